@@ -214,6 +214,46 @@ BOTH(listen, (void *x, size_t n, ringo_type type, int from), (.kind = BORDER_LIS
 int ringo_barrier(ringo_group *group) { return run(group, (border_request){.kind = BORDER_BARRIER}); }
 int ringo_start_barrier(ringo_group *group, ringo_work **work) { return start(group, (border_request){.kind = BORDER_BARRIER}, work); }
 
+/* ---- strategies ---- */
+
+int ringo_strategy_open(ringo_group *group, const char *name, double density, const char *const *names, const size_t *lengths, size_t n,
+                        ringo_strategy **strategy) {
+  if (forked) return refuse_forked();
+  if (strategy == NULL || name == NULL || names == NULL || lengths == NULL || n == 0)
+    return refuse(RINGO_ERROR_INVALID, "ringo_strategy_open: no parameters, or a pointer is NULL");
+  *strategy = NULL;
+  return borderStrategyOpen(group, (char *)name, density, (char **)names, (size_t *)lengths, n, strategy, last());
+}
+
+int ringo_strategy_arrange(ringo_strategy *strategy, const size_t *order, size_t n, const size_t *ends, size_t buckets) {
+  if (forked) return refuse_forked();
+  if (order == NULL || ends == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_strategy_arrange: order or ends is NULL");
+  return borderStrategyArrange(strategy, (size_t *)order, n, (size_t *)ends, buckets, last());
+}
+
+int ringo_strategy_close(ringo_strategy *strategy) { return forked ? refuse_forked() : borderStrategyClose(strategy, last()); }
+
+int ringo_start_exchange(ringo_strategy *strategy, size_t bucket, float *gradients, size_t n, ringo_work **work) {
+  if (forked) return refuse_forked();
+  if (work == NULL) return refuse(RINGO_ERROR_INVALID, "work is NULL");
+  *work = NULL;
+  return borderStartExchange(strategy, bucket, gradients, n, work, last());
+}
+
+int ringo_exchange(ringo_strategy *strategy, size_t bucket, float *gradients, size_t n) {
+  ringo_work *work;
+  int code = ringo_start_exchange(strategy, bucket, gradients, n, &work);
+  return code == RINGO_OK ? ringo_wait(work, -1) : code;
+}
+
+int ringo_residual(ringo_strategy *strategy, size_t parameter, float *values, size_t n) {
+  return forked ? refuse_forked() : borderResidual(strategy, parameter, values, n, 0, last());
+}
+
+int ringo_set_residual(ringo_strategy *strategy, size_t parameter, const float *values, size_t n) {
+  return forked ? refuse_forked() : borderResidual(strategy, parameter, (float *)values, n, 1, last());
+}
+
 int ringo_test(ringo_work *work) { return ringo_wait(work, 0); }
 int ringo_wait(ringo_work *work, int64_t timeout_ms) { return forked ? refuse_forked() : borderWait(work, timeout_ms, last()); }
 

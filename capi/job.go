@@ -27,6 +27,8 @@ type job struct {
 	mu     sync.Mutex
 	memory map[unsafe.Pointer][]byte // that ringo_alloc has given; nil once the job was left
 	groups map[cgo.Handle]*group     // of ringo_subgroup
+
+	strategies map[cgo.Handle]*strategy // of ringo_strategy_open; nil once the job was left
 }
 
 // group is what a ringo_group stands for.
@@ -73,7 +75,7 @@ func borderJoin(o *C.ringo_options, out **C.ringo_job, f *C.border_fault) (code 
 	if err != nil {
 		return report(f, err)
 	}
-	j := &job{Job: joined, memory: map[unsafe.Pointer][]byte{}, groups: map[cgo.Handle]*group{}}
+	j := &job{Job: joined, memory: map[unsafe.Pointer][]byte{}, groups: map[cgo.Handle]*group{}, strategies: map[cgo.Handle]*strategy{}}
 	all := &group{job: j, members: joined.Group()}
 	j.self, all.self = cgo.NewHandle(j), cgo.NewHandle(all)
 	j.world = all.self
@@ -93,8 +95,8 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 		j.mu.Unlock()
 		return report(f, foreign.Misusef("the job was left already"))
 	}
-	memory, groups := j.memory, j.groups
-	j.memory, j.groups = nil, nil
+	memory, groups, strategies := j.memory, j.groups, j.strategies
+	j.memory, j.groups, j.strategies = nil, nil, nil
 	j.mu.Unlock()
 	err = j.Close()
 	j.calls.Lock() // operations of other threads, which fail now, may have their operands in this memory
@@ -105,6 +107,10 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 		}
 	}
 	for h := range groups {
+		h.Delete()
+	}
+	for h, s := range strategies {
+		err = errors.Join(err, s.Close())
 		h.Delete()
 	}
 	j.world.Delete()

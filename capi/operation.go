@@ -7,6 +7,7 @@ import (
 	"errors"
 	"runtime/cgo"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/collective"
@@ -19,7 +20,13 @@ type work struct {
 	self    cgo.Handle
 	waiting sync.Mutex // held by who waits
 	ended   bool       // was waited for: the Work is the group's again
-	*collective.Work
+	pending
+}
+
+// pending is an operation that goes on: a collective.Work, or an exchange.
+type pending interface {
+	Done(within time.Duration) bool
+	Wait() error
 }
 
 // request is r as Go has it.
@@ -99,10 +106,15 @@ func borderStart(h *C.ringo_group, r *C.border_request, out **C.ringo_work, f *C
 	if err != nil {
 		return report(f, g.explain(err))
 	}
-	w := &work{group: g, Work: started}
-	w.self = cgo.NewHandle(w)
-	*out = *(**C.ringo_work)(unsafe.Pointer(&w.self))
+	*out = g.working(started)
 	return C.RINGO_OK
+}
+
+// working is the handle of what was started.
+func (g *group) working(p pending) *C.ringo_work {
+	w := &work{group: g, pending: p}
+	w.self = cgo.NewHandle(w)
+	return *(**C.ringo_work)(unsafe.Pointer(&w.self))
 }
 
 //export borderWait

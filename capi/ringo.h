@@ -251,6 +251,34 @@ int ringo_test(ringo_work *work);
  * waits for the end, which the job's own timeouts bound. */
 int ringo_wait(ringo_work *work, int64_t timeout_ms);
 
+/* ---- strategies: gradients that are compressed ------------------------------------------------------------------ */
+
+typedef struct ringo_strategy ringo_strategy; /* from ringo_strategy_open to ringo_strategy_close, or ringo_leave */
+
+/* ringo_strategy_open makes a strategy by its name: "dlgs", "dgc", "lags", "sparseTopK", "sparseThreshold", "int8", "fp16", "bf16", "fp32". What it does not send
+ * of a gradient it keeps, by parameter, and adds to the next one. There are n parameters of lengths values each, with names; at
+ * first all lie in one bucket. density is the share of values that are sent, or sparseThreshold's threshold; 0: the default. All ranks of
+ * the group open the same strategies in the same order. */
+int ringo_strategy_open(ringo_group *group, const char *name, double density, const char *const *names, const size_t *lengths, size_t n,
+                        ringo_strategy **strategy);
+
+/* ringo_strategy_arrange is the plan of buckets: order has the numbers of all n parameters, as they lie in their buckets, one bucket
+ * after the other, and ends where each bucket ends in order. It is called when no exchange is under way. What is kept goes with its
+ * parameter. */
+int ringo_strategy_arrange(ringo_strategy *strategy, const size_t *order, size_t n, const size_t *ends, size_t buckets);
+
+/* ringo_exchange replaces the n gradients of a bucket by their mean over the ranks, as far as it was sent. All ranks exchange the same buckets
+ * in the same order. ringo_start_exchange compresses before it returns, and exchanges in the background. */
+int ringo_exchange(ringo_strategy *strategy, size_t bucket, float *gradients, size_t n);
+int ringo_start_exchange(ringo_strategy *strategy, size_t bucket, float *gradients, size_t n, ringo_work **work);
+
+/* ringo_residual copies what this rank keeps of a parameter, and ringo_set_residual writes it, for checkpoints, between exchanges. Strategies that
+ * keep nothing refuse both. */
+int ringo_residual(ringo_strategy *strategy, size_t parameter, float *values, size_t n);
+int ringo_set_residual(ringo_strategy *strategy, size_t parameter, const float *values, size_t n);
+
+int ringo_strategy_close(ringo_strategy *strategy);
+
 /* ---- 16-bit numbers --------------------------------------------------------------------------------------------- */
 
 /* These round float to 16 bits, to the nearest and of two to the even one, and back, which is exact. */

@@ -24,6 +24,7 @@ from ._errors import (
 from ._group import Group
 from ._job import Job, address, join, ticket
 from ._library import version
+from ._strategy import Strategy
 from ._work import Work
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "MismatchError",
     "Op",
     "RingoError",
+    "Strategy",
     "Work",
     "address",
     "join",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
@@ -72,6 +72,12 @@ _OTHERS: dict[str, tuple[list[type], type]] = {
     "group_size": ([c_void_p], c_int),
     "alloc": ([c_void_p, c_size_t, POINTER(c_void_p)], c_int),
     "free": ([c_void_p, c_void_p], c_int),
+    "strategy_open": ([c_void_p, c_char_p, c_double, POINTER(c_char_p), _COUNTS, c_size_t, POINTER(c_void_p)], c_int),
+    "strategy_arrange": ([c_void_p, _COUNTS, c_size_t, _COUNTS, c_size_t], c_int),
+    "strategy_close": ([c_void_p], c_int),
+    "start_exchange": ([c_void_p, c_size_t, c_void_p, c_size_t, POINTER(c_void_p)], c_int),
+    "residual": ([c_void_p, c_size_t, c_void_p, c_size_t], c_int),
+    "set_residual": ([c_void_p, c_size_t, c_void_p, c_size_t], c_int),
     "wait": ([c_void_p, c_int64], c_int),
 }
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from ctypes import c_void_p
 from typing import Any
 
-from ._errors import ClosedError
 from ._library import PENDING, check, library
 
 SLICE_MS = 100  # Python's handlers of signals run between calls of the library
@@ -18,13 +18,14 @@ class Work:
     It ends whether anybody waits for it or not; its fault is told to who does.
     """
 
-    __slots__ = ("operation", "_handle", "_operands", "_fault", "__weakref__")
+    __slots__ = ("operation", "_handle", "_operands", "_fault", "_lock", "__weakref__")
 
     def __init__(self, operation: str, handle: c_void_p, operands: Any) -> None:
         self.operation = operation
         self._handle: c_void_p | None = handle
         self._operands = operands
         self._fault: Exception | None = None
+        self._lock = threading.Lock()  # held by who waits: the library wants one at a time
 
     def test(self) -> bool:
         """Whether it has ended. Errors: its fault."""
@@ -50,6 +51,19 @@ class Work:
 
     def _look(self, ms: int) -> bool:
         """Waits once, and reports whether it has ended. What it has raised is kept."""
+        with self._lock:
+            return self._look_locked(ms)
+
+    def glance(self) -> bool:
+        """Whether it has ended, if nobody waits for it: its fault is kept for who does."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return self._look_locked(0)
+        finally:
+            self._lock.release()
+
+    def _look_locked(self, ms: int) -> bool:
         handle = self._handle
         if handle is None:
             return True
@@ -84,14 +98,5 @@ class Unfinished:
     def add(self, work: Work) -> None:
         self._works.append(work)
         if len(self._works) > self._keep:
-            self._works = [w for w in self._works if not (w.ended or _has_ended(w))]
+            self._works = [w for w in self._works if not w.glance()]
             self._keep = max(64, 2 * len(self._works))
-
-
-def _has_ended(work: Work) -> bool:
-    try:
-        return work.test()
-    except ClosedError:
-        return True
-    except Exception:
-        return work.ended

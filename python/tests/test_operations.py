@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import unittest
 from functools import reduce as fold
 
@@ -112,6 +113,14 @@ class Operations(unittest.TestCase):
             for i in range(300):  # nobody waits: operands live until they have ended
                 last = job.world.start_allreduce(np.ones(2000, np.float32))
             last.wait()
+            shared = [job.world.start_allreduce(np.ones(2000, np.float32)) for _ in range(500)]  # two threads wait, and starts look at old ones
+            other = threading.Thread(target=lambda: [w.wait() for w in shared])
+            other.start()
+            for w in shared:
+                w.wait()
+                job.world.start_allreduce(np.ones(8, np.float32))
+            other.join()
+            job.world.barrier()
             if job.rank == 0:
                 late = job.world.start_barrier()
                 self.assertFalse(late.wait(0.01) or late.test())
@@ -156,6 +165,28 @@ class Operations(unittest.TestCase):
 
         self.everywhere(body)
         self.assertGreaterEqual(sum(float(x.sum()) for x in kept), -np.inf)  # may still be touched
+
+    def test_strategy(self) -> None:
+        def body(job: ringo.Job) -> None:
+            strategy = ringo.Strategy(job.world, "dlgs", {"a": 100, "b": 50}, density=0.1)
+            strategy.arrange([["b"], ["a"]])
+            x = (np.arange(100) * (job.rank + 1) % 17).astype(np.float32)
+            left, total = x.copy(), x.copy()
+            strategy.exchange(1, left)
+            self.assertLess(np.count_nonzero(left), 60)
+            kept = strategy.state_dict()["a"]
+            for part in (total, kept):
+                job.world.allreduce(part)
+            np.testing.assert_allclose(left * job.size + kept, total, rtol=1e-6)
+            strategy.load_state_dict({"a": np.zeros(100)})
+            self.assertFalse(strategy.state_dict()["a"].any())
+            for call in (lambda: strategy.exchange(1, x[:7]), lambda: strategy.arrange([["c"]]), lambda: ringo.Strategy(job.world, "no", {"a": 1})):
+                with self.assertRaises(ringo.InvalidError):
+                    call()
+            job.world.barrier()
+            strategy.close()
+
+        self.everywhere(body)
 
     def test_refused(self) -> None:
         x = np.zeros(4, np.float32)

@@ -15,10 +15,11 @@ import inspect
 import torch.distributed as _dist
 
 from . import _start
+from ._hooks import DistributedOptimizer, Hook, hook
 from ._process_group import ProcessGroup
 from ._start import Options
 
-__all__ = ["Options", "ProcessGroup"]
+__all__ = ["DistributedOptimizer", "Hook", "Options", "ProcessGroup", "hook"]
 
 
 def _register() -> None:

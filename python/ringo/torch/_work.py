@@ -152,6 +152,12 @@ class Work(TorchWork):
                 self._completer.add(self)
         return self._future
 
+    def future_of(self) -> Any:
+        """A future of the only tensor, for a hook of DDP, that comes true when it does: nothing is chained to it but by DDP."""
+        self._told = torch.futures.Future()
+        self._completer.add(self)
+        return self._told.then(lambda future: self._checked(future)[0])
+
     def _checked(self, future: Any) -> list[Tensor]:
         if self._fault is not None:
             raise self._fault

@@ -197,6 +197,60 @@ def ddp() -> None:
             assert all(torch.equal(p, q) for q in out)
 
 
+def compressed() -> None:
+    """Hooks of strategies: replicas stay equal, nothing is lost, and a checkpoint goes on with the same bits."""
+    r, n = dist.get_rank(), dist.get_world_size()
+    for name, density in (("dlgs", 0.05), ("sparseTopK", 0.05), ("int8", 0), ("fp16", 0), ("fp32", 0)):
+        model = DistributedDataParallel(Net(), bucket_cap_mb=0.2, gradient_as_bucket_view=True)
+        strategy = ringo.torch.hook(name, density)
+        strategy.register(model)
+        torch.manual_seed(r)
+        sent = {k: torch.zeros_like(p) for k, p in model.module.named_parameters()}
+        own = {k: torch.zeros_like(p) for k, p in model.module.named_parameters()}
+        twin = Net()
+        for step in range(4):  # DDP makes its buckets anew after the first
+            x, y = torch.randn(16, 20), torch.randint(5, (16,))
+            twin.load_state_dict(model.module.state_dict())
+            nn.functional.cross_entropy(twin(x), y).backward()
+            nn.functional.cross_entropy(model(x), y).backward()
+            for k, p in model.module.named_parameters():
+                sent[k] += p.grad
+                p.grad.zero_()
+            for k, p in twin.named_parameters():
+                own[k] += p.grad
+                p.grad = None
+        kept = strategy.state_dict()
+        for k in sent:
+            every = own[k].clone()
+            dist.all_reduce(every)
+            left = kept[k].view_as(every).clone() if kept else torch.zeros_like(every)
+            dist.all_reduce(left)
+            tolerance = 1e-5 if name not in ("fp16", "int8") else 2e-3
+            torch.testing.assert_close(sent[k] * n + left, every, rtol=1e-3, atol=tolerance, msg=f"{name} {k}")
+        assert bool(kept) == (name not in ("fp16", "fp32")), name
+        strategy.load_state_dict(kept)
+        for k, v in strategy.state_dict().items():
+            assert torch.equal(v, kept[k])
+
+
+def any_loop() -> None:
+    torch.manual_seed(3)
+    model = nn.Linear(50, 10)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = ringo.torch.DistributedOptimizer(inner, model.named_parameters(), "dlgs", 0.1, bucket_bytes=1000)
+    torch.manual_seed(dist.get_rank())
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(torch.randn(4, 50)).square().sum().backward()
+        optimizer.step()
+    state = optimizer.state_dict()
+    optimizer.load_state_dict(state)
+    for p in model.parameters():
+        out = [torch.empty_like(p) for _ in range(dist.get_world_size())]
+        dist.all_gather(out, p.detach())
+        assert all(torch.equal(out[0], q) for q in out)
+
+
 def again() -> None:
     for i in range(3):
         dist.destroy_process_group()
@@ -278,6 +332,10 @@ class Backend(unittest.TestCase):
 
     def test_training(self) -> None:
         ranks(2, ddp)
+
+    def test_strategies(self) -> None:
+        ranks(2, compressed)
+        ranks(3, any_loop)
 
     def test_loader_forks(self) -> None:
         ranks(2, loader)

@@ -1,0 +1,148 @@
+package main
+
+// #include "border.h"
+import "C"
+
+import (
+	"runtime/cgo"
+	"time"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/foreign"
+)
+
+// strategy is what a ringo_strategy stands for.
+type strategy struct {
+	group *group
+	self  cgo.Handle
+	*foreign.Strategy
+}
+
+func strategyOf(h *C.ringo_strategy) (*strategy, error) {
+	return of[strategy](uintptr(unsafe.Pointer(h)))
+}
+
+//export borderStrategyOpen
+func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names **C.char, lengths *C.size_t, n C.size_t, out **C.ringo_strategy, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	g, err := groupOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	all := make([]string, n)
+	for i, p := range unsafe.Slice(names, n) {
+		all[i] = text(p)
+	}
+	s, err := foreign.NewStrategy(g.members, text(name), float64(density), all, counts(lengths, int(n)))
+	if err != nil {
+		return report(f, err)
+	}
+	opened := &strategy{group: g, Strategy: s}
+	opened.self = cgo.NewHandle(opened)
+	g.job.mu.Lock()
+	defer g.job.mu.Unlock()
+	if g.job.strategies == nil { // the job was left meanwhile
+		opened.self.Delete()
+		return report(f, foreign.Misusef("the job was left"))
+	}
+	g.job.strategies[opened.self] = opened
+	*out = *(**C.ringo_strategy)(unsafe.Pointer(&opened.self))
+	return C.RINGO_OK
+}
+
+//export borderStrategyArrange
+func borderStrategyArrange(h *C.ringo_strategy, order *C.size_t, n C.size_t, ends *C.size_t, buckets C.size_t, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	s, err := strategyOf(h)
+	if err == nil {
+		err = s.Arrange(counts(order, int(n)), counts(ends, int(buckets)))
+	}
+	return report(f, err)
+}
+
+//export borderStrategyClose
+func borderStrategyClose(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	s, err := strategyOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	s.group.job.mu.Lock()
+	delete(s.group.job.strategies, s.self)
+	s.group.job.mu.Unlock()
+	s.self.Delete()
+	return report(f, s.Close())
+}
+
+// exchanging is an exchange under way.
+type exchanging struct {
+	done chan struct{} // closed at its end
+	err  error
+}
+
+// Done tells whether it has ended, after waiting so long for that.
+func (e *exchanging) Done(within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-e.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Wait waits for its end.
+func (e *exchanging) Wait() error {
+	<-e.done
+	return e.err
+}
+
+//export borderStartExchange
+func borderStartExchange(h *C.ringo_strategy, bucket C.size_t, grads *C.float, n C.size_t, out **C.ringo_work, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	s, err := strategyOf(h)
+	if err == nil && grads == nil {
+		err = foreign.Misusef("gradients have no address: it is NULL")
+	}
+	if err != nil {
+		return report(f, err)
+	}
+	calls := &s.group.job.calls
+	calls.RLock()
+	finish, err := s.Start(int(bucket), unsafe.Slice((*float32)(grads), n))
+	if err != nil {
+		calls.RUnlock()
+		return report(f, s.group.explain(err))
+	}
+	e := &exchanging{done: make(chan struct{})}
+	go func() {
+		defer calls.RUnlock()
+		e.err = finish()
+		close(e.done)
+	}()
+	*out = s.group.working(e)
+	return C.RINGO_OK
+}
+
+//export borderResidual
+func borderResidual(h *C.ringo_strategy, param C.size_t, values *C.float, n C.size_t, set C.int, f *C.border_fault) (code C.int) {
+	defer guard(f, &code)
+	s, err := strategyOf(h)
+	if err != nil {
+		return report(f, err)
+	}
+	kept, err := s.Residual(int(param))
+	switch {
+	case err != nil:
+	case kept == nil:
+		err = foreign.Misusef("this strategy keeps nothing")
+	case values == nil || len(kept) != int(n):
+		err = foreign.Misusef("%d values, the parameter has %d", n, len(kept))
+	case set != 0:
+		copy(kept, unsafe.Slice((*float32)(values), n))
+	default:
+		copy(unsafe.Slice((*float32)(values), n), kept)
+	}
+	return report(f, err)
+}

@@ -1,0 +1,215 @@
+package foreign
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/exchange"
+)
+
+// Strategy averages gradients over a group's ranks by a strategy of package distopt, a bucket at a time: it selects and codes them, keeps
+// what was not sent by parameter, and exchanges the rest. Its methods may be called from any goroutine; all ranks exchange the same
+// buckets in the same order.
+type Strategy struct {
+	mu      sync.Mutex
+	group   *collective.Group
+	reducer *exchange.Group
+	chain   *compress.Chain
+	code    compress.Quantiser // how values travel, nil: as they are
+	local   *compress.Compressor
+	params  []compress.Param // by the caller's numbers, as they lie now
+	buckets []compress.Group
+	ops     []exchange.Op
+	sparse  []compress.Sparse
+}
+
+// NewStrategy makes a strategy for parameters of so many values each, in one bucket. density is the share of values that are sent, or
+// the threshold of one that has such, 0: the default; it is refused of strategies that send all.
+func NewStrategy(g *collective.Group, name string, density float64, names []string, lengths []int) (*Strategy, error) {
+	cfg := distopt.Config{Strategy: distopt.Strategy(name), Spars: density}
+	if err := cfg.Validate(); err != nil {
+		return nil, Misusef("%v", err)
+	}
+	if cfg.Strategy == distopt.PartialUpdate || cfg.Strategy == distopt.TopK {
+		return nil, Misusef("strategy %s is of whole models, not of buckets: choose another", name)
+	}
+	if len(names) != len(lengths) || len(names) == 0 {
+		return nil, Misusef("%d names and %d lengths of parameters", len(names), len(lengths))
+	}
+	chain, err := cfg.NewChain()
+	if err == nil && chain == nil {
+		chain, err = compress.NewChain()
+	}
+	if err != nil {
+		return nil, Misusef("%v", err)
+	}
+	s := &Strategy{group: g, chain: chain}
+	if q := chain.Quantiser(); q.Code() != compress.CodeFP32 {
+		s.code = q
+	}
+	order := make([]int, len(names))
+	for i, n := range lengths {
+		if n < 1 {
+			return nil, Misusef("parameter %q has %d values", names[i], n)
+		}
+		order[i] = i
+		s.params = append(s.params, compress.Param{Name: names[i], Hi: n})
+	}
+	if err := s.Arrange(order, []int{len(order)}); err != nil {
+		return nil, err
+	}
+	s.reducer, err = exchange.Over(g, exchange.Config{})
+	return s, err
+}
+
+// Arrange says which parameters lie in which bucket, between exchanges: order has every parameter's number once, one bucket's after the
+// other's, as they lie within; ends has where each bucket ends in order. What is kept goes with its parameter; the next
+// selections are exact.
+func (s *Strategy) Arrange(order, ends []int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	params, at, err := s.lay(order)
+	if err != nil {
+		return err
+	}
+	buckets, err := cut(params, order, ends)
+	if err != nil {
+		return err
+	}
+	inOrder := make([]compress.Param, len(order))
+	for i, p := range order {
+		inOrder[i] = params[p]
+	}
+	chain := s.chain
+	if s.code != nil && !chain.Sparse() && (s.code.Code() == compress.CodeFP16 || s.code.Code() == compress.CodeBF16) {
+		chain = chain.Uncoded() // the exchange divides before it casts
+	}
+	local, err := chain.Bind(inOrder, at, nil)
+	if err == nil {
+		err = local.SetGroups(buckets)
+	}
+	if err != nil {
+		return Misusef("%v", err)
+	}
+	for p := range params {
+		if to := local.Residual(params[p].Lo, params[p].Hi); to != nil && s.local != nil {
+			copy(to, s.local.Residual(s.params[p].Lo, s.params[p].Hi))
+		}
+	}
+	s.local, s.params, s.buckets = local, params, buckets
+	s.ops, s.sparse = make([]exchange.Op, len(buckets)), make([]compress.Sparse, len(buckets))
+	return nil
+}
+
+// lay gives each parameter its place, by its number, and returns where the last one ends.
+func (s *Strategy) lay(order []int) (params []compress.Param, end int, err error) {
+	params = make([]compress.Param, len(s.params))
+	for _, p := range order {
+		if p < 0 || p >= len(params) || params[p].Name != "" {
+			return nil, 0, Misusef("parameter %d is none of %d, or is there twice", p, len(params))
+		}
+		old := s.params[p]
+		params[p] = compress.Param{Name: old.Name, Lo: end, Hi: end + old.Hi - old.Lo}
+		end = params[p].Hi
+	}
+	if len(order) != len(params) {
+		return nil, 0, Misusef("%d of %d parameters are in buckets", len(order), len(params))
+	}
+	return params, end, nil
+}
+
+// cut makes buckets of what lies in order.
+func cut(params []compress.Param, order, ends []int) (buckets []compress.Group, err error) {
+	from := 0
+	for _, end := range ends {
+		if end <= from || end > len(order) {
+			return nil, Misusef("a bucket ends at %d of %d parameters, the one before at %d", end, len(order), from)
+		}
+		g := compress.Group{Lo: params[order[from]].Lo, Hi: params[order[end-1]].Hi}
+		buckets = append(buckets, g)
+		from = end
+	}
+	if from != len(order) {
+		return nil, Misusef("the buckets end at %d of %d parameters", from, len(order))
+	}
+	return buckets, nil
+}
+
+// Start begins to replace a bucket's gradients by their mean over the ranks, as far as it is sent. They are there, and may be touched again,
+// when finish has returned, which is to be called once.
+func (s *Strategy) Start(bucket int, grads []float32) (finish func() error, err error) {
+	op, err := s.begin(bucket, grads)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return s.finish(op) }, nil
+}
+
+// finish waits for an exchange, keeps what it left out, and makes a mean of the sum.
+func (s *Strategy) finish(op *exchange.Op) error {
+	_, err := s.reducer.Wait(op)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		if op.Sparse != nil {
+			op.Sparse.AddTo(s.local.Residual(op.Lo, op.Lo+len(op.X)))
+		}
+		return err
+	}
+	if op.Sent.Left > 0 {
+		op.Sparse.AddTo(s.local.Residual(op.Lo, op.Lo+len(op.X)))
+	}
+	for _, l := range op.Lost {
+		s.local.Keep(op.Lo+l.At, l.Values)
+	}
+	scale := 1 / float32(s.group.Size())
+	for i := range op.X {
+		op.X[i] *= scale
+	}
+	return nil
+}
+
+// begin selects, codes, and starts the exchange.
+func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Op, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bucket < 0 || bucket >= len(s.buckets) {
+		return nil, Misusef("bucket %d is none of %d", bucket, len(s.buckets))
+	}
+	b := s.buckets[bucket]
+	if len(grads) != b.Hi-b.Lo {
+		return nil, Misusef("%d gradients of bucket %d, which has %d", len(grads), bucket, b.Hi-b.Lo)
+	}
+	op := &s.ops[bucket]
+	op.X, op.Lo, op.Code, op.Sparse = grads, b.Lo, s.code, nil
+	op.Bucket = exchange.Bucket{Number: bucket}
+	var err error
+	if s.chain.Sparse() {
+		op.Sparse = &s.sparse[bucket]
+		err = s.local.Select(op.Sparse, bucket, grads)
+	} else if !s.local.Chain().Identity() {
+		err = s.local.Round(bucket, grads)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compressing bucket %d: %w", bucket, err)
+	}
+	s.reducer.Start(op)
+	return op, nil
+}
+
+// Residual is what is kept of a parameter by its number, nil where the strategy keeps nothing. It may be read and written between exchanges.
+func (s *Strategy) Residual(param int) ([]float32, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if param < 0 || param >= len(s.params) {
+		return nil, Misusef("parameter %d is none of %d", param, len(s.params))
+	}
+	p := s.params[param]
+	return s.local.Residual(p.Lo, p.Hi), nil
+}
+
+// Close ends the strategy; its group stays open.
+func (s *Strategy) Close() error { return s.reducer.Close() }

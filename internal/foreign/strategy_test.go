@@ -1,0 +1,137 @@
+package foreign_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/foreign"
+)
+
+var names, lengths = []string{"a", "b", "c"}, []int{300, 50, 1000}
+
+// average exchanges each bucket of gradients that depend on rank, parameter and step, and returns what came of each parameter.
+func average(s *foreign.Strategy, rank, step int, buckets [][]int) (own, got [][]float32, err error) {
+	own, got = make([][]float32, len(names)), make([][]float32, len(names))
+	for b, params := range buckets {
+		var grads []float32
+		for _, p := range params {
+			own[p] = make([]float32, lengths[p])
+			for i := range own[p] {
+				own[p][i] = float32((i*7+p*5+rank*3+step)%23-11) / 8
+			}
+			grads = append(grads, own[p]...)
+		}
+		finish, err := s.Start(b, grads)
+		if err == nil {
+			err = finish()
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range params {
+			got[p], grads = slices.Clone(grads[:lengths[p]]), grads[lengths[p]:]
+		}
+	}
+	return own, got, nil
+}
+
+// What was sent and what is kept are together what there was, through a change of buckets, in every strategy.
+func TestStrategiesLoseNothing(t *testing.T) {
+	for name, tolerance := range map[string]float64{"dlgs": 1e-5, "dgc": 1e-5, "lags": 1e-5, "sparseTopK": 1e-5, "int8": 1e-4, "fp32": 1e-5, "bf16": 0.1, "fp16": 1e-2} {
+		err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
+			g := job.Group()
+			s, err := foreign.NewStrategy(g, name, 0, names, lengths)
+			if err != nil {
+				return err
+			}
+			all := make([][]float64, len(names))
+			for step, buckets := range [][][]int{{{0, 1, 2}}, {{0, 1, 2}}, {{2}, {1, 0}}, {{2}, {1, 0}}} {
+				if step == 2 {
+					if err := s.Arrange([]int{2, 1, 0}, []int{1, 3}); err != nil {
+						return err
+					}
+				}
+				own, got, err := average(s, job.Rank(), step, buckets)
+				if err != nil {
+					return err
+				}
+				for p := range names {
+					if all[p] == nil {
+						all[p] = make([]float64, lengths[p])
+					}
+					for i := range own[p] {
+						all[p][i] += float64(own[p][i]) - float64(got[p][i])
+					}
+				}
+			}
+			for p := range names {
+				kept, err := s.Residual(p)
+				if err != nil {
+					return err
+				}
+				left := make([]float64, lengths[p])
+				for i := range left {
+					left[i] = all[p][i]
+					if kept != nil {
+						left[i] -= float64(kept[i])
+					}
+				}
+				if err := collective.AllReduce(g, left, collective.Sum); err != nil {
+					return err
+				}
+				for i, v := range left {
+					if math.Abs(v) > tolerance {
+						return fmt.Errorf("%s: %g of value %d of %s is lost", name, v, i, names[p])
+					}
+				}
+			}
+			return s.Close()
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What is wrong is refused.
+func TestStrategiesRefuse(t *testing.T) {
+	alone(t, func(g *collective.Group) {
+		s, err := foreign.NewStrategy(g, "dlgs", 0.1, names, lengths)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func(name string, density float64, names []string, lengths []int) error {
+			_, err := foreign.NewStrategy(g, name, density, names, lengths)
+			return err
+		}
+		start := func(bucket, n int) error {
+			_, err := s.Start(bucket, make([]float32, n))
+			return err
+		}
+		_, residual := s.Residual(3)
+		for text, err := range map[string]error{
+			"nonsense":           open("nonsense", 0, names, lengths),
+			"no effect":          open("fp32", 0.1, names, lengths),
+			"whole models":       open("topk", 0, names, lengths),
+			"1 lengths":          open("dlgs", 0, names, lengths[:1]),
+			"has 0 values":       open("dlgs", 0, names[:1], []int{0}),
+			"bucket 1 is none":   start(1, 10),
+			"10 gradients":       start(0, 10),
+			"parameter 3 is":     residual,
+			"there twice":        s.Arrange([]int{0, 0, 1}, []int{3}),
+			"2 of 3":             s.Arrange([]int{0, 1}, []int{2}),
+			"end at 2":           s.Arrange([]int{0, 1, 2}, []int{2}),
+			"the one before at ": s.Arrange([]int{0, 1, 2}, []int{2, 2, 3}),
+		} {
+			if misuse := (*foreign.Misuse)(nil); !errors.As(err, &misuse) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	})
+}
