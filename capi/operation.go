@@ -93,6 +93,8 @@ func wrong(err error) error {
 	return err
 }
 
+// borderStart begins an operation, whose request is read before it returns. A fault here says that nothing was started.
+//
 //export borderStart
 func borderStart(h *C.ringo_group, r *C.border_request, out **C.ringo_work, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
@@ -117,6 +119,9 @@ func (g *group) working(p pending) *C.ringo_work {
 	return *(**C.ringo_work)(unsafe.Pointer(&w.self))
 }
 
+// borderWait waits so many milliseconds, or for the end if they are negative. A handle whose operation has ended is given up here, well or
+// not: nobody can wait for it twice.
+//
 //export borderWait
 func borderWait(h *C.ringo_work, ms C.int64_t, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
@@ -142,6 +147,8 @@ func borderWait(h *C.ringo_work, ms C.int64_t, f *C.border_fault) (code C.int) {
 	return report(f, w.group.explain(err))
 }
 
+// borderConvert needs no job: it computes on the caller's thread.
+//
 //export borderConvert
 func borderConvert(typ, back C.int, halves *C.uint16_t, floats *C.float, n C.size_t, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)

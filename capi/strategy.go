@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/foreign"
 )
 
-// strategy is what a ringo_strategy stands for.
+// strategy is what a ringo_strategy stands for. It is the job's, too, which closes it at the latest when it is left.
 type strategy struct {
 	group *group
 	self  cgo.Handle
@@ -22,6 +22,9 @@ func strategyOf(h *C.ringo_strategy) (*strategy, error) {
 	return of[strategy](uintptr(unsafe.Pointer(h)))
 }
 
+// borderStrategyOpen checks names and lengths before anything is made of them; C's memory is not kept. A job that is left meanwhile
+// has closed what it had, and takes no more.
+//
 //export borderStrategyOpen
 func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names **C.char, lengths *C.size_t, n C.size_t, out **C.ringo_strategy, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
@@ -43,6 +46,7 @@ func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names 
 	defer g.job.mu.Unlock()
 	if g.job.strategies == nil { // the job was left meanwhile
 		opened.self.Delete()
+		_ = s.Close()
 		return report(f, foreign.Misusef("the job was left"))
 	}
 	g.job.strategies[opened.self] = opened
@@ -50,6 +54,8 @@ func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names 
 	return C.RINGO_OK
 }
 
+// borderStrategyArrange lays the parameters in buckets anew; what is kept of them goes along.
+//
 //export borderStrategyArrange
 func borderStrategyArrange(h *C.ringo_strategy, order *C.size_t, n C.size_t, ends *C.size_t, buckets C.size_t, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
@@ -60,6 +66,8 @@ func borderStrategyArrange(h *C.ringo_strategy, order *C.size_t, n C.size_t, end
 	return report(f, err)
 }
 
+// borderStrategyClose ends the strategy after what is under way. Its group goes on.
+//
 //export borderStrategyClose
 func borderStrategyClose(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
@@ -74,7 +82,8 @@ func borderStrategyClose(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
 	return report(f, s.Close())
 }
 
-// exchanging is an exchange under way.
+// exchanging is an exchange under way. A goroutine waits for it, and not whoever calls ringo_wait: what was sent must be given back
+// to what is kept, and a sum be made a mean, whether anybody waits or not.
 type exchanging struct {
 	done chan struct{} // closed at its end
 	err  error
@@ -98,6 +107,9 @@ func (e *exchanging) Wait() error {
 	return e.err
 }
 
+// borderStartExchange compresses on the caller's thread, while the gradients are in its caches, and returns when the exchange has begun. Until
+// its end the job's memory is not freed: calls is held.
+//
 //export borderStartExchange
 func borderStartExchange(h *C.ringo_strategy, bucket C.size_t, grads *C.float, n C.size_t, out **C.ringo_work, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
@@ -125,6 +137,9 @@ func borderStartExchange(h *C.ringo_strategy, bucket C.size_t, grads *C.float, n
 	return C.RINGO_OK
 }
 
+// borderResidual copies what is kept of a parameter to C's memory, or from there with set. The lock of the strategy is not held while it
+// copies: no exchange may be under way, which ringo.h says.
+//
 //export borderResidual
 func borderResidual(h *C.ringo_strategy, param C.size_t, values *C.float, n C.size_t, set C.int, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)

@@ -51,6 +51,7 @@ func (r Request) Start(g *collective.Group) (*collective.Work, error) {
 	return start[collective.BFloat16](g, &r), nil
 }
 
+// run is Run of a request that measure has found right, by its type.
 func run[T collective.Number](g *collective.Group, r *Request) error {
 	dst, src := at[T](r.Dst, r.dst), at[T](r.Src, r.src)
 	switch r.Kind {
@@ -84,6 +85,7 @@ func run[T collective.Number](g *collective.Group, r *Request) error {
 	return collective.Barrier(g)
 }
 
+// start is Start of such a one.
 func start[T collective.Number](g *collective.Group, r *Request) *collective.Work {
 	dst, src := at[T](r.Dst, r.dst), at[T](r.Src, r.src)
 	switch r.Kind {

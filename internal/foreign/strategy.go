@@ -8,6 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // Strategy averages gradients over a group's ranks by a strategy of package distopt, a bucket at a time: it selects and codes them, keeps
@@ -17,13 +18,13 @@ type Strategy struct {
 	mu      sync.Mutex
 	group   *collective.Group
 	reducer *exchange.Group
-	chain   *compress.Chain
-	code    compress.Quantiser // how values travel, nil: as they are
-	local   *compress.Compressor
-	params  []compress.Param // by the caller's numbers, as they lie now
-	buckets []compress.Group
-	ops     []exchange.Op
-	sparse  []compress.Sparse
+	chain   *compress.Chain      // as the strategy names it
+	code    compress.Quantiser   // how values travel, nil: as they are
+	local   *compress.Compressor // chain, bound to where the parameters lie, with what it keeps of them
+	params  []compress.Param     // by the caller's numbers, as they lie now
+	buckets []compress.Group     // in the order of Arrange
+	ops     []exchange.Op        // by bucket: the exchange under way, or the last one
+	sparse  []compress.Sparse    // by bucket: what is sent of it
 }
 
 // NewStrategy makes a strategy for parameters of so many values each, in one bucket. density is the share of values that are sent, or
@@ -148,7 +149,8 @@ func (s *Strategy) Start(bucket int, grads []float32) (finish func() error, err 
 	return func() error { return s.finish(op) }, nil
 }
 
-// finish waits for an exchange, keeps what it left out, and makes a mean of the sum.
+// finish waits for an exchange, keeps what it left out, and makes a mean of the sum. An exchange that fails loses nothing of a selection: what
+// was to be sent is kept again. The reducer is waited for without the lock, so that other buckets can begin.
 func (s *Strategy) finish(op *exchange.Op) error {
 	_, err := s.reducer.Wait(op)
 	s.mu.Lock()
@@ -165,14 +167,12 @@ func (s *Strategy) finish(op *exchange.Op) error {
 	for _, l := range op.Lost {
 		s.local.Keep(op.Lo+l.At, l.Values)
 	}
-	scale := 1 / float32(s.group.Size())
-	for i := range op.X {
-		op.X[i] *= scale
-	}
+	simd.Host().Scale(op.X, 1/float32(s.group.Size()))
 	return nil
 }
 
-// begin selects, codes, and starts the exchange.
+// begin selects, codes, and starts the exchange. Where a strategy selects, gradients are taken with what is kept of them, and kept is then
+// what is not sent; where it only rounds, they are rounded in place. The exchange itself reads and writes the gradients from then on.
 func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Op, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

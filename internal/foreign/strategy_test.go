@@ -4,13 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/optim"
 )
 
 var names, lengths = []string{"a", "b", "c"}, []int{300, 50, 1000}
@@ -97,6 +101,99 @@ func TestStrategiesLoseNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// What is kept for the same gradients is what `ringo train` keeps, bit for bit, step after step and from exact selections to estimated ones.
+func TestStrategiesKeepWhatTrainingKeeps(t *testing.T) {
+	for _, name := range []string{"dlgs", "dgc", "lags", "sparseTopK", "int8"} {
+		err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
+			return keepAlike(job, name)
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// keepAlike trains with package distopt, and exchanges the same gradients in the same buckets by a Strategy.
+func keepAlike(job *ringo.Job, name string) error {
+	layers, places := []bucket.Layer{}, []string{"w1", "b1", "w2", "b2"}
+	sizes, end := []int{4800, 16, 20000, 32}, 0
+	for i, n := range sizes {
+		layers = append(layers, bucket.Layer{Name: places[i], Offset: end, Len: n})
+		end += n
+	}
+	g, params, grads := job.Group(), make([]float32, end), make([]float32, end)
+	cfg := distopt.Config{Strategy: distopt.Strategy(name), BucketBytes: 24000}
+	if cfg.Strategy == distopt.LAGS {
+		cfg.BucketBytes = 0 // a bucket for each layer, always
+	}
+	opt, err := distopt.New(g, &optim.SGD{LR: 0.1}, layers, params, grads, nil, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = opt.Close() }()
+	s, err := foreign.NewStrategy(g, name, 0, places, sizes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	var ends []int
+	for _, last := range opt.Plan() {
+		ends = append(ends, last.Last+1)
+	}
+	if err := s.Arrange([]int{0, 1, 2, 3}, ends); err != nil {
+		return err
+	}
+	draw := rand.New(rand.NewPCG(7, uint64(job.Rank())))
+	for step := range 12 { // DLGS selects exactly every few of them
+		for i := range grads {
+			grads[i] = float32(draw.NormFloat64())
+		}
+		own := slices.Clone(grads)
+		for l := range layers {
+			opt.GradReady(l)
+		}
+		if err := opt.Step(); err != nil {
+			return err
+		}
+		for b, k := range opt.Plan() {
+			finish, err := s.Start(b, own[k.Lo:k.Hi])
+			if err == nil {
+				err = finish()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := sameKept(opt, s, places); err != nil {
+			return fmt.Errorf("step %d: %w", step, err)
+		}
+	}
+	return nil
+}
+
+// sameKept compares what both keep of each parameter.
+func sameKept(opt *distopt.Optimizer, s *foreign.Strategy, names []string) error {
+	found := 0
+	for _, state := range opt.State() {
+		p := slices.Index(names, state.Name[strings.LastIndex(state.Name, "/")+1:])
+		if p < 0 || !strings.Contains(state.Name, "residual") {
+			continue
+		}
+		found++
+		kept, err := s.Residual(p)
+		if err != nil {
+			return err
+		}
+		if !slices.EqualFunc(kept, state.Data, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+			return fmt.Errorf("%s differs", state.Name)
+		}
+	}
+	if found != len(names) {
+		return fmt.Errorf("training keeps something of %d parameters: %v", found, opt.State())
+	}
+	return nil
 }
 
 // What is wrong is refused.
