@@ -37,9 +37,7 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 		f.hub, f.sight = h, new(launch.Sight)
 		h.Owns(f.own)
 		defer f.entered()()
-		if page != "" {
-			h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
-		}
+		h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
 		err := do()
 		if page != "" {
 			err = errors.Join(err, f.tellWaits(cmd, h))

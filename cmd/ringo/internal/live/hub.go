@@ -55,6 +55,7 @@ type Hub struct {
 	// Of who asks on this host: see Answer and Identify.
 	name, command string
 	sees          func() []launch.Seen
+	asked         time.Time // when somebody did last
 	local         *http.Server
 	socket        string
 	answering     sync.WaitGroup

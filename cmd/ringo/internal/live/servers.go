@@ -39,6 +39,14 @@ type servedTable struct {
 	Found       int64  `json:"found_keys"`
 }
 
+// hits are which share of the keys that were asked for was in memory, where there is a tier below.
+func (t servedTable) hits() float64 {
+	if asked := t.Pulled + t.Pushed; asked > 0 && t.StoredRows > 0 {
+		return 1 - float64(t.Missed)/float64(asked)
+	}
+	return nan
+}
+
 // askEvery is how often servers are asked while somebody looks.
 const askEvery = 2 * time.Second
 
@@ -59,7 +67,7 @@ func (h *Hub) AskServers(ctx context.Context, address string, count int) {
 				return
 			case <-tick.C:
 			}
-			if h.site == nil || !h.site.watched() {
+			if !h.watched() {
 				continue
 			}
 			all := make([]served, count)
@@ -73,6 +81,14 @@ func (h *Hub) AskServers(ctx context.Context, address string, count int) {
 			h.mu.Unlock()
 		}
 	}()
+}
+
+// watched says that somebody looks at the page, or has asked a moment ago.
+func (h *Hub) watched() bool {
+	h.mu.Lock()
+	asked := h.asked
+	h.mu.Unlock()
+	return h.site != nil && h.site.watched() || h.clock().Sub(asked) < 2*askEvery
 }
 
 // ask asks one server.
@@ -107,8 +123,8 @@ func readServers(h *Hub, f *figures) {
 		}
 		for _, t := range s.tables {
 			hits := "–"
-			if asked := t.Pulled + t.Pushed; asked > 0 && t.StoredRows > 0 {
-				hits = percent(1 - float64(t.Missed)/float64(asked))
+			if share := t.hits(); finite(share) {
+				hits = percent(share)
 			}
 			f.Rows = append(f.Rows, []string{
 				fmt.Sprint(i), t.Name, console.Grouped(int(t.Rows)), console.Bytes(float64(t.Bytes)), console.Grouped(int(t.StoredRows)), console.Bytes(float64(t.StoredBytes)),

@@ -45,6 +45,8 @@ type Status struct {
 	// Step is where the time of rank 0's last steps went, on average.
 	Step      Parts           `json:"step"`
 	Processes []ProcessStatus `json:"processes"`
+	// Tables are those of the servers that may be asked.
+	Tables []TableStatus `json:"tables"`
 	// Stragglers are the ranks that hold up the others, the worst first.
 	Stragglers []Straggler `json:"stragglers"`
 	// Cause is what slows the job most; null: nothing that is known costs a fifth of a step.
@@ -92,6 +94,23 @@ type ProcessStatus struct {
 	Doing    string `json:"doing"`
 	WaitsFor string `json:"waits_for"`
 	WaitsS   number `json:"waits_s"`
+	// Parts are those of a rank's last steps; null where they are not known.
+	Parts Parts `json:"parts"`
+	// UnderWay is how many operations and requests it has begun and not ended; of a server: how long its queue is.
+	UnderWay int `json:"under_way"`
+}
+
+// TableStatus is a table of a server, as far as servers may be asked (--ps-http).
+type TableStatus struct {
+	Server int    `json:"server"`
+	Table  string `json:"table"` // "": the server says nothing
+	Rows   int64  `json:"rows"`
+	Below  int64  `json:"rows_below"` // in the tier below memory
+	Bytes  int64  `json:"bytes"`
+	// Hits are which share of the keys that were asked for was in memory; null where there is no tier below.
+	Hits number `json:"hits_share"`
+	// Fault is why nothing is known.
+	Fault string `json:"fault"`
 }
 
 // Straggler is a rank that holds up others, and by what.
@@ -120,12 +139,13 @@ func (h *Hub) Status() Status {
 	seen := h.processes()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.asked = h.clock()
 	now, info, p := h.clock(), h.last().Info, h.now
 	head := h.head()
 	out := Status{
 		Event: "status", Job: h.name, PID: os.Getpid(), Command: h.command, Started: stamp(h.begun), RunningS: number(now.Sub(h.begun).Seconds()), State: h.state,
 		Model: info.Model, Ranks: info.NP, Servers: info.Servers, Phase: p.Phase, Epoch: p.Epoch, Epochs: p.Epochs, PhaseDone: p.Done, PhaseTotal: p.Total,
-		Share: head.Share, Figures: h.figures(), Step: h.parts(), Processes: []ProcessStatus{}, Stragglers: []Straggler{}, Faults: []FaultAt{}, FaultsLeftOut: h.dropped,
+		Share: head.Share, Figures: h.figures(), Step: h.parts(), Processes: []ProcessStatus{}, Tables: h.tables(), Stragglers: []Straggler{}, Faults: []FaultAt{}, FaultsLeftOut: h.dropped,
 	}
 	out.Host, _ = os.Hostname()
 	h.fill(&out, seen, now)
@@ -140,6 +160,20 @@ func (h *Hub) Status() Status {
 	}
 	for _, f := range h.faults {
 		out.Faults = append(out.Faults, FaultAt{stamp(f.at), f.text})
+	}
+	return out
+}
+
+// tables are those of servers that were asked.
+func (h *Hub) tables() []TableStatus {
+	out := []TableStatus{}
+	for i, s := range h.servers {
+		if s.fault != "" {
+			out = append(out, TableStatus{Server: i, Hits: none, Fault: s.fault})
+		}
+		for _, t := range s.tables {
+			out = append(out, TableStatus{Server: i, Table: t.Name, Rows: t.Rows, Below: t.StoredRows, Bytes: t.Bytes, Hits: number(t.hits())})
+		}
 	}
 	return out
 }
@@ -161,9 +195,14 @@ func (h *Hub) figures() (out []Figure) {
 func (h *Hub) parts() Parts {
 	r := h.ranks[0]
 	if r == nil {
-		return Parts{none, none, none, none, none, none, none}
+		return noParts
 	}
-	b := r.recent(h.beatsIn(lastly))
+	return partsOf(r.recent(h.beatsIn(lastly)))
+}
+
+var noParts = Parts{none, none, none, none, none, none, none}
+
+func partsOf(b beat) Parts {
 	return Parts{b.StepMS, max(0, b.ComputeMS-b.DataWaitMS-b.PullWaitMS), b.DataWaitMS, b.PullWaitMS, b.CompressMS, b.ExposedCommMS, b.UpdateMS}
 }
 
@@ -172,7 +211,7 @@ func (h *Hub) fill(out *Status, seen []glanced, now time.Time) {
 	told, ranks, servers := map[int]bool{}, 0, 0
 	names := func(peer int32) string { return peerName(seen, int(peer)) }
 	for _, s := range seen {
-		p := ProcessStatus{Name: s.Name, Rank: -1, PID: s.PID, Restarts: s.Restarts, Steps: -1, StepMS: none, OwnMS: none, SilentS: none, WaitsS: none}
+		p := ProcessStatus{Name: s.Name, Rank: -1, PID: s.PID, Restarts: s.Restarts, Steps: -1, StepMS: none, OwnMS: none, SilentS: none, WaitsS: none, Parts: noParts}
 		if s.Ended {
 			p.Ended = cmp.Or(s.How, "well")
 		}
@@ -190,7 +229,7 @@ func (h *Hub) fill(out *Status, seen []glanced, now time.Time) {
 	}
 	for _, n := range h.sorted() {
 		if !told[n] {
-			p := ProcessStatus{Name: fmt.Sprintf("rank %d", n), Rank: n, Steps: -1, WaitsS: none}
+			p := ProcessStatus{Name: fmt.Sprintf("rank %d", n), Rank: n, Steps: -1, WaitsS: none, Parts: noParts}
 			h.beats(&p, now)
 			out.Processes = append(out.Processes, p)
 		}
@@ -214,6 +253,7 @@ func (h *Hub) beats(p *ProcessStatus, now time.Time) {
 	}
 	last, mean := r.beats[len(r.beats)-1], r.recent(h.beatsIn(lastly))
 	p.Epoch, p.Step, p.Steps = last.Epoch, last.Step, last.Done
+	p.Parts = partsOf(mean)
 	p.StepMS, p.OwnMS, p.SilentS = mean.StepMS, number(own(mean)), number(now.Sub(r.heard).Seconds())
 }
 
@@ -231,6 +271,7 @@ func doing(p *ProcessStatus, s *record.Snapshot, now time.Time, name func(int32)
 			phase = e.Phase.String()
 			continue
 		}
+		p.UnderWay++
 		if p.Doing == "" || e.Peer >= 0 && p.WaitsFor == "" {
 			p.Doing = s.Text(e.Name)
 			if label := s.Text(e.Label); label != "" {

@@ -108,5 +108,5 @@ func askOne(ctx context.Context, j registry.Job) (s live.Status) {
 	case errors.Is(err, os.ErrNotExist):
 		why = "it does not answer yet, or is about to end"
 	}
-	return live.Status{Event: "status", Job: j.Name, State: silent, Figures: []live.Figure{}, Processes: []live.ProcessStatus{}, Stragglers: []live.Straggler{}, Faults: []live.FaultAt{{Text: why}}}
+	return live.Status{Event: "status", Job: j.Name, State: silent, Figures: []live.Figure{}, Processes: []live.ProcessStatus{}, Tables: []live.TableStatus{}, Stragglers: []live.Straggler{}, Faults: []live.FaultAt{{Text: why}}}
 }
