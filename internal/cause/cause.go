@@ -83,7 +83,7 @@ func Of(j Job) (c Cause, ok bool) {
 	if len(j.Ranks) == 0 {
 		return c, false
 	}
-	step := median(j.Ranks, -1, func(r Rank) float64 { return r.StepMS })
+	step := median(j.Ranks, func(r Rank) float64 { return r.StepMS })
 	for _, one := range []func(Job, float64) Cause{taken, data, slowRank, exchanges} {
 		if d := one(j, step); d.MS > c.MS {
 			c = d
@@ -144,9 +144,10 @@ func data(j Job, step float64) Cause {
 // slowRank is what one rank takes longer of its own than the median of the others, beyond what others have taken from it and what it waits for data.
 func slowRank(j Job, step float64) Cause {
 	c := Cause{Kind: SlowRank, Rank: -1}
+	data := columnOf(j.Ranks, func(r Rank) float64 { return r.DataMS })
 	for _, s := range Stragglers(j.Ranks) {
 		r := j.Ranks[s.at]
-		without := s.MS - max(0, r.DataMS-median(j.Ranks, s.at, func(r Rank) float64 { return r.DataMS })) - j.robbed(r)
+		without := s.MS - max(0, r.DataMS-data.without(s.at)) - j.robbed(r)
 		if without > c.MS {
 			c.MS, c.Rank, c.Text = without, s.Rank, s.Text
 		}
@@ -163,7 +164,7 @@ func exchanges(j Job, step float64) Cause {
 	}
 	// Ranks wait for whichever exchange ends first, so that what they wait is of them all, and how much is known. What it is for,
 	// is told by the exchanges one by one: those that go on while backward does are as long as those that are waited for.
-	wait := j.Together*median(j.Ranks, -1, func(r Rank) float64 { return r.ExposedMS }) - median(j.Ranks, -1, func(r Rank) float64 { return r.QueuedMS })
+	wait := j.Together*median(j.Ranks, func(r Rank) float64 { return r.ExposedMS }) - median(j.Ranks, func(r Rank) float64 { return r.QueuedMS })
 	each, perByte := line(j.Exchanges)
 	var bytes, ms float64
 	for _, x := range j.Exchanges {
@@ -213,16 +214,34 @@ func line(all []Exchange) (each, perByte float64) {
 	return y - perByte*x, perByte
 }
 
-// median is that of a figure over the ranks, but for the one at without.
-func median(ranks []Rank, without int, of func(Rank) float64) float64 {
-	var all []float64
-	for i, r := range ranks {
-		if i != without {
-			all = append(all, of(r))
-		}
+// column is a figure of all ranks, by rank and by size.
+type column struct{ of, sorted []float64 }
+
+func columnOf(ranks []Rank, of func(Rank) float64) (c column) {
+	for _, r := range ranks {
+		c.of = append(c.of, of(r))
 	}
-	slices.Sort(all)
-	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+	c.sorted = slices.Sorted(slices.Values(c.of))
+	return c
+}
+
+// without is the median of the others than a rank: the place of its own figure is passed over.
+func (c column) without(rank int) float64 {
+	own, _ := slices.BinarySearch(c.sorted, c.of[rank])
+	at := func(i int) float64 {
+		if i >= own {
+			i++
+		}
+		return c.sorted[i]
+	}
+	n := len(c.sorted) - 1
+	return (at((n-1)/2) + at(n/2)) / 2
+}
+
+// median is that of a figure over the ranks.
+func median(ranks []Rank, of func(Rank) float64) float64 {
+	all, n := columnOf(ranks, of).sorted, len(ranks)
+	return (all[(n-1)/2] + all[n/2]) / 2
 }
 
 func rate(bytes float64) string { return amount(bytes) + "/s" }

@@ -3,6 +3,7 @@ package cause
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -162,5 +163,42 @@ func TestAmount(t *testing.T) {
 		if got := amount(bytes); got != want {
 			t.Errorf("%v: %s, want %s", bytes, got, want)
 		}
+	}
+}
+
+// medianWithout is column.without by sorting anew.
+func medianWithout(all []float64, rank int) float64 {
+	rest := slices.Sorted(slices.Values(slices.Delete(slices.Clone(all), rank, rank+1)))
+	return (rest[(len(rest)-1)/2] + rest[len(rest)/2]) / 2
+}
+
+// The median of the others is that which sorting them finds, with equal figures, and ones that are no numbers, too.
+func TestMedianOfTheOthers(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		ranks := make([]Rank, 2+random.IntN(9))
+		for i := range ranks {
+			if ranks[i].StepMS = float64(random.IntN(6)); random.IntN(20) == 0 {
+				ranks[i].StepMS = math.NaN()
+			}
+		}
+		c := columnOf(ranks, func(r Rank) float64 { return r.StepMS })
+		for i := range ranks {
+			if got, want := c.without(i), medianWithout(c.of, i); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+				t.Fatalf("of %v without %d: %v, want %v", c.of, i, got, want)
+			}
+		}
+	}
+}
+
+// BenchmarkStragglers looks for them among 64 ranks, of which one is slow.
+func BenchmarkStragglers(b *testing.B) {
+	ranks := make([]Rank, 64)
+	for i := range ranks {
+		ranks[i] = Rank{Number: i, StepMS: 10, ComputeMS: 5 + float64(i%7)/10}
+	}
+	ranks[40].ComputeMS = 9
+	for b.Loop() {
+		Stragglers(ranks)
 	}
 }
