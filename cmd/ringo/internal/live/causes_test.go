@@ -49,6 +49,43 @@ func TestCause(t *testing.T) {
 	}
 }
 
+// Ranks tell once a second, with a page four times. Either way a cause is looked for among their last ten seconds, once they have told of
+// two: what was before is not seen any more, and what has just begun not yet.
+func TestBeatIntervals(t *testing.T) {
+	for every, s := range map[time.Duration]*site{slowBeat: nil, beatEvery: {}} {
+		at := time.Unix(1000, 0)
+		h := newHub(func() time.Time { return at })
+		for _, line := range told(t, 0) {
+			h.Add([]byte(line))
+		}
+		h.site = s
+		beats := func(n int, slow bool) {
+			for range n {
+				at = at.Add(every)
+				for rank := range h.last().Info.NP {
+					b := beat{Event: "beat", Rank: rank, Steps: 10, StepMS: 10, ComputeMS: 7, ExposedCommMS: 2}
+					if slow && rank == 1 {
+						b.ComputeMS, b.StepMS = 12, 15
+					}
+					h.Add(encoded(b))
+				}
+			}
+		}
+		named := func() bool { _, ok := h.slows(); return ok }
+		least := max(leastBeats, int(2*time.Second/every))
+		beats(least-1, true)
+		if h.every() != every || named() {
+			t.Errorf("told every %v, want %v; with %d beats a cause is named: %v", h.every(), every, least-1, named())
+		}
+		if beats(1, true); !named() {
+			t.Errorf("every %v: %d beats of a slow rank name no cause", every, least)
+		}
+		if beats(int(lastly/every), false); named() {
+			t.Errorf("every %v: what was ten seconds ago is named", every)
+		}
+	}
+}
+
 // Exchanges that were seen lately count, and those of before do not.
 func TestSlowLink(t *testing.T) {
 	h, now := slowedHub(t, func(_ int, b *beat) { b.StepMS, b.ExposedCommMS = 30, 22 })

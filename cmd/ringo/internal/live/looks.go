@@ -208,6 +208,7 @@ func (l *looks) matrix(sum map[pair]float64, steps, most int) Waits {
 	return w
 }
 
+// readWaits reads who waited for whom, in the steps that were looked at lately and in all of them, and for whom the others wait longest.
 func readWaits(h *Hub, f *figures) {
 	l := &h.looks
 	if l.count == 0 {
@@ -253,6 +254,7 @@ func most(w Waits) (rank int, ms float64) {
 	return rank, ms
 }
 
+// numbers are figures as JSON has them.
 func numbers(x []float64) (out []number) {
 	for _, v := range x {
 		out = append(out, number(v))
@@ -292,6 +294,8 @@ type bar struct {
 	Tone int     `json:"tone"`           // of its bucket
 }
 
+// readBuckets reads when the last step of rank 0 that was looked at computed and exchanged its buckets and, where a plan was chosen by a
+// prediction, when it should have.
 func readBuckets(h *Hub, f *figures) {
 	s := &h.looks.step
 	if len(s.Bars) == 0 {
@@ -384,6 +388,7 @@ func (p *passed) add(done int64, layers []layer) {
 	p.done, p.layers = append(p.done, done), append(p.layers, layers)
 }
 
+// readLayerTimes reads what a strategy made of each layer's gradient over the run, a grid for each figure that is not the same everywhere.
 func readLayerTimes(h *Hub, f *figures) {
 	p := &h.passed
 	if len(p.done) == 0 {

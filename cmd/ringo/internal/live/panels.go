@@ -158,11 +158,14 @@ func (h *Hub) curves(f *figures, all ...curve) {
 // group are the runs of the job, which differ in their seed alone.
 func (h *Hub) group() runs.Group { return runs.Group{Runs: h.log.Runs()} }
 
+// readLoss reads the loss of steps, where these are told (--log-every), and of epochs: what rank 0 sees of its own batches, and what all ranks
+// have together.
 func readLoss(h *Hub, f *figures) {
 	f.Note = "Of each batch on rank 0, and over all ranks after each epoch."
 	h.curves(f, curve{"a batch of rank 0", runs.OfSteps, "loss"}, curve{"training", runs.OfEpochs, "train_loss"}, curve{"test", runs.OfEpochs, "eval_loss"})
 }
 
+// readMetric reads what the model calls its figure, such as accuracy, over epochs. A model that has none but its loss has the panel above.
 func readMetric(h *Hub, f *figures) {
 	m := runs.Metrics([]runs.Group{h.group()})[0]
 	if m.Name == "loss" {
@@ -179,6 +182,7 @@ func readProgressive(h *Hub, f *figures) {
 		curve{"AUC after an epoch", runs.OfEpochs, "progressive_auc"}, curve{"log-loss after an epoch", runs.OfEpochs, "progressive_logloss"})
 }
 
+// readRate reads how many samples all ranks train on in a second.
 func readRate(h *Hub, f *figures) {
 	f.Unit = "samples/s"
 	f.Note = "Samples in a second, all ranks."
@@ -202,6 +206,7 @@ func readParts(h *Hub, f *figures) {
 	}
 }
 
+// readRanks reads each rank's last steps, who holds up the others, and who has not told of itself for five seconds while it should train.
 func readRanks(h *Hub, f *figures) {
 	f.Note = "The last steps of each rank, the newest on the right: how high a mark is says how long a step took, and how dark, which part of it the rank did not wait for others."
 	slow := map[int]bool{}
@@ -225,6 +230,7 @@ func readRanks(h *Hub, f *figures) {
 	}
 }
 
+// readDensity reads the share of values that were sent, of runs that leave some out.
 func readDensity(h *Hub, f *figures) {
 	for _, r := range h.log.Runs() {
 		for _, v := range r.Steps.Column("density") {
@@ -237,6 +243,7 @@ func readDensity(h *Hub, f *figures) {
 	}
 }
 
+// readLayers reads what a strategy made of each layer's gradient at the end of the last epoch.
 func readLayers(h *Hub, f *figures) {
 	f.Note = "What rank 0's last step of an epoch did to each layer's gradient, in the order in which backward finishes them."
 	f.Head = []string{"layer", "share sent", "threshold", "norm of the residual"}
@@ -245,6 +252,7 @@ func readLayers(h *Hub, f *figures) {
 	}
 }
 
+// readBytes reads what the last epoch sent, as payload and on the wire.
 func readBytes(h *Hub, f *figures) {
 	f.Note = "Payload; ranks that share memory send none. On the wire headers, handshakes and control connections count, too."
 	f.Head = []string{"last epoch", ""}
@@ -255,6 +263,7 @@ func readBytes(h *Hub, f *figures) {
 	}
 }
 
+// readFaults reads the lines about what has happened, of which a long run leaves out some in the middle: its first and its last ones tell most.
 func readFaults(h *Hub, f *figures) {
 	if h.dropped > 0 {
 		f.Note = fmt.Sprintf("%s left out in the middle.", console.Counted(h.dropped, "line"))
@@ -264,6 +273,7 @@ func readFaults(h *Hub, f *figures) {
 	}
 }
 
+// readChoices reads what was measured and what was chosen by it, a row for each choice.
 func readChoices(h *Hub, f *figures) {
 	f.Head = []string{"", "strategy", "plan", "predicted", "measured", "why"}
 	for i, c := range h.choices {
@@ -271,6 +281,7 @@ func readChoices(h *Hub, f *figures) {
 	}
 }
 
+// readMachine reads what rank 0 runs on.
 func readMachine(h *Hub, f *figures) {
 	for _, r := range runs.Machines([]runs.Group{h.group()}) {
 		f.Rows = append(f.Rows, []string{r.Name, r.Values[0]})
@@ -278,6 +289,7 @@ func readMachine(h *Hub, f *figures) {
 	f.Head, f.Note = []string{"", ""}, "Of rank 0."
 }
 
+// readSettings reads all settings that decide on the result, in the order of their paths.
 func readSettings(h *Hub, f *figures) {
 	f.Head, f.Note = []string{"setting", "value"}, "All that decide on the result, as --set takes them."
 	if j := h.last().Job; j != nil {

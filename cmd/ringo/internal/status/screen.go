@@ -1,5 +1,19 @@
 package status
 
+// The screen of `ringo top` is made in two steps, so that tests need no terminal. Functions of this file make lines of spans, text with a
+// tone, from what a job says, what its watcher has chosen, and the size of the screen; they know no sequence of any terminal. terminal.go
+// cuts lines where the screen ends, leaves out what could move a cursor, and writes them. From top to bottom there are:
+//
+//	the job, its place in the run, its newest figures
+//	what slows it, and which ranks hold up the others
+//	the parts of rank 0's step: a line each, or one bar on a low screen
+//	processes, as many as there is room for, scrolled and sorted
+//	tables of servers, at most a sixth of the screen
+//	what has happened, at most an eighth
+//	the keys
+//
+// Columns that do not fit go first: the bar of each rank's step below 90 columns, a rank's own time below 60.
+
 import (
 	"cmp"
 	"fmt"
@@ -16,11 +30,11 @@ import (
 type tone int
 
 const (
-	plain tone = iota
-	strong
-	faint
-	alarm
-	ofPart // and so on: the parts of a step, in their order
+	plain  tone = iota
+	strong      // heads and figures
+	faint       // names of figures, times, keys
+	alarm       // what slows, who is slow, what failed
+	ofPart      // and so on: the parts of a step, in their order
 )
 
 // span is text of one tone, and line what stands beside each other.
@@ -41,7 +55,8 @@ type view struct {
 	jobs, at int // how many there are, and which is shown
 }
 
-// orders are those of the processes.
+// orders are those of the processes: as the job has them, or the largest figure first. Equal ones stay as they were, so that lines do not
+// jump between two questions.
 var orders = []struct {
 	name string
 	less func(a, b live.ProcessStatus) int
@@ -52,7 +67,8 @@ var orders = []struct {
 	{"waits", func(a, b live.ProcessStatus) int { return greater(a.WaitsS, b.WaitsS) }},
 }
 
-// greater puts what is not known last.
+// greater compares figures so that the larger comes first. What is not known comes last: servers have no steps, and ranks that have
+// just begun none yet.
 func greater[T ~float64](a, b T) int {
 	known := func(x T) float64 {
 		if math.IsNaN(float64(x)) {
@@ -125,7 +141,8 @@ var helpLines = []line{
 	{{"`ringo status` says the same as text and as JSON.", faint}},
 }
 
-// header is the job, where it is, and its newest figures.
+// header is the job, where it is, and its newest figures. The bar of its place in the run is there where ten columns and more are left
+// beside the words.
 func header(s live.Status, v view, width int) (out []line) {
 	var b strings.Builder
 	title(&b, s)
@@ -158,7 +175,8 @@ func header(s live.Status, v view, width int) (out []line) {
 	return out
 }
 
-// folded is text in at most two lines, broken between words.
+// folded is text in at most two lines, broken between words where there are any. What slows a job is told with what to do, which is longer
+// than most screens are wide.
 func folded(s span, width int) []line {
 	if columns(s.text) <= width || width < 10 {
 		return []line{{s}}
@@ -171,7 +189,8 @@ func folded(s span, width int) []line {
 	return []line{{{string(runes[:at]), s.tone}}, {{"  " + strings.TrimLeft(string(runes[at:]), " "), s.tone}}}
 }
 
-// leftOf is how long a run takes from now on, if it goes on as it has; 0: that is not known.
+// leftOf is how long a run takes from now on, if it goes on as it has; 0: that is not known, since it does not train, has hardly begun, or
+// would take a hundred days and more, as runs do that nobody means to end.
 func leftOf(s live.Status) time.Duration {
 	left := float64(s.RunningS) * (1 - s.Share) / s.Share
 	if s.State != "training" || !(s.Share > 0) || !(left > 0) || left > 1e7 {
@@ -180,7 +199,8 @@ func leftOf(s live.Status) time.Duration {
 	return time.Duration(left * float64(time.Second)).Round(time.Second)
 }
 
-// slows is what slows the job, and who.
+// slows is what slows the job, and who: the cause with its cost, then up to three ranks that hold up the others, whose words are not the
+// cause's once more.
 func slows(s live.Status) (out []line) {
 	if s.Cause != nil {
 		out = append(out, line{{fmt.Sprintf("! cause: %.0f %% of a step: %s", 100*s.Cause.Share, s.Cause.Text), alarm}})
@@ -196,7 +216,7 @@ func slows(s live.Status) (out []line) {
 	return out
 }
 
-// bar is a share of its size.
+// bar is a share of its size: so many full places, then empty ones. What is no share, NaN too, is none.
 func bar(share float64, size int, full, empty string) string {
 	n := 0
 	if share > 0 {
@@ -205,7 +225,8 @@ func bar(share float64, size int, full, empty string) string {
 	return strings.Repeat(full, n) + strings.Repeat(empty, size-n)
 }
 
-// bars are the parts of rank 0's step, a line each where there is room for that.
+// bars are the parts of rank 0's step, a line each where there is room for that, all in one bar where there is not. A part of which
+// nothing was measured has no line: a job without servers does not wait for them.
 func bars(p live.Parts, width int, tall bool) (out []line) {
 	whole := float64(p.StepMS)
 	if !(whole > 0) {
@@ -226,7 +247,8 @@ func bars(p live.Parts, width int, tall bool) (out []line) {
 	return out
 }
 
-// stacked is a step as one bar of its parts.
+// stacked is a step as one bar of its parts, as wide as size. Each part ends where the sum of those up to it does, rounded once: widths
+// that were rounded each would not add up to the step. What is left of the step belongs to no part, and is blank.
 func stacked(p live.Parts, size int) (out line) {
 	whole, used, sum := float64(p.StepMS), 0, 0.
 	if !(whole > 0) || size <= 0 {
@@ -242,7 +264,9 @@ func stacked(p live.Parts, size int) (out line) {
 	return append(out, span{strings.Repeat(" ", size-used), plain})
 }
 
-// processLines are the processes in the order that was chosen, as many as there is room for, below a line of what is in the columns.
+// processLines are the processes in the order that was chosen, as many as there is room for, below a line of what is in the columns. That
+// line says by what they are sorted, and which of them are shown where not all are. Names have the room that the longest needs, up to a
+// quarter of the screen.
 func processLines(s live.Status, v view, width, room int) (out []line) {
 	all := slices.Clone(s.Processes)
 	slices.SortStableFunc(all, orders[v.sort].less)
@@ -257,7 +281,7 @@ func processLines(s live.Status, v view, width, room int) (out []line) {
 	for _, p := range all {
 		names = min(max(names, len([]rune(p.Name))+2), 22, max(8, width/4))
 	}
-	mean := 0 // the width of a step's bar
+	mean := 0 // the width of a step's bar; 0: there is no room for bars
 	if width >= 90 {
 		mean = min(40, width/5)
 	}
@@ -285,6 +309,8 @@ func processLines(s live.Status, v view, width, room int) (out []line) {
 	return out
 }
 
+// processLine is a process: its name, with a mark where it holds up the others, the step it is at, what its steps take in ms, in all and of
+// its own, their parts in a bar of mean columns, and what it does, for whom it waits, or how it has ended.
 func processLine(p live.ProcessStatus, slow bool, names int, own bool, mean int) line {
 	mark, of := "  ", plain
 	if slow {
@@ -318,7 +344,8 @@ func processLine(p live.ProcessStatus, slow bool, names int, own bool, mean int)
 	return append(out, span{"  " + does, of})
 }
 
-// tableLines are the tables of servers, as many as there is room for.
+// tableLines are the tables of servers, as many as there is room for, one at least, with how many are left out. A server that does not
+// answer has a line that says why. Servers are asked while somebody watches: what they hold is two seconds old at most.
 func tableLines(all []live.TableStatus, room int) (out []line) {
 	if len(all) == 0 {
 		return nil
@@ -341,7 +368,8 @@ func tableLines(all []live.TableStatus, room int) (out []line) {
 	return out
 }
 
-// events are the last lines about what has happened.
+// events are the last lines about what has happened: faults, lost processes, recoveries, each with the time of the day. Of one that has
+// several lines, such as an error with what to do, only the first has room; `ringo status` has all.
 func events(s live.Status, most int) (out []line) {
 	for _, f := range s.Faults[max(0, len(s.Faults)-most):] {
 		at := ""

@@ -15,11 +15,11 @@ import (
 // terminal is where lines are drawn and keys come from, by golang.org/x/term and the few sequences of ECMA-48 that every terminal of today
 // knows. A library of screens such as tcell would add 0.5 MiB to the binary, most of it descriptions of terminals that are no more.
 type terminal struct {
-	in     io.Reader
-	out    io.Writer
-	size   func() (width, height int)
-	colour bool
-	close  func()
+	in     io.Reader                  // keys, as bytes
+	out    io.Writer                  // what is drawn
+	size   func() (width, height int) // asked before each drawing: windows change while they are drawn in
+	colour bool                       // NO_COLOR is not set, https://no-color.org
+	close  func()                     // gives the terminal back as it was; to be called once
 }
 
 // What a terminal is told at the beginning and at the end: another screen, no cursor, and lines that are cut where they are too long.
@@ -31,7 +31,8 @@ const (
 // errElsewhere ends the message of who cannot draw.
 const errElsewhere = "`ringo status` says the same as text, and with --json as JSON"
 
-// openTerminal takes a terminal over until close is called.
+// openTerminal takes a terminal over until close is called. It refuses what is no terminal, and one that says that it knows no sequences
+// (TERM=dumb, as in editors), before anything is written. A terminal that does not say its size has that of old.
 func openTerminal(in io.Reader, out io.Writer, env func(string) (string, bool)) (*terminal, error) {
 	keys, isFile := in.(*os.File)
 	if !isFile || !term.IsTerminal(int(keys.Fd())) {
@@ -60,13 +61,14 @@ func openTerminal(in io.Reader, out io.Writer, env func(string) (string, bool)) 
 	return t, nil
 }
 
-// codes are how tones are drawn: with colours, and without.
+// codes are how tones are drawn: with colours, and without. Colours are of the sixteen that a person's own palette has, so that they can be
+// read on light and on dark ground; nothing is told by a colour alone, since each part has a glyph of its own and alarms have a mark.
 var codes = map[tone][2]string{
 	plain: {"0", "0"}, strong: {"0;1", "0;1"}, faint: {"0;2", "0;2"}, alarm: {"0;1;31", "0;1"},
 	ofPart: {"0;32", "0"}, ofPart + 1: {"0;33", "0"}, ofPart + 2: {"0;36", "0"}, ofPart + 3: {"0;35", "0"}, ofPart + 4: {"0;34", "0"}, ofPart + 5: {"0;37", "0"},
 }
 
-// draw draws the whole screen in one write, over what was there: nothing flickers.
+// draw draws the whole screen in one write, over what was there: nothing flickers. What was right of a line and below the last is cleared.
 func (t *terminal) draw(all []line, width, height int) {
 	var b bytes.Buffer
 	b.WriteString("\x1b[H")
@@ -87,7 +89,8 @@ func (t *terminal) draw(all []line, width, height int) {
 	_, _ = t.out.Write(b.Bytes()) // who is gone reads nothing
 }
 
-// cut is a line in so many columns, an ellipsis at the end of one that is longer, without what no terminal may show.
+// cut is a line in so many columns, an ellipsis at the end of one that is longer, without what no terminal may show: control characters
+// could write elsewhere, and marks of direction make a line read as something else. Names of hosts, files and layers come from others.
 func cut(l line, width int) (out line) {
 	sum := 0
 	for _, s := range l {
@@ -117,7 +120,8 @@ func cut(l line, width int) (out line) {
 	return out
 }
 
-// columns is how many a text takes.
+// columns is how many a text takes: two for each ideograph and emoji, none for a mark that stands over the letter before. Terminals differ in
+// what is new in Unicode; a line that is a column too long is cut by the terminal.
 func columns(text string) (n int) {
 	for _, r := range text {
 		switch {
@@ -133,7 +137,7 @@ func columns(text string) (n int) {
 	return n
 }
 
-// key is a letter, or one of those that have none.
+// key is a letter, or one of those that have none. Those are below zero, so that no letter is one.
 type key rune
 
 const (
@@ -154,7 +158,9 @@ var (
 	numbered = map[string]key{"1": keyHome, "7": keyHome, "4": keyEnd, "8": keyEnd, "5": keyPageUp, "6": keyPageDown}
 )
 
-// readKeys are the keys in b, and what is left of it: the begin of a sequence.
+// readKeys are the keys in b, and what is left of it: the begin of a sequence, which is read again with the bytes behind it. Bytes come in
+// pieces wherever a network between cuts them. What is a sequence and no known key is keyOther, never the letters in it: the r within one
+// must not turn the order round.
 func readKeys(b []byte) (keys []key, rest []byte) {
 	for len(b) > 0 {
 		if b[0] != 0x1b {

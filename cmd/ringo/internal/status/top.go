@@ -47,7 +47,8 @@ func Top() *cobra.Command {
 	}
 }
 
-// top is what it shows.
+// top is what it shows: the last answers of the jobs and the choices of who watches. One goroutine has it, that of run; answers and keys
+// come to it over channels, so that neither a job that does not answer nor a terminal that is slow holds up the other.
 type top struct {
 	base, name string
 	all        []live.Status
@@ -63,6 +64,8 @@ func (t *top) ask(ctx context.Context) error {
 	return err
 }
 
+// take keeps answers. The job that is shown stays the one that is shown when others begin and end. Where none answers any more the last
+// answers stay, marked as gone, until a key leaves or jobs come again.
 func (t *top) take(all []live.Status, err error) {
 	switch {
 	case err == nil:
@@ -164,6 +167,7 @@ func (t *top) typed(k key) bool {
 	return true
 }
 
+// sort goes on to the next order, or with one less than there are to the one before.
 func (t *top) sort(by int) { t.view.sort = (t.view.sort + by) % len(orders) }
 
 // scroll scrolls the processes, as far as there are any.
