@@ -44,6 +44,7 @@ type Job struct {
 	watched               bool             // the launcher ends those that hang
 	timeout               time.Duration    // of waits for others
 	ticket                transport.Ticket // nil in a job of one process
+	tls                   transport.TLS
 
 	recorder   *record.Recorder
 	left       launch.Left      // where it lies, if no launcher holds it
@@ -159,12 +160,13 @@ func (j *Job) connect(env launch.Env, listener net.Listener, cfg Config) error {
 		return err
 	}
 	env.Ticket = j.member.Ticket()
-	j.ticket = env.Ticket
+	j.ticket, j.tls = env.Ticket, cfg.Network.TLS
 	j.watching.Go(j.listen)
 	mesh, err := tcp.New(j.ctx, tcp.Config{
 		Rank: env.Rank, Size: env.Members(), Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.Times.Join,
 		Listener: j.member.Listener(), Addrs: j.member.Addrs(), Report: cfg.Report,
 		Streams: cfg.Network.Streams, CongestionControl: cfg.Network.CongestionControl, Checksum: cfg.Network.Checksum, Lending: cfg.Network.Lending,
+		TLS: cfg.Network.TLS,
 	})
 	if err != nil {
 		return j.Err(err)

@@ -506,3 +506,15 @@ func TestCancelInAllReduce(t *testing.T) {
 	}
 	checkLost(t, await(t, others), 1, errStop.Error())
 }
+
+// Ranks that encrypt everything agree as others do.
+func TestEncryptedRanks(t *testing.T) {
+	leakcheck.Check(t)
+	cfgs := byHand(t, 3)
+	for i := range cfgs {
+		cfgs[i].Transport, cfgs[i].Network.TLS.Mode = ringo.TransportTCP, transport.TLSOn
+	}
+	if err := errors.Join(await(t, start(t.Context(), cfgs, exchange))...); err != nil {
+		t.Error(err)
+	}
+}

@@ -80,7 +80,7 @@ func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err erro
 			}
 		}
 		j.coordinator, err = cluster.NewCoordinator(cluster.CoordinatorConfig{
-			Address: env.Rendezvous, Listener: listener, WorldSize: env.Members(), Servers: env.Servers, Ticket: env.Ticket, Version: Version,
+			Address: env.Rendezvous, Listener: listener, WorldSize: env.Members(), Servers: env.Servers, Ticket: env.Ticket, TLS: cfg.Network.TLS, Version: Version,
 			Times: cfg.Times, Report: cfg.Report,
 		})
 		if err != nil {
@@ -89,7 +89,7 @@ func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err erro
 		}
 	}
 	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
-		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: Version,
+		Rendezvous: env.Rendezvous, Ticket: env.Ticket, TLS: cfg.Network.TLS, Version: Version,
 		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
 		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: look(env), Report: cfg.Report,
 	})

@@ -1,9 +1,12 @@
 package ringo
 
 import (
+	"errors"
+
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/tcp"
 )
 
@@ -30,6 +33,9 @@ type Network struct {
 	// "measured" (where a measurement of this machine says that it costs less), "always" or "never". Empty: "measured".
 	// No result depends on it.
 	Lending string
+	// TLS says which connections are encrypted, all that carry something of the job: between ranks, with the coordinator and
+	// with servers. Zero: those between hosts, by certificates that are made of the job's ticket.
+	TLS transport.TLS
 }
 
 // Validate reports every fault of n at once.
@@ -50,12 +56,13 @@ func (n Network) Validate() error {
 	if err := tcp.CheckLending(n.Lending); err != nil {
 		faults = append(faults, setting.Faultf("network.lending", "%w", err))
 	}
-	return faults.Err()
+	return errors.Join(faults.Err(), n.TLS.Validate())
 }
 
 // Settings are the rows of what a person says of the connections between ranks, bound to n. Ranks that are goroutines of one
 // process have none, nor have those that go on without each other.
 func (n *Network) Settings() []setting.Row {
+	processes := setting.Not("job.transport", "mem")
 	connects := setting.All(setting.Not("job.transport", "mem"), setting.Not("servers.lost", string(tables.LostGoesOn)))
 	return []setting.Row{
 		{
@@ -87,6 +94,26 @@ func (n *Network) Settings() []setting.Row {
 			Path: "network.lending", Scope: setting.Local, Needs: connects,
 			About: "whether large payloads are sent from where they lie instead of being copied into the socket; measured: where that costs less on this machine. No result depends on it",
 			Value: setting.Choice(&n.Lending, append([]string{""}, tcp.Lendings()...)...),
+		},
+		{
+			Path: "network.tls", Scope: setting.Local, Needs: processes,
+			About: "which connections are encrypted, by TLS 1.3 with certificates at both ends: auto, those between hosts; on, all; off, none. The same for all processes",
+			Value: setting.Choice(&n.TLS.Mode, "", transport.TLSAuto, transport.TLSOn, transport.TLSOff),
+		},
+		{
+			Path: "network.tls-ca", Unit: "FILE", Scope: setting.Local, Needs: processes,
+			About: "certificates in PEM that other processes' must come from, with network.tls-cert and network.tls-key; empty: certificates made of the job's ticket",
+			Value: setting.Text(&n.TLS.CA),
+		},
+		{
+			Path: "network.tls-cert", Unit: "FILE", Scope: setting.Local, Needs: processes,
+			About: "this process's certificate in PEM; it and the others are read again for each connection",
+			Value: setting.Text(&n.TLS.Cert),
+		},
+		{
+			Path: "network.tls-key", Unit: "FILE", Scope: setting.Local, Needs: processes,
+			About: "its private key in PEM",
+			Value: setting.Text(&n.TLS.Key),
 		},
 	}
 }

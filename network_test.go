@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/transport"
 )
 
 func TestNetworkValidatesAll(t *testing.T) {
@@ -14,8 +15,8 @@ func TestNetworkValidatesAll(t *testing.T) {
 	if err := (Network{PortRange: "20000-20100", Streams: 16, Checksum: true}).Validate(); err != nil {
 		t.Error(err)
 	}
-	err := Config{Network: Network{Interface: "no such", PortRange: "9-8", Streams: 17, CongestionControl: "voodoo"}}.Validate()
-	for _, want := range []string{`network.interface "no such"`, `network.port-range "9-8"`, "network.streams 17", `network.congestion-control "voodoo"`} {
+	err := Config{Network: Network{Interface: "no such", PortRange: "9-8", Streams: 17, CongestionControl: "voodoo", TLS: transport.TLS{Mode: "perhaps"}}}.Validate()
+	for _, want := range []string{`network.interface "no such"`, `network.port-range "9-8"`, "network.streams 17", `network.congestion-control "voodoo"`, `network.tls "perhaps"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is missing in %v", want, err)
 		}

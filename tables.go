@@ -28,7 +28,7 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	if j.ticket == nil {
 		return nil, fmt.Errorf("a job of one process has no servers of tables: start its ranks as processes")
 	}
-	cfg.Servers, cfg.Ticket, cfg.Version = j.tables, j.ticket, Version
+	cfg.Servers, cfg.Ticket, cfg.TLS, cfg.Version = j.tables, j.ticket, j.tls, Version
 	cfg.Trainer, cfg.Trainers, cfg.Watched = j.rank, j.size, j.watched
 	cfg.Timeout, cfg.Record = cmp.Or(cfg.Timeout, j.timeout), j.recorder
 	told := maps.Clone(j.settings)

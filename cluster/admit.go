@@ -45,7 +45,7 @@ func (c *Coordinator) admit(s *transport.Stranger) {
 	defer cancel()
 	seat := -1
 	mine := transport.Hello{Version: c.cfg.Version, Purpose: transport.Control, Rank: -1, WorldSize: c.cfg.WorldSize}
-	link, _, err := s.Accept(ctx, c.cfg.Ticket, mine, func(h transport.Hello) error {
+	link, _, err := s.Accept(ctx, c.cfg.Ticket.Under(c.cfg.TLS), mine, func(h transport.Hello) error {
 		if err := c.reserve(h); err != nil {
 			return err
 		}

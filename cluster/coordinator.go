@@ -26,6 +26,8 @@ type CoordinatorConfig struct {
 	Servers int
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
+	// TLS says which connections are encrypted, the same on all ranks. Zero: those between hosts.
+	TLS transport.TLS
 	// Version is that of the program. Ranks of another are refused.
 	Version string
 	// HostRank is the rank in whose process the Coordinator lives; -1 means a
@@ -63,7 +65,7 @@ func (c CoordinatorConfig) Validate() error {
 	if c.SlowAfter < 0 || c.StuckAfter < 0 {
 		errs = append(errs, fmt.Errorf("slow after %v, stuck after %v: want at least 0", c.SlowAfter, c.StuckAfter))
 	}
-	errs = append(errs, c.Times.Validate(), checkTicket(c.Ticket))
+	errs = append(errs, c.Times.Validate(), checkTicket(c.Ticket), c.TLS.Validate())
 	return errors.Join(errs...)
 }
 

@@ -20,6 +20,8 @@ type MemberConfig struct {
 	Rendezvous string
 	// Ticket is the job's secret, that of the coordinator.
 	Ticket transport.Ticket
+	// TLS says which connections are encrypted, the same on all ranks. Zero: those between hosts.
+	TLS transport.TLS
 	// Version is that of the program, which must be the coordinator's.
 	Version string
 	// Rank is this rank, from 0 to WorldSize-1.
@@ -59,7 +61,7 @@ func (c MemberConfig) Validate() error {
 	if c.Look == nil {
 		errs = append(errs, checkRendezvous(c.Rendezvous), checkTicket(c.Ticket))
 	}
-	errs = append(errs, c.Times.Validate(), c.Settings.Check())
+	errs = append(errs, c.Times.Validate(), c.Settings.Check(), c.TLS.Validate())
 	return errors.Join(errs...)
 }
 
@@ -186,13 +188,13 @@ func attempt(ctx context.Context, cfg *MemberConfig, mine transport.Hello) (*tra
 		}
 		cfg.Rendezvous, cfg.Ticket = rendezvous, ticket
 	}
-	link, _, err := transport.Dial(ctx, cfg.Rendezvous, cfg.Ticket, mine)
+	link, _, err := transport.Dial(ctx, cfg.Rendezvous, cfg.Ticket.Under(cfg.TLS), mine)
 	return link, err
 }
 
 // final says that trying again would not help.
 func final(err error) bool {
-	for _, e := range []error{transport.ErrTicket, transport.ErrVersion, transport.ErrRefused, transport.ErrNotRingo} {
+	for _, e := range []error{transport.ErrTicket, transport.ErrCertificate, transport.ErrVersion, transport.ErrRefused, transport.ErrNotRingo} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -55,6 +55,8 @@ type Config struct {
 	Rendezvous string
 	// Ticket is the job's; nil means a new one.
 	Ticket transport.Ticket
+	// TLS says which connections with the coordinator are encrypted, as in the processes. Zero: those between hosts.
+	TLS transport.TLS
 	// Version is told to the ranks, which refuse another.
 	Version string
 	// Stdout receives the processes' standard output: that of the first one as it comes, the others' in whole lines after
@@ -205,7 +207,7 @@ func (c *Config) coordinate() (*cluster.Coordinator, error) {
 	}
 	members := c.members()
 	out, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
-		Listener: listener, WorldSize: members, Servers: members - c.Roles[0].Count, HostRank: -1, Ticket: c.Ticket, Version: c.Version,
+		Listener: listener, WorldSize: members, Servers: members - c.Roles[0].Count, HostRank: -1, Ticket: c.Ticket, TLS: c.TLS, Version: c.Version,
 		Times: c.Times, SlowAfter: c.SlowAfter, Report: c.Report,
 	})
 	if err != nil {

@@ -61,9 +61,9 @@ func (d *Door) Knock(conn net.Conn) *Stranger {
 }
 
 // Accept is the function of that name, for one who has knocked. It is called once.
-func (s *Stranger) Accept(ctx context.Context, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+func (s *Stranger) Accept(ctx context.Context, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
 	d := s.door
-	link, theirs, err := Accept(ctx, s.conn, ticket, mine, func(h Hello) error {
+	link, theirs, err := Accept(ctx, s.conn, who, mine, func(h Hello) error {
 		d.leave(s)
 		if check == nil {
 			return nil
@@ -117,7 +117,7 @@ func (d *Door) tell(from net.Addr, err error) {
 // kindOfRefusal is the same for those that a person would not want to read twice.
 // What the holder of a ticket did wrong is always worth a line of its own.
 func kindOfRefusal(err error) string {
-	for _, kind := range []error{ErrNotRingo, ErrVersion, ErrTicket, ErrTimeout, ErrCrowded} {
+	for _, kind := range []error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrTimeout, ErrCrowded} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}

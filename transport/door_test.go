@@ -262,6 +262,7 @@ func (s script) SetDeadline(time.Time) error      { return nil }
 func (s script) SetReadDeadline(time.Time) error  { return nil }
 func (s script) SetWriteDeadline(time.Time) error { return nil }
 func (s script) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)} }
+func (s script) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)} }
 
 // Whatever a stranger says, neither end of a handshake lets it in, fails in
 // another way than by an error, or allocates much.
@@ -279,11 +280,14 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(append(bytes.Clone(preface), frame(wire.Refusal, []byte("\x03no"))...))
 	f.Add(say[:len(preface)+9])
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Add([]byte{tlsRecord, 3, 1, 0, 5, 1, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, said []byte) {
 		for name, run := range map[string]func(*conversation) error{"dial": (*conversation).dial, "accept": (*conversation).accept} {
-			link, _, err := handshake(context.Background(), script{r: bytes.NewReader(said)}, run, ticket, hello, nil)
-			if err == nil || link != nil {
-				t.Errorf("%s: let in", name)
+			for _, mode := range []string{TLSOn, TLSOff} {
+				link, _, err := handshake(context.Background(), script{r: bytes.NewReader(said)}, run, ticket.Under(TLS{Mode: mode}), hello, nil)
+				if err == nil || link != nil {
+					t.Errorf("%s with TLS %s: let in", name, mode)
+				}
 			}
 		}
 	})

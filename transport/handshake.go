@@ -25,9 +25,13 @@ import (
 //	D -> A   HMAC(T, "dial", everything above)
 //	A -> D   HMAC(T, "accept", everything above)
 //
+// Where the connection is to be encrypted (TLS), all of this is within TLS, which D begins; then "everything above" has
+// keying material of that connection, too. A looks at the first byte to see which it is.
+//
 // D proves itself first, so that a stranger learns nothing; A's proof is at
 // once its consent. invariant[ticket-first]: nobody who has not proved that it holds
-// the ticket is let into a job, told of it, or given memory beyond one short frame. Instead of any of its messages A may send a refusal with
+// the ticket is let into a job, told of it, or given memory beyond one short frame, or what
+// TLS takes for its handshake. Instead of any of its messages A may send a refusal with
 // the reason.
 const (
 	// HandshakeTimeout bounds a whole handshake, besides the context.
@@ -45,13 +49,13 @@ const (
 //
 // Faults are ErrNotRingo, ErrVersion, ErrTicket or ErrRefused, with the address
 // and the other end's reason, or those of the network.
-func Dial(ctx context.Context, addr string, ticket Ticket, mine Hello) (*Link, Hello, error) {
+func Dial(ctx context.Context, addr string, who Credentials, mine Hello) (*Link, Hello, error) {
 	dialer := net.Dialer{Timeout: HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("connecting to %s: %w", addr, err)
 	}
-	link, theirs, err := handshake(ctx, conn, (*conversation).dial, ticket, mine, nil)
+	link, theirs, err := handshake(ctx, conn, (*conversation).dial, who, mine, nil)
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("connecting to %s: %w", addr, err)
 	}
@@ -60,8 +64,8 @@ func Dial(ctx context.Context, addr string, ticket Ticket, mine Hello) (*Link, H
 
 // Introduce is Dial over a connection that stands already; it owns conn from now
 // on.
-func Introduce(ctx context.Context, conn net.Conn, ticket Ticket, mine Hello) (*Link, Hello, error) {
-	link, theirs, err := handshake(ctx, conn, (*conversation).dial, ticket, mine, nil)
+func Introduce(ctx context.Context, conn net.Conn, who Credentials, mine Hello) (*Link, Hello, error) {
+	link, theirs, err := handshake(ctx, conn, (*conversation).dial, who, mine, nil)
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("connection to %v: %w", conn.RemoteAddr(), err)
 	}
@@ -73,8 +77,8 @@ func Introduce(ctx context.Context, conn net.Conn, ticket Ticket, mine Hello) (*
 // that it holds the ticket; the text of its error is what the sender is told.
 // A connection for another purpose than mine is refused without asking check,
 // which may be nil.
-func Accept(ctx context.Context, conn net.Conn, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
-	link, theirs, err := handshake(ctx, conn, (*conversation).accept, ticket, mine, check)
+func Accept(ctx context.Context, conn net.Conn, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+	link, theirs, err := handshake(ctx, conn, (*conversation).accept, who, mine, check)
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("connection from %v: %w", conn.RemoteAddr(), err)
 	}
@@ -86,15 +90,18 @@ type conversation struct {
 	ctx    context.Context
 	link   *Link
 	ticket Ticket
+	tls    TLS
 	check  func(Hello) error
 
+	binding                      []byte // the same at both ends of a connection under TLS, and nowhere else; else nil
 	mine, theirs                 Hello
 	myPreface, theirPreface      []byte
 	myHelloBytes, theirHelloByte []byte
 }
 
-func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error, ticket Ticket, mine Hello, check func(Hello) error) (*Link, Hello, error) {
-	c := &conversation{ctx: ctx, link: newLink(conn), ticket: ticket, mine: mine, check: check}
+func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+	c := &conversation{ctx: ctx, link: newLink(conn), mine: mine, check: check}
+	c.ticket, c.tls = who.secrets()
 	err := c.prepare()
 	if err == nil {
 		deadline := time.Now().Add(HandshakeTimeout)
@@ -110,6 +117,9 @@ func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error
 	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
+	}
+	if err == nil && c.link.secure != nil {
+		c.link.secure.lower.buffer = make([]byte, readBelow)
 	}
 	if err != nil {
 		conn.Close()
@@ -133,6 +143,11 @@ func (c *conversation) prepare() (err error) {
 }
 
 func (c *conversation) dial() error {
+	if c.tls.applies(c.link.conn) {
+		if err := c.encrypt(asClient); err != nil {
+			return err
+		}
+	}
 	if err := c.writePreface(); err != nil {
 		return err
 	}
@@ -145,7 +160,7 @@ func (c *conversation) dial() error {
 	if err := c.readHello(); err != nil {
 		return err
 	}
-	said := [][]byte{c.myPreface, c.theirPreface, c.myHelloBytes, c.theirHelloByte}
+	said := c.said(c.myPreface, c.theirPreface, c.myHelloBytes, c.theirHelloByte)
 	if err := c.send(wire.Proof, c.ticket.prove(roleDial, said...)); err != nil {
 		return err
 	}
@@ -153,6 +168,9 @@ func (c *conversation) dial() error {
 }
 
 func (c *conversation) accept() error {
+	if err := c.guard(); err != nil {
+		return err
+	}
 	err := c.readPreface()
 	if errors.Is(err, ErrNotRingo) || errors.Is(err, ErrVersion) {
 		c.writePreface()
@@ -170,7 +188,7 @@ func (c *conversation) accept() error {
 	if err := c.send(wire.Hello, c.myHelloBytes); err != nil {
 		return err
 	}
-	said := [][]byte{c.theirPreface, c.myPreface, c.theirHelloByte, c.myHelloBytes}
+	said := c.said(c.theirPreface, c.myPreface, c.theirHelloByte, c.myHelloBytes)
 	if err := c.readProof(c.ticket.prove(roleDial, said...)); err != nil {
 		return c.refuse(err)
 	}
@@ -178,6 +196,14 @@ func (c *conversation) accept() error {
 		return c.refuse(err)
 	}
 	return c.send(wire.Proof, c.ticket.prove(roleAccept, said...))
+}
+
+// said is everything before the proofs, in order.
+func (c *conversation) said(parts ...[]byte) [][]byte {
+	if c.binding != nil {
+		parts = append(parts, c.binding)
+	}
+	return parts
 }
 
 // decide is about a peer that holds the ticket.
@@ -355,6 +381,9 @@ func printable(s string) string {
 
 // explain turns what went wrong into what it means.
 func (c *conversation) explain(err error) error {
+	if c.link.secure != nil {
+		err = c.explainTLS(err)
+	}
 	err = linkError(err)
 	switch {
 	case err == ErrTimeout && errors.Is(c.ctx.Err(), context.Canceled):

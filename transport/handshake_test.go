@@ -30,7 +30,7 @@ type outcome struct {
 }
 
 // acceptOne answers the next connection.
-func acceptOne(t testing.TB, l net.Listener, ticket Ticket, mine Hello, check func(Hello) error) <-chan outcome {
+func acceptOne(t testing.TB, l net.Listener, who Credentials, mine Hello, check func(Hello) error) <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {
 		conn, err := l.Accept()
@@ -38,7 +38,7 @@ func acceptOne(t testing.TB, l net.Listener, ticket Ticket, mine Hello, check fu
 			out <- outcome{err: err}
 			return
 		}
-		link, h, err := Accept(context.Background(), conn, ticket, mine, check)
+		link, h, err := Accept(context.Background(), conn, who, mine, check)
 		out <- outcome{link, h, err}
 	}()
 	return out
@@ -141,7 +141,11 @@ func TestAcceptStrangers(t *testing.T) {
 		if a := <-answer; !errors.Is(a.err, ErrNotRingo) {
 			t.Errorf("%q: got %v", say, a.err)
 		}
-		if !strings.Contains(string(told), ErrNotRingo.Error()) {
+		want := ErrNotRingo.Error()
+		if say[0] == tlsRecord {
+			want = string(noTLS)
+		}
+		if !strings.Contains(string(told), want) {
 			t.Errorf("%q is told %q", say, told)
 		}
 	}

@@ -21,10 +21,11 @@ const readAhead = 16 << 10
 // Link is one authenticated connection that carries frames. Any number of
 // goroutines may write; one reads. Dial and Accept make them.
 //
-// The bytes are not encrypted: who can read the network can read the
-// gradients, but not join.
+// Where TLS does not apply the bytes are not encrypted: who can read the network
+// can read the gradients, but not join.
 type Link struct {
-	conn net.Conn
+	conn   net.Conn
+	secure *SecureConn // conn, if that is encrypted
 
 	// The reader's: conn's bytes in[from:to] are read but not used.
 	in       [readAhead]byte
@@ -103,24 +104,32 @@ func (l *Link) writeEncoded(frames net.Buffers, patience time.Duration) error {
 	l.vec = frames
 	for total := int64(0); ; {
 		l.conn.SetWriteDeadline(time.Now().Add(patience)) // fails only where the write will, too
-		n, err := l.vec.WriteTo(l.conn)
+		n, err := l.writeVec(patience)
 		l.sent.Add(n)
 		total += n
 		late := errors.Is(err, os.ErrDeadlineExceeded)
 		switch {
 		case err == nil:
 			return nil
-		case late && n > 0:
+		case late && n > 0 && l.secure == nil:
 			continue // slow, but it moves
 		case late:
 			err = fmt.Errorf("%w: nothing could be written for %v after %d bytes; the other end does not read", ErrTimeout, patience, total)
-			if total == 0 {
+			if total == 0 && l.secure == nil {
 				return err // the stream is as it was
 			}
 		}
 		l.broken = linkError(err)
 		return l.broken
 	}
+}
+
+// writeVec writes vec. Under TLS, which cannot go on after a write that was given up, it has patience itself.
+func (l *Link) writeVec(patience time.Duration) (int64, error) {
+	if l.secure != nil {
+		return l.secure.writeAll(l.vec, patience)
+	}
+	return l.vec.WriteTo(l.conn)
 }
 
 // CloseWrite closes the writing side, so that the other end reads EOF after the
@@ -176,7 +185,7 @@ func (l *Link) write(h wire.Header, payload []byte, deadline time.Time, timeout 
 	if len(payload) == 0 {
 		l.vec = l.parts[:1]
 	}
-	n, err := l.vec.WriteTo(l.conn)
+	n, err := l.writeVec(0)
 	l.parts = [2][]byte{}
 	l.sent.Add(n)
 	if err == nil {
@@ -184,7 +193,7 @@ func (l *Link) write(h wire.Header, payload []byte, deadline time.Time, timeout 
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("%w after %v with %d of %d bytes written; the other end does not read", ErrTimeout, timeout, n, wire.HeaderSize+len(payload))
-		if n == 0 {
+		if n == 0 && l.secure == nil {
 			return err // nothing is out: the stream is as it was
 		}
 	}
@@ -275,6 +284,11 @@ func (l *Link) use(n int) {
 
 // read reads what comes, for the preface.
 func (l *Link) read(p []byte) (int, error) {
+	if l.from < l.to {
+		n := copy(p, l.in[l.from:l.to])
+		l.use(n)
+		return n, nil
+	}
 	n, err := l.conn.Read(p)
 	l.received.Add(int64(n))
 	return n, err

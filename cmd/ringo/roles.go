@@ -249,7 +249,7 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 
 // roles are the ranks and the job's servers, which are this program.
 func (g *given) roles(ranks launch.Role, self string) launch.Config {
-	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times}
+	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS}
 	if n := g.Summers(); n > 0 {
 		cfg.Roles = append(cfg.Roles, launch.Aggregators(n, self, serverCommand))
 	}

@@ -108,6 +108,7 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 		index = c.place.Index
 	}
 	cfg := c.Server(c.table, index, c.launched)
+	cfg.TLS = c.Network.TLS
 	if s := c.start; s != nil {
 		cfg.Dir, cfg.Job, cfg.From, cfg.FromStep, cfg.FromNumbers = s.Dir, s.Name, s.From, uint64(s.Step), s.Parts
 	}

@@ -64,6 +64,8 @@ import (
 type Config struct {
 	Servers []string // addresses, by index: the same on all trainers
 	Ticket  transport.Ticket
+	// TLS says which connections are encrypted, the same at both ends. Zero: those between hosts.
+	TLS     transport.TLS
 	Version string // of the program
 	Job     string // as the servers have it; may be ""
 	// Settings are what the trainer was told of its job: servers that were told otherwise refuse it with a
@@ -134,6 +136,7 @@ func (c Config) Validate() error {
 		}
 	}
 	fault(len(c.Ticket) == 0, "no ticket")
+	errs = append(errs, c.TLS.Validate())
 	fault(c.Version == "", "no version")
 	for i, addr := range c.Servers {
 		fault(addr == "", "server %d has no address", i)

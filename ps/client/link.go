@@ -139,7 +139,7 @@ func isFinal(err error) bool {
 		return true
 	}
 	for _, fault := range []error{
-		transport.ErrTicket, transport.ErrVersion, transport.ErrNotRingo, transport.ErrRefused, message.ErrMalformed, message.ErrProtocol,
+		transport.ErrTicket, transport.ErrCertificate, transport.ErrVersion, transport.ErrNotRingo, transport.ErrRefused, message.ErrMalformed, message.ErrProtocol,
 		wire.ErrMagic, wire.ErrVersion, wire.ErrChecksum, wire.ErrTooLong,
 	} {
 		if errors.Is(err, fault) {
@@ -194,7 +194,7 @@ func (k *link) try(ctx context.Context) (*message.Conn, message.Welcome, error) 
 		c.SetWriteBuffer(cfg.SocketBytes)
 	}
 	mine := transport.Hello{Version: cfg.Version, Purpose: transport.Service, Rank: cfg.Trainer, WorldSize: cfg.Trainers}
-	l, _, err := transport.Introduce(ctx, nc, cfg.Ticket, mine)
+	l, _, err := transport.Introduce(ctx, nc, cfg.Ticket.Under(cfg.TLS), mine)
 	if err != nil {
 		return nil, message.Welcome{}, err
 	}

@@ -34,7 +34,9 @@ type Config struct {
 	// Listener is where trainers come. Run closes it.
 	Listener net.Listener
 	Ticket   transport.Ticket
-	Version  string // of the program
+	// TLS says which connections are encrypted, the same at both ends. Zero: those between hosts.
+	TLS     transport.TLS
+	Version string // of the program
 	// Index is which of Servers this is, Trainers how many train.
 	Index, Servers, Trainers int
 	// Sessions is how many sessions each trainer has; 0: 1.
@@ -196,7 +198,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 		return Stats{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
 	}
 	s.service, err = service.New(service.Config{
-		Ticket: cfg.Ticket, Version: cfg.Version, Job: cfg.Job, Settings: cfg.told(), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
+		Ticket: cfg.Ticket, TLS: cfg.TLS, Version: cfg.Version, Job: cfg.Job, Settings: cfg.told(), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
 		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open, Record: cfg.Record,
 	})
 	if err != nil {

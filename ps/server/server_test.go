@@ -237,3 +237,29 @@ func TestValidate(t *testing.T) {
 		t.Error("an empty configuration runs")
 	}
 }
+
+// Rows travel encrypted where both ends say so, and a trainer that does not is told why it is refused.
+func TestEncryptedServer(t *testing.T) {
+	ticket := transport.NewTicket()
+	on := transport.TLS{Mode: transport.TLSOn}
+	r := run(t, ticket, func(c *Config) { c.TLS = on })
+	cfg := client.Config{Servers: []string{r.addr}, Ticket: ticket, Version: "1", Trainers: 1, Schema: oneTable}
+	if _, err := client.Dial(context.Background(), cfg); !errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "network.tls") {
+		t.Errorf("without TLS: got %v", err)
+	}
+	cfg.TLS = on
+	c, err := client.Dial(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Session(0).SetDense(0, make([]float32, 5)); err != nil {
+		t.Fatal(err)
+	}
+	push(t, c, 1)
+	if got := row(t, c, 1); got[0] != -1 || got[1] != -1 {
+		t.Errorf("row 7 is %v, want -1 -1", got)
+	}
+	if err := errors.Join(c.Leave(context.Background()), <-r.end); err != nil {
+		t.Error(err)
+	}
+}

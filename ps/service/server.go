@@ -147,7 +147,7 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 // handle is the life of a connection.
 func (s *Server) handle(ctx context.Context, stranger *transport.Stranger, nc net.Conn) {
 	tune(nc, s.cfg.SocketBytes)
-	link, _, err := stranger.Accept(ctx, s.cfg.Ticket, s.cfg.transportHello(), nil)
+	link, _, err := stranger.Accept(ctx, s.cfg.Ticket.Under(s.cfg.TLS), s.cfg.transportHello(), nil)
 	if err != nil {
 		return // the door has reported it
 	}

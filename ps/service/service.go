@@ -106,7 +106,9 @@ type Engine interface {
 // Config says what a server is. The zero value is not valid: Ticket, Version, Open and
 // the numbers of servers and trainers are needed.
 type Config struct {
-	Ticket  transport.Ticket
+	Ticket transport.Ticket
+	// TLS says which connections are encrypted, the same at both ends. Zero: those between hosts.
+	TLS     transport.TLS
 	Version string // of the program; trainers of other versions are refused
 	Job     string // trainers of another job are refused; may be ""
 	// Settings are what the server was told of its job, and what it decides itself, such as message.PathSync: trainers that
@@ -175,6 +177,7 @@ func (c Config) Validate() error {
 		}
 	}
 	fault(len(c.Ticket) == 0, "no ticket")
+	errs = append(errs, c.TLS.Validate())
 	fault(c.Version == "", "no version")
 	fault(c.Open == nil, "nothing opens the engine")
 	if err := c.hello().Validate(); err != nil {

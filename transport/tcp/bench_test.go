@@ -9,10 +9,12 @@ import (
 )
 
 // BenchmarkPingPong is twice the latency of a message.
-func BenchmarkPingPong(b *testing.B) {
+func BenchmarkPingPong(b *testing.B) { pingPong(b, nil) }
+
+func pingPong(b *testing.B, change func(*Config)) {
 	for _, size := range []int{64, 4 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			m := formed(b, 2, nil)
+			m := formed(b, 2, change)
 			buf, echo := make([]byte, size), make([]byte, size)
 			go func() {
 				var r transport.Recv
@@ -43,10 +45,12 @@ func BenchmarkPingPong(b *testing.B) {
 }
 
 // BenchmarkExchange is a step of a ring of two: both send and both receive.
-func BenchmarkExchange(b *testing.B) {
+func BenchmarkExchange(b *testing.B) { ringOfTwo(b, nil) }
+
+func ringOfTwo(b *testing.B, change func(*Config)) {
 	for _, size := range []int{256 << 10, 1 << 20, 4 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			m := formed(b, 2, nil)
+			m := formed(b, 2, change)
 			step := func(rank, i int, r *transport.Recv, out, in []byte) error {
 				t := transport.Tag{Seq: uint32(i)}
 				m[rank].Post(r, 1-rank, t, in)

@@ -38,6 +38,8 @@ type Config struct {
 	Rank, Size int
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
+	// TLS says which connections are encrypted, the same on all ranks. Zero: those between hosts.
+	TLS transport.TLS
 	// Version is the program's: ranks of another one are refused.
 	Version string
 	// Listener is where higher ranks connect. New takes it over and closes it
@@ -102,6 +104,7 @@ func (c Config) Validate() error {
 		faults = append(faults, setting.Faultf("network.lending", "%w", err))
 	}
 	if c.Size > 1 {
+		faults = append(faults, c.TLS.Validate())
 		fault(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)
 		fault(len(c.Ticket) == 0, "Ticket is missing")
 		fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)

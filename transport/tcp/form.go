@@ -234,7 +234,7 @@ func (f *formation) dial(ctx context.Context, rank, stream int) {
 func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.Link, error) {
 	mine := f.hello
 	mine.Stream = stream
-	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.cfg.Ticket, mine)
+	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.cfg.Ticket.Under(f.cfg.TLS), mine)
 	if err == nil && (theirs.Rank != rank || theirs.WorldSize != f.cfg.Size) {
 		link.Close()
 		err = fmt.Errorf("%w: %s answers as rank %d of %d, expected rank %d of %d",
@@ -245,7 +245,7 @@ func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.
 
 // permanent faults do not go away by trying again.
 func permanent(err error) bool {
-	return slices.ContainsFunc([]error{transport.ErrNotRingo, transport.ErrVersion, transport.ErrTicket, transport.ErrRefused},
+	return slices.ContainsFunc([]error{transport.ErrNotRingo, transport.ErrVersion, transport.ErrTicket, transport.ErrCertificate, transport.ErrRefused},
 		func(e error) bool { return errors.Is(err, e) })
 }
 
@@ -276,7 +276,7 @@ func (f *formation) listen(ctx context.Context) {
 
 func (f *formation) accept(ctx context.Context, s *transport.Stranger) {
 	var claimed *bool
-	link, theirs, err := s.Accept(ctx, f.cfg.Ticket, f.hello, func(h transport.Hello) error {
+	link, theirs, err := s.Accept(ctx, f.cfg.Ticket.Under(f.cfg.TLS), f.hello, func(h transport.Hello) error {
 		seat, err := f.claim(h)
 		claimed = seat
 		return err

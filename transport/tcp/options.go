@@ -3,6 +3,8 @@ package tcp
 import (
 	"net"
 	"time"
+
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // keepAlive finds a vanished host in 10 s: five probes a second apart, after
@@ -27,14 +29,9 @@ func tune(c *net.TCPConn, cfg Config) error {
 	return setCongestionControl(c, cfg.CongestionControl)
 }
 
-// withinHost tells whether both ends are of one host: the kernel gives a packet that is
-// sent to an address of its own that same address, or another one of loopback.
+// withinHost tells whether both ends are of one host.
 func withinHost(c *net.TCPConn) bool {
 	near, ok := c.LocalAddr().(*net.TCPAddr)
 	far, same := c.RemoteAddr().(*net.TCPAddr)
-	return ok && same && sameHost(near.IP, far.IP)
-}
-
-func sameHost(near, far net.IP) bool {
-	return near.Equal(far) || near.IsLoopback() && far.IsLoopback()
+	return ok && same && transport.SameHost(near.IP, far.IP)
 }

@@ -3,6 +3,8 @@ package tcp
 import (
 	"net"
 	"testing"
+
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // Two ends are of one host where both have its address, or any of loopback.
@@ -36,11 +38,11 @@ func TestWithinHost(t *testing.T) {
 		}
 	}
 	for near, far := range map[string]string{"10.0.0.1": "10.0.0.2", "127.0.0.1": "10.0.0.2"} {
-		if sameHost(net.ParseIP(near), net.ParseIP(far)) {
+		if transport.SameHost(net.ParseIP(near), net.ParseIP(far)) {
 			t.Errorf("%s and %s are taken for one host", near, far)
 		}
 	}
-	if !sameHost(net.ParseIP("10.0.0.1"), net.ParseIP("10.0.0.1")) {
+	if !transport.SameHost(net.ParseIP("10.0.0.1"), net.ParseIP("10.0.0.1")) {
 		t.Error("an address and itself are taken for two hosts")
 	}
 }

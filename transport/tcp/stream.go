@@ -80,6 +80,10 @@ func newStream(p *peer, link *transport.Link, cfg Config) (*stream, error) {
 	s.to = copy(s.buf[:], ahead)
 	s.received.Store(link.Received())
 	s.writer.init(s, link.Sent())
+	secure, _ := conn.(*transport.SecureConn)
+	if secure != nil {
+		conn = secure.NetConn()
+	}
 	c, ok := conn.(*net.TCPConn)
 	if !ok {
 		return nil, fmt.Errorf("%T is no TCP connection", conn)
@@ -88,6 +92,9 @@ func newStream(p *peer, link *transport.Link, cfg Config) (*stream, error) {
 	err := tune(c, cfg)
 	if err == nil {
 		s.sock, err = p.mesh.open(c)
+	}
+	if err == nil && secure != nil {
+		s.sock = newTLSSocket(s.sock, secure)
 	}
 	return s, err
 }

@@ -1,0 +1,203 @@
+package transport
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
+)
+
+// What both ends of a TLS connection agree on without saying it.
+const (
+	certificateLabel = "ringo tls certificate 1" // the key of a job's certificate, of its ticket
+	bindingLabel     = "EXPORTER-ringo ticket 1" // binds the ticket's proof to the connection
+	tlsRecord        = 0x16                      // what a TLS connection begins with: a record of its handshake
+)
+
+// conf returns the configuration of one end.
+func (c TLS) conf(ticket Ticket) (*tls.Config, error) {
+	conf := &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true, // VerifyConnection does
+		SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
+	}
+	if c.Cert == "" {
+		own, err := ticket.certificate()
+		if err != nil {
+			return nil, err
+		}
+		conf.Certificates = []tls.Certificate{own}
+		conf.VerifyConnection = func(s tls.ConnectionState) error { return sameKey(s, own.PrivateKey.(ed25519.PrivateKey)) }
+		return conf, nil
+	}
+	f, err := c.files()
+	if err != nil {
+		return nil, err
+	}
+	conf.Certificates = []tls.Certificate{f.own}
+	conf.VerifyConnection = f.verify
+	return conf, nil
+}
+
+// certificate makes a certificate whose key all processes with this ticket have, and nobody else.
+func (t Ticket) certificate() (tls.Certificate, error) {
+	seed, err := hkdf.Key(sha256.New, t, nil, certificateLabel, ed25519.SeedSize)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key := ed25519.NewKeyFromSeed(seed)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ringo"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0), // the job's end ends it, not a clock
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+// sameKey accepts the peer that has proved to hold the same key.
+func sameKey(s tls.ConnectionState, key ed25519.PrivateKey) error {
+	if theirs, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); ok && theirs.Equal(key.Public()) {
+		return nil
+	}
+	return fmt.Errorf("%w: one end belongs to another job or was given a wrong ticket, or has certificates from files and the other end has not", ErrTicket)
+}
+
+// ErrCertificate: a certificate was refused, by this end or the other one.
+var ErrCertificate = errors.New("certificate refused")
+
+// mostPEM is the limit of a file of certificates, in bytes.
+const mostPEM = 1 << 20
+
+// certificates are those that were given as files.
+type certificates struct {
+	own   tls.Certificate
+	roots *x509.CertPool
+	ca    string
+}
+
+func (c TLS) files() (f certificates, err error) {
+	f.ca = c.CA
+	cert, err := pathname.Read(c.Cert, mostPEM)
+	if err != nil {
+		return f, err
+	}
+	key, err := pathname.Read(c.Key, mostPEM)
+	if err != nil {
+		return f, err
+	}
+	if f.own, err = tls.X509KeyPair(cert, key); err != nil {
+		return f, fmt.Errorf("%s with the key %s: %w", c.Cert, c.Key, err)
+	}
+	ca, err := pathname.Read(c.CA, mostPEM)
+	if err != nil {
+		return f, err
+	}
+	f.roots = x509.NewCertPool()
+	if !f.roots.AppendCertsFromPEM(ca) {
+		return f, fmt.Errorf("%s: no certificate in PEM", c.CA)
+	}
+	return f, nil
+}
+
+// verify accepts a certificate that comes from the authority and is valid now, whatever it may be used for and whatever hosts
+// it names: who belongs to the job is the ticket's affair.
+func (f certificates) verify(s tls.ConnectionState) error {
+	between := x509.NewCertPool()
+	for _, c := range s.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: f.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err != nil {
+		return fmt.Errorf("%w: the other end's, of %q, against %s: %w", ErrCertificate, printable(s.PeerCertificates[0].Subject.CommonName), f.ca, err)
+	}
+	return nil
+}
+
+// encrypt puts the conversation under TLS and has the ticket's proof bound to it.
+func (c *conversation) encrypt(end func(*SecureConn, *tls.Config)) error {
+	conf, err := c.tls.conf(c.ticket)
+	if err != nil {
+		return err
+	}
+	secure := &SecureConn{lower: below{conn: c.link.conn, ahead: bytes.Clone(c.link.in[c.link.from:c.link.to])}}
+	c.link.from, c.link.to = 0, 0
+	end(secure, conf)
+	c.link.conn, c.link.secure = secure, secure
+	if err := secure.HandshakeContext(c.ctx); err != nil {
+		return err
+	}
+	state := secure.ConnectionState()
+	c.binding, err = state.ExportKeyingMaterial(bindingLabel, nil, sha256.Size)
+	return err
+}
+
+func asClient(s *SecureConn, conf *tls.Config) { s.Conn = tls.Client(&s.lower, conf) }
+func asServer(s *SecureConn, conf *tls.Config) { s.Conn = tls.Server(&s.lower, conf) }
+
+// explainTLS turns what a handshake or the other end's alert says into what it means.
+func (c *conversation) explainTLS(err error) error {
+	var record tls.RecordHeaderError
+	var alert *net.OpError
+	switch {
+	case errors.As(err, &record):
+		return fmt.Errorf("%w: no TLS: %w", ErrNotRingo, err)
+	case !errors.As(err, &alert) || alert.Op != "remote error":
+		return err
+	}
+	switch alert.Err.Error() {
+	case alertNoTLS.Error():
+		return fmt.Errorf("%w: this end encrypts the connection, the other one does not: give both the same network.tls", ErrRefused)
+	case alertBadCertificate.Error():
+		if c.tls.Cert == "" {
+			return fmt.Errorf("%w: the other end belongs to another job, was given another ticket, or has certificates from files", ErrTicket)
+		}
+		return fmt.Errorf("%w by the other end: %w", ErrCertificate, err)
+	}
+	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// Alerts of TLS 1.3, by their numbers in RFC 8446, section 6.2.
+const (
+	alertBadCertificate tls.AlertError = 42
+	alertNoTLS          tls.AlertError = 70 // protocol_version, in which no two processes of ringo differ
+)
+
+// noTLS is that alert in a record of its own, for who begins TLS where there is none.
+var noTLS = []byte{21, 3, 3, 0, 2, 2, byte(alertNoTLS)}
+
+// guard looks how the other end begins, and has both encrypt or neither.
+func (c *conversation) guard() error {
+	for c.link.from == c.link.to {
+		if err := c.link.fill(); err != nil {
+			return err
+		}
+	}
+	encrypts, wanted := c.link.in[c.link.from] == tlsRecord, c.tls.applies(c.link.conn)
+	switch {
+	case encrypts && wanted:
+		return c.encrypt(asServer)
+	case encrypts:
+		c.link.conn.Write(noTLS)
+		c.drain()
+		return fmt.Errorf("%w: the other end begins TLS, and this one does not encrypt the connection: if it is ringo, give both the same network.tls", ErrNotRingo)
+	case !wanted:
+		return nil
+	}
+	if err := c.readPreface(); err != nil {
+		return err
+	}
+	if err := c.writePreface(); err != nil {
+		return err
+	}
+	return c.refuse(fmt.Errorf("%w: the end that was called encrypts connections, the caller does not: give both the same network.tls", ErrRefused))
+}
