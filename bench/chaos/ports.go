@@ -28,14 +28,20 @@ type flood struct {
 	owner   int        // whose port it is
 	pick    string     // RENDEZVOUS, TABLES, ADMIN, or "" for another at which the owner listens
 	greets  string     // what an honest one says first
+	tls     bool       // some begin TLS, with a certificate of their own
+	meets   bool       // nobody is let in before all have joined: until then connections wait in the system's queue, which may be full
 }
 
-// How many strangers come while a job waits, and again while it trains; and how many files the owner of the port may
-// have open at most.
+// How many strangers come while a job waits, and again while it trains; and how many files and bytes of memory the owner of
+// the port may have at most, and how often it may tell of them.
 const (
-	strangers       = 2000
+	strangers       = 10_000
+	staying         = 2000 // keep their end open; the port has put out those before them, or its owner has too many files
 	moreStrangers   = 200
+	backlog         = 128 // connections that the system keeps for a port at least
 	descriptorLimit = 512
+	memoryLimitMiB  = 512
+	mostTold        = 7 // kinds of refusals
 )
 
 // members of jobs that train for a few seconds.
@@ -49,12 +55,14 @@ func floodRank(ranks, rank int, more ...string) []string {
 	return with(floodTrain(ranks, "--rank", strconv.Itoa(rank), "--rendezvous", "RENDEZVOUS"), more...)
 }
 
-var floods = []flood{
+var floods = slices.Concat(plainFloods, encrypted(plainFloods))
+
+var plainFloods = []flood{
 	{port: "the coordinator's", members: [][]string{floodRank(2, 0, "--transport", "tcp"), floodRank(2, 1, "--transport", "tcp")}, pick: "RENDEZVOUS", greets: wire.PrefaceMagic + "\x01\x00"},
-	{port: "a rank's", owner: 1, greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
+	{port: "a rank's", owner: 1, meets: true, greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
 		floodRank(3, 0, "--transport", "tcp"), floodRank(3, 1, "--transport", "tcp"), floodRank(3, 2, "--transport", "tcp"),
 	}},
-	{port: "a summing server's", owner: 1, greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
+	{port: "a summing server's", owner: 1, meets: true, greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
 		floodRank(2, 0, "--sync", "sum", "--servers", "1"),
 		{"server", "--index", "0", "--np", "2", "--servers", "1", "--rendezvous", "RENDEZVOUS"},
 		floodRank(2, 1, "--sync", "sum", "--servers", "1"),
@@ -68,6 +76,25 @@ var floods = []flood{
 		floodRank(2, 0, "--sync", "bsp", "--ps-addrs", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addrs", "TABLES"),
 	}},
 }
+
+// encrypted are the ports of the same jobs under TLS.
+func encrypted(plain []flood) (out []flood) {
+	for _, f := range plain {
+		if f.pick == "ADMIN" {
+			continue
+		}
+		f.port, f.tls, f.greets = f.port+" encrypted", true, helloTLS
+		f.members = slices.Clone(f.members)
+		for i, args := range f.members {
+			f.members[i] = with(args, "--set", "network.tls=on")
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// helloTLS is how a ClientHello of 508 bytes begins.
+const helloTLS = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 
 // drawFlood draws a port: all of the list in turn.
 func drawFlood(rng *rand.Rand, number int) floodCase {
@@ -107,7 +134,7 @@ func (c floodCase) run(s *setup, dir string) verdict {
 	}
 	var v verdict
 	came := f.strangers(strangers)
-	if came < strangers {
+	if came < strangers && !(c.meets && came >= backlog) {
 		v.wrong("the port took %d of %d connections", came, strangers)
 	}
 	if c.pick == "ADMIN" {
@@ -232,14 +259,23 @@ func (f *flooded) strangers(n int) int {
 		if err != nil {
 			return i
 		}
-		f.conns = append(f.conns, conn)
-		switch f.rng.IntN(3) {
+		if f.conns = append(f.conns, conn); len(f.conns) > staying {
+			f.conns[0].Close()
+			f.conns = f.conns[1:]
+		}
+		kinds := 3
+		if f.tls {
+			kinds = 4
+		}
+		switch f.rng.IntN(kinds) {
 		case 0: // nothing
 		case 1:
 			_, _ = io.WriteString(conn, f.greets[:1+f.rng.IntN(len(f.greets))])
 		case 2:
 			garbage := (&trap{rng: f.rng}).bytes(1 + f.rng.IntN(300))
 			_, _ = conn.Write(garbage) // it may have been put out by now
+		case 3:
+			go strangeTLS(conn, rand.New(rand.NewPCG(f.rng.Uint64(), 0))) // refused, or put out
 		}
 		if i%20 == 0 {
 			f.most = max(f.most, descriptors(owner))
@@ -260,9 +296,15 @@ func (f *flooded) askHealth(v *verdict, when string) {
 // judge waits for all members and wants the same bits.
 func (f *flooded) judge(v *verdict, want string) {
 	rank0 := f.rank0()
-	for _, j := range f.members {
+	for i, j := range f.members {
 		e := j.finish(floodLimit)
 		judgeClean(v, e)
+		if told := strings.Count(e.Errs, "refused a connection from 127.0.0.1:"); told > mostTold {
+			v.wrong("ringo %s: %d reports of strangers from one host", strings.Join(j.args[:2], " "), told)
+		}
+		if i == f.owner && e.PeakMiB > memoryLimitMiB {
+			v.wrong("its owner had %d MiB of memory, %d at most are right", e.PeakMiB, memoryLimitMiB)
+		}
 		if j == rank0 {
 			judgeSame(v, want, e)
 			f.sha = sha(e.Out)

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // Requests arrive as they are drawn, and the answers' status comes back.
@@ -86,6 +90,43 @@ func TestFindsPorts(t *testing.T) {
 	}
 	if n := descriptors(os.Getpid()); n < 3 {
 		t.Errorf("%d open files", n)
+	}
+}
+
+// Each port but that of HTTP is flooded under TLS, too, where a stranger's certificate reaches the other end's judgement.
+func TestStrangersUnderTLS(t *testing.T) {
+	ports := map[string]bool{}
+	for _, f := range floods {
+		if ports[f.port] {
+			t.Errorf("%s port is twice there", f.port)
+		}
+		ports[f.port] = true
+		for _, args := range f.members {
+			if slices.Contains(args, "network.tls=on") != f.tls {
+				t.Errorf("%s port: %v", f.port, args)
+			}
+		}
+	}
+	if len(floods) != 2*len(plainFloods)-1 {
+		t.Errorf("%d ports of %d", len(floods), len(plainFloods))
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := net.Dial("tcp", l.Addr().String()); err == nil {
+			_ = strangeTLS(conn, rand.New(rand.NewPCG(1, 1)))
+		}
+	}()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := transport.NewTicket().Under(transport.TLS{Mode: transport.TLSOn})
+	if _, _, err := transport.Accept(t.Context(), conn, who, transport.Hello{Version: "1"}, nil); !errors.Is(err, transport.ErrTicket) {
+		t.Errorf("got %v", err)
 	}
 }
 
