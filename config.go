@@ -41,6 +41,8 @@ type Config struct {
 	// Tables are the addresses of the job's servers of tables, HOST:PORT each, by
 	// number, the same on all ranks: see Job.DialTables. Empty: those that a launcher started.
 	Tables []string
+	// Heters are those of its heter-trainers, likewise: see Job.Heters.
+	Heters []string
 	// NoMesh makes no connections among ranks: they meet at the job's servers of tables alone,
 	// and go on when one of them is lost, if the servers do. What is said of connections
 	// among ranks has no effect then. A launcher must be told, too.

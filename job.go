@@ -39,7 +39,7 @@ type Job struct {
 	servers               int
 	columns               int
 	launched              bool             // a launcher hosts the coordinator
-	tables                []string         // addresses
+	tables, heters        []string         // addresses
 	noMesh                bool             // there are no connections among ranks
 	watched               bool             // the launcher ends those that hang
 	timeout               time.Duration    // of waits for others
@@ -103,13 +103,16 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 		}
 		cfg.Metrics, opened = board, board
 	}
-	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, ticket: env.Ticket}
+	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, heters: env.Heters, ticket: env.Ticket}
 	j.board = opened
 	j.placed, j.cores = env.Placed, runtime.NumCPU()
 	j.record(env, cfg)
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
 	if len(cfg.Tables) > 0 {
 		j.tables, j.watched = cfg.Tables, false
+	}
+	if len(cfg.Heters) > 0 {
+		j.heters = cfg.Heters
 	}
 	j.outer = ctx
 	j.ctx, j.cancel = context.WithCancelCause(ctx)

@@ -53,6 +53,8 @@ type Cut struct {
 	Values int
 	// Stay are the names of the other parameters, tables left out.
 	Stay []string
+	// Slots are the places of the part's parameters in a device's arena.
+	Slots []nn.Slot
 	// Hash is the same for the same part: its operations, parameters and shapes.
 	Hash [sha256.Size]byte
 }
@@ -105,7 +107,56 @@ func Find(spec model.Spec, o model.Options, prepare func(*nn.Params) error) (*Cu
 	if err != nil {
 		return nil, fmt.Errorf("model %s cannot be split: %w", spec.Name, err)
 	}
+	ps := nn.NewOutline()
+	if _, err = c.arrange(ps, spec, o, prepare); err != nil {
+		return nil, err
+	}
+	c.Slots = ps.Slots()
 	return c, nil
+}
+
+// arrange builds the model as a device has it: what stays with trainers is frozen.
+func (c *Cut) arrange(ps *nn.Params, spec model.Spec, o model.Options, prepare func(*nn.Params) error) (m model.Model, err error) {
+	ps.TablesElsewhere()
+	m = spec.Build(ps, o)
+	if prepare != nil {
+		err = prepare(ps)
+	}
+	if err == nil {
+		err = c.Freeze(ps, c.Stay)
+	}
+	if err == nil {
+		err = m.Arrange(ps, spec.Sample(1))
+	}
+	if err != nil {
+		return m, fmt.Errorf("model %s: %w", spec.Name, err)
+	}
+	return m, nil
+}
+
+// Freeze makes the parameters of the other side keep their values, on a registry before it is arranged: c.Params where a trainer
+// arranges, c.Stay on a device.
+func (c *Cut) Freeze(ps *nn.Params, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return ps.Freeze(names...)
+}
+
+// Unpack writes a device's values to the parameters of a trainer's registry, where they are frozen.
+func (c *Cut) Unpack(ps *nn.Params, values []float32) error {
+	known := map[string]*nn.Param{}
+	for _, p := range ps.Frozen() {
+		known[p.Name] = p
+	}
+	for _, s := range c.Slots {
+		p := known[s.Name]
+		if p == nil || len(p.Data) != s.Len || s.Offset+s.Len > len(values) {
+			return fmt.Errorf("heter: %d values of the part of model %s: parameter %s is not of their kind", len(values), c.Model, s.Name)
+		}
+		copy(p.Data, values[s.Offset:s.Offset+s.Len])
+	}
+	return nil
 }
 
 func find(spec model.Spec, o model.Options, prepare func(*nn.Params) error) (*Cut, error) {

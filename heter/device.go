@@ -2,7 +2,6 @@ package heter
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/model"
@@ -12,6 +11,9 @@ import (
 
 // Device computes a part. It is all that a heter-trainer needs of what it computes with: CPU is one, and an accelerator would be
 // another. One goroutine uses it.
+//
+// A step is some Runs, whose gradients add up, and an Update. Evaluations may come between any two of them and change nothing.
+// Buffers, Gradients and Values are memory that this process can read: a device with memory of its own copies.
 type Device interface {
 	// Buffers makes the memory of a micro-batch where the device reads and writes it, for any number of samples up to n.
 	Buffers(n int) *Micro
@@ -58,25 +60,13 @@ type CPU struct {
 // NewCPU makes a device of the part of a model that Find has found. It has no memory for tables.
 func NewCPU(spec model.Spec, c *Cut, cfg CPUConfig) (*CPU, error) {
 	d := &CPU{cut: c, params: nn.NewParams(cfg.Seed)}
-	if len(spec.Slots) == 0 {
-		d.params.TablesElsewhere()
-	}
-	d.model = spec.Build(d.params, cfg.Options)
-	if cfg.Prepare != nil {
-		if err := cfg.Prepare(d.params); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.Freeze(d.params, c.Stay); err != nil {
+	var err error
+	if d.model, err = c.arrange(d.params, spec, cfg.Options, cfg.Prepare); err != nil {
 		return nil, err
-	}
-	if err := d.model.Arrange(d.params, spec.Sample(1)); err != nil {
-		return nil, fmt.Errorf("model %s: %w", spec.Name, err)
 	}
 	if err := d.find(spec); err != nil {
 		return nil, err
 	}
-	var err error
 	if d.opt, err = cfg.Optimizer(d.params); err != nil {
 		return nil, err
 	}
@@ -92,15 +82,6 @@ func NewCPU(spec model.Spec, c *Cut, cfg CPUConfig) (*CPU, error) {
 		d.x = append(d.x, t)
 	}
 	return d, nil
-}
-
-// Freeze makes the parameters of the other side keep their values, on a registry before it is arranged: c.Params where a trainer
-// arranges, c.Stay on a device.
-func (c *Cut) Freeze(ps *nn.Params, names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	return ps.Freeze(names...)
 }
 
 // find takes the part from the model's code.
@@ -160,6 +141,7 @@ func (d *CPU) Run(m *Micro) error {
 func (d *CPU) Gradients() []float32 {
 	if !d.ran {
 		clear(d.params.Grads())
+		d.ran = true // what others had to add may be there from now on
 	}
 	return d.params.Grads()
 }
@@ -181,5 +163,10 @@ func (d *CPU) Update(rate float64, scale float32) error {
 // Params is the registry of the part's parameters, for their names and places; those that stay with trainers are frozen in it.
 func (d *CPU) Params() *nn.Params { return d.params }
 
-// Close ends its threads.
-func (d *CPU) Close() { d.tape.Close() }
+// Close ends its threads, and those of an optimizer that has some.
+func (d *CPU) Close() {
+	d.tape.Close()
+	if o, ok := d.opt.(interface{ Close() }); ok {
+		o.Close()
+	}
+}

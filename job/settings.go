@@ -29,6 +29,7 @@ func Groups() []Group {
 		{"exchange", "what ranks exchange: strategies, compression, buckets"},
 		{"tuning", "choosing by what is measured"},
 		{"servers", "parameter servers"},
+		{"heter", "dense layers on heter-trainers"},
 		{"network", "connections between hosts"},
 		{"output", "what is told and written"},
 	}

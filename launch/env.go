@@ -72,6 +72,9 @@ const (
 
 	tables = "ps" // the name of the role that keeps the parameters
 
+	// Heter is the name of the role of heter-trainers, of whose places RoleFromEnv tells.
+	Heter = "heter"
+
 	varPrefix, addrsSuffix, indexSuffix = "RINGO_", "_ADDRS", "_INDEX" // of variables about a role
 )
 
@@ -104,8 +107,8 @@ type Env struct {
 	Columns int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
-	// Tables are the addresses of the servers that keep parameters, by number.
-	Tables []string
+	// Tables are the addresses of the servers that keep parameters, by number, and Heters those of heter-trainers.
+	Tables, Heters []string
 	// Bind says how a rank is bound that no launcher has started: it is empty where nothing was said.
 	Bind Bind
 	// Placed tells in words where the launcher has put the ranks: "bound to a core each".
@@ -144,7 +147,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	if _, ok := lookup(LocalRankVar); ok {
 		env.LocalRank = r.number(LocalRankVar, 0)
 	}
-	env.Tables = r.addresses(tables)
+	env.Tables, env.Heters = r.addresses(tables), r.addresses(Heter)
 	if env.Rendezvous, _ = lookup(RendezvousVar); env.Rendezvous == "" && len(env.Tables) == 0 {
 		r.text(RendezvousVar) // without a mesh ranks have nothing else to meet at
 	} else if env.Rendezvous != "" && !filepath.IsAbs(env.Rendezvous) {
@@ -323,5 +326,5 @@ func (e Env) Strings() []string {
 	if e.Record > 0 {
 		out = append(out, RecordVar+"="+strconv.Itoa(e.Record))
 	}
-	return append(out, addrsOf(tables, e.Tables)...)
+	return append(append(out, addrsOf(tables, e.Tables)...), addrsOf(Heter, e.Heters)...)
 }

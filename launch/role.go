@@ -70,6 +70,11 @@ func ParameterServers(n int, command ...string) Role {
 	return Role{Name: tables, Called: outcome.ParameterServer, Count: n, Command: command, Listens: true, ShowsLife: true}
 }
 
+// HeterTrainers is the role of those that compute dense layers for ranks, which connect to them by themselves.
+func HeterTrainers(n int, command ...string) Role {
+	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true}
+}
+
 // roleName is a word that may be part of a variable's name.
 var roleName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 

@@ -98,6 +98,8 @@ type Config struct {
 	Threads int
 	// Servers says whether parameters lie on servers.
 	Servers Servers
+	// Heter says whether the dense part of the model runs on heter-trainers.
+	Heter Heter
 	// Exchange says how the ranks agree on a step.
 	Exchange distopt.Config
 	// Traced says that a timeline is made of the run (package trace), which takes all ranks.
@@ -135,6 +137,7 @@ type Config struct {
 func Defaults(m model.Spec, folder string) Config {
 	c := Config{Model: m, Data: folder, Partition: PartitionShuffled, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
 	c.Exchange = distopt.Config{Strategy: distopt.FP32, Accumulation: 1}
+	c.Heter = Heter{Micros: 4, Values: "fp32"}
 	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and spares most of the traffic
 	c.SetOptimizer("sgd")
 	if d := m.Defaults; d.Optimizer != "" {
@@ -193,6 +196,7 @@ func (c Config) Validate() error {
 	f.join(c.tuning().Validate(), c.Checkpoint.Validate())
 	c.validateExchange(&f)
 	c.validateServers(&f)
+	c.validateHeter(&f)
 	f.join(c.idle())
 	return errors.Join(f...)
 }

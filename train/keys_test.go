@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/rowinit"
@@ -82,11 +83,12 @@ func keyed(keys []uint64) model.Spec {
 			}
 		}
 		out := ps.Dense("out", 3+6+4, 1)
+		dense := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Dense(x[0], out, nn.Identity) }
 		return model.Model{
 			Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
 				last := t.Reshape(t.EmbeddingSequence(b.Bags.Slots(2, 3), steps, 2), b.N, 4)
 				x := t.EmbeddingBag(b.Bags.Slots(0, 2), deep, nn.SqrtPool, last)
-				return model.Outputs{t.Dense(t.EmbeddingBag(b.Bags, wide, nn.MeanPool, x), out, nn.Identity)}
+				return model.Outputs{t.On(heter.Place, dense, t.EmbeddingBag(b.Bags, wide, nn.MeanPool, x))}
 			},
 			Loss: model.BinaryCrossEntropy, Metrics: []model.Metric{model.LogLoss(), model.AUC(model.Probability)},
 		}
@@ -184,11 +186,14 @@ func checkRowsOf(t *testing.T, cfg Config, here *weights.Source, most int, stats
 	}
 }
 
+// testTicket is that of all jobs of tests with servers.
+var testTicket = sync.OnceValue(transport.NewTicket)
+
 // onServers runs cfg on n ranks, each with its own connections, whose parameters lie on servers.
-func onServers(t *testing.T, n, servers int, cfg Config, set *data.Set, change func(*keeper.Config)) (sum Summary, rec *recorder, stats []keeper.Stats) {
+func onServers(t *testing.T, n, servers int, cfg Config, set *data.Set, change func(*keeper.Config), heters ...string) (sum Summary, rec *recorder, stats []keeper.Stats) {
 	t.Helper()
 	leakcheck.Check(t)
-	ticket := transport.NewTicket()
+	ticket := testTicket()
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var addresses []string
@@ -227,7 +232,7 @@ func onServers(t *testing.T, n, servers int, cfg Config, set *data.Set, change f
 				own = new(recorder)
 			}
 			err := ringo.Run(ctx, ringo.Config{
-				Size: n, Rank: rank, Rendezvous: meeting, Tables: addresses, Transport: ringo.TransportTCP, Collective: collective.Config{Algorithm: collective.Naive},
+				Size: n, Rank: rank, Rendezvous: meeting, Tables: addresses, Heters: heters, Transport: ringo.TransportTCP, Collective: collective.Config{Algorithm: collective.Naive},
 				Lookup: func(name string) (string, bool) {
 					if name != launch.TicketVar {
 						return "", false

@@ -24,6 +24,7 @@ type Replica struct {
 	Tuner *tune.Tuner
 
 	params  parameters
+	far     *far // nil: the whole model runs here
 	model   model.Model
 	job     *ringo.Job
 	tape    *nn.Tape
@@ -82,6 +83,9 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	r.params.place(r.Params)
 	r.model = cfg.Model.Build(r.Params, opts)
 	err := cfg.Start.choose(r.Params, r.Spec.PyTorch)
+	if err == nil && cfg.Heter.Count > 0 {
+		r.far, err = newFar(cfg, opts, r.Params)
+	}
 	if err == nil {
 		err = r.model.Arrange(r.Params, r.Spec.Sample(1))
 	}
@@ -140,23 +144,15 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 		r.Opt.BeginForward()
 	}
 	r.begun = !last
-	r.tape.Reset()
-	r.tape.SetSeed(mix(mix(r.seed, r.stream), r.passes))
-	r.passes++
-	phase := r.rec.BeginPhase(record.Forward, r.rec.Now())
-	pass = r.model.Pass(r.tape, b)
-	loss := pass.Loss.Mean
-	middle := r.rec.Now()
-	phase.End(middle, -1, false)
-	phase = r.rec.BeginPhase(record.Backward, middle)
-	if !last {
-		r.tape.Backward(loss, nil)
-		phase.End(r.rec.Now(), -1, false)
-		return pass, nil
+	seed := mix(mix(r.seed, r.stream), r.passes)
+	if r.passes++; r.far != nil {
+		pass, err = r.far.backward(r, b, seed)
+	} else {
+		pass = r.backward(b, seed, last)
 	}
-	r.Opt.BeginBackward()
-	r.tape.Backward(loss, r.Opt.GradReady)
-	phase.End(r.rec.Now(), -1, false)
+	if err != nil || !last {
+		return pass, err
+	}
 	for i, t := range r.Params.Tables() {
 		ids, rows := t.Grad()
 		if err = r.params.rowsReady(i, ids, rows, b.Labels); err != nil {
@@ -164,6 +160,27 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 		}
 	}
 	return pass, nil
+}
+
+// backward runs the whole model.
+func (r *Replica) backward(b model.Batch, seed uint64, last bool) model.Pass {
+	r.tape.Reset()
+	r.tape.SetSeed(seed)
+	phase := r.rec.BeginPhase(record.Forward, r.rec.Now())
+	pass := r.model.Pass(r.tape, b)
+	loss := pass.Loss.Mean
+	middle := r.rec.Now()
+	phase.End(middle, -1, false)
+	phase = r.rec.BeginPhase(record.Backward, middle)
+	if !last {
+		r.tape.Backward(loss, nil)
+		phase.End(r.rec.Now(), -1, false)
+		return pass
+	}
+	r.Opt.BeginBackward()
+	r.tape.Backward(loss, r.Opt.GradReady)
+	phase.End(r.rec.Now(), -1, false)
+	return pass
 }
 
 // mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood
@@ -188,6 +205,9 @@ func (r *Replica) Step() error {
 func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, false); err != nil {
 		return pass, err
+	}
+	if r.far != nil {
+		return r.far.trainer.Evaluate(b)
 	}
 	r.tape.ResetEval()
 	return r.model.Pass(r.tape, b), nil
@@ -230,6 +250,7 @@ func (r *Replica) Close() {
 	if r.Opt != nil {
 		_ = r.Opt.Close() // a fault of the exchange was told by Step
 	}
+	r.far.close()
 	r.params.close()
 	r.Params.Release(r.job.Free)
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -93,13 +94,17 @@ func (p *served) begin(cfg Config, at beginning) error {
 	} else if p.rule, err = cfg.newRule(r.Params); err != nil {
 		return err
 	}
-	return r.optimize(cfg, p.alone, p.rule, nil)
+	if err := r.optimize(cfg, p.alone, p.rule, nil); err != nil {
+		return err
+	}
+	return r.far.begin(r, cfg, p.trainer)
 }
 
 func (p *served) ahead() bool           { return true }
 func (p *served) expect(b *data.Batch)  { p.following = b }
-func (p *served) waited() time.Duration { return p.trainer.Waited() }
-func (p *served) end() error            { return p.trainer.End(p.next) }
+func (p *served) waited() time.Duration { return p.trainer.Waited() + p.replica.far.waited() }
+
+func (p *served) end() error { return errors.Join(p.replica.far.end(), p.trainer.End(p.next)) }
 
 func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
 	get, ask := p.trainer.Peek, p.trainer.AskPeek
@@ -138,6 +143,7 @@ func (p *served) setRate(lr, next float64) {
 		p.rule.SetLR(lr)
 	}
 	p.trainer.SetRate(lr)
+	p.replica.far.setRate(lr)
 	p.next = next
 }
 
@@ -155,7 +161,7 @@ func (s *servers) sync() error {
 		return fmt.Errorf("waiting for all ranks' pushes: %w", err)
 	}
 	for _, p := range s.replicas {
-		if err := p.trainer.Settle(); err != nil {
+		if err := errors.Join(p.trainer.Settle(), p.replica.far.settle(p.replica.Params)); err != nil {
 			return err
 		}
 	}
@@ -224,8 +230,14 @@ func (p *served) save(step int64) (map[string]string, error) {
 // resumed settles: there may be no step to do.
 func (p *served) resumed() error { return p.sync() }
 
-func (s *servers) leave() error { return s.replicas[0].trainer.Leave(context.Background()) }
-func (s *servers) abandon()     { _ = s.client.Close() }
+func (s *servers) leave() error {
+	return errors.Join(s.replicas[0].replica.far.leave(), s.replicas[0].trainer.Leave(context.Background()))
+}
+
+func (s *servers) abandon() {
+	_ = s.client.Close()
+	s.replicas[0].replica.far.close()
+}
 
 func (p *served) close() {
 	if p.client != nil {

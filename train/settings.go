@@ -25,7 +25,7 @@ func (c *Config) Settings() []setting.Row {
 }
 
 func (c *Config) otherSettings() []setting.Row {
-	return slices.Concat(c.Start.settings(), c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Best.settings(), c.Servers.settings(), c.Tuning.settings(), []setting.Row{
+	return slices.Concat(c.Start.settings(), c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Best.settings(), c.Servers.settings(), c.Heter.settings(), c.Tuning.settings(), []setting.Row{
 		{Path: "output.log-every", Flag: "log-every", Unit: "steps", Scope: setting.Local, Value: setting.Int(&c.LogEvery),
 			About: "tell of rank 0's step after so many steps of an epoch each; 0: of epochs alone"},
 		{Path: "output.layers", Scope: setting.Local, Needs: setting.Any(setting.On("output.json"), setting.On("output.page")), Value: setting.Bool(&c.Layers),

@@ -259,6 +259,9 @@ func (g *given) roles(ranks launch.Role, self string) launch.Config {
 		cfg.Roles[0].Mesh, cfg.Roles[0].Spare = !g.GoesOn(), g.GoesOn()
 		cfg.Roles = append(cfg.Roles, servers)
 	}
+	if n := g.Train.Heter.Count; n > 0 {
+		cfg.Roles = append(cfg.Roles, launch.HeterTrainers(n, self, heterCommand))
+	}
 	return cfg
 }
 

@@ -160,13 +160,16 @@ func epochsOf(t *testing.T, path string) (first, last map[string]any) {
 }
 
 // keeper is the process of a server that keeps parameters.
-func (p *program) keeper(index int) (pid int) {
+func (p *program) keeper(index int) (pid int) { return p.process(launch.TableVar, index) }
+
+// process is that of a role, whose variable of its number is given.
+func (p *program) process(variable string, index int) (pid int) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%s to start parameter server %d", p.line, index), func() bool {
+	eventually(p.t, fmt.Sprintf("%s to start a process with %s=%d", p.line, variable, index), func() bool {
 		environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, path := range environs {
 			env, _ := os.ReadFile(path)
-			if vars := strings.Split(string(env), "\x00"); slices.Contains(vars, p.mark) && slices.Contains(vars, fmt.Sprintf("%s=%d", launch.TableVar, index)) {
+			if vars := strings.Split(string(env), "\x00"); slices.Contains(vars, p.mark) && slices.Contains(vars, fmt.Sprintf("%s=%d", variable, index)) {
 				pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
 				return true
 			}

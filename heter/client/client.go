@@ -1,5 +1,23 @@
 // Package client is a trainer's connections to the heter-trainers of its job: micro-batches go to whichever will be done first, as many
 // at a time as these allow, and each comes back once. Package heter/service is the other end.
+//
+//	c, err := client.Dial(ctx, client.Config{Addrs: …, Cut: cut, …})
+//	t, err := heter.NewTrainer(model, cut, 4, c, nn.TapeConfig{})
+//	pass, err := t.Backward(batch, seed, ready) // of each step
+//	err = t.End(rate)
+//	err = c.Leave()
+//
+// # Who gets the next one
+//
+// A trainer measures how long each heter-trainer takes for a sample, from when it could begin to when its results are here, and
+// gives a micro-batch to whom it expects to be done with it first, given what this trainer has under way there. One that is slow, or
+// that others keep busy, so gets less. Which one it is depends on the time: the order in which gradients are added up does, too, and
+// with several heter-trainers, or several trainers, two runs may differ in last bits.
+//
+// # Waiting
+//
+// Every wait ends by Config.Timeout, and at once when a heter-trainer is lost, refuses something or fails. A lost one is a
+// *transport.ServerLostError that names it, with the step.
 package client
 
 import (
@@ -26,6 +44,8 @@ type Config struct {
 	Addrs             []string // of the heter-trainers, by number, HOST:PORT
 	Trainer, Trainers int
 	Cut               *heter.Cut
+	// About says what the model is built for, in words that heter-trainers understand: service.Config.Open gets it.
+	About []byte
 	// Code is how what crosses travels, there and back: fp32, where nothing is said.
 	Code psmessage.Code
 	// Timeout bounds every wait: for heter-trainers that are not up yet, for room and for results. 0: 15 min.
@@ -54,22 +74,6 @@ type flight struct {
 	bytes  int
 	done   bool
 }
-
-// LostError says that a heter-trainer is lost.
-type LostError struct {
-	Index int
-	Addr  string
-	Step  uint64
-	Err   error
-}
-
-// Error names it and the step.
-func (e *LostError) Error() string {
-	return fmt.Sprintf("heter-trainer %d at %s is lost in step %d: %v", e.Index, e.Addr, e.Step, e.Err)
-}
-
-// Unwrap is why.
-func (e *LostError) Unwrap() error { return e.Err }
 
 // Dial connects to all heter-trainers, and waits for those that are not up yet.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {

@@ -31,6 +31,7 @@ func batchesOf(s model.Spec, trainer int) (all []model.Batch) {
 // oracle does all trainers' steps on one device in this process, and returns the losses by trainer and step, and the parameters.
 func oracle(t *testing.T, s model.Spec, c *heter.Cut, trainers int) (losses [][]float32, values []float32) {
 	d := device(t, s, c)
+	t.Cleanup(d.Close)
 	losses = make([][]float32, trainers)
 	var sides []*heter.Trainer
 	for range trainers {
@@ -50,7 +51,7 @@ func oracle(t *testing.T, s model.Spec, c *heter.Cut, trainers int) (losses [][]
 // Trainers and heter-trainers in any mix, over links, compute what one process does: the same bits with one of each and one
 // micro-batch, and nearly the same otherwise. All heter-trainers end with the same bits.
 func TestMixes(t *testing.T) {
-	for _, mix := range [][3]int{{1, 1, 1}, {1, 1, 5}, {2, 1, 1}, {1, 2, 4}, {3, 2, 2}, {2, 2, 32}} {
+	for _, mix := range [][3]int{{1, 1, 1}, {1, 1, 5}, {2, 1, 1}, {1, 2, 1}, {1, 2, 4}, {3, 2, 2}, {2, 2, 32}} {
 		t.Run(fmt.Sprint(mix), func(t *testing.T) {
 			trainers, heters, micros := mix[0], mix[1], mix[2]
 			r := newRig(t, trainers, heters, nil)
@@ -147,6 +148,11 @@ func TestRefused(t *testing.T) {
 	c := r.dial(0)
 	if _, err := Dial(context.Background(), r.config); err == nil || !strings.Contains(err.Error(), "connected already") {
 		t.Errorf("a second trainer 0: %v", err)
+	}
+	other := r.config
+	other.About = []byte("more rows")
+	if _, err := Dial(context.Background(), other); err == nil || !strings.Contains(err.Error(), "says otherwise than other trainers") {
+		t.Errorf("a trainer of another model: %v", err)
 	}
 	must(t, c.Leave())
 	must(t, <-r.ends[0])

@@ -81,9 +81,9 @@ func (c *Client) try(ctx context.Context, i int, addr string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", transport.HandshakeTimeout), over: make(chan struct{}), under: map[uint64]*heter.Micro{}}
+	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), under: map[uint64]*heter.Micro{}}
 	k.layout = message.Layout{Cut: cfg.Cut, Code: cfg.Code}
-	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Hash: cfg.Cut.Hash}
+	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Hash: cfg.Cut.Hash, About: cfg.About}
 	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
 		err = k.welcomed()
 	}
@@ -150,7 +150,8 @@ func (k *link) lost(err error) error {
 	if errors.As(err, &r) {
 		return err
 	}
-	return &LostError{Index: k.index, Addr: k.addr, Step: k.c.step.Load(), Err: err}
+	lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", k.index), Addr: k.addr, Why: err.Error()}
+	return fmt.Errorf("heter: trainer %d: step %d: %w", k.c.cfg.Trainer, k.c.step.Load(), lost)
 }
 
 // read reads to the end.

@@ -68,7 +68,6 @@ func batch(s model.Spec, r *rand.Rand, n int) model.Batch {
 func device(t testing.TB, s model.Spec, c *heter.Cut) *heter.CPU {
 	d, err := heter.NewCPU(s, c, heter.CPUConfig{Seed: seed, Optimizer: func(*nn.Params) (optim.Optimizer, error) { return &optim.SGD{LR: rate}, nil }})
 	must(t, err)
-	t.Cleanup(d.Close)
 	return d
 }
 
@@ -107,7 +106,8 @@ func newRig(t testing.TB, trainers, heters int, change func(*service.Config)) *r
 	for i := range heters {
 		d := device(t, s, c)
 		cfg := service.Config{
-			Ticket: r.config.Ticket, Version: "1", Index: i, Count: heters, Trainers: trainers, Cut: c, Device: d,
+			Ticket: r.config.Ticket, Version: "1", Index: i, Count: heters, Trainers: trainers,
+			Open:   func([]byte) (*heter.Cut, heter.Device, error) { return c, d, nil },
 			Report: func(line string) { t.Log(line) },
 		}
 		if heters > 1 {

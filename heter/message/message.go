@@ -78,41 +78,68 @@ const (
 
 var le = binary.LittleEndian
 
-// Hello is the first message of a connection: Protocol, Trainer, Trainers, Index, Count as 4 bytes each, then Hash.
+// Hello is the first message of a connection. As it is sent:
+//
+//	offset bytes
+//	0      4     Protocol
+//	4      4     Trainer
+//	8      4     Trainers
+//	12     4     Index
+//	16     4     Count
+//	20     4     Code
+//	24     32    Hash
+//	56           About
 type Hello struct {
 	Trainer, Trainers int // which of how many connects
 	Index, Count      int // whom it takes the other end for, of how many heter-trainers
 	Code              message.Code
 	Hash              [32]byte // of the part: heter.Cut.Hash
+	// About says what the model is built for, such as the shape of samples: the first trainer's is what the part is made by, and that of
+	// others must be the same.
+	About []byte
 }
 
 const helloSize = 24 + 32
+
+// MaxAbout is the longest Hello.About in bytes.
+const MaxAbout = 256 << 10
+
+// MaxHello is the longest Hello in bytes.
+const MaxHello = helloSize + MaxAbout
 
 // Append appends h to b.
 func (h Hello) Append(b []byte) []byte {
 	for _, v := range []int{Protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code)} {
 		b = le.AppendUint32(b, uint32(v))
 	}
-	return append(b, h.Hash[:]...)
+	return append(append(b, h.Hash[:]...), h.About...)
 }
 
 // ParseHello reads what Append wrote.
 func ParseHello(b []byte) (h Hello, err error) {
-	if len(b) != helloSize {
-		return h, Malformed("a hello of %d bytes, want %d", len(b), helloSize)
+	if len(b) < helloSize || len(b) > MaxHello {
+		return h, Malformed("a hello of %d bytes, want %d to %d", len(b), helloSize, MaxHello)
 	}
 	if v := le.Uint32(b); v != Protocol {
 		return h, Malformed("protocol %d, this end speaks %d: give all the same program", v, Protocol)
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
-	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Hash: [32]byte(b[24:])}
+	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Hash: [32]byte(b[24:]), About: b[helloSize:]}
 	if h.Trainers < 1 || h.Trainers > MaxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > MaxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() {
 		return h, Malformed("a hello of trainer %d of %d to heter-trainer %d of %d, with values in code %d", h.Trainer, h.Trainers, h.Index, h.Count, at(5))
 	}
 	return h, nil
 }
 
-// Welcome is the answer to a Hello: as 4 bytes each.
+// Welcome is the answer to a Hello: what the heter-trainer will take on this connection. As it is sent:
+//
+//	offset bytes
+//	0      4     Micros
+//	4      4     Samples
+//	8      4     Bytes
+//	12     4     Values
+//	16     4     Heartbeat in ms
+//	20     4     Silence in ms
 type Welcome struct {
 	Micros  int // most micro-batches under way on the connection
 	Samples int // most of a micro-batch
@@ -154,7 +181,18 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 // HeadSize is the length of what a Micro and a Done begin with.
 const HeadSize = 40
 
-// Head is what a Micro or a Done begins with. What it has no use for is zero.
+// Head is what a Micro or a Done begins with. What it has no use for is zero. As it is sent:
+//
+//	offset bytes
+//	0      8     Number
+//	8      8     Step
+//	16     4     Samples
+//	20     4     Seed, the bits of a float32
+//	24     4     Loss, the bits of a float32
+//	28     4     Terms
+//	32     4     Correct
+//	36     1     Eval, 0 or 1
+//	37     3     0
 type Head struct {
 	Number  uint64 // of the micro-batch, on its connection
 	Step    uint64 // of a Micro, from 1 on
@@ -200,7 +238,13 @@ func ParseHead(b []byte) (h Head, err error) {
 	return h, nil
 }
 
-// End ends a trainer's step: 24 bytes.
+// End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had none of the step's micro-batches: a
+// step ends when all trainers have ended it everywhere. As it is sent:
+//
+//	offset bytes
+//	0      8     Step
+//	8      8     Count
+//	16     8     Rate, the bits of a float64
 type End struct {
 	Step  uint64
 	Count uint64  // micro-batches that the trainer has sent on this connection so far
@@ -226,8 +270,13 @@ func ParseEnd(b []byte) (e End, err error) {
 	return e, nil
 }
 
-// Ask asks for Count values of the part's parameters from Lo on, as they are after all steps before Step: 24 bytes. Values has the same
-// before its values.
+// Ask asks for Count values of the part's parameters from Lo on, as they are after all steps before Step. Values is the answer: the
+// same, and the values as float32. As it is sent:
+//
+//	offset bytes
+//	0      8     Step
+//	8      8     Lo
+//	16     8     Count
 type Ask struct {
 	Step      uint64
 	Lo, Count int

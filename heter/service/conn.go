@@ -89,8 +89,7 @@ func (c *conn) greet() error {
 	if err != nil {
 		return err
 	}
-	const longest = 1 << 10
-	if f.Type != message.TypeHello || f.Length > longest {
+	if f.Type != message.TypeHello || f.Length > message.MaxHello {
 		return message.Malformed("a %s of %d bytes where a hello must come", message.Name(f.Type), f.Length)
 	}
 	b, err := c.io.ReadAll(f.Length)
@@ -105,16 +104,19 @@ func (c *conn) greet() error {
 		return fmt.Errorf("trainer %d of %d looks for heter-trainer %d of %d; this is %d of %d, for %d trainers",
 			c.who.Trainer, c.who.Trainers, c.who.Index, c.who.Count, cfg.Index, cfg.Count, cfg.Trainers)
 	}
-	if c.who.Hash != cfg.Cut.Hash {
+	if err := c.s.open(c.who.About); err != nil {
+		return fmt.Errorf("trainer %d: %w", c.who.Trainer, err)
+	}
+	if cut := c.s.cut; c.who.Hash != cut.Hash {
 		return fmt.Errorf("trainer %d has another part of a model (sha256 %.4x…) than this heter-trainer, which has that of %s (%.4x…): give both the same model and settings",
-			c.who.Trainer, c.who.Hash, cfg.Cut.Model, cfg.Cut.Hash)
+			c.who.Trainer, c.who.Hash, cut.Model, cut.Hash)
 	}
 	if err := c.s.sit(c); err != nil {
 		return err
 	}
-	c.layout = message.Layout{Cut: cfg.Cut, Code: c.who.Code}
+	c.layout = message.Layout{Cut: c.s.cut, Code: c.who.Code}
 	w := message.Welcome{
-		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(cfg.Device.Values()),
+		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()),
 		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter,
 	}
 	return c.io.WriteFrame(message.TypeWelcome, w.Append(nil))
@@ -210,7 +212,7 @@ func (c *conn) ended(b []byte) error {
 }
 
 func (c *conn) asked(b []byte) error {
-	a, err := message.ParseAsk(b, len(c.s.cfg.Device.Values()))
+	a, err := message.ParseAsk(b, len(c.s.device.Values()))
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,9 +42,9 @@ type Config struct {
 	Index, Count int // which of how many heter-trainers
 	Trainers     int
 
-	// Cut is the part's, and Device computes it. They are its owner's to close.
-	Cut    *heter.Cut
-	Device heter.Device
+	// Open makes the part of what the first trainer says of its model, Client's Config.About, and the device that computes it, which
+	// Serve closes. The part's hash must be that of trainers.
+	Open func(about []byte) (*heter.Cut, heter.Device, error)
 	// Agree makes the gradients of all heter-trainers their sum, the same bits on each; nil where there is one.
 	Agree func(gradients []float32) error
 
@@ -70,6 +71,11 @@ type Server struct {
 	cfg  Config
 	door *transport.Door
 
+	opening sync.Mutex
+	about   []byte // of who has opened the device
+	cut     *heter.Cut
+	device  heter.Device
+
 	mu      sync.Mutex
 	changed sync.Cond
 	queue   []*task
@@ -85,8 +91,8 @@ type Server struct {
 // Validate reports all faults together.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Ticket == nil || c.Cut == nil || c.Device == nil {
-		errs = append(errs, errors.New("want a ticket, a cut and a device"))
+	if c.Ticket == nil || c.Open == nil {
+		errs = append(errs, errors.New("want a ticket, and what makes a device"))
 	}
 	if c.Count < 1 || c.Index < 0 || c.Index >= c.Count || c.Trainers < 1 {
 		errs = append(errs, fmt.Errorf("heter-trainer %d of %d for %d trainers", c.Index, c.Count, c.Trainers))
@@ -141,12 +147,33 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (Figures, error) {
 	cancel()
 	_ = l.Close()
 	all.Wait()
+	if s.device != nil {
+		s.device.Close()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(s.err, errAllLeft) {
 		return s.figures, nil
 	}
 	return s.figures, fmt.Errorf("heter-trainer %d: %w", s.cfg.Index, s.err)
+}
+
+// open makes the device, unless another trainer has, who must have said the same.
+func (s *Server) open(about []byte) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.device != nil {
+		if !bytes.Equal(s.about, about) {
+			return errors.New("it says otherwise than other trainers what its model is built for: give all the same data and settings")
+		}
+		return nil
+	}
+	cut, device, err := s.cfg.Open(about)
+	if err != nil {
+		return err
+	}
+	s.about, s.cut, s.device = bytes.Clone(about), cut, device
+	return nil
 }
 
 // fail ends the server, for the first reason that it is given.
@@ -277,11 +304,11 @@ func (s *Server) work() error {
 // do does a task and hands it back to its connection.
 func (s *Server) do(t *task) error {
 	if t.ask.Count > 0 {
-		t.frame = valuesFrame(t.frame, t.ask, s.cfg.Device.Values())
+		t.frame = valuesFrame(t.frame, t.ask, s.device.Values())
 		t.conn.out <- t
 		return nil
 	}
-	if err := s.cfg.Device.Run(&t.micro); err != nil {
+	if err := s.device.Run(&t.micro); err != nil {
 		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.who.Trainer, err)
 	}
 	s.mu.Lock()
@@ -295,11 +322,11 @@ func (s *Server) do(t *task) error {
 // update ends the step.
 func (s *Server) update() error {
 	if s.cfg.Agree != nil {
-		if err := s.cfg.Agree(s.cfg.Device.Gradients()); err != nil {
+		if err := s.cfg.Agree(s.device.Gradients()); err != nil {
 			return fmt.Errorf("step %d: agreeing with the other heter-trainers: %w", s.step, err)
 		}
 	}
-	if err := s.cfg.Device.Update(s.rate, 1/float32(s.cfg.Trainers)); err != nil {
+	if err := s.device.Update(s.rate, 1/float32(s.cfg.Trainers)); err != nil {
 		return fmt.Errorf("step %d: %w", s.step, err)
 	}
 	s.mu.Lock()

@@ -9,7 +9,11 @@ import (
 
 // Counted writes a number with its noun.
 func Counted(n int, noun string) string {
-	if n != 1 {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "ch"):
+		noun += "es"
+	default:
 		noun += "s"
 	}
 	return Grouped(n) + " " + noun

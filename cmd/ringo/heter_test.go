@@ -1,0 +1,43 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// splitClicks is a click model whose dense layers two heter-trainers have.
+const splitClicks = fewClicks + "--np 2 --servers 1 --sync bsp --heter 2 "
+
+// Each role says that it is up, what it does, and that it is done, and the model learns what it learns in one piece.
+func TestHeterRoles(t *testing.T) {
+	t.Parallel()
+	whole := runSummary(t, fewClicks+"--np 2 --servers 1 --sync bsp")
+	status, out, errs := command(t, splitClicks+"--json -")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var split map[string]any
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &split); status != 0 || err != nil {
+		t.Fatalf("status %d, %v: %s", status, err, errs)
+	}
+	checkHolds(t, "stderr", errs, "[heter 0] heter-trainer 0 of 2 is up at 127.0.0.1:", "[heter 1] heter-trainer 1 of 2 is up at 127.0.0.1:", ", for 2 trainers, on ",
+		"[heter 0] heter-trainer 0 of 2 is done: 7 steps, ", "[heter 1] heter-trainer 1 of 2 is done: 7 steps, ",
+		"trainer 0 of 2 is done\n", "[rank 1] trainer 1 of 2 is done\n", "[ps 0] parameter server 0 of 1 is done: ")
+	for _, figure := range []string{"eval_loss", "eval_auc"} {
+		a, b := whole[figure].(float64), split[figure].(float64)
+		if d := a - b; d > 1e-5 || d < -1e-5 {
+			t.Errorf("%s is %v, in one piece %v", figure, b, a)
+		}
+	}
+}
+
+// A heter-trainer that is killed is named, and the job ends.
+func TestLostHeter(t *testing.T) {
+	t.Parallel()
+	p := start(t, splitClicks+"--epochs 100 --set job.heartbeat=500ms --dead-after 6s")
+	p.await(&p.out, "epoch  ")
+	if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(1, "ringo: heter-trainer 1 is lost: killed by signal 9 (SIGKILL), in step ")
+}

@@ -1,0 +1,245 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/client"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/trainer"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// Heter says that the part of the model that its code marks for them (nn.Tape.On) runs on heter-trainers, which own its parameters.
+// What is before the part runs on the ranks, with parameters on servers, in step (bsp).
+type Heter struct {
+	// Count is how many heter-trainers the job has; 0: none.
+	Count int
+	// Micros is in how many micro-batches a batch goes there, at least 1.
+	Micros int
+	// Values is how what crosses travels: fp32 (also where it is empty), fp16, bf16 or int8. Other than as fp32 results are not those
+	// of a model in one piece.
+	Values string
+}
+
+func (h *Heter) settings() []setting.Row {
+	bsp, some := setting.Is("sync", "bsp"), setting.On("heter.count")
+	return []setting.Row{
+		{Path: "heter.count", Flag: "heter", Unit: "processes", Needs: bsp, Value: setting.Int(&h.Count),
+			About: "number of heter-trainers, which compute the dense layers that the model's code marks for them and own their parameters, under sync bsp; 0: ranks compute all"},
+		{Path: "heter.micro-batches", Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
+			About: "in how many micro-batches a batch goes to heter-trainers, which compute one while ranks are at the next"},
+		{Path: "heter.values", Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
+			About: "how activations and their gradients travel between ranks and heter-trainers"},
+	}
+}
+
+// validateHeter reports what heter-trainers rule out.
+func (c Config) validateHeter(f *faults) {
+	h := c.Heter
+	f.add(h.Count < 0, "heter.count", "%d: want 0 or more", h.Count)
+	if h.Count == 0 {
+		return
+	}
+	f.add(h.Micros < 1, "heter.micro-batches", "%d: want at least 1", h.Micros)
+	if _, err := h.code(); err != nil {
+		f.add(true, "heter.values", "%q: %w", h.Values, err)
+	}
+	f.add(c.Checkpoint.Dir != "", "checkpoint.dir", "%q with %v: what heter-trainers have of their optimizer is not saved: leave one of the two out", c.Checkpoint.Dir, setting.Path("heter.count"))
+	f.add(c.Start.From != "", "training.init-from", "%q with %v: heter-trainers begin with values of their own: leave one of the two out", c.Start.From, setting.Path("heter.count"))
+}
+
+func (h Heter) code() (message.Code, error) {
+	if h.Values == "" {
+		return message.FP32, nil
+	}
+	return message.ParseCode(h.Values)
+}
+
+// shape is what a model takes from its data, and what heter-trainers, which see none, are told of it.
+type shape struct {
+	Input                         []int
+	IDs, Labels, Targets, Classes int
+	Slots                         []model.Slot
+	Options                       model.Options
+}
+
+// of is a model of that shape.
+func (s shape) of(m model.Spec) model.Spec {
+	m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots = s.Input, s.IDs, s.Labels, s.Targets, s.Classes, s.Slots
+	return m
+}
+
+// OpenPart makes the part of c's model that a heter-trainer has, of what the job's first rank says of its data: see
+// service.Config.Open.
+func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
+	var s shape
+	d := json.NewDecoder(bytes.NewReader(about))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return nil, nil, fmt.Errorf("what a rank says of its model: %w", err)
+	}
+	spec, prepare := s.of(c.Model), func(ps *nn.Params) error { return c.Start.choose(ps, c.Model.PyTorch) }
+	cut, err := heter.Find(spec, s.Options, prepare)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Optimizer == OptimizerClick { // which is for rows
+		c.Optimizer = "adagrad"
+	}
+	device, err := heter.NewCPU(spec, cut, heter.CPUConfig{
+		Options: s.Options, Seed: c.Seed, Threads: max(1, c.Threads), Prepare: prepare,
+		Optimizer: func(ps *nn.Params) (optim.Optimizer, error) {
+			rule, err := c.newRule(ps)
+			if err != nil {
+				return nil, err
+			}
+			return rule, nil
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return cut, device, nil
+}
+
+// far is a rank's side of a part of its model that heter-trainers have. Of a model that has none it is nil, of which all methods do nothing.
+type far struct {
+	cut     *heter.Cut
+	about   []byte
+	client  *client.Client
+	trainer *heter.Trainer
+	rate    float64
+	at      [][]int32 // by table, of keys in a micro-batch
+}
+
+// newFar finds the part of a model in ps that is not arranged yet, whose parameters are frozen there from then on.
+func newFar(c Config, o model.Options, ps *nn.Params) (*far, error) {
+	m := c.Model
+	cut, err := heter.Find(m, o, func(ps *nn.Params) error { return c.Start.choose(ps, m.PyTorch) })
+	if err != nil {
+		return nil, err
+	}
+	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o})
+	if err != nil {
+		return nil, err
+	}
+	if len(cut.Stay) == 0 {
+		ps.New("heter.none", nn.Zeros, 1) // servers have an array at least
+	}
+	return &far{cut: cut, about: about}, cut.Freeze(ps, cut.Params)
+}
+
+// begin connects to the heter-trainers. rows are those of the rank's batches.
+func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
+	if f == nil {
+		return nil
+	}
+	addrs, ticket := r.job.Heters()
+	if len(addrs) != c.Heter.Count {
+		return setting.Faultf("heter.count", "%d, and the job has %d heter-trainers: start all of it with one command", c.Heter.Count, len(addrs))
+	}
+	code, err := c.Heter.code()
+	if err != nil {
+		return err
+	}
+	ctx := r.job.Context()
+	f.client, err = client.Dial(ctx, client.Config{
+		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: r.job.Rank(), Trainers: r.job.Size(), Cut: f.cut, About: f.about, Code: code,
+	})
+	if err != nil {
+		return err
+	}
+	f.at = make([][]int32, len(r.Params.Tables()))
+	f.trainer, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, f.client, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
+	if err == nil {
+		f.trainer.BeforeEach(func(from []int32) { f.hold(r.Params, rows, from) })
+	}
+	return err
+}
+
+// hold gives tables by keys the rows of a micro-batch's.
+func (f *far) hold(ps *nn.Params, rows *trainer.Trainer, from []int32) {
+	for i, t := range ps.Tables() {
+		if t.Slots == nil {
+			continue
+		}
+		at, held := rows.Rows(i)
+		if from != nil {
+			f.at[i] = f.at[i][:0]
+			for _, k := range from {
+				f.at[i] = append(f.at[i], at[k])
+			}
+			at = f.at[i]
+		}
+		t.Hold(held, at)
+	}
+}
+
+// backward runs the model over a batch, there and back.
+func (f *far) backward(r *Replica, b model.Batch, seed uint64) (model.Pass, error) {
+	r.Opt.BeginBackward()
+	return f.trainer.Backward(b, seed, r.Opt.GradReady)
+}
+
+func (f *far) setRate(rate float64) {
+	if f != nil {
+		f.rate = rate
+	}
+}
+
+// end ends the step.
+func (f *far) end() error {
+	if f == nil {
+		return nil
+	}
+	return f.trainer.End(f.rate)
+}
+
+// waited is how long passes have waited for heter-trainers since it was last asked.
+func (f *far) waited() time.Duration {
+	if f == nil {
+		return 0
+	}
+	t := f.trainer.Times()
+	return t.Send + t.Wait
+}
+
+// settle brings in the part's parameters as they are after the last step.
+func (f *far) settle(ps *nn.Params) error {
+	if f == nil {
+		return nil
+	}
+	all := make([]float32, f.client.Len())
+	if err := f.client.Values(all); err != nil {
+		return err
+	}
+	return f.cut.Unpack(ps, all)
+}
+
+func (f *far) leave() error {
+	if f == nil {
+		return nil
+	}
+	return f.client.Leave()
+}
+
+func (f *far) close() {
+	if f == nil {
+		return
+	}
+	if f.client != nil {
+		f.client.Abort(errors.New("the run has ended"))
+	}
+	if f.trainer != nil {
+		f.trainer.Close()
+	}
+}

@@ -1,0 +1,105 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/service"
+	"github.com/ringo-ml/ringo/transport/mem"
+)
+
+// split runs cfg on ranks, servers and cfg.Heter.Count heter-trainers, all over links.
+func split(t *testing.T, ranks int, cfg Config, set *data.Set) (Summary, *recorder) {
+	t.Helper()
+	var group sync.WaitGroup
+	var addrs []string
+	n := cfg.Heter.Count
+	meshes := mem.New(max(1, n))
+	for i := range n {
+		g, err := collective.New(meshes[i], collective.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		s, err := service.New(service.Config{
+			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks,
+			Open:  func(about []byte) (*heter.Cut, heter.Device, error) { return OpenPart(cfg, about) },
+			Agree: func(x []float32) error { return collective.AllReduce(g, x, collective.Sum) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs = append(addrs, l.Addr().String())
+		group.Go(func() {
+			if _, err := s.Serve(t.Context(), l); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	sum, rec, _ := onServers(t, ranks, 2, cfg, set, nil, addrs...)
+	group.Wait()
+	return sum, rec
+}
+
+// A model whose dense part is on heter-trainers learns as one in one piece: with the same bits where one rank sends whole batches to one, and
+// nearly the same for any number of micro-batches, ranks and heter-trainers.
+func TestHeter(t *testing.T) {
+	set, keys := keyedSet(t)
+	cfg := keyedConfig(keys)
+	cfg.Servers.Consistency = "bsp"
+	whole := map[int][]Epoch{}
+	for ranks := 1; ranks <= 3; ranks++ {
+		_, rec := split(t, ranks, cfg, set)
+		for _, e := range rec.epochs {
+			whole[ranks] = append(whole[ranks], e)
+		}
+	}
+	for _, mix := range []struct{ ranks, heters, micros int }{{1, 1, 1}, {1, 1, 3}, {2, 1, 1}, {1, 2, 8}, {3, 2, 64}} {
+		t.Run(fmt.Sprint(mix), func(t *testing.T) {
+			cfg := cfg
+			cfg.Heter = Heter{Count: mix.heters, Micros: mix.micros}
+			_, rec := split(t, mix.ranks, cfg, set)
+			same := mix.ranks*mix.heters*mix.micros == 1
+			if len(rec.epochs) != cfg.Epochs {
+				t.Fatalf("%d epochs", len(rec.epochs))
+			}
+			for i, e := range rec.epochs {
+				w := whole[mix.ranks][i]
+				far := max(math.Abs(e.TrainLoss-w.TrainLoss), math.Abs(e.EvalLoss-w.EvalLoss))
+				if same && far != 0 || far > 1e-5 {
+					t.Errorf("epoch %d: losses %v and %v, in one piece %v and %v", i+1, e.TrainLoss, e.EvalLoss, w.TrainLoss, w.EvalLoss)
+				}
+			}
+		})
+	}
+}
+
+// What heter-trainers rule out is refused.
+func TestHeterRefuses(t *testing.T) {
+	_, keys := keyedSet(t)
+	cfg := keyedConfig(keys)
+	cfg.Servers.Consistency = "async"
+	cfg.Heter = Heter{Count: 1, Values: "fp8"}
+	cfg.Checkpoint.Dir, cfg.Start.From = "c", "f"
+	err := cfg.Validate()
+	for _, want := range []string{"heter.count has no effect: it needs sync bsp", `heter.values "fp8"`, "heter.micro-batches 0: want at least 1", "checkpoint.dir", "training.init-from"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if _, _, err := OpenPart(cfg, []byte(`{"Rows": 1}`)); err == nil || !strings.Contains(err.Error(), "what a rank says of its model") {
+		t.Error(err)
+	}
+}
