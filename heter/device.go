@@ -24,6 +24,9 @@ type Device interface {
 	// keeps several devices equal reads and writes them. They are good until the next call.
 	Gradients() []float32
 	Values() []float32
+	// State is all that the next steps follow from: the parameters, and what the optimizer keeps. Devices that have the same go on
+	// alike. It may be written to between steps, and is good until the next call.
+	State() [][]float32
 	// Update moves the parameters by the gradients times scale, and begins a new sum.
 	Update(rate float64, scale float32) error
 	Close()
@@ -148,6 +151,15 @@ func (d *CPU) Gradients() []float32 {
 
 // Values are the arena.
 func (d *CPU) Values() []float32 { return d.params.Values() }
+
+// State is the arena and the optimizer's arrays.
+func (d *CPU) State() [][]float32 {
+	all := [][]float32{d.params.Values()}
+	for _, s := range d.opt.State() {
+		all = append(all, s.Data)
+	}
+	return all
+}
 
 // Update is the optimizer's step.
 func (d *CPU) Update(rate float64, scale float32) error {

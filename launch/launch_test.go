@@ -556,6 +556,7 @@ func TestValidate(t *testing.T) {
 		"-1 restarts: want at least 0\nrole \"helper\": grace -1ns: want at least 0":                {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Restarts, r.Grace = -1, -1 })}},
 		"dead after -1ns: want at least 0\nrole \"helper\": -2 cores each: want at least 0":         {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.DeadAfter, r.CoresEach = -1, -2 })}},
 		`role "helper": it shows life on a pipe and joins the mesh`:                                 {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.ShowsLife = true, true })}},
+		`role "rank": its processes stand in for each other: only those outside the mesh`:           {Roles: []Role{{Name: "rank", Count: 1, Command: []string{"x"}, Alike: true}}},
 		`role "helper": it joins the mesh, and the others are to go on without one of it`:           {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.Spare = true, true })}},
 		"-1 last lines of a dead process: want at least 0\ngrace -2ns: want at least 0\nslow after": {Roles: []Role{Ranks(1, "x")}, TailLines: -1, Grace: -2, SlowAfter: -3},
 		"stop within -1ns: want at least 0\nSuspends is given, which says when":                     {Roles: []Role{Ranks(1, "x")}, StopWithin: -1, Suspends: make(chan os.Signal)},

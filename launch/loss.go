@@ -137,7 +137,7 @@ func (j *job) serversGrace() time.Duration {
 // spare lets the others go on without a process that was lost, and says so; false: it is one that they need, or the job
 // ends already.
 func (j *job) spare(p *process, ending bool) bool {
-	if !p.role.Spare {
+	if !p.role.Spare && !p.role.Alike {
 		return false
 	}
 	switch {
@@ -152,13 +152,19 @@ func (j *job) spare(p *process, ending bool) bool {
 		return false
 	default:
 		j.cfg.Report(p.loss() + "; the others go on")
+		p.role.gone++
 	}
 	p.spared = true
 	return true
 }
 
 // needed says that the others cannot go on without the process.
-func (p *process) needed() bool { return !p.role.Spare || p.index == 0 }
+func (p *process) needed() bool {
+	if p.role.Alike {
+		return !p.spared && p.role.gone == p.role.Count-1
+	}
+	return !p.role.Spare || p.index == 0
+}
 
 // leftBehind says that all servers outside the mesh have ended well, and with them all ranks that they still knew of.
 // Who had to be killed then has hung.

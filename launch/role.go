@@ -44,6 +44,9 @@ type Role struct {
 	// Spare says that the others go on without one of its processes that is lost, unless it is its first: that is
 	// reported, and no error.
 	Spare bool
+	// Alike says that its processes stand in for each other: the others go on without those that are lost, whichever they are, as long as
+	// one is left. Each loss is reported.
+	Alike bool
 	// Grace is how long its processes may take to end when those of the first role have ended well, and between SIGTERM
 	// and SIGKILL: they may have much to save. 0 means as long as all others.
 	Grace time.Duration
@@ -72,7 +75,7 @@ func ParameterServers(n int, command ...string) Role {
 
 // HeterTrainers is the role of those that compute dense layers for ranks, which connect to them by themselves.
 func HeterTrainers(n int, command ...string) Role {
-	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true}
+	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true, Alike: true}
 }
 
 // roleName is a word that may be part of a variable's name.
@@ -98,6 +101,7 @@ func (r Role) check(first bool) (errs []error) {
 	fault(r.Bind != "" && !slices.Contains(Binds(), r.Bind), "bind %q: want one of %v, or nothing", r.Bind, Binds())
 	fault(r.CoresEach < 0, "%d cores each: want at least 0", r.CoresEach)
 	fault(r.Mesh && r.ShowsLife, "it shows life on a pipe and joins the mesh, whose coordinator hears heartbeats: want one of them")
+	fault((r.Mesh || first) && r.Alike, "its processes stand in for each other: only those outside the mesh, and not of the first role, can")
 	fault(r.Mesh && r.Spare, "it joins the mesh, and the others are to go on without one of it: a mesh cannot")
 	fault((r.Mesh || first) && r.Restarts > 0, "%d restarts: only processes outside the mesh, and not of the first role, can be started again", r.Restarts)
 	fault((r.Mesh || first) && r.Listens, "it gets sockets: only processes outside the mesh, and not of the first role, can")
@@ -128,6 +132,7 @@ type crew struct {
 	first   int            // the number of its first process
 	program string         // its file
 	plan    placement.Plan // where its processes run
+	gone    int            // of its processes that stand in for each other, how many are lost
 	addrs   []string
 	sockets []*os.File // what its processes listen at; they stay open until the job ends
 }

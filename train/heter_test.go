@@ -1,9 +1,11 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,8 +15,34 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/service"
+	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
+
+// hub is where heter-trainers meet.
+type hub struct {
+	mu     sync.Mutex
+	meshes map[string][]transport.Mesh
+}
+
+func (h *hub) meet(ctx context.Context, m service.Meeting, heter int) (service.Group, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := fmt.Sprint(m)
+	if h.meshes == nil {
+		h.meshes = map[string][]transport.Mesh{}
+	}
+	if h.meshes[name] == nil {
+		h.meshes[name] = mem.New(len(m.Members))
+	}
+	mesh := h.meshes[name][slices.Index(m.Members, heter)]
+	g, err := collective.New(mesh, collective.Config{})
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { mesh.Abort(context.Cause(ctx)) })
+	return service.Over(g, func() error { stop(); return g.Close() }), nil
+}
 
 // split runs cfg on ranks, servers and cfg.Heter.Count heter-trainers, all over links.
 func split(t *testing.T, ranks int, cfg Config, set *data.Set) (Summary, *recorder) {
@@ -22,17 +50,12 @@ func split(t *testing.T, ranks int, cfg Config, set *data.Set) (Summary, *record
 	var group sync.WaitGroup
 	var addrs []string
 	n := cfg.Heter.Count
-	meshes := mem.New(max(1, n))
+	var hub hub
 	for i := range n {
-		g, err := collective.New(meshes[i], collective.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer g.Close()
 		s, err := service.New(service.Config{
 			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks,
-			Open:  func(about []byte) (*heter.Cut, heter.Device, error) { return OpenPart(cfg, about) },
-			Agree: func(x []float32) error { return collective.AllReduce(g, x, collective.Sum) },
+			Open: func(about []byte) (*heter.Cut, heter.Device, error) { return OpenPart(cfg, about) },
+			Meet: func(ctx context.Context, m service.Meeting) (service.Group, error) { return hub.meet(ctx, m, i) },
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -8,14 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/service"
 	"github.com/ringo-ml/ringo/launch"
@@ -80,12 +79,7 @@ func (c *heterRole) serve(cmd *cobra.Command) error {
 		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) },
 	}
 	if cfg.Count > 1 {
-		others, err := c.meet(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer others.Close()
-		cfg.Agree = func(x []float32) error { return collective.AllReduce(others.Group(), x, collective.Sum) }
+		cfg.Meet = c.meet
 	}
 	s, err := service.New(cfg)
 	if err != nil {
@@ -105,13 +99,13 @@ func (c *heterRole) serve(cmd *cobra.Command) error {
 
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// meet forms a job of the heter-trainers alone, which agree on gradients. They find each other by a file that only who has the job's
+// meet forms a job of some heter-trainers alone, which agree on gradients. They find each other by a file that only who has the job's
 // ticket can name.
-func (c *heterRole) meet(ctx context.Context) (*ringo.Job, error) {
+func (c *heterRole) meet(ctx context.Context, m service.Meeting) (service.Group, error) {
 	ticket := c.place.Ticket.String()
-	name := sha256.Sum256([]byte(ticket + strings.Join(c.place.Addrs, ",")))
+	name := sha256.Sum256(fmt.Append(nil, ticket, c.place.Addrs, m))
 	cfg := ringo.Config{
-		Size: len(c.place.Addrs), Rank: c.place.Index, Times: c.Times, Collective: c.Collective, Bind: launch.BindNone,
+		Size: len(m.Members), Rank: slices.Index(m.Members, c.place.Index), Times: c.Times, Collective: c.Collective, Bind: launch.BindNone,
 		Rendezvous: filepath.Join(os.TempDir(), fmt.Sprintf("ringo-heter-%x", name[:8])),
 		Lookup: func(name string) (string, bool) {
 			if name == launch.TicketVar {
@@ -122,7 +116,7 @@ func (c *heterRole) meet(ctx context.Context) (*ringo.Job, error) {
 	}
 	j, err := ringo.Join(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("heter-trainer %d of %d, meeting the others: %w", c.place.Index, cfg.Size, err)
+		return nil, fmt.Errorf("heter-trainer %d, meeting %v: %w", c.place.Index, m.Members, err)
 	}
-	return j, nil
+	return service.Over(j.Group(), j.Close), nil
 }

@@ -31,13 +31,27 @@ func TestHeterRoles(t *testing.T) {
 	}
 }
 
-// A heter-trainer that is killed is named, and the job ends.
+// The last heter-trainer that is killed is named, and the job ends.
 func TestLostHeter(t *testing.T) {
 	t.Parallel()
-	p := start(t, splitClicks+"--epochs 100 --set job.heartbeat=500ms --dead-after 6s")
+	p := start(t, strings.Replace(splitClicks, "--heter 2", "--heter 1", 1)+"--epochs 100 --set job.heartbeat=500ms --dead-after 6s")
 	p.await(&p.out, "epoch  ")
-	if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.checkEnd(1, "ringo: heter-trainer 1 is lost: killed by signal 9 (SIGKILL), in step ")
+	p.checkEnd(1, "ringo: heter-trainer 0 is lost: killed by signal 9 (SIGKILL)")
+}
+
+// While another heter-trainer is left a job goes on without one that is killed or stopped, and ends in good order, with the micro-batches of
+// the lost one done by the other.
+func TestGoesOnWithoutHeter(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		p := start(t, splitClicks+"--epochs 30 --set job.heartbeat=200ms --dead-after 2s")
+		p.await(&p.out, "epoch  2")
+		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), sig); err != nil {
+			t.Fatal(err)
+		}
+		p.checkEnd(0, "ringo: heter-trainer 1 is lost: ", "; the others go on", "heter-trainer 0 of 2 is done: 210 steps, ", "parameter server 0 of 1 is done")
+	}
 }

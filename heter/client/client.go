@@ -16,8 +16,13 @@
 //
 // # Waiting
 //
-// Every wait ends by Config.Timeout, and at once when a heter-trainer is lost, refuses something or fails. A lost one is a
+// Every wait ends by Config.Timeout, and at once when the last heter-trainer is lost, refuses something or fails. A lost one is a
 // *transport.ServerLostError that names it, with the step.
+//
+// # Losses
+//
+// While others are left they get what a lost heter-trainer had of the step: what it had computed, too, for its sum is lost. Until all that
+// are left have committed a step (message.Commit) its micro-batches are kept as they were sent, and those of the next step wait.
 package client
 
 import (
@@ -26,6 +31,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +42,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 	psmessage "github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
 )
 
 // Config says whom a trainer connects to. Ticket, Version, Addrs and Cut are needed.
@@ -50,6 +58,8 @@ type Config struct {
 	Code psmessage.Code
 	// Timeout bounds every wait: for heter-trainers that are not up yet, for room and for results. 0: 15 min.
 	Timeout time.Duration
+	// Report gets a line about each heter-trainer that is lost while others are left. It may be nil; any goroutine may call it.
+	Report func(line string)
 }
 
 // Client is a heter.Remote. One goroutine uses it, but for Abort.
@@ -63,16 +73,28 @@ type Client struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	flights map[*heter.Micro]*flight
+	kept    []*flight // of the last two steps, as long as they may have to be sent again
+	orphans []*flight // whose heter-trainers are lost
+	spare   [][]byte  // frames
+	lost    []int     // heter-trainers, ascending
+	ended   message.End
+	again   message.Again // the last one that came
+	mending bool
 	values  []float32 // wanted by Values, from the last ask on
+	asked   *link     // of whom
 	err     error
 }
 
-// flight is a micro-batch under way.
+// flight is a micro-batch that was sent, or is about to be.
 type flight struct {
-	link   *link
+	micro  *heter.Micro
+	frame  []byte
+	n      int // samples
+	eval   bool
+	step   uint64
+	link   *link // nil: it was not sent yet
 	number uint64
-	bytes  int
-	done   bool
+	done   bool // its results are here
 }
 
 // Dial connects to all heter-trainers, and waits for those that are not up yet.
@@ -129,6 +151,9 @@ func (c *Client) wait(what string, ok func() bool) error {
 	})
 	defer timer.Stop()
 	for {
+		for c.torn() {
+			c.mend()
+		}
 		switch {
 		case c.err != nil:
 			return c.err
@@ -143,51 +168,80 @@ func (c *Client) wait(what string, ok func() bool) error {
 
 // Send is heter.Remote's.
 func (c *Client) Send(m *heter.Micro) error {
-	k, f, err := c.book(m)
+	f, err := c.pack(m)
 	if err != nil {
 		return err
 	}
-	if err := k.micro(m, f.number, c.step.Load()); err != nil {
-		err = k.lost(err)
-		c.fail(err)
+	return c.give(f)
+}
+
+// pack writes a micro-batch's frame, all but its number.
+func (c *Client) pack(m *heter.Micro) (*flight, error) {
+	f := &flight{micro: m, n: m.N, eval: m.Eval, step: c.step.Load()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.flights[m] != nil {
+		return nil, errors.New("heter: the micro-batch is under way already")
+	}
+	if n := len(c.spare); n > 0 {
+		f.frame, c.spare = c.spare[n-1], c.spare[:n-1]
+	}
+	layout := c.links[0].layout
+	f.frame = raw.Sized(f.frame, wire.HeaderSize+layout.There(m.N))
+	if err := wire.PutHeader((*[wire.HeaderSize]byte)(f.frame), wire.Header{Type: message.TypeMicro, Length: layout.There(m.N)}); err != nil {
+		return nil, err
+	}
+	if err := layout.Micro(f.frame[wire.HeaderSize:], m, 0, f.step); err != nil {
+		return nil, fmt.Errorf("a micro-batch of step %d: %w", f.step, err)
+	}
+	c.flights[m], c.kept = f, append(c.kept, f)
+	return f, nil
+}
+
+// give sends a micro-batch to a heter-trainer that has room. One that is lost meanwhile makes it an orphan.
+func (c *Client) give(f *flight) error {
+	k, err := c.book(f)
+	if err != nil {
 		return err
+	}
+	message.Renumber(f.frame[wire.HeaderSize:], f.number)
+	if err := k.io.Write(net.Buffers{f.frame}); err != nil {
+		c.lose(k, err)
 	}
 	return nil
 }
 
 // book finds room for a micro-batch, and notes that it is under way there.
-func (c *Client) book(m *heter.Micro) (*link, *flight, error) {
+func (c *Client) book(f *flight) (*link, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.flights[m] != nil {
-		return nil, nil, errors.New("heter: the micro-batch is under way already")
-	}
 	at := -1
-	size := c.links[0].layout.There(m.N)
 	err := c.wait("room for a micro-batch", func() bool {
-		for i, k := range c.links {
-			c.loads[i].full = len(k.under) >= k.welcome.Micros || len(k.under) > 0 && k.bytes+size > k.welcome.Bytes
+		if at = -1; len(c.links) > 1 && !c.committed(f.step-1) {
+			return false
 		}
-		at = choose(c.loads, c.last, m.N)
+		for i, k := range c.links {
+			c.loads[i].full = len(k.under) >= k.welcome.Micros || len(k.under) > 0 && k.bytes+len(f.frame) > k.welcome.Bytes
+		}
+		at = choose(c.loads, c.last, f.n)
 		return at >= 0
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	k := c.links[at]
-	if m.N > k.welcome.Samples {
-		return nil, nil, fmt.Errorf("heter: a micro-batch of %d samples: heter-trainer %d takes %d at most; use more micro-batches", m.N, at, k.welcome.Samples)
+	if f.n > k.welcome.Samples {
+		return nil, fmt.Errorf("heter: a micro-batch of %d samples: heter-trainer %d takes %d at most; use more micro-batches", f.n, at, k.welcome.Samples)
 	}
 	c.last = at
 	k.number++
-	f := &flight{link: k, number: k.number, bytes: size}
-	c.flights[m], k.under[f.number] = f, m
-	k.bytes += size
+	f.link, f.number, k.under[k.number] = k, k.number, f
+	k.bytes += len(f.frame)
 	if c.loads[at].under == 0 {
 		k.since = time.Now()
 	}
-	c.loads[at].under += m.N
-	return k, f, nil
+	c.loads[at].under += f.n
+	return k, nil
 }
 
 // Wait is heter.Remote's.
@@ -198,32 +252,38 @@ func (c *Client) Wait(m *heter.Micro) error {
 	if f == nil {
 		return errors.New("heter: the micro-batch was not sent")
 	}
-	err := c.wait(fmt.Sprintf("the results of micro-batch %d from heter-trainer %d", f.number, f.link.index), func() bool { return f.done })
-	if err == nil {
-		delete(c.flights, m)
+	err := c.wait(fmt.Sprintf("the results of a micro-batch, number %d of heter-trainer %d", f.number, f.link.index), func() bool { return f.done })
+	if err != nil {
+		return err
 	}
-	return err
+	delete(c.flights, m)
+	if f.eval || len(c.links) == 1 { // it is in no sum that may be lost, or there is nobody else
+		c.kept = slices.DeleteFunc(c.kept, func(other *flight) bool { return other == f })
+		c.spare = append(c.spare, f.frame)
+	}
+	return nil
 }
 
 // End is heter.Remote's.
 func (c *Client) End(rate float64) error {
 	c.mu.Lock()
-	err, under := c.err, len(c.flights)
-	c.mu.Unlock()
-	if err == nil && under > 0 {
-		err = fmt.Errorf("heter: the end of step %d with %d micro-batches under way", c.step.Load(), under)
+	defer c.mu.Unlock()
+	for c.torn() {
+		c.mend()
 	}
-	if err != nil {
-		return err
+	if c.err != nil {
+		return c.err
 	}
-	for _, k := range c.links {
-		e := message.End{Step: c.step.Load(), Count: k.number, Rate: rate}
-		if err := k.io.WriteFrame(message.TypeEnd, e.Append(nil)); err != nil {
-			return k.lost(err)
-		}
+	if n := len(c.flights); n > 0 {
+		return fmt.Errorf("heter: the end of step %d with %d micro-batches under way", c.step.Load(), n)
+	}
+	c.ended = message.End{Step: c.step.Load(), Rate: rate, Attempt: 1, Lost: slices.Clone(c.lost)}
+	if c.again.Step == c.ended.Step {
+		c.ended.Attempt = max(1, c.again.Attempt)
 	}
 	c.step.Add(1)
-	return nil
+	c.sayEnd()
+	return c.err
 }
 
 // Len is how many values the part's parameters have in their arena.
@@ -236,31 +296,57 @@ func (c *Client) Values(dst []float32) error {
 	}
 	for lo := 0; lo < len(dst); lo += message.MaxValues {
 		hi := min(lo+message.MaxValues, len(dst))
-		c.mu.Lock()
-		c.values = dst[lo:hi]
-		c.mu.Unlock()
-		k := c.links[0]
-		if err := k.io.WriteFrame(message.TypeAsk, message.Ask{Step: c.step.Load(), Lo: lo, Count: hi - lo}.Append(nil)); err != nil {
-			return k.lost(err)
-		}
-		c.mu.Lock()
-		err := c.wait("the part's parameters", func() bool { return c.values == nil })
-		c.mu.Unlock()
-		if err != nil {
+		if err := c.read(dst[lo:hi], lo); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Leave says goodbye to all heter-trainers and ends the connections.
+// read reads some values from one that is left.
+func (c *Client) read(dst []float32, lo int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.values = dst; c.values != nil; {
+		i := slices.IndexFunc(c.loads, func(l load) bool { return !l.lost })
+		if i < 0 || c.err != nil {
+			return c.err
+		}
+		k := c.links[i]
+		c.asked = k
+		c.mu.Unlock()
+		err := k.io.WriteFrame(message.TypeAsk, message.Ask{Step: c.step.Load(), Lo: lo, Count: len(dst)}.Append(nil))
+		if err != nil {
+			c.lose(k, err)
+		}
+		c.mu.Lock()
+		if err := c.wait("the part's parameters", func() bool { return c.values == nil || c.loads[i].lost }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Leave says goodbye to all heter-trainers, once they have committed the last step, and ends the connections.
 func (c *Client) Leave() error {
+	c.mu.Lock()
+	err := c.wait("the end of the last step", func() bool { return c.committed(c.ended.Step) })
+	var here []*link
+	for i, k := range c.links {
+		if !c.loads[i].lost {
+			here = append(here, k)
+		}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, k := range c.links {
+	for _, k := range here {
 		k.leaving.Store(true)
 		errs = append(errs, k.io.WriteFrame(message.TypeGoodbye, nil))
 	}
-	for _, k := range c.links {
+	for _, k := range here {
 		errs = append(errs, k.io.Link().CloseWrite(c.cfg.Timeout, io.EOF))
 		select {
 		case <-k.over:
@@ -272,27 +358,28 @@ func (c *Client) Leave() error {
 	return errors.Join(errs...)
 }
 
-// took notes that a link's micro-batch has come back. c.mu is held.
-func (c *Client) took(k *link, m *heter.Micro, f *flight) {
+// took notes that a micro-batch has come back. c.mu is held.
+func (c *Client) took(k *link, f *flight) {
 	now := time.Now()
 	l := &c.loads[k.index]
-	each := now.Sub(k.since) / time.Duration(max(1, m.N))
-	if l.each == 0 {
-		l.each = each
+	if each := now.Sub(k.since) / time.Duration(max(1, f.n)); !f.done { // what a heter-trainer had committed takes it no time
+		if l.each == 0 {
+			l.each = each
+		}
+		l.each += (each - l.each) / 4
 	}
-	l.each += (each - l.each) / 4
-	l.under -= m.N
-	k.since, k.bytes = now, k.bytes-f.bytes
+	l.under -= f.n
+	k.since, k.bytes = now, k.bytes-len(f.frame)
 	delete(k.under, f.number)
 	f.done = true
 	c.changed.Broadcast()
 }
 
 // wanted reads the answer to an ask.
-func (c *Client) wanted(b []byte) error {
+func (c *Client) wanted(k *link, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.values == nil || len(b) != message.AskSize+4*len(c.values) {
+	if c.values == nil || c.asked != k || len(b) != message.AskSize+4*len(c.values) {
 		return message.Malformed("%d bytes of values, %d are wanted", len(b)-message.AskSize, 4*len(c.values))
 	}
 	copy(raw.Bytes(c.values), b[message.AskSize:])

@@ -29,7 +29,7 @@ func batchesOf(s model.Spec, trainer int) (all []model.Batch) {
 }
 
 // oracle does all trainers' steps on one device in this process, and returns the losses by trainer and step, and the parameters.
-func oracle(t *testing.T, s model.Spec, c *heter.Cut, trainers int) (losses [][]float32, values []float32) {
+func oracle(t testing.TB, s model.Spec, c *heter.Cut, trainers int) (losses [][]float32, values []float32) {
 	d := device(t, s, c)
 	t.Cleanup(d.Close)
 	losses = make([][]float32, trainers)

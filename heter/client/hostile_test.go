@@ -42,10 +42,10 @@ func TestHostile(t *testing.T) {
 			return l.WriteFrame(wire.Header{Type: message.TypeMicro}, frame(r, 3, 1, 2, 0), time.Second)
 		},
 		"the end of step 1 after 4 micro-batches, 0 have come": func(_ *rig, l *transport.Link) error {
-			return l.WriteFrame(wire.Header{Type: message.TypeEnd}, message.End{Step: 1, Count: 4}.Append(nil), time.Second)
+			return l.WriteFrame(wire.Header{Type: message.TypeEnd}, message.End{Step: 1, Attempt: 1, Count: 4}.Append(nil), time.Second)
 		},
-		"ends step 3, it has ended 0": func(_ *rig, l *transport.Link) error {
-			return l.WriteFrame(wire.Header{Type: message.TypeEnd}, message.End{Step: 3}.Append(nil), time.Second)
+		"ends step 3 in attempt 1, it has ended 0": func(_ *rig, l *transport.Link) error {
+			return l.WriteFrame(wire.Header{Type: message.TypeEnd}, message.End{Step: 3, Attempt: 1}.Append(nil), time.Second)
 		},
 		"micro-batch 1: sample 0 has label 5, and there are 2 classes": func(r *rig, l *transport.Link) error {
 			return l.WriteFrame(wire.Header{Type: message.TypeMicro}, frame(r, 3, 1, 1, 5), time.Second)
@@ -65,6 +65,7 @@ func TestHostile(t *testing.T) {
 			hello := message.Hello{Trainers: 1, Count: 1, Hash: r.cut.Hash}
 			must(t, l.WriteFrame(wire.Header{Type: message.TypeHello}, hello.Append(nil), time.Second))
 			must(t, attack(r, l))
+			must(t, l.CloseWrite(time.Second, transport.ErrClosed)) // it has nothing more to say
 			if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "heter-trainer 0: ") || !strings.Contains(err.Error(), "trainer 0") {
 				t.Errorf("%v, want %q", err, want)
 			}

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/internal/frames"
 	"github.com/ringo-ml/ringo/internal/raw"
@@ -26,17 +24,17 @@ type link struct {
 	io      *frames.Conn
 	welcome message.Welcome
 	layout  message.Layout
-	frame   []byte // of the writer
 	results []byte // of the reader
 	leaving atomic.Bool
 	over    chan struct{} // closed when the reader has ended
 	once    sync.Once
 
 	// These belong to c.mu, but number, which is the trainer's goroutine's.
-	number uint64
-	under  map[uint64]*heter.Micro
-	bytes  int
-	since  time.Time // when the heter-trainer began with the oldest one, as far as is known
+	number    uint64
+	under     map[uint64]*flight
+	bytes     int
+	committed uint64
+	since     time.Time // when the heter-trainer began with the oldest one, as far as is known
 }
 
 // reach connects to one, and tries again while it is not up.
@@ -81,7 +79,7 @@ func (c *Client) try(ctx context.Context, i int, addr string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), under: map[uint64]*heter.Micro{}}
+	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), under: map[uint64]*flight{}}
 	k.layout = message.Layout{Cut: cfg.Cut, Code: cfg.Code}
 	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Hash: cfg.Cut.Hash, About: cfg.About}
 	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
@@ -123,7 +121,7 @@ func (k *link) begin() {
 	go func() {
 		defer close(k.over)
 		if err := k.read(); err != nil && !k.leaving.Load() {
-			k.c.fail(k.lost(err))
+			k.c.lose(k, err)
 		}
 	}()
 	go func() {
@@ -144,12 +142,8 @@ func (k *link) begin() {
 
 func (k *link) end() { k.once.Do(func() { _ = k.io.Link().Close() }) }
 
-// lost is the error that says so; what the heter-trainer said itself is no loss.
+// lost is the error that says so.
 func (k *link) lost(err error) error {
-	r := (*refusal)(nil)
-	if errors.As(err, &r) {
-		return err
-	}
 	lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", k.index), Addr: k.addr, Why: err.Error()}
 	return fmt.Errorf("heter: trainer %d: step %d: %w", k.c.cfg.Trainer, k.c.step.Load(), lost)
 }
@@ -172,7 +166,7 @@ func (k *link) read() error {
 
 // payload reads a frame's.
 func (k *link) payload(f wire.Header) error {
-	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues}
+	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues}
 	if most, known := longest[f.Type]; !known || f.Length > most || f != (wire.Header{Type: f.Type, Length: f.Length}) {
 		return message.Malformed("a %s frame of %d bytes", message.Name(f.Type), f.Length)
 	}
@@ -186,7 +180,19 @@ func (k *link) payload(f wire.Header) error {
 	case f.Type == message.TypeFailure:
 		return &refusal{string(b)}
 	case f.Type == message.TypeValues:
-		return k.c.wanted(b)
+		return k.c.wanted(k, b)
+	case f.Type == message.TypeCommit:
+		step, err := message.ParseCommit(b)
+		if err != nil {
+			return err
+		}
+		return k.c.commit(k, uint64(step))
+	case f.Type == message.TypeAgain:
+		a, err := message.ParseAgain(b)
+		if err != nil {
+			return err
+		}
+		return k.c.askedAgain(a)
 	}
 	return nil
 }
@@ -195,8 +201,8 @@ func (k *link) payload(f wire.Header) error {
 func (k *link) done(n int) error {
 	k.c.mu.Lock()
 	most := 0
-	for _, m := range k.under {
-		most = max(most, k.layout.Back(m.N, m.Eval))
+	for _, f := range k.under {
+		most = max(most, k.layout.Back(f.n, f.eval))
 	}
 	k.c.mu.Unlock()
 	if n > most {
@@ -211,30 +217,16 @@ func (k *link) done(n int) error {
 		return err
 	}
 	k.c.mu.Lock()
-	m := k.under[h.Number]
-	k.c.mu.Unlock()
-	if m == nil {
+	defer k.c.mu.Unlock()
+	f := k.under[h.Number]
+	if f == nil {
 		return message.Malformed("the results of micro-batch %d, which is not under way", h.Number)
 	}
-	if err := k.layout.ParseDone(k.results, m); err != nil {
-		return err
+	if !f.done { // else its heter-trainer was lost after it had come back
+		if err := k.layout.ParseDone(k.results, f.micro); err != nil {
+			return err
+		}
 	}
-	k.c.mu.Lock()
-	defer k.c.mu.Unlock()
-	k.c.took(k, m, k.c.flights[m])
+	k.c.took(k, f)
 	return nil
-}
-
-// micro sends one.
-func (k *link) micro(m *heter.Micro, number, step uint64) error {
-	n := k.layout.There(m.N)
-	var head [wire.HeaderSize]byte
-	if err := wire.PutHeader(&head, wire.Header{Type: message.TypeMicro, Length: n}); err != nil {
-		return err
-	}
-	k.frame = raw.Sized(k.frame, n)
-	if err := k.layout.Micro(k.frame, m, number, step); err != nil {
-		return fmt.Errorf("micro-batch %d: %w", number, err)
-	}
-	return k.io.Write(net.Buffers{head[:], k.frame})
 }

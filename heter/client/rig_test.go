@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -92,6 +93,51 @@ type rig struct {
 	config  Config
 	ends    []chan error
 	stops   []context.CancelFunc
+	hub     hub
+}
+
+// hub is where heter-trainers of a test meet.
+type hub struct {
+	mu     sync.Mutex
+	meshes map[string][]transport.Mesh                   // by meeting
+	sums   map[int]int                                   // how many gradients each has summed
+	spoil  func(heter, sums int, sum func() error) error // in place of a sum; nil: nothing
+}
+
+func (h *hub) meet(ctx context.Context, m service.Meeting, heter int) (service.Group, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := fmt.Sprint(m)
+	if h.meshes[name] == nil {
+		h.meshes[name] = mem.New(len(m.Members))
+	}
+	mesh := h.meshes[name][slices.Index(m.Members, heter)]
+	g, err := collective.New(mesh, collective.Config{})
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { mesh.Abort(context.Cause(ctx)) })
+	return watched{service.Over(g, func() error { stop(); return g.Close() }), h, heter, len(m.Members)}, nil
+}
+
+// watched is a group whose sums a test may spoil.
+type watched struct {
+	service.Group
+	hub     *hub
+	heter   int
+	members int
+}
+
+func (w watched) Sum(x []float32) error {
+	sum := func() error { return w.Group.Sum(x) }
+	if w.hub.spoil == nil || len(x) <= w.members {
+		return sum()
+	}
+	w.hub.mu.Lock()
+	w.hub.sums[w.heter]++
+	n := w.hub.sums[w.heter]
+	w.hub.mu.Unlock()
+	return w.hub.spoil(w.heter, n, sum)
 }
 
 // newRig starts heter-trainers for so many trainers; change may change what each is told.
@@ -102,7 +148,7 @@ func newRig(t testing.TB, trainers, heters int, change func(*service.Config)) *r
 	c, err := heter.Find(s, model.Options{}, nil)
 	must(t, err)
 	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c}}
-	meshes := mem.New(heters)
+	r.hub.meshes, r.hub.sums = map[string][]transport.Mesh{}, map[int]int{}
 	for i := range heters {
 		d := device(t, s, c)
 		cfg := service.Config{
@@ -111,10 +157,7 @@ func newRig(t testing.TB, trainers, heters int, change func(*service.Config)) *r
 			Report: func(line string) { t.Log(line) },
 		}
 		if heters > 1 {
-			g, err := collective.New(meshes[i], collective.Config{})
-			must(t, err)
-			t.Cleanup(func() { _ = g.Close() })
-			cfg.Agree = func(x []float32) error { return collective.AllReduce(g, x, collective.Sum) }
+			cfg.Meet = func(ctx context.Context, m service.Meeting) (service.Group, error) { return r.hub.meet(ctx, m, i) }
 		}
 		if change != nil {
 			change(&cfg)

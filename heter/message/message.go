@@ -7,6 +7,8 @@
 //	Micro             ->                          numbered 1, 2, 3, … by connection
 //	                  <-     Done                 in any order, one for each Micro
 //	End               ->                          of a step, when each of its Micros is Done
+//	                  <-     Commit               the parameters have moved
+//	                  <-     Again                the step's end is to be said again, without who is lost
 //	Ask               ->
 //	                  <-     Values               of the part's parameters
 //	Heartbeat         <->    Heartbeat            where nothing else is said
@@ -30,7 +32,7 @@ import (
 )
 
 // Protocol is the version of all layouts of this package.
-const Protocol = 1
+const Protocol = 2
 
 // The types of frames.
 const (
@@ -44,11 +46,14 @@ const (
 	TypeHeartbeat                                        // nothing: a sign of life
 	TypeGoodbye                                          // nothing
 	TypeFailure                                          // a text: why the connection is of no use any more
+	TypeCommit                                           // a step's number
+	TypeAgain                                            // who is lost
 )
 
 var typeNames = map[wire.Type]string{
 	TypeHello: "hello", TypeWelcome: "welcome", TypeMicro: "micro-batch", TypeDone: "done", TypeEnd: "end of a step",
 	TypeAsk: "ask", TypeValues: "values", TypeHeartbeat: "heartbeat", TypeGoodbye: "goodbye", TypeFailure: "failure",
+	TypeCommit: "commit", TypeAgain: "again",
 }
 
 // Name is a type's name in errors.
@@ -238,69 +243,5 @@ func ParseHead(b []byte) (h Head, err error) {
 	return h, nil
 }
 
-// End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had none of the step's micro-batches: a
-// step ends when all trainers have ended it everywhere. As it is sent:
-//
-//	offset bytes
-//	0      8     Step
-//	8      8     Count
-//	16     8     Rate, the bits of a float64
-type End struct {
-	Step  uint64
-	Count uint64  // micro-batches that the trainer has sent on this connection so far
-	Rate  float64 // by which the parameters move
-}
-
-// Append appends e to b.
-func (e End) Append(b []byte) []byte {
-	b = le.AppendUint64(b, e.Step)
-	b = le.AppendUint64(b, e.Count)
-	return le.AppendUint64(b, math.Float64bits(e.Rate))
-}
-
-// ParseEnd reads what Append wrote.
-func ParseEnd(b []byte) (e End, err error) {
-	if len(b) != 24 {
-		return e, Malformed("an end of a step of %d bytes, want 24", len(b))
-	}
-	e = End{le.Uint64(b), le.Uint64(b[8:]), math.Float64frombits(le.Uint64(b[16:]))}
-	if e.Step == 0 || !(e.Rate >= 0) || math.IsInf(e.Rate, 0) {
-		return e, Malformed("an end of step %d at the rate %v", e.Step, e.Rate)
-	}
-	return e, nil
-}
-
-// Ask asks for Count values of the part's parameters from Lo on, as they are after all steps before Step. Values is the answer: the
-// same, and the values as float32. As it is sent:
-//
-//	offset bytes
-//	0      8     Step
-//	8      8     Lo
-//	16     8     Count
-type Ask struct {
-	Step      uint64
-	Lo, Count int
-}
-
-// AskSize is the length of an Ask.
-const AskSize = 24
-
-// Append appends a to b.
-func (a Ask) Append(b []byte) []byte {
-	for _, v := range []uint64{a.Step, uint64(a.Lo), uint64(a.Count)} {
-		b = le.AppendUint64(b, v)
-	}
-	return b
-}
-
-// ParseAsk reads what Append wrote, for an arena of so many values.
-func ParseAsk(b []byte, values int) (a Ask, err error) {
-	if len(b) != AskSize {
-		return a, Malformed("an ask of %d bytes, want %d", len(b), AskSize)
-	}
-	lo, n := le.Uint64(b[8:]), le.Uint64(b[16:])
-	if n < 1 || n > MaxValues || lo > uint64(values) || n > uint64(values)-lo || le.Uint64(b) == 0 {
-		return a, Malformed("an ask for %d values from %d on, of %d; at most %d at a time", n, lo, values, MaxValues)
-	}
-	return Ask{le.Uint64(b), int(lo), int(n)}, nil
-}
+// Renumber gives a Micro in b, as Layout.Micro wrote it, another number.
+func Renumber(b []byte, number uint64) { le.PutUint64(b, number) }

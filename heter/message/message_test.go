@@ -109,8 +109,10 @@ func FuzzParse(f *testing.F) {
 	f.Add(micro)
 	f.Add(Hello{Trainer: 1, Trainers: 2, Index: 0, Count: 1}.Append(nil))
 	f.Add(Welcome{1, 2, 3, 4, time.Second, 5 * time.Second}.Append(nil))
-	f.Add(End{1, 2, 0.1}.Append(nil))
+	f.Add(End{1, 2, 0.1, 3, true, []int{0, 4}}.Append(nil))
 	f.Add(Ask{1, 0, 10}.Append(nil))
+	f.Add(Again{3, 2, []int{1, 2}}.Append(nil))
+	f.Add(Commit(7).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		again := func(err error, written []byte) {
 			if err == nil && !slices.Equal(written, b) {
@@ -128,6 +130,10 @@ func FuzzParse(f *testing.F) {
 		again(err, e.Append(nil))
 		a, err := ParseAsk(b, 100)
 		again(err, a.Append(nil))
+		g, err := ParseAgain(b)
+		again(err, g.Append(nil))
+		k, err := ParseCommit(b)
+		again(err, k.Append(nil))
 		var m heter.Micro
 		if _, err := l.ParseMicro(b, &m, 4); err != nil {
 			again(err, nil)

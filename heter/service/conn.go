@@ -23,15 +23,22 @@ type conn struct {
 	number uint64     // of the last micro-batch
 	free   chan *task // those that are not under way
 	out    chan *task // done
+	notes  chan notice
 	over   chan struct{}
 	text   chan string // of the failure that ends it
+}
+
+// notice is something to tell a trainer that it has not asked for.
+type notice struct {
+	typ     wire.Type
+	payload []byte
 }
 
 func newConn(s *Server, link *transport.Link) *conn {
 	n := s.cfg.Micros + 1 // and an ask
 	c := &conn{
 		s: s, io: frames.New(link, "trainer", s.cfg.Times.DeadAfter), free: make(chan *task, n), out: make(chan *task, n),
-		over: make(chan struct{}), text: make(chan string, 1),
+		notes: make(chan notice, 64), over: make(chan struct{}), text: make(chan string, 1),
 	}
 	for range n {
 		c.free <- &task{conn: c}
@@ -65,6 +72,16 @@ func (c *conn) run() {
 	defer c.s.mu.Unlock()
 	c.s.figures.Read += link.Received()
 	c.s.figures.Written += link.Sent()
+}
+
+// tell queues a notice. A trainer that has left takes none. s.mu is held.
+func (c *conn) tell(n notice) {
+	select {
+	case c.notes <- n:
+	case <-c.over:
+	default:
+		go c.s.fail(fmt.Errorf("trainer %d has left %d notices unread", c.who.Trainer, cap(c.notes)))
+	}
 }
 
 // end makes the connection end with the reason why. The server's lock is held.
@@ -141,7 +158,7 @@ func (c *conn) read() error {
 		case message.TypeMicro:
 			err = c.micro(f.Length)
 		case message.TypeEnd:
-			err = c.short(f, 24, c.ended)
+			err = c.upTo(f, message.MaxEnd, c.ended)
 		case message.TypeAsk:
 			err = c.short(f, message.AskSize, c.asked)
 		case message.TypeGoodbye:
@@ -165,6 +182,14 @@ func (c *conn) short(f wire.Header, size int, do func(b []byte) error) error {
 		return err
 	}
 	return do(b)
+}
+
+// upTo reads a short frame of any size up to a limit.
+func (c *conn) upTo(f wire.Header, most int, do func(b []byte) error) error {
+	if f.Length > most {
+		return message.Malformed("a %s of %d bytes, want %d at most", message.Name(f.Type), f.Length, most)
+	}
+	return c.short(f, f.Length, do)
 }
 
 // micro reads a micro-batch.
@@ -239,6 +264,8 @@ func (c *conn) write() {
 		select {
 		case t := <-c.out:
 			err = c.answer(t)
+		case n := <-c.notes:
+			err = c.io.WriteFrame(n.typ, n.payload)
 		case <-beat.C:
 			err = c.io.WriteFrame(message.TypeHeartbeat, nil)
 		case <-c.over:

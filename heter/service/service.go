@@ -4,8 +4,15 @@
 // # Steps
 //
 // A micro-batch belongs to a step and waits until the one before has ended. A step ends when all trainers have ended theirs: what
-// the device has summed up is agreed on with the other heter-trainers ([Config.Agree]), and the parameters move. So a step is
-// that of all trainers together, as with servers of mode bsp.
+// the device has summed up is agreed on with the other heter-trainers ([Config.Meet]), and the parameters move. So a step is
+// that of all trainers together, as with servers of mode bsp. Trainers are told that it is done (a Commit).
+//
+// # Losses
+//
+// Trainers find out which heter-trainer is lost: a trainer that is lost itself ends the job, so what all of them say together is what all
+// heter-trainers that are left hear. One that has lost some says the end of its step anew, with who they are, and sends before what
+// these had of the step. When all say the same, who is left forms a group and agrees. A member that had ended the step already, and the
+// others had not, gives them its parameters; it takes no micro-batch of that step again.
 //
 // # Accounting
 //
@@ -45,8 +52,8 @@ type Config struct {
 	// Open makes the part of what the first trainer says of its model, Client's Config.About, and the device that computes it, which
 	// Serve closes. The part's hash must be that of trainers.
 	Open func(about []byte) (*heter.Cut, heter.Device, error)
-	// Agree makes the gradients of all heter-trainers their sum, the same bits on each; nil where there is one.
-	Agree func(gradients []float32) error
+	// Meet makes a group of some heter-trainers, of which this is one, that lives as long as the context; nil where there is one.
+	Meet func(context.Context, Meeting) (Group, error)
 
 	// Micros is how many micro-batches a connection may have under way, Samples how many one may have, and Bytes what those under
 	// way may take, one excepted. 0: 8, 16,384 and 64 MiB.
@@ -76,14 +83,18 @@ type Server struct {
 	cut     *heter.Cut
 	device  heter.Device
 
+	// These are those of the goroutine that works.
+	group   Group // nil: there is none
+	members []int // of it
+	sum     []float32
+
 	mu      sync.Mutex
 	changed sync.Cond
 	queue   []*task
-	step    uint64   // under way, from 1
-	ended   []uint64 // the last step of each trainer
-	rate    float64  // of the step under way, once one has ended it
-	conns   []*conn  // by trainer
-	left    int      // trainers that have said goodbye
+	step    uint64 // under way, from 1
+	closing closing
+	conns   []*conn // by trainer
+	left    int     // trainers that have said goodbye
 	err     error
 	figures Figures
 }
@@ -97,7 +108,7 @@ func (c Config) Validate() error {
 	if c.Count < 1 || c.Index < 0 || c.Index >= c.Count || c.Trainers < 1 {
 		errs = append(errs, fmt.Errorf("heter-trainer %d of %d for %d trainers", c.Index, c.Count, c.Trainers))
 	}
-	if c.Count > 1 && c.Agree == nil {
+	if c.Count > 1 && c.Meet == nil {
 		errs = append(errs, fmt.Errorf("%d heter-trainers, and nothing by which they agree", c.Count))
 	}
 	if c.Micros < 0 || c.Samples < 0 || c.Bytes < 0 {
@@ -123,7 +134,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Report == nil {
 		cfg.Report = func(string) {}
 	}
-	s := &Server{cfg: cfg, step: 1, ended: make([]uint64, cfg.Trainers), conns: make([]*conn, cfg.Trainers)}
+	s := &Server{cfg: cfg, step: 1, closing: closing{ends: make([]message.End, cfg.Trainers)}, conns: make([]*conn, cfg.Trainers)}
 	s.changed.L = &s.mu
 	const strangers = 128
 	s.door = transport.NewDoor(strangers, cfg.Report)
@@ -141,9 +152,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (Figures, error) {
 	defer context.AfterFunc(inner, func() { _ = l.Close(); s.fail(context.Cause(ctx)) })()
 	all.Go(func() { s.accept(inner, l, &all) })
 	late := time.AfterFunc(s.cfg.Times.Join, func() { s.missing() })
-	err := s.work()
+	err := s.work(inner)
 	late.Stop()
 	s.fail(err)
+	s.part()
 	cancel()
 	_ = l.Close()
 	all.Wait()
@@ -239,50 +251,40 @@ type task struct {
 	bytes int    // of what came
 }
 
-// next waits for what can be done: a task of the step under way or, with nil, that step's end.
-func (s *Server) next() (*task, error) {
+// next waits for what can be done: a task of the step under way, or of one that is over or, with nil, a step's end.
+func (s *Server) next() (*task, message.End, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		switch {
 		case s.err != nil:
-			return nil, s.err
+			return nil, message.End{}, s.err
 		case s.left == s.cfg.Trainers:
-			return nil, errAllLeft
+			return nil, message.End{}, errAllLeft
 		}
 		for i, t := range s.queue {
-			if t.step == s.step {
+			if t.step <= s.step {
 				s.queue = append(s.queue[:i], s.queue[i+1:]...)
-				return t, nil
+				return t, message.End{}, nil
 			}
 		}
-		if s.allEnded() {
-			return nil, nil
+		if e, all := s.closed(); all {
+			return nil, e, nil
 		}
 		s.changed.Wait()
 	}
 }
 
-// allEnded says that all trainers have ended the step. s.mu is held.
-func (s *Server) allEnded() bool {
-	for _, step := range s.ended {
-		if step < s.step {
-			return false
-		}
-	}
-	return true
-}
-
 // work does what there is to do until the server ends.
-func (s *Server) work() error {
+func (s *Server) work(ctx context.Context) error {
 	for at := time.Now(); ; {
-		t, err := s.next()
+		t, e, err := s.next()
 		begun := time.Now()
 		if err != nil {
 			return err
 		}
 		if t == nil {
-			err = s.update()
+			err = s.settle(ctx, e)
 		} else {
 			err = s.do(t)
 		}
@@ -308,6 +310,11 @@ func (s *Server) do(t *task) error {
 		t.conn.out <- t
 		return nil
 	}
+	if t.step < s.step { // one that was lost elsewhere, of a step whose sum has it
+		t.micro.Loss, t.micro.Terms, t.micro.Correct = 0, 1, 0
+		t.conn.out <- t
+		return nil
+	}
 	if err := s.device.Run(&t.micro); err != nil {
 		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.who.Trainer, err)
 	}
@@ -319,48 +326,13 @@ func (s *Server) do(t *task) error {
 	return nil
 }
 
-// update ends the step.
-func (s *Server) update() error {
-	if s.cfg.Agree != nil {
-		if err := s.cfg.Agree(s.device.Gradients()); err != nil {
-			return fmt.Errorf("step %d: agreeing with the other heter-trainers: %w", s.step, err)
-		}
-	}
-	if err := s.device.Update(s.rate, 1/float32(s.cfg.Trainers)); err != nil {
-		return fmt.Errorf("step %d: %w", s.step, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.figures.Steps = s.step
-	s.step++
-	return nil
-}
-
-// end notes that a trainer has ended its step.
-func (s *Server) end(trainer int, e message.End) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.Step != s.ended[trainer]+1 {
-		return message.Malformed("trainer %d ends step %d, it has ended %d", trainer, e.Step, s.ended[trainer])
-	}
-	first := true
-	for _, step := range s.ended {
-		first = first && step < e.Step
-	}
-	if !first && e.Rate != s.rate {
-		return message.Malformed("trainer %d ends step %d at the learning rate %v, others at %v", trainer, e.Step, e.Rate, s.rate)
-	}
-	s.ended[trainer], s.rate = e.Step, e.Rate
-	s.changed.Broadcast()
-	return nil
-}
-
 // add queues a task. One of a step that is over, or that does not follow, is malformed.
 func (s *Server) add(t *task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if own := s.ended[t.conn.who.Trainer] + 1; t.step != own {
-		return message.Malformed("trainer %d is at step %d and sends for step %d", t.conn.who.Trainer, own, t.step)
+	last := s.closing.ends[t.conn.who.Trainer]
+	if t.step != last.Step+1 && !(last.Open && t.step == last.Step) {
+		return message.Malformed("trainer %d is at step %d and sends for step %d", t.conn.who.Trainer, last.Step+1, t.step)
 	}
 	s.queue = append(s.queue, t)
 	s.changed.Broadcast()

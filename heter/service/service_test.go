@@ -46,6 +46,7 @@ func (d *slope) Run(m *heter.Micro) error {
 
 func (d *slope) Gradients() []float32 { return d.g }
 func (d *slope) Values() []float32    { return d.w }
+func (d *slope) State() [][]float32   { return [][]float32{d.w} }
 func (d *slope) Close()               { d.closed = true }
 
 func (d *slope) Update(rate float64, scale float32) error {
@@ -192,20 +193,23 @@ func TestStep(t *testing.T) {
 	}
 	one.micro(3, 1, 0.5, false, 4)
 	one.done(1, false)
-	one.say(message.TypeEnd, message.End{Step: 1, Count: 3, Rate: 0.5}.Append(nil))
+	one.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 3, Rate: 0.5}.Append(nil))
 	one.say(message.TypeAsk, message.Ask{Step: 2, Count: 1}.Append(nil))
 	two.micro(1, 1, 1, false, 1)
 	two.done(1, false)
-	two.say(message.TypeEnd, message.End{Step: 1, Count: 1, Rate: 0.5}.Append(nil))
-	one.hear(message.TypeValues)
-	want := 2 - float32(0.5)*0.5*(0.5*2+0.5*4+1)
-	if h.device.w[0] != want {
-		t.Errorf("w is %v, want %v", h.device.w[0], want)
+	two.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 1, Rate: 0.5}.Append(nil))
+	if c, err := message.ParseCommit(one.hear(message.TypeCommit)); err != nil || c != 1 {
+		t.Errorf("a commit of step %d, %v", c, err)
 	}
+	one.hear(message.TypeValues)
 	one.say(message.TypeGoodbye, nil)
 	two.say(message.TypeGoodbye, nil)
 	if err := <-h.end; err != nil || !h.device.closed {
 		t.Errorf("%v, the device is closed: %t", err, h.device.closed)
+	}
+	want := 2 - float32(0.5)*0.5*(0.5*2+0.5*4+1)
+	if h.device.w[0] != want {
+		t.Errorf("w is %v, want %v", h.device.w[0], want)
 	}
 	if f := h.served; f.Micros != 4 || f.Samples != 5 || f.Steps != 1 || f.Starved == 0 || f.Read == 0 || f.Written == 0 {
 		t.Errorf("%+v", f)
@@ -218,7 +222,7 @@ func TestDisagree(t *testing.T) {
 	for i, rate := range []float64{0.5, 0.25} {
 		g := h.guest(message.Hello{Trainer: i, Trainers: 2, Count: 1})
 		g.hear(message.TypeWelcome)
-		g.say(message.TypeEnd, message.End{Step: 1, Rate: rate}.Append(nil))
+		g.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Rate: rate}.Append(nil))
 	}
 	if err := <-h.end; err == nil || !strings.Contains(err.Error(), "ends step 1 at the learning rate ") {
 		t.Error(err)

@@ -1,0 +1,198 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/service"
+)
+
+// quick are times of a test in which a frozen one is found.
+var quick = cluster.Times{Heartbeat: 20 * time.Millisecond, DeadAfter: 300 * time.Millisecond}
+
+// run does all steps of all trainers; at is called by the first trainer at each place of a step.
+func (r *rig) run(micros int, at func(step int, place string)) {
+	r.t.Helper()
+	want, values := oracle(r.t, r.spec, r.cut, r.config.Trainers)
+	r.all(func(i int) error {
+		c := r.dial(i)
+		tell := func(step int, place string) {
+			if i == 0 {
+				at(step, place)
+			}
+		}
+		tr := side(r.t, r.spec, r.cut, micros, &told{c, 0, tell})
+		for step, b := range batchesOf(r.spec, i) {
+			pass, err := tr.Backward(b, 0, func(int) {})
+			if err != nil {
+				return err
+			}
+			if got := pass.Loss.Mean.Data[0]; furthest([]float32{got}, want[i][step:step+1]) > 1e-5 {
+				return fmt.Errorf("step %d: loss %v, want %v", step+1, got, want[i][step])
+			}
+			if err := tr.End(rate); err != nil {
+				return err
+			}
+		}
+		final := make([]float32, c.Len())
+		if err := c.Values(final); err != nil {
+			return err
+		}
+		if d := furthest(final, values); d > 1e-5 {
+			return fmt.Errorf("parameters are %v off", d)
+		}
+		return c.Leave()
+	})
+}
+
+// told is a Remote that tells where its trainer is.
+type told struct {
+	heter.Remote
+	step int
+	at   func(step int, place string)
+}
+
+func (d *told) Send(m *heter.Micro) error {
+	defer d.at(d.step, "sent")
+	return d.Remote.Send(m)
+}
+
+func (d *told) Wait(m *heter.Micro) error {
+	defer d.at(d.step, "back")
+	return d.Remote.Wait(m)
+}
+
+func (d *told) End(rate float64) error {
+	d.at(d.step, "all")
+	defer d.at(d.step, "ended")
+	d.step++
+	return d.Remote.End(rate)
+}
+
+// checkLeft checks that the heter-trainers that were not lost have ended well, with the same bits.
+func (r *rig) checkLeft(lost ...int) {
+	r.t.Helper()
+	first := -1
+	for i, end := range r.ends {
+		err := <-end
+		if slices.Contains(lost, i) {
+			if err == nil {
+				r.t.Errorf("heter-trainer %d is lost and has ended well", i)
+			}
+			continue
+		}
+		if err != nil {
+			r.t.Errorf("heter-trainer %d: %v", i, err)
+		}
+		if first < 0 {
+			first = i
+		}
+		if !slices.Equal(r.devices[i].Values(), r.devices[first].Values()) {
+			r.t.Errorf("heter-trainers %d and %d differ", first, i)
+		}
+	}
+}
+
+// A heter-trainer that is lost, wherever its step is, costs nothing: what it had is computed by others, and counted once.
+func TestGoesOn(t *testing.T) {
+	for _, place := range []string{"sent", "back", "all", "ended"} {
+		for _, mix := range [][3]int{{1, 2, 4}, {2, 3, 12}, {3, 2, 1}} {
+			t.Run(fmt.Sprint(place, mix), func(t *testing.T) {
+				r := newRig(t, mix[0], mix[1], nil)
+				reports := make(chan string, 16)
+				r.config.Report = func(line string) { reports <- line }
+				lost, dead := mix[1]-1, false
+				r.run(mix[2], func(step int, where string) {
+					if step == 2 && where == place && !dead {
+						dead = true
+						r.stops[lost]()
+						if mix[2] == 1 { // or it is busy for long enough by itself
+							time.Sleep(10 * time.Millisecond)
+						}
+					}
+				})
+				r.checkLeft(lost)
+				if line := <-reports; !strings.Contains(line, fmt.Sprintf("heter-trainer %d", lost)) || !strings.Contains(line, "of this trainer's micro-batches go to others") {
+					t.Error(line)
+				}
+			})
+		}
+	}
+}
+
+// One after the other is lost, in one step, and the last one does it all.
+func TestLastOneLeft(t *testing.T) {
+	r := newRig(t, 2, 4, nil)
+	n := 0
+	r.run(8, func(step int, where string) {
+		if step == 1 && where == "back" && n < 3 {
+			r.stops[n]()
+			n++
+		}
+	})
+	r.checkLeft(0, 1, 2)
+}
+
+// A loss while heter-trainers agree: some have the sum, and some have not. Who has it gives the others its parameters; no gradient is
+// counted twice.
+func TestLostWhileAgreeing(t *testing.T) {
+	for name, spoil := range map[string]func(r *rig, heter int, sum func() error) error{
+		"one has the sum": func(r *rig, heter int, sum func() error) error {
+			if heter == 2 {
+				defer r.stops[2]()
+			}
+			if err := sum(); err != nil || heter == 0 {
+				return err
+			}
+			return errors.New("what came last did not come")
+		},
+		"none has it": func(r *rig, heter int, sum func() error) error {
+			if heter == 2 {
+				r.stops[2]()
+				return errors.New("the end")
+			}
+			return sum()
+		},
+		"nobody is lost": func(r *rig, heter int, sum func() error) error {
+			if err := sum(); err != nil || heter == 1 {
+				return err
+			}
+			return errors.New("a link failed")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, 3, nil)
+			r.hub.spoil = func(heter, sums int, sum func() error) error {
+				if sums == 3 {
+					return spoil(r, heter, sum)
+				}
+				return sum()
+			}
+			r.run(4, func(int, string) {})
+			if name == "nobody is lost" {
+				r.checkLeft()
+			} else {
+				r.checkLeft(2)
+			}
+		})
+	}
+}
+
+// One that hangs is lost when it has been silent for too long.
+func TestFrozen(t *testing.T) {
+	r := newRig(t, 2, 2, func(c *service.Config) { c.Times = quick })
+	r.hub.spoil = func(heter, sums int, sum func() error) error {
+		if sums == 2 && heter == 1 {
+			r.stops[1]()
+		}
+		return sum()
+	}
+	r.run(4, func(int, string) {})
+	r.checkLeft(1)
+}

@@ -1,0 +1,280 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/heter/message"
+)
+
+// Group is some heter-trainers that agree. A call fails when one of them is lost, or the context of the meeting ends.
+type Group interface {
+	// Sum makes x the sum of all members', the same bits on each.
+	Sum(x []float32) error
+	// Copy makes x what it is on the member with a place in the group.
+	Copy(x []float32, from int) error
+	Close() error
+}
+
+// Over is a group of package collective, of which all members are members, as a Group. leave ends it.
+func Over(g *collective.Group, leave func() error) Group { return over{g, leave} }
+
+type over struct {
+	g     *collective.Group
+	leave func() error
+}
+
+func (o over) Sum(x []float32) error            { return collective.AllReduce(o.g, x, collective.Sum) }
+func (o over) Copy(x []float32, from int) error { return collective.Broadcast(o.g, x, from) }
+func (o over) Close() error                     { return o.leave() }
+
+// Meeting says which heter-trainers form a group, and when: no two have the same step and attempt.
+type Meeting struct {
+	Members []int // their numbers, ascending; the place of each in the group is that here
+	Step    uint64
+	Attempt int
+}
+
+// closing is the end of a step that trainers have said: what each said last, and what is done of it.
+type closing struct {
+	ends    []message.End // by trainer; of step 0: nothing yet
+	step    uint64        // the last one that was looked at
+	attempt int
+	// active says that the end is being settled, void that trainers have said a newer one meanwhile, and cancel ends the group that
+	// settles it.
+	active, void bool
+	cancel       context.CancelFunc
+}
+
+// interrupt ends what is being settled.
+func (c *closing) interrupt() {
+	if c.void = c.active; c.void && c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// newer says that a is of a later step, or attempt, than b.
+func newer(a, b message.End) bool {
+	return a.Step > b.Step || a.Step == b.Step && a.Attempt > b.Attempt
+}
+
+// follows says whether an end may come after another one of the same trainer.
+func follows(e, last message.End) bool {
+	switch e.Step {
+	case last.Step + 1:
+		return true
+	case last.Step:
+		return last.Step > 0 && (e.Attempt > last.Attempt || e.Attempt == last.Attempt && last.Open && !e.Open)
+	}
+	return false
+}
+
+// end notes what a trainer says of the end of its step.
+func (s *Server) end(trainer int, e message.End) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.closing.ends[trainer]
+	switch {
+	case !follows(e, last):
+		return message.Malformed("trainer %d ends step %d in attempt %d, it has ended %d in attempt %d", trainer, e.Step, e.Attempt, last.Step, last.Attempt)
+	case slices.Contains(e.Lost, s.cfg.Index):
+		return fmt.Errorf("trainer %d has lost this heter-trainer, and goes on without it", trainer)
+	case len(e.Lost) > 0 && e.Lost[len(e.Lost)-1] >= s.cfg.Count:
+		return message.Malformed("trainer %d has lost heter-trainer %d of %d", trainer, e.Lost[len(e.Lost)-1], s.cfg.Count)
+	}
+	first := true
+	for i, other := range s.closing.ends {
+		if other.Step == e.Step && other.Rate != e.Rate {
+			return message.Malformed("trainer %d ends step %d at the learning rate %v, trainer %d at %v", trainer, e.Step, e.Rate, i, other.Rate)
+		}
+		first = first && newer(e, other)
+	}
+	s.closing.ends[trainer] = e
+	if first && e.Attempt > 1 { // others may not know yet
+		s.again(message.Again{Step: e.Step, Attempt: e.Attempt, Lost: e.Lost}, trainer)
+	}
+	if first {
+		s.closing.interrupt()
+	}
+	s.changed.Broadcast()
+	return nil
+}
+
+// again asks all trainers, or all but one, to say the end of a step again. s.mu is held.
+func (s *Server) again(a message.Again, but int) {
+	for i, c := range s.conns {
+		if c != nil && i != but {
+			c.tell(notice{message.TypeAgain, a.Append(nil)})
+		}
+	}
+}
+
+// closed is the end of a step as all trainers say it, and that it was not looked at yet. Where they do not know of the same losses all are
+// told. s.mu is held.
+func (s *Server) closed() (message.End, bool) {
+	c := &s.closing
+	e := c.ends[0]
+	for _, other := range c.ends {
+		if other.Open || other.Step != e.Step || other.Attempt != e.Attempt {
+			return e, false
+		}
+	}
+	if e.Step == 0 || e.Step == c.step && e.Attempt <= c.attempt || e.Step < c.step {
+		return e, false
+	}
+	c.step, c.attempt = e.Step, e.Attempt
+	lost, same := slices.Clone(e.Lost), true
+	for _, other := range c.ends {
+		same = same && slices.Equal(other.Lost, e.Lost)
+		lost = append(lost, other.Lost...)
+	}
+	if !same {
+		slices.Sort(lost)
+		s.again(message.Again{Step: e.Step, Attempt: e.Attempt + 1, Lost: slices.Compact(lost)}, -1)
+	}
+	c.active, c.void = same, false
+	return e, same
+}
+
+// settle ends a step that all trainers have ended. Where others are lost on the way trainers are asked to end it again.
+func (s *Server) settle(ctx context.Context, e message.End) error {
+	err := s.agree(ctx, e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing.active = false
+	var local *deviceError
+	switch {
+	case errors.As(err, &local):
+		return err
+	case s.step > e.Step: // whatever has failed since
+		s.figures.Steps = e.Step
+		for _, c := range s.conns {
+			if c != nil {
+				c.tell(notice{message.TypeCommit, message.Commit(e.Step).Append(nil)})
+			}
+		}
+		return nil
+	case e.Attempt >= attempts:
+		return fmt.Errorf("step %d: agreeing with the other heter-trainers, attempt %d: %w", e.Step, e.Attempt, err)
+	}
+	s.cfg.Report(fmt.Sprintf("heter-trainer %d: step %d: agreeing with the other heter-trainers: %v; it is repeated", s.cfg.Index, e.Step, err))
+	s.again(message.Again{Step: e.Step, Attempt: e.Attempt + 1}, -1)
+	return nil
+}
+
+// attempts is how often the end of one step is tried. Each but the first follows a loss.
+const attempts = 16
+
+// deviceError is what the device says, which no other heter-trainer makes good.
+type deviceError struct{ error }
+
+func (e *deviceError) Unwrap() error { return e.error }
+
+// agree makes the step's gradients those of all members, and moves the parameters, unless that is done.
+func (s *Server) agree(ctx context.Context, e message.End) error {
+	if s.cfg.Count > 1 {
+		if err := s.gather(ctx, e); err != nil {
+			s.part()
+			return err
+		}
+	}
+	if s.step > e.Step { // another member had done it
+		return nil
+	}
+	if s.cfg.Count > 1 {
+		g := s.device.Gradients()
+		s.sum = append(s.sum[:0], g...) // these are wanted again if the sum fails
+		if err := s.group.Sum(s.sum); err != nil {
+			s.part()
+			return err
+		}
+		copy(g, s.sum)
+	}
+	if err := s.device.Update(e.Rate, 1/float32(s.cfg.Trainers)); err != nil {
+		return &deviceError{fmt.Errorf("step %d: %w", e.Step, err)}
+	}
+	s.moved()
+	return nil
+}
+
+// moved notes that the parameters have moved by a step.
+func (s *Server) moved() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.step++
+}
+
+// part leaves the group.
+func (s *Server) part() {
+	if s.group == nil {
+		return
+	}
+	s.mu.Lock()
+	s.closing.cancel()
+	s.closing.cancel = nil
+	s.mu.Unlock()
+	_ = s.group.Close() // it has failed, or is not needed any more
+	s.group = nil
+}
+
+// gather sees that there is a group of who is not lost, whose members all have the same parameters.
+func (s *Server) gather(ctx context.Context, e message.End) error {
+	members := make([]int, 0, s.cfg.Count)
+	for i := range s.cfg.Count {
+		if !slices.Contains(e.Lost, i) {
+			members = append(members, i)
+		}
+	}
+	if s.group != nil && e.Attempt == 1 && slices.Equal(members, s.members) {
+		return nil
+	}
+	s.part()
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	if s.closing.cancel = cancel; s.closing.void {
+		cancel()
+	}
+	s.mu.Unlock()
+	g, err := s.cfg.Meet(ctx, Meeting{members, e.Step, e.Attempt})
+	if err != nil {
+		cancel()
+		return err
+	}
+	s.group, s.members = g, members
+	return s.align(e)
+}
+
+// align gives members that are a step behind the parameters of one that is not: it was lost to them only after that one had the sum.
+func (s *Server) align(e message.End) error {
+	done := make([]float32, len(s.members))
+	if s.step > e.Step {
+		done[slices.Index(s.members, s.cfg.Index)] = 1
+	}
+	if err := s.group.Sum(done); err != nil {
+		return err
+	}
+	from := slices.IndexFunc(done, func(x float32) bool { return x > 0 })
+	if from < 0 || !slices.Contains(done, 0) {
+		return nil
+	}
+	news := s.device.State()
+	for i, x := range news {
+		if s.step == e.Step { // a copy that fails half-way changes nothing here
+			news[i] = slices.Clone(x)
+		}
+		if err := s.group.Copy(news[i], from); err != nil {
+			return err
+		}
+	}
+	if s.step == e.Step {
+		for i, x := range s.device.State() {
+			copy(x, news[i])
+		}
+		clear(s.device.Gradients())
+		s.moved()
+	}
+	return nil
+}
