@@ -6,12 +6,12 @@ import (
 	"math"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/ringo-ml/ringo/aggregate"
 	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/metrics"
@@ -48,8 +48,12 @@ type Config struct {
 	// among ranks has no effect then. A launcher must be told, too.
 	NoMesh bool
 	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given; or the absolute path of a file on a folder that all ranks
-	// have, in which rank 0 posts where it listens. Such a file has the job's ticket, too, where nobody is given one.
+	// have, in which rank 0 posts where it listens; or etcd://HOST:PORT/KEY, a key of etcd in which it does (etcds:// under TLS; module
+	// cluster/meeting/etcd). A file has the job's ticket, too, where nobody is given one.
 	Rendezvous string
+	// OpenPlace opens a Rendezvous that is no address, such as Open of that module. nil: meeting.Open, and of etcd, too, in a
+	// program that was built with that module's overlay.
+	OpenPlace func(rendezvous string) (meeting.Place, error)
 	// TicketFile is a file with the job's ticket, which only its owner may read. Empty: RINGO_TICKET has it, or the file that
 	// RINGO_TICKET_FILE names. It needs Size.
 	TicketFile string
@@ -129,9 +133,9 @@ func (c Config) Validate() error {
 	set(c.NoMesh && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
 	set(c.NoMesh && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
 	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
-	if c.Size > 0 && !c.NoMesh && !filepath.IsAbs(c.Rendezvous) {
+	if c.Size > 0 && !c.NoMesh && !meeting.IsPlace(c.Rendezvous) {
 		_, port, err := net.SplitHostPort(c.Rendezvous)
-		set(err != nil || port == "", pathRendezvous, "%q: want HOST:PORT, where rank 0 listens, or the absolute path of a file in which it says so", c.Rendezvous)
+		set(err != nil || port == "", pathRendezvous, "%q: want HOST:PORT, where rank 0 listens, or the absolute path of a file, or etcd://HOST:PORT/KEY, in which it says so", c.Rendezvous)
 	}
 	set(c.Size == 0 && c.Rank != 0, "job.rank", "%d places a rank by hand, which needs %v, too", c.Rank, setting.Path("job.ranks"))
 	set(c.Size == 0 && c.Rendezvous != "", pathRendezvous, "%q places a rank by hand, which needs %v, too", c.Rendezvous, setting.Path("job.ranks"))

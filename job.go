@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/aggregate"
 	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/hugepage"
@@ -71,6 +72,7 @@ type Job struct {
 	placed      string         // where ranks run, in words
 	cores       int            // that this rank has for itself
 	board       *metrics.Board // that Join has opened; nil: it has not
+	place       meeting.Place  // where rank 0 says that it listens; nil: it is known
 	withdraw    func()         // removes the notice of where this rank listens; nil: there is none
 	unbind      func()         // undoes that this rank has bound itself; nil: it has not
 	watching    sync.WaitGroup

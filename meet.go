@@ -1,9 +1,9 @@
 package ringo
 
 import (
+	"context"
 	"fmt"
 	"net"
-	"path/filepath"
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/cluster/meeting"
@@ -11,15 +11,24 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// meet completes a place whose ticket, or rank 0's address, stands in a file: rank 0 listens and posts where. Of rank 0 it returns
-// the listener.
+// meet completes a place whose ticket stands in a file, or whose rank 0 says elsewhere where it listens: rank 0 listens and posts
+// that. Of rank 0 it returns the listener.
 func (j *Job) meet(env *launch.Env, cfg Config) (listener net.Listener, err error) {
 	if env.TicketFile != "" {
 		if env.Ticket, err = meeting.Ticket(env.TicketFile); err != nil {
 			return nil, err
 		}
 	}
-	if env.Rank == 0 && !cfg.NoMesh && filepath.IsAbs(env.Rendezvous) {
+	if meeting.IsPlace(env.Rendezvous) {
+		open := cfg.OpenPlace
+		if open == nil {
+			open = openPlace
+		}
+		if j.place, err = open(env.Rendezvous); err != nil {
+			return nil, err
+		}
+	}
+	if env.Rank == 0 && !cfg.NoMesh && j.place != nil {
 		listener, err = j.post(env, cfg)
 	}
 	j.ticket = env.Ticket
@@ -41,7 +50,9 @@ func (j *Job) post(env *launch.Env, cfg Config) (net.Listener, error) {
 		env.Ticket = transport.NewTicket()
 		notice.Ticket = env.Ticket.String()
 	}
-	if j.withdraw, err = meeting.Post(env.Rendezvous, notice); err != nil {
+	limited, cancel := context.WithTimeout(j.ctx, cfg.Times.WithDefaults().Join)
+	defer cancel()
+	if j.withdraw, err = j.place.Post(limited, notice); err != nil {
 		_ = listener.Close() // err says more
 		return nil, err
 	}
@@ -49,13 +60,14 @@ func (j *Job) post(env *launch.Env, cfg Config) (net.Listener, error) {
 	return listener, nil
 }
 
-// look finds what rank 0 has posted: its address, and the ticket, unless this process was given one. It is nil where nothing is posted.
-func look(env launch.Env) func() (string, transport.Ticket, error) {
-	if !filepath.IsAbs(env.Rendezvous) {
+// look finds what rank 0 has posted: its address, and the ticket, unless this process was given one. It is nil where
+// nothing is posted, and for who has posted it.
+func (j *Job) look(env launch.Env) func() (string, transport.Ticket, error) {
+	if j.place == nil || j.withdraw != nil {
 		return nil
 	}
 	return func() (string, transport.Ticket, error) {
-		notice, err := meeting.Look(env.Rendezvous, env.Job)
+		notice, err := j.place.Look(j.ctx, env.Job)
 		if err != nil {
 			return "", nil, err
 		}
@@ -91,7 +103,7 @@ func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err erro
 	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, TLS: cfg.Network.TLS, Version: Version,
 		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
-		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: look(env), Report: cfg.Report,
+		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: j.look(env), Report: cfg.Report,
 	})
 	return err
 }

@@ -35,7 +35,7 @@ func TestMeetByFile(t *testing.T) {
 	}
 	for _, file := range []string{"", ticket} {
 		path := filepath.Join(t.TempDir(), "meet")
-		if _, err := meeting.Post(path, meeting.Notice{Address: freeport.Address(t), Ticket: strings.Repeat("ab", 32)}); err != nil {
+		if _, err := meeting.File(path).Post(t.Context(), meeting.Notice{Address: freeport.Address(t), Ticket: strings.Repeat("ab", 32)}); err != nil {
 			t.Fatal(err)
 		}
 		cfgs := byFile(path, 3)

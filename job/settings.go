@@ -69,7 +69,7 @@ func (s *Spec) processes() []setting.Row {
 	return []setting.Row{
 		{Path: "job.ranks", Flag: "np", Unit: "ranks", About: "number of ranks (workers)", Value: setting.Int(&s.Ranks)},
 		{Path: "job.rank", Flag: "rank", Unit: "rank", About: "start only this rank, by hand: with the number of ranks, the rendezvous, and the ticket; mpirun, srun, torchrun and pods of Kubernetes say it themselves", Scope: setting.Local, Value: setting.Int(&s.Rank)},
-		{Path: "job.rendezvous", Flag: "rendezvous", Unit: "HOST:PORT", About: "where rank 0 meets the others, for processes that ringo does not start: its HOST:PORT, or the absolute path of a file on a folder that all have, in which it says so", Scope: setting.Local, Value: setting.Text(&s.Rendezvous)},
+		{Path: "job.rendezvous", Flag: "rendezvous", Unit: "HOST:PORT", About: "where rank 0 meets the others, for processes that ringo does not start: its HOST:PORT; or where it says that: the absolute path of a file on a folder that all have, or etcd://HOST:PORT/KEY", Scope: setting.Local, Value: setting.Text(&s.Rendezvous)},
 		{Path: "job.ticket-file", Flag: "ticket-file", Unit: "FILE", About: "the file with the job's ticket, for processes that ringo does not start, which only you may read (ringo ticket FILE makes it), in place of RINGO_TICKET or RINGO_TICKET_FILE", Scope: setting.Local, Value: setting.Text(&s.TicketFile)},
 		{Path: "job.transport", Flag: "transport", About: "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), " +
 			"auto (mem for one rank, else shm; says so where that is not to be had)", Scope: setting.Changeable,

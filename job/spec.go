@@ -70,8 +70,8 @@ type Spec struct {
 	Ranks int
 	// Rank is which rank this process is, started by hand; -1: a launcher places it.
 	Rank int
-	// Rendezvous is where rank 0 meets the others, for processes that ringo does not start: HOST:PORT, or the absolute path of a file
-	// in which rank 0 says so.
+	// Rendezvous is where rank 0 meets the others, for processes that ringo does not start: its HOST:PORT, or where it says that, the
+	// absolute path of a file on a folder that all have, or a key of etcd.
 	Rendezvous string
 	// TicketFile has the ticket of such processes, where RINGO_TICKET and RINGO_TICKET_FILE do not say it.
 	TicketFile string

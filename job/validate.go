@@ -3,10 +3,10 @@ package job
 import (
 	"errors"
 	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/timeslice"
@@ -59,10 +59,10 @@ func (s *Spec) ValidateProcesses() error {
 	errs.add(s.Ranks < 1 || s.Ranks > MaxRanks, "job.ranks", "%d: want 1 to %d", s.Ranks, MaxRanks)
 	errs.add(s.Rank < -1 || s.Rank >= max(1, s.Ranks), "job.rank", "%d: want 0 to %d, since %v is %d", s.Rank, s.Ranks-1, setting.Path("job.ranks"), s.Ranks)
 	errs.add(s.ByHand() && s.Rendezvous == "" && !s.GoesOn(), "job.rank", "%d needs %v, the HOST:PORT where rank 0 listens, or a file in which it says so", s.Rank, setting.Path("job.rendezvous"))
-	if s.Rendezvous != "" && !filepath.IsAbs(s.Rendezvous) {
+	if s.Rendezvous != "" && !meeting.IsPlace(s.Rendezvous) {
 		_, port, err := net.SplitHostPort(s.Rendezvous)
 		n, bad := strconv.Atoi(port)
-		errs.add(err != nil || bad != nil || n < 1 || n > 65535, "job.rendezvous", "%q: want HOST:PORT with a port from 1 to 65535, or the absolute path of a file", s.Rendezvous)
+		errs.add(err != nil || bad != nil || n < 1 || n > 65535, "job.rendezvous", "%q: want HOST:PORT with a port from 1 to 65535, the absolute path of a file, or etcd://HOST:PORT/KEY", s.Rendezvous)
 	}
 	if at := s.Output.Metrics; at != "" {
 		_, port, err := net.SplitHostPort(at)

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -150,9 +150,9 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	env.Tables, env.Heters = r.addresses(tables), r.addresses(Heter)
 	if env.Rendezvous, _ = lookup(RendezvousVar); env.Rendezvous == "" && len(env.Tables) == 0 {
 		r.text(RendezvousVar) // without a mesh ranks have nothing else to meet at
-	} else if env.Rendezvous != "" && !filepath.IsAbs(env.Rendezvous) {
+	} else if env.Rendezvous != "" && !meeting.IsPlace(env.Rendezvous) {
 		if _, _, err := net.SplitHostPort(env.Rendezvous); err != nil {
-			r.fail("%s=%q: want HOST:PORT, or the absolute path of a file", RendezvousVar, env.Rendezvous)
+			r.fail("%s=%q: want HOST:PORT, the absolute path of a file, or etcd://HOST:PORT/KEY", RendezvousVar, env.Rendezvous)
 		}
 	}
 	r.secret(&env)
@@ -196,7 +196,7 @@ func (r *envReader) secret(env *Env) {
 		r.fail("%s and %s are both set: want one of them", TicketVar, TicketFileVar)
 	case text != "":
 		env.Ticket = r.ticket()
-	case env.TicketFile == "" && !filepath.IsAbs(env.Rendezvous):
+	case env.TicketFile == "" && !meeting.IsPrivate(env.Rendezvous):
 		r.fail("%s is not set, nor is %s: all processes of a job need the same ticket, in a file that only you may read, such as `ringo ticket FILE` makes", TicketVar, TicketFileVar)
 	}
 }

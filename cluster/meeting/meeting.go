@@ -1,58 +1,47 @@
 // Package meeting is how processes find rank 0 of their job where nothing says its address: rank 0 listens at a free port and
-// posts a notice in a file that all of them see, beside each other on one host or on a folder that hosts share. The notice has
-// the job's ticket, too, where nobody has given the job one; so it is its owner's alone, and one that others may read or
-// write is refused.
+// posts a notice at a place that all of them see. That is a file, beside each other on one host or on a folder that hosts share, or
+// a key of etcd (module cluster/meeting/etcd). The notice in a file has the job's ticket, too, where nobody has given the job one; so
+// it is its owner's alone, and one that others may read or write is refused.
 //
 // An earlier job may have left a notice: it has another job's name, or nobody listens at its address; so who cannot connect looks
 // again.
 package meeting
 
 import (
-	"encoding/json"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/transport"
 )
 
+// The most bytes of files that are read.
 const (
-	version   = 1
-	maxNotice = 4 << 10 // bytes of a file that is read
+	maxNotice = 4 << 10
 	maxTicket = 4 << 10
 )
 
-// Notice is what rank 0 tells the others.
-type Notice struct {
-	Version int `json:"version"`
-	// Job is the name of this start of the job; "": it has none.
-	Job string `json:"job,omitempty"`
-	// Address is where rank 0 listens, HOST:PORT.
-	Address string `json:"address"`
-	// Ticket is the job's, in hexadecimal digits, where rank 0 has made it; "": the others were given it.
-	Ticket string `json:"ticket,omitempty"`
-}
+// File is a Place: a file by its absolute path, in a folder that all processes see.
+type File string
 
-// Post writes a notice, in place of one of an earlier job. It appears whole. withdraw removes it, unless another has taken its
-// place.
-func Post(path string, n Notice) (withdraw func(), err error) {
-	n.Version = version
-	text, err := json.Marshal(n)
-	if err != nil {
-		return nil, err
-	}
-	f, err := folder.CreateSecret(path)
+// Post is the method of Place.
+func (f File) Post(_ context.Context, n Notice) (withdraw func(), err error) {
+	path := string(f)
+	text := n.Encode()
+	file, err := folder.CreateSecret(path)
 	if err != nil {
 		return nil, fmt.Errorf("meeting: rank 0 cannot tell the others where it listens: %w", err)
 	}
-	temp := f.Name()
-	err = errors.Join(write(f, text), f.Close())
+	temp := file.Name()
+	err = errors.Join(write(file, text), file.Close())
 	if err == nil {
 		err = os.Rename(temp, path)
 	}
@@ -60,7 +49,7 @@ func Post(path string, n Notice) (withdraw func(), err error) {
 		return nil, fmt.Errorf("meeting: rank 0 cannot tell the others where it listens: %w", errors.Join(err, os.Remove(temp)))
 	}
 	return func() {
-		if now, err := read(path); err == nil && now == n {
+		if now, err := private(path, maxNotice, false); err == nil && bytes.Equal(now, text) {
 			_ = os.Remove(path)
 		}
 	}, nil
@@ -71,33 +60,16 @@ func write(w io.Writer, text []byte) error {
 	return err
 }
 
-// Look returns rank 0's notice, once it is there and of the job, "" for any. Whether it is still there, who connects finds out. An error that
-// is no *UnsafeError may be gone with the next look.
-func Look(path, job string) (Notice, error) {
-	n, err := read(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return n, fmt.Errorf("rank 0 has not said in %s where it listens: there is no such file", path)
-	case err != nil:
-		return n, err
-	case job != "" && n.Job != job:
-		return n, fmt.Errorf("what %s says is of another job, %q, not %q", path, n.Job, job)
+// Look is the method of Place. An *UnsafeError stays with the next look.
+func (f File) Look(_ context.Context, job string) (n Notice, err error) {
+	text, err := private(string(f), maxNotice, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, fmt.Errorf("rank 0 has not said in %s where it listens: there is no such file", string(f))
 	}
-	return n, nil
-}
-
-func read(path string) (n Notice, err error) {
-	text, err := private(path, maxNotice, false)
 	if err != nil {
 		return n, err
 	}
-	if err := json.Unmarshal(text, &n); err != nil {
-		return n, fmt.Errorf("%s is no notice of rank 0: %w", path, err)
-	}
-	if _, _, err := net.SplitHostPort(n.Address); err != nil || n.Version != version {
-		return n, fmt.Errorf("%s is no notice of rank 0 of this version of ringo, %d: version %d, address %q", path, version, n.Version, n.Address)
-	}
-	return n, nil
+	return Decode(text, string(f), job)
 }
 
 // Ticket reads a job's ticket from a file that its owner alone may read, such as `ringo ticket FILE` makes. A file of root's,
@@ -112,6 +84,13 @@ func Ticket(path string) (transport.Ticket, error) {
 		return nil, fmt.Errorf("ticket: %s: %w", path, err)
 	}
 	return ticket, nil
+}
+
+// Secret reads another secret, such as a password, from a file that its owner alone may read, likewise. Space around it is no part
+// of it.
+func Secret(path string) (string, error) {
+	text, err := private(path, maxTicket, true)
+	return strings.TrimSpace(string(text)), err
 }
 
 // NewTicket writes a new ticket to a file that does not exist yet.

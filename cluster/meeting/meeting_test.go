@@ -10,24 +10,12 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// What rank 0 posts, in place of what an earlier job has left, the others find, and it is gone when it is withdrawn.
-func TestMeet(t *testing.T) {
+// A file leaves nothing beside it, and is its owner's alone.
+func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meet")
-	if _, err := Post(path, Notice{Job: "j 1", Address: "h:1"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Look(path, "j 2"); err == nil || !strings.Contains(err.Error(), `is of another job, "j 1", not "j 2"`) {
-		t.Error(err)
-	}
-	want := Notice{Version: version, Job: "j 2", Address: "[::1]:2", Ticket: transport.NewTicket().String()}
-	withdraw, err := Post(path, want)
+	withdraw, err := File(path).Post(t.Context(), Notice{Address: "h:1", Ticket: transport.NewTicket().String()})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, job := range []string{"j 2", ""} { // who has no name for the job takes any
-		if n, err := Look(path, job); err != nil || n != want {
-			t.Errorf("%+v, %v", n, err)
-		}
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -37,24 +25,29 @@ func TestMeet(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
-	if _, err := Post(filepath.Join(path, "x"), want); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := File(filepath.Join(path, "x")).Post(t.Context(), Notice{}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
 }
 
-// A notice that another job has put in the place of this one's is not withdrawn.
-func TestWithdrawOwn(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "meet")
-	withdraw, err := Post(path, Notice{Address: "h:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Post(path, Notice{Address: "h:2"}); err != nil {
-		t.Fatal(err)
-	}
-	withdraw()
-	if n, err := read(path); err != nil || n.Address != "h:2" {
-		t.Errorf("%+v, %v", n, err)
+func TestOpen(t *testing.T) {
+	for rendezvous, want := range map[string]struct {
+		place bool
+		fault string
+	}{
+		"/a":                 {true, ""},
+		"host:1":             {false, "want the absolute path of a file, or etcd://"},
+		"a/b":                {false, "want the absolute path"},
+		"etcd://h:2379/job":  {true, "built without etcd's client"},
+		"etcds://h:2379/job": {true, "built without etcd's client"},
+	} {
+		_, err := Open(rendezvous)
+		if IsPlace(rendezvous) != want.place || (err == nil) != (want.fault == "") || err != nil && !strings.Contains(err.Error(), want.fault) {
+			t.Errorf("%s: %v, %v", rendezvous, IsPlace(rendezvous), err)
+		}
+		if IsPrivate(rendezvous) != (rendezvous == "/a") {
+			t.Errorf("%s: private %v", rendezvous, IsPrivate(rendezvous))
+		}
 	}
 }
 
@@ -78,7 +71,7 @@ func TestLookSaysWhatIsThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := Look(path, "")
+		_, err := File(path).Look(t.Context(), "")
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) || errors.As(err, new(*UnsafeError)) != strings.Contains(c.want, "others") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -92,7 +85,7 @@ func FuzzLook(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := Look(path, "a"); err == nil && (n.Job != "a" || n.Version != version) {
+		if n, err := File(path).Look(t.Context(), "a"); err == nil && (n.Job != "a" || n.Version != version) {
 			t.Errorf("%q: %+v", text, n)
 		}
 	})

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/metrics/scrape"
@@ -88,7 +88,7 @@ func (f *jobFlags) ofTicket() []byte {
 	if ticket, err := f.ticket(); err == nil {
 		return ticket
 	}
-	if filepath.IsAbs(f.Rendezvous) {
+	if meeting.IsPlace(f.Rendezvous) {
 		sum := sha256.Sum256([]byte(f.Rendezvous))
 		return sum[:]
 	}
