@@ -11,7 +11,7 @@ import (
 
 // Remote runs micro-batches elsewhere.
 type Remote interface {
-	// Send hands a micro-batch over, which stays as it is until Wait has returned for it. It may wait for room.
+	// Send hands a micro-batch over, which stays as it is until Wait has returned for it.
 	Send(m *Micro) error
 	// Wait waits until a micro-batch that was sent has its results.
 	Wait(m *Micro) error
@@ -19,12 +19,18 @@ type Remote interface {
 	End(rate float64) error
 }
 
-// Times are what a trainer's thread has spent: at work, and waiting.
+// StageTimes are how a stage of a pipeline has spent its time.
+type StageTimes struct {
+	Busy    time.Duration
+	Starved time.Duration // the stage before had nothing for it
+	Blocked time.Duration // the stage behind had no room
+}
+
+// Times are those of a trainer's stages.
 type Times struct {
-	Forward  time.Duration // busy: up to the cut
-	Backward time.Duration // busy: from it
-	Send     time.Duration // blocked: heter-trainers had no room for more
-	Wait     time.Duration // starved: gradients had not come back yet
+	Pool StageTimes // the model up to the cut
+	Send StageTimes // to heter-trainers: blocked where these have no room, or are still at the step before
+	Back StageTimes // the model from the cut backward: starved until gradients are back
 }
 
 // Trainer does a trainer's share of steps: a batch goes in micro-batches up to the cut, to a Remote and back. While that computes one,
@@ -81,7 +87,7 @@ func (t *Trainer) Backward(b model.Batch, seed uint64, ready func(slot int)) (mo
 		} else {
 			t.stems[i].Backward(m, ready)
 		}
-		t.times.Backward += time.Since(begun)
+		t.times.Back.Busy += time.Since(begun)
 	}
 	return t.gather(pass, n)
 }
@@ -115,11 +121,11 @@ func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err er
 		t.stems[i].Forward(some, m, training, seed+uint64(i))
 		m.Seed = float32(float64(hi-lo) / float64(b.N))
 		sent := time.Now()
-		t.times.Forward += sent.Sub(begun)
+		t.times.Pool.Busy += sent.Sub(begun)
 		if err := t.remote.Send(m); err != nil {
 			return n, err
 		}
-		t.times.Send += time.Since(sent)
+		t.times.Pool.Blocked += time.Since(sent)
 	}
 	return n, nil
 }
@@ -127,7 +133,7 @@ func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err er
 func (t *Trainer) wait(m *Micro) error {
 	begun := time.Now()
 	err := t.remote.Wait(m)
-	t.times.Wait += time.Since(begun)
+	t.times.Back.Starved += time.Since(begun)
 	return err
 }
 
@@ -161,6 +167,9 @@ func (t *Trainer) End(rate float64) error { return t.remote.End(rate) }
 // Times are what was spent since the last call.
 func (t *Trainer) Times() Times {
 	was := t.times
+	if r, ok := t.remote.(interface{ Times() StageTimes }); ok {
+		was.Send = r.Times()
+	}
 	t.times = Times{}
 	return was
 }

@@ -183,7 +183,7 @@ func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error)
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),
 		DataWaitMS: 1000 * t.spent.data / t.spent.steps, PullWaitMS: 1000 * t.spent.pull / t.spent.steps, TuneS: t.tuneS / np, StepBytesSent: t.spent.bytes / t.spent.steps,
 	}
-	e.Layers = r.layers
+	e.Layers, e.Stages = r.layers, r.replica.far.spent()
 	if !finite(e.EvalLoss) {
 		return Epoch{}, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", e.EvalLoss, e.LR)
 	}

@@ -75,6 +75,8 @@ type Epoch struct {
 	// seconds: part of no step and of no rate.
 	TuneS         float64 `json:"tune_s,omitempty"`
 	StepBytesSent float64 `json:"step_bytes_sent"`
+	// Stages is where this rank's time went, where heter-trainers have the dense part.
+	Stages *Stages `json:"stages,omitempty"`
 	// Layers is what rank 0's last step did to each layer, with Config.Layers.
 	Layers []Layer `json:"layers,omitempty"`
 	// BytesSent is the payload all ranks sent in the epoch, evaluation
@@ -114,6 +116,8 @@ type Summary struct {
 	Skipped int `json:"skipped,omitempty"`
 	// Lost are the ranks that were lost on the way, without which the others went on.
 	Lost []int `json:"lost_ranks,omitempty"`
+	// Stages is where this rank's time went, as of an Epoch, in all epochs.
+	Stages *Stages `json:"stages,omitempty"`
 	// NoRoom is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
 	NoRoom int `json:"checkpoints_without_room,omitempty"`
 	// Ended is why the run ended before its last epoch, when Epochs had begun; "" where it did not.

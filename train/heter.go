@@ -119,6 +119,8 @@ type far struct {
 	trainer *heter.Trainer
 	rate    float64
 	at      [][]int32 // by table, of keys in a micro-batch
+	// stages are the times of the epoch so far, and all of those before.
+	stages, all Stages
 }
 
 // newFar finds the part of a model in ps that is not arranged yet, whose parameters are frozen there from then on.
@@ -204,13 +206,40 @@ func (f *far) end() error {
 	return f.trainer.End(f.rate)
 }
 
-// waited is how long passes have waited for heter-trainers since it was last asked.
-func (f *far) waited() time.Duration {
+// waited is how long passes have waited for heter-trainers since it was last asked, where they waited so long for rows, too.
+func (f *far) waited(pull time.Duration) time.Duration {
 	if f == nil {
 		return 0
 	}
 	t := f.trainer.Times()
-	return t.Send + t.Wait
+	f.stages.add(Stages{Pull: Stage{StarvedS: pull.Seconds()}, Pool: stageOf(t.Pool), Send: stageOf(t.Send), Back: stageOf(t.Back)})
+	return t.Back.Starved
+}
+
+// spent are the times since it was last asked; nil: there are none.
+func (f *far) spent() *Stages {
+	if f == nil {
+		return nil
+	}
+	was := f.stages
+	f.all.add(was)
+	f.stages = Stages{}
+	return &was
+}
+
+// total are the times of all epochs.
+func (f *far) total() *Stages {
+	if f == nil {
+		return nil
+	}
+	return &f.all
+}
+
+// evaluate runs the model over a batch, of which times tell nothing.
+func (f *far) evaluate(b model.Batch) (model.Pass, error) {
+	pass, err := f.trainer.Evaluate(b)
+	f.trainer.Times()
+	return pass, err
 }
 
 // settle brings in the part's parameters as they are after the last step.

@@ -89,11 +89,14 @@ func TestHeter(t *testing.T) {
 			whole[ranks] = append(whole[ranks], e)
 		}
 	}
-	for _, mix := range []struct{ ranks, heters, micros int }{{1, 1, 1}, {1, 1, 3}, {2, 1, 1}, {1, 2, 8}, {3, 2, 64}} {
+	for _, mix := range []struct{ ranks, heters, micros int }{{1, 1, 1}, {1, 1, 64}, {2, 1, 2}, {1, 2, 8}, {3, 2, 5}} {
 		t.Run(fmt.Sprint(mix), func(t *testing.T) {
 			cfg := cfg
 			cfg.Heter = Heter{Count: mix.heters, Micros: mix.micros}
-			_, rec := split(t, mix.ranks, cfg, set)
+			sum, rec := split(t, mix.ranks, cfg, set)
+			if s := sum.Stages; s == nil || s.Pool.BusyS <= 0 || s.Back.BusyS <= 0 || s.Send.BusyS <= 0 || s.Back.StarvedS <= 0 {
+				t.Errorf("stages %v", s)
+			}
 			same := mix.ranks*mix.heters*mix.micros == 1
 			if len(rec.epochs) != cfg.Epochs {
 				t.Fatalf("%d epochs", len(rec.epochs))

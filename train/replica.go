@@ -207,7 +207,7 @@ func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 		return pass, err
 	}
 	if r.far != nil {
-		return r.far.trainer.Evaluate(b)
+		return r.far.evaluate(b)
 	}
 	r.tape.ResetEval()
 	return r.model.Pass(r.tape, b), nil

@@ -100,9 +100,13 @@ func (p *served) begin(cfg Config, at beginning) error {
 	return r.far.begin(r, cfg, p.trainer)
 }
 
-func (p *served) ahead() bool           { return true }
-func (p *served) expect(b *data.Batch)  { p.following = b }
-func (p *served) waited() time.Duration { return p.trainer.Waited() + p.replica.far.waited() }
+func (p *served) ahead() bool          { return true }
+func (p *served) expect(b *data.Batch) { p.following = b }
+
+func (p *served) waited() time.Duration {
+	pull := p.trainer.Waited()
+	return pull + p.replica.far.waited(pull)
+}
 
 func (p *served) end() error { return errors.Join(p.replica.far.end(), p.trainer.End(p.next)) }
 

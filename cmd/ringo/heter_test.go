@@ -22,7 +22,13 @@ func TestHeterRoles(t *testing.T) {
 	}
 	checkHolds(t, "stderr", errs, "[heter 0] heter-trainer 0 of 2 is up at 127.0.0.1:", "[heter 1] heter-trainer 1 of 2 is up at 127.0.0.1:", ", for 2 trainers, on ",
 		"[heter 0] heter-trainer 0 of 2 is done: 7 steps, ", "[heter 1] heter-trainer 1 of 2 is done: 7 steps, ",
-		"trainer 0 of 2 is done\n", "[rank 1] trainer 1 of 2 is done\n", "[ps 0] parameter server 0 of 1 is done: ")
+		"trainer 0 of 2 is done: pull", "[rank 1] trainer 1 of 2 is done: pull", "; send busy ", "[ps 0] parameter server 0 of 1 is done: ")
+	stages := split["stages"].(map[string]any)
+	for _, name := range []string{"pool", "send", "back"} {
+		if busy := stages[name].(map[string]any)["busy_s"].(float64); busy <= 0 {
+			t.Errorf("stage %s was busy for %v s", name, busy)
+		}
+	}
 	for _, figure := range []string{"eval_loss", "eval_auc"} {
 		a, b := whole[figure].(float64), split[figure].(float64)
 		if d := a - b; d > 1e-5 || d < -1e-5 {

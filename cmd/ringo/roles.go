@@ -32,6 +32,7 @@ type jobFlags struct {
 	sight    *launch.Sight
 	mu       sync.Mutex
 	ranks    []launch.Seen // of this process, by number
+	spent    string        // what this rank has spent its time with, behind that it is done
 }
 
 // register adds the flags that all such commands have, and those of more groups or settings.
@@ -174,7 +175,7 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), counted(max(job.Servers(), job.Tables()), "server"))
 		err := body(job)
 		if err == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is done\n", job.Rank(), job.Size())
+			fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is done%s\n", job.Rank(), job.Size(), f.spent)
 		}
 		return err
 	}

@@ -186,6 +186,9 @@ func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.S
 		if err == nil {
 			each(sum)
 		}
+		if sum.Stages != nil {
+			c.spent = ": " + sum.Stages.String()
+		}
 		return err
 	}
 	sum, err := train.RunSeeds(job.Context(), job, cfg.Model, nil, cfg, c.Seeds, each)

@@ -31,7 +31,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,7 +41,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 	psmessage "github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/wire"
 )
 
 // Config says whom a trainer connects to. Ticket, Version, Addrs and Cut are needed.
@@ -62,7 +60,7 @@ type Config struct {
 	Report func(line string)
 }
 
-// Client is a heter.Remote. One goroutine uses it, but for Abort.
+// Client is a heter.Remote. One goroutine uses it, but for Abort; another one, its own, sends.
 type Client struct {
 	cfg   Config
 	links []*link
@@ -70,8 +68,14 @@ type Client struct {
 	last  int           // the heter-trainer that got the last micro-batch
 	step  atomic.Uint64 // under way, from 1
 
+	posted chan struct{} // closed when that has ended
+
 	mu      sync.Mutex
 	changed sync.Cond
+	pending []*flight // to be sent, in turn
+	news    bool      // the end of the step is to be said for the first time
+	over    bool      // nothing is to be sent any more
+	times   heter.StageTimes
 	flights map[*heter.Micro]*flight
 	kept    []*flight // of the last two steps, as long as they may have to be sent again
 	orphans []*flight // whose heter-trainers are lost
@@ -79,9 +83,8 @@ type Client struct {
 	lost    []int     // heter-trainers, ascending
 	ended   message.End
 	again   message.Again // the last one that came
-	mending bool
-	values  []float32 // wanted by Values, from the last ask on
-	asked   *link     // of whom
+	values  []float32     // wanted by Values, from the last ask on
+	asked   *link         // of whom
 	err     error
 }
 
@@ -103,7 +106,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("heter: trainer %d of %d, %d heter-trainers: want one at least, and a cut", cfg.Trainer, cfg.Trainers, len(cfg.Addrs))
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Minute)
-	c := &Client{cfg: cfg, loads: make([]load, len(cfg.Addrs)), last: cfg.Trainer % len(cfg.Addrs), flights: map[*heter.Micro]*flight{}}
+	c := &Client{cfg: cfg, loads: make([]load, len(cfg.Addrs)), last: cfg.Trainer % len(cfg.Addrs), flights: map[*heter.Micro]*flight{}, posted: make(chan struct{})}
 	c.changed.L = &c.mu
 	c.step.Store(1)
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
@@ -119,6 +122,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	for _, k := range c.links {
 		k.begin()
 	}
+	go c.post()
 	return c, nil
 }
 
@@ -151,9 +155,6 @@ func (c *Client) wait(what string, ok func() bool) error {
 	})
 	defer timer.Stop()
 	for {
-		for c.torn() {
-			c.mend()
-		}
 		switch {
 		case c.err != nil:
 			return c.err
@@ -166,82 +167,20 @@ func (c *Client) wait(what string, ok func() bool) error {
 	}
 }
 
-// Send is heter.Remote's.
+// Send is heter.Remote's. It does not wait: how much is under way is bounded by who has the memory of micro-batches.
 func (c *Client) Send(m *heter.Micro) error {
-	f, err := c.pack(m)
-	if err != nil {
-		return err
-	}
-	return c.give(f)
-}
-
-// pack writes a micro-batch's frame, all but its number.
-func (c *Client) pack(m *heter.Micro) (*flight, error) {
-	f := &flight{micro: m, n: m.N, eval: m.Eval, step: c.step.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
 	if c.flights[m] != nil {
-		return nil, errors.New("heter: the micro-batch is under way already")
+		return errors.New("heter: the micro-batch is under way already")
 	}
-	if n := len(c.spare); n > 0 {
-		f.frame, c.spare = c.spare[n-1], c.spare[:n-1]
-	}
-	layout := c.links[0].layout
-	f.frame = raw.Sized(f.frame, wire.HeaderSize+layout.There(m.N))
-	if err := wire.PutHeader((*[wire.HeaderSize]byte)(f.frame), wire.Header{Type: message.TypeMicro, Length: layout.There(m.N)}); err != nil {
-		return nil, err
-	}
-	if err := layout.Micro(f.frame[wire.HeaderSize:], m, 0, f.step); err != nil {
-		return nil, fmt.Errorf("a micro-batch of step %d: %w", f.step, err)
-	}
-	c.flights[m], c.kept = f, append(c.kept, f)
-	return f, nil
-}
-
-// give sends a micro-batch to a heter-trainer that has room. One that is lost meanwhile makes it an orphan.
-func (c *Client) give(f *flight) error {
-	k, err := c.book(f)
-	if err != nil {
-		return err
-	}
-	message.Renumber(f.frame[wire.HeaderSize:], f.number)
-	if err := k.io.Write(net.Buffers{f.frame}); err != nil {
-		c.lose(k, err)
-	}
+	f := &flight{micro: m, n: m.N, eval: m.Eval, step: c.step.Load()}
+	c.flights[m], c.pending = f, append(c.pending, f)
+	c.changed.Broadcast()
 	return nil
-}
-
-// book finds room for a micro-batch, and notes that it is under way there.
-func (c *Client) book(f *flight) (*link, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := -1
-	err := c.wait("room for a micro-batch", func() bool {
-		if at = -1; len(c.links) > 1 && !c.committed(f.step-1) {
-			return false
-		}
-		for i, k := range c.links {
-			c.loads[i].full = len(k.under) >= k.welcome.Micros || len(k.under) > 0 && k.bytes+len(f.frame) > k.welcome.Bytes
-		}
-		at = choose(c.loads, c.last, f.n)
-		return at >= 0
-	})
-	if err != nil {
-		return nil, err
-	}
-	k := c.links[at]
-	if f.n > k.welcome.Samples {
-		return nil, fmt.Errorf("heter: a micro-batch of %d samples: heter-trainer %d takes %d at most; use more micro-batches", f.n, at, k.welcome.Samples)
-	}
-	c.last = at
-	k.number++
-	f.link, f.number, k.under[k.number] = k, k.number, f
-	k.bytes += len(f.frame)
-	if c.loads[at].under == 0 {
-		k.since = time.Now()
-	}
-	c.loads[at].under += f.n
-	return k, nil
 }
 
 // Wait is heter.Remote's.
@@ -252,7 +191,7 @@ func (c *Client) Wait(m *heter.Micro) error {
 	if f == nil {
 		return errors.New("heter: the micro-batch was not sent")
 	}
-	err := c.wait(fmt.Sprintf("the results of a micro-batch, number %d of heter-trainer %d", f.number, f.link.index), func() bool { return f.done })
+	err := c.wait("the results of a micro-batch", func() bool { return f.done })
 	if err != nil {
 		return err
 	}
@@ -268,9 +207,6 @@ func (c *Client) Wait(m *heter.Micro) error {
 func (c *Client) End(rate float64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.torn() {
-		c.mend()
-	}
 	if c.err != nil {
 		return c.err
 	}
@@ -282,8 +218,9 @@ func (c *Client) End(rate float64) error {
 		c.ended.Attempt = max(1, c.again.Attempt)
 	}
 	c.step.Add(1)
-	c.sayEnd()
-	return c.err
+	c.news = true
+	c.changed.Broadcast()
+	return nil
 }
 
 // Len is how many values the part's parameters have in their arena.
@@ -307,6 +244,9 @@ func (c *Client) Values(dst []float32) error {
 func (c *Client) read(dst []float32, lo int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.wait("the end of the step", func() bool { return c.committed(c.ended.Step) }); err != nil {
+		return err
+	}
 	for c.values = dst; c.values != nil; {
 		i := slices.IndexFunc(c.loads, func(l load) bool { return !l.lost })
 		if i < 0 || c.err != nil {
@@ -331,6 +271,8 @@ func (c *Client) read(dst []float32, lo int) error {
 func (c *Client) Leave() error {
 	c.mu.Lock()
 	err := c.wait("the end of the last step", func() bool { return c.committed(c.ended.Step) })
+	c.over = true
+	c.changed.Broadcast()
 	var here []*link
 	for i, k := range c.links {
 		if !c.loads[i].lost {
@@ -341,6 +283,7 @@ func (c *Client) Leave() error {
 	if err != nil {
 		return err
 	}
+	<-c.posted
 	var errs []error
 	for _, k := range here {
 		k.leaving.Store(true)
@@ -369,7 +312,7 @@ func (c *Client) took(k *link, f *flight) {
 		l.each += (each - l.each) / 4
 	}
 	l.under -= f.n
-	k.since, k.bytes = now, k.bytes-len(f.frame)
+	k.since, k.bytes = now, k.bytes-c.sizeOf(f)
 	delete(k.under, f.number)
 	f.done = true
 	c.changed.Broadcast()

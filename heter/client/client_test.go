@@ -13,37 +13,36 @@ import (
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/service"
 	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/transport"
 )
 
-const steps = 5
-
-// batchesOf are those of a trainer.
-func batchesOf(s model.Spec, trainer int) (all []model.Batch) {
-	r := rand.New(rand.NewPCG(uint64(trainer), 9))
-	for range steps {
-		all = append(all, batch(s, r, 32))
+// batches are those of a trainer.
+func (r *rig) batches(trainer int) (all []model.Batch) {
+	of := rand.New(rand.NewPCG(uint64(trainer), 9))
+	for range r.steps {
+		all = append(all, batch(r.spec, of, 32))
 	}
 	return all
 }
 
 // oracle does all trainers' steps on one device in this process, and returns the losses by trainer and step, and the parameters.
-func oracle(t testing.TB, s model.Spec, c *heter.Cut, trainers int) (losses [][]float32, values []float32) {
-	d := device(t, s, c)
-	t.Cleanup(d.Close)
-	losses = make([][]float32, trainers)
+func (r *rig) oracle() (losses [][]float32, values []float32) {
+	d := device(r.t, r.spec, r.cut, r.rule)
+	r.t.Cleanup(d.Close)
+	losses = make([][]float32, r.config.Trainers)
 	var sides []*heter.Trainer
-	for range trainers {
-		sides = append(sides, side(t, s, c, 1, heter.Local{Device: d}))
+	for range losses {
+		sides = append(sides, side(r.t, r.spec, r.cut, 1, heter.Local{Device: d}))
 	}
-	for step := range steps {
+	for step := range r.steps {
 		for i, tr := range sides {
-			pass, err := tr.Backward(batchesOf(s, i)[step], 0, nil)
-			must(t, err)
+			pass, err := tr.Backward(r.batches(i)[step], 0, nil)
+			must(r.t, err)
 			losses[i] = append(losses[i], pass.Loss.Mean.Data[0])
 		}
-		must(t, d.Update(rate, 1/float32(trainers)))
+		must(r.t, d.Update(rate, 1/float32(len(losses))))
 	}
 	return losses, d.Values()
 }
@@ -55,12 +54,12 @@ func TestMixes(t *testing.T) {
 		t.Run(fmt.Sprint(mix), func(t *testing.T) {
 			trainers, heters, micros := mix[0], mix[1], mix[2]
 			r := newRig(t, trainers, heters, nil)
-			want, values := oracle(t, r.spec, r.cut, trainers)
+			want, values := r.oracle()
 			got := make([][]float32, trainers)
 			r.all(func(i int) error {
 				c := r.dial(i)
 				tr := side(t, r.spec, r.cut, micros, c)
-				for _, b := range batchesOf(r.spec, i) {
+				for _, b := range r.batches(i) {
 					pass, err := tr.Backward(b, 0, func(int) {})
 					if err != nil {
 						return err
@@ -96,6 +95,29 @@ func TestMixes(t *testing.T) {
 	}
 }
 
+// Over 100 steps losses stay those of one process, to 1e-5 with SGD and 1e-3 with Adagrad, for any mix and any number of micro-batches.
+func TestHundredSteps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	rules := map[string]func() optim.Optimizer{"sgd": sgd, "adagrad": func() optim.Optimizer { return &optim.Adagrad{LR: rate, Eps: 1e-8} }}
+	for _, mix := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {3, 2}} {
+		for _, micros := range []int{2, 64} {
+			for name, near := range map[string]float64{"sgd": 1e-5, "adagrad": 1e-3} {
+				if name == "adagrad" && micros != 2*mix[1] {
+					continue
+				}
+				t.Run(fmt.Sprint(mix, micros, name), func(t *testing.T) {
+					r := newRigOf(t, mix[0], mix[1], rules[name], nil)
+					r.steps, r.near = 100, near
+					r.run(micros, func(int, string) {})
+					r.checkLeft()
+				})
+			}
+		}
+	}
+}
+
 func furthest(x, y []float32) (most float64) {
 	for i := range x {
 		most = max(most, math.Abs(float64(x[i]-y[i])))
@@ -107,10 +129,10 @@ func furthest(x, y []float32) (most float64) {
 func TestBF16(t *testing.T) {
 	r := newRig(t, 1, 1, nil)
 	r.config.Code = message.BF16
-	want, _ := oracle(t, r.spec, r.cut, 1)
+	want, _ := r.oracle()
 	c := r.dial(0)
 	tr := side(t, r.spec, r.cut, 2, c)
-	for i, b := range batchesOf(r.spec, 0) {
+	for i, b := range r.batches(0) {
 		pass, err := tr.Backward(b, 0, func(int) {})
 		must(t, err)
 		if d := math.Abs(float64(pass.Loss.Mean.Data[0] - want[0][i])); d > 5e-3 || d == 0 {
@@ -118,7 +140,7 @@ func TestBF16(t *testing.T) {
 		}
 		must(t, tr.End(rate))
 	}
-	pass, err := tr.Evaluate(batchesOf(r.spec, 0)[0])
+	pass, err := tr.Evaluate(r.batches(0)[0])
 	must(t, err)
 	if pass.Outputs[0].Shape[0] != 32 || !(pass.Loss.Mean.Data[0] < want[0][0]) {
 		t.Errorf("an evaluation of outputs %v has the loss %v", pass.Outputs[0].Shape, pass.Loss.Mean.Data[0])
@@ -162,7 +184,7 @@ func TestRefused(t *testing.T) {
 func TestTooManySamples(t *testing.T) {
 	r := newRig(t, 1, 1, func(c *service.Config) { c.Samples = 10 })
 	c := r.dial(0)
-	_, err := side(t, r.spec, r.cut, 2, c).Backward(batchesOf(r.spec, 0)[0], 0, nil)
+	_, err := side(t, r.spec, r.cut, 2, c).Backward(r.batches(0)[0], 0, nil)
 	if err == nil || !strings.Contains(err.Error(), "a micro-batch of 16 samples: heter-trainer 0 takes 10 at most; use more micro-batches") {
 		t.Error(err)
 	}
@@ -173,12 +195,12 @@ func TestCredits(t *testing.T) {
 	r := newRig(t, 1, 2, func(c *service.Config) { c.Micros, c.Bytes = 2, 1 })
 	c := r.dial(0)
 	tr := side(t, r.spec, r.cut, 16, c)
-	for _, b := range batchesOf(r.spec, 0) {
+	for _, b := range r.batches(0) {
 		_, err := tr.Backward(b, 0, func(int) {})
 		must(t, err)
 		must(t, tr.End(rate))
 	}
-	if times := tr.Times(); times.Forward == 0 || times.Backward == 0 || times.Wait+times.Send == 0 {
+	if times := tr.Times(); times.Pool.Busy == 0 || times.Back.Busy == 0 || times.Back.Starved == 0 || times.Send.Busy == 0 || times.Send.Blocked == 0 {
 		t.Errorf("times %+v", times)
 	}
 	must(t, c.Leave())
@@ -192,14 +214,14 @@ func TestLost(t *testing.T) {
 	r := newRig(t, 1, 1, nil)
 	c := r.dial(0)
 	tr := side(t, r.spec, r.cut, 2, c)
-	_, err := tr.Backward(batchesOf(r.spec, 0)[0], 0, func(int) {})
+	_, err := tr.Backward(r.batches(0)[0], 0, func(int) {})
 	must(t, err)
 	must(t, tr.End(rate))
 	r.stops[0]()
 	if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), "heter-trainer 0: context canceled") {
 		t.Error(err)
 	}
-	if _, err := tr.Backward(batchesOf(r.spec, 0)[1], 0, func(int) {}); err == nil || !strings.Contains(err.Error(), "context canceled") {
+	if _, err := tr.Backward(r.batches(0)[1], 0, func(int) {}); err == nil || !strings.Contains(err.Error(), "context canceled") {
 		t.Errorf("after its end: %v", err)
 	}
 
@@ -209,7 +231,7 @@ func TestLost(t *testing.T) {
 	if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), "heter-trainer 0: trainer 1: it is lost: its connection ended without a goodbye") {
 		t.Error(err)
 	}
-	_, err = side(t, r.spec, r.cut, 2, one).Backward(batchesOf(r.spec, 0)[0], 0, nil)
+	_, err = side(t, r.spec, r.cut, 2, one).Backward(r.batches(0)[0], 0, nil)
 	if err == nil || !strings.Contains(err.Error(), "trainer 1: it is lost") {
 		t.Errorf("the other trainer: %v", err)
 	}

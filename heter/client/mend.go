@@ -99,9 +99,6 @@ func (c *Client) askedAgain(a message.Again) error {
 
 // torn says that there is something to mend. c.mu is held.
 func (c *Client) torn() bool {
-	if c.mending || c.err != nil {
-		return false
-	}
 	return len(c.orphans) > 0 || c.due()
 }
 
@@ -116,10 +113,9 @@ func (c *Client) due() bool {
 
 // mend gives others what lost ones had, and says the end of the step again where it had been said. c.mu is held, and let go meanwhile.
 func (c *Client) mend() {
-	c.mending = true
-	defer func() { c.mending = false }()
 	due := c.due()
 	if due {
+		c.news = false
 		c.ended.Attempt++
 		if c.again.Step == c.ended.Step {
 			c.ended.Attempt = max(c.ended.Attempt, c.again.Attempt)
@@ -127,15 +123,15 @@ func (c *Client) mend() {
 		c.ended.Lost, c.ended.Open = slices.Clone(c.lost), true
 		c.sayEnd()
 	}
-	for len(c.orphans) > 0 {
+	for len(c.orphans) > 0 && c.err == nil {
+		at := c.pick(c.orphans[0])
+		if at < 0 {
+			c.changed.Wait()
+			continue
+		}
 		f := c.orphans[0]
 		c.orphans = c.orphans[1:]
-		c.mu.Unlock()
-		err := c.give(f)
-		if c.mu.Lock(); err != nil {
-			c.err = err
-			return
-		}
+		c.give(f, at)
 	}
 	if due && len(c.lost) == len(c.ended.Lost) { // else it is due again
 		c.ended.Open = false

@@ -19,7 +19,7 @@ var quick = cluster.Times{Heartbeat: 20 * time.Millisecond, DeadAfter: 300 * tim
 // run does all steps of all trainers; at is called by the first trainer at each place of a step.
 func (r *rig) run(micros int, at func(step int, place string)) {
 	r.t.Helper()
-	want, values := oracle(r.t, r.spec, r.cut, r.config.Trainers)
+	want, values := r.oracle()
 	r.all(func(i int) error {
 		c := r.dial(i)
 		tell := func(step int, place string) {
@@ -28,12 +28,12 @@ func (r *rig) run(micros int, at func(step int, place string)) {
 			}
 		}
 		tr := side(r.t, r.spec, r.cut, micros, &told{c, 0, tell})
-		for step, b := range batchesOf(r.spec, i) {
+		for step, b := range r.batches(i) {
 			pass, err := tr.Backward(b, 0, func(int) {})
 			if err != nil {
 				return err
 			}
-			if got := pass.Loss.Mean.Data[0]; furthest([]float32{got}, want[i][step:step+1]) > 1e-5 {
+			if got := pass.Loss.Mean.Data[0]; furthest([]float32{got}, want[i][step:step+1]) > r.near {
 				return fmt.Errorf("step %d: loss %v, want %v", step+1, got, want[i][step])
 			}
 			if err := tr.End(rate); err != nil {
@@ -44,7 +44,7 @@ func (r *rig) run(micros int, at func(step int, place string)) {
 		if err := c.Values(final); err != nil {
 			return err
 		}
-		if d := furthest(final, values); d > 1e-5 {
+		if d := furthest(final, values); d > r.near {
 			return fmt.Errorf("parameters are %v off", d)
 		}
 		return c.Leave()

@@ -66,8 +66,10 @@ func batch(s model.Spec, r *rand.Rand, n int) model.Batch {
 	return b
 }
 
-func device(t testing.TB, s model.Spec, c *heter.Cut) *heter.CPU {
-	d, err := heter.NewCPU(s, c, heter.CPUConfig{Seed: seed, Optimizer: func(*nn.Params) (optim.Optimizer, error) { return &optim.SGD{LR: rate}, nil }})
+func sgd() optim.Optimizer { return &optim.SGD{LR: rate} }
+
+func device(t testing.TB, s model.Spec, c *heter.Cut, rule func() optim.Optimizer) *heter.CPU {
+	d, err := heter.NewCPU(s, c, heter.CPUConfig{Seed: seed, Optimizer: func(*nn.Params) (optim.Optimizer, error) { return rule(), nil }})
 	must(t, err)
 	return d
 }
@@ -94,6 +96,9 @@ type rig struct {
 	ends    []chan error
 	stops   []context.CancelFunc
 	hub     hub
+	rule    func() optim.Optimizer
+	steps   int     // of a trainer
+	near    float64 // how near losses and parameters must be to those of one process
 }
 
 // hub is where heter-trainers of a test meet.
@@ -143,14 +148,20 @@ func (w watched) Sum(x []float32) error {
 // newRig starts heter-trainers for so many trainers; change may change what each is told.
 func newRig(t testing.TB, trainers, heters int, change func(*service.Config)) *rig {
 	t.Helper()
+	return newRigOf(t, trainers, heters, sgd, change)
+}
+
+// newRigOf is newRig with a rule by which parameters move.
+func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, change func(*service.Config)) *rig {
+	t.Helper()
 	leakcheck.Check(t)
 	s := spec(t)
 	c, err := heter.Find(s, model.Options{}, nil)
 	must(t, err)
-	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c}}
+	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c}, rule: rule, steps: 5, near: 1e-5}
 	r.hub.meshes, r.hub.sums = map[string][]transport.Mesh{}, map[int]int{}
 	for i := range heters {
-		d := device(t, s, c)
+		d := device(t, s, c, rule)
 		cfg := service.Config{
 			Ticket: r.config.Ticket, Version: "1", Index: i, Count: heters, Trainers: trainers,
 			Open:   func([]byte) (*heter.Cut, heter.Device, error) { return c, d, nil },

@@ -1,0 +1,111 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// frameOf is a frame as it travels.
+func frameOf(t testing.TB, typ wire.Type, payload []byte) []byte {
+	var head [wire.HeaderSize]byte
+	must(t, wire.PutHeader(&head, wire.Header{Type: typ, Length: len(payload)}))
+	return append(head[:], payload...)
+}
+
+// Whatever a trainer with the ticket says, a heter-trainer ends by itself: with an error that names the trainer, or in good order.
+func FuzzTrainer(f *testing.F) {
+	c, err := heter.Find(spec(f), model.Options{}, nil)
+	must(f, err)
+	l := message.Layout{Cut: c}
+	m := &heter.Micro{}
+	m.Size(c, 2)
+	micro := make([]byte, l.There(2))
+	must(f, l.Micro(micro, m, 1, 1))
+	end := frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 1, Rate: 0.1}.Append(nil))
+	ask := frameOf(f, message.TypeAsk, message.Ask{Step: 2, Count: 3}.Append(nil))
+	bye := frameOf(f, message.TypeGoodbye, nil)
+	all := append(frameOf(f, message.TypeMicro, micro), end...)
+	f.Add(append(append(all, ask...), bye...))
+	f.Add(bye)
+	f.Add(end)
+	f.Add(frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 2, Open: true, Lost: []int{0}}.Append(nil)))
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, said []byte) {
+		r := newRig(t, 1, 1, nil)
+		k, _, err := transport.Dial(context.Background(), r.config.Addrs[0], r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1})
+		must(t, err)
+		defer k.Close()
+		must(t, k.WriteFrame(wire.Header{Type: message.TypeHello}, message.Hello{Trainers: 1, Count: 1, Hash: r.cut.Hash}.Append(nil), time.Second))
+		_ = k.WriteEncoded(net.Buffers{said}, time.Second) // it may end the connection before all is read
+		_ = k.CloseWrite(time.Second, io.EOF)
+		select {
+		case <-r.ends[0]:
+		case <-time.After(20 * time.Second):
+			t.Errorf("%x: it goes on", said)
+		}
+	})
+}
+
+// Whatever a heter-trainer with the ticket says, a trainer ends by itself.
+func FuzzHeterTrainer(f *testing.F) {
+	welcome := frameOf(f, message.TypeWelcome, message.Welcome{Micros: 8, Samples: 100, Bytes: 1 << 20, Values: 9, Heartbeat: time.Second, Silence: 2 * time.Second}.Append(nil))
+	after := func(more ...[]byte) (all []byte) {
+		all = append(all, welcome...)
+		for _, b := range more {
+			all = append(all, b...)
+		}
+		return all
+	}
+	f.Add(after())
+	f.Add(after(frameOf(f, message.TypeCommit, message.Commit(1).Append(nil))))
+	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Lost: []int{0}}.Append(nil))))
+	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Lost: []int{7}}.Append(nil))))
+	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize))))
+	f.Add(after(frameOf(f, message.TypeValues, message.Ask{Step: 1, Count: 1}.Append(nil)), frameOf(f, message.TypeFailure, []byte("no"))))
+	f.Add(frameOf(f, message.TypeFailure, []byte("no")))
+	s := spec(f)
+	c, err := heter.Find(s, model.Options{}, nil)
+	must(f, err)
+	f.Fuzz(func(t *testing.T, said []byte) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer l.Close()
+		cfg := Config{Ticket: transport.NewTicket(), Version: "1", Addrs: []string{l.Addr().String()}, Trainers: 1, Cut: c, Timeout: 10 * time.Second}
+		go func() {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			k, _, err := transport.NewDoor(8, nil).Knock(nc).Accept(context.Background(), cfg.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1}, nil)
+			if err != nil {
+				return
+			}
+			defer k.Close()
+			_ = k.WriteEncoded(net.Buffers{said}, time.Second)
+			_ = k.CloseWrite(time.Second, io.EOF)
+			time.Sleep(20 * time.Millisecond)
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		client, err := Dial(ctx, cfg)
+		if err != nil {
+			return
+		}
+		defer client.Abort(errors.New("the test is over"))
+		_, err = side(t, s, c, 2, client).Backward(batch(s, rand.New(rand.NewPCG(1, 2)), 8), 0, nil)
+		if err == nil {
+			t.Errorf("%x: a batch has come back", said)
+		}
+	})
+}
