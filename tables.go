@@ -14,9 +14,11 @@ import (
 // Tables is how many servers of tables the job has: 0 for none.
 func (j *Job) Tables() int { return len(j.tables) }
 
-// Heters are the addresses of the job's heter-trainers, by number, and the ticket that they want to see: for Dial of package
+// Heters are the addresses of the job's heter-trainers, by number, and what they want to see: for Dial of package
 // heter/client. There are none without a launcher that has started some, or Config.Heters.
-func (j *Job) Heters() (addrs []string, ticket transport.Ticket) { return j.heters, j.ticket }
+func (j *Job) Heters() (addrs []string, who transport.Credentials) {
+	return j.heters, j.ticket.Under(j.tls)
+}
 
 // DialTables connects this rank to the job's servers of tables, as trainer number Rank. cfg says what is
 // asked of them; who and where they are, who watches them, the ticket and the version are the job's, and so is

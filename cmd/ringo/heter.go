@@ -74,7 +74,7 @@ func (c *heterRole) serve(cmd *cobra.Command) error {
 	training := c.Training(0)
 	withThreads(training.Threads + 1)
 	cfg := service.Config{
-		Ticket: c.place.Ticket, Version: ringo.Version, Index: c.place.Index, Count: len(c.place.Addrs), Trainers: c.place.WorldSize, Times: c.Times,
+		Ticket: c.place.Ticket.Under(c.Network.TLS), Version: ringo.Version, Index: c.place.Index, Count: len(c.place.Addrs), Trainers: c.place.WorldSize, Times: c.Times,
 		Open:   func(about []byte) (*heter.Cut, heter.Device, error) { return train.OpenPart(training, about) },
 		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) },
 	}
@@ -105,7 +105,7 @@ func (c *heterRole) meet(ctx context.Context, m service.Meeting) (service.Group,
 	ticket := c.place.Ticket.String()
 	name := sha256.Sum256(fmt.Append(nil, ticket, c.place.Addrs, m))
 	cfg := ringo.Config{
-		Size: len(m.Members), Rank: slices.Index(m.Members, c.place.Index), Times: c.Times, Collective: c.Collective, Bind: launch.BindNone,
+		Size: len(m.Members), Rank: slices.Index(m.Members, c.place.Index), Times: c.Times, Collective: c.Collective, Network: c.Network, Bind: launch.BindNone,
 		Rendezvous: filepath.Join(os.TempDir(), fmt.Sprintf("ringo-heter-%x", name[:8])),
 		Lookup: func(name string) (string, bool) {
 			if name == launch.TicketVar {

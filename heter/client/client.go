@@ -45,7 +45,7 @@ import (
 
 // Config says whom a trainer connects to. Ticket, Version, Addrs and Cut are needed.
 type Config struct {
-	Ticket            transport.Ticket
+	Ticket            transport.Credentials
 	Version           string
 	Addrs             []string // of the heter-trainers, by number, HOST:PORT
 	Trainer, Trainers int

@@ -80,10 +80,10 @@ func FuzzHeterTrainer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		defer l.Close()
 		cfg := Config{Ticket: transport.NewTicket(), Version: "1", Addrs: []string{l.Addr().String()}, Trainers: 1, Cut: c, Timeout: 10 * time.Second}
 		go func() {
 			nc, err := l.Accept()
+			_ = l.Close() // another try is refused at once
 			if err != nil {
 				return
 			}
@@ -96,7 +96,7 @@ func FuzzHeterTrainer(f *testing.F) {
 			_ = k.CloseWrite(time.Second, io.EOF)
 			time.Sleep(20 * time.Millisecond)
 		}()
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		client, err := Dial(ctx, cfg)
 		if err != nil {

@@ -43,7 +43,7 @@ import (
 
 // Config says what a heter-trainer is.
 type Config struct {
-	Ticket  transport.Ticket
+	Ticket  transport.Credentials
 	Version string // of the program; trainers of other versions are refused
 
 	Index, Count int // which of how many heter-trainers
