@@ -75,7 +75,7 @@ func (c *heterRole) serve(cmd *cobra.Command) error {
 	withThreads(training.Threads + 1)
 	cfg := service.Config{
 		Ticket: c.place.Ticket.Under(c.Network.TLS), Version: ringo.Version, Index: c.place.Index, Count: len(c.place.Addrs), Trainers: c.place.WorldSize, Times: c.Times,
-		Open:   func(about []byte) (*heter.Cut, heter.Device, error) { return train.OpenPart(training, about) },
+		Open:   func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, about) },
 		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) },
 	}
 	if cfg.Count > 1 {
@@ -95,6 +95,15 @@ func (c *heterRole) serve(cmd *cobra.Command) error {
 		counted(int(f.Steps), "step"), counted(int(f.Micros), "micro-batch"), counted(int(f.Samples), "sample"),
 		rounded(f.Busy), rounded(f.Starved), rounded(f.Agreed), mebibytes(f.Read), mebibytes(f.Written))
 	return nil
+}
+
+// open makes the part, and the first heter-trainer tells what crosses.
+func (c *heterRole) open(cmd *cobra.Command, training train.Config, about []byte) (*heter.Cut, heter.Device, error) {
+	cut, device, err := train.OpenPart(training, about)
+	if err == nil && c.place.Index == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), cut)
+	}
+	return cut, device, err
 }
 
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -21,6 +21,7 @@ func TestHeterRoles(t *testing.T) {
 		t.Fatalf("status %d, %v: %s", status, err, errs)
 	}
 	checkHolds(t, "stderr", errs, "[heter 0] heter-trainer 0 of 2 is up at 127.0.0.1:", "[heter 1] heter-trainer 1 of 2 is up at 127.0.0.1:", ", for 2 trainers, on ",
+		"[heter 0]   to them    embedding", "[heter 0]   from them  the output [2] and the loss\n",
 		"[heter 0] heter-trainer 0 of 2 is done: 7 steps, ", "[heter 1] heter-trainer 1 of 2 is done: 7 steps, ",
 		"trainer 0 of 2 is done: pull", "[rank 1] trainer 1 of 2 is done: pull", "; send busy ", "[ps 0] parameter server 0 of 1 is done: ")
 	stages := split["stages"].(map[string]any)
