@@ -47,16 +47,6 @@ def read(part):
     return torch.tensor(ids), torch.tensor(numbers).log1p(), torch.tensor(labels)
 
 
-def auc(scores, labels):
-    """The share of pairs of a click and none that are in the right order; ties count half."""
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ends = counts.cumsum()
-    ranks = (ends - (counts - 1) / 2)[inverse]
-    clicks = labels == 1
-    pos, neg = clicks.sum(), (~clicks).sum()
-    return (ranks[clicks].sum() - pos * (pos + 1) / 2) / (pos * neg)
-
-
 def evaluate(model, ids, numbers, labels):
     model.eval()
     with torch.no_grad():
@@ -64,7 +54,7 @@ def evaluate(model, ids, numbers, labels):
         loss = F.cross_entropy(y, labels).item()
         scores = y.softmax(1)[:, 1]
     model.train()
-    return {"eval_loss": loss, "eval_logloss": loss, "eval_auc": auc(scores.numpy(), labels.numpy())}
+    return {"eval_loss": loss, "eval_logloss": loss, "eval_auc": run.auc(scores.numpy(), labels.numpy())}
 
 
 def main():
