@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the same model on the same data with ringo and with PyTorch and compares the means over seeds.
 
-usage: bench/train/seeds.py cifar|lstm|ctr|wide-deep|deepfm|dcn-v2|dlrm --data DIR [--out DIR] [--seeds 1,2,3] [--side both] …
+usage: bench/train/seeds.py cifar|lstm|ctr|wide-deep|deepfm|dcn-v2|dlrm|din --data DIR [--out DIR] [--seeds 1,2,3] [--side both] …
 
 Each run's JSON lines are kept in --out, and runs that are whole there are not made again: a
 comparison may be interrupted, and the sides made at different times. Two means differ when they
@@ -24,10 +24,10 @@ class Task:
         self.settings, self.figures, self.ringo_only, self.peer_only = settings, figures, ringo_only, peer_only
 
 
-def clicks(model, lr):
-    """A model of keys on Criteo's rows, by tables of so many rows that a dense Adagrad of PyTorch takes seconds."""
-    return Task(model, 1, "torch_clicks.py", {"epochs": 3, "batch": 128, "lr": lr}, ("train_loss", "eval_logloss", "eval_auc"),
-                ("--optimizer", "adagrad", "--schema", "criteo", "--set", "data.table-rows=10000"), ("--model", model))
+def clicks(model, lr, schema="criteo"):
+    """A model of keys, by tables of so many rows that a dense Adagrad of PyTorch takes seconds."""
+    return Task(model, 1, "torch_clicks.py", {"epochs": 2, "batch": 128, "lr": lr}, ("train_loss", "eval_logloss", "eval_auc"),
+                ("--optimizer", "adagrad", "--schema", schema, "--set", "data.table-rows=10000"), ("--model", model))
 
 
 TASKS = {
@@ -39,7 +39,8 @@ TASKS = {
                  ("train_loss", "eval_loss", "eval_perplexity"), ("--optimizer", "sgd")),
     "ctr": Task("ctr-dnn", 1, "torch_ctr.py", {"epochs": 2, "batch": 64, "lr": 0.01},
                 ("train_loss", "eval_logloss", "eval_auc"), ("--optimizer", "adagrad", "--weight-decay", "0")),
-    "wide-deep": clicks("wide-deep", 0.01), "deepfm": clicks("deepfm", 0.01), "dcn-v2": clicks("dcn-v2", 0.01), "dlrm": clicks("dlrm", 0.002),
+    "wide-deep": clicks("wide-deep", 0.003), "deepfm": clicks("deepfm", 0.003), "dcn-v2": clicks("dcn-v2", 0.003), "dlrm": clicks("dlrm", 0.002),
+    "din": clicks("din", 0.01, "movielens"),
 }
 
 

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Click models of keys on Criteo's display advertising in PyTorch, as ringo trains them with one worker.
+"""Click models of keys in PyTorch, as ringo trains them with one worker.
 
-usage: torch_clicks.py --model wide-deep|deepfm|dcn-v2|dlrm --data DIR [--epochs 3] [--batch 128] [--lr 0.01] [--seed N] …
+usage: torch_clicks.py --model wide-deep|deepfm|dcn-v2|dlrm|din --data DIR [--epochs 2] [--batch 128] [--lr 0.01] [--seed N] …
 
 DIR holds tab-separated files: the one with `train` in its name and the one with `test`. A line is the label, 13 numbers and 26 categories;
 empty is missing. A number v becomes log(1 + v), 0 where it is missing or not positive; a category is a key, as ringo's layout criteo has
 it, and the row of a table of --rows by ringo's hash of the key; one that is missing is an empty bag, of zeros. Adagrad, whose steps are
 nothing on rows without a gradient.
+
+For din they are comma-separated, as `ringo data clicks --schema movielens --generate` writes them, without numbers: values are rows by a
+hash of their column and text, a history's movies those of the movies.
 """
-import glob, os
+import csv, glob, hashlib, os
 
 import run
 
-o = run.options("click models in PyTorch", epochs=3, batch=128, lr=0.01, rows=10000, model="wide-deep")
+o = run.options("click models in PyTorch", epochs=2, batch=128, lr=0.01, rows=10000, model="wide-deep")
 
 import numpy as np
 import torch
@@ -20,6 +23,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 SLOTS, NUMBERS = 26, 13
+GENRES, HISTORY = 20, 50  # the most of a sample
 MLPERF = [40000000, 39060, 17295, 7424, 20265, 3, 7122, 1543, 63, 40000000, 3067956, 405282, 10, 2209, 11938, 155, 4, 976, 14,
           40000000, 40000000, 40000000, 590152, 12973, 108, 36]
 
@@ -37,20 +41,41 @@ def rows_of(slot):
     return min(o.rows, MLPERF[slot]) if o.model == "dlrm" else o.rows
 
 
-def read(part):
+def file_of(part):
     found = sorted(glob.glob(os.path.join(o.data, f"*{part}*")))
     if not found:
         run.fail(f"no file with {part} in its name in {o.data}")
+    return open(found[0], encoding="utf-8", newline="")
+
+
+def criteo(part):
+    """Rows [n, 26] of the tables, numbers [n, 13], labels [n]."""
     labels, numbers, ids = [], [], []
-    with open(found[0], encoding="utf-8") as f:
+    with file_of(part) as f:
         for line in f:
             field = line.rstrip("\n").split("\t")
             if len(field) != 40:
-                run.fail(f"{found[0]}: a line has {len(field)} fields, want 40")
+                run.fail(f"{f.name}: a line has {len(field)} fields, want 40")
             labels.append(float(field[0]))
             numbers.append([max(0.0, float(v)) if v else 0.0 for v in field[1:14]])
             ids.append([row_of((slot + 1) << 56 | int(v, 16), rows_of(slot)) if v else -1 for slot, v in enumerate(field[14:])])
     return torch.tensor(ids), torch.tensor(numbers).log1p(), torch.tensor(labels)
+
+
+def movielens(part):
+    """Rows [n, USER + MOVIE + GENRES + HISTORY] of the table, -1 behind the last of a bag; no numbers, [n, 0]; labels [n]."""
+
+    def keys(column, text, most):
+        values = [v for v in text.split("|") if v][-most:]
+        rows = [row_of(int.from_bytes(hashlib.blake2b(f"{column}={v}".encode(), digest_size=8).digest(), "little"), o.rows) for v in values]
+        return rows + [-1] * (most - len(rows))
+
+    labels, ids = [], []
+    with file_of(part) as f:
+        for r in csv.DictReader(f):
+            labels.append(float(float(r["rating"]) >= 4))
+            ids.append(keys("user", r["userId"], 1) + keys("movie", r["movieId"], 1) + keys("genre", r["genres"], GENRES) + keys("movie", r["history"], HISTORY))
+    return torch.tensor(ids), torch.zeros(len(ids), 0), torch.tensor(labels)
 
 
 class Table(nn.Embedding):
@@ -128,6 +153,21 @@ class DLRM(nn.Module):
         return self.top(self.cross(torch.cat(x, 1)))
 
 
+class DIN(nn.Module):
+    """Each movie of the history by a score of it beside the movie that is offered."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.attention, self.fc = Table(o.rows, 16), Tower(64, 36, 1), Tower(64, 200, 80, 1)
+
+    def forward(self, ids, numbers):
+        v = self.table(ids)
+        user, movie, genres, seen = v[:, 0], v[:, 1], v[:, 2 : 2 + GENRES].sum(1), v[:, 2 + GENRES :]
+        now = movie.unsqueeze(1).expand_as(seen)
+        seen = seen * self.attention(torch.cat([seen, now, seen - now, seen * now], 2))
+        return self.fc(torch.cat([user, genres, movie, seen.sum(1)], 1))
+
+
 def evaluate(model, ids, numbers, labels):
     with torch.no_grad():
         y = torch.cat([model(ids[lo : lo + 512], numbers[lo : lo + 512]) for lo in range(0, len(labels), 512)])[:, 0]
@@ -139,9 +179,10 @@ def main():
     torch.set_num_threads(o.threads)
     torch.manual_seed(o.seed)
     rng = np.random.default_rng(o.seed)
+    read = movielens if o.model == "din" else criteo
     ids, numbers, labels = read("train")
     test = read("test")
-    model = DLRM() if o.model == "dlrm" else Net()
+    model = {"dlrm": DLRM, "din": DIN}.get(o.model, Net)()
     optimizer = torch.optim.Adagrad(model.parameters(), o.lr)
     epochs = run.Epochs(o)
     for epoch in epochs:
