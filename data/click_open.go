@@ -127,8 +127,15 @@ func openClicks(c Config, bad *skips) (*Set, error) {
 // readClicks is the source of a file's rows: of a stream they are left in their file, unless it is compressed and could not be
 // read from a place in it.
 func (c Config) readClicks(path string, f *lineFormat, limit int, bad *skips) (Source, error) {
-	if c.Stream && !Packed(path) {
+	if c.Stream && !Packed(path) && !typed(path) {
 		rows, err := openClickFile(path, f, c.threads(), limit, bad)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
+		}
+		return rows, nil
+	}
+	if typed(path) {
+		rows, err := readTyped(path, f, limit, bad)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
 		}

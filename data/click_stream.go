@@ -109,6 +109,7 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	fault(c.BlockBytes < 0 || c.BlockBytes > maxBlockBytes, "blocks of %d bytes: need 0 to %d", c.BlockBytes, maxBlockBytes)
 	sizes, total := make([]int64, len(c.Files)), int64(0)
 	for i, path := range c.Files {
+		fault(typed(path), "%s: Parquet and Arrow are read into memory, not streamed: leave out --stream, or write the rows as text, compressed if you like", path)
 		info, err := pathname.Check(path)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("click stream: %w", err))

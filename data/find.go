@@ -46,6 +46,9 @@ func findPair(set string, c Config) (p pair, err error) {
 		return p, nil
 	}
 	names, err := textFiles(c.Dir, set == "criteo" || set == "clicks")
+	if err == nil && set == "clicks" {
+		names, err = withTyped(c.Dir, names)
+	}
 	if err != nil {
 		return p, fmt.Errorf("%s: %w; %w", set, err, textAlternatives(set, c.Dir))
 	}
@@ -106,6 +109,18 @@ func textFiles(dir string, tables bool) (names []string, err error) {
 			}
 		}
 	}
+	return names, err
+}
+
+// withTyped are some names of a folder and those of files whose columns have types.
+func withTyped(dir string, names []string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if typed(e.Name()) && !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
 	return names, err
 }
 

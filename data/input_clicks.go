@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 )
@@ -61,6 +62,15 @@ type askedClicks struct {
 
 // file reads a file to its end.
 func (a *askedClicks) file(path string, bad *skips) error {
+	var stopped error
+	take := func(c *chunk) bool {
+		stopped = a.take(c)
+		return stopped == nil
+	}
+	if typed(path) {
+		err := a.format.eachTyped(path, bad, take)
+		return cmp.Or(stopped, err)
+	}
 	name, in := nameOfInput(path), io.NopCloser(a.cfg.Stdin)
 	if path != Stdin {
 		var err error
@@ -73,11 +83,7 @@ func (a *askedClicks) file(path string, bad *skips) error {
 	if a.format.layout == nil {
 		text = labelled(in)
 	}
-	var stopped error
-	_, err := a.format.each(name, text, chunkBytes, a.cfg.Threads, bad, func(c *chunk) bool {
-		stopped = a.take(c)
-		return stopped == nil
-	})
+	_, err := a.format.each(name, text, chunkBytes, a.cfg.Threads, bad, take)
 	if stopped != nil {
 		return stopped
 	}

@@ -51,13 +51,24 @@ const (
 
 // newSlotParser is the parser of a layout's lines, of which header is the first one, if the layout has one; with unlabelled it may name no label.
 func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParser, error) {
-	p := &slotParser{separator: l.Separator[0], quoted: l.Separator == "," || l.Separator == ";", fields: len(l.Columns), tools: newClickParser(0)}
+	p := &slotParser{separator: l.Separator[0], quoted: l.Separator == "," || l.Separator == ";", tools: newClickParser(0)}
 	var names []string
+	var err error
 	if l.Header {
-		var err error
-		if names, err = p.names(header); err != nil {
-			return nil, err
-		}
+		names, err = p.names(header)
+	}
+	if err == nil {
+		err = p.choose(l, names, unlabelled)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("line 1: %w", err)
+	}
+	return p, nil
+}
+
+// choose says which fields are used, and how: of those with some names, or with none those of the layout in their order.
+func (p *slotParser) choose(l *layout.Layout, names []string, unlabelled bool) error {
+	if p.fields = len(l.Columns); names != nil {
 		p.fields = len(names)
 	}
 	var hex []string
@@ -66,12 +77,12 @@ func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParse
 			continue
 		}
 		out := slotColumnOf{Column: &l.Columns[i], field: int32(i)}
-		if l.Header {
+		if names != nil {
 			at, err := placeIn(names, l, c.Name)
 			if at < 0 && c.Kind == layout.Label && unlabelled {
 				continue
 			} else if err != nil {
-				return nil, err
+				return err
 			}
 			out.field = int32(at)
 		}
@@ -90,7 +101,7 @@ func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParse
 		}
 		p.columns = append(p.columns, out)
 	}
-	return p, nil
+	return nil
 }
 
 // slot says how values become keys. number is that of the table among those of hexadecimal values.
@@ -116,7 +127,7 @@ func (p *slotParser) names(header []byte) (names []string, err error) {
 	for at := 0; ; {
 		field, next, fault := p.field(header, at)
 		if fault != "" {
-			return nil, fmt.Errorf("line 1: field %d: %s", len(names)+1, fault)
+			return nil, fmt.Errorf("field %d: %s", len(names)+1, fault)
 		}
 		names = append(names, string(field))
 		if next >= len(header) {
@@ -125,7 +136,7 @@ func (p *slotParser) names(header []byte) (names []string, err error) {
 		at = next + 1
 	}
 	if len(names) > layout.MaxFields {
-		return nil, fmt.Errorf("line 1: %d columns, want at most %d", len(names), layout.MaxFields)
+		return nil, fmt.Errorf("%d columns, want at most %d", len(names), layout.MaxFields)
 	}
 	return names, nil
 }
@@ -134,10 +145,10 @@ func (p *slotParser) names(header []byte) (names []string, err error) {
 func placeIn(names []string, l *layout.Layout, column string) (int, error) {
 	at := slices.Index(names, column)
 	if at < 0 {
-		return at, fmt.Errorf("line 1: there is no column %q of layout %s: the header names %s", column, l.Name(), strings.Join(names[:min(len(names), 12)], ", "))
+		return at, fmt.Errorf("there is no column %q of layout %s: the header names %s", column, l.Name(), strings.Join(names[:min(len(names), 12)], ", "))
 	}
 	if again := slices.Index(names[at+1:], column); again >= 0 {
-		return at, fmt.Errorf("line 1: fields %d and %d are both called %q, a column of layout %s: which is it?", at+1, at+again+2, column, l.Name())
+		return at, fmt.Errorf("fields %d and %d are both called %q, a column of layout %s: which is it?", at+1, at+again+2, column, l.Name())
 	}
 	return at, nil
 }
@@ -205,27 +216,26 @@ func (p *slotParser) parse(text []byte, out *block) {
 		if stop > at && text[stop-1] == '\r' {
 			stop--
 		}
-		rows, numbers, ends := len(r.labels), len(r.numbers), len(r.ends)
 		source, where, fault := p.cut(text, at, stop, &out.cuts)
 		if fault == "" {
-			where, fault = p.sample(source, &out.cuts, r)
+			var c *slotColumnOf
+			if c, fault = p.sample(source, &out.cuts, r); fault != "" {
+				where, fault = out.cuts.place(int(c.field)), fmt.Sprintf("column %d, %s: %s", c.field+1, c.Name, fault)
+			}
 		}
-		if fault == "" {
-			r.starts = append(r.starts, len(r.keys))
-		} else {
-			r.labels, r.numbers, r.ends, r.keys = r.labels[:rows], r.numbers[:numbers], r.ends[:ends], r.keys[:r.starts[rows]]
+		if fault != "" {
 			out.faults = append(out.faults, lineFault{out.lines, where, fault})
 		}
 		at = end + 1
 	}
 }
 
-// sample appends what the fields of a line are, which source has. where is the fault's place in the text. Columns are taken in the
-// layout's order, whatever that of the file, so that numbers and slots are the same ones in all files.
-func (p *slotParser) sample(source []byte, cuts *lineCuts, r *clickRows) (where int, fault string) {
-	first := len(r.keys)
+// sample appends what the fields of a line are, which source has, or nothing but says what is wrong with the field of a column. Columns are
+// taken in the layout's order, whatever that of the file, so that numbers and slots are the same ones in all files.
+func (p *slotParser) sample(source []byte, cuts *lineCuts, r *clickRows) (c *slotColumnOf, fault string) {
+	rows, numbers, ends, first := len(r.labels), len(r.numbers), len(r.ends), len(r.keys)
 	for i := range p.columns {
-		c := &p.columns[i]
+		c = &p.columns[i]
 		lo, hi := int(cuts.at[c.field]), int(cuts.at[c.field+1])-1
 		switch c.use {
 		case useNumber:
@@ -249,13 +259,15 @@ func (p *slotParser) sample(source []byte, cuts *lineCuts, r *clickRows) (where 
 			r.ends = append(r.ends, uint32(len(r.keys)-first))
 		}
 		if fault != "" {
-			return cuts.place(int(c.field)), fmt.Sprintf("column %d, %s: %q: %s", c.field+1, c.Name, source[lo:min(hi, lo+24)], fault)
+			r.labels, r.numbers, r.ends, r.keys = r.labels[:rows], r.numbers[:numbers], r.ends[:ends], r.keys[:first]
+			return c, fmt.Sprintf("%q: %s", source[lo:min(hi, lo+24)], fault)
 		}
 	}
 	if !p.label {
 		r.labels = append(r.labels, 0)
 	}
-	return 0, ""
+	r.starts = append(r.starts, len(r.keys))
+	return nil, ""
 }
 
 // label is what a field says.

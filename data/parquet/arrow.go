@@ -92,8 +92,17 @@ func openMessages(f *os.File) (*messages, error) {
 
 // Scan decodes the record batches.
 func (t *arrowReader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
+	return t.pass(want, plain, visit)
+}
+
+// ScanText is Scan with all values as text, and of lists, too.
+func (t *arrowReader) ScanText(want []int, visit func(*table.Chunk) error) error {
+	return t.pass(want, textual, visit)
+}
+
+func (t *arrowReader) pass(want []int, as form, visit func(*table.Chunk) error) error {
 	return t.with(func(in *ipc.Reader, m *messages) error {
-		if err := t.columns(in.Schema().Fields(), want); err != nil {
+		if err := t.columns(in.Schema().Fields(), want, as); err != nil {
 			return err
 		}
 		first := int64(0)
@@ -111,7 +120,7 @@ func (t *arrowReader) Scan(want []int, _ func(error) error, visit func(*table.Ch
 			if batch.NumRows() > table.MaxRows-first {
 				return t.fault("", "more than %d rows", table.MaxRows)
 			}
-			if err := t.batch(batch, want, first, visit); err != nil {
+			if err := t.batch(batch, want, as, first, visit); err != nil {
 				return err
 			}
 			first += batch.NumRows()
@@ -120,17 +129,21 @@ func (t *arrowReader) Scan(want []int, _ func(error) error, visit func(*table.Ch
 }
 
 // batch hands out a record batch in chunks.
-func (t *arrowReader) batch(batch arrow.RecordBatch, want []int, first int64, visit func(*table.Chunk) error) error {
+func (t *arrowReader) batch(batch arrow.RecordBatch, want []int, as form, first int64, visit func(*table.Chunk) error) error {
 	for at := int64(0); at < batch.NumRows(); at += batchRows {
 		to := min(at+batchRows, batch.NumRows())
 		c := table.Chunk{N: int(to - at), First: first + at, Columns: make([]table.Vector, len(want))}
 		err := t.guarded(func() error {
 			for i, n := range want {
 				part := array.NewSlice(batch.Column(n), at, to)
-				if err := whole(part); err != nil {
+				err := whole(part)
+				if err == nil {
+					c.Columns[i], err = as.vector(part)
+				}
+				if err != nil {
 					return fmt.Errorf("row %d: column %q: %w", c.First, t.names[n], err)
 				}
-				if c.Columns[i] = vector(part); max(len(c.Columns[i].Numbers), len(c.Columns[i].Words)) != c.N {
+				if rowsOf(&c.Columns[i]) != c.N {
 					return fmt.Errorf("row %d: column %q has not as many values as its batch has rows", c.First, t.names[n])
 				}
 				part.Release()
@@ -149,6 +162,9 @@ func (t *arrowReader) batch(batch arrow.RecordBatch, want []int, first int64, vi
 
 // whole reports values that the file does not have: truth values, whose bits nothing else compares with their number.
 func whole(a arrow.Array) error {
+	if l, ok := a.(array.ListLike); ok {
+		return whole(l.ListValues())
+	}
 	b, ok := a.(*array.Boolean)
 	if !ok {
 		return nil

@@ -98,6 +98,15 @@ func TestCommand(t *testing.T) {
 			t.Errorf("predictions in %s are %.300s\nwant %.300s", name, got, text)
 		}
 	}
+	clickFiles(t, dir)
+	trained := map[string]string{}
+	for _, file := range []string{"clicks.csv", "clicks.parquet", "clicks.arrow"} {
+		out := run("train din --schema clicks.yaml --train-file " + file + " --eval-file " + file + " --set data.table-rows=100 --np 2 --batch 16 --epochs 1 --progress none --json - --checkpoint saved-" + file)
+		trained[file] = parameters.FindString(out) + run("predict saved-clicks.csv --data "+file+" --progress none")
+	}
+	if want := trained["clicks.csv"]; parameters.FindString(want) == "" || trained["clicks.parquet"] != want || trained["clicks.arrow"] != want {
+		t.Errorf("clicks: %.300q", trained)
+	}
 	figures := accuracy.FindString(run("eval saved-x.csv --data x.csv --progress none --json -"))
 	for _, file := range []string{"x.parquet", "x.arrow", "x.arrows"} {
 		if got := accuracy.FindString(run("eval saved-x.parquet --data " + file + " --progress none --json -")); got != figures || got == "" {
@@ -105,6 +114,9 @@ func TestCommand(t *testing.T) {
 		}
 	}
 }
+
+// parameters is the sum of a training's parameters.
+var parameters = regexp.MustCompile(`"params_sha256":"[0-9a-f]+"`)
 
 // accuracy is the figure of an evaluation.
 var accuracy = regexp.MustCompile(`"[a-z_]*accuracy":[0-9.]+`)

@@ -127,16 +127,25 @@ func (t *reader) fault(column, problem string, args ...any) error {
 
 // Scan decodes as many row groups at once as Go has processors. It holds a batch of each.
 func (t *reader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
+	return t.pass(want, plain, visit)
+}
+
+// ScanText is Scan with all values as text, and of lists, too.
+func (t *reader) ScanText(want []int, visit func(*table.Chunk) error) error {
+	return t.pass(want, textual, visit)
+}
+
+func (t *reader) pass(want []int, as form, visit func(*table.Chunk) error) error {
 	return t.with(func(g groups) error {
-		if err := t.columns(g.schema.Fields(), want); err != nil {
+		if err := t.columns(g.schema.Fields(), want, as); err != nil {
 			return err
 		}
-		return t.scan(g, want, visit)
+		return t.scan(g, want, as, visit)
 	})
 }
 
 // columns reports columns that are not those that the file was opened with, or whose values are not read.
-func (t *reader) columns(fields []arrow.Field, want []int) error {
+func (t *reader) columns(fields []arrow.Field, want []int, as form) error {
 	if len(fields) != len(t.names) {
 		return t.fault("", "it has %d columns, and had %d", len(fields), len(t.names))
 	}
@@ -144,8 +153,8 @@ func (t *reader) columns(fields []arrow.Field, want []int) error {
 		if fields[n].Name != t.names[n] {
 			return t.fault(t.names[n], "it is called %q now", fields[n].Name)
 		}
-		if !known(fields[n].Type) {
-			return t.fault(t.names[n], "values of type %v: want numbers, texts or truth values; data.schema can ignore the column", fields[n].Type)
+		if !as.known(fields[n].Type) {
+			return t.fault(t.names[n], "values of type %v: want %s", fields[n].Type, as.wants)
 		}
 	}
 	return nil
@@ -159,7 +168,7 @@ type decoded struct {
 
 // scan has a goroutine for the row group that is being handed over and for each of those that follow it, up to the number of
 // processors.
-func (t *reader) scan(g groups, want []int, visit func(*table.Chunk) error) error {
+func (t *reader) scan(g groups, want []int, as form, visit func(*table.Chunk) error) error {
 	ctx, stop := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
 	defer wait.Wait() // the file is closed next
@@ -169,7 +178,7 @@ func (t *reader) scan(g groups, want []int, visit func(*table.Chunk) error) erro
 		queues[i] = make(chan decoded, 1)
 		wait.Go(func() {
 			defer close(queues[i])
-			if err := t.guarded(func() error { return g.decode(ctx, i, want, queues[i]) }); err != nil {
+			if err := t.guarded(func() error { return g.decode(ctx, i, want, as, queues[i]) }); err != nil {
 				hand(ctx, queues[i], decoded{err: err})
 			}
 		})
@@ -206,14 +215,18 @@ func hand(ctx context.Context, to chan<- decoded, d decoded) error {
 }
 
 // decode turns a row group to chunks.
-func (g groups) decode(ctx context.Context, group int, want []int, to chan<- decoded) error {
+func (g groups) decode(ctx context.Context, group int, want []int, as form, to chan<- decoded) error {
 	rows := g.ParquetReader().MetaData().RowGroup(group).NumRows()
 	if rows == 0 {
 		return nil
 	}
 	leaves := make([]int, len(want))
 	for i, n := range want {
-		leaves[i] = g.Manifest.Fields[n].ColIndex
+		leaf := &g.Manifest.Fields[n]
+		if len(leaf.Children) > 0 { // a list's values
+			leaf = &leaf.Children[0]
+		}
+		leaves[i] = leaf.ColIndex
 	}
 	r, err := g.GetRecordReader(ctx, leaves, []int{group})
 	if err != nil {
@@ -230,7 +243,9 @@ func (g groups) decode(ctx context.Context, group int, want []int, to chan<- dec
 			if column.Len() != d.chunk.N { // arrow-go takes the footer's word for how many there are
 				return fmt.Errorf("row group %d: column %q has %d values for %d rows", group, g.schema.Field(n).Name, column.Len(), d.chunk.N)
 			}
-			d.chunk.Columns[i] = vector(column)
+			if d.chunk.Columns[i], err = as.vector(column); err != nil {
+				return fmt.Errorf("row group %d: column %q: %w", group, g.schema.Field(n).Name, err)
+			}
 		}
 		if err := hand(ctx, to, d); err != nil {
 			return err

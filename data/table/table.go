@@ -71,10 +71,14 @@ func (f *Fault) Error() string {
 	return f.File + place + ": " + f.Problem
 }
 
-// Vector is a column's part of a chunk: numbers or words, the other of which is nil.
+// Vector is a column's part of a chunk: numbers or words, or of a pass that wants all values as text, one after the other, Text; what is of the
+// others is nil.
 type Vector struct {
 	Numbers []float64 // NaN where there is none
 	Words   []string  // Missing where there is none
+	Text    []byte    // empty where there is none; truth values are 1 and 0, dates and times as numbers are
+	Ends    []int     // of each value in Text
+	Rows    []int     // of lists: where each row's values end among Ends; nil: each row has one value
 }
 
 // Chunk is some rows that follow one another. It is good until the visitor that got it returns.

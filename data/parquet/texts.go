@@ -1,0 +1,143 @@
+package parquet
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/ringo-ml/ringo/data/table"
+)
+
+// form is what the values of a pass become.
+type form struct {
+	known  func(arrow.DataType) bool
+	wants  string // those that are known
+	vector func(arrow.Array) (table.Vector, error)
+}
+
+// The forms of Scan and of ScanText. Never written.
+var (
+	plain = form{known, "numbers, texts or truth values; data.schema can ignore the column",
+		func(a arrow.Array) (table.Vector, error) { return vector(a), nil }}
+	textual = form{knownText, "numbers, texts or truth values, or lists of them", asTexts}
+)
+
+// knownText is known, and of lists.
+func knownText(t arrow.DataType) bool {
+	switch t.ID() {
+	case arrow.LIST, arrow.LARGE_LIST, arrow.FIXED_SIZE_LIST:
+		return known(t.(arrow.ListLikeType).Elem())
+	}
+	return known(t)
+}
+
+// mostText is how much text a column may have in a batch: a dictionary's long word may stand in every row.
+const mostText = 1 << 30
+
+// asTexts is an array of a known type as text.
+func asTexts(a arrow.Array) (table.Vector, error) {
+	var out table.Vector
+	list, ok := a.(array.ListLike)
+	if !ok {
+		err := appendTexts(&out, a, 0, a.Len())
+		return out, err
+	}
+	values := list.ListValues()
+	out.Rows = make([]int, a.Len())
+	for row := range out.Rows {
+		if !a.IsNull(row) {
+			lo, hi := list.ValueOffsets(row)
+			if lo < 0 || hi < lo || hi > int64(values.Len()) {
+				return out, fmt.Errorf("a list has values %d to %d of %d", lo, hi, values.Len())
+			}
+			if err := appendTexts(&out, values, int(lo), int(hi)); err != nil {
+				return out, err
+			}
+		}
+		out.Rows[row] = len(out.Ends)
+	}
+	return out, nil
+}
+
+// rowsOf is how many rows a vector has.
+func rowsOf(v *table.Vector) int {
+	if v.Rows != nil {
+		return len(v.Rows)
+	}
+	return max(len(v.Numbers), len(v.Words), len(v.Ends))
+}
+
+// appendTexts appends some values of an array; nothing for what is missing.
+func appendTexts(out *table.Vector, a arrow.Array, lo, hi int) error {
+	if lo == hi {
+		return nil
+	}
+	write := texter(a)
+	for i := lo; i < hi; i++ {
+		if !a.IsNull(i) {
+			out.Text = write(out.Text, i)
+		}
+		out.Ends = append(out.Ends, len(out.Text))
+		if len(out.Text) > mostText {
+			return fmt.Errorf("more than %d bytes of text in %d rows: write smaller row groups or batches", mostText, a.Len())
+		}
+	}
+	return nil
+}
+
+// texter appends a value of an array of a known type, by its number.
+func texter(a arrow.Array) func(to []byte, i int) []byte {
+	switch a := a.(type) {
+	case *array.Int8:
+		return signed(a.Int8Values())
+	case *array.Int16:
+		return signed(a.Int16Values())
+	case *array.Int32:
+		return signed(a.Int32Values())
+	case *array.Int64:
+		return signed(a.Int64Values())
+	case *array.Date32:
+		return signed(a.Date32Values())
+	case *array.Timestamp:
+		return signed(a.TimestampValues())
+	case *array.Uint8:
+		return unsigned(a.Uint8Values())
+	case *array.Uint16:
+		return unsigned(a.Uint16Values())
+	case *array.Uint32:
+		return unsigned(a.Uint32Values())
+	case *array.Uint64:
+		return unsigned(a.Uint64Values())
+	case *array.Float16:
+		return func(to []byte, i int) []byte {
+			return strconv.AppendFloat(to, float64(a.Value(i).Float32()), 'g', -1, 32)
+		}
+	case *array.Float32:
+		return func(to []byte, i int) []byte { return strconv.AppendFloat(to, float64(a.Value(i)), 'g', -1, 32) }
+	case *array.Float64:
+		return func(to []byte, i int) []byte { return strconv.AppendFloat(to, a.Value(i), 'g', -1, 64) }
+	case *array.Boolean:
+		return func(to []byte, i int) []byte {
+			if a.Value(i) {
+				return append(to, '1')
+			}
+			return append(to, '0')
+		}
+	case *array.Dictionary:
+		texts := a.Dictionary().(interface{ Value(int) string })
+		return func(to []byte, i int) []byte { return append(to, texts.Value(a.GetValueIndex(i))...) }
+	case interface{ Value(int) string }: // the texts
+		return func(to []byte, i int) []byte { return append(to, a.Value(i)...) }
+	}
+	panic(fmt.Sprintf("values of type %v", a.DataType()))
+}
+
+func signed[T ~int8 | ~int16 | ~int32 | ~int64](values []T) func([]byte, int) []byte {
+	return func(to []byte, i int) []byte { return strconv.AppendInt(to, int64(values[i]), 10) }
+}
+
+func unsigned[T ~uint8 | ~uint16 | ~uint32 | ~uint64](values []T) func([]byte, int) []byte {
+	return func(to []byte, i int) []byte { return strconv.AppendUint(to, uint64(values[i]), 10) }
+}
