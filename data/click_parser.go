@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // The columns of Criteo's display advertising sets, tab-separated: the label
@@ -216,19 +217,20 @@ func keysOf(keys *[clickSlots]uint64, values *[clickSlots]uint64, given uint32) 
 	}
 }
 
-// addBags appends the keys of a line's categories as bags.
+// addBags appends the keys of a line's categories as bags, in place: room for the keys is a power of two, so that no index of it is checked.
 func (r *clickRows) addBags(values *[clickSlots]uint64, given uint32) {
-	var ends [clickSlots]uint32
-	var keys [clickSlots]uint64
+	const room = 32
+	first, row := len(r.keys), len(r.ends)
+	r.keys, r.ends = slices.Grow(r.keys, room), slices.Grow(r.ends, clickSlots)[:row+clickSlots]
+	keys, ends := (*[room]uint64)(r.keys[first:first+room]), (*[clickSlots]uint32)(r.ends[row:])
 	n := uint32(0)
 	for slot, value := range values {
-		keys[n%clickSlots] = ClickKey(slot, value)
+		keys[n%room] = ClickKey(slot, value)
 		n += given & 1
 		ends[slot] = n
 		given >>= 1
 	}
-	r.keys = append(r.keys, keys[:n]...)
-	r.ends = append(r.ends, ends[:]...)
+	r.keys = r.keys[:first+int(n)]
 	r.starts = append(r.starts, len(r.keys))
 }
 
