@@ -67,7 +67,9 @@ type Spec struct {
 	Targets int    // numbers per sample that a regression is to find
 	Classes int    // different labels, or the vocabulary
 	Rows    int    // of a Click model's table; of several, of each at most
-	// AnySlots says that it takes samples with any slots and any number of values: Input and Slots are those of its usual data.
+	// AnySlots says that it takes samples with any slots and any number of values: Input and Slots are those of its usual data. One
+	// that has IDs and no Slots takes keys in their place where there are some, as samples on servers have, whose tables have a row for
+	// each key.
 	AnySlots bool
 	// AnyShape says that it takes samples of any shape, and what is to be found as labels or targets: Input, IDs and so on
 	// are those of its usual data.

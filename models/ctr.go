@@ -15,7 +15,7 @@ const (
 )
 
 // ctrDNN and ctrDNN4096 predict clicks: the categories' embeddings and the
-// numbers side by side, then dense layers.
+// numbers side by side, then dense layers. Categories are rows of a table of so many, or keys in any slots, bags too.
 func ctrDNN() model.Spec {
 	return ctrSpec(model.Spec{
 		Name:    "ctr-dnn",
@@ -35,7 +35,7 @@ func ctrDNN4096() model.Spec {
 
 func ctrSpec(s model.Spec, widths ...int) model.Spec {
 	s.Task, s.Data = model.Click, "criteo"
-	s.Input, s.IDs, s.Classes, s.Rows = []int{ctrNumbers}, ctrSlots, 2, ctrRows
+	s.Input, s.IDs, s.Classes, s.Rows, s.AnySlots = []int{ctrNumbers}, ctrSlots, 2, ctrRows, true
 	s.Defaults = model.Defaults{Optimizer: "adagrad", Batch: 512, Epochs: 1, LR: 0.01, GlobalBatch: 512}
 	s.Build = func(ps *nn.Params, o model.Options) model.Model { return buildCTR(ps, o, widths) }
 	return s
@@ -43,6 +43,7 @@ func ctrSpec(s model.Spec, widths ...int) model.Spec {
 
 type ctr struct {
 	table  *nn.Table
+	byKeys bool
 	hidden []nn.Layer
 	out    nn.Layer
 	dense  nn.Part
@@ -55,6 +56,9 @@ func buildCTR(ps *nn.Params, o model.Options, widths []int) model.Model {
 	}
 	m := &ctr{table: ps.NewTable("embedding", nn.UniformRows(0.05), rows, ctrDim)}
 	in := ctrSlots*ctrDim + ctrNumbers
+	if m.byKeys = len(o.Slots) > 0; m.byKeys {
+		in = len(o.Slots)*ctrDim + product(o.Input)
+	}
 	for i, width := range widths {
 		m.hidden = append(m.hidden, ps.Dense(fmt.Sprintf("fc%d", i+1), in, width))
 		in = width
@@ -69,7 +73,13 @@ func buildCTR(ps *nn.Params, o model.Options, widths []int) model.Model {
 
 // forward returns two logits for each sample.
 func (m *ctr) forward(t *nn.Tape, b model.Batch) model.Outputs {
-	return model.Outputs{t.On(heter, m.dense, t.EmbeddingTable(b.IDs, b.N, m.table, b.Values))}
+	var x *nn.Tensor
+	if m.byKeys {
+		x = t.EmbeddingBag(b.Bags, m.table, nn.SumPool, b.Values)
+	} else {
+		x = t.EmbeddingTable(b.IDs, b.N, m.table, b.Values)
+	}
+	return model.Outputs{t.On(heter, m.dense, x)}
 }
 
 // logits are those of rows and numbers side by side.

@@ -167,6 +167,21 @@ func (c Config) settled(ranks int) Config {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
+	return c.byKeys()
+}
+
+// byKeys is c with a model by keys in place of one that takes them as well as ids, where servers have a row for each key: unless
+// TableRows says that there are so many rows, or the samples are given.
+func (c Config) byKeys() Config {
+	m := &c.Model
+	if c.Servers.Consistency == "" || c.TableRows > 0 || c.given || !m.AnySlots || m.IDs == 0 {
+		return c
+	}
+	m.Slots = nil
+	for i := range m.IDs {
+		m.Slots = append(m.Slots, model.Slot{Name: fmt.Sprintf("C%d", i+1)})
+	}
+	m.IDs = 0
 	return c
 }
 

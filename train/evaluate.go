@@ -92,6 +92,10 @@ func (r *run) prepareSaved(openData func() error) error {
 	if err := r.tellOf(r.openOther); err != nil {
 		return err
 	}
+	if s := r.found.About.Shape; r.cfg.Model.AnySlots && r.cfg.Model.IDs > 0 && len(s.Slots) > 0 { // trained by keys
+		r.cfg.Model = shaped(r.cfg.Model, s)
+		r.spec = r.cfg.Model
+	}
 	if err := openData(); err != nil {
 		return err
 	}

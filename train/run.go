@@ -119,7 +119,7 @@ func shaped(m model.Spec, s data.Shape) model.Spec {
 		m.Input, m.IDs, m.Labels, m.Targets = s.Values, s.IDs, s.Labels, s.Targets
 	}
 	if m.AnySlots && len(s.Slots) > 0 {
-		m.Input, m.Slots = s.Values, slotsOf(s.Slots)
+		m.Input, m.Slots, m.IDs = s.Values, slotsOf(s.Slots), 0
 	}
 	if v := s.Values; m.AnySize && len(v) == 3 && v[2] == m.Input[2] {
 		m.Input = v

@@ -140,7 +140,7 @@ func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []floa
 	}
 	s, err := c.openSource(nil)
 	if err == nil {
-		err = errors.Join(s.beginRows(t, there, len(c.Model.Slots) > 0, do), s.Close())
+		err = errors.Join(s.beginRows(t, there, len(c.byKeys().Model.Slots) > 0, do), s.Close())
 	}
 	if err != nil {
 		return fmt.Errorf("beginning with rows of %s: %w", c.Start.From, err)
@@ -164,7 +164,7 @@ func (s source) beginRows(t schema.Sparse, there string, byKeys bool, do func(ke
 		return s.parts.Each(context.Background(), 0, do)
 	}
 	if byKeys {
-		return fmt.Errorf("%s: keys share its %d rows by a hash, and on servers each key has a row of its own: begin with a run with servers; %v leaves the table at first values", name, s.Tensors[i].Shape[0], setting.Path("training.init-except"))
+		return fmt.Errorf("%s: keys share its %d rows by a hash, and on servers each key has a row of its own: begin with a run with servers; %v leaves the table at first values; where ranks are told %v, servers must be, too", name, s.Tensors[i].Shape[0], setting.Path("training.init-except"), setting.Path("data.table-rows"))
 	}
 	data, err := s.Read(name)
 	if err != nil {

@@ -122,7 +122,7 @@ func TestTablesBegin(t *testing.T) {
 		}
 		return []*program{start(t, line+"--rank 0", mark), start(t, line+"--rank 1", mark)}, servers
 	}
-	ranks2, keepers := byHand("--set model=ctr-dnn --init-from " + file)
+	ranks2, keepers := byHand("--set model=ctr-dnn --set data.table-rows=5000 --init-from " + file)
 	for _, p := range append(ranks2, keepers...) {
 		p.checkEnd(0)
 	}

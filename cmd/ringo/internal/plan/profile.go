@@ -36,7 +36,7 @@ func (c *command) shaped(spec model.Spec) (model.Spec, error) {
 	if err != nil {
 		return spec, fmt.Errorf("--schema: %w", err)
 	}
-	spec.Input, spec.Slots = nil, nil
+	spec.Input, spec.Slots, spec.IDs = nil, nil, 0
 	if n := len(l.Of(func(c layout.Column) bool { return c.Kind == layout.Number })); n > 0 {
 		spec.Input = []int{n}
 	}
