@@ -23,6 +23,9 @@ type Table struct {
 	Rows, Dim int
 	Data      []float32 // Rows*Dim, row after row; of a table whose rows lie elsewhere, those held
 	Init      RowInit
+	// Rule names what moves the rows, if it is not the run's optimizer, and Admission which keys get one on servers, as settings do:
+	// "ftrl:rate=50", "count:3". Models set them when they make the table; settings go before.
+	Rule, Admission string
 	// Slots is what of a batch's bags the model looks up in the table, by slot: how many of the last keys of each bag, -1 for all of
 	// them, 0 for none; slots behind its end are not looked up. It is nil of a table that is looked up by ids. Arrange finds it out.
 	Slots []int

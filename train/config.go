@@ -71,6 +71,8 @@ type Config struct {
 	Epochs int
 	// Optimizer is one of Optimizers; for Run "": with an LR of 0 the model's, with its usual settings, else "sgd".
 	Optimizer string
+	// TableRules say what moves the rows of tables in place of it; of several that match a table the last counts.
+	TableRules []TableRule
 	// LR is the learning rate, which the schedule changes over the run; for Run 0: the optimizer's usual one.
 	LR float64
 	// Drops, Cosine, Floor and Warmup are those of schedule.Schedule.

@@ -98,7 +98,7 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	device, err := heter.NewCPU(spec, cut, heter.CPUConfig{
 		Options: s.Options, Seed: c.Seed, Threads: max(1, c.Threads), Prepare: prepare,
 		Optimizer: func(ps *nn.Params) (optim.Optimizer, error) {
-			rule, err := c.newRule(ps)
+			rule, err := c.newRule(ps, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -86,7 +86,7 @@ func (p *replicated) begin(cfg Config, _ beginning) (err error) {
 	if reducer := r.job.Reducer(); reducer != nil {
 		cfg.Exchange.Reducer = reducer
 	}
-	if p.rule, err = cfg.newRule(r.Params); err != nil {
+	if p.rule, err = cfg.newRule(r.Params, r.Params.Tables()); err != nil {
 		return err
 	}
 	var tables []distopt.Table
@@ -149,8 +149,8 @@ func (p *replicated) close() {
 	}
 }
 
-// newRule makes the optimizer of a replica's arenas, on its threads.
-func (c Config) newRule(ps *nn.Params) (*optim.Shared, error) {
+// newRule makes the optimizer of a replica's arenas and of tables, on its threads.
+func (c Config) newRule(ps *nn.Params, tables []*nn.Table) (*optim.Shared, error) {
 	opt := c.newOptimizer(ps)
 	if rates := ratesOf(ps); len(rates) > 0 {
 		grouped, err := optim.NewGrouped(opt, rates)
@@ -158,6 +158,10 @@ func (c Config) newRule(ps *nn.Params) (*optim.Shared, error) {
 			return nil, err
 		}
 		opt = grouped
+	}
+	opt, err := c.withTableRules(opt, tables)
+	if err != nil {
+		return nil, err
 	}
 	return optim.NewShared(opt, c.threadsEach())
 }

@@ -62,7 +62,7 @@ func (p *recalled) begin(cfg Config, _ beginning) error {
 	if err != nil {
 		return fmt.Errorf("what servers have saved for %s: %w", p.saved.File, err)
 	}
-	if p.rule, err = cfg.newRule(r.Params); err != nil {
+	if p.rule, err = cfg.newRule(r.Params, nil); err != nil {
 		return err
 	}
 	return r.optimize(cfg, r.job.Group(), p.rule, nil)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ringo-ml/ringo"
@@ -87,7 +88,7 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 		r.far, err = newFar(cfg, opts, r.Params)
 	}
 	if err == nil {
-		err = r.model.Arrange(r.Params, r.Spec.Sample(1))
+		err = errors.Join(cfg.checkTableRules(r.Params.Tables()), r.model.Arrange(r.Params, r.Spec.Sample(1)))
 	}
 	if err != nil {
 		r.Params.Release(job.Free)

@@ -91,7 +91,7 @@ func (p *served) begin(cfg Config, at beginning) error {
 	}
 	if s.geoSteps() == 0 {
 		cfg.Exchange.Reducer = p.trainer
-	} else if p.rule, err = cfg.newRule(r.Params); err != nil {
+	} else if p.rule, err = cfg.newRule(r.Params, nil); err != nil {
 		return err
 	}
 	if err := r.optimize(cfg, p.alone, p.rule, nil); err != nil {

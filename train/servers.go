@@ -147,7 +147,14 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 		if t.Slots == nil {
 			byIDs++
 		}
-		s.Sparse = append(s.Sparse, schema.Sparse{Name: t.Name, Dim: t.Dim, Rule: rows, Init: t.Init, Seed: c.Seed})
+		own, ok, err := c.ruleOf(t, rate)
+		if err != nil {
+			return s, err
+		}
+		if !ok {
+			own = rows
+		}
+		s.Sparse = append(s.Sparse, schema.Sparse{Name: t.Name, Dim: t.Dim, Rule: own, Init: t.Init, Seed: c.Seed, Admission: t.Admission})
 	}
 	if byIDs > 1 {
 		return s, fmt.Errorf("model %s has %d tables that ids are looked up in: parameters on servers can have one such table, and any number by keys", c.name(), byIDs)

@@ -18,7 +18,7 @@ type Rule struct {
 	// LR is the learning rate at first.
 	LR float64 `json:"lr"`
 	// Settings replace the usual ones, by name: momentum, weight_decay, initial,
-	// eps, beta, beta1, beta2, l1, l2, bound, rate (of click: what LR is multiplied by), and
+	// eps, beta, beta1, beta2, l1, l2, bound, rate (of rules for rows: what LR is multiplied by, also when it changes), and
 	// those of a click policy.
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
@@ -29,19 +29,41 @@ func (r Rule) Rows() (optim.RowRule, error) {
 	if err != nil {
 		return nil, err
 	}
+	fields, times := rowFields(rule), &rated{RowRule: rule, times: 1}
 	bounded := &optim.Bounded{RowRule: rule}
-	fields := rowFields(rule)
 	if fields["bound"] == nil {
 		fields["bound"] = &bounded.Bound
 	}
+	if fields["rate"] == nil {
+		fields["rate"] = &times.times
+	}
 	if err := r.set(fields); err != nil {
 		return nil, err
+	}
+	if times.times != 1 {
+		if !(times.times > 0) {
+			return nil, fmt.Errorf("rule %q: a rate of %v: want more than 0", r.Name, times.times)
+		}
+		times.SetLR(r.LR)
+		rule, bounded.RowRule = times, times
 	}
 	if bounded.Bound != 0 {
 		rule = bounded
 	}
 	return rule, rule.Validate()
 }
+
+// rated is a rule whose learning rate is what is set times a number.
+type rated struct {
+	optim.RowRule
+	times float64
+}
+
+// SetLR sets the rule's rate to lr times the number.
+func (r *rated) SetLR(lr float64) { r.RowRule.(optim.Rated).SetLR(lr * r.times) }
+
+// CurrentLR is the rate without the number.
+func (r *rated) CurrentLR() float64 { return r.RowRule.(optim.Rated).CurrentLR() / r.times }
 
 // Settled is the rule for rows with all its settings, those not given as they usually are.
 func (r Rule) Settled() (Rule, error) {

@@ -69,6 +69,8 @@ type Config struct {
 	Store store.Kind
 	// Admission says which keys get a row.
 	Admission shard.Admission
+	// TableAdmission is that of tables by name, which goes before what the schema says of them.
+	TableAdmission map[string]shard.Admission
 	// DeleteAfter is how many days a row may not be pulled nor pushed, in tables whose rule does not say
 	// so itself; 0: any.
 	DeleteAfter int
@@ -250,7 +252,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	if err := s.cfg.daysFit(sc); err != nil {
 		return nil, err
 	}
-	c, below := s.cfg.tables(), tiers.Config{Admission: s.cfg.Admission, DeleteAfter: s.cfg.DeleteAfter}
+	c, below := s.cfg.tables(), tiers.Config{Admission: s.cfg.Admission, TableAdmission: s.cfg.TableAdmission, DeleteAfter: s.cfg.DeleteAfter}
 	if c.From = s.from; len(s.from) > 0 {
 		c.FromNumbers = s.cfg.FromNumbers
 	}

@@ -102,8 +102,8 @@ func (c *Config) joining() []setting.Row {
 		},
 		{
 			Path: "servers.admit", Unit: "RULE", Scope: setting.Changeable, Needs: keeps(),
-			About: "which keys get a row: count:3 (those pulled 3 times), share:0.1 (a tenth of all, chosen by a hash), both with a comma between, or empty for all; other keys keep their first values",
-			Value: setting.Textual(&c.Admission),
+			About: "which keys get a row: count:3 (those pulled 3 times), share:0.1 (a tenth of all, chosen by a hash), both with a comma between, or empty for all; other keys keep their first values; of single tables by name, such as count:3;wide=share:0.1",
+			Value: setting.Textual(admitting{c}),
 		},
 	}
 }
@@ -169,6 +169,11 @@ func (c Config) faults() (faults setting.Faults) {
 	fault(c.HTTPOpen && c.HTTP == "", pathHTTPOpen, "has no effect without %v", pathHTTP)
 	if err := c.Admission.Validate(); err != nil {
 		fault(true, "servers.admit", "%w", err)
+	}
+	for name, a := range c.TableAdmission {
+		if err := a.Validate(); err != nil {
+			fault(true, "servers.admit", "table %s: %w", name, err)
+		}
 	}
 	if c.HTTP != "" {
 		if _, bad := c.httpAddress(max(0, c.Servers-1)); bad != nil {

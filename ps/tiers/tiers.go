@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/optim"
@@ -36,8 +37,9 @@ type Config struct {
 	// at least 8 MiB and at most store's default. It should have room for all filters, 1.25 bytes
 	// a row: else each lookup reads one.
 	CacheBytes int64
-	// Admission says which keys get a row.
-	Admission shard.Admission
+	// Admission says which keys get a row, TableAdmission of tables by name, before what the schema says of them.
+	Admission      shard.Admission
+	TableAdmission map[string]shard.Admission
 	// Deltas keeps what a checkpoint of changes alone needs: 4 bytes for each row, which
 	// tables with a Dir have anyway, and the keys that were deleted since the last one.
 	Deltas bool
@@ -60,6 +62,9 @@ type Tiers struct {
 
 // Open makes tiers for the tables of a schema. They are closed after the tables.
 func Open(c Config, s schema.Schema) (*Tiers, error) {
+	if err := c.named(s); err != nil {
+		return nil, err
+	}
 	if (c.Dir != "") != (c.MemoryBytes > 0) || c.MemoryBytes < 0 || c.DeleteAfter < 0 {
 		return nil, fmt.Errorf("tiers: %d bytes of memory with the directory %q, deleting after %d days: want a limit with a directory and none without one, and days from 0", c.MemoryBytes, c.Dir, c.DeleteAfter)
 	}
@@ -75,6 +80,20 @@ func Open(c Config, s schema.Schema) (*Tiers, error) {
 		return nil, errors.Join(fmt.Errorf("tiers: %w", err), t.Close())
 	}
 	return t, nil
+}
+
+// named reports admissions of tables that there are not.
+func (c Config) named(s schema.Schema) error {
+	for name := range c.TableAdmission {
+		if !slices.ContainsFunc(s.Sparse, func(t schema.Sparse) bool { return t.Name == name }) {
+			var names []string
+			for _, t := range s.Sparse {
+				names = append(names, t.Name)
+			}
+			return fmt.Errorf("tiers: admission of table %q: there is none, but there are %q", name, names)
+		}
+	}
+	return nil
 }
 
 // budgets shares memory in proportion to the size of a row with its part of the index.
@@ -151,11 +170,30 @@ func (t *Tiers) Close() error {
 	return errors.Join(errs...)
 }
 
+// admission is that of a table.
+func (c Config) admission(t schema.Sparse) (shard.Admission, error) {
+	if a, ok := c.TableAdmission[t.Name]; ok {
+		return a, nil
+	}
+	if t.Admission == "" {
+		return c.Admission, nil
+	}
+	own := shard.Admission{FilterBytes: c.Admission.FilterBytes}
+	if err := own.UnmarshalText([]byte(t.Admission)); err != nil {
+		return own, fmt.Errorf("tiers: table %q: admission %q: %w", t.Name, t.Admission, err)
+	}
+	return own, nil
+}
+
 // Make makes table i: it is tables.Config.Make.
 func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
+	admission, err := t.c.admission(t.tables[i])
+	if err != nil {
+		return nil, err
+	}
 	sc := shard.Config{
 		Rows: c, Number: uint32(i), Store: t.store, MemoryBytes: t.budgets[i],
-		Admission: t.c.Admission, Deltas: t.c.Deltas,
+		Admission: admission, Deltas: t.c.Deltas,
 	}
 	rule := c.Rule
 	if b, ok := rule.(*optim.Bounded); ok {

@@ -1,0 +1,204 @@
+package train
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// TableRule says what moves the rows of some tables in place of the run's optimizer.
+type TableRule struct {
+	// Pattern is that of path.Match for the tables' names, such as * for all.
+	Pattern string
+	// Rule is one of optim.RowRules with settings behind it, such as ftrl:rate=50:l1=0.01: see schema.Rule. rate is what the run's
+	// learning rate is multiplied by.
+	Rule string
+}
+
+const tableRules setting.Path = "training.table-rules"
+
+// parseTableRules reads PATTERN=RULE, separated by commas.
+func parseTableRules(text string) (rules []TableRule, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		pattern, rule, found := strings.Cut(strings.TrimSpace(part), "=")
+		if !found || pattern == "" {
+			return nil, fmt.Errorf("%q: want TABLE=RULE, such as wide=ftrl:rate=50", part)
+		}
+		if _, err := path.Match(pattern, ""); err != nil {
+			return nil, fmt.Errorf("%q: %w", pattern, err)
+		}
+		if _, err := parseRule(rule, 1); err != nil {
+			return nil, err
+		}
+		rules = append(rules, TableRule{pattern, rule})
+	}
+	return rules, nil
+}
+
+// formatTableRules is what parseTableRules reads.
+func formatTableRules(rules []TableRule) string {
+	parts := make([]string, len(rules))
+	for i, r := range rules {
+		parts[i] = r.Pattern + "=" + r.Rule
+	}
+	return strings.Join(parts, ",")
+}
+
+// parseRule reads NAME:SETTING=X:…
+func parseRule(text string, rate float64) (schema.Rule, error) {
+	parts := strings.Split(text, ":")
+	r := schema.Rule{Name: parts[0], LR: rate}
+	for _, part := range parts[1:] {
+		name, value, _ := strings.Cut(part, "=")
+		v, err := strconv.ParseFloat(value, 64)
+		if _, again := r.Settings[name]; err != nil || again {
+			return r, fmt.Errorf("rule %q: %q: want NAME=X, each name once", text, part)
+		}
+		if r.Settings == nil {
+			r.Settings = map[string]float64{}
+		}
+		r.Settings[name] = v
+	}
+	_, err := r.Rows()
+	return r, err
+}
+
+// ruleOf is the rule of a table's own, by the settings or else by its model; not ok: it has the run's optimizer.
+func (c Config) ruleOf(t *nn.Table, rate float64) (r schema.Rule, ok bool, err error) {
+	text := t.Rule
+	for _, rule := range c.TableRules { // the last that matches counts
+		if is, _ := path.Match(rule.Pattern, t.Name); is {
+			text = rule.Rule
+		}
+	}
+	if text == "" {
+		return r, false, nil
+	}
+	if r, err = parseRule(text, rate); err != nil {
+		err = fmt.Errorf("table %s: %w", t.Name, err)
+	}
+	return r, true, err
+}
+
+// checkTableRules reports patterns that are of no table.
+func (c Config) checkTableRules(tables []*nn.Table) error {
+	for _, rule := range c.TableRules {
+		is := func(t *nn.Table) bool { ok, _ := path.Match(rule.Pattern, t.Name); return ok }
+		if !slices.ContainsFunc(tables, is) {
+			var names []string
+			for _, t := range tables {
+				names = append(names, t.Name)
+			}
+			return setting.Faultf(tableRules, "%s: model %s has no such table: it has %s", rule.Pattern, c.name(), some(names))
+		}
+	}
+	return nil
+}
+
+// byTable is an optimizer some of whose tables have rules of their own.
+type byTable struct {
+	optim.RowOptimizer
+	rules []optim.RowRule // by table; nil: the optimizer moves it
+	inner []int           // by table: its number there
+
+	dims  [][2]int
+	state [][]optim.State
+	parts [][][]float32
+}
+
+// withTableRules gives tables their own rules, where there are any.
+func (c Config) withTableRules(o optim.RowOptimizer, tables []*nn.Table) (optim.RowOptimizer, error) {
+	b := &byTable{RowOptimizer: o}
+	own := 0
+	for _, t := range tables {
+		r, ok, err := c.ruleOf(t, c.LR)
+		if err != nil {
+			return nil, err
+		}
+		b.inner = append(b.inner, len(b.inner)-own)
+		if b.rules = append(b.rules, nil); !ok {
+			continue
+		}
+		own++
+		rule, err := r.Rows()
+		if err != nil {
+			return nil, err
+		}
+		if optim.Counts(rule) > 0 {
+			return nil, fmt.Errorf("table %s: rule %s counts on servers: want %v bsp, ssp or async", t.Name, r.Name, setting.Path("sync"))
+		}
+		b.rules[len(b.rules)-1] = rule
+	}
+	if own == 0 {
+		return o, nil
+	}
+	return b, nil
+}
+
+// BindTables makes the state of all tables.
+func (b *byTable) BindTables(dims [][2]int) error {
+	var rest [][2]int
+	for i, d := range dims {
+		if b.rules[i] == nil {
+			rest = append(rest, d)
+		}
+	}
+	if err := b.RowOptimizer.BindTables(rest); err != nil {
+		return err
+	}
+	if b.dims != nil {
+		if !slices.Equal(b.dims, dims) {
+			return fmt.Errorf("tables of rows and dimensions %v, and %v before", dims, b.dims)
+		}
+		return nil
+	}
+	b.dims = slices.Clone(dims)
+	b.state, b.parts = make([][]optim.State, len(dims)), make([][][]float32, len(dims))
+	for i, d := range dims {
+		if b.rules[i] == nil {
+			continue
+		}
+		for _, p := range b.rules[i].Parts(d[1]) {
+			data := slices.Repeat([]float32{p.Initial}, d[0]*p.Width)
+			b.state[i], b.parts[i] = append(b.state[i], optim.State{Name: p.Name, Data: data}), append(b.parts[i], data)
+		}
+	}
+	return nil
+}
+
+// UpdateRows moves rows by their table's rule.
+func (b *byTable) UpdateRows(table int, data []float32, ids []int32, grads []float32, scale float32) {
+	if rule := b.rules[table]; rule != nil {
+		rule.UpdateRows(data, b.parts[table], b.dims[table][1], ids, grads, scale)
+		return
+	}
+	b.RowOptimizer.UpdateRows(b.inner[table], data, ids, grads, scale)
+}
+
+// TableState is that of a table's rule.
+func (b *byTable) TableState(table int) []optim.State {
+	if b.rules[table] != nil {
+		return b.state[table]
+	}
+	return b.RowOptimizer.TableState(b.inner[table])
+}
+
+// SetLR sets the rate of the optimizer and of all rules.
+func (b *byTable) SetLR(rate float64) {
+	b.RowOptimizer.SetLR(rate)
+	for _, rule := range b.rules {
+		if r, ok := rule.(optim.Rated); ok {
+			r.SetLR(rate)
+		}
+	}
+}
