@@ -71,8 +71,11 @@ type Config struct {
 	Epochs int
 	// Optimizer is one of Optimizers; for Run "": with an LR of 0 the model's, with its usual settings, else "sgd".
 	Optimizer string
-	// TableRules say what moves the rows of tables in place of it; of several that match a table the last counts.
-	TableRules []TableRule
+	// TableRules say what moves the rows of tables in place of it: PATTERN=RULE, separated by commas, such as
+	// "*=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01". A pattern is that of path.Match, of several that match a table's name the last
+	// counts, and settings go before what the model says (nn.Table.Rule). A rule is one of optim.RowRules with settings of
+	// schema.Rule; its learning rate is the run's times rate.
+	TableRules string
 	// LR is the learning rate, which the schedule changes over the run; for Run 0: the optimizer's usual one.
 	LR float64
 	// Drops, Cosine, Floor and Warmup are those of schedule.Schedule.
@@ -255,7 +258,7 @@ func (c Config) validateModel(spec model.Spec, f *faults) {
 		f.add(!spec.AnySize && !spec.AnyShape && !(len(spec.Input) == 3 && spec.Input[0] == c.ImageSize), SettingImageSize, "%d: model %s takes images of %v alone", c.ImageSize, spec.Name, spec.Input)
 	}
 	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for rows of clicks alone; the data of %s are read into memory", spec.Name)
-	f.add(c.Layout != "" && !spec.AnySlots, settingLayout, "%s has no effect on model %s, which takes no slots of keys: use wide-deep, deepfm, dcn-v2, dlrm or din", c.Layout, spec.Name)
+	f.add(c.Layout != "" && !spec.AnySlots, settingLayout, "%s has no effect on model %s, which takes no slots of keys: use ctr-dnn, wide-deep, deepfm, dcn-v2, dlrm or din", c.Layout, spec.Name)
 	rows := spec.Rows > 0
 	f.add(rows && c.Momentum != 0, "training.momentum", "%v would move rows of %s's table that no sample has touched: want 0", c.Momentum, spec.Name)
 	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%v would move rows of %s's table that no sample has touched: want 0", c.WeightDecay, spec.Name)

@@ -110,13 +110,10 @@ func TestKeysOnServers(t *testing.T) {
 		cfg := keyedConfig(keys)
 		cfg.SetOptimizer(optimizer)
 		cfg.Epochs = 2
-		var err error
-		if cfg.TableRules, err = parseTableRules(rules); err != nil {
-			t.Fatal(err)
-		}
+		cfg.TableRules = rules
 		cfg.Checkpoint = Checkpoint{Dir: t.TempDir()}
 		var want recorder
-		err = ringo.Local(t.Context(), 2, ringo.Config{Collective: collective.Config{Algorithm: collective.Naive}}, func(job *ringo.Job) error {
+		err := ringo.Local(t.Context(), 2, ringo.Config{Collective: collective.Config{Algorithm: collective.Naive}}, func(job *ringo.Job) error {
 			own := &want
 			if job.Rank() > 0 {
 				own = new(recorder)
@@ -136,7 +133,7 @@ func TestKeysOnServers(t *testing.T) {
 		defer here.Close()
 		cfg.Checkpoint.Dir = t.TempDir()
 		cfg.Servers.Consistency, cfg.Servers.Start = "bsp", 1
-		_, got, stats := onServers(t, 2, 2, cfg, set, func(c *keeper.Config) {
+		sum, got, stats := onServers(t, 2, 2, cfg, set, func(c *keeper.Config) {
 			c.Dir, c.Job = StartDir(cfg.Checkpoint.Dir, 1), JobName(1, 0)
 		})
 		if len(got.epochs) != 2 {
@@ -148,6 +145,9 @@ func TestKeysOnServers(t *testing.T) {
 			}
 		}
 		checkRowsOf(t, cfg, here, len(keys), stats)
+		if sum.DistinctKeys < int64(len(keys))-2 || sum.DistinctKeys > int64(len(keys))+2 || sum.Params != 14 {
+			t.Errorf("%d different keys and %d parameters, want %d and 14", sum.DistinctKeys, sum.Params, len(keys))
+		}
 	}
 }
 

@@ -101,7 +101,7 @@ func TestLayoutOfAnotherMeaning(t *testing.T) {
 // A layout is refused where it has no effect.
 func TestLayoutRefused(t *testing.T) {
 	cfg := shopping(t, shopFiles(t))
-	for says, m := range map[string]model.Spec{"data.layout " + cfg.Layout + " has no effect on model mlp": zoo("mlp"), "has no effect on model ctr-dnn": zoo("ctr-dnn")} {
+	for says, m := range map[string]model.Spec{"data.layout " + cfg.Layout + " has no effect on model mlp": zoo("mlp"), "has no effect on model lstm": zoo("lstm")} {
 		cfg.Model = m
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)

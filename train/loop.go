@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/distinct"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/record"
 )
@@ -18,6 +19,7 @@ import (
 type worker struct {
 	replica *Replica
 	tally   tally
+	keys    distinct.Counter // that it has trained on
 	// evaluation is its part of the one under way.
 	evaluation evaluation
 
@@ -332,6 +334,7 @@ func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (float64, error) 
 		}
 		w.replica.model.Count(&w.tally.train, pass, true)
 		w.tally.samples += float64(b.N)
+		w.keys.Add(b.Bags.Keys)
 		loss := float64(pass.Loss.Mean.Data[0])
 		c.mu.Lock()
 		c.firstLoss(loss)

@@ -54,6 +54,8 @@ func (c Config) validateOptimizer(f *faults) {
 	within("training.weight-decay", c.WeightDecay, math.Inf(1))
 	f.add(c.Optimizer == "ftrl" && c.Exchange.Strategy == distopt.PartialUpdate, "training.optimizer",
 		"ftrl makes parameters anew of its own sums in each step, which undoes the mean of %v %s: use another of the two", setting.Path("exchange.strategy"), c.Exchange.Strategy)
+	_, err := parseTableRules(c.TableRules)
+	f.add(err != nil, tableRules, "%s: %w", c.TableRules, err)
 	f.join(c.schedule().Validate())
 	w := c.Warmup.Epochs
 	f.add(w > float64(c.Epochs) && c.Epochs > 0, "training.warmup", "of %v epochs in a run of %d: the learning rate would never be %v; want at most %[2]d epochs", w, c.Epochs, c.LR)

@@ -44,7 +44,7 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "decides the initial parameters, the order and augmentation of samples, dropout and synthetic data"},
 		{Path: "training.optimizer", Flag: "optimizer", Value: setting.Choice(&c.Optimizer, Optimizers()...),
 			About: "what moves the parameters; another than the model's has its own usual rate, momentum and decay"},
-		{Path: tableRules, Unit: "TABLE=RULE,…", Value: setting.Parsed(&c.TableRules, parseTableRules, formatTableRules),
+		{Path: tableRules, Unit: "TABLE=RULE,…", Value: setting.Parsed(&c.TableRules, checkedRules, func(text string) string { return text }),
 			About: "what moves the rows of tables in place of the optimizer, by name or pattern, such as *=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01"},
 		{Path: "training.lr", Flag: "lr", Unit: "rate", Scope: setting.Changeable, Value: setting.Float(&c.LR),
 			About: "learning rate"},

@@ -20,12 +20,12 @@ func (r *run) info() Info {
 	o := r.replica.Opt
 	unit, per := r.unit()
 	return Info{
-		Model: r.cfg.name(), Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
+		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
 		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.shares.eval, Skipped: r.set.Skipped(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.set.Notes, r.shares.notes),
-		Parameters: slices.Concat(r.initial, r.replica.chosen()), Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
+		Parameters: slices.Concat(r.initial, r.replica.chosen(), r.keyed()), Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
 	}
 }
 
@@ -50,14 +50,18 @@ func (r *run) summary() (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
+	keys, err := r.distinctKeys()
+	if err != nil {
+		return Summary{}, err
+	}
 	o, last := r.replica.Opt, r.past.Last
 	s := Summary{
-		Event: "summary", Model: r.cfg.name(), Params: r.replica.Params.Count(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
+		Event: "summary", Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
 		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
-		ParamsSHA256: sum, WallS: r.wall(),
+		DistinctKeys: keys, ParamsSHA256: sum, WallS: r.wall(),
 	}
 	if r.ended != "" {
 		s.Epochs = last.Epoch

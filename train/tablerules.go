@@ -13,19 +13,19 @@ import (
 	"github.com/ringo-ml/ringo/setting"
 )
 
-// TableRule says what moves the rows of some tables in place of the run's optimizer.
-type TableRule struct {
-	// Pattern is that of path.Match for the tables' names, such as * for all.
-	Pattern string
-	// Rule is one of optim.RowRules with settings behind it, such as ftrl:rate=50:l1=0.01: see schema.Rule. rate is what the run's
+// tableRule says what moves the rows of some tables in place of the run's optimizer.
+type tableRule struct {
+	// pattern is that of path.Match for the tables' names, such as * for all.
+	pattern string
+	// rule is one of optim.RowRules with settings behind it, such as ftrl:rate=50:l1=0.01: see schema.Rule. rate is what the run's
 	// learning rate is multiplied by.
-	Rule string
+	rule string
 }
 
 const tableRules setting.Path = "training.table-rules"
 
 // parseTableRules reads PATTERN=RULE, separated by commas.
-func parseTableRules(text string) (rules []TableRule, err error) {
+func parseTableRules(text string) (rules []tableRule, err error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -40,18 +40,15 @@ func parseTableRules(text string) (rules []TableRule, err error) {
 		if _, err := parseRule(rule, 1); err != nil {
 			return nil, err
 		}
-		rules = append(rules, TableRule{pattern, rule})
+		rules = append(rules, tableRule{pattern, rule})
 	}
 	return rules, nil
 }
 
-// formatTableRules is what parseTableRules reads.
-func formatTableRules(rules []TableRule) string {
-	parts := make([]string, len(rules))
-	for i, r := range rules {
-		parts[i] = r.Pattern + "=" + r.Rule
-	}
-	return strings.Join(parts, ",")
+// checkedRules is text that parseTableRules reads.
+func checkedRules(text string) (string, error) {
+	_, err := parseTableRules(text)
+	return text, err
 }
 
 // parseRule reads NAME:SETTING=X:…
@@ -76,9 +73,13 @@ func parseRule(text string, rate float64) (schema.Rule, error) {
 // ruleOf is the rule of a table's own, by the settings or else by its model; not ok: it has the run's optimizer.
 func (c Config) ruleOf(t *nn.Table, rate float64) (r schema.Rule, ok bool, err error) {
 	text := t.Rule
-	for _, rule := range c.TableRules { // the last that matches counts
-		if is, _ := path.Match(rule.Pattern, t.Name); is {
-			text = rule.Rule
+	rules, err := parseTableRules(c.TableRules)
+	if err != nil {
+		return r, false, err
+	}
+	for _, own := range rules { // the last that matches counts
+		if is, _ := path.Match(own.pattern, t.Name); is {
+			text = own.rule
 		}
 	}
 	if text == "" {
@@ -92,14 +93,18 @@ func (c Config) ruleOf(t *nn.Table, rate float64) (r schema.Rule, ok bool, err e
 
 // checkTableRules reports patterns that are of no table.
 func (c Config) checkTableRules(tables []*nn.Table) error {
-	for _, rule := range c.TableRules {
-		is := func(t *nn.Table) bool { ok, _ := path.Match(rule.Pattern, t.Name); return ok }
+	rules, err := parseTableRules(c.TableRules)
+	if err != nil {
+		return setting.Faultf(tableRules, "%w", err)
+	}
+	for _, rule := range rules {
+		is := func(t *nn.Table) bool { ok, _ := path.Match(rule.pattern, t.Name); return ok }
 		if !slices.ContainsFunc(tables, is) {
 			var names []string
 			for _, t := range tables {
 				names = append(names, t.Name)
 			}
-			return setting.Faultf(tableRules, "%s: model %s has no such table: it has %s", rule.Pattern, c.name(), some(names))
+			return setting.Faultf(tableRules, "%s: model %s has no such table: it has %s", rule.pattern, c.name(), some(names))
 		}
 	}
 	return nil

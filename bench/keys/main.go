@@ -108,7 +108,7 @@ func measure(ctx context.Context, o options) error {
 		return err
 	}
 	text, err := json.Marshal(r)
-	fmt.Println(string(text))
+	fmt.Fprintln(os.Stdout, string(text))
 	switch {
 	case err != nil:
 		return err

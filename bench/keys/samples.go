@@ -11,7 +11,10 @@ const (
 	dim   = 8 // values of a row
 )
 
-// samples name keys: of each five in a row the first four are new ones, until there are no more, and the others are drawn by chance.
+// samples are a data set that nothing is stored of: which keys a sample has in its slots follows from its number, so that a hundred
+// million keys take no memory and no file. One slot has one key.
+//
+// They name keys: of each five in a row the first four are new ones, until there are no more, and the others are drawn by chance.
 type samples struct {
 	n    int
 	keys uint64
@@ -77,8 +80,12 @@ func (s samples) Fill(b *data.Batch, idx []int32, _ data.Draw) error {
 	return nil
 }
 
-// counting is a model whose loss is minus the sum of all values of the rows that a sample names, in the mean over samples: descent with
-// a rate of as many as there are samples adds 1 to each.
+// counting is what is trained. No network of weights stands behind the rows, so that what is measured is keys; a dense parameter there must
+// be, and it does not move.
+//
+// Its loss is minus the sum of all values of the rows that a sample names, in the mean over samples: descent with
+// a rate of as many as there are samples adds 1 to each. A row that is named twice in a batch has the gradient of both, and 2 is added. All of
+// these numbers are exact as float32: the batch is a power of two, and no key is named 2^24 times.
 func counting() model.Spec {
 	return model.Spec{Name: "counting", Task: model.Click, Classes: 2, Rows: 1, AnySlots: true, Slots: []model.Slot{{Name: "any"}}, Build: func(ps *nn.Params, _ model.Options) model.Model {
 		rows, bias := ps.NewTable("rows", nn.RowInit{}, 1, dim), ps.New("bias", nn.Zeros, 1)

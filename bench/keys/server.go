@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"net"
@@ -21,20 +20,23 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// ticketVar has the job's ticket, for the server's process.
-const ticketVar = "KEYS_TICKET"
-
-// serve is the server's process.
+// serve is the server's process. The ticket comes on its standard input, so that nobody reads it among the processes' arguments.
+// It applies pushes as they come, has all that it has acknowledged in its log, and keeps what memory has no room for in a folder. It ends
+// when its trainer has left, with a last checkpoint.
 func serve(ctx context.Context, o options) error {
-	secret, err := hex.DecodeString(os.Getenv(ticketVar))
+	var text string
+	if _, err := fmt.Fscan(os.Stdin, &text); err != nil {
+		return fmt.Errorf("reading the ticket: %w", err)
+	}
+	ticket, err := transport.ParseTicket(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", ticketVar, err)
+		return err
 	}
 	c := server.Defaults()
 	if c.Listener, err = net.Listen("tcp", o.Address); err != nil {
 		return err
 	}
-	c.Ticket, c.Version, c.Servers, c.Trainers = transport.Ticket(secret), ringo.Version, 1, 1
+	c.Ticket, c.Version, c.Servers, c.Trainers = ticket, ringo.Version, 1, 1
 	c.Mode, c.Durability, c.Dir, c.MemoryBytes = tables.Async, tables.WAL, o.Dir, o.Memory
 	c.SaveEvery = o.SaveEvery
 	c.Report = func(line string) { fmt.Fprintln(os.Stderr, line) }
@@ -42,7 +44,10 @@ func serve(ctx context.Context, o options) error {
 	return err
 }
 
-// keeper starts the server, kills it when it is told to, and starts it again.
+// keeper starts the server, kills it when it is told to, and starts it again with the same folder and at the same address, as a launcher
+// would. Meanwhile it looks at what the server takes: its memory by the system's count of the most that the process ever had, so that
+// nothing is missed between two looks, and its disk by the size of its files, now and then. Each start is a process of its own, and the
+// figures are the most of all of them.
 type keeper struct {
 	o      options
 	ticket transport.Ticket
@@ -61,7 +66,7 @@ func (k *keeper) start() error {
 		return err
 	}
 	c := exec.Command(self, "-serve", "-address", k.o.Address, "-dir", k.o.Dir, "-memory", strconv.FormatInt(k.o.Memory, 10), "-save-every", k.o.SaveEvery.String())
-	c.Env = append(os.Environ(), ticketVar+"="+k.ticket.String())
+	c.Stdin = strings.NewReader(k.ticket.String())
 	c.Stderr = os.Stderr
 	if err := c.Start(); err != nil {
 		return err
@@ -73,7 +78,8 @@ func (k *keeper) start() error {
 	return nil
 }
 
-// kill kills the server and starts it again.
+// kill kills the server, by the signal that no process can catch, waits until it is gone, and starts it again. What it had not
+// acknowledged by then the trainer's client sends again, by the numbers of its pushes.
 func (k *keeper) kill() error {
 	k.look()
 	k.mu.Lock()

@@ -13,7 +13,9 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// train trains on all samples while the server is killed.
+// train trains on all samples, in one epoch and by one rank in this process, while the server is killed after steps that lie equally far
+// apart. That is asynchronous: pushes of the step are under way at that moment, to the server and in it, and the next batch's rows have been
+// asked for. The time from each kill until the next step was done is what a lost server costs.
 func (r *result) train(ctx context.Context, o options, k *keeper, all samples) error {
 	steps, step := all.n/o.Batch, 0
 	var killed time.Time
@@ -63,7 +65,9 @@ func (r *result) train(ctx context.Context, o options, k *keeper, all samples) e
 	return err
 }
 
-// compare looks at all rows that the server has saved.
+// compare looks at all rows that the server has saved in its last checkpoint, without a server. Each value of a row must be how often its
+// key was named, each key that was named must have a row, and no other may. Counting takes a byte for each key, and marking those that
+// were seen another.
 func (r *result) compare(ctx context.Context, o options, all samples) error {
 	job, err := saved.Open(o.Dir)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestExportGraphs(t *testing.T) {
 	}{
 		{"mlp --data synthetic" + few, "the graph values [batch 1 28 28] -> logits [batch 10] of mlp", []string{"deviation\x12\x060.3081", "hidden.weight"}},
 		{"mlp --batch 8 --data " + table, "the graph values [batch 1], ids [batch 1] -> prediction [batch 1] of mlp", []string{`"words":["green","red"]`, `"kind":"target"`}},
-		{"ctr-dnn --data synthetic --lr 1e-30 --sync bsp --servers 2 --set training.freeze=fc2.*" + few, "the graph values [batch 13], embedding [batch 260] -> logits [batch 2] of ctr-dnn", firstValues(t, "ctr-dnn")},
+		{"ctr-dnn --data synthetic --lr 1e-30 --sync bsp --servers 2 --set data.table-rows=1000001 --set training.freeze=fc2.*" + few, "the graph values [batch 13], embedding [batch 260] -> logits [batch 2] of ctr-dnn", firstValues(t, "ctr-dnn")},
 		{"mlp --data synthetic --lr 1e-30 --sync bsp --servers 2" + few, "the graph values [batch 1 28 28] -> logits [batch 10] of mlp", firstValues(t, "mlp")[1:]},
 	} {
 		dir, out := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "model.onnx")

@@ -30,7 +30,7 @@ func TestParametersOnServers(t *testing.T) {
 		line        string
 		np, servers int
 	}{
-		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks, 2, 2}, {fewClicks + "--optimizer sgd --lr-steps 1:0.05 ", 3, 1},
+		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks + "--set data.table-rows=20000 ", 2, 2}, {fewClicks + "--optimizer sgd --lr-steps 1:0.05 ", 3, 1},
 		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {fewClicks + "--warmup 0.5epochs --lr-cosine ", 2, 1},
 	} {
 		want := runSummary(t, fmt.Sprintf("%s--np %d --transport mem --algorithm naive", c.line, c.np))

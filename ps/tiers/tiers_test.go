@@ -332,3 +332,24 @@ func TestDeltasAreKeptWhereTheyAreWanted(t *testing.T) {
 		t.Errorf("%d bytes more for deltas, want about %d", more, 4*rows)
 	}
 }
+
+// A table's admission is the one that goes by its name, else its schema's, else that of all.
+func TestAdmissionByTable(t *testing.T) {
+	c := Config{Admission: shard.Admission{Count: 3}, TableAdmission: map[string]shard.Admission{"b": {Count: 5}}}
+	for _, x := range []struct {
+		table schema.Sparse
+		want  int
+	}{
+		{schema.Sparse{Name: "a"}, 3}, {schema.Sparse{Name: "a", Admission: "count:4"}, 4}, {schema.Sparse{Name: "b", Admission: "count:4"}, 5},
+	} {
+		if got, err := c.admission(x.table); err != nil || got.Count != x.want {
+			t.Errorf("%+v: %+v, %v", x.table, got, err)
+		}
+	}
+	if _, err := c.admission(schema.Sparse{Name: "a", Admission: "often"}); err == nil {
+		t.Error("no admission is one")
+	}
+	if _, err := Open(c, schema.Schema{Sparse: []schema.Sparse{{Name: "a"}}}); err == nil {
+		t.Error("the admission of a table that there is not is taken")
+	}
+}

@@ -273,6 +273,9 @@ func (r *Reporter) Summary(s train.Summary) {
 	if b := s.Best; b != nil {
 		fmt.Fprintf(r.out.Lines, "best %s %.6g in epoch %d, after step %d\n", bestOf(b.Metric), b.Value, b.Epoch, b.Step)
 	}
+	if s.DistinctKeys > 0 {
+		fmt.Fprintf(r.out.Lines, "trained on about %s different keys\n", console.Grouped(int(s.DistinctKeys)))
+	}
 	epochs := r.info.Epochs
 	if s.Ended != "" {
 		fmt.Fprintf(r.out.Lines, "ended early: %s\n", s.Ended)
