@@ -32,7 +32,8 @@ func (r *run) distinctKeys() (int64, error) {
 	return int64(math.Round(own.Estimate())), nil
 }
 
-// keyed is where the rows of keys are, in lines; none where the model takes no keys.
+// keyed is where the rows of keys are, in lines; none where the model takes no keys. Who has a table of so many rows should know that
+// keys may share one, and that a run with servers would not need the number.
 func (r *run) keyed() []string {
 	rows, served := "", r.cfg.Servers.Consistency != ""
 	for _, t := range r.replica.Params.Tables() {

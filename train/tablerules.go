@@ -51,7 +51,8 @@ func checkedRules(text string) (string, error) {
 	return text, err
 }
 
-// parseRule reads NAME:SETTING=X:…
+// parseRule reads NAME:SETTING=X:… with a learning rate, and reports what schema.Rule would: an unknown name or setting, or one out of
+// its range.
 func parseRule(text string, rate float64) (schema.Rule, error) {
 	parts := strings.Split(text, ":")
 	r := schema.Rule{Name: parts[0], LR: rate}
@@ -110,7 +111,9 @@ func (c Config) checkTableRules(tables []*nn.Table) error {
 	return nil
 }
 
-// byTable is an optimizer some of whose tables have rules of their own.
+// byTable is an optimizer some of whose tables have rules of their own, as servers have them: a table's bits are the same wherever its
+// rows lie. The optimizer beneath knows the other tables alone, by numbers of its own, and makes no state for these. Rates follow
+// the optimizer's: each rule knows by what it multiplies them.
 type byTable struct {
 	optim.RowOptimizer
 	rules []optim.RowRule // by table; nil: the optimizer moves it
@@ -121,7 +124,8 @@ type byTable struct {
 	parts [][][]float32
 }
 
-// withTableRules gives tables their own rules, where there are any.
+// withTableRules gives tables their own rules, where there are any; else o stays as it is. Rules that count are an error: here is nobody
+// who would tell them shows and clicks.
 func (c Config) withTableRules(o optim.RowOptimizer, tables []*nn.Table) (optim.RowOptimizer, error) {
 	b := &byTable{RowOptimizer: o}
 	own := 0

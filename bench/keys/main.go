@@ -22,7 +22,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// options are what a person says.
+// options are what a person says. All of them are flags; the server's process is given those that it needs, and its ticket on its
+// standard input.
 type options struct {
 	Keys             int
 	Memory           int64
@@ -81,7 +82,9 @@ func main() {
 	}
 }
 
-// measure trains, and compares what the server has saved with what it must have.
+// measure trains, and compares what the server has saved with what it must have. It returns an error where anything is lost or done twice,
+// and where the server took more memory than its budget; the line of JSON is written in any case, unless the run itself has failed.
+// The folder stays, to be looked at with ringo ps.
 func measure(ctx context.Context, o options) error {
 	if o.Keys < 1000 || o.Batch < 1 || o.Batch&(o.Batch-1) != 0 || o.Kills < 0 || o.Dir == "" {
 		return errors.New("want at least 1000 keys, batches of a power of 2, kills from 0 on, and a folder")

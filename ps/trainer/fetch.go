@@ -113,7 +113,8 @@ func (t *Trainer) askDense() (err error) {
 	return err
 }
 
-// take keeps what is needed of a batch behind the call.
+// take keeps what is needed of a batch behind the call: where its bags are, by which rows are counted when their gradients are pushed. What
+// the bags have is in the parts by then.
 func (b *batch) take(of Batch, copies bool) {
 	b.of.N, b.of.Offsets, b.copies = of.N, append(b.of.Offsets[:0], of.Offsets...), copies
 }

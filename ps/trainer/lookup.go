@@ -38,7 +38,9 @@ func (b *Batch) bag(slot, sample, most int) (lo, hi int) {
 	return lo, hi
 }
 
-// group are tables that are looked up by the same: in a batch their rows have the same places.
+// group are tables that are looked up by the same: in a batch their rows have the same places. A linear model and embeddings of the same
+// slots, as wide-deep has them, are one group: what costs most of a batch, to find its different keys, is done once for both. Tables
+// of a slot each, as those of dlrm, are a group each, and together cost what one of all slots would.
 type group struct {
 	Lookup
 	tables []int
