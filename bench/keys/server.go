@@ -123,7 +123,7 @@ func (k *keeper) end() error {
 
 // peakOf is the most memory that a process has had, in bytes; 0 where nobody says.
 func peakOf(pid int) int64 {
-	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
