@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/golden"
 	"github.com/ringo-ml/ringo/internal/simd"
@@ -206,4 +207,54 @@ func TestBagsOfATableElsewhere(t *testing.T) {
 		}
 	}()
 	NewTape(TapeConfig{}).EmbeddingBag(Bags{Keys: []uint64{1}, Offsets: []int32{0, 1}, N: 1}, tab, SumPool, nil)
+}
+
+// BenchmarkEmbeddingBag adds up bags of 20 keys of a table that no cache holds, and makes the gradient of its rows: bench/torch/bags.py
+// does the same by PyTorch.
+func BenchmarkEmbeddingBag(b *testing.B) {
+	const n, each = 4096, 20
+	for _, dim := range []int{16, 64, 128} {
+		rows := 64 << 20 / dim
+		ps := NewParams(1)
+		tab := ps.NewTable("table", RowInit{}, rows, dim)
+		r := rand.New(rand.NewPCG(1, 2))
+		batches := make([]Bags, 20)
+		for i := range batches {
+			batches[i] = Bags{N: n, Offsets: []int32{0}}
+			for range n {
+				for range each {
+					batches[i].Keys = append(batches[i].Keys, r.Uint64())
+				}
+				batches[i].Offsets = append(batches[i].Offsets, int32(len(batches[i].Keys)))
+			}
+		}
+		c := make([]float32, n*dim)
+		loss := func(t *Tape, bags Bags) *Tensor { return t.dot(t.EmbeddingBag(bags, tab, SumPool, nil), c) }
+		if err := ps.Arrange(func(t *Tape) *Tensor { return loss(t, batches[0]) }); err != nil {
+			b.Fatal(err)
+		}
+		tape := NewTape(TapeConfig{})
+		for _, backward := range []bool{false, true} {
+			b.Run(fmt.Sprintf("dim=%d/backward=%v", dim, backward), func(b *testing.B) {
+				i := 0
+				var took time.Duration
+				for b.Loop() {
+					tape.Reset()
+					start := time.Now()
+					y := tape.EmbeddingBag(batches[i%len(batches)], tab, SumPool, nil)
+					if backward {
+						l := tape.dot(y, c)
+						start = time.Now()
+						tape.Backward(l, func(int) {})
+					}
+					took += time.Since(start)
+					i++
+				}
+				key := float64(took.Nanoseconds()) / float64(i*n*each)
+				b.ReportMetric(key, "ns/key")
+				b.ReportMetric(float64(4*dim)/key, "GB/s")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
 }
