@@ -11,7 +11,7 @@ import (
 func Counted(n int, noun string) string {
 	switch {
 	case n == 1:
-	case strings.HasSuffix(noun, "ch"):
+	case strings.HasSuffix(noun, "tch"): // batches, and epochs
 		noun += "es"
 	default:
 		noun += "s"
