@@ -254,6 +254,59 @@ int ringo_set_residual(ringo_strategy *strategy, size_t parameter, const float *
   return forked ? refuse_forked() : borderResidual(strategy, parameter, (float *)values, n, 1, last());
 }
 
+/* ---- tables ---- */
+
+int ringo_servers(ringo_job *job) { return ask(job, BORDER_SERVERS); }
+
+int ringo_tables_open(ringo_job *job, const char *schema, ringo_tables **tables) {
+  if (forked) return refuse_forked();
+  if (tables == NULL || schema == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_tables_open: schema or tables is NULL");
+  *tables = NULL;
+  return borderTablesOpen(job, (char *)schema, tables, last());
+}
+
+static int start_pull(ringo_tables *tables, size_t table, int peek, uint64_t step, const uint64_t *keys, size_t n, float *rows, ringo_work **work) {
+  if (forked) return refuse_forked();
+  if (work == NULL) return refuse(RINGO_ERROR_INVALID, "work is NULL");
+  *work = NULL;
+  return borderStartPull(tables, table, peek, step, (uint64_t *)keys, n, rows, work, last());
+}
+
+int ringo_start_pull(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, float *rows, ringo_work **work) {
+  return start_pull(tables, table, 0, step, keys, n, rows, work);
+}
+
+int ringo_start_peek(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, float *rows, ringo_work **work) {
+  return start_pull(tables, table, 1, step, keys, n, rows, work);
+}
+
+static int pull(ringo_tables *tables, size_t table, int peek, uint64_t step, const uint64_t *keys, size_t n, float *rows) {
+  ringo_work *work;
+  int code = start_pull(tables, table, peek, step, keys, n, rows, &work);
+  return code == RINGO_OK ? ringo_wait(work, -1) : code;
+}
+
+int ringo_pull(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, float *rows) {
+  return pull(tables, table, 0, step, keys, n, rows);
+}
+
+int ringo_peek(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, float *rows) {
+  return pull(tables, table, 1, step, keys, n, rows);
+}
+
+int ringo_push(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, const float *gradients) {
+  return forked ? refuse_forked() : borderPush(tables, table, step, (uint64_t *)keys, n, (float *)gradients, last());
+}
+
+int ringo_clock(ringo_tables *tables, uint64_t step, double rate) { return forked ? refuse_forked() : borderClock(tables, step, rate, last()); }
+int ringo_flush(ringo_tables *tables) { return forked ? refuse_forked() : borderFlush(tables, last()); }
+
+int ringo_save(ringo_tables *tables, uint64_t step, uint64_t oldest, uint64_t *numbers, size_t servers) {
+  return forked ? refuse_forked() : borderSave(tables, step, oldest, numbers, servers, last());
+}
+
+int ringo_tables_close(ringo_tables *tables) { return forked ? refuse_forked() : borderTablesClose(tables, last()); }
+
 int ringo_test(ringo_work *work) { return ringo_wait(work, 0); }
 int ringo_wait(ringo_work *work, int64_t timeout_ms) { return forked ? refuse_forked() : borderWait(work, timeout_ms, last()); }
 

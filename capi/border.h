@@ -36,6 +36,6 @@ enum { /* the numbers of internal/foreign.Kind */
   BORDER_LISTEN
 };
 
-enum { BORDER_RANK, BORDER_SIZE, BORDER_LOCAL_RANK, BORDER_TRANSPORT }; /* what can be asked of a job */
+enum { BORDER_RANK, BORDER_SIZE, BORDER_LOCAL_RANK, BORDER_TRANSPORT, BORDER_SERVERS }; /* what can be asked of a job */
 
 #endif

@@ -7,6 +7,7 @@ import "C"
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"runtime/cgo"
 	"sync"
@@ -28,7 +29,7 @@ type job struct {
 	memory map[unsafe.Pointer][]byte // that ringo_alloc has given; nil once the job was left
 	groups map[cgo.Handle]*group     // of ringo_subgroup
 
-	strategies map[cgo.Handle]*strategy // of ringo_strategy_open; nil once the job was left
+	parts map[cgo.Handle]io.Closer // strategies and clients of tables; nil once the job was left
 }
 
 // group is what a ringo_group stands for.
@@ -75,7 +76,7 @@ func borderJoin(o *C.ringo_options, out **C.ringo_job, f *C.border_fault) (code 
 	if err != nil {
 		return report(f, err)
 	}
-	j := &job{Job: joined, memory: map[unsafe.Pointer][]byte{}, groups: map[cgo.Handle]*group{}, strategies: map[cgo.Handle]*strategy{}}
+	j := &job{Job: joined, memory: map[unsafe.Pointer][]byte{}, groups: map[cgo.Handle]*group{}, parts: map[cgo.Handle]io.Closer{}}
 	all := &group{job: j, members: joined.Group()}
 	j.self, all.self = cgo.NewHandle(j), cgo.NewHandle(all)
 	j.world = all.self
@@ -95,10 +96,15 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 		j.mu.Unlock()
 		return report(f, foreign.Misusef("the job was left already"))
 	}
-	memory, groups, strategies := j.memory, j.groups, j.strategies
-	j.memory, j.groups, j.strategies = nil, nil, nil
+	memory, groups, parts := j.memory, j.groups, j.parts
+	j.memory, j.groups, j.parts = nil, nil, nil
 	j.mu.Unlock()
-	err = j.Close()
+	for _, p := range parts {
+		if t, ok := p.(*tables); ok {
+			err = errors.Join(err, t.Close()) // while its servers can still be told
+		}
+	}
+	err = errors.Join(err, j.Close())
 	j.calls.Lock() // operations of other threads, which fail now, may have their operands in this memory
 	defer j.calls.Unlock()
 	for p, shared := range memory {
@@ -109,13 +115,38 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 	for h := range groups {
 		h.Delete()
 	}
-	for h, s := range strategies {
-		err = errors.Join(err, s.Close())
+	for h, p := range parts {
+		if _, ok := p.(*strategy); ok {
+			err = errors.Join(err, p.Close())
+		}
 		h.Delete()
 	}
 	j.world.Delete()
 	j.self.Delete()
 	return report(f, err)
+}
+
+// own has a part of the job closed when the job is left, if nobody has closed it before. Where it was left meanwhile the part is closed
+// here, and refused.
+func (j *job) own(h cgo.Handle, part io.Closer) error {
+	j.mu.Lock()
+	if j.parts != nil {
+		defer j.mu.Unlock()
+		j.parts[h] = part
+		return nil
+	}
+	j.mu.Unlock()
+	h.Delete()
+	_ = part.Close()
+	return foreign.Misusef("the job was left")
+}
+
+// disown gives up the handle of a part that its owner closes.
+func (j *job) disown(h cgo.Handle) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.parts, h)
+	h.Delete()
 }
 
 //export borderFail
@@ -145,6 +176,8 @@ func borderAsk(h *C.ringo_job, what C.int, f *C.border_fault) (code C.int) {
 		return C.int(j.Size())
 	case C.BORDER_LOCAL_RANK:
 		return C.int(j.LocalRank())
+	case C.BORDER_SERVERS:
+		return C.int(j.Tables())
 	}
 	return C.int(map[string]int{ringo.TransportTCP: 1, ringo.TransportSHM: 2}[j.Transport()])
 }

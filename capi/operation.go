@@ -23,10 +23,45 @@ type work struct {
 	pending
 }
 
-// pending is an operation that goes on: a collective.Work, or an exchange.
+// pending is an operation that goes on: a collective.Work, or what a goroutine waits for.
 type pending interface {
 	Done(within time.Duration) bool
 	Wait() error
+}
+
+// waited is something under way whose end has work to do, such as to make a mean of a sum: a goroutine does it, and not whoever calls
+// ringo_wait, as nobody may.
+type waited struct {
+	done chan struct{} // closed at its end
+	err  error
+}
+
+// beside has finish called by a goroutine of its own.
+func beside(finish func() error) *waited {
+	w := &waited{done: make(chan struct{})}
+	go func() {
+		w.err = finish()
+		close(w.done)
+	}()
+	return w
+}
+
+// Done tells whether it has ended, after waiting so long for that.
+func (w *waited) Done(within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Wait waits for its end.
+func (w *waited) Wait() error {
+	<-w.done
+	return w.err
 }
 
 // request is r as Go has it.
@@ -76,10 +111,18 @@ func borderRun(h *C.ringo_group, r *C.border_request, f *C.border_fault) (code C
 
 // explain is why an operation failed, as all ranks are told of it.
 func (g *group) explain(err error) error {
-	if code, _ := foreign.Of(err); g == nil || code == foreign.Invalid || code == foreign.Mismatch {
+	if g == nil {
 		return err
 	}
-	return g.job.Err(err)
+	return g.job.explain(err)
+}
+
+// explain is likewise of what is no group's. It is nil if err is.
+func (j *job) explain(err error) error {
+	if code, _ := foreign.Of(err); code == foreign.OK || code == foreign.Invalid || code == foreign.Mismatch {
+		return err
+	}
+	return j.Err(err)
 }
 
 // wrong makes a Misuse of what the caller of an operation alone is to blame for.

@@ -279,6 +279,47 @@ int ringo_set_residual(ringo_strategy *strategy, size_t parameter, const float *
 
 int ringo_strategy_close(ringo_strategy *strategy);
 
+/* ---- tables of rows on servers ---------------------------------------------------------------------------------- */
+
+typedef struct ringo_tables ringo_tables; /* from ringo_tables_open to ringo_tables_close, or ringo_leave */
+
+/* ringo_servers is how many servers of tables `ringo run --servers N --sync MODE` has started beside the job: 0 for none. */
+int ringo_servers(ringo_job *job);
+
+/* ringo_tables_open connects to them. schema says as JSON which tables there are, the same on all ranks: name, weights of a row, the rule
+ * that moves them with its learning rate and settings, and how rows begin (zeros, constant, uniform):
+ *
+ *     {"sparse": [{"name": "users", "dim": 16, "rule": {"name": "adagrad", "lr": 0.05}, "init": {"name": "uniform", "value": 0.01}}]}
+ *
+ * A rank opens them once. Rows are made when they are first asked for; which server has one depends on its key alone. */
+int ringo_tables_open(ringo_job *job, const char *schema, ringo_tables **tables);
+
+/* ringo_pull writes the rows of n keys in a table, by its number in the schema, to rows, n x dim values, as they are to be for a step,
+ * counted from 1: in mode bsp it waits until all ranks have ended the step before. A key may be there several times. ringo_peek leaves the
+ * table as it is: a key without a row gets the weights with which one would begin. keys are the caller's again once these are started. */
+int ringo_pull(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, float *rows);
+int ringo_peek(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, float *rows);
+int ringo_start_pull(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, float *rows, ringo_work **work);
+int ringo_start_peek(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, float *rows, ringo_work **work);
+
+/* ringo_push sends gradients of n keys' rows, n x dim values, which belong to a step. Both are the caller's again when it returns. In mode
+ * bsp a row moves once a step, by the mean over the ranks; in async and ssp with each push, by the whole of it. */
+int ringo_push(ringo_tables *tables, size_t table, uint64_t step, const uint64_t *keys, size_t n, const float *gradients);
+
+/* ringo_clock says that this rank has pushed all that it will of a step, and what the learning rate is from the next one on; below 0: as it
+ * is. */
+int ringo_clock(ringo_tables *tables, uint64_t step, double rate);
+
+/* ringo_flush waits until the servers have acknowledged everything that was pushed. */
+int ringo_flush(ringo_tables *tables);
+
+/* ringo_save has all servers write a checkpoint after a step, in the folder that they were started with. All ranks call it, and push nothing
+ * before it returns. oldest is the lowest step whose checkpoints are still of use. numbers, if it is not NULL, gets that of each server's. */
+int ringo_save(ringo_tables *tables, uint64_t step, uint64_t oldest, uint64_t *numbers, size_t servers);
+
+/* ringo_tables_close leaves the servers in good order. Without it and ringo_leave they take this rank for lost. */
+int ringo_tables_close(ringo_tables *tables);
+
 /* ---- 16-bit numbers --------------------------------------------------------------------------------------------- */
 
 /* These round float to 16 bits, to the nearest and of two to the even one, and back, which is exact. */

@@ -5,7 +5,6 @@ import "C"
 
 import (
 	"runtime/cgo"
-	"time"
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/internal/foreign"
@@ -42,14 +41,9 @@ func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names 
 	}
 	opened := &strategy{group: g, Strategy: s}
 	opened.self = cgo.NewHandle(opened)
-	g.job.mu.Lock()
-	defer g.job.mu.Unlock()
-	if g.job.strategies == nil { // the job was left meanwhile
-		opened.self.Delete()
-		_ = s.Close()
-		return report(f, foreign.Misusef("the job was left"))
+	if err := g.job.own(opened.self, opened); err != nil {
+		return report(f, err)
 	}
-	g.job.strategies[opened.self] = opened
 	*out = *(**C.ringo_strategy)(unsafe.Pointer(&opened.self))
 	return C.RINGO_OK
 }
@@ -75,36 +69,8 @@ func borderStrategyClose(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
 	if err != nil {
 		return report(f, err)
 	}
-	s.group.job.mu.Lock()
-	delete(s.group.job.strategies, s.self)
-	s.group.job.mu.Unlock()
-	s.self.Delete()
+	s.group.job.disown(s.self)
 	return report(f, s.Close())
-}
-
-// exchanging is an exchange under way. A goroutine waits for it, and not whoever calls ringo_wait: what was sent must be given back
-// to what is kept, and a sum be made a mean, whether anybody waits or not.
-type exchanging struct {
-	done chan struct{} // closed at its end
-	err  error
-}
-
-// Done tells whether it has ended, after waiting so long for that.
-func (e *exchanging) Done(within time.Duration) bool {
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case <-e.done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// Wait waits for its end.
-func (e *exchanging) Wait() error {
-	<-e.done
-	return e.err
 }
 
 // borderStartExchange compresses on the caller's thread, while the gradients are in its caches, and returns when the exchange has begun. Until
@@ -127,13 +93,10 @@ func borderStartExchange(h *C.ringo_strategy, bucket C.size_t, grads *C.float, n
 		calls.RUnlock()
 		return report(f, s.group.explain(err))
 	}
-	e := &exchanging{done: make(chan struct{})}
-	go func() {
+	*out = s.group.working(beside(func() error {
 		defer calls.RUnlock()
-		e.err = finish()
-		close(e.done)
-	}()
-	*out = s.group.working(e)
+		return finish()
+	}))
 	return C.RINGO_OK
 }
 

@@ -59,6 +59,10 @@ for np in 2 4; do
 done
 "$work/operations"
 
+say "tables on servers"
+"$cc" -std=c11 "${warn[@]}" -fsanitize=address,undefined -fno-sanitize-recover=undefined capi/testdata/tables.c -o "$work/tables" "${flags[@]}" -pthread
+ringo run --np 2 --servers 2 --sync bsp -- "$work/tables"
+
 say "faults"
 for np in 2 4; do
   for fault in dies gives-up differs silent; do

@@ -22,6 +22,7 @@ python3 -m unittest discover -q
 if python3 -c 'import torch' 2>/dev/null; then
   python3 -m unittest discover -q -s torch
   ringo run --np 2 -- python3 ../../examples/python/mnist.py --synthetic --epochs 1 | grep 'test accuracy'
+  ringo run --np 2 --servers 2 --sync bsp -- python3 ../../examples/python/dlrm.py --steps 200 2>/dev/null | grep 'accuracy 0.[89]'
 else
   echo "no PyTorch: its backend is not tested"
 fi

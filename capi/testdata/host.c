@@ -159,7 +159,7 @@ static int entries(const char *folder) {
 #ifdef __SANITIZE_ADDRESS__ /* it keeps what was freed for a while */
 static const long slack = 1 << 20;
 #else
-static const long slack = 8192; /* KiB */
+static const long slack = 16384; /* KiB: the memory of Go grows in such steps at first */
 #endif
 
 /* memory is what the process has, in KiB. */

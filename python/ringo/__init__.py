@@ -25,6 +25,7 @@ from ._group import Group
 from ._job import Job, address, join, ticket
 from ._library import version
 from ._strategy import Strategy
+from ._tables import Table, Tables
 from ._work import Work
 
 __all__ = [
@@ -40,6 +41,8 @@ __all__ = [
     "Op",
     "RingoError",
     "Strategy",
+    "Table",
+    "Tables",
     "Work",
     "address",
     "join",

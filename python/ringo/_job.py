@@ -16,11 +16,13 @@ from ._arrays import Array
 from ._errors import ClosedError
 from ._group import Group
 from ._library import Options, check, library
+from ._tables import Table, Tables
 
 
 class Job:
     """This process's part of a job, from join to leave. rank is from 0, size the number of ranks, local_rank the number among
-    the ranks of this host, world the group of all ranks, transport what the ranks of this host talk over: "shm", "tcp" or "mem".
+    the ranks of this host, world the group of all ranks, transport what the ranks of this host talk over: "shm", "tcp" or "mem", servers
+    the number of servers of tables that were started beside it.
 
     It leaves at the end of a with statement. An exception that ends the statement ends the job: the others are told of it.
     """
@@ -31,6 +33,7 @@ class Job:
         self.rank: int = check(lib.ringo_rank(handle), "rank")
         self.size: int = check(lib.ringo_size(handle), "size")
         self.local_rank: int = check(lib.ringo_local_rank(handle), "local_rank")
+        self.servers: int = check(lib.ringo_servers(handle), "servers")
         self.transport: str = lib.ringo_transport(handle).decode()
         self.world = Group(self, c_void_p(lib.ringo_world(handle)), range(self.size))
 
@@ -70,6 +73,10 @@ class Job:
         weakref.finalize(buffer, _free, weakref.ref(self), memory).atexit = False
         array: Array = np.ndarray(dimensions, kind, buffer)  # type: ignore[arg-type]
         return array
+
+    def tables(self, *tables: Table) -> Tables:
+        """Connects to the servers of tables that `ringo run --servers N --sync MODE` has started. All ranks call it, once, with the same."""
+        return Tables(self, tables)
 
     def fail(self, why: str) -> bool:
         """Ends the job because of a fault of the program: operations of all ranks fail, and name this rank and why. It returns

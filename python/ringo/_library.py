@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
@@ -51,6 +51,8 @@ OPERATIONS: dict[str, list[type]] = {
     "listen": [c_void_p, c_size_t, c_int, c_int],
 }
 
+_PULL: list[type] = [c_void_p, c_size_t, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]
+
 _OTHERS: dict[str, tuple[list[type], type]] = {
     "abi": ([], c_int),
     "version": ([], c_char_p),
@@ -78,6 +80,15 @@ _OTHERS: dict[str, tuple[list[type], type]] = {
     "start_exchange": ([c_void_p, c_size_t, c_void_p, c_size_t, POINTER(c_void_p)], c_int),
     "residual": ([c_void_p, c_size_t, c_void_p, c_size_t], c_int),
     "set_residual": ([c_void_p, c_size_t, c_void_p, c_size_t], c_int),
+    "servers": ([c_void_p], c_int),
+    "tables_open": ([c_void_p, c_char_p, POINTER(c_void_p)], c_int),
+    "tables_close": ([c_void_p], c_int),
+    "start_pull": (_PULL, c_int),
+    "start_peek": (_PULL, c_int),
+    "push": ([c_void_p, c_size_t, c_uint64, c_void_p, c_size_t, c_void_p], c_int),
+    "clock": ([c_void_p, c_uint64, c_double], c_int),
+    "flush": ([c_void_p], c_int),
+    "save": ([c_void_p, c_uint64, c_uint64, POINTER(c_uint64), c_size_t], c_int),
     "wait": ([c_void_p, c_int64], c_int),
 }
 

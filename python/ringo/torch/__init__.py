@@ -15,11 +15,12 @@ import inspect
 import torch.distributed as _dist
 
 from . import _start
+from ._embedding import Embedding, Tables
 from ._hooks import DistributedOptimizer, Hook, hook
 from ._process_group import ProcessGroup
 from ._start import Options
 
-__all__ = ["DistributedOptimizer", "Hook", "Options", "ProcessGroup", "hook"]
+__all__ = ["DistributedOptimizer", "Embedding", "Hook", "Options", "ProcessGroup", "Tables", "hook"]
 
 
 def _register() -> None:

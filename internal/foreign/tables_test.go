@@ -1,0 +1,133 @@
+package foreign_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/freeport"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+const oneTable = `{"sparse": [{"name": "t", "dim": 2, "rule": {"name": "sgd", "lr": 0.5}, "init": {"name": "constant", "value": 1}}]}`
+
+// withServer runs body on two ranks beside a server of tables, in mode bsp.
+func withServer(t *testing.T, body func(job *ringo.Job) error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket := transport.NewTicket()
+	cfg := server.Defaults()
+	cfg.Listener, cfg.Ticket, cfg.Version, cfg.Servers, cfg.Trainers, cfg.Sessions, cfg.Mode = l, ticket, ringo.Version, 1, 2, 1, tables.BSP
+	var group sync.WaitGroup
+	group.Go(func() {
+		if _, err := server.Run(ctx, cfg); err != nil && ctx.Err() == nil {
+			t.Errorf("the server: %v", err)
+		}
+	})
+	meeting := freeport.Address(t)
+	for rank := range 2 {
+		group.Go(func() {
+			err := ringo.Run(ctx, ringo.Config{
+				Size: 2, Rank: rank, Rendezvous: meeting, Tables: []string{l.Addr().String()}, Transport: ringo.TransportTCP,
+				Lookup: func(name string) (string, bool) {
+					if name != launch.TicketVar {
+						return "", false
+					}
+					return ticket.String(), true
+				},
+			}, body)
+			if err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+}
+
+// Rows are pulled, moved by the mean of what the ranks push, and looked at without being made.
+func TestTables(t *testing.T) {
+	withServer(t, func(job *ringo.Job) error {
+		c, err := foreign.OpenTables(job, oneTable)
+		if err != nil {
+			return err
+		}
+		keys := []uint64{7, 1 << 60, 7} // one of them twice
+		for step := uint64(1); step <= 3; step++ {
+			rows := make([]float32, 6)
+			pull, err := c.Pull(0, false, step, keys, rows)
+			if err == nil {
+				err = pull.Wait()
+			}
+			if err != nil {
+				return err
+			}
+			one := 1 - 0.5*1.5*float32(step-1) // half of the mean of 1 and 2, for each step before
+			two := 1 - 2*(1-one)               // the key that is there twice is moved by both
+			if want := []float32{two, two, one, one, two, two}; !slices.Equal(rows, want) {
+				return fmt.Errorf("step %d: rows %v, want %v", step, rows, want)
+			}
+			g := float32(job.Rank() + 1)
+			if err := errors.Join(c.Push(0, step, keys, []float32{g, g, g, g, g, g}), c.Clock(step, -1)); err != nil {
+				return err
+			}
+		}
+		if err := refuses(c); err != nil {
+			return err
+		}
+		return errors.Join(c.Flush(), c.Close(), c.Close())
+	})
+}
+
+// refuses has each wrong request refused before anything is sent.
+func refuses(c *foreign.Tables) error {
+	_, other := c.Pull(1, false, 1, nil, nil)
+	_, zero := c.Pull(0, true, 0, nil, nil)
+	_, older := c.Save(3, 4)
+	for text, err := range map[string]error{
+		"table 1 is none of 1": other, "counted from 1": zero, "oldest step": older,
+		"3 values of 1 rows": c.Push(0, 1, []uint64{1}, make([]float32, 3)),
+	} {
+		if misuse := (*foreign.Misuse)(nil); !errors.As(err, &misuse) || !strings.Contains(err.Error(), text) {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// A schema that is none, and a job without servers, are refused.
+func TestTablesRefuse(t *testing.T) {
+	err := ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
+		for text, want := range map[string]string{
+			"":                     "is not what it should be",
+			`{"sparse": 3}`:        "is not what it should be",
+			`{"dense": [], "x":1}`: "unknown field",
+			oneTable + "{}":        "something behind it",
+			"{}":                   "no table and no array",
+			oneTable:               "no servers of tables",
+		} {
+			_, err := foreign.OpenTables(job, text)
+			if misuse := (*foreign.Misuse)(nil); !errors.As(err, &misuse) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want %q", text, err, want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
