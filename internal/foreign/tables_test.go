@@ -23,6 +23,11 @@ const oneTable = `{"sparse": [{"name": "t", "dim": 2, "rule": {"name": "sgd", "l
 
 // withServer runs body on two ranks beside a server of tables, in mode bsp.
 func withServer(t *testing.T, body func(job *ringo.Job) error) {
+	withServerOf(t, func(*server.Config) {}, body)
+}
+
+// withServerOf is withServer with one that change has set up.
+func withServerOf(t *testing.T, change func(*server.Config), body func(job *ringo.Job) error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,6 +37,7 @@ func withServer(t *testing.T, body func(job *ringo.Job) error) {
 	ticket := transport.NewTicket()
 	cfg := server.Defaults()
 	cfg.Listener, cfg.Ticket, cfg.Version, cfg.Servers, cfg.Trainers, cfg.Sessions, cfg.Mode = l, ticket, ringo.Version, 1, 2, 1, tables.BSP
+	change(&cfg)
 	var group sync.WaitGroup
 	group.Go(func() {
 		if _, err := server.Run(ctx, cfg); err != nil && ctx.Err() == nil {
@@ -130,4 +136,102 @@ func TestTablesRefuse(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// step has both ranks pull a key's row, push ones, and end the step. It returns the row as it was.
+func step(c *foreign.Tables, number, key uint64) ([]float32, error) {
+	row := make([]float32, 2)
+	pull, err := c.Pull(0, false, number, []uint64{key}, row)
+	if err == nil {
+		err = pull.Wait()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return row, errors.Join(c.Push(0, number, []uint64{key}, []float32{1, 1}), c.Clock(number, -1))
+}
+
+// What the servers have written after a step another job begins with.
+func TestTablesSave(t *testing.T) {
+	dir := t.TempDir()
+	durable := func(c *server.Config) { c.Durability, c.Dir = tables.Checkpoint, dir }
+	var kept [2][]uint64
+	withServerOf(t, durable, func(job *ringo.Job) error {
+		c, err := foreign.OpenTables(job, oneTable)
+		if err != nil {
+			return err
+		}
+		for number := uint64(1); number <= 2; number++ {
+			if _, err := step(c, number, 5); err != nil {
+				return err
+			}
+		}
+		kept[job.Rank()], err = c.Save(2, 1)
+		return errors.Join(err, c.Close())
+	})
+	if len(kept[0]) != 1 || !slices.Equal(kept[0], kept[1]) {
+		t.Errorf("the checkpoint is %v to rank 0, and %v to rank 1", kept[0], kept[1])
+	}
+	withServerOf(t, func(c *server.Config) { c.From = dir }, func(job *ringo.Job) error {
+		c, err := foreign.OpenTables(job, oneTable)
+		if err != nil {
+			return err
+		}
+		row, err := step(c, 1, 5)
+		if want := []float32{0, 0}; err == nil && !slices.Equal(row, want) { // 1, less half of a mean of 1, twice
+			err = fmt.Errorf("the row is %v, want %v", row, want)
+		}
+		return errors.Join(err, c.Close())
+	})
+}
+
+// A key that was only looked at has no row: it begins with the weights of the next that asks for it, and nothing is counted.
+func TestTablesPeek(t *testing.T) {
+	withServer(t, func(job *ringo.Job) error {
+		c, err := foreign.OpenTables(job, oneTable)
+		if err != nil {
+			return err
+		}
+		if _, err := step(c, 1, 3); err != nil {
+			return err
+		}
+		rows := make([]float32, 4)
+		pull, err := c.Pull(0, true, 2, []uint64{3, 4}, rows)
+		if err == nil {
+			err = pull.Wait()
+		}
+		if want := []float32{0.5, 0.5, 1, 1}; err == nil && !slices.Equal(rows, want) {
+			err = fmt.Errorf("rows %v, want %v", rows, want)
+		}
+		return errors.Join(err, c.Close())
+	})
+}
+
+// The rate of a clock is that of the next step on.
+func TestTablesRate(t *testing.T) {
+	withServer(t, func(job *ringo.Job) error {
+		c, err := foreign.OpenTables(job, oneTable)
+		if err != nil {
+			return err
+		}
+		if _, err := step(c, 1, 9); err != nil {
+			return err
+		}
+		if _, err := step(c, 2, 9); err != nil {
+			return err
+		}
+		if err := c.Clock(3, 0.25); err != nil { // nothing was pushed in it
+			return err
+		}
+		for number, want := range []float32{0, -0.25, -0.5} {
+			row, err := step(c, uint64(4+number), 9)
+			if err == nil && row[0] != want {
+				err = fmt.Errorf("step %d: %v, want %v", 4+number, row, want)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return c.Close()
+	})
 }
