@@ -1,6 +1,6 @@
 """Backend ringo beside gloo: DDP steps and operations, in the same processes, round about.
 
-    python3 bench/torch/compare.py --np 2 [--rounds 9] [--what mnist resnet20 operations cost]
+    python3 bench/torch/compare.py --np 2 [--rounds 9] [--what mnist resnet20 resnet50 lstm operations cost]
 
 Each rank has one thread. It writes a line for each thing that is measured: medians over rounds, and the median of the ratios of neighbouring
 rounds. A share is (step - step under no_sync) / step.
@@ -63,7 +63,54 @@ def resnet20() -> tuple[nn.Module, tuple[int, ...]]:
     return nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), *blocks, *head), (4, 3, 32, 32)
 
 
-MODELS = {"mnist": mnist, "resnet20": resnet20}
+class Bottleneck(nn.Module):
+    """A residual block of ResNet-50: 1 x 1, 3 x 3, and 1 x 1 to four times as many channels."""
+
+    def __init__(self, before: int, channels: int, stride: int) -> None:
+        super().__init__()
+        conv, norm, after = nn.Conv2d, nn.BatchNorm2d, 4 * channels
+        narrow = [conv(before, channels, 1, bias=False), norm(channels), nn.ReLU()]
+        middle = [conv(channels, channels, 3, stride, 1, bias=False), norm(channels), nn.ReLU()]
+        self.body = nn.Sequential(*narrow, *middle, conv(channels, after, 1, bias=False), norm(after))
+        same = before == after and stride == 1
+        self.beside = nn.Identity() if same else nn.Sequential(conv(before, after, 1, stride, bias=False), norm(after))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.body(x) + self.beside(x))
+
+
+def resnet50() -> tuple[nn.Module, tuple[int, ...]]:
+    """ResNet-50 with 25.6 million parameters, and a batch of two small images."""
+    blocks, before = [], 64
+    for channels, number, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for i in range(number):
+            blocks.append(Bottleneck(before, channels, stride if i == 0 else 1))
+            before = 4 * channels
+    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)), (2, 3, 96, 96)
+
+
+class Words(nn.Module):
+    """A model of language: words, an LSTM of two layers, and the next word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(8000, 200)
+        self.lstm = nn.LSTM(200, 400, 2)
+        self.next = nn.Linear(400, 8000)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out, _ = self.lstm(self.words((x.abs() * 2000).long() % 8000))
+        return self.next(out).flatten(0, -2)
+
+
+def lstm() -> tuple[nn.Module, tuple[int, ...]]:
+    """A model of language with 7.1 million parameters, and a batch of 20 words by 4."""
+    return Words(), (20, 4)
+
+
+MODELS = {"mnist": mnist, "resnet20": resnet20, "resnet50": resnet50, "lstm": lstm}
+STEPS = {"resnet50": 2, "lstm": 3}  # in a row, of a round; others: 8
 
 
 def seconds(body: Callable[[], Any], times: int) -> float:
@@ -98,10 +145,12 @@ def training(name: str, groups: dict[str, Any], rounds: int) -> None:
     for backend, group in groups.items():
         torch.manual_seed(1)
         model, shape = MODELS[name]()
+        parameters = sum(p.numel() for p in model.parameters())
         model = DistributedDataParallel(model, process_group=group)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         torch.manual_seed(2 + dist.get_rank())
-        x, y = torch.randn(shape), torch.randint(10, shape[:1])
+        x = torch.randn(shape)
+        y = torch.randint(10, (len(model(x)),))
         losses[backend] = []
 
         def step(model=model, optimizer=optimizer, x=x, y=y, kept=losses[backend]) -> None:
@@ -118,12 +167,12 @@ def training(name: str, groups: dict[str, Any], rounds: int) -> None:
                 nn.functional.cross_entropy(model(x), y).backward()
             optimizer.zero_grad()
 
-    took = alternate({**bodies, "no_sync": alone}, rounds, 8)
+    took = alternate({**bodies, "no_sync": alone}, rounds, STEPS.get(name, 8))
     tell(name, took, "gloo", "ringo")
     if dist.get_rank() == 0:
         far = max(abs(a - b) for a, b in zip(losses["gloo"], losses["ringo"]))
         share = 1 - statistics.median(took["no_sync"]) / statistics.median(took["gloo"])
-        print(f"  losses differ by at most {far:.2g}; communication is {share:.0%} of gloo's step", flush=True)
+        print(f"  losses differ by at most {far:.2g}; communication is {share:.0%} of gloo's step; {parameters / 1e6:.2f} million parameters", flush=True)
 
 
 def operations(groups: dict[str, Any], rounds: int) -> None:
