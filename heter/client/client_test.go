@@ -125,28 +125,30 @@ func furthest(x, y []float32) (most float64) {
 	return most
 }
 
-// In bf16 the losses are near those of float32.
-func TestBF16(t *testing.T) {
-	r := newRig(t, 1, 1, nil)
-	r.config.Code = message.BF16
-	want, _ := r.oracle()
-	c := r.dial(0)
-	tr := side(t, r.spec, r.cut, 2, c)
-	for i, b := range r.batches(0) {
-		pass, err := tr.Backward(b, 0, func(int) {})
-		must(t, err)
-		if d := math.Abs(float64(pass.Loss.Mean.Data[0] - want[0][i])); d > 5e-3 || d == 0 {
-			t.Errorf("step %d: loss %v, as float32 %v", i+1, pass.Loss.Mean.Data[0], want[0][i])
+// In fewer bits the losses are near those of float32.
+func TestCodes(t *testing.T) {
+	for code, near := range map[message.Code]float64{message.BF16: 5e-3, message.FP16: 1e-3, message.Int8: 1e-2} {
+		r := newRig(t, 1, 1, nil)
+		r.config.Code = code
+		want, _ := r.oracle()
+		c := r.dial(0)
+		tr := side(t, r.spec, r.cut, 2, c)
+		for i, b := range r.batches(0) {
+			pass, err := tr.Backward(b, 0, func(int) {})
+			must(t, err)
+			if d := math.Abs(float64(pass.Loss.Mean.Data[0] - want[0][i])); d > near || d == 0 {
+				t.Errorf("%v, step %d: loss %v, as float32 %v", code, i+1, pass.Loss.Mean.Data[0], want[0][i])
+			}
+			must(t, tr.End(rate))
 		}
-		must(t, tr.End(rate))
+		pass, err := tr.Evaluate(r.batches(0)[0])
+		must(t, err)
+		if pass.Outputs[0].Shape[0] != 32 || !(pass.Loss.Mean.Data[0] < want[0][0]) {
+			t.Errorf("%v: an evaluation of outputs %v has the loss %v", code, pass.Outputs[0].Shape, pass.Loss.Mean.Data[0])
+		}
+		must(t, c.Leave())
+		must(t, <-r.ends[0])
 	}
-	pass, err := tr.Evaluate(r.batches(0)[0])
-	must(t, err)
-	if pass.Outputs[0].Shape[0] != 32 || !(pass.Loss.Mean.Data[0] < want[0][0]) {
-		t.Errorf("an evaluation of outputs %v has the loss %v", pass.Outputs[0].Shape, pass.Loss.Mean.Data[0])
-	}
-	must(t, c.Leave())
-	must(t, <-r.ends[0])
 }
 
 // Strangers, and who has another part, are refused by name.
