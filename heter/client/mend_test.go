@@ -75,6 +75,12 @@ func (d *told) End(rate float64) error {
 	return d.Remote.End(rate)
 }
 
+// stop ends a heter-trainer, and waits until it has ended.
+func (r *rig) stop(i int) {
+	r.stops[i]()
+	r.ends[i] <- <-r.ends[i]
+}
+
 // checkLeft checks that the heter-trainers that were not lost have ended well, with the same bits.
 func (r *rig) checkLeft(lost ...int) {
 	r.t.Helper()
@@ -111,10 +117,7 @@ func TestGoesOn(t *testing.T) {
 				r.run(mix[2], func(step int, where string) {
 					if step == 2 && where == place && !dead {
 						dead = true
-						r.stops[lost]()
-						if mix[2] == 1 { // or it is busy for long enough by itself
-							time.Sleep(10 * time.Millisecond)
-						}
+						r.stop(lost)
 					}
 				})
 				r.checkLeft(lost)
@@ -132,7 +135,7 @@ func TestLastOneLeft(t *testing.T) {
 	n := 0
 	r.run(8, func(step int, where string) {
 		if step == 1 && where == "back" && n < 3 {
-			r.stops[n]()
+			r.stop(n)
 			n++
 		}
 	})
