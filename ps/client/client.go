@@ -89,7 +89,7 @@ type Config struct {
 	// way to it; 0: 16 each. The server may allow fewer pulls.
 	Window, Pulls int
 	// Reconnect is how long a server may be away, at the beginning too; 0: 2 min, or half of
-	// Timeout where that is less.
+	// Timeout where that is less. While it opens its tables, and says so, it is not away.
 	Reconnect time.Duration
 	// Timeout is how long an answer or an acknowledgement may take, absences of
 	// the server included: more than Reconnect, and more than servers wait for

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // The connection is cut after any number of bytes, in either direction: everything is
@@ -303,6 +304,53 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("got %v, want the first cause", err2)
 		}
 	})
+}
+
+// A server that is there and opens its tables is not away, though it is killed now and then and begins anew; but it is not
+// waited for for ever.
+func TestOpeningIsNotAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		killed int // times
+		want   string
+	}{
+		"in the end it is open": {20, ""},
+		"it never is":           {1 << 20, "parameter server 0 at host0:1 is lost: it has not opened its tables in 15m"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			j := newJob(t, 1, 1, 1, nil, nil)
+			cfg := j.trainer(0)
+			opening := 0
+			cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+				if opening++; opening == c.killed+1 {
+					<-j.running[0].ended // it has waited for its trainer long enough
+					j.serve(0, j.engines[0])
+				}
+				if opening > c.killed {
+					return j.net.Dial(ctx, addr)
+				}
+				near, far := net.Pipe()
+				go func() { // it lets the trainer in, and is killed before it has opened its tables
+					_, _, _ = transport.Accept(context.Background(), far, j.ticket, transport.Hello{Version: "1", Purpose: transport.Service}, nil)
+					time.Sleep(8 * time.Second)
+					far.Close()
+				}()
+				return near, nil
+			}
+			start := time.Now()
+			cl, err := Dial(context.Background(), cfg)
+			waited := time.Since(start)
+			if c.want == "" {
+				must(t, err)
+				cl.Close()
+			} else {
+				says(t, err, c.want, "of which it was away for")
+			}
+			if waited < 2*time.Minute || waited > 15*time.Minute+10*time.Second { // the last try ends by itself
+				t.Errorf("%s: after %v", name, waited)
+			}
+			time.Sleep(10 * time.Second) // until the last one is killed
+		})
+	}
 }
 
 // Answers and acknowledgements that do not come end the client with an error that

@@ -154,14 +154,19 @@ func isFinal(err error) bool {
 func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	limit, clock := k.c.cfg.Reconnect, k.c.clock
-	last, begun := error(nil), clock.Now()
+	last, begun, there := error(nil), clock.Now(), time.Duration(0)
 	for pause := shortest; ; pause = min(2*pause, longest) {
-		left := limit - clock.Now().Sub(begun)
-		if left <= 0 {
+		past := clock.Now().Sub(begun)
+		left := min(limit-(past-there), k.c.cfg.Timeout-past)
+		switch {
+		case left <= 0 && there > 0:
+			return nil, message.Welcome{}, k.lost(fmt.Sprintf("it has not opened its tables in %v, of which it was away for %v (%v), after: %v", past.Round(time.Second), (past - there).Round(time.Second), last, cause))
+		case left <= 0:
 			return nil, message.Welcome{}, k.lost(fmt.Sprintf("it could not be reached for %v (%v), after: %v", limit, last, cause))
 		}
 		ctx, cancel := context.WithTimeout(k.c.ctx, left)
-		conn, w, err := k.try(ctx)
+		conn, w, lived, err := k.try(ctx)
+		there += lived // a server that opens its tables for long is not away, however often it begins anew
 		switch {
 		case err == nil || isFinal(err):
 			cancel()
@@ -182,12 +187,12 @@ func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 	}
 }
 
-// try makes a connection and has the server take it.
-func (k *link) try(ctx context.Context) (*message.Conn, message.Welcome, error) {
+// try makes a connection and has the server take it. lived is for how long the server was there, if it did not.
+func (k *link) try(ctx context.Context) (_ *message.Conn, w message.Welcome, lived time.Duration, err error) {
 	cfg := &k.c.cfg
 	nc, err := cfg.Dial(ctx, k.addr)
 	if err != nil {
-		return nil, message.Welcome{}, err
+		return nil, w, 0, err
 	}
 	if c, ok := nc.(*net.TCPConn); ok { // faults show at the first use
 		c.SetReadBuffer(cfg.SocketBytes)
@@ -196,22 +201,23 @@ func (k *link) try(ctx context.Context) (*message.Conn, message.Welcome, error) 
 	mine := transport.Hello{Version: cfg.Version, Purpose: transport.Service, Rank: cfg.Trainer, WorldSize: cfg.Trainers}
 	l, _, err := transport.Introduce(ctx, nc, cfg.Ticket.Under(cfg.TLS), mine)
 	if err != nil {
-		return nil, message.Welcome{}, err
+		return nil, w, 0, err
 	}
 	// A server that opens its tables says that it lives and may take its time.
+	since := k.c.clock.Now()
 	patience, cancel := context.WithTimeout(k.c.ctx, cfg.Timeout)
 	defer cancel()
 	stop := context.AfterFunc(patience, func() { l.Close() })
 	conn := message.NewConn(l, message.Trainer, &k.limits, transport.HandshakeTimeout)
-	w, err := k.introduce(conn)
+	w, err = k.introduce(conn)
 	if !stop() && err == nil {
 		err = context.Cause(patience)
 	}
 	if err != nil {
 		l.Close()
-		return nil, w, err
+		return nil, w, k.c.clock.Now().Sub(since), err
 	}
-	return conn, w, nil
+	return conn, w, 0, nil
 }
 
 // introduce says hello.
