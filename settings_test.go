@@ -42,7 +42,7 @@ func TestEverySettingIsCompared(t *testing.T) {
 	all, dial := told(table), tableServer(t, told(table))
 	compared := 0
 	for _, row := range table.Rows() {
-		other := settingtest.Another(t, row, "allreduce=ring", "12:fp32/exact=3,4", "price=number")
+		other := settingtest.Another(t, row, "allreduce=ring", "12:fp32/exact=3,4", "price=number", "wide=sgd")
 		now := row.Value.String()
 		if row.Scope == setting.Local {
 			if err := row.Value.Set(other); err != nil { // from here on
