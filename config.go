@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/setting"
@@ -134,14 +134,14 @@ func (c Config) Validate() error {
 	set(c.NoMesh && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
 	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
 	if c.Size > 0 && !c.NoMesh && !meeting.IsPlace(c.Rendezvous) {
-		_, port, err := net.SplitHostPort(c.Rendezvous)
-		set(err != nil || port == "", pathRendezvous, "%q: want HOST:PORT, where rank 0 listens, or the absolute path of a file, or etcd://HOST:PORT/KEY, in which it says so", c.Rendezvous)
+		_, _, err := hostport.Split(c.Rendezvous, 1)
+		set(err != nil, pathRendezvous, "%q: %w, where rank 0 listens, or the absolute path of a file, or etcd://HOST:PORT/KEY, in which it says so", c.Rendezvous, err)
 	}
 	set(c.Size == 0 && c.Rank != 0, "job.rank", "%d places a rank by hand, which needs %v, too", c.Rank, setting.Path("job.ranks"))
 	set(c.Size == 0 && c.Rendezvous != "", pathRendezvous, "%q places a rank by hand, which needs %v, too", c.Rendezvous, setting.Path("job.ranks"))
 	for i, addr := range c.Tables {
-		_, port, err := net.SplitHostPort(addr)
-		set(err != nil || port == "", "servers.addresses", "%q of server %d: want HOST:PORT", addr, i)
+		_, _, err := hostport.Split(addr, 1)
+		set(err != nil, "servers.addresses", "%q of server %d: %w", addr, i, err)
 	}
 	set(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
 		"job.transport", "%q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)

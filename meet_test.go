@@ -75,7 +75,7 @@ func TestCannotMeetByFile(t *testing.T) {
 		"no folder":          {0, filepath.Join(dir, "a", "b"), "", "rank 0 cannot tell the others where it listens"},
 		"no ticket":          {0, filepath.Join(dir, "c"), filepath.Join(dir, "none"), "ticket: "},
 		"an open ticket":     {0, filepath.Join(dir, "c"), open, "others may read it"},
-		"no address":         {1, "here", "", "want HOST:PORT, where rank 0 listens, or the absolute path of a file"},
+		"no address":         {1, "here", "", "want HOST:PORT with a port from 1 to 65535, where rank 0 listens, or the absolute path of a file"},
 	} {
 		cfg := ringo.Config{Size: 2, Rank: c.rank, Rendezvous: c.path, TicketFile: c.ticket, Times: cluster.Times{Join: 50 * time.Millisecond}}
 		_, err := ringo.Join(t.Context(), cfg)

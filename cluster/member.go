@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -68,14 +69,14 @@ func (c MemberConfig) Validate() error {
 // checkRendezvous wants an address that other ranks can dial: with a host that
 // means the same to all, and with a port.
 func checkRendezvous(addr string) error {
-	host, port, err := net.SplitHostPort(addr)
+	host, port, err := hostport.Split(addr, 0)
 	if err != nil {
-		return fmt.Errorf("rendezvous %q: want HOST:PORT", addr)
+		return fmt.Errorf("rendezvous %q: %w", addr, err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		return fmt.Errorf("rendezvous %q: want the host's name or address by which the other ranks reach it", addr)
 	}
-	if port == "" || port == "0" {
+	if port == 0 {
 		return fmt.Errorf("rendezvous %q: want a port that all ranks know", addr)
 	}
 	return nil

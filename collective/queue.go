@@ -1,6 +1,10 @@
 package collective
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/ringo-ml/ringo/internal/usage"
+)
 
 // window holds the operations that make progress: those from the oldest
 // unfinished one on, at most `most` in sequence and limit bytes together, of
@@ -149,6 +153,7 @@ func (g *Group) hand() {
 
 // worker runs queued operations, oldest first, until the group is closed.
 func (g *Group) worker() {
+	usage.Phase("exchange")
 	defer g.workers.Done()
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ringo-ml/ringo/internal/usage"
 )
 
 // LoaderConfig says what a Loader reads, and with how many hands.
@@ -89,6 +91,7 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 }
 
 func (l *Loader) work() {
+	usage.Phase("data")
 	for s := range l.queue {
 		if !l.stale.Load() {
 			s.err = l.cfg.Source.Fill(&s.batch, s.idx, s.draw)

@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/internal/usage"
 )
 
 // Group is a Reducer over a group of ranks.
@@ -199,6 +200,7 @@ func (e *Group) enqueue(h *held) {
 
 // run carries out what is queued, until the group is closed.
 func (e *Group) run() {
+	usage.Phase("exchange")
 	for h := e.take(); h != nil; h = e.take() {
 		before := e.own.Sent()
 		what, err := e.carry(h)

@@ -136,6 +136,9 @@ type Output struct {
 	TensorBoard string
 	// Page is the HOST:PORT of a page that shows the job while it goes on; "": there is none.
 	Page string
+	// Profiles is the HOST:PORT of this host alone at which rank 0 tells a profiler what takes its processor's time; the others take the next
+	// ports, and port 0 is any free one; "": nobody is told.
+	Profiles string
 	// Trace is the file of a timeline of all ranks.
 	Trace string
 	// TraceSteps is how many steps it records; 0: all, while memory for them lasts.

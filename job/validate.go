@@ -2,13 +2,12 @@ package job
 
 import (
 	"errors"
-	"net"
 	"slices"
-	"strconv"
 
 	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/tables"
@@ -60,14 +59,23 @@ func (s *Spec) ValidateProcesses() error {
 	errs.add(s.Rank < -1 || s.Rank >= max(1, s.Ranks), "job.rank", "%d: want 0 to %d, since %v is %d", s.Rank, s.Ranks-1, setting.Path("job.ranks"), s.Ranks)
 	errs.add(s.ByHand() && s.Rendezvous == "" && !s.GoesOn(), "job.rank", "%d needs %v, the HOST:PORT where rank 0 listens, or a file in which it says so", s.Rank, setting.Path("job.rendezvous"))
 	if s.Rendezvous != "" && !meeting.IsPlace(s.Rendezvous) {
-		_, port, err := net.SplitHostPort(s.Rendezvous)
-		n, bad := strconv.Atoi(port)
-		errs.add(err != nil || bad != nil || n < 1 || n > 65535, "job.rendezvous", "%q: want HOST:PORT with a port from 1 to 65535, the absolute path of a file, or etcd://HOST:PORT/KEY", s.Rendezvous)
+		_, _, err := hostport.Split(s.Rendezvous, 1)
+		errs.add(err != nil, "job.rendezvous", "%q: %w, the absolute path of a file, or etcd://HOST:PORT/KEY", s.Rendezvous, err)
 	}
 	if at := s.Output.Metrics; at != "" {
-		_, port, err := net.SplitHostPort(at)
-		n, bad := strconv.Atoi(port)
-		errs.add(err != nil || bad != nil || n < 0 || n > 65535, "output.metrics", "%q: want HOST:PORT, such as 127.0.0.1:9400, or :9400 for all of this host's addresses", at)
+		_, _, err := hostport.Split(at, 0)
+		errs.add(err != nil, "output.metrics", "%q: %w, such as 127.0.0.1:9400, or :9400 for all of this host's addresses", at, err)
+	}
+	if at := s.Output.Profiles; at != "" {
+		host, port, err := hostport.Split(at, 0)
+		switch {
+		case err != nil:
+			errs.add(true, "output.pprof", "%q: %w, such as 127.0.0.1:6060", at, err)
+		case host != "" && !hostport.Loopback(host):
+			errs.add(true, "output.pprof", "%q: a profile tells all of a program, and takes its time: want 127.0.0.1, ::1 or localhost", at)
+		case port > 0 && port+s.Ranks-1 > 65535:
+			errs.add(true, "output.pprof", "%q: rank %d would listen at port %d: want ports up to 65535", at, s.Ranks-1, port+s.Ranks-1)
+		}
 	}
 	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)
 	if s.Slice != 0 {
@@ -89,8 +97,8 @@ func (s *Spec) validateServers() error {
 	errs.add(v.Count < 0 || v.Count > MaxRanks, "servers.count", "%d: want 1 to %d", v.Count, MaxRanks)
 	errs.add(v.Restarts < 0, "servers.restarts", "%d: want at least 0", v.Restarts)
 	for _, a := range v.Addresses {
-		_, _, err := net.SplitHostPort(a)
-		errs.add(err != nil, "servers.addresses", "%q: want HOST:PORT", a)
+		_, _, err := hostport.Split(a, 1)
+		errs.add(err != nil, "servers.addresses", "%q: %w", a, err)
 	}
 	if !s.Sync.Kept() {
 		return errors.Join(errs...)

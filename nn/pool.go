@@ -21,6 +21,7 @@ type worker struct {
 	points  simd.Points
 	buf     [6][]float32
 	group   groupScratch
+	label   *label   // that the worker's goroutine carries, see Tape.Label
 	_       [64]byte // what threads write all the time lies on cache lines of their own
 }
 
@@ -51,6 +52,7 @@ type pool struct {
 	shares  []*share       // by worker
 	helpers []*share       // those of the threads besides the caller's
 	shared  *time.Duration // where the time of jobs is added up, or nil
+	label   *label         // that jobs carry
 	closed  atomic.Bool
 
 	done sleeper // the caller, while others still compute
@@ -63,9 +65,10 @@ type pool struct {
 type share struct {
 	left  atomic.Uint64 // its parts that nobody has taken: the first, and 32 bits below one more than the last
 	job   job           // that these are of
+	label *label        // that the job carries
 	w     *worker
 	sleep sleeper
-	_     [72]byte
+	_     [64]byte
 }
 
 // take takes a part of what is left: the first, or with last the last.
@@ -130,6 +133,7 @@ func (p *pool) work(w *worker) {
 			if !ok {
 				break
 			}
+			w.carry(s.label)
 			s.job.part(w, part)
 			done++
 		}
@@ -163,7 +167,7 @@ func (p *pool) share(j job, parts int) {
 	n := len(p.shares)
 	for i, s := range p.shares {
 		lo, hi := (i*parts+n-1)/n, ((i+1)*parts+n-1)/n
-		s.job = j
+		s.job, s.label = j, p.label
 		s.left.Store(uint64(lo)<<32 | uint64(hi))
 		if i > 0 && lo < hi {
 			s.sleep.wake()

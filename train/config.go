@@ -109,6 +109,8 @@ type Config struct {
 	Exchange distopt.Config
 	// Traced says that a timeline is made of the run (package trace), which takes all ranks.
 	Traced bool
+	// Labelled says that profiles of the processor's time are to tell phases and layers (nn.TapeConfig.Labels). It changes no result.
+	Labelled bool
 	// Tuning says by what a strategy "auto" and measured plans are chosen, which
 	// Exchange may name, too.
 	Tuning Tuning

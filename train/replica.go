@@ -109,7 +109,7 @@ type beginning struct {
 
 // begin gives a replica its optimizer. It is a collective call. After an error nothing but Close may be called.
 func (r *Replica) begin(cfg Config, at beginning) error {
-	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach()})
+	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Labels: cfg.Labelled})
 	return r.params.begin(cfg, at)
 }
 

@@ -50,7 +50,13 @@ func TestStatus(t *testing.T) {
 	p := start(t, endless+"--np 2 --log-every 1 --json "+path)
 	p.await(&p.out, "epoch       2/")
 	before := lastRecord(t, path, "step")
-	text, s := seenNow(t, p)
+	var text string
+	var s live.Status
+	// Ranks tell of themselves beside their training: on a busy machine what has been told may be an epoch or two behind the file.
+	eventually(t, "the status to come to the epoch of --json", func() bool {
+		text, s = seenNow(t, p)
+		return float64(s.Epoch) >= before["epoch"].(float64)
+	})
 	after := lastRecord(t, path, "step")
 	if s.PID != p.cmd.Process.Pid || s.State != "training" || s.Ranks != 2 || s.Servers != 0 || len(s.Processes) != 2 || len(s.Faults) != 0 || s.RunningS <= 0 {
 		t.Errorf("status: %+v", s)
@@ -60,7 +66,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("rank %d: %+v, its step by --json %v to %v", rank, r, before["done"], after["done"])
 		}
 	}
-	if float64(s.Epoch) < before["epoch"].(float64) || float64(s.Epoch) > after["epoch"].(float64)+1 || s.Model != lastRecord(t, path, "run")["model"] {
+	if float64(s.Epoch) > after["epoch"].(float64)+1 || s.Model != lastRecord(t, path, "run")["model"] {
 		t.Errorf("epoch %d of %s, by --json %v", s.Epoch, s.Model, after["epoch"])
 	}
 	sum := s.Step.ComputeMS + s.Step.DataWaitMS + s.Step.PullWaitMS + s.Step.CompressMS + s.Step.ExposedCommMS + s.Step.UpdateMS

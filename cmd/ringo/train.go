@@ -125,8 +125,12 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 		}
 		cfg := cfg // each rank has a timeline of its own
 		cfg.Threads = c.Threads()
-		cfg.Traced = timeline.line != nil
-		return timeline.end(c.trainOn(cmd, job, cfg), cmd.ErrOrStderr())
+		cfg.Traced, cfg.Labelled = timeline.line != nil, c.Output.Profiles != ""
+		told, err := c.profiles(cmd, job.Rank())
+		if err != nil {
+			return err
+		}
+		return errors.Join(timeline.end(c.trainOn(cmd, job, cfg), cmd.ErrOrStderr()), told.Close())
 	})
 }
 

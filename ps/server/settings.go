@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
@@ -185,10 +186,9 @@ func (c Config) faults() (faults setting.Faults) {
 
 // httpAddress is where a server listens for people.
 func (c Config) httpAddress(index int) (string, *setting.Fault) {
-	host, port, err := net.SplitHostPort(c.HTTP)
-	n, bad := strconv.Atoi(port)
-	if err != nil || bad != nil || n < 0 || n > 65535 {
-		return "", setting.Faultf(pathHTTP, "%q: want HOST:PORT with a port from 0 to 65535", c.HTTP)
+	host, n, err := hostport.Split(c.HTTP, 0)
+	if err != nil {
+		return "", setting.Faultf(pathHTTP, "%q: %w", c.HTTP, err)
 	}
 	if n > 0 {
 		n += index
@@ -196,7 +196,7 @@ func (c Config) httpAddress(index int) (string, *setting.Fault) {
 	if n > 65535 {
 		return "", setting.Faultf(pathHTTP, "%q: server %d would listen at port %d: want ports up to 65535", c.HTTP, index, n)
 	}
-	if ip := net.ParseIP(host); !c.HTTPOpen && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !c.HTTPOpen && !hostport.Loopback(host) {
 		return "", setting.Faultf(pathHTTP, "%q: other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or %v", c.HTTP, pathHTTPOpen)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil

@@ -11,12 +11,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/page"
 	"github.com/ringo-ml/ringo/internal/chart"
+	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/web"
 )
 
@@ -110,12 +110,8 @@ func (h *Hub) Serve(address string) error {
 
 // CheckAddress reports what Serve cannot take, whatever goes on on this host.
 func CheckAddress(address string) error {
-	_, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	if err != nil {
-		return fmt.Errorf("%q: want HOST:PORT, such as 127.0.0.1:8080, or :0 for any free port", address)
+	if _, _, err := hostport.Split(address, 0); err != nil {
+		return fmt.Errorf("%q: %w, such as 127.0.0.1:8080, or :0 for any free port", address, err)
 	}
 	return nil
 }
