@@ -76,6 +76,17 @@ func TestFind(t *testing.T) {
 				op.End(5, 4, false)
 			}
 		}, "operation 2 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 1 was in it (killed by signal 9 (SIGKILL)); rank 0 was in it; rank 2 had ended it"},
+		{"cut off behind an operation", 3, func(rank int, s *scene) {
+			s.done(2)
+			op := s.operation(2, 8)
+			if rank == 1 { // for its part it has ended
+				op.End(5, 4, false)
+				s.operation(3, 8).End(6, 4, true)
+				return
+			}
+			op.Wait().For(1-rank/2, 1) // 0 for 1, and 2 for 0
+			op.End(5, 4, true)
+		}, "operation 2 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 2 waited for rank 0; rank 0 waited for rank 1, whose last messages were lost; rank 1 had ended it"},
 		{"they differ", 2, func(rank int, s *scene) {
 			s.done(4)
 			s.operation(4, int64(8+rank)).Wait().For(1-rank, 1)

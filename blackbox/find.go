@@ -55,6 +55,11 @@ type Waited struct {
 	Peer int    `json:"peer"`
 	For  string `json:"for"`           // Peer's name
 	How  string `json:"how,omitempty"` // it was killed
+	// Lost says that the peer had ended the operation, and that nothing else kept it from ending: what the peer sent last did not come, as
+	// when a connection breaks.
+	Lost bool `json:"lost,omitempty"`
+
+	failed bool
 }
 
 // Find says what the box shows, nil if it shows nothing: no rank was in an operation, and all had done the same.
@@ -151,7 +156,7 @@ func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, late
 		case e.Done != 0 && !e.Failed:
 			f.Ended = append(f.Ended, p.Name)
 		case e.Peer >= 0:
-			f.Waited, open = append(f.Waited, Waited{p.Name, e.Peer, fmt.Sprintf("rank %d", e.Peer), p.killed()}), true
+			f.Waited, open = append(f.Waited, Waited{Rank: p.Name, Peer: e.Peer, For: fmt.Sprintf("rank %d", e.Peer), How: p.killed(), failed: e.Failed}), true
 		default:
 			f.Within, open = append(f.Within, p.doing()), true
 		}
@@ -164,8 +169,11 @@ func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, late
 }
 
 // release takes those out of Waited whose peers had ended the operation, or their part of it as servers that sum: they would have gone on,
-// had they lived or had a core.
+// had they lived or had a core. Where all of them have failed, and nobody else held the operation up, they would not: then what their peers had
+// sent was lost, and they stay.
 func (f *Finding) release(b *Box) {
+	var lost []Waited
+	within := len(f.Within)
 	f.Waited = slices.DeleteFunc(f.Waited, func(w Waited) bool {
 		rank := func(p Process) bool {
 			return p.Rank == w.Peer && (slices.Contains(f.Ended, p.Name) || !p.gone() && p.summed(f.Group, f.Seq))
@@ -175,8 +183,14 @@ func (f *Finding) release(b *Box) {
 		}
 		who := slices.IndexFunc(b.Processes, func(p Process) bool { return p.Name == w.Rank })
 		f.Within = append(f.Within, b.Processes[who].doing())
+		if w.Lost = true; w.failed && w.How == "" && slices.Contains(f.Ended, w.For) {
+			lost = append(lost, w)
+		}
 		return true
 	})
+	if released := len(f.Within) - within; within == 0 && len(f.Missing) == 0 && len(lost) == released {
+		f.Within, f.Waited = nil, append(f.Waited, lost...)
+	}
 }
 
 func (p *Process) doing() Doing {
@@ -245,7 +259,11 @@ func (f *Finding) String() string {
 		parts = append(parts, w.Rank+" was in it"+w.besides())
 	}
 	for _, w := range f.Waited {
-		parts = append(parts, fmt.Sprintf("%s waited for %s", w.Rank, w.For)+Doing{How: w.How}.besides())
+		text := fmt.Sprintf("%s waited for %s", w.Rank, w.For)
+		if w.Lost {
+			text += ", whose last messages were lost"
+		}
+		parts = append(parts, text+Doing{How: w.How}.besides())
 	}
 	if len(f.Ended) > 0 {
 		parts = append(parts, strings.Join(f.Ended, ", ")+" had ended it")

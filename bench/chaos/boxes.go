@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // The faults of jobs whose black box is judged.
@@ -43,6 +47,8 @@ type boxCase struct {
 	Buckets []int // values of each
 	Step    int   // before whose exchange of Bucket it fails; with tables before its push
 	Bucket  int
+	// Log is the file in which each rank counts the exchanges that it has ended, by itself: what black boxes are held against.
+	Log string `json:",omitempty"`
 }
 
 func (c *boxCase) tables() bool {
@@ -95,12 +101,18 @@ func (c *boxCase) run(s *setup, dir string) verdict {
 		return broken(err)
 	}
 	var v verdict
-	box, err := c.fail(s, dir, self, &v)
+	job := *c // a case may be done again
+	job.Log = filepath.Join(dir, "ended")
+	box, err := job.fail(s, dir, self, &v)
 	if err != nil {
 		return broken(err)
 	}
 	if box != nil {
-		c.judge(&v, box)
+		ended, err := job.ended()
+		if err != nil {
+			return broken(err)
+		}
+		job.judge(&v, box, ended)
 	}
 	return v
 }
@@ -245,12 +257,29 @@ func (f *finding) tells(victim string) bool {
 	return named
 }
 
-// judge compares what a black box shows with what was done.
-func (c *boxCase) judge(v *verdict, f *finding) {
+// ended is how many exchanges all ranks have ended, by their own count: the next is the first that one has not.
+func (c *boxCase) ended() (least int, err error) {
+	if c.tables() {
+		return 0, nil
+	}
+	b, err := pathname.Read(c.Log, 1<<10)
+	if err != nil {
+		return 0, err
+	}
+	b = append(b, make([]byte, max(0, 8*c.Ranks-len(b)))...) // of ranks that have ended none
+	least = math.MaxInt
+	for rank := range c.Ranks {
+		least = min(least, int(binary.LittleEndian.Uint64(b[8*rank:])))
+	}
+	return least, nil
+}
+
+// judge compares what a black box shows with what was done. ended is how many exchanges all ranks had ended.
+func (c *boxCase) judge(v *verdict, f *finding, ended int) {
 	victim := fmt.Sprintf("rank %d", c.Victim)
 	v.Boxed = true
 	if c.Fault == cutFault {
-		c.judgeCut(v, f, victim)
+		c.judgeCut(v, f, victim, ended)
 		return
 	}
 	if !f.blames(victim) {
@@ -269,24 +298,33 @@ func (c *boxCase) judge(v *verdict, f *finding) {
 		}
 		return
 	}
-	if want := fmt.Sprintf("bucket %d (%s)", c.Bucket, bucketLayer(c.Bucket)); f.Bucket != want || f.Step != c.Step {
-		v.wrong("want %s of step %d: %+v", want, c.Step, *f)
+	want := c.Step*len(c.Buckets) + c.Bucket
+	if ended != want {
+		v.wrong("all ranks count %d exchanges, and the fault was before that of number %d", ended, want)
 	}
-	if want := c.Step*len(c.Buckets) + c.Bucket; !c.Sparse && int(f.Seq) != want { // a sparse exchange is several operations
-		v.wrong("want operation %d: %+v", want, *f)
+	c.judgePlace(v, f, want)
+}
+
+// judgePlace wants the exchange of a number, from 0.
+func (c *boxCase) judgePlace(v *verdict, f *finding, number int) {
+	step, b := number/len(c.Buckets), number%len(c.Buckets)
+	if want := fmt.Sprintf("bucket %d (%s)", b, bucketLayer(b)); f.Bucket != want || f.Step != step {
+		v.wrong("want %s of step %d: %+v", want, step, *f)
+	}
+	if !c.Sparse && int(f.Seq) != number { // a sparse exchange is several operations
+		v.wrong("want operation %d: %+v", number, *f)
 	}
 }
 
-// judgeCut judges a job in which a rank's connections were cut before an exchange. What it had sent before may be lost with them: then it is in the
-// exchange before that another rank waits. The memory that ranks share is not cut: there the job goes on until somebody notices.
-func (c *boxCase) judgeCut(v *verdict, f *finding, victim string) {
-	if !f.tells(victim) {
+// judgeCut judges a job in which a rank's connections were cut before an exchange. What it had sent before may be lost with them: then that
+// exchange ended nowhere else. The memory that ranks share is not cut: there the job goes on until somebody notices. Which exchange it was in
+// truth, the ranks' own counts say: the first that one of them has not ended.
+func (c *boxCase) judgeCut(v *verdict, f *finding, victim string, ended int) {
+	if f.Ended = nil; !f.tells(victim) { // that it had ended is no word about it
 		v.wrong("it says nothing of %s: %+v", victim, *f)
 	}
-	bucket, cut := 0, c.Step*len(c.Buckets)+c.Bucket
-	_, err := fmt.Sscanf(f.Bucket, "bucket %d ", &bucket)
-	at := f.Step*len(c.Buckets) + bucket
-	if err != nil || at < cut-1 || at > cut && c.Way != "shm" {
-		v.wrong("want bucket %d of step %d, or the one before: %+v", c.Bucket, c.Step, *f)
+	c.judgePlace(v, f, ended)
+	if cut := c.Step*len(c.Buckets) + c.Bucket; ended < cut-1 || ended > cut && c.Way != "shm" {
+		v.wrong("the cut was before exchange %d, and all ranks count %d", cut, ended)
 	}
 }

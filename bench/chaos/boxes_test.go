@@ -17,19 +17,25 @@ func TestJudgeBoxes(t *testing.T) {
 		c      boxCase
 		box    string
 		change func(c *boxCase, f *finding)
+		ended  int
 		right  bool
 	}{
-		{"right", c, shown, nil, true},
-		{"another rank", c, shown, func(c *boxCase, _ *finding) { c.Victim = 0 }, false},
-		{"another bucket", c, shown, func(_ *boxCase, f *finding) { f.Bucket = "bucket 0 (layer0.weight)" }, false},
-		{"another step", c, shown, func(_ *boxCase, f *finding) { f.Step = 4 }, false},
-		{"another operation", c, shown, func(_ *boxCase, f *finding) { f.Seq = 8 }, false},
-		{"two are missing", c, shown, func(_ *boxCase, f *finding) { f.Missing = append(f.Missing, struct{ Rank string }{"rank 0"}) }, false},
-		{"a cut loses what was sent before", cut, shown, func(_ *boxCase, f *finding) { f.Bucket = "bucket 0 (layer0.weight)" }, true},
-		{"a cut does nothing to what is later", cut, shown, func(_ *boxCase, f *finding) { f.Step = 4 }, false},
-		{"but over shared memory", cut, shown, func(c *boxCase, f *finding) { c.Way, f.Step = "shm", 4 }, true},
-		{"a request", pulls, `{"Request":true,"What":"pull of rows of 8 bytes","Bucket":"table tastes","Step":4,"Missing":[{"Rank":"rank 1"}]}`, nil, true},
-		{"a request for another step", pulls, `{"Request":true,"What":"pull of rows of 8 bytes","Bucket":"table tastes","Step":3,"Missing":[{"Rank":"rank 1"}]}`, nil, false},
+		{"right", c, shown, nil, 7, true},
+		{"another rank", c, shown, func(c *boxCase, _ *finding) { c.Victim = 0 }, 7, false},
+		{"another bucket", c, shown, func(_ *boxCase, f *finding) { f.Bucket = "bucket 0 (layer0.weight)" }, 7, false},
+		{"another step", c, shown, func(_ *boxCase, f *finding) { f.Step = 4 }, 7, false},
+		{"another operation", c, shown, func(_ *boxCase, f *finding) { f.Seq = 8 }, 7, false},
+		{"two are missing", c, shown, func(_ *boxCase, f *finding) { f.Missing = append(f.Missing, struct{ Rank string }{"rank 0"}) }, 7, false},
+		{"a cut loses what was sent before", cut, shown, func(_ *boxCase, f *finding) { f.Bucket, f.Seq = "bucket 0 (layer0.weight)", 6 }, 6, true},
+		{"but that exchange ended", cut, shown, func(_ *boxCase, f *finding) { f.Bucket, f.Seq = "bucket 0 (layer0.weight)", 6 }, 7, false},
+		{"and this one did not", cut, shown, nil, 6, false},
+		{"a cut long before", cut, shown, func(_ *boxCase, f *finding) { f.Step, f.Seq = 2, 5 }, 5, false},
+		{"a cut of which only others are said to have waited", cut, `{"Seq":7,"Bucket":"bucket 1 (layer1.weight)","Step":3,"Ended":["rank 1"],"Within":[{"Rank":"rank 0"}]}`, nil, 7, false},
+		{"another operation than ranks count", c, shown, nil, 6, false},
+		{"a cut does nothing to what is later", cut, shown, func(_ *boxCase, f *finding) { f.Step, f.Seq = 4, 9 }, 9, false},
+		{"but over shared memory", cut, shown, func(c *boxCase, f *finding) { c.Way, f.Step, f.Seq = "shm", 4, 9 }, 9, true},
+		{"a request", pulls, `{"Request":true,"What":"pull of rows of 8 bytes","Bucket":"table tastes","Step":4,"Missing":[{"Rank":"rank 1"}]}`, nil, 7, true},
+		{"a request for another step", pulls, `{"Request":true,"What":"pull of rows of 8 bytes","Bucket":"table tastes","Step":3,"Missing":[{"Rank":"rank 1"}]}`, nil, 7, false},
 	} {
 		var f finding
 		if err := json.Unmarshal([]byte(test.box), &f); err != nil {
@@ -39,7 +45,7 @@ func TestJudgeBoxes(t *testing.T) {
 			test.change(&test.c, &f)
 		}
 		var v verdict
-		if test.c.judge(&v, &f); (len(v.Wrong) == 0) != test.right {
+		if test.c.judge(&v, &f, test.ended); (len(v.Wrong) == 0) != test.right {
 			t.Errorf("%s: %q", test.name, v.Wrong)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -56,6 +57,11 @@ func (c *boxCase) exchange(job *ringo.Job) error {
 		defer over.Close()
 		reducer = over
 	}
+	log, err := os.OpenFile(c.Log, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
 	ops := make([]exchange.Op, len(c.Buckets))
 	for b := range ops {
 		layer := bucketLayer(b)
@@ -80,6 +86,10 @@ func (c *boxCase) exchange(job *ringo.Job) error {
 			}
 			reducer.Start(&ops[b])
 			if _, err := reducer.Wait(&ops[b]); err != nil {
+				return err
+			}
+			ended := binary.LittleEndian.AppendUint64(nil, uint64(step*len(ops)+b+1))
+			if _, err := log.WriteAt(ended, int64(8*job.Rank())); err != nil { // which outlives a kill
 				return err
 			}
 		}
