@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/metrics/scrape"
@@ -32,7 +33,7 @@ const (
 // BenchmarkWatched measures what it costs to be watched: recorder and black box (the memory in which it records), page with its looks
 // and a stream to who watches it, and metrics that are scraped every second, all on or all off, in turns of 50 steps within
 // one run. Who is first in a pair of turns changes. more-% is by how much longer the mean step of a turn is with all of it: the median over
-// the pairs. box-% is the other way to ask: records a step, times what a record costs, of a step.
+// the pairs. more-cpu-% is the same of the processor time of ranks and watchers together, which other work on the machine changes less. box-% is the other way to ask: records a step, times what a record costs, of a step.
 //
 //	go test ./cmd/ringo/internal/live -run - -bench Watched -benchtime 1x
 func BenchmarkWatched(b *testing.B) {
@@ -68,19 +69,29 @@ func watched(b *testing.B, name string, np int) {
 	})
 	must(b, err)
 	w := ranks[0]
-	var more []float64
-	for i, off := range w.ms[0] {
-		more = append(more, 100*(w.ms[1][i]/off-1))
-	}
-	slices.Sort(more)
+	more, cpu := longer(w.ms), longer(w.cpu)
 	step := middle(slices.Sorted(slices.Values(w.ms[0])))
 	b.ReportMetric(middle(more), "more-%")
 	b.ReportMetric(more[3*len(more)/4]-more[len(more)/4], "quartiles-%")
+	b.ReportMetric(middle(cpu), "more-cpu-%")
+	b.ReportMetric(cpu[3*len(cpu)/4]-cpu[len(cpu)/4], "cpu-quartiles-%")
 	b.ReportMetric(step, "ms/step")
 	b.ReportMetric(w.records, "records/step")
 	b.ReportMetric(100*w.records*recordNS()/1e6/step, "box-%")
 	b.ReportMetric(0, "ns/op")
 }
+
+// longer are by how many % the turns with are longer than those without, sorted.
+func longer(turns [2][]float64) (more []float64) {
+	for i, off := range turns[0] {
+		more = append(more, 100*(turns[1][i]/off-1))
+	}
+	slices.Sort(more)
+	return more
+}
+
+// spent is the processor time that this process has taken, in ms.
+func spent() float64 { return 1e3 * usage.Read().CPUSeconds }
 
 // middle is the median of what is sorted.
 func middle(x []float64) float64 { return (x[(len(x)-1)/2] + x[len(x)/2]) / 2 }
@@ -166,19 +177,20 @@ type watchedRank struct {
 	batch   *data.Batch
 	done    int64
 	ms      [2][]float64 // the mean step of each turn, without and with
+	cpu     [2][]float64 // the processor time of a step, of all ranks and watchers
 	records float64      // a step
 }
 
 // run trains in turns, of which the first is for the machine to get warm.
 func (w *watchedRank) run() error {
 	w.all.ranks[w.job.Rank()] = w.job.Recorder() // who looks comes after a barrier
-	if _, err := w.turn(false); err != nil {
+	if _, _, err := w.turn(false); err != nil {
 		return err
 	}
 	for pair := range pairs {
 		for i := range 2 {
 			on := (pair+i)%2 == 1
-			ms, err := w.turn(on)
+			ms, cpu, err := w.turn(on)
 			if err != nil {
 				return err
 			}
@@ -186,14 +198,14 @@ func (w *watchedRank) run() error {
 			if on {
 				at = 1
 			}
-			w.ms[at] = append(w.ms[at], ms)
+			w.ms[at], w.cpu[at] = append(w.ms[at], ms), append(w.cpu[at], cpu)
 		}
 	}
 	return nil
 }
 
-// turn is the mean step of one, in ms.
-func (w *watchedRank) turn(on bool) (ms float64, err error) {
+// turn is the mean step of one, and its processor time, in ms.
+func (w *watchedRank) turn(on bool) (ms, cpu float64, err error) {
 	rec, rank := w.job.Recorder(), w.job.Rank()
 	rec.Rest(!on)
 	tell := func(train.Step) {}
@@ -201,40 +213,40 @@ func (w *watchedRank) turn(on bool) (ms float64, err error) {
 	if on {
 		if rank == 0 {
 			if err := w.all.come(); err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 		}
 		if err := collective.Barrier(w.job.Group()); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		feed := w.all.hub.Feed()
 		defer feed.Close()
 		tell = feed.Steps(rank, false)
 		if figures, err = w.all.board.Rank(rank, w.all.np); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		defer figures.Close()
 		defer figures.Follow(metrics.Source{Sent: func() int64 { return w.job.Traffic().WireSent }, Queued: func() int { return len(rec.Open(nil)) }})()
 	}
 	time.Sleep(settle)
 	before := rec.Snapshot()
-	begun := time.Now()
+	begun, took := time.Now(), spent()
 	for range turn {
 		if err := w.step(tell, figures); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	ms = time.Since(begun).Seconds() * 1e3 / turn
+	ms, cpu = time.Since(begun).Seconds()*1e3/turn, (spent()-took)/turn
 	if after := rec.Snapshot(); on {
 		w.records = float64(after.PhasesEnded+after.OperationsEnded-before.PhasesEnded-before.OperationsEnded) / turn
 	}
 	if err := collective.Barrier(w.job.Group()); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if on && rank == 0 {
 		w.all.goAway()
 	}
-	return ms, nil
+	return ms, cpu, nil
 }
 
 // step trains, and tells of it as the loop does.

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -55,7 +56,13 @@ func TestPictures(t *testing.T) {
 				t.Errorf("%s has %d bytes", info.Name(), info.Size())
 			}
 		}
+		if have, err := os.ReadFile(docs + "/page.sum"); err != nil || string(have) != drawnFrom(t) {
+			t.Errorf("the page has changed since its pictures were made (%v): make them anew, see CONTRIBUTING.md", err)
+		}
 		return
+	}
+	if at := filepath.Clean(*pictures); at == filepath.Clean(docs) {
+		must(t, os.WriteFile(filepath.Join(at, "page.sum"), []byte(drawnFrom(t)), 0o666))
 	}
 	mux := http.NewServeMux()
 	for path, f := range files {
@@ -89,12 +96,26 @@ func TestPictures(t *testing.T) {
 			var shot struct {
 				Data string `json:"data"`
 			}
-			b.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 70, "captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": min(high, 7000), "scale": 1}}, &shot)
+			b.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 40, "captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": min(high, 7000), "scale": 1}}, &shot)
 			picture, err := base64.StdEncoding.DecodeString(shot.Data)
 			must(t, err)
 			must(t, os.WriteFile(filepath.Join(*pictures, fmt.Sprintf("page-%d-%s.webp", width, scheme)), picture, 0o666))
 		}
 	}
+}
+
+// drawnFrom is a sum of all that pictures of the page are drawn from. It lies beside them.
+func drawnFrom(t *testing.T) string {
+	sum := sha256.New()
+	for _, path := range []string{"page.html", "page.css", "page.js", "uplot.js", "uplot.css"} {
+		b, err := assets.ReadFile("assets/" + path)
+		must(t, err)
+		sum.Write(b)
+	}
+	b, err := os.ReadFile(filepath.Join("testdata", "job.json"))
+	must(t, err)
+	sum.Write(b)
+	return fmt.Sprintf("%x\n", sum.Sum(nil))
 }
 
 // However long a job of 64 ranks goes on, its page stays small. How long an update takes is told, and not judged: see bench/README.md.
