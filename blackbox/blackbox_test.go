@@ -87,6 +87,33 @@ func TestFind(t *testing.T) {
 			op.Wait().For(1-rank/2, 1) // 0 for 1, and 2 for 0
 			op.End(5, 4, true)
 		}, "operation 2 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 2 waited for rank 0; rank 0 waited for rank 1, whose last messages were lost; rank 1 had ended it"},
+		{"cut off in a message behind an operation", 3, func(rank int, s *scene) {
+			s.done(3)
+			if rank == 0 { // its part of the exchange has ended
+				op := s.operation(3, 8)
+				op.Wait().For(1, 6)
+				op.End(7, 4, true)
+				return
+			}
+			m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, With: int32(3 - rank), Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
+			m.Wait().For(3-rank, 5)
+			m.End(6, 4, true)
+		}, "operation 2 (allreduce of 8 bytes by ring, then receive of 20 bytes), bucket 3 (fc.bias), in step 13: rank 1 waited for rank 2; rank 2 waited for rank 1; rank 0 had ended it"},
+		{"all in messages behind the last operation", 2, func(rank int, s *scene) {
+			s.done(3)
+			m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, With: int32(1 - rank), Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
+			m.Wait().For(1-rank, 5)
+		}, "operation 2 (allreduce of 8 bytes by ring, then receive of 20 bytes), bucket 3 (fc.bias), in step 13: rank 0 waited for rank 1; rank 1 waited for rank 0"},
+		{"one is missing that was in no message", 3, func(rank int, s *scene) {
+			s.done(3)
+			switch rank {
+			case 0:
+				s.operation(3, 8).Wait().For(2, s.rec.Now())
+			case 1:
+				m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, With: 0, Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
+				m.Wait().For(0, 5)
+			}
+		}, "operation 3 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 1 had not begun it; rank 2 had not begun it; rank 0 waited for rank 2"},
 		{"they differ", 2, func(rank int, s *scene) {
 			s.done(4)
 			s.operation(4, int64(8+rank)).Wait().For(1-rank, 1)

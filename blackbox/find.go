@@ -90,7 +90,10 @@ func (b *Box) Find() *Finding {
 		}
 	}
 	if first == nil {
-		first = cmp.Or(b.stuck(), b.last(), b.faulted())
+		return cmp.Or(b.stuck(), b.last(), b.faulted(), b.within(nil))
+	}
+	if len(first.Missing) > 0 && len(first.Differ) == 0 {
+		return cmp.Or(b.within(first), first)
 	}
 	return first
 }
