@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -14,8 +15,9 @@ import (
 // subgroups are a job's groups of some of its ranks.
 type subgroups struct {
 	mu      sync.Mutex
-	forming *collective.Group // of all ranks, for messages between two alone; nil until it is needed
-	next    uint32            // the lowest ID that no group of this rank has had
+	forming *collective.Group     // of all ranks, for messages between two alone; nil until it is needed
+	next    uint32                // the lowest ID that no group of this rank has had
+	rooms   [16]*collective.Group // the last one in each room of the memory that ranks share
 	all     []*collective.Group
 }
 
@@ -27,8 +29,8 @@ const formingID = 1<<30 - 1
 // order, and wait for each other. Two ranks that are both members of several subgroups make
 // these in the same order; those that have no rank in common may be made at the same time, in any
 // order. Each has operations and sequence numbers of its own; a fault of one ends them all, as it ends
-// the job. Ranks of one host share memory in the first 16 that a rank is in, and talk over connections
-// in later ones. It lasts until its Close, or the job's.
+// the job. Ranks of one host share memory in 16 groups at a time that a rank is in, and talk over connections
+// in more; one that all of its ranks there have closed makes room for another. It lasts until its Close, or the job's.
 //
 // Errors: a rank that is none, or is there twice, or this one not being a member; members that
 // ask for different ranks; one that does not come within Config.Collective.Timeout, or is lost.
@@ -61,14 +63,18 @@ func (j *Job) subgroup(ranks []int) (*collective.Group, error) {
 		}
 		s.forming, s.next = g, collective.FirstSubgroup
 	}
-	id, err := s.agree(j.rank, ranks)
+	id, room, err := s.agree(j.rank, ranks)
 	if err != nil {
 		return nil, err
 	}
 	s.next = id + 1
 	cfg := j.collective
-	cfg.Ranks, cfg.ID, cfg.Profile, cfg.Rules = ranks, id, nil, nil
-	return collective.New(j.mesh, cfg)
+	cfg.Ranks, cfg.ID, cfg.Room, cfg.Profile, cfg.Rules = ranks, id, room, nil, nil
+	g, err := collective.New(j.mesh, cfg)
+	if err == nil && room > 0 {
+		s.rooms[room-1] = g
+	}
+	return g, err
 }
 
 // canGroup reports ranks that make no group.
@@ -93,46 +99,58 @@ func (j *Job) canGroup(ranks []int) error {
 	return errors.Join(errs...)
 }
 
-// agree finds the lowest ID that no group of any member has had: groups without a common rank
-// may have the same one. The first member asks the others for theirs. It takes two messages
-// for each of them.
-func (s *subgroups) agree(rank int, ranks []int) (uint32, error) {
-	lead, mine := ranks[0], []int64{int64(s.next), hashOf(ranks)}
-	if rank != lead {
-		answer := make([]int64, 1)
-		if err := errors.Join(collective.Send(s.forming, mine, lead), collective.Receive(s.forming, answer, lead)); err != nil {
-			return 0, err
+// free are the rooms that this rank can offer another group, a bit each.
+func (s *subgroups) free() (rooms int64) {
+	for i, last := range s.rooms {
+		if last == nil || last.Vacated() {
+			rooms |= 1 << i
 		}
-		return checkID(answer[0])
 	}
-	theirs, answer := make([]int64, 2), mine[:1]
+	return rooms
+}
+
+// agree finds the lowest ID that no group of any member has had, and the first room that is free at all of them: groups without a
+// common rank may have the same. The first member asks the others for theirs. It takes two messages for each of them.
+func (s *subgroups) agree(rank int, ranks []int) (id uint32, room int, err error) {
+	lead, mine := ranks[0], []int64{int64(s.next), s.free(), hashOf(ranks)}
+	if rank != lead {
+		answer := make([]int64, 2)
+		if err := errors.Join(collective.Send(s.forming, mine, lead), collective.Receive(s.forming, answer, lead)); err != nil {
+			return 0, 0, err
+		}
+		return agreed(answer)
+	}
+	theirs, answer := make([]int64, 3), mine[:2]
 	for _, r := range ranks[1:] {
 		if err := collective.Receive(s.forming, theirs, r); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		if answer[0] = max(answer[0], theirs[0]); theirs[1] != mine[1] {
+		if answer[0] = max(answer[0], theirs[0]); theirs[2] != mine[2] {
 			answer[0] = -1
 			break // those that follow may be elsewhere
 		}
+		answer[1] &= theirs[1]
 	}
 	var errs []error
 	for _, r := range ranks[1:] {
 		errs = append(errs, collective.Send(s.forming, answer, r))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return checkID(answer[0])
+	return agreed(answer)
 }
 
-func checkID(id int64) (uint32, error) {
-	switch {
-	case id < 0:
-		return 0, errors.New("another member asks for other ranks, or for these in another order: all are to make the groups that they have in common in the same order")
-	case id >= collective.MaxSubgroup:
-		return 0, fmt.Errorf("a member was in %d groups before: keep them in place of making them anew", id-collective.FirstSubgroup)
+// agreed is what an answer says: an ID, and the rooms that are free at all members.
+func agreed(answer []int64) (uint32, int, error) {
+	id, room := answer[0], -1
+	if id < 0 {
+		return 0, 0, errors.New("another member asks for other ranks, or for these in another order: all are to make the groups that they have in common in the same order")
 	}
-	return uint32(id), nil
+	if answer[1] != 0 {
+		room = bits.TrailingZeros64(uint64(answer[1])) + 1
+	}
+	return uint32(id), room, nil
 }
 
 func hashOf(ranks []int) int64 {

@@ -161,3 +161,45 @@ func TestSubgroupFaults(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Groups that are made and closed one after the other all share memory, whoever closes them first and whichever ranks they have: rooms are used
+// again, and never while a rank has not closed the group before.
+func TestSubgroupsUseRoomsAgain(t *testing.T) {
+	cfgs := byHand(t, 3)
+	for i := range cfgs {
+		cfgs[i].Transport = ringo.TransportSHM
+	}
+	for rank, err := range runAll(t, cfgs, func(job *ringo.Job) error {
+		defer job.Close()
+		var open []*collective.Group // this rank's; some ranks close later than others
+		for i := range 60 {
+			ranks := [][]int{{0, 1}, {2, 1, 0}, {1, 2}, {2, 0}}[i%4]
+			if !slices.Contains(ranks, job.Rank()) {
+				continue
+			}
+			g, err := job.Subgroup(ranks...)
+			if err != nil {
+				return err
+			}
+			if how := g.Choice("allreduce", 1<<20); how != collective.Direct {
+				return fmt.Errorf("group %d, of %v, reduces by %s", i, ranks, how)
+			}
+			for _, n := range []int{1, 5000} {
+				if err := sumOver(g, job, ranks, n); err != nil {
+					return fmt.Errorf("group %d: %w", i, err)
+				}
+			}
+			if open = append(open, g); len(open) > 1+job.Rank() {
+				if err := open[0].Close(); err != nil {
+					return err
+				}
+				open = open[1:]
+			}
+		}
+		return collective.Barrier(job.Group())
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}

@@ -142,7 +142,7 @@ ringo_group *ringo_world(ringo_job *job);
 
 /* ringo_subgroup makes a group of n ranks of the job, numbered in the order given. These ranks alone call it, all with the same
  * ranks, and wait for each other; two ranks that have several groups in common make them in the same order. The ranks of a host share
- * memory in the first 16 groups that a rank is in. */
+ * memory in 16 groups at a time that a rank is in; one that all of them have closed makes room for another. */
 int ringo_subgroup(ringo_job *job, const int *ranks, size_t n, ringo_group **group);
 
 /* ringo_group_close ends a group of ringo_subgroup. Operations under way fail, on its other ranks, too. */

@@ -47,10 +47,14 @@ type Config struct {
 	// Record is where operations are recorded. nil: in a recorder of the group's own, which is small.
 	Record *record.Recorder
 	// ID is the group's number, below 1<<30. Groups over one mesh that have a rank in common need
-	// different ones, also if one is made after another has ended. Below MaxSubgroup it differs
+	// different ones, also if one is made after another has ended. Below 1<<20 it differs
 	// from those that Group.Dup gives. Ranks share memory in groups with the IDs 0 to 7, and in
 	// those with 8 to 23 with less room and not for Send and Receive.
 	ID uint32
+	// Room is the group's place in the memory that ranks share, 1 to 16, where its ID is from FirstSubgroup on; 0: that of its
+	// ID, if there is one; below 0: none. Groups that have a rank in common have different ones, or one after the other: see
+	// Group.Vacated. All members have the same.
+	Room int
 }
 
 const pathAlgorithm setting.Path = "job.algorithm"
@@ -65,18 +69,31 @@ const (
 	maxID           = 1<<30 - 1
 )
 
-// The IDs of a program's groups. Those below FirstSubgroup have the most shared memory.
+// FirstSubgroup is the lowest ID of groups with less shared memory.
+const FirstSubgroup = 8
+
 const (
-	FirstSubgroup = 8
-	MaxSubgroup   = 1 << 20
+	maxSubgroup = 1 << 20 // IDs from here on are those of duplicates
+	rooms       = 16      // see Config.Room
 )
+
+// room is the group's place in shared memory, -1: it has none. Those of groups below FirstSubgroup come first.
+func (c Config) room() int {
+	switch {
+	case c.Room > 0:
+		return FirstSubgroup + c.Room - 1
+	case c.Room == 0 && c.ID < shareGroups:
+		return int(c.ID)
+	}
+	return -1
+}
 
 // dupID is the ID of duplicate k, from 1, of the group with an ID.
 func dupID(id, k uint32) uint32 {
 	if id+k < FirstSubgroup {
 		return id + k
 	}
-	return id + k*MaxSubgroup
+	return id + k*maxSubgroup
 }
 
 // Validate reports all faults of the configuration together.
@@ -103,6 +120,12 @@ func (c Config) Validate() error {
 	}
 	if c.SlowAfter < 0 {
 		fault("slow after %v: want 0 or more", c.SlowAfter)
+	}
+	if c.Room > rooms || c.Room > 0 && c.ID < FirstSubgroup {
+		fault("room %d of group %d: want 1 to %d, for groups from %d on, or none", c.Room, c.ID, rooms, FirstSubgroup)
+	}
+	if c.Room != 0 && c.ID >= maxSubgroup {
+		fault("group %d: a member was in %d groups before: keep them in place of making them anew", c.ID, maxSubgroup-FirstSubgroup)
 	}
 	if c.ID > maxID {
 		fault("id %d: want at most %d", c.ID, maxID)

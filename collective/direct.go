@@ -28,9 +28,9 @@ import (
 //	┌─────────┬─────────┬───┬─────────┐    ┌──
 //	│ group 0 │ group 1 │ … │ group 7 │    │ …
 //	└─────────┴─────────┴───┴─────────┘    └──
-//	┌────────────────────────┬───────────┬───────────┬───┬──────────────┐
-//	│ flags: slot 0, slot 1… │ staging 0 │ staging 1 │ … │ direct_pair.go │   a group's
-//	└────────────────────────┴───────────┴───────────┴───┴──────────────┘
+//	┌─────────────────────────┬───────────┬───────────┬───┬────────────────┐
+//	│ closed, slot 0, slot 1… │ staging 0 │ staging 1 │ … │ direct_pair.go │   a group's
+//	└─────────────────────────┴───────────┴───────────┴───┴────────────────┘
 //	┌─────────┬────────────────┐
 //	│ arrived │ steps finished │                              a slot's flags, a line each
 //	└─────────┴────────────────┘
@@ -43,11 +43,14 @@ import (
 // as many as may be in flight, S. That is what lets slots be used again without
 // another flag: a rank that begins operation q has ended q-S; so all have begun
 // q-S, hence ended q-2S, which was the last one in q's slot.
+//
+// A room of Control serves one group after the other: a rank that closes one says so in the room's first line, with the group's number,
+// and offers the room again (Group.Vacated) when all have.
 
 const (
 	// shareGroups is how many groups over a mesh have room in Control: those with
 	// the IDs below it. From FirstSubgroup on they have less, and none for pairs of ranks.
-	shareGroups = FirstSubgroup + 16
+	shareGroups = FirstSubgroup + rooms
 	subBytes    = 512 << 10
 	// shareBytes is a group's part of a rank's piece of Control, stagedBytes what
 	// collective operations have of it.
@@ -68,7 +71,8 @@ type share struct {
 	seats   []int // the place of each rank of the group; -1: it shares no memory
 	me      int
 	arenas  [][]byte
-	slots   int // a power of two
+	slots   int             // a power of two
+	closed  []*waiting.Flag // by place: the number of the last group that the rank there has closed, plus one
 	flags   []*waiting.Flag
 	staging [][]byte // by slot and place
 	pairs   []pair   // by place; nil: there is no room
@@ -80,11 +84,11 @@ type share struct {
 }
 
 // newShare returns the share of a group, nil if it has none: the mesh has no
-// windows or is closed, the group's ID is beyond those that have room, or no other
-// rank of the group is in them. Counters never go back: an ID serves one group.
+// windows or is closed, the group has no room in them, or no other rank of the group
+// is in them. Counters never go back while a group has its room.
 func newShare(g *Group) (*share, error) {
 	windows := transport.WindowsOf(g.mesh)
-	if windows == nil || g.cfg.ID >= shareGroups {
+	if windows == nil || g.cfg.room() < 0 {
 		return nil, nil
 	}
 	s := &share{windows: windows, slots: 1 << bits.Len(uint(2*g.cfg.InFlight-1))}
@@ -104,12 +108,12 @@ func newShare(g *Group) (*share, error) {
 	if len(s.ranks) < 2 || errors.Is(down, transport.ErrClosed) || errors.Is(down, transport.ErrAborted) {
 		return nil, nil
 	}
-	s.lay(places, g.cfg.ID)
+	s.lay(places, g.cfg.room())
 	if len(s.staging[0]) < 4*cacheLine*len(s.ranks) {
 		return nil, nil // not a line for each rank
 	}
 	if s.flag(0, s.me, lineArrived).Load() != 0 {
-		return nil, fmt.Errorf("id %d was that of another group over this mesh: give each a new one", g.cfg.ID)
+		return nil, fmt.Errorf("id %d was that of another group over this mesh, or its room still is: give each a new one", g.cfg.ID)
 	}
 	seats := make([]*waiting.Seat, len(s.ranks))
 	for i := range seats {
@@ -124,32 +128,58 @@ func newShare(g *Group) (*share, error) {
 	return s, nil
 }
 
-// leave lets the windows go, once.
-func (s *share) leave() {
+// leave lets the windows go, once, and says that the group with this number needs its room no more.
+func (s *share) leave(id uint32) {
 	if s != nil && !s.left {
 		s.left = true
+		s.closed[s.me].Raise(uint64(id) + 1)
 		s.windows.Drop()
 	}
 }
 
-// lay finds the flags and staging buffers in Control.
-func (s *share) lay(places []int, id uint32) {
-	at, staged := int(id)*shareBytes, stagedBytes
-	if id >= FirstSubgroup {
-		at, staged = FirstSubgroup*shareBytes+int(id-FirstSubgroup)*subBytes, subBytes
+// Vacated tells whether all ranks that share memory have closed the group: another group may then have its room. The flags of this rank are
+// cleared for that: every member of the next group asks this before any of them makes it. It is asked before the end of the mesh.
+func (g *Group) Vacated() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.share
+	if s == nil {
+		return g.closed
 	}
-	header := (s.slots*slotLines*cacheLine + pageBytes - 1) &^ (pageBytes - 1)
+	for _, closed := range s.closed {
+		if closed.Load() <= uint64(g.cfg.ID) {
+			return false
+		}
+	}
+	for slot := range s.slots {
+		for line := range slotLines {
+			*s.flag(uint64(slot), s.me, line) = waiting.Flag{}
+		}
+	}
+	return true
+}
+
+// lay finds the flags and staging buffers in Control.
+func (s *share) lay(places []int, number int) {
+	at, staged := number*shareBytes, stagedBytes
+	if number >= FirstSubgroup {
+		at, staged = FirstSubgroup*shareBytes+(number-FirstSubgroup)*subBytes, subBytes
+	}
+	header := ((1+s.slots*slotLines)*cacheLine + pageBytes - 1) &^ (pageBytes - 1)
+	for _, place := range places {
+		s.closed = append(s.closed, waiting.FlagAt(s.windows.Control, place*transport.ControlBytes+at))
+	}
 	room := (staged - header) / s.slots &^ (pageBytes - 1)
 	for slot := range s.slots {
 		for _, place := range places {
 			base := place*transport.ControlBytes + at
 			for line := range slotLines {
-				s.flags = append(s.flags, waiting.FlagAt(s.windows.Control, base+(slot*slotLines+line)*cacheLine))
+				s.flags = append(s.flags, waiting.FlagAt(s.windows.Control, base+(1+slot*slotLines+line)*cacheLine))
 			}
 			s.staging = append(s.staging, s.windows.Control[base+header+slot*room:][:room:room])
 		}
 	}
-	if id < FirstSubgroup {
+	if number < FirstSubgroup {
 		s.layPairs(func(i int) int { return places[i]*transport.ControlBytes + at + stagedBytes })
 	}
 }

@@ -109,12 +109,12 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
 	if named == byDirect && !g.share.whole(size) {
-		g.share.leave()
+		g.share.leave(g.cfg.ID)
 		return nil, setting.Faultf(pathAlgorithm, "%s: %s; use %s, or name another", Direct, g.whyNotShared(), Auto)
 	}
 	g.rules.Store(g.defaults())
 	if err := g.configure(); err != nil {
-		g.share.leave()
+		g.share.leave(g.cfg.ID)
 		return nil, err
 	}
 	g.attend()
@@ -130,7 +130,7 @@ func (g *Group) Dup() (*Group, error) {
 	g.mu.Lock()
 	g.dupped++
 	cfg := g.cfg
-	cfg.ID = dupID(cfg.ID, g.dupped)
+	cfg.ID, cfg.Room = dupID(cfg.ID, g.dupped), 0
 	g.mu.Unlock()
 	cfg.Ranks, cfg.Profile, cfg.Rules = g.ranks, nil, nil
 	b, err := New(g.mesh, cfg)
@@ -168,8 +168,8 @@ func (g *Group) Fail(err error) error {
 
 // whyNotShared says why the ranks of the group do not all share memory.
 func (g *Group) whyNotShared() string {
-	if g.cfg.ID >= shareGroups && transport.WindowsOf(g.mesh) != nil {
-		return fmt.Sprintf("group %d shares no memory, which has room for the groups with the IDs 0 to %d", g.cfg.ID, shareGroups-1)
+	if g.cfg.room() < 0 && transport.WindowsOf(g.mesh) != nil {
+		return fmt.Sprintf("group %d shares no memory, which has room for the groups with the IDs 0 to %d, and for those that are given a room", g.cfg.ID, shareGroups-1)
 	}
 	return fmt.Sprintf("the %d ranks of group %d do not share memory", g.size, g.cfg.ID)
 }
@@ -216,7 +216,7 @@ func (g *Group) Close() error {
 // is held.
 func (g *Group) leave() {
 	if g.closed && g.head == nil && !g.window.busy() && len(g.talking) == 0 {
-		g.share.leave()
+		g.share.leave(g.cfg.ID)
 		g.scribe.leave()
 	}
 }
