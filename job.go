@@ -189,6 +189,7 @@ func (j *Job) connect(env launch.Env, listener net.Listener, cfg Config) error {
 	if err := j.start(shared, cfg); err != nil {
 		return err
 	}
+	j.member.SetReceived(func() int64 { t := shared.Traffic(); return t.WireReceived + t.PayloadReceived })
 	j.member.SetWaiting(func() (cluster.Wait, bool) { return j.waiting(cfg.Times.Heartbeat) })
 	return nil
 }

@@ -222,6 +222,9 @@ func (c *Coordinator) heard(rank int, m message) {
 	s.quiet.hear(time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
 	switch m.Kind {
 	case kindStatus:
+		if m.Moved > s.status.Moved {
+			c.still = 0
+		}
 		s.status, s.at = m, time.Now()
 	case kindSuspect:
 		c.suspect(rank, m)

@@ -109,6 +109,7 @@ type Coordinator struct {
 	slow     reporter
 	told     map[string]bool // the lines that ranks had reported
 	clock    clock
+	still    time.Duration // since a member last said that data had come to it
 	ends     []outcome.End // what ranks have told of their end, each once
 	halt     stopping
 	agreed   setting.Agreement
@@ -122,6 +123,8 @@ type seat struct {
 	status message   // the last of kindStatus
 	at     time.Time // when it came
 	quiet  silence   // since its last message
+
+	accused bool // of its silence
 
 	used func() time.Duration // processor time of its process; nil: unknown
 	busy time.Duration        // what that was at the last tick
@@ -195,7 +198,7 @@ func (c *Coordinator) Silent(rank int) bool {
 }
 
 // silent is Silent. The caller holds mu.
-func (c *Coordinator) silent(s *seat) bool { return s.quiet.lost(c.cfg.Times.DeadAfter) }
+func (c *Coordinator) silent(s *seat) bool { return s.accused && s.quiet.lost(c.cfg.Times.DeadAfter) }
 
 // Left says whether rank left in good order.
 func (c *Coordinator) Left(rank int) bool {

@@ -105,7 +105,11 @@ type Member struct {
 	mu      sync.Mutex
 	doing   string
 	waiting func() (Wait, bool)
-	quiet   silence // since the coordinator's last message
+	data    func() int64  // how much has come from other members
+	came    int64         // what that was at the last heartbeat
+	moved   int64         // at how many heartbeats it had grown
+	still   time.Duration // for how long it has not grown
+	quiet   silence       // since the coordinator's last message
 	heard   time.Time
 	stopper *Stopper
 	left    bool
@@ -333,6 +337,14 @@ func (m *Member) SetWaiting(fn func() (Wait, bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting = fn
+}
+
+// SetReceived sets the function that says how many bytes have come to this rank from others so far. While they come, silence of the
+// coordinator is borne for longer: links to it may be cut for a while. It is called once per heartbeat from another goroutine.
+func (m *Member) SetReceived(fn func() int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.data = fn
 }
 
 // Fail tells the coordinator that this rank ends because of err, where in its run (see

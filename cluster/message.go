@@ -63,6 +63,7 @@ type message struct {
 	BeatNanos  int64    `json:"beat_ns,omitempty"`
 	DeadNanos  int64    `json:"dead_ns,omitempty"`
 	LateMillis int64    `json:"late_ms,omitempty"`
+	Moved      int64    `json:"moved,omitempty"` // in how many heartbeats data have come from other members
 	In         string   `json:"in,omitempty"`
 	Begun      []Begun  `json:"begun,omitempty"`
 	Why        string   `json:"why,omitempty"`
@@ -88,7 +89,7 @@ func (m *message) same(other *message) bool {
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
 		m.WaitMillis == other.WaitMillis && m.LateMillis == other.LateMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
-		m.In == other.In && m.Why == other.Why && m.Step == other.Step && m.World == other.World && m.Servers == other.Servers
+		m.In == other.In && m.Moved == other.Moved && m.Why == other.Why && m.Step == other.Step && m.World == other.World && m.Servers == other.Servers
 }
 
 // encode returns the frame of m. Texts are cut to their limits.
@@ -131,6 +132,8 @@ func (m *message) check(worldSize int) error {
 		return fmt.Errorf("a wait of %d ms", m.WaitMillis)
 	case m.LateMillis < 0 || m.LateMillis > int64(1000*time.Hour/time.Millisecond):
 		return fmt.Errorf("ticks late by %d ms", m.LateMillis)
+	case m.Moved < 0:
+		return fmt.Errorf("data came in %d heartbeats", m.Moved)
 	case m.Step < -1:
 		return fmt.Errorf("%d steps", m.Step)
 	case m.BeatNanos < 0 || m.DeadNanos < 0:

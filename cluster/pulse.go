@@ -26,8 +26,8 @@ func (m *Member) beat() {
 		}
 		now := time.Now()
 		counts := own.tick(now)
-		if limit, lost := m.pass(now, counts); lost && !m.outlives() {
-			m.end(m.noCoordinator(fmt.Errorf("no sign of life for %v", limit.Round(time.Second/10))))
+		if lost, why := m.pass(now, counts).dead(); lost && !m.outlives() {
+			m.end(m.noCoordinator(errors.New(why)))
 			return
 		}
 		s := m.status(own.stalled(counts))
@@ -36,13 +36,26 @@ func (m *Member) beat() {
 	}
 }
 
-// pass counts a heartbeat of this process, and says whether the coordinator was silent for
-// longer than the limit.
-func (m *Member) pass(now time.Time, counts time.Duration) (limit time.Duration, lost bool) {
+// pass counts a heartbeat of this process, and says what is known of the coordinator's silence.
+func (m *Member) pass(now time.Time, counts time.Duration) quietFor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.quiet.pass(now, counts, false)
-	return m.quiet.limit(m.cfg.Times.DeadAfter), m.quiet.lost(m.cfg.Times.DeadAfter)
+	m.still += counts
+	if m.data != nil {
+		if came := m.data(); came > m.came {
+			m.came, m.still = came, 0
+			m.moved++
+		}
+	}
+	return quietFor{silent: m.quiet.lasts, limit: m.quiet.limit(m.cfg.Times.DeadAfter), moved: m.still, heard: oneIf(m.data != nil), near: m.ch.within()}
+}
+
+func oneIf(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // outlives says that this rank goes on though the coordinator is silent: it is a launcher on this very host
@@ -62,7 +75,7 @@ func (m *Member) outlives() bool {
 // now does not know how much of a wait that was.
 func (m *Member) status(stalled bool) message {
 	m.mu.Lock()
-	s := message{Kind: kindStatus, Peer: -1, Doing: m.doing}
+	s := message{Kind: kindStatus, Peer: -1, Doing: m.doing, Moved: m.moved}
 	waiting := m.waiting
 	m.mu.Unlock()
 	if waiting == nil || stalled {

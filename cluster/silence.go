@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/awake"
@@ -70,6 +71,43 @@ func (s *silence) pass(now time.Time, counts time.Duration, ran bool) {
 // told that it gets to run only now and then, or until it has not been seen to run for half of deadAfter.
 func (s *silence) limit(deadAfter time.Duration) time.Duration {
 	return min(max(deadAfter+2*s.late, s.ran+deadAfter/2), maxPatience*deadAfter)
+}
+
+// patience is for how many times DeadAfter nobody is taken for dead by silence on the control connection alone: links to the
+// coordinator may be cut for 15 s, and TCP takes as long again to notice that they are back.
+const patience = 3
+
+// quietFor is what is known of a peer whose limit of silence is reached.
+type quietFor struct {
+	silent  time.Duration // since its last sign of life
+	limit   time.Duration // after which it is usually lost
+	moved   time.Duration // since data last came from members to those that are heard; as long as the job, if never
+	heard   int           // how many others are heard
+	silence int           // how many others are not, though they should be
+	near    bool          // it is on this very host, where no link can be cut
+}
+
+// dead decides whether a silent peer is lost, and why, or why not. While the data links of the job live, the silence may be of the
+// control connection alone.
+//   - Data that came to others half of the limit after its last sign of life came with its help: a step needs all members.
+//   - Where nobody at all is heard, of several, it is this end that is cut off.
+//
+// Neither excuses it for longer than patience.
+func (q quietFor) dead() (lost bool, why string) {
+	sign := func(limit time.Duration) string { return fmt.Sprintf("no sign of life for %v", limit.Round(time.Second/10)) }
+	switch {
+	case q.silent < q.limit:
+		return false, "it was heard of lately"
+	case q.near:
+		return true, sign(q.limit)
+	case q.silent >= patience*q.limit:
+		return true, sign(patience * q.limit)
+	case q.heard > 0 && q.moved < q.silent-q.limit/2:
+		return false, "data have come to others since, which takes all members"
+	case q.heard == 0 && q.silence > 0:
+		return false, "nobody is heard of, so the coordinator itself may be cut off"
+	}
+	return true, sign(q.limit)
 }
 
 // lost says that the peer has shown no sign of life for too long.

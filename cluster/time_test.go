@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,8 @@ import (
 // pipe is a channel in memory, for tests whose time is synctest's.
 type pipe struct {
 	in, out *lane
-	near    bool // both ends are on one host
+	near    bool         // both ends are on one host
+	down    *atomic.Bool // what is sent is lost
 }
 
 // lane is one direction.
@@ -34,10 +36,14 @@ func (l *lane) end() { l.once.Do(func() { close(l.ended) }) }
 
 func pipes() (a, b *pipe) {
 	x, y := newLane(), newLane()
-	return &pipe{in: x, out: y}, &pipe{in: y, out: x}
+	down := new(atomic.Bool)
+	return &pipe{in: x, out: y, down: down}, &pipe{in: y, out: x, down: down}
 }
 
 func (p *pipe) send(m message, timeout time.Duration) error {
+	if p.down.Load() {
+		return nil
+	}
 	select {
 	case <-p.out.ended:
 		return io.ErrClosedPipe
@@ -85,6 +91,7 @@ type nowhere struct{}
 type scene struct {
 	*Coordinator
 	members []*Member
+	down    []*atomic.Bool // of their links
 	mu      sync.Mutex
 	lines   []string
 }
@@ -110,7 +117,7 @@ func play(t *testing.T, n int, fn func(*testing.T, *scene)) {
 			mine := MemberConfig{Rank: r, WorldSize: n, Rendezvous: "nowhere:1"}
 			mine.Times = mine.Times.WithDefaults()
 			a, b := pipes()
-			s.members[r] = newMember(mine, a, nowhere{})
+			s.members[r], s.down = newMember(mine, a, nowhere{}), append(s.down, a.down)
 			go s.seat(r, b)
 			wg.Go(func() {
 				if err := s.members[r].join(t.Context()); err != nil {

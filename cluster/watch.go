@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -61,11 +60,10 @@ func (c *Coordinator) beat(now time.Time) []string {
 			continue
 		}
 		s.member.post(message{Kind: kindBeat, Peer: -1, LateMillis: c.clock.lateMillis()})
-		was := c.silent(s)
-		if s.quiet.pass(now, counts, s.ran()); !was && c.silent(s) {
-			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: fmt.Sprintf("no sign of life for %v", s.quiet.limit(c.cfg.Times.DeadAfter).Round(time.Second/10))})
-		}
+		s.quiet.pass(now, counts, s.ran())
 	}
+	c.still += counts
+	c.accuseSilent()
 	if c.verdict != nil || !c.complete || c.clock.stalled(counts) {
 		return nil
 	}
@@ -77,6 +75,28 @@ func (c *Coordinator) beat(now time.Time) []string {
 		return nil
 	}
 	return c.slow.lines(FindSlow(c.statuses(), c.cfg.SlowAfter, c.cfg.StuckAfter))
+}
+
+// accuseSilent accuses those that have been silent for too long, once. The caller holds mu.
+func (c *Coordinator) accuseSilent() {
+	heard, silence := 0, 0
+	for r := range c.seats {
+		if s := &c.seats[r]; s.state == seatJoined {
+			silent := s.quiet.lasts > c.cfg.Times.DeadAfter/2
+			heard, silence = heard+oneIf(!silent), silence+oneIf(silent)
+		}
+	}
+	for r := range c.seats {
+		s := &c.seats[r]
+		if s.state != seatJoined || s.accused {
+			continue
+		}
+		q := quietFor{silent: s.quiet.lasts, limit: s.quiet.limit(c.cfg.Times.DeadAfter), moved: c.still, heard: heard, silence: silence - 1, near: s.member.ch.within()}
+		if lost, why := q.dead(); lost {
+			s.accused = true
+			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: why})
+		}
+	}
 }
 
 // anyWaits reports whether a rank has said that it waits for another, which those
