@@ -219,6 +219,9 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 // fromOthers is the place that another launcher says.
 func (c Config) fromOthers(lookup func(string) (string, bool)) (launch.Env, bool, error) {
 	env, place, present, err := launch.FromOthers(lookup, 0, "")
+	if present && err == nil && place.Each > 1 {
+		err = &launch.ManyError{Place: place}
+	}
 	if present && err == nil && env.Rank == 0 && c.Report != nil {
 		c.Report(fmt.Sprintf("%d ranks are placed by %v", env.WorldSize, place))
 	}

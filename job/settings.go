@@ -71,6 +71,9 @@ func (s *Spec) processes() []setting.Row {
 		{Path: "job.rank", Flag: "rank", Unit: "rank", About: "start only this rank, by hand: with the number of ranks, the rendezvous, and the ticket; mpirun, srun, torchrun and pods of Kubernetes say it themselves", Scope: setting.Local, Value: setting.Int(&s.Rank)},
 		{Path: "job.rendezvous", Flag: "rendezvous", Unit: "HOST:PORT", About: "where rank 0 meets the others, for processes that ringo does not start: its HOST:PORT; or where it says that: the absolute path of a file on a folder that all have, or etcd://HOST:PORT/KEY", Scope: setting.Local, Value: setting.Text(&s.Rendezvous)},
 		{Path: "job.ticket-file", Flag: "ticket-file", Unit: "FILE", About: "the file with the job's ticket, for processes that ringo does not start, which only you may read (ringo ticket FILE makes it), in place of RINGO_TICKET or RINGO_TICKET_FILE", Scope: setting.Local, Value: setting.Text(&s.TicketFile)},
+		{Path: "job.hosts", Flag: "hosts", Unit: "HOST:N,...", About: "the hosts on which ranks are started, by ssh, and how many each takes; @FILE reads a host file as MPI has it; each needs this program, or job.copy, and the data", Scope: setting.Local, Value: setting.Text(&s.Hosts)},
+		{Path: "job.ssh", Unit: "COMMAND", About: "the command that starts a program on another host, with its options, such as \"ssh -p 2222\"; default: ssh", Scope: setting.Local, Needs: setting.On("job.hosts"), Value: setting.Text(&s.SSH)},
+		{Path: "job.copy", About: "copy this program to ~/.cache/ringo of each host that does not have it there", Scope: setting.Local, Needs: setting.On("job.hosts"), Value: setting.Bool(&s.Copy)},
 		{Path: "job.transport", Flag: "transport", About: "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), " +
 			"auto (mem for one rank, else shm; says so where that is not to be had)", Scope: setting.Changeable,
 			Value: setting.Choice(&s.Transport, TransportAuto, ringo.TransportSHM, ringo.TransportTCP, TransportMem)},
@@ -97,6 +100,8 @@ func (s *Spec) servers() []setting.Row {
 	return []setting.Row{
 		{Path: "servers.count", Flag: "servers", Unit: "servers", About: "number of servers; 0: one where there is any use for it", Needs: setting.Is("sync", string(Sum), string(BSP), string(SSP), string(Async), string(Geo)), Value: setting.Int(&v.Count)},
 		{Path: "servers.restarts", Unit: "times", About: "how often each server is started again when it is lost", Scope: setting.Local, Needs: setting.All(kept, setting.Is("servers.durability", "wal")), Value: setting.Int(&v.Restarts)},
+		{Path: "servers.hosts", Unit: "HOST:N,...", About: "the hosts on which servers are started, in turn; default: those of the ranks", Scope: setting.Local, Needs: setting.On("job.hosts"), Value: setting.Text(&v.Hosts)},
+		{Path: "heter.hosts", Unit: "HOST:N,...", About: "the hosts on which heter-trainers are started, in turn; default: those of the ranks", Scope: setting.Local, Needs: setting.All(setting.On("job.hosts"), setting.On("heter.count")), Value: setting.Text(&s.HeterHosts)},
 		{Path: "servers.addresses", Flag: "ps-addrs", Unit: "HOST:PORT,...", About: "where the servers listen that keep parameters, for ranks and servers started by hand", Scope: setting.Local, Needs: kept, Value: setting.List(&v.Addresses)},
 	}
 }
@@ -106,6 +111,7 @@ func (s *Spec) output() []setting.Row {
 	return []setting.Row{
 		{Path: "output.black-box", Unit: "DIR", About: "folder of a file that says what every process was doing when the job failed; none: nowhere; default: the system's folder for temporary files", Scope: setting.Local, Value: setting.Text(&o.BlackBox)},
 		{Path: "output.json", Flag: "json", Unit: "FILE", About: "write one JSON object per epoch and a summary to a file, or to standard output with -", Scope: setting.Local, Value: setting.Text(&o.JSON)},
+		{Path: "output.log-dir", Flag: "log-dir", Unit: "DIR", About: "write what each rank and server prints to a file of its own, too, such as rank-3.log", Scope: setting.Local, Needs: setting.Not("job.transport", TransportMem), Value: setting.Text(&o.LogDir)},
 		{Path: "output.metrics", Flag: "metrics", Unit: "HOST:PORT", About: "answer Prometheus at this address, under /metrics, for all ranks of this host; nobody is asked for a token there", Scope: setting.Local, Value: setting.Text(&o.Metrics)},
 		{Path: "output.progress", Flag: "progress", About: "how progress is shown; auto: a bar where a person watches, else plain lines", Scope: setting.Local, Value: setting.Choice(&o.Progress, "auto", "bar", "plain", "none")},
 		{Path: "output.tensorboard", Flag: "tensorboard", Unit: "DIR", About: "write the figures of steps and epochs as event files into a folder, for TensorBoard", Scope: setting.Local, Value: setting.Text(&o.TensorBoard)},

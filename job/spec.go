@@ -73,6 +73,14 @@ type Spec struct {
 	// Rendezvous is where rank 0 meets the others, for processes that ringo does not start: its HOST:PORT, or where it says that, the
 	// absolute path of a file on a folder that all have, or a key of etcd.
 	Rendezvous string
+	// Hosts are those on which the launcher starts ranks, by ssh, HOST:N,HOST:N; "": this one.
+	Hosts string
+	// HeterHosts are those on which it starts heter-trainers; "": dealt to those of the ranks in turn.
+	HeterHosts string
+	// SSH is the command that does, with its options; "": ssh.
+	SSH string
+	// Copy says that hosts get a copy of this program where they have none.
+	Copy bool
 	// TicketFile has the ticket of such processes, where RINGO_TICKET and RINGO_TICKET_FILE do not say it.
 	TicketFile string
 	// Transport is TransportAuto, TransportMem, or one of ringo's.
@@ -83,7 +91,7 @@ type Spec struct {
 	Times cluster.Times
 	// Bind says whether ranks are bound to processors.
 	Bind launch.Bind
-	// Cores, when above 0, is how many cores a rank that was started by hand has found for itself.
+	// Cores, when above 0, is how many cores a rank has found for itself that was started by hand, or is one of several hosts.
 	Cores int
 	// Slice is how long a thread may run while others wait for its core; 0 leaves it as it is.
 	Slice time.Duration
@@ -105,6 +113,8 @@ type Spec struct {
 type Servers struct {
 	// Count is how many there are; 0: one, where Sync needs any.
 	Count int
+	// Hosts are those on which a launcher starts them, as Spec.Hosts; "": dealt to those of the ranks in turn.
+	Hosts string
 	// Restarts is how often each that keeps parameters is started again when it is lost.
 	Restarts int
 	// Addresses are where those that keep parameters listen, HOST:PORT each by number, where they are started by hand.
@@ -126,6 +136,8 @@ type Output struct {
 	// BlackBox is the folder of a file that says what every process was doing when the job failed; "none": nowhere; "": the system's folder
 	// for temporary files.
 	BlackBox string
+	// LogDir is the folder of a file with the output of each process; "": there are none.
+	LogDir string
 	// JSON is the file of one object per epoch and a summary; "-" is standard output.
 	JSON string
 	// Metrics is the HOST:PORT at which Prometheus may ask for the figures of this host's ranks.
@@ -226,7 +238,7 @@ func (s *Spec) ByHand() bool { return s.Rank >= 0 }
 
 // InProcess says that all ranks are goroutines of one process.
 func (s *Spec) InProcess() bool {
-	return s.Transport == TransportMem || s.Transport == TransportAuto && s.Ranks == 1 && !s.Sync.Kept()
+	return s.Transport == TransportMem || s.Transport == TransportAuto && s.Ranks == 1 && !s.Sync.Kept() && s.Hosts == ""
 }
 
 // GoesOn says that ranks go on without one that is lost. They form no mesh then.
@@ -237,7 +249,7 @@ func (s *Spec) Threads() int {
 	switch {
 	case s.Train.Threads > 0:
 		return min(s.Train.Threads, train.MaxThreads)
-	case s.ByHand():
+	case s.ByHand(), s.Hosts != "":
 		return min(cmp.Or(s.Cores, runtime.NumCPU()), train.MaxThreads)
 	}
 	return max(1, runtime.NumCPU()/max(1, s.Ranks))

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/launch/hosts"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
@@ -77,6 +78,7 @@ func (s *Spec) ValidateProcesses() error {
 			errs.add(true, "output.pprof", "%q: rank %d would listen at port %d: want ports up to 65535", at, s.Ranks-1, port+s.Ranks-1)
 		}
 	}
+	errs = append(errs, s.validateHosts())
 	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)
 	if s.Slice != 0 {
 		err := timeslice.Check(s.Slice)
@@ -88,6 +90,27 @@ func (s *Spec) ValidateProcesses() error {
 	errs.add(s.Bind == launch.BindCore && s.InProcess(), "job.bind", "core is for ranks that are processes, and these are goroutines of one: say %v shm", setting.Path("job.transport"))
 	errs.add(s.Transport == TransportMem && s.ByHand(), "job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")
 	return errors.Join(append(errs, s.validateServers())...)
+}
+
+// validateHosts reports faults of which hosts there are.
+func (s *Spec) validateHosts() error {
+	if s.Hosts == "" {
+		return nil
+	}
+	var errs faults
+	all, err := hosts.Parse(s.Hosts)
+	errs.add(err != nil, "job.hosts", "%w", err)
+	errs.add(err == nil && hosts.Slots(all) < s.Ranks, "job.hosts", "has room for %d ranks, but %v is %d: say how many each host takes, HOST:N,HOST:N", hosts.Slots(all), setting.Path("job.ranks"), s.Ranks)
+	for path, list := range map[setting.Path]string{"servers.hosts": s.Servers.Hosts, "heter.hosts": s.HeterHosts} {
+		if list != "" {
+			_, err := hosts.Parse(list)
+			errs.add(err != nil, path, "%w", err)
+		}
+	}
+	errs.add(s.Transport == TransportMem, "job.hosts", "with %v mem, which keeps all ranks in one process: choose one", setting.Path("job.transport"))
+	errs.add(s.ByHand(), "job.hosts", "starts all ranks, and %v is one that somebody has started, by hand or by another launcher: choose one", setting.Path("job.rank"))
+	errs.add(meeting.IsPlace(s.Rendezvous), "job.rendezvous", "%s: want HOST:PORT of this host, where the launcher listens for ranks on others", s.Rendezvous)
+	return errors.Join(errs...)
 }
 
 // validateServers reports faults of which servers there are.

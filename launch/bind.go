@@ -26,10 +26,11 @@ func Binds() []Bind { return []Bind{BindAuto, BindCore, BindNone} }
 
 // settle decides where the processes of a role run: among the processors that the launcher may use.
 func (c *crew) settle() (err error) {
-	if c.Bind == "" || c.Count == 0 {
+	here := c.on(nil)
+	if c.Bind == "" || here == 0 {
 		return nil
 	}
-	c.plan, err = placement.Decide(placement.Here(), placement.Request{Processes: c.Count, Threads: c.CoresEach, Mode: c.Bind})
+	c.plan, err = placement.Decide(placement.Here(), placement.Request{Processes: here, Threads: c.CoresEach, Mode: c.Bind})
 	if err == nil && c.plan.Bound() {
 		if refused := tryBinding(c.plan.Shares[0]); refused != nil && c.Bind == BindCore {
 			err = refused

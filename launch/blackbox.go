@@ -58,7 +58,10 @@ func (j *job) boxed(err error) error {
 			is.How = "ended by its launcher"
 		}
 		if p.role.Mesh || p.role.leads {
-			is.Rank = p.number
+			is.Rank = p.role.before + p.number
+		}
+		if p.away != nil && p.memory == nil {
+			p.memory = p.away.recalled(p.number)
 		}
 		var s *record.Snapshot
 		if p.memory != nil {

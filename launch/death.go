@@ -12,6 +12,7 @@ import (
 // ended because of it.
 type DeathError struct {
 	Who    string        // what it is called: "rank 3", "parameter server 0"
+	Host   string        // its host, in a job of several; "": there is one
 	Role   string        // the name of its role
 	Index  int           // its number in the role
 	Rank   int           // its number among ranks and servers in the mesh, -1: it is none of them
@@ -24,7 +25,7 @@ type DeathError struct {
 
 // Error tells of the fault once, for all: see outcome.Loss. The last lines are indented, one per line.
 func (e *DeathError) Error() string {
-	l := outcome.Loss{Who: e.Who, How: e.How, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Others: e.Others}
+	l := outcome.Loss{Who: e.Who, Host: e.Host, How: e.How, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Others: e.Others}
 	if e.Failed == "" {
 		l.How = e.server() + e.How
 	}
@@ -41,7 +42,10 @@ func (e *DeathError) server() string {
 
 // death describes the end of p; why is the coordinator's reason.
 func (j *job) death(p *process, why string) *DeathError {
-	d := &DeathError{Who: p.name(), Role: p.role.Name, Index: p.index, Rank: p.number, How: p.how, Tail: p.tail.last(), Ranks: j.crews[0].Count}
+	d := &DeathError{Who: p.name(), Host: p.host, Role: p.role.Name, Index: p.index, Rank: p.role.before + p.number, How: p.how, Tail: p.tail.last(), Ranks: j.crews[0].Count}
+	if j.cfg.Part != nil {
+		d.Ranks = j.cfg.Part.WorldSize
+	}
 	ends := j.ends()
 	if p.role.serves() {
 		d.Rank = -1
@@ -49,7 +53,9 @@ func (j *job) death(p *process, why string) *DeathError {
 			d.Failed = end.Fault()
 		}
 	} else if i := slices.IndexFunc(ends, func(e outcome.End) bool { return e.Rank == p.number }); i >= 0 {
-		d.Failed = ends[i].Why
+		if d.Failed = ends[i].Why; strings.Contains(d.Failed, p.name()+" is lost") { // it still lives, and was told the verdict on itself
+			d.Failed = ""
+		}
 		ends = slices.Delete(ends, i, i+1)
 	}
 	for i, e := range ends {
@@ -81,10 +87,10 @@ func (j *job) death(p *process, why string) *DeathError {
 // launcher has made end, because of p, and those that ended badly by themselves.
 func (j *job) silent(p *process, told []outcome.End) (out []outcome.End) {
 	for _, o := range j.procs {
-		if o == p || o.role.serves() || o.how == "" || o.spared || slices.ContainsFunc(told, func(e outcome.End) bool { return e.Rank == o.number }) {
+		if o == p || o.role.serves() || o.how == "" || o.spared || slices.ContainsFunc(told, func(e outcome.End) bool { return e.Rank == o.role.before+o.number }) {
 			continue
 		}
-		e := outcome.End{Rank: o.number, Why: o.how}
+		e := outcome.End{Rank: o.role.before + o.number, Why: o.how}
 		if o.signalled() {
 			e.Cause = p.name()
 		}

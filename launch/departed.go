@@ -37,5 +37,5 @@ func (j *job) looks() time.Duration {
 func (p *process) stoppedNow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.ended && isStopped(p.cmd.Process.Pid)
+	return !p.ended && p.away == nil && isStopped(p.cmd.Process.Pid)
 }

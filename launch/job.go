@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -113,49 +114,89 @@ func (j *job) startAll() error {
 func (j *job) start(c *crew, index, restarts int) (*process, error) {
 	p := j.newProcess(c, index)
 	p.restarts = restarts
-	if err := c.bound(index, func() error { return p.start(j.sink(p)) }); err != nil {
-		_ = p.memory.Close() // of none nothing happens
-		return nil, &StartError{Program: p.cmd.Args[0], Err: err}
+	if err := j.launch(p); err != nil {
+		_ = errors.Join(p.memory.Close(), p.log.Close()) // of none nothing happens
+		return nil, &StartError{Program: c.Command[0], Err: err}
 	}
-	j.guard.note('+', p.cmd.Process.Pid)
 	j.cfg.Sight.add(p)
 	if j.cfg.OnStart != nil {
-		j.cfg.OnStart(p.number, p.cmd.Process.Pid)
+		j.cfg.OnStart(p.number, p.pid())
 	}
 	if c.Mesh {
 		j.coordinator.Process(p.number, p.used)
 	}
-	j.listen(p)
+	if p.away == nil {
+		p.hearFrom(j.cfg.Times)
+	}
 	go j.watch(p)
 	return p, nil
 }
 
+// launch starts the process, on this host or another.
+func (j *job) launch(p *process) error {
+	if p.away != nil {
+		return p.startAway(j.logged(p, j.sink(p)), j.cfg.Times.Join)
+	}
+	err := p.role.bound(p.role.seat(p.index), func() error { return p.start(j.logged(p, j.sink(p))) })
+	if err == nil {
+		j.guard.note('+', p.cmd.Process.Pid)
+	}
+	return err
+}
+
 func (j *job) newProcess(c *crew, index int) *process {
-	p := &process{role: c, index: index, number: c.first + index, tail: tail{max: j.cfg.TailLines}}
-	p.cmd = exec.Command(c.program, c.Command[1:]...)
-	p.cmd.Args[0] = c.Command[0]
-	socket, end, rec := 0, 0, 0
-	if c.Listens {
-		socket, p.cmd.ExtraFiles = firstDescriptor, []*os.File{c.sockets[index]}
+	p := &process{role: c, index: index, number: c.first + index, host: j.host(c, index), tail: tail{max: j.cfg.TailLines}}
+	if l := c.line(index); l != nil {
+		order := startOrder{Role: l.role(c), Seat: c.seat(index), Env: append(j.addresses(), j.place(p)...)}
+		p.away = newAway(l, order)
+		return p
 	}
-	if p.memory = j.memory(); p.memory != nil {
-		rec, p.cmd.ExtraFiles = firstDescriptor+len(p.cmd.ExtraFiles), append(p.cmd.ExtraFiles, p.memory)
-	}
-	if !c.Mesh {
-		end = firstDescriptor + len(p.cmd.ExtraFiles) // see sayPipe
-	}
-	p.cmd.Env = append(j.environment(), j.place(p, socket, end, rec)...)
+	p.memory = j.memory()
+	p.command(c, c.seat(index))
+	p.cmd.Env = slices.Concat(withoutOurs(j.cfg.Env), j.addresses(), j.place(p), p.cmd.Env)
 	return p
 }
 
+// command is the process's command on this host, with its descriptors, and the variables that tell it their numbers.
+func (p *process) command(c *crew, seat int) {
+	p.cmd = exec.Command(c.program, c.Command[1:]...)
+	p.cmd.Args[0] = c.Command[0]
+	give := func(name string, f *os.File) {
+		p.cmd.Env = append(p.cmd.Env, name+"="+strconv.Itoa(firstDescriptor+len(p.cmd.ExtraFiles)))
+		if f != nil {
+			p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, f)
+		}
+	}
+	if c.Listens {
+		give(socketVar, c.sockets[seat])
+	}
+	if p.memory != nil {
+		give(RecordVar, p.memory)
+	}
+	if !c.Mesh {
+		give(EndVar, nil) // see sayPipe
+	}
+}
+
 // place is what tells a process its place in the job.
-func (j *job) place(p *process, socket, end, rec int) []string {
-	ranks := j.crews[0].Count
-	if p.role.serves() {
-		env := RoleEnv{Role: p.role.Name, Index: p.index, WorldSize: ranks, Ticket: j.cfg.Ticket, Socket: socket, End: end, Record: rec}
+func (j *job) place(p *process) []string {
+	if part := j.cfg.Part; part != nil {
+		env := *part
+		env.Rank, env.LocalRank, env.Metrics, env.Placed = part.Rank+p.index, p.index, j.cfg.Metrics, p.role.placed()
 		return env.Strings()
 	}
-	env := Env{Rank: p.number, WorldSize: ranks, LocalRank: p.number, Launched: true, Metrics: j.cfg.Metrics, Ticket: j.cfg.Ticket, End: end, Record: rec, Placed: p.role.placed()}
+	ranks := j.crews[0].Count
+	if p.role.serves() {
+		env := RoleEnv{Role: p.role.Name, Index: p.index, WorldSize: ranks, Ticket: j.cfg.Ticket}
+		return env.Strings()
+	}
+	env := Env{Rank: p.number, WorldSize: ranks, LocalRank: p.role.seat(p.index), Launched: true, Ticket: j.cfg.Ticket}
+	if !p.role.leads { // those of the mesh that sum come after its ranks, on each host
+		env.LocalRank += j.crews[0].on(p.role.line(p.index))
+	}
+	if p.away == nil {
+		env.Metrics, env.Placed = j.cfg.Metrics, p.role.placed()
+	}
 	if p.role.Mesh {
 		env.Servers, env.Rendezvous = j.cfg.members()-ranks, j.coordinator.Addr().String()
 	}
@@ -165,9 +206,8 @@ func (j *job) place(p *process, socket, end, rec int) []string {
 	return env.Strings()
 }
 
-// environment is what every process has in common.
-func (j *job) environment() []string {
-	env := withoutOurs(j.cfg.Env)
+// addresses are what every process of the job is told: its settings, and where others listen.
+func (j *job) addresses() (env []string) {
 	if j.cfg.Job != "" {
 		env = append(env, JobVar+"="+j.cfg.Job)
 	}
@@ -197,7 +237,10 @@ func (j *job) sink(p *process) func(stream, []byte) {
 			}
 		}
 	}
-	prefix := fmt.Sprintf("[%s %d] ", p.role.Name, p.index)
+	prefix := fmt.Sprintf("[%s %d] ", p.role.Name, p.role.before+p.index)
+	if p.host != "" {
+		prefix = fmt.Sprintf("[%s: %s %d] ", p.host, p.role.Name, p.index)
+	}
 	var lines [2]splitter
 	for of := range lines {
 		lines[of].emit = func(line []byte) { j.screen.line(stream(of), prefix+string(line)) }
@@ -214,9 +257,12 @@ func (j *job) sink(p *process) func(stream, []byte) {
 // watch waits for p to end and tells everyone who must know.
 func (j *job) watch(p *process) {
 	p.wait()
-	j.guard.note('-', p.cmd.Process.Pid)
+	if p.away == nil {
+		j.guard.note('-', p.cmd.Process.Pid)
+	}
 	j.judge(p)
 	p.drain()
+	_ = p.log.Close() // of none nothing happens
 	j.cfg.Sight.end(p)
 	if j.cfg.OnExit != nil {
 		j.cfg.OnExit(p.number, p.how)
@@ -329,7 +375,7 @@ func (j *job) cannotKill() error {
 	var pids []string
 	for _, p := range j.procs {
 		if p.alive() {
-			pids = append(pids, fmt.Sprint(p.cmd.Process.Pid))
+			pids = append(pids, fmt.Sprint(p.pid()))
 		}
 	}
 	return fmt.Errorf("launch: %d processes cannot be killed: %s", j.running, strings.Join(pids, ", "))

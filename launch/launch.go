@@ -108,8 +108,24 @@ type Config struct {
 	Suspend func()
 	// Resumed receives when all processes are to go on: another may have stopped them together with the launcher.
 	Resumed <-chan os.Signal
+	// LogDir is the folder that gets a file with the output of each process, such as rank-3.log; "": none.
+	LogDir string
 	// BlackBox is the folder that gets a file, when the job fails, with what its processes had recorded (package blackbox); "": none.
 	BlackBox string
+	// Hosts are those on which the job's processes run, where that is not this host alone: see Role.Hosts. Their launchers must be of the
+	// same Version and Hash.
+	Hosts []Host
+	// Self is the path of this program, for roles whose program it is: other hosts may have it elsewhere. Hash is its checksum.
+	Self, Hash string
+	// HostEnv is what processes on other hosts get in their environment, beside what their host gives them. Env is not for them.
+	HostEnv []string
+	// Dir is where processes on other hosts work, where they have such a folder; "": where this one does.
+	Dir string
+	// Interface is the network interface by which the job's hosts reach each other; "": that by which this one reaches them.
+	Interface string
+	// Part, if set, is the place of this launcher's ranks, which are all it starts, among those of a job that others start, too: theirs
+	// are the numbers from Part.Rank on, and rank 0 coordinates.
+	Part *Env
 	// Sight, if set, lets others see the job's processes, and what they record, while it runs.
 	Sight *Sight
 	// Guard is the command line of a process that calls Guard with its
@@ -119,7 +135,7 @@ type Config struct {
 
 // Validate reports everything that is wrong with the configuration.
 func (c Config) Validate() error {
-	errs := checkRoles(c.Roles)
+	errs := append(checkRoles(c.Roles), c.checkHosts()...)
 	fault := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf(format, args...))
@@ -165,12 +181,6 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("launch: %w", err)
 	}
 	cfg.setDefaults()
-	crews, err := cfg.muster()
-	if err != nil {
-		return err
-	}
-	defer dismiss(crews)
-	cfg.tellPlaces(crews)
 	screen := newScreen(cfg.Stdout, cfg.Stderr, cfg.Terminal)
 	defer screen.close()
 	if cfg.Report == nil {
@@ -179,6 +189,17 @@ func Run(ctx context.Context, cfg Config) error {
 	if report := cfg.Report; cfg.OnReport != nil {
 		cfg.Report = func(line string) { report(line); cfg.OnReport(line) }
 	}
+	lines, err := cfg.reach(ctx)
+	if err != nil {
+		return err
+	}
+	defer hangUp(lines)
+	crews, err := cfg.muster(lines)
+	if err != nil {
+		return err
+	}
+	defer dismiss(crews)
+	cfg.tellPlaces(crews)
 	j := &job{cfg: cfg, crews: crews, screen: screen}
 	if cfg.members() > 0 {
 		if j.coordinator, err = cfg.coordinate(); err != nil {

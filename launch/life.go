@@ -76,7 +76,7 @@ func (p *process) hang(why string) {
 	defer p.mu.Unlock()
 	if !p.ended {
 		p.hung = why
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		p.kill(syscall.SIGKILL)
 	}
 }
 
@@ -93,6 +93,9 @@ func (p *process) used() time.Duration {
 	defer p.mu.Unlock()
 	if p.ended {
 		return 0
+	}
+	if p.away != nil {
+		return time.Duration(p.away.used.Load())
 	}
 	return processorTime(p.cmd.Process.Pid)
 }
@@ -117,8 +120,8 @@ func (p *process) sayPipe() (theirs *os.File, err error) {
 	return theirs, err
 }
 
-// listen hears what a process tells of itself.
-func (j *job) listen(p *process) {
+// hearFrom hears what a process of this host tells of itself.
+func (p *process) hearFrom(times cluster.Times) {
 	switch {
 	case p.says == nil:
 		return
@@ -126,5 +129,5 @@ func (j *job) listen(p *process) {
 		go p.listen(0, 0)
 		return
 	}
-	go p.listen(j.cfg.Times.Join, cmp.Or(p.role.DeadAfter, j.cfg.Times.DeadAfter))
+	go p.listen(times.Join, cmp.Or(p.role.DeadAfter, times.DeadAfter))
 }

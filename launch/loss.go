@@ -30,6 +30,8 @@ func (j *job) exited(p *process, told bool) {
 	case j.deprived(p):
 		j.next.begin(min(j.cfg.Grace, time.Second))
 	case j.spare(p, ending):
+	case j.cfg.Part != nil:
+		j.next.begin(j.cfg.Grace) // rank 0 tells the others
 	case !p.role.Mesh:
 		j.next.begin(min(j.cfg.Grace, time.Second)) // nobody tells the others, but servers may say why
 	case !j.coordinator.Left(p.number):

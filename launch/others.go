@@ -66,9 +66,6 @@ func FromOthers(lookup func(string) (string, bool), ranks int, rendezvous string
 	case ranks > 0 && ranks != env.WorldSize:
 		r.fail("there are to be %d ranks, but %v has started %d: leave the number out", ranks, place, env.WorldSize)
 	}
-	if place.Each > 1 {
-		r.fail("%v wants %d ranks started by this process: want 1, with as many threads (--threads)", place, place.Each)
-	}
 	if env.Rendezvous = rendezvous; rendezvous == "" {
 		env.Rendezvous, _ = lookup(RendezvousVar)
 	}
@@ -79,6 +76,16 @@ func FromOthers(lookup func(string) (string, bool), ranks int, rendezvous string
 	}
 	r.secret(&env)
 	return env, place, true, errors.Join(r.errs...)
+}
+
+// ManyError says that a process is to start several ranks, and is none itself.
+type ManyError struct {
+	Place outer.Place
+}
+
+// Error says what starts them.
+func (e *ManyError) Error() string {
+	return fmt.Sprintf("%v wants %d ranks started by this process: `ringo run -- PROGRAM` starts a program as so many", e.Place, e.Place.Each)
 }
 
 // meetingPoint is where the ranks of a place meet: a file of this host, or an address.

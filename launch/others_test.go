@@ -37,7 +37,7 @@ func TestFromOthers(t *testing.T) {
 		{env: hosts + " RINGO_BIND=all RINGO_TRANSPORT=udp RINGO_RENDEZVOUS=/x", want: `RINGO_TRANSPORT="udp"`},
 		{env: pods, want: "RINGO_TICKET is not set"},
 		{env: pods + " " + ticket, meet: "a:1"},
-		{env: pods + " PET_NPROC_PER_NODE=2 " + ticket, want: "wants 2 ranks started by this process"},
+		{env: pods + " PET_NPROC_PER_NODE=2 " + ticket, meet: "a:1"},
 		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p", rendezvous: "/x", want: "does not say how many ranks there are"},
 		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p", rendezvous: "/x", ranks: 3, want: "is rank 3, but there are to be 3"},
 		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p RINGO_WORLD_SIZE=4", rendezvous: "/x", meet: "/x"},

@@ -28,16 +28,20 @@ const (
 // process is one process of a job, the leader of a process group of its own.
 type process struct {
 	role   *crew
-	index  int // in its role
-	number int // in the job; of one in the mesh its rank there
+	index  int    // in its role
+	number int    // in the job; of one in the mesh its rank there
+	host   string // in a job of several; "": there is one
 
 	restarts  int    // how many came before it in its place
 	noRestart string // why it could not be started again, in an error behind why it is lost
+	away      *away  // it is on another host, and cmd nil
 	cmd       *exec.Cmd
 	pipes     []*os.File // our ends
 	reading   sync.WaitGroup
 	drained   chan struct{}
 	tail      tail
+	log       *os.File // what it prints, too; nil: nowhere
+	unlogged  sync.Once
 	memory    *os.File      // in which it records what it does; nil: there is none
 	says      *os.File      // what it tells of itself (tell.go); nil: nothing
 	heard     chan struct{} // that has been read to its end
@@ -118,6 +122,11 @@ func (p *process) copy(of stream, r io.Reader, sink func(stream, []byte)) {
 // wait waits for the process to end, kills what is left of its group and takes
 // down how it ended and its last words.
 func (p *process) wait() {
+	if p.away != nil {
+		<-p.away.exited
+		p.how = cmp.Or(p.whyHung(), p.how)
+		return
+	}
 	if awaitExit(p.cmd.Process.Pid) {
 		p.finish() // it is not reaped yet, so its number is still its own
 	}
@@ -149,6 +158,10 @@ func (p *process) finish() {
 
 // drain reads the rest of the output, within bounds.
 func (p *process) drain() {
+	if p.away != nil {
+		p.away.drainAway()
+		return
+	}
 	select {
 	case <-p.drained:
 	case <-time.After(drainTime):
@@ -165,8 +178,25 @@ func (p *process) signal(sig syscall.Signal) {
 	defer p.mu.Unlock()
 	if !p.ended {
 		p.sent = true
-		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+		p.kill(sig)
 	}
+}
+
+// kill sends sig to the process and its group. p.mu is held, and it has not ended.
+func (p *process) kill(sig syscall.Signal) {
+	if p.away != nil {
+		p.away.kill(p.number, sig)
+		return
+	}
+	_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+}
+
+// pid is the process's number on its host.
+func (p *process) pid() int {
+	if p.away != nil {
+		return p.away.pid
+	}
+	return p.cmd.Process.Pid
 }
 
 // pause sends a signal that does not end the process.
@@ -174,7 +204,7 @@ func (p *process) pause(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ended {
-		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+		p.kill(sig)
 	}
 }
 

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -56,6 +57,8 @@ type Role struct {
 	Bind Bind
 	// CoresEach is how many cores each of its processes keeps busy, where they are bound. 0: one at least.
 	CoresEach int
+	// Hosts is the host of each of its processes, by its place in Config.Hosts. nil: all are on this host.
+	Hosts []int
 }
 
 // Ranks is the role of those that train and form a mesh.
@@ -130,11 +133,13 @@ type crew struct {
 	Role
 	leads   bool           // it is the first role: the job's work is done when all of its processes have ended
 	first   int            // the number of its first process
+	before  int            // how many ranks of the job others start, with lower numbers
 	program string         // its file
 	plan    placement.Plan // where its processes run
 	gone    int            // of its processes that stand in for each other, how many are lost
 	addrs   []string
-	sockets []*os.File // what its processes listen at; they stay open until the job ends
+	sockets []*os.File // what its processes on this host listen at; they stay open until the job ends
+	lines   []*line    // to the host of each process, nil: this one; empty: all are here
 }
 
 // serves says that the processes of the first role need this one, and meet it outside the mesh: nobody but the
@@ -142,15 +147,26 @@ type crew struct {
 func (c *crew) serves() bool { return !c.leads && !c.Mesh }
 
 // muster finds the programs of all roles and opens their sockets, which dismiss closes.
-func (c *Config) muster() (crews []*crew, err error) {
+func (c *Config) muster(lines []*line) (crews []*crew, err error) {
 	number := 0
+	ip := c.listensAt()
 	for i, r := range c.Roles {
 		one := &crew{Role: r, leads: i == 0, first: number}
+		if c.Part != nil {
+			one.before = c.Part.Rank
+		}
+		for _, h := range r.Hosts {
+			one.lines = append(one.lines, lines[h])
+		}
 		crews, number = append(crews, one), number+r.Count
-		if err = errors.Join(one.open(), one.settle()); err != nil {
+		if err = errors.Join(one.open(ip), one.settle()); err != nil {
 			dismiss(crews)
 			return nil, err
 		}
+	}
+	if err = c.prepare(crews, lines); err != nil {
+		dismiss(crews)
+		return nil, err
 	}
 	return crews, nil
 }
@@ -161,16 +177,24 @@ func dismiss(crews []*crew) {
 	}
 }
 
-// open finds the program and opens the sockets.
-func (c *crew) open() (err error) {
-	if c.Count == 0 {
+// open finds the program and opens the sockets of this host.
+func (c *crew) open(ip net.IP) (err error) {
+	here := c.on(nil)
+	c.addrs = nil
+	if c.Listens {
+		c.addrs = make([]string, c.Count)
+	}
+	if here == 0 {
 		return nil
 	}
 	if c.program, err = exec.LookPath(c.Command[0]); err != nil {
 		return &StartError{Program: c.Command[0], Err: err}
 	}
 	for i := 0; c.Listens && i < c.Count; i++ {
-		l, err := net.Listen("tcp", defaultRendezvous)
+		if c.line(i) != nil {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
 		if err != nil {
 			return fmt.Errorf("launch: a socket for %s: %w", c.called(i), err)
 		}
@@ -180,20 +204,56 @@ func (c *crew) open() (err error) {
 		if err != nil {
 			return fmt.Errorf("launch: the socket of %s: %w", c.called(i), err)
 		}
-		c.addrs, c.sockets = append(c.addrs, addr), append(c.sockets, f)
+		c.addrs[i], c.sockets = addr, append(c.sockets, f)
 	}
 	return nil
+}
+
+// line is to the host of a process, nil for this one.
+func (c *crew) line(index int) *line {
+	if len(c.lines) == 0 {
+		return nil
+	}
+	return c.lines[index]
+}
+
+// seat is a process's number among those of its role on its host.
+func (c *crew) seat(index int) int {
+	if len(c.lines) == 0 {
+		return index
+	}
+	return among(c.lines[:index], c.lines[index])
+}
+
+// on is how many of the role's processes are on a host.
+func (c *crew) on(l *line) int {
+	if len(c.lines) == 0 {
+		return c.Count * oneIf(l == nil)
+	}
+	return among(c.lines, l)
+}
+
+// among is how many of some lines are l.
+func among(lines []*line, l *line) (n int) {
+	for _, other := range lines {
+		n += oneIf(other == l)
+	}
+	return n
+}
+
+func oneIf(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // called is what errors call a process, by its number in the role.
 func (c *crew) called(index int) string {
 	if !c.serves() {
-		return outcome.Rank(c.first + index)
+		return outcome.Rank(c.before + c.first + index)
 	}
-	if c.Called == "" {
-		return fmt.Sprintf("%s %d", c.Name, index)
-	}
-	return fmt.Sprintf("%s %d", c.Called, index)
+	return fmt.Sprintf("%s %d", cmp.Or(c.Called, c.Name), index)
 }
 
 // addrsVar and indexVar are the names of variables about a role: where its processes listen, told to all, and which one

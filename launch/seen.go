@@ -88,7 +88,7 @@ func (s *Sight) Look() (out []Seen) {
 }
 
 func (p sighted) seen() Seen {
-	s := Seen{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.leads, PID: p.cmd.Process.Pid, Restarts: p.restarts, Ended: p.over, How: p.how}
+	s := Seen{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.leads, PID: p.pid(), Restarts: p.restarts, Ended: p.over, How: p.how}
 	if p.role.Mesh && s.Serves {
 		s.Name += fmt.Sprintf(" (%s %d)", s.Role, s.Index)
 	}

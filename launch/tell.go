@@ -62,7 +62,7 @@ func (p *process) end() *outcome.End {
 
 // loss says that the process is lost, or what it failed with if it told that.
 func (p *process) loss() string {
-	l := outcome.Loss{Who: p.name(), How: p.how + lastLine(p.tail.last())}
+	l := outcome.Loss{Who: p.name(), Host: p.host, How: p.how + lastLine(p.tail.last())}
 	if end := p.end(); end != nil {
 		l.How, l.Failed = "", end.Fault()
 	}

@@ -36,6 +36,7 @@ const ParameterServer = "parameter server"
 // Loss is a job's end because a process of it is lost.
 type Loss struct {
 	Who    string   // "rank 3", "parameter server 0"
+	Host   string   // its host, in a job of several; "": there is one
 	How    string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
 	Failed string   // the error with which it ended by itself, "" where it told none
 	Tail   []string // its last lines of output
@@ -102,10 +103,18 @@ func (l Loss) cause(e End) string {
 	return e.Cause
 }
 
+// on says on which host it was.
+func (l Loss) on() string {
+	if l.Host == "" {
+		return ""
+	}
+	return " on " + l.Host
+}
+
 // head says who is lost and, if all agree on it, where.
 func (l Loss) head(same, echoes []End) string {
 	if l.Failed != "" {
-		who := l.Who
+		who := l.Who + l.on()
 		if len(same) > 0 {
 			who = l.members(append(same, End{Rank: l.Rank}))
 		}
@@ -115,7 +124,7 @@ func (l Loss) head(same, echoes []End) string {
 		}
 		return fmt.Sprintf("%s failed: %s%s", who, oneLine(l.Failed), how)
 	}
-	text := fmt.Sprintf("%s is lost: %s", l.Who, l.How)
+	text := fmt.Sprintf("%s%s is lost: %s", l.Who, l.on(), l.How)
 	return At(text, shared(echoes))
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,9 +38,12 @@ type given struct {
 	worker bool                  // a launcher has started this process as a rank or a server that sums
 	reads  string                // the checkpoint, or its folder, of a command that only reads it
 
-	ranks    bool   // other launchers may start it, as its ranks
-	others   string // in words, the one that has, and by which variables it says so
-	predicts bool   // that command predicts: by as many ranks as are said, whatever the run had
+	ranks    bool        // other launchers may start it, as its ranks
+	starts   bool        // it is started once where it is to start ranks, such as by a pod
+	part     *launch.Env // the place of the ranks that it starts in a job of several such processes; nil: all are its own
+	each     int         // how many it starts then
+	others   string      // in words, the one that has, and by which variables it says so
+	predicts bool        // that command predicts: by as many ranks as are said, whatever the run had
 }
 
 // letters are flags of one letter, as other launchers have them.
@@ -171,7 +175,9 @@ func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all
 	if model != "" {
 		said = append(said, setting.Assignment{Path: "model", Text: model, Origin: "the command line"})
 	}
-	said = append(said, g.flags...)
+	if said, err = g.hosted(resumed(append(said, g.flags...))); err != nil {
+		return nil, err
+	}
 	placed, err := g.placed(said)
 	if err != nil {
 		return nil, err
@@ -301,7 +307,13 @@ func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
 	decided := func(path setting.Path, text string) {
 		said = append(said, setting.Assignment{Path: path, Text: text, Origin: "the launcher"})
 	}
-	decided("training.threads", strconv.Itoa(g.Threads()))
+	switch {
+	case g.Hosts != "": // each rank finds what its host has
+	case g.part != nil && g.Train.Threads == 0:
+		decided("training.threads", strconv.Itoa(max(1, runtime.NumCPU()/g.each)))
+	default:
+		decided("training.threads", strconv.Itoa(g.Threads()))
+	}
 	decided("output.progress", progress)
 	return job.Launched{Command: cmd.CommandPath(), Settings: said, Start: g.start}.Text()
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 
@@ -74,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // asWeWrite is a command line with -np, as MPI's launchers have it, written --np.
 func asWeWrite(args []string) []string {
-	out := slices.Clone(args)
+	out := asHosts(args)
 	for i, a := range out {
 		if a == "--" {
 			break
@@ -188,7 +187,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newJobs(), export.Command(), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), status.Command(), status.Top(), newVersion(), newGuard(), servers.Server())
+	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), inspect.Command(), plan.Command(), newBench(), fetch.Command(), newJobs(), export.Command(), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), status.Command(), status.Top(), newVersion(), newGuard(), newAttend(), servers.Server())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
 	manual.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root

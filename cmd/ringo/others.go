@@ -15,7 +15,7 @@ func (g *given) placed(said []setting.Assignment) ([]setting.Assignment, error) 
 	for _, a := range said {
 		text[a.Path] = a.Text
 	}
-	if _, byHand := text["job.rank"]; byHand || !g.ranks || g.worker {
+	if _, byHand := text["job.rank"]; byHand || !g.ranks && !g.starts || g.worker {
 		return nil, nil
 	}
 	ranks, _ := strconv.Atoi(text["job.ranks"]) // what is no number its own row tells
@@ -33,10 +33,17 @@ func (g *given) placed(said []setting.Assignment) ([]setting.Assignment, error) 
 		}
 		return os.LookupEnv(name)
 	}, ranks, rendezvous)
+	if !g.ranks && place.Each < 2 {
+		return nil, nil // it is to run once
+	}
 	if !present || err != nil {
 		return nil, err
 	}
 	by := setting.Origin(place.Launcher)
+	if place.Each > 1 {
+		g.part, g.each, g.others = &env, place.Each, place.String()
+		return []setting.Assignment{{Path: "job.ranks", Text: strconv.Itoa(env.WorldSize), Origin: by}}, nil
+	}
 	out := []setting.Assignment{
 		{Path: "job.rank", Text: strconv.Itoa(env.Rank), Origin: by},
 		{Path: "job.ranks", Text: strconv.Itoa(env.WorldSize), Origin: by},

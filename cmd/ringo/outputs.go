@@ -12,7 +12,7 @@ import (
 // would all say so, some of them only at the end of a run. It is left to rank 0 where
 // that is on another host. trace is "" of commands that draw no timeline.
 func (f *jobFlags) checkOutputs(json, trace string) error {
-	if f.worker || f.Rank > 0 {
+	if f.worker || f.Rank > 0 || f.part != nil && f.part.Rank > 0 {
 		return nil
 	}
 	save := f.tuning.save
@@ -27,7 +27,7 @@ func (f *jobFlags) checkOutputs(json, trace string) error {
 
 // checkFolder makes a folder that rank 0 will write into, "" for none, and reports one in which no file can be made.
 func (f *jobFlags) checkFolder(flag, dir string) error {
-	if dir == "" || f.worker || f.Rank > 0 {
+	if dir == "" || f.worker || f.Rank > 0 || f.part != nil && f.part.Rank > 0 && flag != "--log-dir" {
 		return nil
 	}
 	if dir == "-" {

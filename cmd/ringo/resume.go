@@ -29,6 +29,16 @@ func (g *given) told() []setting.Assignment {
 	return out
 }
 
+// resumed has auto, which other launchers call it, mean what resuming is here: from the last checkpoint, or else a beginning.
+func resumed(said []setting.Assignment) []setting.Assignment {
+	for i, a := range said {
+		if a.Path == "checkpoint.resume" && a.Text == "auto" {
+			said[i].Text = "true"
+		}
+	}
+	return said
+}
+
 // begunWith is what a run was begun with that goes on from a checkpoint, nothing of one that begins. What is said otherwise now
 // and cannot change is an error that names all of it. Of a rank that a launcher has started it leaves that launcher's choices
 // alone.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 	if f.worker && len(f.env.Tables) > 0 && !f.Sync.Kept() && f.takes("sync") {
 		faults.add("the launcher has started servers that keep parameters, %d of them: say what it was told, --sync bsp, ssp, async or geo", len(f.env.Tables))
 	}
-	faults.addAll(f.faults(errors.Join(f.ValidateProcesses(), f.orders())))
+	faults.addAll(f.faults(errors.Join(f.ValidateProcesses(), f.orders(), f.partFault())))
 	faults.addAll(f.faults(f.tuning.load(f.Spec)))
 	f.progress = progressStyle(f.Output.Progress, cmd.ErrOrStderr())
 	return faults
@@ -76,11 +77,26 @@ func (f *jobFlags) atHand() error {
 		errs = append(errs, setting.Faultf("job.rank", "%d: want a rank from 0 on", f.Rank))
 	}
 	for _, p := range []setting.Path{"job.rendezvous", "job.ticket-file", "servers.addresses"} {
-		if f.isGiven(p) && !inFile(f.table.Origin(p)) && !f.ByHand() {
+		if f.isGiven(p) && !inFile(f.table.Origin(p)) && !f.ByHand() && (p != "job.rendezvous" || f.Hosts == "") {
 			errs = append(errs, setting.Faultf(p, "is for ranks started by hand: give %v too", setting.Path("job.rank")))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// partFault reports what ranks cannot have that several processes like this one start.
+func (g *given) partFault() error {
+	switch {
+	case g.part == nil:
+		return nil
+	case g.Hosts != "":
+		return setting.Faultf("job.hosts", "starts all ranks, and %s starts others: choose one", g.others)
+	case g.Transport == job.TransportMem:
+		return setting.Faultf("job.transport", "mem keeps all ranks in one process, and %s starts several", g.others)
+	case g.Sync != job.AllReduce:
+		return setting.Faultf("sync", "%s needs servers, which nobody starts beside the ranks of %s: start them by hand, and one rank in each process", g.Sync, g.others)
+	}
+	return nil
 }
 
 // orders reports a secret for orders to servers that they would refuse.
@@ -183,12 +199,12 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 
 // runRank is a rank of a job of processes.
 func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
-	if f.worker {
+	if f.worker && f.Hosts == "" {
 		f.withThreads(runtime.NumCPU()) // all ranks are on this host
 	}
 	f.hold()
 	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
-		if f.Cores = job.Cores(); !f.worker {
+		if f.Cores = job.Cores(); !f.worker || f.Hosts != "" {
 			f.withThreads(f.Cores)
 		}
 		if job.Size() != f.Ranks {
@@ -237,20 +253,34 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 	}
 	command := slices.Concat([]string{self}, strings.Fields(cmd.CommandPath())[1:], words, otherFlags(cmd))
 	ranks := launch.Ranks(f.Ranks, command...)
-	ranks.Bind, ranks.CoresEach = f.Bind, f.Threads()
+	ranks.Bind, ranks.CoresEach = f.Bind, f.coresEach()
 	if f.Sync.Kept() && f.Train.Checkpoint.Dir != "" {
 		end, err := f.findStart()
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.launch(cmd, f.roles(ranks, self)), end())
+		return errors.Join(f.launch(cmd, f.roles(ranks, self), self), end())
 	}
-	return f.launch(cmd, f.roles(ranks, self))
+	return f.launch(cmd, f.roles(ranks, self), self)
+}
+
+// coresEach is how many cores a rank keeps busy; 0: as many as its host has for it.
+func (f *jobFlags) coresEach() int {
+	if f.part != nil {
+		return cmp.Or(f.Train.Threads, max(1, runtime.NumCPU()/f.each))
+	} else if f.Hosts != "" {
+		return f.Train.Threads
+	}
+	return f.Threads()
 }
 
 // roles are the ranks and the job's servers, which are this program.
 func (g *given) roles(ranks launch.Role, self string) launch.Config {
 	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS}
+	if g.part != nil {
+		cfg.Part, cfg.Roles[0].Count, cfg.Roles[0].Mesh = g.part, g.each, false
+		return cfg
+	}
 	if n := g.Summers(); n > 0 {
 		cfg.Roles = append(cfg.Roles, launch.Aggregators(n, self, serverCommand))
 	}
@@ -285,13 +315,23 @@ func flagText(f *pflag.Flag) string {
 }
 
 // launch starts what cfg says, with this job's settings, and waits for its ranks.
-func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config) (err error) {
+func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config, self string) (err error) {
+	if f.part != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "ringo: ranks %d to %d of %d, placed by %s\n", f.part.Rank, f.part.Rank+f.each-1, f.part.WorldSize, f.others)
+	}
 	if cfg.Job, err = f.handed(cmd, f.progress); err != nil {
 		return err
 	}
 	if cfg.BlackBox, err = f.blackBox(); err != nil {
 		return err
 	}
+	if err := f.span(&cfg, self); err != nil {
+		return f.faults(err)
+	}
+	if err := f.checkFolder("--log-dir", f.Output.LogDir); err != nil {
+		return err
+	}
+	cfg.LogDir = f.Output.LogDir
 	f.tells(&cfg)
 	answered, err := f.answer(cmd, secret())
 	if err != nil {
@@ -309,6 +349,7 @@ func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 		return fmt.Errorf("cannot find this program's own file, which guards its workers: %w", err)
 	}
 	cfg.Env = append(os.Environ(), cfg.Env...) // the last of a name counts
+	cfg.HostEnv = hostEnv(cfg.Env)
 	cfg.Version, cfg.Guard = ringo.Version, []string{self, guardCommand}
 	cfg.Stdout, cfg.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	cfg.Columns, cfg.Terminal = terminalOf(cfg.Stdout, cfg.Stderr)

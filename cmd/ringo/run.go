@@ -40,9 +40,10 @@ func (c *runRole) command() *cobra.Command {
 		RunE: c.execute,
 	}
 	c.given.register(cmd.Flags(), func(p setting.Path) bool {
-		others := []setting.Path{"job.rank", "job.rendezvous", "job.ticket-file", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
-		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "output.metrics", "output.verbose"}, p)) && !slices.Contains(others, p)
+		others := []setting.Path{"job.rank", "job.ticket-file", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
+		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "output.metrics", "output.verbose", "output.log-dir"}, p)) && !slices.Contains(others, p)
 	})
+	c.starts = true
 	cmd.Flags().SetInterspersed(false) // the program's flags are its own
 	return cmd
 }
@@ -69,7 +70,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 		cfg.Env = []string{launch.TransportVar + "=" + c.Transport}
 	}
 	c.progress = c.Output.Progress
-	return c.watched(cmd, func() error { return c.launch(cmd, cfg) })
+	return c.watched(cmd, func() error { return c.launch(cmd, cfg, self) })
 }
 
 // check reports every fault of the flags.
@@ -98,9 +99,12 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	if c.GoesOn() && c.isGiven("job.transport") {
 		errs = append(errs, setting.Faultf("job.transport", "%s is not for %v go-on: ranks are connected to servers, and not to each other", c.Transport, setting.Path("servers.lost")))
 	}
+	if c.isGiven("job.rendezvous") && c.Hosts == "" {
+		errs = append(errs, setting.Faultf("job.rendezvous", "is where this launcher is reached from other hosts: say %v, too", setting.Path("job.hosts")))
+	}
 	given := c.Transport
 	c.Transport = "shm" // ranks are processes, whatever they use
-	faults.addAll(c.faults(errors.Join(append(errs, c.ValidateProcesses(), c.orders())...)))
+	faults.addAll(c.faults(errors.Join(append(errs, c.ValidateProcesses(), c.orders(), c.partFault())...)))
 	c.Transport = given
 	return faults
 }

@@ -85,6 +85,8 @@ type calledElsewhere struct{ flag, names string }
 func elsewhere() []calledElsewhere {
 	return []calledElsewhere{
 		{"np", "c nproc numproc nprocs procs ntasks worldsize nprocpernode numprocs numprocesses numworkers workers nworkers trainers trainernum gpus numgpus ngpu nnodes nodes ranks"},
+		{"hosts", "h host hostlist hostfile machinefile nodelist nodefile"},
+		{"log-dir", "logdir redirects outputdir"},
 		{"servers", "ps pservers numservers servernum numps nservers"},
 		{"batch", "b bs bsz batchsize trainbatchsize microbatchsize perdevicetrainbatchsize perdevicebatchsize minibatch minibatchsize"},
 		{"accumulate", "gradientaccumulationsteps accumulationsteps gradaccum gradaccumsteps batchesperallreduce backwardpassesperstep"},

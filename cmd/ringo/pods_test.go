@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringo-ml/ringo/internal/freeport"
+	"github.com/ringo-ml/ringo/launch"
+)
+
+// Each of several pods starts as many ranks of one job as it is told, whose parameters are those of one host; a rank that dies is named where it was
+// started, and all pods end.
+func TestPodsStartRanks(t *testing.T) {
+	ticket := filepath.Join(t.TempDir(), "ticket")
+	if status, _, errs := command(t, "ticket "+ticket); status != 0 {
+		t.Fatal(errs)
+	}
+	pods := func(line string) (zero, one *program) {
+		host, port, _ := strings.Cut(freeport.Address(t), ":")
+		env := func(node int) []string {
+			return []string{"PET_NNODES=2", "PET_NPROC_PER_NODE=2", "PET_MASTER_ADDR=" + host, "PET_MASTER_PORT=" + port, fmt.Sprint("PET_NODE_RANK=", node), launch.TicketFileVar + "=" + ticket}
+		}
+		return start(t, line, env(0)...), start(t, line, env(1)...)
+	}
+	_, want, _ := command(t, "train mlp "+small+"--np 4 --progress none")
+	zero, one := pods("train mlp " + small)
+	one.checkEnd(0, "ringo: ranks 2 to 3 of 4, placed by Kubeflow Trainer (PET_NNODES=2, PET_NPROC_PER_NODE=2")
+	zero.checkEnd(0, "ringo: ranks 0 to 1 of 4")
+	if _, sum, _ := strings.Cut(want, "parameters sha256 "); sum == "" || !strings.Contains(zero.out.String(), sum) {
+		t.Errorf("%s\nwant\n%s", zero.out.String(), want)
+	}
+
+	zero, one = pods("train mlp " + small + "--epochs 100000")
+	zero.await(&zero.out, "epoch ")
+	if err := syscall.Kill(one.worker(3), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	one.checkEnd(exitFailed, "ringo: rank 3 is lost: killed by signal 9 (SIGKILL)")
+	zero.checkEnd(exitFailed, "rank 3 is lost")
+
+	t.Setenv("PET_NNODES", "2")
+	t.Setenv("PET_NPROC_PER_NODE", "2")
+	t.Setenv("PET_NODE_RANK", "1")
+	t.Setenv("PET_MASTER_ADDR", "h")
+	t.Setenv("PET_MASTER_PORT", "1")
+	t.Setenv(launch.TicketFileVar, ticket)
+	for line, want := range map[string]string{
+		"train mlp --data synthetic --sync bsp":      "--sync bsp needs servers, which nobody starts beside the ranks of Kubeflow Trainer",
+		"train mlp --data synthetic --hosts a:4":     "--hosts starts all ranks, and Kubeflow Trainer",
+		"run --transport tcp --np 3 -- ./trainer":    "there are to be 3 ranks, but Kubeflow Trainer",
+		"train mlp --data synthetic --transport mem": "--transport mem keeps all ranks in one process",
+	} {
+		checkRefused(t, exitUsage, line, want)
+	}
+}

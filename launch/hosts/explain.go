@@ -1,0 +1,59 @@
+package hosts
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Exit statuses of ssh and of shells.
+const (
+	sshFailed     = 255
+	cannotExecute = 126
+	notFound      = 127
+	// NoCopy is that of a script that finds no copy of this program.
+	NoCopy = 90
+)
+
+// remedies are what to do about what ssh says. The first that fits counts, with the host's name for HOST.
+var remedies = []struct{ says, do string }{
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "its key is another than it was: if that is right, `ssh-keygen -R HOST`, and `ssh HOST true` to see and accept the new one"},
+	{"Host key verification failed", "its key is not known here yet: `ssh HOST true` shows it, for you to accept"},
+	{"Permission denied", "ssh may not ask for a password here: `ssh-copy-id HOST`, or an agent that has the key; `ssh -o BatchMode=yes HOST true` must work"},
+	{"Too many authentication failures", "ssh has offered too many keys: name the right one in ~/.ssh/config (IdentityFile, IdentitiesOnly yes)"},
+	{"Could not resolve hostname", "no such name is known here: `getent hosts HOST`"},
+	{"Connection refused", "no sshd listens there, or at another port: ~/.ssh/config (Port) says which"},
+	{"No route to host", "it is switched off, or no network leads there"},
+	{"timed out", "it does not answer: it is switched off, or a firewall drops what comes"},
+	{"Connection reset", "sshd there has hung up: it may have too many connections at a time (MaxStartups)"},
+	{"Connection closed", "sshd there has hung up: it may have too many connections at a time (MaxStartups), or was ended"},
+}
+
+// explain says how a session has ended: by ssh's status and what it wrote last.
+func explain(host string, status int, wrote string) string {
+	last := ""
+	for line := range strings.Lines(wrote) {
+		if line = strings.TrimSpace(line); line != "" {
+			last = line
+		}
+	}
+	quoted := ""
+	if last != "" {
+		quoted = fmt.Sprintf(": %q", last)
+	}
+	switch status {
+	case sshFailed:
+		for _, r := range remedies {
+			if strings.Contains(wrote, r.says) {
+				return "ssh failed" + quoted + "; " + strings.ReplaceAll(r.do, "HOST", host)
+			}
+		}
+		return "ssh failed" + quoted
+	case notFound:
+		return "there is no such program there" + quoted
+	case cannotExecute:
+		return "that program cannot be run there" + quoted
+	case -1:
+		return "ssh was ended by a signal" + quoted
+	}
+	return fmt.Sprintf("its launcher has ended with status %d%s", status, quoted)
+}

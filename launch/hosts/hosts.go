@@ -1,0 +1,189 @@
+// Package hosts says which hosts a job has and how many processes each takes, as MPI's launchers write it, and starts a program on
+// them by the system's ssh.
+package hosts
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Host is one host of a job.
+type Host struct {
+	// Name is what ssh takes: a name of a host or of ssh's own settings, or an address, with USER@ before it where that is another.
+	Name string
+	// Slots is how many ranks it takes.
+	Slots int
+}
+
+const (
+	maxHosts = 1024
+	maxSlots = 1024
+)
+
+// name is what ssh may be given: it must not be taken for an option of ssh, nor for words of a shell.
+var name = regexp.MustCompile(`^[A-Za-z0-9_.:][A-Za-z0-9_.@%:-]*$`)
+
+// Parse reads "a:4,b:4" as mpirun's --host: a host without a number takes one rank, and one that comes twice as many as both say. An
+// address of IPv6 stands in brackets.
+func Parse(list string) ([]Host, error) {
+	var hosts []Host
+	for word := range strings.SplitSeq(list, ",") {
+		h, err := parseHost(strings.TrimSpace(word))
+		if err != nil {
+			return nil, err
+		}
+		if hosts, err = add(hosts, h); err != nil {
+			return nil, err
+		}
+	}
+	return hosts, nil
+}
+
+// ParseFile reads a host file of Open MPI (host slots=2) or MPICH (host:2): a host a line, with comments behind #. Its errors name the line.
+func ParseFile(text string) ([]Host, error) {
+	var hosts []Host
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		h, err := parseHost(words[0])
+		if err == nil {
+			err = h.options(words[1:])
+		}
+		if err == nil {
+			hosts, err = add(hosts, h)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("no host: want lines such as \"node1 slots=4\" or \"node1:4\"")
+	}
+	return hosts, nil
+}
+
+// options reads what stands behind a host: slots=N, max_slots=N, of which the first counts.
+func (h *Host) options(words []string) error {
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		switch key {
+		case "slots":
+			n, err := slots(value)
+			if err != nil {
+				return fmt.Errorf("%s: %w", h.Name, err)
+			}
+			h.Slots = n
+		case "max_slots", "max-slots": // that is for who starts more than there are slots, which nobody does here
+		default:
+			return fmt.Errorf("%s: %q is not known: want slots=N", h.Name, w)
+		}
+	}
+	return nil
+}
+
+func parseHost(word string) (Host, error) {
+	host, count, counted := strings.Cut(word, ":")
+	if inner, rest, ok := strings.Cut(word, "]"); ok && strings.HasPrefix(word, "[") {
+		host, counted = inner[1:], rest != ""
+		if count = rest; strings.HasPrefix(rest, ":") {
+			count = rest[1:]
+		} else if counted {
+			count = "]" + rest
+		}
+	}
+	h := Host{Name: host, Slots: 1}
+	if !name.MatchString(h.Name) {
+		return h, fmt.Errorf("host %q: want a name or address, and how many ranks it takes: HOST:N,HOST:N", word)
+	}
+	if !counted {
+		return h, nil
+	}
+	n, err := slots(count)
+	if err != nil {
+		return h, fmt.Errorf("host %q: %w", word, err)
+	}
+	h.Slots = n
+	return h, nil
+}
+
+func slots(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxSlots {
+		return 0, fmt.Errorf("%q ranks: want 1 to %d", text, maxSlots)
+	}
+	return n, nil
+}
+
+func add(hosts []Host, h Host) ([]Host, error) {
+	for i := range hosts {
+		if hosts[i].Name == h.Name {
+			if hosts[i].Slots += h.Slots; hosts[i].Slots > maxSlots {
+				return nil, fmt.Errorf("host %q: %d ranks: want 1 to %d", h.Name, hosts[i].Slots, maxSlots)
+			}
+			return hosts, nil
+		}
+	}
+	if len(hosts) == maxHosts {
+		return nil, fmt.Errorf("more than %d hosts", maxHosts)
+	}
+	return append(hosts, h), nil
+}
+
+// String writes hosts as Parse reads them.
+func String(hosts []Host) string {
+	var words []string
+	for _, h := range hosts {
+		n := h.Name
+		if strings.Contains(n, ":") {
+			n = "[" + n + "]"
+		}
+		words = append(words, fmt.Sprintf("%s:%d", n, h.Slots))
+	}
+	return strings.Join(words, ",")
+}
+
+// Slots is how many ranks all take.
+func Slots(hosts []Host) (n int) {
+	for _, h := range hosts {
+		n += h.Slots
+	}
+	return n
+}
+
+// Fill is the host of each of n ranks, by its place in hosts: those of a host are neighbours, as MPI's launchers place them. There
+// must be slots for all.
+func Fill(hosts []Host, n int) []int {
+	var at []int
+	for i, h := range hosts {
+		for range h.Slots {
+			if len(at) < n {
+				at = append(at, i)
+			}
+		}
+	}
+	return at
+}
+
+// Deal is the host of each of n servers: one to a host in turn, and again, where a host takes no more than its slots.
+func Deal(hosts []Host, n int) []int {
+	var at []int
+	for round := 0; len(at) < n; round++ {
+		before := len(at)
+		for i, h := range hosts {
+			if len(at) < n && round < h.Slots {
+				at = append(at, i)
+			}
+		}
+		if len(at) == before { // all are full
+			return append(at, Deal(hosts, n-len(at))...)
+		}
+	}
+	return at
+}

@@ -1,0 +1,92 @@
+package hosts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
+)
+
+// Program is this program, as other hosts are to have it.
+type Program struct {
+	// Path is its file here, and there, unless it is copied.
+	Path string
+	// Hash is Hash of it.
+	Hash string
+	// Command is what it is told there.
+	Command string
+	// Copied says that a copy is used, in ~/.cache/ringo of the other host, and made where there is none.
+	Copied bool
+}
+
+// Hash is the checksum of a file, SHA-256 in hexadecimal digits.
+func Hash(path string) (string, error) {
+	f, err := pathname.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// place is where the copy lies, for a shell.
+func (p Program) place() string {
+	return `f="$HOME/.cache/ringo/ringo-` + p.Hash[:32] + `"; `
+}
+
+// StartProgram starts the program on a host. Where it is to be copied and is not there yet, that comes first, and may take so long.
+func (s SSH) StartProgram(host string, p Program, patience time.Duration) (*Session, error) {
+	if !p.Copied {
+		return s.Start(host, "exec "+quote(p.Path)+" "+p.Command)
+	}
+	check, err := s.Start(host, p.place()+fmt.Sprintf(`test -x "$f" || exit %d`, NoCopy))
+	if err != nil {
+		return nil, err
+	}
+	late := time.AfterFunc(patience, check.Kill)
+	status := check.Status()
+	_ = check.Close()
+	switch late.Stop(); status {
+	case 0:
+	case NoCopy:
+		if err := s.copy(host, p, patience); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("host %s: %s", host, check.Why())
+	}
+	return s.Start(host, p.place()+`exec "$f" `+p.Command)
+}
+
+// copy writes the program to its place on a host, where it appears whole.
+func (s SSH) copy(host string, p Program, patience time.Duration) error {
+	f, err := pathname.Open(p.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	to, err := s.Start(host, p.place()+`umask 077; mkdir -p "$HOME/.cache/ringo" && cat >"$f.$$" && chmod 700 "$f.$$" && mv "$f.$$" "$f" || { rm -f "$f.$$"; exit 1; }`)
+	if err != nil {
+		return err
+	}
+	late := time.AfterFunc(patience, to.Kill)
+	defer late.Stop()
+	_, err = io.Copy(to, f)
+	_ = to.in.Close()
+	if status := to.Status(); status != 0 {
+		err = errors.New(to.Why())
+	}
+	_ = to.Close()
+	if err != nil {
+		return fmt.Errorf("host %s: copying this program there: %w", host, err)
+	}
+	return nil
+}
