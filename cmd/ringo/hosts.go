@@ -37,12 +37,17 @@ func newAttend() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			reached, _ := os.LookupEnv("SSH_CONNECTION")
 			return launch.Attend(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), launch.Attendance{
-				Version: ringo.Version, Hash: hash, Program: self, Guard: []string{self, guardCommand}, Env: os.Environ(), Reached: reached,
+				Version: ringo.Version, Hash: hash, Program: self, Guard: []string{self, guardCommand}, Env: os.Environ(), Reached: reachedBySSH(),
 			})
 		},
 	}
+}
+
+// reachedBySSH is by which addresses ssh has started this process, "" if it has not.
+func reachedBySSH() string {
+	reached, _ := os.LookupEnv("SSH_CONNECTION")
+	return reached
 }
 
 // maxHostFile bounds a host file that is read, in bytes.

@@ -87,3 +87,14 @@ func TestHostEnv(t *testing.T) {
 		}
 	}
 }
+
+// The doctor looks at another host by ssh, and measures links to it, with and without TLS; what is wrong there has its name.
+func TestDoctor(t *testing.T) {
+	ssh := fakeSSH(t)
+	p := start(t, "doctor --hosts a --ssh "+ssh)
+	p.checkEnd(0)
+	checkHolds(t, "stdout", p.out.String(), "ok    a: program: version ", "\n", " a: cores: ", "ok    a: link: ", "ok    a: link under TLS: ", " Gbit/s from it")
+	p = start(t, "doctor --hosts dead --json - --ssh "+ssh)
+	p.checkEnd(1, "1 fault would make jobs fail")
+	checkHolds(t, "stdout", p.out.String(), `{"what":"dead","found":"ssh failed: \"Host key verification failed.\"; its key is not known here yet: `+"`ssh dead true`", `"level":"bad"`)
+}

@@ -1,0 +1,88 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/launch/hosts"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Answering is the hidden command by which a host answers the doctor on another one. reached is SSH_CONNECTION.
+func Answering(version string, reached func() string) *cobra.Command {
+	network := ""
+	cmd := &cobra.Command{
+		Use:    AnswerCommand,
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := told{Version: version, Found: here().look()}
+			self, err := os.Executable()
+			if err == nil {
+				t.Hash, err = hosts.Hash(self)
+			}
+			if err != nil {
+				return err
+			}
+			ip, err := reachedAt(network, reached())
+			if err != nil {
+				return err
+			}
+			return respond(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), t, ip)
+		},
+	}
+	cmd.Flags().StringVar(&network, "interface", "", "")
+	return cmd
+}
+
+// reachedAt is where this host listens: at the interface of that name, or else where ssh was reached.
+func reachedAt(network, reached string) (net.IP, error) {
+	if words := strings.Fields(reached); network == "" && len(words) == 4 && net.ParseIP(words[2]) != nil {
+		return net.ParseIP(words[2]), nil
+	}
+	return cluster.HostAddress(network, false)
+}
+
+// respond reads a ticket, tells of this host, and answers on links of who holds the ticket, until in ends.
+func respond(ctx context.Context, in io.Reader, out io.Writer, t told, ip net.IP) error {
+	r := bufio.NewReader(io.LimitReader(in, 1<<10))
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("no ticket: %w", err)
+	}
+	ticket, err := transport.ParseTicket(strings.TrimSpace(line))
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listen := func(mode string) (string, error) {
+		l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
+		if err != nil {
+			return "", err
+		}
+		context.AfterFunc(ctx, func() { _ = l.Close() })
+		all.Go(func() { serve(ctx, l, t.Version, ticket, mode) })
+		return l.Addr().String(), nil
+	}
+	var err2 error
+	t.Plain, err = listen(transport.TLSOff)
+	t.TLS, err2 = listen(transport.TLSOn)
+	if err := errors.Join(err, err2, json.NewEncoder(out).Encode(t)); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, r) // until whoever asks is done
+	return err
+}

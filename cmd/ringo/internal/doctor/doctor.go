@@ -1,0 +1,260 @@
+// Package doctor is `ringo doctor`: it looks at this host, and at others that are named, for what would hinder or slow a job, and says what
+// that costs and what mends it.
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/launch/hosts"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// AnswerCommand is the hidden command that answers `ringo doctor` on another host.
+const AnswerCommand = "answer-doctor"
+
+// within is how long a host may take to be reached, and then to tell of itself.
+const within = 30 * time.Second
+
+// exam is what is looked at.
+type exam struct {
+	hosts, ssh, network, json string
+	copied                    bool
+	version                   string
+}
+
+// Command is `ringo doctor` of a version of this program.
+func Command(version string) *cobra.Command {
+	e := &exam{version: version}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what would hinder or slow a job, here and on other hosts",
+		Long: "Look at this host, and at those of --hosts, which are reached by ssh, for what would hinder or slow a\n" +
+			"job: processor, cores and limits of the container, memory, large pages, shared memory, open files,\n" +
+			"clock, ports and network; and measure, to each named host, the time there and back and the\n" +
+			"bytes a second in both directions, with and without TLS. It says what each fault costs, and the\n" +
+			"command that mends it, and ends with status 1 where a job would fail.",
+		Example: "  ringo doctor\n  ringo doctor --hosts node1,node2\n  ringo doctor --hosts node1 --json -",
+		Args:    console.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return console.Tell(cmd, e.json, func(out *console.Output) error { return e.tell(cmd.Context(), out) })
+		},
+	}
+	cmd.Flags().StringVar(&e.hosts, "hosts", "", "other hosts to look at, too, `HOST,...`, by the names that ssh takes")
+	cmd.Flags().StringVar(&e.ssh, "ssh", "ssh", "the `COMMAND` that starts a program on another host, with its options")
+	cmd.Flags().StringVar(&e.network, "interface", "", "the network interface by `NAME` by which hosts reach each other; default: that by which ssh does")
+	cmd.Flags().BoolVar(&e.copied, "copy", false, "copy this program to ~/.cache/ringo of each host that does not have it there")
+	console.JSON(cmd, &e.json, "finding")
+	return cmd
+}
+
+// here is this host.
+func here() host {
+	begun := time.Now()
+	const readings = 1000
+	for range readings {
+		_ = time.Now()
+	}
+	return host{root: os.DirFS("/"), allowed: placement.Allowed(), kernels: simd.Host().Name(), shared: sharing(), files: openFiles(), reading: time.Since(begun) / readings}
+}
+
+// tell says what is found.
+func (e *exam) tell(ctx context.Context, out *console.Output) error {
+	found := append(here().look(), network(e.network))
+	if e.hosts != "" {
+		named, err := hosts.Parse(e.hosts)
+		if err != nil {
+			return console.Usagef("--hosts: %v", err)
+		}
+		found = append(found, e.others(ctx, named)...)
+	}
+	faults := 0
+	for _, f := range found {
+		if f.Level == bad {
+			faults++
+		}
+		if err := out.Result(f, "%s", f.words()); err != nil {
+			return err
+		}
+	}
+	if faults > 0 {
+		return fmt.Errorf("%s would make jobs fail", console.Counted(faults, "fault"))
+	}
+	return nil
+}
+
+// words are a finding in lines.
+func (f finding) words() string {
+	return fmt.Sprintf("%-4s  %s: %s", f.Level, f.What, f.Found) + below("", f.Costs) + below("mend: ", f.Mend)
+}
+
+// below is a line below another, if it says anything.
+func below(label, text string) string {
+	if text == "" {
+		return ""
+	}
+	return "\n      " + label + text
+}
+
+// network says at which address others reach this host.
+func network(name string) finding {
+	f := finding{What: "network", Level: ok}
+	ip, err := cluster.HostAddress(name, false)
+	if err != nil {
+		f.Found = err.Error()
+		f.fails("ranks on other hosts do not find those here", "name one of them: ip -brief address")
+		return f
+	}
+	f.Found = "others reach this host at " + ip.String() + by(ip)
+	if ip.IsLoopback() {
+		f.warns("which is this host alone: there are no jobs of several hosts", "--interface NAME, of those that `ip -brief address` shows")
+	}
+	return f
+}
+
+// by says which interface has an address.
+func by(ip net.IP) string {
+	all, _ := net.Interfaces()
+	for _, i := range all {
+		addrs, _ := i.Addrs()
+		for _, a := range addrs {
+			if n, is := a.(*net.IPNet); is && n.IP.Equal(ip) {
+				return fmt.Sprintf(", by %s, which sends %d bytes at a time", i.Name, i.MTU)
+			}
+		}
+	}
+	return ""
+}
+
+// others looks at other hosts, all at once, and then measures one after the other, since they share this host's network.
+func (e *exam) others(ctx context.Context, named []hosts.Host) (out []finding) {
+	self, err := os.Executable()
+	hash := ""
+	if err == nil {
+		hash, err = hosts.Hash(self)
+	}
+	if err != nil {
+		return []finding{{What: "this program", Found: err.Error(), Level: bad}}
+	}
+	seen, faults := make([]*patient, len(named)), make([]error, len(named))
+	program := hosts.Program{Path: self, Hash: hash, Command: AnswerCommand + flagFor(e.network), Copied: e.copied}
+	var all sync.WaitGroup
+	for i, h := range named {
+		all.Go(func() { seen[i], faults[i] = e.start(h.Name, program) })
+	}
+	all.Wait()
+	for i, h := range named {
+		if faults[i] != nil {
+			out = append(out, finding{What: h.Name, Found: faults[i].Error(), Level: bad, Costs: "no job can have processes there", Mend: "ssh -o BatchMode=yes " + h.Name + " true"})
+			continue
+		}
+		out = append(out, seen[i].findings(ctx, e.version, hash)...)
+		_ = seen[i].session.Close()
+	}
+	return out
+}
+
+// start starts the program on a host, and has it tell of itself.
+func (e *exam) start(host string, program hosts.Program) (*patient, error) {
+	s, err := hosts.SSH{Command: strings.Fields(e.ssh), Within: within}.StartProgram(host, program, within)
+	if err != nil {
+		return nil, err
+	}
+	return visit(host, s, s.Why)
+}
+
+// flagFor is --interface as a shell takes it.
+func flagFor(network string) string {
+	if network == "" {
+		return ""
+	}
+	return " --interface '" + strings.ReplaceAll(network, "'", `'\''`) + "'"
+}
+
+// told is what another host says of itself.
+type told struct {
+	Version, Hash string
+	Plain, TLS    string // where it listens
+	Found         []finding
+}
+
+// patient is another host that is looked at.
+type patient struct {
+	name    string
+	session io.ReadWriteCloser
+	ticket  transport.Ticket
+	told
+}
+
+// visit gives a ticket to another host's command, and has it tell of itself. why says how its session has ended.
+func visit(name string, session io.ReadWriteCloser, why func() string) (*patient, error) {
+	p := &patient{name: name, session: session, ticket: transport.NewTicket()}
+	late := time.AfterFunc(within, func() { _ = session.Close() })
+	defer late.Stop()
+	if _, err := fmt.Fprintln(session, p.ticket); err != nil {
+		_ = session.Close()
+		return nil, errors.New(why())
+	}
+	line, err := bufio.NewReader(io.LimitReader(session, 1<<20)).ReadBytes('\n')
+	if err != nil {
+		_ = session.Close()
+		return nil, errors.New(why())
+	}
+	if err := json.Unmarshal(line, &p.told); err != nil {
+		_ = session.Close()
+		return nil, fmt.Errorf("what it says is not understood (does its shell write something at the start?): %w", err)
+	}
+	return p, nil
+}
+
+// findings are those of another host, with what links to it do.
+func (p *patient) findings(ctx context.Context, version, hash string) (out []finding) {
+	program := finding{What: p.name + ": program", Found: "version " + p.Version, Level: ok}
+	if p.Hash != hash || p.Version != version {
+		program.Level, program.Costs = bad, fmt.Sprintf("here is version %s (sha256 %.12s), there %s (%.12s): they form no job", version, hash, p.Version, p.Hash)
+		program.Mend = "copy this one there, or --set job.copy=true"
+	}
+	out = append(out, program)
+	for _, f := range p.Found {
+		f.What = p.name + ": " + f.What
+		out = append(out, f)
+	}
+	for _, kind := range []struct{ what, addr, mode string }{{"link", p.Plain, transport.TLSOff}, {"link under TLS", p.TLS, transport.TLSOn}} {
+		out = append(out, p.link(ctx, kind.what, kind.addr, version, kind.mode))
+	}
+	return out
+}
+
+// link measures one.
+func (p *patient) link(ctx context.Context, what, addr, version, mode string) finding {
+	f := finding{What: p.name + ": " + what, Level: ok}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := dial(ctx, addr, version, p.ticket, mode)
+	if err == nil {
+		defer conn.Close()
+		var s speed
+		s, err = measure(conn)
+		f.Found = s.String()
+	}
+	if err != nil {
+		f.Found, f.Level, f.Costs = fmt.Sprintf("%s: %v", addr, err), bad, "ranks here do not reach those there"
+		f.Mend = "let what comes from this host in at that address: a firewall's rule, or --interface NAME of another network"
+	}
+	return f
+}

@@ -1,0 +1,197 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/placement"
+)
+
+// Levels of a finding.
+const (
+	ok   = "ok"   // nothing to do
+	warn = "warn" // jobs run, but slower than they could, or not all of them
+	bad  = "bad"  // jobs will fail
+)
+
+// finding is what was found of one thing.
+type finding struct {
+	What  string `json:"what"`
+	Found string `json:"found"`
+	Level string `json:"level"`
+	Costs string `json:"costs,omitempty"` // what goes wrong, or slower, by it
+	Mend  string `json:"mend,omitempty"`  // what to do: a command, where there is one
+}
+
+// fine is a finding of something in order.
+func fine(what, found string) finding { return finding{What: what, Found: found, Level: ok} }
+
+// warns says that jobs are slowed.
+func (f *finding) warns(costs, mend string) { f.Level, f.Costs, f.Mend = warn, costs, mend }
+
+// fails says that jobs fail.
+func (f *finding) fails(costs, mend string) { f.Level, f.Costs, f.Mend = bad, costs, mend }
+
+// host is what is looked at of this host. Of what its files do not say nothing is found.
+type host struct {
+	root    fs.FS         // the system's files
+	allowed []int         // processors
+	kernels string        // which are used, by their instruction set
+	shared  error         // why memory cannot be shared between processes; nil: it can
+	files   uint64        // how many files a process may open; 0: unknown
+	reading time.Duration // of the clock
+}
+
+// look says what is found of this host.
+func (h host) look() []finding {
+	var out []finding
+	for _, look := range []func() (finding, bool){h.processor, h.cores, h.memory, h.pages, h.sharing, h.openFiles, h.clock, h.ports} {
+		if f, found := look(); found {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// text is what a file says, "" where it cannot be read.
+func (h host) text(name string) string {
+	b, _ := fs.ReadFile(h.root, name)
+	return strings.TrimSpace(string(b))
+}
+
+// value is what stands behind a key and a colon in a file of such lines, first.
+func (h host) value(name, key string) string {
+	for line := range strings.Lines(h.text(name)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+func (h host) processor() (finding, bool) {
+	f := fine("processor", cmp.Or(h.value("proc/cpuinfo", "model name"), "of unknown model")+", kernels "+h.kernels)
+	if h.kernels == "portable" {
+		f.warns("there are no kernels for its instructions: products and codecs are computed by plain Go", "")
+	}
+	return f, true
+}
+
+// cores compares the processors with what the control group leaves of them.
+func (h host) cores() (finding, bool) {
+	m := placement.Read(h.root, h.allowed)
+	f := fine("cores", console.Counted(len(m.CPUs), "processor"))
+	if m.Quota > 0 {
+		f.Found += fmt.Sprintf(", of which the control group lets %.3g work at a time", m.Quota)
+	}
+	if m.Quota > 0 && m.Quota < float64(len(m.CPUs)) {
+		f.warns("threads beyond the limit are stopped for the rest of each 100 ms, and all ranks wait for the one that is",
+			fmt.Sprintf("let ranks and threads together be at most %d (--np, --threads), or raise the container's limit: resources.limits.cpu", max(1, int(m.Quota))))
+	}
+	return f, len(m.CPUs) > 0
+}
+
+// leastMemory is what a small job takes.
+const leastMemory = 1 << 30
+
+// memory is what is available, or what the control group leaves.
+func (h host) memory() (finding, bool) {
+	kib, err := strconv.ParseInt(strings.TrimSuffix(h.value("proc/meminfo", "MemAvailable"), " kB"), 10, 64)
+	if err != nil {
+		return finding{}, false
+	}
+	free := kib << 10
+	f := fine("memory", console.Mebibytes(free)+" available")
+	if limit, err := strconv.ParseInt(h.text("sys/fs/cgroup/memory.max"), 10, 64); err == nil && limit < free {
+		free = limit
+		f.Found += ", of which the control group allows " + console.Mebibytes(limit)
+	}
+	if free < leastMemory {
+		f.warns("a job that needs more is killed by signal 9", "give it more (resources.limits.memory), or take fewer ranks: --np")
+	}
+	return f, true
+}
+
+// pages says whether memory may have large pages. Their setting is a list with the word in brackets that counts.
+func (h host) pages() (finding, bool) {
+	const file = "sys/kernel/mm/transparent_hugepage/enabled"
+	_, rest, found := strings.Cut(h.text(file), "[")
+	word, _, _ := strings.Cut(rest, "]")
+	f := fine("large pages", word)
+	if word == "never" {
+		f.warns("tables and buffers of gigabytes miss the processor's cache of addresses: look-ups of rows take longer", "echo madvise | sudo tee /"+file)
+	}
+	return f, found
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (h host) sharing() (finding, bool) {
+	f := fine("shared memory", "processes can share memory")
+	if f.Found = cmp.Or(errorText(h.shared), f.Found); h.shared != nil {
+		f.warns("ranks of one host talk over TCP, which copies what shared memory does not", "allow memfd_create in the container's seccomp profile")
+	}
+	return f, true
+}
+
+// leastFiles is what a server of a thousand connections takes, with reserve.
+const leastFiles = 4096
+
+func (h host) openFiles() (finding, bool) {
+	f := fine("open files", fmt.Sprintf("at most %d for a process", h.files))
+	if h.files < leastFiles {
+		f.warns("each link to another rank is a file: large jobs, and servers of many ranks, cannot open theirs", "ulimit -Hn 65536, or LimitNOFILE=65536 in the unit")
+	}
+	return f, h.files > 0
+}
+
+// slowClock is by how much a reading of the clock may delay a step, which reads it some hundred times.
+const slowClock = 500 * time.Nanosecond
+
+const clocks = "sys/devices/system/clocksource/clocksource0/"
+
+// clock says how the clock is read.
+func (h host) clock() (finding, bool) {
+	source := h.text(clocks + "current_clocksource")
+	f := fine("clock", fmt.Sprintf("%s, read in %v", source, h.reading))
+	if h.reading > slowClock {
+		f.warns("what is measured and recorded of each operation takes longer than the operation may", h.betterClock(source))
+	}
+	return f, source != ""
+}
+
+// betterClock is the command that chooses another, "" where there is none.
+func (h host) betterClock(source string) string {
+	for _, better := range []string{"tsc", "kvm-clock", "arch_sys_counter"} {
+		if better != source && slices.Contains(strings.Fields(h.text(clocks+"available_clocksource")), better) {
+			return "echo " + better + " | sudo tee /" + clocks + "current_clocksource"
+		}
+	}
+	return ""
+}
+
+// leastPorts is for a few hundred ranks of a host, each with links to all others.
+const leastPorts = 10000
+
+// ports are those that connections are given.
+func (h host) ports() (finding, bool) {
+	const file = "proc/sys/net/ipv4/ip_local_port_range"
+	var first, last int
+	n, _ := fmt.Sscan(h.text(file), &first, &last)
+	f := fine("ports", fmt.Sprintf("%d to %d for connections", first, last))
+	if last-first+1 < leastPorts {
+		f.warns("links of many ranks to many others find no port", "echo 32768 60999 | sudo tee /"+file)
+	}
+	return f, n == 2
+}
