@@ -121,10 +121,10 @@ func Listen(ctx context.Context, address string, within time.Duration, report fu
 	}
 }
 
-// unknown says that a name has no address.
+// unknown says that a name has no address, as far as a resolver says that now.
 func unknown(err error) bool {
 	var dns *net.DNSError
-	return errors.As(err, &dns) && dns.IsNotFound
+	return errors.As(err, &dns) && (dns.IsNotFound || dns.IsTimeout || dns.IsTemporary)
 }
 
 func unknownYet(address string, within time.Duration) string {

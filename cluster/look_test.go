@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,25 @@ func TestNamesMayComeLate(t *testing.T) {
 	}
 	if _, err := Listen(t.Context(), "127.0.0.1:70000", times.Join, report); err == nil || len(told) != 2 {
 		t.Error(err)
+	}
+}
+
+// A resolver that does not answer in time may do so later.
+func TestUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"no such host":        {&net.DNSError{IsNotFound: true}, true},
+		"no answer":           {&net.OpError{Op: "listen", Err: &net.DNSError{IsTimeout: true}}, true},
+		"busy":                {&net.DNSError{IsTemporary: true}, true},
+		"refused for good":    {&net.DNSError{Err: "no name"}, false},
+		"nobody listens":      {&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, false},
+		"nothing is at fault": {nil, false},
+	} {
+		if unknown(c.err) != c.want {
+			t.Errorf("%s: %v", name, !c.want)
+		}
 	}
 }
 

@@ -94,7 +94,9 @@ type quietFor struct {
 //
 // Neither excuses it for longer than patience.
 func (q quietFor) dead() (lost bool, why string) {
-	sign := func(limit time.Duration) string { return fmt.Sprintf("no sign of life for %v", limit.Round(time.Second/10)) }
+	sign := func(limit time.Duration) string {
+		return fmt.Sprintf("no sign of life for %v", limit.Round(time.Second/10))
+	}
 	switch {
 	case q.silent < q.limit:
 		return false, "it was heard of lately"
