@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,22 +39,28 @@ type Attendance struct {
 // attendant runs processes of a job whose launcher is on another host.
 type attendant struct {
 	Attendance
-	out   frames           // to the launcher
-	begin begin            // what it said first
-	dir   string           // where processes work
-	crews []*crew          // of those on this host alone, in the order in which the launcher has told them
-	guard guard            // ends them if this process is killed
-	tasks sync.WaitGroup   // one for each process, until all is told of it
-	ended chan int         // numbers of those
-	procs map[int]*process // that have not ended
-	all   map[int]*process // with those that have, whose memory may be asked for
+	out   *outbox            // to the launcher
+	heard atomic.Bool        // something has come from it since awaitSilence last looked
+	limit chan time.Duration // how long it may be silent, once it has said so
+	begin begin              // what it said first
+	dir   string             // where processes work
+	crews []*crew            // of those on this host alone, in the order in which the launcher has told them
+	guard guard              // ends them if this process is killed
+	tasks sync.WaitGroup     // one for each process, until all is told of it
+	ended chan *process      // of those
+	procs map[int]*process   // that have not ended
+	all   map[int]*process   // with those that have, whose memory may be asked for
 }
 
 // Attend starts and ends processes on this host, as the job's launcher on another one says through in, and tells it through out what
 // becomes of them. It returns when in ends, nothing comes for so long as the launcher has said, or ctx ends, and no process is left:
 // they have 3 s to end by themselves then, as after the launcher's own end.
 func Attend(ctx context.Context, in io.Reader, out io.Writer, cfg Attendance) error {
-	a := &attendant{Attendance: cfg, out: frames{w: out}, procs: map[int]*process{}, all: map[int]*process{}, ended: make(chan int, 16)}
+	a := &attendant{
+		Attendance: cfg, out: newOutbox(out), limit: make(chan time.Duration, 1),
+		procs: map[int]*process{}, all: map[int]*process{}, ended: make(chan *process, 16),
+	}
+	defer a.out.close()
 	if err := a.guard.start(cfg.Guard, cfg.Env); err != nil {
 		return err
 	}
@@ -64,7 +72,9 @@ func Attend(ctx context.Context, in io.Reader, out io.Writer, cfg Attendance) er
 		return err
 	}
 	over := make(chan struct{})
-	err := a.follow(ctx, a.listen(in, over))
+	defer context.AfterFunc(ctx, func() { a.out.cut(context.Cause(ctx)) })()
+	go a.awaitSilence(over)
+	err := a.follow(a.listen(in, over))
 	close(over)
 	a.finish()
 	for _, p := range a.all {
@@ -94,11 +104,33 @@ func (a *attendant) listen(in io.Reader, over <-chan struct{}) <-chan frame {
 	return said
 }
 
-// follow does what the launcher says.
-func (a *attendant) follow(ctx context.Context, said <-chan frame) error {
+// awaitSilence cuts the connection when nothing has come for so long as the launcher has said. It sends nothing, so that a connection
+// that is dead, with all buffers full, does not hold it up.
+func (a *attendant) awaitSilence(over <-chan struct{}) {
 	silence := awake.Silence{Limit: time.Minute} // until it says how long
-	looks, beats := time.NewTicker(silence.Wait()), time.NewTicker(time.Minute)
+	looks := time.NewTicker(silence.Wait())
 	defer looks.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case silence.Limit = <-a.limit:
+			silence.Heard()
+			looks.Reset(silence.Wait())
+		case <-looks.C:
+			if a.heard.Swap(false) {
+				silence.Heard()
+			} else if silence.Missed() {
+				a.out.cut(fmt.Errorf("the job's launcher shows no sign of life for %v", silence.Limit))
+				return
+			}
+		}
+	}
+}
+
+// follow does what the launcher says, until that ends or the connection is cut.
+func (a *attendant) follow(said <-chan frame) error {
+	beats := time.NewTicker(time.Minute)
 	defer beats.Stop()
 	for {
 		select {
@@ -106,31 +138,28 @@ func (a *attendant) follow(ctx context.Context, said <-chan frame) error {
 			if !ok {
 				return nil
 			}
-			if silence.Heard(); f.kind == frameBegin {
+			if a.heard.Store(true); f.kind == frameBegin {
 				if err := f.read(&a.begin); err != nil || a.begin.Beat <= 0 || a.begin.Silent <= 0 {
 					return fmt.Errorf("what the job's launcher says first is not understood: %v", err)
 				}
-				silence.Limit = a.begin.Silent
-				looks.Reset(silence.Wait())
+				a.limit <- a.begin.Silent
 				beats.Reset(a.begin.Beat)
 			}
 			if err := a.take(f); err != nil {
 				return err
 			}
-		case number := <-a.ended:
-			delete(a.procs, number)
+		case p := <-a.ended:
+			if a.procs[p.number] == p { // not one that was started in its place
+				delete(a.procs, p.number)
+			}
 		case <-beats.C:
 			used := map[int]time.Duration{}
 			for number, p := range a.procs {
 				used[number] = p.used()
 			}
 			_ = a.out.send(told(frameLife, 0, used)) // if it fails, in ends, too
-		case <-looks.C:
-			if silence.Missed() {
-				return fmt.Errorf("the job's launcher shows no sign of life for %v", silence.Limit)
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-a.out.gone:
+			return a.out.why
 		}
 	}
 }
@@ -236,7 +265,7 @@ func (a *attendant) start(f frame) (out started) {
 func (a *attendant) sends(number int) func(stream, []byte) {
 	return func(of stream, b []byte) {
 		if len(b) > 0 {
-			_ = a.out.send(frame{[...]frameKind{stdout: frameOut, stderr: frameErr}[of], number, b}) // if it fails, in ends, too
+			_ = a.out.send(frame{[...]frameKind{stdout: frameOut, stderr: frameErr}[of], number, slices.Clone(b)}) // if it fails, in ends, too
 		}
 	}
 }
@@ -252,7 +281,7 @@ func (a *attendant) watch(p *process) {
 	_ = a.out.send(told(frameExit, p.number, e))
 	p.drain()
 	_ = a.out.send(frame{kind: frameDrained, number: p.number})
-	a.ended <- p.number
+	a.ended <- p
 }
 
 // sendRecord sends what a process has recorded, in pieces.
@@ -262,7 +291,7 @@ func (a *attendant) sendRecord(number int) error {
 		for at := int64(0); ; {
 			n, err := p.memory.ReadAt(buf, at)
 			if at += int64(n); n > 0 {
-				if err := a.out.send(frame{frameMemory, number, buf[:n]}); err != nil {
+				if err := a.out.send(frame{frameMemory, number, slices.Clone(buf[:n])}); err != nil {
 					return err
 				}
 			}

@@ -60,16 +60,8 @@ func (j *job) boxed(err error) error {
 		if p.role.Mesh || p.role.leads {
 			is.Rank = p.role.before + p.number
 		}
-		if p.away != nil && p.memory == nil {
-			p.memory = p.away.recalled(p.number)
-		}
-		var s *record.Snapshot
-		if p.memory != nil {
-			var fault error
-			if s, fault = record.Read(p.memory); fault != nil {
-				is.Silent = fault.Error()
-			}
-		}
+		s, fault := p.recorded()
+		is.Silent = errorText(fault)
 		recorded, killed = recorded || s != nil, killed || p.killed() && !p.signalled()
 		box.Add(is, s)
 	}
@@ -82,6 +74,20 @@ func (j *job) boxed(err error) error {
 	}
 	out.File, out.Unwritten = writeBox(j.cfg.BlackBox, box)
 	return out
+}
+
+// recorded is what the process has recorded, nil where it has recorded nothing: the memory of one on another host is fetched.
+func (p *process) recorded() (*record.Snapshot, error) {
+	memory := p.memory // which others may be looking at
+	if p.away != nil && memory == nil {
+		if memory = p.away.recalled(p.number); memory != nil {
+			defer memory.Close()
+		}
+	}
+	if memory == nil {
+		return nil, nil
+	}
+	return record.Read(memory)
 }
 
 // writeBox writes a file of its own name into a folder, for its owner alone to read, and returns its path. Of one that cannot be

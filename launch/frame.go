@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/ringo-ml/ringo/outcome"
@@ -150,16 +149,4 @@ type exit struct {
 	How  string
 	Hung string
 	Told *outcome.End
-}
-
-// frames writes frames of several goroutines.
-type frames struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (s *frames) send(f frame) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return writeFrame(s.w, f)
 }

@@ -12,9 +12,8 @@ import (
 func TestFrames(t *testing.T) {
 	var b bytes.Buffer
 	all := []frame{{kind: frameLife, body: []byte{}}, {frameOut, 3, []byte("text")}, told(frameStarted, 1<<20, started{PID: 7})}
-	out := frames{w: &b}
 	for _, f := range all {
-		if err := out.send(f); err != nil {
+		if err := writeFrame(&b, f); err != nil {
 			t.Fatal(err)
 		}
 	}

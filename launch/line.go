@@ -74,7 +74,7 @@ func (l *line) send(f frame) {
 	case <-l.gone:
 	case l.queue <- f:
 	default:
-		l.lose("it does not read what it is told")
+		go l.lose("it does not read what it is told") // who sends may hold a process that is lost with it
 	}
 }
 

@@ -16,15 +16,16 @@ func (j *job) logged(p *process, sink func(stream, []byte)) func(stream, []byte)
 	if p.restarts == 0 {
 		mode |= os.O_TRUNC
 	}
-	f, err := os.OpenFile(filepath.Join(j.cfg.LogDir, fmt.Sprintf("%s-%d.log", p.role.Name, p.index)), mode, 0o666)
+	f, err := os.OpenFile(filepath.Join(j.cfg.LogDir, fmt.Sprintf("%s-%d.log", p.role.Name, p.role.before+p.index)), mode, 0o666)
 	p.log = f
-	return func(of stream, b []byte) {
-		if err == nil && len(b) > 0 {
-			_, err = f.Write(b)
+	return func(of stream, b []byte) { // one call at a time for each stream, and both may be under way
+		fault := err
+		if fault == nil && len(b) > 0 {
+			_, fault = f.Write(b)
 		}
-		if err != nil {
+		if fault != nil {
 			p.unlogged.Do(func() {
-				j.cfg.Report(fmt.Sprintf("what %s prints is not all in a file: %v", p.name(), err))
+				j.cfg.Report(fmt.Sprintf("what %s prints is not all in a file: %v", p.name(), fault))
 			})
 		}
 		sink(of, b)

@@ -28,8 +28,8 @@ import (
 // Where the connection is to be encrypted (TLS), all of this is within TLS, which D begins; then "everything above" has
 // keying material of that connection, too. A looks at the first byte to see which it is.
 //
-// D proves itself first, so that a stranger learns nothing; A's proof is at
-// once its consent. invariant[ticket-first]: nobody who has not proved that it holds
+// D proves itself first, so that a stranger learns nothing, but under TLS A's certificate, which is the same for all processes of a
+// job whose certificates are made of the ticket; A's proof is at once its consent. invariant[ticket-first]: nobody who has not proved that it holds
 // the ticket is let into a job, told of it, or given memory beyond one short frame, or what
 // TLS takes for its handshake. Instead of any of its messages A may send a refusal with
 // the reason.

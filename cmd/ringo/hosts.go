@@ -87,11 +87,9 @@ func (g *given) hosted(said []setting.Assignment) ([]setting.Assignment, error) 
 
 // asHosts is a command line with --hostfile FILE, as MPI's launchers have it, written --hosts=@FILE, and --resume auto in one word.
 func asHosts(args []string) (out []string) {
-	for i := 0; i < len(args); i++ {
+	end := ours(args)
+	for i := 0; i < end; i++ {
 		a := args[i]
-		if a == "--" {
-			return append(out, args[i:]...)
-		}
 		if a == "--resume" && i+1 < len(args) && args[i+1] == "auto" { // a switch needs no value, and takes the next word for none
 			out = append(out, "--resume=auto")
 			i++
@@ -102,13 +100,36 @@ func asHosts(args []string) (out []string) {
 			out = append(out, a)
 			continue
 		}
-		if !given && i+1 < len(args) {
+		if !given && i+1 < end {
 			i++
 			file = args[i]
 		}
 		out = append(out, "--hosts=@"+file)
 	}
-	return out
+	return append(out, args[end:]...)
+}
+
+// ours is how many words of a command line are ringo's own: those before "--", and of `ringo run` those before the program.
+func ours(args []string) int {
+	end := len(args)
+	if i := slices.Index(args, "--"); i >= 0 {
+		end = i
+	}
+	if end == 0 || args[0] != "run" {
+		return end
+	}
+	flags := newRun().Flags()
+	for i := 1; i < end; i++ {
+		name, isFlag := strings.CutPrefix(args[i], "-")
+		if !isFlag {
+			return i
+		}
+		name = strings.TrimPrefix(name, "-")
+		if f := flags.Lookup(name); !strings.Contains(name, "=") && (f == nil || f.NoOptDefVal == "") {
+			i++ // its value
+		}
+	}
+	return end
 }
 
 // isHostFile says whether a word is --hostfile or -hostfile, and which file it names, if it does.

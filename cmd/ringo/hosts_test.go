@@ -67,6 +67,9 @@ func TestHostFileFlag(t *testing.T) {
 		"run --hostfile":                  "run --hosts=@",
 		"run -np 2 -- p --hostfile f":     "run --np 2 -- p --hostfile f",
 		"data hostfile":                   "data hostfile",
+		"run p --hostfile f":              "run p --hostfile f",
+		"run --np 2 p --resume auto":      "run --np 2 p --resume auto",
+		"run --np=2 --hostfile f p":       "run --np=2 --hosts=@f p",
 	} {
 		if got := asWeWrite(strings.Fields(line)); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%s: %q, want %q", line, got, want)

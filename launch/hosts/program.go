@@ -54,13 +54,17 @@ func (s SSH) StartProgram(host string, p Program, patience time.Duration) (*Sess
 	late := time.AfterFunc(patience, check.Kill)
 	status := check.Status()
 	_ = check.Close()
-	switch late.Stop(); status {
+	inTime := late.Stop()
+	switch status {
 	case 0:
 	case NoCopy:
 		if err := s.copy(host, p, patience); err != nil {
 			return nil, err
 		}
 	default:
+		if !inTime {
+			return nil, fmt.Errorf("host %s: ssh has not answered in %v: raise job.join-timeout", host, patience)
+		}
 		return nil, fmt.Errorf("host %s: %s", host, check.Why())
 	}
 	return s.Start(host, p.place()+`exec "$f" `+p.Command)
@@ -73,20 +77,35 @@ func (s SSH) copy(host string, p Program, patience time.Duration) error {
 		return err
 	}
 	defer f.Close()
-	to, err := s.Start(host, p.place()+`umask 077; mkdir -p "$HOME/.cache/ringo" && cat >"$f.$$" && chmod 700 "$f.$$" && mv "$f.$$" "$f" || { rm -f "$f.$$"; exit 1; }`)
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	to, err := s.Start(host, p.place()+installing(info.Size()))
 	if err != nil {
 		return err
 	}
 	late := time.AfterFunc(patience, to.Kill)
-	defer late.Stop()
 	_, err = io.Copy(to, f)
 	_ = to.in.Close()
-	if status := to.Status(); status != 0 {
+	status := to.Status()
+	_ = to.Close()
+	switch inTime := late.Stop(); {
+	case status != 0 && !inTime:
+		err = fmt.Errorf("it took longer than %v: raise job.join-timeout, or copy it yourself", patience)
+	case status != 0:
 		err = errors.New(to.Why())
 	}
-	_ = to.Close()
 	if err != nil {
 		return fmt.Errorf("host %s: copying this program there: %w", host, err)
 	}
 	return nil
+}
+
+// installing is a shell's command that takes a program of so many bytes from its input. A connection that is lost ends the input as
+// the program's end does: what is not whole is not put in place.
+func installing(size int64) string {
+	return `umask 077; mkdir -p "$HOME/.cache/ringo" && cat >"$f.$$" && ` +
+		fmt.Sprintf(`test "$(wc -c <"$f.$$")" -eq %d`, size) +
+		` && chmod 700 "$f.$$" && mv "$f.$$" "$f" || { rm -f "$f.$$"; echo "the program did not come whole, or there is no room" >&2; exit 1; }`
 }

@@ -224,8 +224,19 @@ func TestCopyIsWhole(t *testing.T) {
 	p := Program{Path: path, Hash: hash, Command: "attend", Copied: true}
 	begun := time.Now()
 	_, err = SSH{Command: []string{slow}}.StartProgram("a", p, 300*time.Millisecond)
-	if want := "host a: copying this program there: ssh was ended by a signal"; err == nil || err.Error() != want || time.Since(begun) > 10*time.Second {
+	if want := "host a: copying this program there: it took longer than 300ms: raise job.join-timeout, or copy it yourself"; err == nil || err.Error() != want || time.Since(begun) > 10*time.Second {
 		t.Errorf("%v after %v, want %s", err, time.Since(begun), want)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "a/.cache/ringo/*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	cut := filepath.Join(dir, "cut") // the connection is lost in the middle, which ends the input as its end does
+	script = "#!/bin/sh\ncase \"$*\" in *'cat >'*) head -c 1000 | " + ssh.Command[0] + " \"$@\";; *) exec " + ssh.Command[0] + " \"$@\";; esac\n"
+	if err := os.WriteFile(cut, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = (SSH{Command: []string{cut}}).StartProgram("a", p, time.Minute); err == nil || !strings.Contains(err.Error(), "the program did not come whole") {
+		t.Errorf("a copy that is cut: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "a/.cache/ringo/*")); len(left) > 0 {
 		t.Errorf("left: %q", left)

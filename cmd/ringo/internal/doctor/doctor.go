@@ -44,11 +44,11 @@ func Command(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what would hinder or slow a job, here and on other hosts",
-		Long: "Look at this host, and at those of --hosts, which are reached by ssh, for what would hinder or slow a\n" +
-			"job: processor, cores and limits of the container, memory, large pages, shared memory, open files,\n" +
-			"clock, ports and network; and measure, to each named host, the time there and back and the\n" +
-			"bytes a second in both directions, with and without TLS. It says what each fault costs, and the\n" +
-			"command that mends it, and ends with status 1 where a job would fail.",
+		Long: "Look at this host, and at those of --hosts, which are reached by ssh, for what would hinder\n" +
+			"or slow a job: processor, cores and limits of the container, memory, large pages, shared\n" +
+			"memory, open files, clock, ports and network; and measure, to each named host, the time there\n" +
+			"and back and the bytes a second in both directions, with and without TLS. It says what each\n" +
+			"fault costs, and the command that mends it, and ends with status 1 where a job would fail.",
 		Example: "  ringo doctor\n  ringo doctor --hosts node1,node2\n  ringo doctor --hosts node1 --json -",
 		Args:    console.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -160,7 +160,7 @@ func (e *exam) others(ctx context.Context, named []hosts.Host) (out []finding) {
 	all.Wait()
 	for i, h := range named {
 		if faults[i] != nil {
-			out = append(out, finding{What: h.Name, Found: faults[i].Error(), Level: bad, Costs: "no job can have processes there", Mend: "ssh -o BatchMode=yes " + h.Name + " true"})
+			out = append(out, finding{What: h.Name, Found: faults[i].Error(), Level: bad, Costs: "no job can have processes there", Mend: "see whether `ssh -o BatchMode=yes " + h.Name + " true` works, and whether this program is there, or have it copied: --copy"})
 			continue
 		}
 		out = append(out, seen[i].findings(ctx, e.version, hash)...)
@@ -227,12 +227,15 @@ func (p *patient) findings(ctx context.Context, version, hash string) (out []fin
 	program := finding{What: p.name + ": program", Found: "version " + p.Version, Level: ok}
 	if p.Hash != hash || p.Version != version {
 		program.Level, program.Costs = bad, fmt.Sprintf("here is version %s (sha256 %.12s), there %s (%.12s): they form no job", version, hash, p.Version, p.Hash)
-		program.Mend = "copy this one there, or --set job.copy=true"
+		program.Mend = "copy this one there, or have it copied: --copy here, --set job.copy=true of a job"
 	}
 	out = append(out, program)
 	for _, f := range p.Found {
 		f.What = p.name + ": " + f.What
 		out = append(out, f)
+	}
+	if p.Version != version {
+		return out // they would not let each other in
 	}
 	for _, kind := range []struct{ what, addr, mode string }{{"link", p.Plain, transport.TLSOff}, {"link under TLS", p.TLS, transport.TLSOn}} {
 		out = append(out, p.link(ctx, kind.what, kind.addr, version, kind.mode))
