@@ -19,3 +19,10 @@ func JoinOver(ctx context.Context, env launch.Env, cfg Config, mesh transport.Me
 	j.watching.Go(j.listen)
 	return j, j.start(mesh, cfg)
 }
+
+// Subgroups is how many groups the job keeps to close them with itself.
+func (j *Job) Subgroups() int {
+	j.subs.mu.Lock()
+	defer j.subs.mu.Unlock()
+	return len(j.subs.all)
+}

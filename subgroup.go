@@ -18,7 +18,7 @@ type subgroups struct {
 	forming *collective.Group     // of all ranks, for messages between two alone; nil until it is needed
 	next    uint32                // the lowest ID that no group of this rank has had
 	rooms   [16]*collective.Group // the last one in each room of the memory that ranks share
-	all     []*collective.Group
+	all     []*collective.Group   // that were not found closed when the last one was made
 }
 
 // formingID is that of the messages by which members agree on an ID.
@@ -44,7 +44,7 @@ func (j *Job) Subgroup(ranks ...int) (*collective.Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a group of ranks %v: %w", ranks, err)
 	}
-	j.subs.all = append(j.subs.all, g)
+	j.subs.all = append(slices.DeleteFunc(j.subs.all, (*collective.Group).Closed), g) // a job may make any number, one after the other
 	return g, nil
 }
 

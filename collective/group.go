@@ -59,6 +59,7 @@ type Group struct {
 	running int            // how many of them there are
 	idle    int            // how many of them wait on wake
 	closed  bool
+	ended   bool                    // Close has nothing more to wait for
 	fault   atomic.Pointer[OpError] // the first one; nil while the group works
 
 	next       uint32 // sequence number of the next operation to start
@@ -208,8 +209,16 @@ func (g *Group) Close() error {
 	g.workers.Wait()
 	g.mu.Lock()
 	g.leave()
+	g.ended = true
 	g.mu.Unlock()
 	return nil
+}
+
+// Closed tells whether a Close has returned, or is about to: another one would wait for nothing.
+func (g *Group) Closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ended
 }
 
 // leave gives shared memory up after the last operation of a closed group. g.mu
