@@ -19,6 +19,7 @@ type subgroups struct {
 	next    uint32                // the lowest ID that no group of this rank has had
 	rooms   [16]*collective.Group // the last one in each room of the memory that ranks share
 	all     []*collective.Group   // that were not found closed when the last one was made
+	closed  bool                  // with the job: the memory that its ranks share may be gone
 }
 
 // formingID is that of the messages by which members agree on an ID.
@@ -33,7 +34,7 @@ const formingID = 1<<30 - 1
 // in more; one that all of its ranks there have closed makes room for another. It lasts until its Close, or the job's.
 //
 // Errors: a rank that is none, or is there twice, or this one not being a member; members that
-// ask for different ranks; one that does not come within Config.Collective.Timeout, or is lost.
+// ask for different ranks; one that does not come within Config.Collective.Timeout, or is lost; a job that was closed.
 func (j *Job) Subgroup(ranks ...int) (*collective.Group, error) {
 	if len(ranks) == 0 {
 		return j.group, nil
@@ -77,9 +78,11 @@ func (j *Job) subgroup(ranks []int) (*collective.Group, error) {
 	return g, err
 }
 
-// canGroup reports ranks that make no group.
+// canGroup reports ranks that make no group, and a job that makes none. subs.mu is held.
 func (j *Job) canGroup(ranks []int) error {
 	switch {
+	case j.subs.closed:
+		return errors.New("the job was closed")
 	case j.serves():
 		return errors.New("this process is a server, which is in no group")
 	case j.noMesh && j.size > 1:
@@ -172,10 +175,11 @@ func (s *subgroups) waiting(look func(collective.Wait, bool)) {
 	}
 }
 
-// close ends them all.
+// close ends them all, and lets no more be made.
 func (s *subgroups) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
 	var errs []error
 	for _, g := range s.all {
 		errs = append(errs, g.Close())

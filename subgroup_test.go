@@ -229,3 +229,27 @@ func TestClosedSubgroupsAreLetGo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A job that was closed makes no group, and does not look at the memory that it shared for one.
+func TestSubgroupOfClosedJob(t *testing.T) {
+	cfgs := byHand(t, 2)
+	for i := range cfgs {
+		cfgs[i].Transport = ringo.TransportSHM
+	}
+	for rank, err := range runAll(t, cfgs, func(job *ringo.Job) error {
+		g, err := job.Subgroup(0, 1)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(sumOver(g, job, []int{0, 1}, 10), collective.Barrier(job.Group()), job.Close()); err != nil {
+			return err
+		}
+		_, err = job.Subgroup(0, 1)
+		checkText(t, err, "the job was closed")
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
