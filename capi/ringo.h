@@ -268,7 +268,8 @@ int ringo_strategy_open(ringo_group *group, const char *name, double density, co
 int ringo_strategy_arrange(ringo_strategy *strategy, const size_t *order, size_t n, const size_t *ends, size_t buckets);
 
 /* ringo_exchange replaces the n gradients of a bucket by their mean over the ranks, as far as it was sent. All ranks exchange the same buckets
- * in the same order. ringo_start_exchange compresses before it returns, and exchanges in the background. */
+ * in the same order. ringo_start_exchange compresses before it returns, and exchanges in the background: until the work has ended, the bucket
+ * cannot be exchanged once more. */
 int ringo_exchange(ringo_strategy *strategy, size_t bucket, float *gradients, size_t n);
 int ringo_start_exchange(ringo_strategy *strategy, size_t bucket, float *gradients, size_t n, ringo_work **work);
 

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/ringo-ml/ringo/collective"
@@ -25,6 +26,7 @@ type Strategy struct {
 	buckets []compress.Group     // in the order of Arrange
 	ops     []exchange.Op        // by bucket: the exchange under way, or the last one
 	sparse  []compress.Sparse    // by bucket: what is sent of it
+	flying  []bool               // by bucket: its exchange is under way
 }
 
 // NewStrategy makes a strategy for parameters of so many values each, in one bucket. density is the share of values that are sent, or
@@ -72,6 +74,9 @@ func NewStrategy(g *collective.Group, name string, density float64, names []stri
 func (s *Strategy) Arrange(order, ends []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.landed(); err != nil {
+		return err
+	}
 	params, at, err := s.lay(order)
 	if err != nil {
 		return err
@@ -101,8 +106,20 @@ func (s *Strategy) Arrange(order, ends []int) error {
 		}
 	}
 	s.local, s.params, s.buckets = local, params, buckets
-	s.ops, s.sparse = make([]exchange.Op, len(buckets)), make([]compress.Sparse, len(buckets))
+	s.ops, s.sparse, s.flying = make([]exchange.Op, len(buckets)), make([]compress.Sparse, len(buckets)), make([]bool, len(buckets))
 	return nil
+}
+
+// landed refuses, while a bucket is exchanged, what would touch what the exchange does. s.mu is held.
+func (s *Strategy) landed() error {
+	if bucket := slices.Index(s.flying, true); bucket >= 0 {
+		return exchanging(bucket)
+	}
+	return nil
+}
+
+func exchanging(bucket int) error {
+	return Misusef("bucket %d is being exchanged already: wait first", bucket)
 }
 
 // lay gives each parameter its place, by its number, and returns where the last one ends.
@@ -140,7 +157,7 @@ func cut(params []compress.Param, order, ends []int) (buckets []compress.Group, 
 }
 
 // Start begins to replace a bucket's gradients by their mean over the ranks, as far as it is sent. They are there, and may be touched again,
-// when finish has returned, which is to be called once.
+// when finish has returned, which is to be called once; until then the bucket is exchanged, and is not to be once more.
 func (s *Strategy) Start(bucket int, grads []float32) (finish func() error, err error) {
 	op, err := s.begin(bucket, grads)
 	if err != nil {
@@ -155,6 +172,7 @@ func (s *Strategy) finish(op *exchange.Op) error {
 	_, err := s.reducer.Wait(op)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.flying[op.Bucket.Number] = false
 	if err != nil {
 		if op.Sparse != nil {
 			op.Sparse.AddTo(s.local.Residual(op.Lo, op.Lo+len(op.X)))
@@ -179,6 +197,9 @@ func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Op, error) {
 	if bucket < 0 || bucket >= len(s.buckets) {
 		return nil, Misusef("bucket %d is none of %d", bucket, len(s.buckets))
 	}
+	if s.flying[bucket] {
+		return nil, exchanging(bucket)
+	}
 	b := s.buckets[bucket]
 	if len(grads) != b.Hi-b.Lo {
 		return nil, Misusef("%d gradients of bucket %d, which has %d", len(grads), bucket, b.Hi-b.Lo)
@@ -196,6 +217,7 @@ func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Op, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compressing bucket %d: %w", bucket, err)
 	}
+	s.flying[bucket] = true
 	s.reducer.Start(op)
 	return op, nil
 }
@@ -206,6 +228,9 @@ func (s *Strategy) Residual(param int) ([]float32, error) {
 	defer s.mu.Unlock()
 	if param < 0 || param >= len(s.params) {
 		return nil, Misusef("parameter %d is none of %d", param, len(s.params))
+	}
+	if err := s.landed(); err != nil {
+		return nil, err
 	}
 	p := s.params[param]
 	return s.local.Residual(p.Lo, p.Hi), nil

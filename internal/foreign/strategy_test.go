@@ -232,3 +232,41 @@ func TestStrategiesRefuse(t *testing.T) {
 		}
 	})
 }
+
+// While a bucket is exchanged it is not exchanged once more, nor are buckets laid anew or what is kept handed out; another bucket goes along, and
+// afterwards all is as before.
+func TestStrategiesRefuseWhatIsUnderWay(t *testing.T) {
+	alone(t, func(g *collective.Group) {
+		s, err := foreign.NewStrategy(g, "dlgs", 0.1, names, lengths)
+		if err == nil {
+			err = s.Arrange([]int{0, 1, 2}, []int{2, 3})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for range 2 {
+			finish, err := s.Start(0, make([]float32, 350))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, again := s.Start(0, make([]float32, 350))
+			_, kept := s.Residual(2)
+			for what, err := range map[string]error{"Start": again, "Residual": kept, "Arrange": s.Arrange([]int{0, 1, 2}, []int{3})} {
+				if misuse := (*foreign.Misuse)(nil); !errors.As(err, &misuse) || !strings.Contains(err.Error(), "bucket 0 is being exchanged already") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			other, err := s.Start(1, make([]float32, 1000))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(finish(), other()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Residual(2); err != nil {
+			t.Error(err)
+		}
+	})
+}
