@@ -30,10 +30,11 @@ class Request:
 
     operation = "receive"
 
-    def __init__(self, tensor: Tensor, source: int | None, tag: int, timeout: float) -> None:
+    def __init__(self, tensor: Tensor, source: int | None, tag: int, timeout: float, withdraw: Callable[[Request], bool]) -> None:
         self.tensor, self.source, self.tag = tensor, source, tag
         self.from_rank = -1 if source is None else source
         self._timeout = timeout
+        self._withdraw = withdraw
         self._end = time.monotonic() + timeout
         self._done = threading.Event()
         self._fault: Exception | None = None
@@ -47,11 +48,18 @@ class Request:
         if not self._done.wait(left if seconds is None else min(seconds, left)):
             if seconds is not None and time.monotonic() < self._end:
                 return False
-            who = "any rank" if self.source is None else f"rank {self.source}"
-            raise ExpiredError(f"receive from {who} with tag {self.tag}: nothing came within {self._timeout} s", "receive", self.source)
+            self._expire()
         if self._fault is not None:
             raise self._fault
         return True
+
+    def _expire(self) -> None:
+        """Gives up: a message that comes later is for who asks next, and the tensor is not touched again. One that is coming is waited for."""
+        if self._withdraw(self):
+            who = "any rank" if self.source is None else f"rank {self.source}"
+            text = f"receive from {who} with tag {self.tag}: nothing came within {self._timeout} s"
+            self.end(ExpiredError(text, "receive", self.source))
+        self._done.wait()
 
 
 class Mailbox:
@@ -79,7 +87,7 @@ class Mailbox:
 
     def receive(self, tensor: Tensor, source: int | None, tag: int) -> Request:
         """Asks for a message, from any rank if source is None."""
-        request = Request(tensor, source, tag, self._timeout)
+        request = Request(tensor, source, tag, self._timeout, self._withdraw)
         with self._lock:
             for early in self._early:
                 if source in (None, early[0]) and tag == early[1]:
@@ -92,6 +100,14 @@ class Mailbox:
                 return request
         _deliver(request, lambda x: _copied(x, early[2]), early[2].numel())
         return request
+
+    def _withdraw(self, request: Request) -> bool:
+        """Forgets a request, if no message for it has begun to come."""
+        with self._lock:
+            if request not in self._wanted:
+                return False
+            self._wanted.remove(request)
+            return True
 
     def _listen(self, source: int | None) -> None:
         """Sees to it that somebody listens. The lock is held."""
@@ -134,8 +150,13 @@ class Mailbox:
                 self._wanted.remove(request)
                 request.from_rank = source
         if request is None or request.tensor.numel() * request.tensor.element_size() != size:
-            kept = torch.empty(size, dtype=torch.uint8)
-            self._payload(kept, source)
+            try:
+                kept = torch.empty(size, dtype=torch.uint8)
+                self._payload(kept, source)
+            except Exception as fault:
+                if request is not None:  # nobody else would end it
+                    request.end(fault)
+                raise
             with self._lock:
                 if request is None:
                     request = next((w for w in self._wanted if w.source in (None, source) and w.tag == tag), None)
