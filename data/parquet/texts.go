@@ -36,6 +36,9 @@ func knownText(t arrow.DataType) bool {
 // mostText is how much text a column may have in a batch: a dictionary's long word may stand in every row.
 const mostText = 1 << 30
 
+// mostTexts is how many values: as many as have their ends in as much memory. Values that are empty or missing have no text that would tell.
+const mostTexts = mostText / 8
+
 // asTexts is an array of a known type as text.
 func asTexts(a arrow.Array) (table.Vector, error) {
 	var out table.Vector
@@ -46,12 +49,13 @@ func asTexts(a arrow.Array) (table.Vector, error) {
 	}
 	values := list.ListValues()
 	out.Rows = make([]int, a.Len())
+	last := int64(0)
 	for row := range out.Rows {
-		if !a.IsNull(row) {
-			lo, hi := list.ValueOffsets(row)
-			if lo < 0 || hi < lo || hi > int64(values.Len()) {
-				return out, fmt.Errorf("a list has values %d to %d of %d", lo, hi, values.Len())
-			}
+		lo, hi := list.ValueOffsets(row)
+		if lo < last || hi < lo || hi > int64(values.Len()) { // of missing lists, too: behind one, another might have the same values again
+			return out, fmt.Errorf("a list has values %d to %d of %d, the one before ends at %d", lo, hi, values.Len(), last)
+		}
+		if last = hi; !a.IsNull(row) {
 			if err := appendTexts(&out, values, int(lo), int(hi)); err != nil {
 				return out, err
 			}
@@ -73,6 +77,9 @@ func rowsOf(v *table.Vector) int {
 func appendTexts(out *table.Vector, a arrow.Array, lo, hi int) error {
 	if lo == hi {
 		return nil
+	}
+	if len(out.Ends)+hi-lo > mostTexts {
+		return fmt.Errorf("more than %d values in lists of one batch: write smaller row groups or batches", mostTexts)
 	}
 	write := texter(a)
 	for i := lo; i < hi; i++ {

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -142,5 +143,40 @@ func clickFiles(t *testing.T, dir string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Lists never have more values than there are: offsets that go back behind a missing row would name all values again in every second one. As
+// many values as would take much memory without any text are refused before there are any.
+func TestLyingLists(t *testing.T) {
+	const n, rows = 1 << 10, 1 << 10
+	lists := func(offsets []int32, present byte, values arrow.Array) arrow.Array {
+		valid := bytes.Repeat([]byte{present}, len(offsets)/8+1)
+		buffers := []*memory.Buffer{memory.NewBufferBytes(valid), memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))}
+		return array.MakeFromData(array.NewData(arrow.ListOf(values.DataType()), len(offsets)-1, buffers, []arrow.ArrayData{values.Data()}, -1, 0))
+	}
+	again := make([]int32, rows+1)
+	for i := 1; i < len(again); i += 2 {
+		again[i] = n
+	}
+	missing := array.MakeArrayOfNull(memory.DefaultAllocator, arrow.PrimitiveTypes.Int8, n)
+	for _, c := range []struct {
+		present byte // bits of the rows
+		offsets []int32
+		values  int // -1: a fault
+	}{{0x55, again, -1}, {0xff, again, -1}, {0x00, again, -1}, {0xff, []int32{0, 0, n - 1, n}, n}, {0x55, []int32{0, 1, 3, n}, n - 2}, {0xff, []int32{0, n + 1}, -1}} {
+		v, err := asTexts(lists(c.offsets, c.present, missing))
+		if c.values < 0 {
+			if err == nil || !strings.Contains(err.Error(), "a list has values") || len(v.Ends) > n {
+				t.Errorf("offsets %.20s: %d values, %v", fmt.Sprint(c.offsets), len(v.Ends), err)
+			}
+		} else if err != nil || len(v.Ends) != c.values {
+			t.Errorf("offsets %.20s: %d values, %v, want %d", fmt.Sprint(c.offsets), len(v.Ends), err, c.values)
+		}
+	}
+	many := array.NewData(arrow.PrimitiveTypes.Int8, mostTexts+1, []*memory.Buffer{nil, memory.NewBufferBytes(make([]byte, mostTexts+1))}, nil, 0, 0)
+	v, err := asTexts(lists([]int32{0, mostTexts + 1}, 0xff, array.MakeFromData(many)))
+	if err == nil || !strings.Contains(err.Error(), "write smaller row groups") || len(v.Ends) > 0 {
+		t.Errorf("%d values: %v", len(v.Ends), err)
 	}
 }
