@@ -141,12 +141,20 @@ func (j *job) own(h cgo.Handle, part io.Closer) error {
 	return foreign.Misusef("the job was left")
 }
 
-// disown gives up the handle of a part that its owner closes.
-func (j *job) disown(h cgo.Handle) {
+// disown gives up the handle of a part that its owner closes. A job that is left gives up those of all its parts itself, and each may be given
+// up once.
+func (j *job) disown(h cgo.Handle) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.parts == nil {
+		return foreign.Misusef("the job was left")
+	}
+	if _, ours := j.parts[h]; !ours {
+		return foreign.Misusef("a handle is not one that is open: it was closed")
+	}
 	delete(j.parts, h)
 	h.Delete()
+	return nil
 }
 
 //export borderFail

@@ -69,7 +69,9 @@ func borderStrategyClose(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
 	if err != nil {
 		return report(f, err)
 	}
-	s.group.job.disown(s.self)
+	if err := s.group.job.disown(s.self); err != nil {
+		return report(f, err)
+	}
 	return report(f, s.Close())
 }
 

@@ -153,6 +153,8 @@ func borderTablesClose(h *C.ringo_tables, f *C.border_fault) (code C.int) {
 	if err != nil {
 		return report(f, err)
 	}
-	t.job.disown(t.self)
+	if err := t.job.disown(t.self); err != nil {
+		return report(f, err)
+	}
 	return report(f, t.job.explain(t.Close()))
 }
