@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures allreduce between hosts joined by links of known speed: network namespaces on a bridge, shaped with tbf.
 
-usage: bench/collective/wire.py [--hosts N] [--per-host N] [--rate 1gbit] [--floats N] [--algorithm NAME] [--json FILE]
+usage: bench/collective/wire.py [--hosts N] [--per-host N] [--rate 1gbit] [--floats N] [--algorithm NAME] [--tls MODE] [--json FILE]
 
 Prints the goodput B of a plain TCP stream between two of the hosts, the time of an allreduce of K bytes,
 its ratio to the bound 2(H-1)/H K/B of H hosts, and the bytes that crossed each host's link in one
@@ -21,6 +21,7 @@ def options():
     ap.add_argument("--rate", default="1gbit", help="of each link, both ways, as tc takes it")
     ap.add_argument("--floats", type=int, default=1 << 24)
     ap.add_argument("--algorithm", default="ring", help="ringo's --algorithm; empty: its table's choice")
+    ap.add_argument("--tls", default="auto", choices=["auto", "on", "off"], help="network.tls; auto encrypts, since these are hosts")
     ap.add_argument("--rounds", type=int, default=3, help="stream and allreduce in turns")
     ap.add_argument("--time", type=float, default=5, help="seconds to measure allreduce in each round")
     ap.add_argument("--congestion-control", default="", help="of all connections (default: the system's)")
@@ -41,7 +42,7 @@ def allreduce(o, net):
     ranks = []
     for rank in range(np):
         command = [*net.enter(rank // o.per_host), o.ringo, "bench", "collective", "--np", str(np), "--rank", str(rank),
-                   "--rendezvous", f"{net.address(0)}:7000", "--floats", str(o.floats), "--time", f"{o.time}s", "--json", "-", "--progress", "none"]
+                   "--rendezvous", f"{net.address(0)}:7000", "--floats", str(o.floats), "--time", f"{o.time}s", "--json", "-", "--progress", "none", "--set", f"network.tls={o.tls}"]
         command += ["--algorithm", o.algorithm] if o.algorithm else []
         ranks.append(netns.start(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     outputs = [p.communicate() for p in ranks]
