@@ -107,9 +107,29 @@ func (s *Spec) validateHosts() error {
 			errs.add(err != nil, path, "%w", err)
 		}
 	}
+	if err == nil {
+		errs = append(errs, s.validateHeterHosts(all))
+	}
 	errs.add(s.Transport == TransportMem, "job.hosts", "with %v mem, which keeps all ranks in one process: choose one", setting.Path("job.transport"))
 	errs.add(s.ByHand(), "job.hosts", "starts all ranks, and %v is one that somebody has started, by hand or by another launcher: choose one", setting.Path("job.rank"))
 	errs.add(meeting.IsPlace(s.Rendezvous), "job.rendezvous", "%s: want HOST:PORT of this host, where the launcher listens for ranks on others", s.Rendezvous)
+	return errors.Join(errs...)
+}
+
+// validateHeterHosts reports heter-trainers on several hosts: they find each other by a file in the temporary folder of the one that they
+// share. all are the hosts of ranks.
+func (s *Spec) validateHeterHosts(all []hosts.Host) error {
+	n := s.Train.Heter.Count
+	if n < 2 {
+		return nil
+	}
+	spread := slices.Max(append(hosts.Fill(all, s.Ranks), 0)) > 0
+	if s.HeterHosts != "" {
+		on, err := hosts.Parse(s.HeterHosts)
+		spread = err == nil && len(on) > 1
+	}
+	var errs faults
+	errs.add(spread, "heter.count", "%d on more than one host: heter-trainers find each other on one host only: name it with %v HOST, or say 1", n, setting.Path("heter.hosts"))
 	return errors.Join(errs...)
 }
 
