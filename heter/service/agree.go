@@ -157,6 +157,8 @@ func (s *Server) settle(ctx context.Context, e message.End) error {
 			}
 		}
 		return nil
+	case s.err != nil:
+		return s.err // agreeing was ended for it
 	case e.Attempt >= attempts:
 		return fmt.Errorf("step %d: agreeing with the other heter-trainers, attempt %d: %w", e.Step, e.Attempt, err)
 	}
@@ -234,7 +236,7 @@ func (s *Server) gather(ctx context.Context, e message.End) error {
 	s.part()
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
-	if s.closing.cancel = cancel; s.closing.void {
+	if s.closing.cancel = cancel; s.closing.void || s.err != nil {
 		cancel()
 	}
 	s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/heter/service"
@@ -118,6 +119,32 @@ func TestSumFails(t *testing.T) {
 	}
 	if h.device.w[0] != 1 {
 		t.Errorf("w is %v, want 1", h.device.w[0])
+	}
+}
+
+// A server that fails while it waits for other heter-trainers waits no longer.
+func TestFailsWhileMeeting(t *testing.T) {
+	met := make(chan struct{})
+	h := newHome(t, 1, func(c *service.Config) {
+		c.Count = 2
+		c.Meet = func(ctx context.Context, _ service.Meeting) (service.Group, error) {
+			close(met)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	g := h.guest(message.Hello{Trainers: 1, Count: 2})
+	g.hear(message.TypeWelcome)
+	g.end(message.End{Step: 1, Attempt: 1, Rate: 1})
+	<-met
+	_ = g.Close()
+	select {
+	case err := <-h.end:
+		if err == nil || !strings.Contains(err.Error(), "trainer 0: it is lost") {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it still waits for the other heter-trainer")
 	}
 }
 

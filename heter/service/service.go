@@ -201,6 +201,9 @@ func (s *Server) fail(err error) {
 			c.end(err)
 		}
 	}
+	if s.closing.cancel != nil { // the goroutine that works may wait for others, who may not come any more
+		s.closing.cancel()
+	}
 	s.changed.Broadcast()
 }
 
