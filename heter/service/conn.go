@@ -136,7 +136,11 @@ func (c *conn) greet() error {
 		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()),
 		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter,
 	}
-	return c.io.WriteFrame(message.TypeWelcome, w.Append(nil))
+	if err := c.io.WriteFrame(message.TypeWelcome, w.Append(nil)); err != nil {
+		c.s.rise(c)
+		return fmt.Errorf("trainer %d: %w", c.who.Trainer, err)
+	}
+	return nil
 }
 
 // read reads to the end; nil is a goodbye.

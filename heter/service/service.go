@@ -356,6 +356,15 @@ func (s *Server) sit(c *conn) error {
 	return nil
 }
 
+// rise takes the seat back from a trainer that has not learnt that it has one: it will try again.
+func (s *Server) rise(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns[c.who.Trainer] == c {
+		s.conns[c.who.Trainer] = nil
+	}
+}
+
 // goodbye notes that a trainer has left.
 func (s *Server) goodbye() {
 	s.mu.Lock()

@@ -258,6 +258,39 @@ func TestNoPart(t *testing.T) {
 	}
 }
 
+// A trainer that goes before it has its welcome may come again.
+func TestGoneBeforeWelcome(t *testing.T) {
+	opening, gone := make(chan struct{}), make(chan struct{})
+	refused := make(chan string, 8)
+	h := newHome(t, 1, func(c *service.Config) {
+		open, tried := c.Open, 0
+		c.Open = func(about []byte) (*heter.Cut, heter.Device, error) {
+			if tried++; tried == 1 {
+				close(opening)
+				<-gone
+			}
+			return open(about)
+		}
+		c.Report = func(line string) { refused <- line }
+	})
+	hello := message.Hello{Trainers: 1, Count: 1}
+	first := h.guest(hello)
+	<-opening
+	nc, _ := first.Detach()
+	_ = nc.(*net.TCPConn).SetLinger(0) // a write to it then fails at once
+	_ = nc.Close()
+	close(gone)
+	if line := <-refused; !strings.Contains(line, "trainer 0: ") {
+		t.Error(line)
+	}
+	g := h.guest(hello)
+	g.hear(message.TypeWelcome)
+	g.say(message.TypeGoodbye, nil)
+	if err := <-h.end; err != nil {
+		t.Error(err)
+	}
+}
+
 // All faults of a configuration are told together.
 func TestValidate(t *testing.T) {
 	err := service.Config{Index: 2, Count: 2, Micros: -1, Times: cluster.Times{Join: -1}}.Validate()
