@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringo-ml/ringo/heter/message"
@@ -20,9 +21,10 @@ type conn struct {
 	io     *frames.Conn
 	who    message.Hello
 	layout message.Layout
-	number uint64     // of the last micro-batch
-	free   chan *task // those that are not under way
-	out    chan *task // done
+	number uint64       // of the last micro-batch
+	bytes  atomic.Int64 // of the frames of micro-batches under way
+	free   chan *task   // those that are not under way
+	out    chan *task   // done
 	notes  chan notice
 	over   chan struct{}
 	text   chan string // of the failure that ends it
@@ -205,6 +207,9 @@ func (c *conn) micro(n int) error {
 	if err != nil {
 		return err
 	}
+	if err := c.room(t, wire.HeaderSize+n); err != nil {
+		return err
+	}
 	t.frame = raw.Sized(t.frame, n)
 	if err := c.io.Read(t.frame); err != nil {
 		return err
@@ -217,6 +222,15 @@ func (c *conn) micro(n int) error {
 	}
 	t.ask, t.step = message.Ask{}, t.head.Step
 	return c.s.add(t)
+}
+
+// room counts the bytes of a micro-batch that is about to be read. One alone may have any number.
+func (c *conn) room(t *task, bytes int) error {
+	t.bytes = bytes
+	if all := c.bytes.Add(int64(bytes)); all > int64(bytes) && all > int64(c.s.cfg.Bytes) {
+		return message.Malformed("micro-batches of %d bytes under way, the limit is %d", all, c.s.cfg.Bytes)
+	}
+	return nil
 }
 
 // take is a task that is not under way.
@@ -249,7 +263,7 @@ func (c *conn) asked(b []byte) error {
 	if err != nil {
 		return err
 	}
-	t.ask, t.step = a, a.Step
+	t.ask, t.step, t.bytes = a, a.Step, 0
 	return c.s.add(t)
 }
 
@@ -311,6 +325,7 @@ func (c *conn) answer(t *task) error {
 	if err := wire.PutHeader(&head, wire.Header{Type: typ, Length: len(t.frame)}); err != nil {
 		return err
 	}
+	c.bytes.Add(-int64(t.bytes)) // before the trainer reads this, and sends the next one
 	err := c.io.Write(net.Buffers{head[:], t.frame})
 	c.free <- t
 	return err

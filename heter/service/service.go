@@ -55,8 +55,8 @@ type Config struct {
 	// Meet makes a group of some heter-trainers, of which this is one, that lives as long as the context; nil where there is one.
 	Meet func(context.Context, Meeting) (Group, error)
 
-	// Micros is how many micro-batches a connection may have under way, Samples how many one may have, and Bytes what those under
-	// way may take, one excepted. 0: 8, 16,384 and 64 MiB.
+	// Micros is how many micro-batches a connection may have under way, Samples how many one may have, and Bytes what the frames
+	// of those under way may take, unless it is one alone. 0: 8, 16,384 and 64 MiB.
 	Micros, Samples, Bytes int
 	// Times say how long trainers may take to come, and be silent.
 	Times cluster.Times
@@ -251,7 +251,7 @@ type task struct {
 	ask   message.Ask // with a Count: values are wanted
 	step  uint64
 	frame []byte // as it came, and then the answer
-	bytes int    // of what came
+	bytes int    // of the frame that came, as conn.bytes counts them
 }
 
 // next waits for what can be done: a task of the step under way, or of one that is over or, with nil, a step's end.

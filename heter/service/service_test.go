@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -230,6 +231,29 @@ func TestDisagree(t *testing.T) {
 	h = newHome(t, 2, func(c *service.Config) { c.Times = cluster.Times{Join: 50 * time.Millisecond} })
 	h.guest(message.Hello{Trainer: 1, Trainers: 2, Count: 1})
 	if err := <-h.end; err == nil || !strings.Contains(err.Error(), "have not come within 50ms") {
+		t.Error(err)
+	}
+}
+
+// Micro-batches under way have so many bytes at most, unless it is one alone: those of a step that has not begun are under way.
+func TestBytes(t *testing.T) {
+	h := newHome(t, 2, func(c *service.Config) { c.Bytes = 1 })
+	g := h.guest(message.Hello{Trainers: 2, Count: 1})
+	g.hear(message.TypeWelcome)
+	for number := uint64(1); number <= 20; number++ {
+		g.micro(number, 1, 1, false, 1)
+		g.done(1, false)
+	}
+	g.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 20, Rate: 1}.Append(nil))
+	g.micro(21, 2, 1, false, 1)
+	g.micro(22, 2, 1, false, 1)
+	size := wire.HeaderSize + message.Layout{Cut: theCut}.There(1)
+	want := fmt.Sprintf("trainer 0: malformed: micro-batches of %d bytes under way, the limit is 1", 2*size)
+	if text := string(g.hear(message.TypeFailure)); text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+	_ = g.Close()
+	if err := <-h.end; err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 }
