@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -180,6 +181,36 @@ func TestRefused(t *testing.T) {
 	}
 	must(t, c.Leave())
 	must(t, <-r.ends[0])
+}
+
+// Who waits for a welcome stops when the context ends.
+func TestStopsWaitingForWelcome(t *testing.T) {
+	opening, stopped := make(chan struct{}), make(chan struct{})
+	r := newRig(t, 1, 1, func(c *service.Config) {
+		open := c.Open
+		c.Open = func(about []byte) (*heter.Cut, heter.Device, error) {
+			close(opening)
+			<-stopped
+			return open(about)
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-opening
+		cancel()
+	}()
+	late := time.AfterFunc(10*time.Second, func() {
+		t.Error("it still waits")
+		close(stopped)
+	})
+	if _, err := Dial(ctx, r.config); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if late.Stop() {
+		close(stopped)
+	}
+	r.stops[0]()
+	<-r.ends[0]
 }
 
 // A batch that is larger than heter-trainers take is refused with what to do.

@@ -81,9 +81,13 @@ func (c *Client) try(ctx context.Context, i int, addr string) (*link, error) {
 	}
 	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), under: map[uint64]*flight{}}
 	k.layout = message.Layout{Cut: cfg.Cut, Code: cfg.Code}
+	stop := context.AfterFunc(ctx, func() { l.Close() }) // it may take its time to make the part
 	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Hash: cfg.Cut.Hash, About: cfg.About}
 	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
 		err = k.welcomed()
+	}
+	if !stop() {
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		l.Close()
