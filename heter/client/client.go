@@ -84,7 +84,7 @@ type Client struct {
 	ended   message.End
 	again   message.Again // the last one that came
 	values  []float32     // wanted by Values, from the last ask on
-	asked   *link         // of whom
+	asked   *link         // of whom; nil: nothing is wanted
 	err     error
 }
 
@@ -247,16 +247,20 @@ func (c *Client) read(dst []float32, lo int) error {
 	if err := c.wait("the end of the step", func() bool { return c.committed(c.ended.Step) }); err != nil {
 		return err
 	}
+	defer func() { c.values, c.asked = nil, nil }() // an answer that comes too late is not for dst
 	for c.values = dst; c.values != nil; {
 		i := slices.IndexFunc(c.loads, func(l load) bool { return !l.lost })
-		if i < 0 || c.err != nil {
+		switch {
+		case c.err != nil:
 			return c.err
+		case i < 0:
+			return fmt.Errorf("heter: trainer %d: nobody is left who has the part's parameters", c.cfg.Trainer)
 		}
-		k := c.links[i]
+		k, a := c.links[i], message.Ask{Step: c.step.Load(), Lo: lo, Count: len(dst)}
 		c.asked = k
+		k.asks = append(k.asks, a.Count)
 		c.mu.Unlock()
-		err := k.io.WriteFrame(message.TypeAsk, message.Ask{Step: c.step.Load(), Lo: lo, Count: len(dst)}.Append(nil))
-		if err != nil {
+		if err := k.io.WriteFrame(message.TypeAsk, a.Append(nil)); err != nil {
 			c.lose(k, err)
 		}
 		c.mu.Lock()
@@ -318,15 +322,21 @@ func (c *Client) took(k *link, f *flight) {
 	c.changed.Broadcast()
 }
 
-// wanted reads the answer to an ask.
+// wanted reads the answer to an ask. One to an ask whose caller has given up is of no use any more.
 func (c *Client) wanted(k *link, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.values == nil || c.asked != k || len(b) != message.AskSize+4*len(c.values) {
-		return message.Malformed("%d bytes of values, %d are wanted", len(b)-message.AskSize, 4*len(c.values))
+	switch n := len(b) - message.AskSize; {
+	case len(k.asks) == 0:
+		return message.Malformed("%d bytes of values, none are wanted", n)
+	case n != 4*k.asks[0]:
+		return message.Malformed("%d bytes of values, %d are wanted", n, 4*k.asks[0])
+	}
+	if k.asks = k.asks[1:]; c.asked != k || len(k.asks) > 0 {
+		return nil
 	}
 	copy(raw.Bytes(c.values), b[message.AskSize:])
-	c.values = nil
+	c.values, c.asked = nil, nil
 	c.changed.Broadcast()
 	return nil
 }

@@ -213,6 +213,49 @@ func TestStopsWaitingForWelcome(t *testing.T) {
 	<-r.ends[0]
 }
 
+// held is a device that computes when it is let.
+type held struct {
+	*heter.CPU
+	begun, let chan struct{}
+}
+
+func (d held) Run(m *heter.Micro) error {
+	close(d.begun)
+	<-d.let
+	return d.CPU.Run(m)
+}
+
+// Values that come when their caller has given up are not written to its memory, and not taken for those of the next one.
+func TestLateValues(t *testing.T) {
+	begun, let := make(chan struct{}), make(chan struct{})
+	r := newRig(t, 1, 1, func(c *service.Config) {
+		open := c.Open
+		c.Open = func(about []byte) (*heter.Cut, heter.Device, error) {
+			cut, d, err := open(about)
+			return cut, held{d.(*heter.CPU), begun, let}, err
+		}
+	})
+	c := r.dial(0)
+	m := &heter.Micro{}
+	m.Size(r.cut, 1)
+	must(t, c.Send(m))
+	<-begun
+	late, now, usual := make([]float32, c.Len()), make([]float32, c.Len()), c.cfg.Timeout
+	c.cfg.Timeout = 20 * time.Millisecond
+	if err := c.Values(late); !errors.Is(err, transport.ErrTimeout) {
+		t.Error(err)
+	}
+	c.cfg.Timeout = usual
+	close(let)
+	must(t, c.Wait(m))
+	must(t, c.Values(now))
+	if furthest(late, make([]float32, len(late))) != 0 || furthest(now, r.devices[0].Values()) != 0 {
+		t.Error("values were written to the memory of who had given up, or are others")
+	}
+	must(t, c.Leave())
+	must(t, <-r.ends[0])
+}
+
 // A batch that is larger than heter-trainers take is refused with what to do.
 func TestTooManySamples(t *testing.T) {
 	r := newRig(t, 1, 1, func(c *service.Config) { c.Samples = 10 })

@@ -34,6 +34,7 @@ type link struct {
 	under     map[uint64]*flight
 	bytes     int
 	committed uint64
+	asks      []int     // how many values each ask wants that has no answer yet; answers come in turn
 	since     time.Time // when the heter-trainer began with the oldest one, as far as is known
 }
 
