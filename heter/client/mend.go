@@ -133,7 +133,7 @@ func (c *Client) mend() {
 		c.orphans = c.orphans[1:]
 		c.give(f, at)
 	}
-	if due && len(c.lost) == len(c.ended.Lost) { // else it is due again
+	if due && c.err == nil && len(c.orphans) == 0 && len(c.lost) == len(c.ended.Lost) { // else it is due again, or never
 		c.ended.Open = false
 		c.sayEnd()
 	}

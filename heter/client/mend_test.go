@@ -187,6 +187,39 @@ func TestLostWhileAgreeing(t *testing.T) {
 	}
 }
 
+// A step whose orphans nobody takes is not ended without them.
+func TestNobodyTakesOrphans(t *testing.T) {
+	r := newRig(t, 1, 2, func(c *service.Config) {
+		if c.Index == 0 {
+			c.Samples = 10
+		}
+	})
+	r.hub.spoil = func(heter, _ int, sum func() error) error {
+		if heter == 1 {
+			r.stops[1]()
+			return errors.New("the end")
+		}
+		return sum()
+	}
+	c := r.dial(0)
+	_, err := side(t, r.spec, r.cut, 1, c).Backward(r.batches(0)[0], 0, nil) // which goes to the second one first
+	must(t, err)
+	must(t, c.End(rate))
+	if err := c.Leave(); err == nil || !strings.Contains(err.Error(), "heter-trainer 0 takes 10 at most") {
+		t.Error(err)
+	}
+	<-c.posted
+	c.mu.Lock()
+	if e := c.ended; !e.Open {
+		t.Errorf("the end of the step is said: %+v", e)
+	}
+	c.mu.Unlock()
+	c.Abort(nil)
+	for _, end := range r.ends {
+		<-end
+	}
+}
+
 // One that hangs is lost when it has been silent for too long.
 func TestFrozen(t *testing.T) {
 	r := newRig(t, 2, 2, func(c *service.Config) { c.Times = quick })
