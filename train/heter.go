@@ -261,14 +261,17 @@ func (f *far) leave() error {
 	return f.client.Leave()
 }
 
-func (f *far) close() {
-	if f == nil {
-		return
-	}
-	if f.client != nil {
+// abort ends what passes wait for. Any goroutine may call it, while another one is in a pass: what passes use is left to close.
+func (f *far) abort() {
+	if f != nil && f.client != nil {
 		f.client.Abort(errors.New("the run has ended"))
 	}
-	if f.trainer != nil {
+}
+
+// close ends all, when no pass is under way.
+func (f *far) close() {
+	f.abort()
+	if f != nil && f.trainer != nil {
 		f.trainer.Close()
 	}
 }

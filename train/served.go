@@ -240,7 +240,7 @@ func (s *servers) leave() error {
 
 func (s *servers) abandon() {
 	_ = s.client.Close()
-	s.replicas[0].replica.far.close()
+	s.replicas[0].replica.far.abort()
 }
 
 func (p *served) close() {
