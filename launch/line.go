@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,9 @@ import (
 type Host struct {
 	// Name is what people call it: output and errors name it.
 	Name string
-	// Connect starts a launcher there, which calls Attend with its input and output. nil: it is this host.
-	Connect func() (Connection, error)
+	// Connect starts a launcher there, which calls Attend with its input and output; it gives up when the context ends. nil: it is
+	// this host.
+	Connect func(context.Context) (Connection, error)
 }
 
 // Connection is to a host's launcher: its output, and its input, whose end ends it.

@@ -46,7 +46,7 @@ func (c *Config) reach(ctx context.Context) ([]*line, error) {
 	for i, h := range c.Hosts {
 		used := slices.ContainsFunc(c.Roles, func(r Role) bool { return slices.Contains(r.Hosts, i) })
 		if h.Connect != nil && used {
-			all.Go(func() { lines[i], faults[i] = c.call(h, first) })
+			all.Go(func() { lines[i], faults[i] = c.call(ctx, h, first) })
 		}
 	}
 	met := make(chan struct{})
@@ -56,7 +56,7 @@ func (c *Config) reach(ctx context.Context) ([]*line, error) {
 	case <-met:
 		err = errors.Join(faults...)
 	case <-ctx.Done():
-		<-met // each has its own deadline
+		<-met // each gives up, or has its own deadline
 		err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
 	if err == nil {
@@ -70,12 +70,13 @@ func (c *Config) reach(ctx context.Context) ([]*line, error) {
 }
 
 // call starts a host's launcher, and wants it to be this program.
-func (c *Config) call(h Host, first begin) (*line, error) {
-	conn, err := h.Connect()
+func (c *Config) call(ctx context.Context, h Host, first begin) (*line, error) {
+	conn, err := h.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l := newLine(h, conn, first, c.Report)
+	defer context.AfterFunc(ctx, func() { l.lose("interrupted") })()
 	f, err := l.ask(c.Times.Join, "starting a launcher there", frameHost)
 	if err == nil {
 		err = f.read(&l.welcome)

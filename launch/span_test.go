@@ -46,7 +46,7 @@ func beside(name, program string, change func(*Attendance)) (Host, *pipes) {
 	if change != nil {
 		change(&cfg)
 	}
-	return Host{Name: "b", Connect: func() (Connection, error) {
+	return Host{Name: "b", Connect: func(context.Context) (Connection, error) {
 		go func() {
 			p.ended <- Attend(context.Background(), toHost, fromHost, cfg)
 			_ = fromHost.Close()
@@ -128,8 +128,8 @@ func TestSilentHost(t *testing.T) {
 	b, p := beside("sleep", os.Args[0], nil)
 	silent := make(chan struct{})
 	connect := b.Connect
-	b.Connect = func() (Connection, error) {
-		_, err := connect()
+	b.Connect = func(ctx context.Context) (Connection, error) {
+		_, err := connect(ctx)
 		return &mute{pipes: p, from: silent}, err
 	}
 	l := spanned(t, 2, 1, "sleep", nil, b, func(c *Config) {
@@ -170,10 +170,10 @@ func (m *mute) Close() error {
 // What hinders the start is told with the host, and leaves nothing behind.
 func TestHostFaults(t *testing.T) {
 	leakcheck.Check(t)
-	refuse := Host{Name: "b", Connect: func() (Connection, error) { return nil, errors.New("host b: ssh says no") }}
+	refuse := Host{Name: "b", Connect: func(context.Context) (Connection, error) { return nil, errors.New("host b: ssh says no") }}
 	other, _ := beside("hello", os.Args[0], func(a *Attendance) { a.Hash = "another" })
 	gone, _ := beside("hello", "/no/such/program", nil)
-	dead := Host{Name: "b", Connect: func() (Connection, error) {
+	dead := Host{Name: "b", Connect: func(context.Context) (Connection, error) {
 		r, w := io.Pipe()
 		_ = w.Close()
 		_, said := io.Pipe()

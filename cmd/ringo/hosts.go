@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -218,8 +219,8 @@ func (r *reaching) host(name string) launch.Host {
 	if isHere(name) {
 		return launch.Host{Name: name}
 	}
-	return launch.Host{Name: name, Connect: func() (launch.Connection, error) {
-		return connected(r.ssh.StartProgram(name, r.program, r.ssh.Within))
+	return launch.Host{Name: name, Connect: func(ctx context.Context) (launch.Connection, error) {
+		return connected(r.ssh.StartProgram(ctx, name, r.program, r.ssh.Within))
 	}}
 }
 

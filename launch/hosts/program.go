@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -42,8 +43,9 @@ func (p Program) place() string {
 	return `f="$HOME/.cache/ringo/ringo-` + p.Hash[:32] + `"; `
 }
 
-// StartProgram starts the program on a host. Where it is to be copied and is not there yet, that comes first, and may take so long.
-func (s SSH) StartProgram(host string, p Program, patience time.Duration) (*Session, error) {
+// StartProgram starts the program on a host. Where it is to be copied and is not there yet, that comes first, and may take so long. What
+// is under way then ends with ctx.
+func (s SSH) StartProgram(ctx context.Context, host string, p Program, patience time.Duration) (*Session, error) {
 	if !p.Copied {
 		return s.Start(host, "exec "+quote(p.Path)+" "+p.Command)
 	}
@@ -52,13 +54,17 @@ func (s SSH) StartProgram(host string, p Program, patience time.Duration) (*Sess
 		return nil, err
 	}
 	late := time.AfterFunc(patience, check.Kill)
+	told := context.AfterFunc(ctx, check.Kill)
 	status := check.Status()
 	_ = check.Close()
 	inTime := late.Stop()
+	if !told() {
+		return nil, context.Cause(ctx)
+	}
 	switch status {
 	case 0:
 	case NoCopy:
-		if err := s.copy(host, p, patience); err != nil {
+		if err := s.copy(ctx, host, p, patience); err != nil {
 			return nil, err
 		}
 	default:
@@ -71,7 +77,7 @@ func (s SSH) StartProgram(host string, p Program, patience time.Duration) (*Sess
 }
 
 // copy writes the program to its place on a host, where it appears whole.
-func (s SSH) copy(host string, p Program, patience time.Duration) error {
+func (s SSH) copy(ctx context.Context, host string, p Program, patience time.Duration) error {
 	f, err := pathname.Open(p.Path)
 	if err != nil {
 		return err
@@ -86,11 +92,15 @@ func (s SSH) copy(host string, p Program, patience time.Duration) error {
 		return err
 	}
 	late := time.AfterFunc(patience, to.Kill)
+	told := context.AfterFunc(ctx, to.Kill)
 	_, err = io.Copy(to, f)
 	_ = to.in.Close()
 	status := to.Status()
 	_ = to.Close()
-	switch inTime := late.Stop(); {
+	inTime := late.Stop()
+	switch {
+	case !told():
+		err = context.Cause(ctx)
 	case status != 0 && !inTime:
 		err = fmt.Errorf("it took longer than %v: raise job.join-timeout, or copy it yourself", patience)
 	case status != 0:

@@ -1,6 +1,8 @@
 package hosts
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -104,7 +106,7 @@ func TestStartProgram(t *testing.T) {
 	p := Program{Path: path, Hash: hash, Command: "attend"}
 	said := func(host string, p Program) string {
 		t.Helper()
-		s, err := ssh.StartProgram(host, p, time.Minute)
+		s, err := ssh.StartProgram(t.Context(), host, p, time.Minute)
 		if err != nil {
 			return err.Error()
 		}
@@ -223,26 +225,32 @@ func TestCopyIsWhole(t *testing.T) {
 	}
 	p := Program{Path: path, Hash: hash, Command: "attend", Copied: true}
 	begun := time.Now()
-	_, err = SSH{Command: []string{slow}}.StartProgram("a", p, 300*time.Millisecond)
+	_, err = SSH{Command: []string{slow}}.StartProgram(t.Context(), "a", p, 300*time.Millisecond)
 	if want := "host a: copying this program there: it took longer than 300ms: raise job.join-timeout, or copy it yourself"; err == nil || err.Error() != want || time.Since(begun) > 10*time.Second {
 		t.Errorf("%v after %v, want %s", err, time.Since(begun), want)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "a/.cache/ringo/*")); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { cancel(enough) })
+	if _, err = (SSH{Command: []string{slow}}).StartProgram(ctx, "a", p, time.Minute); !errors.Is(err, enough) || time.Since(begun) > 10*time.Second {
+		t.Errorf("%v after %v, want %v", err, time.Since(begun), enough)
+	}
 	cut := filepath.Join(dir, "cut") // the connection is lost in the middle, which ends the input as its end does
 	script = "#!/bin/sh\ncase \"$*\" in *'cat >'*) head -c 1000 | " + ssh.Command[0] + " \"$@\";; *) exec " + ssh.Command[0] + " \"$@\";; esac\n"
 	if err := os.WriteFile(cut, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = (SSH{Command: []string{cut}}).StartProgram("a", p, time.Minute); err == nil || !strings.Contains(err.Error(), "the program did not come whole") {
+	if _, err = (SSH{Command: []string{cut}}).StartProgram(t.Context(), "a", p, time.Minute); err == nil || !strings.Contains(err.Error(), "the program did not come whole") {
 		t.Errorf("a copy that is cut: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "a/.cache/ringo/*")); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	p.Path = filepath.Join(dir, "gone")
-	if _, err := ssh.StartProgram("a", p, time.Minute); err == nil || !strings.Contains(err.Error(), "gone") {
+	if _, err := ssh.StartProgram(t.Context(), "a", p, time.Minute); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Error(err)
 	}
 }

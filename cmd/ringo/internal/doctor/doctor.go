@@ -155,7 +155,7 @@ func (e *exam) others(ctx context.Context, named []hosts.Host) (out []finding) {
 	program := hosts.Program{Path: self, Hash: hash, Command: AnswerCommand + flagFor(e.network), Copied: e.copied}
 	var all sync.WaitGroup
 	for i, h := range named {
-		all.Go(func() { seen[i], faults[i] = e.start(h.Name, program) })
+		all.Go(func() { seen[i], faults[i] = e.start(ctx, h.Name, program) })
 	}
 	all.Wait()
 	for i, h := range named {
@@ -170,11 +170,12 @@ func (e *exam) others(ctx context.Context, named []hosts.Host) (out []finding) {
 }
 
 // start starts the program on a host, and has it tell of itself.
-func (e *exam) start(host string, program hosts.Program) (*patient, error) {
-	s, err := hosts.SSH{Command: strings.Fields(e.ssh), Within: within}.StartProgram(host, program, within)
+func (e *exam) start(ctx context.Context, host string, program hosts.Program) (*patient, error) {
+	s, err := hosts.SSH{Command: strings.Fields(e.ssh), Within: within}.StartProgram(ctx, host, program, within)
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, s.Kill)()
 	return visit(host, s, s.Why)
 }
 
