@@ -115,14 +115,18 @@ func (p *process) endAway(e exit) {
 	})
 }
 
-// drainAway waits for the rest of the output, within bounds.
+// drainAway waits for the rest of the output, until its host says that there is none, which it does drainTime after the process's end, or
+// until it is lost. Before that no other process may take its number there.
 func (a *away) drainAway() {
 	select {
 	case <-a.drained:
 	case <-a.line.gone:
-	case <-time.After(drainTime):
+	case <-time.After(longestDrain):
 	}
 }
+
+// longestDrain bounds a wait that a host ends which lives: with links that are cut for a while, and slow ones.
+const longestDrain = 2 * time.Minute
 
 // kill sends a signal to the process. One that does not end by SIGKILL has a host that does not answer, and that is lost.
 func (a *away) kill(number int, sig syscall.Signal) {
