@@ -85,9 +85,7 @@ func TestHeter(t *testing.T) {
 	whole := map[int][]Epoch{}
 	for ranks := 1; ranks <= 3; ranks++ {
 		_, rec := split(t, ranks, cfg, set)
-		for _, e := range rec.epochs {
-			whole[ranks] = append(whole[ranks], e)
-		}
+		whole[ranks] = append(whole[ranks], rec.epochs...)
 	}
 	for _, mix := range []struct{ ranks, heters, micros int }{{1, 1, 1}, {1, 1, 64}, {2, 1, 2}, {1, 2, 8}, {3, 2, 5}} {
 		t.Run(fmt.Sprint(mix), func(t *testing.T) {

@@ -125,7 +125,7 @@ func (k *link) welcomed() error {
 func (k *link) begin() {
 	go func() {
 		defer close(k.over)
-		if err := k.read(); err != nil && !k.leaving.Load() {
+		if err := k.read(); !k.leaving.Load() {
 			k.c.lose(k, err)
 		}
 	}()
@@ -153,7 +153,7 @@ func (k *link) lost(err error) error {
 	return fmt.Errorf("heter: trainer %d: step %d: %w", k.c.cfg.Trainer, k.c.step.Load(), lost)
 }
 
-// read reads to the end.
+// read reads to the end, and says what that was.
 func (k *link) read() error {
 	for {
 		f, err := k.io.Header()

@@ -168,7 +168,9 @@ func TestNoEnd(t *testing.T) {
 			go func() {
 				defer one.Close()
 				for f, err := one.ReadHeader(); err == nil && f.Type != message.TypeFailure; f, err = one.ReadHeader() {
-					_, err = one.ReadPayload(make([]byte, f.Length))
+					if _, err := one.ReadPayload(make([]byte, f.Length)); err != nil {
+						return
+					}
 				}
 			}()
 		}
