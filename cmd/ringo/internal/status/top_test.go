@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,8 +160,15 @@ func TestTop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, typed := io.Pipe()
 		var screen painted
-		width := 100
-		term := &terminal{in: keys, out: &screen, colour: true, size: func() (int, int) { return width, 24 }}
+		var narrow atomic.Bool
+		term := &terminal{in: keys, out: &screen, colour: true}
+		term.size = func() (int, int) { // whoever draws asks it
+			if narrow.Load() {
+				term.colour = false
+				return 40, 24
+			}
+			return 100, 24
+		}
 		one, two := busy(t), busy(t)
 		two.Job, two.Model = "4712-other", "second"
 		top := &top{base: t.TempDir(), view: view{}} // where no job is
@@ -192,7 +200,7 @@ func TestTop(t *testing.T) {
 		press("? ")
 		shows("paused")
 		press(" ")
-		width, term.colour = 40, false
+		narrow.Store(true)
 		time.Sleep(1500 * time.Millisecond)
 		shows("job 4712-other: gone", "the job has ended: q leaves", "\x1b[0;1m! cause: 21 %")
 		press("q")
