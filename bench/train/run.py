@@ -52,6 +52,26 @@ class Epochs:
         print(json.dumps(line), flush=True)
 
 
+def fit(o, optimizer, rng, rows, loss_of, evaluate):
+    """Trains on rows in an order of its own each epoch. loss_of is the loss of the rows of an index, evaluate what an epoch ends with."""
+    import torch
+
+    epochs = Epochs(o)
+    for epoch in epochs:
+        optimizer.param_groups[0]["lr"] = rate(o, epoch)
+        order = torch.from_numpy(rng.permutation(rows))
+        loss, count = 0.0, 0
+        for at in range(0, rows - o.batch + 1, o.batch):
+            optimizer.zero_grad(set_to_none=True)
+            l = loss_of(order[at : at + o.batch])
+            l.backward()
+            optimizer.step()
+            loss, count = loss + l.item(), count + 1
+            if epochs.step():
+                break
+        epochs.report(train_loss=loss / count, **evaluate())
+
+
 def fail(text):
     print(text, file=sys.stderr)
     raise SystemExit(1)

@@ -184,21 +184,7 @@ def main():
     test = read("test")
     model = {"dlrm": DLRM, "din": DIN}.get(o.model, Net)()
     optimizer = torch.optim.Adagrad(model.parameters(), o.lr)
-    epochs = run.Epochs(o)
-    for epoch in epochs:
-        optimizer.param_groups[0]["lr"] = run.rate(o, epoch)
-        order = torch.from_numpy(rng.permutation(len(labels)))
-        loss, count = 0.0, 0
-        for at in range(0, len(order) - o.batch + 1, o.batch):
-            idx = order[at : at + o.batch]
-            optimizer.zero_grad(set_to_none=True)
-            l = F.binary_cross_entropy_with_logits(model(ids[idx], numbers[idx])[:, 0], labels[idx])
-            l.backward()
-            optimizer.step()
-            loss, count = loss + l.item(), count + 1
-            if epochs.step():
-                break
-        epochs.report(train_loss=loss / count, **evaluate(model, *test))
+    run.fit(o, optimizer, rng, len(labels), lambda idx: F.binary_cross_entropy_with_logits(model(ids[idx], numbers[idx])[:, 0], labels[idx]), lambda: evaluate(model, *test))
 
 
 if __name__ == "__main__":

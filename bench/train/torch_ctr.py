@@ -66,21 +66,7 @@ def main():
     model = CTRDNN(rows=o.rows)
     torch.nn.init.uniform_(model.embedding.weight, -0.05, 0.05)  # as ringo's; dense layers have PyTorch's own on both sides
     optimizer = torch.optim.Adagrad(model.parameters(), o.lr)
-    epochs = run.Epochs(o)
-    for epoch in epochs:
-        optimizer.param_groups[0]["lr"] = run.rate(o, epoch)
-        order = torch.from_numpy(rng.permutation(len(labels)))
-        loss, count = 0.0, 0
-        for at in range(0, len(order) - o.batch + 1, o.batch):
-            idx = order[at : at + o.batch]
-            optimizer.zero_grad(set_to_none=True)
-            l = F.cross_entropy(model(ids[idx], numbers[idx]), labels[idx])
-            l.backward()
-            optimizer.step()
-            loss, count = loss + l.item(), count + 1
-            if epochs.step():
-                break
-        epochs.report(train_loss=loss / count, **evaluate(model, *test))
+    run.fit(o, optimizer, rng, len(labels), lambda idx: F.cross_entropy(model(ids[idx], numbers[idx]), labels[idx]), lambda: evaluate(model, *test))
 
 
 if __name__ == "__main__":
