@@ -123,6 +123,24 @@ func TestFind(t *testing.T) {
 				s.operation(0, 8).Wait().For(1, 1)
 			}
 		}, "operation 0 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 1 had not begun it; rank 0 waited for rank 1"},
+		{"lost behind an operation, and one that failed because of it kept its last messages", 4, func(rank int, s *scene) {
+			s.done(15)
+			found := func(seq uint32, lost int32) {
+				s.rec.Add(&record.Event{Kind: record.Fault, Name: s.rec.Name("a rank is lost"), Seq: seq, Bucket: -1, With: lost, Peer: -1, Begun: 9, Done: 9})
+			}
+			op := s.operation(15, 8)
+			if rank == 1 {
+				op.Wait().For(3, 1)
+				op.End(5, 4, true)
+				found(15, 0)
+				return
+			}
+			op.End(5, 4, false)
+			op = s.operation(16, 8)
+			op.Wait().For([]int{1, 0, 0, 1}[rank], 1)
+			op.End(5, 4, true)
+			found(16, 0)
+		}, "operation 15 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 1 waited for rank 3, whose last messages were lost; rank 0, rank 2, rank 3 had ended it; rank 0 is lost, as rank 1, rank 2, rank 3 found"},
 		{"one that never ends, long ago", 2, func(rank int, s *scene) {
 			op := s.operation(0, 8)
 			for seq := range uint32(3000) {
@@ -154,6 +172,32 @@ func TestFind(t *testing.T) {
 		}
 		if err := again.Print(&text); err != nil || c.want != "<nil>" && !strings.Contains(text.String(), c.want) {
 			t.Errorf("%s: %v, printed\n%s", c.name, err, text.String())
+		}
+	}
+}
+
+// Who is lost by the launcher's word is told where the finding is about others, and ranks are not asked.
+func TestLost(t *testing.T) {
+	play := func(rank int, s *scene) {
+		s.done(3)
+		op := s.operation(3, 8)
+		if rank != 1 {
+			op.End(5, 4, false)
+			s.rec.Add(&record.Event{Kind: record.Fault, Name: s.rec.Name("rank 2 is lost"), Seq: 3, Bucket: -1, With: 2, Peer: 1, Begun: 6, Done: 6})
+			return
+		}
+		op.Wait().For(2, 1)
+		op.End(5, 4, true)
+	}
+	for lost, want := range []string{
+		"rank 1 waited for rank 2, whose last messages were lost; rank 0, rank 2 had ended it; rank 0 is lost",
+		"rank 1 waited for rank 2, whose last messages were lost; rank 0, rank 2 had ended it",
+		"rank 1 waited for rank 2, whose last messages were lost; rank 0, rank 2 had ended it",
+	} {
+		b := boxOf(3, play)
+		b.Processes[lost].Lost = true
+		if f := b.Find(); !strings.HasSuffix(fmt.Sprint(f), "in step 13: "+want) {
+			t.Errorf("rank %d lost: got %v\nwant %s", lost, f, want)
 		}
 	}
 }

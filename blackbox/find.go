@@ -33,6 +33,8 @@ type Finding struct {
 	Within []Doing  `json:"within,omitempty"`
 	// Ended are the names of those that had ended it.
 	Ended []string `json:"ended,omitempty"`
+	// Lost are those for whose loss the job failed, where none of the above but Ended has them.
+	Lost []Loss `json:"lost,omitempty"`
 }
 
 // Did is what some did.
@@ -64,6 +66,14 @@ type Waited struct {
 
 // Find says what the box shows, nil if it shows nothing: no rank was in an operation, and all had done the same.
 func (b *Box) Find() *Finding {
+	f := b.find()
+	if f != nil && !f.Request && !f.Fault {
+		b.blame(f)
+	}
+	return f
+}
+
+func (b *Box) find() *Finding {
 	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.tables() && p.gone() }) { // what ranks do among themselves follows from it
 		return cmp.Or(b.stuck(), b.last())
 	}
@@ -270,6 +280,9 @@ func (f *Finding) String() string {
 	}
 	if len(f.Ended) > 0 {
 		parts = append(parts, strings.Join(f.Ended, ", ")+" had ended it")
+	}
+	for _, l := range f.Lost {
+		parts = append(parts, l.String())
 	}
 	return text + ": " + strings.Join(parts, "; ")
 }

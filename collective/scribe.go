@@ -1,9 +1,11 @@
 package collective
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // scribe records a group's operations.
@@ -148,10 +150,13 @@ func (s *scribe) leave() {
 	s.lane = nil
 }
 
-// fault records what has broken the group.
+// fault records what has broken the group, and which rank is lost by what it says.
 func (s *scribe) fault(cause *OpError) {
-	now := s.rec.Now()
+	now, with := s.rec.Now(), -1
+	if lost := (*transport.LostError)(nil); errors.As(cause, &lost) {
+		with = lost.Rank
+	}
 	s.rec.Add(&record.Event{
-		Kind: record.Fault, Name: s.rec.Name(cause.Error()), Group: s.group, Seq: cause.Seq, Bucket: -1, With: -1, Peer: int32(cause.Peer), Sent: -1, Begun: now, Done: now,
+		Kind: record.Fault, Name: s.rec.Name(cause.Error()), Group: s.group, Seq: cause.Seq, Bucket: -1, With: int32(with), Peer: int32(cause.Peer), Sent: -1, Begun: now, Done: now,
 	})
 }

@@ -122,6 +122,10 @@ func onRecorded(meshes []transport.Mesh, recorders []*record.Recorder, body func
 // An operation that waits is seen to, with its peer, and one that fails keeps whom it waited for then.
 func TestWaitsAreRecorded(t *testing.T) {
 	for name, meshes := range map[string][]transport.Mesh{"messages": mem.New(2), "shared": mem.NewShared(2, testArena)} {
+		cause, lost := errors.New("enough"), int32(-1) // of which one says who is lost
+		if name == "messages" {
+			cause, lost = fmt.Errorf("enough: %w", &transport.LostError{Rank: 5}), 5
+		}
 		rec := record.New(record.Config{})
 		g, err := New(meshes[0], Config{Record: rec})
 		if err != nil {
@@ -140,15 +144,15 @@ func TestWaitsAreRecorded(t *testing.T) {
 		if wait, ok := g.Waiting(); !ok || wait.Peer != 1 || wait.Op != "allreduce" {
 			t.Errorf("%s: waiting %v, %v", name, wait, ok)
 		}
-		_ = g.Fail(errors.New("enough"))
+		_ = g.Fail(cause)
 		<-ended
 		s := rec.Snapshot()
 		at := slices.IndexFunc(s.Operations, func(e record.Event) bool { return e.Kind == record.Operation })
 		if at < 0 || !s.Operations[at].Failed || s.Operations[at].Peer != 1 || s.Operations[at].Begun <= 0 || len(s.Open) != 0 {
 			t.Errorf("%s: ended %+v, going on %+v", name, s.Operations, s.Open)
 		}
-		if !slices.ContainsFunc(s.Operations, func(e record.Event) bool { return e.Kind == record.Fault }) {
-			t.Errorf("%s: no fault in %+v", name, s.Operations)
+		if !slices.ContainsFunc(s.Operations, func(e record.Event) bool { return e.Kind == record.Fault && e.With == lost }) {
+			t.Errorf("%s: no fault that says who is lost in %+v", name, s.Operations)
 		}
 		g.Close()
 		for _, m := range meshes {

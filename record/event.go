@@ -86,7 +86,8 @@ type Event struct {
 	// Group is the group's ID, or the table's, and Seq which of its operations it is, from 0; of a message, or a request,
 	// which of those to or from With.
 	Group, Seq uint32
-	// With is the other rank of a message, the server of a request or whom it serves, or an operation's root; -1: none.
+	// With is the other rank of a message, the server of a request or whom it serves, an operation's root, or of a fault the rank that is lost;
+	// -1: none.
 	With int32
 	// Peer is, while it goes on, for whom it waits, as the mesh numbers ranks, or a server; of one that failed for whom it waited then. -1: nobody.
 	Peer int32

@@ -228,6 +228,7 @@ type finding struct {
 	Within  []struct{ Rank string }
 	Waited  []struct{ Rank, For string }
 	Ended   []string
+	Lost    []struct{ Rank string }
 }
 
 // blames tells whether the finding is about a rank, and about no other that did what it should.
@@ -253,6 +254,9 @@ func (f *finding) tells(victim string) bool {
 	}
 	for _, d := range slices.Concat(f.Missing, f.Within) {
 		named = named || d.Rank == victim
+	}
+	if len(f.Lost) > 0 { // names who is to blame in spite of the rest: nobody else may be
+		return len(f.Lost) == 1 && f.Lost[0].Rank == victim
 	}
 	return named
 }
