@@ -5,8 +5,8 @@ usage: torch_clicks.py --model wide-deep|deepfm|dcn-v2|dlrm|din --data DIR [--ep
 
 DIR holds tab-separated files: the one with `train` in its name and the one with `test`. A line is the label, 13 numbers and 26 categories;
 empty is missing. A number v becomes log(1 + v), 0 where it is missing or not positive; a category is a key, as ringo's layout criteo has
-it, and the row of a table of --rows by ringo's hash of the key; one that is missing is an empty bag, of zeros. Adagrad, whose steps are
-nothing on rows without a gradient.
+it, and the row of a table of --rows by ringo's hash of the key; one that is missing is an empty bag, of zeros. Adagrad, by gradients of the
+rows that a batch names alone.
 
 For din they are comma-separated, as `ringo data clicks --schema movielens --generate` writes them, without numbers: values are rows by a
 hash of their column and text, a history's movies those of the movies.
@@ -82,7 +82,7 @@ class Table(nn.Embedding):
     """Rows as ringo begins them; -1 is an empty bag."""
 
     def __init__(self, rows, dim):
-        super().__init__(rows, dim)
+        super().__init__(rows, dim, sparse=True)
         nn.init.uniform_(self.weight, -0.05, 0.05)
 
     def forward(self, ids):
