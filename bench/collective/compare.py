@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FLOATS = [1, 256, 4096, 65536, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 24]
 TABLES = ("shm", "tcp", "tcp-default")
-SIDES = {"shm": ("openmpi-shm", "mpich-shm", "ringo-arena", "ringo-private", "ringo-run-shm", "limit"),
+SIDES = {"shm": ("openmpi-shm", "mpich-shm", "ringo-arena", "ringo-private", "ringo-run-shm", "ringo-c-shm", "limit"),
          "tcp": ("openmpi-tcp", "mpich-tcp", "gloo-tcp", "ringo-tcp", "ringo-run-tcp")}  # peers first
 SIDES["tcp-default"] = SIDES["tcp"]
 SYSTEM = "/proc/sys/net/ipv4/tcp_congestion_control"
@@ -55,7 +55,7 @@ def options():
 def picked(o, table):
     """The sides of a table that --sides names; MPICH, which few have beside OpenMPI, only where it is installed."""
     wanted = o.sides.split(",") if o.sides else [s for s in SIDES[table] if not s.startswith("mpich") or shutil.which("mpicc.mpich")]
-    return [s for s in SIDES[table] if s in wanted and not (o.apart and (s == "limit" or s.startswith("ringo-run")))]
+    return [s for s in SIDES[table] if s in wanted and not (o.apart and (s == "limit" or s.startswith(("ringo-run", "ringo-c"))))]
 
 
 def seconds(o):
@@ -120,9 +120,9 @@ def ringo(o, np, transport, *more):
                             "--floats", ",".join(map(str, o.floats)), "--progress", "none", "--json", "-", *more]))
 
 
-def program(o, np, transport):
+def program(o, np, transport, name="program"):
     """A program of one's own, which `ringo run` starts."""
-    return medians(objects([o.ringo, "run", "--np", str(np), "--transport", transport, "--", os.path.join(o.peers, "program"), str(o.time), *map(str, o.floats)]))
+    return medians(objects([o.ringo, "run", "--np", str(np), "--transport", transport, "--", os.path.join(o.peers, name), str(o.time), *map(str, o.floats)]))
 
 
 def sides(o, table, np):
@@ -132,6 +132,7 @@ def sides(o, table, np):
         "ringo-arena": lambda: ringo(o, np, "shm", "--buffer", "arena"),
         "ringo-private": lambda: ringo(o, np, "shm", "--buffer", "private"),
         "ringo-run-shm": lambda: program(o, np, "shm"),
+        "ringo-c-shm": lambda: program(o, np, "shm", "cprogram"),
         "limit": lambda: ringo(o, np, "shm", "--buffer", "arena", "--limit"),
         "openmpi-tcp": lambda: openmpi(o, np, "openmpi-tcp", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
         "mpich-shm": lambda: mpich(o, np, "mpich-shm"),
