@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/heter/forecast"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
@@ -25,19 +26,21 @@ const (
 const maxFile = 64 << 20
 
 // Profile is what was measured of a job, and what a later run needs to choose as it
-// did, with the same bits. Either part may be nil, not both.
+// did, with the same bits. Parts may be nil, not all of them.
 type Profile struct {
 	// Planner is what plans and strategies are chosen by.
 	Planner *bucket.Profile `json:"planner,omitempty"`
 	// Collectives are the rules by which a group chooses algorithms.
 	Collectives *collective.Profile `json:"collectives,omitempty"`
+	// Heter are what stages of a model take that is split for heter-trainers, which ringo plan predicts by.
+	Heter *forecast.Costs `json:"heter,omitempty"`
 }
 
-// Validate reports every fault of both parts at once.
+// Validate reports every fault of all parts at once.
 func (p Profile) Validate() error {
 	var errs []error
-	if p.Planner == nil && p.Collectives == nil {
-		errs = append(errs, errors.New("neither a planner's part nor rules of collectives"))
+	if p.Planner == nil && p.Collectives == nil && p.Heter == nil {
+		errs = append(errs, errors.New("neither a planner's part nor rules of collectives nor costs of stages"))
 	}
 	if p.Planner != nil {
 		errs = append(errs, p.Planner.Validate())
@@ -46,6 +49,9 @@ func (p Profile) Validate() error {
 		if err := p.Collectives.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("collectives: %w", err))
 		}
+	}
+	if p.Heter != nil {
+		errs = append(errs, p.Heter.Validate())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("tune: bad profile: %w", err)

@@ -53,6 +53,12 @@ func plannerPart(path string) (bucket.Profile, error) {
 
 func (c *command) checkCluster(faults *console.Faults) {
 	faults.Range("np", c.np, 1, mostRanks)
+	if c.ranks.sized {
+		faults.Add("--np %v: processors have no effect without --heter", &c.ranks)
+	}
+	if c.changed("servers") {
+		faults.Add("--servers has no effect without --heter: leave it out")
+	}
 	if c.hosts < 1 || c.hosts > c.np {
 		faults.Add("--hosts %d: want 1 to %d, the number of ranks", c.hosts, c.np)
 	}

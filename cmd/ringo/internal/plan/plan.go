@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/heter/forecast"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -25,7 +26,9 @@ import (
 
 // command is `ringo plan MODEL`.
 type command struct {
-	np, hosts             int
+	np, hosts             int       // np: of ranks
+	ranks, servers, heter processes // servers and heter-trainers: of a job that has the latter
+	costs                 forecast.Costs
 	inter, intra          string
 	latency               time.Duration
 	computeMS             float64
@@ -99,19 +102,22 @@ func strategyCosts() []strategyCost {
 
 // Command is `ringo plan`.
 func Command() *cobra.Command {
-	c := &command{strategy: "fp32", rule: string(compress.RuleCorrected)}
+	c := &command{ranks: some(2), servers: some(1), heter: some(0), strategy: "fp32", rule: string(compress.RuleCorrected)}
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
 		Short: "Predict how a model's gradients travel, and the step's time, without a cluster",
 		Long: "Predict how a model's gradients travel on a cluster that is described, and how\nlong a step takes. The time of one worker's forward and backward is given and\n" +
-			"shared out by the work of the layers, measured here, or from a profile.\n\nStrategies (of --spars values where that matters):\n" + strategyHelp() + "\nPlans:\n" + planHelp(),
+			"shared out by the work of the layers, measured here, or from a profile.\nWith --heter it predicts how fast a click model trains whose dense part heter-trainers\nhave, what the best shares of machines are, and whether that pays.\n\nStrategies (of --spars values where that matters):\n" + strategyHelp() + "\nPlans:\n" + planHelp(),
 		Example: "  ringo plan lstm-300m --np 40 --hosts 5 --inter 6GB/s --intra 10GB/s \\\n    --latency 10us --compute-ms 370 --batch 32 --plan all\n" +
-			"  ringo plan resnet50 --np 8 --hosts 8 --inter 1Gbit/s --measure --strategy dlgs",
+			"  ringo plan resnet50 --np 8 --hosts 8 --inter 1Gbit/s --measure --strategy dlgs\n" +
+			"  ringo plan ctr-dnn --np 4x2 --servers 2 --heter 1x16 --hosts 8 --profile FILE",
 		Args: console.OneArgument("a model", "mnist"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
 	fs := cmd.Flags()
-	fs.IntVar(&c.np, "np", 2, "number of `ranks` (workers)")
+	fs.Var(&c.ranks, "np", "number of `ranks` (workers)")
+	fs.Var(&c.servers, "servers", "number of parameter `servers` of a job with --heter")
+	fs.Var(&c.heter, "heter", "number of `heter-trainers`: predict samples/s of a model that is split between ranks and these, and the best k:m; as in --np and --servers, COUNTxPROCESSORS says how many processors each has, such as 4x0.5 or 1x16,2x8; 0: the model is in one piece")
 	fs.IntVar(&c.hosts, "hosts", 1, "number of `hosts` that the ranks are spread over")
 	fs.StringVar(&c.inter, "inter", "1.25GB/s", "`rate` of a host's link to the others, each way, such as 6GB/s or 25Gbit/s")
 	fs.StringVar(&c.intra, "intra", "10GB/s", "`rate` between two ranks of a host")
@@ -184,6 +190,9 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	}
 	if spec, err = c.shaped(spec); err != nil {
 		return console.Usage(err)
+	}
+	if c.np = c.ranks.count(); c.split() {
+		return c.executeSplit(cmd, spec)
 	}
 	if err := c.check(spec); err != nil {
 		return err

@@ -1,0 +1,273 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/forecast"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/tune"
+)
+
+// mostProcesses bounds a job with heter-trainers that need not exist.
+const mostProcesses = 4096
+
+// heterResult is the line of JSON of a job with heter-trainers. All but the costs are predictions.
+type heterResult struct {
+	Kind      string             `json:"kind"` // "heter"
+	Model     string             `json:"model"`
+	Batch     int                `json:"batch"` // per trainer
+	Micros    int                `json:"micro_batches"`
+	Trainers  []float64          `json:"trainers"` // processors of each
+	Servers   []float64          `json:"servers"`
+	Heters    []float64          `json:"heters"`
+	Rate      float64            `json:"samples_per_s"`
+	StepMS    float64            `json:"step_ms"`
+	BoundsMS  map[string]float64 `json:"bounds_ms"` // what each role needs for a step if it never waits
+	By        string             `json:"bound_by"`
+	FillMS    float64            `json:"fill_ms"` // what the step takes beyond that
+	Whole     heterOption        `json:"whole"`   // the best of the same machines with the model in one piece
+	Best      heterOption        `json:"best"`    // the best of as many machines, split
+	Pays      bool               `json:"pays"`
+	CostsFrom string             `json:"costs_from"`
+}
+
+// heterOption is another way to use machines.
+type heterOption struct {
+	Trainers int     `json:"trainers"`
+	Heters   int     `json:"heters"`
+	Rate     float64 `json:"samples_per_s"`
+	By       string  `json:"bound_by"`
+	// Dear says that trainers are on heter-trainers' machines.
+	Dear bool `json:"on_heter_machines,omitempty"`
+}
+
+func optionOf(o forecast.Option) heterOption {
+	return heterOption{o.Trainers, o.Heters, o.Rate, o.By, o.Dear}
+}
+
+// split reports whether the job has heter-trainers.
+func (c *command) split() bool { return c.heter.count() > 0 }
+
+// idleOfSplit are the flags that say nothing of a job with heter-trainers.
+func idleOfSplit() []string {
+	return []string{"compute-ms", "strategy", "spars", "dlgs-every", "dlgs-rule", "memory", "algorithm", "plan", "bucket-bytes"}
+}
+
+// checkSplit reports every fault of the command line of a job with heter-trainers, and reads what it names.
+func (c *command) checkSplit(spec model.Spec) error {
+	var faults console.Faults
+	for _, flag := range idleOfSplit() {
+		if c.changed(flag) {
+			faults.Add("--%s has no effect with --heter: leave it out", flag)
+		}
+	}
+	all := c.ranks.count() + c.servers.count() + c.heter.count()
+	if c.ranks.count() < 1 || c.servers.count() < 1 || all > mostProcesses {
+		faults.Add("--np %v, --servers %v and --heter %v: want at least one of each, and %d at most in all", &c.ranks, &c.servers, &c.heter, mostProcesses)
+	}
+	if c.hosts != 1 && (c.hosts < all || c.hosts > mostProcesses) {
+		faults.Add("--hosts %d: want 1, for all on one host, or at least %d, one for each process: those beyond are shared out, too", c.hosts, all)
+	}
+	c.checkSplitLinks(&faults)
+	if c.measure == (c.profile != "") {
+		faults.Add("want one of --measure and --profile FILE with --heter")
+	}
+	if c.save != "" && !c.measure {
+		faults.Add("--save with --heter keeps what --measure finds: give both, or leave it out")
+	}
+	if c.changed("threads") && !c.measure {
+		faults.Add("--threads belongs to --measure")
+	}
+	faults.Range("threads", c.threads, 0, train.MaxThreads)
+	if c.changed("batch") {
+		faults.Range("batch", c.batch, 1, noise.MostSamples)
+	}
+	if c.profile != "" {
+		p, err := tune.Load(c.profile)
+		switch {
+		case err != nil:
+			faults.Add("--profile: %w", err)
+		case p.Heter == nil:
+			faults.Add("--profile %s has no costs of stages: bench/heter/experiment.py --calibrate writes them, or --measure --save", c.profile)
+		case p.Heter.Model != spec.Name:
+			faults.Add("--profile %s is of model %q, not of %s", c.profile, p.Heter.Model, spec.Name)
+		default:
+			c.costs = *p.Heter
+		}
+	}
+	return faults.Usage()
+}
+
+func (c *command) checkSplitLinks(faults *console.Faults) {
+	for flag, unused := range map[string]bool{"inter": c.hosts == 1, "intra": c.hosts != 1} {
+		if unused && c.changed(flag) {
+			faults.Add("--%s has no effect with --heter and --hosts %d: leave it out", flag, c.hosts)
+		}
+	}
+	text, flag := c.intra, "intra"
+	if c.hosts != 1 {
+		text, flag = c.inter, "inter"
+	}
+	rate, err := parseRate(text)
+	if err != nil {
+		faults.Add("--%s %w", flag, err)
+	}
+	if c.latency < 0 {
+		faults.Add("--latency %v: want 0 or more", c.latency)
+	}
+	c.cluster = cluster{inter: rate, intra: rate, latency: c.latency.Seconds()}
+}
+
+// executeSplit predicts a job with heter-trainers.
+func (c *command) executeSplit(cmd *cobra.Command, spec model.Spec) error {
+	if err := c.checkSplit(spec); err != nil {
+		return err
+	}
+	c.computeFrom = "of the profile"
+	if c.measure {
+		if err := c.measureSplit(spec, func() error { return context.Cause(cmd.Context()) }); err != nil {
+			return err
+		}
+	}
+	return console.Tell(cmd, c.json, func(out *console.Output) error {
+		r := c.predictSplit()
+		if err := out.Object(r); err != nil {
+			return err
+		}
+		c.writeSplit(out.Lines, r)
+		return nil
+	})
+}
+
+func (c *command) measureSplit(spec model.Spec, stop func() error) (err error) {
+	threads := c.threads
+	if threads == 0 {
+		threads = min(runtime.NumCPU(), train.MaxThreads)
+	}
+	batch := c.batch
+	if batch == 0 {
+		batch = spec.Defaults.Batch
+	}
+	c.computeFrom = "measured here on " + console.Counted(threads, "thread")
+	if c.costs, err = measuredCosts(spec, batch, threads, stop); err != nil {
+		return err
+	}
+	if c.save != "" {
+		if err := tune.Save(c.save, tune.Profile{Heter: &c.costs}); err != nil {
+			return fmt.Errorf("--save: %w", err)
+		}
+	}
+	return nil
+}
+
+// predictSplit predicts the job that the flags describe, the same machines without heter-trainers, and the best of as many.
+func (c *command) predictSplit() heterResult {
+	batch := c.costs.Batch
+	if c.batch > 0 {
+		batch = c.batch
+	}
+	x := forecast.Mix{
+		Trainers: c.ranks.cores(), Servers: c.servers.cores(), Heters: c.heter.cores(),
+		Link: forecast.Link{Rate: c.cluster.inter, Latency: c.cluster.latency},
+	}
+	f := c.costs.Split(x, batch)
+	machines := max(len(x.Trainers)+len(x.Heters), c.hosts-len(x.Servers))
+	whole := c.costs.Unsplit(x, batch)
+	r := heterResult{
+		Kind: "heter", Model: c.costs.Model, Batch: batch, Micros: c.costs.Micros, Trainers: x.Trainers, Servers: x.Servers, Heters: x.Heters,
+		Rate: f.Rate, StepMS: 1e3 * f.Step, BoundsMS: map[string]float64{}, By: f.By, FillMS: 1e3 * f.Fill,
+		Whole: optionOf(whole), Best: optionOf(c.costs.Best(x, batch, machines)), Pays: f.Rate > whole.Rate, CostsFrom: c.computeFrom,
+	}
+	for role, s := range f.Bounds {
+		r.BoundsMS[role] = 1e3 * s
+	}
+	return r
+}
+
+// writeSplit is the report for a person.
+func (c *command) writeSplit(to io.Writer, r heterResult) {
+	if to == nil {
+		return
+	}
+	costs, size := c.costs, float64(r.Batch)
+	fmt.Fprintf(to, "%s split for %s: batch %d in %s; %s of a sample there, %s back\n", r.Model, heter.Place, r.Batch, console.Counted(r.Micros, "micro-batch"), console.Bytes(costs.There), console.Bytes(costs.BackBytes))
+	fmt.Fprintf(to, "%s\n%s\n%s\n", c.ranks.about("trainer"), c.servers.about("server"), c.heter.about("heter-trainer"))
+	fmt.Fprintf(to, "links of %s, %s ms a message\n", rateText(c.cluster.inter), console.Milliseconds(1e3*c.cluster.latency))
+	fmt.Fprintf(to, "costs %s, in us of a processor for a sample:\n", c.computeFrom)
+	each := func(cost ...forecast.Cost) float64 {
+		sum := 0.0
+		for _, c := range cost {
+			sum += c.Of(size)
+		}
+		return 1e6 * sum / size
+	}
+	fmt.Fprintf(to, "  split         trainer %6.1f  server %6.1f  heter-trainer %6.1f\n", each(costs.Read, costs.Pool, costs.Back, costs.OfSplit.Rows), each(costs.OfSplit.Serve), each(costs.Part))
+	fmt.Fprintf(to, "  in one piece  trainer %6.1f  server %6.1f\n", each(costs.Read, costs.Pass, costs.OfWhole.Rows), each(costs.OfWhole.Serve))
+	if costs.OfSplit.Serve.Of(size) == 0 {
+		fmt.Fprintln(to, "  rows, servers and messages were not measured, and count nothing: a job's profile has them")
+	}
+	fmt.Fprintf(to, "\n%s samples/s, a step of %s ms: ", rateOf(r.Rate), console.Milliseconds(r.StepMS))
+	var parts []string
+	for _, role := range []string{forecast.Trainer, forecast.Server, forecast.HeterTrainer, forecast.Links} {
+		parts = append(parts, role+" "+console.Milliseconds(r.BoundsMS[role]))
+	}
+	fmt.Fprintf(to, "%s\n  bound by %s, %s ms more until stages have followed each other\n", strings.Join(parts, ", "), r.By, console.Milliseconds(r.FillMS))
+	c.writeVerdict(to, r)
+}
+
+// writeVerdict says whether splitting pays, and what would be better.
+func (c *command) writeVerdict(to io.Writer, r heterResult) {
+	where := ""
+	if r.Whole.Dear {
+		where = " on heter-trainers' machines"
+	}
+	fmt.Fprintf(to, "in one piece: %s samples/s with %s%s, bound by %s\n", rateOf(r.Whole.Rate), console.Counted(r.Whole.Trainers, "trainer"), where, r.Whole.By)
+	if r.Pays {
+		fmt.Fprintf(to, "splitting pays: %.2f x\n", r.Rate/r.Whole.Rate)
+	} else {
+		fmt.Fprintf(to, "splitting does not pay: %.2f x; %s\n", r.Rate/r.Whole.Rate, c.reason(r))
+	}
+	fmt.Fprintf(to, "of %d machines best are %d:%d, %s samples/s, bound by %s\n", r.Best.Trainers+r.Best.Heters, r.Best.Trainers, r.Best.Heters, rateOf(r.Best.Rate), r.Best.By)
+}
+
+// reason is why splitting does not pay, in numbers.
+func (c *command) reason(r heterResult) string {
+	if busy := r.StepMS - r.FillMS; r.FillMS > busy {
+		return fmt.Sprintf("a step of %s ms is %s ms of waiting for the stage before: larger batches would help", console.Milliseconds(r.StepMS), console.Milliseconds(r.FillMS))
+	}
+	switch r.By {
+	case forecast.HeterTrainer:
+		return fmt.Sprintf("heter-trainers need %s ms of a step and trainers %s: more of the former would help", console.Milliseconds(r.BoundsMS[r.By]), console.Milliseconds(r.BoundsMS[forecast.Trainer]))
+	case forecast.Links:
+		return fmt.Sprintf("links carry %s of a sample across the cut, and need %s ms of a step", console.Bytes(c.costs.There+c.costs.BackBytes), console.Milliseconds(r.BoundsMS[r.By]))
+	case forecast.Server:
+		return fmt.Sprintf("servers need %s ms of a step either way: more of them would help", console.Milliseconds(r.BoundsMS[r.By]))
+	}
+	return fmt.Sprintf("trainers need %s ms of a step though heter-trainers have %s ms of it", console.Milliseconds(r.BoundsMS[r.By]), console.Milliseconds(r.BoundsMS[forecast.HeterTrainer]))
+}
+
+// rateOf writes samples a second.
+func rateOf(x float64) string {
+	if x > math.MaxInt32 {
+		return fmt.Sprintf("%.3g", x)
+	}
+	return console.Grouped(int(math.Round(x)))
+}
+
+// medianOf sorts x.
+func medianOf(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}

@@ -1,0 +1,108 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/forecast"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// measuredCosts runs both sides of a split model here, one after the other, and the model in one piece. Rows, servers and messages
+// have no part in it.
+func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (forecast.Costs, error) {
+	o := model.Options{Batch: batch, Input: spec.Input, Slots: spec.Slots}
+	cut, err := heter.Find(spec, o, nil)
+	if err != nil {
+		return forecast.Costs{}, err
+	}
+	device, err := heter.NewCPU(spec, cut, heter.CPUConfig{Options: o, Seed: 1, Threads: threads, Optimizer: func(*nn.Params) (optim.Optimizer, error) {
+		return optim.NewAdagrad(spec.Defaults.LR), nil
+	}})
+	if err != nil {
+		return forecast.Costs{}, err
+	}
+	defer device.Close()
+	ps := nn.NewParams(1)
+	m := spec.Build(ps, o)
+	if err = cut.Freeze(ps, cut.Params); err == nil {
+		err = m.Arrange(ps, spec.Sample(1))
+	}
+	if err != nil {
+		return forecast.Costs{}, fmt.Errorf("model %s: %w", spec.Name, err)
+	}
+	micros := train.Defaults(spec, "").Heter.Micros
+	remote := &timedPart{Local: heter.Local{Device: device}}
+	trainer, err := heter.NewTrainer(m, cut, micros, remote, nn.TapeConfig{Threads: threads})
+	if err != nil {
+		return forecast.Costs{}, err
+	}
+	defer trainer.Close()
+	s, err := timeStages(trainer, remote, batchOf(spec, noise.Batch(spec, ps, batch, 0)), stop)
+	if err != nil {
+		return forecast.Costs{}, err
+	}
+	whole, err := measuredProfile(spec, batch, threads, stop)
+	if err != nil {
+		return forecast.Costs{}, err
+	}
+	pass := whole.Forward
+	for _, l := range whole.Layers {
+		pass += l.Backward
+	}
+	there, back := cut.Bytes()
+	each := func(seconds float64) forecast.Cost {
+		return forecast.Cost{Sample: seconds * float64(threads) / float64(batch)}
+	}
+	part := each(medianOf(s.part))
+	part.Step = medianOf(s.update) * float64(threads)
+	return forecast.Costs{
+		Model: spec.Name, Batch: batch, Micros: min(micros, batch),
+		Pool: each(medianOf(s.pool)), Back: each(medianOf(s.back)), Part: part, Pass: each(pass),
+		There: float64(there), BackBytes: float64(back), PartBytes: float64(4 * cut.Values),
+	}, nil
+}
+
+// timedPart is a heter-trainer in this process that takes the time of what it does.
+type timedPart struct {
+	heter.Local
+	spent time.Duration
+}
+
+// Send runs the micro-batch.
+func (p *timedPart) Send(m *heter.Micro) error {
+	begun := time.Now()
+	defer func() { p.spent += time.Since(begun) }()
+	return p.Local.Send(m)
+}
+
+// stageTimes are seconds of steps.
+type stageTimes struct{ pool, back, part, update []float64 }
+
+// timeStages trains steps on one batch, the first ones uncounted.
+func timeStages(t *heter.Trainer, part *timedPart, b model.Batch, stop func() error) (s stageTimes, err error) {
+	for step := range measureWarm + measureSteps {
+		if err = stop(); err != nil {
+			return s, err
+		}
+		if _, err = t.Backward(b, 0, func(int) {}); err != nil {
+			return s, err
+		}
+		begun := time.Now()
+		if err = t.End(0); err != nil {
+			return s, err
+		}
+		update, spent := time.Since(begun), t.Times()
+		if step >= measureWarm {
+			s.pool, s.back = append(s.pool, spent.Pool.Busy.Seconds()), append(s.back, spent.Back.Busy.Seconds())
+			s.part, s.update = append(s.part, part.spent.Seconds()), append(s.update, update.Seconds())
+		}
+		part.spent = 0
+	}
+	return s, nil
+}

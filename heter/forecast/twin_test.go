@@ -1,0 +1,207 @@
+package forecast
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// queue is who does one thing after the other, in the order in which they come.
+type queue struct{ free, cores float64 }
+
+// do is when something is done that came at a time and takes so long of a processor.
+func (q *queue) do(at, takes float64) float64 {
+	q.free = max(q.free, at) + takes/q.cores
+	return q.free
+}
+
+// twin plays steps of a job one event after the other, with queues in place of formulas.
+type twin struct {
+	c                         Costs
+	x                         Mix
+	size                      float64
+	n                         int
+	trainers, servers, heters []queue
+	ready, idle               []float64 // by trainer: rows are there; time in which it did nothing
+	open                      float64   // heter-trainers take the next step's
+}
+
+func newTwin(c Costs, x Mix, batch int) *twin {
+	t := &twin{c: c, x: x, size: float64(batch), n: min(c.Micros, batch), ready: make([]float64, len(x.Trainers)), idle: make([]float64, len(x.Trainers))}
+	for _, of := range []struct {
+		cores []float64
+		to    *[]queue
+	}{{x.Trainers, &t.trainers}, {x.Servers, &t.servers}, {x.Heters, &t.heters}} {
+		for _, cores := range of.cores {
+			*of.to = append(*of.to, queue{cores: cores})
+		}
+	}
+	return t
+}
+
+// micro is a micro-batch under way.
+type micro struct {
+	trainer, i int
+	comes      float64
+}
+
+// step plays a step of a model that is split.
+func (t *twin) step() {
+	n, link := float64(t.n), t.x.Link
+	var all []micro
+	for i := range t.trainers {
+		sent := queue{cores: 1}
+		at := t.ready[i]
+		for j := range t.n {
+			at = t.trainers[i].do(at, t.c.Pool.Of(t.size)/n)
+			all = append(all, micro{i, j, sent.do(at, t.c.There*t.size/n/link.Rate) + link.Latency})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b micro) int { return cmp.Compare(a.comes, b.comes) })
+	back := make([][]float64, len(t.trainers))
+	for i := range back {
+		back[i] = make([]float64, t.n)
+	}
+	takes := t.c.Part.Sample * t.size / n
+	for _, m := range all {
+		m.comes = max(m.comes, t.open)
+		best := 0
+		for h := range t.heters {
+			if first(t.heters[h], m.comes, takes) < first(t.heters[best], m.comes, takes) {
+				best = h
+			}
+		}
+		back[m.trainer][m.i] = t.heters[best].do(m.comes, takes) + t.c.BackBytes*t.size/n/link.Rate + link.Latency
+	}
+	ended := make([]float64, len(t.trainers))
+	for i := range t.trainers {
+		for _, at := range back[i] {
+			t.idle[i] += max(0, at-t.trainers[i].free)
+			ended[i] = t.trainers[i].do(at, t.c.Back.Of(t.size)/n)
+		}
+	}
+	t.open = slices.Max(ended) + link.Latency + t.agree()
+	t.rows(t.c.OfSplit, ended)
+}
+
+func first(q queue, at, takes float64) float64 { return q.do(at, takes) }
+
+func (t *twin) agree() float64 {
+	m, slowest := float64(len(t.heters)), 0.0
+	for _, h := range t.heters {
+		slowest = max(slowest, t.c.Part.Step/h.cores)
+	}
+	for range 2 * (len(t.heters) - 1) {
+		slowest += t.c.PartBytes/m/t.x.Link.Rate + t.x.Link.Latency
+	}
+	return slowest
+}
+
+// rows pushes, and pulls when all have pushed, side by side.
+func (t *twin) rows(s Side, ended []float64) {
+	n, link, pushed := float64(len(t.servers)), t.x.Link, 0.0
+	half := func(c Cost) float64 { return c.Of(t.size) / 2 }
+	wires := make([]queue, len(t.servers))
+	for i := range t.trainers {
+		own := queue{cores: link.Rate}
+		at := t.trainers[i].do(ended[i], half(s.Rows))
+		for j := range t.servers {
+			wires[j].cores = link.Rate
+			comes := max(own.do(at, half(s.Bytes)/n), wires[j].do(at, half(s.Bytes)/n)) + link.Latency
+			pushed = max(pushed, t.servers[j].do(comes, half(s.Serve)/n))
+		}
+	}
+	pulled, k := 0.0, float64(len(t.trainers))
+	for j := range t.servers {
+		pulled = max(pulled, t.servers[j].do(pushed+2*link.Latency, k*half(s.Serve)/n))
+	}
+	pulled += max(k/n, 1)*half(s.Bytes)/link.Rate + link.Latency
+	for i := range t.trainers {
+		// what was not read in idle time is read before the next step
+		t.idle[i] += max(0, pulled-t.trainers[i].free)
+		at := t.trainers[i].do(pulled, half(s.Rows)+max(0, t.c.Read.Of(t.size)-t.idle[i]*t.trainers[i].cores))
+		t.ready[i], t.idle[i] = at+s.Wait, s.Wait
+	}
+}
+
+// whole plays a step of a model in one piece.
+func (t *twin) whole() {
+	ended := make([]float64, len(t.trainers))
+	for i := range t.trainers {
+		ended[i] = t.trainers[i].do(t.ready[i], t.c.Pass.Of(t.size))
+	}
+	t.rows(t.c.OfWhole, ended)
+}
+
+// rate is what is trained in the mean of many steps, the first ones left out.
+func (t *twin) rate(step func()) float64 {
+	const warm, steps = 5, 40
+	for range warm {
+		step()
+	}
+	begun := slices.Max(t.ready)
+	for range steps {
+		step()
+	}
+	return steps * float64(len(t.trainers)) * t.size / (slices.Max(t.ready) - begun)
+}
+
+func draw(r *rand.Rand) (Costs, Mix, int) {
+	cost := func(step, sample float64) Cost { return Cost{step * r.Float64(), sample * math.Exp(r.NormFloat64())} }
+	side := func() Side {
+		return Side{Serve: cost(1e-3, 3e-6), Rows: cost(1e-3, 3e-6), Bytes: cost(1e3, 300), Wait: 1e-3 * r.Float64()}
+	}
+	c := Costs{
+		Batch: 512, Micros: 1 + r.IntN(8), Pool: cost(1e-4, 2e-6), Back: cost(1e-4, 2e-6), Part: cost(2e-3, 2e-5), Pass: cost(2e-3, 3e-5),
+		OfSplit: side(), OfWhole: side(), There: 1000, BackBytes: 1000, PartBytes: 1e6, Read: cost(0, 1e-6),
+	}
+	cores := func(most int) (out []float64) {
+		each := 0.25 + r.Float64()
+		for range 1 + r.IntN(most) {
+			out = append(out, each)
+		}
+		return out
+	}
+	x := Mix{Trainers: cores(4), Servers: cores(2), Heters: cores(3), Link: Link{Rate: 1e9, Latency: 2e-5}}
+	if r.IntN(2) == 0 {
+		x.Heters[0] /= 2
+	}
+	return c, x, 64 << r.IntN(4)
+}
+
+// The formulas say what playing a job event by event says.
+func TestAgainstTwin(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var far []float64
+	for range 500 {
+		c, x, batch := draw(r)
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		split, whole := newTwin(c, x, batch), newTwin(c, x, batch)
+		for _, p := range []struct {
+			what       string
+			got        Forecast
+			want, most float64
+		}{
+			{"split", c.Split(x, batch), split.rate(split.step), 0.3},
+			{"whole", c.Whole(x, batch), whole.rate(whole.whole), 0.3},
+		} {
+			e := math.Abs(p.got.Rate/p.want - 1)
+			if far = append(far, e); e > p.most {
+				t.Errorf("%s: %.0f samples/s, played %.0f: %+v", p.what, p.got.Rate, p.want, p.got)
+			}
+		}
+	}
+	slices.Sort(far)
+	mean := 0.0
+	for _, e := range far {
+		mean += e / float64(len(far))
+	}
+	t.Logf("mean error %.1f %%, 95 %% within %.1f %%, worst %.1f %%", 100*mean, 100*far[len(far)*95/100], 100*far[len(far)-1])
+	if mean > 0.03 || far[len(far)*95/100] > 0.1 {
+		t.Errorf("a mean error of %.1f %%, 95 %% within %.1f %%", 100*mean, 100*far[len(far)*95/100])
+	}
+}
