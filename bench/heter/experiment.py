@@ -31,13 +31,13 @@ ARCHITECTURES = {
 class Group:
     """A cgroup with a quota, in cores."""
 
-    def __init__(self, name, cores):
+    def __init__(self, name, cores, period=20_000):
         self.old = os.path.isdir("/sys/fs/cgroup/cpu")
         roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct"] if self.old else ["/sys/fs/cgroup"]
         self.paths, self.cores = [os.path.join(r, name) for r in roots], cores
         for path in self.paths:
             os.makedirs(path, exist_ok=True)
-        period = 20_000  # short: a role that waits for another's next slice loses less
+        # A period in us is short, so that a role that waits for another's next slice loses less.
         if self.old:
             self.write(0, "cpu.cfs_period_us", period)
             self.write(0, "cpu.cfs_quota_us", int(period * cores))

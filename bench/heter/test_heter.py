@@ -1,6 +1,7 @@
 import json, os, subprocess, sys, tempfile, unittest
 
 import experiment
+import mixes
 
 # A launcher with a server, a heter-trainer and a rank.
 LAUNCHER = """
@@ -64,6 +65,17 @@ class Figures(unittest.TestCase):
         stages = {"pull": {**stage, "busy_s": 0, "starved_s": 2}, "pool": stage, "send": {**stage, "starved_s": 50}, "back": {**stage, "starved_s": 6}}
         self.assertEqual(experiment.waits(stages), "back starved 60 %, pull starved 20 %, pool busy 10 %")
         self.assertEqual(experiment.waits(None), "")
+
+
+class Mixes(unittest.TestCase):
+    def test_a_mix_is_read(self):
+        self.assertEqual(mixes.parse("2x0.25/1x0.5/1x1,2x0.5"), {"train": [0.25, 0.25], "server": [0.5], "heter": [1, 0.5, 0.5]})
+        for mix in mixes.MIXES.split():
+            self.assertLessEqual(sum(sum(c) for c in mixes.parse(mix).values()), 2)
+
+    def test_two_batches_make_a_line(self):
+        self.assertEqual(mixes.line(3, 6, 100, 400), {"step": 2, "sample": 0.01})
+        self.assertEqual(mixes.line(6, 3, 100, 400), {"step": 3, "sample": 0})
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ func (c *command) checkSplit(spec model.Spec) error {
 		case err != nil:
 			faults.Add("--profile: %w", err)
 		case p.Heter == nil:
-			faults.Add("--profile %s has no costs of stages: bench/heter/experiment.py --calibrate writes them, or --measure --save", c.profile)
+			faults.Add("--profile %s has no costs of stages: bench/heter/mixes.py writes them, and --measure with --save does", c.profile)
 		case p.Heter.Model != spec.Name:
 			faults.Add("--profile %s is of model %q, not of %s", c.profile, p.Heter.Model, spec.Name)
 		default:
