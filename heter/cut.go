@@ -51,8 +51,8 @@ type Cut struct {
 	// Params are the names of the part's parameters, and Values how many values they have.
 	Params []string
 	Values int
-	// Stay are the names of the other parameters, tables left out.
-	Stay []string
+	// Frozen are those of the part that are not trained, and Stay the names of the other parameters, tables left out.
+	Frozen, Stay []string
 	// Slots are the places of the part's parameters in a device's arena.
 	Slots []nn.Slot
 	// Hash is the same for the same part: its operations, parameters and shapes.
@@ -145,6 +145,16 @@ func (c *Cut) Freeze(ps *nn.Params, names []string) error {
 
 // Unpack writes a device's values to the parameters of a trainer's registry, where they are frozen.
 func (c *Cut) Unpack(ps *nn.Params, values []float32) error {
+	return c.each(ps, values, func(own, there []float32) { copy(own, there) })
+}
+
+// Pack is the inverse of Unpack.
+func (c *Cut) Pack(ps *nn.Params, values []float32) error {
+	return c.each(ps, values, func(own, there []float32) { copy(there, own) })
+}
+
+// each shows the parameters of a registry and their places among a device's values.
+func (c *Cut) each(ps *nn.Params, values []float32, do func(own, there []float32)) error {
 	known := map[string]*nn.Param{}
 	for _, p := range ps.Frozen() {
 		known[p.Name] = p
@@ -154,7 +164,7 @@ func (c *Cut) Unpack(ps *nn.Params, values []float32) error {
 		if p == nil || len(p.Data) != s.Len || s.Offset+s.Len > len(values) {
 			return fmt.Errorf("heter: %d values of the part of model %s: parameter %s is not of their kind", len(values), c.Model, s.Name)
 		}
-		copy(p.Data, values[s.Offset:s.Offset+s.Len])
+		do(p.Data, values[s.Offset:s.Offset+s.Len])
 	}
 	return nil
 }
@@ -366,6 +376,8 @@ func (f *finder) deal(nodes []nn.Node) error {
 		case !p.Frozen():
 			f.cut.Params = append(f.cut.Params, p.Name)
 			f.cut.Values += volume(p.Shape)
+		default:
+			f.cut.Frozen = append(f.cut.Frozen, p.Name)
 		}
 	}
 	if len(f.cut.Params) == 0 {

@@ -133,6 +133,7 @@ type Config struct {
 	// Callbacks are called on every rank and may end the run.
 	Callbacks `json:"-"`
 
+	saved   []string                       // what a checkpoint has by name beside what its servers have saved
 	given   bool                           // the data set is, and not named by Data
 	encoder *table.Encoder                 // of the run whose checkpoint is used
 	gather  func([]byte) ([][]byte, error) // of ranks that may have tables of their own

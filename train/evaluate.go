@@ -101,6 +101,9 @@ func (r *run) prepareSaved(openData func() error) error {
 	}
 	r.prepares("building the model")
 	opts, place := r.options(), r.cfg.placement(r.peers)
+	if r.found.Servers != nil {
+		r.cfg.saved = r.found.Params
+	}
 	if r.found.Servers != nil && r.cfg.Servers.Consistency == "" { // without servers
 		place = func(m *Replica) parameters {
 			return &recalled{replicated: replicated{replica: m}, ctx: r.ctx, saved: r.found}
@@ -205,7 +208,11 @@ func (r *run) openSetOf(s saved) (*data.Set, error) {
 func (r *run) loadSaved() error {
 	means := make([]float32, len(r.replica.Params.Buffers()))
 	if r.job.Rank() == 0 {
-		if err := r.found.file.Read(r.arrays(means)...); err != nil {
+		read := r.found.file.Read
+		if r.found.Servers != nil {
+			read = r.found.file.ReadSome // heter-trainers' optimizer may be there, too
+		}
+		if err := read(r.arrays(means)...); err != nil {
 			return err
 		}
 	}

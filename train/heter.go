@@ -33,11 +33,11 @@ type Heter struct {
 func (h *Heter) settings() []setting.Row {
 	bsp, some := setting.Is("sync", "bsp"), setting.On("heter.count")
 	return []setting.Row{
-		{Path: "heter.count", Flag: "heter", Unit: "processes", Needs: bsp, Value: setting.Int(&h.Count),
+		{Path: "heter.count", Scope: setting.Changeable, Flag: "heter", Unit: "processes", Needs: bsp, Value: setting.Int(&h.Count),
 			About: "number of heter-trainers, which compute the dense layers that the model's code marks for them and own their parameters, under sync bsp; 0: ranks compute all"},
-		{Path: "heter.micro-batches", Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
+		{Path: "heter.micro-batches", Scope: setting.Changeable, Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
 			About: "in how many micro-batches a batch goes to heter-trainers, which compute one while ranks are at the next"},
-		{Path: "heter.values", Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
+		{Path: "heter.values", Scope: setting.Changeable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
 			About: "how activations and their gradients travel between ranks and heter-trainers"},
 	}
 }
@@ -53,8 +53,6 @@ func (c Config) validateHeter(f *faults) {
 	if _, err := h.code(); err != nil {
 		f.add(true, "heter.values", "%q: %w", h.Values, err)
 	}
-	f.add(c.Checkpoint.Dir != "", "checkpoint.dir", "%q with %v: what heter-trainers have of their optimizer is not saved: leave one of the two out", c.Checkpoint.Dir, setting.Path("heter.count"))
-	f.add(c.Start.From != "", "training.init-from", "%q with %v: heter-trainers begin with values of their own: leave one of the two out", c.Start.From, setting.Path("heter.count"))
 }
 
 func (h Heter) code() (message.Code, error) {
@@ -121,6 +119,8 @@ type far struct {
 	at      [][]int32 // by table, of keys in a micro-batch
 	// stages are the times of the epoch so far, and all of those before.
 	stages, all Stages
+	// state is what heter-trainers keep of their optimizer, on rank 0 and where the run is saved.
+	state []float32
 }
 
 // newFar finds the part of a model in ps that is not arranged yet, whose parameters are frozen there from then on.
@@ -130,12 +130,15 @@ func newFar(c Config, o model.Options, ps *nn.Params) (*far, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(cut.Frozen) > 0 && c.Start.From != "" {
+		return nil, setting.Faultf("training.init-from", "%s: %s of the part that heter-trainers have would be frozen at other values, of which they are not told: train these, or leave %v out", c.Start.From, some(cut.Frozen), setting.Path("heter.count"))
+	}
 	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o})
 	if err != nil {
 		return nil, err
 	}
 	if len(cut.Stay) == 0 {
-		ps.New("heter.none", nn.Zeros, 1) // servers have an array at least
+		standIn(ps)
 	}
 	return &far{cut: cut, about: about}, cut.Freeze(ps, cut.Params)
 }
@@ -161,6 +164,14 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 		return err
 	}
 	f.at = make([][]int32, len(r.Params.Tables()))
+	if r.job.Rank() == 0 && c.Checkpoint.Dir != "" {
+		f.state = make([]float32, f.client.StateLen()-f.client.Len())
+	}
+	if r.job.Rank() == 0 && c.Start.From != "" { // if the run goes on instead, it is told otherwise later
+		if err := f.give(r.Params, nil); err != nil {
+			return err
+		}
+	}
 	f.trainer, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, f.client, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
 	if err == nil {
 		f.trainer.BeforeEach(func(from []int32) { f.hold(r.Params, rows, from) })

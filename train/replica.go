@@ -84,6 +84,9 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	r.params.place(r.Params)
 	r.model = cfg.Model.Build(r.Params, opts)
 	err := cfg.Start.choose(r.Params, r.Spec.PyTorch)
+	if err == nil {
+		err = freezeSaved(r.Params, cfg.saved)
+	}
 	if err == nil && cfg.Heter.Count > 0 {
 		r.far, err = newFar(cfg, opts, r.Params)
 	}

@@ -37,6 +37,8 @@ type saved struct {
 	Files files
 	// Servers says which parts of servers belong to it; nil: there are none.
 	Servers *ServersPart
+	// Params are the parameters that it has by name. Where servers have saved the others they have not these.
+	Params []string
 
 	file *checkpoint.File // that rank 0 has opened
 }
@@ -112,6 +114,9 @@ func (r *run) open() (saved, error) {
 		return saved{}, err
 	}
 	h := head.file.Header
+	if err := r.cfg.sameSplit(head.File, h); err != nil {
+		return saved{}, errors.Join(err, head.file.Close())
+	}
 	if head.Changed, err = r.judge(h); err != nil {
 		_ = head.file.Close()
 		err = fmt.Errorf("%s is of a run with other settings: %w", head.File, err)
@@ -138,7 +143,7 @@ func openSaved(path string) (saved, error) {
 	if err != nil {
 		return saved{}, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
-	head := saved{Servers: part, File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, file: f}
+	head := saved{Servers: part, File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, Params: paramsIn(f), file: f}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
 		err = fmt.Errorf("%s says that %d ranks did %d epochs and %d steps, which cannot be", path, h.NP, h.Epoch, h.Position)
 	} else {

@@ -183,7 +183,7 @@ func (p *served) arrays() (out []checkpoint.Array) {
 	for _, v := range p.replica.Params.Frozen() {
 		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
 	}
-	return out
+	return append(out, p.replica.far.arrays()...)
 }
 
 // own is what a rank of geo keeps for itself and no server has: the state of the optimizers that move its copies.
@@ -209,7 +209,7 @@ func (p *served) own() []stream {
 // save lets the servers save their parts when all ranks have brought in what they had under way. They keep the parts
 // of older checkpoints that are still there.
 func (p *served) save(step int64) (map[string]string, error) {
-	if err := p.sync(); err != nil {
+	if err := errors.Join(p.sync(), p.replica.far.save()); err != nil {
 		return nil, err
 	}
 	oldest := []int64{step}
@@ -232,7 +232,12 @@ func (p *served) save(step int64) (map[string]string, error) {
 }
 
 // resumed settles: there may be no step to do.
-func (p *served) resumed() error { return p.sync() }
+func (p *served) resumed() error {
+	if err := p.replica.far.resumed(p.replica); err != nil {
+		return err
+	}
+	return p.sync()
+}
 
 func (s *servers) leave() error {
 	return errors.Join(s.replicas[0].replica.far.leave(), s.replicas[0].trainer.Leave(context.Background()))

@@ -17,7 +17,8 @@ import (
 // source is what a run begins with: a file of weights, or a checkpoint's file together with what servers have saved with it.
 type source struct {
 	*weights.Source
-	parts Recalled // nil: all is in the file
+	parts  Recalled // nil: all is in the file
+	tables []string // that these have, in turn
 }
 
 // openSource opens Start.From. into are the tables that take its rows, where they lie with the ranks.
@@ -68,6 +69,7 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 		}
 	}
 	for _, t := range ps.Tables() {
+		s.tables = append(s.tables, t.Name)
 		s.Tensors = append(s.Tensors, weights.Info{Name: t.Name, Type: "F32", Shape: []int{t.Rows, t.Dim}})
 	}
 	read := s.Read
@@ -76,7 +78,7 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 			return ps.List()[i].Data, nil
 		}
 		if i := slices.IndexFunc(into, func(t *nn.Table) bool { return t.Name == name }); i >= 0 {
-			return rowsOver(into[i], s.parts)
+			return rowsOver(into[i], slices.Index(s.tables, name), s.parts)
 		}
 		return read(name)
 	}
@@ -96,16 +98,19 @@ func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spe
 	if err := m.Arrange(ps, spec.Sample(1)); err != nil {
 		return err
 	}
+	if len(ps.Slots()) == 0 {
+		return nil // what servers have stands in for nothing: heter-trainers had all
+	}
 	return from.Array(ctx, 0, ps.Values())
 }
 
-// rowsOver are the values of a table with those rows that servers had in place of its own: others were in no batch there.
-func rowsOver(t *nn.Table, from Recalled) ([]float32, error) {
+// rowsOver are the values of a table, of that number on servers, with those rows that servers had in place of its own: others were in no batch there.
+func rowsOver(t *nn.Table, number int, from Recalled) ([]float32, error) {
 	if t.Slots != nil {
 		return nil, fmt.Errorf("table %s: servers had a row for each key, and here keys share %d rows by a hash: let servers keep the parameters here, too; %v leaves the table at first values", t.Name, t.Rows, setting.Path("training.init-except"))
 	}
 	out := slices.Clone(t.Data)
-	err := from.Each(context.Background(), 0, func(keys []uint64, weights []float32) error {
+	err := from.Each(context.Background(), number, func(keys []uint64, weights []float32) error {
 		if err := fits(t, keys, weights); err != nil {
 			return err
 		}
@@ -161,7 +166,7 @@ func (s source) beginRows(t schema.Sparse, there string, byKeys bool, do func(ke
 		return fmt.Errorf("%s: the file has %v, the table has rows of %d", name, shape, t.Dim)
 	}
 	if s.parts != nil {
-		return s.parts.Each(context.Background(), 0, do)
+		return s.parts.Each(context.Background(), slices.Index(s.tables, name), do)
 	}
 	if byKeys {
 		return fmt.Errorf("%s: keys share its %d rows by a hash, and on servers each key has a row of its own: begin with a run with servers; %v leaves the table at first values; where ranks are told %v, servers must be, too", name, s.Tensors[i].Shape[0], setting.Path("training.init-except"), setting.Path("data.table-rows"))

@@ -47,9 +47,10 @@ func (c *evalCommand) command() *cobra.Command {
 	return cmd
 }
 
-// notForEval are settings of a run that a reader of its checkpoint does not take over: it saves nothing, and chooses nothing.
+// notForEval are settings of a run that a reader of its checkpoint does not take over: it saves nothing, chooses nothing, and runs the model
+// in one piece.
 func notForEval(a setting.Assignment) bool {
-	return slices.Contains([]setting.Path{
+	return job.GroupOf(a.Path) == "heter" || slices.Contains([]setting.Path{
 		"checkpoint.every", "checkpoint.keep", "servers.dir", "servers.durability", "servers.fsync", "servers.save-every", "servers.restarts",
 		"servers.http", "servers.http-open", "servers.lost", "servers.shrink-every", "servers.unseen", "tuning.tune", "tuning.profile", "training.seeds", "training.init-from", "training.init-except",
 	}, a.Path)

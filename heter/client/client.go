@@ -83,7 +83,7 @@ type Client struct {
 	lost    []int     // heter-trainers, ascending
 	ended   message.End
 	again   message.Again // the last one that came
-	values  []float32     // wanted by Values, from the last ask on
+	values  []float32     // wanted by read, from the last ask on
 	asked   *link         // of whom; nil: nothing is wanted
 	err     error
 }
@@ -226,17 +226,66 @@ func (c *Client) End(rate float64) error {
 // Len is how many values the part's parameters have in their arena.
 func (c *Client) Len() int { return c.links[0].welcome.Values }
 
-// Values reads the part's parameters as they are after all steps that have ended, into Len values. It is called between steps.
+// StateLen is how many values there are of these and of what the part's optimizer keeps, which come behind them.
+func (c *Client) StateLen() int { return c.links[0].welcome.State }
+
+// Values reads the part's state as it is after all steps that have ended: Len values, the parameters, or StateLen. It is called between steps.
 func (c *Client) Values(dst []float32) error {
-	if len(dst) != c.Len() {
-		return fmt.Errorf("heter: %d values of the part are wanted, it has %d", len(dst), c.Len())
+	return c.pieces("read", dst, c.read)
+}
+
+// pieces calls do with the parameters, or the whole state, a piece at a time, and where each begins.
+func (c *Client) pieces(what string, x []float32, do func(piece []float32, lo int) error) error {
+	if n := len(x); n != c.Len() && n != c.StateLen() {
+		return fmt.Errorf("heter: %d values of the part to %s: it has %d, and %d with those of its optimizer", n, what, c.Len(), c.StateLen())
 	}
-	for lo := 0; lo < len(dst); lo += message.MaxValues {
-		hi := min(lo+message.MaxValues, len(dst))
-		if err := c.read(dst[lo:hi], lo); err != nil {
+	for lo := 0; lo < len(x); lo += message.MaxValues {
+		if err := do(x[lo:min(lo+message.MaxValues, len(x))], lo); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// Begin makes values, as Values reads them, those that all heter-trainers begin with. One trainer calls it before its first step, and no
+// other one may be at its first step before that has returned.
+func (c *Client) Begin(values []float32) error {
+	return c.pieces("begin with", values, c.put)
+}
+
+// put writes some values on all that are left.
+func (c *Client) put(values []float32, lo int) error {
+	b := append(message.Ask{Step: 1, Lo: lo, Count: len(values)}.Append(nil), raw.Bytes(values)...)
+	for _, k := range c.links {
+		c.mu.Lock()
+		gone := c.loads[k.index].lost
+		if !gone {
+			k.puts++
+		}
+		c.mu.Unlock()
+		if gone {
+			continue
+		}
+		if err := k.io.WriteFrame(message.TypePut, b); err != nil {
+			c.lose(k, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wait("that values were taken", func() bool {
+		return !slices.ContainsFunc(c.links, func(k *link) bool { return k.puts > 0 && !c.loads[k.index].lost })
+	})
+}
+
+// taken notes that a heter-trainer has values of Begin.
+func (c *Client) taken(k *link) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k.puts == 0 {
+		return message.Malformed("values are taken that were not given")
+	}
+	k.puts--
+	c.changed.Broadcast()
 	return nil
 }
 

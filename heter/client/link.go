@@ -34,6 +34,7 @@ type link struct {
 	under     map[uint64]*flight
 	bytes     int
 	committed uint64
+	puts      int       // that are not taken yet
 	asks      []int     // how many values each ask wants that has no answer yet; answers come in turn
 	since     time.Time // when the heter-trainer began with the oldest one, as far as is known
 }
@@ -171,7 +172,7 @@ func (k *link) read() error {
 
 // payload reads a frame's.
 func (k *link) payload(f wire.Header) error {
-	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues}
+	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues, message.TypeTaken: message.AskSize}
 	if most, known := longest[f.Type]; !known || f.Length > most || f != (wire.Header{Type: f.Type, Length: f.Length}) {
 		return message.Malformed("a %s frame of %d bytes", message.Name(f.Type), f.Length)
 	}
@@ -186,6 +187,8 @@ func (k *link) payload(f wire.Header) error {
 		return &refusal{string(b)}
 	case f.Type == message.TypeValues:
 		return k.c.wanted(k, b)
+	case f.Type == message.TypeTaken:
+		return k.c.taken(k)
 	case f.Type == message.TypeCommit:
 		step, err := message.ParseCommit(b)
 		if err != nil {

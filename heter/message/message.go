@@ -10,7 +10,9 @@
 //	                  <-     Commit               the parameters have moved
 //	                  <-     Again                the step's end is to be said again, without who is lost
 //	Ask               ->
-//	                  <-     Values               of the part's parameters
+//	                  <-     Values               of the part's parameters, or of what its optimizer keeps
+//	Put               ->                          values to begin with
+//	                  <-     Taken
 //	Heartbeat         <->    Heartbeat            where nothing else is said
 //	Goodbye           ->                          the last one of who leaves in good order
 //	                  <-     Failure              the last one of who fails
@@ -31,8 +33,8 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
-// Protocol is the version of all layouts of this package.
-const Protocol = 2
+// protocol is the version of all layouts of this package.
+const protocol = 3
 
 // The types of frames.
 const (
@@ -48,12 +50,14 @@ const (
 	TypeFailure                                          // a text: why the connection is of no use any more
 	TypeCommit                                           // a step's number
 	TypeAgain                                            // who is lost
+	TypePut                                              // values
+	TypeTaken                                            // these are where they belong
 )
 
 var typeNames = map[wire.Type]string{
 	TypeHello: "hello", TypeWelcome: "welcome", TypeMicro: "micro-batch", TypeDone: "done", TypeEnd: "end of a step",
 	TypeAsk: "ask", TypeValues: "values", TypeHeartbeat: "heartbeat", TypeGoodbye: "goodbye", TypeFailure: "failure",
-	TypeCommit: "commit", TypeAgain: "again",
+	TypeCommit: "commit", TypeAgain: "again", TypePut: "put", TypeTaken: "taken",
 }
 
 // Name is a type's name in errors.
@@ -75,10 +79,10 @@ func Malformed(format string, args ...any) error {
 const (
 	// MaxText is the longest text of a Failure in bytes.
 	MaxText = message.MaxText
-	// MaxValues is how many values one Ask may want.
+	// MaxValues is how many values one Ask may want, and one Put have.
 	MaxValues = 1 << 20
-	// MaxTrainers bounds how many trainers, or heter-trainers, a job has.
-	MaxTrainers = 1 << 12
+	// maxTrainers bounds how many trainers, or heter-trainers, a job has.
+	maxTrainers = 1 << 12
 )
 
 var le = binary.LittleEndian
@@ -86,7 +90,7 @@ var le = binary.LittleEndian
 // Hello is the first message of a connection. As it is sent:
 //
 //	offset bytes
-//	0      4     Protocol
+//	0      4     protocol
 //	4      4     Trainer
 //	8      4     Trainers
 //	12     4     Index
@@ -106,15 +110,15 @@ type Hello struct {
 
 const helloSize = 24 + 32
 
-// MaxAbout is the longest Hello.About in bytes.
-const MaxAbout = 256 << 10
+// maxAbout is the longest Hello.About in bytes.
+const maxAbout = 256 << 10
 
 // MaxHello is the longest Hello in bytes.
-const MaxHello = helloSize + MaxAbout
+const MaxHello = helloSize + maxAbout
 
 // Append appends h to b.
 func (h Hello) Append(b []byte) []byte {
-	for _, v := range []int{Protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code)} {
+	for _, v := range []int{protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code)} {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	return append(append(b, h.Hash[:]...), h.About...)
@@ -125,12 +129,12 @@ func ParseHello(b []byte) (h Hello, err error) {
 	if len(b) < helloSize || len(b) > MaxHello {
 		return h, Malformed("a hello of %d bytes, want %d to %d", len(b), helloSize, MaxHello)
 	}
-	if v := le.Uint32(b); v != Protocol {
-		return h, Malformed("protocol %d, this end speaks %d: give all the same program", v, Protocol)
+	if v := le.Uint32(b); v != protocol {
+		return h, Malformed("protocol %d, this end speaks %d: give all the same program", v, protocol)
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
 	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Hash: [32]byte(b[24:]), About: b[helloSize:]}
-	if h.Trainers < 1 || h.Trainers > MaxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > MaxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() {
+	if h.Trainers < 1 || h.Trainers > maxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > maxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() {
 		return h, Malformed("a hello of trainer %d of %d to heter-trainer %d of %d, with values in code %d", h.Trainer, h.Trainers, h.Index, h.Count, at(5))
 	}
 	return h, nil
@@ -145,20 +149,22 @@ func ParseHello(b []byte) (h Hello, err error) {
 //	12     4     Values
 //	16     4     Heartbeat in ms
 //	20     4     Silence in ms
+//	24     4     State
 type Welcome struct {
 	Micros  int // most micro-batches under way on the connection
 	Samples int // most of a micro-batch
 	Bytes   int // most bytes of micro-batches under way, unless it is one
 	Values  int // of the part's parameters, as they lie in their arena
+	State   int // of these and behind them what the optimizer keeps: heter.Device.State in one piece
 	// Heartbeat is how often each end shows that it lives, and Silence after which the other one is taken for dead.
 	Heartbeat, Silence time.Duration
 }
 
-const welcomeSize = 24
+const welcomeSize = 28
 
 // Append appends w to b.
 func (w Welcome) Append(b []byte) []byte {
-	for _, v := range []int{w.Micros, w.Samples, w.Bytes, w.Values, int(w.Heartbeat.Milliseconds()), int(w.Silence.Milliseconds())} {
+	for _, v := range []int{w.Micros, w.Samples, w.Bytes, w.Values, int(w.Heartbeat.Milliseconds()), int(w.Silence.Milliseconds()), w.State} {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	return b
@@ -171,11 +177,14 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
 	ms := func(i int) time.Duration { return time.Duration(at(i)) * time.Millisecond }
-	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5)}
-	for i := range 6 {
+	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6)}
+	for i := range 7 {
 		if at(i) < 1 || at(i) > math.MaxInt32 {
 			return w, Malformed("a welcome with the number %d: want 1 to %d", at(i), math.MaxInt32)
 		}
+	}
+	if w.State < w.Values {
+		return w, Malformed("a welcome with %d values, and %d of these and the optimizer's", w.Values, w.State)
 	}
 	if w.Silence < 2*w.Heartbeat {
 		return w, Malformed("a welcome with heartbeats every %v and a silence of %v", w.Heartbeat, w.Silence)

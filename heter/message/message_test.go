@@ -108,9 +108,10 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(micro)
 	f.Add(Hello{Trainer: 1, Trainers: 2, Index: 0, Count: 1}.Append(nil))
-	f.Add(Welcome{1, 2, 3, 4, time.Second, 5 * time.Second}.Append(nil))
+	f.Add(Welcome{1, 2, 3, 4, 5, time.Second, 5 * time.Second}.Append(nil))
 	f.Add(End{1, 2, 0.1, 3, true, []int{0, 4}}.Append(nil))
 	f.Add(Ask{1, 0, 10}.Append(nil))
+	f.Add(append(Ask{1, 98, 2}.Append(nil), make([]byte, 8)...))
 	f.Add(Again{3, 2, []int{1, 2}}.Append(nil))
 	f.Add(Commit(7).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -130,6 +131,8 @@ func FuzzParse(f *testing.F) {
 		again(err, e.Append(nil))
 		a, err := ParseAsk(b, 100)
 		again(err, a.Append(nil))
+		p, values, err := ParsePut(b, 100)
+		again(err, append(p.Append(nil), values...))
 		g, err := ParseAgain(b)
 		again(err, g.Append(nil))
 		k, err := ParseCommit(b)

@@ -27,7 +27,7 @@ type End struct {
 const endSize = 32
 
 // MaxEnd is the longest End in bytes.
-const MaxEnd = endSize + 4*MaxTrainers
+const MaxEnd = endSize + 4*maxTrainers
 
 // Append appends e to b.
 func (e End) Append(b []byte) []byte {
@@ -49,15 +49,15 @@ func ParseEnd(b []byte) (e End, err error) {
 	}
 	open := le.Uint32(b[28:])
 	e = End{Step: le.Uint64(b), Count: le.Uint64(b[8:]), Rate: math.Float64frombits(le.Uint64(b[16:])), Attempt: int(le.Uint32(b[24:])), Open: open == 1}
-	if e.Step == 0 || !(e.Rate >= 0) || math.IsInf(e.Rate, 0) || e.Attempt < 1 || e.Attempt > MaxAttempts || open > 1 {
+	if e.Step == 0 || !(e.Rate >= 0) || math.IsInf(e.Rate, 0) || e.Attempt < 1 || e.Attempt > maxAttempts || open > 1 {
 		return e, Malformed("an end of step %d at the rate %v, attempt %d", e.Step, e.Rate, e.Attempt)
 	}
 	e.Lost, err = parseLost(b[endSize:])
 	return e, err
 }
 
-// MaxAttempts bounds how often the end of one step is said.
-const MaxAttempts = 1 << 10
+// maxAttempts bounds how often the end of one step is said.
+const maxAttempts = 1 << 10
 
 // Again asks trainers to say the end of a step again, in another attempt: a heter-trainer was lost before all had agreed. As it is sent:
 //
@@ -74,7 +74,7 @@ type Again struct {
 const againSize = 12
 
 // MaxAgain is the longest Again in bytes.
-const MaxAgain = againSize + 4*MaxTrainers
+const MaxAgain = againSize + 4*maxTrainers
 
 // Append appends a to b.
 func (a Again) Append(b []byte) []byte {
@@ -88,7 +88,7 @@ func ParseAgain(b []byte) (a Again, err error) {
 		return a, Malformed("an again of %d bytes, want %d to %d", len(b), againSize, MaxAgain)
 	}
 	a = Again{Step: le.Uint64(b), Attempt: int(le.Uint32(b[8:]))}
-	if a.Step == 0 || a.Attempt < 1 || a.Attempt > MaxAttempts {
+	if a.Step == 0 || a.Attempt < 1 || a.Attempt > maxAttempts {
 		return a, Malformed("step %d again in attempt %d", a.Step, a.Attempt)
 	}
 	a.Lost, err = parseLost(b[againSize:])
@@ -109,7 +109,7 @@ func parseLost(b []byte) (lost []int, err error) {
 	last := -1
 	for ; len(b) > 0; b = b[4:] {
 		i := int(le.Uint32(b))
-		if i <= last || i >= MaxTrainers {
+		if i <= last || i >= maxTrainers {
 			return nil, Malformed("lost heter-trainer %d after %d", i, last)
 		}
 		lost, last = append(lost, i), i
@@ -134,8 +134,8 @@ func ParseCommit(b []byte) (Commit, error) {
 	return Commit(le.Uint64(b)), nil
 }
 
-// Ask asks for Count values of the part's parameters from Lo on, as they are after all steps before Step. Values is the answer: the
-// same, and the values as float32. As it is sent:
+// Ask asks for Count values of the part's state from Lo on, parameters first, as they are after all steps before Step. Values is the
+// answer: the same, and the values as float32. A Put is like Values, before anything of the first step, and the answer like an Ask. As it is sent:
 //
 //	offset bytes
 //	0      8     Step
@@ -157,7 +157,7 @@ func (a Ask) Append(b []byte) []byte {
 	return b
 }
 
-// ParseAsk reads what Append wrote, for an arena of so many values.
+// ParseAsk reads what Append wrote, for a state of so many values.
 func ParseAsk(b []byte, values int) (a Ask, err error) {
 	if len(b) != AskSize {
 		return a, Malformed("an ask of %d bytes, want %d", len(b), AskSize)
@@ -167,4 +167,16 @@ func ParseAsk(b []byte, values int) (a Ask, err error) {
 		return a, Malformed("an ask for %d values from %d on, of %d; at most %d at a time", n, lo, values, MaxValues)
 	}
 	return Ask{le.Uint64(b), int(lo), int(n)}, nil
+}
+
+// ParsePut reads an Ask of step 1, and the bytes of as many values as it says, for a state of so many.
+func ParsePut(b []byte, values int) (Ask, []byte, error) {
+	if len(b) < AskSize {
+		return Ask{}, nil, Malformed("a put of %d bytes, want %d at least", len(b), AskSize)
+	}
+	a, err := ParseAsk(b[:AskSize], values)
+	if err == nil && (a.Step != 1 || len(b) != AskSize+4*a.Count) {
+		err = Malformed("a put of %d values in %d bytes, at step %d", a.Count, len(b), a.Step)
+	}
+	return a, b[AskSize:], err
 }

@@ -12,7 +12,7 @@ import (
 func TestSteps(t *testing.T) {
 	for _, e := range []End{
 		{Step: 1, Attempt: 1},
-		{Step: 1 << 40, Count: 1 << 50, Rate: 0.125, Attempt: MaxAttempts, Open: true, Lost: []int{0, 7, MaxTrainers - 1}},
+		{Step: 1 << 40, Count: 1 << 50, Rate: 0.125, Attempt: maxAttempts, Open: true, Lost: []int{0, 7, maxTrainers - 1}},
 	} {
 		b := e.Append([]byte{9})[1:]
 		if got, err := ParseEnd(b); err != nil || !reflect.DeepEqual(got, e) {
@@ -53,13 +53,13 @@ func TestNoSteps(t *testing.T) {
 		{end, make([]byte, MaxEnd+4), "bytes, want 32 to "},
 		{end, good(func(e *End) { e.Step = 0 }), "an end of step 0"},
 		{end, good(func(e *End) { e.Attempt = 0 }), "attempt 0"},
-		{end, good(func(e *End) { e.Attempt = MaxAttempts + 1 }), "attempt 1025"},
+		{end, good(func(e *End) { e.Attempt = maxAttempts + 1 }), "attempt 1025"},
 		{end, good(func(e *End) { e.Rate = -1 }), "at the rate -1"},
 		{end, good(func(e *End) { e.Rate = math.NaN() }), "at the rate NaN"},
 		{end, good(func(e *End) { e.Rate = math.Inf(1) }), "at the rate +Inf"},
 		{end, open, "attempt 1"},
 		{end, good(func(e *End) { e.Lost = []int{2, 2} }), "lost heter-trainer 2 after 2"},
-		{end, good(func(e *End) { e.Lost = []int{MaxTrainers} }), "lost heter-trainer 4096"},
+		{end, good(func(e *End) { e.Lost = []int{maxTrainers} }), "lost heter-trainer 4096"},
 		{end, append(good(func(*End) {}), 1, 2), "2 bytes of lost heter-trainers"},
 		{again, nil, "an again of 0 bytes"},
 		{again, Again{Attempt: 1}.Append(nil), "step 0 again"},

@@ -135,7 +135,7 @@ func (c *conn) greet() error {
 	}
 	c.layout = message.Layout{Cut: c.s.cut, Code: c.who.Code}
 	w := message.Welcome{
-		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()),
+		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()), State: c.s.stateLen(),
 		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter,
 	}
 	if err := c.io.WriteFrame(message.TypeWelcome, w.Append(nil)); err != nil {
@@ -167,6 +167,8 @@ func (c *conn) read() error {
 			err = c.upTo(f, message.MaxEnd, c.ended)
 		case message.TypeAsk:
 			err = c.short(f, message.AskSize, c.asked)
+		case message.TypePut:
+			err = c.upTo(f, message.AskSize+4*message.MaxValues, c.put)
 		case message.TypeGoodbye:
 			return c.short(f, 0, nil)
 		default:
@@ -220,7 +222,7 @@ func (c *conn) micro(n int) error {
 	if c.number++; t.head.Number != c.number {
 		return message.Malformed("micro-batch %d where %d must come: each comes once and in turn", t.head.Number, c.number)
 	}
-	t.ask, t.step = message.Ask{}, t.head.Step
+	t.answer, t.step = message.TypeDone, t.head.Step
 	return c.s.add(t)
 }
 
@@ -255,22 +257,30 @@ func (c *conn) ended(b []byte) error {
 }
 
 func (c *conn) asked(b []byte) error {
-	a, err := message.ParseAsk(b, len(c.s.device.Values()))
+	a, err := message.ParseAsk(b, c.s.stateLen())
 	if err != nil {
 		return err
 	}
+	return c.wants(message.TypeValues, a, nil)
+}
+
+// put takes values to begin with.
+func (c *conn) put(b []byte) error {
+	a, values, err := message.ParsePut(b, c.s.stateLen())
+	if err != nil {
+		return err
+	}
+	return c.wants(message.TypeTaken, a, values)
+}
+
+// wants queues what is wanted of the state: to read it or, with values, to write it.
+func (c *conn) wants(answer wire.Type, a message.Ask, values []byte) error {
 	t, err := c.take()
 	if err != nil {
 		return err
 	}
-	t.ask, t.step, t.bytes = a, a.Step, 0
+	t.answer, t.ask, t.step, t.bytes, t.frame = answer, a, a.Step, 0, append(t.frame[:0], values...)
 	return c.s.add(t)
-}
-
-// valuesFrame is the answer to an Ask.
-func valuesFrame(b []byte, a message.Ask, values []float32) []byte {
-	b = a.Append(b[:0])
-	return append(b, raw.Bytes(values[a.Lo:a.Lo+a.Count])...)
 }
 
 // write writes what is done, and signs of life, until the connection is over. Its last frame tells why, if that is a failure.
@@ -313,16 +323,14 @@ func (c *conn) drain() {
 
 // answer writes what a task has come to, after which it is free.
 func (c *conn) answer(t *task) error {
-	typ := message.TypeValues
-	if t.ask.Count == 0 {
-		typ = message.TypeDone
+	if t.answer == message.TypeDone {
 		t.frame = raw.Sized(t.frame, c.layout.Back(t.micro.N, t.micro.Eval))
 		if err := c.layout.Done(t.frame, &t.micro, t.head.Number); err != nil {
 			return fmt.Errorf("micro-batch %d: %w", t.head.Number, err)
 		}
 	}
 	var head [wire.HeaderSize]byte
-	if err := wire.PutHeader(&head, wire.Header{Type: typ, Length: len(t.frame)}); err != nil {
+	if err := wire.PutHeader(&head, wire.Header{Type: t.answer, Length: len(t.frame)}); err != nil {
 		return err
 	}
 	c.bytes.Add(-int64(t.bytes)) // before the trainer reads this, and sends the next one

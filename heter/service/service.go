@@ -39,6 +39,7 @@ import (
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
 )
 
 // Config says what a heter-trainer is.
@@ -243,15 +244,16 @@ func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup
 	}
 }
 
-// task is something that a trainer wants: a micro-batch computed, or values.
+// task is something that a trainer wants: a micro-batch computed, or values read or written.
 type task struct {
-	conn  *conn
-	head  message.Head
-	micro heter.Micro
-	ask   message.Ask // with a Count: values are wanted
-	step  uint64
-	frame []byte // as it came, and then the answer
-	bytes int    // of the frame that came, as conn.bytes counts them
+	conn   *conn
+	answer wire.Type // what kind it has
+	head   message.Head
+	micro  heter.Micro
+	ask    message.Ask
+	step   uint64
+	frame  []byte // as it came, of values these alone, and then the answer
+	bytes  int    // of the frame that came, as conn.bytes counts them
 }
 
 // next waits for what can be done: a task of the step under way, or of one that is over or, with nil, a step's end.
@@ -308,8 +310,16 @@ func (s *Server) work(ctx context.Context) error {
 
 // do does a task and hands it back to its connection.
 func (s *Server) do(t *task) error {
-	if t.ask.Count > 0 {
-		t.frame = valuesFrame(t.frame, t.ask, s.device.Values())
+	switch t.answer {
+	case message.TypeValues:
+		t.frame = s.values(t.ask, t.frame)
+		t.conn.out <- t
+		return nil
+	case message.TypeTaken:
+		if err := s.begin(t.ask, t.frame); err != nil {
+			return err
+		}
+		t.frame = t.ask.Append(t.frame[:0])
 		t.conn.out <- t
 		return nil
 	}

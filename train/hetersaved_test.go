@@ -1,0 +1,151 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
+	kept "github.com/ringo-ml/ringo/ps/saved"
+	keeper "github.com/ringo-ml/ringo/ps/server"
+)
+
+// begun makes servers those of a start that goes on from what an earlier one has saved, where there is something.
+func begun(t *testing.T, dir string, start int) func(*keeper.Config) {
+	t.Helper()
+	if start == 1 {
+		return func(c *keeper.Config) { c.Dir, c.Job = StartDir(dir, 1), JobName(1, 0) }
+	}
+	_, step, from, err := LastServers(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *keeper.Config) {
+		c.Dir, c.Job = StartDir(dir, start), JobName(start, step)
+		c.From, c.FromNumbers, c.FromStep = StartDir(dir, from.Start), from.Numbers, uint64(step)
+	}
+}
+
+// keptConfig is a run with heter-trainers that is saved in a folder of its own each so many steps.
+func keptConfig(t *testing.T, keys []uint64, optimizer string, every int) Config {
+	cfg := keyedConfig(keys)
+	cfg.SetOptimizer(optimizer)
+	cfg.Servers.Consistency, cfg.Servers.Start, cfg.Epochs = "bsp", 1, 2
+	cfg.Heter = Heter{Count: 1, Micros: 1}
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: every, Keep: 100}
+	return cfg
+}
+
+// dropAfter removes checkpoints after a step of the run.
+func dropAfter(t *testing.T, dir string, step int) {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(dir, "*.ringo"))
+	for _, f := range files {
+		if filepath.Base(f) > fmt.Sprintf("step-%09d.ringo", step) {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A run with heter-trainers goes on from its checkpoint, in the middle of an epoch, too, with the bits of one that never stopped; with
+// other numbers of trainers and heter-trainers nearly so. What it has saved is evaluated in one piece, and another run, split or not, begins
+// with it.
+func TestHeterResume(t *testing.T) {
+	set, keys := keyedSet(t)
+	for _, optimizer := range []string{"adam", "adagrad", "sgd"} {
+		if testing.Short() && optimizer != "adam" {
+			continue // time
+		}
+		plain := keptConfig(t, keys, optimizer, 0)
+		plain.Checkpoint, plain.Servers.Start = Checkpoint{}, 0
+		want, whole := split(t, 1, plain, set, nil)
+		clocks(whole.epochs)
+		cfg := keptConfig(t, keys, optimizer, 12)
+		got, rec := split(t, 1, cfg, set, begun(t, cfg.Checkpoint.Dir, 1))
+		clocks(rec.epochs)
+		checkSame(t, optimizer+", saving", got, rec.epochs, want, whole.epochs)
+		checkUse(t, cfg, set, whole.epochs[1].EvalLoss)
+		cfg.Checkpoint.Resume = true
+		for i, step := range []int{36, 12} { // 25 steps are an epoch
+			cfg.Servers.Start++
+			dropAfter(t, cfg.Checkpoint.Dir, step)
+			got, rec := split(t, 1, cfg, set, begun(t, cfg.Checkpoint.Dir, 2+i))
+			clocks(rec.epochs)
+			checkSame(t, fmt.Sprintf("%s, from step %d", optimizer, step), got, rec.epochs, want, whole.epochs)
+		}
+		dropAfter(t, cfg.Checkpoint.Dir, 12)
+		again := cfg
+		again.Servers.Start, again.Heter.Count, again.Heter.Micros = 4, 2, 3
+		_, rec = split(t, 1, again, set, begun(t, cfg.Checkpoint.Dir, 4))
+		if d := rec.epochs[len(rec.epochs)-1].EvalLoss - whole.epochs[1].EvalLoss; math.Abs(d) > 1e-5 {
+			t.Errorf("%s: gone on with 2 heter-trainers, the loss is %v off", optimizer, d)
+		}
+	}
+}
+
+// clocks makes what clocks say of waiting for others zero.
+func clocks(epochs []Epoch) {
+	for i := range epochs {
+		epochs[i].PullWaitMS, epochs[i].Stages = 0, nil
+	}
+}
+
+// checkUse evaluates what a run with heter-trainers has saved without servers, and with some, and begins others with it.
+func checkUse(t *testing.T, cfg Config, set *data.Set, want float64) {
+	t.Helper()
+	recall := func(dir string, step uint64, numbers []uint64) (Recalled, error) { return kept.At(dir, step, numbers) }
+	alone := cfg
+	alone.Servers, alone.Heter = Servers{Recall: recall}, Heter{Micros: 4}
+	err := ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
+		e, err := Evaluate(t.Context(), job, cfg.Model, set, alone)
+		if err == nil && e.EvalLoss != want {
+			t.Errorf("%v evaluated without servers, %v with them", e.EvalLoss, want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, heters := range []int{0, 1} {
+		next := cfg
+		next.Checkpoint, next.Epochs, next.LR = Checkpoint{}, 1, 1e-12
+		next.Heter, next.Start.From = Heter{Count: heters, Micros: 4}, cfg.Checkpoint.Dir
+		next.Servers = Servers{Consistency: "bsp", Begin: true, Recall: recall}
+		_, rec := split(t, 1, next, set, func(c *keeper.Config) { c.Begin = next.BeginRows })
+		if e := rec.epochs[0]; math.Abs(e.EvalLoss-want) > 1e-6 {
+			t.Errorf("begun with the weights, %d heter-trainers: the loss is %v, want %v", heters, e.EvalLoss, want)
+		}
+	}
+}
+
+// A checkpoint does not go on where another part of the parameters is the servers'.
+func TestHeterResumeRefuses(t *testing.T) {
+	set, keys := keyedSet(t)
+	for count, micros := range []int{4, 1} {
+		cfg := keptConfig(t, keys, "sgd", 0)
+		cfg.Epochs, cfg.Heter = 1, Heter{Count: count, Micros: micros}
+		split(t, 1, cfg, set, begun(t, cfg.Checkpoint.Dir, 1))
+		cfg.Epochs, cfg.Checkpoint.Resume, cfg.Heter.Count = 2, true, 1-count
+		r := &run{cfg: cfg}
+		head, err := openSaved(cfg.Checkpoint.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.cfg.sameSplit(head.File, head.file.Header)
+		_ = head.file.Close()
+		want := []string{"heter.count 1: ", "of a run without heter-trainers"}
+		if count > 0 {
+			want = []string{"heter.count 0: ", "of a run with 1 heter-trainers"}
+		}
+		if err == nil || slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
