@@ -282,7 +282,7 @@ func (f *Finding) String() string {
 		parts = append(parts, strings.Join(f.Ended, ", ")+" had ended it")
 	}
 	for _, l := range f.Lost {
-		parts = append(parts, l.String())
+		parts = append(parts, l.text())
 	}
 	return text + ": " + strings.Join(parts, "; ")
 }

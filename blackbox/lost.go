@@ -15,8 +15,7 @@ type Loss struct {
 	By []string `json:"by,omitempty"`
 }
 
-// String says who is lost, and who found it.
-func (l Loss) String() string {
+func (l Loss) text() string {
 	if len(l.By) == 0 {
 		return l.Rank + " is lost"
 	}
