@@ -8,7 +8,7 @@ set -euo pipefail
 asan="" strip="-s -w" static=yes
 case ${1:-} in
 --asan) asan=-asan static="" && shift ;;
---symbols) strip="" static="" && shift ;;
+--symbols) strip=-w static="" && shift ;;
 esac
 prefix=$(mkdir -p "${1:?usage: capi/build.sh [--asan] PREFIX}" && cd "$1" && pwd)
 cd "$(dirname "$0")"

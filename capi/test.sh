@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Builds libringo and tests it as programs in C use it: every operation, faults, forks, signals, the symbols that it exports, AddressSanitizer,
-# pkg-config, CMake where it is installed, the examples, with MPI where mpicc is. Usage: capi/test.sh [--asan] [--starts N]
+# pkg-config, CMake where it is installed, the examples, with MPI where mpicc is. Usage: capi/test.sh [--asan | --valgrind] [--starts N]
 #
-# --asan has AddressSanitizer check the library's own reads and writes, too, which compiles all of Go anew. --starts is how often
-# two ranks start and stop.
+# --asan has AddressSanitizer check the library's own reads and writes, too, which compiles all of Go anew. --valgrind runs the programs under
+# valgrind's memcheck, and nothing else. --starts is how often two ranks start and stop.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-asan="" starts=10
+asan="" starts=10 valgrind=""
 while [ $# -gt 0 ]; do
   case $1 in
   --asan) asan=--asan ;;
+  --valgrind) valgrind=yes asan=--symbols ;; # by their names Go's functions are told from C's
   --starts) shift && starts=$1 ;;
-  *) echo "usage: capi/test.sh [--asan] [--starts N]" && exit 2 ;;
+  *) echo "usage: capi/test.sh [--asan | --valgrind] [--starts N]" && exit 2 ;;
   esac
   shift
 done
@@ -32,6 +33,27 @@ cc=${CC:-gcc}
 warn=(-Wall -Wextra -Werror -O1 -g -D_GNU_SOURCE)
 
 say() { printf '== %s\n' "$*"; }
+
+if [ -n "$valgrind" ]; then
+  say "programs under valgrind" # which has no AVX-512: the library takes AVX2; and which gives signals to any thread: not host
+  for program in operations faults tables; do
+    "$cc" -std=c11 "${warn[@]}" capi/testdata/$program.c -o "$work/$program" "${flags[@]}" -pthread
+  done
+  check=(valgrind --quiet --error-exitcode=99 --suppressions=capi/valgrind.supp --leak-check=full --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite)
+  for transport in shm tcp; do
+    ringo run --np 2 --join-timeout 2m -- "${check[@]}" "$work/operations" $transport
+  done
+  "${check[@]}" "$work/operations"
+  ringo run --np 2 --join-timeout 2m --servers 2 --sync bsp -- "${check[@]}" "$work/tables"
+  for fault in gives-up differs; do
+    if ringo run --np 2 --join-timeout 2m -- "${check[@]}" "$work/faults" $fault >"$work/log" 2>&1; then
+      echo "a job that has failed succeeds" && exit 1
+    fi
+    if grep -q '==[0-9]*== ' "$work/log" || ! grep -q 'rank [0-9] passed' "$work/log"; then cat "$work/log" && exit 1; fi
+  done
+  ringo run --np 2 --join-timeout 2m --transport tcp -- "${check[@]}" "$work/faults" leaves
+  exit 0
+fi
 
 say "ringo.h is C99 and C++, and has what the library exports"
 echo '#include <ringo.h>' >"$work/header.c"
