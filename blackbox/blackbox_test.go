@@ -140,7 +140,7 @@ func TestFind(t *testing.T) {
 			op.Wait().For([]int{1, 0, 0, 1}[rank], 1)
 			op.End(5, 4, true)
 			found(16, 0)
-		}, "operation 15 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 1 waited for rank 3, whose last messages were lost; rank 0, rank 2, rank 3 had ended it; rank 0 is lost, as rank 1, rank 2, rank 3 found"},
+		}, "operation 15 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 1 waited for rank 3, whose last messages were lost; rank 0, rank 2, rank 3 had ended it; rank 0 was lost, as rank 1, rank 2, rank 3 found"},
 		{"one that never ends, long ago", 2, func(rank int, s *scene) {
 			op := s.operation(0, 8)
 			for seq := range uint32(3000) {
@@ -190,7 +190,7 @@ func TestLost(t *testing.T) {
 		op.End(5, 4, true)
 	}
 	for lost, want := range []string{
-		"rank 1 waited for rank 2, whose last messages were lost; rank 0, rank 2 had ended it; rank 0 is lost",
+		"rank 1 waited for rank 2, whose last messages were lost; rank 0, rank 2 had ended it; rank 0 was lost",
 		"rank 1 waited for rank 2, whose last messages were lost; rank 0, rank 2 had ended it",
 		"rank 1 waited for rank 2, whose last messages were lost; rank 0, rank 2 had ended it",
 	} {

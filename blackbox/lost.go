@@ -17,9 +17,9 @@ type Loss struct {
 
 func (l Loss) text() string {
 	if len(l.By) == 0 {
-		return l.Rank + " is lost"
+		return l.Rank + " was lost"
 	}
-	return fmt.Sprintf("%s is lost, as %s found", l.Rank, strings.Join(l.By, ", "))
+	return fmt.Sprintf("%s was lost, as %s found", l.Rank, strings.Join(l.By, ", "))
 }
 
 // blame adds who is lost to what has been found, where that tells of other processes only: one that failed because of the loss may have
