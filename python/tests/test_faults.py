@@ -101,6 +101,8 @@ class Faults(unittest.TestCase):
         ranks = processes(
             2,
             """
+            import signal
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this may have it ignored
             job = joined()
             if job.rank == 0:
                 print("waits", flush=True)
