@@ -75,19 +75,24 @@ def bound(quotas, spent, samples):
     return min(quotas[g] * samples / s for g, s in spent.items() if s > 0)
 
 
-def place(launcher, roles, groups, expected):
-    """Puts the processes of a job in their groups, as soon as there are so many."""
-    placed, deadline = set(), time.monotonic() + 20
-    while len(placed) < expected and time.monotonic() < deadline and launcher.poll() is None:
+def place(launcher, command, groups):
+    """Puts each process of a job in a group of its role, of which there is one for each process. command is how the launcher was started: its
+    children have that until they are other programs."""
+    left, placed, deadline = {role: list(of) for role, of in groups.items()}, set(), time.monotonic() + 20
+    while any(left.values()):
+        if launcher.poll() is not None or time.monotonic() > deadline:
+            said = launcher.stderr.read() if launcher.poll() is not None and launcher.stderr else ""
+            raise SystemExit(f"processes of a job did not come: {({role: len(of) for role, of in left.items() if of})} are missing; {said}")
         for pid, args in descendants(launcher.pid):
-            if pid not in placed and len(args) > 1 and args[1] in roles:
-                try:
-                    groups[roles[args[1]]].add(pid)
-                except OSError:
-                    continue
-                placed.add(pid)
+            if args[:-1] == command or pid in placed or len(args) < 2 or not left.get(args[1]):
+                continue
+            try:
+                left[args[1]][0].add(pid)
+            except OSError:
+                continue
+            left[args[1]].pop(0)
+            placed.add(pid)
         time.sleep(0.005)
-    return placed
 
 
 def read(path):
@@ -108,7 +113,7 @@ def run(o, model, name, same):
         roles = {r: "dear" for r in roles}
         groups["dear"].close()
         groups["dear"] = Group("ringo-heter-all", o.cheap + o.dear)
-    samples, expected = o.samples or SAMPLES[model], len(roles)
+    samples = o.samples or SAMPLES[model]
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "json")
         command = [o.ringo, "train", model, "--data", "synthetic", "--train-limit", str(samples), "--eval-limit", "512", "--epochs", str(o.epochs),
@@ -120,7 +125,7 @@ def run(o, model, name, same):
             if "--servers" not in flags:  # one rank needs no launcher: the job is this process
                 groups[roles["train"]].add(launcher.pid)
             else:
-                place(launcher, roles, groups, expected)
+                place(launcher, command, {role: [groups[group]] for role, group in roles.items()})
             marks, deadline = [], time.monotonic() + o.deadline
             while launcher.poll() is None:
                 if time.monotonic() > deadline:

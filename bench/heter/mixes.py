@@ -9,8 +9,7 @@ A mix is TRAINERS/SERVERS/HETER-TRAINERS, each COUNTxPROCESSORS, more after comm
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile, time
 
-import experiment
-from experiment import Group, descendants, read
+from experiment import Group, place, read
 
 MIXES = """1x0.5/1x0.5/1x0.9 1x0.25/1x0.25/1x0.9 1x0.25/1x0.25/1x0.5 2x0.25/1x0.25/1x0.5 2x0.2/1x0.3/1x0.9 1x0.2/1x0.2/2x0.5
 1x0.3/1x0.3/1x0.6,1x0.3 3x0.15/1x0.3/1x0.8 3x0.2/1x0.2/2x0.3 2x0.3/2x0.2/1x0.5 1x0.1/1x0.5/1x0.9 2x0.4/1x0.1/1x0.5 4x0.1/1x0.2/1x0.8 2x0.2/2x0.2/2x0.3"""
@@ -31,25 +30,6 @@ def parse(mix):
     return out
 
 
-def place(launcher, command, groups):
-    """Puts each process of a job in a group of its role, one each."""
-    left, placed, deadline = {r: list(g) for r, g in groups.items()}, set(), time.monotonic() + 20
-    while any(left.values()):
-        if launcher.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"a job's processes did not come: {left} are missing; {launcher.stderr.read() if launcher.poll() is not None else ''}")
-        for pid, args in descendants(launcher.pid):
-            if args == command:  # the launcher's own until it is another program
-                continue
-            if pid not in placed and len(args) > 1 and left.get(args[1]):
-                try:
-                    left[args[1]][0].add(pid)
-                except OSError:
-                    continue
-                left[args[1]].pop(0)
-                placed.add(pid)
-        time.sleep(0.005)
-
-
 def run(o, mix, batch, split=True):
     """One job: samples per second, and by role the processor time of a step of one trainer."""
     cores = parse(mix)
@@ -66,7 +46,7 @@ def run(o, mix, batch, split=True):
             command += ["--heter", str(len(cores["heter"]))]
         launcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            place(launcher, [*command, ""], groups)
+            place(launcher, command, groups)
             marks, deadline = [], time.monotonic() + o.deadline
             while launcher.poll() is None:
                 if time.monotonic() > deadline:

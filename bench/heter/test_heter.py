@@ -3,11 +3,13 @@ import json, os, subprocess, sys, tempfile, unittest
 import experiment
 import mixes
 
-# A launcher with a server, a heter-trainer and a rank.
+# A launcher with a server, a heter-trainer and a rank, and a child that is no other program yet. Its first argument is that of a rank.
 LAUNCHER = """
-import subprocess, sys, time
-for role in ("server", "heter", "train"):
-    subprocess.Popen(["ringo", role], executable=sys.executable)
+import os, subprocess, sys, time
+if "--np" in sys.argv and os.fork():
+    time.sleep(0.2)
+    for role in ("server", "heter", "train"):
+        subprocess.Popen(["ringo", role], executable="/proc/self/exe")
 time.sleep(60)
 """
 
@@ -21,23 +23,28 @@ class FakeGroup:
 
 
 class Places(unittest.TestCase):
-    def test_each_role_is_put_in_its_group(self):
+    def test_each_process_is_put_in_a_group_of_its_role(self):
         with tempfile.TemporaryDirectory() as folder:
             for role in ("server", "heter", "train"):
                 with open(os.path.join(folder, role), "w") as f:
-                    f.write("import time; time.sleep(60)\n")
-            launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], cwd=folder)
-            groups = {"cheap": FakeGroup(), "dear": FakeGroup()}
-            _, roles = experiment.ARCHITECTURES["heter-trainers"]
+                    f.write(LAUNCHER)
+            command = ["ringo", "train", "--np", "1"]
+            launcher = subprocess.Popen(command, executable=sys.executable, cwd=folder)
+            groups = {role: FakeGroup() for role in ("server", "heter", "train")}
             try:
-                placed = experiment.place(launcher, roles, groups, 3)
+                experiment.place(launcher, command, {role: [g] for role, g in groups.items()})
+                said = {role: [args for pid, args in experiment.descendants(launcher.pid) if pid in g.pids] for role, g in groups.items()}
             finally:
                 for pid, _ in experiment.descendants(launcher.pid):
                     os.kill(pid, 9)
                 launcher.kill()
                 launcher.wait()
-            self.assertEqual(len(placed), 3)
-            self.assertEqual((len(groups["cheap"].pids), len(groups["dear"].pids)), (2, 1))
+            self.assertEqual({role: [args[1:-1] for args in of] for role, of in said.items()}, {role: [[role]] for role in groups})
+
+    def test_a_process_that_does_not_come_is_told(self):
+        launcher = subprocess.Popen([sys.executable, "-c", ""])
+        with self.assertRaisesRegex(SystemExit, "{'heter': 1} are missing"):
+            experiment.place(launcher, [], {"heter": [FakeGroup()]})
 
 
 class Figures(unittest.TestCase):

@@ -39,10 +39,10 @@ func (s *Server) values(a message.Ask, b []byte) []byte {
 // begin makes values those that the first step begins with.
 func (s *Server) begin(a message.Ask, values []byte) error {
 	s.mu.Lock()
-	began := s.step > 1 || s.figures.Micros > 0
+	step, micros := s.step, s.figures.Micros
 	s.mu.Unlock()
-	if began {
-		return fmt.Errorf("step %d: values to begin with came after the job had begun", s.step)
+	if step > 1 || micros > 0 {
+		return fmt.Errorf("values to begin with came in step %d, after %d micro-batches: the job had begun", step, micros)
 	}
 	s.span(a.Lo, a.Count, func(x []float32) { values = values[copy(raw.Bytes(x), values):] })
 	return nil
