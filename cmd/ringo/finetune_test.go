@@ -101,6 +101,7 @@ func TestTablesBegin(t *testing.T) {
 	if status, _, errs := command(t, "export "+ranks+" --out "+file); status != 0 {
 		t.Fatal(errs)
 	}
+	checkRefused(t, exitFailed, "export "+servers+" --out "+file, "`ringo ps export` writes them, and --format onnx the rest of the model")
 	want := hashOf(t, fewClicks+"--np 2 --epochs 1 "+alone+"--init-from "+ranks)
 	for _, how := range []string{
 		alone + "--init-from " + servers, "--sync bsp --servers 2 --init-from " + servers,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,6 +97,27 @@ func checkPredictRefuses(t *testing.T, table, saved, out string) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// What a run with heter-trainers has saved predicts as that of the same run in one piece, byte by byte.
+func TestPredictOfSplit(t *testing.T) {
+	t.Parallel()
+	dir, said := t.TempDir(), []string{}
+	for i, split := range []string{"", "--heter 1 --set heter.micro-batches=1 "} {
+		saved := filepath.Join(dir, strconv.Itoa(i))
+		if status, _, errs := command(t, "train ctr-dnn --data synthetic --batch 256 --epochs 1 --train-limit 1024 --eval-limit 256 --sync bsp --servers 1 --np 1 "+split+"--progress none --checkpoint "+saved); status != 0 {
+			t.Fatal(errs)
+		}
+		status, out, errs := command(t, "predict "+saved+" --data synthetic --progress none --format csv")
+		if status != 0 || !strings.HasPrefix(out, "row,probability\n0,0.") {
+			t.Fatalf("status %d, %.100q, %s", status, out, errs)
+		}
+		said = append(said, out)
+		checkRefused(t, exitFailed, "export "+saved+" --out "+filepath.Join(dir, "w.safetensors"), "`ringo ps export` writes them; of models by keys nothing writes the other weights alone")
+	}
+	if said[0] != said[1] {
+		t.Error("they predict otherwise")
 	}
 }
 

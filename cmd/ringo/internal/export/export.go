@@ -68,7 +68,11 @@ func Command() *cobra.Command {
 // writeWeights writes the weights, and tells what they are.
 func (m *trained) writeWeights(path, format string) (string, error) {
 	if m.served && len(m.ps.Tables()) > 0 {
-		return "", fmt.Errorf("the rows of table %s lie on the run's servers: `ringo ps export` writes them, and --format onnx the rest of the model", m.ps.Tables()[0].Name)
+		rest := ", and --format onnx the rest of the model"
+		if len(m.spec.Slots) > 0 {
+			rest = "; of models by keys nothing writes the other weights alone"
+		}
+		return "", fmt.Errorf("the rows of table %s lie on the run's servers: `ringo ps export` writes them%s", m.ps.Tables()[0].Name, rest)
 	}
 	nodes, err := nn.Trace(func(t *nn.Tape) { m.model.Forward(t, m.spec.Sample(1)) })
 	if err != nil {
