@@ -7,21 +7,24 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/trainjob/trainjobtest"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/launch"
 )
 
 // Each of several pods starts as many ranks of one job as it is told, whose parameters are those of one host; a rank that dies is named where it was
-// started, and all pods end.
+// started, and all pods end. The pod of rank 0 alone tells Kubeflow Trainer how the job has ended, with its figures.
 func TestPodsStartRanks(t *testing.T) {
 	ticket := filepath.Join(t.TempDir(), "ticket")
 	if status, _, errs := command(t, "ticket "+ticket); status != 0 {
 		t.Fatal(errs)
 	}
+	told := trainjobtest.New(t, nil)
 	pods := func(line string) (zero, one *program) {
 		host, port, _ := strings.Cut(freeport.Address(t), ":")
 		env := func(node int) []string {
-			return []string{"PET_NNODES=2", "PET_NPROC_PER_NODE=2", "PET_MASTER_ADDR=" + host, "PET_MASTER_PORT=" + port, fmt.Sprint("PET_NODE_RANK=", node), launch.TicketFileVar + "=" + ticket}
+			return []string{"PET_NNODES=2", "PET_NPROC_PER_NODE=2", "PET_MASTER_ADDR=" + host, "PET_MASTER_PORT=" + port, fmt.Sprint("PET_NODE_RANK=", node), launch.TicketFileVar + "=" + ticket,
+				"KUBEFLOW_TRAINER_SERVER_URL=" + told.Where.URL, "KUBEFLOW_TRAINER_SERVER_CA_CERT=" + told.Where.CACert, fmt.Sprint("KUBEFLOW_TRAINER_SERVER_TOKEN=", told.Where.Token, strings.Repeat("-of-another", node))}
 		}
 		return start(t, line, env(0)...), start(t, line, env(1)...)
 	}
@@ -32,6 +35,13 @@ func TestPodsStartRanks(t *testing.T) {
 	if _, sum, _ := strings.Cut(want, "parameters sha256 "); sum == "" || !strings.Contains(zero.out.String(), sum) {
 		t.Errorf("%s\nwant\n%s", zero.out.String(), want)
 	}
+	last := func() trainjobtest.Status {
+		_, bodies := told.Took()
+		return trainjobtest.Read(t, bodies[len(bodies)-1])
+	}
+	if s := last(); *s.ProgressPercentage != 100 || *s.EstimatedRemainingSeconds != 0 || !strings.Contains(fmt.Sprint(s.Metrics), "{eval_accuracy ") {
+		t.Errorf("%+v", s)
+	}
 
 	zero, one = pods("train mlp " + small + "--epochs 100000")
 	zero.await(&zero.out, "epoch ")
@@ -40,6 +50,12 @@ func TestPodsStartRanks(t *testing.T) {
 	}
 	one.checkEnd(exitFailed, "ringo: rank 3 is lost: killed by signal 9 (SIGKILL)")
 	zero.checkEnd(exitFailed, "rank 3 is lost")
+	if s := last(); *s.ProgressPercentage == 100 || s.EstimatedRemainingSeconds != nil || !strings.Contains(fmt.Sprint(s.Metrics), "[{failed 1} {epoch ") {
+		t.Errorf("%+v", s)
+	}
+	if strings.Contains(one.errs.String(), "is not told") {
+		t.Error("a pod without rank 0 tells, too")
+	}
 
 	t.Setenv("PET_NNODES", "2")
 	t.Setenv("PET_NPROC_PER_NODE", "2")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/trainjob"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/launch/outer"
 	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -38,12 +41,38 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 		h.Owns(f.own)
 		defer f.entered()()
 		h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
+		far := f.tellsFar(h, say)
 		err := do()
+		far.Close(endOf(cmd.Context(), err))
 		if page != "" {
 			err = errors.Join(err, f.tellWaits(cmd, h))
 		}
 		return err
 	})
+}
+
+// tellsFar tells Kubeflow Trainer how far the job is, where this is a pod of a TrainJob that wants that, and has rank 0; else it is nil.
+func (f *jobFlags) tellsFar(h *live.Hub, say func(line string)) *trainjob.Teller {
+	server, wanted, err := outer.Status(os.LookupEnv)
+	switch {
+	case !wanted || f.part != nil && f.part.Rank > 0 || f.ByHand() && f.Rank > 0:
+		return nil
+	case err != nil:
+		say(fmt.Sprintf("Kubeflow Trainer is not told how far the job is: %s", oneLine(err)))
+		return nil
+	}
+	return trainjob.Tell(trainjob.Config{Server: server, Read: h.Progress, Report: say})
+}
+
+// endOf is how a job has ended.
+func endOf(ctx context.Context, err error) trainjob.End {
+	switch {
+	case err == nil:
+		return trainjob.Done
+	case signalled(ctx, err) != "":
+		return trainjob.Stopped
+	}
+	return trainjob.Failed
 }
 
 // entered enters the job where `ringo status` finds it, until leave is called. Where there is no place for that the job goes on unseen.

@@ -37,6 +37,8 @@ type Hub struct {
 	clock  func() time.Time
 	ranks  map[int]*rank
 	now    progress
+	moved  time.Time // when rank 0 did last
+	origin origin
 	layers []layer
 	passed passed
 	looks  looks
@@ -109,7 +111,10 @@ func (h *Hub) Add(line []byte) {
 			h.beat(b, line)
 		}
 	case "progress":
-		_ = json.Unmarshal(line, &h.now)
+		var p progress
+		if json.Unmarshal(line, &p) == nil {
+			h.advance(p)
+		}
 	default:
 		h.record(is.Event, line)
 	}
@@ -145,7 +150,7 @@ func (h *Hub) record(event string, line []byte) {
 	}
 	switch event {
 	case "run":
-		h.state = "training"
+		h.state, h.now, h.origin = "training", progress{}, origin{}
 	case "step":
 		h.told(line)
 	case "timeline":
