@@ -61,6 +61,11 @@ def srun(o, folder):
         ticket = os.path.join(folder, "ticket")
         subprocess.run([o.ringo, "ticket", ticket], check=True)
         meet = ["--rendezvous", os.path.join(folder, "meet"), "--ticket-file", ticket]
+        # Slurm takes the ready script: it says when the job would start, and starts none. Its nodes here are small.
+        ready = os.path.join(ROOT, "deploy", "ringo.sbatch")
+        said = subprocess.run([tool("sbatch"), "--test-only", ready], env=dict(os.environ, **env), capture_output=True, text=True)
+        if said.returncode != 0 or "to start at" not in said.stderr:
+            raise SystemExit(f"sbatch --test-only {ready}: exit {said.returncode}: {said.stderr}")
         yield [tool("srun"), "-N2", f"-n{o.np}", *command(o, *meet)], env
         if o.np <= 2:
             yield [tool("srun"), "-N1", f"-n{o.np}", *command(o)], env
