@@ -23,6 +23,9 @@
 //
 // While others are left they get what a lost heter-trainer had of the step: what it had computed, too, for its sum is lost. Until all that
 // are left have committed a step (message.Commit) its micro-batches are kept as they were sent, and those of the next step wait.
+//
+// A client goes on looking for those that it has lost. One that is found has another life (message.Welcome) than the one before it, and is told
+// of the ends of steps from then on; when it has committed one, others have given it their state, and it gets micro-batches.
 package client
 
 import (
@@ -62,8 +65,13 @@ type Config struct {
 
 // Client is a heter.Remote. One goroutine uses it, but for Abort; another one, its own, sends.
 type Client struct {
-	cfg   Config
-	links []*link
+	cfg     Config
+	welcome message.Welcome // of the first one; that of others has the same lengths
+	layout  message.Layout
+	ctx     context.Context // ends with the client
+	stop    context.CancelFunc
+	seekers sync.WaitGroup // those who look for lost ones
+
 	loads []load
 	last  int           // the heter-trainer that got the last micro-batch
 	step  atomic.Uint64 // under way, from 1
@@ -72,6 +80,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
+	links   []*link   // by heter-trainer; of one that is lost: the last
 	pending []*flight // to be sent, in turn
 	news    bool      // the end of the step is to be said for the first time
 	over    bool      // nothing is to be sent any more
@@ -80,7 +89,6 @@ type Client struct {
 	kept    []*flight // of the last two steps, as long as they may have to be sent again
 	orphans []*flight // whose heter-trainers are lost
 	spare   [][]byte  // frames
-	lost    []int     // heter-trainers, ascending
 	ended   message.End
 	again   message.Again // the last one that came
 	values  []float32     // wanted by read, from the last ask on
@@ -107,8 +115,9 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Minute)
 	c := &Client{cfg: cfg, loads: make([]load, len(cfg.Addrs)), last: cfg.Trainer % len(cfg.Addrs), flights: map[*heter.Micro]*flight{}, posted: make(chan struct{})}
-	c.changed.L = &c.mu
+	c.changed.L, c.layout = &c.mu, message.Layout{Cut: cfg.Cut, Code: cfg.Code}
 	c.step.Store(1)
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	for i, addr := range cfg.Addrs {
@@ -117,7 +126,9 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 			c.Abort(err)
 			return nil, fmt.Errorf("heter: trainer %d: heter-trainer %d at %s: %w", cfg.Trainer, i, addr, err)
 		}
-		c.links = append(c.links, k)
+		if c.links = append(c.links, k); i == 0 {
+			c.welcome = k.welcome
+		}
 	}
 	for _, k := range c.links {
 		k.begin()
@@ -139,9 +150,14 @@ func (c *Client) fail(err error) {
 // Abort ends the connections at once, and all waits with cause. Any goroutine may call it.
 func (c *Client) Abort(cause error) {
 	c.fail(cmp.Or(cause, errors.New("the trainer has ended")))
-	for _, k := range c.links {
+	c.stop()
+	c.mu.Lock()
+	links := slices.Clone(c.links)
+	c.mu.Unlock()
+	for _, k := range links {
 		k.end()
 	}
+	c.seekers.Wait()
 }
 
 // wait waits, with c.mu held, until ok is true or something has failed.
@@ -196,7 +212,7 @@ func (c *Client) Wait(m *heter.Micro) error {
 		return err
 	}
 	delete(c.flights, m)
-	if f.eval || len(c.links) == 1 { // it is in no sum that may be lost, or there is nobody else
+	if f.eval || len(c.loads) == 1 { // it is in no sum that may be lost, or there is nobody else
 		c.kept = slices.DeleteFunc(c.kept, func(other *flight) bool { return other == f })
 		c.spare = append(c.spare, f.frame)
 	}
@@ -213,7 +229,7 @@ func (c *Client) End(rate float64) error {
 	if n := len(c.flights); n > 0 {
 		return fmt.Errorf("heter: the end of step %d with %d micro-batches under way", c.step.Load(), n)
 	}
-	c.ended = message.End{Step: c.step.Load(), Rate: rate, Attempt: 1, Lost: slices.Clone(c.lost)}
+	c.ended = message.End{Step: c.step.Load(), Rate: rate, Attempt: 1, Here: c.here()}
 	if c.again.Step == c.ended.Step {
 		c.ended.Attempt = max(1, c.again.Attempt)
 	}
@@ -224,10 +240,10 @@ func (c *Client) End(rate float64) error {
 }
 
 // Len is how many values the part's parameters have in their arena.
-func (c *Client) Len() int { return c.links[0].welcome.Values }
+func (c *Client) Len() int { return c.welcome.Values }
 
 // StateLen is how many values there are of these and of what the part's optimizer keeps, which come behind them.
-func (c *Client) StateLen() int { return c.links[0].welcome.State }
+func (c *Client) StateLen() int { return c.welcome.State }
 
 // Values reads the part's state as it is after all steps that have ended: Len values, the parameters, or StateLen. It is called between steps.
 func (c *Client) Values(dst []float32) error {
@@ -256,24 +272,19 @@ func (c *Client) Begin(values []float32) error {
 // put writes some values on all that are left.
 func (c *Client) put(values []float32, lo int) error {
 	b := append(message.Ask{Step: 1, Lo: lo, Count: len(values)}.Append(nil), raw.Bytes(values)...)
-	for _, k := range c.links {
-		c.mu.Lock()
-		gone := c.loads[k.index].lost
-		if !gone {
-			k.puts++
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	members := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return c.loads[k.index].lost })
+	for _, k := range members {
+		k.puts++
 		c.mu.Unlock()
-		if gone {
-			continue
-		}
 		if err := k.io.WriteFrame(message.TypePut, b); err != nil {
 			c.lose(k, err)
 		}
+		c.mu.Lock()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	return c.wait("that values were taken", func() bool {
-		return !slices.ContainsFunc(c.links, func(k *link) bool { return k.puts > 0 && !c.loads[k.index].lost })
+		return !slices.ContainsFunc(members, func(k *link) bool { return k.puts > 0 && !k.gone })
 	})
 }
 
@@ -293,18 +304,12 @@ func (c *Client) taken(k *link) error {
 func (c *Client) read(dst []float32, lo int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.wait("the end of the step", func() bool { return c.committed(c.ended.Step) }); err != nil {
-		return err
-	}
 	defer func() { c.values, c.asked = nil, nil }() // an answer that comes too late is not for dst
 	for c.values = dst; c.values != nil; {
-		i := slices.IndexFunc(c.loads, func(l load) bool { return !l.lost })
-		switch {
-		case c.err != nil:
-			return c.err
-		case i < 0:
-			return fmt.Errorf("heter: trainer %d: nobody is left who has the part's parameters", c.cfg.Trainer)
+		if err := c.wait("the end of the step", func() bool { return c.committed(c.ended.Step) }); err != nil {
+			return err
 		}
+		i := slices.IndexFunc(c.loads, func(l load) bool { return !l.lost })
 		k, a := c.links[i], message.Ask{Step: c.step.Load(), Lo: lo, Count: len(dst)}
 		c.asked = k
 		k.asks = append(k.asks, a.Count)
@@ -313,7 +318,7 @@ func (c *Client) read(dst []float32, lo int) error {
 			c.lose(k, err)
 		}
 		c.mu.Lock()
-		if err := c.wait("the part's parameters", func() bool { return c.values == nil || c.loads[i].lost }); err != nil {
+		if err := c.wait("the part's parameters", func() bool { return c.values == nil || k.gone }); err != nil {
 			return err
 		}
 	}
@@ -326,13 +331,10 @@ func (c *Client) Leave() error {
 	err := c.wait("the end of the last step", func() bool { return c.committed(c.ended.Step) })
 	c.over = true
 	c.changed.Broadcast()
-	var here []*link
-	for i, k := range c.links {
-		if !c.loads[i].lost {
-			here = append(here, k)
-		}
-	}
+	here := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return k.gone })
 	c.mu.Unlock()
+	c.stop()
+	c.seekers.Wait()
 	if err != nil {
 		return err
 	}
@@ -340,16 +342,23 @@ func (c *Client) Leave() error {
 	var errs []error
 	for _, k := range here {
 		k.leaving.Store(true)
-		errs = append(errs, k.io.WriteFrame(message.TypeGoodbye, nil))
+		if err := k.io.WriteFrame(message.TypeGoodbye, nil); err != nil {
+			errs = append(errs, k.lost(err))
+		}
 	}
 	for _, k := range here {
-		errs = append(errs, k.io.Link().CloseWrite(c.cfg.Timeout, io.EOF))
+		err := k.io.Link().CloseWrite(c.cfg.Timeout, io.EOF)
 		select {
 		case <-k.over:
 		case <-time.After(c.cfg.Timeout):
-			errs = append(errs, k.lost(transport.ErrTimeout))
+			err = transport.ErrTimeout
 		}
-		k.end()
+		if k.end(); err != nil {
+			errs = append(errs, k.lost(err))
+		}
+	}
+	if len(errs) < len(here) {
+		return nil // the part is what one that is left says it is
 	}
 	return errors.Join(errs...)
 }

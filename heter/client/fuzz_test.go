@@ -39,7 +39,7 @@ func FuzzTrainer(f *testing.F) {
 	f.Add(append(append(all, ask...), bye...))
 	f.Add(bye)
 	f.Add(end)
-	f.Add(frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 2, Open: true, Lost: []int{0}}.Append(nil)))
+	f.Add(frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 2, Open: true, Here: []uint64{0}}.Append(nil)))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, said []byte) {
 		r := newRig(t, 1, 1, nil)
@@ -59,7 +59,7 @@ func FuzzTrainer(f *testing.F) {
 
 // Whatever a heter-trainer with the ticket says, a trainer ends by itself.
 func FuzzHeterTrainer(f *testing.F) {
-	welcome := frameOf(f, message.TypeWelcome, message.Welcome{Micros: 8, Samples: 100, Bytes: 1 << 20, Values: 9, Heartbeat: time.Second, Silence: 2 * time.Second}.Append(nil))
+	welcome := frameOf(f, message.TypeWelcome, message.Welcome{Micros: 8, Samples: 100, Bytes: 1 << 20, Values: 9, State: 9, Life: 5, Heartbeat: time.Second, Silence: 2 * time.Second}.Append(nil))
 	after := func(more ...[]byte) (all []byte) {
 		all = append(all, welcome...)
 		for _, b := range more {
@@ -69,8 +69,8 @@ func FuzzHeterTrainer(f *testing.F) {
 	}
 	f.Add(after())
 	f.Add(after(frameOf(f, message.TypeCommit, message.Commit(1).Append(nil))))
-	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Lost: []int{0}}.Append(nil))))
-	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Lost: []int{7}}.Append(nil))))
+	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{5}}.Append(nil))))
+	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{7}}.Append(nil))))
 	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize))))
 	f.Add(after(frameOf(f, message.TypeValues, message.Ask{Step: 1, Count: 1}.Append(nil)), frameOf(f, message.TypeFailure, []byte("no"))))
 	f.Add(frameOf(f, message.TypeFailure, []byte("no")))

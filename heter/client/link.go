@@ -23,7 +23,6 @@ type link struct {
 	addr    string
 	io      *frames.Conn
 	welcome message.Welcome
-	layout  message.Layout
 	results []byte // of the reader
 	leaving atomic.Bool
 	over    chan struct{} // closed when the reader has ended
@@ -31,6 +30,7 @@ type link struct {
 
 	// These belong to c.mu, but number, which is the trainer's goroutine's.
 	number    uint64
+	gone      bool // it is lost
 	under     map[uint64]*flight
 	bytes     int
 	committed uint64
@@ -43,7 +43,7 @@ type link struct {
 func (c *Client) reach(ctx context.Context, i int, addr string) (*link, error) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	for pause := shortest; ; pause = min(2*pause, longest) {
-		k, err := c.try(ctx, i, addr)
+		k, err := c.try(ctx, i, addr, false)
 		if err == nil || isFinal(err) {
 			return k, err
 		}
@@ -74,22 +74,24 @@ func isFinal(err error) bool {
 	return false
 }
 
-// try connects once.
-func (c *Client) try(ctx context.Context, i int, addr string) (*link, error) {
+// try connects once: late, to one that stands in for another that was lost.
+func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link, error) {
 	cfg := &c.cfg
 	l, _, err := transport.Dial(ctx, addr, cfg.Ticket, transport.Hello{Version: cfg.Version, Purpose: transport.Heter, Rank: cfg.Trainer, WorldSize: cfg.Trainers})
 	if err != nil {
 		return nil, err
 	}
 	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), under: map[uint64]*flight{}}
-	k.layout = message.Layout{Cut: cfg.Cut, Code: cfg.Code}
 	stop := context.AfterFunc(ctx, func() { l.Close() }) // it may take its time to make the part
-	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Hash: cfg.Cut.Hash, About: cfg.About}
+	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Late: late, Hash: cfg.Cut.Hash, About: cfg.About}
 	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
 		err = k.welcomed()
 	}
 	if !stop() {
 		err = context.Cause(ctx)
+	}
+	if w := c.welcome; err == nil && w.Values > 0 && (k.welcome.Values != w.Values || k.welcome.State != w.State) {
+		err = message.Malformed("a state of %d values, %d with the optimizer's, that of heter-trainer 0 has %d and %d: give all the same settings", k.welcome.Values, k.welcome.State, w.Values, w.State)
 	}
 	if err != nil {
 		l.Close()
@@ -200,7 +202,7 @@ func (k *link) payload(f wire.Header) error {
 		if err != nil {
 			return err
 		}
-		return k.c.askedAgain(a)
+		k.c.askedAgain(a)
 	}
 	return nil
 }
@@ -210,7 +212,7 @@ func (k *link) done(n int) error {
 	k.c.mu.Lock()
 	most := 0
 	for _, f := range k.under {
-		most = max(most, k.layout.Back(f.n, f.eval))
+		most = max(most, k.c.layout.Back(f.n, f.eval))
 	}
 	k.c.mu.Unlock()
 	if n > most {
@@ -231,7 +233,7 @@ func (k *link) done(n int) error {
 		return message.Malformed("the results of micro-batch %d, which is not under way", h.Number)
 	}
 	if !f.done { // else its heter-trainer was lost after it had come back
-		if err := k.layout.ParseDone(k.results, f.micro); err != nil {
+		if err := k.c.layout.ParseDone(k.results, f.micro); err != nil {
 			return err
 		}
 	}

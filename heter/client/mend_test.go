@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/service"
+	"github.com/ringo-ml/ringo/optim"
 )
 
 // quick are times of a test in which a frozen one is found.
@@ -231,4 +233,45 @@ func TestFrozen(t *testing.T) {
 	}
 	r.run(4, func(int, string) {})
 	r.checkLeft(1)
+}
+
+// again starts one in the place of one that has ended.
+func (r *rig) again(i int) {
+	l, err := net.Listen("tcp", r.config.Addrs[i])
+	must(r.t, err)
+	r.serve[i](l)
+}
+
+// One that is started again in the place of a lost one is given the others' state, and takes part: when it is there the others may be lost.
+func TestComesBack(t *testing.T) {
+	for _, mix := range [][3]int{{1, 2, 4}, {2, 3, 12}, {3, 2, 1}} {
+		for _, place := range []string{"sent", "ended"} {
+			t.Run(fmt.Sprint(place, mix), func(t *testing.T) {
+				r := newRigOf(t, mix[0], mix[1], func() optim.Optimizer { return optim.NewAdam(rate) }, nil)
+				r.steps, r.near = 60, 1e-3
+				back := make(chan struct{}, 64) // from each trainer
+				r.config.Report = func(line string) {
+					if strings.Contains(line, "is there again") {
+						back <- struct{}{}
+					}
+				}
+				lost := 0
+				r.run(mix[2], func(step int, where string) {
+					if where != place || step < 2 || lost == mix[1] || len(back) < mix[0]*lost {
+						if where == "all" && len(back) < mix[0]*lost {
+							time.Sleep(10 * time.Millisecond) // else the steps are over before it is found
+						}
+						return
+					}
+					r.stop(lost)
+					r.again(lost)
+					lost++
+				})
+				if lost < mix[1] {
+					t.Errorf("%d of %d were lost and started again", lost, mix[1])
+				}
+				r.checkLeft()
+			})
+		}
+	}
 }

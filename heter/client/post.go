@@ -57,7 +57,7 @@ func (c *Client) Times() heter.StageTimes {
 
 // pick is who gets a micro-batch, -1 where nobody can now. c.mu is held.
 func (c *Client) pick(f *flight) int {
-	if len(c.links) > 1 && !c.committed(f.step-1) {
+	if len(c.loads) > 1 && !c.committed(f.step-1) {
 		return -1
 	}
 	for i, k := range c.links {
@@ -106,7 +106,7 @@ func (c *Client) end(err error) {
 }
 
 // sizeOf is how many bytes a micro-batch's frame has.
-func (c *Client) sizeOf(f *flight) int { return wire.HeaderSize + c.links[0].layout.There(f.n) }
+func (c *Client) sizeOf(f *flight) int { return wire.HeaderSize + c.layout.There(f.n) }
 
 // pack makes a micro-batch's frame, all but its number. c.mu is held, and let go meanwhile.
 func (c *Client) pack(f *flight) error {
@@ -120,7 +120,7 @@ func (c *Client) pack(f *flight) error {
 	if err := wire.PutHeader((*[wire.HeaderSize]byte)(b), wire.Header{Type: message.TypeMicro, Length: len(b) - wire.HeaderSize}); err != nil {
 		return err
 	}
-	if err := c.links[0].layout.Micro(b[wire.HeaderSize:], f.micro, 0, f.step); err != nil {
+	if err := c.layout.Micro(b[wire.HeaderSize:], f.micro, 0, f.step); err != nil {
 		return fmt.Errorf("heter: a micro-batch of step %d: %w", f.step, err)
 	}
 	f.frame = b

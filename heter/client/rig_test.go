@@ -97,8 +97,9 @@ type rig struct {
 	stops   []context.CancelFunc
 	hub     hub
 	rule    func() optim.Optimizer
-	steps   int     // of a trainer
-	near    float64 // how near losses and parameters must be to those of one process
+	steps   int                  // of a trainer
+	serve   []func(net.Listener) // starts one in its place
+	near    float64              // how near losses and parameters must be to those of one process
 }
 
 // hub is where heter-trainers of a test meet.
@@ -160,8 +161,9 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 	must(t, err)
 	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c}, rule: rule, steps: 5, near: 1e-5}
 	r.hub.meshes, r.hub.sums = map[string][]transport.Mesh{}, map[int]int{}
+	r.ends, r.stops, r.devices = make([]chan error, heters), make([]context.CancelFunc, heters), make([]*heter.CPU, heters)
 	for i := range heters {
-		d := device(t, s, c, rule)
+		var d *heter.CPU
 		cfg := service.Config{
 			Ticket: r.config.Ticket, Version: "1", Index: i, Count: heters, Trainers: trainers,
 			Open:   func([]byte) (*heter.Cut, heter.Device, error) { return c, d, nil },
@@ -175,18 +177,22 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		server, err := service.New(cfg)
-		must(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		end := make(chan error, 1)
-		go func() {
-			f, err := server.Serve(ctx, l)
-			t.Logf("heter-trainer %d: %+v", i, f)
-			end <- err
-		}()
-		r.devices, r.config.Addrs = append(r.devices, d), append(r.config.Addrs, l.Addr().String())
-		r.ends, r.stops = append(r.ends, end), append(r.stops, cancel)
-		t.Cleanup(cancel)
+		r.serve = append(r.serve, func(l net.Listener) {
+			d = device(t, s, c, rule)
+			server, err := service.New(cfg)
+			must(t, err)
+			ctx, cancel := context.WithCancel(context.Background())
+			end := make(chan error, 1)
+			go func() {
+				f, err := server.Serve(ctx, l)
+				t.Logf("heter-trainer %d: %+v", i, f)
+				end <- err
+			}()
+			r.devices[i], r.ends[i], r.stops[i] = d, end, cancel
+			t.Cleanup(cancel)
+		})
+		r.serve[i](l)
+		r.config.Addrs = append(r.config.Addrs, l.Addr().String())
 	}
 	return r
 }

@@ -8,7 +8,7 @@
 //	                  <-     Done                 in any order, one for each Micro
 //	End               ->                          of a step, when each of its Micros is Done
 //	                  <-     Commit               the parameters have moved
-//	                  <-     Again                the step's end is to be said again, without who is lost
+//	                  <-     Again                the step's end is to be said again, with those who are there
 //	Ask               ->
 //	                  <-     Values               of the part's parameters, or of what its optimizer keeps
 //	Put               ->                          values to begin with
@@ -34,7 +34,7 @@ import (
 )
 
 // protocol is the version of all layouts of this package.
-const protocol = 3
+const protocol = 4
 
 // The types of frames.
 const (
@@ -96,19 +96,22 @@ var le = binary.LittleEndian
 //	12     4     Index
 //	16     4     Count
 //	20     4     Code
-//	24     32    Hash
-//	56           About
+//	24     4     Late, 0 or 1
+//	28     32    Hash
+//	60           About
 type Hello struct {
 	Trainer, Trainers int // which of how many connects
 	Index, Count      int // whom it takes the other end for, of how many heter-trainers
 	Code              message.Code
-	Hash              [32]byte // of the part: heter.Cut.Hash
+	// Late says that the trainer has lost a heter-trainer of that Index: this one stands in for it, and is given the part's state by others.
+	Late bool
+	Hash [32]byte // of the part: heter.Cut.Hash
 	// About says what the model is built for, such as the shape of samples: the first trainer's is what the part is made by, and that of
 	// others must be the same.
 	About []byte
 }
 
-const helloSize = 24 + 32
+const helloSize = 28 + 32
 
 // maxAbout is the longest Hello.About in bytes.
 const maxAbout = 256 << 10
@@ -118,7 +121,7 @@ const MaxHello = helloSize + maxAbout
 
 // Append appends h to b.
 func (h Hello) Append(b []byte) []byte {
-	for _, v := range []int{protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code)} {
+	for _, v := range []int{protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code), asNumber(h.Late)} {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	return append(append(b, h.Hash[:]...), h.About...)
@@ -133,11 +136,18 @@ func ParseHello(b []byte) (h Hello, err error) {
 		return h, Malformed("protocol %d, this end speaks %d: give all the same program", v, protocol)
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
-	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Hash: [32]byte(b[24:]), About: b[helloSize:]}
-	if h.Trainers < 1 || h.Trainers > maxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > maxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() {
+	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Late: at(6) == 1, Hash: [32]byte(b[28:]), About: b[helloSize:]}
+	if h.Trainers < 1 || h.Trainers > maxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > maxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() || at(6) > 1 {
 		return h, Malformed("a hello of trainer %d of %d to heter-trainer %d of %d, with values in code %d", h.Trainer, h.Trainers, h.Index, h.Count, at(5))
 	}
 	return h, nil
+}
+
+func asNumber(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // Welcome is the answer to a Hello: what the heter-trainer will take on this connection. As it is sent:
@@ -150,24 +160,27 @@ func ParseHello(b []byte) (h Hello, err error) {
 //	16     4     Heartbeat in ms
 //	20     4     Silence in ms
 //	24     4     State
+//	28     8     Life
 type Welcome struct {
 	Micros  int // most micro-batches under way on the connection
 	Samples int // most of a micro-batch
 	Bytes   int // most bytes of micro-batches under way, unless it is one
 	Values  int // of the part's parameters, as they lie in their arena
 	State   int // of these and behind them what the optimizer keeps: heter.Device.State in one piece
+	// Life is a number of this process alone, by which it is told from one that has had its place before; never 0.
+	Life uint64
 	// Heartbeat is how often each end shows that it lives, and Silence after which the other one is taken for dead.
 	Heartbeat, Silence time.Duration
 }
 
-const welcomeSize = 28
+const welcomeSize = 36
 
 // Append appends w to b.
 func (w Welcome) Append(b []byte) []byte {
 	for _, v := range []int{w.Micros, w.Samples, w.Bytes, w.Values, int(w.Heartbeat.Milliseconds()), int(w.Silence.Milliseconds()), w.State} {
 		b = le.AppendUint32(b, uint32(v))
 	}
-	return b
+	return le.AppendUint64(b, w.Life)
 }
 
 // ParseWelcome reads what Append wrote.
@@ -177,14 +190,14 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
 	ms := func(i int) time.Duration { return time.Duration(at(i)) * time.Millisecond }
-	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6)}
+	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Life: le.Uint64(b[28:])}
 	for i := range 7 {
 		if at(i) < 1 || at(i) > math.MaxInt32 {
 			return w, Malformed("a welcome with the number %d: want 1 to %d", at(i), math.MaxInt32)
 		}
 	}
-	if w.State < w.Values {
-		return w, Malformed("a welcome with %d values, and %d of these and the optimizer's", w.Values, w.State)
+	if w.State < w.Values || w.Life == 0 {
+		return w, Malformed("a welcome of life %d with %d values, and %d of these and the optimizer's", w.Life, w.Values, w.State)
 	}
 	if w.Silence < 2*w.Heartbeat {
 		return w, Malformed("a welcome with heartbeats every %v and a silence of %v", w.Heartbeat, w.Silence)

@@ -108,11 +108,11 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(micro)
 	f.Add(Hello{Trainer: 1, Trainers: 2, Index: 0, Count: 1}.Append(nil))
-	f.Add(Welcome{1, 2, 3, 4, 5, time.Second, 5 * time.Second}.Append(nil))
-	f.Add(End{1, 2, 0.1, 3, true, []int{0, 4}}.Append(nil))
+	f.Add(Welcome{1, 2, 3, 4, 5, 6, time.Second, 5 * time.Second}.Append(nil))
+	f.Add(End{1, 2, 0.1, 3, true, []uint64{0, 4}}.Append(nil))
 	f.Add(Ask{1, 0, 10}.Append(nil))
 	f.Add(append(Ask{1, 98, 2}.Append(nil), make([]byte, 8)...))
-	f.Add(Again{3, 2, []int{1, 2}}.Append(nil))
+	f.Add(Again{3, 2, []uint64{1, 2}}.Append(nil))
 	f.Add(Commit(7).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		again := func(err error, written []byte) {

@@ -3,7 +3,7 @@ package message
 import "math"
 
 // End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had none of the step's micro-batches: a
-// step ends when all trainers have ended it everywhere, in one Attempt and without the same Lost ones. As it is sent:
+// step ends when all trainers have ended it everywhere, in one Attempt and with the same members Here. As it is sent:
 //
 //	offset bytes
 //	0      8     Step
@@ -11,7 +11,7 @@ import "math"
 //	16     8     Rate, the bits of a float64
 //	24     4     Attempt
 //	28     4     Open, 0 or 1
-//	32     4 each  Lost
+//	32     8 each  Here
 type End struct {
 	Step  uint64
 	Count uint64  // micro-batches that the trainer has sent on this connection so far
@@ -20,14 +20,14 @@ type End struct {
 	Attempt int
 	// Open says that the attempts before are void, and that micro-batches of lost ones follow before this one is closed.
 	Open bool
-	// Lost are the numbers of the heter-trainers that the trainer has lost, ascending.
-	Lost []int
+	// Here has for each heter-trainer, by number, the life (Welcome.Life) that the trainer is connected to; 0: it has lost it.
+	Here []uint64
 }
 
 const endSize = 32
 
 // MaxEnd is the longest End in bytes.
-const MaxEnd = endSize + 4*maxTrainers
+const MaxEnd = endSize + 8*maxTrainers
 
 // Append appends e to b.
 func (e End) Append(b []byte) []byte {
@@ -35,11 +35,7 @@ func (e End) Append(b []byte) []byte {
 	b = le.AppendUint64(b, e.Count)
 	b = le.AppendUint64(b, math.Float64bits(e.Rate))
 	b = le.AppendUint32(b, uint32(e.Attempt))
-	open := uint32(0)
-	if e.Open {
-		open = 1
-	}
-	return appendLost(le.AppendUint32(b, open), e.Lost)
+	return appendLives(le.AppendUint32(b, uint32(asNumber(e.Open))), e.Here)
 }
 
 // ParseEnd reads what Append wrote.
@@ -52,7 +48,7 @@ func ParseEnd(b []byte) (e End, err error) {
 	if e.Step == 0 || !(e.Rate >= 0) || math.IsInf(e.Rate, 0) || e.Attempt < 1 || e.Attempt > maxAttempts || open > 1 {
 		return e, Malformed("an end of step %d at the rate %v, attempt %d", e.Step, e.Rate, e.Attempt)
 	}
-	e.Lost, err = parseLost(b[endSize:])
+	e.Here, err = parseLives(b[endSize:])
 	return e, err
 }
 
@@ -64,22 +60,23 @@ const maxAttempts = 1 << 10
 //	offset bytes
 //	0      8     Step
 //	8      4     Attempt
-//	12     4 each  Lost
+//	12     8 each  Gone
 type Again struct {
 	Step    uint64
-	Attempt int   // of the End that is wanted, at least
-	Lost    []int // who is known to be lost, ascending; they may be none: trainers find out themselves
+	Attempt int // of the End that is wanted, at least
+	// Gone are the lives of those who are known to be lost; they may be none: trainers find out themselves.
+	Gone []uint64
 }
 
 const againSize = 12
 
 // MaxAgain is the longest Again in bytes.
-const MaxAgain = againSize + 4*maxTrainers
+const MaxAgain = againSize + 8*maxTrainers
 
 // Append appends a to b.
 func (a Again) Append(b []byte) []byte {
 	b = le.AppendUint64(b, a.Step)
-	return appendLost(le.AppendUint32(b, uint32(a.Attempt)), a.Lost)
+	return appendLives(le.AppendUint32(b, uint32(a.Attempt)), a.Gone)
 }
 
 // ParseAgain reads what Append wrote.
@@ -91,30 +88,25 @@ func ParseAgain(b []byte) (a Again, err error) {
 	if a.Step == 0 || a.Attempt < 1 || a.Attempt > maxAttempts {
 		return a, Malformed("step %d again in attempt %d", a.Step, a.Attempt)
 	}
-	a.Lost, err = parseLost(b[againSize:])
+	a.Gone, err = parseLives(b[againSize:])
 	return a, err
 }
 
-func appendLost(b []byte, lost []int) []byte {
-	for _, i := range lost {
-		b = le.AppendUint32(b, uint32(i))
+func appendLives(b []byte, lives []uint64) []byte {
+	for _, life := range lives {
+		b = le.AppendUint64(b, life)
 	}
 	return b
 }
 
-func parseLost(b []byte) (lost []int, err error) {
-	if len(b)%4 != 0 {
-		return nil, Malformed("%d bytes of lost heter-trainers", len(b))
+func parseLives(b []byte) (lives []uint64, err error) {
+	if len(b)%8 != 0 {
+		return nil, Malformed("%d bytes of lives of heter-trainers", len(b))
 	}
-	last := -1
-	for ; len(b) > 0; b = b[4:] {
-		i := int(le.Uint32(b))
-		if i <= last || i >= maxTrainers {
-			return nil, Malformed("lost heter-trainer %d after %d", i, last)
-		}
-		lost, last = append(lost, i), i
+	for ; len(b) > 0; b = b[8:] {
+		lives = append(lives, le.Uint64(b))
 	}
-	return lost, nil
+	return lives, nil
 }
 
 // CommitSize is the length of a Commit.

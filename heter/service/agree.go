@@ -61,15 +61,15 @@ func newer(a, b message.End) bool {
 	return a.Step > b.Step || a.Step == b.Step && a.Attempt > b.Attempt
 }
 
-// follows says whether an end may come after another one of the same trainer.
-func follows(e, last message.End) bool {
+// follows says whether an end may come after another one of the same trainer. The first one that a late heter-trainer hears is of any step.
+func follows(e, last message.End, late bool) bool {
 	switch e.Step {
 	case last.Step + 1:
 		return true
 	case last.Step:
 		return last.Step > 0 && (e.Attempt > last.Attempt || e.Attempt == last.Attempt && last.Open && !e.Open)
 	}
-	return false
+	return late && last.Step == 0
 }
 
 // end notes what a trainer says of the end of its step.
@@ -78,12 +78,12 @@ func (s *Server) end(trainer int, e message.End) error {
 	defer s.mu.Unlock()
 	last := s.closing.ends[trainer]
 	switch {
-	case !follows(e, last):
+	case !follows(e, last, s.late):
 		return message.Malformed("trainer %d ends step %d in attempt %d, it has ended %d in attempt %d", trainer, e.Step, e.Attempt, last.Step, last.Attempt)
-	case slices.Contains(e.Lost, s.cfg.Index):
+	case len(e.Here) != s.cfg.Count:
+		return message.Malformed("trainer %d knows of %d heter-trainers, there are %d", trainer, len(e.Here), s.cfg.Count)
+	case e.Here[s.cfg.Index] != s.life:
 		return fmt.Errorf("trainer %d has lost this heter-trainer, and goes on without it", trainer)
-	case len(e.Lost) > 0 && e.Lost[len(e.Lost)-1] >= s.cfg.Count:
-		return message.Malformed("trainer %d has lost heter-trainer %d of %d", trainer, e.Lost[len(e.Lost)-1], s.cfg.Count)
 	}
 	first := true
 	for i, other := range s.closing.ends {
@@ -93,14 +93,28 @@ func (s *Server) end(trainer int, e message.End) error {
 		first = first && newer(e, other)
 	}
 	s.closing.ends[trainer] = e
+	if e.Step == 1 {
+		s.know(e.Here)
+	}
 	if first && e.Attempt > 1 { // others may not know yet
-		s.again(message.Again{Step: e.Step, Attempt: e.Attempt, Lost: e.Lost}, trainer)
+		gone := slices.DeleteFunc(slices.Clone(s.known), func(life uint64) bool { return slices.Contains(e.Here, life) })
+		s.again(message.Again{Step: e.Step, Attempt: e.Attempt, Gone: gone}, trainer)
 	}
 	if first {
 		s.closing.interrupt()
 	}
 	s.changed.Broadcast()
 	return nil
+}
+
+// know adds to the lives of those that may have had micro-batches of the step under way. They are who was there when the last one ended, with
+// those of attempts that have failed here, which others may take for members; and in the first step all whom trainers name. s.mu is held.
+func (s *Server) know(here []uint64) {
+	for _, life := range here {
+		if life != 0 && !slices.Contains(s.known, life) {
+			s.known = append(s.known, life)
+		}
+	}
 }
 
 // again asks all trainers, or all but one, to say the end of a step again. s.mu is held.
@@ -112,8 +126,8 @@ func (s *Server) again(a message.Again, but int) {
 	}
 }
 
-// closed is the end of a step as all trainers say it, and that it was not looked at yet. Where they do not know of the same losses all are
-// told. s.mu is held.
+// closed is the end of a step as all trainers say it, and that it was not looked at yet. Who are its members are those that all trainers are
+// connected to: a new one that some do not know yet has to wait. Where some have lost one that others have not, all are told. s.mu is held.
 func (s *Server) closed() (message.End, bool) {
 	c := &s.closing
 	e := c.ends[0]
@@ -126,31 +140,50 @@ func (s *Server) closed() (message.End, bool) {
 		return e, false
 	}
 	c.step, c.attempt = e.Step, e.Attempt
-	lost, same := slices.Clone(e.Lost), true
-	for _, other := range c.ends {
-		same = same && slices.Equal(other.Lost, e.Lost)
-		lost = append(lost, other.Lost...)
+	gone := slices.DeleteFunc(slices.Clone(s.known), func(life uint64) bool {
+		lists := func(other message.End) bool { return slices.Contains(other.Here, life) }
+		return !slices.ContainsFunc(c.ends, lists) || allOf(c.ends, lists)
+	})
+	if len(gone) > 0 {
+		s.again(message.Again{Step: e.Step, Attempt: e.Attempt + 1, Gone: gone}, -1)
 	}
-	if !same {
-		slices.Sort(lost)
-		s.again(message.Again{Step: e.Step, Attempt: e.Attempt + 1, Lost: slices.Compact(lost)}, -1)
+	e.Here = slices.Clone(e.Here)
+	for i, life := range e.Here {
+		if !allOf(c.ends, func(other message.End) bool { return other.Here[i] == life }) {
+			e.Here[i] = 0
+		}
 	}
-	c.active, c.void = same, false
-	return e, same
+	if c.active, c.void = len(gone) == 0, false; c.active {
+		s.know(e.Here)
+	}
+	return e, c.active
+}
+
+func allOf[T any](x []T, is func(T) bool) bool {
+	return !slices.ContainsFunc(x, func(v T) bool { return !is(v) })
 }
 
 // settle ends a step that all trainers have ended. Where others are lost on the way trainers are asked to end it again.
 func (s *Server) settle(ctx context.Context, e message.End) error {
+	s.mu.Lock()
+	if s.late {
+		s.step = e.Step // if this fails it tries with a later one
+	}
+	s.mu.Unlock()
 	err := s.agree(ctx, e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing.active = false
 	var local *deviceError
 	switch {
-	case errors.As(err, &local):
+	case errors.As(err, &local), errors.Is(err, errNobody):
 		return err
 	case s.step > e.Step: // whatever has failed since
-		s.figures.Steps = e.Step
+		if s.late {
+			s.cfg.Report(fmt.Sprintf("heter-trainer %d: it has the others' parameters, and takes part from step %d on", s.cfg.Index, s.step))
+		}
+		s.figures.Steps, s.known, s.late = e.Step, nil, false
+		s.know(e.Here)
 		for _, c := range s.conns {
 			if c != nil {
 				c.tell(notice{message.TypeCommit, message.Commit(e.Step).Append(nil)})
@@ -169,6 +202,9 @@ func (s *Server) settle(ctx context.Context, e message.End) error {
 
 // attempts is how often the end of one step is tried. Each but the first follows a loss.
 const attempts = 16
+
+// errNobody ends a job whose trainers have lost all who had the part's state.
+var errNobody = errors.New("all heter-trainers that are left have come late: nobody has the part's parameters")
 
 // deviceError is what the device says, which no other heter-trainer makes good.
 type deviceError struct{ error }
@@ -225,12 +261,12 @@ func (s *Server) part() {
 // gather sees that there is a group of who is not lost, whose members all have the same parameters.
 func (s *Server) gather(ctx context.Context, e message.End) error {
 	members := make([]int, 0, s.cfg.Count)
-	for i := range s.cfg.Count {
-		if !slices.Contains(e.Lost, i) {
+	for i, life := range e.Here {
+		if life != 0 {
 			members = append(members, i)
 		}
 	}
-	if s.group != nil && e.Attempt == 1 && slices.Equal(members, s.members) {
+	if s.group != nil && e.Attempt == 1 && slices.Equal(e.Here, s.lives) {
 		return nil
 	}
 	s.part()
@@ -245,36 +281,53 @@ func (s *Server) gather(ctx context.Context, e message.End) error {
 		cancel()
 		return err
 	}
-	s.group, s.members = g, members
-	return s.align(e)
+	s.group, s.lives = g, e.Here
+	return s.align(e, members)
 }
 
-// align gives members that are a step behind the parameters of one that is not: it was lost to them only after that one had the sum.
-func (s *Server) align(e message.End) error {
-	done := make([]float32, len(s.members))
+// What a member has of the state, for align: nothing, as of the step before, or as of the step that is ended.
+const (
+	hasNothing float32 = iota
+	hasBefore
+	hasAfter
+)
+
+// align gives members that have not the newest state that there is that of one who has it: they have come late, or others were lost to them
+// only after that one had the sum.
+func (s *Server) align(e message.End, members []int) error {
+	own, has := hasBefore, make([]float32, len(members))
 	if s.step > e.Step {
-		done[slices.Index(s.members, s.cfg.Index)] = 1
+		own = hasAfter
+	} else if s.late { // which this goroutine alone makes false
+		own = hasNothing
 	}
-	if err := s.group.Sum(done); err != nil {
+	has[slices.Index(members, s.cfg.Index)] = own
+	if err := s.group.Sum(has); err != nil {
 		return err
 	}
-	from := slices.IndexFunc(done, func(x float32) bool { return x > 0 })
-	if from < 0 || !slices.Contains(done, 0) {
+	newest := slices.Max(has)
+	switch {
+	case newest == slices.Min(has) && newest > hasNothing:
 		return nil
+	case newest == hasNothing:
+		return fmt.Errorf("step %d: %w", e.Step, errNobody)
 	}
 	news := s.device.State()
 	for i, x := range news {
-		if s.step == e.Step { // a copy that fails half-way changes nothing here
+		if own < newest { // a copy that fails half-way changes nothing here
 			news[i] = slices.Clone(x)
 		}
-		if err := s.group.Copy(news[i], from); err != nil {
+		if err := s.group.Copy(news[i], slices.Index(has, newest)); err != nil {
 			return err
 		}
 	}
-	if s.step == e.Step {
-		for i, x := range s.device.State() {
-			copy(x, news[i])
-		}
+	if own == newest {
+		return nil
+	}
+	for i, x := range s.device.State() {
+		copy(x, news[i])
+	}
+	if newest == hasAfter {
 		clear(s.device.Gradients())
 		s.moved()
 	}

@@ -43,7 +43,13 @@ func ofTwo(t *testing.T, trainers int, fail *atomic.Int32, meetings *[]service.M
 	return h, guests
 }
 
-func (g guest) end(e message.End) { g.say(message.TypeEnd, e.Append(nil)) }
+// end says the end of a step, where all are there, the others with life 9, unless it says otherwise.
+func (g guest) end(e message.End) {
+	if e.Here == nil {
+		e.Here = append([]uint64{g.h.life}, slices.Repeat([]uint64{9}, g.h.others)...)
+	}
+	g.say(message.TypeEnd, e.Append(nil))
+}
 
 func (g guest) again(want message.Again) {
 	g.h.t.Helper()
@@ -61,20 +67,20 @@ func TestLossesAreAgreedOn(t *testing.T) {
 	g[0].micro(1, 1, 1, false, 1)
 	g[0].done(1, false)
 	g[0].end(message.End{Step: 1, Attempt: 1, Count: 1, Rate: 1})
-	g[1].end(message.End{Step: 1, Attempt: 1, Rate: 1, Lost: []int{1}})
+	g[1].end(message.End{Step: 1, Attempt: 1, Rate: 1, Here: []uint64{h.life, 0}})
 	for _, one := range g {
-		one.again(message.Again{Step: 1, Attempt: 2, Lost: []int{1}})
+		one.again(message.Again{Step: 1, Attempt: 2, Gone: []uint64{9}})
 	}
-	g[0].end(message.End{Step: 1, Attempt: 2, Open: true, Count: 1, Rate: 1, Lost: []int{1}})
-	g[1].again(message.Again{Step: 1, Attempt: 2, Lost: []int{1}})
+	g[0].end(message.End{Step: 1, Attempt: 2, Open: true, Count: 1, Rate: 1, Here: []uint64{h.life, 0}})
+	g[1].again(message.Again{Step: 1, Attempt: 2, Gone: []uint64{9}})
 	g[0].micro(2, 1, 1, false, 2) // which the lost one had
 	g[0].done(1, false)
-	g[0].end(message.End{Step: 1, Attempt: 2, Count: 2, Rate: 1, Lost: []int{1}})
-	g[1].end(message.End{Step: 1, Attempt: 2, Rate: 1, Lost: []int{1}})
+	g[0].end(message.End{Step: 1, Attempt: 2, Count: 2, Rate: 1, Here: []uint64{h.life, 0}})
+	g[1].end(message.End{Step: 1, Attempt: 2, Rate: 1, Here: []uint64{h.life, 0}})
 	for _, one := range g {
 		one.hear(message.TypeCommit)
 	}
-	g[0].end(message.End{Step: 1, Attempt: 3, Open: true, Count: 2, Rate: 1, Lost: []int{1}}) // it had not heard that yet
+	g[0].end(message.End{Step: 1, Attempt: 3, Open: true, Count: 2, Rate: 1, Here: []uint64{h.life, 0}}) // it had not heard that yet
 	g[0].micro(3, 1, 1, false, 100)
 	if head, _ := g[0].done(1, false); head.Number != 3 || head.Loss != 0 {
 		t.Errorf("%+v of a step that was committed", head)
@@ -153,8 +159,8 @@ func TestNoEnd(t *testing.T) {
 	for want, ends := range map[string][]message.End{
 		"ends step 1 in attempt 1, it has ended 1 in attempt 1":         {{Step: 1, Attempt: 1}, {Step: 1, Attempt: 1}},
 		"ends step 1 in attempt 2, it has ended 1 in attempt 3":         {{Step: 1, Attempt: 3, Open: true}, {Step: 1, Attempt: 2}},
-		"trainer 0 has lost this heter-trainer, and goes on without it": {{Step: 1, Attempt: 1, Lost: []int{0}}},
-		"malformed: trainer 0 has lost heter-trainer 5 of 2":            {{Step: 1, Attempt: 1, Lost: []int{5}}},
+		"trainer 0 has lost this heter-trainer, and goes on without it": {{Step: 1, Attempt: 1, Here: []uint64{0, 9}}},
+		"malformed: trainer 0 knows of 1 heter-trainers, there are 2":   {{Step: 1, Attempt: 1, Here: []uint64{9}}},
 		"the end of step 1 after 2 micro-batches, 0 have come":          {{Step: 1, Attempt: 1, Count: 2}},
 		"ends step 3 in attempt 1, it has ended 1 in attempt 1":         {{Step: 1, Attempt: 1}, {Step: 3, Attempt: 1}},
 	} {

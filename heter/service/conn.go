@@ -135,7 +135,7 @@ func (c *conn) greet() error {
 	}
 	c.layout = message.Layout{Cut: c.s.cut, Code: c.who.Code}
 	w := message.Welcome{
-		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()), State: c.s.stateLen(),
+		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()), State: c.s.stateLen(), Life: c.s.life,
 		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter,
 	}
 	if err := c.io.WriteFrame(message.TypeWelcome, w.Append(nil)); err != nil {

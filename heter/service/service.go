@@ -14,6 +14,10 @@
 // these had of the step. When all say the same, who is left forms a group and agrees. A member that had ended the step already, and the
 // others had not, gives them its parameters; it takes no micro-batch of that step again.
 //
+// Trainers go on looking for one that they have lost. A heter-trainer that they find in its place is late: it has a life (a number) of its own,
+// and becomes a member with the end of a step of which all trainers say that they are connected to that life. Others of the group give it
+// their state then, and it has no micro-batch before.
+//
 // # Accounting
 //
 // Micro-batches of a connection are numbered 1, 2, 3, …, and the end of a step says how many there were: one that came twice, out
@@ -31,6 +35,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -85,9 +91,9 @@ type Server struct {
 	device  heter.Device
 
 	// These are those of the goroutine that works.
-	group   Group // nil: there is none
-	members []int // of it
-	sum     []float32
+	group Group    // nil: there is none
+	lives []uint64 // of its members, by heter-trainer
+	sum   []float32
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -96,6 +102,9 @@ type Server struct {
 	closing closing
 	conns   []*conn // by trainer
 	left    int     // trainers that have said goodbye
+	life    uint64
+	known   []uint64 // lives of those that may have had micro-batches of the step under way
+	late    bool     // this one stands in for one that was lost, and has no state yet
 	err     error
 	figures Figures
 }
@@ -135,7 +144,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Report == nil {
 		cfg.Report = func(string) {}
 	}
-	s := &Server{cfg: cfg, step: 1, closing: closing{ends: make([]message.End, cfg.Trainers)}, conns: make([]*conn, cfg.Trainers)}
+	s := &Server{cfg: cfg, step: 1, closing: closing{ends: make([]message.End, cfg.Trainers)}, conns: make([]*conn, cfg.Trainers), life: 1 + rand.Uint64N(math.MaxUint64)}
 	s.changed.L = &s.mu
 	const strangers = 128
 	s.door = transport.NewDoor(strangers, cfg.Report)
@@ -264,7 +273,7 @@ func (s *Server) next() (*task, message.End, error) {
 		switch {
 		case s.err != nil:
 			return nil, message.End{}, s.err
-		case s.left == s.cfg.Trainers:
+		case s.left == s.cfg.Trainers, s.late && s.left > 0 && s.left == s.seated():
 			return nil, message.End{}, errAllLeft
 		}
 		for i, t := range s.queue {
@@ -356,14 +365,27 @@ func (s *Server) add(t *task) error {
 func (s *Server) sit(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	others := s.seated()
 	switch {
 	case s.err != nil:
 		return s.err
+	case others > 0 && s.late != c.who.Late || c.who.Late && s.step > 1:
+		return fmt.Errorf("trainer %d says otherwise than others whether this heter-trainer is the first in its place", c.who.Trainer)
 	case s.conns[c.who.Trainer] != nil:
 		return fmt.Errorf("trainer %d is connected already: does another process say that it is this trainer?", c.who.Trainer)
 	}
-	s.conns[c.who.Trainer] = c
+	s.conns[c.who.Trainer], s.late = c, c.who.Late
 	return nil
+}
+
+// seated is how many trainers have come. s.mu is held.
+func (s *Server) seated() (n int) {
+	for _, c := range s.conns {
+		if c != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // rise takes the seat back from a trainer that has not learnt that it has one: it will try again.

@@ -63,6 +63,8 @@ type home struct {
 	ticket transport.Ticket
 	addr   string
 	end    chan error
+	life   uint64          // as it has said
+	others int             // heter-trainers
 	served service.Figures // once it has ended
 }
 
@@ -77,6 +79,7 @@ func newHome(t *testing.T, trainers int, change func(*service.Config)) *home {
 	if change != nil {
 		change(&cfg)
 	}
+	h.others = cfg.Count - 1
 	s, err := service.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +143,9 @@ func (g guest) hear(want wire.Type) []byte {
 		if f.Type != want {
 			g.h.t.Fatalf("a %s (%q), want a %s", message.Name(f.Type), b, message.Name(want))
 		}
+		if w, err := message.ParseWelcome(b); want == message.TypeWelcome && err == nil {
+			g.h.life = w.Life
+		}
 		return b
 	}
 }
@@ -194,11 +200,11 @@ func TestStep(t *testing.T) {
 	}
 	one.micro(3, 1, 0.5, false, 4)
 	one.done(1, false)
-	one.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 3, Rate: 0.5}.Append(nil))
+	one.end(message.End{Step: 1, Attempt: 1, Count: 3, Rate: 0.5})
 	one.say(message.TypeAsk, message.Ask{Step: 2, Count: 1}.Append(nil))
 	two.micro(1, 1, 1, false, 1)
 	two.done(1, false)
-	two.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 1, Rate: 0.5}.Append(nil))
+	two.end(message.End{Step: 1, Attempt: 1, Count: 1, Rate: 0.5})
 	if c, err := message.ParseCommit(one.hear(message.TypeCommit)); err != nil || c != 1 {
 		t.Errorf("a commit of step %d, %v", c, err)
 	}
@@ -223,7 +229,7 @@ func TestDisagree(t *testing.T) {
 	for i, rate := range []float64{0.5, 0.25} {
 		g := h.guest(message.Hello{Trainer: i, Trainers: 2, Count: 1})
 		g.hear(message.TypeWelcome)
-		g.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Rate: rate}.Append(nil))
+		g.end(message.End{Step: 1, Attempt: 1, Rate: rate})
 	}
 	if err := <-h.end; err == nil || !strings.Contains(err.Error(), "ends step 1 at the learning rate ") {
 		t.Error(err)
@@ -244,7 +250,7 @@ func TestBytes(t *testing.T) {
 		g.micro(number, 1, 1, false, 1)
 		g.done(1, false)
 	}
-	g.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 20, Rate: 1}.Append(nil))
+	g.end(message.End{Step: 1, Attempt: 1, Count: 20, Rate: 1})
 	g.micro(21, 2, 1, false, 1)
 	g.micro(22, 2, 1, false, 1)
 	size := wire.HeaderSize + message.Layout{Cut: theCut}.There(1)
