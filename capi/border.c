@@ -91,18 +91,23 @@ int ringo_last_error_rank(void) { return own == NULL ? spare.rank : own->rank; }
 
 /* ---- jobs ---- */
 
+/* taken copies what a program gives as a struct that begins with its own size: a later version's is taken if what this one does not
+ * know is 0. */
+static int taken(void *known, size_t size, const void *given, size_t theirs) {
+  if (theirs < sizeof theirs) return 0;
+  for (size_t i = size; i < theirs; i++)
+    if (((const char *)given)[i] != 0) return 0;
+  memcpy(known, given, theirs < size ? theirs : size);
+  return 1;
+}
+
 int ringo_join(const ringo_options *options, ringo_job **job) {
   if (forked) return refuse_forked();
   if (job == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_join: job is NULL");
   *job = NULL;
   ringo_options o = RINGO_OPTIONS_INIT;
-  if (options != NULL) { /* a later version's options are taken if what this one does not know is 0 */
-    size_t theirs = options->struct_size;
-    if (theirs < sizeof theirs) return refuse(RINGO_ERROR_INVALID, "ringo_join: struct_size of the options is not set: begin with RINGO_OPTIONS_INIT");
-    for (size_t i = sizeof o; i < theirs; i++)
-      if (((const char *)options)[i] != 0) return refuse(RINGO_ERROR_INVALID, "ringo_join: the options are of a later version of libringo");
-    memcpy(&o, options, theirs < sizeof o ? theirs : sizeof o);
-  }
+  if (options != NULL && !taken(&o, sizeof o, options, options->struct_size))
+    return refuse(RINGO_ERROR_INVALID, "ringo_join: struct_size of the options is not set, begin with RINGO_OPTIONS_INIT, or they are of a later version of libringo");
   handlers_on_their_stack();
   return borderJoin(&o, job, last());
 }
@@ -229,6 +234,31 @@ int ringo_strategy_arrange(ringo_strategy *strategy, const size_t *order, size_t
   if (forked) return refuse_forked();
   if (order == NULL || ends == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_strategy_arrange: order or ends is NULL");
   return borderStrategyArrange(strategy, (size_t *)order, n, (size_t *)ends, buckets, last());
+}
+
+int ringo_strategy_tune(ringo_strategy *strategy, const ringo_tuning *tuning, const size_t *order, size_t n, const size_t *ends, size_t layers) {
+  if (forked) return refuse_forked();
+  if (order == NULL || ends == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_strategy_tune: order or ends is NULL");
+  ringo_tuning t = RINGO_TUNING_INIT;
+  if (tuning != NULL && !taken(&t, sizeof t, tuning, tuning->struct_size))
+    return refuse(RINGO_ERROR_INVALID, "ringo_strategy_tune: struct_size of the tuning is not set, begin with RINGO_TUNING_INIT, or it is of a later version of libringo");
+  return borderStrategyTune(strategy, &t, (size_t *)order, n, (size_t *)ends, layers, last());
+}
+
+int ringo_strategy_ready(ringo_strategy *strategy, size_t layer) {
+  return forked ? refuse_forked() : borderStrategyReady(strategy, layer, last());
+}
+
+int ringo_strategy_step(ringo_strategy *strategy) { return forked ? refuse_forked() : borderStrategyStep(strategy, last()); }
+
+int ringo_strategy_buckets(ringo_strategy *strategy, size_t *ends, size_t room) {
+  if (forked) return refuse_forked();
+  return borderStrategyBuckets(strategy, ends, ends == NULL ? 0 : room, last());
+}
+
+int ringo_strategy_report(ringo_strategy *strategy, char *text, size_t room) {
+  if (forked) return refuse_forked();
+  return borderStrategyReport(strategy, text, text == NULL ? 0 : room, last());
 }
 
 int ringo_strategy_close(ringo_strategy *strategy) { return forked ? refuse_forked() : borderStrategyClose(strategy, last()); }

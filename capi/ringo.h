@@ -255,7 +255,8 @@ int ringo_wait(ringo_work *work, int64_t timeout_ms);
 
 typedef struct ringo_strategy ringo_strategy; /* from ringo_strategy_open to ringo_strategy_close, or ringo_leave */
 
-/* ringo_strategy_open makes a strategy by its name: "dlgs", "dgc", "lags", "sparseTopK", "sparseThreshold", "int8", "fp16", "bf16", "fp32". What it does not send
+/* ringo_strategy_open makes a strategy by its name: "dlgs", "dgc", "lags", "sparseTopK", "sparseThreshold", "int8", "fp16", "bf16", "fp32", or "auto",
+ * which is fp32 until ringo_strategy_tune. What it does not send
  * of a gradient it keeps, by parameter, and adds to the next one. There are n parameters of lengths values each, with names; at
  * first all lie in one bucket. density is the share of values that are sent, or sparseThreshold's threshold; 0: the default. All ranks of
  * the group open the same strategies in the same order. */
@@ -264,7 +265,7 @@ int ringo_strategy_open(ringo_group *group, const char *name, double density, co
 
 /* ringo_strategy_arrange is the plan of buckets: order has the numbers of all n parameters, as they lie in their buckets, one bucket
  * after the other, and ends where each bucket ends in order. It is called when no exchange is under way. What is kept goes with its
- * parameter. */
+ * parameter. It ends what ringo_strategy_tune began. */
 int ringo_strategy_arrange(ringo_strategy *strategy, const size_t *order, size_t n, const size_t *ends, size_t buckets);
 
 /* ringo_exchange replaces the n gradients of a bucket by their mean over the ranks, as far as it was sent. All ranks exchange the same buckets
@@ -277,6 +278,46 @@ int ringo_start_exchange(ringo_strategy *strategy, size_t bucket, float *gradien
  * keep nothing refuse both. */
 int ringo_residual(ringo_strategy *strategy, size_t parameter, float *values, size_t n);
 int ringo_set_residual(ringo_strategy *strategy, size_t parameter, const float *values, size_t n);
+
+/* ringo_tuning says how ringo_strategy_tune chooses. Begin with RINGO_TUNING_INIT. */
+typedef struct ringo_tuning {
+  size_t struct_size;  /* sizeof(ringo_tuning) */
+  const char *plan;    /* how layers are merged to buckets: "exact", "dlgs-scan", "mgwfbp"; NULL: "exact" */
+  const char *choices; /* "choices" of an earlier run's report: the same is done after the same steps, and nothing is measured; NULL: none */
+  int64_t steps;       /* how many steps that run had done, "steps" there, where this one goes on from it */
+  const char *profile; /* "profile" of an earlier run's report, or a file of `ringo train --save-profile`: chooses by it; NULL: the first steps are measured */
+} ringo_tuning;
+
+#define RINGO_TUNING_INIT { sizeof(ringo_tuning), NULL, NULL, 0, NULL }
+
+/* ringo_strategy_tune has the library plan the buckets, and under "auto" choose the strategy, as `ringo train` does with measured plans.
+ * order has the numbers of all n parameters as backward finishes them, and ends where each layer ends in it: a layer's
+ * parameters are always in one bucket. tuning may be NULL. All ranks of the group call it with the same, when no exchange is under way.
+ * From then on a step is, on every rank:
+ *
+ *     ringo_strategy_ready(strategy, layer);                        for each layer when its gradients are final, in any order
+ *     ringo_start_exchange(strategy, bucket, gradients, n, &work);  for each bucket once its layers are ready, in order
+ *     ringo_wait(work, -1);                                         for each; then the update
+ *     if (ringo_strategy_step(strategy) == 1) ...                   ringo_strategy_buckets has other buckets now
+ *
+ * Three steps settle and nine are measured, with all layers in one bucket; then what strategies and exchanges cost is measured, which takes
+ * seconds, and all ranks choose the same, by the slowest rank's figures. Later it may choose again, if steps take other times. */
+int ringo_strategy_tune(ringo_strategy *strategy, const ringo_tuning *tuning, const size_t *order, size_t n, const size_t *ends, size_t layers);
+
+/* ringo_strategy_ready tells when the gradients of a layer are final, once a step of each. */
+int ringo_strategy_ready(ringo_strategy *strategy, size_t layer);
+
+/* ringo_strategy_step ends a step. It returns 1 if strategy or buckets are others from now on, and 0 if not. */
+int ringo_strategy_step(ringo_strategy *strategy);
+
+/* ringo_strategy_buckets returns how many buckets there are, and writes to ends, which has room for so many, how many layers there are up to the
+ * end of each. There are never more buckets than layers. */
+int ringo_strategy_buckets(ringo_strategy *strategy, size_t *ends, size_t room);
+
+/* ringo_strategy_report writes an object of JSON: "strategy", "plan" and "buckets" as they are now, "why", such as that compression does not
+ * pay, what steps were "predicted" to take with each strategy, what they took ("measured"), and "choices", "steps" and "profile" for
+ * ringo_tuning. It returns how many bytes the text has without the zero byte at its end; what finds no room is left out. */
+int ringo_strategy_report(ringo_strategy *strategy, char *text, size_t room);
 
 int ringo_strategy_close(ringo_strategy *strategy);
 

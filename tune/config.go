@@ -34,6 +34,8 @@ type Config struct {
 	// Auto, and its plan one of Plans; under Auto the empty plan is "exact". Base returns
 	// what the Optimizer itself is made with.
 	Exchange distopt.Config
+	// Among are the strategies that Auto chooses from, of AutoStrategies; nil: all of them.
+	Among []distopt.Strategy
 	// Measure takes the times of the job's own first steps, which Auto does anyhow
 	// unless there is a Profile. Choices, and with them results, then differ from run
 	// to run.
@@ -101,6 +103,9 @@ func (c Config) Validate() error {
 	add(c.Measure && c.Profile != nil, "tuning.tune", "and %v are two sources for one choice: leave one of them out", setting.Path("tuning.profile"))
 	i, err := distopt.Lookup(base.Strategy)
 	add(err == nil && measured && !auto && (i.Plan != "" || i.Name == distopt.PartialUpdate), "exchange.plan", "%s has no effect on %v %s: leave it out", x.Plan, setting.Path("exchange.strategy"), i.Name)
+	wrong := func(s distopt.Strategy) bool { return !slices.Contains(AutoStrategies(), s) }
+	add(c.Among != nil && (len(c.Among) < 2 || c.Among[0] != distopt.FP32 || slices.ContainsFunc(c.Among, wrong)), "exchange.strategy",
+		"%s is to choose from %v: want several of %v, and the first of them first", Auto, c.Among, AutoStrategies())
 	errs = append(errs, c.validateChoices(auto, measured)...)
 	switch {
 	case len(c.Choices) > 0: // which are a source
@@ -140,11 +145,19 @@ func measureThis() error {
 	return setting.Faultf("", "measure this job (%v) and save that", setting.Path("tuning.tune"))
 }
 
+// among are the strategies that Auto chooses from.
+func (c Config) among() []distopt.Strategy {
+	if c.Among == nil {
+		return AutoStrategies()
+	}
+	return c.Among
+}
+
 // candidates are the strategies to choose from, each with its planner.
 func (c Config) candidates() ([]Candidate, error) {
 	names := []distopt.Strategy{c.Base().Strategy}
 	if c.Exchange.Strategy == Auto {
-		names = AutoStrategies()
+		names = c.among()
 	}
 	var out []Candidate
 	for _, name := range names {

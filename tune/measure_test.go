@@ -544,7 +544,7 @@ func TestCodec(t *testing.T) {
 func TestComputation(t *testing.T) {
 	onRanks(t, 2, func(g *collective.Group) error {
 		backward := [][]float64{{1, 5, 1}, {3, 1, 1}}[g.Rank()]
-		forward, update, got, err := Computation(g, float64(2-g.Rank()), float64(3+g.Rank()), backward)
+		forward, update, got, err := computation(g, float64(2-g.Rank()), float64(3+g.Rank()), backward)
 		// final on rank 0 after 2, 3, 8, 9; on rank 1 after 1, 4, 5, 6
 		if want := []float64{2, 4, 1}; err != nil || forward != 2 || update != 4 || !reflect.DeepEqual(got, want) {
 			return fmt.Errorf("forward %v, update %v, backward %v, %v; want %v", forward, update, got, err, want)

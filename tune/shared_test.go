@@ -71,18 +71,19 @@ func TestChoicesReplayInSharedMemory(t *testing.T) {
 					return err
 				}
 				for step := range 30 {
+					opt := t.opt.(*distopt.Optimizer)
 					for i := range t.grads {
 						t.grads[i] = float32((i*7919+step*104729+g.Rank())%1009-500) / 1009
 					}
 					for l := range t.layers {
-						t.opt.GradReady(l)
+						opt.GradReady(l)
 					}
 					if err := t.Step(); err != nil {
 						return err
 					}
 				}
 				params[g.Rank()], made[g.Rank()] = slices.Clone(x), t.State().Made
-				return errors.Join(t.Stay(), t.opt.Close())
+				return errors.Join(t.Stay(), t.opt.(*distopt.Optimizer).Close())
 			})
 		}
 		var first, again [2][]float32
@@ -99,7 +100,7 @@ func sharedRank(g *collective.Group, w *transport.Windows) error {
 	if err != nil {
 		return err
 	}
-	opt, layers := t.opt, t.layers
+	opt, layers := t.opt.(*distopt.Optimizer), t.layers
 	if len(t.candidates) != 1 || !t.candidates[0].Shared {
 		return fmt.Errorf("candidates %+v: want fp32 with shared updates", t.candidates)
 	}

@@ -28,7 +28,7 @@ func (t *Tuner) measure() error {
 		return err
 	}
 	if codec, ok := f.Codec(t.candidate(string(t.opt.Strategy())).codec(), 0); ok { // it was part of the update
-		f.Update = max(0, f.Update-codec.After.At(len(t.grads)))
+		f.Update = max(0, f.Update-codec.After.At(t.values))
 	}
 	return t.choose(f, "")
 }
@@ -85,7 +85,7 @@ func (t *Tuner) computation() (bucket.Profile, error) {
 	if err != nil {
 		return f, fmt.Errorf("tune: %w", err)
 	}
-	if f.Forward, f.Update, backward, err = Computation(t.g, forward, median(recent(t.steps.update)), backward); err != nil {
+	if f.Forward, f.Update, backward, err = computation(t.g, forward, median(recent(t.steps.update)), backward); err != nil {
 		return f, err
 	}
 	rows := []float64{median(recent(t.steps.rows))}
@@ -157,8 +157,12 @@ func (t *Tuner) costs(f *bucket.Profile) error {
 	if err != nil {
 		return err
 	}
+	arena := t.grads
+	if arena == nil {
+		arena = make([]float32, t.values)
+	}
 	for _, c := range slices.Concat(t.candidates, last) {
-		codec, unit, err := Codec(t.g, c, t.cfg.Exchange.Pool, len(t.grads))
+		codec, unit, err := Codec(t.g, c, t.cfg.Exchange.Pool, t.values)
 		if err != nil {
 			return err
 		}
@@ -168,7 +172,7 @@ func (t *Tuner) costs(f *bucket.Profile) error {
 		}
 		known, ok := seen[w]
 		if !ok {
-			if known.links, known.calls, err = Exchange(t.g, t.opt.Reducer(), c, unit, t.grads); err != nil {
+			if known.links, known.calls, err = Exchange(t.g, t.opt.Reducer(), c, unit, arena); err != nil {
 				return err
 			}
 			seen[w] = known

@@ -143,9 +143,9 @@ func slowest(g *collective.Group, figures []float64) error {
 	return nil
 }
 
-// Computation makes a step's times, of this rank, those of the slowest one: a group is
+// computation makes a step's times, of this rank, those of the slowest one: a group is
 // exchanged when the last rank has its gradients. It is a collective call.
-func Computation(g *collective.Group, forward, update float64, backward []float64) (float64, float64, []float64, error) {
+func computation(g *collective.Group, forward, update float64, backward []float64) (float64, float64, []float64, error) {
 	all := append([]float64{update, forward}, backward...)
 	for i := 2; i < len(all); i++ {
 		all[i] += all[i-1] // when each is final

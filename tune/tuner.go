@@ -8,7 +8,9 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/exchange"
 )
 
 // Steps of a measurement: how many settle caches and buffers first, over how many
@@ -22,6 +24,30 @@ const (
 // driftBound is the share of a step by which times must have moved for a new plan:
 // below a tenth plans hardly change, and a busy machine moves them by as much.
 const driftBound = 0.25
+
+// Optimizer is what a Tuner times and changes: a *distopt.Optimizer, or what exchanges gradients for a loop of another kind. All
+// methods are called between two steps, on every rank the same, but that the two that begin parts of one are called within.
+type Optimizer interface {
+	Step() error
+	Steps() int64
+	Times() distopt.StepTimes
+	Reducer() exchange.Reducer
+
+	Strategy() distopt.Strategy
+	SetStrategy(distopt.Strategy) error
+	Prepare(spars float64, every int, rule compress.Rule) error
+	Spars() float64
+	Reselect() error
+	Plan() bucket.Plan
+	PlanName() string
+	SetPlan(name string, p bucket.Plan) error
+	CanShare() bool
+	ShareUpdate(on bool) error
+
+	Profile(steps int) (*bucket.Profiler, error)
+	EndProfile()
+	BeginForward()
+}
 
 // Tuner stands beside an Optimizer: it times its steps and chooses its plan and, under
 // Auto, its strategy.
@@ -45,9 +71,10 @@ const driftBound = 0.25
 // It is used by one goroutine, and every rank calls its methods in the same order.
 type Tuner struct {
 	g      *collective.Group
-	opt    *distopt.Optimizer
+	opt    Optimizer
 	layers []bucket.Layer
-	grads  []float32
+	values int       // of the layers
+	grads  []float32 // nil: there is no arena of them
 	cfg    Config
 	auto   bool
 
@@ -114,14 +141,18 @@ func (s *stepTimes) add(whole time.Duration, t distopt.StepTimes) {
 	s.anew = append(s.anew, t.Anew)
 }
 
-// New makes a tuner for opt, whose layers and arena of gradients these are. Where
+// New makes a tuner for opt, whose layers and arena of gradients these are; grads is nil where gradients are the caller's, and lie
+// anywhere. Where
 // nothing is to be measured it chooses at once, or in Resumed where that may bring a choice. It is a collective call. Errors: what
 // Validate reports, or a profile that lacks what the choice needs.
-func New(g *collective.Group, opt *distopt.Optimizer, layers []bucket.Layer, grads []float32, cfg Config) (*Tuner, error) {
+func New(g *collective.Group, opt Optimizer, layers []bucket.Layer, grads []float32, cfg Config) (*Tuner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
 	}
 	t := &Tuner{g: g, opt: opt, layers: layers, grads: grads, cfg: cfg, auto: cfg.Exchange.Strategy == Auto}
+	for _, l := range layers {
+		t.values += l.Len
+	}
 	if t.auto {
 		if err := opt.Prepare(cfg.Exchange.Spars, cfg.Exchange.Every, cfg.Exchange.Rule); err != nil {
 			return nil, err

@@ -288,6 +288,61 @@ static void halves(void) {
   WANT(RINGO_ERROR_INVALID, ringo_to_float16(NULL, in, 1));
 }
 
+/* One strategy whose buckets the library plans, as an earlier run has chosen, and one that is named, with the same buckets: the same bits, of
+ * what is sent and of what is kept. */
+static void strategies(ringo_group *all) {
+  const char *names[] = {"a", "b", "c"};
+  const size_t lengths[] = {300, 50, 1000}, order[] = {2, 1, 0}, layers[] = {1, 2, 3}, buckets[] = {2, 3};
+  static float x[1350], y[1350], kept[1000], theirs[1000];
+  ringo_strategy *tuned, *named;
+  size_t ends[3];
+  char report[512];
+  OK(ringo_strategy_open(all, "auto", 0.1, names, lengths, 3, &tuned));
+  OK(ringo_strategy_open(all, "dlgs", 0.1, names, lengths, 3, &named));
+  OK(ringo_strategy_arrange(named, order, 3, buckets, 2));
+  WANT(RINGO_ERROR_INVALID, ringo_strategy_step(tuned));
+  ringo_tuning t = RINGO_TUNING_INIT;
+  t.struct_size = 0;
+  WANT(RINGO_ERROR_INVALID, ringo_strategy_tune(tuned, &t, order, 3, layers, 3));
+  t.struct_size = sizeof t, t.choices = "0:dlgs/exact=1,2; 4:exact=2,1", t.steps = 1;
+  WANT(RINGO_ERROR_INVALID, ringo_strategy_tune(tuned, &t, NULL, 3, layers, 3));
+  OK(ringo_strategy_tune(tuned, &t, order, 3, layers, 3));
+  WANT(2, ringo_strategy_buckets(tuned, NULL, 0));
+  for (int step = 2; step < 12; step++) {
+    for (int i = 0; i < 1350; i++) x[i] = y[i] = (float)((i * 7919 + step * 104729 + check_rank * 31) % 1009 - 500) / 1009;
+    WANT(2, ringo_strategy_buckets(tuned, ends, 3));
+    CHECK(ends[0] == (step <= 4 ? 1 : 2) && ends[1] == 3, "buckets end at %zu and %zu in step %d", ends[0], ends[1], step);
+    size_t first = ends[0] == 1 ? 1000 : 1050;
+    for (size_t layer = 0; layer < 3; layer++) OK(ringo_strategy_ready(tuned, layer));
+    ringo_work *work;
+    OK(ringo_start_exchange(tuned, 0, x, first, &work));
+    OK(ringo_exchange(tuned, 1, x + first, 1350 - first));
+    OK(ringo_wait(work, -1));
+    if (step > 4) { /* from here on in the same buckets: the other one goes on with what this one has kept */
+      OK(ringo_exchange(named, 0, y, 1050));
+      OK(ringo_exchange(named, 1, y + 1050, 300));
+      CHECK(memcmp(x, y, sizeof x) == 0, "step %d differs", step);
+    }
+    for (size_t p = 0; p < 3; p++) {
+      OK(ringo_residual(tuned, p, kept, lengths[p]));
+      if (step == 4) OK(ringo_set_residual(named, p, kept, lengths[p]));
+      OK(ringo_residual(named, p, theirs, lengths[p]));
+      if (step >= 4) CHECK(memcmp(kept, theirs, lengths[p] * sizeof *kept) == 0, "what is kept of %s differs in step %d", names[p], step);
+    }
+    WANT(step == 4 ? 1 : 0, ringo_strategy_step(tuned));
+  }
+  int length = ringo_strategy_report(tuned, report, sizeof report);
+  CHECK(length > 0 && length < (int)sizeof report && (int)strlen(report) == length, "a report of %d bytes", length);
+  CHECK(strstr(report, "\"strategy\":\"dlgs\"") && strstr(report, "\"steps\":11"), "%s", report);
+  char little[8];
+  WANT(length, ringo_strategy_report(tuned, little, sizeof little));
+  CHECK(strlen(little) == 7, "%zu bytes of 8", strlen(little));
+  OK(ringo_strategy_arrange(tuned, order, 3, layers, 3));
+  WANT(RINGO_ERROR_INVALID, ringo_strategy_ready(tuned, 0));
+  OK(ringo_strategy_close(tuned));
+  OK(ringo_strategy_close(named));
+}
+
 /* Groups of two neighbours, of the even ranks, of all ranks backwards: this rank is in some. */
 static void groups(ringo_job *job, size_t n) {
   int ranks[16], count = 0, me = ringo_rank(job), all = ringo_size(job);
@@ -337,6 +392,7 @@ int main(int argc, char **argv) {
   a = malloc(room), b = malloc(room);
   every(all, 37);
   every(all, 1500);
+  strategies(all);
   groups(job, 37);
   halves();
   misuse(job);

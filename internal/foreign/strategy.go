@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/tune"
 )
 
 // Strategy averages gradients over a group's ranks by a strategy of package distopt, a bucket at a time: it selects and codes them, keeps
@@ -19,39 +21,40 @@ type Strategy struct {
 	mu      sync.Mutex
 	group   *collective.Group
 	reducer *exchange.Group
-	chain   *compress.Chain      // as the strategy names it
+	auto    bool           // opened as tune.Auto: cfg is what was chosen so far
+	density float64        // as it was asked for, of strategies that take one
+	cfg     distopt.Config // of the strategy
+	chain   *compress.Chain
 	code    compress.Quantiser   // how values travel, nil: as they are
-	local   *compress.Compressor // chain, bound to where the parameters lie, with what it keeps of them
+	local   *compress.Compressor // what of the chain happens here, bound to where the parameters lie, with what it keeps of them
+	owes    bool                 // local keeps what its chain alone would not: of the strategy before, for the next gradients
 	params  []compress.Param     // by the caller's numbers, as they lie now
 	buckets []compress.Group     // in the order of Arrange
 	ops     []exchange.Op        // by bucket: the exchange under way, or the last one
 	sparse  []compress.Sparse    // by bucket: what is sent of it
 	flying  []bool               // by bucket: its exchange is under way
+
+	steps sync.Mutex // held by Tune and Step, which take long
+	tuned *tuned     // what plans the buckets; nil: the caller does
 }
 
 // NewStrategy makes a strategy for parameters of so many values each, in one bucket. density is the share of values that are sent, or
-// the threshold of one that has such, 0: the default; it is refused of strategies that send all.
+// the threshold of one that has such, 0: the default; it is refused of strategies that send all. "auto" is fp32 until Tune.
 func NewStrategy(g *collective.Group, name string, density float64, names []string, lengths []int) (*Strategy, error) {
-	cfg := distopt.Config{Strategy: distopt.Strategy(name), Spars: density}
-	if err := cfg.Validate(); err != nil {
-		return nil, Misusef("%v", err)
+	s := &Strategy{group: g, auto: name == string(tune.Auto), density: density, cfg: distopt.Config{Strategy: distopt.Strategy(name), Spars: density}}
+	asked := s.cfg
+	if s.auto {
+		asked.Strategy, s.cfg = distopt.DLGS, distopt.Config{Strategy: distopt.FP32}
 	}
-	if cfg.Strategy == distopt.PartialUpdate || cfg.Strategy == distopt.TopK {
-		return nil, Misusef("strategy %s is of whole models, not of buckets: choose another", name)
+	if err := asked.Validate(); err != nil {
+		return nil, Misusef("%v", err)
 	}
 	if len(names) != len(lengths) || len(names) == 0 {
 		return nil, Misusef("%d names and %d lengths of parameters", len(names), len(lengths))
 	}
-	chain, err := cfg.NewChain()
-	if err == nil && chain == nil {
-		chain, err = compress.NewChain()
-	}
-	if err != nil {
-		return nil, Misusef("%v", err)
-	}
-	s := &Strategy{group: g, chain: chain}
-	if q := chain.Quantiser(); q.Code() != compress.CodeFP32 {
-		s.code = q
+	var err error
+	if s.chain, s.code, err = chainOf(s.cfg); err != nil {
+		return nil, err
 	}
 	order := make([]int, len(names))
 	for i, n := range lengths {
@@ -68,12 +71,44 @@ func NewStrategy(g *collective.Group, name string, density float64, names []stri
 	return s, err
 }
 
+// chainOf is what a strategy makes of gradients, and the code of what it sends, nil: values as they are.
+func chainOf(cfg distopt.Config) (chain *compress.Chain, code compress.Quantiser, err error) {
+	if cfg.Strategy == distopt.PartialUpdate || cfg.Strategy == distopt.TopK {
+		return nil, nil, Misusef("strategy %s is of whole models, not of buckets: choose another", cfg.Strategy)
+	}
+	if chain, err = cfg.NewChain(); err == nil && chain == nil {
+		chain, err = compress.NewChain()
+	}
+	if err != nil {
+		return nil, nil, Misusef("%v", err)
+	}
+	if q := chain.Quantiser(); q.Code() != compress.CodeFP32 {
+		code = q
+	}
+	return chain, code, nil
+}
+
+// localOf is what of a chain happens before the exchange, which itself divides and casts to 16 bits.
+func localOf(chain *compress.Chain, code compress.Quantiser) *compress.Chain {
+	if code != nil && !chain.Sparse() && (code.Code() == compress.CodeFP16 || code.Code() == compress.CodeBF16) {
+		return chain.Uncoded()
+	}
+	return chain
+}
+
 // Arrange says which parameters lie in which bucket, between exchanges: order has every parameter's number once, one bucket's after the
 // other's, as they lie within; ends has where each bucket ends in order. What is kept goes with its parameter; the next
-// selections are exact.
+// selections are exact. It ends what Tune began: the buckets are then the caller's.
 func (s *Strategy) Arrange(order, ends []int) error {
+	s.steps.Lock()
+	defer s.steps.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tuned = nil
+	return s.arrange(order, ends)
+}
+
+func (s *Strategy) arrange(order, ends []int) error {
 	if err := s.landed(); err != nil {
 		return err
 	}
@@ -89,11 +124,7 @@ func (s *Strategy) Arrange(order, ends []int) error {
 	for i, p := range order {
 		inOrder[i] = params[p]
 	}
-	chain := s.chain
-	if s.code != nil && !chain.Sparse() && (s.code.Code() == compress.CodeFP16 || s.code.Code() == compress.CodeBF16) {
-		chain = chain.Uncoded() // the exchange divides before it casts
-	}
-	local, err := chain.Bind(inOrder, at, nil)
+	local, err := s.bind(inOrder, at)
 	if err == nil {
 		err = local.SetGroups(buckets)
 	}
@@ -105,9 +136,32 @@ func (s *Strategy) Arrange(order, ends []int) error {
 			copy(to, s.local.Residual(s.params[p].Lo, s.params[p].Hi))
 		}
 	}
-	s.local, s.params, s.buckets = local, params, buckets
-	s.ops, s.sparse, s.flying = make([]exchange.Op, len(buckets)), make([]compress.Sparse, len(buckets)), make([]bool, len(buckets))
+	s.local, s.params = local, params
+	s.use(buckets)
 	return nil
+}
+
+// use makes these the buckets.
+func (s *Strategy) use(buckets []compress.Group) {
+	s.buckets = buckets
+	s.ops, s.sparse, s.flying = make([]exchange.Op, len(buckets)), make([]compress.Sparse, len(buckets)), make([]bool, len(buckets))
+}
+
+// bind is the local chain with room for what it keeps, or owes, of parameters in an arena of n values.
+func (s *Strategy) bind(params []compress.Param, n int) (*compress.Compressor, error) {
+	chain := localOf(s.chain, s.code)
+	if !s.owes {
+		return chain.Bind(params, n, nil)
+	}
+	everything, err := compress.NewChain(compress.TopK{Ratio: 1}) // which keeps
+	if err != nil {
+		return nil, err
+	}
+	local, err := everything.Bind(params, n, nil)
+	if err == nil {
+		err = local.Change(chain)
+	}
+	return local, err
 }
 
 // landed refuses, while a bucket is exchanged, what would touch what the exchange does. s.mu is held.
@@ -186,6 +240,9 @@ func (s *Strategy) finish(op *exchange.Op) error {
 		s.local.Keep(op.Lo+l.At, l.Values)
 	}
 	simd.Host().Scale(op.X, 1/float32(s.group.Size()))
+	if s.tuned != nil {
+		s.tuned.exchanged(op.Sent)
+	}
 	return nil
 }
 
@@ -204,14 +261,14 @@ func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Op, error) {
 	if len(grads) != b.Hi-b.Lo {
 		return nil, Misusef("%d gradients of bucket %d, which has %d", len(grads), bucket, b.Hi-b.Lo)
 	}
-	op := &s.ops[bucket]
+	op, start := &s.ops[bucket], time.Now()
 	op.X, op.Lo, op.Code, op.Sparse = grads, b.Lo, s.code, nil
 	op.Bucket = exchange.Bucket{Number: bucket}
 	var err error
 	if s.chain.Sparse() {
 		op.Sparse = &s.sparse[bucket]
 		err = s.local.Select(op.Sparse, bucket, grads)
-	} else if !s.local.Chain().Identity() {
+	} else if s.owes || !s.local.Chain().Identity() {
 		err = s.local.Round(bucket, grads)
 	}
 	if err != nil {
@@ -219,6 +276,9 @@ func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Op, error) {
 	}
 	s.flying[bucket] = true
 	s.reducer.Start(op)
+	if s.tuned != nil {
+		s.tuned.compressed(start)
+	}
 	return op, nil
 }
 

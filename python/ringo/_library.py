@@ -31,6 +31,18 @@ class Options(ctypes.Structure):
     ]
 
 
+class Tuning(ctypes.Structure):
+    """ringo_tuning."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("plan", c_char_p),
+        ("choices", c_char_p),
+        ("steps", c_int64),
+        ("profile", c_char_p),
+    ]
+
+
 _COUNTS = POINTER(c_size_t)
 
 # Parameters of operations between the group and, if they are started, the work.
@@ -76,6 +88,11 @@ _OTHERS: dict[str, tuple[list[type], type]] = {
     "free": ([c_void_p, c_void_p], c_int),
     "strategy_open": ([c_void_p, c_char_p, c_double, POINTER(c_char_p), _COUNTS, c_size_t, POINTER(c_void_p)], c_int),
     "strategy_arrange": ([c_void_p, _COUNTS, c_size_t, _COUNTS, c_size_t], c_int),
+    "strategy_tune": ([c_void_p, POINTER(Tuning), _COUNTS, c_size_t, _COUNTS, c_size_t], c_int),
+    "strategy_ready": ([c_void_p, c_size_t], c_int),
+    "strategy_step": ([c_void_p], c_int),
+    "strategy_buckets": ([c_void_p, _COUNTS, c_size_t], c_int),
+    "strategy_report": ([c_void_p, c_char_p, c_size_t], c_int),
     "strategy_close": ([c_void_p], c_int),
     "start_exchange": ([c_void_p, c_size_t, c_void_p, c_size_t, POINTER(c_void_p)], c_int),
     "residual": ([c_void_p, c_size_t, c_void_p, c_size_t], c_int),

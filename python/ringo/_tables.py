@@ -128,5 +128,3 @@ class Tables:
         handle, self._handle = self._handle, None
         if handle is not None and not self.job.left:
             check(library().ringo_tables_close(handle), "tables_close")
-
-

@@ -16,7 +16,8 @@ import torch.distributed as _dist
 
 from . import _start
 from ._embedding import Embedding, Tables
-from ._hooks import DistributedOptimizer, Hook, hook
+from ._hooks import Hook, hook
+from ._optimizer import DistributedOptimizer
 from ._process_group import ProcessGroup
 from ._start import Options
 

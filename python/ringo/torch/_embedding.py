@@ -16,7 +16,7 @@ from .._work import Work
 from ._process_group import ProcessGroup
 
 
-class Embedding(nn.Module):
+class Embedding(nn.Module):  # type: ignore[misc]
     """nn.Embedding, or with mode nn.EmbeddingBag, without a limit on indices: each is the 64-bit key of a row on the job's servers, which make
     it when it is first asked for. It has no parameters of PyTorch: DDP and optimizers do not see it; its gradients are pushed in backward, and
     the servers' rule moves the rows. Tables connects it.

@@ -169,6 +169,44 @@ class Work(TorchWork):
         self._told.set_result(self._result)
 
 
+class Promise:
+    """The future of a tensor whose operation is still to be started, for a hook of DDP."""
+
+    def __init__(self) -> None:
+        self._told: Any = torch.futures.Future()
+        self._tensor: Tensor | None = None
+        self._fault: BaseException | None = None
+
+    def future(self) -> Any:
+        """It is to be asked for once."""
+        return self._told.then(lambda _: self._value())
+
+    def _value(self) -> Tensor | None:
+        if self._fault is not None:
+            raise self._fault
+        return self._tensor
+
+    def keep(self, tensor: Tensor, fault: BaseException | None) -> None:
+        self._tensor, self._fault = tensor, fault
+        self._told.set_result(tensor)
+
+
+class Merged(Work):
+    """An operation on several of DDP's buckets."""
+
+    _promises: Sequence[Promise] = ()
+
+    def tell(self, promises: Sequence[Promise]) -> None:
+        """Keeps a promise for each tensor of the result when it has ended."""
+        self._promises = promises
+        self._completer.add(self)
+
+    def complete(self) -> None:
+        self._end(None)
+        for promise, tensor in zip(self._promises, self._result):
+            promise.keep(tensor, self._fault)
+
+
 class AnySource(Work):
     """A receive from any rank: it knows which one has sent."""
 

@@ -1,0 +1,137 @@
+"""What a hook of DDP and an optimizer share: gradients of parameters by their names, exchanged by a strategy, in planned buckets or others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._strategy import Strategy
+from ._process_group import ProcessGroup
+from ._work import Work
+
+Layers = Sequence[Sequence[str]]
+
+_log = logging.getLogger("ringo.torch")
+
+
+class Exchanger:
+    """A strategy for parameters by their names. plan says how buckets are merged: see hook."""
+
+    def __init__(self, name: str, density: float = 0, plan: str | None = None) -> None:
+        self.name, self.density = name, density
+        if plan == "measured" or name == "auto" and plan is None:
+            plan = "exact"
+        self.plan = plan
+        self.names: dict[int, str] = {}
+        self.layers: list[tuple[str, ...]] | None = None  # of the plan; None: there is none yet
+        self.ends: list[int] = []
+        self._strategy: Strategy | None = None
+        self._group: ProcessGroup | None = None
+        self._arranged: list[tuple[str, ...]] = []
+        self._rest: tuple[str, ...] = ()
+        self._flying: list[Work] = []
+        self._saved: dict[str, Any] | None = None
+
+    def open(self, group: Any, named: Iterable[tuple[str, Tensor]]) -> None:
+        if not isinstance(group, ProcessGroup):
+            raise ValueError('the strategy exchanges over backend "ringo": begin with init_process_group("ringo")')
+        wanted = {n: p for n, p in named if p.requires_grad}
+        for n, p in wanted.items():
+            if p.dtype != torch.float32:
+                raise ValueError(f"parameter {n} is of {p.dtype}: strategies are for float32")
+        self.names = {id(p): n for n, p in wanted.items()}
+        self._strategy = Strategy(group._group, self.name, {n: p.numel() for n, p in wanted.items()}, self.density)
+        self._group = group
+
+    @property
+    def strategy(self) -> Strategy:
+        if self._strategy is None:
+            raise ValueError("the hook has no model yet: register comes first")
+        return self._strategy
+
+    @property
+    def group(self) -> ProcessGroup:
+        assert self._group is not None, "open comes first"
+        return self._group
+
+    # ---- buckets as they come ----
+
+    def arrange(self, buckets: Iterable[Sequence[str]]) -> None:
+        """Says which parameters are in which bucket, all of them, until exchange is asked for others."""
+        self._arranged = [tuple(b) for b in buckets]
+        self._rest = ()
+        self.strategy.arrange(self._arranged)
+
+    def exchange(self, names: Sequence[str], buffer: Tensor) -> Work:
+        """Starts to average the gradients of some parameters, which lie in buffer one behind the other."""
+        key = tuple(names)
+        if key not in self._arranged:
+            self._rearrange(key)
+        part = self.strategy.start(self._arranged.index(key), buffer.data_ptr(), buffer.numel(), buffer)
+        work = Work([part], [buffer], self.group._completer)
+        self._flying = [w for w in self._flying if not w.is_completed()] + [work]
+        return work
+
+    def _rearrange(self, key: tuple[str, ...]) -> None:
+        """Makes room for a bucket that was not there before: those that share parameters with it go; what is in none is in one bucket."""
+        for work in self._flying:
+            work.wait()
+        self._flying = []
+        kept = [b for b in self._arranged if not set(b) & set(key) and b != self._rest] + [key]
+        placed = {n for b in kept for n in b}
+        self._rest = tuple(n for n in self.strategy.lengths if n not in placed)
+        self._arranged = kept + ([self._rest] if self._rest else [])
+        self.strategy.arrange(self._arranged)
+
+    # ---- buckets that are planned ----
+
+    def tune(self, layers: Layers) -> None:
+        """Begins to plan for layers, or goes on with what was chosen for the same in the run that load_state_dict was given."""
+        for work in self._flying:
+            work.wait()
+        self._flying, self._arranged, self._rest = [], [], ()
+        self.layers = [tuple(layer) for layer in layers]
+        saved = self._saved
+        if saved is not None and [tuple(layer) for layer in saved["layers"]] == self.layers:
+            self.strategy.tune(self.layers, self.plan or "exact", saved["choices"], saved["steps"])
+        else:
+            self.strategy.tune(self.layers, self.plan or "exact")
+        self._replan()
+
+    def step(self) -> bool:
+        """Ends a step, and returns whether the buckets are others from now on."""
+        if not self.strategy.step():
+            return False
+        self._replan()
+        return True
+
+    def _replan(self) -> None:
+        self.ends = self.strategy.buckets()
+        report = self.strategy.report()
+        if report["chosen"] and self.group.rank() == 0:
+            _log.info("strategy %s in %d buckets of %d: %s", report["strategy"], len(self.ends), self.ends[-1], report.get("why") or "as planned")
+
+    def report(self) -> dict[str, Any]:
+        """See ringo.Strategy.report. Empty: there is no plan yet."""
+        return self.strategy.report() if self.layers is not None else {}
+
+    # ---- checkpoints ----
+
+    def state_dict(self) -> dict[str, Any]:
+        report = self.report()
+        tuning = None
+        if report.get("chosen"):
+            assert self.layers is not None
+            tuning = {"layers": [list(layer) for layer in self.layers], "choices": report["choices"], "steps": report["steps"]}
+        return {"residuals": {n: torch.from_numpy(v) for n, v in self.strategy.state_dict().items()}, "tuning": tuning or self._saved}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        tuning = state["tuning"]
+        if tuning is not None and self.plan is not None:
+            self._saved = dict(tuning)
+            self.tune(tuning["layers"])
+        self.strategy.load_state_dict({n: v.numpy() for n, v in state["residuals"].items()})
