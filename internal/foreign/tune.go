@@ -66,10 +66,16 @@ func (s *Strategy) Tune(t Tuning) error {
 	s.steps.Lock()
 	defer s.steps.Unlock()
 	cfg, err := s.tuning(t)
-	if err != nil {
-		return err
+	if err == nil {
+		s.mu.Lock()
+		err = s.landed()
+		s.mu.Unlock()
 	}
-	if err := s.agree(fmt.Sprintf("%v %v", t, cfg.Exchange)); err != nil {
+	// A rank that refuses says so to the others, which would wait for it.
+	if differ := s.agree(fmt.Sprintf("%v %v %v", t, cfg.Exchange, err)); err == nil {
+		err = differ
+	}
+	if err != nil {
 		return err
 	}
 	d, err := s.untuned(t)

@@ -349,15 +349,20 @@ func TestTuneRefuses(t *testing.T) {
 			}
 		}
 	})
+	const differs = "rank 1 of the group tunes something else than rank 0"
 	err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
 		s, err := foreign.NewStrategy(job.Group(), "auto", 0, names, lengths)
 		if err != nil {
 			return err
 		}
-		tuning := backwards
-		tuning.Choices = []string{"0:dlgs/one=3", "0:fp32/one=3"}[job.Rank()]
-		if err := s.Tune(tuning); err == nil || !strings.Contains(err.Error(), "rank 1 of the group tunes something else than rank 0") {
-			return fmt.Errorf("different choices: %w", err)
+		for _, c := range []struct{ choices, want string }{{"0:fp32/one=3", differs}, {"x", "want a number of step"}} { // of rank 1, whose fault rank 0 is told of, too
+			tuning, want := backwards, differs
+			if tuning.Choices = "0:dlgs/one=3"; job.Rank() == 1 {
+				tuning.Choices, want = c.choices, c.want
+			}
+			if err := s.Tune(tuning); err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("rank %d, choices %q on rank 1: %w", job.Rank(), c.choices, err)
+			}
 		}
 		return s.Close()
 	})
