@@ -35,6 +35,7 @@ class Exchanger:
         self._rest: tuple[str, ...] = ()
         self._flying: list[Work] = []
         self._saved: dict[str, Any] | None = None
+        self._tuned = False  # the buckets are those of the plan: no others were arranged since
 
     def open(self, group: Any, named: Iterable[tuple[str, Tensor]]) -> None:
         if not isinstance(group, ProcessGroup):
@@ -63,7 +64,7 @@ class Exchanger:
     def arrange(self, buckets: Iterable[Sequence[str]]) -> None:
         """Says which parameters are in which bucket, all of them, until exchange is asked for others."""
         self._arranged = [tuple(b) for b in buckets]
-        self._rest = ()
+        self._rest, self._tuned = (), False
         self.strategy.arrange(self._arranged)
 
     def exchange(self, names: Sequence[str], buffer: Tensor) -> Work:
@@ -85,6 +86,7 @@ class Exchanger:
         placed = {n for b in kept for n in b}
         self._rest = tuple(n for n in self.strategy.lengths if n not in placed)
         self._arranged = kept + ([self._rest] if self._rest else [])
+        self._tuned = False
         self.strategy.arrange(self._arranged)
 
     # ---- buckets that are planned ----
@@ -100,6 +102,7 @@ class Exchanger:
             self.strategy.tune(self.layers, self.plan or "exact", saved["choices"], saved["steps"])
         else:
             self.strategy.tune(self.layers, self.plan or "exact")
+        self._tuned = True
         self._replan()
 
     def step(self) -> bool:
@@ -116,8 +119,8 @@ class Exchanger:
             _log.info("strategy %s in %d buckets of %d: %s", report["strategy"], len(self.ends), self.ends[-1], report.get("why") or "as planned")
 
     def report(self) -> dict[str, Any]:
-        """See ringo.Strategy.report. Empty: there is no plan yet."""
-        return self.strategy.report() if self.layers is not None else {}
+        """See ringo.Strategy.report. Empty: there is no plan yet, or none for the buckets that there are now."""
+        return self.strategy.report() if self._tuned else {}
 
     # ---- checkpoints ----
 

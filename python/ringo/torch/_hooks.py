@@ -91,7 +91,9 @@ class Hook:
         work.tell([p for p, _ in joined])
 
     def report(self) -> dict[str, Any]:
-        """What steps go on with, and why: see ringo.Strategy.report. It is empty before DDP's second step, and without a plan."""
+        """What steps go on with, and why: see ringo.Strategy.report. It is empty while DDP still makes its buckets, in its first steps, and without
+        a plan.
+        """
         return self._exchanger.report()
 
     def state_dict(self) -> dict[str, Any]:
