@@ -58,7 +58,9 @@ class DistributedOptimizer:
         return loss
 
     def synchronize(self) -> None:
-        """Averages the gradients now, for what is done with them before step, such as clipping their norm."""
+        """Averages the gradients now, for what is done with them before step, such as clipping their norm. All ranks may then leave out the
+        step: zero_grad gives the gradients up.
+        """
         if self._averaged:
             return
         if self._ahead is None or not self._ahead.average():
@@ -88,6 +90,11 @@ class DistributedOptimizer:
                 self._ahead.paused = bool(before)
 
     def zero_grad(self, *args: Any, **more: Any) -> None:
+        """The optimizer's. Gradients that were averaged for a step that is left out are over: the next ones are averaged again."""
+        if self._averaged:
+            self._averaged = False
+            if self._ahead is not None:
+                self._ahead.end()
         self.optimizer.zero_grad(*args, **more)
 
     def report(self) -> dict[str, Any]:
