@@ -218,3 +218,34 @@ func TestIdle(t *testing.T) {
 		}
 	}
 }
+
+// Heter-trainers need servers in step: who says nothing of it has them, and who says otherwise is told.
+func TestHeterImpliesSync(t *testing.T) {
+	for _, c := range []struct {
+		given []string
+		want  job.Sync
+		fault string
+	}{
+		{[]string{"heter.count=1"}, job.BSP, ""},
+		{[]string{"heter.count=0"}, job.AllReduce, "heter.count has no effect: it needs sync bsp"},
+		{[]string{"heter.count=2", "heter.count=0"}, job.AllReduce, "heter.count has no effect: it needs sync bsp"},
+		{[]string{"sync=async", "heter.count=1"}, job.Async, "heter.count has no effect: it needs sync bsp"},
+	} {
+		given := []setting.Assignment{{Path: "model", Text: "dlrm"}}
+		for _, text := range c.given {
+			path, value, _ := strings.Cut(text, "=")
+			given = append(given, setting.Assignment{Path: setting.Path(path), Text: value, Origin: "--" + setting.Origin(path)})
+		}
+		s, table, err := job.New(given...)
+		if err != nil || s.Sync != c.want {
+			t.Errorf("%q: sync %s, %v, want %s", c.given, s.Sync, err, c.want)
+			continue
+		}
+		if origin := table.Origin("sync"); c.want == job.BSP && (origin != "--heter.count" || s.Keepers() != 1 || s.Train.Servers.Consistency != "bsp") {
+			t.Errorf("%q: sync of %q, %d servers, %q", c.given, origin, s.Keepers(), s.Train.Servers.Consistency)
+		}
+		if err := s.Idle(table).Err(); (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%q: %v", c.given, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ringo-ml/ringo"
@@ -186,6 +187,7 @@ func newSpec(name, optimizer string) *Spec {
 // New makes the job that assignments describe, later ones over earlier ones, and its table of settings. Faults are
 // texts that are no values, and settings that do not exist; the others are set all the same.
 func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
+	given = implied(given)
 	s := newSpec(last(given, "model"), last(given, "training.optimizer"))
 	t, err := setting.New(s.Settings()...)
 	if err != nil {
@@ -194,6 +196,15 @@ func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 	faults := t.Apply(given...)
 	s.complete()
 	return s, t, faults.Err()
+}
+
+// implied adds what has one choice once something else is given: heter-trainers need servers that are in step.
+func implied(given []setting.Assignment) []setting.Assignment {
+	i := slices.IndexFunc(given, func(a setting.Assignment) bool { return a.Path == "heter.count" })
+	if n, _ := strconv.Atoi(last(given, "heter.count")); n <= 0 || last(given, "sync") != "" {
+		return given
+	}
+	return append(slices.Clip(given), setting.Assignment{Path: "sync", Text: string(BSP), Origin: given[i].Origin})
 }
 
 // last is what the last assignment of a path says.
