@@ -123,7 +123,7 @@ func (c *Config) checkpointSettings() []setting.Row {
 	folder := setting.On("checkpoint.dir")
 	return []setting.Row{
 		{Path: "checkpoint.dir", Flag: "checkpoint", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Checkpoint.Dir),
-			About: "save the run in this folder: at its end, when a signal tells it to end, and now and then"},
+			About: "save the run in this folder, or below this URL (s3://, azblob://, file://): at its end, when a signal tells it to end, and now and then"},
 		{Path: "checkpoint.every", Flag: "every", Unit: "steps", Scope: setting.Changeable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
 			About: "save after so many steps each; 0: after each epoch"},
 		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.Local, Needs: folder, Value: setting.Int(&c.Checkpoint.Keep),

@@ -120,9 +120,15 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// taken says what is wrong with a command line. It starts no processes.
+// inBucket is where a bucket's files would be, for commands that are not to reach one.
+var inBucket = regexp.MustCompile(`'?s3:/(/[^'?]*)(\?[^']*)?'?`)
+
+// taken says what is wrong with a command line. It starts no processes, and reaches no other host.
 func taken(args []string) error {
 	args = asWeWrite(args)
+	for i, a := range args {
+		args[i] = inBucket.ReplaceAllString(a, "$1")
+	}
 	found, rest, err := newRoot(io.Discard, io.Discard).Find(args)
 	if err != nil {
 		return err

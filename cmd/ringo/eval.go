@@ -38,7 +38,7 @@ func (c *evalCommand) command() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, words []string) error { return c.execute(cmd, words) },
+		RunE: func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
 	c.given.register(cmd.Flags(), func(p setting.Path) bool {
 		return slices.Contains([]string{"job", "network", "data"}, job.GroupOf(p)) && p != "data.stream" ||

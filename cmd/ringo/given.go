@@ -43,6 +43,7 @@ type given struct {
 	part     *launch.Env // the place of the ranks that it starts in a job of several such processes; nil: all are its own
 	each     int         // how many it starts then
 	others   string      // in words, the one that has, and by which variables it says so
+	away     afar        // what lies on no disk of this host
 	predicts bool        // that command predicts: by as many ranks as are said, whatever the run had
 }
 
@@ -134,6 +135,9 @@ func (g *given) resolve(cmd *cobra.Command, model string) error {
 	} else if err != nil {
 		return usageError{err}
 	}
+	if err := g.brought(cmd, all); err != nil {
+		return g.faults(err)
+	}
 	g.Spec, g.table, err = job.New(all...)
 	if err != nil && g.Spec == nil {
 		return err
@@ -180,6 +184,9 @@ func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all
 	}
 	placed, err := g.placed(said)
 	if err != nil {
+		return nil, err
+	}
+	if err := g.spooled(cmd, said, placed); err != nil {
 		return nil, err
 	}
 	if g.reads != "" {
@@ -304,6 +311,9 @@ func (g *given) isGiven(p setting.Path) bool { return g.table.Origin(p) != "" }
 // handed is what the processes of the job are told.
 func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
 	said := job.Changed(g.table)
+	if g.Hosts != "" { // which bring it themselves
+		said = g.asSaid(said)
+	}
 	decided := func(path setting.Path, text string) {
 		said = append(said, setting.Assignment{Path: path, Text: text, Origin: "the launcher"})
 	}

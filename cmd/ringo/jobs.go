@@ -51,7 +51,7 @@ func (g *given) writeJob(path string, chosen ...setting.Assignment) error {
 		return nil
 	}
 	err := folder.WriteFile(path, func(w io.Writer) error {
-		return jobfile.Write(w, g.Resolved(g.table, chosen...)...)
+		return jobfile.Write(w, g.asSaid(g.Resolved(g.table, chosen...))...)
 	})
 	if err != nil {
 		err = fmt.Errorf("--write-job: %w", err)

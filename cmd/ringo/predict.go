@@ -51,7 +51,7 @@ func (c *predictCommand) command() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, words []string) error { return c.execute(cmd, words) },
+		RunE: func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { predictHelp(cmd.OutOrStdout()) })
 	fs := cmd.Flags()

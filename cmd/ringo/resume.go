@@ -8,6 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/remote"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -15,9 +16,12 @@ import (
 // told is what checkpoints keep of the job for a later start. Paths of files are whole: that start may have another
 // working directory.
 func (g *given) told() []setting.Assignment {
-	out := job.Changed(g.table, job.OfOneStart()...)
+	out := g.asSaid(job.Changed(g.table, job.OfOneStart()...))
 	for i, a := range out {
 		if a.Path == "data.layout" && slices.Contains(layout.Names(), a.Text) {
+			continue
+		}
+		if remote.IsURL(a.Text) {
 			continue
 		}
 		if slices.Contains([]setting.Path{"data.dir", "data.layout", "data.train-file", "data.eval-file", "tuning.profile", "training.init-from"}, a.Path) && a.Text != "" && a.Text != data.Synthetic {
@@ -86,7 +90,7 @@ func otherBeginning(said, told []setting.Assignment, file string) error {
 	if j >= 0 {
 		was = told[j].Text
 	}
-	if whole, err := filepath.Abs(said[i].Text); err == nil && whole == was {
+	if whole, err := filepath.Abs(said[i].Text); err == nil && whole == was || said[i].Text == was {
 		return nil
 	}
 	f := setting.Faultf(path, "%s: the run goes on from %s, and was begun with %s: leave it out, or name another folder to save in", said[i].Text, file, was)

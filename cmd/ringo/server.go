@@ -39,7 +39,7 @@ func (c *serverRole) command() *cobra.Command {
 			"  ringo server --index 0 --np 4 --sync async --ps-addrs host0:5000,host1:5000\n" +
 			"  ringo server --index 0 --job job.yaml",
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.carried(func() error { return c.execute(cmd) }) },
 	}
 	c.register(cmd.Flags(), func(setting.Path) bool { return true })
 	c.ranks = false // other launchers start ranks
@@ -109,7 +109,7 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	if !placed {
 		faults.addAll(c.faults(c.byHand()))
 	}
-	faults.addAll(c.faults(c.ValidateProcesses()))
+	faults.addAll(c.faults(errors.Join(c.ValidateProcesses(), c.awayFault())))
 	return faults
 }
 

@@ -40,7 +40,9 @@ func (c *trainCommand) command() *cobra.Command {
 			}
 			return nil // a job file may name the model
 		},
-		RunE: func(cmd *cobra.Command, words []string) error { return c.execute(cmd, words) },
+		RunE: func(cmd *cobra.Command, words []string) error {
+			return c.carried(func() error { return c.execute(cmd, words) })
+		},
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { shortHelp(cmd.OutOrStdout()) })
 	c.given.register(cmd.Flags(), func(setting.Path) bool { return true })
@@ -93,7 +95,7 @@ func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 		return err
 	}
 	c.tracing = tracing{c.Output.Trace, c.Output.TraceSteps}
-	errs = append(errs, c.faults(errors.Join(c.ValidateTraining(), c.tracing.fault(), c.pageFault())))
+	errs = append(errs, c.faults(errors.Join(c.awayFault(), c.ValidateTraining(), c.tracing.fault(), c.pageFault())))
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
@@ -177,7 +179,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 // record is what the job is, as --json begins.
 func (c *trainCommand) record() runs.Job {
 	r := runs.Job{Event: "job", Ringo: ringo.Version, Started: time.Now().UTC().Format(time.RFC3339), Settings: map[string]string{}, Machine: runs.Here()}
-	for _, a := range c.Resolved(c.table) {
+	for _, a := range c.asSaid(c.Resolved(c.table)) {
 		r.Settings[string(a.Path)] = a.Text
 	}
 	return r

@@ -155,6 +155,11 @@ var forbidden = []struct {
 		why:  "what a server holds, and how it changes, knows nothing of who asks: the service stands on it",
 	},
 	{
+		from: []string{"remote/..."},
+		to:   []string{"", "cluster/...", "collective", "checkpoint", "data", "distopt", "launch", "nn", "model", "models", "ps/...", "setting", "train", "transport/..."},
+		why:  "what is carried are files by their names, and who carries them compiles no layer",
+	},
+	{
 		from: []string{"setting"},
 		to:   []string{"", "aggregate", "bucket", "checkpoint", "cluster", "collective", "compress", "data", "distopt", "exchange", "jobfile", "launch", "model", "models", "nn", "optim/...", "ps/...", "trace", "train", "transport/...", "tune", "wire"},
 		why:  "every package may own settings",

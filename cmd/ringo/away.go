@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/away"
+	"github.com/ringo-ml/ringo/launch/hosts"
+	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/remote"
+	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// afar is what a job has elsewhere than on this host.
+type afar struct {
+	spools map[setting.Path]*away.Spool
+	urls   map[string]string // of what was brought here, by its path
+}
+
+// savedElsewhere are settings that name a folder in which a job saves, readElsewhere those of what it reads.
+var (
+	savedElsewhere = []setting.Path{"checkpoint.dir", "servers.dir"}                                                       // never written
+	readElsewhere  = []setting.Path{"data.dir", "data.train-file", "data.eval-file", "training.init-from", "servers.from"} // never written
+)
+
+// spooled has URLs of folders in which the job saves be folders of this host, and brings there what it goes on with.
+func (g *given) spooled(cmd *cobra.Command, said, placed []setting.Assignment) error {
+	last := lastOf(slices.Concat(said, placed))
+	for i, a := range said {
+		if !slices.Contains(savedElsewhere, a.Path) || !remote.IsURL(a.Text) || last[a.Path] != a {
+			continue
+		}
+		want := away.Write
+		rank, _ := strconv.Atoi(last["job.rank"].Text)
+		switch {
+		case g.worker:
+			rank = g.env.Rank
+		case g.part != nil:
+			rank = g.part.Rank
+		}
+		if rank > 0 {
+			want = away.Look
+		} else if last["checkpoint.resume"].Text == "true" || a.Path == "servers.dir" {
+			want = away.Resume
+		}
+		if err := hostedElsewhere(a, last["job.hosts"].Text); err != nil {
+			return err
+		}
+		spool, err := away.Open(cmd.Context(), a.Text, want, g.tellsOfAway(cmd))
+		var held *away.HeldError
+		if errors.As(err, &held) {
+			return setting.Faultf(a.Path, "%v: go on with it (%v), name another folder, or remove its checkpoints", held, setting.Path("checkpoint.resume"))
+		}
+		if err != nil {
+			return setting.Faultf(a.Path, "%w", err)
+		}
+		if g.away.spools == nil {
+			g.away.spools = map[setting.Path]*away.Spool{}
+		}
+		g.away.spools[a.Path] = spool
+		said[i].Text = spool.Dir
+	}
+	return nil
+}
+
+// lastOf is the last assignment of each setting, which counts.
+func lastOf(all []setting.Assignment) map[setting.Path]setting.Assignment {
+	out := map[setting.Path]setting.Assignment{}
+	for _, a := range all {
+		out[a.Path] = a
+	}
+	return out
+}
+
+// hostedElsewhere reports a job whose processes that save would be on hosts that carry nothing.
+func hostedElsewhere(a setting.Assignment, list string) error {
+	found, err := hosts.Parse(list)
+	if list == "" || err != nil || len(found) == 0 {
+		return nil // what is wrong is told with all other faults
+	}
+	if a.Path == "servers.dir" || !isHere(found[0].Name) {
+		return setting.Faultf(a.Path, "%s: it is this host that carries what is saved, and it would be saved on others: start the job on the first host of %v, without servers that keep parameters, or name a folder that all hosts have", remote.Shown(a.Text), setting.Path("job.hosts"))
+	}
+	return nil
+}
+
+// tellsOfAway tells a person.
+func (g *given) tellsOfAway(cmd *cobra.Command) func(line string) {
+	return func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+}
+
+// brought has URLs of what the job reads be paths of this host, and brings it there.
+func (g *given) brought(cmd *cobra.Command, all []setting.Assignment) error {
+	last := lastOf(all)
+	for i, a := range all {
+		if !slices.Contains(readElsewhere, a.Path) || !remote.IsURL(a.Text) || last[a.Path] != a {
+			continue
+		}
+		path, err := away.Data(cmd.Context(), a.Text, g.tellsOfAway(cmd))
+		if err != nil {
+			return setting.Faultf(a.Path, "%w", err)
+		}
+		if g.away.urls == nil {
+			g.away.urls = map[string]string{}
+		}
+		g.away.urls[path], all[i].Text = a.Text, path
+	}
+	return nil
+}
+
+// asSaid are settings with the URLs that were said, in place of paths of this host.
+func (g *given) asSaid(all []setting.Assignment) []setting.Assignment {
+	for i, a := range all {
+		if url, ok := g.away.urls[a.Text]; ok && slices.Contains(readElsewhere, a.Path) {
+			all[i].Text = url
+		}
+	}
+	return all
+}
+
+// awayFault reports what cannot be kept elsewhere.
+func (g *given) awayFault() error {
+	if g.away.spools["servers.dir"] != nil && g.Keep.Durability == tables.WAL {
+		return setting.Faultf("servers.durability", "wal with a %v that lies elsewhere: a change is on a disk before it is acknowledged, and checkpoints alone are carried: say checkpoint, or name a folder", setting.Path("servers.dir"))
+	}
+	if g.away.spools["checkpoint.dir"] != nil && g.Hosts != "" && g.Sync.Kept() {
+		return setting.Faultf("checkpoint.dir", "servers on other hosts would save there what this host has to carry: name a folder that all hosts have")
+	}
+	return nil
+}
+
+// carried is do, after which all that was saved is where it belongs, or the error says what is not.
+func (g *given) carried(do func() error) error {
+	err := do()
+	for _, s := range g.away.spools {
+		if fault := s.Close(); fault != nil {
+			if err != nil {
+				fault = fmt.Errorf("%w; before: %v", fault, err) // the job may have been told to end, and to be started again: not with this
+			}
+			err = fault
+		}
+	}
+	return err
+}
+
+// withCheckpoint is do with the checkpoint that the first word names here, and not elsewhere.
+func withCheckpoint(cmd *cobra.Command, words []string, do func(*cobra.Command, []string) error) error {
+	path, end, err := checkpointHere(cmd.Context(), words[0])
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(cmd, append([]string{path}, words[1:]...)), end())
+}
+
+// readsCheckpoint is a command that is given a checkpoint, which may lie elsewhere.
+func readsCheckpoint(cmd *cobra.Command) *cobra.Command {
+	do := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, do) }
+	return cmd
+}
+
+// checkpointHere brings a checkpoint that a command reads to this host, where word is a URL.
+func checkpointHere(ctx context.Context, word string) (path string, end func() error, err error) {
+	return away.Checkpoint(ctx, word, func(file string) (string, error) {
+		f, err := checkpoint.Load(file)
+		if err != nil {
+			return "", err
+		}
+		part, err := train.PartOf(f.Header)
+		if err = errors.Join(err, f.Close()); err != nil || part == nil {
+			return "", err
+		}
+		return strings.TrimPrefix(train.StartDir("", part.Start), "/") + "/", nil
+	})
+}

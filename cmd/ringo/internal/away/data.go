@@ -1,0 +1,67 @@
+package away
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/remote"
+)
+
+// longestWait is how long a process waits for another one of its host that brings the same.
+const longestWait = time.Hour
+
+// Data brings what a URL names, a file or a folder, to this host, and returns its path. It stays there for later jobs, which bring what is
+// new or other alone; processes of one host bring it once. report is told what has come.
+func Data(ctx context.Context, url string, report func(line string)) (string, error) {
+	at, err := meeting.Private(fmt.Sprintf("data-%x", sha256.Sum256([]byte(url)))[:21])
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		return "", err
+	}
+	lock, err := take(ctx, at)
+	if err != nil {
+		return "", fmt.Errorf("bringing %s to this host: %w", remote.Shown(url), err)
+	}
+	_, name := remote.Split(url)
+	if name == "" {
+		name = "all"
+	}
+	path := filepath.Join(at, name)
+	came, err := remote.Download(ctx, url, path, remote.Patience{})
+	if lock != nil {
+		err = errors.Join(err, lock.Release())
+	}
+	if came > 0 && err == nil {
+		report(fmt.Sprintf("%s: %.1f MB came to %s", remote.Shown(url), float64(came)/1e6, path))
+	}
+	return path, err
+}
+
+// take locks a folder, and waits for who has it.
+func take(ctx context.Context, dir string) (*folder.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestWait)
+	defer cancel()
+	for {
+		lock, err := folder.Take(dir)
+		switch {
+		case errors.Is(err, folder.ErrNoLocks):
+			return nil, nil // each file appears whole all the same
+		case !errors.Is(err, folder.ErrHeld):
+			return lock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

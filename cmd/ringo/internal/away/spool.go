@@ -1,0 +1,205 @@
+// Package away is what a command reads and saves elsewhere than on its host, as URLs name it: folders of checkpoints, data, and checkpoints that
+// are only read. The job itself works with files of this host, below a folder that is its user's alone.
+package away
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/remote"
+	"github.com/ringo-ml/ringo/remote/store"
+)
+
+const (
+	spoolPrefix = "spool-"
+	abandoned   = 24 * time.Hour  // after which what a killed command has left goes
+	lastCarry   = 5 * time.Minute // for what is to be carried at the end
+	headBytes   = 16<<20 + 1<<16  // in which the header of a checkpoint ends
+)
+
+// Want says what a process does with a folder that lies elsewhere.
+type Want int
+
+const (
+	// Write is to save there, and to begin with nothing.
+	Write Want = iota
+	// Resume is to save there, and to go on with what is there.
+	Resume
+	// Look is to read how the run was begun that is there, of which another process saves.
+	Look
+)
+
+// Spool is the folder of this host in which a job works in place of one that lies elsewhere.
+type Spool struct {
+	// Dir is the folder.
+	Dir string
+
+	mirror  *remote.Mirror
+	carries bool
+	lock    *folder.Lock // nil: the file system has none
+}
+
+// HeldError says that a run is where another one shall begin.
+type HeldError struct{ Where, Last string }
+
+// Error says what is there.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("%s holds a run already, saved last in %s", e.Where, e.Last)
+}
+
+// Open makes the spool of a URL, and brings there what is wanted. What is saved there is carried from now on, beside the job, until Close. A bucket
+// has no lock: report is told once, and where something cannot be carried.
+func Open(ctx context.Context, url string, want Want, report func(line string)) (_ *Spool, err error) {
+	from, err := remote.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	s := new(Spool)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, from.Close(), s.remove())
+		}
+	}()
+	if s.Dir, s.lock, err = makeSpool(); err != nil {
+		return nil, err
+	}
+	s.mirror = &remote.Mirror{Dir: s.Dir, Store: from, Report: report}
+	objects, err := s.mirror.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	saved := remote.Checkpoints(objects)
+	switch {
+	case want == Look && len(saved) > 0:
+		err = s.mirror.Head(ctx, saved[0], headBytes)
+	case want == Write && len(saved) > 0:
+		err = &HeldError{from.String(), saved[0].Name}
+	case want == Resume:
+		err = s.mirror.Fetch(ctx, objects)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.carries = want != Look; s.carries {
+		report(fmt.Sprintf("what is saved goes to %v, by way of %s; it cannot be locked: see to it that no other job saves there", from, s.Dir))
+		s.mirror.Start(context.WithoutCancel(ctx))
+	}
+	return s, nil
+}
+
+// Close carries what is missing, and removes the spool; where that fails it stays, and the error names it.
+func (s *Spool) Close() error {
+	var err error
+	if s.carries {
+		ctx, cancel := context.WithTimeout(context.Background(), lastCarry)
+		err = s.mirror.End(ctx)
+		cancel()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("what was saved last is not where it belongs, but in %s: %w", s.Dir, err), s.mirror.Store.Close(), s.release())
+	}
+	return errors.Join(s.mirror.Store.Close(), s.remove())
+}
+
+func (s *Spool) release() error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Release()
+}
+
+func (s *Spool) remove() error {
+	if s.Dir == "" {
+		return nil
+	}
+	return errors.Join(s.release(), os.RemoveAll(filepath.Dir(s.Dir)))
+}
+
+// makeSpool makes a folder for a spool, in one that is locked as long as this process lives, and removes those that nobody has any more.
+func makeSpool() (dir string, lock *folder.Lock, err error) {
+	at, err := meeting.Private(fmt.Sprintf("%s%016x", spoolPrefix, rand.Uint64()))
+	if err != nil {
+		return "", nil, err
+	}
+	sweep(filepath.Dir(at))
+	if err := os.Mkdir(at, 0o700); err != nil {
+		return "", nil, err
+	}
+	if lock, err = folder.Take(at); err != nil && !errors.Is(err, folder.ErrNoLocks) {
+		return "", nil, err
+	}
+	dir = filepath.Join(at, "run")
+	return dir, lock, os.Mkdir(dir, 0o700)
+}
+
+// sweep removes the spools of commands that were killed long ago. What cannot be removed stays.
+func sweep(dir string) {
+	old, _ := filepath.Glob(filepath.Join(dir, spoolPrefix+"*"))
+	for _, path := range old {
+		info, err := os.Stat(path)
+		if err != nil || time.Since(info.ModTime()) < abandoned {
+			continue
+		}
+		if lock, err := folder.Take(path); err == nil {
+			_ = lock.Release()
+			_ = os.RemoveAll(path)
+		}
+	}
+}
+
+// Checkpoint brings a checkpoint, or a folder's last one, and what its servers have saved, to this host, if word is a URL. path is where it is then, and
+// word itself where that is a path already. parts says which objects belong to a checkpoint that is here. end removes what was brought.
+func Checkpoint(ctx context.Context, word string, parts func(file string) (prefix string, err error)) (path string, end func() error, err error) {
+	if !remote.IsURL(word) {
+		return word, func() error { return nil }, nil
+	}
+	where, only := word, ""
+	if parent, name := remote.Split(word); remote.KindOf(name) == remote.KindCheckpoint {
+		where, only = parent, name
+	}
+	from, err := remote.Open(ctx, where)
+	if err != nil {
+		return "", nil, err
+	}
+	s := new(Spool)
+	end = func() error { return errors.Join(from.Close(), s.remove()) }
+	if path, err = s.bring(ctx, from, only, parts); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", remote.Shown(word), errors.Join(err, end()))
+	}
+	return path, end, nil
+}
+
+// bring brings the last checkpoint to a new spool, or only that of a name, and its parts.
+func (s *Spool) bring(ctx context.Context, from store.Store, only string, parts func(file string) (prefix string, err error)) (path string, err error) {
+	if s.Dir, s.lock, err = makeSpool(); err != nil {
+		return "", err
+	}
+	m := &remote.Mirror{Dir: s.Dir, Store: from}
+	objects, err := m.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	saved := remote.Checkpoints(objects)
+	i := slices.IndexFunc(saved, func(o store.Object) bool { return only == "" || o.Name == only })
+	if i < 0 {
+		return "", errors.New("no checkpoint is there")
+	}
+	if err := m.Fetch(ctx, saved[i:i+1]); err != nil {
+		return "", err
+	}
+	path = filepath.Join(s.Dir, saved[i].Name)
+	prefix, err := parts(path)
+	if err != nil || prefix == "" {
+		return path, err
+	}
+	return path, m.Fetch(ctx, slices.DeleteFunc(objects, func(o store.Object) bool { return !strings.HasPrefix(o.Name, prefix) }))
+}

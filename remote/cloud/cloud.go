@@ -1,0 +1,148 @@
+// Package cloud is buckets of clouds as stores of package remote, through gocloud.dev/blob: S3's, whoever offers them, and Azure's. It is a module of
+// its own, because its clients weigh as much as half of ringo, and a program that uses ringo would have their modules.
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"strings"
+
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/azureblob" // azblob://
+	_ "gocloud.dev/blob/s3blob"    // s3://
+	"gocloud.dev/gcerrors"
+
+	"github.com/ringo-ml/ringo/remote/store"
+)
+
+// Bucket is the objects of a bucket below a prefix.
+type Bucket struct {
+	url    string
+	bucket *blob.Bucket
+}
+
+// Open opens the bucket that a URL names, SCHEME://BUCKET/PREFIX?PARAMETERS: those that gocloud.dev/blob has for the scheme. Where
+// credentials are from is theirs to say.
+func Open(ctx context.Context, u *url.URL) (store.Store, error) {
+	at := *u
+	at.Path = ""
+	shown := strings.TrimRight(u.Scheme+"://"+u.Host+u.Path, "/")
+	b, err := blob.OpenBucket(ctx, at.String())
+	if err != nil {
+		return nil, fmt.Errorf("remote: %s: %w", shown, err)
+	}
+	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
+		b = blob.PrefixedBucket(b, prefix+"/")
+	}
+	return &Bucket{url: shown, bucket: b}, nil
+}
+
+// String is the method of Store.
+func (b *Bucket) String() string { return b.url }
+
+// Close is the method of Store.
+func (b *Bucket) Close() error { return b.bucket.Close() }
+
+// List is the method of Store.
+func (b *Bucket) List(ctx context.Context) (out []store.Object, err error) {
+	for it := b.bucket.List(nil); ; {
+		o, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, known(err)
+		}
+		out = append(out, store.Object{Name: o.Key, Bytes: o.Size, At: o.ModTime})
+	}
+}
+
+// Stat is the method of Store.
+func (b *Bucket) Stat(ctx context.Context, name string) (store.Object, error) {
+	if err := valid(name); err != nil {
+		return store.Object{}, err
+	}
+	a, err := b.bucket.Attributes(ctx, name)
+	if err != nil {
+		return store.Object{}, known(err)
+	}
+	return store.Object{Name: name, Bytes: a.Size, At: a.ModTime}, nil
+}
+
+// Read is the method of Store.
+func (b *Bucket) Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, error) {
+	if err := valid(name); err != nil {
+		return nil, err
+	}
+	r, err := b.bucket.NewRangeReader(ctx, name, from, n, nil)
+	if err != nil {
+		return nil, known(err)
+	}
+	return r, nil
+}
+
+// Write is the method of Store. An object of several parts appears when the last one is there.
+func (b *Bucket) Write(ctx context.Context, name string, r io.Reader, size int64) error {
+	if err := valid(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // what is not closed before is given up
+	w, err := b.bucket.NewWriter(ctx, name, &blob.WriterOptions{ContentType: "application/octet-stream"})
+	if err != nil {
+		return known(err)
+	}
+	n, err := io.Copy(w, struct{ io.Reader }{r})
+	if err == nil && n != size {
+		err = fmt.Errorf("%s has %d bytes, not %d", name, n, size)
+	}
+	if err != nil {
+		cancel()
+		return errors.Join(known(err), ignored(w.Close()))
+	}
+	return known(w.Close())
+}
+
+// ignored is no error: that a write was given up is no other fault than why.
+func ignored(error) error { return nil }
+
+// Remove is the method of Store.
+func (b *Bucket) Remove(ctx context.Context, name string) error {
+	if err := valid(name); err != nil {
+		return err
+	}
+	if err := known(b.bucket.Delete(ctx, name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func valid(name string) error {
+	if !fs.ValidPath(name) || name == "." {
+		return &store.RefusedError{Err: fmt.Errorf("%q is no name of an object", name)}
+	}
+	return nil
+}
+
+// known is an error of a client in the words of Store.
+func known(err error) error {
+	switch gcerrors.Code(err) {
+	case gcerrors.NotFound:
+		if bucketGone(err) {
+			return &store.RefusedError{Err: err}
+		}
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	case gcerrors.PermissionDenied, gcerrors.InvalidArgument, gcerrors.Unimplemented:
+		return &store.RefusedError{Err: err}
+	}
+	return err
+}
+
+// bucketGone tells that it is the bucket that is not there, and no object.
+func bucketGone(err error) bool {
+	return strings.Contains(err.Error(), "NoSuchBucket") || strings.Contains(err.Error(), "ContainerNotFound")
+}

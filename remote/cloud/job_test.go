@@ -1,0 +1,120 @@
+package cloud_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/remote"
+	"github.com/ringo-ml/ringo/remote/store"
+)
+
+// unsteady answers a share of requests with an error of the server, as clouds do when they are busy.
+func unsteady(share float64) func(http.Handler) http.Handler {
+	var mu sync.Mutex
+	r := rand.New(rand.NewPCG(1, 1))
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			mu.Lock()
+			fails := r.Float64() < share
+			mu.Unlock()
+			if fails {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			h.ServeHTTP(w, req)
+		})
+	}
+}
+
+// A mirror to a bucket that fails now and then has all in the end; one that is not there, or may not be used, is refused at once.
+func TestUnsteady(t *testing.T) {
+	s := open(t, "s3://jobs/run"+serveS3(t, unsteady(0.2)))
+	dir := t.TempDir()
+	part := filepath.Join(dir, "start-1/server-0/checkpoints/checkpoint-000000000001")
+	if err := errors.Join(os.MkdirAll(part, 0o777), os.WriteFile(part+"/dense-0", make([]byte, 6<<20), 0o666), os.WriteFile(part+"/MANIFEST", nil, 0o666), os.WriteFile(dir+"/step-000000001.ringo", []byte("x"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	m := &remote.Mirror{Dir: dir, Store: s, Patience: remote.Patience{Tries: 20, Pause: time.Millisecond}}
+	if err := m.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := m.List(t.Context()); err != nil || len(all) != 3 || len(m.Names()) != 3 {
+		t.Errorf("%v, %v", all, err)
+	}
+	none := &remote.Mirror{Dir: dir, Store: open(t, "s3://none/run"+serveS3(t, nil))}
+	begun := time.Now()
+	var refused *store.RefusedError
+	if err := none.Sync(t.Context()); !errors.As(err, &refused) || time.Since(begun) > 10*time.Second {
+		t.Errorf("after %v: %v", time.Since(begun), err)
+	}
+}
+
+var parameters = regexp.MustCompile(`parameters sha256 (\w+)`)
+
+// A job of processes, built with buckets, reads its data from one and saves to one; told to end, it goes on from there.
+func TestJob(t *testing.T) {
+	query := serveS3(t, unsteady(0.05))
+	ringo := filepath.Join(t.TempDir(), "ringo")
+	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "overlay.json", "-o", ringo, "../../cmd/ringo")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	bucket := open(t, "s3://jobs"+query)
+	rows := "kind,size,town\n" + strings.Repeat("0,1.5,a\n1,-1.5,b\n0,1.2,b\n", 2000)
+	if err := bucket.Write(t.Context(), "x.csv", strings.NewReader(rows), int64(len(rows))); err != nil {
+		t.Fatal(err)
+	}
+	words := []string{"train", "mlp", "--data", "s3://jobs/x.csv" + query, "--set", "data.target=kind", "--batch", "8", "--epochs", "20", "--np", "2", "--threads", "1", "--progress", "none"}
+	run := func(ctx context.Context, more ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, ringo, append(words, more...)...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // each is on a host that has nothing
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		err := cmd.Run()
+		return out.String(), err
+	}
+	out, err := run(t.Context())
+	want := parameters.FindString(out)
+	if err != nil || want == "" {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	saves := []string{"--checkpoint", "s3://jobs/run" + query, "--every", "100", "--resume=auto"}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // once it has saved something
+		for at := bucket; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			all, _ := at.List(ctx)
+			for _, o := range all {
+				if strings.HasPrefix(o.Name, "run/step-") {
+					cancel()
+				}
+			}
+		}
+	}()
+	out, err = run(ctx, saves...)
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() != 143 || err != nil && ended == nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err = run(t.Context(), saves...)
+	if err != nil || parameters.FindString(out) != want || !strings.Contains(out, "resumed after ") {
+		t.Errorf("%v\n%s\nwant %s", err, out, want)
+	}
+	cmd := exec.Command(ringo, "eval", "s3://jobs/run"+query, "--progress", "none")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "accuracy") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
