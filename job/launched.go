@@ -17,6 +17,8 @@ type Launched struct {
 	Settings []setting.Assignment
 	// Start, where it is not nil, says how servers that keep parameters take part in checkpoints.
 	Start *Start `json:",omitempty"`
+	// URLs are what was said where settings have paths of this host that stand for something elsewhere, by path.
+	URLs map[string]string `json:",omitempty"`
 }
 
 // maxLaunched is how long a variable may be on all systems that ringo runs on.

@@ -8,49 +8,61 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/remote/store"
 )
 
-// List returns the store's objects that a mirror knows, and whose names may be those of files.
-func (m *Mirror) List(ctx context.Context) (out []store.Object, err error) {
-	var all []store.Object
-	err = m.try(ctx, 0, func(ctx context.Context) (err error) {
-		all, err = m.Store.List(ctx)
-		return err
-	})
+// List returns the store's objects that a mirror knows, and whose names may be those of files. torn are parts of servers' checkpoints that have
+// no manifest: their mirror has been ended on the way, or is on the way now.
+func (m *Mirror) List(ctx context.Context) (whole, torn []store.Object, err error) {
+	all, err := list(ctx, m.Store, m.Patience)
 	if err != nil {
-		return nil, fmt.Errorf("remote: looking what %v has: %w", m.Store, err)
+		return nil, nil, err
 	}
 	there := map[string]bool{}
 	for _, o := range all {
 		there[o.Name] = true
 	}
 	for _, o := range all {
-		if manifest := manifestOf(o.Name); fs.ValidPath(o.Name) && KindOf(o.Name) != KindNone && (manifest == "" || there[manifest]) {
-			out = append(out, o)
+		switch manifest := manifestOf(o.Name); {
+		case !m.has(o.Name):
+		case manifest == "" || there[manifest]:
+			whole = append(whole, o)
+		default:
+			torn = append(torn, o)
 		}
 	}
-	return out, nil
+	return whole, torn, nil
+}
+
+// list is all objects of a store whose names may be those of files: consoles leave others, for folders.
+func list(ctx context.Context, from store.Store, p Patience) (all []store.Object, err error) {
+	err = p.try(ctx, listing, func(ctx context.Context) (err error) {
+		all, err = from.List(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("remote: looking what %v has: %w", from, err)
+	}
+	return slices.DeleteFunc(all, func(o store.Object) bool { return !fs.ValidPath(o.Name) }), nil
 }
 
 // Fetch brings objects of List to the folder.
 func (m *Mirror) Fetch(ctx context.Context, objects []store.Object) error {
-	sizes, names := map[string]int64{}, []string{}
-	for _, o := range objects {
-		sizes[o.Name], names = o.Bytes, append(names, o.Name)
-	}
-	err := m.each(ctx, names, func(ctx context.Context, name string) (stamp, error) {
-		path := filepath.Join(m.Dir, filepath.FromSlash(name))
-		if err := fetch(ctx, m.Store, m.Patience, store.Object{Name: name, Bytes: sizes[name]}, sizes[name], path); err != nil {
-			return stamp{}, err
+	err := eachOf(objects, atOnce, func(o store.Object) error {
+		path := filepath.Join(m.Dir, filepath.FromSlash(o.Name))
+		if err := fetch(ctx, m.Store, m.Patience, o, o.Bytes, path); err != nil {
+			return fmt.Errorf("%s: %w", o.Name, err)
 		}
 		info, err := os.Stat(path)
-		if err != nil {
-			return stamp{}, err
+		if err == nil {
+			m.enter(o.Name, stamp{info.Size(), info.ModTime()})
 		}
-		return stamp{info.Size(), info.ModTime()}, nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("remote: reading from %v: %w", m.Store, err)
@@ -71,6 +83,14 @@ func (m *Mirror) Head(ctx context.Context, o store.Object, n int64) error {
 	return nil
 }
 
+// errOther is that of an object that is not the one that was looked at, so that its bytes would not belong together.
+var errOther = errors.New("it was written anew while it was read: start again, when its writer has ended")
+
+// same tells whether an object that is read is the one that was listed: lists know the time more exactly than reads.
+func same(now, was store.Object) bool {
+	return now.Name == was.Name && now.Bytes == was.Bytes && now.At.Truncate(time.Second).Equal(was.At.Truncate(time.Second))
+}
+
 // fetch writes the first n bytes of an object to a file, which appears whole. A try that fails is gone on with where it ended.
 func fetch(ctx context.Context, from store.Store, p Patience, o store.Object, n int64, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -82,9 +102,12 @@ func fetch(ctx context.Context, from store.Store, p Patience, o store.Object, n 
 			if done == n {
 				return nil
 			}
-			r, err := from.Read(ctx, o.Name, done, n-done)
+			r, now, err := from.Read(ctx, o.Name, done, n-done)
 			if err != nil {
 				return err
+			}
+			if !same(now, o) {
+				return errors.Join(&store.RefusedError{Err: errOther}, r.Close())
 			}
 			moved, err := io.Copy(w, io.LimitReader(r, n-done))
 			done += moved
@@ -96,8 +119,8 @@ func fetch(ctx context.Context, from store.Store, p Patience, o store.Object, n 
 	})
 }
 
-// Download brings what a URL names to a place of this host: an object as a file, or all objects below it as files of a folder. What is there
-// already in its length and as new is not brought again, and returned is how many bytes came. What is at path must be of earlier
+// Download makes a place of this host what a URL names: an object as a file, or all objects below it as files of a folder, and no more. What
+// is there already in its length and as new is not brought again, and returned is how many bytes came. What is at path must be of earlier
 // downloads of the same URL alone.
 func Download(ctx context.Context, text, path string, p Patience) (came int64, err error) {
 	parent, name := Split(text)
@@ -112,27 +135,42 @@ func Download(ctx context.Context, text, path string, p Patience) (came int64, e
 		return 0, err
 	}
 	defer from.Close()
-	var objects []store.Object
-	err = p.try(ctx, 0, func(ctx context.Context) (err error) {
-		objects, err = from.List(ctx)
-		return err
-	})
-	if err == nil && len(objects) == 0 {
-		err = fs.ErrNotExist
-	}
+	objects, err := list(ctx, from, p)
 	if err != nil {
-		return 0, fmt.Errorf("remote: looking what %v has: %w", from, err)
+		return 0, err
 	}
-	for _, o := range objects {
-		if !fs.ValidPath(o.Name) { // such as what consoles leave for a folder
-			continue
-		}
+	if len(objects) == 0 {
+		return 0, fmt.Errorf("remote: %v has nothing: %w", from, fs.ErrNotExist)
+	}
+	var sum atomic.Int64
+	err = eachOf(objects, filesAtOnce, func(o store.Object) error {
 		n, err := download(ctx, from, p, o, filepath.Join(path, filepath.FromSlash(o.Name)))
-		if came += n; err != nil {
-			return came, fmt.Errorf("remote: reading %s from %v: %w", o.Name, from, err)
+		if sum.Add(n); err != nil {
+			return fmt.Errorf("remote: reading %s from %v: %w", o.Name, from, err)
 		}
+		return nil
+	})
+	if err == nil {
+		err = removeOthers(path, objects)
 	}
-	return came, nil
+	return sum.Load(), err
+}
+
+// filesAtOnce is how many files come at the same time: most of a data set's are small, so that it is their answers that take the time.
+const filesAtOnce = 16
+
+// removeOthers removes the files of a folder that are none of objects, as those have gone from their store, or a killed process has left them.
+func removeOthers(dir string, objects []store.Object) error {
+	wanted := map[string]bool{}
+	for _, o := range objects {
+		wanted[filepath.Join(dir, filepath.FromSlash(o.Name))] = true
+	}
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || wanted[path] {
+			return err
+		}
+		return os.Remove(path)
+	})
 }
 
 // downloadOne is Download of one object, where there is one.

@@ -52,6 +52,20 @@ func manifestOf(name string) string {
 	return name[:len(name)-len(m[4])] + "MANIFEST"
 }
 
+// atOnce is how many of a kind may travel at the same time: of those that may refer to each other one.
+func (k Kind) atOnce() int {
+	if k == KindPart {
+		return atOnce
+	}
+	return 1
+}
+
+// inOrder compares names of one kind so that what refers to another one of the same folder comes after it: a later step, a higher number.
+func inOrder(a, b string) int {
+	x, y := path.Base(a), path.Base(b)
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(a, b)) // more digits are a later step
+}
+
 // Checkpoints are rank 0's files among objects, the latest step first.
 func Checkpoints(all []store.Object) (out []store.Object) {
 	for _, o := range all {
@@ -59,9 +73,6 @@ func Checkpoints(all []store.Object) (out []store.Object) {
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, func(a, b store.Object) int {
-		x, y := path.Base(a.Name), path.Base(b.Name)
-		return cmp.Or(cmp.Compare(len(y), len(x)), cmp.Compare(y, x)) // more digits are a later step
-	})
+	slices.SortFunc(out, func(a, b store.Object) int { return inOrder(b.Name, a.Name) })
 	return out
 }

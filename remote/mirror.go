@@ -1,14 +1,15 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,19 +21,24 @@ import (
 const atOnce = 4
 
 // Mirror carries what appears in a folder to a store, beside who writes there. What [KindOf] knows not stays where it is. One process
-// mirrors a folder; several may mirror their own folders to one store, if each writes files of its own.
+// mirrors a folder; several may mirror their own folders to one store, if each has names of its own.
 type Mirror struct {
 	Dir   string
 	Store store.Store
+	// Below is what names begin with that are this mirror's, such as server-0/; "": all are.
+	Below string
 	Patience
 	// Every is the pause between two looks at the folder; 0: 1 s.
 	Every time.Duration
 	// Report gets lines about what a person should know. It may be nil.
 	Report func(line string)
 
-	known  map[string]stamp // what the store has of this folder
-	failed bool             // the last look failed, which was told
-	stop   context.CancelFunc
+	mu    sync.Mutex
+	known map[string]stamp // what the store has of this folder
+
+	failed bool          // the last look failed, which was told
+	end    chan struct{} // closed: the look that goes on is the last
+	cancel context.CancelFunc
 	done   chan struct{}
 }
 
@@ -42,44 +48,59 @@ type stamp struct {
 	at    time.Time
 }
 
-// Start carries what appears, from time to time, until End.
+// errGone is that of a file which went away before it was carried.
+var errGone = errors.New("it is gone")
+
+// Start carries what appears, from time to time, until End or the end of ctx.
 func (m *Mirror) Start(ctx context.Context) {
-	ctx, m.stop = context.WithCancel(ctx)
-	m.done = make(chan struct{})
-	every := m.Every
-	if every == 0 {
-		every = time.Second
-	}
+	ctx, m.cancel = context.WithCancel(ctx)
+	m.end, m.done = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(m.done)
-		tick := time.NewTicker(every)
+		tick := time.NewTicker(cmp.Or(m.Every, time.Second))
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
+			case <-m.end:
+				return
 			case <-tick.C:
 			}
-			err := m.Sync(ctx)
-			if err != nil && ctx.Err() == nil && !m.failed && m.Report != nil {
-				m.Report(fmt.Sprintf("%v; the job goes on, and this is tried again", err))
-			}
-			m.failed = err != nil
+			m.tell(ctx, m.Sync(ctx))
 		}
 	}()
 }
 
-// End ends what Start began, and carries what is missing, once, within ctx.
+// tell reports the first of several looks that failed, and the first that did not any more.
+func (m *Mirror) tell(ctx context.Context, err error) {
+	switch failed := err != nil; {
+	case m.Report == nil || ctx.Err() != nil || failed == m.failed:
+	case failed:
+		m.Report(fmt.Sprintf("%v; the job goes on, and this is tried again", err))
+	default:
+		m.Report(fmt.Sprintf("remote: %v has all that was saved again", m.Store))
+	}
+	m.failed = err != nil
+}
+
+// End ends what Start began, and carries what is missing, once, within ctx. What is on its way already is not begun anew.
 func (m *Mirror) End(ctx context.Context) error {
-	if m.stop != nil {
-		m.stop()
+	if m.end != nil {
+		close(m.end)
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+		}
+		m.cancel()
 		<-m.done
 	}
 	return m.Sync(ctx)
 }
 
 // Sync makes the store have what the folder has, and then removes what the folder has no more, of what it had. invariant[parts-first]: what others
-// refer to is carried before them, and removed after them. An error leaves the rest to the next time.
+// refer to is carried before them, and removed after them: a checkpoint of servers that adds to another one, too. An error leaves the rest
+// to the next time.
 func (m *Mirror) Sync(ctx context.Context) error {
 	first, err := m.scan()
 	if err != nil {
@@ -97,8 +118,11 @@ func (m *Mirror) Sync(ctx context.Context) error {
 				changed = append(changed, name)
 			}
 		}
-		slices.Sort(changed)
-		if err := m.each(ctx, changed, m.carry); err != nil {
+		slices.SortFunc(changed, inOrder)
+		if kind == KindCheckpoint {
+			slices.Reverse(changed) // where there is no time for all, the last one counts
+		}
+		if err := m.each(ctx, changed, kind.atOnce(), m.carry); err != nil {
 			return fmt.Errorf("remote: saving to %v: %w", m.Store, err)
 		}
 	}
@@ -109,11 +133,24 @@ func (m *Mirror) Sync(ctx context.Context) error {
 				gone = append(gone, name)
 			}
 		}
-		if err := m.each(ctx, gone, m.drop); err != nil {
+		slices.SortFunc(gone, func(a, b string) int { return inOrder(b, a) })
+		if err := m.each(ctx, gone, kind.atOnce(), m.drop); err != nil {
 			return fmt.Errorf("remote: removing what is old from %v: %w", m.Store, err)
 		}
 	}
 	return nil
+}
+
+// Disown has the next Sync remove objects of the store that the folder lacks, as if it had had them.
+func (m *Mirror) Disown(objects []store.Object) {
+	for _, o := range objects {
+		m.enter(o.Name, stamp{at: o.At})
+	}
+}
+
+// has tells whether a name is one that is mirrored.
+func (m *Mirror) has(name string) bool {
+	return KindOf(name) != KindNone && strings.HasPrefix(name, m.Below)
 }
 
 // scan finds the folder's files that are mirrored.
@@ -127,7 +164,7 @@ func (m *Mirror) scan() (map[string]stamp, error) {
 			return err
 		}
 		name, err := filepath.Rel(m.Dir, path)
-		if err != nil || KindOf(filepath.ToSlash(name)) == KindNone {
+		if err != nil || !m.has(filepath.ToSlash(name)) {
 			return err
 		}
 		info, err := d.Info()
@@ -142,43 +179,33 @@ func (m *Mirror) scan() (map[string]stamp, error) {
 	return out, err
 }
 
-// each does something with names, a few at once, and enters the stamps that it returns: what the store has then, or zero.
-func (m *Mirror) each(ctx context.Context, names []string, do func(ctx context.Context, name string) (stamp, error)) error {
-	var mu sync.Mutex
-	var errs []error
-	var wait sync.WaitGroup
-	free := make(chan struct{}, atOnce)
-	for _, name := range names {
-		free <- struct{}{}
-		mu.Lock()
-		failed := len(errs) > 0
-		mu.Unlock()
-		if failed {
-			break
+// each does something with names, some at a time, and enters the stamps that it returns: what the store has then, or zero.
+func (m *Mirror) each(ctx context.Context, names []string, atOnce int, do func(ctx context.Context, name string) (stamp, error)) error {
+	return eachOf(names, atOnce, func(name string) error {
+		s, err := do(ctx, name)
+		if errors.Is(err, errGone) {
+			return nil // and what the store has of that name is as it was
 		}
-		wait.Go(func() {
-			defer func() { <-free }()
-			s, err := do(ctx, name)
-			mu.Lock()
-			defer mu.Unlock()
-			if m.known == nil {
-				m.known = map[string]stamp{}
-			}
-			switch {
-			case err != nil:
-				errs = append(errs, fmt.Errorf("%s: %w", name, err))
-			case s == stamp{}:
-				delete(m.known, name)
-			default:
-				m.known[name] = s
-			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		m.enter(name, s)
+		return nil
+	})
 }
 
-// carry brings a file to the store. One that went away meanwhile is not brought.
+func (m *Mirror) enter(name string, s stamp) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[string]stamp{}
+	}
+	if m.known[name] = s; s == (stamp{}) {
+		delete(m.known, name)
+	}
+}
+
+// carry brings a file to the store.
 func (m *Mirror) carry(ctx context.Context, name string) (s stamp, err error) {
 	path := filepath.Join(m.Dir, filepath.FromSlash(name))
 	info, err := os.Stat(path)
@@ -194,8 +221,8 @@ func (m *Mirror) carry(ctx context.Context, name string) (s stamp, err error) {
 		})
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return stamp{}, nil
+		if _, there := os.Stat(path); errors.Is(there, fs.ErrNotExist) {
+			return stamp{}, errGone
 		}
 	}
 	return s, err
@@ -204,6 +231,3 @@ func (m *Mirror) carry(ctx context.Context, name string) (s stamp, err error) {
 func (m *Mirror) drop(ctx context.Context, name string) (stamp, error) {
 	return stamp{}, m.try(ctx, 0, func(ctx context.Context) error { return m.Store.Remove(ctx, name) })
 }
-
-// Names are those that the store has of this folder, sorted.
-func (m *Mirror) Names() []string { return slices.Sorted(maps.Keys(m.known)) }

@@ -47,15 +47,15 @@ func (f *failing) List(ctx context.Context) ([]store.Object, error) {
 	return f.Store.List(ctx)
 }
 
-func (f *failing) Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, error) {
-	r, err := f.Store.Read(ctx, name, from, n)
+func (f *failing) Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, store.Object, error) {
+	r, o, err := f.Store.Read(ctx, name, from, n)
 	if err == nil && f.fails() {
 		return struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(io.LimitReader(r, n/2), broken{}), r}, nil
+		}{io.MultiReader(io.LimitReader(r, n/2), broken{}), r}, o, nil
 	}
-	return r, err
+	return r, o, err
 }
 
 type broken struct{}
@@ -197,9 +197,9 @@ func TestFetch(t *testing.T) {
 	}
 	f := &failing{Store: store.Folder(far), rand: rand.New(rand.NewPCG(1, 1)), share: 0.4}
 	m := &remote.Mirror{Dir: near, Store: f, Patience: remote.Patience{Tries: 20, Pause: time.Nanosecond}}
-	all, err := m.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	all, torn, err := m.List(t.Context())
+	if err != nil || len(torn) != 2 {
+		t.Fatal(torn, err)
 	}
 	if err := m.Fetch(t.Context(), all); err != nil {
 		t.Fatal(err)
@@ -222,8 +222,12 @@ func TestHead(t *testing.T) {
 	far, near := t.TempDir(), t.TempDir()
 	put(t, far, "step-000000001.ringo", "head and the rest")
 	m := &remote.Mirror{Dir: near, Store: store.Folder(far)}
+	o, err := m.Store.Stat(t.Context(), "step-000000001.ringo")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, n := range []int64{4, 100} {
-		if err := m.Head(t.Context(), store.Object{Name: "step-000000001.ringo", Bytes: 17}, n); err != nil {
+		if err := m.Head(t.Context(), o, n); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(filepath.Join(near, "step-000000001.ringo"))
@@ -252,8 +256,60 @@ func TestCutOff(t *testing.T) {
 	if err := m.End(t.Context()); err != nil || whole(t, far) != 2 {
 		t.Error(err)
 	}
-	if len(lines) > 0 {
-		t.Errorf("told again: %s", <-lines)
+	close(lines)
+	for line := range lines {
+		if !strings.HasSuffix(line, "has all that was saved again") {
+			t.Errorf("told again: %s", line)
+		}
+	}
+}
+
+// An object that is written anew while it is read is refused: its first bytes would be of one, its last of another. What was there stays.
+func TestWrittenAnew(t *testing.T) {
+	far, near := t.TempDir(), t.TempDir()
+	put(t, far, "step-000000001.ringo", "one")
+	put(t, near, "step-000000001.ringo", "before")
+	m := &remote.Mirror{Dir: near, Store: store.Folder(far), Patience: remote.Patience{Tries: 3, Pause: time.Nanosecond}}
+	all, _, err := m.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, far, "step-000000001.ringo", "another")
+	if err := m.Fetch(t.Context(), all); err == nil || !strings.Contains(err.Error(), "step-000000001.ringo: it was written anew") {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(near, "step-000000001.ringo")); err != nil || string(b) != "before" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// Two that mirror to one store, each below names of its own, leave alone what is the other's; parts that are of no checkpoint go once they
+// are disowned.
+func TestBelow(t *testing.T) {
+	far := t.TempDir()
+	for i := range 2 {
+		near, below := t.TempDir(), fmt.Sprintf("start-1/server-%d/", i)
+		for _, name := range []string{"start-1/server-0/JOB", "start-1/server-1/JOB"} {
+			put(t, near, name, below)
+		}
+		part := below + "checkpoints/checkpoint-000000000001/"
+		put(t, far, part+"dense-0", "of a mirror that was killed")
+		m := &remote.Mirror{Dir: near, Store: store.Folder(far), Below: below}
+		whole, torn, err := m.List(t.Context())
+		if err != nil || len(whole) != 0 || len(torn) != 1 || torn[0].Name != part+"dense-0" {
+			t.Fatal(whole, torn, err)
+		}
+		m.Disown(torn)
+		if err := m.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(far, below, "JOB"))
+		if _, left := os.Stat(filepath.Join(far, part, "dense-0")); err != nil || string(b) != below || !errors.Is(left, fs.ErrNotExist) {
+			t.Errorf("%q, %v, %v", b, err, left)
+		}
+	}
+	if got := tree(t, far); len(got) != 2 {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -336,6 +392,11 @@ func TestURLs(t *testing.T) {
 		"http://h/a":      "want file:///FOLDER",
 		"/a/b":            "want file:///FOLDER",
 		"file:///a/%zz":   "want file:///FOLDER",
+
+		"s3://me:secret@b/run": "it must have no credentials",
+		"s3://b/run#1":         "write %23 for #",
+		"s3://b/../run":        "no name . or .. among them",
+		"s3://b//run":          "between single slashes",
 	} {
 		s, err := remote.Open(t.Context(), text)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -357,4 +418,61 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%s: %v", text, !want)
 		}
 	}
+}
+
+// noting is a store that notes what is written and removed.
+type noting struct {
+	store.Store
+	mu    sync.Mutex
+	notes []string
+}
+
+func (n *noting) note(what, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.notes = append(n.notes, what+" "+name)
+}
+
+func (n *noting) Write(ctx context.Context, name string, r io.Reader, size int64) error {
+	n.note("write", name)
+	return n.Store.Write(ctx, name, r, size)
+}
+
+func (n *noting) Remove(ctx context.Context, name string) error {
+	n.note("remove", name)
+	return n.Store.Remove(ctx, name)
+}
+
+// A checkpoint of servers that adds to an earlier one comes after it and goes before it; of ranks' files the last one comes first, since it
+// counts where there is no time for all.
+func TestOrder(t *testing.T) {
+	near := t.TempDir()
+	n := &noting{Store: store.Folder(t.TempDir())}
+	m := &remote.Mirror{Dir: near, Store: n}
+	save(t, near, 1)
+	save(t, near, 2)
+	if err := m.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(near); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(near, 0o777), m.Sync(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	order := slices.DeleteFunc(n.notes, func(s string) bool { return kindOf(s) == remote.KindPart || strings.HasSuffix(s, "JOB") })
+	manifest := "start-1/server-0/checkpoints/checkpoint-00000000000%d/MANIFEST"
+	want := []string{
+		"write " + fmt.Sprintf(manifest, 1), "write " + fmt.Sprintf(manifest, 2), "write step-000000002.ringo", "write step-000000001.ringo",
+		"remove step-000000002.ringo", "remove step-000000001.ringo", "remove " + fmt.Sprintf(manifest, 2), "remove " + fmt.Sprintf(manifest, 1),
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("the order is\n%s\nnot\n%s", strings.Join(order, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// kindOf is remote.KindOf of what a note names.
+func kindOf(note string) remote.Kind {
+	_, name, _ := strings.Cut(note, " ")
+	return remote.KindOf(name)
 }

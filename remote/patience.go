@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/ringo-ml/ringo/remote/store"
@@ -25,6 +26,9 @@ const (
 	usualLeast = 256 << 10
 	mostPause  = 5 * time.Second
 	firstTime  = time.Minute // what a try may take besides its bytes
+
+	// listing is what a list of all objects counts as in bytes: it has pages, of a thousand objects each, and stores bound the wait for one.
+	listing = 1 << 30
 )
 
 // try calls do, which moves so many bytes, until it succeeds, and returns its last error.
@@ -56,4 +60,31 @@ func (p Patience) try(ctx context.Context, bytes int64, do func(ctx context.Cont
 		}
 		pause = min(2*pause, mostPause)
 	}
+}
+
+// eachOf does something with all, some at a time, and begins no more after a fault.
+func eachOf[T any](all []T, atOnce int, do func(T) error) error {
+	var mu sync.Mutex
+	var errs []error
+	var wait sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for _, one := range all {
+		free <- struct{}{}
+		mu.Lock()
+		failed := len(errs) > 0
+		mu.Unlock()
+		if failed {
+			break
+		}
+		wait.Go(func() {
+			defer func() { <-free }()
+			if err := do(one); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }

@@ -9,8 +9,10 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -53,9 +55,13 @@ func IsURL(text string) bool {
 func Open(ctx context.Context, text string) (store.Store, error) {
 	u, err := url.Parse(text)
 	if err != nil || !IsURL(text) {
-		return nil, fmt.Errorf("remote: %q: want file:///FOLDER, s3://BUCKET/PREFIX or azblob://CONTAINER/PREFIX", text)
+		return nil, fmt.Errorf("remote: %q: want file:///FOLDER, s3://BUCKET/PREFIX or azblob://CONTAINER/PREFIX, with %%23, %%25 and %%3F for #, %% and ?", Shown(text))
 	}
 	switch {
+	case u.User != nil:
+		return nil, fmt.Errorf("remote: %s: a URL is shown and saved with the run, so it must have no credentials: give them as the store's client finds them, in the environment or its files", Shown(text))
+	case u.Fragment != "":
+		return nil, fmt.Errorf("remote: %s: write %%23 for #", Shown(text))
 	case u.Scheme == schemeGS:
 		return nil, fmt.Errorf("remote: %s: Google's client would make ringo larger by three quarters, and is not there: mount the bucket (gcsfuse) and name the folder", Shown(text))
 	case u.Scheme == schemeFile && (u.Host != "" || !filepath.IsAbs(u.Path) || u.RawQuery != ""):
@@ -64,14 +70,27 @@ func Open(ctx context.Context, text string) (store.Store, error) {
 		return store.Folder(filepath.Clean(u.Path)), nil
 	case u.Host == "":
 		return nil, fmt.Errorf("remote: %s: it names no bucket", Shown(text))
+	case !fs.ValidPath(u.Host + strings.TrimRight(u.Path, "/")):
+		return nil, fmt.Errorf("remote: %s: want names between single slashes, no name . or .. among them", Shown(text))
 	}
 	return openCloud(ctx, u)
 }
 
-// Shown is a URL as lines show it: without what stands behind ?, which may be long.
+// Shown is a URL as lines show it: without what stands behind ?, which may be long, and without a user's name and password.
 func Shown(text string) string {
 	before, _, _ := strings.Cut(text, "?")
-	return before
+	scheme, rest, ok := strings.Cut(before, "://")
+	if !ok {
+		return before
+	}
+	host, path, has := strings.Cut(rest, "/")
+	if i := strings.LastIndexByte(host, '@'); i >= 0 {
+		host = "..." + host[i:]
+	}
+	if has {
+		path = "/" + path
+	}
+	return scheme + "://" + host + path
 }
 
 // Split is the URL of the folder that holds what a URL names, and its name there; "": it names a whole bucket.
@@ -83,7 +102,11 @@ func Split(text string) (parent, name string) {
 	if i < 0 {
 		return text, ""
 	}
-	if parent, name = scheme+"://"+at[:i], at[i+1:]; has {
+	name, err := url.PathUnescape(at[i+1:])
+	if err != nil {
+		return text, "" // Open says what is wrong
+	}
+	if parent = scheme + "://" + cmp.Or(at[:i], "/"); has {
 		parent += "?" + query
 	}
 	return parent, name

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/away"
+	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch/hosts"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/remote"
@@ -22,7 +23,8 @@ import (
 // afar is what a job has elsewhere than on this host.
 type afar struct {
 	spools map[setting.Path]*away.Spool
-	urls   map[string]string // of what was brought here, by its path
+	urls   map[string]string // what was said, by the path that stands for it here
+	below  string            // what names of this process's files begin with, where others save to the same place
 }
 
 // savedElsewhere are settings that name a folder in which a job saves, readElsewhere those of what it reads.
@@ -54,7 +56,7 @@ func (g *given) spooled(cmd *cobra.Command, said, placed []setting.Assignment) e
 		if err := hostedElsewhere(a, last["job.hosts"].Text); err != nil {
 			return err
 		}
-		spool, err := away.Open(cmd.Context(), a.Text, want, g.tellsOfAway(cmd))
+		spool, err := away.Open(cmd.Context(), a.Text, g.away.below, want, g.tellsOfAway(cmd))
 		var held *away.HeldError
 		if errors.As(err, &held) {
 			return setting.Faultf(a.Path, "%v: go on with it (%v), name another folder, or remove its checkpoints", held, setting.Path("checkpoint.resume"))
@@ -66,9 +68,18 @@ func (g *given) spooled(cmd *cobra.Command, said, placed []setting.Assignment) e
 			g.away.spools = map[setting.Path]*away.Spool{}
 		}
 		g.away.spools[a.Path] = spool
-		said[i].Text = spool.Dir
+		said[i].Text = g.standsFor(a.Text, spool.Dir)
 	}
 	return nil
+}
+
+// standsFor notes what a path of this host stands for, and returns the path.
+func (g *given) standsFor(url, path string) string {
+	if g.away.urls == nil {
+		g.away.urls = map[string]string{}
+	}
+	g.away.urls[path] = url
+	return path
 }
 
 // lastOf is the last assignment of each setting, which counts.
@@ -97,29 +108,34 @@ func (g *given) tellsOfAway(cmd *cobra.Command) func(line string) {
 	return func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 }
 
-// brought has URLs of what the job reads be paths of this host, and brings it there.
+// brought has URLs of what the job reads be paths of this host, and brings it there, unless settings have faults that can be told before.
 func (g *given) brought(cmd *cobra.Command, all []setting.Assignment) error {
-	last := lastOf(all)
+	last, checked := lastOf(all), false
 	for i, a := range all {
 		if !slices.Contains(readElsewhere, a.Path) || !remote.IsURL(a.Text) || last[a.Path] != a {
 			continue
 		}
+		if _, _, err := job.New(all...); err != nil && !checked {
+			return nil // whoever goes on meets it
+		}
+		checked = true
 		path, err := away.Data(cmd.Context(), a.Text, g.tellsOfAway(cmd))
 		if err != nil {
 			return setting.Faultf(a.Path, "%w", err)
 		}
-		if g.away.urls == nil {
-			g.away.urls = map[string]string{}
-		}
-		g.away.urls[path], all[i].Text = a.Text, path
+		all[i].Text = g.standsFor(a.Text, path)
 	}
 	return nil
 }
 
-// asSaid are settings with the URLs that were said, in place of paths of this host.
+// asSaid are settings with what was said, in place of paths of this host that stand for it.
 func (g *given) asSaid(all []setting.Assignment) []setting.Assignment {
+	return g.asSaidOf(all, slices.Concat(savedElsewhere, readElsewhere))
+}
+
+func (g *given) asSaidOf(all []setting.Assignment, paths []setting.Path) []setting.Assignment {
 	for i, a := range all {
-		if url, ok := g.away.urls[a.Text]; ok && slices.Contains(readElsewhere, a.Path) {
+		if url, ok := g.away.urls[a.Text]; ok && slices.Contains(paths, a.Path) {
 			all[i].Text = url
 		}
 	}

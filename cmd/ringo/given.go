@@ -128,6 +128,7 @@ func (g *given) resolve(cmd *cobra.Command, model string) error {
 		return err
 	}
 	all := told.Settings
+	g.away.urls = told.URLs
 	if told.Command == cmd.CommandPath() {
 		all, g.start = append(g.usual, all...), told.Start
 	} else if all, err = g.gather(cmd, told, model); errors.As(err, new(*checkpoint.DamageError)) {
@@ -312,7 +313,7 @@ func (g *given) isGiven(p setting.Path) bool { return g.table.Origin(p) != "" }
 func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
 	said := job.Changed(g.table)
 	if g.Hosts != "" { // which bring it themselves
-		said = g.asSaid(said)
+		said = g.asSaidOf(said, readElsewhere)
 	}
 	decided := func(path setting.Path, text string) {
 		said = append(said, setting.Assignment{Path: path, Text: text, Origin: "the launcher"})
@@ -325,7 +326,7 @@ func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
 		decided("training.threads", strconv.Itoa(g.Threads()))
 	}
 	decided("output.progress", progress)
-	return job.Launched{Command: cmd.CommandPath(), Settings: said, Start: g.start}.Text()
+	return job.Launched{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.away.urls}.Text()
 }
 
 // blackBox is the folder of what tells why a job failed; "": there is to be none.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/away"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/boxes"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		text = "" // the launcher says it, once for all its workers
 	}
 	if text != "" {
-		fmt.Fprintln(stderr, "ringo:", text)
+		fmt.Fprintln(stderr, "ringo:", away.Shown(text))
 	}
 	return status
 }

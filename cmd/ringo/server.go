@@ -82,6 +82,9 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 // check makes the job of what is given and reports every fault.
 func (c *serverRole) check(cmd *cobra.Command) []error {
 	var faults faultList
+	if cmd.Flags().Changed("index") { // the others are started by hand, too
+		c.away.below = fmt.Sprintf("server-%d/", c.index)
+	}
 	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
 		return faults
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"time"
 
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/azureblob" // azblob://
@@ -47,18 +48,27 @@ func (b *Bucket) String() string { return b.url }
 // Close is the method of Store.
 func (b *Bucket) Close() error { return b.bucket.Close() }
 
+// perPage and pageTime bound a page of a list: how many objects it has, and the wait for it.
+const (
+	perPage  = 1000
+	pageTime = time.Minute
+)
+
 // List is the method of Store.
 func (b *Bucket) List(ctx context.Context) (out []store.Object, err error) {
-	for it := b.bucket.List(nil); ; {
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
+	for token := blob.FirstPageToken; token != nil; {
+		var page []*blob.ListObject
+		bounded, cancel := context.WithTimeout(ctx, pageTime)
+		page, token, err = b.bucket.ListPage(bounded, token, perPage, nil)
+		cancel()
 		if err != nil {
 			return nil, known(err)
 		}
-		out = append(out, store.Object{Name: o.Key, Bytes: o.Size, At: o.ModTime})
+		for _, o := range page {
+			out = append(out, store.Object{Name: o.Key, Bytes: o.Size, At: o.ModTime})
+		}
 	}
+	return out, nil
 }
 
 // Stat is the method of Store.
@@ -74,15 +84,15 @@ func (b *Bucket) Stat(ctx context.Context, name string) (store.Object, error) {
 }
 
 // Read is the method of Store.
-func (b *Bucket) Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, error) {
+func (b *Bucket) Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, store.Object, error) {
 	if err := valid(name); err != nil {
-		return nil, err
+		return nil, store.Object{}, err
 	}
 	r, err := b.bucket.NewRangeReader(ctx, name, from, n, nil)
 	if err != nil {
-		return nil, known(err)
+		return nil, store.Object{}, known(err)
 	}
-	return r, nil
+	return r, store.Object{Name: name, Bytes: r.Size(), At: r.ModTime()}, nil
 }
 
 // Write is the method of Store. An object of several parts appears when the last one is there.

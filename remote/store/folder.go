@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/ringo-ml/ringo/internal/folder"
@@ -32,25 +32,32 @@ func (f Folder) at(name string) (string, error) {
 	return filepath.Join(string(f), filepath.FromSlash(name)), nil
 }
 
-// List is the method of Store. Files that are not whole are not there.
+// List is the method of Store. Files that are not whole are not there; links to files are those files, and links to folders are left out, but
+// for the store itself.
 func (f Folder) List(ctx context.Context) (out []Object, err error) {
-	err = filepath.WalkDir(string(f), func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
+	root, err := filepath.EvalSymlinks(string(f))
+	if errors.Is(absent(err), fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		var info fs.FileInfo
+		if err == nil && !d.IsDir() {
+			info, err = os.Stat(path)
+		}
+		_, _, unfinished := folder.Unfinished(filepath.Base(path))
+		switch {
 		case errors.Is(absent(err), fs.ErrNotExist):
-			return nil // it went away meanwhile, or is not there yet
-		case err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, folder.TempSuffix):
+			return nil // it went away meanwhile, or is a link to nothing
+		case err != nil || info == nil || !info.Mode().IsRegular() || unfinished:
 			return err
 		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(string(f), path)
+		name, err := filepath.Rel(root, path)
 		out = append(out, Object{Name: filepath.ToSlash(name), Bytes: info.Size(), At: info.ModTime()})
 		return err
 	})
@@ -74,25 +81,42 @@ func (f Folder) Stat(_ context.Context, name string) (o Object, err error) {
 }
 
 // Read is the method of Store.
-func (f Folder) Read(_ context.Context, name string, from, n int64) (io.ReadCloser, error) {
+func (f Folder) Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, Object, error) {
 	path, err := f.at(name)
 	if err != nil {
-		return nil, err
+		return nil, Object{}, err
 	}
 	file, err := pathname.Open(path)
 	if err != nil {
-		return nil, absent(err)
+		return nil, Object{}, absent(err)
 	}
-	if _, err := file.Seek(from, io.SeekStart); err != nil {
-		return nil, errors.Join(err, file.Close())
+	info, err := file.Stat()
+	if err == nil {
+		_, err = file.Seek(from, io.SeekStart)
+	}
+	if err != nil {
+		return nil, Object{}, errors.Join(err, file.Close())
 	}
 	if n < 0 {
-		return file, nil
+		n = math.MaxInt64
 	}
 	return struct {
 		io.Reader
 		io.Closer
-	}{io.LimitReader(file, n), file}, nil
+	}{until{ctx, io.LimitReader(file, n)}, file}, Object{Name: name, Bytes: info.Size(), At: info.ModTime()}, nil
+}
+
+// until reads until a context ends.
+type until struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u until) Read(b []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(b)
 }
 
 // absent has what lies below a file be what is not there.
@@ -113,11 +137,11 @@ func (f Folder) Write(ctx context.Context, name string, r io.Reader, size int64)
 		return err
 	}
 	return folder.WriteFile(path, func(w io.Writer) error {
-		n, err := io.Copy(w, r)
+		n, err := io.Copy(w, until{ctx, r})
 		if err == nil && n != size {
 			err = fmt.Errorf("%s has %d bytes, not %d", name, n, size)
 		}
-		return errors.Join(err, ctx.Err())
+		return err
 	})
 }
 

@@ -17,8 +17,9 @@ type Store interface {
 	List(ctx context.Context) ([]Object, error)
 	// Stat finds one object.
 	Stat(ctx context.Context, name string) (Object, error)
-	// Read returns an object's bytes from an offset on, n of them, negative: all that follow.
-	Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, error)
+	// Read returns an object's bytes from an offset on, n of them, negative: all that follow, and of which object they are: it may be
+	// another one than was listed.
+	Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, Object, error)
 	// Write makes an object of the size bytes that r has, in place of one of that name. It appears whole or not at all.
 	Write(ctx context.Context, name string, r io.Reader, size int64) error
 	// Remove removes an object. That it is not there is no error.
@@ -33,7 +34,7 @@ type Store interface {
 type Object struct {
 	Name  string
 	Bytes int64
-	At    time.Time // when it was written
+	At    time.Time // when it was written; lists may know it more exactly than Stat and Read, which know the second
 }
 
 // RefusedError is a fault that another try would meet again, such as a bucket that is not there or may not be written.

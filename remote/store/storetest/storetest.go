@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/ringo-ml/ringo/remote/store"
 )
@@ -45,14 +46,7 @@ func Run(t *testing.T, s store.Store) {
 	write("a/b/c", "hello, world")
 	write("empty", "")
 	wants("a/b/c", "empty")
-	read := func(name string, from, n int64) (string, error) {
-		r, err := s.Read(ctx, name, from, n)
-		if err != nil {
-			return "", err
-		}
-		text, err := io.ReadAll(r)
-		return string(text), errors.Join(err, r.Close())
-	}
+	read := func(name string, from, n int64) (string, error) { return read(t, s, name, from, n) }
 	for _, c := range []struct {
 		from, n int64
 		want    string
@@ -84,10 +78,23 @@ func Run(t *testing.T, s store.Store) {
 	atOnce(t, s)
 }
 
+// read reads bytes of an object, which must be told to be the one that is there.
+func read(t *testing.T, s store.Store, name string, from, n int64) (string, error) {
+	r, o, err := s.Read(t.Context(), name, from, n)
+	if err != nil {
+		return "", err
+	}
+	if was, err := s.Stat(t.Context(), name); err != nil || o.Name != name || o.Bytes != was.Bytes || !o.At.Truncate(time.Second).Equal(was.At.Truncate(time.Second)) {
+		t.Errorf("%+v is read of %+v, %v", o, was, err)
+	}
+	text, err := io.ReadAll(r)
+	return string(text), errors.Join(err, r.Close())
+}
+
 // failures are what must leave all as it was.
 func failures(t *testing.T, s store.Store, large []byte) {
 	for _, none := range []string{"none", "a", "a/b/c/d"} {
-		_, read := s.Read(t.Context(), none, 0, -1)
+		_, _, read := s.Read(t.Context(), none, 0, -1)
 		if _, err := s.Stat(t.Context(), none); !errors.Is(err, fs.ErrNotExist) || !errors.Is(read, fs.ErrNotExist) && none != "a" {
 			t.Errorf("%s: %v, %v", none, err, read)
 		}
@@ -125,7 +132,7 @@ func atOnce(t *testing.T, s store.Store) {
 				if err := s.Write(t.Context(), "one", strings.NewReader(text), int64(len(text))); err != nil {
 					t.Error(err)
 				}
-				r, err := s.Read(t.Context(), "one", 0, -1)
+				r, _, err := s.Read(t.Context(), "one", 0, -1)
 				if err != nil {
 					t.Error(err)
 					return

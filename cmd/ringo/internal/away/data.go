@@ -7,19 +7,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/remote"
+	"github.com/ringo-ml/ringo/remote/store"
 )
 
 // longestWait is how long a process waits for another one of its host that brings the same.
 const longestWait = time.Hour
 
 // Data brings what a URL names, a file or a folder, to this host, and returns its path. It stays there for later jobs, which bring what is
-// new or other alone; processes of one host bring it once. report is told what has come.
+// new or other alone; processes of one host bring it once. report is told what has come. What file:// names is read where it is.
 func Data(ctx context.Context, url string, report func(line string)) (string, error) {
+	if path, err := here(ctx, url); path != "" || err != nil {
+		return path, err
+	}
 	at, err := meeting.Private(fmt.Sprintf("data-%x", sha256.Sum256([]byte(url)))[:21])
 	if err != nil {
 		return "", err
@@ -44,6 +49,19 @@ func Data(ctx context.Context, url string, report func(line string)) (string, er
 		report(fmt.Sprintf("%s: %.1f MB came to %s", remote.Shown(url), float64(came)/1e6, path))
 	}
 	return path, err
+}
+
+// here is the path of what a URL of scheme file names; "": it is of another scheme.
+func here(ctx context.Context, url string) (string, error) {
+	if !strings.HasPrefix(url, "file:") {
+		return "", nil
+	}
+	s, err := remote.Open(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	f, _ := s.(store.Folder)
+	return string(f), s.Close()
 }
 
 // take locks a folder, and waits for who has it.

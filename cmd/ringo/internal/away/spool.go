@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +25,9 @@ const (
 	spoolPrefix = "spool-"
 	abandoned   = 24 * time.Hour  // after which what a killed command has left goes
 	lastCarry   = 5 * time.Minute // for what is to be carried at the end
+	slow        = 2 * time.Second // after which a person is told that it takes time
 	headBytes   = 16<<20 + 1<<16  // in which the header of a checkpoint ends
+	leftAlone   = time.Hour       // for which what is of no checkpoint stays where it is: who carries it may not have ended
 )
 
 // Want says what a process does with a folder that lies elsewhere.
@@ -43,9 +47,11 @@ type Spool struct {
 	// Dir is the folder.
 	Dir string
 
+	at      string // the one that has it, and the lock
 	mirror  *remote.Mirror
 	carries bool
 	lock    *folder.Lock // nil: the file system has none
+	report  func(line string)
 }
 
 // HeldError says that a run is where another one shall begin.
@@ -56,24 +62,24 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s holds a run already, saved last in %s", e.Where, e.Last)
 }
 
-// Open makes the spool of a URL, and brings there what is wanted. What is saved there is carried from now on, beside the job, until Close. A bucket
-// has no lock: report is told once, and where something cannot be carried.
-func Open(ctx context.Context, url string, want Want, report func(line string)) (_ *Spool, err error) {
+// Open makes the spool of a URL, and brings there what is wanted. What is saved there is carried from now on, beside the job, until Close, if its
+// name begins with below. A bucket has no lock: report is told once, and where something cannot be carried.
+func Open(ctx context.Context, url, below string, want Want, report func(line string)) (_ *Spool, err error) {
 	from, err := remote.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	s := new(Spool)
+	s := &Spool{report: report}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, from.Close(), s.remove())
 		}
 	}()
-	if s.Dir, s.lock, err = makeSpool(); err != nil {
+	if err := s.make(from); err != nil {
 		return nil, err
 	}
-	s.mirror = &remote.Mirror{Dir: s.Dir, Store: from, Report: report}
-	objects, err := s.mirror.List(ctx)
+	s.mirror = &remote.Mirror{Dir: s.Dir, Store: from, Below: below, Report: report}
+	objects, torn, err := s.mirror.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +89,15 @@ func Open(ctx context.Context, url string, want Want, report func(line string)) 
 		err = s.mirror.Head(ctx, saved[0], headBytes)
 	case want == Write && len(saved) > 0:
 		err = &HeldError{from.String(), saved[0].Name}
+	case want == Write: // parts that servers saved, and no file that names them
+		s.mirror.Disown(left(objects))
 	case want == Resume:
 		err = s.mirror.Fetch(ctx, objects)
 	}
 	if err != nil {
 		return nil, err
 	}
+	s.mirror.Disown(left(torn))
 	if s.carries = want != Look; s.carries {
 		report(fmt.Sprintf("what is saved goes to %v, by way of %s; it cannot be locked: see to it that no other job saves there", from, s.Dir))
 		s.mirror.Start(context.WithoutCancel(ctx))
@@ -96,16 +105,25 @@ func Open(ctx context.Context, url string, want Want, report func(line string)) 
 	return s, nil
 }
 
+// left are those of no checkpoint that nobody carries any more.
+func left(of []store.Object) []store.Object {
+	return slices.DeleteFunc(of, func(o store.Object) bool { return time.Since(o.At) < leftAlone })
+}
+
 // Close carries what is missing, and removes the spool; where that fails it stays, and the error names it.
 func (s *Spool) Close() error {
 	var err error
 	if s.carries {
 		ctx, cancel := context.WithTimeout(context.Background(), lastCarry)
+		told := time.AfterFunc(slow, func() {
+			s.report(fmt.Sprintf("what was saved last is still on its way to %v, which may take %v", s.mirror.Store, lastCarry))
+		})
 		err = s.mirror.End(ctx)
+		told.Stop()
 		cancel()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("what was saved last is not where it belongs, but in %s: %w", s.Dir, err), s.mirror.Store.Close(), s.release())
+		return errors.Join(fmt.Errorf("what was saved last is not where it belongs, but below %s: %w", s.at, err), s.mirror.Store.Close(), s.release())
 	}
 	return errors.Join(s.mirror.Store.Close(), s.remove())
 }
@@ -118,27 +136,41 @@ func (s *Spool) release() error {
 }
 
 func (s *Spool) remove() error {
-	if s.Dir == "" {
+	if s.at == "" {
 		return nil
 	}
-	return errors.Join(s.release(), os.RemoveAll(filepath.Dir(s.Dir)))
+	return errors.Join(s.release(), os.RemoveAll(s.at))
 }
 
-// makeSpool makes a folder for a spool, in one that is locked as long as this process lives, and removes those that nobody has any more.
-func makeSpool() (dir string, lock *folder.Lock, err error) {
+// These find the beginning of a path in a spool, in any text.
+var (
+	ofFile   = regexp.MustCompile(`[^\s"']*/spool-[0-9a-f]{16}/file:/`)        // never written
+	ofBucket = regexp.MustCompile(`[^\s"']*/spool-[0-9a-f]{16}/(s3|azblob):/`) // never written
+)
+
+// Shown is a text with URLs in place of the folders of this host in which a job works.
+func Shown(text string) string {
+	return ofBucket.ReplaceAllString(ofFile.ReplaceAllString(text, "file:///"), "$1://")
+}
+
+// make makes the folder, in one that is locked as long as this process lives, and removes those that nobody has any more. Its path ends with what
+// the store's URL says, by which Shown knows it.
+func (s *Spool) make(of store.Store) error {
 	at, err := meeting.Private(fmt.Sprintf("%s%016x", spoolPrefix, rand.Uint64()))
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	sweep(filepath.Dir(at))
 	if err := os.Mkdir(at, 0o700); err != nil {
-		return "", nil, err
+		return err
 	}
-	if lock, err = folder.Take(at); err != nil && !errors.Is(err, folder.ErrNoLocks) {
-		return "", nil, err
+	s.at = at
+	if s.lock, err = folder.Take(at); err != nil && !errors.Is(err, folder.ErrNoLocks) {
+		return err
 	}
-	dir = filepath.Join(at, "run")
-	return dir, lock, os.Mkdir(dir, 0o700)
+	scheme, rest, _ := strings.Cut(of.String(), "://")
+	s.Dir = filepath.Join(at, scheme+":", filepath.FromSlash(rest))
+	return os.MkdirAll(s.Dir, 0o700)
 }
 
 // sweep removes the spools of commands that were killed long ago. What cannot be removed stays.
@@ -157,10 +189,17 @@ func sweep(dir string) {
 }
 
 // Checkpoint brings a checkpoint, or a folder's last one, and what its servers have saved, to this host, if word is a URL. path is where it is then, and
-// word itself where that is a path already. parts says which objects belong to a checkpoint that is here. end removes what was brought.
+// word itself where that is a path already; what file:// names is read where it is. parts says which objects belong to a checkpoint that is here. end removes what was brought.
 func Checkpoint(ctx context.Context, word string, parts func(file string) (prefix string, err error)) (path string, end func() error, err error) {
+	end = func() error { return nil }
 	if !remote.IsURL(word) {
-		return word, func() error { return nil }, nil
+		return word, end, nil
+	}
+	if path, err := here(ctx, word); path != "" || err != nil {
+		if _, none := os.Stat(path); err == nil && errors.Is(none, fs.ErrNotExist) {
+			err = fmt.Errorf("%s: no checkpoint is there", remote.Shown(word))
+		}
+		return path, end, err
 	}
 	where, only := word, ""
 	if parent, name := remote.Split(word); remote.KindOf(name) == remote.KindCheckpoint {
@@ -180,11 +219,11 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 
 // bring brings the last checkpoint to a new spool, or only that of a name, and its parts.
 func (s *Spool) bring(ctx context.Context, from store.Store, only string, parts func(file string) (prefix string, err error)) (path string, err error) {
-	if s.Dir, s.lock, err = makeSpool(); err != nil {
+	if err := s.make(from); err != nil {
 		return "", err
 	}
 	m := &remote.Mirror{Dir: s.Dir, Store: from}
-	objects, err := m.List(ctx)
+	objects, _, err := m.List(ctx)
 	if err != nil {
 		return "", err
 	}

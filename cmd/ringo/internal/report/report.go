@@ -12,6 +12,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/away"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/glimpse"
@@ -58,6 +59,7 @@ func placed(where string) string {
 
 // Start prints what is about to be trained.
 func (r *Reporter) Start(i train.Info) {
+	i.Resumed = away.Shown(i.Resumed)
 	r.info = i
 	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s%s; %s kernels\n",
 		i.Model, console.Grouped(i.Params), i.DataSet, console.Grouped(i.TrainSamples), console.Grouped(i.EvalSamples), console.Counted(i.NP, "rank"), console.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), placed(i.Placement), i.Kernels)

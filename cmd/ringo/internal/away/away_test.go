@@ -1,0 +1,80 @@
+package away_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/away"
+)
+
+func put(t *testing.T, path string, age time.Duration) {
+	t.Helper()
+	at := time.Now().Add(-age)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte("x"), 0o666), os.Chtimes(path, at, at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is said of a folder of this host names the place that it stands for.
+func TestShown(t *testing.T) {
+	for text, want := range map[string]string{
+		"no folder":                    "no folder",
+		"/tmp/ringo-0/spool-1/file:/a": "/tmp/ringo-0/spool-1/file:/a", // a person's
+		"/data/file:/a":                "/data/file:/a",
+		`saving "/tmp/ringo-0/spool-0123456789abcdef/file:/a/run/step-1.ringo": disk full`: `saving "file:///a/run/step-1.ringo": disk full`,
+		"/t/spool-0123456789abcdef/s3:/b/run and /t/spool-fedcba9876543210/azblob:/c/d":    "s3://b/run and azblob://c/d",
+	} {
+		if got := away.Shown(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// A folder's file: URL is read where it is; what a spool does with it follows from what it is wanted for: another run is kept out, parts that
+// no checkpoint has go once they are old, and those that may be on their way stay. Nothing of the spool is left.
+func TestSpool(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	far := filepath.Join(t.TempDir(), "far")
+	part := filepath.Join(far, "start-1", "server-0", "checkpoints")
+	put(t, filepath.Join(part, "checkpoint-000000000001", "dense-0"), 2*time.Hour)
+	put(t, filepath.Join(part, "checkpoint-000000000002", "dense-0"), time.Minute)
+	var lines []string
+	open := func(want away.Want) (*away.Spool, error) {
+		return away.Open(t.Context(), "file://"+far, "", want, func(line string) { lines = append(lines, line) })
+	}
+	s, err := open(away.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(s.Dir, "step-000000007.ringo"), 0)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "what is saved goes to file://"+far) {
+		t.Errorf("%q", lines)
+	}
+	for name, want := range map[string]bool{"step-000000007.ringo": true, "start-1/server-0/checkpoints/checkpoint-000000000001/dense-0": false, "start-1/server-0/checkpoints/checkpoint-000000000002/dense-0": true} {
+		if _, err := os.Stat(filepath.Join(far, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var held *away.HeldError
+	if _, err := open(away.Write); !errors.As(err, &held) || held.Last != "step-000000007.ringo" {
+		t.Errorf("%v", err)
+	}
+	if path, err := away.Data(t.Context(), "file://"+far, nil); err != nil || path != far {
+		t.Errorf("%s, %v", path, err)
+	}
+	none := func(string) (string, error) { return "", nil }
+	if _, _, err := away.Checkpoint(context.Background(), "file://"+far+"/none", none); err == nil || !strings.Contains(err.Error(), "/none: no checkpoint is there") {
+		t.Errorf("%v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*", "spool-*")); err != nil || len(left) > 0 {
+		t.Errorf("%q are left, %v", left, err)
+	}
+}
