@@ -93,6 +93,7 @@ type Client struct {
 	again   message.Again // the last one that came
 	values  []float32     // wanted by read, from the last ask on
 	asked   *link         // of whom; nil: nothing is wanted
+	joined  int           // how often a lost one has become a member again
 	err     error
 }
 
@@ -332,6 +333,10 @@ func (c *Client) Leave() error {
 	c.over = true
 	c.changed.Broadcast()
 	here := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return k.gone })
+	members := make([]bool, len(here))
+	for i, k := range here {
+		members[i] = !c.loads[k.index].lost
+	}
 	c.mu.Unlock()
 	c.stop()
 	c.seekers.Wait()
@@ -339,26 +344,34 @@ func (c *Client) Leave() error {
 		return err
 	}
 	<-c.posted
-	var errs []error
-	for _, k := range here {
+	errs := make([]error, len(here)) // of each the first
+	for i, k := range here {
 		k.leaving.Store(true)
 		if err := k.io.WriteFrame(message.TypeGoodbye, nil); err != nil {
-			errs = append(errs, k.lost(err))
+			errs[i] = k.lost(err)
 		}
 	}
-	for _, k := range here {
+	for i, k := range here {
 		err := k.io.Link().CloseWrite(c.cfg.Timeout, io.EOF)
 		select {
 		case <-k.over:
 		case <-time.After(c.cfg.Timeout):
 			err = transport.ErrTimeout
 		}
-		if k.end(); err != nil {
-			errs = append(errs, k.lost(err))
+		if k.end(); err != nil && errs[i] == nil {
+			errs[i] = k.lost(err)
 		}
 	}
-	if len(errs) < len(here) {
-		return nil // the part is what one that is left says it is
+	return parted(members, errs)
+}
+
+// parted is what was wrong with the goodbyes, of each heter-trainer one error or none: nothing, if a member has heard it. One that came late and
+// has no state yet counts for nothing.
+func parted(members []bool, errs []error) error {
+	for i, member := range members {
+		if member && errs[i] == nil {
+			return nil // the part is what one that is left says it is
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -345,3 +345,23 @@ func TestChoose(t *testing.T) {
 		t.Errorf("dealt %v", dealt)
 	}
 }
+
+// A trainer that has said goodbye to one member has left well, whatever became of the others: two errors of one do not count twice, and one that came
+// late is no member.
+func TestParted(t *testing.T) {
+	fault := errors.New("cut off")
+	for _, c := range []struct {
+		members []bool
+		errs    []error
+		ok      bool
+	}{
+		{[]bool{true, true}, []error{fault, nil}, true},
+		{[]bool{true, true}, []error{fault, fault}, false},
+		{[]bool{true, false}, []error{fault, nil}, false},
+		{[]bool{true, false}, []error{nil, fault}, true},
+	} {
+		if err := parted(c.members, c.errs); (err == nil) != c.ok {
+			t.Errorf("%v, %v: %v", c.members, c.errs, err)
+		}
+	}
+}

@@ -33,10 +33,11 @@ func (c *Client) lose(k *link, why error) {
 		c.err = end
 		return
 	default: // one that stands in for another may have the state already, and say so soon
+		joined := c.joined
 		time.AfterFunc(k.welcome.Silence, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if c.alone() && c.err == nil {
+			if c.alone() && c.joined == joined && c.err == nil { // and has been ever since
 				c.err = end
 				c.changed.Broadcast()
 			}
@@ -76,10 +77,12 @@ func (c *Client) report(line string) {
 // make the part.
 const oneTry = time.Minute
 
-// seek looks for one that stands in for a lost one, until the client ends. What it says to that, if it refuses, is reported once.
+// seek looks for one that stands in for a lost one, until the client ends. Each thing that it says to that, if it refuses, is
+// reported once, and so many at most.
 func (c *Client) seek(i int, addr string) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
-	said := ""
+	const most = 16
+	said := map[string]bool{}
 	for pause := shortest; c.ctx.Err() == nil; pause = min(2*pause, longest) {
 		ctx, cancel := context.WithTimeout(c.ctx, oneTry)
 		k, err := c.try(ctx, i, addr, true)
@@ -88,8 +91,8 @@ func (c *Client) seek(i int, addr string) {
 			c.found(k)
 			return
 		}
-		if isFinal(err) && err.Error() != said {
-			said = err.Error()
+		if isFinal(err) && len(said) < most && !said[err.Error()] {
+			said[err.Error()] = true
 			c.report(fmt.Sprintf("heter-trainer %d at %s is not taken back: %v", i, addr, err))
 		}
 		select {
@@ -161,6 +164,7 @@ func (c *Client) commit(k *link, step uint64) error {
 	}
 	if k.committed = step; c.loads[k.index].lost { // it has what the others have
 		c.loads[k.index] = load{}
+		c.joined++
 		c.report(fmt.Sprintf("heter-trainer %d at %s is there again: it has the others' parameters as of step %d", k.index, k.addr, step))
 	}
 	c.forget()
