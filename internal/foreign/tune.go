@@ -321,12 +321,12 @@ func (d *tuned) Step() error {
 		Density: min(1, float64(d.entries)/float64(d.values())), Reuses: reuses, Anew: float64(anew) / float64(d.values()),
 	}
 	d.begun, d.compress, d.bytes, d.entries = now, 0, 0, 0
-	d.steps++
 	if d.profiler != nil {
 		if err := d.profiler.End(); err != nil {
 			return Misusef("%v: say of each layer when it is ready", err)
 		}
 	}
+	d.steps++
 	return d.s.settle()
 }
 
