@@ -3,6 +3,7 @@
 //
 // The contract is that of Kubeflow Trainer 2.2 (KEP-2779): one HTTPS POST of an UpdateTrainJobStatusRequest with the pod's token, at most once
 // in five seconds, of at most 256 metrics whose names and values have 1 to 64 characters, in at most 64 KiB.
+// The last request alone, of how the job has ended, does not wait for the five seconds to be over: who was told to end has few.
 package trainjob
 
 import (
@@ -107,14 +108,19 @@ func (t *Teller) work(ctx context.Context) {
 	}
 }
 
-// Close tells the server how the job has ended, for which it takes 2 s at most.
+// Close tells the server how the job has ended, for which it takes 2 s at most. Of a job that was stopped before rank 0 told of a run it tells
+// nothing: the server keeps what it knows of an earlier part.
 func (t *Teller) Close(how End) {
 	if t == nil {
 		return
 	}
 	t.cancel()
 	<-t.ended
-	_ = t.post(context.Background(), t.cfg.Read(), how, min(farewell, t.cfg.Timeout)) // it was reported
+	p := t.cfg.Read()
+	if how == Stopped && !p.Known {
+		return
+	}
+	_ = t.post(context.Background(), p, how, min(farewell, t.cfg.Timeout)) // it was reported
 }
 
 // post tells the server once, and reports the first time that it cannot be told.
