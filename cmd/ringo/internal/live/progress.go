@@ -58,7 +58,7 @@ func (h *Hub) share() float64 {
 	}
 	var at head
 	h.at(&at, h.last().Info)
-	return at.Share
+	return max(0, at.Share)
 }
 
 // advance takes how far rank 0 is.
