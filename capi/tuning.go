@@ -77,8 +77,8 @@ func borderStrategyBuckets(h *C.ringo_strategy, ends *C.size_t, room C.size_t, f
 	if err != nil {
 		return report(f, err)
 	}
-	out := unsafe.Slice(ends, room)
-	for i := range min(len(out), len(buckets)) {
+	out := unsafe.Slice(ends, min(room, C.size_t(len(buckets)))) // room may be more than there is
+	for i := range out {
 		out[i] = C.size_t(buckets[i])
 	}
 	return C.int(len(buckets))
@@ -101,8 +101,8 @@ func borderStrategyReport(h *C.ringo_strategy, to *C.char, room C.size_t, f *C.b
 		return report(f, err)
 	}
 	if room > 0 {
-		out := unsafe.Slice((*byte)(unsafe.Pointer(to)), room)
-		out[copy(out[:room-1], told)] = 0
+		out := unsafe.Slice((*byte)(unsafe.Pointer(to)), min(room, C.size_t(len(told)+1)))
+		out[copy(out[:len(out)-1], told)] = 0
 	}
 	return C.int(len(told))
 }
