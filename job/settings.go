@@ -101,6 +101,7 @@ func (s *Spec) servers() []setting.Row {
 		{Path: "servers.count", Flag: "servers", Unit: "servers", About: "number of servers; 0: one where there is any use for it", Needs: setting.Is("sync", string(Sum), string(BSP), string(SSP), string(Async), string(Geo)), Value: setting.Int(&v.Count)},
 		{Path: "servers.restarts", Unit: "times", About: "how often each server is started again when it is lost", Scope: setting.Local, Needs: setting.All(kept, setting.Is("servers.durability", "wal")), Value: setting.Int(&v.Restarts)},
 		{Path: "servers.hosts", Unit: "HOST:N,...", About: "the hosts on which servers are started, in turn; default: those of the ranks", Scope: setting.Local, Needs: setting.On("job.hosts"), Value: setting.Text(&v.Hosts)},
+		{Path: "heter.restarts", Unit: "times", About: "how often each heter-trainer is started again when it is lost and another one is left", Scope: setting.Local, Needs: setting.On("heter.count"), Value: setting.Int(&s.HeterRestarts)},
 		{Path: "heter.hosts", Unit: "HOST:N,...", About: "the hosts on which heter-trainers are started, in turn; default: those of the ranks", Scope: setting.Local, Needs: setting.All(setting.On("job.hosts"), setting.On("heter.count")), Value: setting.Text(&s.HeterHosts)},
 		{Path: "servers.addresses", Flag: "ps-addrs", Unit: "HOST:PORT,...", About: "where the servers listen that keep parameters, for ranks and servers started by hand", Scope: setting.Local, Needs: kept, Value: setting.List(&v.Addresses)},
 	}

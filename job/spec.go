@@ -78,6 +78,8 @@ type Spec struct {
 	Hosts string
 	// HeterHosts are those on which it starts heter-trainers; "": dealt to those of the ranks in turn.
 	HeterHosts string
+	// HeterRestarts is how often each heter-trainer is started again when it is lost and another one is left.
+	HeterRestarts int
 	// SSH is the command that does, with its options; "": ssh.
 	SSH string
 	// Copy says that hosts get a copy of this program where they have none.

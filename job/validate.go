@@ -139,6 +139,7 @@ func (s *Spec) validateServers() error {
 	v := s.Servers
 	errs.add(v.Count < 0 || v.Count > MaxRanks, "servers.count", "%d: want 1 to %d", v.Count, MaxRanks)
 	errs.add(v.Restarts < 0, "servers.restarts", "%d: want at least 0", v.Restarts)
+	errs.add(s.HeterRestarts < 0, "heter.restarts", "%d: want at least 0", s.HeterRestarts)
 	for _, a := range v.Addresses {
 		_, _, err := hostport.Split(a, 1)
 		errs.add(err != nil, "servers.addresses", "%q: %w", a, err)

@@ -23,7 +23,7 @@ func (j *job) exited(p *process, told bool) {
 	case p.stopped:
 	case p.how == "":
 		j.left(p)
-	case !ending && p.restarts < p.role.Restarts && j.startAgain(p):
+	case !ending && p.restarts < p.role.Restarts && !(p.role.Alike && p.needed()) && j.startAgain(p): // one that stands in for others learns from them
 		return
 	case p.role.serves():
 		j.serverLost(p, ending)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,4 +62,19 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 		}
 		p.checkEnd(0, "ringo: heter-trainer 1 is lost: ", "; the others go on", "heter-trainer 0 of 2 is done: 210 steps, ", "parameter server 0 of 1 is done")
 	}
+}
+
+// A heter-trainer that is lost is started again, learns its part from the other one, and then stands in for that.
+func TestHeterStartedAgain(t *testing.T) {
+	t.Parallel()
+	p := start(t, splitClicks+"--epochs 100 --set job.heartbeat=200ms --dead-after 2s --set heter.restarts=1")
+	for _, which := range []int{1, 0} {
+		p.await(&p.out, "epoch  ")
+		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", which), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		p.await(&p.errs, fmt.Sprintf("heter-trainer %d: it has the others' parameters, and takes part from step ", which))
+	}
+	p.checkEnd(0, "ringo: heter-trainer 1 is lost: killed by signal 9 (SIGKILL)", "ringo: heter-trainer 0 is lost: killed by signal 9 (SIGKILL)", "; it is started again (1 of 1)",
+		"heter-trainer 0 of 2 is done: ", "heter-trainer 1 of 2 is done: ")
 }

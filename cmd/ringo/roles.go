@@ -291,7 +291,9 @@ func (g *given) roles(ranks launch.Role, self string) launch.Config {
 		cfg.Roles = append(cfg.Roles, servers)
 	}
 	if n := g.Train.Heter.Count; n > 0 {
-		cfg.Roles = append(cfg.Roles, launch.HeterTrainers(n, self, heterCommand))
+		heters := launch.HeterTrainers(n, self, heterCommand)
+		heters.Restarts = g.HeterRestarts
+		cfg.Roles = append(cfg.Roles, heters)
 	}
 	return cfg
 }
