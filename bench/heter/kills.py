@@ -19,13 +19,15 @@ class Job:
     def __init__(self, ringo, epochs, folder):
         self.json = os.path.join(folder, "json")
         self.out = subprocess.Popen([ringo, *TRAIN, "--epochs", str(epochs), "--json", self.json], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.lines, self.back = [], 0
+        self.lines, self.lost, self.back = [], [0, 0], [0, 0]
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):
         for line in self.out.stdout:
-            self.back += "and takes part from step" in line
             self.lines.append(line)
+            for i in range(2):
+                self.lost[i] += f"ringo: heter-trainer {i} is lost" in line.split(";")[0]
+                self.back[i] += f"heter-trainer {i}: it has the others' parameters, and takes part" in line.split(";")[0]
 
     def heter(self, index):
         """The process id of a heter-trainer; None: there is none now."""
@@ -73,8 +75,8 @@ def main():
         job, killed, begun = Job(o.ringo, o.epochs, folder), 0, time.monotonic()
         while job.out.poll() is None and time.monotonic() < begun + o.seconds:
             time.sleep(rng.uniform(0.5, 4))
-            if job.back < killed or not job.epochs():
-                continue  # one is still away
+            if sum(job.lost) < killed or job.back != job.lost or not job.epochs():
+                continue  # one is still away, or not known to be
             pid = job.heter(rng.randrange(2))
             if pid and job.out.poll() is None:
                 os.kill(pid, rng.choice(kinds))
@@ -87,7 +89,7 @@ def main():
         raise SystemExit(f"{len(hurt)} and {len(alone)} epochs of {o.epochs}")
     for name, of in (("killed", hurt), ("left alone", alone)):
         print(f"{name}: AUC of epochs 1, 2, 3 and the last {[round(of[i]['eval_auc'], 5) for i in (0, 1, 2, -1)]}, training loss {of[-1]['train_loss']:.6f}")
-    print(f"{killed} heter-trainers killed or stopped in {took:.0f} s, {job.back} came back")
+    print(f"{killed} heter-trainers killed or stopped in {took:.0f} s, {sum(job.lost)} were lost, {sum(job.back)} came back")
 
 
 if __name__ == "__main__":

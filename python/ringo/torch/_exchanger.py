@@ -133,7 +133,7 @@ class Exchanger:
         return {"residuals": {n: torch.from_numpy(v) for n, v in self.strategy.state_dict().items()}, "tuning": tuning or self._saved}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        tuning = state["tuning"]
+        tuning = state.get("tuning")
         if tuning is not None and self.plan is not None:
             self._saved = dict(tuning)
             self.tune(tuning["layers"])

@@ -103,7 +103,7 @@ class Hook:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with what state_dict gave on the same rank. All ranks call it, between steps."""
         self._exchanger.load_state_dict(state)
-        self._planned, self._merged = False, {}
+        self._planned, self._merged, self._waiting = False, {}, []
 
 
 def _spread(whole: Tensor, buffers: list[Tensor]) -> None:

@@ -75,9 +75,10 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         t = _one(tensors, "allreduce")
         if t.layout == torch.sparse_coo:
             return _sparse.allreduce(self, t, name_of(op))
-        if name_of(op) in BITWISE and t.dtype != torch.bool or name_of(op) == "BXOR":
-            return self._bitwise(t, BITWISE[name_of(op)])
-        x, kind, number = reduced(t, op)
+        name = name_of(op)  # once: it takes as long as all else here
+        if name in BITWISE and t.dtype != torch.bool or name == "BXOR":
+            return self._bitwise(t, BITWISE[name])
+        x, kind, number = reduced(t, name)
         part = self._start("allreduce", x, x.data_ptr(), x.numel(), kind, number)
         return self._work([part], tensors, lambda: restore(t, _as(t, x)))
 
