@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +77,45 @@ func TestSpool(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*", "spool-*")); err != nil || len(left) > 0 {
 		t.Errorf("%q are left, %v", left, err)
+	}
+}
+
+// What could not be carried stays, also when later commands sweep: for a person, whom the error tells where.
+func TestKept(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	far := filepath.Join(t.TempDir(), "far")
+	s, err := away.Open(t.Context(), "file://"+far, "", away.Write, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(s.Dir, "step-000000007.ringo"), 0)
+	if err := os.WriteFile(far, nil, 0o666); err != nil { // in place of the folder
+		t.Fatal(err)
+	}
+	err = s.Close()
+	if err == nil {
+		t.Fatal("it was carried below a file")
+	}
+	at := regexp.MustCompile(`below (\S+):`).FindStringSubmatch(err.Error())
+	if at == nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	if err := errors.Join(os.Chtimes(at[1], old, old), os.Remove(far)); err != nil {
+		t.Fatal(err)
+	}
+	next, err := away.Open(t.Context(), "file://"+far, "", away.Write, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Close(); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	if err := filepath.WalkDir(at[1], func(path string, _ os.DirEntry, err error) error {
+		found += strings.Count(filepath.Base(path), "step-000000007.ringo")
+		return err
+	}); err != nil || found != 1 {
+		t.Errorf("%d files, %v", found, err)
 	}
 }

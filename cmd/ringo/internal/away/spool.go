@@ -23,6 +23,7 @@ import (
 
 const (
 	spoolPrefix = "spool-"
+	keptPrefix  = "unsaved-"      // of a spool that has what could not be carried: nobody removes it
 	abandoned   = 24 * time.Hour  // after which what a killed command has left goes
 	lastCarry   = 5 * time.Minute // for what is to be carried at the end
 	slow        = 2 * time.Second // after which a person is told that it takes time
@@ -123,9 +124,18 @@ func (s *Spool) Close() error {
 		cancel()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("what was saved last is not where it belongs, but below %s: %w", s.at, err), s.mirror.Store.Close(), s.release())
+		return errors.Join(fmt.Errorf("what was saved last is not where it belongs, but below %s: %w", s.keep(), err), s.mirror.Store.Close(), s.release())
 	}
 	return errors.Join(s.mirror.Store.Close(), s.remove())
+}
+
+// keep has no later command remove the spool, and returns where it is.
+func (s *Spool) keep() string {
+	at := filepath.Join(filepath.Dir(s.at), keptPrefix+strings.TrimPrefix(filepath.Base(s.at), spoolPrefix))
+	if err := os.Rename(s.at, at); err == nil {
+		s.at = at
+	}
+	return s.at
 }
 
 func (s *Spool) release() error {
