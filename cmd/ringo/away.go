@@ -115,10 +115,12 @@ func (g *given) brought(cmd *cobra.Command, all []setting.Assignment) error {
 		if !slices.Contains(readElsewhere, a.Path) || !remote.IsURL(a.Text) || last[a.Path] != a {
 			continue
 		}
-		if _, _, err := job.New(all...); err != nil && !checked {
-			return nil // whoever goes on meets it
+		if !checked {
+			if _, _, err := job.New(all...); err != nil {
+				return nil // whoever goes on meets it
+			}
+			checked = true
 		}
-		checked = true
 		path, err := away.Data(cmd.Context(), a.Text, g.tellsOfAway(cmd))
 		if err != nil {
 			return setting.Faultf(a.Path, "%w", err)

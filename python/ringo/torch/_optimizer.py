@@ -153,7 +153,10 @@ class Ahead:
         x, bucket = self._exchanger, self._bucket_of[layer]
         again = self._ready[layer]
         if again and bucket < len(self._works):
-            raise RuntimeError("a gradient came once more after its exchange had begun: use no_sync() for all backwards of a step but the last; after a backward that failed, call synchronize() and zero_grad() on all ranks")
+            raise RuntimeError(
+                "a gradient came once more after its exchange had begun: use no_sync() for all backwards of a step but the last; "
+                "after a backward that failed, call synchronize() and zero_grad() on all ranks"
+            )
         grad, view = self._named[_only(x, layer)].grad, self._views[layer]
         view.zero_() if grad is None else view.copy_(grad)
         if again:
