@@ -14,13 +14,13 @@ import (
 // lies there is read by other commands, and another run is kept out.
 func TestSavedElsewhere(t *testing.T) {
 	t.Parallel()
-	job := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none "
+	job := "train mlp --data synthetic --epochs 6 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none "
 	want := hashOf(t, job+"--np 2")
 	dir := filepath.Join(t.TempDir(), "far")
 	far := "file://" + dir
 	p := start(t, job+"--np 2 --every 37 --checkpoint "+far+"/run --resume=auto")
-	eventually(t, "a checkpoint", func() bool {
-		files, _ := filepath.Glob(filepath.Join(dir, "run", "*.ringo"))
+	eventually(t, "a checkpoint", func() bool { // on its way
+		files, _ := filepath.Glob(filepath.Join(os.TempDir(), "ringo-*", "spool-*", "file:", dir, "run", "*.ringo"))
 		return len(files) > 0
 	})
 	if err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGTERM); err != nil {
@@ -32,10 +32,10 @@ func TestSavedElsewhere(t *testing.T) {
 		t.Errorf("status %d, %s%s, want sha256 %s", status, p.out.String(), p.errs.String(), want)
 	}
 	checkHolds(t, "resumed", p.out.String(), "resumed after ", " from "+far+"/run/step-")
-	checkRefused(t, exitUsage, job+"--checkpoint "+far+"/run", "--checkpoint "+far+"/run holds a run already, saved last in step-000009000.ringo: go on with it (--resume)")
-	for _, line := range []string{"eval " + far + "/run", "eval " + far + "/run/step-000009000.ringo"} {
+	checkRefused(t, exitUsage, job+"--checkpoint "+far+"/run", "--checkpoint "+far+"/run holds a run already, saved last in step-000001800.ringo: go on with it (--resume)")
+	for _, line := range []string{"eval " + far + "/run", "eval " + far + "/run/step-000001800.ringo"} {
 		status, out, errs := command(t, line+" --progress none")
-		if status != 0 || !strings.Contains(out, "after 9,000 steps") {
+		if status != 0 || !strings.Contains(out, "after 1,800 steps") {
 			t.Errorf("%s: status %d, %s%s", line, status, out, errs)
 		}
 	}
