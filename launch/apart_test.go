@@ -29,6 +29,7 @@ func playApart(env Env, args []string) int {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "stop":
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			time.Sleep(forever) // another thread may have the signal, a little later
 		case "tell":
 			env.Tell(outcome.End{Why: "no file"})
 		}

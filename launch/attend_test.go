@@ -122,7 +122,7 @@ func TestAttend(t *testing.T) {
 	dir := t.TempDir()
 	k := attended(t, Attendance{Version: "1", Hash: "h", Env: append(os.Environ(), "HERE=there", RankVar+"=9"), Reached: "10.0.0.1 1 127.0.0.1 22"})
 	k.begins(dir, time.Minute)
-	r := k.shell("echo $HERE, $SAID, $MORE, \"$"+RankVar+"\"; pwd; echo oh >&2; exit 3", 2, 1)
+	r := k.shell("printf '%s\\n' \"$HERE, $SAID, $MORE, $"+RankVar+"\" \"$(pwd)\"; echo oh >&2; exit 3", 2, 1)
 	if r.Fault != "" || len(r.Addrs) != 2 || len(r.Addrs[0]) != 2 || len(r.Addrs[1]) != 1 || !strings.HasPrefix(r.Addrs[0][1], "127.0.0.1:") {
 		t.Fatalf("%+v", r)
 	}
