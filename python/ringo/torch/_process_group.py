@@ -29,6 +29,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         self._completer = Completer("ringo completes")
         self._mailbox = Mailbox(group, timeout)
         self._sequence = 0
+        self._name = self._description = ""
 
     def close(self) -> None:
         """Leaves the job, if this is the group of all ranks, else closes the group. destroy_process_group has this done."""
@@ -52,6 +53,20 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
 
     def name(self) -> str:
         return "ringo"
+
+    # PyTorch 2 finds groups by name, which a process group of C++ leaves to its backends.
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    def getGroupDesc(self) -> str:
+        return self._description
 
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,12 +88,18 @@ def joined(tensors: Sequence[Tensor], filled: bool) -> Tensor:
             break
         at += t.numel() * size
     else:
-        if at <= first.storage().data_ptr() + first.storage().nbytes():
+        memory = _memory(first)
+        if at <= memory.data_ptr() + memory.nbytes():
             whole = (at - first.data_ptr()) // max(size, 1)
             return first.detach().as_strided((whole,), (1,), first.storage_offset())
     if filled:
         return torch.cat([dense(t).reshape(-1) for t in tensors])
     return torch.empty(sum(t.numel() for t in tensors), dtype=first.dtype)
+
+
+def _memory(t: Tensor) -> Any:
+    """The storage of t: PyTorch 2 warns of the older name."""
+    return t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage()
 
 
 def spread(whole: Tensor, tensors: Sequence[Tensor]) -> None:
