@@ -7,6 +7,7 @@ What those tests skip for every backend but gloo, by its name, is run with ringo
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -23,11 +24,13 @@ MODULE = "torch.testing._internal.distributed.distributed_test"
 
 
 def mend() -> None:
-    """What Debian's PyTorch 1.13 lacks on Python 3.11: package expecttest, and dataclasses whose defaults can be hashed."""
+    """What Debian's PyTorch lacks: package expecttest, and, 1.13 on Python 3.11, dataclasses whose defaults can be hashed."""
     if importlib.util.find_spec("expecttest") is None:
         stub: Any = types.ModuleType("expecttest")
         stub.ACCEPT, stub.TestCase = False, unittest.TestCase
         sys.modules["expecttest"] = stub
+    if importlib.metadata.version("torch").split(".")[0] != "1":
+        return
     plain = dataclasses.dataclass
 
     def dataclass(cls: Any = None, **options: Any) -> Any:
