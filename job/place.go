@@ -43,7 +43,7 @@ func recall(dir string, step uint64, numbers []uint64) (train.Recalled, error) {
 // Run is the configuration of a rank, or of a server that sums: Size and Rank place one that is started by hand.
 func (s *Spec) Run(t *setting.Table) ringo.Config {
 	cfg := ringo.Config{
-		Servers: s.Summers(), Tables: s.Servers.Addresses, NoMesh: s.GoesOn(), Bind: s.Bind, Threads: s.Train.Threads, Times: s.Times, Network: s.Network, Settings: s.Told(t, true),
+		Servers: s.Summers(), Tables: s.Servers.Addresses, Heters: s.HeterAddresses, NoMesh: s.GoesOn(), Bind: s.Bind, Threads: s.Train.Threads, Times: s.Times, Network: s.Network, Settings: s.Told(t, true),
 	}
 	cfg.Aggregate.Timeout = s.Collective.Timeout
 	if s.Transport == ringo.TransportSHM || s.Transport == ringo.TransportTCP {

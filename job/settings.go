@@ -103,6 +103,7 @@ func (s *Spec) servers() []setting.Row {
 		{Path: "servers.hosts", Unit: "HOST:N,...", About: "the hosts on which servers are started, in turn; default: those of the ranks", Scope: setting.Local, Needs: setting.On("job.hosts"), Value: setting.Text(&v.Hosts)},
 		{Path: "heter.restarts", Unit: "times", About: "how often each heter-trainer is started again when it is lost and another one is left", Scope: setting.Local, Needs: setting.On("heter.count"), Value: setting.Int(&s.HeterRestarts)},
 		{Path: "heter.hosts", Unit: "HOST:N,...", About: "the hosts on which heter-trainers are started, in turn; default: those of the ranks", Scope: setting.Local, Needs: setting.All(setting.On("job.hosts"), setting.On("heter.count")), Value: setting.Text(&s.HeterHosts)},
+		{Path: "heter.addresses", Unit: "HOST:PORT,...", About: "where the heter-trainers listen, for ranks and heter-trainers started by hand", Scope: setting.Local, Needs: setting.On("heter.count"), Value: setting.List(&s.HeterAddresses)},
 		{Path: "servers.addresses", Flag: "ps-addrs", Unit: "HOST:PORT,...", About: "where the servers listen that keep parameters, for ranks and servers started by hand", Scope: setting.Local, Needs: kept, Value: setting.List(&v.Addresses)},
 	}
 }

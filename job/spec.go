@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo"
@@ -78,6 +79,8 @@ type Spec struct {
 	Hosts string
 	// HeterHosts are those on which it starts heter-trainers; "": dealt to those of the ranks in turn.
 	HeterHosts string
+	// HeterAddresses are where heter-trainers listen, HOST:PORT each by number, where they are started by hand.
+	HeterAddresses []string
 	// HeterRestarts is how often each heter-trainer is started again when it is lost and another one is left.
 	HeterRestarts int
 	// SSH is the command that does, with its options; "": ssh.
@@ -200,9 +203,17 @@ func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 	return s, t, faults.Err()
 }
 
-// implied adds what has one choice once something else is given: heter-trainers need servers that are in step.
+// implied adds what has one choice once something else is given: there are as many heter-trainers as have addresses, and they need servers that
+// are in step.
 func implied(given []setting.Assignment) []setting.Assignment {
-	i := slices.IndexFunc(given, func(a setting.Assignment) bool { return a.Path == "heter.count" })
+	at := func(path setting.Path) int {
+		return slices.IndexFunc(given, func(a setting.Assignment) bool { return a.Path == path })
+	}
+	if i := at("heter.addresses"); i >= 0 && at("heter.count") < 0 {
+		n := 1 + strings.Count(last(given, "heter.addresses"), ",")
+		given = append(slices.Clip(given), setting.Assignment{Path: "heter.count", Text: strconv.Itoa(n), Origin: given[i].Origin})
+	}
+	i := at("heter.count")
 	if n, _ := strconv.Atoi(last(given, "heter.count")); n <= 0 || last(given, "sync") != "" {
 		return given
 	}

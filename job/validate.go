@@ -107,29 +107,9 @@ func (s *Spec) validateHosts() error {
 			errs.add(err != nil, path, "%w", err)
 		}
 	}
-	if err == nil {
-		errs = append(errs, s.validateHeterHosts(all))
-	}
 	errs.add(s.Transport == TransportMem, "job.hosts", "with %v mem, which keeps all ranks in one process: choose one", setting.Path("job.transport"))
 	errs.add(s.ByHand(), "job.hosts", "starts all ranks, and %v is one that somebody has started, by hand or by another launcher: choose one", setting.Path("job.rank"))
 	errs.add(meeting.IsPlace(s.Rendezvous), "job.rendezvous", "%s: want HOST:PORT of this host, where the launcher listens for ranks on others", s.Rendezvous)
-	return errors.Join(errs...)
-}
-
-// validateHeterHosts reports heter-trainers on several hosts: they find each other by a file in the temporary folder of the one that they
-// share. all are the hosts of ranks.
-func (s *Spec) validateHeterHosts(all []hosts.Host) error {
-	n := s.Train.Heter.Count
-	if n < 2 {
-		return nil
-	}
-	spread := slices.Max(append(hosts.Fill(all, s.Ranks), 0)) > 0
-	if s.HeterHosts != "" {
-		on, err := hosts.Parse(s.HeterHosts)
-		spread = err == nil && len(on) > 1
-	}
-	var errs faults
-	errs.add(spread, "heter.count", "%d on more than one host: heter-trainers find each other on one host only: name it with %v HOST, or say 1", n, setting.Path("heter.hosts"))
 	return errors.Join(errs...)
 }
 
@@ -140,9 +120,11 @@ func (s *Spec) validateServers() error {
 	errs.add(v.Count < 0 || v.Count > MaxRanks, "servers.count", "%d: want 1 to %d", v.Count, MaxRanks)
 	errs.add(v.Restarts < 0, "servers.restarts", "%d: want at least 0", v.Restarts)
 	errs.add(s.HeterRestarts < 0, "heter.restarts", "%d: want at least 0", s.HeterRestarts)
-	for _, a := range v.Addresses {
-		_, _, err := hostport.Split(a, 1)
-		errs.add(err != nil, "servers.addresses", "%q: %w", a, err)
+	for path, addrs := range map[setting.Path][]string{"servers.addresses": v.Addresses, "heter.addresses": s.HeterAddresses} {
+		for _, a := range addrs {
+			_, _, err := hostport.Split(a, 1)
+			errs.add(err != nil, path, "%q: %w", a, err)
+		}
 	}
 	if !s.Sync.Kept() {
 		return errors.Join(errs...)
@@ -151,6 +133,8 @@ func (s *Spec) validateServers() error {
 	errs.add(s.InProcess(), "sync", "%s needs ranks that are processes: leave %v mem out", s.Sync, setting.Path("job.transport"))
 	most := transport.HandshakeTimeout / 2
 	errs.add(s.Times.Heartbeat > most, "job.heartbeat", "%v: want at most %v with servers that keep parameters", s.Times.Heartbeat, most)
+	n := s.Train.Heter.Count
+	errs.add((s.ByHand() || s.HeterAddresses != nil) && len(s.HeterAddresses) != n, "heter.addresses", "has %d, but %v is %d: processes started by hand need those of all heter-trainers", len(s.HeterAddresses), setting.Path("heter.count"), n)
 	errs.add(s.ByHand() && len(v.Addresses) != v.Count, "servers.addresses", "has %d, but %v is %d: processes started by hand need those of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
 	return errors.Join(errs...)
 }

@@ -28,6 +28,8 @@ type Heter struct {
 	// Values is how what crosses travels: fp32 (also where it is empty), fp16, bf16 or int8. Other than as fp32 results are not those
 	// of a model in one piece.
 	Values string
+	// Report gets a line about each heter-trainer that this rank loses while others are left. It may be nil; any goroutine may call it.
+	Report func(line string) `json:"-"`
 }
 
 func (h *Heter) settings() []setting.Row {
@@ -158,7 +160,7 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	}
 	ctx := r.job.Context()
 	f.client, err = client.Dial(ctx, client.Config{
-		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: r.job.Rank(), Trainers: r.job.Size(), Cut: f.cut, About: f.about, Code: code,
+		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: r.job.Rank(), Trainers: r.job.Size(), Cut: f.cut, About: f.about, Code: code, Report: c.Heter.Report,
 	})
 	if err != nil {
 		return err

@@ -3,9 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/freeport"
+	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // splitClicks is a click model whose dense layers two heter-trainers have.
@@ -77,4 +82,52 @@ func TestHeterStartedAgain(t *testing.T) {
 	}
 	p.checkEnd(0, "ringo: heter-trainer 1 is lost: killed by signal 9 (SIGKILL)", "ringo: heter-trainer 0 is lost: killed by signal 9 (SIGKILL)", "; it is started again (1 of 1)",
 		"heter-trainer 0 of 2 is done: ", "heter-trainer 1 of 2 is done: ")
+}
+
+// Roles that are started one by one find each other by their addresses; a heter-trainer that is started again where the first was takes part again.
+func TestHeterByHand(t *testing.T) {
+	t.Parallel()
+	mark, servers, heters, meet := ticket(), freeport.Address(t), freeport.Address(t)+","+freeport.Address(t), freeport.Address(t)
+	const soon = "--set job.heartbeat=200ms --dead-after 2s "
+	heter := func(i int) *program {
+		return start(t, fmt.Sprintf("heter --index %d --set model=ctr-dnn --np 2 %s--set data.table-rows=5000 --set heter.addresses=%s", i, soon, heters), mark)
+	}
+	line := fmt.Sprintf("%s%s--epochs 60 --servers 1 --ps-addrs %s --set heter.addresses=%s", fewClicks, soon, servers, heters)
+	one, other := heter(1), heter(0)
+	server := start(t, "server --index 0 --np 2 --sync bsp "+soon+"--ps-addrs "+servers, mark)
+	ranks := []*program{byHand(t, line, "0", meet, mark), byHand(t, line, "1", meet, mark)}
+	ranks[0].await(&ranks[0].out, "epoch  2")
+	if err := other.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	other.wait()
+	ranks[0].await(&ranks[0].errs, "of this trainer's micro-batches go to others")
+	again := heter(0)
+	again.await(&again.errs, "heter-trainer 0: it has the others' parameters, and takes part from step ")
+	for _, r := range ranks {
+		r.checkEnd(0)
+	}
+	one.checkEnd(0, "heter-trainer 1 of 2 is done: ")
+	again.checkEnd(0, "heter-trainer 0 of 2 is done: ")
+	server.checkEnd(0)
+}
+
+// What a heter-trainer lacks that is started by hand, or has that cannot be, is said.
+func TestHeterIsRefused(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	t.Setenv(launch.TicketVar, transport.NewTicket().String())
+	const usual = "heter --index 0 --np 2 --set model=ctr-dnn "
+	checkRefused(t, exitUsage, "heter --index 0 --set model=ctr-dnn --set heter.addresses=h:1", "--np is missing: a heter-trainer waits for so many trainers")
+	checkRefused(t, exitUsage, usual, "heter.addresses is missing: where all heter-trainers listen")
+	checkRefused(t, exitUsage, "heter --index 0 --np 2 --set heter.addresses=h:1", "model is missing")
+	checkRefused(t, exitUsage, "heter --index 1 --np 2 --set model=ctr-dnn --set heter.addresses=h:1", "--index 1: want a heter-trainer from 0 to 0, as there are 1")
+	checkRefused(t, exitUsage, usual+"--set heter.addresses=h", `--set heter.addresses "h": `)
+	checkRefused(t, exitUsage, usual+"--set heter.addresses=h:1,h:2 --set heter.count=1", "--set heter.addresses has 2, but --heter is 1")
+	checkRefused(t, exitUsage, usual+"--sync async --set heter.addresses=h:1", "--sync async: heter-trainers are for bsp: leave it out")
+	checkRefused(t, exitFailed, usual+"--set heter.addresses="+busy.Addr().String(), "heter.addresses has the place of heter-trainer 0, where it cannot listen: listen tcp "+busy.Addr().String())
+	checkRefused(t, exitUsage, "train ctr-dnn --data synthetic --np 2 --servers 1 --set heter.addresses=h:1", "--set heter.addresses is for ranks started by hand: give --rank too")
 }

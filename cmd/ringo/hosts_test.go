@@ -54,7 +54,6 @@ func TestHosts(t *testing.T) {
 		"train mlp --hosts a:2 --rank 0 --rendezvous h:1":         "--hosts starts all ranks",
 		"train mlp --set job.copy=true":                           "job.copy",
 		"train mlp --hosts a:2 --set servers.hosts=-x --sync bsp": "want a name or address",
-		"train ctr-dnn --np 2 --hosts a,b --sync bsp --heter 2":   "--heter 2 on more than one host",
 	} {
 		checkRefused(t, exitUsage, line, want)
 	}

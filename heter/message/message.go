@@ -14,6 +14,8 @@
 //	Put               ->                          values to begin with
 //	                  <-     Taken
 //	Heartbeat         <->    Heartbeat            where nothing else is said
+//	Where             ->                          of another heter-trainer, in place of a Hello
+//	                  <-     Here                 the last one of this connection
 //	Goodbye           ->                          the last one of who leaves in good order
 //	                  <-     Failure              the last one of who fails
 //
@@ -34,7 +36,7 @@ import (
 )
 
 // protocol is the version of all layouts of this package.
-const protocol = 4
+const protocol = 5
 
 // The types of frames.
 const (
@@ -52,12 +54,14 @@ const (
 	TypeAgain                                            // who is lost
 	TypePut                                              // values
 	TypeTaken                                            // these are where they belong
+	TypeWhere                                            // the name of a meeting
+	TypeHere                                             // where its first member listens: a meeting.Notice; empty: it has not said so yet
 )
 
 var typeNames = map[wire.Type]string{
 	TypeHello: "hello", TypeWelcome: "welcome", TypeMicro: "micro-batch", TypeDone: "done", TypeEnd: "end of a step",
 	TypeAsk: "ask", TypeValues: "values", TypeHeartbeat: "heartbeat", TypeGoodbye: "goodbye", TypeFailure: "failure",
-	TypeCommit: "commit", TypeAgain: "again", TypePut: "put", TypeTaken: "taken",
+	TypeCommit: "commit", TypeAgain: "again", TypePut: "put", TypeTaken: "taken", TypeWhere: "where", TypeHere: "here",
 }
 
 // Name is a type's name in errors.
@@ -81,6 +85,8 @@ const (
 	MaxText = message.MaxText
 	// MaxValues is how many values one Ask may want, and one Put have.
 	MaxValues = 1 << 20
+	// MaxWhere is the longest name of a meeting in bytes, and MaxHere the longest notice.
+	MaxWhere, MaxHere = 256, 4 << 10
 	// maxTrainers bounds how many trainers, or heter-trainers, a job has.
 	maxTrainers = 1 << 12
 )

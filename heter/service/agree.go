@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/heter/message"
 )
@@ -36,6 +37,8 @@ type Meeting struct {
 	Members []int // their numbers, ascending; the place of each in the group is that here
 	Step    uint64
 	Attempt int
+	// Place is where the first member says at which address the others find it; nil without Config.Addrs.
+	Place meeting.Place
 }
 
 // closing is the end of a step that trainers have said: what each said last, and what is done of it.
@@ -276,7 +279,9 @@ func (s *Server) gather(ctx context.Context, e message.End) error {
 		cancel()
 	}
 	s.mu.Unlock()
-	g, err := s.cfg.Meet(ctx, Meeting{members, e.Step, e.Attempt})
+	m := Meeting{Members: members, Step: e.Step, Attempt: e.Attempt}
+	m.Place = s.place(m)
+	g, err := s.cfg.Meet(ctx, m)
 	if err != nil {
 		cancel()
 		return err

@@ -52,7 +52,15 @@ func newConn(s *Server, link *transport.Link) *conn {
 func (c *conn) run() {
 	link := c.io.Link()
 	defer link.Close()
-	if err := c.greet(); err != nil {
+	f, err := c.io.Header()
+	if err == nil && f.Type == message.TypeWhere {
+		_ = c.tellWhere(f) // who has not heard it asks again
+		return
+	}
+	if err == nil {
+		err = c.greet(f)
+	}
+	if err != nil {
 		c.s.cfg.Report(fmt.Sprintf("heter-trainer %d: a connection from %v: %v", c.s.cfg.Index, link.RemoteAddr(), err))
 		_ = c.io.WriteFrame(message.TypeFailure, textOf(err))
 		return
@@ -62,7 +70,7 @@ func (c *conn) run() {
 		defer close(written)
 		c.write()
 	}()
-	err := c.read()
+	err = c.read()
 	if err == nil {
 		c.s.goodbye()
 	} else if !errors.Is(err, frames.ErrInterrupted) {
@@ -102,12 +110,8 @@ func textOf(err error) []byte {
 	return text[:min(len(text), message.MaxText)]
 }
 
-// greet learns who is there, and whether it has the same part.
-func (c *conn) greet() error {
-	f, err := c.io.Header()
-	if err != nil {
-		return err
-	}
+// greet learns who is there, from the first frame on, and whether it has the same part.
+func (c *conn) greet(f wire.Header) error {
 	if f.Type != message.TypeHello || f.Length > message.MaxHello {
 		return message.Malformed("a %s of %d bytes where a hello must come", message.Name(f.Type), f.Length)
 	}

@@ -61,6 +61,8 @@ type Config struct {
 	Open func(about []byte) (*heter.Cut, heter.Device, error)
 	// Meet makes a group of some heter-trainers, of which this is one, that lives as long as the context; nil where there is one.
 	Meet func(context.Context, Meeting) (Group, error)
+	// Addrs are where heter-trainers listen, by number, for Meeting.Place; nil where Meet does without.
+	Addrs []string
 
 	// Micros is how many micro-batches a connection may have under way, Samples how many one may have, and Bytes what the frames
 	// of those under way may take, unless it is one alone. 0: 8, 16,384 and 64 MiB.
@@ -103,8 +105,9 @@ type Server struct {
 	conns   []*conn // by trainer
 	left    int     // trainers that have said goodbye
 	life    uint64
-	known   []uint64 // lives of those that may have had micro-batches of the step under way
-	late    bool     // this one stands in for one that was lost, and has no state yet
+	known   []uint64          // lives of those that may have had micro-batches of the step under way
+	posted  map[string][]byte // by name of a meeting that this one begins, its notice
+	late    bool              // this one stands in for one that was lost, and has no state yet
 	err     error
 	figures Figures
 }
@@ -120,6 +123,9 @@ func (c Config) Validate() error {
 	}
 	if c.Count > 1 && c.Meet == nil {
 		errs = append(errs, fmt.Errorf("%d heter-trainers, and nothing by which they agree", c.Count))
+	}
+	if c.Addrs != nil && len(c.Addrs) != c.Count {
+		errs = append(errs, fmt.Errorf("%d heter-trainers with %d addresses", c.Count, len(c.Addrs)))
 	}
 	if c.Micros < 0 || c.Samples < 0 || c.Bytes < 0 {
 		errs = append(errs, fmt.Errorf("%d micro-batches of %d samples and %d bytes: want no negative numbers", c.Micros, c.Samples, c.Bytes))
@@ -144,7 +150,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Report == nil {
 		cfg.Report = func(string) {}
 	}
-	s := &Server{cfg: cfg, step: 1, closing: closing{ends: make([]message.End, cfg.Trainers)}, conns: make([]*conn, cfg.Trainers), life: 1 + rand.Uint64N(math.MaxUint64)}
+	s := &Server{cfg: cfg, step: 1, closing: closing{ends: make([]message.End, cfg.Trainers)}, conns: make([]*conn, cfg.Trainers), posted: map[string][]byte{}, life: 1 + rand.Uint64N(math.MaxUint64)}
 	s.changed.L = &s.mu
 	const strangers = 128
 	s.door = transport.NewDoor(strangers, cfg.Report)

@@ -70,6 +70,15 @@ type home struct {
 
 func newHome(t *testing.T, trainers int, change func(*service.Config)) *home {
 	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newHomeAt(t, l, trainers, change)
+}
+
+func newHomeAt(t *testing.T, l net.Listener, trainers int, change func(*service.Config)) *home {
+	t.Helper()
 	leakcheck.Check(t)
 	h := &home{t: t, device: &slope{w: []float32{2}, g: make([]float32, 1)}, ticket: transport.NewTicket(), end: make(chan error, 1)}
 	cfg := service.Config{
@@ -81,10 +90,6 @@ func newHome(t *testing.T, trainers int, change func(*service.Config)) *home {
 	}
 	h.others = cfg.Count - 1
 	s, err := service.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,8 @@ def load() -> Any:
     text = Path(spec.origin).read_text(encoding="utf-8")
     text = re.sub(r'BACKEND != "gloo"', 'BACKEND not in ("gloo", "ringo")', text)
     text = text.replace('BACKEND == "mpi" or BACKEND == "gloo"', 'BACKEND in ("mpi", "gloo", "ringo")')
-    text = text.replace('@require_backend({"gloo"})', '@require_backend({"gloo", "ringo"})')
+    for name in ("require_backend", "require_backend_is_available"):  # of PyTorch 1 and 2
+        text = text.replace(f'@{name}({{"gloo"}})', f'@{name}({{"gloo", "ringo"}})')
     module = types.ModuleType(MODULE)
     module.__file__ = spec.origin
     sys.modules[MODULE] = module
