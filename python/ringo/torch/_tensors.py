@@ -31,7 +31,7 @@ BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bit
 def dense(t: Tensor) -> Tensor:
     """t where its values lie one behind the other, or such a copy."""
     if t.device.type != "cpu":
-        raise ValueError(f"backend ringo reduces tensors of the CPU: this one is on {t.device}")
+        raise ValueError(f'backend ringo exchanges tensors of the CPU: this one is on {t.device}: dist.new_group(backend="nccl") is for those')
     if t.layout != torch.strided:
         raise ValueError(f"backend ringo sends dense tensors here: this one's layout is {t.layout}")
     return t.detach().contiguous()
