@@ -210,7 +210,8 @@ func TestBagsOfATableElsewhere(t *testing.T) {
 }
 
 // BenchmarkEmbeddingBag adds up bags of 20 keys of a table that no cache holds, and makes the gradient of its rows: bench/torch/bags.py
-// does the same by PyTorch.
+// does the same by PyTorch. The limit is what it takes to touch every cache line of these rows, one thread, and no more: the bandwidth that random
+// rows of such a width allow.
 func BenchmarkEmbeddingBag(b *testing.B) {
 	const n, each = 4096, 20
 	for _, dim := range []int{16, 64, 128} {
@@ -233,6 +234,26 @@ func BenchmarkEmbeddingBag(b *testing.B) {
 		if err := ps.Arrange(func(t *Tape) *Tensor { return loss(t, batches[0]) }); err != nil {
 			b.Fatal(err)
 		}
+		at := make([][]int32, len(batches))
+		for i, bags := range batches {
+			for _, key := range bags.Keys {
+				at[i] = append(at[i], RowOf(key, rows)*int32(dim))
+			}
+		}
+		b.Run(fmt.Sprintf("dim=%d/limit", dim), func(b *testing.B) {
+			i, sum := 0, float32(0)
+			for b.Loop() {
+				sum += touch(tab.Data, at[i%len(at)], dim)
+				i++
+			}
+			key := float64(b.Elapsed().Nanoseconds()) / float64(i*n*each)
+			b.ReportMetric(key, "ns/key")
+			b.ReportMetric(float64(4*dim)/key, "GB/s")
+			b.ReportMetric(0, "ns/op")
+			if sum != 0 {
+				b.Error("rows are not as they were made")
+			}
+		})
 		tape := NewTape(TapeConfig{})
 		for _, backward := range []bool{false, true} {
 			b.Run(fmt.Sprintf("dim=%d/backward=%v", dim, backward), func(b *testing.B) {
@@ -257,4 +278,14 @@ func BenchmarkEmbeddingBag(b *testing.B) {
 			})
 		}
 	}
+}
+
+// touch reads a value of each cache line of rows that begin at some places.
+func touch(data []float32, at []int32, dim int) (sum float32) {
+	for _, a := range at {
+		for i := a; i < a+int32(dim); i += 64 / 4 {
+			sum += data[i]
+		}
+	}
+	return sum
 }

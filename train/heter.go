@@ -2,6 +2,8 @@ package train
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,6 +118,7 @@ type far struct {
 	cut     *heter.Cut
 	about   []byte
 	client  *client.Client
+	job     context.Context
 	trainer *heter.Trainer
 	rate    float64
 	at      [][]int32 // by table, of keys in a micro-batch
@@ -158,8 +161,8 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx := r.job.Context()
-	f.client, err = client.Dial(ctx, client.Config{
+	f.job = r.job.Context()
+	f.client, err = client.Dial(f.job, client.Config{
 		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: r.job.Rank(), Trainers: r.job.Size(), Cut: f.cut, About: f.about, Code: code, Report: c.Heter.Report,
 	})
 	if err != nil {
@@ -277,7 +280,7 @@ func (f *far) leave() error {
 // abort ends what passes wait for. Any goroutine may call it, while another one is in a pass: what passes use is left to close.
 func (f *far) abort() {
 	if f != nil && f.client != nil {
-		f.client.Abort(errors.New("the run has ended"))
+		f.client.Abort(cmp.Or(context.Cause(f.job), errors.New("the run has ended")))
 	}
 }
 

@@ -148,18 +148,33 @@ func (c *Client) fail(err error) {
 	c.changed.Broadcast()
 }
 
-// Abort ends the connections at once, and all waits with cause. Any goroutine may call it.
+// Abort ends the connections, and all waits with cause, of which heter-trainers are told if they listen. Any goroutine may call it.
 func (c *Client) Abort(cause error) {
-	c.fail(cmp.Or(cause, errors.New("the trainer has ended")))
+	cause = cmp.Or(cause, errors.New("the trainer has ended"))
+	c.fail(cause)
 	c.stop()
 	c.mu.Lock()
-	links := slices.Clone(c.links)
+	links, over := slices.Clone(c.links), c.over
+	here := slices.DeleteFunc(slices.Clone(links), func(k *link) bool { return over || k.gone })
 	c.mu.Unlock()
+	var told sync.WaitGroup
+	for _, k := range here {
+		k.leaving.Store(true)
+		told.Go(func() {
+			defer time.AfterFunc(lastWord, k.end).Stop()
+			text := []byte(cause.Error())
+			_ = k.io.WriteFrame(message.TypeFailure, text[:min(len(text), message.MaxText)])
+		})
+	}
+	told.Wait()
 	for _, k := range links {
 		k.end()
 	}
 	c.seekers.Wait()
 }
+
+// lastWord is how long a heter-trainer may take to hear why a trainer ends.
+const lastWord = 200 * time.Millisecond
 
 // wait waits, with c.mu held, until ok is true or something has failed.
 func (c *Client) wait(what string, ok func() bool) error {

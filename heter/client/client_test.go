@@ -285,7 +285,7 @@ func TestCredits(t *testing.T) {
 	}
 }
 
-// A heter-trainer that ends is named, with its step, and so is a trainer that goes without a goodbye.
+// A heter-trainer that ends is named, with its step, and so is a trainer that ends, with its reason.
 func TestLost(t *testing.T) {
 	r := newRig(t, 1, 1, nil)
 	c := r.dial(0)
@@ -303,12 +303,12 @@ func TestLost(t *testing.T) {
 
 	r = newRig(t, 2, 1, nil)
 	one, two := r.dial(0), r.dial(1)
-	two.Abort(nil)
-	if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), "heter-trainer 0: trainer 1: it is lost: its connection ended without a goodbye") {
+	two.Abort(errors.New("rank 7 is lost"))
+	if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), "heter-trainer 0: trainer 1: it has ended: rank 7 is lost") {
 		t.Error(err)
 	}
 	_, err = side(t, r.spec, r.cut, 2, one).Backward(r.batches(0)[0], 0, nil)
-	if err == nil || !strings.Contains(err.Error(), "trainer 1: it is lost") {
+	if err == nil || !strings.Contains(err.Error(), "trainer 1: it has ended: rank 7 is lost") {
 		t.Errorf("the other trainer: %v", err)
 	}
 }

@@ -17,7 +17,7 @@
 //	Where             ->                          of another heter-trainer, in place of a Hello
 //	                  <-     Here                 the last one of this connection
 //	Goodbye           ->                          the last one of who leaves in good order
-//	                  <-     Failure              the last one of who fails
+//	Failure           <->    Failure              the last one of who fails
 //
 // A Micro is a Head, the tensors that cross one after the other as their code stores them, the labels and the targets; Done is a Head,
 // the part's output as float32, and the gradients that come back. How long they are follows from the number of samples: a frame of

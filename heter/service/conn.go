@@ -175,6 +175,8 @@ func (c *conn) read() error {
 			err = c.upTo(f, message.AskSize+4*message.MaxValues, c.put)
 		case message.TypeGoodbye:
 			return c.short(f, 0, nil)
+		case message.TypeFailure:
+			return c.upTo(f, message.MaxText, func(text []byte) error { return fmt.Errorf("it has ended: %s", text) })
 		default:
 			err = message.Malformed("a trainer does not send %s frames", message.Name(f.Type))
 		}

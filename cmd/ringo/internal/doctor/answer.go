@@ -68,8 +68,8 @@ func respond(ctx context.Context, in io.Reader, out io.Writer, t told, ip net.IP
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	listen := func(mode string) (string, error) {
-		l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
+	listen := func(mode, ip string) (string, error) {
+		l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 		if err != nil {
 			return "", err
 		}
@@ -78,8 +78,13 @@ func respond(ctx context.Context, in io.Reader, out io.Writer, t told, ip net.IP
 		return l.Addr().String(), nil
 	}
 	var err2 error
-	t.Plain, err = listen(transport.TLSOff)
-	t.TLS, err2 = listen(transport.TLSOn)
+	t.Plain, err = listen(transport.TLSOff, ip.String())
+	t.TLS, err2 = listen(transport.TLSOn, ip.String())
+	for _, w := range otherAddresses(ip) {
+		if at, err := listen(transport.TLSOff, w.Addr); err == nil { // else nobody can come there
+			t.Others = append(t.Others, way{w.Interface, at})
+		}
+	}
 	if err := errors.Join(err, err2, json.NewEncoder(out).Encode(t)); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ const within = 30 * time.Second
 // exam is what is looked at.
 type exam struct {
 	hosts, ssh, network, json string
+	rendezvous                string
 	copied                    bool
 	version                   string
 }
@@ -47,17 +48,19 @@ func Command(version string) *cobra.Command {
 		Long: "Look at this host, and at those of --hosts, which are reached by ssh, for what would hinder\n" +
 			"or slow a job: processor, cores and limits of the container, memory, large pages, shared\n" +
 			"memory, open files, clock, ports and network; and measure, to each named host, the time there\n" +
-			"and back and the bytes a second in both directions, with and without TLS. It says what each\n" +
-			"fault costs, and the command that mends it, and ends with status 1 where a job would fail.",
+			"and back and the bytes a second in both directions, with and without TLS, and by its other\n" +
+			"interfaces. Members of etcd are asked how they are. It says what each fault costs, and the command that mends it, and ends with\n" +
+			"status 1 where a job would fail.",
 		Example: "  ringo doctor\n  ringo doctor --hosts node1,node2\n  ringo doctor --hosts node1 --json -",
 		Args:    console.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return console.Tell(cmd, e.json, func(out *console.Output) error { return e.tell(cmd.Context(), out) })
 		},
 	}
-	cmd.Flags().StringVar(&e.hosts, "hosts", "", "other hosts to look at, too, `HOST,...`, by the names that ssh takes")
+	cmd.Flags().StringVar(&e.hosts, "hosts", "", "other hosts to look at, too, `HOST,...`, by the names that ssh takes; @FILE reads a host file")
 	cmd.Flags().StringVar(&e.ssh, "ssh", "ssh", "the `COMMAND` that starts a program on another host, with its options")
 	cmd.Flags().StringVar(&e.network, "interface", "", "the network interface by `NAME` by which hosts reach each other; default: that by which ssh does")
+	cmd.Flags().StringVar(&e.rendezvous, "rendezvous", "", "etcd by which a job meets, `etcd://HOST:PORT,.../KEY`: how each of its members is")
 	cmd.Flags().BoolVar(&e.copied, "copy", false, "copy this program to ~/.cache/ringo of each host that does not have it there")
 	console.JSON(cmd, &e.json, "finding")
 	return cmd
@@ -77,11 +80,18 @@ func here() host {
 func (e *exam) tell(ctx context.Context, out *console.Output) error {
 	found := append(here().look(), network(e.network))
 	if e.hosts != "" {
-		named, err := hosts.Parse(e.hosts)
+		named, err := parseHosts(e.hosts)
 		if err != nil {
 			return console.Usagef("--hosts: %v", err)
 		}
 		found = append(found, e.others(ctx, named)...)
+	}
+	if e.rendezvous != "" {
+		members, err := etcd(ctx, e.rendezvous)
+		if err != nil {
+			return console.Usagef("--rendezvous: %v", err)
+		}
+		found = append(found, members...)
 	}
 	faults := 0
 	for _, f := range found {
@@ -96,6 +106,23 @@ func (e *exam) tell(ctx context.Context, out *console.Output) error {
 		return fmt.Errorf("%s would make jobs fail", console.Counted(faults, "fault"))
 	}
 	return nil
+}
+
+// parseHosts reads a list of hosts, or @FILE.
+func parseHosts(list string) ([]hosts.Host, error) {
+	file, is := strings.CutPrefix(list, "@")
+	if !is {
+		return hosts.Parse(list)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	named, err := hosts.ParseFile(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return named, nil
 }
 
 // words are a finding in lines.
@@ -191,6 +218,7 @@ func flagFor(network string) string {
 type told struct {
 	Version, Hash string
 	Plain, TLS    string // where it listens
+	Others        []way  // and where else
 	Found         []finding
 }
 
@@ -238,21 +266,22 @@ func (p *patient) findings(ctx context.Context, version, hash string) (out []fin
 	if p.Version != version {
 		return out // they would not let each other in
 	}
-	for _, kind := range []struct{ what, addr, mode string }{{"link", p.Plain, transport.TLSOff}, {"link under TLS", p.TLS, transport.TLSOn}} {
-		out = append(out, p.link(ctx, kind.what, kind.addr, version, kind.mode))
+	plain, chosen := p.link(ctx, "link", p.Plain, version, transport.TLSOff)
+	under, _ := p.link(ctx, "link under TLS", p.TLS, version, transport.TLSOn)
+	if out = append(out, plain, under); len(p.Others) > 0 {
+		out = append(out, compare(p.name, chosen, p.try(ctx, version)))
 	}
 	return out
 }
 
 // link measures one.
-func (p *patient) link(ctx context.Context, what, addr, version, mode string) finding {
-	f := finding{What: p.name + ": " + what, Level: ok}
+func (p *patient) link(ctx context.Context, what, addr, version, mode string) (f finding, s speed) {
+	f = finding{What: p.name + ": " + what, Level: ok}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := dial(ctx, addr, version, p.ticket, mode)
 	if err == nil {
 		defer conn.Close()
-		var s speed
 		s, err = measure(conn)
 		f.Found = s.String()
 	}
@@ -260,5 +289,5 @@ func (p *patient) link(ctx context.Context, what, addr, version, mode string) fi
 		f.Found, f.Level, f.Costs = fmt.Sprintf("%s: %v", addr, err), bad, "ranks here do not reach those there"
 		f.Mend = "let what comes from this host in at that address: a firewall's rule, or --interface NAME of another network"
 	}
-	return f
+	return f, s
 }

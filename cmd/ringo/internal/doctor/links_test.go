@@ -59,7 +59,7 @@ func TestVisit(t *testing.T) {
 		t.Error(other.words())
 	}
 	p.ticket = transport.NewTicket() // a stranger's
-	if f := p.link(context.Background(), "link", p.Plain, "1", transport.TLSOff); f.Level != bad || f.Mend == "" || !strings.Contains(f.Found, p.Plain) {
+	if f, _ := p.link(context.Background(), "link", p.Plain, "1", transport.TLSOff); f.Level != bad || f.Mend == "" || !strings.Contains(f.Found, p.Plain) {
 		t.Errorf("%+v", f)
 	}
 	if err := s.Close(); err != nil {
@@ -68,7 +68,7 @@ func TestVisit(t *testing.T) {
 	if err := <-s.ended; err != nil {
 		t.Error(err)
 	}
-	if f := p.link(context.Background(), "link", p.Plain, "1", transport.TLSOff); f.Level != bad {
+	if f, _ := p.link(context.Background(), "link", p.Plain, "1", transport.TLSOff); f.Level != bad {
 		t.Errorf("it still listens: %+v", f)
 	}
 }

@@ -1,0 +1,114 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/cluster/meeting"
+)
+
+// etcd looks at each member of a cluster that a rendezvous names. It speaks to them as anybody may; that a user may read and write the key is
+// only seen by a job.
+func etcd(ctx context.Context, rendezvous string) ([]finding, error) {
+	u, err := url.Parse(rendezvous)
+	secure := strings.HasPrefix(rendezvous, meeting.EtcdTLS)
+	if !secure && !strings.HasPrefix(rendezvous, meeting.Etcd) {
+		return nil, fmt.Errorf("%q: want %sHOST:PORT,.../KEY: nobody listens yet at a HOST:PORT, and a file is there when rank 0 has written it", rendezvous, meeting.Etcd)
+	}
+	if err != nil {
+		return nil, errors.New("it is no address: want " + meeting.Etcd + "HOST:PORT,.../KEY") // err may show a password
+	}
+	members := strings.Split(u.Host, ",")
+	found := make([]finding, len(members))
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() { found[i] = etcdMember(ctx, m, secure) })
+	}
+	all.Wait()
+	for i := range found {
+		if found[i].Level == bad && !allBad(found) { // one of the others does
+			found[i].Level = warn
+			found[i].Costs = "jobs meet by the other members"
+		}
+	}
+	return found, nil
+}
+
+func allBad(found []finding) bool {
+	for _, f := range found {
+		if f.Level != bad {
+			return false
+		}
+	}
+	return true
+}
+
+// etcdMember asks one member how it is, and says how long that took.
+func etcdMember(ctx context.Context, addr string, secure bool) finding {
+	f := finding{What: "etcd at " + addr, Level: ok}
+	ctx, cancel := context.WithTimeout(ctx, briefly)
+	defer cancel()
+	begun := time.Now()
+	var err error
+	if secure {
+		err = greet(ctx, addr)
+	} else {
+		err = healthy(ctx, addr)
+	}
+	took := time.Since(begun).Round(time.Microsecond)
+	if err != nil {
+		f.Found = err.Error()
+		f.fails("ranks that meet there do not find each other", "see whether it runs, and is reachable from here: etcdctl --endpoints "+addr+" endpoint health")
+		return f
+	}
+	if f.Found = fmt.Sprintf("it is well, and answers within %v", took); secure {
+		f.Found = fmt.Sprintf("it speaks TLS, and answers within %v; certificates and user are for a job to try", took)
+	}
+	return f
+}
+
+// healthy asks for /health, which etcd answers over HTTP.
+func healthy(ctx context.Context, addr string) error {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/health", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: members of a job use none
+	answer, err := client.Do(ask)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	var says struct{ Health, Reason string }
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &says); err != nil {
+		return fmt.Errorf("what answers there is no etcd: %s", answer.Status)
+	}
+	if says.Health != "true" {
+		return fmt.Errorf("it is not well: %s", says.Reason)
+	}
+	return nil
+}
+
+// greet begins TLS, whoever answers: nothing is told to it.
+func greet(ctx context.Context, addr string) error {
+	d := tls.Dialer{NetDialer: new(net.Dialer), Config: &tls.Config{InsecureSkipVerify: true}}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// way is an address of another host that jobs do not take unless they are told to.
+type way struct {
+	Interface string
+	Addr      string // where it listens
+}
+
+// tried is a way, and what it does.
+type tried struct {
+	way
+	speed speed
+	err   error
+}
+
+// briefly is how long one way may take to be reached: many interfaces are for containers of their host alone.
+const briefly = 3 * time.Second
+
+// otherAddresses are this host's, but one, at which others may reach it, with their interfaces.
+func otherAddresses(but net.IP) (out []way) {
+	all, _ := net.Interfaces() // where they cannot be listed there is the one alone
+	for _, i := range all {
+		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addrs, _ := i.Addrs()
+		for _, a := range addrs {
+			if n, is := a.(*net.IPNet); is && !n.IP.Equal(but) && n.IP.IsGlobalUnicast() {
+				out = append(out, way{i.Name, n.IP.String()})
+			}
+		}
+	}
+	return out
+}
+
+// try measures each way.
+func (p *patient) try(ctx context.Context, version string) (out []tried) {
+	for _, w := range p.Others {
+		t := tried{way: w}
+		near, cancel := context.WithTimeout(ctx, briefly)
+		conn, err := dial(near, w.Addr, version, p.ticket, transport.TLSOff)
+		if cancel(); err == nil {
+			t.speed, err = measure(conn)
+			_ = conn.Close()
+		}
+		t.err = err
+		out = append(out, t)
+	}
+	return out
+}
+
+// compare says which interfaces of a host are reached, and whether another one than the chosen does more.
+func compare(host string, chosen speed, all []tried) finding {
+	f := finding{What: host + ": other interfaces", Level: ok}
+	var words []string
+	for _, t := range all {
+		name, _, _ := net.SplitHostPort(t.Addr)
+		if t.err != nil {
+			words = append(words, fmt.Sprintf("%s (%s) is not reached from here", t.Interface, name))
+			continue
+		}
+		words = append(words, fmt.Sprintf("%s (%s) is reached: %v", t.Interface, name, t.speed))
+		const clearly = 1.5
+		if slower := min(t.speed.To, t.speed.From) / max(1, min(chosen.To, chosen.From)); slower > clearly {
+			f.warns(fmt.Sprintf("jobs take another way, on which bytes take %.1f times as long as by %s", slower, t.Interface), "--interface "+t.Interface+", where all hosts call it so")
+		}
+	}
+	f.Found = strings.Join(words, "; ")
+	return f
+}
