@@ -19,6 +19,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/launch/hosts"
@@ -114,7 +115,7 @@ func parseHosts(list string) ([]hosts.Host, error) {
 	if !is {
 		return hosts.Parse(list)
 	}
-	text, err := os.ReadFile(file)
+	text, err := pathname.Read(file, 1<<20)
 	if err != nil {
 		return nil, err
 	}
