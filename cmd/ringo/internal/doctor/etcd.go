@@ -68,7 +68,7 @@ func etcdMember(ctx context.Context, addr string, secure bool) finding {
 	took := time.Since(begun).Round(time.Microsecond)
 	if err != nil {
 		f.Found = err.Error()
-		f.fails("ranks that meet there do not find each other", "see whether it runs, and is reachable from here: etcdctl --endpoints "+addr+" endpoint health")
+		f.fails("ranks that meet there do not find each other", "see whether it runs, and is reachable from here: curl http://"+addr+"/health")
 		return f
 	}
 	if f.Found = fmt.Sprintf("it is well, and answers within %v", took); secure {
