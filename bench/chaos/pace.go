@@ -1,0 +1,245 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// paceCase is a job that trains while strangers come to every port at which one of its processes listens: in turn they come and stay away, and its
+// speed is compared.
+type paceCase struct {
+	pacedJob
+	crowd
+	At uint64 // what they say is drawn from it
+}
+
+// pacedJob is a job of several processes, and the ports that it has.
+type pacedJob struct {
+	name  string
+	args  []string
+	ports int // that are open while it trains, at least
+}
+
+// pacedJobs have among them all roles: launcher, ranks, servers that sum, servers of tables, heter-trainers, and who answers people.
+var pacedJobs = slices.Concat(plainPaced, []pacedJob{
+	{"a launcher and ranks, encrypted", with(paced("mlp"), "--transport", "tcp", "--set", "network.tls=on"), 1},
+	{"servers of tables, encrypted", with(paced("mlp"), "--sync", "bsp", "--servers", "1", "--set", "network.tls=on"), 1},
+})
+
+var plainPaced = []pacedJob{
+	{"a launcher and ranks", with(paced("mlp"), "--transport", "tcp"), 1},
+	{"ranks that share memory, a page, metrics and profiles", with(paced("mlp"), "--page", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--set", "output.pprof=127.0.0.1:0"), 5},
+	{"servers that sum", with(paced("mlp"), "--sync", "sum", "--servers", "1"), 1},
+	{"servers of tables and their administration", with(paced("mlp"), "--sync", "bsp", "--servers", "1", "--ps-http", "127.0.0.1:0"), 2},
+	{"a heter-trainer", with(paced("dlrm"), "--set", "data.table-rows=5000", "--sync", "bsp", "--servers", "1", "--heter", "1"), 2},
+}
+
+// paced is a command line that trains for ever and tells how far it is.
+func paced(model string) []string {
+	return []string{"train", model, "--data", "synthetic", "--np", "2", "--batch", "64", "--train-limit", "64000", "--eval-limit", "64", "--epochs", "100000", "--threads", "1", "--log-every", "10", "--json", "-", "--progress", "none"}
+}
+
+// crowd is what strangers do at one port.
+type crowd struct {
+	name string
+	come func(at string, ports int, rng *rand.Rand, stop <-chan struct{}) // at is one of so many ports
+}
+
+var crowds = []crowd{
+	{"one byte a second on 200 connections", trickle},
+	{fmt.Sprintf("%d connections in all that say nothing", strangers), silent},
+	{"200 connections a second with garbage", garbage},
+}
+
+// How the speed is measured: windows without strangers and with them, in turn, each behind a while that does not count.
+const (
+	paceRounds = 6
+	paceWindow = 2 * time.Second
+	paceSettle = 500 * time.Millisecond
+	paceLeast  = 0.9 // of the undisturbed speed
+)
+
+// drawPace draws a job and a crowd: all of them in turn.
+func drawPace(rng *rand.Rand, number int) trial {
+	return paceCase{pacedJobs[number/len(crowds)%len(pacedJobs)], crowds[number%len(crowds)], rng.Uint64()}
+}
+
+func (c paceCase) String() string {
+	return fmt.Sprintf("%s at each port of %s (%x)", c.crowd.name, c.pacedJob.name, c.At)
+}
+
+func (c paceCase) run(s *setup, dir string) verdict {
+	j, err := s.start(dir, c.args)
+	if err != nil {
+		return broken(err)
+	}
+	defer j.end()
+	if !j.await(startLimit, func() bool { return j.steps() > 0 }) {
+		return broken(fmt.Errorf("it does not train: %s", lastLine(j.errs.String())))
+	}
+	var v verdict
+	ports := j.ports()
+	if len(ports) < c.ports {
+		v.wrong("ports %v are open, want %d at least", ports, c.ports)
+	}
+	rng := rand.New(rand.NewPCG(c.At, 0))
+	var quiet, disturbed []float64
+	for range paceRounds {
+		quiet = append(quiet, j.speed())
+		leave := c.arrive(ports, rng)
+		disturbed = append(disturbed, j.speed())
+		leave()
+	}
+	if j.over() {
+		v.wrong("it has ended: %s", lastLine(j.errs.String()))
+		return v
+	}
+	ratio := median(disturbed) / median(quiet)
+	v.Said = fmt.Sprintf("%.2f of the undisturbed speed, %d ports; steps a second %.0f without strangers, %.0f with them", ratio, len(ports), quiet, disturbed)
+	if ratio < paceLeast {
+		v.wrong("%s", v.Said)
+	}
+	if told := strings.Count(j.errs.String(), "refused a connection from 127.0.0.1:"); told > mostTold*len(ports) {
+		v.wrong("%d reports of strangers from one host", told)
+	}
+	return v
+}
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
+
+// arrive lets strangers come to all ports, until the returned function is called.
+func (c paceCase) arrive(ports []int, rng *rand.Rand) (leave func()) {
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for _, port := range ports {
+		seed := rng.Uint64()
+		all.Go(func() { c.come(fmt.Sprintf("127.0.0.1:%d", port), len(ports), rand.New(rand.NewPCG(seed, 0)), stop) })
+	}
+	return func() { close(stop); all.Wait() }
+}
+
+// ports are those at which the processes of a job listen.
+func (j *job) ports() (out []int) {
+	for _, p := range j.processes() {
+		out = append(out, listening(p.PID)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// steps is how many steps the job has told of.
+func (j *job) steps() (done int) {
+	j.out.mu.Lock()
+	defer j.out.mu.Unlock()
+	for i := len(j.out.lines) - 1; i >= 0; i-- {
+		var r struct {
+			Event string
+			Done  int
+		}
+		if json.Unmarshal([]byte(j.out.lines[i].Text), &r) == nil && r.Event == "step" {
+			return r.Done
+		}
+	}
+	return 0
+}
+
+// speed is how many steps a second the job does in a window.
+func (j *job) speed() float64 {
+	time.Sleep(paceSettle)
+	from, began := j.steps(), time.Now()
+	time.Sleep(paceWindow)
+	return float64(j.steps()-from) / time.Since(began).Seconds()
+}
+
+// trickle sends a byte a second of what looks honest at first on each of 200 connections, and comes again where it is put out.
+func trickle(at string, _ int, _ *rand.Rand, stop <-chan struct{}) {
+	const text = wire.PrefaceMagic + "\x01\x00"
+	conns := make([]net.Conn, 200)
+	defer func() { closeAll(conns) }()
+	tick := time.NewTicker(time.Second / time.Duration(len(conns)))
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		n := i % len(conns)
+		if conns[n] != nil {
+			if _, err := conns[n].Write([]byte{text[i/len(conns)%len(text)]}); err == nil {
+				continue
+			}
+			_ = conns[n].Close()
+		}
+		conns[n], _ = net.DialTimeout("tcp", at, time.Second)
+	}
+}
+
+// silent opens 10,000 connections, or this port's share of them, within a window and keeps them; the port puts out most.
+func silent(at string, ports int, _ *rand.Rand, stop <-chan struct{}) {
+	const within = paceSettle + paceWindow
+	var conns []net.Conn
+	defer func() { closeAll(conns) }()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for len(conns) < strangers/ports {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		for range 1 + strangers/ports/int(within/(10*time.Millisecond)) {
+			if c, err := net.DialTimeout("tcp", at, time.Second); err == nil {
+				conns = append(conns, c)
+			}
+		}
+	}
+	<-stop
+}
+
+// garbage connects 200 times a second, says what is no message, and waits for the end.
+func garbage(at string, _ int, rng *rand.Rand, stop <-chan struct{}) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		text := (&trap{rng: rng}).bytes(1 + rng.IntN(300))
+		all.Go(func() {
+			c, err := net.DialTimeout("tcp", at, time.Second)
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(time.Second))
+			if _, err := c.Write(text); err == nil {
+				_, _ = io.Copy(io.Discard, c)
+			}
+		})
+	}
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
