@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Preempts a job by SIGTERM at random moments, starts it again, and wants the parameters of one that was left alone.
 
-usage: bench/hosts/preempt.py [--kills N] [--seed S] [--np N] [--ringo FILE]
+usage: bench/hosts/preempt.py [--kills N] [--seed S] [--np N] [--ringo FILE] [--away URL]
 
 Each start is the same command, with --checkpoint DIR --resume auto, as schedulers requeue jobs: it begins where there is no checkpoint,
-and goes on where there is one. It is told to end at a random moment, and has 30 s to save and end with status 143, as Slurm and Kubernetes give it.
+and goes on where there is one, in a folder here or, with --away, below a URL such as file:///shared/runs or s3://bucket/runs?endpoint=…. It is told to end at a random moment, and has 30 s to save and end with status 143, as Slurm and Kubernetes give it.
 """
 import argparse, os, random, re, signal, subprocess, sys, tempfile, time
 
@@ -35,12 +35,19 @@ def once(words, after):
     return p.returncode, text, time.time() - begun
 
 
+def below(place, name):
+    """A name below a folder or a URL, whose query stays behind it."""
+    at, mark, query = place.partition("?")
+    return f"{at.rstrip('/')}/{name}{mark}{query}"
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--kills", type=int, default=20)
     ap.add_argument("--np", type=int, default=2)
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
+    ap.add_argument("--away", default="", help="save below this URL, which holds nothing of these jobs yet (default: in a folder here)")
     o = ap.parse_args()
     rng, kills, jobs, slowest = random.Random(o.seed), 0, 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +61,7 @@ def main():
         if not want:
             raise SystemExit("the job that was left alone has failed")
         while kills < o.kills:
-            place, jobs = os.path.join(folder, f"run{jobs}"), jobs + 1
+            place, jobs = below(o.away or folder, f"run{jobs}"), jobs + 1
             while True:
                 after = rng.uniform(0.05, whole / 2) if kills < o.kills else PATIENCE
                 status, text, took = once([*words, "--checkpoint", place, "--resume", "auto"], after)

@@ -185,6 +185,27 @@ func readsCheckpoint(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// readsSaved is the group of commands about what servers have saved, which may lie elsewhere for those that only read it.
+func readsSaved(group *cobra.Command) *cobra.Command {
+	for _, cmd := range group.Commands() {
+		do, changes := cmd.RunE, cmd.Name() == "recover"
+		cmd.RunE = func(cmd *cobra.Command, words []string) error {
+			switch {
+			case !remote.IsURL(words[0]):
+				return do(cmd, words)
+			case changes:
+				return usagef("`%s` changes the folder, and %s lies elsewhere: bring it here, and name the folder", cmd.CommandPath(), remote.Shown(words[0]))
+			}
+			path, err := away.Data(cmd.Context(), words[0], func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) })
+			if err != nil {
+				return err
+			}
+			return do(cmd, []string{path})
+		}
+	}
+	return group
+}
+
 // checkpointHere brings a checkpoint that a command reads to this host, where word is a URL.
 func checkpointHere(ctx context.Context, word string) (path string, end func() error, err error) {
 	return away.Checkpoint(ctx, word, func(file string) (string, error) {

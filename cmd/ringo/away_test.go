@@ -82,6 +82,13 @@ func TestServersSavedElsewhere(t *testing.T) {
 	if status != 0 || !strings.Contains(out, "after 20 steps") {
 		t.Errorf("status %d, %s%s", status, out, errs)
 	}
+	for line, want := range map[string]string{"show " + far + "/clicks/start-2": "embedding", "export " + far + "/clicks/start-2 --progress none --out " + dir + "/rows": " of embedding with "} {
+		if status, out, errs := command(t, "ps "+line); status != 0 || !strings.Contains(out, want) {
+			t.Errorf("ps %s: status %d, %s%s", line, status, out, errs)
+		}
+	}
+	checkRefused(t, exitUsage, "ps recover "+far+"/clicks/start-2", "`ringo ps recover` changes the folder, and "+far+"/clicks/start-2 lies elsewhere")
+	checkRefused(t, exitFailed, "ps show "+far+"/none", "none")
 	checkRefused(t, exitUsage, "train ctr-dnn --data synthetic --np 2 --servers 2 --sync async --durability wal --ps-dir "+far+"/wal", "checkpoints alone are carried")
 	checkRefused(t, exitUsage, "train mlp --data synthetic --hosts elsewhere.example:2 --checkpoint "+far+"/x", "it is this host that carries what is saved")
 	checkRefused(t, exitUsage, "train mlp --data synthetic --checkpoint s3://b/run", "--checkpoint remote: s3://b/run: this binary reaches no buckets", "go build -C remote/cloud")
