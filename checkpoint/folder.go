@@ -82,24 +82,67 @@ func PathOf(dir string, step int64) string { return filepath.Join(dir, fileName(
 // arrays are not copied. Where the file cannot be written the arrays of Passing go by all the
 // same, so that nobody waits who has them.
 func Save(dir string, s State) (path string, err error) {
-	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("checkpoint: saving step %d in %s: %w", s.Header.Step, dir, err)
+	w, err := Write(dir, s)
+	if err != nil {
+		return "", err
 	}
+	return w.Finish()
+}
+
+// Written is a checkpoint whose file has all of it, and neither its name yet nor a place on the disk that a failure of the machine leaves.
+type Written struct {
+	dir, path string
+	step      int64
+	bytes     int64
+	keep      int
+	spare     []int64
+	file      WriteFile
+}
+
+// Write is the first part of Save: the arrays may change when it returns. It takes as long as a copy of them into the system's
+// memory. Finish must follow.
+func Write(dir string, s State) (*Written, error) {
+	w := &Written{dir: dir, path: PathOf(dir, s.Header.Step), step: s.Header.Step, keep: s.Keep, spare: s.Spare}
 	if err := s.check(); err != nil {
-		return fail(err)
+		return nil, w.failed(err)
 	}
 	header, err := encodeHeader(s)
 	if err != nil {
-		return fail(err)
+		return nil, w.failed(err)
 	}
-	path = PathOf(dir, s.Header.Step)
-	if err := s.writeFile(path, header); err != nil {
-		return fail(&WriteError{Bytes: s.size(header), Err: err})
+	w.bytes = s.size(header)
+	if w.file, err = s.writeFile(w.path, header); err != nil {
+		return nil, w.failed(&WriteError{Bytes: w.bytes, Err: err})
 	}
-	if err := prune(dir, path, s.Keep, s.Spare); err != nil {
-		return path, fmt.Errorf("checkpoint: removing what is older than %s: %w", path, err)
+	return w, nil
+}
+
+// Finish is the other part of Save. It takes as long as the disk. One goroutine calls it, once.
+func (w *Written) Finish() (path string, err error) {
+	if err := w.name(); err != nil {
+		return "", w.failed(&WriteError{Bytes: w.bytes, Err: err})
 	}
-	return path, nil
+	if err := prune(w.dir, w.path, w.keep, w.spare); err != nil {
+		return w.path, fmt.Errorf("checkpoint: removing what is older than %s: %w", w.path, err)
+	}
+	return w.path, nil
+}
+
+func (w *Written) failed(err error) error {
+	return fmt.Errorf("checkpoint: saving step %d in %s: %w", w.step, w.dir, err)
+}
+
+// name gives a file its name when its contents are on the disk.
+func (w *Written) name() error {
+	err := w.file.Sync()
+	if err = errors.Join(err, w.file.Close()); err == nil {
+		err = os.Rename(w.file.Name(), w.path)
+	}
+	if err != nil {
+		_ = os.Remove(w.file.Name()) // the first fault is what matters
+		return err
+	}
+	return folder.Sync(w.dir)
 }
 
 // WriteError is a file that could not be written, for want of room perhaps.
@@ -144,24 +187,18 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// writeFile makes a file whose contents are on the disk when it gets its name.
-func (s State) writeFile(path string, header []byte) error {
+// writeFile writes a file, under another name.
+func (s State) writeFile(path string, header []byte) (WriteFile, error) {
 	f, err := s.create(path)
 	if err != nil {
-		return write(failing{err}, header, s.Arrays)
+		return nil, write(failing{err}, header, s.Arrays)
 	}
-	err = write(f, header, s.Arrays)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err = write(f, header, s.Arrays); err != nil {
+		err = errors.Join(err, f.Close())
 		_ = os.Remove(f.Name()) // the first fault is what matters
-		return err
+		return nil, err
 	}
-	return folder.Sync(filepath.Dir(path))
+	return f, nil
 }
 
 // prune removes all but the newest keep checkpoints, the one just saved and those to spare.

@@ -151,6 +151,9 @@ func (r *run) write(p position) error {
 	}
 	r.saved = place{p.epoch, p.step}
 	defer r.during(record.Checkpoint)()
+	if err := r.finished(p); err != nil {
+		return err
+	}
 	state, err := r.collect(p)
 	if err != nil {
 		return err
@@ -158,10 +161,11 @@ func (r *run) write(p position) error {
 	if r.job.Rank() != 0 {
 		return r.sendKept()
 	}
-	if _, err := checkpoint.Save(r.cfg.Checkpoint.Dir, state); err != nil {
+	w, err := checkpoint.Write(r.cfg.Checkpoint.Dir, state)
+	if err != nil {
 		return err
 	}
-	return dropStarts(r.cfg.Checkpoint.Dir, r.cfg.Servers.Start)
+	return r.finish(p, w)
 }
 
 // collect brings to rank 0 what a checkpoint holds, but for what ranks send while it is written. It is a collective

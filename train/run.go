@@ -48,6 +48,8 @@ type run struct {
 	first float64
 	blown bool
 	room  room
+	// finishing is the checkpoint that comes to the disk meanwhile; nil: none.
+	finishing *finishing
 	// scores are the last ones of a click model; nil: it has none.
 	scores *lastScores
 	// found is the checkpoint that the run goes on from, and resumed its file; "": there is none.
@@ -426,6 +428,9 @@ func (r *run) close() {
 	}
 	if r.found.file != nil {
 		_ = r.found.file.Close() // it was only read
+	}
+	if r.finishing != nil {
+		<-r.finishing.done // a run that has ended well has saved once more since
 	}
 	_ = r.hold.Release() // it ends with the process in any case
 }

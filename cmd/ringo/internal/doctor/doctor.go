@@ -50,8 +50,8 @@ func Command(version string) *cobra.Command {
 			"or slow a job: processor, cores and limits of the container, memory, large pages, shared\n" +
 			"memory, open files, clock, ports and network; and measure, to each named host, the time there\n" +
 			"and back and the bytes a second in both directions, with and without TLS, and by its other\n" +
-			"interfaces. Members of etcd are asked how they are. It says what each fault costs, and the command that mends it, and ends with\n" +
-			"status 1 where a job would fail.",
+			"interfaces. Members of etcd are asked how they are. It says what each fault costs, and the\n" +
+			"command that mends it, and ends with status 1 where a job would fail.",
 		Example: "  ringo doctor\n  ringo doctor --hosts node1,node2\n  ringo doctor --hosts node1 --json -",
 		Args:    console.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -93,7 +93,8 @@ func TestBenchPSBelowMemory(t *testing.T) {
 		dir := t.TempDir()
 		got := benchPS(t, "--keys 30k --batch 500 --dist uniform --op push --optimizer adagrad-rowwise --ps-memory 1200KiB --ps-disk 64MiB --ps-store "+kind+" --ps-dir "+dir, 1)
 		r := got[1]
-		if r["server_rows"].(float64)+r["server_stored_rows"].(float64) != 30000 || r["server_stored_bytes"].(float64) <= 0 {
+		rows := r["server_rows"].(float64) + r["server_stored_rows"].(float64)
+		if rows < 30000 || rows > 30300 || // one on its way from one to the other may be counted twice r["server_stored_bytes"].(float64) <= 0 {
 			t.Errorf("%s: %v", kind, r)
 		}
 		if hit := r["memory_hit_rate"].(float64); hit <= 0.05 || hit >= 0.95 {
