@@ -94,7 +94,7 @@ func TestBenchPSBelowMemory(t *testing.T) {
 		got := benchPS(t, "--keys 30k --batch 500 --dist uniform --op push --optimizer adagrad-rowwise --ps-memory 1200KiB --ps-disk 64MiB --ps-store "+kind+" --ps-dir "+dir, 1)
 		r := got[1]
 		rows := r["server_rows"].(float64) + r["server_stored_rows"].(float64)
-		if rows < 30000 || rows > 30300 || // one on its way from one to the other may be counted twice r["server_stored_bytes"].(float64) <= 0 {
+		if rows < 30000 || rows > 30300 || r["server_stored_bytes"].(float64) <= 0 { // a row on its way may be counted twice
 			t.Errorf("%s: %v", kind, r)
 		}
 		if hit := r["memory_hit_rate"].(float64); hit <= 0.05 || hit >= 0.95 {
