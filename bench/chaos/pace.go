@@ -14,8 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
-// paceCase is a job that trains while strangers come to every port at which one of its processes listens: in turn they come and stay away, and its
-// speed is compared.
+// paceCase is a job that trains while strangers come to every port at which one of its processes listens, and, in turns, to as many of this
+// process: they take processors from the job in either case, and what its speed differs by is what it does about them itself.
 type paceCase struct {
 	pacedJob
 	crowd
@@ -56,16 +56,16 @@ type crowd struct {
 
 var crowds = []crowd{
 	{"one byte a second on 200 connections", trickle},
-	{fmt.Sprintf("%d connections in all that say nothing", strangers), silent},
+	{fmt.Sprintf("%d connections a second in all that say nothing", silentASecond), silent},
 	{"200 connections a second with garbage", garbage},
 }
 
-// How the speed is measured: windows without strangers and with them, in turn, each behind a while that does not count.
+// How the speed is measured: windows without strangers, with them elsewhere and with them here, in turn, each behind a while that does not count.
 const (
-	paceRounds = 6
+	paceRounds = 4
 	paceWindow = 2 * time.Second
 	paceSettle = 500 * time.Millisecond
-	paceLeast  = 0.9 // of the undisturbed speed
+	paceLeast  = 0.9 // of the speed with strangers elsewhere
 )
 
 // drawPace draws a job and a crowd: all of them in turn.
@@ -92,19 +92,29 @@ func (c paceCase) run(s *setup, dir string) verdict {
 		v.wrong("ports %v are open, want %d at least", ports, c.ports)
 	}
 	rng := rand.New(rand.NewPCG(c.At, 0))
-	var quiet, disturbed []float64
+	others, shut, err := sinks(len(ports))
+	if err != nil {
+		return broken(err)
+	}
+	defer shut()
+	var quiet, elsewhere, disturbed []float64
 	for range paceRounds {
 		quiet = append(quiet, j.speed())
-		leave := c.arrive(ports, rng)
-		disturbed = append(disturbed, j.speed())
-		leave()
+		for _, to := range []struct {
+			ports  []int
+			speeds *[]float64
+		}{{others, &elsewhere}, {ports, &disturbed}} {
+			leave := c.arrive(to.ports, rng)
+			*to.speeds = append(*to.speeds, j.speed())
+			leave()
+		}
 	}
 	if j.over() {
 		v.wrong("it has ended: %s", lastLine(j.errs.String()))
 		return v
 	}
-	ratio := median(disturbed) / median(quiet)
-	v.Said = fmt.Sprintf("%.2f of the undisturbed speed, %d ports; steps a second %.0f without strangers, %.0f with them", ratio, len(ports), quiet, disturbed)
+	ratio := median(disturbed) / median(elsewhere)
+	v.Said = fmt.Sprintf("%.2f of the speed with strangers at %d ports of others; steps a second %.0f without strangers, %.0f with them at others, %.0f with them here", ratio, len(ports), quiet, elsewhere, disturbed)
 	if ratio < paceLeast {
 		v.wrong("%s", v.Said)
 	}
@@ -112,6 +122,38 @@ func (c paceCase) run(s *setup, dir string) verdict {
 		v.wrong("%d reports of strangers from one host", told)
 	}
 	return v
+}
+
+// sinks listen at so many ports, and read what comes, until shut.
+func sinks(n int) (ports []int, shut func(), err error) {
+	var all []net.Listener
+	shut = func() {
+		for _, l := range all {
+			_ = l.Close()
+		}
+	}
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			shut()
+			return nil, nil, err
+		}
+		all, ports = append(all, l), append(ports, l.Addr().(*net.TCPAddr).Port)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					_ = c.SetDeadline(time.Now().Add(paceWindow))
+					_, _ = io.Copy(io.Discard, c)
+				}()
+			}
+		}()
+	}
+	return ports, shut, nil
 }
 
 func median(x []float64) float64 {
@@ -187,26 +229,25 @@ func trickle(at string, _ int, _ *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// silent opens 10,000 connections, or this port's share of them, within a window and keeps them; the port puts out most.
+// silentASecond is how many connections come a second in the crowd of that name: part ports has more, and asks how much memory they take.
+const silentASecond = 1000
+
+// silent opens this port's share of so many connections a second, and keeps them; the port puts out most.
 func silent(at string, ports int, _ *rand.Rand, stop <-chan struct{}) {
-	const within = paceSettle + paceWindow
 	var conns []net.Conn
 	defer func() { closeAll(conns) }()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(time.Second * time.Duration(ports) / silentASecond)
 	defer tick.Stop()
-	for len(conns) < strangers/ports {
+	for {
 		select {
 		case <-stop:
 			return
 		case <-tick.C:
 		}
-		for range 1 + strangers/ports/int(within/(10*time.Millisecond)) {
-			if c, err := net.DialTimeout("tcp", at, time.Second); err == nil {
-				conns = append(conns, c)
-			}
+		if c, err := net.DialTimeout("tcp", at, time.Second); err == nil {
+			conns = append(conns, c)
 		}
 	}
-	<-stop
 }
 
 // garbage connects 200 times a second, says what is no message, and waits for the end.
