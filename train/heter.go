@@ -155,7 +155,7 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	}
 	addrs, ticket := r.job.Heters()
 	if len(addrs) != c.Heter.Count {
-		return setting.Faultf("heter.count", "%d, and the job has %d heter-trainers: start all of it with one command", c.Heter.Count, len(addrs))
+		return setting.Faultf("heter.count", "%d, and the job has %d heter-trainers: start all of it with one command, or say where those are that were started by hand (heter.addresses)", c.Heter.Count, len(addrs))
 	}
 	code, err := c.Heter.code()
 	if err != nil {
