@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -22,6 +23,8 @@ const (
 
 // accept takes connections until the listener is closed.
 func (c *Coordinator) accept() {
+	callers.SpeakFirst(c.listener)
+	who := c.cfg.Ticket.Under(c.cfg.TLS)
 	for {
 		conn, err := c.listener.Accept()
 		if errors.Is(err, net.ErrClosed) || c.ctx.Err() != nil {
@@ -34,18 +37,19 @@ func (c *Coordinator) accept() {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		s := c.door.Knock(conn)
-		c.work.Go(func() { c.admit(s) })
+		if s := c.door.Knock(conn); s != nil {
+			c.work.Go(func() { c.admit(s, who) })
+		}
 	}
 }
 
 // admit leads one connection through the handshake to its seat.
-func (c *Coordinator) admit(s *transport.Stranger) {
+func (c *Coordinator) admit(s *transport.Stranger, who transport.Credentials) {
 	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
 	defer cancel()
 	seat := -1
 	mine := transport.Hello{Version: c.cfg.Version, Purpose: transport.Control, Rank: -1, WorldSize: c.cfg.WorldSize}
-	link, _, err := s.Accept(ctx, c.cfg.Ticket.Under(c.cfg.TLS), mine, func(h transport.Hello) error {
+	link, _, err := s.Accept(ctx, who, mine, func(h transport.Hello) error {
 		if err := c.reserve(h); err != nil {
 			return err
 		}

@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -10,20 +12,26 @@ import (
 // Credentials are what an end of a connection proves itself with and what it asks of the connection: a Ticket, or one Under a
 // TLS. Both ends must hold the same ticket.
 type Credentials interface {
-	secrets() (Ticket, TLS)
+	secrets() *guarded
 }
 
-func (t Ticket) secrets() (Ticket, TLS) { return t, TLS{} }
+func (t Ticket) secrets() *guarded { return &guarded{ticket: t, own: sync.OnceValues(t.certificate)} }
 
-// Under returns the ticket with TLS as cfg says. A ticket alone is one under the zero TLS.
-func (t Ticket) Under(cfg TLS) Credentials { return guarded{t, cfg} }
+// Under returns the ticket with TLS as cfg says. A ticket alone is one under the zero TLS. Who has many connections keeps what this returns,
+// and so a certificate that is made of the ticket.
+func (t Ticket) Under(cfg TLS) Credentials {
+	g := t.secrets()
+	g.tls = cfg
+	return g
+}
 
 type guarded struct {
 	ticket Ticket
 	tls    TLS
+	own    func() (tls.Certificate, error) // the ticket's, made once
 }
 
-func (g guarded) secrets() (Ticket, TLS) { return g.ticket, g.tls }
+func (g *guarded) secrets() *guarded { return g }
 
 // Values of TLS.Mode.
 const (

@@ -7,6 +7,9 @@ import (
 	"net"
 	"slices"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/wire"
 )
 
 // Door accepts connections where anybody may knock. Only so many strangers are
@@ -45,8 +48,13 @@ func NewDoor(slots int, report func(line string)) *Door {
 }
 
 // Knock lets a connection in as a stranger, and sends the oldest one away where there are too many. Who accepts connections calls
-// it before the next one: so there are never more descriptors open than the door has slots, and one.
+// it before the next one: so there are never more descriptors open than the door has slots, and one. It returns nil for one that it has closed at sight: what came is nothing that a ringo process
+// says, and a connection from the same host was already told so, and reported.
 func (d *Door) Knock(conn net.Conn) *Stranger {
+	if d.repeats(conn) {
+		_ = conn.Close()
+		return nil
+	}
 	s := &Stranger{door: d, conn: conn}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,6 +66,23 @@ func (d *Door) Knock(conn net.Conn) *Stranger {
 	}
 	d.inside = append(d.inside, s)
 	return s
+}
+
+// repeats reports whether conn says what is nothing to us, or has closed without a word, which one from its host did before.
+func (d *Door) repeats(conn net.Conn) bool {
+	var first [len(wire.PrefaceMagic)]byte
+	n, gone := callers.Peek(conn, first[:])
+	kind := ErrNotRingo.Error()
+	switch {
+	case gone:
+		kind = networksFault
+	case n == 0, first[0] == tlsRecord, string(first[:n]) == wire.PrefaceMagic[:n]:
+		return false
+	}
+	key := refusalKey(conn.RemoteAddr(), kind)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.told[key]
 }
 
 // Accept is the function of that name, for one who has knocked. It is called once.
@@ -92,11 +117,7 @@ func (d *Door) leave(s *Stranger) bool {
 // tell reports err, which begins with "connection from", unless one of its kind
 // from the same host was.
 func (d *Door) tell(from net.Addr, err error) {
-	host, _, splitErr := net.SplitHostPort(from.String())
-	if splitErr != nil {
-		host = from.String()
-	}
-	key := host + " " + kindOfRefusal(err)
+	key := refusalKey(from, kindOfRefusal(err))
 	d.mu.Lock()
 	known, full := d.told[key], len(d.told) >= maxTold
 	if !known && !full {
@@ -114,6 +135,17 @@ func (d *Door) tell(from net.Addr, err error) {
 	d.report(line)
 }
 
+// refusalKey is the same for all refusals of a kind of one host's connections.
+func refusalKey(from net.Addr, kind string) string {
+	if tcp, ok := from.(*net.TCPAddr); ok {
+		return tcp.IP.String() + " " + kind
+	}
+	return from.String() + " " + kind
+}
+
+// networksFault is the kind of refusals that say nothing about who is at the other end.
+const networksFault = "the network's fault"
+
 // kindOfRefusal is the same for those that a person would not want to read twice.
 // What the holder of a ticket did wrong is always worth a line of its own.
 func kindOfRefusal(err error) string {
@@ -125,5 +157,5 @@ func kindOfRefusal(err error) string {
 	if errors.Is(err, ErrRefused) {
 		return err.Error()
 	}
-	return "the network's fault"
+	return networksFault
 }

@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -26,6 +29,8 @@ type porch struct {
 	ticket Ticket
 	work   sync.WaitGroup
 
+	came, closed atomic.Int32 // connections that were accepted, and of these closed at sight
+
 	mu    sync.Mutex
 	lines []string
 	errs  []error
@@ -34,6 +39,7 @@ type porch struct {
 
 func newPorch(t testing.TB, slots int) *porch {
 	p := &porch{t: t, l: listen(t), ticket: NewTicket()}
+	callers.SpeakFirst(p.l)
 	p.Door = NewDoor(slots, func(line string) { p.mu.Lock(); defer p.mu.Unlock(); p.lines = append(p.lines, line) })
 	ctx, cancel := context.WithCancel(context.Background())
 	p.work.Go(func() {
@@ -42,7 +48,12 @@ func newPorch(t testing.TB, slots int) *porch {
 			if err != nil {
 				return
 			}
+			p.came.Add(1)
 			s := p.Door.Knock(conn)
+			if s == nil {
+				p.closed.Add(1)
+				continue
+			}
 			p.work.Go(func() {
 				link, _, err := s.Accept(ctx, p.ticket, Hello{Version: "1", Purpose: Control}, nil)
 				p.mu.Lock()
@@ -118,7 +129,7 @@ func TestDoorInACrowd(t *testing.T) {
 	for i := range 300 {
 		switch i % 3 {
 		case 0:
-			p.knock("") // half open, for all one can see
+			p.knock("") // half open, for all one can see: the system keeps it
 		case 1:
 			drips = append(drips, p.knock(preface[:1]))
 		case 2:
@@ -133,7 +144,7 @@ func TestDoorInACrowd(t *testing.T) {
 			}
 		}
 	}
-	errs, lines := p.refused(300 - 8)
+	errs, lines := p.refused(200 - 8 - int(p.closed.Load()))
 	for _, err := range errs {
 		if !errors.Is(err, ErrCrowded) && !errors.Is(err, ErrNotRingo) && !strings.Contains(err.Error(), "reset") {
 			t.Errorf("unexpected: %v", err)
@@ -141,6 +152,36 @@ func TestDoorInACrowd(t *testing.T) {
 	}
 	if len(lines) > 3 || !strings.HasPrefix(lines[0], "refused a connection from 127.0.0.1:") {
 		t.Errorf("%d lines: %q", len(lines), lines)
+	}
+}
+
+// Connections that say nothing reach no goroutine and no memory of ours, and garbage that comes again is closed at sight.
+func TestDoorSparesTheJob(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the system lets in who says nothing")
+	}
+	leakcheck.Check(t)
+	p := newPorch(t, 8)
+	before := runtime.NumGoroutine()
+	for range 500 {
+		p.knock("")
+	}
+	must(t, p.enter())
+	if n, more := p.came.Load(), runtime.NumGoroutine()-before; n != 1 || more > 3 { // of the one that came in
+		t.Errorf("%d connections were accepted beside 500 that say nothing, %d goroutines more: want 1 and hardly any", n, more)
+	}
+	p.knock("GET / HTTP/1.1\r\n\r\n")
+	p.refused(1)
+	for range 100 {
+		c := p.knock(strings.Repeat("garbage ", 40))
+		must(t, c.SetReadDeadline(time.Now().Add(patience)))
+		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("garbage was answered with %d bytes, %v", n, err)
+		}
+	}
+	must(t, p.enter())
+	if errs, lines := p.refused(1); p.closed.Load() != 100 || len(errs) != 1 || len(lines) != 1 {
+		t.Errorf("%d of 100 were closed at sight; %v, %q", p.closed.Load(), errs, lines)
 	}
 }
 

@@ -26,7 +26,8 @@ import (
 //	A -> D   HMAC(T, "accept", everything above)
 //
 // Where the connection is to be encrypted (TLS), all of this is within TLS, which D begins; then "everything above" has
-// keying material of that connection, too. A looks at the first byte to see which it is.
+// keying material of that connection, too. A looks at the first byte to see which it is, and at the name of a server in the first message of TLS,
+// which is one of the job's own (clientName): who does not know it is refused before any cryptography.
 //
 // D proves itself first, so that a stranger learns nothing, but under TLS A's certificate, which is the same for all processes of a
 // job whose certificates are made of the ticket; A's proof is at once its consent. invariant[ticket-first]: nobody who has not proved that it holds
@@ -87,11 +88,11 @@ func Accept(ctx context.Context, conn net.Conn, who Credentials, mine Hello, che
 
 // conversation is a handshake under way.
 type conversation struct {
-	ctx    context.Context
-	link   *Link
-	ticket Ticket
-	tls    TLS
-	check  func(Hello) error
+	ctx   context.Context
+	conn  net.Conn
+	link  *Link // of conn; who is called has none before the other end has said something
+	who   *guarded
+	check func(Hello) error
 
 	binding                      []byte // the same at both ends of a connection under TLS, and nowhere else; else nil
 	mine, theirs                 Hello
@@ -100,8 +101,8 @@ type conversation struct {
 }
 
 func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
-	c := &conversation{ctx: ctx, link: newLink(conn), mine: mine, check: check}
-	c.ticket, c.tls = who.secrets()
+	c := &conversation{ctx: ctx, conn: conn, mine: mine, check: check}
+	c.who = who.secrets()
 	err := c.prepare()
 	if err == nil {
 		deadline := time.Now().Add(HandshakeTimeout)
@@ -130,7 +131,7 @@ func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error
 
 // prepare makes what this end will say.
 func (c *conversation) prepare() (err error) {
-	if err := c.ticket.validate(); err != nil {
+	if err := c.who.ticket.validate(); err != nil {
 		return err
 	}
 	if c.myPreface, err = wire.AppendPreface(nil, c.mine.Version); err != nil {
@@ -143,7 +144,8 @@ func (c *conversation) prepare() (err error) {
 }
 
 func (c *conversation) dial() error {
-	if c.tls.applies(c.link.conn) {
+	c.link = newLink(c.conn)
+	if c.who.tls.applies(c.link.conn) {
 		if err := c.encrypt(asClient); err != nil {
 			return err
 		}
@@ -161,10 +163,10 @@ func (c *conversation) dial() error {
 		return err
 	}
 	said := c.said(c.myPreface, c.theirPreface, c.myHelloBytes, c.theirHelloByte)
-	if err := c.send(wire.Proof, c.ticket.prove(roleDial, said...)); err != nil {
+	if err := c.send(wire.Proof, c.who.ticket.prove(roleDial, said...)); err != nil {
 		return err
 	}
-	return c.readProof(c.ticket.prove(roleAccept, said...))
+	return c.readProof(c.who.ticket.prove(roleAccept, said...))
 }
 
 func (c *conversation) accept() error {
@@ -189,13 +191,13 @@ func (c *conversation) accept() error {
 		return err
 	}
 	said := c.said(c.theirPreface, c.myPreface, c.theirHelloByte, c.myHelloBytes)
-	if err := c.readProof(c.ticket.prove(roleDial, said...)); err != nil {
+	if err := c.readProof(c.who.ticket.prove(roleDial, said...)); err != nil {
 		return c.refuse(err)
 	}
 	if err := c.decide(); err != nil {
 		return c.refuse(err)
 	}
-	return c.send(wire.Proof, c.ticket.prove(roleAccept, said...))
+	return c.send(wire.Proof, c.who.ticket.prove(roleAccept, said...))
 }
 
 // said is everything before the proofs, in order.
@@ -381,7 +383,7 @@ func printable(s string) string {
 
 // explain turns what went wrong into what it means.
 func (c *conversation) explain(err error) error {
-	if c.link.secure != nil {
+	if c.link != nil && c.link.secure != nil {
 		err = c.explainTLS(err)
 	}
 	err = linkError(err)

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/big"
@@ -21,18 +22,24 @@ import (
 // What both ends of a TLS connection agree on without saying it.
 const (
 	certificateLabel = "ringo tls certificate 1" // the key of a job's certificate, of its ticket
+	nameLabel        = "ringo tls name 1"        // what a client calls the server, of its ticket
 	bindingLabel     = "EXPORTER-ringo ticket 1" // binds the ticket's proof to the connection
 	tlsRecord        = 0x16                      // what a TLS connection begins with: a record of its handshake
 )
 
 // conf returns the configuration of one end.
-func (c TLS) conf(ticket Ticket) (*tls.Config, error) {
+func (g *guarded) conf() (*tls.Config, error) {
+	name, err := g.ticket.clientName()
+	if err != nil {
+		return nil, err
+	}
 	conf := &tls.Config{
+		ServerName: name, GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) { return nil, sameName(h.ServerName, name) },
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true, // VerifyConnection does
 		SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
 	}
-	if c.Cert == "" {
-		own, err := ticket.certificate()
+	if g.tls.Cert == "" {
+		own, err := g.own()
 		if err != nil {
 			return nil, err
 		}
@@ -40,13 +47,27 @@ func (c TLS) conf(ticket Ticket) (*tls.Config, error) {
 		conf.VerifyConnection = func(s tls.ConnectionState) error { return sameKey(s, own.PrivateKey.(ed25519.PrivateKey)) }
 		return conf, nil
 	}
-	f, err := c.files()
+	f, err := g.tls.files()
 	if err != nil {
 		return nil, err
 	}
 	conf.Certificates = []tls.Certificate{f.own}
 	conf.VerifyConnection = f.verify
 	return conf, nil
+}
+
+// clientName is the name of a server for which clients of this ticket's job ask. It is not encrypted: who reads it learns nothing of the
+// ticket, and that two connections are of one job. It keeps others from making a server compute, and proves nothing.
+func (t Ticket) clientName() (string, error) {
+	b, err := hkdf.Key(sha256.New, t, nil, nameLabel, 16)
+	return hex.EncodeToString(b), err
+}
+
+func sameName(asked, name string) error {
+	if asked == name {
+		return nil
+	}
+	return fmt.Errorf("%w: the other end belongs to another job, was given another ticket, or is no ringo process", ErrTicket)
 }
 
 // certificate makes a certificate whose key all processes with this ticket have, and nobody else.
@@ -125,7 +146,7 @@ func (f certificates) verify(s tls.ConnectionState) error {
 
 // encrypt puts the conversation under TLS and has the ticket's proof bound to it.
 func (c *conversation) encrypt(end func(*SecureConn, *tls.Config)) error {
-	conf, err := c.tls.conf(c.ticket)
+	conf, err := c.who.conf()
 	if err != nil {
 		return err
 	}
@@ -157,8 +178,10 @@ func (c *conversation) explainTLS(err error) error {
 	switch alert.Err.Error() {
 	case alertNoTLS.Error():
 		return fmt.Errorf("%w: this end encrypts the connection, the other one does not: give both the same network.tls", ErrRefused)
+	case alertInternal.Error(): // of sameName
+		return fmt.Errorf("%w: the other end belongs to another job or was given another ticket", ErrTicket)
 	case alertBadCertificate.Error():
-		if c.tls.Cert == "" {
+		if c.who.tls.Cert == "" {
 			return fmt.Errorf("%w: the other end belongs to another job, was given another ticket, or has certificates from files", ErrTicket)
 		}
 		return fmt.Errorf("%w by the other end: %w", ErrCertificate, err)
@@ -169,6 +192,7 @@ func (c *conversation) explainTLS(err error) error {
 // Alerts of TLS 1.3, by their numbers in RFC 8446, section 6.2.
 const (
 	alertBadCertificate tls.AlertError = 42
+	alertInternal       tls.AlertError = 80
 	alertNoTLS          tls.AlertError = 70 // protocol_version, in which no two processes of ringo differ
 )
 
@@ -177,12 +201,10 @@ var noTLS = []byte{21, 3, 3, 0, 2, 2, byte(alertNoTLS)}
 
 // guard looks how the other end begins, and has both encrypt or neither.
 func (c *conversation) guard() error {
-	for c.link.from == c.link.to {
-		if err := c.link.fill(); err != nil {
-			return err
-		}
+	if err := c.listen(); err != nil {
+		return err
 	}
-	encrypts, wanted := c.link.in[c.link.from] == tlsRecord, c.tls.applies(c.link.conn)
+	encrypts, wanted := c.link.in[c.link.from] == tlsRecord, c.who.tls.applies(c.link.conn)
 	switch {
 	case encrypts && wanted:
 		return c.encrypt(asServer)
@@ -200,4 +222,18 @@ func (c *conversation) guard() error {
 		return err
 	}
 	return c.refuse(fmt.Errorf("%w: the end that was called encrypts connections, the caller does not: give both the same network.tls", ErrRefused))
+}
+
+// listen waits for the other end's first byte, and makes the link then: one that says nothing gets no memory.
+func (c *conversation) listen() error {
+	var first [1]byte
+	for n := 0; n == 0; {
+		var err error
+		if n, err = c.conn.Read(first[:]); err != nil && n == 0 {
+			return err
+		}
+	}
+	c.link = newLink(c.conn)
+	c.link.to = copy(c.link.in[:], first[:])
+	return nil
 }

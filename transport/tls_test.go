@@ -174,7 +174,7 @@ func TestTLSBindsTheTicket(t *testing.T) {
 		answer <- err
 	}()
 	go func() {
-		conf, err := good.conf(ticket)
+		conf, err := ticket.Under(good).secrets().conf()
 		must(t, err)
 		near, err := between.Accept()
 		must(t, err)
@@ -272,4 +272,24 @@ func TestTLSRenewed(t *testing.T) {
 	}
 	ours.under("rank", time.Hour)
 	must(t, meetOnce())
+}
+
+// Who begins TLS without the name that the ticket gives is refused before this end has computed or shown anything.
+func TestTLSWithoutTheName(t *testing.T) {
+	l, ticket := listen(t), NewTicket()
+	answer := acceptOne(t, l, ticket.Under(TLS{Mode: TLSOn}), Hello{Version: "1"}, nil)
+	conn, err := net.Dial("tcp", l.Addr().String())
+	must(t, err)
+	defer conn.Close()
+	other, err := NewTicket().clientName()
+	must(t, err)
+	shown := false
+	stranger := tls.Client(conn, &tls.Config{ServerName: other, InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { shown = true; return nil }})
+	var alert tls.AlertError
+	if err := stranger.Handshake(); !errors.As(err, &alert) && !strings.Contains(err.Error(), alertInternal.Error()) || shown {
+		t.Errorf("the stranger: %v; it has seen a certificate: %v", err, shown)
+	}
+	if a := <-answer; !errors.Is(a.err, ErrTicket) {
+		t.Errorf("the acceptor: %v", a.err)
+	}
 }

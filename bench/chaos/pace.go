@@ -58,6 +58,7 @@ var crowds = []crowd{
 	{"one byte a second on 200 connections", trickle},
 	{fmt.Sprintf("%d connections a second in all that say nothing", silentASecond), silent},
 	{"200 connections a second with garbage", garbage},
+	{"100 connections a second that begin TLS with certificates of their own", begin},
 }
 
 // How the speed is measured: windows without strangers, with them elsewhere and with them here, in turn, each behind a while that does not count.
@@ -252,7 +253,27 @@ func silent(at string, ports int, _ *rand.Rand, stop <-chan struct{}) {
 
 // garbage connects 200 times a second, says what is no message, and waits for the end.
 func garbage(at string, _ int, rng *rand.Rand, stop <-chan struct{}) {
-	tick := time.NewTicker(5 * time.Millisecond)
+	connect(at, 5*time.Millisecond, stop, func() func(net.Conn) {
+		text := (&trap{rng: rng}).bytes(1 + rng.IntN(300))
+		return func(c net.Conn) {
+			if _, err := c.Write(text); err == nil {
+				_, _ = io.Copy(io.Discard, c)
+			}
+		}
+	})
+}
+
+// begin begins TLS 100 times a second.
+func begin(at string, _ int, rng *rand.Rand, stop <-chan struct{}) {
+	connect(at, 10*time.Millisecond, stop, func() func(net.Conn) {
+		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+		return func(c net.Conn) { _ = strangeTLS(c, own) }
+	})
+}
+
+// connect connects once in each such time, each time to say the next, and ends with them.
+func connect(at string, every time.Duration, stop <-chan struct{}, next func() (say func(net.Conn))) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -262,7 +283,7 @@ func garbage(at string, _ int, rng *rand.Rand, stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		text := (&trap{rng: rng}).bytes(1 + rng.IntN(300))
+		say := next()
 		all.Go(func() {
 			c, err := net.DialTimeout("tcp", at, time.Second)
 			if err != nil {
@@ -270,9 +291,7 @@ func garbage(at string, _ int, rng *rand.Rand, stop <-chan struct{}) {
 			}
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(time.Second))
-			if _, err := c.Write(text); err == nil {
-				_, _ = io.Copy(io.Discard, c)
-			}
+			say(c)
 		})
 	}
 }

@@ -44,6 +44,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -240,6 +241,7 @@ func (s *Server) missing() {
 
 // accept lets connections in.
 func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) {
+	callers.SpeakFirst(l)
 	for {
 		nc, err := l.Accept()
 		if err != nil {
@@ -249,6 +251,9 @@ func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup
 			return
 		}
 		stranger := s.door.Knock(nc)
+		if stranger == nil {
+			continue
+		}
 		all.Go(func() {
 			hello := transport.Hello{Version: s.cfg.Version, Purpose: transport.Heter, Rank: s.cfg.Index, WorldSize: s.cfg.Trainers}
 			link, _, err := stranger.Accept(ctx, s.cfg.Ticket, hello, nil)

@@ -125,8 +125,13 @@ var forbidden = []struct {
 		why:  "reports, and pages of jobs that go on, show runs by their records alone",
 	},
 	{
-		from: []string{"internal/web"},
+		from: []string{"internal/callers"},
 		to:   []string{"..."},
+		why:  "every listener spares itself callers who say nothing, whatever it listens for",
+	},
+	{
+		from: []string{"internal/web"},
+		to:   []string{"", "cluster/...", "collective", "data", "distopt", "launch", "metrics", "model", "models", "nn", "ps/...", "setting", "train", "transport/...", "wire", "cmd/..."},
 		why:  "who may ask does not depend on what is answered",
 	},
 	{

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/callers"
 )
 
 // MaxConnections is how many connections for people a process has at a time. It is far below what a process may
@@ -30,7 +32,10 @@ func NewServer(h http.Handler) *http.Server {
 }
 
 // NewCrowd is l with at most most connections at a time: one more puts the oldest out, but for those that [Stay]. So many silent ones keep nobody out, and take no more than so many descriptors.
-func NewCrowd(l net.Listener, most int) net.Listener { return &crowd{Listener: l, most: most} }
+func NewCrowd(l net.Listener, most int) net.Listener {
+	callers.SpeakFirst(l)
+	return &crowd{Listener: l, most: most}
+}
 
 type crowd struct {
 	net.Listener

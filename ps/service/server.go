@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/message/requests"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -116,6 +117,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // accept lets connections in.
 func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l net.Listener, all *sync.WaitGroup) {
+	callers.SpeakFirst(l)
+	who := s.cfg.Ticket.Under(s.cfg.TLS)
 	told := ""
 	const pause = 50 * time.Millisecond // after a fault that may pass, such as too many open files
 	for {
@@ -123,8 +126,9 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 		switch {
 		case err == nil:
 			told = ""
-			stranger := s.door.Knock(c)
-			all.Go(func() { s.handle(ctx, stranger, c) })
+			if stranger := s.door.Knock(c); stranger != nil {
+				all.Go(func() { s.handle(ctx, stranger, who, c) })
+			}
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, net.ErrClosed):
@@ -145,9 +149,9 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 }
 
 // handle is the life of a connection.
-func (s *Server) handle(ctx context.Context, stranger *transport.Stranger, nc net.Conn) {
+func (s *Server) handle(ctx context.Context, stranger *transport.Stranger, who transport.Credentials, nc net.Conn) {
 	tune(nc, s.cfg.SocketBytes)
-	link, _, err := stranger.Accept(ctx, s.cfg.Ticket.Under(s.cfg.TLS), s.cfg.transportHello(), nil)
+	link, _, err := stranger.Accept(ctx, who, s.cfg.transportHello(), nil)
 	if err != nil {
 		return // the door has reported it
 	}

@@ -70,8 +70,9 @@ func (s *source) listen() {
 	for {
 		conn, err := s.ln.AcceptUnix()
 		if err == nil {
-			knocked := s.door.Knock(conn)
-			s.workers.Go(func() { s.answer(knocked, conn) })
+			if knocked := s.door.Knock(conn); knocked != nil {
+				s.workers.Go(func() { s.answer(knocked, conn) })
+			}
 			continue
 		}
 		if s.ctx.Err() != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -72,6 +73,7 @@ const maxStrangers = 128
 // formation is a mesh in the making.
 type formation struct {
 	cfg     Config
+	who     transport.Credentials
 	hello   transport.Hello
 	workers sync.WaitGroup
 	changed chan struct{} // holds a token when there is something to look at
@@ -89,6 +91,7 @@ type formation struct {
 func form(ctx context.Context, cfg Config) ([][]*transport.Link, error) {
 	f := &formation{
 		cfg:     cfg,
+		who:     cfg.Ticket.Under(cfg.TLS),
 		hello:   transport.Hello{Version: cfg.Version, Purpose: transport.MeshLink, Rank: cfg.Rank, WorldSize: cfg.Size, Streams: cfg.Streams},
 		changed: make(chan struct{}, 1),
 		door:    transport.NewDoor(maxStrangers, cfg.Report),
@@ -234,7 +237,7 @@ func (f *formation) dial(ctx context.Context, rank, stream int) {
 func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.Link, error) {
 	mine := f.hello
 	mine.Stream = stream
-	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.cfg.Ticket.Under(f.cfg.TLS), mine)
+	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.who, mine)
 	if err == nil && (theirs.Rank != rank || theirs.WorldSize != f.cfg.Size) {
 		link.Close()
 		err = fmt.Errorf("%w: %s answers as rank %d of %d, expected rank %d of %d",
@@ -252,12 +255,14 @@ func permanent(err error) bool {
 // listen takes connections until the listener is closed. Each shakes hands in
 // its own goroutine, so that one that is silent holds nobody up.
 func (f *formation) listen(ctx context.Context) {
+	callers.SpeakFirst(f.cfg.Listener)
 	for {
 		conn, err := f.cfg.Listener.Accept()
 		switch {
 		case err == nil:
-			s := f.door.Knock(conn)
-			f.workers.Go(func() { f.accept(ctx, s) })
+			if s := f.door.Knock(conn); s != nil {
+				f.workers.Go(func() { f.accept(ctx, s) })
+			}
 		case errors.Is(err, net.ErrClosed):
 			if ctx.Err() == nil {
 				f.update(func() { f.fatal = fmt.Errorf("the listener %v was closed by somebody else", f.cfg.Listener.Addr()) })
@@ -276,7 +281,7 @@ func (f *formation) listen(ctx context.Context) {
 
 func (f *formation) accept(ctx context.Context, s *transport.Stranger) {
 	var claimed *bool
-	link, theirs, err := s.Accept(ctx, f.cfg.Ticket.Under(f.cfg.TLS), f.hello, func(h transport.Hello) error {
+	link, theirs, err := s.Accept(ctx, f.who, f.hello, func(h transport.Hello) error {
 		seat, err := f.claim(h)
 		claimed = seat
 		return err
