@@ -203,6 +203,7 @@ BOTH(broadcast, (void *x, size_t n, ringo_type type, int root), (.kind = BORDER_
 BOTH(reduce_scatter, (void *dst, const void *src, size_t n, ringo_type type, ringo_op op),
      (.kind = BORDER_REDUCE_SCATTER, .type = type, .op = op, .dst = dst, .src = src, .n = n))
 BOTH(allgather, (void *dst, const void *src, size_t n, ringo_type type), (.kind = BORDER_ALLGATHER, .type = type, .dst = dst, .src = src, .n = n))
+BOTH(allgather_to, (void *const *dst, const void *src, size_t n, ringo_type type), (.kind = BORDER_ALLGATHER_TO, .type = type, .parts = dst, .src = src, .n = n))
 BOTH(allgatherv, (void *dst, const void *src, const size_t *counts, ringo_type type),
      (.kind = BORDER_ALLGATHERV, .type = type, .dst = dst, .src = src, .dst_counts = counts))
 BOTH(gather, (void *dst, const void *src, size_t n, ringo_type type, int root),

@@ -17,6 +17,7 @@ typedef struct border_request {
   const void *src;
   size_t n;
   const size_t *dst_counts, *src_counts;
+  void *const *parts;
 } border_request;
 
 enum { /* the numbers of internal/foreign.Kind */
@@ -33,7 +34,8 @@ enum { /* the numbers of internal/foreign.Kind */
   BORDER_ALLGATHERV,
   BORDER_ALLTOALLV,
   BORDER_BARRIER,
-  BORDER_LISTEN
+  BORDER_LISTEN,
+  BORDER_ALLGATHER_TO
 };
 
 enum { BORDER_RANK, BORDER_SIZE, BORDER_LOCAL_RANK, BORDER_TRANSPORT, BORDER_SERVERS }; /* what can be asked of a job */

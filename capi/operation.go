@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"runtime/cgo"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -81,6 +82,9 @@ func request(r *C.border_request, size int) foreign.Request {
 	}
 	if r.src_counts != nil {
 		q.SrcCounts = counts(r.src_counts, size)
+	}
+	if r.parts != nil {
+		q.Parts = slices.Clone(unsafe.Slice((*unsafe.Pointer)(r.parts), size))
 	}
 	return q
 }

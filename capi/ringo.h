@@ -197,7 +197,11 @@ int ringo_reduce_scatter(ringo_group *group, void *dst, const void *src, size_t 
 /* ringo_allgather writes every rank's n values of src to dst, in rank order: n x size values. src may be this rank's part of dst. */
 int ringo_allgather(ringo_group *group, void *dst, const void *src, size_t n, ringo_type type);
 
-/* ringo_allgatherv does so with parts of different lengths: src has counts[rank] values. counts, one for each rank, are the same on
+/* ringo_allgather_to writes them to dst[0], ..., dst[size - 1], which may lie anywhere, rank r's to dst[r]; src may be this rank's one. Where
+ * ranks share memory it takes no longer. Other ranks may call ringo_allgather. The list itself is not kept. */
+int ringo_allgather_to(ringo_group *group, void *const *dst, const void *src, size_t n, ringo_type type);
+
+/* ringo_allgatherv does what ringo_allgather does with parts of different lengths: src has counts[rank] values. counts, one for each rank, are the same on
  * every rank. */
 int ringo_allgatherv(ringo_group *group, void *dst, const void *src, const size_t *counts, ringo_type type);
 
@@ -234,6 +238,7 @@ int ringo_start_reduce(ringo_group *group, void *x, size_t n, ringo_type type, r
 int ringo_start_broadcast(ringo_group *group, void *x, size_t n, ringo_type type, int root, ringo_work **work);
 int ringo_start_reduce_scatter(ringo_group *group, void *dst, const void *src, size_t n, ringo_type type, ringo_op op, ringo_work **work);
 int ringo_start_allgather(ringo_group *group, void *dst, const void *src, size_t n, ringo_type type, ringo_work **work);
+int ringo_start_allgather_to(ringo_group *group, void *const *dst, const void *src, size_t n, ringo_type type, ringo_work **work);
 int ringo_start_allgatherv(ringo_group *group, void *dst, const void *src, const size_t *counts, ringo_type type, ringo_work **work);
 int ringo_start_gather(ringo_group *group, void *dst, const void *src, size_t n, ringo_type type, int root, ringo_work **work);
 int ringo_start_scatter(ringo_group *group, void *dst, const void *src, size_t n, ringo_type type, int root, ringo_work **work);

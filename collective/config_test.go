@@ -26,14 +26,16 @@ func TestValidateReportsAll(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	onRanks(t, 2, Config{}, func(g *Group) error {
 		for name, got := range map[string]error{
-			"mean":   AllReduce(g, []int32{1}, Mean),
-			"op":     AllReduce(g, []float32{1}, Op(7)),
-			"root 2": Broadcast(g, []uint8{1}, 2),
-			"counts": AllGatherV(g, make([]int32, 3), make([]int32, 3), []int{3}),
-			"rank 1": AllGatherV(g, make([]int32, 3), make([]int32, 2), []int{2, 2}),
-			"sum":    AllGatherV(g, make([]int32, 5), make([]int32, 2), []int{2, 2}),
-			"src 1":  AllGatherV(g, make([]int32, 4), make([]int32, 1), []int{2, 2}),
-			"dst":    AllGather(g, make([]int64, 3), make([]int64, 2)),
+			"mean":          AllReduce(g, []int32{1}, Mean),
+			"op":            AllReduce(g, []float32{1}, Op(7)),
+			"root 2":        Broadcast(g, []uint8{1}, 2),
+			"counts":        AllGatherV(g, make([]int32, 3), make([]int32, 3), []int{3}),
+			"rank 1":        AllGatherV(g, make([]int32, 3), make([]int32, 2), []int{2, 2}),
+			"sum":           AllGatherV(g, make([]int32, 5), make([]int32, 2), []int{2, 2}),
+			"src 1":         AllGatherV(g, make([]int32, 4), make([]int32, 1), []int{2, 2}),
+			"dst":           AllGather(g, make([]int64, 3), make([]int64, 2)),
+			"lists 1":       AllGatherTo(g, make([][]int64, 1), make([]int64, 2)),
+			"dst of rank 1": AllGatherTo(g, [][]int64{make([]int64, 2), make([]int64, 3)}, make([]int64, 2)),
 		} {
 			if op := asOpError(t, got); op.Peer != g.Rank() || !strings.Contains(strings.ToLower(got.Error()), name) {
 				t.Errorf("%s: %v", name, got)

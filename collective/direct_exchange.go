@@ -90,6 +90,9 @@ func (w *Work) goal(i int) []byte {
 	case kindAllGatherV:
 		return stretch(w.x, w.ends, i)
 	case kindAllGather:
+		if len(w.apart) > 0 {
+			return w.apart[i]
+		}
 		return w.x[i*len(w.src):][:len(w.src)]
 	case kindGather:
 		if w.g.rank == w.root {

@@ -121,6 +121,37 @@ func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
 	return g.start(w, blocking)
 }
 
+// AllGatherTo is AllGather to slices that may lie anywhere: rank r's src is
+// written to dst[r]. Each of the Size slices of dst must be as long as src, and
+// none may overlap another; src may be this rank's one. Others may call AllGather.
+//
+// Where all ranks share memory it costs no more. Elsewhere all parts arrive in
+// one piece of memory that it makes, and are copied out of it.
+func AllGatherTo[T Number](g *Group, dst [][]T, src []T) error {
+	return allGatherTo(g, dst, src, true).Wait()
+}
+
+// StartAllGatherTo is AllGatherTo in the background: what dst lists and src must
+// not be touched until Wait returns; dst itself may be.
+func StartAllGatherTo[T Number](g *Group, dst [][]T, src []T) *Work {
+	return allGatherTo(g, dst, src, false)
+}
+
+func allGatherTo[T Number](g *Group, dst [][]T, src []T, blocking bool) *Work {
+	w := g.newWork(kindAllGather, elementOf[T]())
+	if len(dst) != g.size {
+		return w.misuse("dst lists %d slices, want one for each of %d ranks", len(dst), g.size)
+	}
+	for r, part := range dst {
+		if len(part) != len(src) {
+			return w.misuse("dst of rank %d holds %d values, want %d as src", r, len(part), len(src))
+		}
+		w.apart = append(w.apart, raw.Bytes(part))
+	}
+	w.src = raw.Bytes(src)
+	return g.start(w, blocking)
+}
+
 // AllGatherV is AllGather of parts of different lengths: rank r's, of counts[r]
 // values, is written to dst from counts[0]+...+counts[r-1] on. counts, one for
 // each rank, must be the same on every rank, len(dst) their sum and len(src)

@@ -97,6 +97,8 @@ func (w *Work) whole() int {
 	switch w.kind {
 	case kindGather, kindScatter:
 		return w.share() * w.g.size // only the root has x
+	case kindAllGather:
+		return max(len(w.x), len(w.src)*len(w.apart))
 	case kindAllToAllV:
 		return max(len(w.x), len(w.dst))
 	}

@@ -32,6 +32,8 @@ func (w *Work) shared() int {
 	switch w.kind {
 	case kindGather, kindScatter:
 		n = w.share() // only the root has x
+	case kindAllGather:
+		n = w.whole()
 	case kindAllToAllV:
 		n = 0
 	}

@@ -145,8 +145,28 @@ func (t *trial[T]) gathers(n int) {
 	}
 	dst := t.put(make([]T, n*size))
 	t.check(fmt.Sprintf("allgather of %d", n), AllGather(g, dst, t.put(t.filled(g.Rank(), n))), dst, want)
+	t.apart(n, want)
 	dst = t.put(make([]T, len(uneven)))
 	t.check(fmt.Sprintf("allgatherv of %v", counts), AllGatherV(g, dst, t.put(t.filled(g.Rank(), counts[g.Rank()])), counts), dst, uneven)
+}
+
+// apart gathers to slices that lie apart, on odd ranks, while the others call AllGather: it is one operation.
+func (t *trial[T]) apart(n int, want []T) {
+	src, what := t.put(t.filled(t.g.Rank(), n)), fmt.Sprintf("allgather of %d to parts", n)
+	if t.g.Rank()%2 == 0 {
+		dst := t.put(make([]T, len(want)))
+		t.check(what+", here together", AllGather(t.g, dst, src), dst, want)
+		return
+	}
+	var dst [][]T
+	for range t.g.Size() {
+		dst = append(dst, t.put(make([]T, n)))
+	}
+	dst[t.g.Rank()] = src // may be its own place
+	err := AllGatherTo(t.g, dst, src)
+	for r, part := range dst {
+		t.check(fmt.Sprintf("%s, that of rank %d", what, r), err, part, want[r*n:][:n])
+	}
 }
 
 func (t *trial[T]) swaps(n int) {

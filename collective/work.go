@@ -32,6 +32,7 @@ type Work struct {
 	live bool          // between start and Wait
 	here bool          // it ran on its caller's goroutine and has ended
 
+	apart  [][]byte                        // of AllGatherTo: the results, in place of x
 	apply  func(lo, hi int, sum []float32) // of a shared update
 	second uint64                          // where its parameters lie
 
@@ -156,6 +157,8 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 	}
 	w.live, w.here, w.byRank, w.lending, w.aside, w.patient, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
+	clear(w.apart)
+	w.apart = w.apart[:0]
 	g.recycle(w)
 	return end, bytes, err
 }
@@ -178,7 +181,7 @@ func (w *Work) refuse(err error) *Work {
 }
 
 // bytes is what the operation counts in the group's window.
-func (w *Work) bytes() int { return max(len(w.x), len(w.src), len(w.dst)) }
+func (w *Work) bytes() int { return max(w.whole(), len(w.src), len(w.dst)) }
 
 // run carries the operation out. Whatever the outcome, neither the mesh nor this
 // rank touches its slices afterwards; what lies in an arena a peer that has not
@@ -189,7 +192,7 @@ func (w *Work) run() error {
 		w.stepAside()
 		return w.wrap(fault)
 	}
-	err := w.execute()
+	err := w.toParts()
 	if err == nil {
 		return nil
 	}
@@ -227,6 +230,22 @@ func (w *Work) execute() error {
 		w.stamp()
 	}
 	return carrier(w.kind, w.how)(w)
+}
+
+// toParts is execute for operations whose results may lie apart. Only the direct algorithm writes them there itself: others send and
+// receive several parts in one message, so for them they lie one behind the other first.
+func (w *Work) toParts() error {
+	if len(w.apart) == 0 || w.how == byDirect && w.g.size > 1 {
+		return w.execute()
+	}
+	w.x = make([]byte, w.whole())
+	if err := w.execute(); err != nil {
+		return err
+	}
+	for r, part := range w.apart {
+		copy(part, w.x[r*len(part):])
+	}
+	return nil
 }
 
 // aborted returns an error if the mesh was aborted, which in shared memory

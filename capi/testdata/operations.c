@@ -136,6 +136,12 @@ static void parts(size_t n) {
   DO(allgather, g, b, a, n, type);
   for (int r = 0; r < size; r++) same("allgather", b + r * n * w, r, 0, n);
 
+  memset(b, 0, n * w * size);
+  void *parts[16];
+  for (int r = 0; r < size; r++) parts[r] = b + (size - 1 - r) * n * w;
+  DO(allgather_to, g, parts, a, n, type);
+  for (int r = 0; r < size; r++) same("allgather_to", parts[r], r, 0, n);
+
   fill(a, rank, 0, n * size);
   DO(alltoall, g, b, a, n, type);
   for (int r = 0; r < size; r++) same("alltoall", b + r * n * w, r, rank * n, n);

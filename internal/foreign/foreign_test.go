@@ -73,6 +73,12 @@ func result(kind foreign.Kind, rank, size int) (q foreign.Request, got func() []
 		} else if kind == foreign.Gather && rank != 1 {
 			q.Dst, want = nil, make([]int32, n*size)
 		}
+	case foreign.AllGatherTo:
+		q.Dst, q.Src, got = nil, pointer(x), func() []int32 { return wide }
+		for r := range size { // the last rank's first
+			q.Parts = append(q.Parts, pointer(wide[(size-1-r)*n:]))
+		}
+		want = of(func(i int) int32 { return value(size-1-i/n, i%n) }, n*size)
 	case foreign.AllGatherV, foreign.AllToAllV:
 		q.DstCounts, q.N = make([]int, size), 0
 		for r := range size {
@@ -102,7 +108,7 @@ func result(kind foreign.Kind, rank, size int) (q foreign.Request, got func() []
 
 // Each Kind is its operation, at once and in the background.
 func TestOperations(t *testing.T) {
-	for kind := range foreign.Listen + 1 {
+	for kind := range foreign.AllGatherTo + 1 {
 		err := ringo.Local(t.Context(), 3, ringo.Config{}, func(job *ringo.Job) error {
 			for _, blocking := range []bool{true, false} {
 				q, got, want := result(kind, job.Rank(), job.Size())
@@ -161,12 +167,14 @@ func TestTypes(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	x := make([]float32, 8)
 	for text, q := range map[string]foreign.Request{
-		"14 is not an operation": {Kind: 14},
+		"15 is not an operation": {Kind: 15},
 		"7 is not a type":        {Type: 7},
 		"memory can hold":        {N: -1},
 		"for each of 1 ranks":    {N: math.MaxInt / 2, Dst: pointer(x)},
 		"it is NULL":             {N: 3},
 		"0 counts, want one":     {Kind: foreign.AllGatherV},
+		"2 addresses":            {Kind: foreign.AllGatherTo, Parts: make([]unsafe.Pointer, 2)},
+		"the part of rank 0":     {Kind: foreign.AllGatherTo, N: 1, Src: pointer([]float32{1}), Parts: make([]unsafe.Pointer, 1)},
 		"2 counts":               {Kind: foreign.AllGatherV, DstCounts: []int{1, 2}},
 		"those to rank 0":        {Kind: foreign.AllGatherV, DstCounts: []int{-1}},
 		"what goes":              {Kind: foreign.AllToAllV, DstCounts: []int{0}, SrcCounts: []int{math.MaxInt}},
@@ -325,7 +333,7 @@ func TestHeader(t *testing.T) {
 	}
 	kinds := regexp.MustCompile(`(?s)enum \{\s*(BORDER_ALLREDUCE.*?)\}`).FindStringSubmatch(read("border.h"))
 	if kinds == nil || strings.Join(strings.Fields(kinds[1]), " ") != "BORDER_ALLREDUCE, BORDER_BROADCAST, BORDER_REDUCE, BORDER_SEND, BORDER_RECEIVE, BORDER_REDUCE_SCATTER, "+
-		"BORDER_ALLGATHER, BORDER_GATHER, BORDER_SCATTER, BORDER_ALLTOALL, BORDER_ALLGATHERV, BORDER_ALLTOALLV, BORDER_BARRIER, BORDER_LISTEN" {
+		"BORDER_ALLGATHER, BORDER_GATHER, BORDER_SCATTER, BORDER_ALLTOALL, BORDER_ALLGATHERV, BORDER_ALLTOALLV, BORDER_BARRIER, BORDER_LISTEN, BORDER_ALLGATHER_TO" {
 		t.Errorf("border.h has %q", kinds)
 	}
 	var declared, exported []string
@@ -336,6 +344,7 @@ func TestHeader(t *testing.T) {
 		exported = append(exported, m[1])
 	}
 	slices.SortFunc(declared, cmp.Compare[string])
+	slices.SortFunc(exported, cmp.Compare[string]) // by versions there
 	if !slices.Equal(declared, exported) || len(declared) < 50 {
 		t.Errorf("ringo.h declares %v, ringo.map exports %v", declared, exported)
 	}

@@ -71,6 +71,8 @@ func run[T collective.Number](g *collective.Group, r *Request) error {
 		return collective.ReduceScatter(g, dst, src, r.Op)
 	case AllGather:
 		return collective.AllGather(g, dst, src)
+	case AllGatherTo:
+		return collective.AllGatherTo(g, parts[T](r.Parts, r.N), src)
 	case Gather:
 		return collective.Gather(g, dst, src, r.Peer)
 	case Scatter:
@@ -105,6 +107,8 @@ func start[T collective.Number](g *collective.Group, r *Request) *collective.Wor
 		return collective.StartReduceScatter(g, dst, src, r.Op)
 	case AllGather:
 		return collective.StartAllGather(g, dst, src)
+	case AllGatherTo:
+		return collective.StartAllGatherTo(g, parts[T](r.Parts, r.N), src)
 	case Gather:
 		return collective.StartGather(g, dst, src, r.Peer)
 	case Scatter:

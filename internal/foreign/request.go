@@ -30,6 +30,7 @@ const (
 	AllToAllV                 // Src, SrcCounts[r] values for rank r, to Dst, DstCounts[r] of rank r
 	Barrier                   // no operand
 	Listen                    // Receive that the job's timeout does not bound
+	AllGatherTo               // Src, N values, to Parts[r], N values of rank r
 	kinds
 )
 
@@ -56,11 +57,12 @@ type Request struct {
 	Kind      Kind
 	Type      Type
 	Op        collective.Op
-	Peer      int            // as the group numbers ranks
-	Dst, Src  unsafe.Pointer // the caller's until the operation has ended
-	N         int            // values, as each Kind has them
-	DstCounts []int          // one for each rank, not kept
-	SrcCounts []int          // likewise
+	Peer      int              // as the group numbers ranks
+	Dst, Src  unsafe.Pointer   // the caller's until the operation has ended
+	N         int              // values, as each Kind has them
+	DstCounts []int            // one for each rank, not kept
+	SrcCounts []int            // likewise
+	Parts     []unsafe.Pointer // one for each rank, not kept; what they point to is as Dst is
 
 	dst, src int // values, see measure
 }
@@ -98,6 +100,10 @@ func (r *Request) measure(g *collective.Group) error {
 		r.dst, r.src = r.N, all
 	case AllGather:
 		r.dst, r.src = all, r.N
+	case AllGatherTo:
+		if r.src = r.N; len(r.Parts) != size {
+			return Misusef("%d addresses for parts, want one for each of %d ranks", len(r.Parts), size)
+		}
 	case Gather:
 		if r.src = r.N; root {
 			r.dst = all
@@ -130,6 +136,11 @@ func (r *Request) present() error {
 	if r.dst > 0 && r.Dst == nil || r.src > 0 && r.Src == nil {
 		return Misusef("an operand of %d values has no address: it is NULL", max(r.dst, r.src))
 	}
+	for rank, p := range r.Parts {
+		if r.N > 0 && p == nil {
+			return Misusef("the part of rank %d, %d values, has no address: it is NULL", rank, r.N)
+		}
+	}
 	return nil
 }
 
@@ -151,6 +162,15 @@ func (r *Request) sum(what string, counts []int, size int) (all int, err error) 
 func times(a, b int) (product int, fits bool) {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	return int(low), high == 0 && low <= math.MaxInt
+}
+
+// parts are slices of n values at addresses.
+func parts[T collective.Number](addresses []unsafe.Pointer, n int) [][]T {
+	out := make([][]T, len(addresses))
+	for i, p := range addresses {
+		out[i] = at[T](p, n)
+	}
+	return out
 }
 
 // at is n values at an address.

@@ -52,6 +52,7 @@ OPERATIONS: dict[str, list[type]] = {
     "broadcast": [c_void_p, c_size_t, c_int, c_int],
     "reduce_scatter": [c_void_p, c_void_p, c_size_t, c_int, c_int],
     "allgather": [c_void_p, c_void_p, c_size_t, c_int],
+    "allgather_to": [POINTER(c_void_p), c_void_p, c_size_t, c_int],
     "allgatherv": [c_void_p, c_void_p, _COUNTS, c_int],
     "gather": [c_void_p, c_void_p, c_size_t, c_int, c_int],
     "scatter": [c_void_p, c_void_p, c_size_t, c_int, c_int],

@@ -12,7 +12,7 @@ from torch.distributed import ProcessGroup as TorchProcessGroup
 from .._group import Group, sizes
 from . import _sparse
 from ._point import Mailbox
-from ._tensors import BITWISE, dense, joined, name_of, reduced, restore, room, spread, values
+from ._tensors import BITWISE, addresses, dense, joined, name_of, reduced, restore, restore_each, room, spread, together, values
 from ._work import AnySource, Completer, Work
 
 
@@ -158,18 +158,24 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         out, t = _one(outputs, "allgather"), _one(inputs, "allgather")
         self._each(out, "allgather")
         _alike(out, t, "allgather")
-        x, whole = dense(t), joined(out, False)
+        whole = together(out)
+        if whole is not None:
+            return self._gather_into(whole, t, out)
+        x, into = dense(t), [room(o) for o in out]
         n, kind = values(x)
-        part = self._start("allgather", (whole, x), whole.data_ptr(), x.data_ptr(), n, kind)
-        return self._work([part], out, lambda: spread(whole, out))
+        part = self._start("allgather_to", (into, x), addresses(into), x.data_ptr(), n, kind)
+        return self._work([part], out, lambda: restore_each(out, into))
 
     def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+        return self._gather_into(output, input, [output])
+
+    def _gather_into(self, output: Tensor, input: Tensor, result: list[Tensor]) -> Work:
         x, into = dense(input), room(output)
         if into.numel() != x.numel() * self.size() or into.dtype != x.dtype:
             raise ValueError(f"allgather: the output has {into.numel()} values of {into.dtype}, want {self.size()} times {x.numel()} of {x.dtype}")
         n, kind = values(x)
         part = self._start("allgather", (into, x), into.data_ptr(), x.data_ptr(), n, kind)
-        return self._work([part], [output], lambda: restore(output, into))
+        return self._work([part], result, lambda: restore(output, into))
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
         self._each(outputs, "allgather_coalesced")

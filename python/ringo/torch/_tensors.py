@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,12 +50,23 @@ def restore(t: Tensor, operand: Tensor) -> None:
             t.detach().copy_(operand.view_as(t) if operand.dtype == t.dtype else operand)
 
 
+def restore_each(tensors: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+    """restore of each of them."""
+    for t, operand in zip(tensors, operands):
+        restore(t, operand)
+
+
 def values(t: Tensor) -> tuple[int, int]:
     """How many values a dense tensor has, and their type, for operations that only move them."""
     number = TYPES.get(t.dtype)
     if number is None:
         return t.numel() * t.element_size(), BYTES
     return t.numel(), number
+
+
+def addresses(tensors: Sequence[Tensor]) -> Any:
+    """Where tensors lie, as libringo takes it."""
+    return (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
 
 
 def name_of(op: object) -> str:
@@ -79,22 +91,29 @@ def reduced(t: Tensor, op: object) -> tuple[Tensor, int, int]:
     return operand, TYPES[operand.dtype], int(ops[name])
 
 
-def joined(tensors: Sequence[Tensor], filled: bool) -> Tensor:
-    """The tensors one behind the other: where they lie, if they lie so, else in new memory, with their values if filled."""
+def together(tensors: Sequence[Tensor]) -> Tensor | None:
+    """One tensor of all these, if they lie one behind the other."""
     first = tensors[0]
     at, size = first.data_ptr(), first.element_size()
     for t in tensors:
         if not t.is_contiguous() or t.dtype != first.dtype or t.data_ptr() != at:
-            break
+            return None
         at += t.numel() * size
-    else:
-        memory = _memory(first)
-        if at <= memory.data_ptr() + memory.nbytes():
-            whole = (at - first.data_ptr()) // max(size, 1)
-            return first.detach().as_strided((whole,), (1,), first.storage_offset())
+    memory = _memory(first)
+    if at > memory.data_ptr() + memory.nbytes():
+        return None
+    whole = (at - first.data_ptr()) // max(size, 1)
+    return first.detach().as_strided((whole,), (1,), first.storage_offset())
+
+
+def joined(tensors: Sequence[Tensor], filled: bool) -> Tensor:
+    """The tensors one behind the other: where they lie, if they lie so, else in new memory, with their values if filled."""
+    whole = together(tensors)
+    if whole is not None:
+        return whole
     if filled:
         return torch.cat([dense(t).reshape(-1) for t in tensors])
-    return torch.empty(sum(t.numel() for t in tensors), dtype=first.dtype)
+    return torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
 
 
 def _memory(t: Tensor) -> Any:
