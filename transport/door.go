@@ -23,6 +23,7 @@ type Door struct {
 	mu     sync.Mutex
 	inside []*Stranger // the oldest first
 	told   map[string]bool
+	seen   map[string]bool // kinds of what is closed at sight from now on
 }
 
 // Stranger is a connection whose handshake has not proved anything yet.
@@ -35,7 +36,7 @@ type Stranger struct {
 // ErrCrowded: a connection was closed because it was silent while others came.
 var ErrCrowded = errors.New("sent away because it was slow and others came")
 
-// maxTold is how many kinds of refusals a Door reports and remembers.
+// maxTold is how many kinds of refusals a Door reports and remembers, and of how many it answers the first.
 const maxTold = 64
 
 // NewDoor returns a door for at most so many strangers at a time. report, if not
@@ -44,12 +45,12 @@ func NewDoor(slots int, report func(line string)) *Door {
 	if report == nil {
 		report = func(string) {}
 	}
-	return &Door{slots: slots, report: report, told: map[string]bool{}}
+	return &Door{slots: slots, report: report, told: map[string]bool{}, seen: map[string]bool{}}
 }
 
 // Knock lets a connection in as a stranger, and sends the oldest one away where there are too many. Who accepts connections calls
-// it before the next one: so there are never more descriptors open than the door has slots, and one. It returns nil for one that it has closed at sight: what came is nothing that a ringo process
-// says, and a connection from the same host was already told so, and reported.
+// it before the next one: so there are never more descriptors open than the door has slots, and one. It returns nil for one that
+// it has closed at sight: what came is nothing that a ringo process says, and not the first such thing from its host.
 func (d *Door) Knock(conn net.Conn) *Stranger {
 	if d.repeats(conn) {
 		_ = conn.Close()
@@ -82,7 +83,11 @@ func (d *Door) repeats(conn net.Conn) bool {
 	key := refusalKey(conn.RemoteAddr(), kind)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.told[key]
+	if d.seen[key] || len(d.seen) == maxTold {
+		return true
+	}
+	d.seen[key] = true
+	return false
 }
 
 // Accept is the function of that name, for one who has knocked. It is called once.
