@@ -100,25 +100,35 @@ func (b *Bucket) Write(ctx context.Context, name string, r io.Reader, size int64
 	if err := valid(name); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // what is not closed before is given up
-	w, err := b.bucket.NewWriter(ctx, name, &blob.WriterOptions{ContentType: "application/octet-stream"})
-	if err != nil {
-		return known(err)
+	in := &exactly{r: r, name: name, size: size}
+	// Not a blob.Writer: azureblob's panics at Close where the upload has failed (v0.47.0).
+	err := b.bucket.Upload(ctx, name, in, &blob.WriterOptions{ContentType: "application/octet-stream"})
+	if in.fault != nil { // which a client may tell in words of its own
+		return in.fault
 	}
-	n, err := io.Copy(w, struct{ io.Reader }{r})
-	if err == nil && n != size {
-		err = fmt.Errorf("%s has %d bytes, not %d", name, n, size)
-	}
-	if err != nil {
-		cancel()
-		return errors.Join(known(err), ignored(w.Close()))
-	}
-	return known(w.Close())
+	return known(err)
 }
 
-// ignored is no error: that a write was given up is no other fault than why.
-func ignored(error) error { return nil }
+// exactly reads so many bytes, and fails in place of an end that comes earlier or later: then nothing is written. It shows clients nothing else of r.
+type exactly struct {
+	r     io.Reader
+	name  string
+	size  int64
+	done  int64
+	fault error
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	e.done += int64(n)
+	if e.done > e.size || err == io.EOF && e.done < e.size {
+		err = fmt.Errorf("%s has %d bytes, not %d", e.name, e.done, e.size)
+	}
+	if err != nil && err != io.EOF {
+		e.fault = err
+	}
+	return n, err
+}
 
 // Remove is the method of Store.
 func (b *Bucket) Remove(ctx context.Context, name string) error {

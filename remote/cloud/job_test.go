@@ -65,19 +65,24 @@ var parameters = regexp.MustCompile(`parameters sha256 (\w+)`)
 
 // A job of processes, built with buckets, reads its data from one and saves to one; told to end, it goes on from there.
 func TestJob(t *testing.T) {
-	query := serveS3(t, unsteady(0.05))
 	ringo := filepath.Join(t.TempDir(), "ringo")
 	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "overlay.json", "-o", ringo, "../../cmd/ringo")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	bucket := open(t, "s3://jobs"+query)
+	t.Run("S3", func(t *testing.T) { trains(t, ringo, "s3://jobs", serveS3(t, unsteady(0.05))) })
+	t.Run("Azure", func(t *testing.T) { serveAzure(t); trains(t, ringo, "azblob://jobs", "") })
+}
+
+// trains trains with a bucket's data, and saves there, in one go and in two.
+func trains(t *testing.T, ringo, at, query string) {
+	bucket := open(t, at+query)
 	rows := "kind,size,town\n" + strings.Repeat("0,1.5,a\n1,-1.5,b\n0,1.2,b\n", 2000)
 	if err := bucket.Write(t.Context(), "x.csv", strings.NewReader(rows), int64(len(rows))); err != nil {
 		t.Fatal(err)
 	}
-	words := []string{"train", "mlp", "--data", "s3://jobs/x.csv" + query, "--set", "data.target=kind", "--batch", "8", "--epochs", "20", "--np", "2", "--threads", "1", "--progress", "none"}
+	words := []string{"train", "mlp", "--data", at + "/x.csv" + query, "--set", "data.target=kind", "--batch", "8", "--epochs", "20", "--np", "2", "--threads", "1", "--progress", "none"}
 	run := func(ctx context.Context, more ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, ringo, append(words, more...)...)
 		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // each is on a host that has nothing
@@ -92,11 +97,12 @@ func TestJob(t *testing.T) {
 	if err != nil || want == "" {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	saves := []string{"--checkpoint", "s3://jobs/run" + query, "--every", "100", "--resume=auto"}
+	saves := []string{"--checkpoint", at + "/run" + query, "--every", "100", "--resume=auto"}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { // once it has saved something
-		for at := bucket; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-			all, _ := at.List(ctx)
+		for ctx.Err() == nil {
+			time.Sleep(20 * time.Millisecond)
+			all, _ := bucket.List(ctx)
 			for _, o := range all {
 				if strings.HasPrefix(o.Name, "run/step-") {
 					cancel()
@@ -113,7 +119,7 @@ func TestJob(t *testing.T) {
 	if err != nil || parameters.FindString(out) != want || !strings.Contains(out, "resumed after ") {
 		t.Errorf("%v\n%s\nwant %s", err, out, want)
 	}
-	cmd := exec.Command(ringo, "eval", "s3://jobs/run"+query, "--progress", "none")
+	cmd := exec.Command(ringo, "eval", at+"/run"+query, "--progress", "none")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "accuracy") {
 		t.Errorf("%v\n%s", err, out)
 	}
