@@ -137,6 +137,7 @@ const (
 	ServerHits
 	ServerDenied
 	ServerEvicted
+	ServerPrefetched
 	ServerDeleted
 	ServerLog
 	ServerLogLimit
@@ -232,6 +233,7 @@ var table = [ids]Row{
 	ServerKeys:        {Name: "ringo_ps_keys_total", Type: Counter, Role: OfServer, Label: "table", Help: "Keys of pulls and pushes, in tables with two tiers.", From: "the tables"},
 	ServerHits:        {Name: "ringo_ps_hits_total", Type: Counter, Role: OfServer, Label: "table", tiers: true, Help: "Keys of pulls and pushes by the tier in which their row was: memory or ssd.", From: "the tables"},
 	ServerDenied:      {Name: "ringo_ps_denied_keys_total", Type: Counter, Role: OfServer, Label: "table", Help: "Keys that got no row, since admission did not let them in.", From: "the tables"},
+	ServerPrefetched:  {Name: "ringo_ps_prefetched_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that came from the SSD while their pull waited for other trainers: it did not miss them.", From: "the tables"},
 	ServerEvicted:     {Name: "ringo_ps_evicted_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that left memory for the SSD.", From: "the tables"},
 	ServerDeleted:     {Name: "ringo_ps_deleted_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that passing days have deleted.", From: "the tables"},
 	ServerLog:         {Name: "ringo_ps_log_bytes", Type: Gauge, Role: OfServer, Help: "Bytes of the log since the last checkpoint.", From: "the log"},

@@ -72,7 +72,7 @@ func (o *sampler) engine(s tables.Stats) {
 			o.float(metrics.ServerHits, float64(tier.hit), t.Name, tier.name)
 		}
 		for id, v := range map[metrics.ID]int64{
-			metrics.ServerKeys: t.Pulled + t.Pushed, metrics.ServerDenied: t.Denied, metrics.ServerEvicted: t.Evicted, metrics.ServerDeleted: t.Deleted,
+			metrics.ServerKeys: t.Pulled + t.Pushed, metrics.ServerDenied: t.Denied, metrics.ServerEvicted: t.Evicted, metrics.ServerPrefetched: t.Prefetched, metrics.ServerDeleted: t.Deleted,
 		} {
 			o.float(id, float64(v), t.Name)
 		}

@@ -123,6 +123,9 @@ func (c *conn) park(p *pull) {
 func (c *conn) parker(p *pull) {
 	for {
 		c.s.parked.add(c.s, p)
+		if p.t == message.TypePullRows && p.h.At != message.Peek {
+			c.engine.Prefetch(c.ctx, p.h.Table, p.keys)
+		}
 		err := c.engine.Await(c.ctx, c.who.Trainer, p.h.Step)
 		c.s.parked.remove(c.s, p, err != nil || c.ctx.Err() != nil)
 		if c.ctx.Err() != nil {

@@ -90,6 +90,9 @@ type Engine interface {
 	// PeekRows is PullRows that makes no rows and counts nothing.
 	PeekRows(table int, keys []uint64, dst []float32) error
 	PullDense(array, lo int, dst []float32) error
+	// Prefetch is told of keys whose pull waits for its step, so that their rows may come from where they lie into memory
+	// meanwhile. No pull's values depend on it.
+	Prefetch(ctx context.Context, table int, keys []uint64)
 
 	// SaveStep writes the server's part of a checkpoint of the whole job after a step, once, and
 	// returns its number; those of steps below oldest are not needed any more.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,7 +205,12 @@ func TestOpenFails(t *testing.T) {
 // answered first.
 func TestParkedPulls(t *testing.T) {
 	leakcheck.Check(t)
-	w := start(t, 2, func(_ *Config, e *fake.Config) { e.Bounded = true })
+	prefetched := atomic.Int64{}
+	w := start(t, 2, func(c *Config, _ *fake.Config) {
+		c.Open = func(sc schema.Schema) (Engine, error) {
+			return &prefetcher{fake.New(fake.Config{Trainers: 2, Bounded: true}, sc), &prefetched}, nil
+		}
+	})
 	a, _ := w.join(hello(0, 2))
 	b, _ := w.join(hello(1, 2))
 	a.pulls(1, 2, 5) // waits for step 1 of both
@@ -239,7 +245,18 @@ func TestParkedPulls(t *testing.T) {
 	if f := w.server.Stats(); f.Parked != 2 || f.Pulls != 3 {
 		t.Errorf("%+v", f)
 	}
+	if n := prefetched.Load(); n != 2 { // the rows of those that waited
+		t.Errorf("%d keys prefetched", n)
+	}
 }
+
+// prefetcher is an engine that counts keys of which it is told ahead.
+type prefetcher struct {
+	*fake.Engine
+	keys *atomic.Int64
+}
+
+func (p *prefetcher) Prefetch(_ context.Context, _ int, keys []uint64) { p.keys.Add(int64(len(keys))) }
 
 // meeting is an engine whose pulls of key 2 wait for each other, two at a time.
 type meeting struct {

@@ -56,7 +56,7 @@ func (t *Table) Peek(keys []uint64, dst []float32) error {
 func (t *Table) look(tr *trip) error {
 	t.gate.RLock() // for the calendar
 	defer t.gate.RUnlock()
-	_, err := t.readAll(tr, true)
+	_, err := t.readAll(tr, looking)
 	return err
 }
 

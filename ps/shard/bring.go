@@ -46,11 +46,20 @@ type part struct {
 	values []float32
 	usage  []rows.Usage
 	row    rows.Row // a view
-	only   bool     // read, and leave memory as it is
+	reads  reads
 	made   int
 	err    error
 	done   *sync.WaitGroup
 }
+
+// reads is what for a part is read.
+type reads uint8
+
+const (
+	bringing    reads = iota // a call has use for its rows, which are brought in
+	prefetching              // they are brought in for a call that will follow
+	looking                  // memory stays as it is
+)
 
 func (t *Table) takeTrip() *trip {
 	t.spare.Lock()
@@ -121,7 +130,7 @@ func (tr *trip) cut(lo, most int) (hi int) {
 func (t *Table) enter(tr *trip, push bool) (made int, err error) {
 	t.gate.RLock()
 	defer t.gate.RUnlock()
-	made, err = t.readAll(tr, false)
+	made, err = t.readAll(tr, bringing)
 	if err != nil {
 		return made, err
 	}
@@ -150,7 +159,7 @@ func (t *Table) enter(tr *trip, push bool) (made int, err error) {
 const leastPart = 16
 
 // readAll reads the trip's keys from the store, in parts by several readers.
-func (t *Table) readAll(tr *trip, only bool) (made int, err error) {
+func (t *Table) readAll(tr *trip, what reads) (made int, err error) {
 	n := len(tr.keys)
 	tr.each = max(leastPart, (n+2*t.cfg.Readers-1)/(2*t.cfg.Readers))
 	parts := (n + tr.each - 1) / tr.each
@@ -160,7 +169,7 @@ func (t *Table) readAll(tr *trip, only bool) (made int, err error) {
 	tr.done.Add(parts)
 	for i, p := range tr.parts[:parts] {
 		lo, hi := i*tr.each, min(n, (i+1)*tr.each)
-		p.keys, p.from, p.only = tr.keys[lo:hi], tr.from[lo:hi], only
+		p.keys, p.from, p.reads = tr.keys[lo:hi], tr.from[lo:hi], what
 		if parts == 1 {
 			t.read(p)
 		} else {
@@ -170,7 +179,7 @@ func (t *Table) readAll(tr *trip, only bool) (made int, err error) {
 	tr.done.Wait()
 	for _, p := range tr.parts[:parts] {
 		made += p.made
-		if !only {
+		if what == bringing {
 			t.counts.storeHits.Add(int64(p.found.Len()))
 		}
 		if err == nil {
@@ -214,11 +223,14 @@ func (t *Table) readPart(p *part) (made int, err error) {
 		}
 		t.view(&p.row, key, values)
 		t.age(&p.row, day, t.days.at(t.rows.Hash(key)))
-		p.usage[at] = rows.Usage{Last: t.rows.Epoch(), Touches: f.Touches + 1, Stored: true, Changed: t.unseen(f) > 0}
+		p.usage[at] = rows.Usage{Last: t.rows.Epoch(), Touches: f.Touches, Stored: true, Changed: t.unseen(f) > 0}
+		if p.reads == bringing {
+			p.usage[at].Touches++
+		}
 		p.from[i] = int32(at)
 		at++
 	}
-	if p.only || n == 0 {
+	if p.reads == looking || n == 0 {
 		return 0, nil
 	}
 	made, err = t.rows.Import(p.found.Keys, p.values, p.usage, false)

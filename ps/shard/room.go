@@ -44,6 +44,20 @@ func (r *room) take(n int) error {
 	return nil
 }
 
+// try is take that does not wait, and tells whether there is room.
+func (r *room) try(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fits := r.rows+n <= r.most
+	if fits {
+		r.rows += n
+	}
+	if !fits || r.rows > r.high {
+		r.nudge()
+	}
+	return fits
+}
+
 func (r *room) await(n int) error {
 	r.waits++
 	r.waiting += n

@@ -9,7 +9,7 @@ import (
 // counts are what Stats has that nothing else counts.
 type counts struct {
 	pulled, pushed, missed, storeHits, made, denied atomic.Int64
-	evicted, written, deleted                       atomic.Int64
+	prefetched, evicted, written, deleted           atomic.Int64
 	both                                            atomic.Int64 // rows in memory of which the store has an image
 }
 
@@ -29,6 +29,8 @@ type Stats struct {
 	// store, Made got a row for the first time, and Denied were not admitted. A key
 	// that a batch holds twice is missed twice.
 	Pulled, Pushed, Missed, StoreHits, Made, Denied int64
+	// Prefetched are rows that Prefetch has brought in.
+	Prefetched int64
 	// Evicted are rows that left memory, Written those that were put into the
 	// store for that, Deleted what Shrink deleted.
 	Evicted, Written, Deleted int64
@@ -41,7 +43,7 @@ func (t *Table) Stats() Stats {
 	c := &t.counts
 	s := Stats{
 		Memory: t.rows.Stats(), Pulled: c.pulled.Load(), Pushed: c.pushed.Load(), Missed: c.missed.Load(),
-		StoreHits: c.storeHits.Load(), Made: c.made.Load(), Denied: c.denied.Load(),
+		StoreHits: c.storeHits.Load(), Made: c.made.Load(), Denied: c.denied.Load(), Prefetched: c.prefetched.Load(),
 		Evicted: c.evicted.Load(), Written: c.written.Load(), Deleted: c.deleted.Load(),
 	}
 	s.MemoryRows, s.MostRows = s.Memory.Rows, s.Memory.MaxRows

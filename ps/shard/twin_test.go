@@ -36,7 +36,9 @@ func TestAgainstMap(t *testing.T) {
 			}
 			for step := range steps {
 				batch := some(r, 1+r.IntN(1500), keys)
-				switch r.IntN(5) {
+				switch r.IntN(6) {
+				case 5: // no twin: nothing is to be different by it
+					w.t.Prefetch(t.Context(), append(batch[:min(100, len(batch))], batch[0]))
 				case 0:
 					w.pull(t, append(batch, batch[:len(batch)/3]...))
 				case 1, 2:
@@ -56,7 +58,7 @@ func TestAgainstMap(t *testing.T) {
 			}
 			w.check(t, w.t, keys)
 			st := w.t.Stats()
-			if s != nil && (st.Evicted == 0 || st.Written == 0 || st.StoreHits == 0 || st.Made == 0 || st.StoreRows == 0) {
+			if s != nil && (st.Evicted == 0 || st.Written == 0 || st.StoreHits == 0 || st.Prefetched == 0 || st.Made == 0 || st.StoreRows == 0) {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -188,10 +190,11 @@ func TestManyGoroutines(t *testing.T) {
 			var done atomic.Bool
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				for !done.Load() {
+				for r := rand.New(rand.NewPCG(5, 6)); !done.Load(); {
 					if _, err := tb.Evict(300); err != nil {
 						t.Error(err)
 					}
+					tb.Prefetch(t.Context(), some(r, 200, 14_000))
 				}
 			})
 			train(t, tb, l, 4, rounds, 1, nil)
@@ -199,7 +202,7 @@ func TestManyGoroutines(t *testing.T) {
 			wg.Wait()
 			l.check(t, tb)
 			tiers(t, tb)
-			if st := tb.Stats(); st.Evicted < 4000 || st.StoreHits == 0 {
+			if st := tb.Stats(); st.Evicted < 4000 || st.Prefetched == 0 || st.StoreHits == 0 {
 				t.Errorf("little happened: %+v", st)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -295,6 +296,31 @@ func (e *Engine) pullRows(table int, keys []uint64, dst []float32, pull func(Tab
 	}
 	return pull(e.sparse[table].table, keys, dst)
 }
+
+// Prefetch brings rows of keys from a table's tier below memory into memory, as far as there is room at once, for PullRows that will
+// follow when their step begins. It changes nothing that a pull or a checkpoint has, and ends early with ctx and at a fault, which
+// the pull meets. Tables that have no such tier have no such method.
+func (e *Engine) Prefetch(ctx context.Context, table int, keys []uint64) {
+	if table < 0 || table >= len(e.sparse) {
+		return
+	}
+	t, ok := e.sparse[table].table.(interface {
+		Prefetch(ctx context.Context, keys []uint64) (brought int)
+	})
+	if !ok {
+		return
+	}
+	for some := range slices.Chunk(keys, prefetchKeys) {
+		e.gate.RLock() // not for all keys: who wants the gate alone keeps pulls waiting meanwhile
+		if e.Err() == nil && ctx.Err() == nil {
+			t.Prefetch(ctx, some)
+		}
+		e.gate.RUnlock()
+	}
+}
+
+// prefetchKeys is how many keys are brought in at a time.
+const prefetchKeys = 1024
 
 // PullDense writes values of an array from lo of the whole array on to dst. All must be
 // this server's.

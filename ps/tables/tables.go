@@ -208,6 +208,9 @@ type TableStats struct {
 	Denied  int64 `json:"denied_keys"`
 	Evicted int64 `json:"evicted_rows"`
 	Deleted int64 `json:"deleted_rows"`
+	// Prefetched are rows that came from the tier below before a pull that waited for other trainers was
+	// answered: they were not missed.
+	Prefetched int64 `json:"prefetched_rows"`
 }
 
 // filled is the configuration with its defaults.

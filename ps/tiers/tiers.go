@@ -258,6 +258,6 @@ func (t table) Stats() tables.TableStats {
 		Rows: int64(s.MemoryRows), StoredRows: s.StoreRows, Bytes: int64(s.Memory.Resident()), StoredBytes: s.StoreBytes,
 		Pulled: s.Pulled, Pushed: s.Pushed, Missed: s.Missed,
 		Found: s.StoreHits, Denied: s.Denied + int64(s.Memory.Denied) + int64(s.Memory.Dropped),
-		Evicted: s.Evicted, Deleted: s.Deleted,
+		Evicted: s.Evicted, Deleted: s.Deleted, Prefetched: s.Prefetched,
 	}
 }

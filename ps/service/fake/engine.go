@@ -420,6 +420,9 @@ func (e *Engine) PeekRows(table int, keys []uint64, dst []float32) error {
 // Peeked is how many rows PeekRows was asked for.
 func (e *Engine) Peeked() int { return int(e.peeked.Load()) }
 
+// Prefetch does nothing: all is in memory.
+func (e *Engine) Prefetch(context.Context, int, []uint64) {}
+
 // PullDense copies values, within this server's range.
 func (e *Engine) PullDense(array, lo int, dst []float32) error {
 	e.mu.Lock()
