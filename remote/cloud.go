@@ -11,7 +11,7 @@ import (
 // openCloud refuses buckets, whose clients would make the binary larger by half. Builds that reach them have remote/cloud/wiring/cloud.go
 // in place of this file.
 func openCloud(_ context.Context, u *url.URL) (store.Store, error) {
-	return nil, fmt.Errorf("remote: %s: this binary reaches no buckets; in ringo's repository, build one that does: %s", Shown(u.String()), buildCloud)
+	return nil, fmt.Errorf("%s: this binary reaches no buckets; in ringo's repository, build one that does: %s", Shown(u.String()), buildCloud)
 }
 
 // buildCloud is how to build a binary that reaches buckets.

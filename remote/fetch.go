@@ -46,7 +46,7 @@ func list(ctx context.Context, from store.Store, p Patience) (all []store.Object
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("remote: looking what %v has: %w", from, err)
+		return nil, fmt.Errorf("%v: looking what is there: %w", from, err)
 	}
 	return slices.DeleteFunc(all, func(o store.Object) bool { return !fs.ValidPath(o.Name) }), nil
 }
@@ -65,7 +65,7 @@ func (m *Mirror) Fetch(ctx context.Context, objects []store.Object) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("remote: reading from %v: %w", m.Store, err)
+		return fmt.Errorf("%v: reading %w", m.Store, err)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (m *Mirror) Head(ctx context.Context, o store.Object, n int64) error {
 		err = os.Truncate(path, o.Bytes)
 	}
 	if err != nil {
-		return fmt.Errorf("remote: reading the beginning of %s from %v: %w", o.Name, m.Store, err)
+		return fmt.Errorf("%v: reading the beginning of %s: %w", m.Store, o.Name, err)
 	}
 	return nil
 }
@@ -123,6 +123,11 @@ func fetch(ctx context.Context, from store.Store, p Patience, o store.Object, n 
 // is there already in its length and as new is not brought again, and returned is how many bytes came. What is at path must be of earlier
 // downloads of the same URL alone.
 func Download(ctx context.Context, text, path string, p Patience) (came int64, err error) {
+	from, err := Open(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
 	parent, name := Split(text)
 	if name != "" {
 		came, err = downloadOne(ctx, parent, name, path, p)
@@ -130,23 +135,18 @@ func Download(ctx context.Context, text, path string, p Patience) (came int64, e
 			return came, err
 		}
 	}
-	from, err := Open(ctx, text)
-	if err != nil {
-		return 0, err
-	}
-	defer from.Close()
 	objects, err := list(ctx, from, p)
 	if err != nil {
 		return 0, err
 	}
 	if len(objects) == 0 {
-		return 0, fmt.Errorf("remote: %v has nothing: %w", from, fs.ErrNotExist)
+		return 0, fmt.Errorf("%v: neither an object nor a folder with objects is there: %w", from, fs.ErrNotExist)
 	}
 	var sum atomic.Int64
 	err = eachOf(objects, filesAtOnce, func(o store.Object) error {
 		n, err := download(ctx, from, p, o, filepath.Join(path, filepath.FromSlash(o.Name)))
 		if sum.Add(n); err != nil {
-			return fmt.Errorf("remote: reading %s from %v: %w", o.Name, from, err)
+			return fmt.Errorf("%v: reading %s: %w", from, o.Name, err)
 		}
 		return nil
 	})
@@ -189,7 +189,7 @@ func downloadOne(ctx context.Context, parent, name, path string, p Patience) (ca
 		came, err = download(ctx, from, p, o, path)
 	}
 	if err != nil {
-		return came, fmt.Errorf("remote: reading %s from %v: %w", name, from, err)
+		return came, fmt.Errorf("%v: reading %s: %w", from, name, err)
 	}
 	return came, nil
 }

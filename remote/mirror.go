@@ -79,7 +79,7 @@ func (m *Mirror) tell(ctx context.Context, err error) {
 	case failed:
 		m.Report(fmt.Sprintf("%v; the job goes on, and this is tried again", err))
 	default:
-		m.Report(fmt.Sprintf("remote: %v has all that was saved again", m.Store))
+		m.Report(fmt.Sprintf("%v has all that was saved again", m.Store))
 	}
 	m.failed = err != nil
 }
@@ -98,17 +98,31 @@ func (m *Mirror) End(ctx context.Context) error {
 	return m.Sync(ctx)
 }
 
+// probe is an object that is there only while Try looks whether the store takes one.
+const probe = "ringo-probe"
+
+// Try reports why nothing could be saved, before anything is: a store that may be read only, for instance. What cannot be removed is no fault: then
+// what is old stays, too.
+func (m *Mirror) Try(ctx context.Context) error {
+	err := m.try(ctx, 0, func(ctx context.Context) error { return m.Store.Write(ctx, probe, strings.NewReader(""), 0) })
+	if err != nil {
+		return fmt.Errorf("%v: nothing can be saved there: %w", m.Store, err)
+	}
+	_ = m.Store.Remove(ctx, probe)
+	return nil
+}
+
 // Sync makes the store have what the folder has, and then removes what the folder has no more, of what it had. invariant[parts-first]: what others
 // refer to is carried before them, and removed after them: a checkpoint of servers that adds to another one, too. An error leaves the rest
 // to the next time.
 func (m *Mirror) Sync(ctx context.Context) error {
 	first, err := m.scan()
 	if err != nil {
-		return fmt.Errorf("remote: %s: %w", m.Dir, err)
+		return fmt.Errorf("%s: %w", m.Dir, err)
 	}
 	files, err := m.scan() // so that it has all that files of the first look refer to
 	if err != nil {
-		return fmt.Errorf("remote: %s: %w", m.Dir, err)
+		return fmt.Errorf("%s: %w", m.Dir, err)
 	}
 	for kind := KindPart; kind <= KindCheckpoint; kind++ {
 		var changed []string
@@ -123,7 +137,7 @@ func (m *Mirror) Sync(ctx context.Context) error {
 			slices.Reverse(changed) // where there is no time for all, the last one counts
 		}
 		if err := m.each(ctx, changed, kind.atOnce(), m.carry); err != nil {
-			return fmt.Errorf("remote: saving to %v: %w", m.Store, err)
+			return fmt.Errorf("%v: saving %w", m.Store, err)
 		}
 	}
 	for kind := KindCheckpoint; kind >= KindPart; kind-- {
@@ -135,7 +149,7 @@ func (m *Mirror) Sync(ctx context.Context) error {
 		}
 		slices.SortFunc(gone, func(a, b string) int { return inOrder(b, a) })
 		if err := m.each(ctx, gone, kind.atOnce(), m.drop); err != nil {
-			return fmt.Errorf("remote: removing what is old from %v: %w", m.Store, err)
+			return fmt.Errorf("%v: removing what is old: %w", m.Store, err)
 		}
 	}
 	return nil

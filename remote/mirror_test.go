@@ -389,7 +389,10 @@ func TestURLs(t *testing.T) {
 		"s3:///run":       "names no bucket",
 		"azblob://c/run":  "reaches no buckets",
 		"gs://b/run":      "mount the bucket (gcsfuse)",
-		"http://h/a":      "want file:///FOLDER",
+		"http://h/a":      "http://h/a: want file:///FOLDER",
+		"S3://b/run":      "want file:///FOLDER",
+		"s3:/b/run":       "want file:///FOLDER",
+		"file:/a":         "want file:///FOLDER",
 		"/a/b":            "want file:///FOLDER",
 		"file:///a/%zz":   "want file:///FOLDER",
 
@@ -413,10 +416,29 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%s: %q, %q", text, parent, name)
 		}
 	}
-	for text, want := range map[string]bool{"s3://b": true, "gs://b": true, "file:///a": true, "etcd://h": false, "/a": false, "synthetic": false, "C:/x": false} {
+	for text, want := range map[string]bool{"s3://b": true, "gs://b": true, "file:///a": true, "s4://b": true, "S3://b": true, "s3:/b": true, "file:/a": true, "no scheme://b": false, "etcd:/h": false, "/a": false, "synthetic": false, "C:/x": false} {
 		if remote.IsURL(text) != want {
 			t.Errorf("%s: %v", text, !want)
 		}
+	}
+}
+
+// A store that takes nothing is found before anything is saved, and of a look nothing stays.
+func TestTry(t *testing.T) {
+	dir := t.TempDir()
+	m := &remote.Mirror{Store: store.Folder(dir)}
+	if err := m.Try(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if err := os.WriteFile(dir+"/file", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m = &remote.Mirror{Store: store.Folder(dir + "/file"), Patience: remote.Patience{Tries: 1}}
+	if err := m.Try(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "file://"+dir+"/file: nothing can be saved there: ") {
+		t.Errorf("%v", err)
 	}
 }
 

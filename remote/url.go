@@ -15,6 +15,8 @@ import (
 	"io/fs"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/remote/store"
@@ -28,21 +30,22 @@ const (
 	schemeGS    = "gs"
 )
 
-// Schemes are those of the URLs that are stores, or would be.
-func Schemes() []string { return []string{schemeFile, schemeS3, schemeAzure, schemeGS} }
+// schemes are those of the URLs that are stores, or would be.
+func schemes() []string { return []string{schemeFile, schemeS3, schemeAzure, schemeGS} }
 
-// IsURL tells whether text is the URL of a store, and no path.
+// IsURL tells whether text is a URL, such as that of a store, and no path. One of another scheme, or with one slash too few, is one, too, though
+// [Open] refuses it: nobody means a folder of that name.
 func IsURL(text string) bool {
+	scheme, rest, ok := strings.Cut(text, ":/")
+	return ok && schemeForm.MatchString(scheme) && (strings.HasPrefix(rest, "/") || slices.Contains(schemes(), strings.ToLower(scheme)))
+}
+
+var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
+// isStore tells whether text is the URL of a store.
+func isStore(text string) bool {
 	scheme, _, ok := strings.Cut(text, "://")
-	if !ok {
-		return false
-	}
-	for _, s := range Schemes() {
-		if scheme == s {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(schemes(), scheme)
 }
 
 // Open opens the store that a URL names. It may connect to nothing yet.
@@ -54,24 +57,24 @@ func IsURL(text string) bool {
 // Clouds' clients find credentials as their users expect, in environment and files. Names of objects are those behind PREFIX/.
 func Open(ctx context.Context, text string) (store.Store, error) {
 	u, err := url.Parse(text)
-	if err != nil || !IsURL(text) {
-		return nil, fmt.Errorf("remote: %q: want file:///FOLDER, s3://BUCKET/PREFIX or azblob://CONTAINER/PREFIX, with %%23, %%25 and %%3F for #, %% and ?", Shown(text))
+	if err != nil || !isStore(text) {
+		return nil, fmt.Errorf("%s: want file:///FOLDER, s3://BUCKET/PREFIX or azblob://CONTAINER/PREFIX, with %%23, %%25 and %%3F for #, %% and ?", Shown(text))
 	}
 	switch {
 	case u.User != nil:
-		return nil, fmt.Errorf("remote: %s: a URL is shown and saved with the run, so it must have no credentials: give them as the store's client finds them, in the environment or its files", Shown(text))
+		return nil, fmt.Errorf("%s: a URL is shown and saved with the run, so it must have no credentials: give them as the store's client finds them, in the environment or its files", Shown(text))
 	case u.Fragment != "":
-		return nil, fmt.Errorf("remote: %s: write %%23 for #", Shown(text))
+		return nil, fmt.Errorf("%s: write %%23 for #", Shown(text))
 	case u.Scheme == schemeGS:
-		return nil, fmt.Errorf("remote: %s: Google's client would make ringo larger by three quarters, and is not there: mount the bucket (gcsfuse) and name the folder", Shown(text))
+		return nil, fmt.Errorf("%s: Google's client would make ringo larger by three quarters, and is not there: mount the bucket (gcsfuse) and name the folder", Shown(text))
 	case u.Scheme == schemeFile && (u.Host != "" || !filepath.IsAbs(u.Path) || u.RawQuery != ""):
-		return nil, fmt.Errorf("remote: %s: want file:///FOLDER, with a whole path", Shown(text))
+		return nil, fmt.Errorf("%s: want file:///FOLDER, with a whole path", Shown(text))
 	case u.Scheme == schemeFile:
 		return store.Folder(filepath.Clean(u.Path)), nil
 	case u.Host == "":
-		return nil, fmt.Errorf("remote: %s: it names no bucket", Shown(text))
+		return nil, fmt.Errorf("%s: it names no bucket", Shown(text))
 	case !fs.ValidPath(u.Host + strings.TrimRight(u.Path, "/")):
-		return nil, fmt.Errorf("remote: %s: want names between single slashes, no name . or .. among them", Shown(text))
+		return nil, fmt.Errorf("%s: want names between single slashes, no name . or .. among them", Shown(text))
 	}
 	return openCloud(ctx, u)
 }

@@ -15,7 +15,6 @@ import (
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/azureblob" // azblob://
 	_ "gocloud.dev/blob/s3blob"    // s3://
-	"gocloud.dev/gcerrors"
 
 	"github.com/ringo-ml/ringo/remote/store"
 )
@@ -34,7 +33,7 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	shown := strings.TrimRight(u.Scheme+"://"+u.Host+u.Path, "/")
 	b, err := blob.OpenBucket(ctx, at.String())
 	if err != nil {
-		return nil, fmt.Errorf("remote: %s: %w", shown, err)
+		return nil, unopened(u.Scheme, shown, err)
 	}
 	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
 		b = blob.PrefixedBucket(b, prefix+"/")
@@ -146,23 +145,4 @@ func valid(name string) error {
 		return &store.RefusedError{Err: fmt.Errorf("%q is no name of an object", name)}
 	}
 	return nil
-}
-
-// known is an error of a client in the words of Store.
-func known(err error) error {
-	switch gcerrors.Code(err) {
-	case gcerrors.NotFound:
-		if bucketGone(err) {
-			return &store.RefusedError{Err: err}
-		}
-		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
-	case gcerrors.PermissionDenied, gcerrors.InvalidArgument, gcerrors.Unimplemented:
-		return &store.RefusedError{Err: err}
-	}
-	return err
-}
-
-// bucketGone tells that it is the bucket that is not there, and no object.
-func bucketGone(err error) bool {
-	return strings.Contains(err.Error(), "NoSuchBucket") || strings.Contains(err.Error(), "ContainerNotFound")
 }

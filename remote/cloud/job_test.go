@@ -18,6 +18,7 @@ import (
 
 	"github.com/ringo-ml/ringo/remote"
 	"github.com/ringo-ml/ringo/remote/store"
+	"github.com/ringo-ml/ringo/remote/store/storetest"
 )
 
 // unsteady answers a share of requests with an error of the server, as clouds do when they are busy.
@@ -72,7 +73,7 @@ func TestJob(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Run("S3", func(t *testing.T) { trains(t, ringo, "s3://jobs", serveS3(t, unsteady(0.05))) })
-	t.Run("Azure", func(t *testing.T) { serveAzure(t); trains(t, ringo, "azblob://jobs", "") })
+	t.Run("Azure", func(t *testing.T) { trains(t, ringo, "azblob://jobs", serveAzure(t)) })
 }
 
 // trains trains with a bucket's data, and saves there, in one go and in two.
@@ -122,5 +123,20 @@ func trains(t *testing.T, ringo, at, query string) {
 	cmd := exec.Command(ringo, "eval", at+"/run"+query, "--progress", "none")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "accuracy") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestAzure(t *testing.T) {
+	query := serveAzure(t)
+	storetest.Run(t, open(t, "azblob://jobs/mnist/run"+query))
+	other := open(t, "azblob://jobs/mnist/run2"+query) // a prefix ends with its folder
+	if err := other.Write(t.Context(), "a", strings.NewReader("b"), 1); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := other.List(t.Context()); err != nil || len(all) != 1 || other.String() != "azblob://jobs/mnist/run2" {
+		t.Errorf("%v, %v, %v", all, err, other)
+	}
+	if got, want := looked(t, "azblob://missing/run"+query), "azblob://missing/run: looking what is there: there is no such bucket or container: make it, or mend its name (ContainerNotFound, status 404)"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

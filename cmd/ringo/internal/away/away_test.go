@@ -89,7 +89,7 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(s.Dir, "step-000000007.ringo"), 0)
-	if err := os.WriteFile(far, nil, 0o666); err != nil { // in place of the folder
+	if err := errors.Join(os.Remove(far), os.WriteFile(far, nil, 0o666)); err != nil { // in place of the folder
 		t.Fatal(err)
 	}
 	err = s.Close()

@@ -95,6 +95,9 @@ func Open(ctx context.Context, url, below string, want Want, report func(line st
 	case want == Resume:
 		err = s.mirror.Fetch(ctx, objects)
 	}
+	if err == nil && want != Look {
+		err = s.mirror.Try(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -198,6 +201,8 @@ func sweep(dir string) {
 	}
 }
 
+var errNone = errors.New("no checkpoint is there")
+
 // Checkpoint brings a checkpoint, or a folder's last one, and what its servers have saved, to this host, if word is a URL. path is where it is then, and
 // word itself where that is a path already; what file:// names is read where it is. parts says which objects belong to a checkpoint that is here. end removes what was brought.
 func Checkpoint(ctx context.Context, word string, parts func(file string) (prefix string, err error)) (path string, end func() error, err error) {
@@ -207,7 +212,7 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 	}
 	if path, err := here(ctx, word); path != "" || err != nil {
 		if _, none := os.Stat(path); err == nil && errors.Is(none, fs.ErrNotExist) {
-			err = fmt.Errorf("%s: no checkpoint is there", remote.Shown(word))
+			err = fmt.Errorf("%s: %w", remote.Shown(word), errNone)
 		}
 		return path, end, err
 	}
@@ -221,8 +226,11 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 	}
 	s := new(Spool)
 	end = func() error { return errors.Join(from.Close(), s.remove()) }
-	if path, err = s.bring(ctx, from, only, parts); err != nil {
-		return "", nil, fmt.Errorf("%s: %w", remote.Shown(word), errors.Join(err, end()))
+	if path, err = s.bring(ctx, from, only, parts); errors.Is(err, errNone) {
+		err = fmt.Errorf("%s: %w", remote.Shown(word), err)
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, end())
 	}
 	return path, end, nil
 }
@@ -240,7 +248,7 @@ func (s *Spool) bring(ctx context.Context, from store.Store, only string, parts 
 	saved := remote.Checkpoints(objects)
 	i := slices.IndexFunc(saved, func(o store.Object) bool { return only == "" || o.Name == only })
 	if i < 0 {
-		return "", errors.New("no checkpoint is there")
+		return "", errNone
 	}
 	if err := m.Fetch(ctx, saved[i:i+1]); err != nil {
 		return "", err
