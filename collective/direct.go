@@ -77,6 +77,7 @@ type share struct {
 	staging [][]byte // by slot and place
 	pairs   []pair   // by place; nil: there is no room
 	waiter  waiting.Waiter
+	behind  waiting.Waiter        // of operations that a worker carries out, while the rank computes
 	order   atomic.Pointer[[]int] // the other places, as they are waited for
 	next    uint64                // number of the next operation; Group.mu is held
 	left    bool                  // the windows are no longer held; likewise
@@ -122,6 +123,7 @@ func newShare(g *Group) (*share, error) {
 	s.waiter = waiting.New(waiting.Config{
 		Ranks: len(s.ranks), Cores: windows.Cores, OneProcess: windows.OneProcess, Seats: seats, Me: s.me,
 	})
+	s.behind = s.waiter.Behind()
 	s.arrange()
 	s.quick = &Work{g: g, group: g.cfg.ID}
 	windows.Hold()
@@ -273,7 +275,11 @@ func (w *Work) await(f *waiting.Flag, n uint64, i int) error {
 		}
 	}
 	w.waitsFor(s.ranks[i])
-	err := s.waiter.AtLeast(f, n, g.mesh, g.ranks[s.ranks[i]], w.timeout())
+	waiter := &s.waiter
+	if w.behind {
+		waiter = &s.behind
+	}
+	err := waiter.AtLeast(f, n, g.mesh, g.ranks[s.ranks[i]], w.timeout())
 	w.waited(err)
 	if err == waiting.ErrTimeout {
 		err = fmt.Errorf("%w after %v", transport.ErrTimeout, g.cfg.Timeout)

@@ -165,6 +165,7 @@ func (g *Group) worker() {
 			return
 		}
 		g.mu.Unlock()
+		w.behind = true
 		w.err = w.run()
 		g.scribe.stop(w)
 		g.mu.Lock()

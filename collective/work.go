@@ -11,26 +11,27 @@ import (
 // Work is a started operation. Its slices belong to the operation until Wait
 // returns; after that the Work belongs to the group again and must not be used.
 type Work struct {
-	g    *Group
-	kind kind
-	elem element
-	op   Op
-	how  method
-	root int
-	x    []byte // all of it: the operand, or what is gathered or scattered
-	src  []byte // this rank's part, where parts are gathered
-	dst  []byte // the result, where it is not x
-	ends []int  // where each rank's part ends in x, in bytes, if parts differ; of AllToAllV in dst
-	outs []int  // AllToAllV: where what goes to each rank ends in x, in bytes
-	seq  uint32
-	sig  signature
-	err  error
-	sent int64         // bytes of payload by this rank
-	end  int64         // by the recorder's clock, unless unknown
-	done chan struct{} // holds one token from the end of the operation until Wait
-	next *Work         // in the queue, or in the group's free list
-	live bool          // between start and Wait
-	here bool          // it ran on its caller's goroutine and has ended
+	g      *Group
+	kind   kind
+	elem   element
+	op     Op
+	how    method
+	root   int
+	x      []byte // all of it: the operand, or what is gathered or scattered
+	src    []byte // this rank's part, where parts are gathered
+	dst    []byte // the result, where it is not x
+	ends   []int  // where each rank's part ends in x, in bytes, if parts differ; of AllToAllV in dst
+	outs   []int  // AllToAllV: where what goes to each rank ends in x, in bytes
+	seq    uint32
+	sig    signature
+	err    error
+	sent   int64         // bytes of payload by this rank
+	end    int64         // by the recorder's clock, unless unknown
+	done   chan struct{} // holds one token from the end of the operation until Wait
+	next   *Work         // in the queue, or in the group's free list
+	live   bool          // between start and Wait
+	here   bool          // it ran on its caller's goroutine and has ended
+	behind bool          // it runs on a worker's
 
 	apart  [][]byte                        // of AllGatherTo: the results, in place of x
 	apply  func(lo, hi int, sum []float32) // of a shared update
@@ -155,7 +156,7 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 		g.sent.Add(bytes)
 		w.sent = 0
 	}
-	w.live, w.here, w.byRank, w.lending, w.aside, w.patient, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
+	w.live, w.here, w.behind, w.byRank, w.lending, w.aside, w.patient, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
 	clear(w.apart)
 	w.apart = w.apart[:0]

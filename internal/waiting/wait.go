@@ -50,6 +50,9 @@ const (
 	// yielding is how long a wait yields before it sleeps, and roomyYielding how long
 	// where that takes the core from nobody.
 	yielding, roomyYielding = time.Millisecond, 3 * time.Millisecond
+	// yieldingBehind is that of a wait behind a computation: a yield takes the core from it for as long as the system likes, and
+	// a sleep costs it nothing. Most of those who come at about the same time come within it.
+	yieldingBehind = 100 * time.Microsecond
 	// nap bounds a sleep, so that a fault of the peer is noticed, and longNap one
 	// of a wait that has lasted for long, whatever else runs here: such a wait is
 	// for a peer that is stopped or slow by far, and may last for minutes.
@@ -68,7 +71,8 @@ type Waiter struct {
 	crowded    bool // more ranks than cores, or goroutines than threads
 	roomy      bool // no thread of a rank needs another's core, if they sit apart
 	oneProcess bool
-	gosched    int // rounds between two runtime.Gosched
+	behind     bool // this rank computes while it waits
+	gosched    int  // rounds between two runtime.Gosched
 }
 
 // New returns the waiter for so many ranks and cores, and for the GOMAXPROCS of
@@ -91,6 +95,12 @@ func New(cfg Config) Waiter {
 	if threads == 1 {
 		w.gosched = 2
 	}
+	return w
+}
+
+// Behind is w for waits of a rank that computes meanwhile, on other threads: they sleep soon.
+func (w Waiter) Behind() Waiter {
+	w.behind = true
 	return w
 }
 
@@ -143,7 +153,7 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 		if since.Sub(now) > others {
 			idle = since // others compute here, and a sleep would hold them up
 		}
-		if d := sleepTime(since.Sub(start), since.Sub(idle), w.roomy && !company); d > 0 {
+		if d := w.sleepTime(since.Sub(start), since.Sub(idle), company); d > 0 {
 			f.sleep(n, min(d, patience.Wait()))
 		}
 	}
@@ -151,13 +161,18 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 
 // sleepTime is for how long a wait may sleep that has lasted for waited and in
 // whose last part, idle, nothing else ran here; 0: not yet.
-func sleepTime(waited, idle time.Duration, roomy bool) time.Duration {
+func (w *Waiter) sleepTime(waited, idle time.Duration, company bool) time.Duration {
+	most := yielding
+	switch {
+	case w.behind:
+		most = yieldingBehind
+	case w.roomy && !company:
+		most = roomyYielding
+	}
 	switch {
 	case waited > long:
 		return longNap
-	case roomy && idle <= roomyYielding:
-		return 0
-	case idle > yielding:
+	case idle > most:
 		return nap
 	}
 	return 0

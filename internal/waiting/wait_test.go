@@ -219,21 +219,31 @@ func TestWaitLeavesTheThreadToOthers(t *testing.T) {
 // A wait of seconds sleeps, also where others always run: on a host whose cores
 // are busy the other goroutines seem to, and it would take a third of a core.
 func TestLongWaitSleeps(t *testing.T) {
-	for _, c := range []struct{ waited, idle, want, roomy time.Duration }{
-		{0, 0, 0, 0},
-		{yielding, yielding, 0, 0},
-		{2 * yielding, 2 * yielding, nap, 0},
-		{roomyYielding + 1, roomyYielding + 1, nap, nap},
-		{long, 0, 0, 0},
-		{long, 2 * yielding, nap, 0},
-		{long + 1, 0, longNap, longNap},
-		{time.Hour, time.Hour, longNap, longNap},
+	for _, c := range []struct{ waited, idle, want, roomy, behind time.Duration }{
+		{0, 0, 0, 0, 0},
+		{yieldingBehind, yieldingBehind, 0, 0, 0},
+		{yielding, yielding, 0, 0, nap},
+		{2 * yielding, 2 * yielding, nap, 0, nap},
+		{roomyYielding + 1, roomyYielding + 1, nap, nap, nap},
+		{long, 0, 0, 0, 0}, // others compute on this thread
+		{long, 2 * yielding, nap, 0, nap},
+		{long + 1, 0, longNap, longNap, longNap},
+		{time.Hour, time.Hour, longNap, longNap, longNap},
 	} {
-		if got := sleepTime(c.waited, c.idle, false); got != c.want {
-			t.Errorf("after %v, idle for %v: %v, want %v", c.waited, c.idle, got, c.want)
-		}
-		if got := sleepTime(c.waited, c.idle, true); got != c.roomy {
-			t.Errorf("after %v, idle for %v, nobody needing the core: %v, want %v", c.waited, c.idle, got, c.roomy)
+		roomy := Waiter{roomy: true}
+		behind := roomy.Behind()
+		for _, one := range []struct {
+			who     string
+			w       *Waiter
+			company bool
+			want    time.Duration
+		}{
+			{"a rank", &Waiter{}, false, c.want}, {"one whose core others need", &roomy, true, c.want},
+			{"one whose core nobody needs", &roomy, false, c.roomy}, {"one that computes", &behind, false, c.behind},
+		} {
+			if got := one.w.sleepTime(c.waited, c.idle, one.company); got != one.want {
+				t.Errorf("%s, after %v, idle for %v: %v, want %v", one.who, c.waited, c.idle, got, one.want)
+			}
 		}
 	}
 }
