@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/memfd"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -166,13 +167,13 @@ func (f *formation) prepare(others []int, arena int64) (*source, *region, error)
 	}
 	r, err := mapMemory(fd, len(others)+1, arena)
 	if err != nil {
-		closeMemory(fd)
+		memfd.Close(fd)
 		return nil, nil, err
 	}
 	f.house(r)
 	s, err := newSource(f.ctx, fd, f.hello(), f.cfg.Ticket, others)
 	if err != nil {
-		closeMemory(fd)
+		memfd.Close(fd)
 		r.discard()
 		return nil, nil, err
 	}
@@ -198,9 +199,9 @@ func (f *formation) fetch(leader int, offer *card) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeMemory(fd)
+	defer memfd.Close(fd)
 	ranks := len(f.ranks[f.own])
-	if err := checkMemory(fd, regionBytes(ranks, offer.arena)); err != nil {
+	if err := memfd.Check(fd, regionBytes(ranks, offer.arena), memfd.Fixed); err != nil {
 		return nil, err
 	}
 	r, err := mapMemory(fd, ranks, offer.arena)

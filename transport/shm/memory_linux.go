@@ -2,9 +2,7 @@ package shm
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"unsafe"
@@ -66,52 +64,6 @@ func affinity() (mask [maskBytes]byte) {
 	return mask
 }
 
-// newMemory makes so many zeros that nothing can cut short: a rank that touched
-// what is gone would be killed.
-func newMemory(n int64) (fd int, err error) {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil && uint64(n) > limit.Cur {
-		return -1, fmt.Errorf("memory of %d bytes is beyond the limit on the size of files, %d (ulimit -f)", n, limit.Cur)
-	}
-	fd, err = unix.MemfdCreate("ringo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // Linux before 6.3
-		fd, err = unix.MemfdCreate("ringo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if err != nil {
-		return -1, fmt.Errorf("memfd_create: %w", err)
-	}
-	if err = unix.Ftruncate(fd, n); err != nil {
-		err = fmt.Errorf("memory of %d bytes: %w", n, err)
-	} else if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals|unix.F_SEAL_SEAL); err != nil {
-		err = fmt.Errorf("sealing memory: %w", err)
-	}
-	if err != nil {
-		closeMemory(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-
-// checkMemory refuses a descriptor that is not of newMemory.
-func checkMemory(fd int, n int64) error {
-	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil {
-		return err
-	}
-	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil {
-		return fmt.Errorf("the memory is no memfd: %w", err)
-	}
-	if stat.Size != n || got&seals != seals {
-		return fmt.Errorf("the memory has %d bytes and seals %#x, expected %d and %#x", stat.Size, got, n, seals)
-	}
-	return nil
-}
-
-func closeMemory(fd int) { _ = unix.Close(fd) } // it was only mapped
-
 // mapMemory maps the region of so many ranks, so that large pages could serve it
 // where the system gives them to shared memory.
 func mapMemory(fd, ranks int, arena int64) (*region, error) {
@@ -146,30 +98,4 @@ func unmap(p unsafe.Pointer, n uintptr) {
 func replace(p unsafe.Pointer, n uintptr) bool {
 	_, err := unix.MmapPtr(-1, 0, p, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED|unix.MAP_NORESERVE)
 	return err == nil
-}
-
-func sendMemory(conn *net.UnixConn, fd int) error {
-	_, _, err := conn.WriteMsgUnix([]byte{1}, unix.UnixRights(fd), nil)
-	return err
-}
-
-// takeMemory reads the one descriptor that sendMemory sends.
-func takeMemory(conn *net.UnixConn) (fd int, err error) {
-	var data [1]byte
-	oob := make([]byte, unix.CmsgSpace(4))
-	n, got, _, _, err := conn.ReadMsgUnix(data[:], oob)
-	if err != nil {
-		return -1, err
-	}
-	messages, err := unix.ParseSocketControlMessage(oob[:got])
-	if err == nil && len(messages) == 1 {
-		fds, err := unix.ParseUnixRights(&messages[0])
-		if err == nil && len(fds) == 1 {
-			return fds[0], nil
-		}
-		for _, fd := range fds { // the room for one has room for a second
-			closeMemory(fd)
-		}
-	}
-	return -1, fmt.Errorf("%d bytes came without a descriptor: is the process out of descriptors (ulimit -n)?", n)
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/memfd"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -63,7 +64,7 @@ func (s *source) close() {
 	s.cancel()
 	s.ln.Close()
 	s.workers.Wait()
-	closeMemory(s.fd)
+	memfd.Close(s.fd)
 }
 
 func (s *source) listen() {
@@ -103,7 +104,7 @@ func (s *source) answer(knocked *transport.Stranger, conn *net.UnixConn) {
 	if _, err := conn.Read(ask[:]); err != nil {
 		return // the rank's own end says why
 	}
-	_ = sendMemory(conn, s.fd) // it likewise
+	_ = memfd.Send(conn, []byte{1}, s.fd) // it likewise
 }
 
 // check decides whether a rank has memory to get here.
@@ -154,6 +155,27 @@ func receiveMemory(ctx context.Context, name string, hello transport.Hello, tick
 	}
 }
 
+// receiveFile reads the one descriptor that a source sends.
+func receiveFile(conn *net.UnixConn) (fd int, err error) {
+	n, fd, err := memfd.Take(conn, make([]byte, 1))
+	if err == nil && fd < 0 {
+		err = fmt.Errorf("%d bytes came without a descriptor: is the process out of descriptors (ulimit -n)?", n)
+	}
+	return fd, err
+}
+
+// newMemory makes so many zeros that nothing can cut short.
+func newMemory(n int64) (fd int, err error) {
+	if fd, err = memfd.Create("ringo", n); err != nil {
+		return -1, err
+	}
+	if err = memfd.Seal(fd, memfd.Fixed); err != nil {
+		memfd.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
 // askForMemory is one try; hungUp says that it ended before the source had said
 // anything of it.
 func askForMemory(ctx context.Context, name string, hello transport.Hello, ticket transport.Ticket, leader int) (fd int, hungUp bool, err error) {
@@ -176,7 +198,7 @@ func askForMemory(ctx context.Context, name string, hello transport.Hello, ticke
 	if _, err := conn.Write([]byte{1}); err != nil {
 		return -1, false, fmt.Errorf("asking rank %d for memory: %w", leader, err)
 	}
-	if fd, err = takeMemory(conn.(*net.UnixConn)); err != nil {
+	if fd, err = receiveFile(conn.(*net.UnixConn)); err != nil {
 		return -1, false, fmt.Errorf("memory from rank %d: %w", leader, err)
 	}
 	return fd, false, nil

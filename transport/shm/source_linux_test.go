@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/memfd"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -43,10 +44,10 @@ func TestMemoryIsHandedOverOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkMemory(fd, regionBytes(3, 4096)); err != nil {
+		if err := memfd.Check(fd, regionBytes(3, 4096), memfd.Fixed); err != nil {
 			t.Error(err)
 		}
-		if err := checkMemory(fd, regionBytes(3, 4096)+1); err == nil {
+		if err := memfd.Check(fd, regionBytes(3, 4096)+1, memfd.Fixed); err == nil {
 			t.Error("memory of another length was taken")
 		}
 		for _, n := range []int64{0, regionBytes(4, 4096)} {
@@ -57,9 +58,9 @@ func TestMemoryIsHandedOverOnce(t *testing.T) {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 			t.Errorf("programs that this one starts inherit it: flags %#x, %v", flags, err)
 		}
-		closeMemory(fd)
+		memfd.Close(fd)
 		if fd, err := receiveMemory(t.Context(), s.name, helloOf(rank), ticket, 0); err == nil {
-			closeMemory(fd)
+			memfd.Close(fd)
 			t.Errorf("rank %d got it a second time", rank)
 		}
 	}
@@ -85,7 +86,7 @@ func TestStrangersGetNoMemory(t *testing.T) {
 		"who expects another one": func() (int, error) { return receiveMemory(t.Context(), s.name, helloOf(1), ticket, 2) },
 	} {
 		if fd, err := try(); err == nil {
-			closeMemory(fd)
+			memfd.Close(fd)
 			t.Errorf("%s got memory", name)
 		}
 	}
@@ -100,8 +101,8 @@ func TestStrangersGetNoMemory(t *testing.T) {
 			continue // it stays, and says nothing
 		}
 		conn.SetDeadline(time.Now().Add(time.Minute))
-		if fd, err := takeMemory(conn.(*net.UnixConn)); err == nil {
-			closeMemory(fd)
+		if fd, err := receiveFile(conn.(*net.UnixConn)); err == nil {
+			memfd.Close(fd)
 			t.Errorf("%.10q got memory", words)
 		}
 	}
@@ -109,7 +110,7 @@ func TestStrangersGetNoMemory(t *testing.T) {
 	if err != nil {
 		t.Fatalf("beside strangers a rank gets none: %v", err)
 	}
-	closeMemory(fd)
+	memfd.Close(fd)
 }
 
 // TestMemoryInACrowd: however many strangers wait silently, a rank gets its memory at
@@ -131,7 +132,7 @@ func TestMemoryInACrowd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closeMemory(fd)
+	memfd.Close(fd)
 }
 
 // TestTooManyDescriptors: those that nobody asked for are not kept.
@@ -152,8 +153,8 @@ func TestTooManyDescriptors(t *testing.T) {
 	if err := unix.Sendmsg(ends[0], []byte{1}, unix.UnixRights(ends[0], ends[0]), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	if fd, err := takeMemory(conn.(*net.UnixConn)); err == nil {
-		closeMemory(fd)
+	if fd, err := receiveFile(conn.(*net.UnixConn)); err == nil {
+		memfd.Close(fd)
 		t.Error("one of two descriptors was taken for memory")
 	}
 }
@@ -172,18 +173,18 @@ func TestAnImpostorOfTheSource(t *testing.T) {
 	}
 	defer s.close()
 	if fd, err := receiveMemory(t.Context(), s.name, helloOf(1), ticket, 0); err == nil {
-		closeMemory(fd)
+		memfd.Close(fd)
 		t.Error("memory was taken from a stranger")
 	}
 	open, err := unix.MemfdCreate("open", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeMemory(open)
+	defer memfd.Close(open)
 	if err := unix.Ftruncate(open, 4096); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkMemory(open, 4096); err == nil {
+	if err := memfd.Check(open, 4096, memfd.Fixed); err == nil {
 		t.Error("memory that can be cut short was taken")
 	}
 	null, err := os.Open(os.DevNull)
@@ -191,7 +192,7 @@ func TestAnImpostorOfTheSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if err := checkMemory(int(null.Fd()), 0); err == nil {
+	if err := memfd.Check(int(null.Fd()), 0, memfd.Fixed); err == nil {
 		t.Error("a file was taken for memory")
 	}
 }
@@ -224,7 +225,7 @@ func TestFreedRegion(t *testing.T) {
 			t.Fatal(err)
 		}
 		inode := mapsOf(t, fd)
-		closeMemory(fd)
+		memfd.Close(fd)
 		w := r.windows([]int{4, 9}, 9, 1)
 		p := w.Alloc(used)
 		for i := range p {
