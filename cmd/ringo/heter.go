@@ -141,7 +141,7 @@ func (c *heterRole) serve(cmd *cobra.Command, listener net.Listener) error {
 	cfg := service.Config{
 		Ticket: c.place.Ticket.Under(c.Network.TLS), Version: ringo.Version, Index: c.place.Index, Count: len(c.place.Addrs), Trainers: c.place.WorldSize, Times: c.Times,
 		Open:   func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, about) },
-		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) },
+		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }, LinkOnly: c.Transport == ringo.TransportTCP,
 	}
 	if cfg.Count > 1 {
 		cfg.Addrs = c.place.Addrs
@@ -159,9 +159,9 @@ func (c *heterRole) serve(cmd *cobra.Command, listener net.Listener) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s of %s, busy %s, starved %s, agreed and updated %s, %s received, %s sent\n", name,
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s of %s, busy %s, starved %s, agreed and updated %s, %s received, %s sent, %s in shared memory\n", name,
 		counted(int(f.Steps), "step"), counted(int(f.Micros), "micro-batch"), counted(int(f.Samples), "sample"),
-		rounded(f.Busy), rounded(f.Starved), rounded(f.Agreed), mebibytes(f.Read), mebibytes(f.Written))
+		rounded(f.Busy), rounded(f.Starved), rounded(f.Agreed), mebibytes(f.Read), mebibytes(f.Written), mebibytes(f.Shared))
 	return nil
 }
 

@@ -76,6 +76,7 @@ type Client struct {
 	last  int           // the heter-trainer that got the last micro-batch
 	step  atomic.Uint64 // under way, from 1
 
+	begun  atomic.Bool   // it sends
 	posted chan struct{} // closed when that has ended
 
 	mu      sync.Mutex
@@ -88,19 +89,23 @@ type Client struct {
 	flights map[*heter.Micro]*flight
 	kept    []*flight // of the last two steps, as long as they may have to be sent again
 	orphans []*flight // whose heter-trainers are lost
-	spare   [][]byte  // frames
+	frames  store
 	ended   message.End
 	again   message.Again // the last one that came
 	values  []float32     // wanted by read, from the last ask on
 	asked   *link         // of whom; nil: nothing is wanted
 	joined  int           // how often a lost one has become a member again
 	err     error
+
+	freed sync.Once // the memory of frames
 }
 
 // flight is a micro-batch that was sent, or is about to be.
 type flight struct {
 	micro  *heter.Micro
 	frame  []byte
+	slot   int // of shared memory that frame lies in; -1: it is memory of this process
+	back   int // of its heter-trainer's memory, where results are wanted; -1: they come by the link
 	n      int // samples
 	eval   bool
 	step   uint64
@@ -134,6 +139,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	for _, k := range c.links {
 		k.begin()
 	}
+	c.begun.Store(true)
 	go c.post()
 	return c, nil
 }
@@ -170,7 +176,7 @@ func (c *Client) Abort(cause error) {
 	for _, k := range links {
 		k.end()
 	}
-	c.seekers.Wait()
+	c.free(links)
 }
 
 // lastWord is how long a heter-trainer may take to hear why a trainer ends.
@@ -209,7 +215,7 @@ func (c *Client) Send(m *heter.Micro) error {
 	if c.flights[m] != nil {
 		return errors.New("heter: the micro-batch is under way already")
 	}
-	f := &flight{micro: m, n: m.N, eval: m.Eval, step: c.step.Load()}
+	f := &flight{micro: m, slot: -1, back: -1, n: m.N, eval: m.Eval, step: c.step.Load()}
 	c.flights[m], c.pending = f, append(c.pending, f)
 	c.changed.Broadcast()
 	return nil
@@ -230,7 +236,7 @@ func (c *Client) Wait(m *heter.Micro) error {
 	delete(c.flights, m)
 	if f.eval || len(c.loads) == 1 { // it is in no sum that may be lost, or there is nobody else
 		c.kept = slices.DeleteFunc(c.kept, func(other *flight) bool { return other == f })
-		c.spare = append(c.spare, f.frame)
+		c.frames.put(f)
 	}
 	return nil
 }
@@ -377,6 +383,7 @@ func (c *Client) Leave() error {
 			errs[i] = k.lost(err)
 		}
 	}
+	c.free(here)
 	return parted(members, errs)
 }
 
@@ -404,6 +411,7 @@ func (c *Client) took(k *link, f *flight) {
 	l.under -= f.n
 	k.since, k.bytes = now, k.bytes-c.sizeOf(f)
 	delete(k.under, f.number)
+	k.leave(f)
 	f.done = true
 	c.changed.Broadcast()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/heter/service"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim"
@@ -50,11 +51,15 @@ func (r *rig) oracle() (losses [][]float32, values []float32) {
 
 // Trainers and heter-trainers in any mix, over links, compute what one process does: the same bits with one of each and one
 // micro-batch, and nearly the same otherwise. All heter-trainers end with the same bits.
-func TestMixes(t *testing.T) {
+//
+// invariant[heter-slot]: results are those of their micro-batch, with more micro-batches than slots, too.
+func TestMixes(t *testing.T) { inAllWays(t, testMixes) }
+
+func testMixes(t *testing.T, way func(*service.Config)) {
 	for _, mix := range [][3]int{{1, 1, 1}, {1, 1, 5}, {2, 1, 1}, {1, 2, 1}, {1, 2, 4}, {3, 2, 2}, {2, 2, 32}} {
 		t.Run(fmt.Sprint(mix), func(t *testing.T) {
 			trainers, heters, micros := mix[0], mix[1], mix[2]
-			r := newRig(t, trainers, heters, nil)
+			r := newRig(t, trainers, heters, way)
 			want, values := r.oracle()
 			got := make([][]float32, trainers)
 			r.all(func(i int) error {
@@ -126,30 +131,70 @@ func furthest(x, y []float32) (most float64) {
 	return most
 }
 
-// In fewer bits the losses are near those of float32.
+// In fewer bits the losses are near those of float32, and the same in each way.
 func TestCodes(t *testing.T) {
-	for code, near := range map[message.Code]float64{message.BF16: 5e-3, message.FP16: 1e-3, message.Int8: 1e-2} {
-		r := newRig(t, 1, 1, nil)
-		r.config.Code = code
-		want, _ := r.oracle()
-		c := r.dial(0)
-		tr := side(t, r.spec, r.cut, 2, c)
-		for i, b := range r.batches(0) {
-			pass, err := tr.Backward(b, 0, func(int) {})
-			must(t, err)
-			if d := math.Abs(float64(pass.Loss.Mean.Data[0] - want[0][i])); d > near || d == 0 {
-				t.Errorf("%v, step %d: loss %v, as float32 %v", code, i+1, pass.Loss.Mean.Data[0], want[0][i])
+	for code, nearly := range map[message.Code]float64{message.FP32: 1e-6, message.BF16: 5e-3, message.FP16: 1e-3, message.Int8: 1e-2} {
+		var all [][]float32
+		for _, way := range ways[:2] {
+			r := newRig(t, 1, 1, way.set)
+			r.config.Code = code
+			want, _ := r.oracle()
+			c := r.dial(0)
+			tr := side(t, r.spec, r.cut, 2, c)
+			var got []float32
+			for i, b := range r.batches(0) {
+				pass, err := tr.Backward(b, 0, func(int) {})
+				must(t, err)
+				got = append(got, pass.Loss.Mean.Data[0])
+				if d := math.Abs(float64(got[i] - want[0][i])); d > nearly || d == 0 && code != message.FP32 {
+					t.Errorf("%v, step %d: loss %v, as float32 %v", code, i+1, got[i], want[0][i])
+				}
+				must(t, tr.End(rate))
 			}
-			must(t, tr.End(rate))
+			pass, err := tr.Evaluate(r.batches(0)[0])
+			must(t, err)
+			if pass.Outputs[0].Shape[0] != 32 || !(pass.Loss.Mean.Data[0] < want[0][0]) {
+				t.Errorf("%v: an evaluation of outputs %v has the loss %v", code, pass.Outputs[0].Shape, pass.Loss.Mean.Data[0])
+			}
+			got = append(append(got, pass.Loss.Mean.Data[0]), pass.Outputs[0].Data...)
+			final := make([]float32, c.Len())
+			must(t, c.Values(final))
+			all = append(all, append(got, final...))
+			must(t, c.Leave())
+			must(t, <-r.ends[0])
 		}
-		pass, err := tr.Evaluate(r.batches(0)[0])
-		must(t, err)
-		if pass.Outputs[0].Shape[0] != 32 || !(pass.Loss.Mean.Data[0] < want[0][0]) {
-			t.Errorf("%v: an evaluation of outputs %v has the loss %v", code, pass.Outputs[0].Shape, pass.Loss.Mean.Data[0])
+		if !slices.Equal(all[0], all[1]) {
+			t.Errorf("%v: through memory losses, outputs or parameters are not those over the link", code)
 		}
-		must(t, c.Leave())
-		must(t, <-r.ends[0])
 	}
+}
+
+// What is encrypted on its way stays so: who asks for TLS on one host gets it for micro-batches, which then do not lie in shared memory, and the same bits.
+func TestEncrypted(t *testing.T) {
+	tls := transport.TLS{Mode: transport.TLSOn}
+	r := newRig(t, 1, 1, func(c *service.Config) { c.Ticket = c.Ticket.(transport.Ticket).Under(tls) })
+	r.config.Ticket = r.config.Ticket.(transport.Ticket).Under(tls)
+	want, values := r.oracle()
+	c := r.dial(0)
+	if k := c.links[0]; k.welcome.Near != (near.Name{}) || k.welcome.Key != (near.Key{}) || k.view != nil {
+		t.Errorf("it is offered memory: %+v", k.welcome)
+	}
+	tr := side(t, r.spec, r.cut, 1, c)
+	for i, b := range r.batches(0) {
+		pass, err := tr.Backward(b, 0, func(int) {})
+		must(t, err)
+		if got := pass.Loss.Mean.Data[0]; got != want[0][i] {
+			t.Errorf("step %d: loss %v, want %v", i+1, got, want[0][i])
+		}
+		must(t, tr.End(rate))
+	}
+	final := make([]float32, c.Len())
+	must(t, c.Values(final))
+	if !slices.Equal(final, values) {
+		t.Error("parameters differ")
+	}
+	must(t, c.Leave())
+	must(t, <-r.ends[0])
 }
 
 // Strangers, and who has another part, are refused by name.
@@ -300,6 +345,7 @@ func TestLost(t *testing.T) {
 	if _, err := tr.Backward(r.batches(0)[1], 0, func(int) {}); err == nil || !strings.Contains(err.Error(), "context canceled") {
 		t.Errorf("after its end: %v", err)
 	}
+	c.Abort(nil)
 
 	r = newRig(t, 2, 1, nil)
 	one, two := r.dial(0), r.dial(1)

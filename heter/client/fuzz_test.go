@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
@@ -38,15 +39,28 @@ func FuzzTrainer(f *testing.F) {
 	all := append(frameOf(f, message.TypeMicro, micro), end...)
 	f.Add(append(append(all, ask...), bye...))
 	f.Add(bye)
+	for _, slots := range [][2]int{{0, 0}, {1, 7}, {2, 0}, {0, 8}} {
+		placed := message.Placed{Head: message.Head{Number: 1, Step: 1, Samples: 2, Seed: 1}, There: slots[0], Back: slots[1]}.Append(nil)
+		f.Add(append(append(frameOf(f, message.TypePlaced, placed), end...), bye...))
+	}
 	f.Add(end)
 	f.Add(frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 2, Open: true, Here: []uint64{0}}.Append(nil)))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, said []byte) {
 		r := newRig(t, 1, 1, nil)
-		k, _, err := transport.Dial(context.Background(), r.config.Addrs[0], r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1})
+		k, w := r.greeted()
+		mine, err := near.New(2, message.BodyAt+l.There(2))
 		must(t, err)
-		defer k.Close()
-		must(t, k.WriteFrame(wire.Header{Type: message.TypeHello}, message.Hello{Trainers: 1, Count: 1, Hash: r.cut.Hash}.Append(nil), time.Second))
+		defer mine.Close()
+		for i := range mine.Slots() { // of which the second one has labels that there are not
+			b, err := mine.Slot(i, message.BodyAt+l.There(2))
+			must(t, err)
+			copy(b[message.BodyAt-message.HeadSize:], micro)
+			b[len(b)-1-message.HeadSize] = byte(7 * i)
+		}
+		v, err := near.Swap(context.Background(), r.desk(), 0, w.Near, w.Key, func() (*near.Memory, error) { return mine, nil })
+		must(t, err)
+		defer v.Close()
 		_ = k.WriteEncoded(net.Buffers{said}, time.Second) // it may end the connection before all is read
 		_ = k.CloseWrite(time.Second, io.EOF)
 		select {
@@ -72,6 +86,7 @@ func FuzzHeterTrainer(f *testing.F) {
 	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{5}}.Append(nil))))
 	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{7}}.Append(nil))))
 	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize))))
+	f.Add(after(frameOf(f, message.TypePlacedDone, make([]byte, message.HeadSize))))
 	f.Add(after(frameOf(f, message.TypeValues, message.Ask{Step: 1, Count: 1}.Append(nil)), frameOf(f, message.TypeFailure, []byte("no"))))
 	f.Add(frameOf(f, message.TypeFailure, []byte("no")))
 	s := spec(f)

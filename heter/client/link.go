@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/internal/frames"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
@@ -23,7 +24,8 @@ type link struct {
 	addr    string
 	io      *frames.Conn
 	welcome message.Welcome
-	results []byte // of the reader
+	results []byte     // of the reader
+	view    *near.View // what the heter-trainer writes in shared memory; nil: it has none of this trainer. The reader's, but how many slots it has
 	leaving atomic.Bool
 	over    chan struct{} // closed when the reader has ended
 	once    sync.Once
@@ -33,6 +35,7 @@ type link struct {
 	gone      bool // it is lost
 	under     map[uint64]*flight
 	bytes     int
+	slots     []int // of view, where no results are wanted
 	committed uint64
 	puts      int       // that are not taken yet
 	asks      []int     // how many values each ask wants that has no answer yet; answers come in turn
@@ -87,6 +90,9 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
 		err = k.welcomed()
 	}
+	if err == nil {
+		k.share(ctx)
+	}
 	if !stop() {
 		err = context.Cause(ctx)
 	}
@@ -95,6 +101,7 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 	}
 	if err != nil {
 		l.Close()
+		k.view.Close()
 		return nil, err
 	}
 	k.io.SetSilence(k.welcome.Silence)
@@ -128,6 +135,7 @@ func (k *link) welcomed() error {
 func (k *link) begin() {
 	go func() {
 		defer close(k.over)
+		defer k.view.Close()
 		if err := k.read(); !k.leaving.Load() {
 			k.c.lose(k, err)
 		}
@@ -174,7 +182,7 @@ func (k *link) read() error {
 
 // payload reads a frame's.
 func (k *link) payload(f wire.Header) error {
-	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues, message.TypeTaken: message.AskSize}
+	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues, message.TypeTaken: message.AskSize, message.TypePlacedDone: message.HeadSize}
 	if most, known := longest[f.Type]; !known || f.Length > most || f != (wire.Header{Type: f.Type, Length: f.Length}) {
 		return message.Malformed("a %s frame of %d bytes", message.Name(f.Type), f.Length)
 	}
@@ -187,6 +195,8 @@ func (k *link) payload(f wire.Header) error {
 		return err
 	case f.Type == message.TypeFailure:
 		return &refusal{string(b)}
+	case f.Type == message.TypePlacedDone:
+		return k.placedDone(b)
 	case f.Type == message.TypeValues:
 		return k.c.wanted(k, b)
 	case f.Type == message.TypeTaken:
@@ -222,18 +232,23 @@ func (k *link) done(n int) error {
 	if err := k.io.Read(k.results); err != nil {
 		return err
 	}
-	h, err := message.ParseHead(k.results)
+	return k.came(k.results, false, func(_ message.Head, f *flight) error { return k.c.layout.ParseDone(k.results, f.micro) })
+}
+
+// came takes results that begin with a head, and came placed or not. parse reads them.
+func (k *link) came(b []byte, placed bool, parse func(message.Head, *flight) error) error {
+	h, err := message.ParseHead(b)
 	if err != nil {
 		return err
 	}
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	f := k.under[h.Number]
-	if f == nil {
-		return message.Malformed("the results of micro-batch %d, which is not under way", h.Number)
+	if f == nil || (f.back >= 0) != placed {
+		return message.Malformed("the results of micro-batch %d, which is not under way, or not so", h.Number)
 	}
 	if !f.done { // else its heter-trainer was lost after it had come back
-		if err := k.c.layout.ParseDone(k.results, f.micro); err != nil {
+		if err := parse(h, f); err != nil {
 			return err
 		}
 	}

@@ -109,6 +109,7 @@ func (c *Client) found(k *link) {
 	if c.over || c.err != nil {
 		k.end()
 		close(k.over)
+		k.view.Close()
 		return
 	}
 	c.links[k.index] = k
@@ -146,7 +147,7 @@ func (c *Client) forget() {
 	c.orphans = slices.DeleteFunc(c.orphans, over)
 	c.kept = slices.DeleteFunc(c.kept, func(f *flight) bool {
 		if over(f) {
-			c.spare = append(c.spare, f.frame)
+			c.frames.put(f)
 		}
 		return over(f)
 	})

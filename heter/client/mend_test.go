@@ -108,11 +108,13 @@ func (r *rig) checkLeft(lost ...int) {
 }
 
 // A heter-trainer that is lost, wherever its step is, costs nothing: what it had is computed by others, and counted once.
-func TestGoesOn(t *testing.T) {
+func TestGoesOn(t *testing.T) { inAllWays(t, testGoesOn) }
+
+func testGoesOn(t *testing.T, way func(*service.Config)) {
 	for _, place := range []string{"sent", "back", "all", "ended"} {
 		for _, mix := range [][3]int{{1, 2, 4}, {2, 3, 12}, {3, 2, 1}} {
 			t.Run(fmt.Sprint(place, mix), func(t *testing.T) {
-				r := newRig(t, mix[0], mix[1], nil)
+				r := newRig(t, mix[0], mix[1], way)
 				reports := make(chan string, 16)
 				r.config.Report = func(line string) { reports <- line }
 				lost, dead := mix[1]-1, false
@@ -146,7 +148,9 @@ func TestLastOneLeft(t *testing.T) {
 
 // A loss while heter-trainers agree: some have the sum, and some have not. Who has it gives the others its parameters; no gradient is
 // counted twice.
-func TestLostWhileAgreeing(t *testing.T) {
+func TestLostWhileAgreeing(t *testing.T) { inAllWays(t, testLostWhileAgreeing) }
+
+func testLostWhileAgreeing(t *testing.T, way func(*service.Config)) {
 	for name, spoil := range map[string]func(r *rig, heter int, sum func() error) error{
 		"one has the sum": func(r *rig, heter int, sum func() error) error {
 			if heter == 2 {
@@ -172,7 +176,7 @@ func TestLostWhileAgreeing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 2, 3, nil)
+			r := newRig(t, 2, 3, way)
 			r.hub.spoil = func(heter, sums int, sum func() error) error {
 				if sums == 3 {
 					return spoil(r, heter, sum)
@@ -192,6 +196,7 @@ func TestLostWhileAgreeing(t *testing.T) {
 // A step whose orphans nobody takes is not ended without them.
 func TestNobodyTakesOrphans(t *testing.T) {
 	r := newRig(t, 1, 2, func(c *service.Config) {
+		c.LinkOnly = true
 		if c.Index == 0 {
 			c.Samples = 10
 		}
@@ -223,8 +228,10 @@ func TestNobodyTakesOrphans(t *testing.T) {
 }
 
 // One that hangs is lost when it has been silent for too long.
-func TestFrozen(t *testing.T) {
-	r := newRig(t, 2, 2, func(c *service.Config) { c.Times = quick })
+func TestFrozen(t *testing.T) { inAllWays(t, testFrozen) }
+
+func testFrozen(t *testing.T, way func(*service.Config)) {
+	r := newRig(t, 2, 2, func(c *service.Config) { way(c); c.Times = quick })
 	r.hub.spoil = func(heter, sums int, sum func() error) error {
 		if sums == 2 && heter == 1 {
 			r.stops[1]()
@@ -243,11 +250,13 @@ func (r *rig) again(i int) {
 }
 
 // One that is started again in the place of a lost one is given the others' state, and takes part: when it is there the others may be lost.
-func TestComesBack(t *testing.T) {
+func TestComesBack(t *testing.T) { inAllWays(t, testComesBack) }
+
+func testComesBack(t *testing.T, way func(*service.Config)) {
 	for _, mix := range [][3]int{{1, 2, 4}, {2, 3, 12}, {3, 2, 1}} {
 		for _, place := range []string{"sent", "ended"} {
 			t.Run(fmt.Sprint(place, mix), func(t *testing.T) {
-				r := newRigOf(t, mix[0], mix[1], func() optim.Optimizer { return optim.NewAdam(rate) }, nil)
+				r := newRigOf(t, mix[0], mix[1], func() optim.Optimizer { return optim.NewAdam(rate) }, way)
 				r.steps, r.near = 60, 1e-3
 				back := make(chan struct{}, 64) // from each trainer
 				r.config.Report = func(line string) {

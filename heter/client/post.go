@@ -2,12 +2,10 @@ package client
 
 import (
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/wire"
 )
 
@@ -80,14 +78,14 @@ func (c *Client) give(f *flight, at int) {
 	k.number++
 	f.link, f.number, k.under[k.number] = k, k.number, f
 	k.bytes += c.sizeOf(f)
+	k.place(f)
 	if c.loads[at].under == 0 {
 		k.since = time.Now()
 	}
 	c.loads[at].under += f.n
 	begun := time.Now()
 	c.mu.Unlock()
-	message.Renumber(f.frame[wire.HeaderSize:], f.number)
-	err := k.io.Write(net.Buffers{f.frame})
+	err := k.send(f)
 	c.mu.Lock()
 	c.times.Busy += time.Since(begun)
 	if err != nil {
@@ -110,13 +108,15 @@ func (c *Client) sizeOf(f *flight) int { return wire.HeaderSize + c.layout.There
 
 // pack makes a micro-batch's frame, all but its number. c.mu is held, and let go meanwhile.
 func (c *Client) pack(f *flight) error {
-	var b []byte
-	if n := len(c.spare); n > 0 {
-		b, c.spare = c.spare[n-1], c.spare[:n-1]
-	}
+	size := c.sizeOf(f)
+	take := c.frames.get(f, size)
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	b = raw.Sized(b, c.sizeOf(f))
+	b, err := take()
+	if err != nil {
+		c.report(fmt.Sprintf("micro-batches go over links, no longer through memory that heter-trainers of this host have, too: %v", err))
+		f.slot, b = -1, make([]byte, size)
+	}
 	if err := wire.PutHeader((*[wire.HeaderSize]byte)(b), wire.Header{Type: message.TypeMicro, Length: len(b) - wire.HeaderSize}); err != nil {
 		return err
 	}

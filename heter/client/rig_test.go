@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/heter/service"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/model"
@@ -152,10 +157,51 @@ func newRig(t testing.TB, trainers, heters int, change func(*service.Config)) *r
 	return newRigOf(t, trainers, heters, sgd, change)
 }
 
+// ways are how micro-batches travel between trainers and heter-trainers of one host.
+var ways = []struct {
+	name string
+	set  func(*service.Config)
+}{
+	{"link", func(c *service.Config) { c.LinkOnly = true }},
+	{"memory", func(c *service.Config) { c.LinkOnly = false }},
+	{"both", func(c *service.Config) { c.LinkOnly = c.Index%2 == 0 }}, // what one had in memory goes to others by the link, and the reverse
+}
+
+// inAllWays runs a test for each way.
+func inAllWays(t *testing.T, do func(t *testing.T, way func(*service.Config))) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) { do(t, way.set) })
+	}
+}
+
+// unmapped checks that no memory is left that a trainer and a heter-trainer have shared.
+func unmapped(t testing.TB) {
+	left := 0
+	for range 500 {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			return // not on this system
+		}
+		fds, _ := filepath.Glob("/proc/self/fd/*")
+		left = strings.Count(string(maps), "memfd:ringo-heter")
+		for _, fd := range fds {
+			if to, err := os.Readlink(fd); err == nil && strings.Contains(to, "memfd:ringo-heter") {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d mappings or descriptors of shared memory are left", left)
+}
+
 // newRigOf is newRig with a rule by which parameters move.
 func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, change func(*service.Config)) *rig {
 	t.Helper()
 	leakcheck.Check(t)
+	t.Cleanup(func() { unmapped(t) })
 	s := spec(t)
 	c, err := heter.Find(s, model.Options{}, nil)
 	must(t, err)
@@ -186,6 +232,10 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 			go func() {
 				f, err := server.Serve(ctx, l)
 				t.Logf("heter-trainer %d: %+v", i, f)
+				_, plain := cfg.Ticket.(transport.Ticket)
+				if shares := near.Supported && plain && !cfg.LinkOnly; f.Micros > 0 && f.Shared > 0 != shares {
+					t.Errorf("heter-trainer %d: %d bytes of %d micro-batches went through shared memory, which it shares: %v", i, f.Shared, f.Micros, shares)
+				}
 				end <- err
 			}()
 			r.devices[i], r.ends[i], r.stops[i] = d, end, cancel

@@ -72,13 +72,24 @@ func (l Layout) ParseMicro(b []byte, m *heter.Micro, most int) (Head, error) {
 	case len(b) != l.There(h.Samples):
 		return h, Malformed("micro-batch %d of %d samples has %d bytes, the part takes %d", h.Number, h.Samples, len(b), l.There(h.Samples))
 	}
-	m.Size(l.Cut, h.Samples)
+	return h, l.take(h, b[HeadSize:], m, false)
+}
+
+// take reads what is behind the head of a Micro. Tensors lie in b where near says so.
+func (l Layout) take(h Head, b []byte, m *heter.Micro, near bool) error {
+	if near {
+		l.point(h.Samples, b, m)
+	} else {
+		m.Size(l.Cut, h.Samples)
+	}
 	m.Seed, m.Eval = h.Seed, h.Eval
-	at := HeadSize
-	for i := range m.In {
-		n := l.Code.Size(len(m.In[i]))
-		if err := l.Code.Decode(m.In[i], b[at:at+n]); err != nil {
-			return h, Malformed("micro-batch %d: %v", h.Number, err)
+	at := 0
+	for i, x := range m.In {
+		n := l.Code.Size(len(x))
+		if !near {
+			if err := l.Code.Decode(m.In[i], b[at:at+n]); err != nil {
+				return Malformed("micro-batch %d: %v", h.Number, err)
+			}
 		}
 		at += n
 	}
@@ -86,16 +97,25 @@ func (l Layout) ParseMicro(b []byte, m *heter.Micro, most int) (Head, error) {
 	copy(raw.Bytes(m.Targets), b[at:])
 	for i, label := range m.Labels {
 		if k := l.Cut.Classes; k > 0 && (label < 0 || int(label) >= k) {
-			return h, Malformed("micro-batch %d: sample %d has label %d, and there are %d classes", h.Number, i/l.Cut.Labels, label, k)
+			return Malformed("micro-batch %d: sample %d has label %d, and there are %d classes", h.Number, i/l.Cut.Labels, label, k)
 		}
 	}
-	return h, nil
+	return nil
 }
 
 // Done writes the results of a micro-batch to b, of Back(m.N, m.Eval) bytes.
 func (l Layout) Done(b []byte, m *heter.Micro, number uint64) error {
-	Head{Number: number, Samples: m.N, Loss: m.Loss, Terms: m.Terms, Correct: m.Correct}.Put(b)
-	at := HeadSize + copy(b[HeadSize:], raw.Bytes(m.Out))
+	doneHead(m, number).Put(b)
+	return l.results(b[HeadSize:], m)
+}
+
+func doneHead(m *heter.Micro, number uint64) Head {
+	return Head{Number: number, Samples: m.N, Loss: m.Loss, Terms: m.Terms, Correct: m.Correct}
+}
+
+// results writes what is behind the head of a Done.
+func (l Layout) results(b []byte, m *heter.Micro) error {
+	at := copy(b, raw.Bytes(m.Out))
 	if m.Eval {
 		return nil
 	}
@@ -106,16 +126,22 @@ func (l Layout) Done(b []byte, m *heter.Micro, number uint64) error {
 // ParseDone reads a Done into m, which was sent and has the memory for it.
 func (l Layout) ParseDone(b []byte, m *heter.Micro) error {
 	h, err := ParseHead(b)
-	switch {
-	case err != nil:
+	if err == nil && len(b) != l.Back(m.N, m.Eval) {
+		err = Malformed("the results of micro-batch %d are %d bytes, want %d of %d samples", h.Number, len(b), l.Back(m.N, m.Eval), m.N)
+	}
+	if err != nil {
 		return err
-	case h.Samples != m.N || len(b) != l.Back(m.N, m.Eval):
-		return Malformed("the results of micro-batch %d are %d bytes of %d samples, want %d of %d", h.Number, len(b), h.Samples, l.Back(m.N, m.Eval), m.N)
-	case h.Terms < 1:
-		return Malformed("the results of micro-batch %d have %d terms of a loss", h.Number, h.Terms)
+	}
+	return l.parse(h, b[HeadSize:], m)
+}
+
+// parse reads results, b being what is behind the head of a Done.
+func (l Layout) parse(h Head, b []byte, m *heter.Micro) error {
+	if h.Samples != m.N || h.Terms < 1 {
+		return Malformed("the results of micro-batch %d are of %d samples and %d terms of a loss, want %d samples", h.Number, h.Samples, h.Terms, m.N)
 	}
 	m.Loss, m.Terms, m.Correct = h.Loss, h.Terms, h.Correct
-	at := HeadSize + copy(raw.Bytes(m.Out), b[HeadSize:])
+	at := copy(raw.Bytes(m.Out), b)
 	for _, g := range m.Grads {
 		if g == nil || m.Eval {
 			continue

@@ -6,6 +6,8 @@
 //	                  <-     Welcome, or Failure
 //	Micro             ->                          numbered 1, 2, 3, … by connection
 //	                  <-     Done                 in any order, one for each Micro
+//	Placed            ->                          a Micro that lies in memory that both have
+//	                  <-     PlacedDone           in place of a Done
 //	End               ->                          of a step, when each of its Micros is Done
 //	                  <-     Commit               the parameters have moved
 //	                  <-     Again                the step's end is to be said again, with those who are there
@@ -36,32 +38,35 @@ import (
 )
 
 // protocol is the version of all layouts of this package.
-const protocol = 5
+const protocol = 6
 
 // The types of frames.
 const (
-	TypeHello     wire.Type = wire.FirstFree + 64 + iota // who connects
-	TypeWelcome                                          // what it may send
-	TypeMicro                                            // a micro-batch
-	TypeDone                                             // its results
-	TypeEnd                                              // of a trainer's step
-	TypeAsk                                              // for values of parameters
-	TypeValues                                           // these
-	TypeHeartbeat                                        // nothing: a sign of life
-	TypeGoodbye                                          // nothing
-	TypeFailure                                          // a text: why the connection is of no use any more
-	TypeCommit                                           // a step's number
-	TypeAgain                                            // who is lost
-	TypePut                                              // values
-	TypeTaken                                            // these are where they belong
-	TypeWhere                                            // the name of a meeting
-	TypeHere                                             // where its first member listens: a meeting.Notice; empty: it has not said so yet
+	TypeHello      wire.Type = wire.FirstFree + 64 + iota // who connects
+	TypeWelcome                                           // what it may send
+	TypeMicro                                             // a micro-batch
+	TypeDone                                              // its results
+	TypeEnd                                               // of a trainer's step
+	TypeAsk                                               // for values of parameters
+	TypeValues                                            // these
+	TypeHeartbeat                                         // nothing: a sign of life
+	TypeGoodbye                                           // nothing
+	TypeFailure                                           // a text: why the connection is of no use any more
+	TypeCommit                                            // a step's number
+	TypeAgain                                             // who is lost
+	TypePut                                               // values
+	TypeTaken                                             // these are where they belong
+	TypeWhere                                             // the name of a meeting
+	TypeHere                                              // where its first member listens: a meeting.Notice; empty: it has not said so yet
+	TypePlaced                                            // a micro-batch in shared memory
+	TypePlacedDone                                        // its results, there
 )
 
 var typeNames = map[wire.Type]string{
 	TypeHello: "hello", TypeWelcome: "welcome", TypeMicro: "micro-batch", TypeDone: "done", TypeEnd: "end of a step",
 	TypeAsk: "ask", TypeValues: "values", TypeHeartbeat: "heartbeat", TypeGoodbye: "goodbye", TypeFailure: "failure",
 	TypeCommit: "commit", TypeAgain: "again", TypePut: "put", TypeTaken: "taken", TypeWhere: "where", TypeHere: "here",
+	TypePlaced: "placed micro-batch", TypePlacedDone: "placed done",
 }
 
 // Name is a type's name in errors.
@@ -167,6 +172,8 @@ func asNumber(is bool) int {
 //	20     4     Silence in ms
 //	24     4     State
 //	28     8     Life
+//	36     16    Near
+//	52     16    Key
 type Welcome struct {
 	Micros  int // most micro-batches under way on the connection
 	Samples int // most of a micro-batch
@@ -177,16 +184,19 @@ type Welcome struct {
 	Life uint64
 	// Heartbeat is how often each end shows that it lives, and Silence after which the other one is taken for dead.
 	Heartbeat, Silence time.Duration
+	// Near is the name of a socket where a trainer of the same host gets memory that both have, with a Key: see package heter/near. Zero: there is none.
+	Near, Key [16]byte
 }
 
-const welcomeSize = 36
+const welcomeSize = 68
 
 // Append appends w to b.
 func (w Welcome) Append(b []byte) []byte {
 	for _, v := range []int{w.Micros, w.Samples, w.Bytes, w.Values, int(w.Heartbeat.Milliseconds()), int(w.Silence.Milliseconds()), w.State} {
 		b = le.AppendUint32(b, uint32(v))
 	}
-	return le.AppendUint64(b, w.Life)
+	b = le.AppendUint64(b, w.Life)
+	return append(append(b, w.Near[:]...), w.Key[:]...)
 }
 
 // ParseWelcome reads what Append wrote.
@@ -196,7 +206,7 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
 	ms := func(i int) time.Duration { return time.Duration(at(i)) * time.Millisecond }
-	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Life: le.Uint64(b[28:])}
+	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Life: le.Uint64(b[28:]), Near: [16]byte(b[36:]), Key: [16]byte(b[52:])}
 	for i := range 7 {
 		if at(i) < 1 || at(i) > math.MaxInt32 {
 			return w, Malformed("a welcome with the number %d: want 1 to %d", at(i), math.MaxInt32)

@@ -9,7 +9,15 @@ import (
 
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/wire"
 )
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // testCut has a tensor whose gradient comes back and one whose does not.
 func testCut() *heter.Cut {
@@ -108,12 +116,13 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(micro)
 	f.Add(Hello{Trainer: 1, Trainers: 2, Index: 0, Count: 1}.Append(nil))
-	f.Add(Welcome{1, 2, 3, 4, 5, 6, time.Second, 5 * time.Second}.Append(nil))
+	f.Add(Welcome{1, 2, 3, 4, 5, 6, time.Second, 5 * time.Second, [16]byte{1}, [16]byte{2}}.Append(nil))
 	f.Add(End{1, 2, 0.1, 3, true, []uint64{0, 4}}.Append(nil))
 	f.Add(Ask{1, 0, 10}.Append(nil))
 	f.Add(append(Ask{1, 98, 2}.Append(nil), make([]byte, 8)...))
 	f.Add(Again{3, 2, []uint64{1, 2}}.Append(nil))
 	f.Add(Commit(7).Append(nil))
+	f.Add(Placed{Head{Number: 1, Step: 2, Samples: 3}, 4, 5}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		again := func(err error, written []byte) {
 			if err == nil && !slices.Equal(written, b) {
@@ -135,6 +144,8 @@ func FuzzParse(f *testing.F) {
 		again(err, append(p.Append(nil), values...))
 		g, err := ParseAgain(b)
 		again(err, g.Append(nil))
+		d, err := ParsePlaced(b)
+		again(err, d.Append(nil))
 		k, err := ParseCommit(b)
 		again(err, k.Append(nil))
 		var m heter.Micro
@@ -145,4 +156,74 @@ func FuzzParse(f *testing.F) {
 			again(err, nil)
 		}
 	})
+}
+
+// Through memory come the same values as in frames: as fp32 without a copy, there and back. Labels, which are looked at, are copied first.
+func TestPlaced(t *testing.T) {
+	c := testCut()
+	for _, code := range []message.Code{message.FP32, message.BF16, message.Int8} {
+		for _, eval := range []bool{false, true} {
+			l := Layout{Cut: c, Code: code}
+			m, byFrame, placed := testMicro(c, 3), &heter.Micro{}, &heter.Micro{}
+			m.Eval = eval
+			slot := make([]byte, BodyAt-HeadSize+l.There(3))
+			frame := slot[BodyAt-HeadSize:]
+			must(t, l.Micro(frame, m, 7, 9))
+			p := Placed{There: 5, Back: 6}
+			var err error
+			p.Head, err = l.ParseMicro(frame, byFrame, 3)
+			must(t, err)
+			if got, err := ParsePlaced(p.Append(nil)); err != nil || got != p {
+				t.Errorf("%+v is %+v, %v", p, got, err)
+			}
+			back := make([]byte, l.Back(3, eval)-HeadSize)
+			must(t, l.Borrow(p.Head, slot[BodyAt:], back, placed))
+			if !slices.Equal(placed.Labels, byFrame.Labels) || !slices.Equal(placed.Targets, byFrame.Targets) || placed.Seed != byFrame.Seed || placed.Eval != eval {
+				t.Errorf("%+v, want %+v", placed, byFrame)
+			}
+			for i := range c.In {
+				if !slices.Equal(placed.In[i], byFrame.In[i]) {
+					t.Errorf("%v: %v, want %v", code, placed.In[i], byFrame.In[i])
+				}
+			}
+			clear(slot)
+			if placed.In[0][0] != 0 != (code != message.FP32) || len(placed.Labels) > 0 && !slices.Equal(placed.Labels, m.Labels) {
+				t.Errorf("%v: after the writer's change %+v", code, placed)
+			}
+			for i := range placed.Out {
+				placed.Out[i] = float32(i) + 0.5
+			}
+			for i, g := range placed.Grads {
+				for k := range g {
+					placed.Grads[i][k] = float32(k) - 0.5
+				}
+			}
+			placed.Loss, placed.Terms = 2, 3
+			want := make([]byte, l.Back(3, eval))
+			must(t, l.Done(want, placed, 7))
+			head := make([]byte, HeadSize)
+			must(t, l.Return(head, back, placed, 7))
+			if !slices.Equal(append(head, back...), want) {
+				t.Errorf("%v: results % x and % x, want % x", code, head, back, want)
+			}
+			h, err := ParseHead(head)
+			must(t, err)
+			must(t, l.ParsePlacedDone(h, back, m))
+			if m.Loss != 2 || m.Out[1] != 1.5 {
+				t.Errorf("%+v", m)
+			}
+			if h.Samples = 2; l.ParsePlacedDone(h, back, m) == nil {
+				t.Error("results of fewer samples are taken")
+			}
+		}
+	}
+	for _, b := range [][]byte{nil, make([]byte, PlacedSize-1), make([]byte, PlacedSize)} {
+		if _, err := ParsePlaced(b); !errors.Is(err, ErrMalformed) {
+			t.Errorf("% x: %v", b, err)
+		}
+	}
+	there, back := Layout{Cut: c}.Slots(1 << 40)
+	if there != BodyAt+wire.MaxPayload || back != wire.MaxPayload {
+		t.Errorf("slots of %d and %d bytes", there, back)
+	}
 }

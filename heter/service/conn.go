@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/internal/frames"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
@@ -28,6 +29,8 @@ type conn struct {
 	notes  chan notice
 	over   chan struct{}
 	text   chan string // of the failure that ends it
+	key    near.Key
+	shared atomic.Pointer[shared] // nil: nothing
 }
 
 // notice is something to tell a trainer that it has not asked for.
@@ -52,6 +55,7 @@ func newConn(s *Server, link *transport.Link) *conn {
 func (c *conn) run() {
 	link := c.io.Link()
 	defer link.Close()
+	defer func() { c.s.desk.Forget(c.key) }()
 	f, err := c.io.Header()
 	if err == nil && f.Type == message.TypeWhere {
 		_ = c.tellWhere(f) // who has not heard it asks again
@@ -142,6 +146,7 @@ func (c *conn) greet(f wire.Header) error {
 		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()), State: c.s.stateLen(), Life: c.s.life,
 		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter,
 	}
+	w.Near, w.Key = c.offer()
 	if err := c.io.WriteFrame(message.TypeWelcome, w.Append(nil)); err != nil {
 		c.s.rise(c)
 		return fmt.Errorf("trainer %d: %w", c.who.Trainer, err)
@@ -167,6 +172,8 @@ func (c *conn) read() error {
 			err = c.short(f, 0, nil)
 		case message.TypeMicro:
 			err = c.micro(f.Length)
+		case message.TypePlaced:
+			err = c.short(f, message.PlacedSize, c.placed)
 		case message.TypeEnd:
 			err = c.upTo(f, message.MaxEnd, c.ended)
 		case message.TypeAsk:
@@ -222,13 +229,19 @@ func (c *conn) micro(n int) error {
 	if err := c.io.Read(t.frame); err != nil {
 		return err
 	}
-	if t.head, err = c.layout.ParseMicro(t.frame, &t.micro, c.s.cfg.Samples); err != nil {
+	if t.head, err = c.layout.ParseMicro(t.frame, &t.own, c.s.cfg.Samples); err != nil {
 		return err
 	}
+	t.answer, t.micro = message.TypeDone, &t.own
+	return c.queue(t)
+}
+
+// queue queues a micro-batch that has come.
+func (c *conn) queue(t *task) error {
 	if c.number++; t.head.Number != c.number {
 		return message.Malformed("micro-batch %d where %d must come: each comes once and in turn", t.head.Number, c.number)
 	}
-	t.answer, t.step = message.TypeDone, t.head.Step
+	t.step = t.head.Step
 	return c.s.add(t)
 }
 
@@ -329,18 +342,24 @@ func (c *conn) drain() {
 
 // answer writes what a task has come to, after which it is free.
 func (c *conn) answer(t *task) error {
-	if t.answer == message.TypeDone {
+	var err error
+	switch t.answer {
+	case message.TypeDone:
 		t.frame = raw.Sized(t.frame, c.layout.Back(t.micro.N, t.micro.Eval))
-		if err := c.layout.Done(t.frame, &t.micro, t.head.Number); err != nil {
-			return fmt.Errorf("micro-batch %d: %w", t.head.Number, err)
-		}
+		err = c.layout.Done(t.frame, t.micro, t.head.Number)
+	case message.TypePlacedDone:
+		t.frame = raw.Sized(t.frame, message.HeadSize)
+		err = c.layout.Return(t.frame, t.back, t.micro, t.head.Number)
+	}
+	if err != nil {
+		return fmt.Errorf("micro-batch %d: %w", t.head.Number, err)
 	}
 	var head [wire.HeaderSize]byte
 	if err := wire.PutHeader(&head, wire.Header{Type: t.answer, Length: len(t.frame)}); err != nil {
 		return err
 	}
 	c.bytes.Add(-int64(t.bytes)) // before the trainer reads this, and sends the next one
-	err := c.io.Write(net.Buffers{head[:], t.frame})
+	err = c.io.Write(net.Buffers{head[:], t.frame})
 	c.free <- t
 	return err
 }

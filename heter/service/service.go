@@ -44,6 +44,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
@@ -68,6 +69,8 @@ type Config struct {
 	// Micros is how many micro-batches a connection may have under way, Samples how many one may have, and Bytes what the frames
 	// of those under way may take, unless it is one alone. 0: 8, 16,384 and 64 MiB.
 	Micros, Samples, Bytes int
+	// LinkOnly says that no memory is shared with trainers of this host. It is not with those whose link is encrypted, either.
+	LinkOnly bool
 	// Times say how long trainers may take to come, and be silent.
 	Times cluster.Times
 	// Report gets a line about what a person should know. It may be nil; it is called by many goroutines.
@@ -81,12 +84,14 @@ type Figures struct {
 	// Busy is the time in which the device computed, Agreed that of agreeing and updating, and Starved that without anything to do.
 	Busy, Agreed, Starved time.Duration
 	Read, Written         int64 // bytes
+	Shared                int64 // bytes that went through memory that a trainer has, too, there and back
 }
 
 // Server is one heter-trainer.
 type Server struct {
 	cfg  Config
 	door *transport.Door
+	desk *near.Desk // nil: no memory is shared
 
 	opening sync.Mutex
 	about   []byte // of who has opened the device
@@ -111,6 +116,7 @@ type Server struct {
 	late    bool              // this one stands in for one that was lost, and has no state yet
 	err     error
 	figures Figures
+	lent    []*shared
 }
 
 // Validate reports all faults together.
@@ -167,6 +173,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (Figures, error) {
 	var all sync.WaitGroup
 	inner, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(inner, func() { _ = l.Close(); s.fail(context.Cause(ctx)) })()
+	s.share(inner)
 	all.Go(func() { s.accept(inner, l, &all) })
 	late := time.AfterFunc(s.cfg.Times.Join, func() { s.missing() })
 	err := s.work(inner)
@@ -176,6 +183,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (Figures, error) {
 	cancel()
 	_ = l.Close()
 	all.Wait()
+	s.unshare()
 	if s.device != nil {
 		s.device.Close()
 	}
@@ -269,7 +277,10 @@ type task struct {
 	conn   *conn
 	answer wire.Type // what kind it has
 	head   message.Head
-	micro  heter.Micro
+	micro  *heter.Micro // own or near
+	own    heter.Micro
+	near   heter.Micro // its tensors lie in shared memory
+	back   []byte      // where results are wanted there
 	ask    message.Ask
 	step   uint64
 	frame  []byte // as it came, of values these alone, and then the answer
@@ -348,7 +359,7 @@ func (s *Server) do(t *task) error {
 		t.conn.out <- t
 		return nil
 	}
-	if err := s.device.Run(&t.micro); err != nil {
+	if err := s.device.Run(t.micro); err != nil {
 		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.who.Trainer, err)
 	}
 	s.mu.Lock()
@@ -357,6 +368,13 @@ func (s *Server) do(t *task) error {
 	s.mu.Unlock()
 	t.conn.out <- t // there is room for as many as are under way
 	return nil
+}
+
+// count counts bytes that go through shared memory.
+func (s *Server) count(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.figures.Shared += n
 }
 
 // add queues a task. One of a step that is over, or that does not follow, is malformed.

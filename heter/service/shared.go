@@ -1,0 +1,106 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/heter/near"
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
+)
+
+// shared is what a trainer of this host and this heter-trainer have both: the trainer writes there, and this one back.
+type shared struct {
+	there *near.View
+	back  *near.Memory
+}
+
+// share opens the desk where trainers of this host get memory, if they may. Without one all goes over links.
+func (s *Server) share(ctx context.Context) {
+	cfg := s.cfg
+	if cfg.LinkOnly || !near.Supported {
+		return
+	}
+	d, err := near.Open(ctx, near.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Trainers: cfg.Trainers})
+	if err != nil {
+		cfg.Report(fmt.Sprintf("heter-trainer %d shares no memory with trainers of its host, micro-batches go over links: %v", cfg.Index, err))
+		return
+	}
+	s.desk = d
+}
+
+// unshare gives all shared memory back. Nothing else of the server runs any more.
+func (s *Server) unshare() {
+	s.desk.Close()
+	for _, m := range s.lent {
+		m.there.Close()
+		m.back.Close()
+	}
+}
+
+// offer is what a trainer is told of the desk. What is encrypted on its way stays so.
+func (c *conn) offer() (name near.Name, key near.Key) {
+	if nc, _ := c.io.Link().Detach(); c.s.desk == nil || isSecure(nc) {
+		return name, key
+	}
+	c.key = c.s.desk.Expect(c.who.Trainer, c.lend)
+	return c.s.desk.Name(), c.key
+}
+
+func isSecure(nc any) bool {
+	_, is := nc.(*transport.SecureConn)
+	return is
+}
+
+// lend takes a trainer's memory, and makes that for results.
+func (c *conn) lend(theirs *near.View) (*near.Memory, error) {
+	_, size := c.layout.Slots(c.s.cfg.Samples)
+	m, err := near.New(c.s.cfg.Micros, size)
+	if err != nil {
+		theirs.Close()
+		return nil, err
+	}
+	s := &shared{theirs, m}
+	c.s.mu.Lock()
+	c.s.lent = append(c.s.lent, s)
+	c.s.mu.Unlock()
+	c.shared.Store(s)
+	return m, nil
+}
+
+// placed takes a micro-batch that lies in shared memory.
+func (c *conn) placed(b []byte) error {
+	p, err := message.ParsePlaced(b)
+	if err != nil {
+		return err
+	}
+	s := c.shared.Load()
+	switch {
+	case s == nil:
+		return message.Malformed("a placed micro-batch, and no memory is shared")
+	case p.Samples > c.s.cfg.Samples || c.layout.There(p.Samples) > wire.MaxPayload:
+		return message.Malformed("placed micro-batch %d has %d samples, the limit is %d", p.Number, p.Samples, c.s.cfg.Samples)
+	}
+	t, err := c.take()
+	if err != nil {
+		return err
+	}
+	body := c.layout.There(p.Samples) - message.HeadSize
+	if err := c.room(t, wire.HeaderSize+message.HeadSize+body); err != nil {
+		return err
+	}
+	slot, err := s.there.Slot(p.There, message.BodyAt+body)
+	if err != nil {
+		return message.Malformed("placed micro-batch %d: %v", p.Number, err)
+	}
+	if t.back, err = s.back.Slot(p.Back, c.layout.Back(p.Samples, p.Eval)-message.HeadSize); err != nil {
+		return message.Malformed("the results of placed micro-batch %d: %v", p.Number, err)
+	}
+	if err := c.layout.Borrow(p.Head, slot[message.BodyAt:], t.back, &t.near); err != nil {
+		return err
+	}
+	t.answer, t.head, t.micro = message.TypePlacedDone, p.Head, &t.near
+	c.s.count(int64(body + len(t.back)))
+	return c.queue(t)
+}
