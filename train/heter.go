@@ -122,6 +122,9 @@ type far struct {
 	trainer *heter.Trainer
 	rate    float64
 	at      [][]int32 // by table, of keys in a micro-batch
+	// next asks for the rows of the next batch, which took asking so long.
+	next   func() error
+	asking time.Duration
 	// stages are the times of the epoch so far, and all of those before.
 	stages, all Stages
 	// state is what heter-trainers keep of their optimizer, on rank 0 and where the run is saved.
@@ -177,11 +180,39 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 			return err
 		}
 	}
-	f.trainer, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, f.client, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
+	f.trainer, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, meanwhile{f.client, f}, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
 	if err == nil {
 		f.trainer.BeforeEach(func(from []int32) { f.hold(r.Params, rows, from) })
 	}
 	return err
+}
+
+// meanwhile is a heter.Remote during whose first wait the next batch's rows are asked for: heter-trainers have work by then.
+type meanwhile struct {
+	*client.Client
+	far *far
+}
+
+// Wait is heter.Remote's.
+func (m meanwhile) Wait(micro *heter.Micro) error {
+	if next := m.far.next; next != nil {
+		begun := time.Now()
+		m.far.next = nil
+		if err := next(); err != nil {
+			return err
+		}
+		m.far.asking += time.Since(begun)
+	}
+	return m.Client.Wait(micro)
+}
+
+// meanwhile has next done while heter-trainers compute, or at once where there are none.
+func (f *far) meanwhile(next func() error) error {
+	if f == nil {
+		return next()
+	}
+	f.next = next
+	return nil
 }
 
 // hold gives tables by keys the rows of a micro-batch's.
@@ -227,8 +258,10 @@ func (f *far) waited(pull time.Duration) time.Duration {
 	if f == nil {
 		return 0
 	}
-	t := f.trainer.Times()
-	f.stages.add(Stages{Pull: Stage{StarvedS: pull.Seconds()}, Pool: stageOf(t.Pool), Send: stageOf(t.Send), Back: stageOf(t.Back)})
+	t, asking := f.trainer.Times(), f.asking
+	f.asking = 0
+	t.Back.Starved -= asking // it is in the first wait
+	f.stages.add(Stages{Pull: Stage{BusyS: asking.Seconds(), StarvedS: pull.Seconds()}, Pool: stageOf(t.Pool), Send: stageOf(t.Send), Back: stageOf(t.Back)})
 	return t.Back.Starved
 }
 
@@ -255,6 +288,7 @@ func (f *far) total() *Stages {
 func (f *far) evaluate(b model.Batch) (model.Pass, error) {
 	pass, err := f.trainer.Evaluate(b)
 	f.trainer.Times()
+	f.asking = 0
 	return pass, err
 }
 

@@ -129,7 +129,9 @@ func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
 	}
 	if f := p.following; f != nil {
 		p.following = nil
-		return b, ask(trainer.Batch{IDs: f.IDs, Keys: f.Bags.Keys, Offsets: f.Bags.Offsets, N: f.N})
+		return b, p.replica.far.meanwhile(func() error {
+			return ask(trainer.Batch{IDs: f.IDs, Keys: f.Bags.Keys, Offsets: f.Bags.Offsets, N: f.N})
+		})
 	}
 	return b, nil
 }
