@@ -58,6 +58,7 @@ type Config struct {
 type Teller struct {
 	cfg    Config
 	clock  func() time.Time
+	send   func(context.Context, status) error
 	cancel context.CancelFunc
 	ended  chan struct{}
 	told   sync.Once // of a failure
@@ -81,10 +82,17 @@ func Tell(cfg Config) *Teller {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = usualTimeout
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	t := &Teller{cfg: cfg, clock: time.Now, cancel: cancel, ended: make(chan struct{})}
-	go t.work(ctx)
+	t := &Teller{cfg: cfg, clock: time.Now}
+	t.send = t.deliver
+	t.start()
 	return t
+}
+
+// start tells from now on.
+func (t *Teller) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.cancel, t.ended = cancel, make(chan struct{})
+	go t.work(ctx)
 }
 
 // work tells until ctx ends.
@@ -136,8 +144,8 @@ func (t *Teller) post(ctx context.Context, p live.Progress, how End, patience ti
 	return err
 }
 
-// send posts a status. Files are read anew each time: the system renews token and authority, and there is one request in ten seconds.
-func (t *Teller) send(ctx context.Context, s status) error {
+// deliver posts a status. Files are read anew each time: the system renews token and authority, and there is one request in ten seconds.
+func (t *Teller) deliver(ctx context.Context, s status) error {
 	body, err := json.Marshal(request{s})
 	if err != nil {
 		return err
