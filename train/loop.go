@@ -296,16 +296,23 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 		return r.params.end()
 	}
 	before := w.tally.samples
-	loss, err := w.backwards(c, b, lr)
+	b, pass, err := w.backwards(c, b, lr)
 	if err != nil {
 		return err
 	}
+	later := r.params.ahead() // servers move parameters meanwhile; else gradients are under way, for which the step waits
+	if !later {
+		w.score(c, b, pass)
+	}
 	w.watch.Ready(time.Now())
-	tuned := r.Tuner.Spent()
+	tuned, loss := r.Tuner.Spent(), lossOf(pass)
 	if err := r.Step(); err != nil {
 		return err
 	}
 	tuned = r.Tuner.Spent() - tuned
+	if later {
+		w.score(c, b, pass)
+	}
 	w.watch.Pulled(r.params.waited())
 	spent := w.watch.End(time.Now().Add(-tuned), r.Opt.Times())
 	if tuned > 0 { // measured and chosen, which is part of no step
@@ -325,32 +332,40 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	return c.afterStep(w, spent, loss, lr)
 }
 
-// backwards runs the step's batches forward and backward, and returns the loss of the last one.
-func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (float64, error) {
+// backwards runs the step's batches forward and backward, and returns the last one, which is not scored yet.
+func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (*data.Batch, model.Pass, error) {
 	for k := c.accumulation(); ; k-- {
 		pass, err := w.replica.Backward(w.replica.Batch(b), k == 1)
 		if err != nil {
-			return 0, err
+			return b, pass, err
 		}
-		w.replica.model.Count(&w.tally.train, pass, true)
-		w.tally.samples += float64(b.N)
-		w.keys.Add(b.Bags.Keys)
-		loss := float64(pass.Loss.Mean.Data[0])
-		c.mu.Lock()
-		c.firstLoss(loss)
-		if finite(loss) {
-			c.scores.add(pass)
-		}
-		c.mu.Unlock()
-		if !finite(loss) {
-			return 0, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", loss, lr)
+		if loss := lossOf(pass); !finite(loss) {
+			w.score(c, b, pass)
+			return b, pass, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", loss, lr)
 		}
 		if k == 1 {
-			return loss, nil
+			return b, pass, nil
 		}
+		w.score(c, b, pass)
 		if b, err = c.take(w); err != nil {
-			return 0, err
+			return b, pass, err
 		}
+	}
+}
+
+func lossOf(p model.Pass) float64 { return float64(p.Loss.Mean.Data[0]) }
+
+// score counts what a batch was like, before the next one is taken.
+func (w *worker) score(c *crew, b *data.Batch, pass model.Pass) {
+	w.replica.model.Count(&w.tally.train, pass, true)
+	w.tally.samples += float64(b.N)
+	w.keys.Add(b.Bags.Keys)
+	loss := lossOf(pass)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.firstLoss(loss)
+	if finite(loss) {
+		c.scores.add(pass)
 	}
 }
 

@@ -167,9 +167,13 @@ var ways = []struct {
 	{"both", func(c *service.Config) { c.LinkOnly = c.Index%2 == 0 }}, // what one had in memory goes to others by the link, and the reverse
 }
 
-// inAllWays runs a test for each way.
+// inAllWays runs a test for each way, of which the last one has something of the others, and is enough for a short one.
 func inAllWays(t *testing.T, do func(t *testing.T, way func(*service.Config))) {
-	for _, way := range ways {
+	some := ways
+	if testing.Short() {
+		some = ways[2:]
+	}
+	for _, way := range some {
 		t.Run(way.name, func(t *testing.T) { do(t, way.set) })
 	}
 }

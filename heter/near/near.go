@@ -115,10 +115,11 @@ func (m *Memory) Close() {
 	m.b, m.fd = nil, -1
 }
 
-// View is memory that another process writes.
+// View is memory that another process writes. One goroutine uses it, others what it has of slots.
 type View struct {
 	shape
-	b []byte
+	b    []byte
+	room []int // bytes of each slot that are there, which their writer cannot take back
 }
 
 // view maps what another process has made.
@@ -133,21 +134,23 @@ func view(fd int, s shape) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &View{s, b}, nil
+	return &View{s, b, make([]int, s.slots)}, nil
 }
 
 // Slots is how many there are.
 func (v *View) Slots() int { return v.slots }
 
-// Slot is the first n bytes of a slot, which may only be read, and change at any time. Any goroutine may call it. Errors: there is no such slot, or no memory
-// for it.
+// Slot is the first n bytes of a slot, which may only be read, and change at any time. Errors: there is no such slot, or no memory for it.
 func (v *View) Slot(i, n int) ([]byte, error) {
 	if err := v.check(i, n); err != nil {
 		return nil, err
 	}
 	b := v.b[i*v.stride:][:n:n]
-	if err := populate(b); err != nil {
-		return nil, fmt.Errorf("%d bytes of slot %d of shared memory: %w", n, i, err)
+	if n > v.room[i] {
+		if err := populate(b); err != nil {
+			return nil, fmt.Errorf("%d bytes of slot %d of shared memory: %w", n, i, err)
+		}
+		v.room[i] = n
 	}
 	return b, nil
 }
