@@ -80,6 +80,7 @@ func TestHostile(t *testing.T) {
 // greeted is a trainer that says what it likes, after its hello and the welcome to it.
 func (r *rig) greeted() (*transport.Link, message.Welcome) {
 	r.t.Helper()
+	r.hostile.Store(true)
 	l, _, err := transport.Dial(context.Background(), r.config.Addrs[0], r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1})
 	must(r.t, err)
 	r.t.Cleanup(func() { _ = l.Close() })
