@@ -73,7 +73,7 @@ func (c *Cut) Bytes() (there, back int) {
 // String tells what crosses, a line each.
 func (c *Cut) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "model %s: %d values of %d parameters lie on heter-trainers: %s\n", c.Model, c.Values, len(c.Params), strings.Join(c.Params, ", "))
+	fmt.Fprintf(&b, "model %s: heter-trainers compute with %d values of %d parameters: %s\n", c.Model, c.Values, len(c.Params), strings.Join(c.Params, ", "))
 	for _, x := range c.In {
 		back := "no gradient comes back"
 		if x.Grad {
@@ -143,20 +143,20 @@ func (c *Cut) Freeze(ps *nn.Params, names []string) error {
 	return ps.Freeze(names...)
 }
 
-// Unpack writes a device's values to the parameters of a trainer's registry, where they are frozen.
+// Unpack writes a device's values to the parameters of a trainer's registry.
 func (c *Cut) Unpack(ps *nn.Params, values []float32) error {
-	return c.each(ps, values, func(own, there []float32) { copy(own, there) })
+	return c.each(ps, values, func(own *nn.Param, there []float32) { copy(own.Data, there) })
 }
 
 // Pack is the inverse of Unpack.
 func (c *Cut) Pack(ps *nn.Params, values []float32) error {
-	return c.each(ps, values, func(own, there []float32) { copy(there, own) })
+	return c.each(ps, values, func(own *nn.Param, there []float32) { copy(there, own.Data) })
 }
 
 // each shows the parameters of a registry and their places among a device's values.
-func (c *Cut) each(ps *nn.Params, values []float32, do func(own, there []float32)) error {
+func (c *Cut) each(ps *nn.Params, values []float32, do func(own *nn.Param, there []float32)) error {
 	known := map[string]*nn.Param{}
-	for _, p := range ps.Frozen() {
+	for _, p := range ps.List() {
 		known[p.Name] = p
 	}
 	for _, s := range c.Slots {
@@ -164,7 +164,7 @@ func (c *Cut) each(ps *nn.Params, values []float32, do func(own, there []float32
 		if p == nil || len(p.Data) != s.Len || s.Offset+s.Len > len(values) {
 			return fmt.Errorf("heter: %d values of the part of model %s: parameter %s is not of their kind", len(values), c.Model, s.Name)
 		}
-		do(p.Data, values[s.Offset:s.Offset+s.Len])
+		do(p, values[s.Offset:s.Offset+s.Len])
 	}
 	return nil
 }

@@ -228,7 +228,7 @@ func TestCutTells(t *testing.T) {
 	must(t, err)
 	got := c.String()
 	for _, want := range []string{
-		"model wide-deep: 430801 values of 8 parameters lie on heter-trainers: ", "fc1.weight",
+		"model wide-deep: heter-trainers compute with 430801 values of 8 parameters: ", "fc1.weight",
 		"to them    embeddingbag embedding [273], its gradient comes back",
 		"to them    add [1], its gradient comes back", "to them    labels [1]", "from them  the output [1] and the loss",
 		"1100 bytes of each sample there and 1100 back, as fp32",

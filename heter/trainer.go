@@ -46,6 +46,7 @@ type Trainer struct {
 	micros []*Micro
 	pieces []piece
 	hold   func(from []int32)
+	loan   *loan // nil: heter-trainers have the part's parameters
 	out    nn.Tensor
 	mean   nn.Tensor
 	times  Times
@@ -77,6 +78,9 @@ func (t *Trainer) Backward(b model.Batch, seed uint64, ready func(slot int)) (mo
 		return model.Pass{}, err
 	}
 	pass := t.pass(b)
+	if err := t.loan.collect(); err != nil {
+		return pass, err
+	}
 	for i, m := range t.micros[:n] {
 		if err := t.wait(m); err != nil {
 			return pass, err
@@ -85,10 +89,15 @@ func (t *Trainer) Backward(b model.Batch, seed uint64, ready func(slot int)) (mo
 		if i < n-1 {
 			t.stems[i].Backward(m, nil)
 		} else {
-			t.stems[i].Backward(m, ready)
+			t.stems[i].Backward(m, t.loan.others(ready))
 		}
 		t.times.Back.Busy += time.Since(begun)
 	}
+	begun := time.Now()
+	if err := t.loan.take(ready); err != nil {
+		return pass, err
+	}
+	t.times.Back.Starved += time.Since(begun)
 	return t.gather(pass, n)
 }
 
@@ -108,6 +117,9 @@ func (t *Trainer) Evaluate(b model.Batch) (model.Pass, error) {
 
 // send runs a batch up to the cut and sends what crosses, in as many micro-batches as it has samples for.
 func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err error) {
+	if err := t.loan.lend(); err != nil {
+		return 0, err
+	}
 	n = min(len(t.micros), b.N)
 	for i, m := range t.micros[:n] {
 		lo, hi := bounds(b.N, n, i)

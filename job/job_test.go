@@ -227,9 +227,10 @@ func TestHeterImpliesSync(t *testing.T) {
 		fault string
 	}{
 		{[]string{"heter.count=1"}, job.BSP, ""},
-		{[]string{"heter.count=0"}, job.AllReduce, "heter.count has no effect: it needs sync bsp"},
+		{[]string{"heter.count=0"}, job.AllReduce, "heter.count has no effect: it needs sync bsp or ssp or async or geo"},
 		{[]string{"heter.count=2", "heter.count=0"}, job.AllReduce, "heter.count has no effect: it needs sync bsp"},
-		{[]string{"sync=async", "heter.count=1"}, job.Async, "heter.count has no effect: it needs sync bsp"},
+		{[]string{"sync=async", "heter.count=1"}, job.Async, ""},
+		{[]string{"sync=sum", "heter.count=1"}, job.Sum, "heter.count has no effect: it needs sync bsp"},
 	} {
 		given := []setting.Assignment{{Path: "model", Text: "dlrm"}}
 		for _, text := range c.given {

@@ -134,6 +134,7 @@ func (s *Spec) validateServers() error {
 	most := transport.HandshakeTimeout / 2
 	errs.add(s.Times.Heartbeat > most, "job.heartbeat", "%v: want at most %v with servers that keep parameters", s.Times.Heartbeat, most)
 	n := s.Train.Heter.Count
+	errs.add(n > 0 && s.Sync == BSP && s.GoesOn(), "servers.lost", "go-on with heter-trainers in %s: a step is that of all trainers there, and none can be done without; use ssp, async or geo", BSP)
 	errs.add((s.ByHand() || s.HeterAddresses != nil) && len(s.HeterAddresses) != n, "heter.addresses", "has %d, but %v is %d: processes started by hand need those of all heter-trainers", len(s.HeterAddresses), setting.Path("heter.count"), n)
 	errs.add(s.ByHand() && len(v.Addresses) != v.Count, "servers.addresses", "has %d, but %v is %d: processes started by hand need those of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
 	return errors.Join(errs...)

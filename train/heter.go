@@ -20,8 +20,9 @@ import (
 	"github.com/ringo-ml/ringo/setting"
 )
 
-// Heter says that the part of the model that its code marks for them (nn.Tape.On) runs on heter-trainers, which own its parameters.
-// What is before the part runs on the ranks, with parameters on servers, in step (bsp).
+// Heter says that the part of the model that its code marks for them (nn.Tape.On) runs on heter-trainers. What is before the part runs on
+// the ranks, with parameters on servers. In bsp heter-trainers own the part's parameters. In other modes these lie on servers as all others do,
+// and a rank lends them what it has for each of its steps, so that the mode promises of them what it promises without heter-trainers.
 type Heter struct {
 	// Count is how many heter-trainers the job has; 0: none.
 	Count int
@@ -35,10 +36,10 @@ type Heter struct {
 }
 
 func (h *Heter) settings() []setting.Row {
-	bsp, some := setting.Is("sync", "bsp"), setting.On("heter.count")
+	kept, some := setting.Is("sync", Consistencies()...), setting.On("heter.count")
 	return []setting.Row{
-		{Path: "heter.count", Scope: setting.Changeable, Flag: "heter", Unit: "processes", Needs: bsp, Value: setting.Int(&h.Count),
-			About: "number of heter-trainers, which compute the dense layers that the model's code marks for them and own their parameters, under sync bsp; 0: ranks compute all"},
+		{Path: "heter.count", Scope: setting.Changeable, Flag: "heter", Unit: "processes", Needs: kept, Value: setting.Int(&h.Count),
+			About: "number of heter-trainers, which compute the dense layers that the model's code marks for them, and under sync bsp own their parameters; 0: ranks compute all"},
 		{Path: "heter.micro-batches", Scope: setting.Changeable, Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
 			About: "in how many micro-batches a batch goes to heter-trainers, which compute one while ranks are at the next"},
 		{Path: "heter.values", Scope: setting.Changeable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
@@ -58,6 +59,9 @@ func (c Config) validateHeter(f *faults) {
 		f.add(true, "heter.values", "%q: %w", h.Values, err)
 	}
 }
+
+// lends says that ranks lend heter-trainers the part's parameters.
+func (c Config) lends() bool { return c.Heter.Count > 0 && c.Servers.Consistency != "bsp" }
 
 func (h Heter) code() (message.Code, error) {
 	if h.Values == "" {
@@ -100,6 +104,9 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	device, err := heter.NewCPU(spec, cut, heter.CPUConfig{
 		Options: s.Options, Seed: c.Seed, Threads: max(1, c.Threads), Prepare: prepare,
 		Optimizer: func(ps *nn.Params) (optim.Optimizer, error) {
+			if c.lends() { // others move the parameters
+				return &optim.SGD{LR: c.LR}, nil
+			}
 			rule, err := c.newRule(ps, nil)
 			if err != nil {
 				return nil, err
@@ -121,6 +128,7 @@ type far struct {
 	job     context.Context
 	trainer *heter.Trainer
 	rate    float64
+	lends   bool      // it has the part's parameters, and lends them
 	at      [][]int32 // by table, of keys in a micro-batch
 	// next asks for the rows of the next batch, which took asking so long.
 	next   func() error
@@ -131,7 +139,7 @@ type far struct {
 	state []float32
 }
 
-// newFar finds the part of a model in ps that is not arranged yet, whose parameters are frozen there from then on.
+// newFar finds the part of a model in ps that is not arranged yet, whose parameters are frozen there from then on, unless they are lent.
 func newFar(c Config, o model.Options, ps *nn.Params) (*far, error) {
 	m := c.Model
 	cut, err := heter.Find(m, o, func(ps *nn.Params) error { return c.Start.choose(ps, m.PyTorch) })
@@ -145,13 +153,16 @@ func newFar(c Config, o model.Options, ps *nn.Params) (*far, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.lends() {
+		return &far{cut: cut, about: about, lends: true}, nil
+	}
 	if len(cut.Stay) == 0 {
 		standIn(ps)
 	}
 	return &far{cut: cut, about: about}, cut.Freeze(ps, cut.Params)
 }
 
-// begin connects to the heter-trainers. rows are those of the rank's batches.
+// begin connects to the heter-trainers. rows are those of the replica's batches, which is one of so many of its rank.
 func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	if f == nil {
 		return nil
@@ -166,25 +177,29 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	}
 	f.job = r.job.Context()
 	f.client, err = client.Dial(f.job, client.Config{
-		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: r.job.Rank(), Trainers: r.job.Size(), Cut: f.cut, About: f.about, Code: code, Report: c.Heter.Report,
+		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: int(r.stream), Trainers: r.job.Size() * c.Servers.threads(), Cut: f.cut, About: f.about, Code: code, Lent: f.lends, Report: c.Heter.Report,
 	})
 	if err != nil {
 		return err
 	}
 	f.at = make([][]int32, len(r.Params.Tables()))
-	if r.job.Rank() == 0 && c.Checkpoint.Dir != "" {
+	if r.job.Rank() == 0 && c.Checkpoint.Dir != "" && !f.lends {
 		f.state = make([]float32, f.client.StateLen()-f.client.Len())
 	}
-	if r.job.Rank() == 0 && c.Start.From != "" { // if the run goes on instead, it is told otherwise later
+	if r.job.Rank() == 0 && c.Start.From != "" && !f.lends { // if the run goes on instead, it is told otherwise later
 		if err := f.give(r.Params, nil); err != nil {
 			return err
 		}
 	}
 	f.trainer, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, meanwhile{f.client, f}, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
-	if err == nil {
-		f.trainer.BeforeEach(func(from []int32) { f.hold(r.Params, rows, from) })
+	if err != nil {
+		return err
 	}
-	return err
+	f.trainer.BeforeEach(func(from []int32) { f.hold(r.Params, rows, from) })
+	if f.lends {
+		return f.trainer.Lend(r.Params, f.client)
+	}
+	return nil
 }
 
 // meanwhile is a heter.Remote during whose first wait the next batch's rows are asked for: heter-trainers have work by then.
@@ -294,7 +309,7 @@ func (f *far) evaluate(b model.Batch) (model.Pass, error) {
 
 // settle brings in the part's parameters as they are after the last step.
 func (f *far) settle(ps *nn.Params) error {
-	if f == nil {
+	if f == nil || f.lends {
 		return nil
 	}
 	all := make([]float32, f.client.Len())

@@ -54,7 +54,7 @@ func split(t *testing.T, ranks int, cfg Config, set *data.Set, change func(*keep
 	var hub hub
 	for i := range n {
 		s, err := service.New(service.Config{
-			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks,
+			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks * cfg.Servers.threads(), Lent: cfg.lends(),
 			Open: func(about []byte) (*heter.Cut, heter.Device, error) { return OpenPart(cfg, about) },
 			Meet: func(ctx context.Context, m service.Meeting) (service.Group, error) { return hub.meet(ctx, m, i) },
 		})
@@ -111,14 +111,50 @@ func TestHeter(t *testing.T) {
 	}
 }
 
+// Modes in which not all are in step promise of the part what they promise of all that is dense, because it is where that is: one rank learns
+// with the same bits as in one piece, where rows that are asked for ahead do not make a difference, and several learn as much.
+func TestHeterModes(t *testing.T) {
+	set, keys := keyedSet(t)
+	for name, served := range map[string]Servers{
+		"ssp": {Consistency: "ssp"}, "ssp 3": {Consistency: "ssp", Staleness: 3}, "async": {Consistency: "async"}, "geo": {Consistency: "geo", GeoSteps: 3},
+	} {
+		cfg := keyedConfig(keys)
+		cfg.SetOptimizer("adagrad")
+		cfg.Servers = served
+		if name != "ssp" && name != "geo" {
+			cfg.TableRules = "*=sgd:rate=1e-30" // rows stay as they are
+		}
+		for _, mix := range []struct{ ranks, threads, heters, micros int }{{1, 1, 1, 1}, {1, 1, 2, 4}, {2, 2, 2, 3}, {3, 1, 2, 5}} {
+			t.Run(fmt.Sprint(name, mix), func(t *testing.T) {
+				cfg := cfg
+				cfg.Servers.Threads = mix.threads
+				_, whole := split(t, mix.ranks, cfg, set, nil)
+				cfg.Heter = Heter{Count: mix.heters, Micros: mix.micros}
+				sum, rec := split(t, mix.ranks, cfg, set, nil)
+				if s := sum.Stages; s == nil || s.Pool.BusyS <= 0 || s.Back.BusyS <= 0 {
+					t.Errorf("stages %v", s)
+				}
+				for i, e := range rec.epochs {
+					w := whole.epochs[i]
+					far := max(math.Abs(e.TrainLoss-w.TrainLoss), math.Abs(e.EvalLoss-w.EvalLoss))
+					near := map[bool]float64{true: 1e-5, false: 0.05}[mix.ranks == 1]
+					if same := mix.heters*mix.micros == 1; same && far != 0 || far > near {
+						t.Errorf("epoch %d: losses %v and %v, in one piece %v and %v", i+1, e.TrainLoss, e.EvalLoss, w.TrainLoss, w.EvalLoss)
+					}
+				}
+			})
+		}
+	}
+}
+
 // What heter-trainers rule out is refused.
 func TestHeterRefuses(t *testing.T) {
 	_, keys := keyedSet(t)
 	cfg := keyedConfig(keys)
-	cfg.Servers.Consistency = "async"
+	cfg.Servers.Consistency = ""
 	cfg.Heter = Heter{Count: 1, Values: "fp8"}
 	err := cfg.Validate()
-	for _, want := range []string{"heter.count has no effect: it needs sync bsp", `heter.values "fp8"`, "heter.micro-batches 0: want at least 1"} {
+	for _, want := range []string{"heter.count has no effect: it needs sync bsp or ssp or async or geo", `heter.values "fp8"`, "heter.micro-batches 0: want at least 1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -12,7 +12,8 @@ import (
 )
 
 // A checkpoint of a run with heter-trainers has their parameters by name, as all that ranks do not train, and what their optimizer keeps
-// as one array. Servers have saved the other dense parameters, which are fewer than those of the model in one piece.
+// as one array. Servers have saved the other dense parameters, which are fewer than those of the model in one piece. Where ranks lend the part
+// servers have all, and a checkpoint is that of the model in one piece.
 
 // heterState is that array's name.
 const heterState = "heter/optimizer"
@@ -28,7 +29,7 @@ func (f *far) give(ps *nn.Params, state []float32) error {
 
 // resumed gives heter-trainers what rank 0 has read of a checkpoint.
 func (f *far) resumed(r *Replica) error {
-	if f == nil || r.job.Rank() != 0 {
+	if f == nil || f.lends || r.job.Rank() != 0 {
 		return nil
 	}
 	return f.give(r.Params, f.state)
@@ -54,20 +55,20 @@ func (f *far) arrays() []checkpoint.Array {
 	return []checkpoint.Array{checkpoint.Floats(heterState, f.state)}
 }
 
-// sameSplit reports a checkpoint that goes on with heter-trainers alone, or without them alone: what their optimizer keeps, and what servers
-// do, is of another part of the parameters.
+// sameSplit reports a checkpoint that goes on where heter-trainers own the part alone, or where they do not alone: what their optimizer keeps,
+// and what servers do, is of another part of the parameters.
 func (c Config) sameSplit(file string, h checkpoint.Header) error {
-	const path setting.Path = "heter.count"
+	const path, sync setting.Path = "heter.count", "sync"
 	was := h.Settings[path]
-	split := was != "" && was != "0"
-	if split == (c.Heter.Count > 0) {
+	owned := was != "" && was != "0" && h.Settings[sync] == "bsp"
+	if owned == (c.Heter.Count > 0 && !c.lends()) {
 		return nil
 	}
 	begin := setting.Path("training.init-from")
-	if split {
-		return setting.Faultf(path, "0: %s is of a run with %s heter-trainers, whose optimizer is saved as theirs: say 1 or more, or begin another run with its weights (%v)", file, was, begin)
+	if owned {
+		return setting.Faultf(path, "%d: %s is of a run with %s heter-trainers in bsp, whose optimizer is saved as theirs: go on in bsp with 1 or more, or begin another run with its weights (%v)", c.Heter.Count, file, was, begin)
 	}
-	return setting.Faultf(path, "%d: %s is of a run without heter-trainers, whose dense parameters servers have all: leave it out, or begin another run with its weights (%v)", c.Heter.Count, file, begin)
+	return setting.Faultf(path, "%d: %s is of a run without heter-trainers, or with some that owned nothing: servers have all dense parameters; leave it out, or begin another run with its weights (%v)", c.Heter.Count, file, begin)
 }
 
 // standIn gives servers an array where nothing dense is theirs: they have one at least.

@@ -149,3 +149,31 @@ func TestHeterResumeRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Out of step a checkpoint is that of the model in one piece: a run goes on from it with heter-trainers and without, to the bit in geo with one
+// rank. In bsp, where heter-trainers own the part, it does not.
+func TestHeterModesResume(t *testing.T) {
+	set, keys := keyedSet(t)
+	cfg := keptConfig(t, keys, "adam", 0)
+	cfg.Servers.Consistency, cfg.Servers.GeoSteps, cfg.Epochs = "geo", 4, 3
+	plain := cfg
+	plain.Checkpoint, plain.Servers.Start, plain.Heter = Checkpoint{}, 0, Heter{Micros: 4}
+	_, whole := split(t, 1, plain, set, nil)
+	for start, heters := range []int{1, 0, 1} {
+		micros := map[int]int{0: 4, 1: 1} // 4 are the usual ones
+		cfg.Epochs, cfg.Servers.Start, cfg.Heter, cfg.Checkpoint.Resume = start+1, start+1, Heter{Count: heters, Micros: micros[heters]}, start > 0
+		_, rec := split(t, 1, cfg, set, begun(t, cfg.Checkpoint.Dir, start+1))
+		if n := len(rec.epochs); n != 1 || rec.epochs[0].EvalLoss != whole.epochs[start].EvalLoss || rec.epochs[0].TrainLoss != whole.epochs[start].TrainLoss {
+			t.Errorf("epoch %d with %d heter-trainers: %+v, want %+v", start+1, heters, rec.epochs, whole.epochs[start])
+		}
+	}
+	head, err := openSaved(cfg.Checkpoint.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer head.file.Close()
+	cfg.Servers.Consistency = "bsp"
+	if err := cfg.sameSplit(head.File, head.file.Header); err == nil || !strings.Contains(err.Error(), "heter.count 1: ") || !strings.Contains(err.Error(), "that owned nothing") {
+		t.Error(err)
+	}
+}

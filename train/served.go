@@ -242,12 +242,18 @@ func (p *served) resumed() error {
 }
 
 func (s *servers) leave() error {
-	return errors.Join(s.replicas[0].replica.far.leave(), s.replicas[0].trainer.Leave(context.Background()))
+	var errs []error
+	for _, p := range s.replicas {
+		errs = append(errs, p.replica.far.leave())
+	}
+	return errors.Join(append(errs, s.replicas[0].trainer.Leave(context.Background()))...)
 }
 
 func (s *servers) abandon() {
 	_ = s.client.Close()
-	s.replicas[0].replica.far.abort()
+	for _, p := range s.replicas {
+		p.replica.far.abort()
+	}
 }
 
 func (p *served) close() {

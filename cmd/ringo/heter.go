@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,8 +105,8 @@ func (c *heterRole) byHand() error {
 		return setting.Faultf("heter.addresses", "is missing: where all heter-trainers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
 	case c.Train.Model.Name == "":
 		return setting.Faultf("model", "is missing: a heter-trainer has the dense layers of the trainers' model: --set model=NAME, or the job file of the ranks")
-	case c.Sync != job.BSP:
-		return setting.Faultf("sync", "%s: heter-trainers are for %s: leave it out", c.Sync, job.BSP)
+	case !c.Sync.Kept():
+		return setting.Faultf("sync", "%s: heter-trainers need servers that keep parameters: say what those are told (%s)", c.Sync, strings.Join(train.Consistencies(), ", "))
 	case c.index < 0 || c.index >= n:
 		return fmt.Errorf("--index %d: want a heter-trainer from 0 to %d, as there are %d", c.index, n-1, n)
 	}
@@ -139,11 +140,12 @@ func (c *heterRole) serve(cmd *cobra.Command, listener net.Listener) error {
 	training := c.Training(0)
 	withThreads(training.Threads + 1)
 	cfg := service.Config{
-		Ticket: c.place.Ticket.Under(c.Network.TLS), Version: ringo.Version, Index: c.place.Index, Count: len(c.place.Addrs), Trainers: c.place.WorldSize, Times: c.Times,
+		Ticket: c.place.Ticket.Under(c.Network.TLS), Version: ringo.Version, Index: c.place.Index, Count: len(c.place.Addrs), Trainers: c.place.WorldSize * max(1, training.Servers.Threads), Times: c.Times,
+		Lent: c.Sync != job.BSP, GoesOn: c.GoesOn(),
 		Open:   func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, about) },
 		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }, LinkOnly: c.Transport == ringo.TransportTCP,
 	}
-	if cfg.Count > 1 {
+	if cfg.Count > 1 && !cfg.Lent {
 		cfg.Addrs = c.place.Addrs
 		cfg.Meet = func(ctx context.Context, m service.Meeting) (service.Group, error) {
 			return c.meet(ctx, m, interfaceOf(listener.Addr()))
@@ -170,6 +172,9 @@ func (c *heterRole) open(cmd *cobra.Command, training train.Config, about []byte
 	cut, device, err := train.OpenPart(training, about)
 	if err == nil && c.place.Index == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), cut)
+		if c.Sync != job.BSP {
+			fmt.Fprintf(cmd.ErrOrStderr(), "  its parameters lie on servers (sync %s): %s there for a step of each trainer, as float32, and their gradients back\n", c.Sync, mebibytes(4*int64(cut.Values)))
+		}
 	}
 	return cut, device, err
 }

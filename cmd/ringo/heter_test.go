@@ -59,13 +59,16 @@ func TestLostHeter(t *testing.T) {
 // the lost one done by the other.
 func TestGoesOnWithoutHeter(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-		p := start(t, splitClicks+"--epochs 30 --set job.heartbeat=200ms --dead-after 2s")
+	for _, c := range []struct {
+		sig        syscall.Signal
+		sync, done string
+	}{{syscall.SIGKILL, "bsp", "210 steps, "}, {syscall.SIGSTOP, "bsp", "210 steps, "}, {syscall.SIGKILL, "async", ""}} {
+		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 30 --set job.heartbeat=200ms --dead-after 2s")
 		p.await(&p.out, "epoch  2")
-		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), sig); err != nil {
+		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), c.sig); err != nil {
 			t.Fatal(err)
 		}
-		p.checkEnd(0, "ringo: heter-trainer 1 is lost: ", "; the others go on", "heter-trainer 0 of 2 is done: 210 steps, ", "parameter server 0 of 1 is done")
+		p.checkEnd(0, "ringo: heter-trainer 1 is lost: ", "; the others go on", "heter-trainer 0 of 2 is done: "+c.done, "parameter server 0 of 1 is done")
 	}
 }
 
@@ -127,7 +130,7 @@ func TestHeterIsRefused(t *testing.T) {
 	checkRefused(t, exitUsage, "heter --index 1 --np 2 --set model=ctr-dnn --set heter.addresses=h:1", "--index 1: want a heter-trainer from 0 to 0, as there are 1")
 	checkRefused(t, exitUsage, usual+"--set heter.addresses=h", `--set heter.addresses "h": `)
 	checkRefused(t, exitUsage, usual+"--set heter.addresses=h:1,h:2 --set heter.count=1", "--set heter.addresses has 2, but --heter is 1")
-	checkRefused(t, exitUsage, usual+"--sync async --set heter.addresses=h:1", "--sync async: heter-trainers are for bsp: leave it out")
+	checkRefused(t, exitUsage, usual+"--sync sum --set heter.addresses=h:1", "--sync sum: heter-trainers need servers that keep parameters: say what those are told (bsp, ssp, async, geo)")
 	checkRefused(t, exitFailed, usual+"--set heter.addresses="+busy.Addr().String(), "heter.addresses has the place of heter-trainer 0, where it cannot listen: listen tcp "+busy.Addr().String())
 	checkRefused(t, exitUsage, "train ctr-dnn --data synthetic --np 2 --servers 1 --set heter.addresses=h:1", "--set heter.addresses is for ranks started by hand: give --rank too")
 }

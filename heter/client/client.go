@@ -24,6 +24,9 @@
 // While others are left they get what a lost heter-trainer had of the step: what it had computed, too, for its sum is lost. Until all that
 // are left have committed a step (message.Commit) its micro-batches are kept as they were sent, and those of the next step wait.
 //
+// Where the trainer lends the part's parameters a lost one's micro-batches are sent again unless the sum of their gradients has come whole,
+// so that each counts once; nobody waits for others, and one that is found gets micro-batches at once.
+//
 // A client goes on looking for those that it has lost. One that is found has another life (message.Welcome) than the one before it, and is told
 // of the ends of steps from then on; when it has committed one, others have given it their state, and it gets micro-batches.
 package client
@@ -57,6 +60,9 @@ type Config struct {
 	About []byte
 	// Code is how what crosses travels, there and back: fp32, where nothing is said.
 	Code psmessage.Code
+	// Lent says that the trainer has the part's parameters, and lends them: the Client is a heter.Lender, and heter-trainers keep nothing.
+	// Values and Begin are not for it.
+	Lent bool
 	// Timeout bounds every wait: for heter-trainers that are not up yet, for room and for results. 0: 15 min.
 	Timeout time.Duration
 	// Report gets a line about each heter-trainer that is lost while others are left. It may be nil; any goroutine may call it.
@@ -95,6 +101,7 @@ type Client struct {
 	values  []float32     // wanted by read, from the last ask on
 	asked   *link         // of whom; nil: nothing is wanted
 	joined  int           // how often a lost one has become a member again
+	lent    lent
 	err     error
 
 	freed sync.Once // the memory of frames
@@ -234,7 +241,7 @@ func (c *Client) Wait(m *heter.Micro) error {
 		return err
 	}
 	delete(c.flights, m)
-	if f.eval || len(c.loads) == 1 { // it is in no sum that may be lost, or there is nobody else
+	if f.eval || len(c.loads) == 1 && !c.cfg.Lent { // it is in no sum that may be lost, or there is nobody else
 		c.kept = slices.DeleteFunc(c.kept, func(other *flight) bool { return other == f })
 		c.frames.put(f)
 	}
@@ -250,6 +257,10 @@ func (c *Client) End(rate float64) error {
 	}
 	if n := len(c.flights); n > 0 {
 		return fmt.Errorf("heter: the end of step %d with %d micro-batches under way", c.step.Load(), n)
+	}
+	if c.cfg.Lent { // heter-trainers know of no steps
+		c.step.Add(1)
+		return nil
 	}
 	c.ended = message.End{Step: c.step.Load(), Rate: rate, Attempt: 1, Here: c.here()}
 	if c.again.Step == c.ended.Step {

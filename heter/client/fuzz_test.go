@@ -6,12 +6,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/heter/near"
+	"github.com/ringo-ml/ringo/heter/service"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
@@ -28,6 +30,7 @@ func frameOf(t testing.TB, typ wire.Type, payload []byte) []byte {
 func FuzzTrainer(f *testing.F) {
 	c, err := heter.Find(spec(f), model.Options{}, nil)
 	must(f, err)
+	lent := c.Slots[len(c.Slots)-1].Offset + c.Slots[len(c.Slots)-1].Padded // values
 	l := message.Layout{Cut: c}
 	m := &heter.Micro{}
 	m.Size(c, 2)
@@ -37,17 +40,24 @@ func FuzzTrainer(f *testing.F) {
 	ask := frameOf(f, message.TypeAsk, message.Ask{Step: 2, Count: 3}.Append(nil))
 	bye := frameOf(f, message.TypeGoodbye, nil)
 	all := append(frameOf(f, message.TypeMicro, micro), end...)
-	f.Add(append(append(all, ask...), bye...))
-	f.Add(bye)
+	f.Add(append(append(all, ask...), bye...), false)
+	f.Add(bye, false)
+	put := frameOf(f, message.TypePut, append(message.Ask{Step: 1, Count: lent}.Append(nil), make([]byte, 4*lent)...))
 	for _, slots := range [][2]int{{0, 0}, {1, 7}, {2, 0}, {0, 8}} {
 		placed := message.Placed{Head: message.Head{Number: 1, Step: 1, Samples: 2, Seed: 1}, There: slots[0], Back: slots[1]}.Append(nil)
-		f.Add(append(append(frameOf(f, message.TypePlaced, placed), end...), bye...))
+		one := append(append(frameOf(f, message.TypePlaced, placed), end...), bye...)
+		f.Add(one, false)
+		f.Add(append(slices.Clone(put), one...), true)
 	}
-	f.Add(end)
-	f.Add(frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 2, Open: true, Here: []uint64{0}}.Append(nil)))
-	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
-	f.Fuzz(func(t *testing.T, said []byte) {
-		r := newRig(t, 1, 1, nil)
+	f.Add(end, false)
+	f.Add(frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 2, Open: true, Here: []uint64{0}}.Append(nil)), false)
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false)
+	f.Add(append(slices.Clone(put), put...), true)
+	f.Add(frameOf(f, message.TypePut, message.Ask{Step: 1, Lo: 1, Count: 1}.Append(nil)), true)
+	f.Add(append(slices.Clone(end), bye...), true)
+	f.Fuzz(func(t *testing.T, said []byte, lent bool) {
+		r := newRig(t, 1, 1, func(c *service.Config) { c.Lent = lent })
+		r.config.Lent = lent
 		k, w := r.greeted()
 		mine, err := near.New(2, message.BodyAt+l.There(2))
 		must(t, err)
@@ -81,21 +91,23 @@ func FuzzHeterTrainer(f *testing.F) {
 		}
 		return all
 	}
-	f.Add(after())
-	f.Add(after(frameOf(f, message.TypeCommit, message.Commit(1).Append(nil))))
-	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{5}}.Append(nil))))
-	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{7}}.Append(nil))))
-	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize))))
-	f.Add(after(frameOf(f, message.TypePlacedDone, make([]byte, message.HeadSize))))
-	f.Add(after(frameOf(f, message.TypeValues, message.Ask{Step: 1, Count: 1}.Append(nil)), frameOf(f, message.TypeFailure, []byte("no"))))
-	f.Add(frameOf(f, message.TypeFailure, []byte("no")))
+	f.Add(after(), false)
+	f.Add(after(frameOf(f, message.TypeCommit, message.Commit(1).Append(nil))), false)
+	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{5}}.Append(nil))), false)
+	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{7}}.Append(nil))), false)
+	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize))), false)
+	f.Add(after(frameOf(f, message.TypePlacedDone, make([]byte, message.HeadSize))), false)
+	f.Add(after(frameOf(f, message.TypeValues, message.Ask{Step: 1, Count: 1}.Append(nil)), frameOf(f, message.TypeFailure, []byte("no"))), false)
+	f.Add(frameOf(f, message.TypeFailure, []byte("no")), false)
+	f.Add(after(frameOf(f, message.TypeValues, append(message.Ask{Step: 1, Count: 9}.Append(nil), make([]byte, 36)...))), true)
+	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize)), frameOf(f, message.TypeCommit, message.Commit(1).Append(nil))), true)
 	s := spec(f)
 	c, err := heter.Find(s, model.Options{}, nil)
 	must(f, err)
-	f.Fuzz(func(t *testing.T, said []byte) {
+	f.Fuzz(func(t *testing.T, said []byte, lent bool) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		cfg := Config{Ticket: transport.NewTicket(), Version: "1", Addrs: []string{l.Addr().String()}, Trainers: 1, Cut: c, Timeout: 10 * time.Second}
+		cfg := Config{Ticket: transport.NewTicket(), Version: "1", Addrs: []string{l.Addr().String()}, Trainers: 1, Cut: c, Lent: lent, Timeout: 10 * time.Second}
 		go func() {
 			nc, err := l.Accept()
 			_ = l.Close() // another try is refused at once
@@ -118,6 +130,11 @@ func FuzzHeterTrainer(f *testing.F) {
 			return
 		}
 		defer client.Abort(errors.New("the test is over"))
+		if lent {
+			if err := client.Lend(make([]float32, client.Len())); err != nil {
+				t.Error(err)
+			}
+		}
 		_, err = side(t, s, c, 2, client).Backward(batch(s, rand.New(rand.NewPCG(1, 2)), 8), 0, nil)
 		if err == nil {
 			t.Errorf("%x: a batch has come back", said)

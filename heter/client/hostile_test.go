@@ -84,7 +84,7 @@ func (r *rig) greeted() (*transport.Link, message.Welcome) {
 	l, _, err := transport.Dial(context.Background(), r.config.Addrs[0], r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1})
 	must(r.t, err)
 	r.t.Cleanup(func() { _ = l.Close() })
-	must(r.t, l.WriteFrame(wire.Header{Type: message.TypeHello}, message.Hello{Trainers: 1, Count: 1, Hash: r.cut.Hash}.Append(nil), time.Second))
+	must(r.t, l.WriteFrame(wire.Header{Type: message.TypeHello}, message.Hello{Trainers: 1, Count: 1, Lent: r.config.Lent, Hash: r.cut.Hash}.Append(nil), time.Second))
 	h, err := l.ReadHeader()
 	must(r.t, err)
 	b := make([]byte, h.Length)

@@ -37,8 +37,9 @@ type link struct {
 	bytes     int
 	slots     []int // of view, where no results are wanted
 	committed uint64
-	puts      int       // that are not taken yet
-	asks      []int     // how many values each ask wants that has no answer yet; answers come in turn
+	puts      int   // that are not taken yet
+	asks      []int // how many values each ask wants that has no answer yet; answers come in turn
+	lending   lending
 	since     time.Time // when the heter-trainer began with the oldest one, as far as is known
 }
 
@@ -86,7 +87,7 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 	}
 	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), under: map[uint64]*flight{}}
 	stop := context.AfterFunc(ctx, func() { l.Close() }) // it may take its time to make the part
-	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Late: late, Hash: cfg.Cut.Hash, About: cfg.About}
+	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Late: late, Lent: cfg.Lent, Hash: cfg.Cut.Hash, About: cfg.About}
 	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
 		err = k.welcomed()
 	}
@@ -186,8 +187,11 @@ func (k *link) payload(f wire.Header) error {
 	if most, known := longest[f.Type]; !known || f.Length > most || f != (wire.Header{Type: f.Type, Length: f.Length}) {
 		return message.Malformed("a %s frame of %d bytes", message.Name(f.Type), f.Length)
 	}
-	if f.Type == message.TypeDone {
+	switch {
+	case f.Type == message.TypeDone:
 		return k.done(f.Length)
+	case f.Type == message.TypeValues && k.c.cfg.Lent:
+		return k.summed(f.Length)
 	}
 	b, err := k.io.ReadAll(f.Length)
 	switch {

@@ -113,7 +113,12 @@ func (c *Client) found(k *link) {
 		return
 	}
 	c.links[k.index] = k
-	k.begin()
+	if k.begin(); c.cfg.Lent { // it needs nothing that others have
+		c.loads[k.index] = load{}
+		c.joined++
+		c.report(fmt.Sprintf("heter-trainer %d at %s is there again, and takes part from step %d on", k.index, k.addr, c.step.Load()))
+		c.changed.Broadcast()
+	}
 }
 
 // here are the lives that the client is connected to. c.mu is held.

@@ -22,6 +22,8 @@ func (c *Client) post() {
 		case c.news:
 			c.news = false
 			c.sayEnd()
+		case c.owes() != nil:
+			c.ask(c.owes())
 		case len(c.pending) == 0:
 			c.changed.Wait()
 			c.times.Starved += time.Since(begun)
@@ -55,7 +57,7 @@ func (c *Client) Times() heter.StageTimes {
 
 // pick is who gets a micro-batch, -1 where nobody can now. c.mu is held.
 func (c *Client) pick(f *flight) int {
-	if len(c.loads) > 1 && !c.committed(f.step-1) {
+	if len(c.loads) > 1 && !c.cfg.Lent && !c.committed(f.step-1) {
 		return -1
 	}
 	for i, k := range c.links {
@@ -84,8 +86,11 @@ func (c *Client) give(f *flight, at int) {
 	}
 	c.loads[at].under += f.n
 	begun := time.Now()
+	err := c.supply(k)
 	c.mu.Unlock()
-	err := k.send(f)
+	if err == nil {
+		err = k.send(f)
+	}
 	c.mu.Lock()
 	c.times.Busy += time.Since(begun)
 	if err != nil {

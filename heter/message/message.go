@@ -24,6 +24,10 @@
 // A Micro is a Head, the tensors that cross one after the other as their code stores them, the labels and the targets; Done is a Head,
 // the part's output as float32, and the gradients that come back. How long they are follows from the number of samples: a frame of
 // another length, or with more samples than the Welcome allows, is refused before memory is made for it.
+//
+// Where the trainer has the part's parameters (Hello.Lent) it Puts those that the Micros behind them are to be computed with, all of them in pieces
+// one after the other, of which none is Taken. It may say the End when the last Micro of a step was sent, and the answer to that are the Values of
+// the sum of gradients of all Micros since the last End, in pieces as well. There is no Commit, and nothing to Ask.
 package message
 
 import (
@@ -38,7 +42,7 @@ import (
 )
 
 // protocol is the version of all layouts of this package.
-const protocol = 6
+const protocol = 7
 
 // The types of frames.
 const (
@@ -108,21 +112,24 @@ var le = binary.LittleEndian
 //	16     4     Count
 //	20     4     Code
 //	24     4     Late, 0 or 1
-//	28     32    Hash
-//	60           About
+//	28     4     Lent, 0 or 1
+//	32     32    Hash
+//	64           About
 type Hello struct {
 	Trainer, Trainers int // which of how many connects
 	Index, Count      int // whom it takes the other end for, of how many heter-trainers
 	Code              message.Code
 	// Late says that the trainer has lost a heter-trainer of that Index: this one stands in for it, and is given the part's state by others.
 	Late bool
+	// Lent says that the trainer has the part's parameters, and lends them.
+	Lent bool
 	Hash [32]byte // of the part: heter.Cut.Hash
 	// About says what the model is built for, such as the shape of samples: the first trainer's is what the part is made by, and that of
 	// others must be the same.
 	About []byte
 }
 
-const helloSize = 28 + 32
+const helloSize = 32 + 32
 
 // maxAbout is the longest Hello.About in bytes.
 const maxAbout = 256 << 10
@@ -132,7 +139,7 @@ const MaxHello = helloSize + maxAbout
 
 // Append appends h to b.
 func (h Hello) Append(b []byte) []byte {
-	for _, v := range []int{protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code), asNumber(h.Late)} {
+	for _, v := range []int{protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code), asNumber(h.Late), asNumber(h.Lent)} {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	return append(append(b, h.Hash[:]...), h.About...)
@@ -147,8 +154,8 @@ func ParseHello(b []byte) (h Hello, err error) {
 		return h, Malformed("protocol %d, this end speaks %d: give all the same program", v, protocol)
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
-	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Late: at(6) == 1, Hash: [32]byte(b[28:]), About: b[helloSize:]}
-	if h.Trainers < 1 || h.Trainers > maxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > maxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() || at(6) > 1 {
+	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Late: at(6) == 1, Lent: at(7) == 1, Hash: [32]byte(b[32:]), About: b[helloSize:]}
+	if h.Trainers < 1 || h.Trainers > maxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > maxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() || at(6) > 1 || at(7) > 1 {
 		return h, Malformed("a hello of trainer %d of %d to heter-trainer %d of %d, with values in code %d", h.Trainer, h.Trainers, h.Index, h.Count, at(5))
 	}
 	return h, nil

@@ -127,7 +127,7 @@ func ParseCommit(b []byte) (Commit, error) {
 }
 
 // Ask asks for Count values of the part's state from Lo on, parameters first, as they are after all steps before Step. Values is the
-// answer: the same, and the values as float32. A Put is like Values, before anything of the first step, and the answer like an Ask. As it is sent:
+// answer: the same, and the values as float32. A Put is like Values, and the answer like an Ask. As it is sent:
 //
 //	offset bytes
 //	0      8     Step
@@ -161,14 +161,11 @@ func ParseAsk(b []byte, values int) (a Ask, err error) {
 	return Ask{le.Uint64(b), int(lo), int(n)}, nil
 }
 
-// ParsePut reads an Ask of step 1, and the bytes of as many values as it says, for a state of so many.
-func ParsePut(b []byte, values int) (Ask, []byte, error) {
-	if len(b) < AskSize {
-		return Ask{}, nil, Malformed("a put of %d bytes, want %d at least", len(b), AskSize)
+// ParsePiece reads what a Put or Values of so many bytes begin with, of which each has as many values as it says, for a state of so many.
+func ParsePiece(head []byte, length, values int) (Ask, error) {
+	a, err := ParseAsk(head, values)
+	if err == nil && length != AskSize+4*a.Count {
+		err = Malformed("%d values in %d bytes", a.Count, length)
 	}
-	a, err := ParseAsk(b[:AskSize], values)
-	if err == nil && (a.Step != 1 || len(b) != AskSize+4*a.Count) {
-		err = Malformed("a put of %d values in %d bytes, at step %d", a.Count, len(b), a.Step)
-	}
-	return a, b[AskSize:], err
+	return a, err
 }

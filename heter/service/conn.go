@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,10 @@ type conn struct {
 	text   chan string // of the failure that ends it
 	key    near.Key
 	shared atomic.Pointer[shared] // nil: nothing
+	// stopped is closed when the server has ended it.
+	stopped  chan struct{}
+	lost     sync.Once
+	borrowed borrowed
 }
 
 // notice is something to tell a trainer that it has not asked for.
@@ -40,11 +45,12 @@ type notice struct {
 }
 
 func newConn(s *Server, link *transport.Link) *conn {
-	n := s.cfg.Micros + 1 // and an ask
+	n := s.cfg.Micros + 2 // and an ask or a collect, and one that a trainer has the answer to already
 	c := &conn{
 		s: s, io: frames.New(link, "trainer", s.cfg.Times.DeadAfter), free: make(chan *task, n), out: make(chan *task, n),
-		notes: make(chan notice, 64), over: make(chan struct{}), text: make(chan string, 1),
+		notes: make(chan notice, 64), over: make(chan struct{}), text: make(chan string, 1), stopped: make(chan struct{}),
 	}
+	c.borrowed.written = make(chan error, 1)
 	for range n {
 		c.free <- &task{conn: c}
 	}
@@ -78,7 +84,7 @@ func (c *conn) run() {
 	if err == nil {
 		c.s.goodbye()
 	} else if !errors.Is(err, frames.ErrInterrupted) {
-		c.s.fail(fmt.Errorf("trainer %d: %w", c.who.Trainer, err))
+		c.lose(fmt.Errorf("trainer %d: %w", c.who.Trainer, err))
 	}
 	close(c.over)
 	<-written
@@ -86,6 +92,18 @@ func (c *conn) run() {
 	defer c.s.mu.Unlock()
 	c.s.figures.Read += link.Received()
 	c.s.figures.Written += link.Sent()
+}
+
+// lose ends the server because of its trainer, or goes on without that.
+func (c *conn) lose(err error) {
+	if !c.s.cfg.GoesOn {
+		c.s.fail(err)
+		return
+	}
+	c.lost.Do(func() {
+		c.s.cfg.Report(fmt.Sprintf("heter-trainer %d: %v; it goes on with the others", c.s.cfg.Index, err))
+		c.s.goodbye()
+	})
 }
 
 // tell queues a notice. A trainer that has left takes none. s.mu is held.
@@ -98,8 +116,9 @@ func (c *conn) tell(n notice) {
 	}
 }
 
-// end makes the connection end with the reason why. The server's lock is held.
+// end makes the connection end with the reason why, once. The server's lock is held.
 func (c *conn) end(err error) {
+	close(c.stopped)
 	if !errors.Is(err, errAllLeft) {
 		select {
 		case c.text <- err.Error():
@@ -130,6 +149,9 @@ func (c *conn) greet(f wire.Header) error {
 	if c.who.Trainers != cfg.Trainers || c.who.Index != cfg.Index || c.who.Count != cfg.Count {
 		return fmt.Errorf("trainer %d of %d looks for heter-trainer %d of %d; this is %d of %d, for %d trainers",
 			c.who.Trainer, c.who.Trainers, c.who.Index, c.who.Count, cfg.Index, cfg.Count, cfg.Trainers)
+	}
+	if c.who.Lent != cfg.Lent {
+		return fmt.Errorf("trainer %d %s the part's parameters, and this heter-trainer is told otherwise: give all the same sync", c.who.Trainer, map[bool]string{true: "lends", false: "does not lend"}[c.who.Lent])
 	}
 	if err := c.s.open(c.who.About); err != nil {
 		return fmt.Errorf("trainer %d: %w", c.who.Trainer, err)
@@ -167,30 +189,42 @@ func (c *conn) read() error {
 		if f != (wire.Header{Type: f.Type, Length: f.Length}) {
 			return message.Malformed("a %s frame with a tag", message.Name(f.Type))
 		}
-		switch f.Type {
-		case message.TypeHeartbeat:
-			err = c.short(f, 0, nil)
-		case message.TypeMicro:
-			err = c.micro(f.Length)
-		case message.TypePlaced:
-			err = c.short(f, message.PlacedSize, c.placed)
-		case message.TypeEnd:
+		end := false
+		switch owns := !c.s.cfg.Lent; { // what is said depends on who has the parameters
+		case owns && f.Type == message.TypeEnd:
 			err = c.upTo(f, message.MaxEnd, c.ended)
-		case message.TypeAsk:
+		case owns && f.Type == message.TypeAsk:
 			err = c.short(f, message.AskSize, c.asked)
-		case message.TypePut:
+		case owns && f.Type == message.TypePut:
 			err = c.upTo(f, message.AskSize+4*message.MaxValues, c.put)
-		case message.TypeGoodbye:
-			return c.short(f, 0, nil)
-		case message.TypeFailure:
-			return c.upTo(f, message.MaxText, func(text []byte) error { return fmt.Errorf("it has ended: %s", text) })
+		case !owns && f.Type == message.TypePut:
+			err = c.loan(f.Length)
+		case !owns && f.Type == message.TypeEnd:
+			err = c.upTo(f, message.MaxEnd, c.collect)
 		default:
-			err = message.Malformed("a trainer does not send %s frames", message.Name(f.Type))
+			end, err = c.always(f)
 		}
-		if err != nil {
+		if end || err != nil {
 			return err
 		}
 	}
+}
+
+// always reads what a trainer may say whoever has the parameters; end: it was the last.
+func (c *conn) always(f wire.Header) (end bool, err error) {
+	switch f.Type {
+	case message.TypeHeartbeat:
+		return false, c.short(f, 0, nil)
+	case message.TypeMicro:
+		return false, c.micro(f.Length)
+	case message.TypePlaced:
+		return false, c.short(f, message.PlacedSize, c.placed)
+	case message.TypeGoodbye:
+		return true, c.short(f, 0, nil)
+	case message.TypeFailure:
+		return true, c.upTo(f, message.MaxText, func(text []byte) error { return fmt.Errorf("it has ended: %s", text) })
+	}
+	return true, message.Malformed("a trainer does not send %s frames", message.Name(f.Type))
 }
 
 // short reads a frame of a fixed size.
@@ -242,6 +276,11 @@ func (c *conn) queue(t *task) error {
 		return message.Malformed("micro-batch %d where %d must come: each comes once and in turn", t.head.Number, c.number)
 	}
 	t.step = t.head.Step
+	if c.s.cfg.Lent {
+		if err := c.lendable(t); err != nil {
+			return err
+		}
+	}
 	return c.s.add(t)
 }
 
@@ -265,14 +304,20 @@ func (c *conn) take() (*task, error) {
 }
 
 func (c *conn) ended(b []byte) error {
-	e, err := message.ParseEnd(b)
+	e, err := c.counted(b)
 	if err != nil {
 		return err
 	}
-	if e.Count != c.number {
-		return message.Malformed("the end of step %d after %d micro-batches, %d have come", e.Step, e.Count, c.number)
-	}
 	return c.s.end(c.who.Trainer, e)
+}
+
+// counted reads the end of a step, before which all its micro-batches must have come.
+func (c *conn) counted(b []byte) (message.End, error) {
+	e, err := message.ParseEnd(b)
+	if err == nil && e.Count != c.number {
+		err = message.Malformed("the end of step %d after %d micro-batches, %d have come", e.Step, e.Count, c.number)
+	}
+	return e, err
 }
 
 func (c *conn) asked(b []byte) error {
@@ -285,11 +330,15 @@ func (c *conn) asked(b []byte) error {
 
 // put takes values to begin with.
 func (c *conn) put(b []byte) error {
-	a, values, err := message.ParsePut(b, c.s.stateLen())
+	n := min(len(b), message.AskSize)
+	a, err := message.ParsePiece(b[:n], len(b), c.s.stateLen())
+	if err == nil && a.Step != 1 {
+		err = message.Malformed("values to begin with, of step %d", a.Step)
+	}
 	if err != nil {
 		return err
 	}
-	return c.wants(message.TypeTaken, a, values)
+	return c.wants(message.TypeTaken, a, b[n:])
 }
 
 // wants queues what is wanted of the state: to read it or, with values, to write it.
@@ -298,7 +347,7 @@ func (c *conn) wants(answer wire.Type, a message.Ask, values []byte) error {
 	if err != nil {
 		return err
 	}
-	t.answer, t.ask, t.step, t.bytes, t.frame = answer, a, a.Step, 0, append(t.frame[:0], values...)
+	t.micro, t.answer, t.ask, t.step, t.bytes, t.frame = nil, answer, a, a.Step, 0, append(t.frame[:0], values...)
 	return c.s.add(t)
 }
 
@@ -310,7 +359,13 @@ func (c *conn) write() {
 		var err error
 		select {
 		case t := <-c.out:
-			err = c.answer(t)
+			for len(c.notes) > 0 && err == nil { // the end of a step comes before what was wanted of the next one
+				n := <-c.notes
+				err = c.io.WriteFrame(n.typ, n.payload)
+			}
+			if err == nil {
+				err = c.answer(t)
+			}
 		case n := <-c.notes:
 			err = c.io.WriteFrame(n.typ, n.payload)
 		case <-beat.C:
@@ -327,7 +382,7 @@ func (c *conn) write() {
 		}
 		if err != nil {
 			c.io.Interrupt()
-			c.s.fail(fmt.Errorf("trainer %d is lost: %w", c.who.Trainer, err))
+			c.lose(fmt.Errorf("trainer %d is lost: %w", c.who.Trainer, err))
 		}
 	}
 }
@@ -342,6 +397,9 @@ func (c *conn) drain() {
 
 // answer writes what a task has come to, after which it is free.
 func (c *conn) answer(t *task) error {
+	if c.s.cfg.Lent && t.answer == message.TypeValues {
+		return c.writeSum(t)
+	}
 	var err error
 	switch t.answer {
 	case message.TypeDone:

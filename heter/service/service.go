@@ -18,6 +18,14 @@
 // and becomes a member with the end of a step of which all trainers say that they are connected to that life. Others of the group give it
 // their state then, and it has no micro-batch before.
 //
+// # Parameters that are lent
+//
+// With [Config.Lent] trainers have the part's parameters, as they have all others where servers move them without all being in step. A trainer
+// lends its own for a step, micro-batches of it are computed with these whichever trainer's come between, and the trainer collects their sum of
+// gradients. So a heter-trainer has nothing that anybody needs: no two of them agree on anything, one that is lost costs the micro-batches of
+// steps under way, which are computed elsewhere, and one that comes late works at once. Memory is that of the parameters, and of their
+// gradients, for each trainer.
+//
 // # Accounting
 //
 // Micro-batches of a connection are numbered 1, 2, 3, …, and the end of a step says how many there were: one that came twice, out
@@ -38,6 +46,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +72,11 @@ type Config struct {
 	Open func(about []byte) (*heter.Cut, heter.Device, error)
 	// Meet makes a group of some heter-trainers, of which this is one, that lives as long as the context; nil where there is one.
 	Meet func(context.Context, Meeting) (Group, error)
+	// Lent says that trainers have the part's parameters, and lend them for each of their steps: there is nothing to agree on, and no Meet.
+	Lent bool
+	// GoesOn says that a trainer that is lost counts as one that has left. It is for Lent: where all trainers make a step together none can be
+	// done without.
+	GoesOn bool
 	// Addrs are where heter-trainers listen, by number, for Meeting.Place; nil where Meet does without.
 	Addrs []string
 
@@ -99,9 +113,10 @@ type Server struct {
 	device  heter.Device
 
 	// These are those of the goroutine that works.
-	group Group    // nil: there is none
-	lives []uint64 // of its members, by heter-trainer
-	sum   []float32
+	group  Group    // nil: there is none
+	lives  []uint64 // of its members, by heter-trainer
+	sum    []float32
+	loaded uint64 // which of the owner's values the device has; 0: none
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -113,6 +128,7 @@ type Server struct {
 	life    uint64
 	known   []uint64          // lives of those that may have had micro-batches of the step under way
 	posted  map[string][]byte // by name of a meeting that this one begins, its notice
+	owner   *conn             // whose values and sum the device has, where trainers lend them; nil: nobody's. Who works writes it
 	late    bool              // this one stands in for one that was lost, and has no state yet
 	err     error
 	figures Figures
@@ -128,8 +144,11 @@ func (c Config) Validate() error {
 	if c.Count < 1 || c.Index < 0 || c.Index >= c.Count || c.Trainers < 1 {
 		errs = append(errs, fmt.Errorf("heter-trainer %d of %d for %d trainers", c.Index, c.Count, c.Trainers))
 	}
-	if c.Count > 1 && c.Meet == nil {
+	if c.Count > 1 && c.Meet == nil && !c.Lent {
 		errs = append(errs, fmt.Errorf("%d heter-trainers, and nothing by which they agree", c.Count))
+	}
+	if c.GoesOn && !c.Lent {
+		errs = append(errs, errors.New("trainers that may be lost, and have a step in common"))
 	}
 	if c.Addrs != nil && len(c.Addrs) != c.Count {
 		errs = append(errs, fmt.Errorf("%d heter-trainers with %d addresses", c.Count, len(c.Addrs)))
@@ -236,6 +255,10 @@ func (s *Server) fail(err error) {
 func (s *Server) missing() {
 	s.mu.Lock()
 	var who []int
+	if s.cfg.Lent && s.late { // others may have left before
+		s.mu.Unlock()
+		return
+	}
 	for i, c := range s.conns {
 		if c == nil {
 			who = append(who, i)
@@ -298,11 +321,10 @@ func (s *Server) next() (*task, message.End, error) {
 		case s.left == s.cfg.Trainers, s.late && s.left > 0 && s.left == s.seated():
 			return nil, message.End{}, errAllLeft
 		}
-		for i, t := range s.queue {
-			if t.step <= s.step {
-				s.queue = append(s.queue[:i], s.queue[i+1:]...)
-				return t, message.End{}, nil
-			}
+		if i := s.ready(); i >= 0 {
+			t := s.queue[i]
+			s.queue = slices.Delete(s.queue, i, i+1)
+			return t, message.End{}, nil
 		}
 		if e, all := s.closed(); all {
 			return nil, e, nil
@@ -343,6 +365,10 @@ func (s *Server) work(ctx context.Context) error {
 func (s *Server) do(t *task) error {
 	switch t.answer {
 	case message.TypeValues:
+		if s.cfg.Lent {
+			s.collected(t)
+			return nil
+		}
 		t.frame = s.values(t.ask, t.frame)
 		t.conn.out <- t
 		return nil
@@ -354,7 +380,9 @@ func (s *Server) do(t *task) error {
 		t.conn.out <- t
 		return nil
 	}
-	if t.step < s.step { // one that was lost elsewhere, of a step whose sum has it
+	if s.cfg.Lent {
+		s.borrow(t.conn)
+	} else if t.step < s.step { // one that was lost elsewhere, of a step whose sum has it
 		t.micro.Loss, t.micro.Terms, t.micro.Correct = 0, 1, 0
 		t.conn.out <- t
 		return nil
@@ -365,6 +393,7 @@ func (s *Server) do(t *task) error {
 	s.mu.Lock()
 	s.figures.Micros++
 	s.figures.Samples += int64(t.micro.N)
+	t.conn.borrowed.waiting--
 	s.mu.Unlock()
 	t.conn.out <- t // there is room for as many as are under way
 	return nil
@@ -382,10 +411,12 @@ func (s *Server) add(t *task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.closing.ends[t.conn.who.Trainer]
-	if t.step != last.Step+1 && !(last.Open && t.step == last.Step) {
+	if !s.cfg.Lent && t.step != last.Step+1 && !(last.Open && t.step == last.Step) {
 		return message.Malformed("trainer %d is at step %d and sends for step %d", t.conn.who.Trainer, last.Step+1, t.step)
 	}
-	s.queue = append(s.queue, t)
+	if s.queue = append(s.queue, t); t.micro != nil {
+		t.conn.borrowed.waiting++
+	}
 	s.changed.Broadcast()
 	return nil
 }
@@ -398,12 +429,12 @@ func (s *Server) sit(c *conn) error {
 	switch {
 	case s.err != nil:
 		return s.err
-	case others > 0 && s.late != c.who.Late || c.who.Late && s.step > 1:
+	case !s.cfg.Lent && (others > 0 && s.late != c.who.Late || c.who.Late && s.step > 1):
 		return fmt.Errorf("trainer %d says otherwise than others whether this heter-trainer is the first in its place", c.who.Trainer)
 	case s.conns[c.who.Trainer] != nil:
 		return fmt.Errorf("trainer %d is connected already: does another process say that it is this trainer?", c.who.Trainer)
 	}
-	s.conns[c.who.Trainer], s.late = c, c.who.Late
+	s.conns[c.who.Trainer], s.late = c, s.late || c.who.Late
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 type slope struct {
 	w, g   []float32
 	closed bool
+	slow   time.Duration // what a micro-batch takes
 }
 
 var theCut = &heter.Cut{Model: "slope", In: []heter.Crossing{{Name: "x", Shape: []int{1}, Grad: true}}, Out: []int{1}, Values: 1}
@@ -33,6 +34,7 @@ func (d *slope) Buffers(n int) *heter.Micro {
 }
 
 func (d *slope) Run(m *heter.Micro) error {
+	time.Sleep(d.slow)
 	m.Loss, m.Terms = 0, m.N
 	for i, x := range m.In[0] {
 		m.Out[i] = d.w[0] * x
