@@ -250,3 +250,21 @@ func TestHeterImpliesSync(t *testing.T) {
 		}
 	}
 }
+
+// There are as many servers and heter-trainers as have addresses, unless their number is given.
+func TestCountedByAddresses(t *testing.T) {
+	given := func(more ...setting.Assignment) []setting.Assignment {
+		return append([]setting.Assignment{
+			{Path: "model", Text: "dlrm"}, {Path: "sync", Text: "bsp"}, {Path: "data.dir", Text: "synthetic"}, {Path: "job.ranks", Text: "2"}, {Path: "job.rank", Text: "0"},
+			{Path: "job.rendezvous", Text: "h:1"}, {Path: "servers.addresses", Text: "h:2,h:3"}, {Path: "heter.addresses", Text: "h:4,h:5,h:6"},
+		}, more...)
+	}
+	s, _, err := job.New(given()...)
+	if err != nil || s.Servers.Count != 2 || s.Train.Heter.Count != 3 || s.Validate() != nil {
+		t.Errorf("%v, %v: %d servers, %d heter-trainers", err, s.Validate(), s.Servers.Count, s.Train.Heter.Count)
+	}
+	s, _, err = job.New(given(setting.Assignment{Path: "servers.count", Text: "1"})...)
+	if err != nil || s.Validate() == nil || !strings.Contains(s.Validate().Error(), "has 2, but servers.count is 1") {
+		t.Errorf("two addresses for one server: %v, %v", err, s.Validate())
+	}
+}

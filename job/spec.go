@@ -203,15 +203,18 @@ func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 	return s, t, faults.Err()
 }
 
-// implied adds what has one choice once something else is given: there are as many heter-trainers as have addresses, and they need servers that
-// are in step.
+// implied adds what has one choice once something else is given: there are as many servers and heter-trainers as have addresses, and
+// heter-trainers need servers that are in step.
 func implied(given []setting.Assignment) []setting.Assignment {
 	at := func(path setting.Path) int {
 		return slices.IndexFunc(given, func(a setting.Assignment) bool { return a.Path == path })
 	}
-	if i := at("heter.addresses"); i >= 0 && at("heter.count") < 0 {
-		n := 1 + strings.Count(last(given, "heter.addresses"), ",")
-		given = append(slices.Clip(given), setting.Assignment{Path: "heter.count", Text: strconv.Itoa(n), Origin: given[i].Origin})
+	for _, group := range []setting.Path{"servers", "heter"} {
+		addresses, count := group+".addresses", group+".count"
+		if i := at(addresses); i >= 0 && at(count) < 0 {
+			n := 1 + strings.Count(last(given, addresses), ",")
+			given = append(slices.Clip(given), setting.Assignment{Path: count, Text: strconv.Itoa(n), Origin: given[i].Origin})
+		}
 	}
 	i := at("heter.count")
 	if n, _ := strconv.Atoi(last(given, "heter.count")); n <= 0 || last(given, "sync") != "" {

@@ -7,12 +7,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/jobfile"
 	"github.com/ringo-ml/ringo/launch/outer"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // What the tests look at of deploy/'s objects. That all of them are what their projects take, deploy/check says, which decodes them
@@ -229,6 +233,16 @@ func TestDeployElsewhere(t *testing.T) {
 	}
 	if said := verified(t, unit); said != "" {
 		t.Error(said)
+	}
+	given, err := jobfile.Read("ps.yaml", strings.NewReader(read("ps.yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank := range 4 {
+		s, _, err := job.New(append(given, setting.Assignment{Path: "job.rank", Text: strconv.Itoa(rank)})...)
+		if err = errors.Join(err, s.Validate()); err != nil || s.Servers.Count != 2 {
+			t.Errorf("ps.yaml as rank %d: %+v, %v", rank, s, err)
+		}
 	}
 	if _, image, ok := strings.Cut(read("Containerfile"), "\nFROM scratch\n"); !ok || strings.Count(image, "COPY ") != 2 || !strings.Contains(image, `ENTRYPOINT ["/ringo"]`) {
 		t.Error("the image is not one binary alone")

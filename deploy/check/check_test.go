@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -53,6 +54,16 @@ func TestObjects(t *testing.T) {
 		t.Errorf("%s %s: %+v", svc.APIVersion, svc.Kind, svc.Spec)
 	}
 	checkPod(t, "job.yaml", job.Spec.Template.Spec)
+	for _, rule := range job.Spec.PodFailurePolicy.Rules {
+		if e := rule.OnExitCodes; e != nil && *e.ContainerName != job.Spec.Template.Spec.Containers[0].Name {
+			t.Errorf("job.yaml: exit codes of %s", *e.ContainerName)
+		}
+	}
+	var claim core.PersistentVolumeClaim
+	decode(t, "claim.yaml", &claim)
+	if claim.Kind != "PersistentVolumeClaim" || !slices.Contains(claim.Spec.AccessModes, core.ReadWriteMany) {
+		t.Errorf("%s: %+v", claim.Kind, claim.Spec)
+	}
 
 	var set jobset.JobSet
 	decode(t, "jobset.yaml", &set)
@@ -93,6 +104,9 @@ func checkPod(t *testing.T, file string, pod core.PodSpec) {
 		t.Errorf("%s: no 30 s to save", file)
 	}
 	for _, v := range pod.Volumes {
+		if c := v.PersistentVolumeClaim; c != nil && c.ClaimName != "checkpoints" {
+			t.Errorf("%s: the claim %s is in no file", file, c.ClaimName)
+		}
 		if v.Secret != nil && (*v.Secret.DefaultMode&0o007 != 0 || pod.SecurityContext.FSGroup == nil) {
 			t.Errorf("%s: others may read volume %s, or the pod may not", file, v.Name)
 		}
