@@ -32,6 +32,7 @@ func NewServer(h http.Handler) *http.Server {
 }
 
 // NewCrowd is l with at most most connections at a time: one more puts the oldest out, but for those that [Stay]. So many silent ones keep nobody out, and take no more than so many descriptors.
+// What cannot be a request is closed at sight.
 func NewCrowd(l net.Listener, most int) net.Listener {
 	callers.SpeakFirst(l)
 	return &crowd{Listener: l, most: most}
@@ -77,6 +78,10 @@ func (c *crowd) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !speaksHTTP(conn) {
+			_ = conn.Close()
+			continue
+		}
 		v := &visitor{Conn: conn, crowd: c}
 		if out := c.enter(v); out != nil {
 			_ = out.Close()
@@ -86,6 +91,13 @@ func (c *crowd) Accept() (net.Conn, error) {
 		}
 		return v, nil
 	}
+}
+
+// speaksHTTP reports whether what conn begins with, if something has come, may be a request: methods are of large letters.
+func speaksHTTP(conn net.Conn) bool {
+	var first [1]byte
+	n, gone := callers.Peek(conn, first[:])
+	return !gone && (n == 0 || 'A' <= first[0] && first[0] <= 'Z')
 }
 
 // enter lets a visitor in, and returns who has to leave for it, perhaps itself.

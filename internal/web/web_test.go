@@ -3,15 +3,19 @@ package web
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/ps/service/fake"
 )
 
@@ -74,6 +78,37 @@ func TestTimesAtTheSite(t *testing.T) {
 		_ = site.Close()
 		<-ended
 	})
+}
+
+// What is no request is closed without an answer, and keeps nobody out.
+func TestNoRequest(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("it is answered as any other request")
+	}
+	leakcheck.Check(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := NewServer(http.NotFoundHandler())
+	crowd, ended := NewCrowd(l, 4), make(chan struct{}) // now: it is to see what comes first with each connection
+	go func() { defer close(ended); _ = site.Serve(crowd) }()
+	for _, c := range []struct{ say, want string }{
+		{"\x16\x03\x01", ""}, {"garbage / HTTP/1.1\r\n\r\n", ""}, {"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
+	} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(conn, c.say)
+		if got, err := io.ReadAll(conn); !strings.HasPrefix(string(got), c.want) || c.want == "" && len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q is answered %q, %v", c.say, got, err)
+		}
+		_ = conn.Close()
+	}
+	_ = site.Close()
+	<-ended
 }
 
 // The hosts that requests may be for, by the address that was given.
