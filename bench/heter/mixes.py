@@ -15,7 +15,7 @@ MIXES = """1x0.5/1x0.5/1x0.9 1x0.25/1x0.25/1x0.9 1x0.25/1x0.25/1x0.5 2x0.25/1x0.
 1x0.3/1x0.3/1x0.6,1x0.3 3x0.15/1x0.3/1x0.8 3x0.2/1x0.2/2x0.3 2x0.3/2x0.2/1x0.5 1x0.1/1x0.5/1x0.9 2x0.4/1x0.1/1x0.5 4x0.1/1x0.2/1x0.8 2x0.2/2x0.2/2x0.3"""
 ROLES = ("train", "server", "heter")
 EVALUATED = 64  # samples after each epoch
-PERIOD = 10_000  # us: short, so that quotas are like slower processors
+PERIOD = 100_000  # us: what containers have
 
 
 def parse(mix):
@@ -95,6 +95,12 @@ def cut(o):
     return {key: of[key] for key in ("micro_batches", "there_bytes", "back_bytes", "part_bytes")}
 
 
+def agree(o, pairs, of):
+    """Processor time of one of two heter-trainers in a step to sum its gradients with the other's, of jobs with two."""
+    all_of = median(pairs, lambda r: r["spent"]["heter"]) - o.batch * of["part_s"]["sample"]
+    return max(0, all_of / 2 - of["part_s"]["step"])
+
+
 def costs(o, split, whole, batches):
     """The costs that ringo plan takes, of runs by batch; waits are 0."""
     few, many = batches
@@ -142,6 +148,7 @@ def calibrate(o):
             whole[b].append(run(o, mix, b, split=False))
             print(json.dumps({"batch": b, "split": split[b][-1], "whole": whole[b][-1]}), file=sys.stderr, flush=True)
     of = costs(o, split, whole, batches)
+    of["agree_s"] = agree(o, [run(o, o.pair, o.batch) for _ in range(o.rounds)], of)
     save(o.calibrate, of)
     p = predict(o, o.calibrate, mix, o.batch)
     of["split"]["wait_s"] = max(0, o.batch / median(split[o.batch], lambda r: r["rate"]) - p["step_ms"] / 1e3)
@@ -167,6 +174,7 @@ def options():
     ap.add_argument("--model", default="ctr-dnn")
     ap.add_argument("--calibrate", default="", help="write costs to this file, which is a profile of ringo plan")
     ap.add_argument("--calibration", default="1x0.5/1x0.5/1x0.9", help="the mix that costs are measured in")
+    ap.add_argument("--pair", default="1x0.5/1x0.5/2x0.45", help="a mix with two heter-trainers, for what their agreeing costs")
     ap.add_argument("--profile", default="", help="costs to predict by")
     ap.add_argument("--mixes", default=MIXES)
     ap.add_argument("--batch", type=int, default=512)

@@ -17,7 +17,7 @@ type Option struct {
 func (c Costs) Unsplit(x Mix, batch int) (best Option) {
 	try := func(cores float64, most int, dear bool) {
 		for k := 1; k <= most; k++ {
-			y := Mix{Trainers: slices.Repeat([]float64{cores}, k), Servers: x.Servers, Link: x.Link}
+			y := Mix{Trainers: slices.Repeat([]float64{cores}, k), Servers: x.Servers, Link: x.Link, Period: x.Period}
 			if f := c.Whole(y, batch); f.Rate > best.Rate {
 				best = Option{Trainers: k, Dear: dear, Forecast: f}
 			}
@@ -34,7 +34,7 @@ func (c Costs) Best(x Mix, batch, machines int) (best Option) {
 	for m := 1; m < machines; m++ {
 		y := Mix{
 			Trainers: slices.Repeat(x.Trainers[:1], machines-m), Servers: x.Servers,
-			Heters: slices.Repeat(x.Heters[:1], m), Link: x.Link,
+			Heters: slices.Repeat(x.Heters[:1], m), Link: x.Link, Period: x.Period,
 		}
 		if f := c.Split(y, batch); f.Rate > best.Rate*(1+1e-9) {
 			best = Option{Trainers: machines - m, Heters: m, Forecast: f}

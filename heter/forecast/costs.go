@@ -45,6 +45,8 @@ type Costs struct {
 	Back Cost `json:"back_s"`
 	// Part is a heter-trainer's time: with each rank's batch that of its samples, and once in each step, whoever sent it, Part.Step.
 	Part Cost `json:"part_s"`
+	// Agree is a heter-trainer's time in a step to sum its gradients with those of one other: of m it is 2 (m-1)/m times that.
+	Agree float64 `json:"agree_s"`
 	// Pass is a trainer's time for all layers where the model is in one piece.
 	Pass Cost `json:"pass_s"`
 	// OfSplit and OfWhole are what else there is in a model that is split, and in one piece.
@@ -93,6 +95,7 @@ func (c Costs) Validate() error {
 		cost(what+": bytes", s.Bytes)
 		number(what+": wait", s.Wait)
 	}
+	number("agree", c.Agree)
 	number("there", c.There)
 	number("back", c.BackBytes)
 	number("part's bytes", c.PartBytes)
@@ -115,6 +118,9 @@ type Link struct {
 type Mix struct {
 	Trainers, Servers, Heters []float64
 	Link                      Link
+	// Period is how long, in seconds, the periods are for which a process with less than one processor has its quota: 0.1 in containers.
+	// 0: it has a slower processor.
+	Period float64
 }
 
 // Validate reports every fault of x at once. No heter-trainers are a job of a model in one piece.
@@ -129,6 +135,9 @@ func (x Mix) Validate() error {
 				errs = append(errs, fmt.Errorf("%s %d has %v processors: want more than 0", what, i, c))
 			}
 		}
+	}
+	if !(x.Period >= 0) || math.IsInf(x.Period, 0) {
+		errs = append(errs, fmt.Errorf("quotas for periods of %v s: want 0 or more", x.Period))
 	}
 	if !(x.Link.Rate > 0) || !(x.Link.Latency >= 0) || math.IsInf(x.Link.Latency, 0) {
 		errs = append(errs, fmt.Errorf("links of %v bytes/s and %v s a message: want more than 0, and 0 or more", x.Link.Rate, x.Link.Latency))

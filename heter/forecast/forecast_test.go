@@ -42,6 +42,26 @@ func TestByHand(t *testing.T) {
 	near("a link", c.Split(x, 100).Step, 1.4e-3+0.1e-3+2*0.1e-3+4*0.1e-3)
 }
 
+// A process with a quota is as fast as a whole processor while it lasts, and has no more than that in all.
+func TestQuota(t *testing.T) {
+	x := Mix{Period: 0.1}
+	for _, c := range []struct{ cores, work, want float64 }{
+		{2, 1, 2}, {0.5, 0, 0.5}, {0.5, 0.05, 1}, {0.5, 0.001, 1}, {0.5, 0.1, 1}, {0.5, 0.2, 0.2 / 0.3}, {0.1, 0.02, 0.02 / 0.1},
+	} {
+		if got := x.speed(c.cores, c.work); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v processors, %v s of work: speed %v, want %v", c.cores, c.work, got, c.want)
+		}
+	}
+	c, y := plain(), Mix{Trainers: []float64{1}, Servers: []float64{1}, Heters: []float64{0.5}, Link: fast(), Period: 0.1}
+	if f := c.Split(y, 100); math.Abs(f.Step-8e-3) > 1e-9 || f.By != HeterTrainer || f.Fill != 0 {
+		t.Errorf("4 ms in 8 ms each: %+v", f) // the 5 ms of TestByHand fit in
+	}
+	y.Period = 0
+	if f := c.Split(y, 100); math.Abs(f.Step-9e-3) > 1e-9 {
+		t.Errorf("a processor half as fast: %+v", f)
+	}
+}
+
 // Of 12 machines as fast as each other a part that takes four times what is left wants four of five.
 func TestBest(t *testing.T) {
 	c := plain()
@@ -77,7 +97,7 @@ func TestSchedule(t *testing.T) {
 		n     int
 		want  float64
 	}{{[]float64{1}, 4, 4}, {[]float64{1, 1}, 4, 2}, {[]float64{1, 1}, 5, 3}, {[]float64{1, 0.5}, 4, 3}, {[]float64{4, 1}, 5, 1}} {
-		if got := schedule(c.cores, c.n, 1); got != c.want {
+		if got := last(deal(c.cores, c.n, 1), c.cores, 1); got != c.want {
 			t.Errorf("%d to %v: done after %v, want %v", c.n, c.cores, got, c.want)
 		}
 	}

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -9,12 +10,41 @@ import (
 )
 
 // queue is who does one thing after the other, in the order in which they come.
-type queue struct{ free, cores float64 }
+type queue struct {
+	free, cores float64
+	period      float64 // of its quota; 0: it has none
+	now         float64 // the period that it is in
+	left        float64 // of its quota there
+}
 
 // do is when something is done that came at a time and takes so long of a processor.
 func (q *queue) do(at, takes float64) float64 {
-	q.free = max(q.free, at) + takes/q.cores
-	return q.free
+	q.free = max(q.free, at)
+	if q.period == 0 {
+		q.free += takes / q.cores
+		return q.free
+	}
+	if now := math.Floor(q.free / q.period); now > q.now {
+		q.now, q.left = now, q.cores*q.period
+	}
+	for {
+		next := max(q.free, (q.now+1)*q.period)
+		runs := min(takes, q.left, next-q.free)
+		takes, q.left = takes-runs, q.left-runs
+		if takes <= 0 {
+			q.free += runs
+			return q.free
+		}
+		q.free, q.now, q.left = next, q.now+1, q.cores*q.period // the quota is used up, or the next one is there
+	}
+}
+
+// beside is how much of a processor there is in so much time in which nothing is done.
+func (q *queue) beside(idle float64) float64 {
+	if q.period > 0 {
+		return min(idle, max(0, q.left))
+	}
+	return idle * q.cores
 }
 
 // twin plays steps of a job one event after the other, with queues in place of formulas.
@@ -26,6 +56,7 @@ type twin struct {
 	trainers, servers, heters []queue
 	ready, idle               []float64 // by trainer: rows are there; time in which it did nothing
 	open                      float64   // heter-trainers take the next step's
+	each, free                []float64 // by heter-trainer: what a micro-batch took lately, and when it is expected to be done with all
 }
 
 func newTwin(c Costs, x Mix, batch int) *twin {
@@ -35,9 +66,14 @@ func newTwin(c Costs, x Mix, batch int) *twin {
 		to    *[]queue
 	}{{x.Trainers, &t.trainers}, {x.Servers, &t.servers}, {x.Heters, &t.heters}} {
 		for _, cores := range of.cores {
-			*of.to = append(*of.to, queue{cores: cores})
+			q := queue{cores: cores, now: -1}
+			if cores < 1 {
+				q.period = x.Period
+			}
+			*of.to = append(*of.to, q)
 		}
 	}
+	t.each, t.free = make([]float64, len(x.Heters)), make([]float64, len(x.Heters))
 	return t
 }
 
@@ -67,13 +103,11 @@ func (t *twin) step() {
 	takes := t.c.Part.Sample * t.size / n
 	for _, m := range all {
 		m.comes = max(m.comes, t.open)
-		best := 0
-		for h := range t.heters {
-			if first(t.heters[h], m.comes, takes) < first(t.heters[best], m.comes, takes) {
-				best = h
-			}
-		}
-		back[m.trainer][m.i] = t.heters[best].do(m.comes, takes) + t.c.BackBytes*t.size/n/link.Rate + link.Latency
+		best := t.choose(m.comes)
+		begins := max(m.comes, t.heters[best].free)
+		ends := t.heters[best].do(m.comes, takes)
+		t.took(best, ends-begins)
+		back[m.trainer][m.i] = ends + t.c.BackBytes*t.size/n/link.Rate + link.Latency
 	}
 	ended := make([]float64, len(t.trainers))
 	for i := range t.trainers {
@@ -82,21 +116,37 @@ func (t *twin) step() {
 			ended[i] = t.trainers[i].do(at, t.c.Back.Of(t.size)/n)
 		}
 	}
-	t.open = slices.Max(ended) + link.Latency + t.agree()
+	t.open = t.agree(slices.Max(ended) + link.Latency)
 	t.rows(t.c.OfSplit, ended)
 }
 
-func first(q queue, at, takes float64) float64 { return q.do(at, takes) }
+// choose is who is expected to be done first with a micro-batch that comes at a time, by what each took lately, as package client expects it.
+func (t *twin) choose(at float64) (best int) {
+	ends := math.Inf(1)
+	for h, each := range t.each {
+		if end := max(at, t.free[h]) + each; end < ends {
+			best, ends = h, end
+		}
+	}
+	t.free[best] = ends
+	return best
+}
 
-func (t *twin) agree() float64 {
-	m, slowest := float64(len(t.heters)), 0.0
-	for _, h := range t.heters {
-		slowest = max(slowest, t.c.Part.Step/h.cores)
+// took notes for how long a heter-trainer was at a micro-batch.
+func (t *twin) took(h int, seconds float64) {
+	if t.each[h] == 0 {
+		t.each[h] = seconds
 	}
-	for range 2 * (len(t.heters) - 1) {
-		slowest += t.c.PartBytes/m/t.x.Link.Rate + t.x.Link.Latency
+	t.each[h] += (seconds - t.each[h]) / 4
+}
+
+// agree is when heter-trainers have moved their parameters that begin to agree at a time.
+func (t *twin) agree(at float64) float64 {
+	m, ends := float64(len(t.heters)), 0.0
+	for i := range t.heters {
+		ends = max(ends, t.heters[i].do(at, t.c.Part.Step+t.c.Agree*2*(m-1)/m))
 	}
-	return slowest
+	return ends + 2*(m-1)*(t.c.PartBytes/m/t.x.Link.Rate+t.x.Link.Latency)
 }
 
 // rows pushes, and pulls when all have pushed, side by side.
@@ -121,7 +171,10 @@ func (t *twin) rows(s Side, ended []float64) {
 	for i := range t.trainers {
 		// what was not read in idle time is read before the next step
 		t.idle[i] += max(0, pulled-t.trainers[i].free)
-		at := t.trainers[i].do(pulled, half(s.Rows)+max(0, t.c.Read.Of(t.size)-t.idle[i]*t.trainers[i].cores))
+		read := t.c.Read.Of(t.size)
+		ahead := min(read, t.trainers[i].beside(t.idle[i]))
+		t.trainers[i].left -= ahead
+		at := t.trainers[i].do(pulled, half(s.Rows)+read-ahead)
 		t.ready[i], t.idle[i] = at+s.Wait, s.Wait
 	}
 }
@@ -137,7 +190,7 @@ func (t *twin) whole() {
 
 // rate is what is trained in the mean of many steps, the first ones left out.
 func (t *twin) rate(step func()) float64 {
-	const warm, steps = 5, 40
+	const warm, steps = 5, 100 // whole periods
 	for range warm {
 		step()
 	}
@@ -155,7 +208,7 @@ func draw(r *rand.Rand) (Costs, Mix, int) {
 	}
 	c := Costs{
 		Batch: 512, Micros: 1 + r.IntN(8), Pool: cost(1e-4, 2e-6), Back: cost(1e-4, 2e-6), Part: cost(2e-3, 2e-5), Pass: cost(2e-3, 3e-5),
-		OfSplit: side(), OfWhole: side(), There: 1000, BackBytes: 1000, PartBytes: 1e6, Read: cost(0, 1e-6),
+		OfSplit: side(), OfWhole: side(), There: 1000, BackBytes: 1000, PartBytes: 1e6, Agree: 1e-3 * r.Float64(), Read: cost(0, 1e-6),
 	}
 	cores := func(most int) (out []float64) {
 		each := 0.25 + r.Float64()
@@ -171,37 +224,30 @@ func draw(r *rand.Rand) (Costs, Mix, int) {
 	return c, x, 64 << r.IntN(4)
 }
 
-// The formulas say what playing a job event by event says.
+// The formulas say what playing a job event by event says, the less so where quotas have processes stop now and then.
 func TestAgainstTwin(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	var far []float64
-	for range 500 {
-		c, x, batch := draw(r)
-		if err := c.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		split, whole := newTwin(c, x, batch), newTwin(c, x, batch)
-		for _, p := range []struct {
-			what       string
-			got        Forecast
-			want, most float64
-		}{
-			{"split", c.Split(x, batch), split.rate(split.step), 0.3},
-			{"whole", c.Whole(x, batch), whole.rate(whole.whole), 0.3},
-		} {
-			e := math.Abs(p.got.Rate/p.want - 1)
-			if far = append(far, e); e > p.most {
-				t.Errorf("%s: %.0f samples/s, played %.0f: %+v", p.what, p.got.Rate, p.want, p.got)
+	for _, of := range []struct{ period, mean, most, worst float64 }{{0, 0.03, 0.1, 0.3}, {0.1, 0.04, 0.18, 0.6}} {
+		r := rand.New(rand.NewPCG(1, 2))
+		var far []float64
+		for range 500 {
+			c, x, batch := draw(r)
+			x.Period = of.period
+			if err := errors.Join(c.Validate(), x.Validate()); err != nil {
+				t.Fatal(err)
 			}
+			split, whole := newTwin(c, x, batch), newTwin(c, x, batch)
+			far = append(far, c.Split(x, batch).Rate/split.rate(split.step)-1, c.Whole(x, batch).Rate/whole.rate(whole.whole)-1)
 		}
-	}
-	slices.Sort(far)
-	mean := 0.0
-	for _, e := range far {
-		mean += e / float64(len(far))
-	}
-	t.Logf("mean error %.1f %%, 95 %% within %.1f %%, worst %.1f %%", 100*mean, 100*far[len(far)*95/100], 100*far[len(far)-1])
-	if mean > 0.03 || far[len(far)*95/100] > 0.1 {
-		t.Errorf("a mean error of %.1f %%, 95 %% within %.1f %%", 100*mean, 100*far[len(far)*95/100])
+		mean := 0.0
+		for i := range far {
+			far[i] = math.Abs(far[i])
+			mean += far[i] / float64(len(far))
+		}
+		slices.Sort(far)
+		most, worst := far[len(far)*95/100], far[len(far)-1]
+		t.Logf("periods of %v s: mean error %.1f %%, 95 %% within %.1f %%, worst %.1f %%", of.period, 100*mean, 100*most, 100*worst)
+		if mean > of.mean || most > of.most || worst > of.worst {
+			t.Errorf("periods of %v s: a mean error of %.1f %%, 95 %% within %.1f %%, worst %.1f %%", of.period, 100*mean, 100*most, 100*worst)
+		}
 	}
 }

@@ -20,6 +20,9 @@ import (
 	"github.com/ringo-ml/ringo/tune"
 )
 
+// quotaPeriod is for how long Linux gives a container its quota, in seconds, unless it is told otherwise.
+const quotaPeriod = 0.1
+
 // mostProcesses bounds a job with heter-trainers that need not exist.
 const mostProcesses = 4096
 
@@ -180,7 +183,7 @@ func (c *command) predictSplit() heterResult {
 	}
 	x := forecast.Mix{
 		Trainers: c.ranks.cores(), Servers: c.servers.cores(), Heters: c.heter.cores(),
-		Link: forecast.Link{Rate: c.cluster.inter, Latency: c.cluster.latency},
+		Link: forecast.Link{Rate: c.cluster.inter, Latency: c.cluster.latency}, Period: quotaPeriod,
 	}
 	f := c.costs.Split(x, batch)
 	machines := max(len(x.Trainers)+len(x.Heters), c.hosts-len(x.Servers))
