@@ -379,6 +379,8 @@ func TestChoose(t *testing.T) {
 		{[]load{{each: ms, under: 30}, {each: 3 * ms}}, 0, 1},
 		{[]load{{each: ms, full: true}, {each: 30 * ms}}, 0, 1},
 		{[]load{{lost: true}, {full: true}}, 0, -1},
+		{[]load{{each: ms, under: 10}, {each: ms, lacks: 9 * ms}}, 0, 1},
+		{[]load{{each: ms, under: 10}, {each: ms, lacks: 11 * ms}}, 0, 0},
 	} {
 		if got := choose(c.loads, c.last, 10); got != c.want {
 			t.Errorf("%+v after %d: %d, want %d", c.loads, c.last, got, c.want)

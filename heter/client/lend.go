@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/internal/raw"
@@ -15,10 +16,11 @@ import (
 
 // lent is what a trainer lends heter-trainers, and what it collects. All but the sum belongs to Client.mu.
 type lent struct {
-	values     []float32 // constant while micro-batches are under way
-	number     uint64    // of these values, from 1
-	collecting bool      // the step's last micro-batch was sent
-	adding     int       // sums that have come whole and are not added up yet
+	values     []float32     // constant while micro-batches are under way
+	number     uint64        // of these values, from 1
+	collecting bool          // the step's last micro-batch was sent
+	took       time.Duration // to send them, the last time
+	adding     int           // sums that have come whole and are not added up yet
 
 	mu    sync.Mutex // of the sum
 	sum   []float32
@@ -109,6 +111,14 @@ func (c *Client) ask(k *link) {
 	}
 }
 
+// lacks is how long it takes to send a heter-trainer what is lent, if it has it not, and as long again for the gradients. c.mu is held.
+func (c *Client) lacks(k *link) time.Duration {
+	if k.lending.number == c.lent.number {
+		return 0
+	}
+	return 2 * c.lent.took
+}
+
 // supply sends what is lent to who has it not yet. c.mu is held, and let go meanwhile: nobody else writes micro-batches, and values stay while
 // some are under way.
 func (c *Client) supply(k *link) error {
@@ -117,8 +127,12 @@ func (c *Client) supply(k *link) error {
 		return nil
 	}
 	k.lending.number = number
+	begun := time.Now()
 	c.mu.Unlock()
-	defer c.mu.Lock()
+	defer func() {
+		c.mu.Lock()
+		c.lent.took = time.Since(begun)
+	}()
 	for lo := 0; lo < len(values); lo += message.MaxValues {
 		x := values[lo:min(lo+message.MaxValues, len(values))]
 		b := make([]byte, wire.HeaderSize, wire.HeaderSize+message.AskSize)

@@ -61,6 +61,7 @@ func (c *Client) pick(f *flight) int {
 		return -1
 	}
 	for i, k := range c.links {
+		c.loads[i].lacks = c.lacks(k)
 		c.loads[i].full = len(k.under) >= k.welcome.Micros || len(k.under) > 0 && k.bytes+c.sizeOf(f) > k.welcome.Bytes
 	}
 	return choose(c.loads, c.last, f.n)
