@@ -130,9 +130,13 @@ type far struct {
 	rate    float64
 	lends   bool      // it has the part's parameters, and lends them
 	at      [][]int32 // by table, of keys in a micro-batch
-	// next asks for the rows of the next batch, which took asking so long.
-	next   func() error
-	asking time.Duration
+	micros  int
+	rows    *trainer.Trainer // whose rows may be pushed early; nil: they are not
+	// next asks for the rows of the next batch, and early sends what is final of this one's gradients; they took so long.
+	next, early     func() error
+	asking, pushing time.Duration
+	under           int     // micro-batches that were not waited for
+	finals          []final // by table
 	// stages are the times of the epoch so far, and all of those before.
 	stages, all Stages
 	// state is what heter-trainers keep of their optimizer, on rank 0 and where the run is saved.
@@ -182,7 +186,7 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	if err != nil {
 		return err
 	}
-	f.at = make([][]int32, len(r.Params.Tables()))
+	f.at, f.finals = make([][]int32, len(r.Params.Tables())), make([]final, len(r.Params.Tables()))
 	if r.job.Rank() == 0 && c.Checkpoint.Dir != "" && !f.lends {
 		f.state = make([]float32, f.client.StateLen()-f.client.Len())
 	}
@@ -195,38 +199,13 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.micros = c.Heter.Micros; !f.lends {
+		f.rows = rows
+	}
 	f.trainer.BeforeEach(func(from []int32) { f.hold(r.Params, rows, from) })
 	if f.lends {
 		return f.trainer.Lend(r.Params, f.client)
 	}
-	return nil
-}
-
-// meanwhile is a heter.Remote during whose first wait the next batch's rows are asked for: heter-trainers have work by then.
-type meanwhile struct {
-	*client.Client
-	far *far
-}
-
-// Wait is heter.Remote's.
-func (m meanwhile) Wait(micro *heter.Micro) error {
-	if next := m.far.next; next != nil {
-		begun := time.Now()
-		m.far.next = nil
-		if err := next(); err != nil {
-			return err
-		}
-		m.far.asking += time.Since(begun)
-	}
-	return m.Client.Wait(micro)
-}
-
-// meanwhile has next done while heter-trainers compute, or at once where there are none.
-func (f *far) meanwhile(next func() error) error {
-	if f == nil {
-		return next()
-	}
-	f.next = next
 	return nil
 }
 
@@ -248,9 +227,14 @@ func (f *far) hold(ps *nn.Params, rows *trainer.Trainer, from []int32) {
 	}
 }
 
-// backward runs the model over a batch, there and back.
-func (f *far) backward(r *Replica, b model.Batch, seed uint64) (model.Pass, error) {
+// backward runs the model over a batch, there and back. With last it is the step's last one.
+func (f *far) backward(r *Replica, b model.Batch, seed uint64, last bool) (model.Pass, error) {
 	r.Opt.BeginBackward()
+	f.under, f.early = 0, nil
+	if last && f.rows != nil && min(f.micros, b.N) > 1 {
+		f.early = func() error { return f.pushEarly(r, f.rows) }
+		defer func() { f.early = nil }()
+	}
 	return f.trainer.Backward(b, seed, r.Opt.GradReady)
 }
 
@@ -274,8 +258,9 @@ func (f *far) waited(pull time.Duration) time.Duration {
 		return 0
 	}
 	t, asking := f.trainer.Times(), f.asking
-	f.asking = 0
-	t.Back.Starved -= asking // it is in the first wait
+	t.Back.Starved -= asking + f.pushing // they are in waits
+	t.Back.Busy += f.pushing
+	f.asking, f.pushing = 0, 0
 	f.stages.add(Stages{Pull: Stage{BusyS: asking.Seconds(), StarvedS: pull.Seconds()}, Pool: stageOf(t.Pool), Send: stageOf(t.Send), Back: stageOf(t.Back)})
 	return t.Back.Starved
 }

@@ -150,7 +150,7 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	r.begun = !last
 	seed := mix(mix(r.seed, r.stream), r.passes)
 	if r.passes++; r.far != nil {
-		pass, err = r.far.backward(r, b, seed)
+		pass, err = r.far.backward(r, b, seed, last)
 	} else {
 		pass = r.backward(b, seed, last)
 	}
@@ -158,7 +158,7 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 		return pass, err
 	}
 	for i, t := range r.Params.Tables() {
-		ids, rows := t.Grad()
+		ids, rows := r.far.left(i, t)
 		if err = r.params.rowsReady(i, ids, rows, b.Labels); err != nil {
 			return pass, err
 		}
