@@ -200,7 +200,7 @@ func (c *Client) gathered(k *link) error {
 	})
 	c.lent.adding++
 	c.mu.Unlock()
-	c.lent.add(k.lending.sum)
+	k.lending.sum = c.lent.add(k.lending.sum)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lent.adding--
@@ -208,12 +208,14 @@ func (c *Client) gathered(k *link) error {
 	return nil
 }
 
-func (l *lent) add(x []float32) {
+// add adds a sum up, and returns memory for another one.
+func (l *lent) add(x []float32) (room []float32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.begun {
-		l.sum, l.begun = append(l.sum[:0], x...), true
-		return
+		room, l.sum, l.begun = l.sum, x, true
+		return room
 	}
 	simd.Host().Add(l.sum, x)
+	return x
 }

@@ -82,47 +82,56 @@ func (c *conn) collect(b []byte) error {
 	}
 }
 
-// borrow makes the device compute for a trainer.
-func (s *Server) borrow(c *conn) {
+// borrow makes the device compute for a micro-batch's trainer. An evaluation adds to no sum.
+func (s *Server) borrow(t *task) {
+	c := t.conn
 	own := &c.borrowed
-	if s.owner != c {
-		s.giveBack()
+	if s.summing != c && !t.micro.Eval {
+		s.setAside()
 		if g := s.device.Gradients(); own.summed {
 			copy(g, own.sum)
 		} else {
 			clear(g)
 		}
-		s.mu.Lock()
-		s.owner, s.loaded = c, 0
-		s.mu.Unlock()
+		s.summing = c
 	}
-	if s.loaded != own.number {
-		copy(s.device.Values(), own.values)
-		s.loaded = own.number
-	}
-}
-
-// giveBack takes the sum of the trainer that the device has computed for from it.
-func (s *Server) giveBack() {
-	if s.owner == nil {
+	if s.owner == c && s.loaded == own.number {
 		return
 	}
-	own, g := &s.owner.borrowed, s.device.Gradients()
+	copy(s.device.Values(), own.values)
+	s.loaded = own.number
+	s.belong(c)
+}
+
+// belong notes whose values the device has.
+func (s *Server) belong(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner = c
+}
+
+// setAside takes the sum that the device has from it.
+func (s *Server) setAside() {
+	if s.summing == nil {
+		return
+	}
+	own, g := &s.summing.borrowed, s.device.Gradients()
 	if own.sum == nil {
 		own.sum = make([]float32, len(g))
 	}
 	copy(own.sum, g)
 	own.summed = true
-	s.mu.Lock()
-	s.owner = nil
-	s.mu.Unlock()
+	s.summing = nil
 }
 
 // collected is the end of a trainer's sum, which its connection writes.
 func (s *Server) collected(t *task) {
 	c := t.conn
-	if s.owner == c {
-		s.giveBack()
+	if s.summing == c {
+		s.setAside()
+	}
+	if s.owner == c { // its next step brings others, and has waited for nothing yet
+		s.belong(nil)
 	}
 	own := &c.borrowed
 	if own.sum == nil {

@@ -113,10 +113,11 @@ type Server struct {
 	device  heter.Device
 
 	// These are those of the goroutine that works.
-	group  Group    // nil: there is none
-	lives  []uint64 // of its members, by heter-trainer
-	sum    []float32
-	loaded uint64 // which of the owner's values the device has; 0: none
+	group   Group    // nil: there is none
+	lives   []uint64 // of its members, by heter-trainer
+	sum     []float32
+	loaded  uint64 // which of the owner's values the device has; 0: none
+	summing *conn  // whose sum of gradients it has; nil: nobody's
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -128,7 +129,7 @@ type Server struct {
 	life    uint64
 	known   []uint64          // lives of those that may have had micro-batches of the step under way
 	posted  map[string][]byte // by name of a meeting that this one begins, its notice
-	owner   *conn             // whose values and sum the device has, where trainers lend them; nil: nobody's. Who works writes it
+	owner   *conn             // whose values the device has, where trainers lend them; nil: nobody's. Who works writes it
 	late    bool              // this one stands in for one that was lost, and has no state yet
 	err     error
 	figures Figures
@@ -381,7 +382,7 @@ func (s *Server) do(t *task) error {
 		return nil
 	}
 	if s.cfg.Lent {
-		s.borrow(t.conn)
+		s.borrow(t)
 	} else if t.step < s.step { // one that was lost elsewhere, of a step whose sum has it
 		t.micro.Loss, t.micro.Terms, t.micro.Correct = 0, 1, 0
 		t.conn.out <- t
