@@ -71,6 +71,8 @@ var notDrawn = map[string]string{
 	"ringo_ps_denied_keys_total":  "of jobs with admission",
 	"ringo_ps_deleted_rows_total": "of jobs with days",
 	"ringo_ps_cpu_seconds_total":  "for alerts",
+	"ringo_named_rows_total":      "of jobs with a cache of rows",
+	"ringo_cached_rows_total":     "of jobs with a cache of rows",
 }
 
 var metricName = regexp.MustCompile(`\bringo_[a-z_]+`)

@@ -103,6 +103,8 @@ const (
 	Overlap
 	ResidualNorm
 	WaitTime
+	NamedRows
+	CachedRows
 	Queue
 	LastHeartbeat
 	Resident
@@ -199,6 +201,8 @@ var table = [ids]Row{
 		Help: "Euclidean norm of the gradients that compression keeps for later steps.", From: "`distopt.Optimizer.ResidualNorm`, at most every 10 seconds"},
 	WaitTime: {Name: "ringo_wait_seconds_total", Type: Counter, Role: OfRank, Label: "peer", ofPeer: true, unit: nanoseconds,
 		Help: "Time for which operations of the rank waited for a peer, estimated by looking twice a second.", From: "what operations under way say whom they wait for"},
+	NamedRows:  {Name: "ringo_named_rows_total", Type: Counter, Role: OfRank, Help: "Rows on servers that the rank's batches named, each once a batch, where it has a cache of rows.", From: "`train`, after each step"},
+	CachedRows: {Name: "ringo_cached_rows_total", Type: Counter, Role: OfRank, Help: "Those of these that the cache had.", From: "`train`, after each step"},
 	Queue: {Name: "ringo_queue_depth", Type: Gauge, Role: OfRank, Label: "queue", Values: []string{OperationQueue: "operations", BatchQueue: "batches"},
 		Help: "What is queued: operations of all ranks that have begun and not ended, and batches that are ready to be trained on.", From: "`record.Recorder.Open`, once a second, and the loader, after each step"},
 	LastHeartbeat: {Name: "ringo_last_heartbeat_timestamp_seconds", Type: Gauge, Role: OfRank, unit: nanoseconds,

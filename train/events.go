@@ -118,6 +118,8 @@ type Summary struct {
 	Lost []int `json:"lost_ranks,omitempty"`
 	// Stages is where this rank's time went, as of an Epoch, in all epochs.
 	Stages *Stages `json:"stages,omitempty"`
+	// RowCache is what came of this rank's cache of rows, where there is one.
+	RowCache *RowCache `json:"row_cache,omitempty"`
 	// NoRoom is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
 	NoRoom int `json:"checkpoints_without_room,omitempty"`
 	// Ended is why the run ended before its last epoch, when Epochs had begun; "" where it did not.

@@ -29,6 +29,11 @@ func (c *crew) count(w *worker, t StepTime, samples, loss float64) {
 		metrics.DataPhase: t.Data, metrics.PullPhase: t.Pull, metrics.ComputePhase: t.Compute - t.Data - t.Pull,
 		metrics.CompressPhase: t.Compress, metrics.WaitPhase: t.Exposed, metrics.UpdatePhase: t.Update,
 	}})
+	if p, ok := w.replica.params.(*served); ok && p.cfg.Servers.CacheBytes > 0 {
+		u := p.cacheUse()
+		f.Add(metrics.NamedRows, 0, u.Asked)
+		f.Add(metrics.CachedRows, 0, u.Hits)
+	}
 	if r, ok := c.from.(interface{ Ready() int }); ok {
 		f.Put(metrics.Queue, metrics.BatchQueue, int64(r.Ready()))
 	}

@@ -179,7 +179,7 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Set) (sum 
 	if sum, err = r.summary(); err != nil {
 		return Summary{}, err
 	}
-	sum.Stages = r.replica.far.total()
+	sum.Stages, sum.RowCache = r.replica.far.total(), r.rowCache()
 	r.reach("leaving the servers", cfg.Epochs, r.steps)
 	return sum, r.replica.params.leave()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/trainer"
 	"github.com/ringo-ml/ringo/transport/mem"
@@ -25,6 +26,8 @@ type servers struct {
 	peers peers
 	// client has the rank's connections; it is nil before its first replica begins.
 	client *client.Client
+	// code is that of rows.
+	code message.Code
 	// replicas are those of the rank, each of which has a session.
 	replicas []*served
 }
@@ -42,6 +45,7 @@ func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (
 	if err := cfg.Servers.codes(&c); err != nil {
 		return err
 	}
+	s.code = c.Pull
 	if s.client, err = r.job.DialTables(c); err != nil {
 		return err
 	}
@@ -59,6 +63,8 @@ type served struct {
 	alone *collective.Group
 	// rule moves copies; nil: servers move the parameters.
 	rule *optim.Shared
+	// told is what came of the cache of rows that who watches the job was told of.
+	told trainer.CacheUse
 	// next is the learning rate of the next step, which servers are told at the end of this one.
 	next float64
 	// following is the batch after the one of the next pass; nil: it is not known.
@@ -81,7 +87,7 @@ func (p *served) begin(cfg Config, at beginning) error {
 	}
 	t := trainer.Config{
 		Client: p.client, Session: p.number, Schema: sc, Lookups: lookupsOf(r.Params), Values: r.Params.Values(), First: r.job.Rank() == 0 && p.number == 0,
-		GeoSteps: s.geoSteps(), Copies: r.job.Size() * s.threads(), Done: uint64(at.step) / uint64(s.threads()),
+		Cache: s.cache(p.code), GeoSteps: s.geoSteps(), Copies: r.job.Size() * s.threads(), Done: uint64(at.step) / uint64(s.threads()),
 	}
 	if p.trainer, err = trainer.New(t); err != nil {
 		return err

@@ -36,6 +36,9 @@ type Servers struct {
 	// of rows in 8 bits, all else as fp16. Other than as fp32 bsp has not the bits of ranks
 	// that sum.
 	Values string
+	// CacheBytes is how much memory each rank has for rows of earlier batches, which it uses again instead of pulling them: in ssp as far as
+	// Staleness allows, in async in the 3 steps after it was pulled, in bsp in evaluations alone; 0: none. Not in geo, where ranks have copies.
+	CacheBytes int64
 	// Click are settings of the rule of OptimizerClick, by their names in schema.Rule, besides the
 	// usual ones.
 	Click map[string]float64
@@ -73,6 +76,21 @@ func (s Servers) geoSteps() int {
 // threads is how many train at once on a rank.
 func (s Servers) threads() int { return max(1, s.Threads) }
 
+// asyncSteps is for how many steps more than the one that it was pulled for a rank uses a cached row in async.
+const asyncSteps = 3
+
+// cache is that of each of a rank's trainers, whose rows come in a code.
+func (s Servers) cache(code message.Code) trainer.CacheConfig {
+	c := trainer.CacheConfig{Bytes: s.CacheBytes / int64(s.threads()), Bounded: s.Consistency == "ssp", Code: code}
+	switch s.Consistency {
+	case "ssp":
+		c.Steps = s.Staleness
+	case "async":
+		c.Steps = asyncSteps
+	}
+	return c
+}
+
 // codes says how values travel.
 func (s Servers) codes(c *client.Config) error {
 	if s.Values == "" {
@@ -97,6 +115,8 @@ func (c Config) validateServers(f *faults) {
 	f.add(!slices.Contains(Consistencies(), s.Consistency), sync, "%q is not known where servers keep the parameters: use one of %s", s.Consistency, strings.Join(Consistencies(), ", "))
 	f.add(s.Consistency == "geo" && s.GeoSteps < 1, "servers.geo-steps", "%d: want at least 1", s.GeoSteps)
 	f.add(s.Staleness < 0, "servers.staleness", "%d: want 0 or more", s.Staleness)
+	f.add(s.CacheBytes < 0, "servers.cache", "%d bytes: want 0 or more", s.CacheBytes)
+	f.add(s.CacheBytes > 0 && s.Consistency == "geo", "servers.cache", "has no effect with %v geo: there ranks have copies of rows; leave it out", sync)
 	f.add(s.Start < 0, "", "start %d of the job: want at least 1, or 0", s.Start)
 	f.add(s.Threads < 0 || s.Threads > MaxThreads, "servers.trainer-threads", "%d: want 1 to %d", s.Threads, MaxThreads)
 	if err := s.codes(new(client.Config)); err != nil {

@@ -144,6 +144,8 @@ func (s *Servers) settings() []setting.Row {
 			About: "how values travel between ranks and servers that keep parameters; int8: gradients of rows in 8 bits, all else as fp16"},
 		{Path: "servers.trainer-threads", Unit: "threads", Needs: setting.Is("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
 			About: "threads of each rank that train at once, each on batches of its own; they share training.threads"},
+		{Path: "servers.cache", Unit: "SIZE", Scope: setting.Local, Needs: setting.Is("sync", "bsp", "ssp", "async"), Value: setting.Bytes(&s.CacheBytes),
+			About: "memory of each rank for rows of earlier batches that it uses again instead of pulling them, such as 64MiB: under ssp as servers.staleness allows, under async in the 3 steps after it was pulled, under bsp in evaluations alone; 0: none"},
 		{Path: "servers.click", Unit: "NAME=X,…", Needs: setting.Is("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
 			About: "settings of optimizer click: rate (rows learn at so many times the learning rate; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)"},
 	}

@@ -198,6 +198,9 @@ func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.S
 		if sum.Stages != nil {
 			c.spent = ": " + sum.Stages.String()
 		}
+		if sum.RowCache != nil {
+			c.spent += "; " + sum.RowCache.String()
+		}
 		return err
 	}
 	sum, err := train.RunSeeds(job.Context(), job, cfg.Model, nil, cfg, c.Seeds, each)

@@ -92,7 +92,11 @@ func twin(t *testing.T, j *job, cl *Client, merge bool) {
 		q, err := l.PullDense(array, step, lo, dense)
 		must(t, err)
 		must(t, q.Wait())
-		must(t, p.Wait())
+		told, err := p.WaitClocked()
+		must(t, err)
+		if one := l.c.cfg.Sessions == 1; step%2 == 1 && len(want) > 0 && (told > step || one && told != step) {
+			t.Fatalf("step %d: rows of step %d", step, told)
+		}
 		if peeks := j.peeked() > peeked; peeks != (step%2 == 0 && len(want) > 0) {
 			t.Fatalf("step %d: rows were peeked at: %v", step, peeks)
 		}

@@ -84,7 +84,9 @@ func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) 
 	case message.TypeSave:
 		k.savedAs(h.At)
 	default:
-		err = k.place(conn, it, n)
+		if err = k.place(conn, it, n); err == nil && t == message.TypeRows {
+			it.pull.clocked(h.At)
+		}
 	}
 	if err == nil {
 		k.finish(it, nil)
@@ -104,7 +106,9 @@ func (k *link) asked(t wire.Type, h message.Head) (*item, error) {
 	want, head := message.TypeValues, it.head
 	switch it.t {
 	case message.TypePullRows:
-		want = message.TypeRows
+		if want = message.TypeRows; head.At != message.Peek {
+			head.At = h.At
+		}
 	case message.TypeMeet:
 		want, head.Count = message.TypeMet, h.Count
 	case message.TypeSave:

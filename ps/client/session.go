@@ -313,6 +313,7 @@ type Pull struct {
 
 	mu    sync.Mutex
 	parts int // answers that are missing, and one while requests are being made
+	clock uint64
 	err   error
 }
 
@@ -326,7 +327,7 @@ func (l *Session) pull(dst []float32, dim int) *Pull {
 	} else {
 		p = &Pull{session: l, done: make(chan struct{}, 1)}
 	}
-	p.dst, p.dim, p.dups, p.parts = dst, dim, p.dups[:0], 1
+	p.dst, p.dim, p.dups, p.parts, p.clock = dst, dim, p.dups[:0], 1, math.MaxUint64
 	return p
 }
 
@@ -349,10 +350,36 @@ func (p *Pull) part(err error) {
 	}
 }
 
+// clocked takes what an answer says of clocks.
+func (p *Pull) clocked(step uint64) {
+	p.mu.Lock()
+	p.clock = min(p.clock, step)
+	p.mu.Unlock()
+}
+
+// WaitClocked is Wait for rows that are pulled, and returns a step whose pushes of all trainers, and of all steps before it, are in them.
+func (p *Pull) WaitClocked() (step uint64, err error) {
+	if err := p.arrive(); err != nil {
+		return 0, err
+	}
+	step = p.clock
+	p.giveBack()
+	return step, nil
+}
+
 // Wait returns when all rows or values are in their places, or the pull has failed.
 // With an error what is in the destination is undefined, and where the client has
 // ended it may be written until Close returns.
 func (p *Pull) Wait() error {
+	err := p.arrive()
+	if err == nil {
+		p.giveBack()
+	}
+	return err
+}
+
+// arrive waits until all is in its place.
+func (p *Pull) arrive() error {
 	select {
 	case <-p.done:
 	default:
@@ -366,10 +393,14 @@ func (p *Pull) Wait() error {
 	for _, d := range p.dups {
 		copy(p.dst[int(d.place)*p.dim:][:p.dim], p.dst[int(d.first)*p.dim:][:p.dim])
 	}
+	return nil
+}
+
+// giveBack is for whoever has no more use for it.
+func (p *Pull) giveBack() {
 	l := p.session
 	p.dst = nil
 	l.spare.Lock()
 	l.spare.pulls = append(l.spare.pulls, p)
 	l.spare.Unlock()
-	return nil
 }

@@ -216,6 +216,7 @@ func (c *conn) gather(r *reply, p *pull) error {
 	case h.At == message.Peek:
 		err = c.engine.PeekRows(h.Table, p.keys, values)
 	default:
+		h.At = c.engine.Clocked()
 		err = c.engine.PullRows(h.Table, p.keys, values)
 	}
 	if err == nil && h.Code != message.FP32 {

@@ -90,6 +90,8 @@ type Engine interface {
 	// PeekRows is PullRows that makes no rows and counts nothing.
 	PeekRows(table int, keys []uint64, dst []float32) error
 	PullDense(array, lo int, dst []float32) error
+	// Clocked is a step whose pushes of all trainers, and of all before it, are in what is pulled from now on.
+	Clocked() uint64
 	// Prefetch is told of keys whose pull waits for its step, so that their rows may come from where they lie into memory
 	// meanwhile. No pull's values depend on it.
 	Prefetch(ctx context.Context, table int, keys []uint64)

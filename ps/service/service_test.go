@@ -242,6 +242,9 @@ func TestParkedPulls(t *testing.T) {
 		!(second == message.TypeAck && h2.Number == 3 && first == message.TypeRows && h.Number == 2) {
 		t.Errorf("%s %d, %s %d", message.Name(first), h.Number, message.Name(second), h2.Number)
 	}
+	if told := max(h.At, h2.At); told != 2 { // the acknowledgement has 0
+		t.Errorf("the rows have all pushes up to step %d, want 2", told)
+	}
 	if f := w.server.Stats(); f.Parked != 2 || f.Pulls != 3 {
 		t.Errorf("%+v", f)
 	}

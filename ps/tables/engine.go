@@ -297,6 +297,17 @@ func (e *Engine) pullRows(table int, keys []uint64, dst []float32, pull func(Tab
 	return pull(e.sparse[table].table, keys, dst)
 }
 
+// Clocked is a step whose pushes of all trainers that have not left, and those of all steps before it, are in what is pulled from now on.
+func (e *Engine) Clocked() uint64 {
+	c := e.clocks
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mode == BSP {
+		return c.applied
+	}
+	return c.slowest
+}
+
 // Prefetch brings rows of keys from a table's tier below memory into memory, as far as there is room at once, for PullRows that will
 // follow when their step begins. It changes nothing that a pull or a checkpoint has, and ends early with ctx and at a fault, which
 // the pull meets. Tables that have no such tier have no such method.

@@ -16,6 +16,7 @@ type batch struct {
 	asked  bool        // ahead
 	ids    int         // how many ids and keys were asked for
 	copies bool        // its rows are copies
+	lacks  []lacking   // by table: what no cache has of it
 }
 
 // part is what a batch names of the rows of a group.
@@ -27,7 +28,13 @@ type part struct {
 // pending is what is under way: never more than a step's.
 type pending struct {
 	values *client.Pull
-	rows   []*client.Pull
+	rows   []pulled
+}
+
+// pulled are rows under way.
+type pulled struct {
+	pull *client.Pull
+	to   *lacking // that take them; nil: they come to their places
 }
 
 // pulling is a way to ask for rows.
@@ -100,11 +107,11 @@ func (t *Trainer) ask(b *batch, step uint64, of Batch) error {
 	if t.geo != nil {
 		return t.askCopies(b, step, of)
 	}
-	return t.askRows(b, step, of, t.session.PullRows)
+	return t.askRows(b, step, of, training)
 }
 
 func (t *Trainer) peek(b *batch, step uint64, of Batch) error {
-	return t.askRows(b, step, of, t.session.PeekRows)
+	return t.askRows(b, step, of, peeking)
 }
 
 // askDense asks for the dense values of the step that begins.
@@ -119,8 +126,13 @@ func (b *batch) take(of Batch, copies bool) {
 	b.of.N, b.of.Offsets, b.copies = of.N, append(b.of.Offsets[:0], of.Offsets...), copies
 }
 
-func (t *Trainer) askRows(b *batch, step uint64, of Batch, pull pulling) (err error) {
+func (t *Trainer) askRows(b *batch, step uint64, of Batch, to purpose) (err error) {
 	b.take(of, false)
+	t.pass.turnTo(to)
+	pull := t.session.PullRows
+	if to == peeking {
+		pull = t.session.PeekRows
+	}
 	for i := range t.groups {
 		g, p := &t.groups[i], &b.parts[i]
 		p.seen.begin()
@@ -129,7 +141,7 @@ func (t *Trainer) askRows(b *batch, step uint64, of Batch, pull pulling) (err er
 		}
 		for _, table := range g.tables {
 			b.rows[table] = grown(b.rows[table][:0], len(p.seen.keys)*t.tables[table].dim)
-			if err := t.pull(table, step, p.seen.keys, b.rows[table], pull); err != nil {
+			if err := t.pull(table, step, p.seen.keys, b.rows[table], pull, &b.lacks[table]); err != nil {
 				return err
 			}
 		}
@@ -148,7 +160,7 @@ func (t *Trainer) askCopies(b *batch, step uint64, of Batch) (err error) {
 		keys := own.seen.keys[own.begun:]
 		for _, table := range g.tables {
 			weights := t.geo.tables[table].extend(own.begun, len(keys))
-			if err := t.pull(table, step, keys, weights, t.session.PullRows); err != nil {
+			if err := t.pull(table, step, keys, weights, t.session.PullRows, nil); err != nil {
 				return err
 			}
 		}
@@ -160,14 +172,19 @@ func (t *Trainer) lookupFault(g *group, err error) error {
 	return fmt.Errorf("ps: trainer: step %d: table %q: %w", t.step, t.cfg.Schema.Sparse[g.tables[0]].Name, err)
 }
 
-// pull asks for rows of a table, if there are any.
-func (t *Trainer) pull(table int, step uint64, keys []uint64, dst []float32, pull pulling) error {
+// pull asks for rows of a table, if there are any, but for those that its cache has; of others l is told.
+func (t *Trainer) pull(table int, step uint64, keys []uint64, dst []float32, pull pulling, l *lacking) error {
+	if l != nil {
+		if l = t.cached(l, table, step, keys, dst); l != nil {
+			keys, dst = l.keys, l.rows
+		}
+	}
 	if len(keys) == 0 {
 		return nil
 	}
 	p, err := pull(table, step, keys, dst)
 	if err == nil {
-		t.pending.rows = append(t.pending.rows, p)
+		t.pending.rows = append(t.pending.rows, pulled{p, l})
 	}
 	return err
 }
@@ -179,7 +196,7 @@ func (t *Trainer) await() error {
 		return err
 	}
 	for _, p := range t.pending.rows {
-		err = errors.Join(err, t.wait(p))
+		err = errors.Join(err, t.waitRows(p))
 	}
 	t.pending.rows = t.pending.rows[:0]
 	if err == nil && t.geo != nil {
@@ -198,6 +215,19 @@ func (t *Trainer) awaitValues() error {
 	err := t.wait(p)
 	if err == nil && t.geo != nil {
 		t.geo.take(t.cfg.Values)
+	}
+	return err
+}
+
+func (t *Trainer) waitRows(p pulled) error {
+	if p.to == nil {
+		return t.wait(p.pull)
+	}
+	start := time.Now()
+	clocked, err := p.pull.WaitClocked()
+	t.waited += time.Since(start)
+	if err == nil {
+		p.to.take(clocked)
 	}
 	return err
 }

@@ -2,8 +2,12 @@ package trainer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/ringo-ml/ringo/ps/client"
@@ -40,6 +44,22 @@ type job struct {
 	t      testing.TB
 	schema schema.Schema
 	client client.Config
+	seats  []seat
+}
+
+// seat is a server of a job, which can be killed and started again.
+type seat struct {
+	start func(net.Listener)
+	stop  func()
+}
+
+// restart kills a server and starts it again where it was.
+func (j *job) restart(server int) {
+	j.t.Helper()
+	j.seats[server].stop()
+	l, err := net.Listen("tcp", j.client.Servers[server])
+	must(j.t, err)
+	j.seats[server].start(l)
 }
 
 func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
@@ -49,32 +69,45 @@ func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
 	}
 	ticket := transport.NewTicket()
 	j := &job{t: t, schema: sc, client: client.Config{Ticket: ticket, Version: "1", Trainers: cfg.Trainers, Sessions: cfg.Sessions, Schema: sc}}
-	ctx, cancel := context.WithCancel(context.Background())
-	var ends []chan error
+	j.seats = make([]seat, cfg.Servers)
 	for i := range cfg.Servers {
+		cfg := cfg
 		cfg.Index = i
-		e, err := tables.Open(cfg, sc)
-		must(t, err)
-		s, err := service.New(service.Config{
-			Ticket: ticket, Version: "1", Index: i, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions, Schema: &sc,
-			Open: func(schema.Schema) (service.Engine, error) { return e, nil },
-		})
-		must(t, err)
+		if cfg.Dir != "" && cfg.Servers > 1 {
+			cfg.Dir = filepath.Join(cfg.Dir, fmt.Sprint(i))
+		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		j.client.Servers = append(j.client.Servers, l.Addr().String())
-		end := make(chan error, 1)
-		ends = append(ends, end)
-		go func() { end <- s.Serve(ctx, l) }()
-		t.Cleanup(func() { must(t, e.Close()) })
+		at := &j.seats[i]
+		at.start = func(l net.Listener) { at.stop = j.serve(cfg, ticket, l) }
+		at.start(l)
+		t.Cleanup(func() { at.stop() })
 	}
-	t.Cleanup(func() {
-		cancel()
-		for _, end := range ends {
-			must(t, <-end)
-		}
-	})
 	return j
+}
+
+// serve starts a server, and returns what ends it.
+func (j *job) serve(cfg tables.Config, ticket transport.Ticket, l net.Listener) (stop func()) {
+	t := j.t
+	t.Helper()
+	e, err := tables.Open(cfg, j.schema)
+	must(t, err)
+	s, err := service.New(service.Config{
+		Ticket: ticket, Version: "1", Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions, Schema: &j.schema,
+		Open: func(schema.Schema) (service.Engine, error) { return e, nil },
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	end := make(chan error, 1)
+	go func() { end <- s.Serve(ctx, l) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-end; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		must(t, e.Close())
+	})
 }
 
 // trainers makes a rank's trainers, one for each session. Their values are what initial says, or the

@@ -18,6 +18,10 @@
 // where servers answer when they have it. Dense values are asked for at the end of a step and have it: training
 // without it does much worse at first.
 //
+// # Rows of earlier batches
+//
+// With [Config.Cache] the trainer keeps rows that it has pulled, and uses them again as long as the servers' consistency allows.
+//
 // # Geo
 //
 // With [Config.GeoSteps] the trainer has copies of its own: the dense parameters, which its
@@ -67,6 +71,8 @@ type Config struct {
 	// GeoSteps, above 0, is after how many steps copies are exchanged, and Copies how many
 	// there are: of all trainers' sessions together.
 	GeoSteps, Copies int
+	// Cache says which rows of earlier batches are used again. It is not for copies, which are such rows.
+	Cache CacheConfig
 	// Done is how many steps an earlier trainer has done whose place this one takes: exchanges of copies go on
 	// in their turn.
 	Done uint64
@@ -87,6 +93,9 @@ type Trainer struct {
 	batches [2]batch // one is used, the other asked for
 	turn    int      // the one in use
 	pending pending
+	caches  []*cache // by table; nil: there are none
+	pass    pass
+	used    [2]CacheUse // while training, and of Peek
 	pushed  []uint64
 	clicks  clicks
 	waited  time.Duration
@@ -122,10 +131,13 @@ func New(cfg Config) (*Trainer, error) {
 		}
 	}
 	for i := range t.batches {
-		t.batches[i] = batch{parts: make([]part, len(t.groups)), rows: make([][]float32, len(t.tables))}
+		t.batches[i] = batch{parts: make([]part, len(t.groups)), rows: make([][]float32, len(t.tables)), lacks: make([]lacking, len(t.tables))}
+	}
+	var err error
+	if t.caches, err = newCaches(cfg); err != nil {
+		return nil, err
 	}
 	if cfg.GeoSteps > 0 {
-		var err error
 		if t.geo, err = newGeo(cfg, t.groups); err != nil {
 			return nil, err
 		}
@@ -201,6 +213,7 @@ func (t *Trainer) End(rate float64) error {
 		return err
 	}
 	t.step++
+	t.pass.moved()
 	if t.geo != nil && (!t.geo.stale || t.pending.values != nil) {
 		return nil
 	}
@@ -227,6 +240,7 @@ func (t *Trainer) Share() error {
 // Settle brings the dense parameters to what they are after the steps so far. Copies have been
 // shared before.
 func (t *Trainer) Settle() error {
+	t.pass.moved()
 	if err := t.await(); err != nil { // what was asked for may lack others' last steps
 		return err
 	}

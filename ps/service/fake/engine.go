@@ -420,6 +420,13 @@ func (e *Engine) PeekRows(table int, keys []uint64, dst []float32) error {
 // Peeked is how many rows PeekRows was asked for.
 func (e *Engine) Peeked() int { return int(e.peeked.Load()) }
 
+// Clocked is the least step that a session has clocked.
+func (e *Engine) Clocked() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Min(e.state.clock) // without sessions nobody pulls
+}
+
 // Prefetch does nothing: all is in memory.
 func (e *Engine) Prefetch(context.Context, int, []uint64) {}
 

@@ -1,0 +1,43 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/ps/trainer"
+)
+
+// RowCache is what came of a rank's cache of rows, those of all of its threads together. Rates are of the rows that batches named, each
+// once a batch: which share of them did not travel.
+type RowCache struct {
+	TrainHitRate float64 `json:"train_hit_rate"` // 0 in bsp, where the rank's own push makes each row that it has out of date
+	EvalHitRate  float64 `json:"eval_hit_rate"`
+	SavedBytes   int64   `json:"saved_bytes"` // keys and rows that did not travel
+}
+
+// String tells what did not travel.
+func (c RowCache) String() string {
+	return fmt.Sprintf("its cache had %.1f%% of rows in training and %.1f%% in evaluations, %.1f MiB did not travel", 100*c.TrainHitRate, 100*c.EvalHitRate, float64(c.SavedBytes)/(1<<20))
+}
+
+// cacheUse is what came of the replica's cache since it was last asked.
+func (p *served) cacheUse() trainer.CacheUse {
+	was := p.told
+	t, e := p.trainer.CacheUse()
+	p.told = t.Plus(e)
+	return trainer.CacheUse{Asked: p.told.Asked - was.Asked, Hits: p.told.Hits - was.Hits, Saved: p.told.Saved - was.Saved}
+}
+
+// rowCache is what came of this rank's cache, nil where there is none.
+func (r *run) rowCache() *RowCache {
+	s, ok := r.replica.params.(*served)
+	if !ok || r.cfg.Servers.CacheBytes == 0 {
+		return nil
+	}
+	var train, eval trainer.CacheUse
+	for _, p := range s.replicas {
+		t, e := p.trainer.CacheUse()
+		train, eval = train.Plus(t), eval.Plus(e)
+	}
+	rate := func(u trainer.CacheUse) float64 { return float64(u.Hits) / float64(max(1, u.Asked)) }
+	return &RowCache{rate(train), rate(eval), train.Saved + eval.Saved}
+}
