@@ -145,7 +145,8 @@ func engineOverTiers(t *testing.T, kind store.Kind) {
 	e.stop(t)
 }
 
-// Whatever tier a row is in, bsp comes to the same bits: those of tables in memory.
+// Whatever tier a row is in, and whatever is brought into memory meanwhile for pulls that follow, bsp comes to the same bits: those of
+// tables in memory.
 func TestSyncOverTiers(t *testing.T) {
 	const keys, batch = 20_000, 3000
 	s := schema.Schema{Sparse: []schema.Sparse{
@@ -160,7 +161,7 @@ func TestSyncOverTiers(t *testing.T) {
 	tc := Config{Dir: t.TempDir(), MemoryBytes: 2500 << 10}
 	e := start(t, c, tc, s)
 	rng := rand.New(rand.NewPCG(3, 4))
-	seq := make([]uint64, c.Trainers)
+	seq, brought := make([]uint64, c.Trainers), int64(0)
 	for step := uint64(1); step <= 12; step++ {
 		for session := range c.Trainers {
 			for table, x := range s.Sparse {
@@ -178,10 +179,25 @@ func TestSyncOverTiers(t *testing.T) {
 				}
 			}
 			seq[session]++
+			prefetched := make(chan bool)
+			go func() {
+				next := make([]uint64, 500)
+				for i := range next {
+					next[i] = uint64(i)*37 + step
+				}
+				for table := range len(s.Sparse) + 1 { // there is none of the last number
+					e.Prefetch(t.Context(), table, next)
+				}
+				close(prefetched)
+			}()
 			for _, engine := range []*tables.Engine{memory, e.Engine} {
 				_, err := engine.Clock(session, seq[session], step, -1)
 				must(t, err)
 			}
+			<-prefetched
+		}
+		for _, table := range e.Stats().Tables {
+			brought += table.Prefetched
 		}
 		switch step % 4 {
 		case 1:
@@ -191,6 +207,9 @@ func TestSyncOverTiers(t *testing.T) {
 			e.stop(t)
 			e = start(t, c, tc, s)
 		}
+	}
+	if brought == 0 {
+		t.Error("nothing was brought in ahead")
 	}
 	for table, x := range s.Sparse {
 		want, got := make([]float32, batch*x.Dim), make([]float32, batch*x.Dim)
