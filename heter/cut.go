@@ -1,11 +1,11 @@
 // Package heter runs one model on processes of two kinds. Trainers read data, look rows up, pool them and whatever else is cheap; the
 // part of the model that its own code marks by [nn.Tape.On] with [Place], the dense layers, runs on heter-trainers, which own its
-// parameters. Activations go there, and their gradients come back, a micro-batch at a time:
+// parameters, or are lent them for each step ([Lender]). Activations go there, and their gradients come back, a micro-batch at a time:
 //
 //	trainer                                heter-trainer
 //	Stem.Forward     activations, labels ─▶ Device.Run: the part and the loss, forward and backward
 //	Stem.Backward  ◀─ gradients, outputs
-//	                                        Device.Update, when all trainers have ended the step
+//	                                        Device.Update, when all trainers have ended the step, unless they lend
 //
 // Find tells what crosses. Where nobody splits a model its code runs as if there were no mark.
 package heter

@@ -131,9 +131,8 @@ func FuzzHeterTrainer(f *testing.F) {
 		}
 		defer client.Abort(errors.New("the test is over"))
 		if lent {
-			if err := client.Lend(make([]float32, client.Len())); err != nil {
-				t.Error(err)
-			}
+			_ = client.Lend(make([]float32, client.Len())) // it may have failed already
+			_ = client.Collect()                           // so that sums are asked for
 		}
 		_, err = side(t, s, c, 2, client).Backward(batch(s, rand.New(rand.NewPCG(1, 2)), 8), 0, nil)
 		if err == nil {
