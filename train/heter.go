@@ -33,6 +33,8 @@ type Heter struct {
 	Values string
 	// Report gets a line about each heter-trainer that this rank loses while others are left. It may be nil; any goroutine may call it.
 	Report func(line string) `json:"-"`
+	// Note gets a line where this rank shares no memory with a heter-trainer and could. It may be nil: Report does; any goroutine may call it.
+	Note func(line string) `json:"-"`
 }
 
 func (h *Heter) settings() []setting.Row {
@@ -181,7 +183,7 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	}
 	f.job = r.job.Context()
 	f.client, err = client.Dial(f.job, client.Config{
-		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: int(r.stream), Trainers: r.job.Size() * c.Servers.threads(), Cut: f.cut, About: f.about, Code: code, Lent: f.lends, Report: c.Heter.Report,
+		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: int(r.stream), Trainers: r.job.Size() * c.Servers.threads(), Cut: f.cut, About: f.about, Code: code, Lent: f.lends, Report: c.Heter.Report, Note: c.Heter.Note,
 	})
 	if err != nil {
 		return err

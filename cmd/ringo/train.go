@@ -152,8 +152,9 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	feed := c.feed()
 	defer feed.Close()
 	cfg.EachStep = feed.Steps(job.Rank(), cfg.LogEvery > 0)
-	if !c.worker { // else the launcher tells of it
-		cfg.Heter.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	cfg.Heter.Note = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	if !c.worker { // else the launcher tells of who is lost
+		cfg.Heter.Report = cfg.Heter.Note
 	}
 	if job.Rank() != 0 {
 		return c.train(job, cfg, func(train.Summary) {}, func(train.Seeds) {})

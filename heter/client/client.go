@@ -67,6 +67,8 @@ type Config struct {
 	Timeout time.Duration
 	// Report gets a line about each heter-trainer that is lost while others are left. It may be nil; any goroutine may call it.
 	Report func(line string)
+	// Note gets a line where no memory is shared that could be. It may be nil: Report does; any goroutine may call it.
+	Note func(line string)
 }
 
 // Client is a heter.Remote. One goroutine uses it, but for Abort; another one, its own, sends.

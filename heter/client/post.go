@@ -120,7 +120,7 @@ func (c *Client) pack(f *flight) error {
 	defer c.mu.Lock()
 	b, err := take()
 	if err != nil {
-		c.report(fmt.Sprintf("micro-batches go over links, no longer through memory that heter-trainers of this host have, too: %v", err))
+		c.note(fmt.Sprintf("micro-batches go over links, no longer through memory that heter-trainers of this host have, too: %v", err))
 		f.slot, b = -1, make([]byte, size)
 	}
 	if err := wire.PutHeader((*[wire.HeaderSize]byte)(b), wire.Header{Type: message.TypeMicro, Length: len(b) - wire.HeaderSize}); err != nil {

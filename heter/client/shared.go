@@ -108,11 +108,19 @@ func (k *link) share(ctx context.Context) {
 	var err error
 	k.view, err = near.Swap(ctx, desk, cfg.Trainer, k.welcome.Near, k.welcome.Key, func() (*near.Memory, error) { return k.c.share(k.welcome.Samples) })
 	if err != nil && ctx.Err() == nil {
-		k.c.report(fmt.Sprintf("heter-trainer %d at %s is on this host and shares no memory, micro-batches go over the link: %v", k.index, k.addr, err))
+		k.c.note(fmt.Sprintf("heter-trainer %d at %s is on this host and shares no memory, micro-batches go over the link: %v", k.index, k.addr, err))
 	}
 	if k.view != nil {
 		k.slots = downTo(min(k.view.Slots(), k.welcome.Micros))
 	}
+}
+
+func (c *Client) note(line string) {
+	if c.cfg.Note == nil {
+		c.report(line)
+		return
+	}
+	c.cfg.Note(line)
 }
 
 // place chooses where the results of a flight are wanted, if it can go through shared memory. c.mu is held.
