@@ -157,7 +157,7 @@ func TestDoorInACrowd(t *testing.T) {
 
 // Connections that say nothing reach no goroutine and no memory of ours, and garbage that comes again is closed at sight.
 func TestDoorSparesTheJob(t *testing.T) {
-	if runtime.GOOS != "linux" {
+	if cookies, err := os.ReadFile("/proc/sys/net/ipv4/tcp_syncookies"); err != nil || cookies[0] == '0' {
 		t.Skip("the system lets in who says nothing")
 	}
 	leakcheck.Check(t)
