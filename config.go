@@ -43,6 +43,9 @@ type Config struct {
 	Tables []string
 	// Heters are those of its heter-trainers, likewise: see Job.Heters.
 	Heters []string
+	// HeterTrainer says that Size places a heter-trainer by hand, and no rank: Rank is its number among Heters, where it listens at its
+	// own place. Without Size a launcher says so, or by hand RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket.
+	HeterTrainer bool
 	// NoMesh makes no connections among ranks: they meet at the job's servers of tables alone,
 	// and go on when one of them is lost, if the servers do. What is said of connections
 	// among ranks has no effect then. A launcher must be told, too.
@@ -124,16 +127,20 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	set(c.Size < 0, "job.ranks", "%d: want the number of ranks, or 0 for the launcher's", c.Size)
-	if c.serves {
+	if c.HeterTrainer {
+		set(c.Size == 0, "job.ranks", "is missing: a heter-trainer that is placed by hand waits for so many")
+		fault(c.serves || c.Servers > 0, "a heter-trainer of a job with servers that sum: its parameters lie on servers that keep them")
+		errs = append(errs, c.validateHeter()...)
+	} else if c.serves {
 		fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Servers), "server %d: want 0 to %d, since there are %d", c.Rank, c.Servers-1, c.Servers)
 	} else {
 		set(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "job.rank", "%d: want 0 to %d, since %v is %d", c.Rank, c.Size-1, setting.Path("job.ranks"), c.Size)
 	}
 	fault(c.NoMesh && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (NoMesh) reach servers that keep parameters, and no others", c.Servers)
 	set(c.NoMesh && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
-	set(c.NoMesh && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
+	set(c.NoMesh && !c.HeterTrainer && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
 	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
-	if c.Size > 0 && !c.NoMesh && !meeting.IsPlace(c.Rendezvous) {
+	if c.Size > 0 && !c.NoMesh && !c.HeterTrainer && !meeting.IsPlace(c.Rendezvous) {
 		_, _, err := hostport.Split(c.Rendezvous, 1)
 		set(err != nil, pathRendezvous, "%q: %w, where rank 0 listens, or the absolute path of a file, or etcd://HOST:PORT/KEY, in which it says so", c.Rendezvous, err)
 	}

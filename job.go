@@ -41,6 +41,7 @@ type Job struct {
 	columns               int
 	launched              bool             // a launcher hosts the coordinator
 	tables, heters        []string         // addresses
+	heter                 *HeterTrainer    // nil: it is none
 	noMesh                bool             // there are no connections among ranks
 	watched               bool             // the launcher ends those that hang
 	timeout               time.Duration    // of waits for others
@@ -84,7 +85,14 @@ type Job struct {
 // there. Without a launcher's variables and without Config.Size it is a job of
 // one rank that needs no network. An error names what is missing: a variable,
 // the coordinator, or the ranks that did not come.
+//
+// A program that a launcher has started as a heter-trainer gets a Job that says so: see Job.HeterTrainer.
 func Join(ctx context.Context, cfg Config) (*Job, error) {
+	if place, is, err := cfg.heterPlace(); err != nil {
+		return nil, fmt.Errorf("joining the job: %w", err)
+	} else if is {
+		return joinHeter(ctx, place, cfg)
+	}
 	env, present, err := cfg.place(cfg.lookup())
 	if err != nil {
 		return nil, fmt.Errorf("joining the job: %w", err)
@@ -149,7 +157,7 @@ func (j *Job) alone(cfg Config) (*Job, error) {
 
 // Run joins, calls fn and leaves. When fn fails, the other ranks are told, and
 // the error is the best that this rank knows: of a lost peer, who it is. See Told for
-// who prints it. A *StoppedError of fn is no failure: the rank leaves in good order.
+// who prints it. A *StoppedError of fn is no failure: the rank leaves in good order. Nor is ErrServed.
 func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	job, err := Join(ctx, cfg)
 	if err != nil {
@@ -320,7 +328,7 @@ func (j *Job) watch() {
 
 var errDone = errors.New("the job is done")
 
-// Rank is this rank, from 0 to Size()-1.
+// Rank is this rank, from 0 to Size()-1; -1 of a heter-trainer.
 func (j *Job) Rank() int { return j.rank }
 
 // Size is the number of ranks, the world size.
@@ -418,7 +426,7 @@ func (j *Job) SetStatus(doing string) {
 // Close leaves the job in good order and frees what it holds. Operations of
 // other ranks that need this one fail from now on.
 func (j *Job) Close() error {
-	j.closed.Do(func() { j.closeErr = j.release() })
+	j.closed.Do(func() { j.closeErr = errors.Join(j.unserved(), j.release()) })
 	return j.closeErr
 }
 
@@ -455,6 +463,7 @@ func (j *Job) release() error {
 	if j.unbind != nil {
 		j.unbind()
 	}
+	j.heter.end()
 	j.unrecord()
 	return errors.Join(errs...)
 }

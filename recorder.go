@@ -26,6 +26,9 @@ func (j *Job) Recorder() *record.Recorder { return j.recorder }
 
 // who is this process, for those who find what it has recorded.
 func (j *Job) who() record.Who {
+	if j.heter != nil {
+		return record.Who{}
+	}
 	if j.serves() {
 		return record.Who{Role: record.SumServer, Number: j.rank}
 	}

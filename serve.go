@@ -49,6 +49,9 @@ func (j *Job) serves() bool { return j.rank >= j.size }
 
 // name is how errors call this member.
 func (j *Job) name() string {
+	if j.heter != nil {
+		return fmt.Sprintf("heter-trainer %d", j.heter.Index)
+	}
 	if j.serves() {
 		return fmt.Sprintf("server %d", j.rank-j.size)
 	}

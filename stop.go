@@ -77,6 +77,10 @@ func stoppedBy(err error) *StoppedError {
 // end ends the job because its body has returned err.
 func (j *Job) end(err error) error {
 	switch {
+	case errors.Is(err, ErrServed):
+		return j.Close()
+	case err == nil && j.unserved() != nil:
+		return j.Fail(j.unserved())
 	case stoppedBy(err) != nil:
 		return errors.Join(err, j.Close())
 	case err != nil:

@@ -29,6 +29,9 @@ func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 // Servers of mode geo take by how much copies have moved, and no gradients: they refuse a client that does
 // not say so by the setting "sync".
 func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
+	if j.heter != nil {
+		return nil, j.heter.idle()
+	}
 	if len(j.tables) == 0 {
 		return nil, fmt.Errorf("the job has no servers that keep parameters: start it by ringo run with some (servers.count 1, sync async), or give all ranks their addresses (Config.Tables)")
 	}

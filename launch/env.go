@@ -30,10 +30,12 @@ const (
 	ThreadsVar     = "GOMAXPROCS"        // Go's own: how many threads a person wants in each process, or unset
 	TablesVar      = "RINGO_PS_ADDRS"    // where the servers that keep parameters listen, HOST:PORT,HOST:PORT,…, or unset: none; any role's is RINGO_ROLE_ADDRS, with its name for ROLE
 	TableVar       = "RINGO_PS_INDEX"    // of a server that keeps parameters: its number, from 0; any role's is RINGO_ROLE_INDEX
-	socketVar      = "RINGO_SOCKET"      // of a process of a role with sockets: the descriptor of its own
-	MetricsVar     = "RINGO_METRICS"     // the folder in which the ranks of this host have their figures, or unset: they keep none; see metrics.Open
-	EndVar         = "RINGO_END"         // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
-	RecordVar      = "RINGO_RECORD"      // the descriptor of the memory in which the process records what it does, or unset: it has its own
+	HetersVar      = "RINGO_HETER_ADDRS" // likewise, of heter-trainers
+	HeterVar       = "RINGO_HETER_INDEX"
+	SocketVar      = "RINGO_SOCKET"  // of a process of a role with sockets: the descriptor of its own
+	MetricsVar     = "RINGO_METRICS" // the folder in which the ranks of this host have their figures, or unset: they keep none; see metrics.Open
+	EndVar         = "RINGO_END"     // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
+	RecordVar      = "RINGO_RECORD"  // the descriptor of the memory in which the process records what it does, or unset: it has its own
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is unset. It never
 	// holds the ticket: see JobFromEnv.
 	JobVar = "RINGO_JOB"

@@ -168,7 +168,7 @@ func (p *process) command(c *crew, seat int) {
 		}
 	}
 	if c.Listens {
-		give(socketVar, c.sockets[seat])
+		give(SocketVar, c.sockets[seat])
 	}
 	if p.memory != nil {
 		give(RecordVar, p.memory)
@@ -220,7 +220,7 @@ func (j *job) addresses() (env []string) {
 // withoutOurs is env without the variables of another job, whose launcher may
 // have started this one.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacedVar, MetricsVar, socketVar, EndVar, RecordVar, JobVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacedVar, MetricsVar, SocketVar, EndVar, RecordVar, JobVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		ofRole := strings.HasPrefix(name, varPrefix) && (strings.HasSuffix(name, indexSuffix) || strings.HasSuffix(name, addrsSuffix))

@@ -64,10 +64,25 @@ func (p *process) listen(begin, after time.Duration) {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return
 		case silence.MissedBy(p.ran(&busy)):
-			p.hang(fmt.Sprintf("no sign of life for %v", silence.Limit))
+			p.hang(fmt.Sprintf("no sign of life for %v%s", silence.Limit, p.advice()))
 			return
 		}
 	}
+}
+
+// never says that a process whose role says what a program has to do has not shown life.
+func (p *process) never() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.role.ShowsLife && p.role.Unserved != "" && !p.lived
+}
+
+// advice is what a program has to do that has never shown life; "" of others.
+func (p *process) advice() string {
+	if !p.never() {
+		return ""
+	}
+	return " since it was started: " + p.role.Unserved
 }
 
 // hang kills a process that hangs; unlike one that was told to end, it is lost.

@@ -24,8 +24,13 @@ type RoleEnv struct {
 	WorldSize int
 	// Ticket is the job's secret.
 	Ticket transport.Ticket
-	// Socket is the number of a descriptor that listens at Addrs[Index]; 0: the role has no sockets.
+	// TicketFile is a file that has it, in its place, or empty.
+	TicketFile string
+	// Socket is the number of a descriptor that listens at Addrs[Index]; 0: the role has no sockets, or the process was started by hand,
+	// and is to listen there itself.
 	Socket int
+	// Transport is "shm", "tcp" or empty.
+	Transport string
 	// End is the number of a descriptor to the launcher: see Tell and ShowLife.
 	End int
 	// Record, when above 0, is the number of the descriptor of the memory that the launcher holds for Recorder.
@@ -40,13 +45,20 @@ func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, 
 		return RoleEnv{}, false, nil
 	}
 	r := envReader{lookup: lookup, because: index}
-	env = RoleEnv{Role: role, Index: r.number(index, 0), WorldSize: r.number(WorldSizeVar, 1), Ticket: r.ticket()}
+	env = RoleEnv{Role: role, Index: r.number(index, 0), WorldSize: r.number(WorldSizeVar, 1), Transport: r.transport()}
+	if env.TicketFile, _ = lookup(TicketFileVar); env.TicketFile == "" {
+		env.Ticket = r.ticket()
+	} else if text, _ := lookup(TicketVar); text != "" {
+		r.fail("%s and %s are both set: want one of them", TicketVar, TicketFileVar)
+	}
 	if v, _ := lookup(EndVar); v != "" {
 		env.End = r.number(EndVar, firstDescriptor)
 	}
 	env.Record = r.record()
 	if env.Addrs = r.addresses(role); env.Addrs != nil {
-		env.Socket = r.number(socketVar, firstDescriptor)
+		if v, _ := lookup(SocketVar); v != "" {
+			env.Socket = r.number(SocketVar, firstDescriptor)
+		}
 		if len(r.errs) == 0 && env.Index >= len(env.Addrs) {
 			r.fail("%s=%d, but %s has %d addresses", index, env.Index, addrsVar(role), len(env.Addrs))
 		}
@@ -58,7 +70,11 @@ func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, 
 func TableFromEnv(lookup func(string) (string, bool)) (env RoleEnv, present bool, err error) {
 	env, present, err = RoleFromEnv(lookup, tables)
 	if present && err == nil && env.Socket == 0 {
-		err = (&envReader{lookup: lookup, because: TableVar}).missing(TablesVar)
+		name := SocketVar
+		if env.Addrs == nil {
+			name = TablesVar
+		}
+		err = (&envReader{lookup: lookup, because: TableVar}).missing(name)
 	}
 	return env, present, err
 }
@@ -77,7 +93,7 @@ func (e RoleEnv) Strings() []string {
 		out = append(out, RecordVar+"="+strconv.Itoa(e.Record))
 	}
 	if e.Socket > 0 {
-		out = append(out, socketVar+"="+strconv.Itoa(e.Socket))
+		out = append(out, SocketVar+"="+strconv.Itoa(e.Socket))
 	}
 	return append(out, addrsOf(e.Role, e.Addrs)...)
 }

@@ -58,6 +58,7 @@ type process struct {
 	sent  bool   // it was signalled from here: its end is not its own doing
 	hung  string // why it was killed: it showed no life
 	told  *outcome.End
+	lived bool // it has shown life
 }
 
 // start starts the process. Its output goes to sink, a writer per stream.
@@ -133,6 +134,11 @@ func (p *process) wait() {
 	p.how = how(p.cmd.Wait())
 	p.finish()
 	p.how = cmp.Or(p.whyHung(), p.how)
+	defer func() {
+		if p.how == "" && p.never() {
+			p.how = "it has ended with exit status 0 and never served: " + p.role.Unserved
+		}
+	}()
 	late := time.After(lastWords)
 	for _, all := range []chan struct{}{p.drained, p.heard} {
 		if all == nil {

@@ -57,6 +57,9 @@ type Role struct {
 	Bind Bind
 	// CoresEach is how many cores each of its processes keeps busy, where they are bound. 0: one at least.
 	CoresEach int
+	// Unserved is what a program has to do in this role, told where one of a role that ShowsLife has ended in good order and never shown any:
+	// it does not know that it has a role. Empty: that is nobody's concern.
+	Unserved string
 	// Hosts is the host of each of its processes, by its place in Config.Hosts. nil: all are on this host.
 	Hosts []int
 }
@@ -78,7 +81,8 @@ func ParameterServers(n int, command ...string) Role {
 
 // HeterTrainers is the role of those that compute dense layers for ranks, which connect to them by themselves.
 func HeterTrainers(n int, command ...string) Role {
-	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true, Alike: true}
+	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true, Alike: true,
+		Unserved: "a program that has a part for heter-trainers calls ringo.Run, and there train.Run, or Serve of package heter/role"}
 }
 
 // roleName is a word that may be part of a variable's name.

@@ -43,8 +43,14 @@ func tell(descriptor int, end outcome.End) bool {
 
 // hear takes a line of what the process tells.
 func (p *process) hear(line []byte) {
+	if len(line) == 0 {
+		p.mu.Lock()
+		p.lived = true
+		p.mu.Unlock()
+		return
+	}
 	var end outcome.End
-	if len(line) == 0 || json.Unmarshal(line, &end) != nil || end.Fault() == "" {
+	if json.Unmarshal(line, &end) != nil || end.Fault() == "" {
 		return
 	}
 	end.Rank = p.number

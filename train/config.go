@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
@@ -145,7 +146,7 @@ type Config struct {
 func Defaults(m model.Spec, folder string) Config {
 	c := Config{Model: m, Data: folder, Partition: PartitionShuffled, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
 	c.Exchange = distopt.Config{Strategy: distopt.FP32, Accumulation: 1}
-	c.Heter = Heter{Micros: 4, Values: "fp32"}
+	c.Heter = Heter{Micros: usualMicros, Values: "fp32"}
 	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and spares most of the traffic
 	c.SetOptimizer("sgd")
 	if d := m.Defaults; d.Optimizer != "" {
@@ -154,6 +155,15 @@ func Defaults(m model.Spec, folder string) Config {
 		c.Exchange.ClipNorm = d.ClipNorm
 	}
 	return c
+}
+
+// on is c settled for the ranks of a job, or one of its heter-trainers.
+func (c Config) on(job *ringo.Job) Config {
+	addrs, _ := job.Heters()
+	if c.Heter.Count = cmp.Or(c.Heter.Count, len(addrs)); c.Heter.Count > 0 {
+		c.Heter.Micros = cmp.Or(c.Heter.Micros, usualMicros)
+	}
+	return c.settled(job.Size())
 }
 
 // settled is c with what its zero values stand for.

@@ -24,14 +24,15 @@ import (
 // the ranks, with parameters on servers. In bsp heter-trainers own the part's parameters. In other modes these lie on servers as all others do,
 // and a rank lends them what it has for each of its steps, so that the mode promises of them what it promises without heter-trainers.
 type Heter struct {
-	// Count is how many heter-trainers the job has; 0: none.
+	// Count is how many heter-trainers the job has; for Run 0: as many as the launcher says, or none.
 	Count int
-	// Micros is in how many micro-batches a batch goes there, at least 1.
+	// Micros is in how many micro-batches a batch goes there, at least 1; for Run 0: 4.
 	Micros int
 	// Values is how what crosses travels: fp32 (also where it is empty), fp16, bf16 or int8. Other than as fp32 results are not those
 	// of a model in one piece.
 	Values string
-	// Report gets a line about each heter-trainer that this rank loses while others are left. It may be nil; any goroutine may call it.
+	// Report gets a line about each heter-trainer that this rank loses while others are left; in a heter-trainer about what it does. It
+	// may be nil; any goroutine may call it.
 	Report func(line string) `json:"-"`
 	// Note gets a line where this rank shares no memory with a heter-trainer and could. It may be nil: Report does; any goroutine may call it.
 	Note func(line string) `json:"-"`

@@ -29,10 +29,13 @@ type Loop struct {
 const endless = math.MaxInt32
 
 // NewLoop makes the model on this rank. Its Spec says the shape of its samples, cfg all that Config says which needs neither epochs nor
-// data. With cfg.Checkpoint.Resume it goes on from the folder's last checkpoint, if there is one: Steps says where.
+// data. Where Run would be a heter-trainer it is one, too, and returns ringo.ErrServed. With cfg.Checkpoint.Resume it goes on from the folder's last checkpoint, if there is one: Steps says where.
 func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *Loop, err error) {
+	if job.HeterTrainer() != nil {
+		return nil, serveHeter(ctx, job, m, cfg)
+	}
 	cfg.Model, cfg.given, cfg.Epochs = m, true, endless
-	cfg = cfg.settled(job.Size())
+	cfg = cfg.on(job)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -92,8 +92,11 @@ type run struct {
 // of ctx ends the run between two steps, with an error.
 //
 // The ranks' parameters are compared at the end; if they differ that is an
-// error, because replicas that drift apart train nothing.
+// error, because replicas that drift apart train nothing. In a heter-trainer (ringo.Job.HeterTrainer) it computes the model's part, needs no set, and returns ringo.ErrServed when all ranks have left.
 func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, cfg Config) (Summary, error) {
+	if job.HeterTrainer() != nil {
+		return Summary{}, serveHeter(ctx, job, m, cfg)
+	}
 	cfg, err := cfg.of(job, m, set)
 	if err != nil {
 		return Summary{}, err
@@ -109,7 +112,7 @@ func (c Config) of(job *ringo.Job, m model.Spec, set *data.Set) (Config, error) 
 		}
 		c.given, c.Model = true, shaped(m, set.Eval.Shape())
 	}
-	return c.settled(job.Size()), nil
+	return c.on(job), nil
 }
 
 // shaped is a model with the shape of a set's samples, if it has none of its own or takes any.

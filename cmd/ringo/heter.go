@@ -1,23 +1,18 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/heter"
-	"github.com/ringo-ml/ringo/heter/service"
+	"github.com/ringo-ml/ringo/heter/role"
 	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/setting"
@@ -27,11 +22,11 @@ import (
 // heterCommand is the command of a job's heter-trainers, which launchers start.
 const heterCommand = "heter"
 
-// heterRole is `ringo heter`.
+// heterRole is `ringo heter`, and any command that trains where a launcher has started it as a heter-trainer.
 type heterRole struct {
 	given
+	model    string // of the command line; "": it names none
 	index    int
-	place    launch.RoleEnv
 	launched bool // a launcher has given it its place
 }
 
@@ -58,31 +53,32 @@ func newHeter() *cobra.Command {
 }
 
 func (c *heterRole) execute(cmd *cobra.Command) (err error) {
-	if c.place, c.launched, err = launch.RoleFromEnv(os.LookupEnv, launch.Heter); err != nil {
+	if c.launched, err = startedAsHeter(); err != nil {
 		return usageError{err}
 	}
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
 	}
-	listener, err := c.listen()
-	if err != nil {
-		return err
+	cfg := ringo.Config{Times: c.Times, Network: c.Network, Collective: c.Collective, NoMesh: c.GoesOn()}
+	if c.Transport == ringo.TransportTCP {
+		cfg.Transport = c.Transport
 	}
-	defer listener.Close()
 	if !c.launched {
-		return c.serve(cmd, listener)
+		cfg.HeterTrainer, cfg.Size, cfg.Rank, cfg.Heters, cfg.TicketFile = true, c.Ranks, c.index, c.HeterAddresses, c.TicketFile
 	}
-	defer c.place.ShowLife(c.Times.Heartbeat)()
-	if err = c.serve(cmd, listener); err != nil && cmd.Context().Err() == nil && c.place.Tell(cluster.EndOf(-1, err)) {
-		return toldError{err}
-	}
-	return err
+	return ringo.Run(cmd.Context(), cfg, func(me *ringo.Job) error { return c.serve(cmd, me) })
+}
+
+// startedAsHeter says whether a launcher has started this process as a heter-trainer.
+func startedAsHeter() (launched bool, err error) {
+	_, launched, err = launch.RoleFromEnv(os.LookupEnv, launch.Heter)
+	return launched, err
 }
 
 // check makes the job of what is given and reports every fault.
 func (c *heterRole) check(cmd *cobra.Command) []error {
 	var faults faultList
-	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
+	if faults.addAll(c.resolve(cmd, c.model)); c.Spec == nil {
 		return faults
 	}
 	if c.launched {
@@ -113,51 +109,19 @@ func (c *heterRole) byHand() error {
 	return nil
 }
 
-// listen returns the socket of a heter-trainer, and completes the place of one that was started by hand.
-func (c *heterRole) listen() (net.Listener, error) {
-	if c.launched {
-		socket := os.NewFile(uintptr(c.place.Socket), "socket")
-		listener, err := net.FileListener(socket)
-		if err != nil {
-			return nil, fmt.Errorf("the socket that the launcher gave: %w", err)
-		}
-		return listener, socket.Close()
-	}
-	ticket, err := c.ticket()
-	if err != nil {
-		return nil, err
-	}
-	c.place = launch.RoleEnv{Role: launch.Heter, Index: c.index, Addrs: c.HeterAddresses, WorldSize: c.Ranks, Ticket: ticket}
-	listener, err := net.Listen("tcp", c.HeterAddresses[c.index])
-	if err != nil {
-		return nil, setting.Faultf("heter.addresses", "has the place of heter-trainer %d, where it cannot listen: %w", c.index, err)
-	}
-	return listener, nil
-}
-
 // serve is a heter-trainer's life.
-func (c *heterRole) serve(cmd *cobra.Command, listener net.Listener) error {
-	training := c.Training(0)
+func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
+	training, place := c.Training(0), me.HeterTrainer()
 	withThreads(training.Threads + 1)
-	cfg := service.Config{
-		Ticket: c.place.Ticket.Under(c.Network.TLS), Version: ringo.Version, Index: c.place.Index, Count: len(c.place.Addrs), Trainers: c.place.WorldSize * max(1, training.Servers.Threads), Times: c.Times,
-		Lent: c.Sync != job.BSP, GoesOn: c.GoesOn(),
-		Open:   func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, about) },
-		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }, LinkOnly: c.Transport == ringo.TransportTCP,
-	}
-	if cfg.Count > 1 && !cfg.Lent {
-		cfg.Addrs = c.place.Addrs
-		cfg.Meet = func(ctx context.Context, m service.Meeting) (service.Group, error) {
-			return c.meet(ctx, m, interfaceOf(listener.Addr()))
-		}
-	}
-	s, err := service.New(cfg)
-	if err != nil {
-		return err
-	}
-	name := fmt.Sprintf("heter-trainer %d of %d", cfg.Index, cfg.Count)
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, on %s\n", name, listener.Addr(), counted(cfg.Trainers, "trainer"), counted(training.Threads, "thread"))
-	f, err := s.Serve(cmd.Context(), listener)
+	name := fmt.Sprintf("heter-trainer %d of %d", place.Index, len(place.Addrs))
+	f, err := role.Serve(cmd.Context(), me, role.Config{
+		Lent: c.Sync != job.BSP, Sessions: training.Servers.Threads,
+		Open: func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, place.Index, about) },
+		Up: func(addr net.Addr) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, on %s\n", name, addr, counted(place.Trainers*max(1, training.Servers.Threads), "trainer"), counted(training.Threads, "thread"))
+		},
+		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) },
+	})
 	if err != nil {
 		return err
 	}
@@ -168,9 +132,9 @@ func (c *heterRole) serve(cmd *cobra.Command, listener net.Listener) error {
 }
 
 // open makes the part, and the first heter-trainer tells what crosses.
-func (c *heterRole) open(cmd *cobra.Command, training train.Config, about []byte) (*heter.Cut, heter.Device, error) {
+func (c *heterRole) open(cmd *cobra.Command, training train.Config, index int, about []byte) (*heter.Cut, heter.Device, error) {
 	cut, device, err := train.OpenPart(training, about)
-	if err == nil && c.place.Index == 0 {
+	if err == nil && index == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), cut)
 		if c.Sync != job.BSP {
 			fmt.Fprintf(cmd.ErrOrStderr(), "  its parameters lie on servers (sync %s): %s there for a step of each trainer, as float32, and their gradients back\n", c.Sync, mebibytes(4*int64(cut.Values)))
@@ -180,41 +144,3 @@ func (c *heterRole) open(cmd *cobra.Command, training train.Config, about []byte
 }
 
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-
-// meet forms a job of some heter-trainers alone, which agree on gradients, over a network interface. The first of them says at its own port
-// where it listens for the others.
-func (c *heterRole) meet(ctx context.Context, m service.Meeting, over string) (service.Group, error) {
-	ticket := c.place.Ticket.String()
-	cfg := ringo.Config{
-		Size: len(m.Members), Rank: slices.Index(m.Members, c.place.Index), Times: c.Times, Collective: c.Collective, Network: c.Network, Bind: launch.BindNone,
-		Rendezvous: fmt.Sprintf("/heter-trainer-%d", m.Members[0]), OpenPlace: func(string) (meeting.Place, error) { return m.Place, nil },
-		Lookup: func(name string) (string, bool) {
-			if name == launch.TicketVar {
-				return ticket, true
-			}
-			return "", false
-		},
-	}
-	cfg.Network.Interface = cmp.Or(cfg.Network.Interface, over)
-	j, err := ringo.Join(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("heter-trainer %d, meeting %v: %w", c.place.Index, m.Members, err)
-	}
-	return service.Over(j.Group(), j.Close), nil
-}
-
-// interfaceOf names the network interface that has an address: trainers reach this process by it, and so do other heter-trainers. "": none.
-func interfaceOf(addr net.Addr) string {
-	mine, ok := addr.(*net.TCPAddr)
-	all, err := net.Interfaces()
-	if !ok || err != nil {
-		return ""
-	}
-	for _, one := range all {
-		addrs, _ := one.Addrs() // of one that has just gone there are none
-		if slices.ContainsFunc(addrs, func(a net.Addr) bool { n, is := a.(*net.IPNet); return is && n.IP.Equal(mine.IP) }) {
-			return one.Name
-		}
-	}
-	return ""
-}

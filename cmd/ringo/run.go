@@ -27,10 +27,12 @@ func (c *runRole) command() *cobra.Command {
 		DisableFlagsInUseLine: true, // "[flags]" would follow the program's
 		Long: "Start any program that uses the library as N workers of one job. Each finds its\n" +
 			"place in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK, RINGO_RENDEZVOUS and\nRINGO_TICKET, which ringo.Join reads. With --servers there are as many `ringo server`\n" +
-			"beside them, at which ringo.Job's Reducer sums gradients, or with --sync bsp, ssp,\nasync or geo its DialTables finds tables of parameters.",
+			"beside them, at which ringo.Job's Reducer sums gradients, or with --sync bsp, ssp,\nasync or geo its DialTables finds tables of parameters. With --heter the program is started\n" +
+			"as so many heter-trainers, too, where train.Run computes the part that its model marks.",
 		Example: "  ringo run --np 2 -- ./my-trainer --epochs 3\n" +
 			"  ringo run --np 4 --servers 2 -- ./my-trainer\n" +
-			"  ringo run --np 4 --servers 2 --sync async -- ./my-tables",
+			"  ringo run --np 4 --servers 2 --sync async -- ./my-tables\n" +
+			"  ringo run --np 4 --servers 2 --heter 1 -- ./my-click-model",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("`ringo run` needs a program: ringo run --np N -- PROGRAM ARGS…")
@@ -41,7 +43,7 @@ func (c *runRole) command() *cobra.Command {
 	}
 	c.given.register(cmd.Flags(), func(p setting.Path) bool {
 		others := []setting.Path{"job.rank", "job.ticket-file", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
-		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "output.metrics", "output.verbose", "output.log-dir"}, p)) && !slices.Contains(others, p)
+		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "heter.count", "heter.restarts", "heter.hosts", "output.metrics", "output.verbose", "output.log-dir"}, p)) && !slices.Contains(others, p)
 	})
 	c.starts = true
 	cmd.Flags().SetInterspersed(false) // the program's flags are its own
@@ -62,6 +64,11 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	ranks := launch.Ranks(c.Ranks, program...)
 	ranks.Bind, ranks.CoresEach = c.Bind, launch.ThreadsFromEnv(os.LookupEnv)
 	cfg := c.roles(ranks, self)
+	for i, r := range cfg.Roles {
+		if r.Name == launch.Heter { // they need its code
+			cfg.Roles[i].Command = program
+		}
+	}
 	cfg.OnPlace = func(role, placed string) { fmt.Fprintf(cmd.ErrOrStderr(), "ringo: %ss are %s\n", role, placed) }
 	if !c.Sync.Kept() {
 		cfg.Times = cluster.Times{Join: c.Times.Join} // the program says the others

@@ -103,6 +103,9 @@ func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 }
 
 func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
+	if is, err := startedAsHeter(); is || err != nil { // by `ringo run`
+		return (&heterRole{given: c.given, model: strings.Join(words, "")}).execute(cmd)
+	}
 	if err := c.settle(cmd, words); err != nil {
 		return err
 	}

@@ -1,0 +1,85 @@
+// Command heter learns who likes what, as examples/towers does, with the dense layers marked as a part for heter-trainers. Ranks look rows
+// up, and heter-trainers, which are this program too, have the layers:
+//
+//	go build ./examples/heter && ringo run --np 2 --servers 1 --heter 1 -- ./heter
+//	ringo run --np 2 --servers 1 --sync bsp -- ./heter    # the same in one piece
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/train"
+)
+
+const people, dim = 200, 8 // users, and as many items
+
+// likes is a model whose part for heter-trainers has so many hidden units.
+func likes(hidden int) func(ps *nn.Params, o model.Options) model.Model {
+	return func(ps *nn.Params, o model.Options) model.Model {
+		rows := ps.NewTable("rows", nn.UniformRows(0.3), o.Rows, dim)
+		first, second := ps.Dense("first", 2*dim, hidden), ps.Dense("second", hidden, 2)
+		layers := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
+			return t.Dense(t.Dense(x[0], first, nn.ReLU), second, nn.Identity) // logits of no and yes
+		}
+		return model.Model{
+			Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
+				x := t.EmbeddingTable(b.IDs, b.N, rows, nil) // a user's row and an item's, side by side
+				return model.Outputs{t.On("heter", layers, x)}
+			},
+			Loss: model.CrossEntropy, Metrics: []model.Metric{model.Accuracy(), model.AUC(model.Probability)},
+		}
+	}
+}
+
+func main() {
+	hidden := flag.Int("hidden", 32, "`units` of the hidden layer")
+	cfg := train.Config{Batch: 100, Epochs: 5, Optimizer: "adagrad", LR: 0.1, Servers: train.Servers{Consistency: "bsp"}}
+	flag.IntVar(&cfg.Heter.Micros, "micros", 0, "micro-`batches` of a batch; 0: the usual number")
+	flag.Parse()
+	cfg.Heter.Report = func(line string) { fmt.Fprintln(os.Stderr, line) }
+	spec := model.Spec{Name: "likes", Build: likes(*hidden)}
+	err := ringo.Run(context.Background(), ringo.Config{}, func(job *ringo.Job) error { return run(job, spec, cfg) })
+	if err != nil {
+		if !ringo.Told(err) { // else a launcher says it, once for all processes
+			fmt.Fprintln(os.Stderr, "heter:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+func run(job *ringo.Job, spec model.Spec, cfg train.Config) error {
+	set, err := liking()
+	if err != nil {
+		return err
+	}
+	sum, err := train.Run(job.Context(), job, spec, set, cfg)
+	if err != nil {
+		return err // in a heter-trainer ringo.ErrServed, which ringo.Run takes for a good end
+	}
+	if job.Rank() == 0 {
+		fmt.Printf("loss %v, accuracy %.3f, AUC %.3f\n", sum.EvalLoss, sum.Eval["accuracy"], sum.Eval["auc"])
+	}
+	return nil
+}
+
+// liking are all pairs of a user and an item: half of the users like half of the items.
+func liking() (*data.Set, error) {
+	all := data.Batch{N: people * people}
+	for i := range int32(all.N) {
+		all.IDs, all.Labels = append(all.IDs, i%people, people+i/people), append(all.Labels, 1-(i%people+i/people)%2)
+	}
+	src, err := data.FromBatch(data.Shape{IDs: 2, Labels: 1}, all)
+	if err != nil {
+		return nil, err
+	}
+	set := &data.Set{Name: "likes", Classes: 2, Rows: 2 * people}
+	set.Train, set.Eval, err = data.Split(src, 0.1)
+	return set, err
+}

@@ -1,0 +1,46 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/role"
+	"github.com/ringo-ml/ringo/model"
+)
+
+// usualMicros is Heter.Micros where nothing is said.
+const usualMicros = 4
+
+// serveHeter is a heter-trainer's life in a run of a model. It ends with ringo.ErrServed.
+func serveHeter(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) error {
+	cfg.Model, cfg.given = m, true // the first rank tells the shape of the data
+	cfg = cfg.on(job)
+	place, say := job.HeterTrainer(), cfg.Heter.Report
+	if say == nil {
+		say = func(string) {}
+	}
+	name := fmt.Sprintf("heter-trainer %d of %d", place.Index, len(place.Addrs))
+	f, err := role.Serve(ctx, job, role.Config{
+		Lent: cfg.lends(), Sessions: cfg.Servers.threads(), Report: say,
+		Open: func(about []byte) (*heter.Cut, heter.Device, error) {
+			cut, device, err := OpenPart(cfg, about)
+			if err == nil && place.Index == 0 {
+				say(cut.String())
+			}
+			return cut, device, err
+		},
+		Up: func(addr net.Addr) {
+			say(fmt.Sprintf("%s is up at %s, trainers: %d, threads: %d", name, addr, place.Trainers*cfg.Servers.threads(), cfg.Threads))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	say(fmt.Sprintf("%s is done: steps: %d, micro-batches: %d, samples: %d, busy %s, starved %s, agreed and updated %s", name,
+		f.Steps, f.Micros, f.Samples, f.Busy.Round(time.Millisecond), f.Starved.Round(time.Millisecond), f.Agreed.Round(time.Millisecond)))
+	return ringo.ErrServed
+}
