@@ -28,9 +28,13 @@ type over struct {
 	leave func() error
 }
 
-func (o over) Sum(x []float32) error            { return collective.AllReduce(o.g, x, collective.Sum) }
-func (o over) Copy(x []float32, from int) error { return collective.Broadcast(o.g, x, from) }
-func (o over) Close() error                     { return o.leave() }
+// Another one may still be at its last micro-batch: operations that are started wait asleep, and leave the core to who has work, or a quota for it.
+
+func (o over) Sum(x []float32) error { return collective.StartAllReduce(o.g, x, collective.Sum).Wait() }
+func (o over) Copy(x []float32, from int) error {
+	return collective.StartBroadcast(o.g, x, from).Wait()
+}
+func (o over) Close() error { return o.leave() }
 
 // Meeting says which heter-trainers form a group, and when: no two have the same step and attempt.
 type Meeting struct {
