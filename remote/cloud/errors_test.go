@@ -50,7 +50,7 @@ func TestErrors(t *testing.T) {
 		if got := looked(t, c.url); !strings.HasPrefix(got, c.want) || strings.HasSuffix(c.want, ")") && got != c.want || strings.Contains(got, "\n") {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
-		if took := time.Since(begun); took > 5*time.Second {
+		if took := time.Since(begun); took > time.Minute { // the client tries a few times, at random intervals of seconds
 			t.Errorf("%s: told after %v", c.name, took)
 		}
 	}
