@@ -8,7 +8,7 @@ job's launcher or a rank, or cuts a host's link: then everything is to end on ev
 what it was. It needs Linux, root, Debian's iproute2 and
 openssh-server, and changes nothing of this host's own network or sshd.
 """
-import argparse, os, random, re, shutil, signal, subprocess, sys, tempfile, threading, time
+import argparse, contextlib, os, random, re, shutil, signal, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -173,13 +173,19 @@ def fault(o, hosts, kind, rng):
         raise SystemExit(f"{kind}: left after {all:.1f} s {left}, want {want!r} in\n{read}")
 
 
-def main():
-    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("--faults", type=int, default=6, help="how many jobs are broken (default 6)")
-    ap.add_argument("--kinds", default=",".join(KINDS), help="which faults")
+def options(about, kinds, faults):
+    """What the command line says of jobs that are broken."""
+    ap = argparse.ArgumentParser(description=about)
+    ap.add_argument("--faults", type=int, default=faults, help=f"how many jobs are broken (default {faults})")
+    ap.add_argument("--kinds", default=",".join(kinds), help="which faults")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
-    o = ap.parse_args()
+    return ap.parse_args()
+
+
+@contextlib.contextmanager
+def rig(o):
+    """The hosts, each with an sshd, and a copy of the binary that they can all read, which o.ringo is then."""
     netns.need_root()
     netns.raise_on_signals()
     need("ssh", "sshd", "ssh-keygen", "unshare")
@@ -193,18 +199,27 @@ def main():
         o.ringo = mine
         hosts = Hosts(net, folder)
         try:
-            alone = subprocess.run([o.ringo, *SMALL, "--epochs", "1", "--np", str(HOSTS)], capture_output=True, text=True)
-            want = hash_of(alone.stdout, "one host")
-            p = job(o, hosts, "--epochs", "1")
-            got = hash_of(p.communicate(timeout=PATIENCE)[0], "four hosts")
-            print(f"one host   {want}\nfour hosts {got}", flush=True)
-            if p.returncode != 0 or got != want:
-                raise SystemExit(f"other parameters on four hosts, status {p.returncode}")
-            rng, kinds = random.Random(o.seed), o.kinds.split(",")
-            for i in range(o.faults):
-                fault(o, hosts, kinds[i % len(kinds)], rng)
+            yield hosts
         finally:
             hosts.close()
+
+
+def same(p, want, where):
+    """A job that has ended well with the parameters of another."""
+    got = hash_of(p.communicate(timeout=PATIENCE)[0], where)
+    print(f"one host   {want}\n{where} {got}", flush=True)
+    if p.returncode != 0 or got != want:
+        raise SystemExit(f"other parameters on {where}, status {p.returncode}")
+
+
+def main():
+    o = options(__doc__.split("\n")[0], KINDS, 6)
+    with rig(o) as hosts:
+        alone = subprocess.run([o.ringo, *SMALL, "--epochs", "1", "--np", str(HOSTS)], capture_output=True, text=True)
+        same(job(o, hosts, "--epochs", "1"), hash_of(alone.stdout, "one host"), "four hosts")
+        rng, kinds = random.Random(o.seed), o.kinds.split(",")
+        for i in range(o.faults):
+            fault(o, hosts, kinds[i % len(kinds)], rng)
 
 
 if __name__ == "__main__":

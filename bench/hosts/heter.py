@@ -7,7 +7,7 @@ Ranks and servers are on hosts 0 and 1, heter-trainers on hosts 2 and 3. A fault
 its host, cuts its link, or does that to both of them, to a server's host or to the job's launcher. As long as a heter-trainer is left
 the job goes on, and names the one that is not; else everything is to end on every host within a deadline. It needs what check.py needs.
 """
-import argparse, os, random, re, shutil, signal, subprocess, tempfile, threading, time
+import os, random, re, signal, subprocess, threading, time
 
 import check
 from check import netns
@@ -149,38 +149,15 @@ def fault(o, hosts, kind, rng):
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("--faults", type=int, default=len(KINDS), help=f"how many jobs are broken (default {len(KINDS)})")
-    ap.add_argument("--kinds", default=",".join(KINDS), help="which faults")
-    ap.add_argument("--seed", type=int, default=1)
-    ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
-    o = ap.parse_args()
-    netns.need_root()
-    netns.raise_on_signals()
-    check.need("ssh", "sshd", "ssh-keygen", "unshare")
-    with tempfile.TemporaryDirectory(prefix="ringo-hosts-") as folder, netns.Net("hosts", check.HOSTS) as net:
-        os.chmod(folder, 0o755)
-        mine = os.path.join(folder, "ringo")
-        if o.ringo:
-            shutil.copy(o.ringo, mine)
-        else:
-            subprocess.run(["go", "build", "-o", mine, "./cmd/ringo"], cwd=check.ROOT, check=True)
-        o.ringo = mine
-        hosts = check.Hosts(net, folder)
-        try:
-            exact = ["--epochs", "1", "--set", "heter.micro-batches=1"]  # one trainer and one heter-trainer: all sums have one order
-            alone = subprocess.run([o.ringo, *MODEL, *exact, "--np", "1", "--servers", "2", "--heter", "1"], capture_output=True, text=True)
-            want = check.hash_of(alone.stdout, f"one host\n{alone.stderr}")
-            p = job(o, hosts, "h0", *words(1, 1), *exact)
-            got = check.hash_of(p.communicate(timeout=check.PATIENCE)[0], "four hosts")
-            print(f"one host   {want}\nfour hosts {got}", flush=True)
-            if p.returncode != 0 or got != want:
-                raise SystemExit(f"other parameters on several hosts, status {p.returncode}")
-            rng, kinds = random.Random(o.seed), o.kinds.split(",")
-            for i in range(o.faults):
-                fault(o, hosts, kinds[i % len(kinds)], rng)
-        finally:
-            hosts.close()
+    o = check.options(__doc__.split("\n")[0], KINDS, len(KINDS))
+    with check.rig(o) as hosts:
+        exact = ["--epochs", "1", "--set", "heter.micro-batches=1"]  # one trainer and one heter-trainer: all sums have one order
+        alone = subprocess.run([o.ringo, *MODEL, *exact, "--np", "1", "--servers", "2", "--heter", "1"], capture_output=True, text=True)
+        want = check.hash_of(alone.stdout, f"one host\n{alone.stderr}")
+        check.same(job(o, hosts, "h0", *words(1, 1), *exact), want, "four hosts")
+        rng, kinds = random.Random(o.seed), o.kinds.split(",")
+        for i in range(o.faults):
+            fault(o, hosts, kinds[i % len(kinds)], rng)
 
 
 if __name__ == "__main__":
