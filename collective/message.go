@@ -68,9 +68,9 @@ func (w *Work) send(i, to int, p []byte) error {
 // lendFrom is from how many bytes for each rank on large messages are lent and not
 // copied, which ends with a word from who has received them. That word and the calls
 // that look up the pages cost two ranks a third of a sum of 256 KiB each, a sixth at
-// 512 KiB, and nothing that could be measured from 2 MiB on; four ranks on two cores a
-// tenth at 512 KiB and 1 MiB, but at 256 KiB lending was a twentieth faster.
-const lendFrom = 2 << 20
+// 512 KiB, and nothing that could be measured from 2 MiB on; four ranks on two cores
+// a twentieth at 256 KiB, and they gain as much from 512 KiB on and a sixth at 1.5 MiB.
+const lendFrom = 1 << 20
 
 // lends decides whether send lends, as it does on all ranks: what an operation
 // sends must then not be overwritten before its receiver has it, and the end of

@@ -10,7 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// A tenth is what lending must promise; on a host both sides count, beyond it the sender's.
+// A tenth is what lending must promise, and little loss where ranks share cores; on a host both sides count, beyond it the
+// sender's.
 func TestJudgeLending(t *testing.T) {
 	at := func(sending, receiving time.Duration) cost {
 		return cost{sending * time.Microsecond, receiving * time.Microsecond}
@@ -18,14 +19,20 @@ func TestJudgeLending(t *testing.T) {
 	for _, c := range []struct {
 		copied, lent   cost
 		within, beyond bool
+		crowded        bool // within the host, if ranks share cores
 	}{
-		{at(500, 500), at(400, 500), true, true},
-		{at(500, 500), at(401, 500), false, true},
-		{at(500, 500), at(451, 400), true, false}, // the receiver alone gains
-		{at(500, 500), at(300, 900), false, true}, // the receiver alone loses
-		{at(500, 500), at(500, 500), false, false},
+		{at(500, 500), at(400, 500), true, true, true},
+		{at(500, 500), at(401, 500), false, true, true},
+		{at(500, 500), at(451, 400), true, false, true}, // the receiver alone gains
+		{at(500, 500), at(300, 900), false, true, true}, // the receiver alone loses
+		{at(500, 500), at(500, 500), false, false, true},
+		{at(500, 500), at(350, 900), false, true, true},
+		{at(500, 500), at(350, 901), false, true, false},
 	} {
-		within, beyond := judgeLending(c.copied, c.lent)
+		if shared, beyond := judgeLending(c.copied, c.lent, true); shared != c.crowded || beyond != c.beyond {
+			t.Errorf("copied %v, lent %v, on shared cores: lends %v within the host and %v beyond, want %v and %v", c.copied, c.lent, shared, beyond, c.crowded, c.beyond)
+		}
+		within, beyond := judgeLending(c.copied, c.lent, false)
 		if within != c.within || beyond != c.beyond {
 			t.Errorf("copied %v, lent %v: lends %v within the host and %v beyond, want %v and %v", c.copied, c.lent, within, beyond, c.within, c.beyond)
 		}

@@ -34,7 +34,8 @@ type Mesh struct {
 // newMesh makes a mesh of links, by rank and stream, which it takes over.
 func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
 	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size), open: openSocket}
-	m.manners, m.lending.way = mannersOf(cfg), cfg.Lending
+	m.manners = mannersOf(cfg)
+	m.lending = lending{way: cfg.Lending, crowded: m.manners.crowded}
 	if m.frame = wire.Data; cfg.Checksum {
 		m.frame = wire.Summed
 	}
