@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 const refusedFile = "testdata/refused.txt"
@@ -49,5 +51,14 @@ func refusal(t *testing.T, line string) string {
 	if status != exitUsage || out != "" || !strings.HasPrefix(errs, "ringo: ") || !linesOfFaults(errs) {
 		t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want status %d and a line for each fault", line, status, out, errs, exitUsage)
 	}
-	return errs
+	return strings.ReplaceAll(errs, "these can: "+kernelLevels(), "these can: LEVELS")
+}
+
+// kernelLevels are those of this host.
+func kernelLevels() string {
+	var names []string
+	for _, l := range simd.Levels() {
+		names = append(names, l.Name())
+	}
+	return strings.Join(names, ", ")
 }

@@ -21,8 +21,8 @@ import (
 //
 // The trial has the caches to itself. Where ranks share cores, copies that wait in the system drive what others are at out
 // of the caches and nobody has time to spare, and lending gains more than it shows: on two cores, where the trial gave 0.86
-// to 1.07, allreduces of 8 to 64 MiB took 0.84 to 0.89 of the time that copying takes with three and four ranks on that
-// AMD EPYC, and 0.78 with four on an Intel Xeon.
+// to 1.07, allreduces of 8 to 64 MiB took 0.84 to 0.89 of the time that copying takes with three and four ranks on an
+// AMD EPYC (Zen 3), and 0.78 with four on an Intel Xeon.
 
 // Ways of lending, for Config.Lending.
 const (
