@@ -9,7 +9,8 @@ more   CPU trainers and servers share --cheap of a core in both, and the heter-t
 same   all of a job share --cheap + --dear of a core, whatever it consists of
 
 Figures are medians over alternating rounds, of the epochs after the first. The bound is what a job could do were nothing ever waited for:
-the least, over its groups, of the quota divided by the processor time that the group spent for a sample.
+the least, over its groups, of the quota divided by the processor time that the group spent for a sample, and over its trainers and
+heter-trainers, whose layers one thread computes, of one core divided by what the process spent.
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile, time
 
@@ -71,14 +72,24 @@ class Group:
 
 
 def bound(quotas, spent, samples):
-    """Samples per second of who never waits; quotas in cores and processor time in seconds, by group."""
+    """Samples per second of who never waits; quotas in cores and processor time in seconds, by group or role."""
     return min(quotas[g] * samples / s for g, s in spent.items() if s > 0)
 
 
+def used(pid):
+    """Processor time of a process so far, in seconds; 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            fields = f.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def place(launcher, command, groups):
-    """Puts each process of a job in a group of its role, of which there is one for each process. command is how the launcher was started: its
-    children have that until they are other programs."""
-    left, placed, deadline = {role: list(of) for role, of in groups.items()}, set(), time.monotonic() + 20
+    """Puts each process of a job in a group of its role, of which there is one for each process, and returns their roles by pid. command is how
+    the launcher was started: its children have that until they are other programs."""
+    left, placed, deadline = {role: list(of) for role, of in groups.items()}, {}, time.monotonic() + 20
     while any(left.values()):
         if launcher.poll() is not None or time.monotonic() > deadline:
             said = launcher.stderr.read() if launcher.poll() is not None and launcher.stderr else ""
@@ -91,8 +102,9 @@ def place(launcher, command, groups):
             except OSError:
                 continue
             left[args[1]].pop(0)
-            placed.add(pid)
+            placed[pid] = args[1]
         time.sleep(0.005)
+    return placed
 
 
 def read(path):
@@ -124,14 +136,16 @@ def run(o, model, name, same):
         try:
             if "--servers" not in flags:  # one rank needs no launcher: the job is this process
                 groups[roles["train"]].add(launcher.pid)
+                placed = {launcher.pid: "train"}
             else:
-                place(launcher, command, {role: [groups[group]] for role, group in roles.items()})
+                placed = place(launcher, command, {role: [groups[group]] for role, group in roles.items()})
             marks, deadline = [], time.monotonic() + o.deadline
             while launcher.poll() is None:
                 if time.monotonic() > deadline:
                     raise SystemExit(f"{model}, {name}: not done after {o.deadline} s")
                 if len(read(out)) > len(marks):
-                    marks.append({g: groups[g].seconds() for g in set(roles.values())})
+                    threads = {role: used(pid) for pid, role in placed.items() if role != "server"}
+                    marks.append({g: groups[g].seconds() for g in set(roles.values())} | threads)
                 time.sleep(0.01)
             errors = launcher.communicate()[1]
             if launcher.returncode:
@@ -145,7 +159,7 @@ def run(o, model, name, same):
     rate = statistics.median(e["samples_per_s"] for e in epochs[1:])
     spent = {g: marks[-1][g] - marks[0][g] for g in marks[0]}
     evaluated = 512 / 3  # an evaluation has no backward
-    best = bound({g: groups[g].cores for g in spent}, spent, (samples + evaluated) * (len(marks) - 1)) if len(marks) > 1 else float("nan")
+    best = bound({g: groups[g].cores if g in groups else 1 for g in spent}, spent, (samples + evaluated) * (len(marks) - 1)) if len(marks) > 1 else float("nan")
     return {"model": model, "architecture": name, "same": same, "samples_per_s": rate, "bound": best, "auc": epochs[-1].get("eval_auc"), "stages": epochs[-1].get("stages")}
 
 

@@ -6,6 +6,10 @@ usage: bench/heter/mixes.py --ringo FILE --model ctr-dnn --calibrate COSTS
        bench/heter/mixes.py --ringo FILE --model ctr-dnn --profile COSTS [--mixes '2x0.25/1x0.25/1x0.5 1x0.3/1x0.3/1x0.6,1x0.3']
 
 A mix is TRAINERS/SERVERS/HETER-TRAINERS, each COUNTxPROCESSORS, more after commas. It needs Linux, root and python3.
+
+Machines that others use, too, change their speed from minute to minute. So before each job of a mix one of the mix that costs were measured in
+runs, and what the mix reached is divided by how fast the machine was then: what that job's processes took of processors when costs were measured,
+over what they took now.
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile, time
 
@@ -138,6 +142,14 @@ def predict(o, path, mix, batch):
     return json.loads(out.stdout)
 
 
+def speed(profile, now, batch):
+    """How fast the machine is now, of what it was when costs were measured, by the processor time of a job of that mix."""
+    of, then = profile["heter"], 0.0
+    for cost in (of["read_s"], of["pool_s"], of["back_s"], of["part_s"], of["split"]["serve_s"], of["split"]["rows_s"]):
+        then += cost["step"] + batch * cost["sample"]
+    return then / sum(now["spent"].values())
+
+
 def calibrate(o):
     mix, batches = o.calibration, (o.batch // 4, o.batch)
     split = {b: [] for b in batches}
@@ -157,15 +169,23 @@ def calibrate(o):
 
 
 def compare(o):
-    far = []
+    far, speeds = [], []
+    with open(o.profile) as f:
+        profile = json.load(f)
+
+    def reached(mix):
+        speeds.append(speed(profile, run(o, o.calibration, o.batch), o.batch))
+        return run(o, mix, o.batch)["rate"] / speeds[-1]
+
     print("| mix | measured | predicted | error | bound by |\n|---|---:|---:|---:|---|")
     for mix in o.mixes.split():
-        rate = statistics.median(run(o, mix, o.batch)["rate"] for _ in range(o.rounds))
+        rate = statistics.median(reached(mix) for _ in range(o.rounds))
         p = predict(o, o.profile, mix, o.batch)
         far.append(p["samples_per_s"] / rate - 1)
         print(f"| {mix} | {rate:,.0f} | {p['samples_per_s']:,.0f} | {100 * far[-1]:+.0f} % | {p['bound_by']} |", flush=True)
     mean = statistics.mean(abs(e) for e in far)
-    print(f"{len(far)} mixes of {o.model}: mean error {100 * mean:.0f} %, worst {100 * max(abs(e) for e in far):.0f} %; load {os.getloadavg()[1]:.1f} of 5 minutes")
+    print(f"{len(far)} mixes of {o.model}: mean error {100 * mean:.0f} %, worst {100 * max(abs(e) for e in far):.0f} %; "
+          f"the machine's speed {min(speeds):.2f} to {max(speeds):.2f} of what it was; load {os.getloadavg()[1]:.1f} of 5 minutes")
 
 
 def options():

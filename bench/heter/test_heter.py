@@ -32,7 +32,8 @@ class Places(unittest.TestCase):
             launcher = subprocess.Popen(command, executable=sys.executable, cwd=folder)
             groups = {role: FakeGroup() for role in ("server", "heter", "train")}
             try:
-                experiment.place(launcher, command, {role: [g] for role, g in groups.items()})
+                placed = experiment.place(launcher, command, {role: [g] for role, g in groups.items()})
+                self.assertEqual(sorted(placed.values()), ["heter", "server", "train"])
                 said = {role: [args for pid, args in experiment.descendants(launcher.pid) if pid in g.pids] for role, g in groups.items()}
             finally:
                 for pid, _ in experiment.descendants(launcher.pid):
@@ -51,6 +52,14 @@ class Figures(unittest.TestCase):
     def test_the_bound_is_that_of_the_slowest_group(self):
         self.assertEqual(experiment.bound({"cheap": 0.5, "dear": 1}, {"cheap": 2, "dear": 10}, 100), 10)
         self.assertEqual(experiment.bound({"cheap": 0.5, "dear": 1}, {"cheap": 8, "dear": 10}, 100), 6.25)
+        self.assertEqual(experiment.bound({"dear": 1.5, "heter": 1, "train": 1}, {"dear": 12, "heter": 10, "train": 1}, 100), 10)
+
+    def test_what_a_process_used_is_read(self):
+        before = os.times()
+        used = experiment.used(os.getpid())
+        after = os.times()
+        self.assertTrue(before.user + before.system - 0.02 <= used <= after.user + after.system + 0.02, (before, used, after))
+        self.assertEqual(experiment.used(2 ** 22 + 1), 0)
 
     def test_only_whole_lines_are_read(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
@@ -75,6 +84,12 @@ class Figures(unittest.TestCase):
 
 
 class Mixes(unittest.TestCase):
+    def test_a_machine_that_takes_longer_is_slower(self):
+        cost = {"step": 1, "sample": 0.5}  # 2 s for 2 samples
+        profile = {"heter": dict.fromkeys(("read_s", "pool_s", "back_s", "part_s"), cost) | {"split": {"serve_s": cost, "rows_s": cost}}}
+        self.assertEqual(mixes.speed(profile, {"spent": {"train": 8, "server": 4, "heter": 4}}, 2), 0.75)
+        self.assertEqual(mixes.speed(profile, {"spent": {"train": 6, "server": 3, "heter": 3}}, 2), 1)
+
     def test_a_mix_is_read(self):
         self.assertEqual(mixes.parse("2x0.25/1x0.5/1x1,2x0.5"), {"train": [0.25, 0.25], "server": [0.5], "heter": [1, 0.5, 0.5]})
         for mix in mixes.MIXES.split():
