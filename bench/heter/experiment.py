@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "ps"))
 from processes import descendants
 
-SAMPLES = {"ctr-dnn": 32768, "ctr-dnn-4096": 1024, "dlrm": 1024}  # of an epoch
+SAMPLES = {"ctr-dnn": 32768, "ctr-dnn-4096": 3072, "dlrm": 1024}  # of an epoch
 PS = ["--sync", "bsp", "--servers", "1"]
 # By name: flags, and which group each role is in.
 ARCHITECTURES = {
