@@ -55,6 +55,7 @@ func FuzzTrainer(f *testing.F) {
 	f.Add(append(slices.Clone(put), put...), true)
 	f.Add(frameOf(f, message.TypePut, message.Ask{Step: 1, Lo: 1, Count: 1}.Append(nil)), true)
 	f.Add(append(slices.Clone(end), bye...), true)
+	f.Add(slices.Concat(frameOf(f, message.TypePut, nil), frameOf(f, message.TypeMicro, micro), end, bye), true)
 	f.Fuzz(func(t *testing.T, said []byte, lent bool) {
 		r := newRig(t, 1, 1, func(c *service.Config) { c.Lent = lent })
 		r.config.Lent = lent
@@ -101,6 +102,7 @@ func FuzzHeterTrainer(f *testing.F) {
 	f.Add(frameOf(f, message.TypeFailure, []byte("no")), false)
 	f.Add(after(frameOf(f, message.TypeValues, append(message.Ask{Step: 1, Count: 9}.Append(nil), make([]byte, 36)...))), true)
 	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize)), frameOf(f, message.TypeCommit, message.Commit(1).Append(nil))), true)
+	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize)), frameOf(f, message.TypeValues, nil)), true)
 	s := spec(f)
 	c, err := heter.Find(s, model.Options{}, nil)
 	must(f, err)

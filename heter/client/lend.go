@@ -16,10 +16,13 @@ import (
 
 // lent is what a trainer lends heter-trainers, and what it collects. All but the sum belongs to Client.mu.
 type lent struct {
-	values     []float32     // constant while micro-batches are under way
+	values     []float32 // constant while micro-batches are under way; in shared memory if placed
+	placed     bool
+	own        []float32     // memory of this process for values
 	number     uint64        // of these values, from 1
 	collecting bool          // the step's last micro-batch was sent
 	took       time.Duration // to send them, the last time
+	copied     time.Duration // to copy them, as who reads them in shared memory does, too
 	adding     int           // sums that have come whole and are not added up yet
 
 	mu    sync.Mutex // of the sum
@@ -30,6 +33,7 @@ type lent struct {
 // lending is what a heter-trainer has of it. It belongs to Client.mu, but sum and have, which are the reader's.
 type lending struct {
 	number uint64 // of the values that it was lent last
+	placed bool   // in shared memory
 	asked  bool   // for its sum
 	upTo   uint64 // the last micro-batch that this has
 	sum    []float32
@@ -50,8 +54,16 @@ func (c *Client) Lend(values []float32) error {
 	case slices.Equal(values, c.lent.values):
 		return nil
 	}
-	c.lent.values = append(c.lent.values[:0], values...)
-	c.lent.number++
+	l, begun := &c.lent, time.Now()
+	if b := c.loan(4 * len(values)); b != nil {
+		l.values, l.placed = raw.As[float32](b), true
+	} else {
+		l.own = raw.Sized(l.own, len(values))
+		l.values, l.placed = l.own, false
+	}
+	copy(l.values, values)
+	l.number++
+	l.copied = time.Since(begun)
 	return nil
 }
 
@@ -116,6 +128,9 @@ func (c *Client) lacks(k *link) time.Duration {
 	if k.lending.number == c.lent.number {
 		return 0
 	}
+	if c.lent.placed && k.view != nil {
+		return 2 * c.lent.copied
+	}
 	return 2 * c.lent.took
 }
 
@@ -126,7 +141,12 @@ func (c *Client) supply(k *link) error {
 	if k.lending.number == number {
 		return nil
 	}
-	k.lending.number = number
+	k.lending.number, k.lending.placed = number, c.lent.placed && k.view != nil
+	if k.lending.placed {
+		c.mu.Unlock()
+		defer c.mu.Lock()
+		return k.io.WriteFrame(message.TypePut, nil)
+	}
 	begun := time.Now()
 	c.mu.Unlock()
 	defer func() {
@@ -147,8 +167,11 @@ func (c *Client) supply(k *link) error {
 	return nil
 }
 
-// summed reads a piece of a sum.
+// summed reads a piece of a sum; one of no bytes says that all of it lies in shared memory.
 func (k *link) summed(n int) error {
+	if n == 0 {
+		return k.placedSum()
+	}
 	own := &k.lending
 	k.c.mu.Lock()
 	asked := own.asked
@@ -175,18 +198,17 @@ func (k *link) summed(n int) error {
 		return nil
 	}
 	own.have = 0
-	return k.c.gathered(k)
+	return k.c.gathered(k, own.sum, true)
 }
 
 // gathered takes a sum that is whole. From when it is noted that micro-batches are in it they are not sent again, whatever becomes of the
-// heter-trainer; one that was lost before has computed them in vain.
-func (c *Client) gathered(k *link) error {
+// heter-trainer; one that was lost before has computed them in vain. The sum is the link's own, or others may write it when it is asked for again.
+func (c *Client) gathered(k *link, sum []float32, own bool) error {
 	c.mu.Lock()
 	if k.gone {
 		c.mu.Unlock()
 		return nil
 	}
-	k.lending.asked = false
 	in := func(f *flight) bool { return f.link == k && !f.eval && f.number <= k.lending.upTo }
 	if slices.ContainsFunc(c.kept, func(f *flight) bool { return in(f) && k.under[f.number] != nil }) {
 		c.mu.Unlock()
@@ -200,21 +222,30 @@ func (c *Client) gathered(k *link) error {
 	})
 	c.lent.adding++
 	c.mu.Unlock()
-	k.lending.sum = c.lent.add(k.lending.sum)
+	if room := c.lent.add(sum, own); own {
+		k.lending.sum = room
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	k.lending.asked = false
 	c.lent.adding--
 	c.changed.Broadcast()
 	return nil
 }
 
-// add adds a sum up, and returns memory for another one.
-func (l *lent) add(x []float32) (room []float32) {
+// add adds a sum up. It keeps the memory of one that is the link's own, and returns other memory for the next one.
+func (l *lent) add(x []float32, own bool) (room []float32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.begun {
-		room, l.sum, l.begun = l.sum, x, true
-		return room
+		l.begun = true
+		if own {
+			room, l.sum = l.sum, x
+			return room
+		}
+		l.sum = raw.Sized(l.sum, len(x))
+		copy(l.sum, x)
+		return nil
 	}
 	simd.Host().Add(l.sum, x)
 	return x

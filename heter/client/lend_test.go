@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/heter/service"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
@@ -152,8 +154,39 @@ func TestLent(t *testing.T) {
 	}
 }
 
+// On one host what is lent, and gradients' sums, go through shared memory once a step each, whatever is evaluated, with the bits that they have over a link;
+// and each to those that can have it.
+func TestLentShared(t *testing.T) {
+	if !near.Supported {
+		t.Skip("no memory is shared on this system")
+	}
+	for _, link := range []bool{false, true} {
+		r := newLentRig(t, 1, 1, func(c *service.Config) { c.LinkOnly = link })
+		r.runLent(1, true, func(int, string) {})
+		r.checkEnds()
+		l, batches := message.Layout{Cut: r.cut}, r.batches(0)
+		lent := 2 * 4 * int64(r.cut.Slots[len(r.cut.Slots)-1].Offset+r.cut.Slots[len(r.cut.Slots)-1].Padded) * int64(len(batches))
+		var micros int64
+		for _, b := range batches {
+			micros += int64(2*l.There(b.N) + l.Back(b.N, true) + l.Back(b.N, false) - 4*message.HeadSize)
+		}
+		f := r.served[0]
+		switch read := f.Read + f.Written; {
+		case link && (f.Shared != 0 || read < lent+micros):
+			t.Errorf("%d bytes went over the link, of %d at least: %+v", read, lent+micros, f)
+		case !link && (f.Shared != lent+micros || read > lent/4):
+			t.Errorf("%d bytes are in memory and %d went over the link, want %d in memory: %+v", f.Shared, read, lent+micros, f)
+		}
+	}
+	r := newLentRig(t, 2, 2, func(c *service.Config) { c.LinkOnly = c.Index == 1 })
+	r.runLent(4, false, func(int, string) {})
+	r.checkEnds()
+}
+
 // A heter-trainer that is lost, wherever the step is, costs nothing while another is left: what it had is computed again, and counts once. One
 // that is started again is used at once, and stands in for all others.
+//
+// invariant[heter-sum-slot]: sums are whole also where a heter-trainer gets a lost one's micro-batches while its sum is read.
 func TestLentLoss(t *testing.T) {
 	for _, place := range []string{"sent", "back", "waits", "all", "ended"} {
 		for _, mix := range [][3]int{{1, 2, 4}, {2, 3, 12}, {3, 2, 1}} {

@@ -107,6 +107,7 @@ type rig struct {
 	steps   int                  // of a trainer
 	serve   []func(net.Listener) // starts one in its place
 	hostile atomic.Bool          // a trainer that says what it likes has come
+	served  []service.Figures    // by heter-trainer, once it has ended
 	near    float64              // how near losses and parameters must be to those of one process
 }
 
@@ -214,7 +215,7 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 	must(t, err)
 	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c}, rule: rule, steps: 5, near: 1e-5}
 	r.hub.meshes, r.hub.sums = map[string][]transport.Mesh{}, map[int]int{}
-	r.ends, r.stops, r.devices = make([]chan error, heters), make([]context.CancelFunc, heters), make([]*heter.CPU, heters)
+	r.served, r.ends, r.stops, r.devices = make([]service.Figures, heters), make([]chan error, heters), make([]context.CancelFunc, heters), make([]*heter.CPU, heters)
 	for i := range heters {
 		var d *heter.CPU
 		cfg := service.Config{
@@ -243,6 +244,7 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 				if shares := near.Supported && plain && !cfg.LinkOnly; !r.hostile.Load() && r.dialed.Load() && f.Micros > 0 && f.Shared > 0 != shares {
 					t.Errorf("heter-trainer %d: %d bytes of %d micro-batches went through shared memory, which it shares: %v", i, f.Shared, f.Micros, shares)
 				}
+				r.served[i] = f
 				end <- err
 			}()
 			r.devices[i], r.ends[i], r.stops[i] = d, end, cancel

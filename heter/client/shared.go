@@ -19,6 +19,7 @@ type store struct {
 	slots  []int        // of it, that are free
 	full   bool         // there is no more room
 	over   bool         // nothing is to be sent any more
+	loans  bool         // there was no room for what is lent
 	spare  [][]byte     // memory of this process
 }
 
@@ -51,11 +52,29 @@ func (s *store) put(f *flight) {
 	}
 }
 
+// lentSlot is the slot of what is lent, as message says, where the trainer lends: no frame lies there. The trainer's goroutine writes it, between steps.
+const lentSlot = 0
+
+// loan is room for so many bytes to lend; nil: there is none that heter-trainers of this host can read. c.mu is held.
+func (c *Client) loan(n int) []byte {
+	s := &c.frames
+	if s.memory == nil || s.over || s.loans || !s.memory.Fits(n) {
+		return nil
+	}
+	b, err := s.memory.Slot(lentSlot, n)
+	if err != nil {
+		s.loans = true
+		c.note(fmt.Sprintf("parameters that are lent go over links, no longer through memory that heter-trainers of this host have, too: %v", err))
+		return nil
+	}
+	return b
+}
+
 // mostFrames is how many frames lie in shared memory at a time. A slot that is not used takes addresses alone.
 const mostFrames = 1 << 10
 
 // share returns the memory for frames of up to so many samples, which the first one that asks makes.
-func (c *Client) share(samples int) (*near.Memory, error) {
+func (c *Client) share(w message.Welcome) (*near.Memory, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.frames
@@ -65,12 +84,19 @@ func (c *Client) share(samples int) (*near.Memory, error) {
 	if s.memory != nil {
 		return s.memory, nil
 	}
-	size, _ := c.layout.Slots(samples)
+	lent := 0
+	if c.cfg.Lent {
+		lent = w.Values
+	}
+	size, _ := c.layout.Slots(w.Samples, lent)
 	m, err := near.New(mostFrames, size)
 	if err != nil {
 		return nil, err
 	}
 	s.memory, s.slots = m, downTo(m.Slots())
+	if c.cfg.Lent {
+		s.slots = s.slots[:m.Slots()-1] // all but lentSlot
+	}
 	return m, nil
 }
 
@@ -92,6 +118,7 @@ func (c *Client) free(links []*link) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.frames.over = true
+		c.lent.values = nil
 		c.frames.memory.Close()
 		if !c.begun.Load() {
 			for _, k := range links {
@@ -106,12 +133,16 @@ func (k *link) share(ctx context.Context) {
 	cfg := &k.c.cfg
 	desk := near.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: k.index, Trainers: cfg.Trainers}
 	var err error
-	k.view, err = near.Swap(ctx, desk, cfg.Trainer, k.welcome.Near, k.welcome.Key, func() (*near.Memory, error) { return k.c.share(k.welcome.Samples) })
+	k.view, err = near.Swap(ctx, desk, cfg.Trainer, k.welcome.Near, k.welcome.Key, func() (*near.Memory, error) { return k.c.share(k.welcome) })
 	if err != nil && ctx.Err() == nil {
 		k.c.note(fmt.Sprintf("heter-trainer %d at %s is on this host and shares no memory, micro-batches go over the link: %v", k.index, k.addr, err))
 	}
 	if k.view != nil {
-		k.slots = downTo(min(k.view.Slots(), k.welcome.Micros))
+		n := k.view.Slots()
+		if cfg.Lent { // the last one is for sums
+			n--
+		}
+		k.slots = downTo(min(n, k.welcome.Micros))
 	}
 }
 
@@ -165,4 +196,21 @@ func (k *link) placedDone(b []byte) error {
 		}
 		return c.layout.ParsePlacedDone(h, back, f.micro)
 	})
+}
+
+// placedSum reads a sum that lies in shared memory.
+//
+// invariant[heter-sum-slot]: a heter-trainer writes a sum to shared memory only when it is asked for it, and is asked again only when that one has been read.
+func (k *link) placedSum() error {
+	k.c.mu.Lock()
+	wanted := k.lending.asked && k.lending.placed && k.lending.have == 0
+	k.c.mu.Unlock()
+	if !wanted {
+		return message.Malformed("a sum in shared memory that nobody has asked for")
+	}
+	b, err := k.view.Slot(k.view.Slots()-1, 4*k.c.Len())
+	if err != nil {
+		return message.Malformed("a sum: %v", err)
+	}
+	return k.c.gathered(k, raw.As[float32](b), false)
 }

@@ -27,7 +27,9 @@
 //
 // Where the trainer has the part's parameters (Hello.Lent) it Puts those that the Micros behind them are to be computed with, all of them in pieces
 // one after the other, of which none is Taken. It may say the End when the last Micro of a step was sent, and the answer to that are the Values of
-// the sum of gradients of all Micros since the last End, in pieces as well. There is no Commit, and nothing to Ask.
+// the sum of gradients of all Micros since the last End, in pieces as well. There is no Commit, and nothing to Ask. An empty Put says
+// that they lie in the first slot of the trainer's memory (package heter/near), where they stay as they are while Micros are under way. The heter-trainer may leave the sum in the
+// last slot of its own then, and say so with empty Values: it writes there only for an End, and the trainer says the next one when it has read the sum.
 package message
 
 import (
@@ -42,7 +44,7 @@ import (
 )
 
 // protocol is the version of all layouts of this package.
-const protocol = 7
+const protocol = 8
 
 // The types of frames.
 const (

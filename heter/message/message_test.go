@@ -223,8 +223,13 @@ func TestPlaced(t *testing.T) {
 			t.Errorf("% x: %v", b, err)
 		}
 	}
-	there, back := Layout{Cut: c}.Slots(1 << 40)
-	if there != BodyAt+wire.MaxPayload || back != wire.MaxPayload {
+	l := Layout{Cut: c}
+	for lent, want := range map[int][2]int{0: {BodyAt + l.There(1), l.Back(1, false)}, 1000: {4000, 4000}, wire.MaxPayload: {BodyAt + l.There(1), l.Back(1, false)}} {
+		if there, back := l.Slots(1, lent); there != want[0] || back != want[1] {
+			t.Errorf("slots of %d and %d bytes beside %d values, want %d", there, back, lent, want)
+		}
+	}
+	if there, back := l.Slots(1<<40, 0); there != BodyAt+wire.MaxPayload || back != wire.MaxPayload {
 		t.Errorf("slots of %d and %d bytes", there, back)
 	}
 }

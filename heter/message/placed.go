@@ -48,9 +48,14 @@ func ParsePlaced(b []byte) (p Placed, err error) {
 	return p, err
 }
 
-// Slots are the lengths of the slots that hold any micro-batch of up to so many samples that a frame can: the trainer's, and those of results.
-func (l Layout) Slots(samples int) (there, back int) {
-	return BodyAt + min(l.There(samples), wire.MaxPayload), min(l.Back(samples, false), wire.MaxPayload)
+// Slots are the lengths of the slots that hold any micro-batch of up to so many samples that a frame can: the trainer's, and those of results. They hold so
+// many values that are lent, too, or their gradients, unless these take more than a frame can; 0: none are.
+func (l Layout) Slots(samples, lent int) (there, back int) {
+	there, back = BodyAt+min(l.There(samples), wire.MaxPayload), min(l.Back(samples, false), wire.MaxPayload)
+	if lent <= wire.MaxPayload/4 {
+		there, back = max(there, 4*lent), max(back, 4*lent)
+	}
+	return there, back
 }
 
 // Borrow makes m of a Placed whose slot has b, There-HeadSize bytes from BodyAt on, and whose results go to back, Back-HeadSize bytes. As fp32, m's

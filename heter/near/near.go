@@ -54,7 +54,7 @@ func (s shape) check(i, n int) error {
 	return nil
 }
 
-// Memory is what this process alone writes. One goroutine uses it.
+// Memory is what this process alone writes. One goroutine at a time uses a slot.
 type Memory struct {
 	shape
 	fd   int

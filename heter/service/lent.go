@@ -11,9 +11,11 @@ import (
 // The device has the values and the sum of one trainer at a time. Micro-batches of that one go before others, so that these change places as
 // rarely as can be: once for each step of a trainer, unless it has none ready.
 type borrowed struct {
-	// values belong to the connection's reader while none of its micro-batches is queued, and to who works otherwise.
+	// values belong to the connection's reader while none of its micro-batches is queued, and to who works otherwise; so does near.
 	values []float32
-	have   int // how many of them have come
+	room   []float32 // for those that come by the link
+	have   int       // how many of them have come
+	near   []float32 // where the sum is wanted in shared memory; nil: by the link
 	// waiting is how many of its micro-batches are queued or computed. It belongs to the server's lock.
 	waiting int
 	number  uint64    // of what was lent, from 1
@@ -22,20 +24,18 @@ type borrowed struct {
 	written chan error
 }
 
-// loan reads a piece of what the trainer lends.
+// loan reads a piece of what the trainer lends; one of no bytes says that all of it lies in shared memory.
 func (c *conn) loan(n int) error {
+	if n == 0 {
+		return c.placedLoan()
+	}
 	own := &c.borrowed
-	if own.values == nil {
-		own.values, own.have = make([]float32, len(c.s.device.Values())), len(c.s.device.Values())
+	if err := c.idle(n, message.AskSize); err != nil {
+		return err
 	}
-	c.s.mu.Lock()
-	busy := own.waiting
-	c.s.mu.Unlock()
 	if own.have == len(own.values) {
-		own.have = 0
-	}
-	if n < message.AskSize || busy > 0 {
-		return message.Malformed("%d bytes of values to compute with, while %d micro-batches are under way", n, busy)
+		own.room = raw.Sized(own.room, len(c.s.device.Values()))
+		own.values, own.near, own.have = own.room, nil, 0
 	}
 	head, err := c.io.ReadAll(message.AskSize)
 	if err != nil {
@@ -53,6 +53,16 @@ func (c *conn) loan(n int) error {
 	}
 	if own.have += a.Count; own.have == len(own.values) {
 		own.number++
+	}
+	return nil
+}
+
+// idle refuses values of so many bytes that are fewer than least, and any while micro-batches are under way, which are computed with those that there are.
+func (c *conn) idle(n, least int) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if busy := c.borrowed.waiting; n < least || busy > 0 {
+		return message.Malformed("%d bytes of values to compute with, while %d micro-batches are under way", n, busy)
 	}
 	return nil
 }
@@ -127,18 +137,23 @@ func (s *Server) setAside() {
 // collected is the end of a trainer's sum, which its connection writes.
 func (s *Server) collected(t *task) {
 	c := t.conn
-	if s.summing == c {
-		s.setAside()
-	}
 	if s.owner == c { // its next step brings others, and has waited for nothing yet
 		s.belong(nil)
 	}
-	own := &c.borrowed
-	if own.sum == nil {
-		own.sum = make([]float32, len(s.device.Values()))
+	own, g := &c.borrowed, s.device.Gradients()
+	to := own.near
+	if to == nil {
+		own.sum = raw.Sized(own.sum, len(g))
+		to = own.sum
 	}
-	if !own.summed {
-		clear(own.sum)
+	switch {
+	case s.summing == c:
+		copy(to, g)
+		s.summing = nil
+	case own.summed:
+		copy(to, own.sum)
+	default:
+		clear(to)
 	}
 	own.summed = false
 	s.mu.Lock()
@@ -147,14 +162,25 @@ func (s *Server) collected(t *task) {
 	c.out <- t
 }
 
-// writeSum writes a sum, in pieces.
+// writeSum writes a sum, in pieces, or that it lies in shared memory.
 func (c *conn) writeSum(t *task) (err error) {
-	for sum := c.borrowed.sum; t.ask.Lo < len(sum) && err == nil; t.ask.Lo += t.ask.Count {
+	own := &c.borrowed
+	if own.near != nil {
+		c.s.count(4 * int64(len(own.near)))
+		err = c.io.WriteFrame(message.TypeValues, nil)
+	} else {
+		err = c.writePieces(t, own.sum)
+	}
+	c.free <- t
+	own.written <- err
+	return err
+}
+
+func (c *conn) writePieces(t *task, sum []float32) (err error) {
+	for ; t.ask.Lo < len(sum) && err == nil; t.ask.Lo += t.ask.Count {
 		t.ask.Count = min(message.MaxValues, len(sum)-t.ask.Lo)
 		err = c.writeFrame(message.TypeValues, t.ask.Append(t.frame[:0]), raw.Bytes(sum[t.ask.Lo:][:t.ask.Count]))
 	}
-	c.free <- t
-	c.borrowed.written <- err
 	return err
 }
 

@@ -114,6 +114,7 @@ func TestLentMalformed(t *testing.T) {
 		"1 values in 32 bytes":                                                    func(g guest) { g.say(message.TypePut, put(message.Ask{Step: 1, Count: 1}, 2, 3)) },
 		"3 bytes of values to compute with, while 0 micro-batches are under way":  func(g guest) { g.say(message.TypePut, make([]byte, 3)) },
 		"the end of step 1 after 5 micro-batches, 0 have come":                    func(g guest) { g.say(message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 5}.Append(nil)) },
+		"values to compute with in memory, and none is shared":                    func(g guest) { g.say(message.TypePut, nil) },
 		"an end of step 0 at the rate 0":                                          func(g guest) { g.say(message.TypeEnd, message.End{Attempt: 1}.Append(nil)) },
 		"28 bytes of values to compute with, while 1 micro-batches are under way": func(g guest) { g.lend(1, 2); g.micro(1, 1, 1, false, 2); g.lend(2, 3) },
 	} {

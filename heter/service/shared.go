@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/heter/near"
+	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -55,8 +56,12 @@ func isSecure(nc any) bool {
 
 // lend takes a trainer's memory, and makes that for results.
 func (c *conn) lend(theirs *near.View) (*near.Memory, error) {
-	_, size := c.layout.Slots(c.s.cfg.Samples)
-	m, err := near.New(c.s.cfg.Micros, size)
+	slots, lent := c.s.cfg.Micros, 0
+	if c.s.cfg.Lent { // the last one is for sums
+		slots, lent = slots+1, len(c.s.device.Values())
+	}
+	_, size := c.layout.Slots(c.s.cfg.Samples, lent)
+	m, err := near.New(slots, size)
 	if err != nil {
 		theirs.Close()
 		return nil, err
@@ -103,4 +108,27 @@ func (c *conn) placed(b []byte) error {
 	t.answer, t.head, t.micro = message.TypePlacedDone, p.Head, &t.near
 	c.s.count(int64(body + len(t.back)))
 	return c.queue(t)
+}
+
+// placedLoan takes values that lie in shared memory. Where there is no memory for their gradients, these go by the link.
+func (c *conn) placedLoan() error {
+	if err := c.idle(0, 0); err != nil {
+		return err
+	}
+	s, own, n := c.shared.Load(), &c.borrowed, 4*len(c.s.device.Values())
+	if s == nil {
+		return message.Malformed("values to compute with in memory, and none is shared")
+	}
+	values, err := s.there.Slot(0, n)
+	if err != nil {
+		return message.Malformed("values to compute with: %v", err)
+	}
+	own.values, own.near = raw.As[float32](values), nil
+	if sum, err := s.back.Slot(s.back.Slots()-1, n); err == nil {
+		own.near = raw.As[float32](sum)
+	}
+	own.have = len(own.values)
+	own.number++
+	c.s.count(int64(n))
+	return nil
 }
