@@ -42,6 +42,7 @@ type Job struct {
 	launched              bool             // a launcher hosts the coordinator
 	tables, heters        []string         // addresses
 	heter                 *HeterTrainer    // nil: it is none
+	saving                launch.Saving    // what its launcher says of checkpoints
 	noMesh                bool             // there are no connections among ranks
 	watched               bool             // the launcher ends those that hang
 	timeout               time.Duration    // of waits for others
@@ -105,6 +106,10 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
+	saving, err := launch.SavingFromEnv(cfg.lookup())
+	if err != nil {
+		return nil, fmt.Errorf("joining the job: %w", err)
+	}
 	var opened *metrics.Board
 	if cfg.Times = cfg.Times.WithDefaults(); cfg.Metrics == nil && env.Metrics != "" {
 		board, err := metrics.Open(env.Metrics)
@@ -114,7 +119,7 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 		cfg.Metrics, opened = board, board
 	}
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, heters: env.Heters, ticket: env.Ticket}
-	j.board = opened
+	j.board, j.saving = opened, saving
 	j.placed, j.cores = env.Placed, runtime.NumCPU()
 	j.record(env, cfg)
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
@@ -348,6 +353,10 @@ func (j *Job) Reducer() exchange.Reducer {
 
 // NoMesh tells whether the job has no connections among its ranks: see Config.NoMesh.
 func (j *Job) NoMesh() bool { return j.noMesh }
+
+// Saving is what `ringo run --checkpoint` has said of checkpoints of a job whose servers keep its parameters; zero: nothing.
+// Package train heeds it.
+func (j *Job) Saving() launch.Saving { return j.saving }
 
 // LocalRank is this rank's number among those of its host.
 func (j *Job) LocalRank() int { return j.localRank }

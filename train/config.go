@@ -163,6 +163,9 @@ func (c Config) on(job *ringo.Job) Config {
 	if c.Heter.Count = cmp.Or(c.Heter.Count, len(addrs)); c.Heter.Count > 0 {
 		c.Heter.Micros = cmp.Or(c.Heter.Micros, usualMicros)
 	}
+	if s := job.Saving(); s.Start > 0 && c.Servers.Consistency != "" && c.Servers.Start == 0 && c.Checkpoint.in(s.Dir) {
+		c.Checkpoint.Dir, c.Checkpoint.Resume, c.Servers.Start = s.Dir, s.Resume, s.Start
+	}
 	return c.settled(job.Size())
 }
 

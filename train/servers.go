@@ -44,7 +44,8 @@ type Servers struct {
 	Click map[string]float64
 	// Start is which start of the job this is, from 1, where the run is saved: its servers save in StartDir of
 	// Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with the parts that
-	// LastServers tells. 0: no checkpoints.
+	// LastServers tells. 0: what a launcher says (`ringo run --checkpoint`), which Checkpoint follows then where its Dir is empty or the
+	// same, or else no checkpoints.
 	Start int
 	// Begin says that the servers begin tables with rows of Config.Start.From, which Config.BeginRows hands out. Without it a file that has
 	// such a table is refused.

@@ -127,9 +127,15 @@ func dropStarts(dir string, current int) error {
 // canSave reports a run whose checkpoints would not be whole.
 func (c Config) canSave() error {
 	if s := c.Servers; c.Checkpoint.Dir != "" && s.Consistency != "" && s.Start == 0 {
-		return errors.New("the run is to be saved, but its servers were not told so: let `ringo train` start them")
+		return fmt.Errorf("the run is to be saved in %s, but its servers were not told so: say it where they are started, `ringo run --checkpoint %[1]s`, or let `ringo train` start them", c.Checkpoint.Dir)
 	}
 	return nil
+}
+
+// in says that checkpoints are to be in a folder, or that nothing is said of them.
+func (c Checkpoint) in(dir string) bool {
+	whole, err := filepath.Abs(c.Dir)
+	return c.Dir == "" || err == nil && whole == dir
 }
 
 // JobName is what ranks and servers of a start call their job, so that those that go on from different checkpoints

@@ -38,13 +38,14 @@ type given struct {
 	worker bool                  // a launcher has started this process as a rank or a server that sums
 	reads  string                // the checkpoint, or its folder, of a command that only reads it
 
-	ranks    bool        // other launchers may start it, as its ranks
-	starts   bool        // it is started once where it is to start ranks, such as by a pod
-	part     *launch.Env // the place of the ranks that it starts in a job of several such processes; nil: all are its own
-	each     int         // how many it starts then
-	others   string      // in words, the one that has, and by which variables it says so
-	away     afar        // what lies on no disk of this host
-	predicts bool        // that command predicts: by as many ranks as are said, whatever the run had
+	ranks      bool        // other launchers may start it, as its ranks
+	starts     bool        // it is started once where it is to start ranks, such as by a pod
+	part       *launch.Env // the place of the ranks that it starts in a job of several such processes; nil: all are its own
+	each       int         // how many it starts then
+	others     string      // in words, the one that has, and by which variables it says so
+	away       afar        // what lies on no disk of this host
+	anyProgram bool        // it starts programs of one's own: what these were begun with is theirs
+	predicts   bool        // that command predicts: by as many ranks as are said, whatever the run had
 }
 
 // letters are flags of one letter, as other launchers have them.
@@ -193,6 +194,9 @@ func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all
 	if g.reads != "" {
 		before, err := g.reading(said)
 		return slices.Concat(before, all, said, placed), err
+	}
+	if g.anyProgram {
+		return slices.Concat(all, said, placed), nil
 	}
 	before, err := g.begunWith(said)
 	return slices.Concat(all, before, said, placed), err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -43,9 +44,9 @@ func (c *runRole) command() *cobra.Command {
 	}
 	c.given.register(cmd.Flags(), func(p setting.Path) bool {
 		others := []setting.Path{"job.rank", "job.ticket-file", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
-		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "heter.count", "heter.restarts", "heter.hosts", "output.metrics", "output.verbose", "output.log-dir"}, p)) && !slices.Contains(others, p)
+		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "heter.count", "network.tls", "network.tls-ca", "network.tls-cert", "network.tls-key", "checkpoint.dir", "checkpoint.resume", "heter.restarts", "heter.hosts", "output.metrics", "output.verbose", "output.log-dir"}, p)) && !slices.Contains(others, p)
 	})
-	c.starts = true
+	c.starts, c.anyProgram = true, true
 	cmd.Flags().SetInterspersed(false) // the program's flags are its own
 	return cmd
 }
@@ -76,8 +77,28 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if c.isGiven("job.transport") {
 		cfg.Env = []string{launch.TransportVar + "=" + c.Transport}
 	}
+	if err := c.saving(&cfg); err != nil {
+		return err
+	}
 	c.progress = c.Output.Progress
 	return c.watched(cmd, func() error { return c.launch(cmd, cfg, self) })
+}
+
+// saving makes the folder for what servers save of this start, and tells ranks of it.
+func (c *runRole) saving(cfg *launch.Config) error {
+	var said launch.Saving
+	if dir := c.Train.Checkpoint.Dir; dir != "" {
+		if _, err := c.findStart(); err != nil {
+			return err
+		}
+		whole, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		said = launch.Saving{Dir: whole, Start: c.start.Number, Resume: c.Train.Checkpoint.Resume}
+	}
+	cfg.Env = append(cfg.Env, said.String())
+	return nil
 }
 
 // check reports every fault of the flags.
@@ -97,6 +118,9 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	}
 	if c.Sync.Kept() && !c.isGiven("servers.count") {
 		errs = append(errs, setting.Faultf("sync", "%s needs servers that keep the parameters: say %v", c.Sync, setting.Path("servers.count")))
+	}
+	if dir := c.Train.Checkpoint.Dir; dir != "" && !c.Sync.Kept() {
+		errs = append(errs, setting.Faultf("checkpoint.dir", "%s: is for servers that keep parameters (%v), which save with the program; without them it saves by itself", dir, setting.Path("sync")))
 	}
 	for _, p := range []setting.Path{"job.heartbeat", "job.dead-after"} {
 		if c.isGiven(p) && !c.Sync.Kept() {

@@ -1,0 +1,24 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+)
+
+// What is said of checkpoints is read as it was written, and what cannot be is refused.
+func TestSaving(t *testing.T) {
+	read := func(kv string) (Saving, error) {
+		name, value, _ := strings.Cut(kv, "=")
+		return SavingFromEnv(func(asked string) (string, bool) { return value, asked == name })
+	}
+	for _, want := range []Saving{{}, {Dir: "/a b/\"c\"=d", Start: 3, Resume: true}} {
+		if got, err := read(want.String()); got != want || err != nil {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	for _, text := range []string{"x", `{"Dir":"a","Start":1}`, `{"Dir":"/a","Start":0}`} {
+		if _, err := read(savingVar + "=" + text); err == nil || !strings.Contains(err.Error(), "want what `ringo run --checkpoint` makes of it") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
