@@ -106,10 +106,6 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 
 // join takes the place that env says.
 func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
-	saving, err := launch.SavingFromEnv(cfg.lookup())
-	if err != nil {
-		return nil, fmt.Errorf("joining the job: %w", err)
-	}
 	var opened *metrics.Board
 	if cfg.Times = cfg.Times.WithDefaults(); cfg.Metrics == nil && env.Metrics != "" {
 		board, err := metrics.Open(env.Metrics)
@@ -119,7 +115,7 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 		cfg.Metrics, opened = board, board
 	}
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, heters: env.Heters, ticket: env.Ticket}
-	j.board, j.saving = opened, saving
+	j.board, j.saving = opened, env.Saving
 	j.placed, j.cores = env.Placed, runtime.NumCPU()
 	j.record(env, cfg)
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
@@ -353,10 +349,6 @@ func (j *Job) Reducer() exchange.Reducer {
 
 // NoMesh tells whether the job has no connections among its ranks: see Config.NoMesh.
 func (j *Job) NoMesh() bool { return j.noMesh }
-
-// Saving is what `ringo run --checkpoint` has said of checkpoints of a job whose servers keep its parameters; zero: nothing.
-// Package train heeds it.
-func (j *Job) Saving() launch.Saving { return j.saving }
 
 // LocalRank is this rank's number among those of its host.
 func (j *Job) LocalRank() int { return j.localRank }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
@@ -54,3 +55,7 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	}
 	return c, err
 }
+
+// Saving is what `ringo run --checkpoint` has said of checkpoints of a job whose servers keep its parameters; zero: nothing.
+// Package train heeds it.
+func (j *Job) Saving() launch.Saving { return j.saving }

@@ -115,6 +115,8 @@ type Env struct {
 	Bind Bind
 	// Placed tells in words where the launcher has put the ranks: "bound to a core each".
 	Placed string
+	// Saving says how servers of this launcher are saved.
+	Saving Saving
 	// Threads is how many threads a person wants in each process; 0: nothing was said.
 	Threads int
 	// Metrics is the folder of the figures of this host's ranks: see metrics.Open.
@@ -174,7 +176,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	env.Bind, env.Threads = r.bind(), ThreadsFromEnv(lookup)
 	env.Placed, _ = lookup(PlacedVar)
 	env.Metrics, _ = lookup(MetricsVar)
-	env.Transport = r.transport()
+	env.Transport, env.Saving = r.transport(), r.saving()
 	return env, true, errors.Join(r.errs...)
 }
 

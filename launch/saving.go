@@ -2,7 +2,6 @@ package launch
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 )
 
@@ -16,16 +15,16 @@ type Saving struct {
 	Resume bool   // servers have begun with what the folder's last checkpoint names, if there is one
 }
 
-// SavingFromEnv reads what Saving.String says.
-func SavingFromEnv(lookup func(string) (string, bool)) (s Saving, err error) {
-	text, _ := lookup(savingVar)
+// saving reads what Saving.String says.
+func (r *envReader) saving() (s Saving) {
+	text, _ := r.lookup(savingVar)
 	if text == "" {
-		return s, nil
+		return s
 	}
-	if err = json.Unmarshal([]byte(text), &s); err != nil || s.Start < 1 || !filepath.IsAbs(s.Dir) {
-		return Saving{}, fmt.Errorf("%s=%q: want what `ringo run --checkpoint` makes of it: a whole path and the number of a start", savingVar, text)
+	if err := json.Unmarshal([]byte(text), &s); err != nil || s.Start < 1 || !filepath.IsAbs(s.Dir) {
+		r.fail("%s=%q: want what `ringo run --checkpoint` makes of it: a whole path and the number of a start", savingVar, text)
 	}
-	return s, nil
+	return s
 }
 
 // String is the variable as NAME=value. That of the zero value takes away what another launcher has said.

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -9,7 +10,8 @@ import (
 func TestSaving(t *testing.T) {
 	read := func(kv string) (Saving, error) {
 		name, value, _ := strings.Cut(kv, "=")
-		return SavingFromEnv(func(asked string) (string, bool) { return value, asked == name })
+		r := envReader{lookup: func(asked string) (string, bool) { return value, asked == name }}
+		return r.saving(), errors.Join(r.errs...)
 	}
 	for _, want := range []Saving{{}, {Dir: "/a b/\"c\"=d", Start: 3, Resume: true}} {
 		if got, err := read(want.String()); got != want || err != nil {

@@ -3,6 +3,7 @@
 //
 //	go build ./examples/heter && ringo run --np 2 --servers 1 --heter 1 -- ./heter
 //	ringo run --np 2 --servers 1 --sync bsp -- ./heter    # the same in one piece
+//	ringo run --np 2 --servers 1 --heter 1 --checkpoint RUN -- ./heter    # saved after each epoch; with --resume it goes on
 package main
 
 import (
@@ -40,7 +41,9 @@ func likes(hidden int) func(ps *nn.Params, o model.Options) model.Model {
 
 func main() {
 	hidden := flag.Int("hidden", 32, "`units` of the hidden layer")
-	cfg := train.Config{Batch: 100, Epochs: 5, Optimizer: "adagrad", LR: 0.1, Servers: train.Servers{Consistency: "bsp"}}
+	cfg := train.Config{Batch: 100, Optimizer: "adagrad", LR: 0.1}
+	flag.StringVar(&cfg.Servers.Consistency, "sync", "bsp", "`mode` of the servers, as the launcher is told: bsp, ssp, async or geo")
+	flag.IntVar(&cfg.Epochs, "epochs", 5, "how many `times` the data are gone through")
 	flag.IntVar(&cfg.Heter.Micros, "micros", 0, "micro-`batches` of a batch; 0: the usual number")
 	flag.Parse()
 	cfg.Heter.Report = func(line string) { fmt.Fprintln(os.Stderr, line) }

@@ -110,7 +110,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	_, _, err = job(t, 1, 1, nil, []string{"-hidden", "16"})
-	if err == nil || !strings.Contains(err.Error(), "trainer 0 has another part of a model") {
+	if err == nil || !strings.Contains(err.Error(), "heter-trainer 0 failed: this heter-trainer has another part of a model (that of likes") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -38,10 +38,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/internal/raw"
@@ -139,7 +141,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		k, err := c.reach(ctx, i, addr)
 		if err != nil {
 			c.Abort(err)
-			return nil, fmt.Errorf("heter: trainer %d: heter-trainer %d at %s: %w", cfg.Trainer, i, addr, err)
+			return nil, cfg.unreached(i, err)
 		}
 		if c.links = append(c.links, k); i == 0 {
 			c.welcome = k.welcome
@@ -151,6 +153,15 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c.begun.Store(true)
 	go c.post()
 	return c, nil
+}
+
+// unreached says that a heter-trainer has not been reached. One that has another part than all who come to it is to blame itself.
+func (c Config) unreached(i int, err error) error {
+	if r := (*refusal)(nil); errors.As(err, &r) && strings.HasPrefix(r.text, message.OtherPart) {
+		lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", i), Addr: c.Addrs[i], Why: cluster.Failure(r.text)}
+		return fmt.Errorf("heter: trainer %d: %w", c.Trainer, lost)
+	}
+	return fmt.Errorf("heter: trainer %d: heter-trainer %d at %s: %w", c.Trainer, i, c.Addrs[i], err)
 }
 
 // fail ends all waits with the first reason that is given.

@@ -205,7 +205,7 @@ func TestEncrypted(t *testing.T) {
 func TestRefused(t *testing.T) {
 	r := newRig(t, 1, 1, nil)
 	for want, change := range map[string]func(*Config){
-		"trainer 0 has another part of a model": func(c *Config) {
+		"heter: trainer 0: heter-trainer 0 at " + r.config.Addrs[0] + " is lost: it failed: this heter-trainer has another part of a model (that of ctr-dnn": func(c *Config) {
 			other := *c.Cut
 			other.Hash[0]++
 			c.Cut = &other
@@ -224,6 +224,13 @@ func TestRefused(t *testing.T) {
 		t.Errorf("a second trainer 0: %v", err)
 	}
 	other := r.config
+	cut := *other.Cut
+	cut.Hash[0]++
+	other.Cut = &cut
+	if _, err := Dial(context.Background(), other); err == nil || !strings.Contains(err.Error(), "trainer 0 has another part of a model") || errors.As(err, new(*transport.ServerLostError)) {
+		t.Errorf("a trainer of another part than one before it: %v", err)
+	}
+	other = r.config
 	other.About = []byte("more rows")
 	if _, err := Dial(context.Background(), other); err == nil || !strings.Contains(err.Error(), "says otherwise than other trainers") {
 		t.Errorf("a trainer of another model: %v", err)

@@ -157,8 +157,11 @@ func (c *conn) greet(f wire.Header) error {
 		return fmt.Errorf("trainer %d: %w", c.who.Trainer, err)
 	}
 	if cut := c.s.cut; c.who.Hash != cut.Hash {
-		return fmt.Errorf("trainer %d has another part of a model (sha256 %.4x…) than this heter-trainer, which has that of %s (%.4x…): give both the same model and settings",
-			c.who.Trainer, c.who.Hash, cut.Model, cut.Hash)
+		const advice = "give both the same program, model and settings"
+		if c.s.agrees() {
+			return fmt.Errorf("trainer %d has another part of a model (sha256 %.4x…) than this heter-trainer and the trainers before it, which have that of %s (%.4x…): %s", c.who.Trainer, c.who.Hash, cut.Model, cut.Hash, advice)
+		}
+		return fmt.Errorf("%s (that of %s, sha256 %.4x…) than trainer %d (%.4x…): %s", message.OtherPart, cut.Model, cut.Hash, c.who.Trainer, c.who.Hash, advice)
 	}
 	if err := c.s.sit(c); err != nil {
 		return err
@@ -174,6 +177,13 @@ func (c *conn) greet(f wire.Header) error {
 		return fmt.Errorf("trainer %d: %w", c.who.Trainer, err)
 	}
 	return nil
+}
+
+// agrees says that a trainer has come with the part that this heter-trainer has.
+func (s *Server) agrees() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seated() > 0
 }
 
 // read reads to the end; nil is a goodbye.
