@@ -11,7 +11,7 @@ import (
 // A matrix that threads pack together gives the products of one that one thread packs: whole panels and parts of one, as it
 // lies and transposed, small ones that are one thread's, and memory that held another.
 func TestPackOnThreads(t *testing.T) {
-	shapes := [][2]int{{1, 1}, {700, 33}, {64, 400}, {513, 96}, {300, 290}, {7, 31}, {2000, 20}}
+	shapes := [][2]int{{1, 1}, {700, 33}, {64, 400}, {513, 96}, {300, 290}, {7, 31}, {2000, 20}, {128, 128}}
 	for _, k := range simd.Levels() {
 		for _, threads := range []int{1, 2, 3, 7} {
 			tape := NewTape(TapeConfig{Kernels: k, Threads: threads})
