@@ -10,7 +10,7 @@ import argparse, json, os, socket, statistics, subprocess, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-TRAIN = ["train", "mnist", "--data", "synthetic", "--epochs", "2", "--json", "-", "--progress", "none"]
+TRAIN = ["train", "mnist", "--data", "synthetic", "--epochs", "2", "--train-limit", "10000", "--eval-limit", "1000", "--json", "-", "--progress", "none"]
 
 
 def last_epoch(lines):

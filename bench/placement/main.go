@@ -22,7 +22,8 @@ func run(job *ringo.Job) error {
 	}
 	cfg := train.Defaults(spec, data.Synthetic)
 	cfg.Epochs = 2
-	set, err := data.Open(spec.Data, data.Config{Dir: data.Synthetic, Seed: cfg.Seed})
+	cfg.TrainLimit, cfg.EvalLimit = 10_000, 1_000 // as compare.py has them
+	set, err := data.Open(spec.Data, data.Config{Dir: data.Synthetic, Seed: cfg.Seed, TrainLimit: cfg.TrainLimit, EvalLimit: cfg.EvalLimit})
 	if err != nil {
 		return err
 	}
