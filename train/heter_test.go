@@ -147,6 +147,31 @@ func TestHeterModes(t *testing.T) {
 	}
 }
 
+// A cache of rows changes no bit with heter-trainers where it changes none without: in bsp, where evaluations alone take rows from it, and in other modes where rows
+// stay as they are.
+func TestHeterCache(t *testing.T) {
+	set, keys := keyedSet(t)
+	for _, served := range []Servers{{Consistency: "bsp"}, {Consistency: "ssp", Staleness: 3}, {Consistency: "async"}} {
+		cfg := keyedConfig(keys)
+		bsp := served.Consistency == "bsp"
+		if cfg.Servers = served; !bsp {
+			cfg.TableRules = "*=sgd:rate=1e-30"
+		}
+		cfg.Heter = Heter{Count: 1, Micros: 1}
+		_, want := split(t, 1, cfg, set, nil)
+		cfg.Servers.CacheBytes = 1 << 20
+		sum, rec := split(t, 1, cfg, set, nil)
+		if c := sum.RowCache; c == nil || c.EvalHitRate == 0 && bsp || (c.TrainHitRate > 0) == bsp {
+			t.Errorf("%s: %+v", served.Consistency, c)
+		}
+		for i, e := range rec.epochs {
+			if w := want.epochs[i]; e.TrainLoss != w.TrainLoss || e.EvalLoss != w.EvalLoss {
+				t.Errorf("%s, epoch %d: losses %v and %v, without a cache %v and %v", served.Consistency, i+1, e.TrainLoss, e.EvalLoss, w.TrainLoss, w.EvalLoss)
+			}
+		}
+	}
+}
+
 // What heter-trainers rule out is refused.
 func TestHeterRefuses(t *testing.T) {
 	_, keys := keyedSet(t)
