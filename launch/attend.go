@@ -171,7 +171,12 @@ func (a *attendant) take(f frame) error {
 	case frameRoles:
 		return a.out.send(told(frameReady, 0, a.prepare(f)))
 	case frameStart:
-		return a.out.send(told(frameStarted, f.number, a.start(f)))
+		s, p := a.start(f)
+		err := a.out.send(told(frameStarted, f.number, s))
+		if p != nil { // its end is told after its start, however soon that comes
+			a.tasks.Go(func() { a.watch(p) })
+		}
+		return err
 	case frameSignal:
 		if p := a.procs[f.number]; p != nil && len(f.body) == 1 {
 			p.pause(syscall.Signal(f.body[0]))
@@ -229,14 +234,14 @@ func (a *attendant) address() (net.IP, error) {
 	return cluster.HostAddress(a.begin.Interface, false)
 }
 
-// start starts a process.
-func (a *attendant) start(f frame) (out started) {
+// start starts a process, which is to be watched; nil: it has not started, and what is told says why.
+func (a *attendant) start(f frame) (started, *process) {
 	var order startOrder
 	if err := f.read(&order); err != nil {
-		return started{Fault: err.Error()}
+		return started{Fault: err.Error()}, nil
 	}
 	if order.Role < 0 || order.Role >= len(a.crews) || order.Seat < 0 || order.Seat >= a.crews[order.Role].Count {
-		return started{Fault: fmt.Sprintf("process %d of role %d was not prepared", order.Seat, order.Role)}
+		return started{Fault: fmt.Sprintf("process %d of role %d was not prepared", order.Seat, order.Role)}, nil
 	}
 	c := a.crews[order.Role]
 	p := &process{role: c, index: order.Seat, number: f.number, tail: tail{max: 1}}
@@ -249,7 +254,7 @@ func (a *attendant) start(f frame) (out started) {
 	}
 	if err := c.bound(order.Seat, func() error { return p.start(a.sends(p.number)) }); err != nil {
 		_ = p.memory.Close()
-		return started{Fault: (&StartError{Program: c.Command[0], Err: err}).Error()}
+		return started{Fault: (&StartError{Program: c.Command[0], Err: err}).Error()}, nil
 	}
 	a.guard.note('+', p.cmd.Process.Pid)
 	if old := a.all[p.number]; old != nil { // it is started again
@@ -257,8 +262,7 @@ func (a *attendant) start(f frame) (out started) {
 	}
 	a.procs[p.number], a.all[p.number] = p, p
 	p.hearFrom(cluster.Times{Join: a.begin.Join}.WithDefaults())
-	a.tasks.Go(func() { a.watch(p) })
-	return started{PID: p.cmd.Process.Pid}
+	return started{PID: p.cmd.Process.Pid}, p
 }
 
 // sends is where a process's output goes.

@@ -151,6 +151,22 @@ func TestAttend(t *testing.T) {
 	}
 }
 
+// Of a process that ends at once the start is told before the end: who starts it would wait for that in vain.
+func TestAttendTellsTheStartFirst(t *testing.T) {
+	k := attended(t, Attendance{Version: "1", Hash: "h", Env: os.Environ()})
+	k.begins(t.TempDir(), time.Minute)
+	k.shell("exit", 1)
+	for range 50 {
+		k.tell(told(frameStart, 1, startOrder{}))
+		for _, kind := range []frameKind{frameStarted, frameExit, frameDrained} {
+			k.want(kind, nil)
+		}
+	}
+	if err := k.ends(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Orders that make no sense are refused, one by one, and what comes later is done.
 func TestAttendRefuses(t *testing.T) {
 	k := attended(t, Attendance{Env: os.Environ(), Reached: "10.0.0.1 1 127.0.0.1 22"})
