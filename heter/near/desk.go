@@ -79,8 +79,8 @@ func (d *Desk) Name() (n Name) {
 	return n
 }
 
-// Expect returns a key with which a trainer may ask once. take is given the trainer's memory then, which it owns, and returns that for the trainer. Nobody
-// comes to the desk of nil.
+// Expect returns a key with which a trainer may ask once. take is given the trainer's memory then, which it owns, and returns that for the trainer, which
+// must stay until the desk is closed. Nobody comes to the desk of nil.
 func (d *Desk) Expect(trainer int, take func(theirs *View) (*Memory, error)) (k Key) {
 	if d == nil {
 		return k

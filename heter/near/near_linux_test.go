@@ -50,6 +50,7 @@ func memory(t testing.TB, slots, size int) *Memory {
 func TestSwap(t *testing.T) {
 	d, cfg := open(t)
 	mine, theirs := memory(t, 5, 5000), memory(t, 2, 100)
+	defer d.Close() // which may still be at handing the memory over, before that is given back
 	views := make(chan *View, 1)
 	key := d.Expect(2, func(v *View) (*Memory, error) { views <- v; return theirs, nil })
 	v, err := Swap(context.Background(), cfg, 2, d.Name(), key, func() (*Memory, error) { return mine, nil })
