@@ -29,11 +29,13 @@ func (c *runRole) command() *cobra.Command {
 		Long: "Start any program that uses the library as N workers of one job. Each finds its\n" +
 			"place in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK, RINGO_RENDEZVOUS and\nRINGO_TICKET, which ringo.Join reads. With --servers there are as many `ringo server`\n" +
 			"beside them, at which ringo.Job's Reducer sums gradients, or with --sync bsp, ssp,\nasync or geo its DialTables finds tables of parameters. With --heter the program is started\n" +
-			"as so many heter-trainers, too, where train.Run computes the part that its model marks.",
+			"as so many heter-trainers, too, where train.Run computes the part that its model marks.\n" +
+			"Where servers keep parameters, --checkpoint saves them with the ranks of a program that\ncalls train.Run or train.NewLoop, and --resume goes on from there.",
 		Example: "  ringo run --np 2 -- ./my-trainer --epochs 3\n" +
 			"  ringo run --np 4 --servers 2 -- ./my-trainer\n" +
 			"  ringo run --np 4 --servers 2 --sync async -- ./my-tables\n" +
-			"  ringo run --np 4 --servers 2 --heter 1 -- ./my-click-model",
+			"  ringo run --np 4 --servers 2 --heter 1 -- ./my-click-model\n" +
+			"  ringo run --np 4 --servers 2 --sync bsp --checkpoint RUN --resume -- ./my-click-model",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("`ringo run` needs a program: ringo run --np N -- PROGRAM ARGS…")
