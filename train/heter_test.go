@@ -184,6 +184,10 @@ func TestHeterRefuses(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+	cfg.Heter, cfg.Servers = Heter{Count: 1, Micros: 1}, Servers{Consistency: "geo", GeoSteps: 3, CacheBytes: 1 << 20}
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "servers.cache has no effect with sync geo: there ranks have copies of rows") {
+		t.Errorf("geo with a cache: %v", err)
+	}
 	if _, _, err := OpenPart(cfg, []byte(`{"Rows": 1}`)); err == nil || !strings.Contains(err.Error(), "what a rank says of its model") {
 		t.Error(err)
 	}

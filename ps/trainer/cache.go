@@ -13,8 +13,9 @@ import (
 //
 // A row that was pulled for training is pushed to as well, so that in bsp it is out of date a step later, always: there training takes no
 // row from a cache. Out of step it may be as old as Steps says, and lacks then the trainer's own pushes of these steps, too. While Peek alone is called no
-// row moves in bsp, and what was peeked is good until the next Fetch, Ask, End or Settle: with the bits of no cache in bsp, and in other modes as rows
-// were at some moment since the first Peek.
+// push moves a row in bsp, and what was peeked is good until the next Fetch, Ask, End or Settle: with the bits of no cache in bsp, and in other modes
+// as rows were at some moment since the first Peek. Servers delete rows by days, whatever is called: where they do between two Peeks in bsp, a row that
+// was peeked before stays as it was then, and one that was not is as it is now.
 //
 // Where servers admit keys that were pulled some times, they count pulls that come to them.
 type CacheConfig struct {
