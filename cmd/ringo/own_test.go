@@ -73,13 +73,13 @@ func TestRunHeter(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			p := start(t, two("bsp", "--set heter.restarts=1 --set job.heartbeat=200ms --dead-after 2s")+"-epochs 25")
+			p := start(t, two("bsp", "--set heter.restarts=2 --set job.heartbeat=200ms --dead-after 2s")+"-epochs 25")
 			p.await(&p.errs, "heter-trainer 1 of 2 is up")
 			p.await(&p.errs, "from them  the output")
 			if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), sig); err != nil {
 				t.Fatal(err)
 			}
-			p.checkEnd(0, append(done, "ringo: heter-trainer 1 is lost: ", "; it is started again (1 of 1)")...)
+			p.checkEnd(0, append(done, "ringo: heter-trainer 1 is lost: ", "; it is started again (1 of 2)")...)
 		})
 	}
 	t.Run("refused", func(t *testing.T) {

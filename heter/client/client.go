@@ -28,7 +28,8 @@
 // so that each counts once; nobody waits for others, and one that is found gets micro-batches at once.
 //
 // A client goes on looking for those that it has lost. One that is found has another life (message.Welcome) than the one before it, and is told
-// of the ends of steps from then on; when it has committed one, others have given it their state, and it gets micro-batches.
+// of the ends of steps from then on; when it has committed one, others have given it their state, and it gets micro-batches. One that others have
+// lost before a client came is lost to this one, too.
 package client
 
 import (
@@ -38,12 +39,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/internal/raw"
@@ -76,7 +75,7 @@ type Config struct {
 // Client is a heter.Remote. One goroutine uses it, but for Abort; another one, its own, sends.
 type Client struct {
 	cfg     Config
-	welcome message.Welcome // of the first one; that of others has the same lengths
+	welcome message.Welcome // of the first one that was reached; that of others has the same lengths
 	layout  message.Layout
 	ctx     context.Context // ends with the client
 	stop    context.CancelFunc
@@ -137,31 +136,22 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
-	for i, addr := range cfg.Addrs {
-		k, err := c.reach(ctx, i, addr)
-		if err != nil {
-			c.Abort(err)
-			return nil, cfg.unreached(i, err)
-		}
-		if c.links = append(c.links, k); i == 0 {
-			c.welcome = k.welcome
-		}
+	if err := c.reachAll(ctx); err != nil {
+		c.Abort(err)
+		return nil, err
 	}
+	c.mu.Lock()
 	for _, k := range c.links {
-		k.begin()
+		if k.gone {
+			c.seekers.Go(func() { c.seek(k.index, k.addr) })
+		} else {
+			k.begin()
+		}
 	}
+	c.mu.Unlock()
 	c.begun.Store(true)
 	go c.post()
 	return c, nil
-}
-
-// unreached says that a heter-trainer has not been reached. One that has another part than all who come to it is to blame itself.
-func (c Config) unreached(i int, err error) error {
-	if r := (*refusal)(nil); errors.As(err, &r) && strings.HasPrefix(r.text, message.OtherPart) {
-		lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", i), Addr: c.Addrs[i], Why: cluster.Failure(r.text)}
-		return fmt.Errorf("heter: trainer %d: %w", c.Trainer, lost)
-	}
-	return fmt.Errorf("heter: trainer %d: heter-trainer %d at %s: %w", c.Trainer, i, c.Addrs[i], err)
 }
 
 // fail ends all waits with the first reason that is given.

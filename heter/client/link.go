@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/internal/frames"
@@ -59,6 +61,52 @@ func (c *Client) reach(ctx context.Context, i int, addr string) (*link, error) {
 	}
 }
 
+// reachAll connects to each heter-trainer. One that was lost before this trainer came is lost to it, too, if another one is there.
+func (c *Client) reachAll(ctx context.Context) error {
+	var missed error
+	for i, addr := range c.cfg.Addrs {
+		k, err := c.reach(ctx, i, addr)
+		switch {
+		case standsIn(err):
+			k, missed = c.missing(i, addr), c.cfg.unreached(i, err)
+		case err != nil:
+			return c.cfg.unreached(i, err)
+		case c.welcome.Values == 0:
+			c.welcome = k.welcome
+		}
+		c.links = append(c.links, k)
+	}
+	if c.alone() {
+		return missed
+	}
+	return nil
+}
+
+// missing is the link to a heter-trainer that is lost already.
+func (c *Client) missing(i int, addr string) *link {
+	k := &link{c: c, index: i, addr: addr, gone: true, over: make(chan struct{})}
+	close(k.over)
+	k.once.Do(func() {}) // there is nothing to end
+	c.loads[i].lost = true
+	c.report(fmt.Sprintf("heter: trainer %d: heter-trainer %d at %s was lost before this trainer came", c.cfg.Trainer, i, addr))
+	return k
+}
+
+// standsIn says that a heter-trainer is not the first in its place.
+func standsIn(err error) bool {
+	r := (*refusal)(nil)
+	return errors.As(err, &r) && strings.HasPrefix(r.text, message.StandsIn)
+}
+
+// unreached says that a heter-trainer has not been reached. One that has another part than all who come to it is to blame itself.
+func (c Config) unreached(i int, err error) error {
+	if r := (*refusal)(nil); errors.As(err, &r) && strings.HasPrefix(r.text, message.OtherPart) {
+		lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", i), Addr: c.Addrs[i], Why: cluster.Failure(r.text)}
+		return fmt.Errorf("heter: trainer %d: %w", c.Trainer, lost)
+	}
+	return fmt.Errorf("heter: trainer %d: heter-trainer %d at %s: %w", c.Trainer, i, c.Addrs[i], err)
+}
+
 // refusal is what a heter-trainer has said at last.
 type refusal struct{ text string }
 
@@ -98,7 +146,7 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 		err = context.Cause(ctx)
 	}
 	if w := c.welcome; err == nil && w.Values > 0 && (k.welcome.Values != w.Values || k.welcome.State != w.State) {
-		err = message.Malformed("a state of %d values, %d with the optimizer's, that of heter-trainer 0 has %d and %d: give all the same settings", k.welcome.Values, k.welcome.State, w.Values, w.State)
+		err = message.Malformed("a state of %d values, %d with the optimizer's, that of others has %d and %d: give all the same settings", k.welcome.Values, k.welcome.State, w.Values, w.State)
 	}
 	if err != nil {
 		l.Close()

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,8 +12,11 @@ import (
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/heter/service"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/transport"
+	"github.com/ringo-ml/ringo/wire"
 )
 
 // quick are times of a test in which a frozen one is found.
@@ -23,7 +27,10 @@ func (r *rig) run(micros int, at func(step int, place string)) {
 	r.t.Helper()
 	want, values := r.oracle()
 	r.all(func(i int) error {
-		c := r.dial(i)
+		c := r.early[i]
+		if c == nil {
+			c = r.dial(i)
+		}
 		tell := func(step int, place string) {
 			if i == 0 {
 				at(step, place)
@@ -282,5 +289,117 @@ func testComesBack(t *testing.T, way func(*service.Config)) {
 				r.checkLeft()
 			})
 		}
+	}
+}
+
+// One that is lost before all trainers have come is lost to those that come later, too, whomever its successor hears first, and all take it back.
+func TestLostBeforeAllCame(t *testing.T) {
+	for lost := range 2 {
+		for _, order := range []string{"found first", "found last"} { // by who has lost it
+			t.Run(fmt.Sprint(order, lost), func(t *testing.T) {
+				r := newRig(t, 2, 2, nil)
+				r.steps = 60
+				back, told := make(chan struct{}, 64), make(chan string, 64)
+				r.config.Report = func(line string) {
+					if told <- line; strings.Contains(line, "is there again") {
+						back <- struct{}{}
+					}
+				}
+				before := r.dial(1)
+				r.stop(lost)
+				hears(t, told, "of this trainer's micro-batches go to others")
+				if r.early = map[int]*Client{1: before}; order == "found first" {
+					r.again(lost)
+					eventually(t, func() bool { return !before.links[lost].gone }, before)
+				} else {
+					before.stop()
+					before.seekers.Wait()
+					r.again(lost)
+					r.early[0] = r.dial(0)
+					before.ctx, before.stop = context.WithCancel(context.Background())
+					before.seekers.Go(func() { before.seek(lost, r.config.Addrs[lost]) })
+					hears(t, told, "is not taken back: trainer 1 says otherwise than others whether")
+				}
+				r.run(4, func(_ int, where string) {
+					if where != "all" || len(back) == 2 {
+						return
+					}
+					select {
+					case err := <-r.ends[lost]: // what one has lost all must lose
+						if order == "found first" {
+							t.Error(err)
+						}
+						r.again(lost)
+					case <-time.After(10 * time.Millisecond): // else the steps are over before it is found
+					}
+				})
+				if order == "found first" {
+					hears(t, told, fmt.Sprintf("heter: trainer 0: heter-trainer %d at %s was lost before this trainer came", lost, r.config.Addrs[lost]))
+				}
+				if len(back) != 2 {
+					t.Errorf("%d trainers have taken it back, want 2", len(back))
+				}
+				r.checkLeft()
+			})
+		}
+	}
+}
+
+// hears waits for a line.
+func hears(t *testing.T, lines <-chan string, want string) {
+	t.Helper()
+	for late := time.After(time.Minute); ; {
+		select {
+		case line := <-lines:
+			if strings.Contains(line, want) {
+				return
+			}
+		case <-late:
+			t.Fatalf("no line with %q", want)
+		}
+	}
+}
+
+// eventually waits for what is true of a client.
+func eventually(t *testing.T, is func() bool, c *Client) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		ok := is()
+		c.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("it has waited for a minute")
+		}
+	}
+}
+
+// Where all heter-trainers stand in for lost ones nobody has the part's parameters, and who comes then is told so.
+func TestAllLostBefore(t *testing.T) {
+	r := newRig(t, 3, 2, nil)
+	for i, addr := range r.config.Addrs {
+		l, _, err := transport.Dial(context.Background(), addr, r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, Rank: i + 1, WorldSize: 3})
+		must(t, err)
+		defer l.Close()
+		hello := message.Hello{Trainer: i + 1, Trainers: 3, Index: i, Count: 2, Late: true, Hash: r.cut.Hash}
+		must(t, l.WriteFrame(wire.Header{Type: message.TypeHello}, hello.Append(nil), time.Second))
+		f, err := l.ReadHeader()
+		if must(t, err); f.Type != message.TypeWelcome {
+			t.Fatalf("heter-trainer %d answers with a %s", i, message.Name(f.Type))
+		}
+	}
+	cfg := r.config
+	cfg.Timeout = time.Minute
+	_, err := Dial(context.Background(), cfg)
+	for _, stop := range r.stops {
+		stop()
+	}
+	for _, end := range r.ends {
+		<-end
+	}
+	if want := "heter: trainer 0: heter-trainer 1 at " + r.config.Addrs[1] + ": this heter-trainer stands in for one that is lost by another trainer than trainer 0"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
 	}
 }

@@ -106,6 +106,7 @@ type rig struct {
 	rule    func() optim.Optimizer
 	steps   int                  // of a trainer
 	serve   []func(net.Listener) // starts one in its place
+	early   map[int]*Client      // of trainers that are there before run
 	hostile atomic.Bool          // a trainer that says what it likes has come
 	served  []service.Figures    // by heter-trainer, once it has ended
 	near    float64              // how near losses and parameters must be to those of one process

@@ -94,6 +94,8 @@ func Malformed(format string, args ...any) error {
 const (
 	// OtherPart begins the Failure of a heter-trainer that has another part than the first trainer that has come to it.
 	OtherPart = "this heter-trainer has another part of a model"
+	// StandsIn begins the Failure of a heter-trainer in the place of one that others have lost, to a trainer that takes it for the first there.
+	StandsIn = "this heter-trainer stands in for one that is lost"
 	// MaxText is the longest text of a Failure in bytes.
 	MaxText = message.MaxText
 	// MaxValues is how many values one Ask may want, and one Put have.

@@ -78,10 +78,15 @@ func TestNobodyHasState(t *testing.T) {
 
 // One whom trainers do not agree whether it is late takes the first one's word.
 func TestLateOrNot(t *testing.T) {
-	h := newHome(t, 2, nil)
-	h.guest(message.Hello{Trainers: 2, Count: 1, Late: true}).hear(message.TypeWelcome)
-	text := h.guest(message.Hello{Trainer: 1, Trainers: 2, Count: 1}).hear(message.TypeFailure)
-	if want := "trainer 1 says otherwise than others whether this heter-trainer is the first in its place"; !strings.Contains(string(text), want) {
-		t.Errorf("%q, want %q", text, want)
+	for late, want := range map[bool]string{
+		true:  message.StandsIn + " by another trainer than trainer 1",
+		false: "trainer 1 says otherwise than others whether this heter-trainer is the first in its place",
+	} {
+		h := newHome(t, 2, nil)
+		h.guest(message.Hello{Trainers: 2, Count: 1, Late: late}).hear(message.TypeWelcome)
+		text := h.guest(message.Hello{Trainer: 1, Trainers: 2, Count: 1, Late: !late}).hear(message.TypeFailure)
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q, want %q", text, want)
+		}
 	}
 }

@@ -430,6 +430,8 @@ func (s *Server) sit(c *conn) error {
 	switch {
 	case s.err != nil:
 		return s.err
+	case !s.cfg.Lent && s.late && !c.who.Late && others > 0:
+		return fmt.Errorf("%s by another trainer than trainer %d", message.StandsIn, c.who.Trainer)
 	case !s.cfg.Lent && (others > 0 && s.late != c.who.Late || c.who.Late && s.step > 1):
 		return fmt.Errorf("trainer %d says otherwise than others whether this heter-trainer is the first in its place", c.who.Trainer)
 	case s.conns[c.who.Trainer] != nil:
