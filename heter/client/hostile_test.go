@@ -63,7 +63,7 @@ func TestHostile(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			r := newRig(t, 1, 1, nil)
-			l, _, err := transport.Dial(context.Background(), r.config.Addrs[0], r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1})
+			l, _, err := transport.Dial(context.Background(), r.config.Addrs[0], r.config.Ticket, heterHello)
 			must(t, err)
 			defer l.Close()
 			hello := message.Hello{Trainers: 1, Count: 1, Hash: r.cut.Hash}
@@ -81,18 +81,27 @@ func TestHostile(t *testing.T) {
 func (r *rig) greeted() (*transport.Link, message.Welcome) {
 	r.t.Helper()
 	r.hostile.Store(true)
-	l, _, err := transport.Dial(context.Background(), r.config.Addrs[0], r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1})
+	l, _, err := transport.Dial(context.Background(), r.config.Addrs[0], r.config.Ticket, heterHello)
 	must(r.t, err)
 	r.t.Cleanup(func() { _ = l.Close() })
-	must(r.t, l.WriteFrame(wire.Header{Type: message.TypeHello}, message.Hello{Trainers: 1, Count: 1, Lent: r.config.Lent, Hash: r.cut.Hash}.Append(nil), time.Second))
+	return l, greet(r.t, l, r.cut, r.config.Lent)
+}
+
+// heterHello is what the only trainer says to a heter-trainer, or that to it.
+var heterHello = transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1}
+
+// greet says hello, and returns the welcome to it.
+func greet(t testing.TB, l *transport.Link, c *heter.Cut, lent bool) message.Welcome {
+	t.Helper()
+	must(t, l.WriteFrame(wire.Header{Type: message.TypeHello}, message.Hello{Trainers: 1, Count: 1, Lent: lent, Hash: c.Hash}.Append(nil), time.Second))
 	h, err := l.ReadHeader()
-	must(r.t, err)
+	must(t, err)
 	b := make([]byte, h.Length)
 	_, err = l.ReadPayload(b)
-	must(r.t, err)
+	must(t, err)
 	w, err := message.ParseWelcome(b)
-	must(r.t, err)
-	return l, w
+	must(t, err)
+	return w
 }
 
 // desk is the heter-trainer's of a rig.
@@ -198,7 +207,7 @@ func answer(r *rig, l net.Listener, w message.Welcome, typ wire.Type, h message.
 	if err != nil {
 		return
 	}
-	k, _, err := transport.NewDoor(8, nil).Knock(nc).Accept(context.Background(), r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, WorldSize: 1}, nil)
+	k, _, err := transport.NewDoor(8, nil).Knock(nc).Accept(context.Background(), r.config.Ticket, heterHello, nil)
 	if err != nil {
 		return
 	}

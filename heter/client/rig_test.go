@@ -42,12 +42,15 @@ func must(t testing.TB, err error) {
 }
 
 // spec is a small model with the part of ctr-dnn.
-func spec(t testing.TB) model.Spec {
+func spec(t testing.TB) model.Spec { return specOf(t, 4, 16) }
+
+// specOf is spec with so many values of a row and of a sample within the part.
+func specOf(t testing.TB, row, hidden int) model.Spec {
 	s, err := models.Lookup("ctr-dnn")
 	must(t, err)
 	s.Build = func(ps *nn.Params, _ model.Options) model.Model {
-		tab := ps.NewTable("embedding", nn.UniformRows(0.05), rows, 4)
-		one, two := ps.Dense("fc", s.IDs*4+s.Input[0], 16), ps.Dense("out", 16, 2)
+		tab := ps.NewTable("embedding", nn.UniformRows(0.05), rows, row)
+		one, two := ps.Dense("fc", s.IDs*row+s.Input[0], hidden), ps.Dense("out", hidden, 2)
 		dense := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
 			return t.Dense(t.Dense(x[0], one, nn.ReLU), two, nn.Identity)
 		}
