@@ -30,7 +30,7 @@ import (
 )
 
 // verdictWait is how long a rank with a broken link waits for the coordinator
-// to say who is lost. It covers the 10 s after which a silent rank is dead only
+// to say who is lost, in a job of one process for the rank that aborted. It covers the 10 s after which a silent rank is dead only
 // in part: a killed process is known at once, and all must end within 10 s.
 const verdictWait = 3 * time.Second
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
@@ -59,11 +60,26 @@ func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transpor
 	if err := fn(j); stoppedBy(err) != nil {
 		return errors.Join(err, j.Close())
 	} else if err != nil {
+		j.yield(ctx, err)
 		cancel(fmt.Errorf("%s: %w", j.name(), err))
 		_ = j.Fail(err)
 		return context.Cause(ctx)
 	}
 	return j.Close()
+}
+
+// yield waits a moment for the rank that err is the echo of: what that returns itself counts.
+func (j *Job) yield(ctx context.Context, err error) {
+	by := (*transport.AbortError)(nil)
+	if !errors.As(err, &by) || by.Rank == j.rank {
+		return
+	}
+	moment := time.NewTimer(verdictWait)
+	defer moment.Stop()
+	select {
+	case <-ctx.Done():
+	case <-moment.C:
+	}
 }
 
 // local is a rank whose mesh is there already.

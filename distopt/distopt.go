@@ -22,6 +22,9 @@
 //	    tape.Backward(loss, opt.GradReady)
 //	    err = opt.Step()
 //	}
+//
+// A step that fails on one rank alone ends those of the others, see Step. Of what else fails between two calls they do not know: its
+// caller tells them, by ringo.Run or Job.Fail, or by Group.Fail of package collective.
 package distopt
 
 import (
@@ -68,6 +71,7 @@ type Optimizer struct {
 
 	step  int64
 	fault error // the first one; no later step hides it
+	alike bool  // all ranks have this fault
 }
 
 // New wraps opt, which is nil where those that cfg.Reducer brings the gradients to update the

@@ -57,6 +57,15 @@ func (o *Optimizer) fail(err error) {
 	}
 }
 
+// told is the fault, of which the other ranks were told. It has an effect where nobody knows of it: what failed in an exchange has broken the
+// group already, and of what all ranks fail with, such as a norm that they agree on, none needs to be told.
+func (o *Optimizer) told() error {
+	if o.fault != nil && !o.alike && o.group.Size() > 1 {
+		_ = o.group.Fail(o.fault)
+	}
+	return o.fault
+}
+
 // failStep fails with a fault of the step under way and of no bucket.
 func (o *Optimizer) failStep(what string, err error) {
 	o.fail(&Error{Step: o.step, What: what, Err: err})

@@ -74,6 +74,9 @@ func (o *Optimizer) send(b int) {
 // fails with the same error. What selections were to send of buckets that were not
 // agreed on is then kept again: State has the gradients of the step and what was
 // kept before. Values that could not be sent, such as NaN, are not kept.
+//
+// Where the fault is this rank's own, a layer or rows that do not fit or a gradient that cannot be coded, Step breaks the group: the steps
+// of the others, which would wait for what this rank never sends, fail at once with an error that names it and has its text.
 func (o *Optimizer) Step() error {
 	o.watch.begin()
 	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {
@@ -104,7 +107,7 @@ func (o *Optimizer) Step() error {
 	}
 	if o.fault != nil {
 		o.watch.drop()
-		return o.fault
+		return o.told()
 	}
 	o.queue.Reset()
 	o.tables.reset()
@@ -113,7 +116,7 @@ func (o *Optimizer) Step() error {
 	if o.codec.settle() {
 		o.fault = o.arrangeShards() // nothing is kept any more
 	}
-	return o.fault
+	return o.told()
 }
 
 // averageStep waits for each bucket's sum and updates with it. Without

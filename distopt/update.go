@@ -63,6 +63,7 @@ func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 	}
 	norm := math.Sqrt(sum)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		o.alike = !dense || o.cfg.Strategy != PartialUpdate // else the gradient is this rank's own
 		o.failStep("", fmt.Errorf("the norm of the gradient is %v, first in %s: lower the learning rate, or look for a fault in the data or the model", norm, o.firstNotFinite()))
 		return 0, false
 	}

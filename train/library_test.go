@@ -186,6 +186,24 @@ func TestCallbacksFail(t *testing.T) {
 	}
 }
 
+// A callback that fails on one rank alone ends all, and the run says whose it was.
+func TestCallbackFailsOnOneRank(t *testing.T) {
+	for n := 2; n <= 4; n++ {
+		broken := errors.New("broken")
+		_, err := runMine(t, n, func(rank int) Config {
+			return Config{LR: 0.5, Batch: 10, Epochs: 3, Callbacks: Callbacks{AfterStep: func(s Step) error {
+				if rank == 1 && s.Step == 2 {
+					return broken
+				}
+				return nil
+			}}}
+		})
+		if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "rank 1: ") {
+			t.Errorf("%d ranks: %v", n, err)
+		}
+	}
+}
+
 // The end of the context ends the run, which says why.
 func TestContextEndsTheRun(t *testing.T) {
 	why := errors.New("no more time")

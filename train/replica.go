@@ -196,7 +196,8 @@ func mix(a, b uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Step ends a step: it waits for the agreed gradients and updates.
+// Step ends a step: it waits for the agreed gradients and updates. A fault of this rank alone breaks the job's group, see distopt.Optimizer.Step; one
+// of the servers that parameters lie on others hear of from who has it: by ringo.Run, or Job.Fail.
 func (r *Replica) Step() error {
 	if err := r.Tuner.Step(); err != nil {
 		return err

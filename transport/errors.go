@@ -149,8 +149,12 @@ func (e *AbortError) Unwrap() []error {
 }
 
 // NewAbortError describes cause as the peers of rank will see it. What they can
-// take from it is a *LostError and ErrTimeout; the rest is text.
+// take from it is a *LostError and ErrTimeout; the rest is text. What follows from another rank's Abort
+// is that one: whoever hears of it first, all name the same rank.
 func NewAbortError(rank int, cause error) *AbortError {
+	if by := (*AbortError)(nil); errors.As(cause, &by) {
+		return by
+	}
 	if cause == nil {
 		cause = ErrAborted
 	}

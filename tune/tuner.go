@@ -237,7 +237,8 @@ func (t *Tuner) Begin() {
 }
 
 // Step ends the step that backward began: see Optimizer.Step. It may then measure and
-// choose, together with the other ranks.
+// choose, together with the other ranks. Where Config.Save fails it breaks the group: the others, which may save nothing, fail at once,
+// and name this rank.
 func (t *Tuner) Step() error {
 	if t.waiting {
 		return fmt.Errorf("tune: a step before Resumed, without which there is no choice: %w", noSource(t.cfg.Exchange.Plan))
@@ -313,6 +314,7 @@ func (t *Tuner) choose(f bucket.Profile, why string) error {
 	}
 	if f, ok := t.Profile(); ok && t.cfg.Save != nil {
 		if err := t.cfg.Save(f); err != nil {
+			_ = t.g.Fail(err) // which is this fault
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // job is a training job whose computation and links take known times.
@@ -33,6 +35,7 @@ type job struct {
 	ends     bool                         // the run is told to
 	varied   bool                         // gradients are, and few are large: thresholds can be reused
 	from     []saved                      // by rank, what it goes on from; nil: it begins
+	unsaved  error                        // what Save says on rank 0
 	// change is called before each step, on every rank.
 	change func(step int, backward []time.Duration, c *channel)
 }
@@ -101,7 +104,12 @@ func (j job) rank(g *collective.Group, steps int, out *outcome) error {
 	c := j.link()
 	cfg := j.cfg
 	cfg.Report = func(r Report) { out.reports = append(out.reports, r) }
-	cfg.Save = func(f bucket.Profile) error { out.profile, out.known = f, true; return f.Validate() }
+	cfg.Save = func(f bucket.Profile) error {
+		if out.profile, out.known = f, true; g.Rank() == 0 && j.unsaved != nil {
+			return j.unsaved
+		}
+		return f.Validate()
+	}
 	cfg.Model, cfg.Batch = "job", 3
 	base := cfg.Base()
 	base.Reducer = c
@@ -559,6 +567,25 @@ func TestFaults(t *testing.T) {
 		onRanks(t, 2, func(g *collective.Group) error {
 			if err := j.rank(g, 40, new(outcome)); err == nil || !strings.Contains(err.Error(), "a broken link") {
 				return fmt.Errorf("a broken link gave %v", err)
+			}
+			return nil
+		})
+	})
+	j = small(fast, auto(0.01))
+	j.ranks, j.unsaved = 3, errors.New("the disk is full")
+	synctest.Test(t, func(t *testing.T) {
+		var others sync.WaitGroup
+		others.Add(2)
+		onRanks(t, 3, func(g *collective.Group) error {
+			err := j.rank(g, 100, new(outcome))
+			var by *transport.AbortError
+			if g.Rank() == 0 {
+				others.Wait() // it has told them before
+			} else if others.Done(); !errors.As(err, &by) || by.Rank != 0 {
+				return fmt.Errorf("a profile that rank 0 cannot save gave %v", err)
+			}
+			if err == nil || !strings.Contains(err.Error(), j.unsaved.Error()) {
+				return fmt.Errorf("a full disk gave %v", err)
 			}
 			return nil
 		})
