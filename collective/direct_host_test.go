@@ -74,7 +74,7 @@ func TestHierarchicalDirect(t *testing.T) {
 func TestHierarchicalDirectOthers(t *testing.T) {
 	layouts := hostings[:7]
 	if raceDetector {
-		layouts = layouts[2:5]
+		layouts = layouts[3:5]
 	}
 	for _, hosts := range layouts {
 		lengths := []int{0, 1, 5, 301, 2003}

@@ -113,7 +113,7 @@ func TestChoicesAreDoneAgain(t *testing.T) {
 		{2, 240, buckets, "0:one=4; 12:mgwfbp=1,3; 15:reselect; 116:mgwfbp=4; 119:reselect"},
 		{3, 60, buckets, "0:one=4; 12:mgwfbp=1,3; 15:reselect"},
 	} {
-		if testing.Short() && seed%2 == 0 {
+		if testing.Short() && seed != 3 {
 			continue
 		}
 		cfg := small()
@@ -187,7 +187,7 @@ func TestTunedRunIsDoneAgain(t *testing.T) {
 		{auto, 2, collective.Tune, false}, {auto, 3, collective.Tune, false}, {auto, 3, byHand, false},
 		{exact, 3, byHand, false}, {dlgs, 2, byHand, false},
 	} {
-		if testing.Short() && i%2 == 0 {
+		if testing.Short() && i != 1 && i != 5 {
 			continue
 		}
 		cfg := small()
