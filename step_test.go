@@ -22,7 +22,7 @@ const whyStep = "distopt: step 2: Step was called before the gradient of layer 0
 func trainUntil(bad int, failed func(job *ringo.Job)) func(job *ringo.Job) error {
 	return func(job *ringo.Job) error {
 		params, grads := make([]float32, 64), make([]float32, 64)
-		opt, err := distopt.New(job.Group(), &optim.SGD{LR: 1}, []bucket.Layer{{Name: "weight", Len: 64}}, params, grads, nil, distopt.Config{})
+		opt, err := distopt.New(job.Group(), &optim.SGD{LR: 1}, []bucket.Layer{{Name: "weight", Len: 64}}, params, grads, nil, distopt.Config{Reducer: job.Reducer()})
 		if err != nil {
 			return err
 		}
@@ -37,14 +37,15 @@ func trainUntil(bad int, failed func(job *ringo.Job)) func(job *ringo.Job) error
 	}
 }
 
-// A step that fails on one rank alone is what a job of one process ends with, though others hear of it before that rank has returned.
+// A step that fails on one rank alone is what a job of one process ends with, though others, servers that sum among them, hear of it before that
+// rank has returned.
 func TestLocalStepFails(t *testing.T) {
 	leakcheck.Check(t)
-	for range 50 {
+	for i := range 50 {
 		for n := 2; n <= 4; n++ {
-			err := ringo.Local(t.Context(), n, ringo.Config{}, trainUntil(1, func(*ringo.Job) {}))
+			err := ringo.Local(t.Context(), n, ringo.Config{Servers: i % 2}, trainUntil(1, func(*ringo.Job) {}))
 			if err == nil || err.Error() != "rank 1: "+whyStep {
-				t.Fatalf("%d ranks: %v", n, err)
+				t.Fatalf("%d ranks and %d servers: %v", n, i%2, err)
 			}
 		}
 	}
