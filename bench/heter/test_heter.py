@@ -1,5 +1,6 @@
 import json, os, subprocess, sys, tempfile, unittest
 
+import auc
 import experiment
 import mixes
 
@@ -20,6 +21,12 @@ class FakeGroup:
 
     def add(self, pid):
         self.pids.append(pid)
+
+
+class Pairs(unittest.TestCase):
+    def test_differences_are_those_of_pairs(self):
+        self.assertEqual(auc.row("async", [(0.70, 0.71), (0.74, 0.77)]), "| async | 2 | 0.7200 (0.0283) | 0.7400 (0.0424) | +0.0200 ± 0.0100 |")
+        self.assertIn("+0.0100 ± nan", auc.row("geo", [(0.70, 0.71)]))
 
 
 class Places(unittest.TestCase):
