@@ -118,15 +118,19 @@ func TestParametersNearSync(t *testing.T) {
 			t.Errorf("%s: it has the bits of plain training: nothing was rounded", c.flags)
 		}
 	}
+	// Adagrad's first steps have the whole rate however small gradients are, and those of threads that begin with the same values add up: at a rate of 0.005 the
+	// first epoch's loss is 0.62 to 5 by who comes when, and the least where steps come in turn, of which nothing is seen any more once they overlap. At this
+	// one evaluation's is within 0.015 of training in step, whether they do one, the other, or one after the other, or one thread is slow.
+	const slow = "--lr 0.001 "
+	inStep := runSummary(t, line+slow+"--np 2 --servers 2 --sync bsp")
 	for _, flags := range []string{"geo --geo-steps 3", "async --set servers.trainer-threads=2", "ssp --staleness 1 --set servers.trainer-threads=3", "geo --set servers.trainer-threads=2", "async --set servers.values=bf16"} {
 		out := filepath.Join(t.TempDir(), "run.jsonl")
-		// At a lower rate than the model's losses of different turns hardly differ: 0.52 to 0.62 in the end.
-		if status, _, errs := command(t, line+"--lr 0.005 --np 2 --servers 2 --sync "+flags+" --json "+out); status != 0 {
+		if status, _, errs := command(t, line+slow+"--np 2 --servers 2 --sync "+flags+" --json "+out); status != 0 {
 			t.Fatalf("%s: status %d: %s", flags, status, errs)
 		}
 		first, last := epochsOf(t, out)
-		if !(figure(last, "train_loss") < figure(first, "train_loss")) || !(figure(last, "train_loss") < 0.69) {
-			t.Errorf("%s: the loss goes from %v to %v", flags, first["train_loss"], last["train_loss"])
+		if !(figure(last, "train_loss") < figure(first, "train_loss")) || !(math.Abs(figure(last, "eval_loss")-figure(inStep, "eval_loss")) < 0.03) {
+			t.Errorf("%s: the loss goes from %v to %v, %v in evaluation, in step %v", flags, first["train_loss"], last["train_loss"], last["eval_loss"], inStep["eval_loss"])
 		}
 		if k := 101 * figure(last, "eval_accuracy"); math.Abs(k-math.Round(k)) > 1e-9 {
 			t.Errorf("%s: evaluation accuracy %v is not a share of 101 samples: some were seen twice or not at all", flags, last["eval_accuracy"])
