@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{launch.RankVar, launch.WorldSizeVar, launch.ServersVar, launch.RoleVar, launch.LocalRankVar, launch.RendezvousVar, launch.TicketVar, launch.CoordinatorVar, launch.ColumnsVar} {
 		os.Unsetenv(name) // the tests may run under a launcher
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)        // processes get it by default, also where nohup ignores it here
 	os.Setenv(actVar, "1")                                        // for all that the tests start
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0") // each would sleep 1 s at its end
 	temporary, err := os.MkdirTemp("", "ringo")

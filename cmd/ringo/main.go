@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -50,13 +52,10 @@ func main() {
 // run is main without the process: it executes one command line and returns
 // the exit status. A fault is one line on stderr, never a stack trace.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	out := &noting{w: stdout}
-	if console.IsTerminal(stdout) { // whoever draws on a terminal has to see it
-		stdout = console.Screen(stdout)
-	} else {
-		stdout = out
-	}
-	stderr = console.Screen(stderr)
+	var out, errs noting
+	stdout, stderr = out.under(stdout), errs.under(stderr)
+	out.broken = func(err error) { signalsOf(ctx).readerEnded("standard output", err, stderr) }
+	errs.broken = func(err error) { signalsOf(ctx).readerEnded("standard error", err, io.Discard) }
 	root := newRoot(stdout, stderr)
 	root.SetArgs(asWeWrite(args))
 	err := root.ExecuteContext(ctx)
@@ -90,16 +89,32 @@ func asWeWrite(args []string) []string {
 // noting notes the first fault of a writer, which few who print look at: of a full disk the
 // exit status must tell.
 type noting struct {
-	mu  sync.Mutex
-	w   io.Writer
-	err error
+	mu     sync.Mutex
+	w      io.Writer
+	err    error
+	broken func(error) // is called once, when no process reads the pipe any more
 }
 
+// under returns the writer for a standard stream: w through n, or a screen if w is a terminal,
+// because whatever draws there has to recognise it.
+func (n *noting) under(w io.Writer) io.Writer {
+	if console.IsTerminal(w) {
+		return console.Screen(w)
+	}
+	n.w = w
+	return n
+}
+
+// Write writes p and notes the error.
 func (n *noting) Write(p []byte) (int, error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	count, err := n.w.Write(p)
+	first := n.err == nil && err != nil
 	n.err = cmp.Or(n.err, err)
+	n.mu.Unlock()
+	if first && errors.Is(err, syscall.EPIPE) {
+		n.broken(err)
+	}
 	return count, err
 }
 
@@ -178,9 +193,14 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Short:         "Train neural networks on many workers",
 		Version:       versionLine(),
 		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          onlySubcommands,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			if slices.Contains([]string{"train", "run", serverCommand, heterCommand}, cmd.Name()) && !launched() {
+				outliveReaders()
+			}
+		},
+		SilenceUsage: true,
+		Args:         onlySubcommands,
+		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -3,7 +3,6 @@ package main
 import (
 	"net"
 	"os"
-	"os/signal"
 	"regexp"
 	"strings"
 	"syscall"
@@ -212,10 +211,6 @@ func TestInterrupt(t *testing.T) {
 		{endless + "--np 1", syscall.SIGHUP},
 		{"run --np 2 -- " + os.Args[0] + " " + endless + "--np 2", syscall.SIGHUP},
 	} {
-		if signal.Ignored(c.signal) {
-			t.Logf("%v is ignored, as under nohup, and stays so in jobs: NOT tested", c.signal)
-			continue
-		}
 		p := start(t, c.line)
 		p.await(&p.out, "epoch       2/")
 		p.cmd.Process.Signal(c.signal)

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -18,11 +20,15 @@ import (
 // Three signals tell a command to end: SIGINT, SIGHUP and SIGTERM. The first lets a job that can stop after a step save
 // a last checkpoint, within lastSave; where there is none, or for the second, the command's context ends, and a
 // third one ends a process that does not heed that. The status is 128 and the signal's number, as of a
-// process that the signal has ended.
+// process that the signal has ended. The end of the program that reads a job's output, such as `head`, counts as
+// a signal of its own, SIGPIPE: the job saves and ends, too.
 
 // lastSave bounds how long a job that was told to end may take to save a last checkpoint. Schedulers kill what has not
 // ended 30 s after SIGTERM (Slurm, Kubernetes).
 const lastSave = 25 * time.Second
+
+// sigPipe is the name of the signal that the end of a reader counts as.
+const sigPipe = "SIGPIPE"
 
 // signalError is why a context has ended.
 type signalError struct{ name string }
@@ -77,6 +83,10 @@ func nameOf(sig os.Signal) string {
 func (s *signals) take(name string) {
 	s.mu.Lock()
 	stop := s.stop
+	if s.told && name == sigPipe { // Ctrl-C ends `tee`, too, and the job is to save all the same
+		s.mu.Unlock()
+		return
+	}
 	if s.told {
 		stop = nil
 	}
@@ -91,6 +101,18 @@ func (s *signals) take(name string) {
 			s.cancel(&signalError{name})
 		}
 	}()
+}
+
+// outliveReaders makes a write to a pipe without a reader an error, which noting passes to readerEnded.
+// Otherwise such a write ends the process, as suits commands that have no job to save.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// readerEnded acts as on a signal, because no process reads the stream of that name any more, and reports that to other.
+func (s *signals) readerEnded(stream string, err error, other io.Writer) {
+	fmt.Fprintf(other, "ringo: %s: its reader has ended (%v): the job ends, as at SIGTERM\n", stream, err)
+	if s != nil {
+		s.take(sigPipe)
+	}
 }
 
 // signalsOf are those of a command's process; nil where it is run without.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -109,6 +110,59 @@ func TestSecondSignal(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // two of them at once might come as one
 	p.cmd.Process.Signal(syscall.SIGINT)
 	p.checkEnd(128+int(syscall.SIGINT), "ringo: interrupted by SIGINT\n")
+}
+
+// A job whose output is no longer read, as by `head -1`, saves its last step and reports the reason on stderr, if that is read.
+func TestReaderEnds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		flags string
+		both  bool // stderr ends in the same pipe
+	}{{"--np 1", false}, {"--np 2", false}, {"--np 2 --transport mem", true}, {"--np 2", true}} {
+		t.Run(fmt.Sprintf("%s %v", c.flags, c.both), func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "saved")
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var errs buffer
+			cmd := exec.Command(os.Args[0], words(endless+c.flags+" --progress plain --checkpoint "+dir)...)
+			if cmd.Stdout, cmd.Stderr = w, &errs; c.both {
+				cmd.Stderr = w
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+				t.Error(err)
+			}
+			r.Close()
+			late := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+			defer late.Stop()
+			if cmd.Wait(); cmd.ProcessState.ExitCode() != 141 || lastStep(dir) == 0 {
+				t.Errorf("%v, the last checkpoint is of step %d; stderr:\n%s", cmd.ProcessState, lastStep(dir), errs.String())
+			}
+			if !c.both {
+				checkHolds(t, "stderr", errs.String(), "ringo: standard output: its reader has ended", "broken pipe", "ringo: stopped by SIGPIPE after step ", "saved in "+dir)
+			}
+		})
+	}
+}
+
+// The end of the reader after a signal, as when Ctrl-C ends `tee`, too, is no second signal: the job still saves.
+func TestReaderEndsAfterSignal(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := &signals{cancel: cancel}
+	came := make(chan string, 2)
+	s.onFirst(func(name string) bool { came <- name; return true })
+	s.take("SIGINT")
+	var said strings.Builder
+	s.readerEnded("standard output", syscall.EPIPE, &said)
+	if name := <-came; name != "SIGINT" || ctx.Err() != nil || said.String() == "" {
+		t.Errorf("%s, %v, %q", name, context.Cause(ctx), said.String())
+	}
 }
 
 // What nohup has had ignored stays ignored.
