@@ -40,6 +40,7 @@ var parts = []part{
 	{"servers", serverCases, func(rng *rand.Rand, n int) trial { return drawServer(rng, n) }},
 	{"boxes", 100, func(rng *rand.Rand, n int) trial { return drawBox(rng, n) }},
 	{"files", 100, func(rng *rand.Rand, n int) trial { return drawDamage(rng, n) }},
+	{"odd", oddCases, func(rng *rand.Rand, n int) trial { return drawOdd(rng, n) }},
 	{"inputs", len(hostileInputs), func(rng *rand.Rand, n int) trial { return drawInput(rng, n) }},
 	{"ports", len(floods), func(rng *rand.Rand, n int) trial { return drawFlood(rng, n) }},
 	{"pages", len(adminPaths), func(rng *rand.Rand, n int) trial { return drawPage(rng, n) }},
@@ -85,7 +86,7 @@ func main() {
 func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.Ringo, "ringo", "", "the ringo `binary` to try (required)")
 	f.Uint64Var(&o.Seed, "seed", 1, "what cases are drawn from")
-	f.StringVar(&o.Only, "only", "", "the parts to do, such as ranks,files (default all: ranks,servers,boxes,files,inputs,ports,pages,pace)")
+	f.StringVar(&o.Only, "only", "", "the parts to do, such as ranks,files (default all: ranks,servers,boxes,files,odd,inputs,ports,pages,pace)")
 	f.IntVar(&o.Cases, "cases", 0, "how many cases of each part; 0: as many as README.md says")
 	f.IntVar(&o.Case, "case", -1, "do the case of this number alone")
 	f.IntVar(&o.Parallel, "parallel", 2, "cases at once")
