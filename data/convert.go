@@ -43,7 +43,7 @@ func writeCIFAR(set *Set, from, to string) error {
 		writeWhole(filepath.Join(to, "test_batch.bin"), eval.planes(evalOrder)),
 	}
 	for part := 4; part >= 0; part-- { // the first file, by which the form is known, last
-		lo, hi := Partition(train.Len(), part, 5, false)
+		lo, hi := partition(train.Len(), part, 5, false)
 		errs = append(errs, writeWhole(filepath.Join(to, fmt.Sprintf("data_batch_%d.bin", part+1)), train.planes(order[lo:hi])))
 	}
 	return errors.Join(errs...)

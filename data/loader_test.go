@@ -86,7 +86,7 @@ func TestLoaderIsDeterministic(t *testing.T) {
 			l.Next()
 			l.Start(epoch) // given up in the middle
 			got := steps(t, l)
-			if len(want) != 10 || l.Steps() != 10 || !slices.EqualFunc(got, want, sameBatch) {
+			if len(want) != 11 || l.Steps() != 11 || !slices.EqualFunc(got, want, sameBatch) {
 				t.Fatalf("%v, epoch %d: %d batches differ from the twin's %d", c, epoch, len(got), len(want))
 			}
 			for step := range want {
@@ -95,7 +95,7 @@ func TestLoaderIsDeterministic(t *testing.T) {
 					t.Fatalf("%v, epoch %d: step %d after Seek is another", c, epoch, step)
 				}
 			}
-			l.Seek(10)
+			l.Seek(11)
 			if _, ok, err := l.Next(); ok || err != nil {
 				t.Errorf("a batch after the last, or %v", err)
 			}
@@ -149,7 +149,7 @@ func TestLoaderReady(t *testing.T) {
 
 func TestLoaderErrorsInOrder(t *testing.T) {
 	leakcheck.Check(t)
-	order := permutation(4, 0, 103, nil)[51:]
+	order := permutation(4, 0, 103, nil)[52:]
 	for _, workers := range []int{0, 1, 4} {
 		l := newTestLoader(t, workers, 0, order[17]) // in step 3
 		for range 2 {
@@ -166,7 +166,7 @@ func TestLoaderErrorsInOrder(t *testing.T) {
 			}
 		}
 		l.Seek(4)
-		if got := steps(t, l); len(got) != 6 {
+		if got := steps(t, l); len(got) != 7 {
 			t.Errorf("%d batches after the bad one", len(got))
 		}
 		l.Close()

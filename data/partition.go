@@ -2,12 +2,11 @@ package data
 
 import "github.com/ringo-ml/ringo/internal/raw"
 
-// Partition gives the positions [lo, hi) of n that belong to a rank of size,
+// partition returns the positions [lo, hi) of n that belong to a rank of size,
 // cut contiguously as SINGA cuts them. With dropRemainder every rank gets
-// n/size and the last n mod size positions belong to nobody (training: equal
-// steps on every rank). Without it nothing is lost and the first n mod size
-// ranks get one more (evaluation). 0 <= rank < size.
-func Partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
+// n/size and the last n mod size positions belong to no rank. Without it the
+// first n mod size ranks get one more. 0 <= rank < size.
+func partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
 	each, rest := n/size, n%size
 	if dropRemainder {
 		rest = 0

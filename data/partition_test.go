@@ -10,7 +10,7 @@ func TestPartitionCoversOnceInOrder(t *testing.T) {
 		for size := 1; size <= 17; size++ {
 			next, least, most := 0, n, 0
 			for rank := range size {
-				lo, hi := Partition(n, rank, size, false)
+				lo, hi := partition(n, rank, size, false)
 				if lo != next || hi < lo {
 					t.Fatalf("n %d, rank %d of %d: [%d, %d), want it to begin at %d", n, rank, size, lo, hi, next)
 				}
@@ -28,7 +28,7 @@ func TestPartitionDropsTheRemainder(t *testing.T) {
 		{10, 0, 3, 0, 3}, {10, 1, 3, 3, 6}, {10, 2, 3, 6, 9},
 		{2, 1, 3, 0, 0}, {60000, 3, 7, 25713, 34284}, {0, 0, 1, 0, 0},
 	} {
-		if lo, hi := Partition(c.n, c.rank, c.size, true); lo != c.lo || hi != c.hi {
+		if lo, hi := partition(c.n, c.rank, c.size, true); lo != c.lo || hi != c.hi {
 			t.Errorf("%d, rank %d of %d: [%d, %d), want [%d, %d)", c.n, c.rank, c.size, lo, hi, c.lo, c.hi)
 		}
 	}

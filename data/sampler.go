@@ -19,6 +19,54 @@ type SamplerConfig struct {
 	Most     int    // training: steps of an epoch, where other ranks have no more; 0: as many as there are
 }
 
+// steps is the number of training batches per epoch, the same on every rank. The last one may be short. It never is empty, because
+// batch normalisation and servers need a sample: with a batch of 1 the last N mod Size samples of an epoch's order are left out.
+func (c SamplerConfig) steps() int {
+	if c.Streams {
+		return c.bounded(c.N / (c.Size * c.Batch))
+	}
+	return c.bounded(c.all())
+}
+
+// all is steps without the bound.
+func (c SamplerConfig) all() int {
+	lo, hi := c.part(0)
+	return (hi - lo + c.Batch - 1) / c.Batch
+}
+
+// part returns the positions of a rank in training.
+func (c SamplerConfig) part(rank int) (lo, hi int) {
+	return partition(c.N, rank, c.Size, c.Batch == 1)
+}
+
+// span returns the place of a training batch in the rank's part. A part that is one sample shorter than others and would have no
+// sample in the last batch takes the last sample of the batch before.
+func (c SamplerConfig) span(step int) (lo, hi int) {
+	first, end := c.part(c.Rank)
+	n, all := end-first, c.all()
+	lo, hi = step*c.Batch, min((step+1)*c.Batch, n)
+	switch {
+	case n > (all-1)*c.Batch:
+	case step == all-2:
+		hi--
+	case step == all-1:
+		lo--
+	}
+	return lo, hi
+}
+
+// Samples returns the number of samples of a training batch, counted from 0, on the rank. It is 0 after the last one.
+func (c SamplerConfig) Samples(step int) int {
+	if step >= c.steps() {
+		return 0
+	}
+	if c.Streams {
+		return c.Batch
+	}
+	lo, hi := c.span(step)
+	return hi - lo
+}
+
 // Validate reports all faults together.
 func (c SamplerConfig) Validate() error {
 	var errs []error
@@ -99,13 +147,12 @@ func (p *position) advance() (step int, ok bool) {
 // Shards is the sampler of independent samples.
 //
 // Training: the whole set is shuffled, the same way on every rank, and each
-// rank takes its contiguous part of the shuffled positions (Partition, the
-// remainder dropped), cut into full batches. What is left at the end of the
-// part, fewer than Batch samples, is dropped in this epoch; the next epoch's
-// shuffle leaves out others.
+// rank takes its contiguous part of the shuffled positions, cut into batches.
+// The last batch has the rest of the part. Parts differ by at most one sample, and
+// every rank has at least one sample in every batch: see SamplerConfig.Samples.
 //
-// Fixed training: the set is not shuffled before it is parted, so that a rank sees the same part in every epoch, in the
-// set's place [r*(N/Size), (r+1)*(N/Size)), which is shuffled by itself.
+// Fixed training: the set is not shuffled before it is parted, so that a rank sees the same part in every epoch, which
+// is shuffled separately.
 //
 // Evaluation: no shuffle, and every sample of the set is seen once by one
 // rank; the last batch may be short. Parts differ by at most one sample, so
@@ -121,7 +168,9 @@ type Shards struct {
 
 func newShards(cfg SamplerConfig) *Shards {
 	s := &Shards{cfg: cfg}
-	s.lo, s.hi = Partition(cfg.N, cfg.Rank, cfg.Size, !cfg.Evaluate)
+	if s.lo, s.hi = cfg.part(cfg.Rank); cfg.Evaluate {
+		s.lo, s.hi = partition(cfg.N, cfg.Rank, cfg.Size, false)
+	}
 	if cfg.Fixed && !cfg.Evaluate {
 		s.first, s.lo, s.hi = int32(s.lo), 0, s.hi-s.lo
 		s.order = make([]int32, s.hi)
@@ -140,7 +189,7 @@ func (s *Shards) Steps() int {
 		largest := (s.cfg.N-1)/s.cfg.Size + 1
 		return (largest-1)/s.cfg.Batch + 1
 	}
-	return s.cfg.bounded((s.hi - s.lo) / s.cfg.Batch)
+	return s.cfg.steps()
 }
 
 // Start begins an epoch. Training shuffles here, O(N).
@@ -164,6 +213,10 @@ func (s *Shards) Next() (idx []int32, ok bool) {
 	step, ok := s.at.advance()
 	if !ok {
 		return nil, false
+	}
+	if !s.cfg.Evaluate {
+		lo, hi := s.cfg.span(step)
+		return s.order[s.lo+lo : s.lo+hi : s.lo+hi], true
 	}
 	lo := min(s.lo+step*s.cfg.Batch, s.hi)
 	hi := min(lo+s.cfg.Batch, s.hi)

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -23,22 +24,63 @@ func epoch(t *testing.T, cfg SamplerConfig, number int) (batches [][]int32) {
 	return batches
 }
 
-// The naive twin: shuffle, cut into shards, cut into batches.
+// shared is the naive twin of a rank's part: full batches, then the rest. A part without a rest, where others have one, gives up the last
+// sample of its last batch for it.
+func shared(part []int32, batch, steps int) (out [][]int32) {
+	for len(part) > batch {
+		out, part = append(out, part[:batch]), part[batch:]
+	}
+	if out = append(out, part); len(out) < steps {
+		out = append(out[:len(out)-1], part[:len(part)-1], part[len(part)-1:])
+	}
+	return out
+}
+
+var trainingCases = []struct{ n, batch, size, steps int }{
+	{100, 10, 1, 10}, {100, 10, 5, 2}, {103, 10, 2, 6}, {103, 10, 5, 3}, {64, 64, 1, 1}, {129, 64, 2, 2}, {128, 64, 2, 1}, {93, 64, 1, 2}, {60001, 64, 4, 235}, {5, 2, 2, 2},
+}
+
+// Training batches are those of the naive twin: shuffle, cut into parts, cut into batches.
 func TestTrainingBatches(t *testing.T) {
-	for _, c := range []struct{ n, batch, size, steps int }{
-		{100, 10, 1, 10}, {103, 10, 2, 5}, {103, 10, 5, 2}, {64, 64, 1, 1}, {129, 64, 2, 1}, {60000, 64, 4, 234},
-	} {
+	for _, c := range trainingCases {
 		order := permutation(7, 2, c.n, nil)
 		for rank := range c.size {
-			got := epoch(t, SamplerConfig{N: c.n, Batch: c.batch, Rank: rank, Size: c.size, Seed: 7}, 2)
-			shard := order[rank*(c.n/c.size):][:c.n/c.size]
-			var want [][]int32
-			for len(shard) >= c.batch {
-				want = append(want, shard[:c.batch])
-				shard = shard[c.batch:]
+			cfg := SamplerConfig{N: c.n, Batch: c.batch, Rank: rank, Size: c.size, Seed: 7}
+			got := epoch(t, cfg, 2)
+			lo, hi := partition(c.n, rank, c.size, false)
+			if want := shared(order[lo:hi], c.batch, c.steps); len(got) != c.steps || !slices.EqualFunc(got, want, slices.Equal) {
+				t.Errorf("%+v, rank %d: %v differ from the twin's %v", c, rank, got, want)
 			}
-			if len(got) != c.steps || !slices.EqualFunc(got, want, slices.Equal) {
-				t.Errorf("%+v, rank %d: %d batches differ from the twin's %d", c, rank, len(got), len(want))
+			for i, b := range got {
+				if len(b) != cfg.Samples(i) || len(b) == 0 {
+					t.Errorf("%+v, rank %d: batch %d has %d samples, %d announced: want them equal, and some", c, rank, i, len(b), cfg.Samples(i))
+				}
+			}
+			if n := cfg.Samples(c.steps); n != 0 {
+				t.Errorf("%+v: %d samples after the last batch", c, n)
+			}
+		}
+	}
+}
+
+// An epoch of training has every sample once, but for those that ranks cannot share with a batch of one.
+func TestTrainingSeesEverySampleOnce(t *testing.T) {
+	for _, fixed := range []bool{false, true} {
+		for _, c := range append(trainingCases, struct{ n, batch, size, steps int }{7, 1, 2, 3}) {
+			seen := map[int32]int{}
+			for rank := range c.size {
+				for _, b := range epoch(t, SamplerConfig{N: c.n, Batch: c.batch, Rank: rank, Size: c.size, Seed: 3, Fixed: fixed}, 1) {
+					for _, i := range b {
+						seen[i]++
+					}
+				}
+			}
+			want := c.n
+			if c.batch == 1 {
+				want -= c.n % c.size
+			}
+			if len(seen) != want || slices.Max(slices.Collect(maps.Values(seen))) != 1 {
+				t.Errorf("%+v, fixed %v: %d samples of %d, want %d, each once", c, fixed, len(seen), c.n, want)
 			}
 		}
 	}
@@ -46,23 +88,20 @@ func TestTrainingBatches(t *testing.T) {
 
 // The naive twin: cut into parts, shuffle each, cut into batches, no more than are wanted.
 func TestFixedBatches(t *testing.T) {
-	for _, c := range []struct{ n, batch, size, most, steps int }{{100, 10, 1, 0, 10}, {103, 10, 2, 0, 5}, {103, 10, 5, 1, 1}, {129, 64, 2, 7, 1}} {
-		each := c.n / c.size
+	for _, c := range []struct{ n, batch, size, most, steps int }{{100, 10, 1, 0, 10}, {103, 10, 2, 0, 6}, {103, 10, 5, 1, 1}, {129, 64, 2, 7, 2}} {
 		for rank := range c.size {
 			cfg := SamplerConfig{N: c.n, Batch: c.batch, Rank: rank, Size: c.size, Seed: 7, Fixed: true, Most: c.most}
 			s, err := NewSampler(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
+			lo, hi := partition(c.n, rank, c.size, false)
 			for _, number := range []int{3, 1, 3} { // what an epoch is does not depend on those before
-				var want [][]int32
-				for part := permutation(7, number, each, nil); len(part) >= c.batch && len(want) < c.steps; part = part[c.batch:] {
-					batch := slices.Clone(part[:c.batch])
-					for i := range batch {
-						batch[i] += int32(rank * each)
-					}
-					want = append(want, batch)
+				part := permutation(7, number, hi-lo, nil)
+				for i := range part {
+					part[i] += int32(lo)
 				}
+				want := shared(part, c.batch, c.steps)[:c.steps]
 				var got [][]int32
 				s.Start(number)
 				for idx, ok := s.Next(); ok; idx, ok = s.Next() {

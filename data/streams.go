@@ -28,7 +28,7 @@ func (s *Streams) Steps() int {
 	if s.cfg.Evaluate {
 		return (n-1)/streams + 1
 	}
-	return s.cfg.bounded(n / streams)
+	return s.cfg.steps()
 }
 
 // Start begins an epoch at the head of every stream.
@@ -46,7 +46,7 @@ func (s *Streams) Next() (idx []int32, ok bool) {
 	s.idx = s.idx[:0]
 	for place := range s.cfg.Batch {
 		stream := s.cfg.Rank*s.cfg.Batch + place
-		lo, hi := Partition(s.cfg.N, stream, s.cfg.Size*s.cfg.Batch, !s.cfg.Evaluate)
+		lo, hi := partition(s.cfg.N, stream, s.cfg.Size*s.cfg.Batch, !s.cfg.Evaluate)
 		if lo+step >= hi { // so are all streams after this one
 			break
 		}

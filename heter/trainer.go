@@ -1,6 +1,7 @@
 package heter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -131,7 +132,7 @@ func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err er
 			t.hold(nil)
 		}
 		t.stems[i].Forward(some, m, training, seed+uint64(i))
-		m.Seed = float32(float64(hi-lo) / float64(b.N))
+		m.Seed = float32(float64(hi-lo) / float64(b.N) * float64(cmp.Or(b.Share, 1)))
 		sent := time.Now()
 		t.times.Pool.Busy += sent.Sub(begun)
 		if err := t.remote.Send(m); err != nil {

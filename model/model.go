@@ -33,6 +33,8 @@ type Batch struct {
 	Labels  []int32    // N*Spec.Labels, sample after sample
 	Bags    nn.Bags    // keys of each of Spec.Slots
 	Targets []float32  // N*Spec.Targets: what a regression is to find, sample after sample
+	// Share is the factor of the loss in the gradient, for a step whose batches have unequal numbers of samples. 0 means 1.
+	Share float32
 }
 
 // Outputs are the tensors that a forward pass ends in, the first ones of as many as there are: logits, say, or the

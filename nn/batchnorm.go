@@ -214,7 +214,9 @@ func (o *batchNormOp) measure(t *Tape) {
 		o.mean[c] = float32(float64(g) + mean)
 		if !t.pool.dry {
 			moveRunning(&o.l.Mean.Data[c], float64(g)+mean)
-			moveRunning(&o.l.Var.Data[c], variance*n/max(1, n-1))
+			if n > 1 { // a single value has no variance
+				moveRunning(&o.l.Var.Data[c], variance*n/(n-1))
+			}
 		}
 	}
 }

@@ -191,7 +191,7 @@ func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error 
 	}
 	s := Step{
 		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
-		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.samples) / max(t.Whole.Seconds(), 1e-9), Progressive: c.scores.told(),
+		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.stepSamples(w.at, c.there...)) / max(t.Whole.Seconds(), 1e-9), Progressive: c.scores.told(),
 	}
 	if c.cfg.EachStep != nil {
 		c.cfg.EachStep(s)

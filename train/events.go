@@ -207,8 +207,10 @@ type Info struct {
 	Metrics []model.Metric
 	// TrainSamples and EvalSamples are those of all ranks, and Skipped is how many bad lines or images were left out so far.
 	TrainSamples, EvalSamples, Skipped int
-	Epochs, StepsPerEpoch              int
-	Optimizer                          string
+	// Omitted is the number of training samples that each epoch has no step for.
+	Omitted               int
+	Epochs, StepsPerEpoch int
+	Optimizer             string
 	// Schedule is that of the learning rate, and UsualRate says for which batch that rate is usual.
 	Schedule  string
 	UsualRate UsualRate

@@ -133,7 +133,7 @@ func TestCallbacksStop(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		s, err := runMine(t, 2, func(rank int) Config {
-			cfg := Config{LR: 0.5, Batch: 30, Epochs: 5, Checkpoint: Checkpoint{Dir: dir}}
+			cfg := Config{LR: 0.5, Batch: 37, Epochs: 5, Checkpoint: Checkpoint{Dir: dir}}
 			if c.set(&cfg); rank == 0 { // the others have it, too, and go on
 				old := cfg.Callbacks
 				cfg.Callbacks = Callbacks{}
@@ -235,7 +235,7 @@ func TestBestAndPatience(t *testing.T) {
 	set := stripes(t, 200)
 	once := func(resume bool) (s Summary) {
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) (err error) {
-			cfg := Config{LR: 0.1, Batch: 150, Epochs: 20, Best: Best{Metric: "falls", Patience: 4}, Checkpoint: Checkpoint{Dir: dir, Keep: 2, Resume: resume}}
+			cfg := Config{LR: 0.1, Batch: set.Train.Len(), Epochs: 20, Best: Best{Metric: "falls", Patience: 4}, Checkpoint: Checkpoint{Dir: dir, Keep: 2, Resume: resume}}
 			cfg.AfterStep = func(s Step) error { epoch = float64(s.Epoch); return nil }
 			s, err = Run(job.Context(), job, spec, set, cfg)
 			return err
@@ -261,7 +261,7 @@ func TestBestAndPatience(t *testing.T) {
 func TestLogEvery(t *testing.T) {
 	var steps stepRecorder
 	if _, err := runMine(t, 2, func(rank int) Config {
-		cfg := Config{LR: 0.5, Batch: 30, Epochs: 2, LogEvery: 2}
+		cfg := Config{LR: 0.5, Batch: 37, Epochs: 2, LogEvery: 2}
 		if rank == 0 {
 			cfg.Observer = &steps
 		}

@@ -52,8 +52,10 @@ type crew struct {
 	from  batches
 	// total is how many batches, or steps of training, the phase has on this rank.
 	total int
-	// first and until are which steps of the epoch to do, where they train, and samples is how many all ranks have in one.
-	first, until, samples int
+	// first and until are which steps of the epoch to do, where they train.
+	first, until int
+	// there are the ranks that train, whose samples count.
+	there []int
 
 	mu sync.Mutex
 	// left is how many batches there are to hand out, done how many of total are done.
@@ -71,10 +73,11 @@ func (r *run) advance(at *position) error {
 	for until < r.steps && !r.due((at.epoch-1)*r.steps+until, false) {
 		until++
 	}
-	k := r.accumulation()
+	first, _ := r.span(at.step)
+	_, last := r.span(until - 1)
 	c := &crew{
-		run: r, epoch: at.epoch, phase: "train", from: r.order, total: r.steps, first: at.step, until: until, samples: k * r.cfg.Batch * len(r.peers.there()),
-		left: k * (until - at.step), done: at.step,
+		run: r, epoch: at.epoch, phase: "train", from: r.order, total: r.steps, first: at.step, until: until,
+		left: last - first, done: at.step, there: r.peers.there(),
 	}
 	for i, w := range r.workers {
 		if w.tally = at.tally; i > 0 { // the first one's sums go on in the order of steps
@@ -327,15 +330,18 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 		return err
 	}
 	c.mu.Lock()
-	c.progress(c.samples, loss)
+	c.progress(c.stepSamples(w.at, c.there...), loss)
 	c.mu.Unlock()
 	return c.afterStep(w, spent, loss, lr)
 }
 
 // backwards runs the step's batches forward and backward, and returns the last one, which is not scored yet.
 func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (*data.Batch, model.Pass, error) {
-	for k := c.accumulation(); ; k-- {
-		pass, err := w.replica.Backward(w.replica.Batch(b), k == 1)
+	lo, hi := c.span(w.at)
+	for k := hi - lo; ; k-- {
+		batch := w.replica.Batch(b)
+		batch.Share = c.shareOf(w.at, b.N)
+		pass, err := w.replica.Backward(batch, k == 1)
 		if err != nil {
 			return b, pass, err
 		}

@@ -176,13 +176,16 @@ func (r *Replica) backward(b model.Batch, seed uint64, last bool) model.Pass {
 	middle := r.rec.Now()
 	phase.End(middle, -1, false)
 	phase = r.rec.BeginPhase(record.Backward, middle)
-	if !last {
-		r.tape.Backward(loss, nil)
-		phase.End(r.rec.Now(), -1, false)
-		return pass
+	var ready func(slot int)
+	if last {
+		r.Opt.BeginBackward()
+		ready = r.Opt.GradReady
 	}
-	r.Opt.BeginBackward()
-	r.tape.Backward(loss, r.Opt.GradReady)
+	if b.Share == 0 || b.Share == 1 {
+		r.tape.Backward(loss, ready)
+	} else {
+		r.tape.BackwardFrom([]*nn.Tensor{loss}, [][]float32{{b.Share}}, ready)
+	}
 	phase.End(r.rec.Now(), -1, false)
 	return pass
 }

@@ -252,7 +252,7 @@ func (r *run) load(head saved, t *tally) error {
 		return err
 	}
 	for _, w := range r.workers {
-		w.replica.passes = uint64(head.Step) * uint64(r.accumulation())
+		w.replica.passes = uint64(head.Step)*uint64(r.accumulation()) - uint64(head.Epoch+head.Done/r.steps)*r.spared()
 		if err := w.replica.Opt.SetSteps(head.Step); err != nil {
 			return err
 		}

@@ -39,8 +39,11 @@ type run struct {
 	sharers []int
 	// samples is how many samples of training all ranks have, and steps how many steps each has in an epoch.
 	samples, steps int
-	fingerprint    [sha256.Size]byte
-	shares         shares
+	// parts are the ranks' parts of the training set, where it is not streamed, and all are the ranks of the job.
+	parts       []data.SamplerConfig
+	all         []int
+	fingerprint [sha256.Size]byte
+	shares      shares
 	// description is JSON of what the data are, which the model was built for.
 	description string
 	past        past
@@ -365,16 +368,6 @@ func (r *run) openLoaders() error {
 	return r.countSteps()
 }
 
-// countSteps counts those of an epoch.
-func (r *run) countSteps() error {
-	if r.steps = r.order.Steps() / r.accumulation(); r.steps == 0 {
-		n, np := r.samples, r.job.Size()
-		return fmt.Errorf("%d training samples on %d ranks are %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
-			n, np, n/np, r.cfg.Batch*r.accumulation())
-	}
-	return nil
-}
-
 // shareOut makes this rank's part of the evaluation set the one that it has among those of some
 // ranks that have the set.
 func (r *run) shareOut(there []int) error {
@@ -386,26 +379,6 @@ func (r *run) shareOut(there []int) error {
 		return err
 	}
 	r.sharers = ranks
-	return nil
-}
-
-// openTraining opens the training batches. They are set only if that succeeds.
-func (r *run) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig) error {
-	if r.cfg.Stream {
-		s, err := r.openStream()
-		if err != nil {
-			return err
-		}
-		r.order = s
-		return nil
-	}
-	r.samples = r.shares.train
-	loader.Source, sampler.N = r.set.Train, r.set.Train.Len()
-	l, err := newLoader(loader, sampler)
-	if err != nil {
-		return err
-	}
-	r.order = l
 	return nil
 }
 

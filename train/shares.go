@@ -31,6 +31,8 @@ type shares struct {
 	train, eval int
 	// steps is how many batches an epoch has on every rank; 0: as many as this one's part has.
 	steps int
+	// parts are the ranks' parts of their sets; nil: all ranks share one set.
+	parts []data.SamplerConfig
 	notes []string
 }
 
@@ -109,9 +111,22 @@ func sharesOf(all []holding, rank, batch int) (s shares, err error) {
 			most = r
 		}
 	}
-	s.ranks, s.steps = groups[all[rank].Fingerprint], part(least)/batch
-	if s.steps == 0 {
+	s.ranks, s.parts = groups[all[rank].Fingerprint], make([]data.SamplerConfig, len(all))
+	if part(least) < batch {
 		return s, fmt.Errorf("rank %d has %d training samples, less than a batch of %d, and all ranks make as many steps as it: give it more samples, or use a smaller batch", least, part(least), batch)
+	}
+	for _, ranks := range groups {
+		c := data.SamplerConfig{N: int(all[ranks[0]].Train), Batch: batch, Size: len(ranks), Fixed: true}
+		partsOf(c, ranks, s.parts)
+	}
+	for _, p := range s.parts {
+		n := p.N / p.Size / batch
+		if p.Samples(n) > 0 {
+			n++
+		}
+		if s.steps == 0 || n < s.steps {
+			s.steps = n
+		}
 	}
 	if len(groups) == 1 {
 		return s, nil
@@ -119,7 +134,7 @@ func sharesOf(all []holding, rank, batch int) (s shares, err error) {
 	s.notes = []string{fmt.Sprintf("ranks have %d sets of their own, with %d to %d samples for a rank; an epoch has as many batches as the smallest part, that of rank %d, has: %d",
 		len(groups), part(least), part(most), least, s.steps)}
 	if part(most) >= 2*(part(least)+batch) {
-		s.notes = append(s.notes, fmt.Sprintf("rank %d sees at most %d of its %d samples in an epoch", most, s.steps*batch, part(most)))
+		s.notes = append(s.notes, fmt.Sprintf("rank %d sees at most %d of its %d samples in an epoch", most, min(s.steps*batch, part(most)), part(most)))
 	}
 	return s, nil
 }

@@ -31,9 +31,9 @@ func TestSharesOfSets(t *testing.T) {
 		want  string // of the error, or a note
 	}{
 		{[]holding{set('a', 40, 7), set('a', 40, 7)}, [][]int{{0, 1}, {0, 1}}, 40, 7, 5, ""},
-		{[]holding{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 3, "2 sets of their own, with 13 to 40 samples for a rank; an epoch has as many batches as the smallest part, that of rank 1, has: 3"},
+		{[]holding{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 4, "2 sets of their own, with 13 to 40 samples for a rank; an epoch has as many batches as the smallest part, that of rank 1, has: 4"},
 		{[]holding{set('a', 40, 7), set('b', 40, 2), set('a', 40, 7)}, [][]int{{0, 2}, {1}, {0, 2}}, 80, 9, 5, "2 sets"},
-		{[]holding{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 3, "rank 0 sees at most 12 of its 40 samples"},
+		{[]holding{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 4, "rank 0 sees at most 16 of its 40 samples"},
 		{[]holding{set('a', 40, 7), set('b', 3, 2)}, nil, 0, 0, 0, "rank 1 has 3 training samples, less than a batch of 4"},
 		{[]holding{set('a', 40, 7), other}, nil, 0, 0, 0, "samples of rank 1 mean something else than those of rank 0"},
 	} {
@@ -76,9 +76,9 @@ func TestRanksWithTheirOwnSets(t *testing.T) {
 	large, small := stripes(t, 400), stripes(t, 130)
 	cfg := Config{LR: 0.5, Batch: 16, Epochs: 8}
 	s, info, err := fixed(cfg, large, small)
-	steps := small.Train.Len() / 16
+	steps := (small.Train.Len() + 15) / 16
 	if err != nil || s.Eval["accuracy"] < 0.8 || info.StepsPerEpoch != steps || info.TrainSamples != large.Train.Len()+small.Train.Len() ||
-		info.EvalSamples != large.Eval.Len()+small.Eval.Len() || len(info.DataNotes) != 2 {
+		info.EvalSamples != large.Eval.Len()+small.Eval.Len() || len(info.DataNotes) != 3 {
 		t.Errorf("%+v, %+v, %v", s, info, err)
 	}
 	again, _, err := fixed(cfg, large, small)

@@ -44,7 +44,8 @@ func (c Config) window() int {
 type streamed struct {
 	*data.ClickStream
 	steps int
-	rows  int64 // of all ranks
+	rows  int64   // of all ranks
+	each  []int64 // by rank; 0 of a lost one
 }
 
 // Steps is the number of batches per epoch, the same on every rank.
@@ -57,7 +58,7 @@ func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 func (r *run) openStream() (*streamed, error) {
 	cfg := data.ClickStreamConfig{
 		Files: r.set.Files, Batch: r.cfg.Batch, Layout: r.set.Layout, Window: r.cfg.window(), Seed: r.cfg.Seed,
-		Rank: r.job.Rank(), Size: r.job.Size(), ByFile: r.cfg.ByFile, Interleave: r.cfg.Interleave, SkipBad: r.cfg.SkipBad, Threads: r.cfg.Threads,
+		Rank: r.job.Rank(), Size: r.job.Size(), ByFile: r.cfg.ByFile, Interleave: r.cfg.Interleave, SkipBad: r.cfg.SkipBad, Threads: r.cfg.Threads, Remainder: true,
 	}
 	if cfg.Layout == nil {
 		cfg.Rows, cfg.Keys = r.idRows(), len(r.spec.Slots) > 0
@@ -90,18 +91,20 @@ func (r *run) agreeSteps(s *streamed) error {
 		return fmt.Errorf("comparing the ranks' rows: %w", err)
 	}
 	least, who := rows, r.job.Rank()
+	s.each = make([]int64, len(all))
 	for rank, counts := range all {
 		if counts == nil {
 			continue // it is lost
 		}
+		s.each[rank] = counts[0]
 		s.rows += counts[0]
 		if counts[0] < least || counts[0] == least && rank < who {
 			least, who = counts[0], rank
 		}
 	}
-	s.steps = int(least / int64(r.cfg.Batch))
+	s.steps = int((least + int64(r.cfg.Batch) - 1) / int64(r.cfg.Batch))
 	s.SetSteps(int64(s.steps))
-	if s.steps == 0 {
+	if least < int64(r.cfg.Batch) {
 		return fmt.Errorf("rank %d has %d rows of %d files: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
 			who, least, len(r.set.Files), r.cfg.Batch)
 	}
@@ -158,11 +161,11 @@ func (r *run) seek(at *position) error {
 	step := at.step * r.accumulation()
 	s, ok := r.order.(*streamed)
 	if !ok || len(at.places) != r.job.Size() {
-		r.order.Seek(step)
+		r.order.Seek(min(step, r.order.Steps()))
 		return nil
 	}
 	p := at.places[r.job.Rank()]
-	if p.Epoch != at.epoch || p.Step != int64(step) {
+	if p.Epoch != at.epoch || p.Step != min(int64(step), int64(r.order.Steps())) {
 		return fmt.Errorf("the checkpoint of epoch %d, batch %d has a stream at epoch %d, batch %d", at.epoch, step, p.Epoch, p.Step)
 	}
 	// The settings and the files are those of the checkpoint: resume has compared

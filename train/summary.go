@@ -21,7 +21,7 @@ func (r *run) info() Info {
 	unit, per := r.unit()
 	return Info{
 		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.shares.eval, Skipped: r.set.Skipped(),
+		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.shares.eval, Skipped: r.set.Skipped(), Omitted: r.omitted(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.set.Notes, r.shares.notes),

@@ -89,6 +89,7 @@ type Info struct {
 	DataSet       string   `json:"data"`
 	TrainSamples  int      `json:"train_samples"`
 	EvalSamples   int      `json:"eval_samples"`
+	Omitted       int      `json:"omitted_samples"` // of training, in each epoch
 	Epochs        int      `json:"epochs"`
 	StepsPerEpoch int      `json:"steps_per_epoch"`
 	Optimizer     string   `json:"optimizer"`
