@@ -19,6 +19,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/cgroup"
 	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/record"
 )
@@ -39,17 +40,18 @@ type Attendance struct {
 // attendant runs processes of a job whose launcher is on another host.
 type attendant struct {
 	Attendance
-	out   *outbox            // to the launcher
-	heard atomic.Bool        // something has come from it since awaitSilence last looked
-	limit chan time.Duration // how long it may be silent, once it has said so
-	begin begin              // what it said first
-	dir   string             // where processes work
-	crews []*crew            // of those on this host alone, in the order in which the launcher has told them
-	guard guard              // ends them if this process is killed
-	tasks sync.WaitGroup     // one for each process, until all is told of it
-	ended chan *process      // of those
-	procs map[int]*process   // that have not ended
-	all   map[int]*process   // with those that have, whose memory may be asked for
+	out      *outbox            // to the launcher
+	heard    atomic.Bool        // something has come from it since awaitSilence last looked
+	limit    chan time.Duration // how long it may be silent, once it has said so
+	begin    begin              // what it said first
+	dir      string             // where processes work
+	crews    []*crew            // of those on this host alone, in the order in which the launcher has told them
+	guard    guard              // ends them if this process is killed
+	shortage *cgroup.Shortage   // of memory, on this host
+	tasks    sync.WaitGroup     // one for each process, until all is told of it
+	ended    chan *process      // of those
+	procs    map[int]*process   // that have not ended
+	all      map[int]*process   // with those that have, whose memory may be asked for
 }
 
 // Attend starts and ends processes on this host, as the job's launcher on another one says through in, and tells it through out what
@@ -58,7 +60,7 @@ type attendant struct {
 func Attend(ctx context.Context, in io.Reader, out io.Writer, cfg Attendance) error {
 	a := &attendant{
 		Attendance: cfg, out: newOutbox(out), limit: make(chan time.Duration, 1),
-		procs: map[int]*process{}, all: map[int]*process{}, ended: make(chan *process, 16),
+		procs: map[int]*process{}, all: map[int]*process{}, ended: make(chan *process, 16), shortage: cgroup.Watch(os.DirFS("/")),
 	}
 	defer a.out.close()
 	if err := a.guard.start(cfg.Guard, cfg.Env); err != nil {
@@ -246,6 +248,7 @@ func (a *attendant) start(f frame) (started, *process) {
 	c := a.crews[order.Role]
 	p := &process{role: c, index: order.Seat, number: f.number, tail: tail{max: 1}}
 	p.memory, _ = record.Create(record.Config{}) // none: it has its own
+	p.memoryLack = a.shortage.Explain
 	p.command(c, order.Seat)
 	p.cmd.Dir = a.dir
 	p.cmd.Env = append(append(withoutOurs(a.Env), a.begin.Env...), append(order.Env, p.cmd.Env...)...)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/internal/cgroup"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -29,7 +30,8 @@ type job struct {
 	screen      *screen
 	coordinator *cluster.Coordinator // of the mesh; nil: no role joins one
 	guard       guard
-	procs       []*process // those that started, by number; one that is started again takes the place of the first
+	shortage    *cgroup.Shortage // of memory, on this host
+	procs       []*process       // those that started, by number; one that is started again takes the place of the first
 	exits       chan *process
 	blind       bool     // processes have no memory to record in
 	threads     []func() // end the threads that have started them
@@ -151,7 +153,7 @@ func (j *job) newProcess(c *crew, index int) *process {
 		p.away = newAway(l, order)
 		return p
 	}
-	p.memory = j.memory()
+	p.memory, p.memoryLack = j.memory(), j.shortage.Explain
 	p.command(c, c.seat(index))
 	p.cmd.Env = slices.Concat(withoutOurs(j.cfg.Env), j.addresses(), j.place(p), p.cmd.Env)
 	return p

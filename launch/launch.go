@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/internal/cgroup"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -200,7 +201,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer dismiss(crews)
 	cfg.tellPlaces(crews)
-	j := &job{cfg: cfg, crews: crews, screen: screen}
+	j := &job{cfg: cfg, crews: crews, screen: screen, shortage: cgroup.Watch(os.DirFS("/"))}
 	if cfg.members() > 0 {
 		if j.coordinator, err = cfg.coordinate(); err != nil {
 			return err

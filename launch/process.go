@@ -49,6 +49,8 @@ type process struct {
 	spared  bool // the others go on without it
 	stopped bool // it has ended because all ranks were told to
 
+	memoryLack func() string // the reason for its kill, "" without lack of memory; nil: unknown
+
 	halted awake.Silence // for how long it has been stopped after it had left; see endStopped
 
 	how string // how it ended, "" for status 0; set by wait
@@ -133,6 +135,9 @@ func (p *process) wait() {
 	}
 	p.how = how(p.cmd.Wait())
 	p.finish()
+	if p.memoryLack != nil && !p.signalled() && (p.killed() || p.how == "exit status 137") { // 137: what a shell returns for SIGKILL
+		p.how = strings.TrimSuffix(p.how+", "+p.memoryLack(), ", ")
+	}
 	p.how = cmp.Or(p.whyHung(), p.how)
 	defer func() {
 		if p.how == "" && p.never() {

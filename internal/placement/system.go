@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/cgroup"
 )
 
 // Here is what this process may use of this machine.
@@ -16,7 +17,7 @@ func Here() Machine { return Read(os.DirFS("/"), Allowed()) }
 // Read describes so many processors of the system whose files are below root, ascending. Of what it does not say
 // every processor is a core of its own in the same node.
 func Read(root fs.FS, allowed []int) Machine {
-	m := Machine{Quota: quota(root)}
+	m := Machine{Quota: cgroup.Processors(root)}
 	nodes := nodesOf(root)
 	for _, n := range allowed {
 		dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", n)
@@ -56,41 +57,6 @@ func lastCache(root fs.FS, dir string, unknown int) int {
 		}
 	}
 	return cache
-}
-
-// quota is the least limit of this process's control groups, of version 2 or 1, in processors; 0: none.
-func quota(root fs.FS) (least float64) {
-	take := func(limit, period string) {
-		l, err := strconv.ParseFloat(limit, 64)
-		p, err2 := strconv.ParseFloat(period, 64)
-		if err == nil && err2 == nil && l > 0 && p > 0 && (least == 0 || l/p < least) {
-			least = l / p
-		}
-	}
-	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		for at := path.Join("/", parts[2]); ; at = path.Dir(at) {
-			switch kinds := strings.Split(parts[1], ","); {
-			case parts[1] == "":
-				if words := strings.Fields(text(root, path.Join("sys/fs/cgroup", at, "cpu.max"))); len(words) == 2 {
-					take(words[0], words[1])
-				}
-			case slices.Contains(kinds, "cpu"):
-				dir := path.Join("sys/fs/cgroup", parts[1], at)
-				if _, err := fs.Stat(root, dir); err != nil {
-					dir = path.Join("sys/fs/cgroup/cpu", at)
-				}
-				take(text(root, dir+"/cpu.cfs_quota_us"), text(root, dir+"/cpu.cfs_period_us"))
-			}
-			if at == "/" {
-				break
-			}
-		}
-	}
-	return least
 }
 
 // text is what a file holds, empty where it cannot be read.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cgroup"
 	"github.com/ringo-ml/ringo/internal/placement"
 )
 
@@ -108,9 +109,9 @@ func (h host) memory() (finding, bool) {
 	}
 	free := kib << 10
 	f := fine("memory", console.Mebibytes(free)+" available")
-	if limit, err := strconv.ParseInt(h.text("sys/fs/cgroup/memory.max"), 10, 64); err == nil && limit < free {
-		free = limit
-		f.Found += ", of which the control group allows " + console.Mebibytes(limit)
+	if limit := cgroup.Limit(cgroup.MemoryOf(h.root)); limit.Limit > 0 && limit.Limit < free {
+		free = limit.Limit
+		f.Found += fmt.Sprintf(", of which control group %s allows %s", limit.Group, console.Mebibytes(free))
 	}
 	if free < leastMemory {
 		f.warns("a job that needs more is killed by signal 9", "give it more (resources.limits.memory), or take fewer ranks: --np")
