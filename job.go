@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/hugepage"
+	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/metrics"
@@ -116,7 +116,7 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 	}
 	j := &Job{rank: env.Rank, size: env.WorldSize, servers: env.Servers, localRank: env.LocalRank, columns: env.Columns, launched: env.Launched, kind: TransportTCP, tables: env.Tables, heters: env.Heters, ticket: env.Ticket}
 	j.board, j.saving = opened, env.Saving
-	j.placed, j.cores = env.Placed, runtime.NumCPU()
+	j.placed, j.cores = env.Placed, placement.Usable()
 	j.record(env, cfg)
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
 	if len(cfg.Tables) > 0 {

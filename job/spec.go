@@ -6,7 +6,6 @@ package job
 
 import (
 	"cmp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/model"
@@ -277,7 +277,7 @@ func (s *Spec) Threads() int {
 	case s.Train.Threads > 0:
 		return min(s.Train.Threads, train.MaxThreads)
 	case s.ByHand(), s.Hosts != "":
-		return min(cmp.Or(s.Cores, runtime.NumCPU()), train.MaxThreads)
+		return min(cmp.Or(s.Cores, placement.Usable()), train.MaxThreads)
 	}
-	return max(1, runtime.NumCPU()/max(1, s.Ranks))
+	return max(1, placement.Usable()/max(1, s.Ranks))
 }

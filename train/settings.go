@@ -67,7 +67,7 @@ func (c *Config) trainingSettings() []setting.Row {
 		{Path: aucWindow, Unit: "samples", Value: setting.Int(&c.AUCWindow),
 			About: "of how many of the last samples of all ranks AUC, log-loss and calibration are told while a click model trains; 0: 1,000,000"},
 		{Path: "training.threads", Flag: "threads", Unit: "threads", Scope: setting.Local, Value: setting.Int(&c.Threads),
-			About: "threads that compute in each rank, which do not change the result; 0: this machine's cores are shared among the ranks started here"},
+			About: "threads that compute in each rank, which do not change the result; 0: this machine's cores, within the quota of its control group, are shared among the ranks started here"},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/jobfile"
 	"github.com/ringo-ml/ringo/launch"
@@ -325,7 +325,7 @@ func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
 	switch {
 	case g.Hosts != "": // each rank finds what its host has
 	case g.part != nil && g.Train.Threads == 0:
-		decided("training.threads", strconv.Itoa(max(1, runtime.NumCPU()/g.each)))
+		decided("training.threads", strconv.Itoa(max(1, placement.Usable()/g.each)))
 	default:
 		decided("training.threads", strconv.Itoa(g.Threads()))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch"
@@ -200,7 +201,7 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 // runRank is a rank of a job of processes.
 func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
 	if f.worker && f.Hosts == "" {
-		f.withThreads(runtime.NumCPU()) // all ranks are on this host
+		f.withThreads(placement.Usable()) // all ranks are on this host
 	}
 	f.hold()
 	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
@@ -267,7 +268,7 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 // coresEach is how many cores a rank keeps busy; 0: as many as its host has for it.
 func (f *jobFlags) coresEach() int {
 	if f.part != nil {
-		return cmp.Or(f.Train.Threads, max(1, runtime.NumCPU()/f.each))
+		return cmp.Or(f.Train.Threads, max(1, placement.Usable()/f.each))
 	} else if f.Hosts != "" {
 		return f.Train.Threads
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -34,7 +35,7 @@ const (
 
 // manners are how those who wait for a message go about it.
 type manners struct {
-	crowded bool // this host has more ranks than cores: nobody spins
+	crowded bool // this host has more ranks than cores, or than a quota lets run: nobody spins
 	yield   bool // there is one thread for all goroutines: others may need it
 }
 
@@ -44,7 +45,7 @@ func mannersOf(cfg Config) manners {
 		ranks = localRanks(cfg)
 	}
 	return manners{
-		crowded: crowded(ranks, runtime.NumCPU(), onlineCores()),
+		crowded: crowded(ranks, runtime.NumCPU(), onlineCores()) || placement.WithinQuota(ranks) < ranks,
 		yield:   runtime.GOMAXPROCS(0) == 1,
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/tune"
@@ -157,7 +157,7 @@ func (c *command) executeSplit(cmd *cobra.Command, spec model.Spec) error {
 func (c *command) measureSplit(spec model.Spec, stop func() error) (err error) {
 	threads := c.threads
 	if threads == 0 {
-		threads = min(runtime.NumCPU(), train.MaxThreads)
+		threads = min(placement.Usable(), train.MaxThreads)
 	}
 	batch := c.batch
 	if batch == 0 {

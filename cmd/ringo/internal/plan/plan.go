@@ -5,7 +5,6 @@ package plan
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -219,7 +219,7 @@ func (c *command) profileFor(cmd *cobra.Command, spec model.Spec) (bucket.Profil
 	case c.measure:
 		threads := c.threads
 		if threads == 0 {
-			threads = min(runtime.NumCPU(), train.MaxThreads)
+			threads = min(placement.Usable(), train.MaxThreads)
 		}
 		c.computeFrom = "measured here on " + console.Counted(threads, "thread")
 		f, err := measuredProfile(spec, batch, threads, func() error { return context.Cause(cmd.Context()) })
