@@ -424,6 +424,11 @@ func TestVariables(t *testing.T) {
 		err := ringo.Run(t.Context(), ringo.Config{}, func(*ringo.Job) error { return nil })
 		checkText(t, err, "joining the job", "torchrun's variables", "MASTER_ADDR is not set")
 	})
+	t.Run("one of several alone", func(t *testing.T) {
+		t.Setenv("WORLD_SIZE", "2")
+		err := ringo.Run(t.Context(), ringo.Config{}, func(*ringo.Job) error { return nil })
+		checkText(t, err, "joining the job", "WORLD_SIZE=2: no other variable places this process")
+	})
 	t.Run("from elsewhere", func(t *testing.T) {
 		t.Setenv(launch.RankVar, "x")
 		lookup := func(name string) (string, bool) { v, ok := good[name]; return v, ok && name != launch.WorldSizeVar }

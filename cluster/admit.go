@@ -87,6 +87,8 @@ func (c *Coordinator) reserve(h transport.Hello) error {
 	case c.verdict != nil:
 		c.note(h.Rank, failed(h.Rank, c.verdict))
 		return fmt.Errorf("%s%w", jobEnded, c.verdict)
+	case s.state == seatLeft:
+		return fmt.Errorf("rank %d has left this job: a process joins it once", h.Rank)
 	case s.state != seatEmpty:
 		return fmt.Errorf("there is a rank %d already", h.Rank)
 	default:

@@ -77,6 +77,11 @@ func TestJoinAndLeave(t *testing.T) {
 	if c.Err() != nil || members[0].Err() != nil {
 		t.Error(c.Err(), members[0].Err())
 	}
+	again := cfg
+	again.Rank = 2
+	if _, err := Join(t.Context(), again); !errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "rank 2 has left this job: a process joins it once") {
+		t.Error(err)
+	}
 }
 
 func TestRefusals(t *testing.T) {

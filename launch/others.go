@@ -44,6 +44,9 @@ func Alone(lookup func(string) (string, bool)) error {
 // Where nothing tells an address, and all ranks are on this host, the env's Rendezvous is a file of this user's.
 func FromOthers(lookup func(string) (string, bool), ranks int, rendezvous string) (env Env, place outer.Place, present bool, err error) {
 	place, found, err := outer.Find(thisHost(lookup))
+	if !found && err == nil && ranks == 0 {
+		err = checkAlone(lookup)
+	}
 	if !found || err != nil {
 		return env, place, false, err
 	}
@@ -76,6 +79,22 @@ func FromOthers(lookup func(string) (string, bool), ranks int, rendezvous string
 	}
 	r.secret(&env)
 	return env, place, true, errors.Join(r.errs...)
+}
+
+// checkAlone reports a variable that contradicts a job of one rank, because no launcher sets it without others. A common name with
+// another value, such as RANK=admiral, is ignored.
+func checkAlone(lookup func(string) (string, bool)) error {
+	for _, v := range []struct {
+		name string
+		one  int // its greatest value in a job of one rank
+	}{{WorldSizeVar, 1}, {"WORLD_SIZE", 1}, {"RANK", 0}, {"LOCAL_RANK", 0}} {
+		text, _ := lookup(v.name)
+		if n, err := strconv.Atoi(text); err == nil && n > v.one {
+			return fmt.Errorf("%s=%s: no other variable places this process, which would be a job of one rank: set the other variables of its launcher, or remove this one (env -u %s)",
+				v.name, text, v.name)
+		}
+	}
+	return nil
 }
 
 // ManyError says that a process is to start several ranks, and is none itself.

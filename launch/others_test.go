@@ -62,6 +62,24 @@ func TestFromOthers(t *testing.T) {
 	}
 }
 
+// TestFromOthersRejectsALoneContradiction: a single variable of a job of several ranks is an error, unless the number of ranks is given.
+func TestFromOthersRejectsALoneContradiction(t *testing.T) {
+	for _, env := range []string{"WORLD_SIZE=2", "RANK=1", "LOCAL_RANK=1", "RINGO_WORLD_SIZE=2"} {
+		_, _, present, err := FromOthers(lookupIn([]string{env}), 0, "")
+		if name, _, _ := strings.Cut(env, "="); present || err == nil || !strings.HasPrefix(err.Error(), env+": ") || !strings.Contains(err.Error(), "env -u "+name) {
+			t.Errorf("%s: %v, %v", env, present, err)
+		}
+		if _, _, _, err := FromOthers(lookupIn([]string{env}), 3, ""); err != nil {
+			t.Errorf("%s with a number of ranks: %v", env, err)
+		}
+	}
+	for _, env := range []string{"WORLD_SIZE=1", "RANK=0", "RANK=admiral", "LOCAL_RANK=0", "MASTER_ADDR=a", "RINGO_WORLD_SIZE=1"} {
+		if _, _, present, err := FromOthers(lookupIn([]string{env}), 0, ""); present || err != nil {
+			t.Errorf("%s: %v, %v", env, present, err)
+		}
+	}
+}
+
 // What is to run once is not started as several processes, and what we or nobody starts is.
 func TestAlone(t *testing.T) {
 	several := "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"
