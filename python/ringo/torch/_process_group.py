@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Union
 
 import torch
 from torch import Tensor
@@ -15,10 +15,12 @@ from ._point import Mailbox
 from ._tensors import BITWISE, addresses, dense, joined, name_of, reduced, restore, restore_each, room, spread, together, values
 from ._work import AnySource, Completer, Work
 
+Tensors = Union[Tensor, Sequence[Tensor]]
+
 
 class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
     """Ranks of a job of libringo as a process group of PyTorch. Tensors are of the CPU; what does not lie one value behind the other
-    is copied in and out.
+    is copied in and out. Operations take lists with options, or one tensor with op and root, as PyTorch's process groups do.
     """
 
     def __init__(self, group: Group, timeout: float, owner: bool, limit: float = 0) -> None:
@@ -85,8 +87,8 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
 
     # ---- reductions ----
 
-    def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Work:
-        op = _op(opts)
+    def allreduce(self, tensors: Tensors = (), opts: Any = None, *, tensor: Tensors = (), op: Any = None) -> Work:
+        tensors, op = _listed(tensors, tensor), _op(opts if op is None else op)
         t = _one(tensors, "allreduce")
         if t.layout == torch.sparse_coo:
             return _sparse.allreduce(self, t, name_of(op))
@@ -118,18 +120,22 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         part = self._start("allgather", (every, x), every.data_ptr(), x.data_ptr(), n, kind)
         return self._work([part], [t], finish)
 
-    def reduce(self, tensors: list[Tensor], opts: Any = None) -> Work:
-        t, root = _one(tensors, "reduce"), _root(opts)
-        x, kind, number = reduced(t, _op(opts))
+    def reduce(self, tensors: Tensors = (), opts: Any = None, op: Any = None, *, tensor: Tensors = (), root: int | None = None) -> Work:
+        opts = opts if root is None else root
+        root, tensors = _root(opts, "reduce", tensors, tensor), _listed(tensors, tensor)
+        t = _one(tensors, "reduce")
+        x, kind, number = reduced(t, _op(op if isinstance(opts, int) else opts))
         part = self._start("reduce", x, x.data_ptr(), x.numel(), kind, number, root)
         return self._work([part], tensors, (lambda: restore(t, _as(t, x))) if root == self.rank() else None)
 
-    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any = None) -> Work:
-        parts = _one(inputs, "reduce_scatter")
+    def reduce_scatter(self, output_tensors: Tensors, input_tensors: Any = None, opts: Any = None, *, input_tensor: Any = None, op: Any = None) -> Work:
+        inputs, opts = input_tensors if input_tensor is None else input_tensor, opts if op is None else op
+        parts = inputs if isinstance(output_tensors, Tensor) else _one(inputs, "reduce_scatter")
+        output = _one(_listed(output_tensors), "reduce_scatter")
         self._each(parts, "reduce_scatter")
         if len({p.numel() for p in parts}) > 1:
-            return self._unequal_reduce_scatter(_one(outputs, "reduce_scatter"), parts, opts)
-        return self._reduce_scatter_base(_one(outputs, "reduce_scatter"), joined(parts, True), opts)
+            return self._unequal_reduce_scatter(output, parts, opts)
+        return self._reduce_scatter_base(output, joined(parts, True), opts)
 
     def _unequal_reduce_scatter(self, output: Tensor, parts: list[Tensor], opts: Any) -> Work:
         works = []
@@ -148,14 +154,17 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
 
     # ---- moves ----
 
-    def broadcast(self, tensors: list[Tensor], opts: Any = None) -> Work:
-        t, root = _one(tensors, "broadcast"), _root(opts)
+    def broadcast(self, tensors: Tensors = (), opts: Any = None, *, tensor: Tensors = (), root: int | None = None) -> Work:
+        root, tensors = _root(opts if root is None else root, "broadcast", tensors, tensor), _listed(tensors, tensor)
+        t = _one(tensors, "broadcast")
         x = dense(t) if root == self.rank() else room(t)
         part = self._start("broadcast", x, x.data_ptr(), *values(x), root)
         return self._work([part], tensors, None if root == self.rank() else (lambda: restore(t, x)))
 
-    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
-        out, t = _one(outputs, "allgather"), _one(inputs, "allgather")
+    def allgather(self, output_tensors: Any, input_tensors: Tensors = (), opts: Any = None, *, input_tensor: Tensors = ()) -> Work:
+        inputs = input_tensor if isinstance(input_tensor, Tensor) else input_tensors
+        out = output_tensors if isinstance(inputs, Tensor) else _one(output_tensors, "allgather")
+        t = _one(_listed(inputs), "allgather")
         self._each(out, "allgather")
         _alike(out, t, "allgather")
         whole = together(out)
@@ -182,8 +191,12 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         works = [self.allgather([[of_rank[i] for of_rank in outputs]], [t]) for i, t in enumerate(inputs)]
         return self._work(works, [t for of_rank in outputs for t in of_rank])
 
-    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
-        t, root = _one(inputs, "gather"), _root(opts)
+    def gather(
+        self, output_tensors: Any, input_tensors: Tensors = (), opts: Any = None, *, input_tensor: Tensors = (), root: int | None = None
+    ) -> Work:
+        root, inputs = _root(opts if root is None else root, "gather", input_tensors, input_tensor), _listed(input_tensors, input_tensor)
+        outputs = [output_tensors] if isinstance(input_tensors, Tensor) or isinstance(input_tensor, Tensor) else output_tensors
+        t = _one(inputs, "gather")
         x = dense(t)
         n, kind = values(x)
         if root != self.rank():
@@ -195,8 +208,12 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         part = self._start("gather", (whole, x), whole.data_ptr(), x.data_ptr(), n, kind, root)
         return self._work([part], out, lambda: spread(whole, out))
 
-    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any = None) -> Work:
-        t, root = _one(outputs, "scatter"), _root(opts)
+    def scatter(
+        self, output_tensors: Tensors = (), input_tensors: Any = None, opts: Any = None, *, output_tensor: Tensors = (), root: int | None = None
+    ) -> Work:
+        root, outputs = _root(opts if root is None else root, "scatter", output_tensors, output_tensor), _listed(output_tensors, output_tensor)
+        inputs = [input_tensors] if isinstance(output_tensors, Tensor) or isinstance(output_tensor, Tensor) else input_tensors
+        t = _one(outputs, "scatter")
         into = room(t)
         n, kind = values(into)
         whole = None
@@ -208,7 +225,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         part = self._start("scatter", (into, whole), into.data_ptr(), None if whole is None else whole.data_ptr(), n, kind, root)
         return self._work([part], outputs, lambda: restore(t, into))
 
-    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> Work:
         self._each(outputs, "alltoall")
         self._each(inputs, "alltoall")
         into, x = joined(outputs, False), joined(inputs, True)
@@ -274,11 +291,20 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
 
 
 def _op(opts: Any) -> Any:
-    return "SUM" if opts is None else opts.reduceOp
+    """The reduction of options, or a reduction itself."""
+    return "SUM" if opts is None else getattr(opts, "reduceOp", opts)
 
 
-def _root(opts: Any) -> int:
-    return 0 if opts is None else int(opts.rootRank)
+def _root(opts: Any, operation: str, *operands: Tensors) -> int:
+    """The root of options, or a rank itself, which single tensors need."""
+    if opts is None and any(isinstance(t, Tensor) for t in operands):
+        raise TypeError(f"{operation}: root is missing: one tensor needs the rank of its root")
+    return 0 if opts is None else int(getattr(opts, "rootRank", opts))
+
+
+def _listed(*operands: Tensors) -> list[Tensor]:
+    """The operands as a list: one of the arguments has them."""
+    return [t for some in operands for t in ([some] if isinstance(some, Tensor) else some)]
 
 
 def _one(of: Sequence[Any], operation: str) -> Any:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import logging
 import os
 import socket
 import sys
+import time
+import urllib.parse
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 
 from .. import _job
 from .._job import Job
@@ -28,6 +33,9 @@ class Options:
     host: an address of rank 0's host by which the other ranks reach it. "": 127.0.0.1 where all ranks are on one host, else that of its name.
     transport: "shm" or "tcp". "": shm where ranks share a host.
     join_timeout: bounds the wait for all ranks at the start, in seconds.
+
+    `ringo run`, mpirun and srun place ranks by their own variables: ticket_file, host and join_timeout have no effect on the first process
+    group there, and a transport that is not the launcher's is an error.
     """
 
     ticket_file: str = ""
@@ -38,6 +46,7 @@ class Options:
 
 _world: weakref.ref[Job] | None = None  # the job of the default process group
 _prepared: Job | None = None  # one that was joined to find where PyTorch's store is, see env
+_log = logging.getLogger("ringo.torch")
 
 
 def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
@@ -52,6 +61,8 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
         return ProcessGroup(job.subgroup(ranks), timeout, owner=False, limit=limit)
     if _prepared is not None:
         job, _prepared = _prepared, None
+        if options.transport and job.size > 1 and options.transport != job.transport:
+            raise ValueError(f"init_process_group: transport {options.transport!r}: the launcher's ranks use {job.transport!r}: set RINGO_TRANSPORT")
     else:
         job = _meet(backend.store, backend.group_rank, backend.group_size, timeout, options)
     _timeouts[job] = timeout
@@ -60,13 +71,13 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
 
 
 def _meet(store: Any, rank: int, size: int, timeout: float, options: Options) -> Job:
-    """Joins by hand: the ranks tell each other through the store where they are, and rank 0 says where to meet."""
-    store.set(f"ringo/host/{rank}", socket.gethostname() + " " + _boot())
+    """Joins by hand: the ranks exchange their hosts through the store, and rank 0 posts the address and the ticket there."""
+    _post(store, f"ringo/host/{rank}", socket.gethostname() + " " + _boot())
     if rank == 0:
-        hosts = {bytes(store.get(f"ringo/host/{r}")) for r in range(size)}
+        hosts = {_posted(store, f"ringo/host/{r}", r, timeout) for r in range(size)}
         at = _job.address(options.host or ("127.0.0.1" if len(hosts) == 1 else _own_address()))
-        store.set("ringo/place", at + " " + ("" if options.ticket_file else _job.ticket()))
-    at, _, ticket = bytes(store.get("ringo/place")).decode().partition(" ")
+        _post(store, "ringo/place", at + " " + ("" if options.ticket_file else _job.ticket()))
+    at, _, ticket = _posted(store, "ringo/place", 0, timeout).partition(" ")
     return _job.join(
         size=size,
         rank=rank,
@@ -77,6 +88,40 @@ def _meet(store: Any, rank: int, size: int, timeout: float, options: Options) ->
         timeout=timeout,
         join_timeout=options.join_timeout,
     )
+
+
+def _post(store: Any, key: str, text: str) -> None:
+    """Sets a value of the store, and counts it: a count can be read without waiting."""
+    store.set(key, text)
+    _count(store, key + "/posted", 1)
+
+
+def _count(store: Any, key: str, more: int = 0) -> int:
+    """Adds to a number of the store, and returns it. Errors: the store has ended."""
+    try:
+        return int(store.add(key, more))
+    except RuntimeError as fault:
+        raise RuntimeError(f"init_process_group: PyTorch's store, which the process of rank 0 has, does not answer: has that ended? ({fault})") from fault
+
+
+_SLOW = 10.0  # seconds after which a wait is reported
+
+
+def _posted(store: Any, key: str, rank: int, timeout: float) -> str:
+    """Returns what rank posts under key. Errors: rank's process has ended, or timeout is over."""
+    begin, pause, told = time.monotonic(), 0.001, False
+    while _count(store, key + "/posted") == 0:
+        waited = time.monotonic() - begin
+        if _shared is not None and _shared.gone(rank):
+            raise RuntimeError(f"init_process_group: rank {rank}: its process has ended, so it will not call init_process_group again")
+        if waited > timeout:
+            raise RuntimeError(f"init_process_group: rank {rank} has not called it within {timeout:g} s: raise timeout, or see why it does not")
+        if waited > _SLOW and not told:
+            told = True
+            _log.warning("init_process_group: waiting for rank %d since %.0f s, at most %g s", rank, waited, timeout)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+    return bytes(store.get(key)).decode()
 
 
 def _boot() -> str:
@@ -99,25 +144,101 @@ def _own_address() -> str:
     return found
 
 
-# ---- launchers other than torchrun ----
+# ---- env:// ----
 
-_LAUNCHERS = ("RINGO_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+_STORE = ("MASTER_ADDR", "MASTER_PORT")  # variables by which PyTorch's store is found
+_PLACE = ("RANK", "WORLD_SIZE")
 
 
-def env(url: str, **more: Any) -> Any:
-    """The rendezvous "env://", which is PyTorch's own once its variables are there. Where another launcher than torchrun has started
-    the ranks, they join a job of libringo first, by that launcher's variables, and rank 0 tells the others where PyTorch's store is.
+def env(url: str, **more: Any) -> Iterator[tuple[Any, int, int]]:
+    """The rendezvous "env://". Without the variables of PyTorch's store the process joins a job of libringo first, by the variables of the
+    launcher that has started it, and rank 0 sends the others the address of PyTorch's store. Without any launcher it is a job of one rank.
+
+    The store of the first call lasts until the process ends, and each later call has its own prefix there: ranks that leave a process group
+    late meet the others again.
     """
-    if "MASTER_ADDR" not in os.environ and any(name in os.environ for name in _LAUNCHERS):
-        _prepare(more.get("timeout"))
-    return _torchs_env(url, **more)
+    global _shared
+    asked = _asked(url)
+    if not any(name in os.environ for name in _STORE):
+        _prepare(more.get("timeout"), asked)
+    _check_variables(asked)
+    mine = (*(os.environ.get(name) for name in (*_STORE, *_PLACE)), url)
+    if _shared is None or _shared.key != mine:
+        _shared = None  # before another store listens at its port
+        _shared = _Shared(mine, url, more)
+    yield _shared.next()
 
 
-def _prepare(timeout: timedelta | None) -> None:
+def _asked(url: str) -> dict[str, int]:
+    """The rank and the world_size that init_process_group was given."""
+    query = urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)
+    return {name: int(query[name][0]) for name in ("rank", "world_size") if name in query}
+
+
+def _check_variables(asked: dict[str, int]) -> None:
+    """Reports an incomplete set of PyTorch's variables, all at once."""
+    if os.environ.get("WORLD_SIZE") == "1" and not any(name in os.environ for name in _STORE):
+        return  # of _prepare: one rank has its store in memory
+    wanted = [*_STORE, *(name for name in _PLACE if name.lower() not in asked)]
+    missing = [name for name in wanted if name not in os.environ]
+    if missing:
+        there = ", ".join(f"{name}={os.environ[name]}" for name in (*_STORE, *_PLACE) if name in os.environ)
+        raise ValueError(f"init_process_group: {', '.join(missing)}: not set, but {there}: set all of them, as torchrun does, or none")
+
+
+class _Shared:
+    """The store of all process groups that this process makes by env://."""
+
+    def __init__(self, key: tuple[str | None, ...], url: str, more: dict[str, Any]) -> None:
+        self.key = key
+        self._pid = os.getpid()
+        if os.environ.get("MASTER_ADDR") is None:
+            self._store, self.rank, self.size = dist.HashStore(), 0, 1
+        else:
+            self._store, self.rank, self.size = next(_torchs_env(url, **more))
+
+    def next(self) -> tuple[Any, int, int]:
+        """The store for the next process group, this rank, and the number of ranks."""
+        count = _count(self._store, f"ringo/groups/{self.rank}", 1)
+        store = self._store if count == 1 else dist.PrefixStore(f"ringo/{count}", self._store)
+        return store, self.rank, self.size
+
+    def gone(self, rank: int) -> bool:
+        return _count(self._store, f"ringo/gone/{rank}") > 0
+
+    def leave(self) -> None:
+        """Posts that this process ends."""
+        if os.getpid() == self._pid:
+            self._store.set_timeout(timedelta(seconds=2))
+            _count(self._store, f"ringo/gone/{self.rank}", 1)
+
+
+_shared: _Shared | None = None
+
+
+def _prepare(timeout: timedelta | None, asked: dict[str, int]) -> None:
+    """Joins the launcher's job, once: each later process group is made through the store."""
     global _prepared
+    if os.environ.get("WORLD_SIZE") == "1" and _shared is not None:
+        return
     seconds = timeout.total_seconds() if timeout else 600.0
-    _prepared = job = _job.join(timeout=seconds)
+    job = _job.join(timeout=seconds)
+    if asked != {name: value for name, value in (("rank", job.rank), ("world_size", job.size)) if name in asked}:
+        job.leave()
+        text = ", ".join(f"{name} {value}" for name, value in asked.items())
+        raise ValueError(
+            f"init_process_group: {text}: this process is rank {job.rank} of {job.size}, by its launcher or without one: "
+            "leave rank and world_size out, or set MASTER_ADDR and MASTER_PORT"
+        )
     _timeouts[job] = seconds
+    if job.size > 1:
+        _place_store(job)
+    os.environ.update(RANK=str(job.rank), WORLD_SIZE=str(job.size), LOCAL_RANK=str(job.local_rank))
+    _prepared = job
+
+
+def _place_store(job: Job) -> None:
+    """Sets the variables of PyTorch's store to an address that rank 0 chooses."""
     names = np.zeros((job.size, 128), np.uint8)
     mine = (socket.gethostname() + _boot()).encode()[:128]
     names[job.rank, : len(mine)] = np.frombuffer(mine, np.uint8)
@@ -127,8 +248,7 @@ def _prepare(timeout: timedelta | None) -> None:
         at = _job.address("127.0.0.1" if len({bytes(n) for n in names}) == 1 else _own_address()).encode()
         where[: len(at)] = np.frombuffer(at, np.uint8)
     job.world.broadcast(where)
-    host, _, port = bytes(where).rstrip(b"\0").decode().rpartition(":")
-    os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, RANK=str(job.rank), WORLD_SIZE=str(job.size), LOCAL_RANK=str(job.local_rank))
+    os.environ["MASTER_ADDR"], _, os.environ["MASTER_PORT"] = bytes(where).rstrip(b"\0").decode().rpartition(":")
 
 
 def install() -> None:
@@ -149,6 +269,11 @@ _timeouts: weakref.WeakKeyDictionary[Job, float] = weakref.WeakKeyDictionary()  
 @atexit.register
 def _leave() -> None:
     """Leaves what was not left: in good order, or saying why if an exception ends the process."""
+    if _shared is not None:
+        try:
+            _shared.leave()
+        except RuntimeError:
+            pass  # the store has ended with rank 0
     fault = getattr(sys, "last_value", None)
     for job in list(_timeouts):
         try:

@@ -88,6 +88,97 @@ def moves() -> None:
     same(x, torch.arange(n).to(torch.float32))
 
 
+def single() -> None:
+    """One tensor in place of a list, by position and by name, has the values that gloo gives it, where gloo has the operation."""
+    r, n = dist.get_rank(), dist.get_world_size()
+    groups = {"gloo": dist.new_group(backend="gloo"), "ringo": dist.group.WORLD}
+    sum_, max_ = dist.ReduceOp.SUM, dist.ReduceOp.MAX
+
+    def forms(g) -> list[torch.Tensor]:
+        x = [torch.arange(3.0) + r + i for i in range(12)]
+        each = [[torch.zeros(3) for _ in range(n)] for _ in range(4)]
+        parts = [torch.full((3,), 10.0 * r + q) for q in range(n)]
+        works = [
+            g.allreduce(x[0]),
+            g.allreduce(x[1], max_),
+            g.allreduce(tensor=x[2], op=max_),
+            g.allreduce([x[3]], max_),
+            g.broadcast(x[4], 1),
+            g.broadcast(tensor=x[5], root=1),
+            g.reduce(x[6], 1),
+            g.reduce(x[7], 1, max_),
+            g.reduce(tensor=x[8], root=0, op=sum_),
+            g.allgather(each[0], x[9]),
+            g.allgather(output_tensors=each[1], input_tensor=x[9]),
+        ]
+        if g.name() == "gloo":  # which takes the roots' lists alone in this form
+            works += [g.allgather(each[i], x[9]) for i in (2, 3)]
+            for i, root in ((10, 1), (11, 0)):
+                x[i].fill_(10.0 * root + r)
+        else:
+            works += [
+                g.gather(each[2] if r == 1 else [], x[9], 1),
+                g.gather(output_tensors=each[3] if r == 0 else [], input_tensor=x[9], root=0),
+                g.scatter(x[10], parts if r == 1 else [], 1),
+                g.scatter(output_tensor=x[11], input_tensors=parts if r == 0 else [], root=0),
+            ]
+        for work in works:
+            work.wait()
+        for i, root in ((2, 1), (3, 0)):  # of gather
+            each[i] = each[i] if r == root else []
+        reduced = {6: 1, 7: 1, 8: 0}  # gloo leaves parts of sums in the tensors of other ranks
+        return [t for i, t in enumerate(x) if reduced.get(i, r) == r] + [t for of in each for t in of]
+
+    for got, want in zip(forms(groups["ringo"]), forms(groups["gloo"])):
+        same(got, want)
+    g, one = groups["ringo"], torch.tensor(float(r))  # 0 dimensions
+    out = [torch.tensor(0.0) for _ in range(n)]
+    g.allgather(out, one).wait()
+    same(torch.stack(out), torch.arange(n, dtype=torch.float32))
+    for call in (lambda x, parts: g.reduce_scatter(x, parts), lambda x, parts: g.reduce_scatter(output_tensors=x, input_tensor=parts, op=sum_)):
+        x = torch.empty(2)
+        call(x, [torch.full((2,), float(r + q)) for q in range(n)]).wait()
+        same(x, torch.full((2,), float(sum(range(n)) + n * r)))
+    x = torch.empty(2)
+    g.reduce_scatter(x, [torch.full((2,), float(r + q)) for q in range(n)], max_).wait()
+    same(x, torch.full((2,), float(n - 1 + r)))
+    for call in (lambda: g.broadcast(torch.ones(1)), lambda: g.reduce(torch.ones(1)), lambda: g.scatter(torch.ones(1), [])):
+        try:
+            call()
+        except TypeError as fault:
+            assert "root" in str(fault)
+        else:
+            raise AssertionError("a tensor without root is taken")
+
+
+class Halves(nn.Module):
+    """A model of which each step uses a half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, first: bool) -> torch.Tensor:
+        return self.a(x) if first else self.b(x)
+
+
+def joined() -> None:
+    """DDP.join with unused parameters, where ranks have different numbers of batches, trains as over gloo."""
+    r, after = dist.get_rank(), []
+    for group in (dist.new_group(backend="gloo"), dist.group.WORLD):
+        torch.manual_seed(1)
+        model = DistributedDataParallel(Halves(), process_group=group, find_unused_parameters=True)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with model.join():
+            for k in range(2 + 2 * r):
+                optimizer.zero_grad()
+                model(torch.ones(2, 4) * (r + 1), k % 2 == 0).sum().backward()
+                optimizer.step()
+        after.append([p.detach().clone() for p in model.parameters()])
+    for got, want in zip(*after):
+        torch.testing.assert_close(got, want)
+
+
 def objects() -> None:
     r, n = dist.get_rank(), dist.get_world_size()
     out: list = [None] * n
@@ -324,6 +415,12 @@ class Backend(unittest.TestCase):
                 ranks(n, everything)
         with self.subTest(transport="tcp"):
             ranks(2, everything, ringo.torch.Options(transport="tcp"))
+
+    def test_one_tensor(self) -> None:
+        for n in (2, 3):
+            with self.subTest(ranks=n):
+                ranks(n, single)
+        ranks(2, joined)
 
     def test_ticket_file(self) -> None:
         with tempfile.NamedTemporaryFile("w") as file:  # of mode 600

@@ -1,0 +1,131 @@
+"""How programs start: by launchers, by hand, alone, and with several process groups in sequence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import ringo
+
+AGAIN = """
+import os, sys, time
+import torch, torch.distributed as dist
+import ringo.torch
+folder, late, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+for k in range(3):
+    if k:
+        open(f"{folder}/{k}-{r}", "w").close()
+        if r == 1 and k == 2 and how != "stays":
+            if how == "raises":
+                raise ValueError("of this rank")
+            sys.exit(0)
+    dist.init_process_group("ringo")
+    r, n = dist.get_rank(), dist.get_world_size()
+    x = torch.ones(3) * (r + 1)
+    dist.all_reduce(x)
+    assert x.tolist() == [n * (n + 1) / 2] * 3
+    group = dist.new_group([n - 1])  # numbered as in the first round
+    if r == n - 1:
+        dist.all_reduce(x, group=group)
+    other = (r + 1) % n
+    while r == late and n > 1 and k < 2 and not os.path.exists(f"{folder}/{k + 1}-{other}"):
+        time.sleep(0.01)  # the other rank begins the next group first
+    dist.destroy_process_group()
+print("rank", r, "of", n, "ends", flush=True)
+"""
+
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in VARIABLES and not k.startswith(("RINGO_", "OMPI_", "PMI", "SLURM_")) or k == "RINGO_LIBRARY"}
+    return dict(kept, PYTHONPATH=str(Path(ringo.__file__).parents[1]), **more)
+
+
+def run(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+
+
+class Start(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def again(self, late: int, how: str) -> tuple[str, ...]:
+        """The command of AGAIN, in a folder of its own."""
+        return (sys.executable, "-c", AGAIN, tempfile.mkdtemp(dir=self.folder), str(late), how)
+
+    def by_hand(self, late: int, how: str) -> list[tuple[int, str]]:
+        """Two ranks by PyTorch's variables: their exit status and output."""
+        address, _, port = ringo.address().rpartition(":")
+        command, started = self.again(late, how), []
+        for rank in range(2):
+            place = environment(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR=address, MASTER_PORT=port)
+            started.append(subprocess.Popen(command, env=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        texts = [p.communicate(timeout=200)[0] for p in started]
+        return [(p.returncode, text) for p, text in zip(started, texts)]
+
+    def test_groups_in_sequence_by_hand(self) -> None:
+        for late in (0, 1):
+            with self.subTest(late=late):
+                for rank, (status, text) in enumerate(self.by_hand(late, "stays")):
+                    self.assertEqual(status, 0, text)
+                    self.assertIn(f"rank {rank} of 2 ends", text)
+
+    def test_a_rank_that_has_ended_is_named(self) -> None:
+        for how in ("raises", "exits"):
+            with self.subTest(how):
+                status, text = self.by_hand(0, how)[0]
+                self.assertEqual(status, 1, text)
+                self.assertIn("init_process_group: rank 1: its process has ended", text)
+
+    @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
+    def test_groups_in_sequence_by_ringo_run(self) -> None:
+        for np, late in ((1, 0), (2, 0), (4, 3)):
+            with self.subTest(np=np, late=late):
+                done = run("ringo", "run", "--np", str(np), "--", *self.again(late, "stays"))
+                self.assertEqual(done.returncode, 0, done.stdout)
+                self.assertEqual(done.stdout.count(f"of {np} ends"), np, done.stdout)
+
+    @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
+    def test_a_rank_that_has_ended_ends_ringo_run(self) -> None:
+        done = run("ringo", "run", "--np", "2", "--", *self.again(0, "raises"))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("init_process_group: rank 1: its process has ended", done.stdout)
+
+    def test_alone_is_a_job_of_one(self) -> None:
+        done = run(*self.again(0, "stays"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("rank 0 of 1 ends", done.stdout)
+
+    def test_an_incomplete_place_is_named(self) -> None:
+        numpy = "import ringo; ringo.join()"
+        pytorch = 'import ringo.torch, torch.distributed as d; d.init_process_group("ringo")'
+        for program, place, want in (
+            (pytorch, {"MASTER_ADDR": "127.0.0.1"}, "MASTER_PORT, RANK, WORLD_SIZE: not set, but MASTER_ADDR=127.0.0.1"),
+            (pytorch, {"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR is not set"),
+            (pytorch, {"WORLD_SIZE": "2"}, "WORLD_SIZE=2: no other variable places this process"),
+            (numpy, {"WORLD_SIZE": "2"}, "WORLD_SIZE=2: no other variable places this process"),
+            (numpy, {"RINGO_WORLD_SIZE": "2"}, "RINGO_WORLD_SIZE=2: no other variable places this process"),
+            (numpy, {"OMPI_COMM_WORLD_RANK": "0"}, "OMPI_COMM_WORLD_SIZE is not set"),
+        ):
+            with self.subTest(program, **place):
+                done = run(sys.executable, "-c", program, **place)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn(want, done.stdout)
+
+    def test_another_rank_than_the_place_is_refused(self) -> None:
+        program = 'import ringo.torch, torch.distributed as d; d.init_process_group("ringo", rank=1, world_size=2)'
+        done = run(sys.executable, "-c", program)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("rank 1, world_size 2: this process is rank 0 of 1", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
