@@ -19,9 +19,9 @@ func isArchive(name string) bool {
 }
 
 // walkArchive calls visit with every regular file of a .tar, .tar.gz or .tgz,
-// in the archive's order. A fault of the archive is a *FormatError with the
+// in the archive's order, and other with every other entry. A fault of the archive is a *FormatError with the
 // byte offset in the unpacked archive.
-func walkArchive(path string, visit func(name string, size int64, r io.Reader) error) error {
+func walkArchive(path string, visit func(name string, size int64, r io.Reader) error, other func(h *tar.Header)) error {
 	f, err := pathname.Open(path)
 	if err != nil {
 		return err
@@ -35,11 +35,11 @@ func walkArchive(path string, visit func(name string, size int64, r io.Reader) e
 		}
 		r = unpacked
 	}
-	return walkTar(path, r, visit)
+	return walkTar(path, r, visit, other)
 }
 
 // walkTar is walkArchive of a stream; path is for its errors.
-func walkTar(path string, r io.Reader, visit func(name string, size int64, r io.Reader) error) error {
+func walkTar(path string, r io.Reader, visit func(name string, size int64, r io.Reader) error, other func(h *tar.Header)) error {
 	in := &counter{r: r}
 	archive := tar.NewReader(in)
 	after := "the beginning"
@@ -58,6 +58,7 @@ func walkTar(path string, r io.Reader, visit func(name string, size int64, r io.
 		}
 		after = h.Name
 		if h.Typeflag != tar.TypeReg {
+			other(h)
 			continue
 		}
 		content := &entry{r: archive}

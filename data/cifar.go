@@ -69,7 +69,8 @@ func openCIFAR(c Config, bad *skips) (*Set, error) {
 	dir, binary := cifarDir(path)
 	switch {
 	case archive:
-		err = walkArchive(path, in.visit)
+		err = walkArchive(path, in.visit, in.tree.other)
+		in.tree.finish()
 	case binary:
 		err = in.readFolder(dir)
 	default:
@@ -205,7 +206,7 @@ func (c *cifar) treeSet(cfg Config) (*Set, error) {
 	}
 	set, err := cifarSet(parts[0], parts[1], classes)
 	if err == nil {
-		set.Notes = c.tree.notes()
+		set.Notes, set.left = c.tree.notes(train, eval), c.tree.left.sorted()
 	}
 	return set, err
 }

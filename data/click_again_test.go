@@ -46,8 +46,8 @@ func TestClicksReadAgain(t *testing.T) {
 	}
 	for _, limit := range limits {
 		memory, again := evalSets(t, text, limit, bad)
-		if limit == 0 && (memory.Skipped() != bad || again.Skipped() != bad) || again.Eval.Len() != memory.Eval.Len() || again.Eval.Shape().IDs != clickSlots {
-			t.Fatalf("limit %d: %d rows, want %d; %d and %d bad lines of %d", limit, again.Eval.Len(), memory.Eval.Len(), again.Skipped(), memory.Skipped(), bad)
+		if limit == 0 && (memory.skips.count() != bad || again.skips.count() != bad) || again.Eval.Len() != memory.Eval.Len() || again.Eval.Shape().IDs != clickSlots {
+			t.Fatalf("limit %d: %d rows, want %d; %d and %d bad lines of %d", limit, again.Eval.Len(), memory.Eval.Len(), again.skips.count(), memory.skips.count(), bad)
 		}
 		if _, ok := again.Eval.(*clickFile); !ok && limit == 0 {
 			t.Fatalf("rows are in memory: %T", again.Eval)

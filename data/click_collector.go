@@ -8,10 +8,10 @@ import (
 
 // collector turns blocks into windows, in order, and judges what is bad in them.
 type collector struct {
-	limit int // bad lines that are left out
-	bad   int // those so far
-	first *clickFault
-	skip  int // rows of the first block, which an earlier window had
+	limit int           // bad lines that are left out
+	bad   int           // those so far
+	first []*clickFault // that were left out since the beginning, or the position that was resumed
+	skip  int           // rows of the first block, which an earlier window had
 
 	over   bool        // no more rows can be had: it was the last block, or
 	failed error       // one that could not be read, or
@@ -118,8 +118,8 @@ func (c *collector) judge(b *clickBlock) *clickFault {
 		if c.bad == c.limit {
 			return fault
 		}
-		if c.bad++; c.first == nil {
-			c.first = fault
+		if c.bad++; len(c.first) < maxNames {
+			c.first = append(c.first, fault)
 		}
 	}
 	return nil
@@ -135,8 +135,8 @@ func (c *collector) told() error {
 		return c.failed
 	}
 	var first error
-	if c.first != nil { // else it was left out before the position that was resumed
-		first = c.first.error()
+	if len(c.first) > 0 { // else it was left out before the position that was resumed
+		first = c.first[0].error()
 	}
 	return tooManyBad(c.fault.error(), c.limit, c.bad, first)
 }

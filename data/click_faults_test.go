@@ -86,8 +86,8 @@ func TestClickStreamBadLines(t *testing.T) {
 			cfg.SkipBad = len(bad)
 			s := openStream(t, cfg)
 			s.Start(0)
-			if rows, err := failure(t, s); err != nil || rows != 445 || s.Bad() != 5 {
-				t.Errorf("%s: %d rows, %d bad lines, %v", form, rows, s.Bad(), err)
+			if rows, err := failure(t, s); err != nil || rows != 445 || badOf(s) != 5 {
+				t.Errorf("%s: %d rows, %d bad lines, %v", form, rows, badOf(s), err)
 			}
 			rows, skipped := 0, 0
 			for rank := range 3 {
@@ -101,7 +101,7 @@ func TestClickStreamBadLines(t *testing.T) {
 				if counted, err := s.Rows(t.Context()); err != nil || counted != int64(n) {
 					t.Errorf("%s, rank %d: %d rows counted, %d given out, %v", form, rank, counted, n, err)
 				}
-				rows, skipped = rows+n, skipped+s.Bad()
+				rows, skipped = rows+n, skipped+badOf(s)
 			}
 			if rows != 445 || skipped != 5 {
 				t.Errorf("%s: 3 ranks have %d rows and %d bad lines", form, rows, skipped)
@@ -154,8 +154,8 @@ func TestClickStreamFaults(t *testing.T) {
 	for _, name := range []string{"a", "b.gz", "c"} {
 		s := openStream(t, ClickStreamConfig{Files: []string{filepath.Join(dir, name)}, Batch: 5, Keys: true, BlockBytes: 1000, SkipBad: 1})
 		s.Start(0)
-		if rows, err := failure(t, s); rows != 300 || err != nil || s.Bad() != 1 {
-			t.Errorf("%s: %d rows, %d bad lines, %v", name, rows, s.Bad(), err)
+		if rows, err := failure(t, s); rows != 300 || err != nil || badOf(s) != 1 {
+			t.Errorf("%s: %d rows, %d bad lines, %v", name, rows, badOf(s), err)
 		}
 	}
 }

@@ -363,10 +363,19 @@ func (s *ClickStream) more() (int, error) {
 	return s.now.left(), nil
 }
 
-// Bad is how many bad lines were left out in this epoch: up to the end of the
+// LeftOut returns the bad lines left out in this epoch: up to the end of the
 // last block that the last batch's window has rows of, and once Next has said
-// that there are no more rows, all of them.
-func (s *ClickStream) Bad() int { return s.now.bad }
+// that there are no more rows, all of them. Those before a position that was resumed have no names.
+func (s *ClickStream) LeftOut() []LeftOut {
+	if s.now.bad == 0 {
+		return nil
+	}
+	left := LeftOut{BadSample, s.now.bad, nil}
+	for _, f := range s.first[:min(len(s.first), s.now.bad)] {
+		left.Names = append(left.Names, (&FormatError{f.path, f.offset, f.text}).Error())
+	}
+	return []LeftOut{left}
+}
 
 // Rows counts the rows of this rank's share by reading and unpacking it once. A rank
 // can make rows / Batch steps, so that the least of that over all ranks is right for

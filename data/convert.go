@@ -14,14 +14,14 @@ import (
 // folder in its binary form with the same pixels, for programs that read no other.
 // Classes take turns, and the images of a class keep their order: as in the original
 // the first images, which Config.TrainLimit takes, are of all classes, where a tree's
-// are of one. Up to skipBad bad images are left out; it returns how many were. What
+// are of one. Up to skipBad bad images are left out; it returns what was left out. What
 // is there already is an error.
-func ConvertCIFAR(from, to string, threads, skipBad int) (skipped int, err error) {
+func ConvertCIFAR(from, to string, threads, skipBad int) (left []LeftOut, err error) {
 	set, err := Open("cifar10", Config{Dir: from, Threads: threads, SkipBad: skipBad})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return set.Skipped(), writeCIFAR(set, from, to)
+	return set.LeftOut(), writeCIFAR(set, from, to)
 }
 
 // writeCIFAR writes a set that was read from a place to another.

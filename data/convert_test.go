@@ -54,8 +54,8 @@ func TestConvertCIFAR(t *testing.T) {
 	if _, err := ConvertCIFAR(from, to, 1, 0); err == nil || !strings.Contains(err.Error(), "data.skip-bad") {
 		t.Errorf("a bad image: %v", err)
 	}
-	if n, err := ConvertCIFAR(from, to, 1, 1); n != 1 || err != nil {
-		t.Errorf("%d bad images left out, %v", n, err)
+	if n, err := ConvertCIFAR(from, to, 1, 1); len(n) != 1 || n[0].Count != 1 || err != nil {
+		t.Errorf("%v bad images left out, %v", n, err)
 	}
 }
 

@@ -1,9 +1,11 @@
 package data
 
 import (
+	"archive/tar"
 	"fmt"
 	"image"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/raw"
@@ -173,10 +175,25 @@ func openImages(c Config, bad *skips) (*Set, error) {
 	}
 	train, eval = spread(train, c.TrainLimit), spread(eval, c.EvalLimit)
 	size := or(c.ImageSize, 224)
-	return &Set{
-		Train: newEncoded(train, labelsOf(train, classes), size, bad), Eval: newEncoded(eval, labelsOf(eval, classes), size, bad),
-		Classes: len(classes), Words: classes, Notes: t.notes(),
-	}, nil
+	s := &Set{Classes: len(classes), Words: classes, Notes: t.notes(train, eval), left: t.left.sorted()}
+	return s, s.openParts(c, bad, [2][]picture{train, eval}, [2][]int32{labelsOf(train, classes), labelsOf(eval, classes)}, func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error) {
+		return newEncoded(pictures[0], labels[0], size, bad), newEncoded(pictures[1], labels[1], size, bad), nil
+	})
+}
+
+// openParts opens images to train on and to evaluate on. Verify opens them again if some of them are bad.
+func (s *Set) openParts(c Config, bad *skips, pictures [2][]picture, labels [2][]int32, open func([2][]picture, [2][]int32) (train, eval Source, err error)) (err error) {
+	limited := func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error) {
+		if train, eval, err = open(pictures, labels); err != nil {
+			return nil, nil, err
+		}
+		return Head(train, c.TrainLimit), Head(eval, c.EvalLimit), nil
+	}
+	if bad.most > 0 {
+		s.images = &imageParts{pictures, labels, c.threads(), limited}
+	}
+	s.Train, s.Eval, err = limited(pictures, labels)
+	return err
 }
 
 func findImages(c Config) error {
@@ -194,14 +211,24 @@ func openTree(set, dir string) (*tree, error) {
 		return openTreeFolder(path)
 	}
 	t := newTree(path)
-	err = walkArchive(path, t.keep(path))
-	return t, err
+	err = walkArchive(path, t.keep(path), t.other)
+	return t.finish(), err
+}
+
+// other takes an entry of an archive that is no regular file.
+func (t *tree) other(h *tar.Header) {
+	part, below := splitPart(h.Name)
+	if h.Typeflag == tar.TypeDir {
+		t.addFolder(splitPart(strings.TrimSuffix(h.Name, "/") + "/"))
+	} else if kind := entryKind(h); kind != "" && len(below) > 0 {
+		t.left.add(kind, part+"/"+strings.Join(below, "/"))
+	}
 }
 
 // keep returns the visitor that keeps an archive's images in memory.
 func (t *tree) keep(archive string) func(name string, size int64, r io.Reader) error {
 	return func(name string, size int64, r io.Reader) error {
-		if !isImage(name) {
+		if _, below := splitPart(name); !isImage(name) || isHidden(strings.Join(below, "/")) {
 			t.add(name, picture{})
 			return nil
 		}

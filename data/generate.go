@@ -19,13 +19,13 @@ import (
 // statistics take at most a few hundred MB while they are learnt.
 const sampleRows = 1_000_000
 
-// CriteoModel is what the columns of a sample in Criteo's format look like:
+// criteoModel is what the columns of a sample in Criteo's format look like:
 // for each column how often it is missing, for a count its quantiles, for a
 // category the values that came more than once with their frequencies and how
 // often one came that came only once. Rows drawn from it have the sample's
 // columns, but independent of each other, and the sample's share of clicks,
 // which depend on the counts and the frequent categories by hidden weights.
-type CriteoModel struct {
+type criteoModel struct {
 	numbers [clickNumbers]numberColumn
 	slots   [clickSlots]slotColumn
 	parser  *clickParser
@@ -57,7 +57,7 @@ type slotColumn struct {
 // LearnCriteo reads the statistics of a file, compressed or not, of which it
 // looks at the first million rows. A bad line is an error with its number and
 // byte offset.
-func LearnCriteo(path string) (*CriteoModel, error) {
+func LearnCriteo(path string) (*criteoModel, error) {
 	f, err := OpenText(path)
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ type sampleColumns struct {
 	first        [clickSlots][]string // in order of occurrence, for the map has none
 }
 
-func learnCriteo(name string, r io.Reader, most int) (*CriteoModel, error) {
-	m := &CriteoModel{parser: newClickParser(clickTableRows)}
+func learnCriteo(name string, r io.Reader, most int) (*criteoModel, error) {
+	m := &criteoModel{parser: newClickParser(clickTableRows)}
 	columns, err := m.readSample(name, r, most)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func learnCriteo(name string, r io.Reader, most int) (*CriteoModel, error) {
 }
 
 // readSample collects the columns; the parser judges the lines.
-func (m *CriteoModel) readSample(name string, r io.Reader, most int) (*sampleColumns, error) {
+func (m *criteoModel) readSample(name string, r io.Reader, most int) (*sampleColumns, error) {
 	c := new(sampleColumns)
 	for i := range c.categories {
 		c.categories[i] = map[string]int{}
@@ -247,7 +247,7 @@ func (c *numberColumn) draw(row []byte, p *clickParser, r *rng) ([]byte, float64
 // Follow has the categories of all columns follow Zipf's law over so many values each,
 // in place of the sample's: tables of any size, with known heat. What they speak for a
 // click are hidden weights too.
-func (m *CriteoModel) Follow(exponent float64, values uint32) error {
+func (m *criteoModel) Follow(exponent float64, values uint32) error {
 	law, err := zipf.New(exponent, uint64(values))
 	if err != nil {
 		return err
@@ -296,7 +296,7 @@ func (c *slotColumn) draw(row []byte, slot int, r *rng) ([]byte, float64) {
 }
 
 // row appends a line. Its label, the first byte, is drawn last.
-func (m *CriteoModel) row(line []byte, r *rng) []byte {
+func (m *criteoModel) row(line []byte, r *rng) []byte {
 	line, logit, start := m.features(line, r)
 	if r.unit() < sigmoid(m.bias+m.scale*logit) {
 		line[start] = '1'
@@ -305,7 +305,7 @@ func (m *CriteoModel) row(line []byte, r *rng) []byte {
 }
 
 // features appends a line of label 0, without its end.
-func (m *CriteoModel) features(line []byte, r *rng) (_ []byte, logit float64, start int) {
+func (m *criteoModel) features(line []byte, r *rng) (_ []byte, logit float64, start int) {
 	start = len(line)
 	line = append(line, '0')
 	var part float64
@@ -322,7 +322,7 @@ func (m *CriteoModel) features(line []byte, r *rng) (_ []byte, logit float64, st
 
 // calibrate sets scale and bias so that log-odds deviate by 1.2 and the share
 // of clicks is the sample's.
-func (m *CriteoModel) calibrate() {
+func (m *criteoModel) calibrate() {
 	const draws = 20_000
 	logits := make([]float64, draws)
 	var line []byte
@@ -352,7 +352,7 @@ func (m *CriteoModel) calibrate() {
 	}
 }
 
-// GenerateConfig says what a CriteoModel writes.
+// GenerateConfig says what a criteoModel writes.
 type GenerateConfig struct {
 	Rows    int64
 	Seed    uint64
@@ -393,7 +393,7 @@ type piece struct {
 // Write draws rows and writes them as lines, block after block, in memory that
 // does not depend on their number. About 3 us per row and thread. It ends early
 // with the context's cause.
-func (m *CriteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) error {
+func (m *criteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) error {
 	return writePieces(ctx, w, cfg, func() (func(*piece), func()) {
 		return func(p *piece) {
 			r := stream(cfg.Seed^clicksStream, 2<<40+cfg.Part, uint64(p.number))

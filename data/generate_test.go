@@ -15,7 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
-func generate(t testing.TB, m *CriteoModel, cfg GenerateConfig) []byte {
+func generate(t testing.TB, m *criteoModel, cfg GenerateConfig) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := m.Write(t.Context(), &b, cfg); err != nil {
@@ -29,7 +29,7 @@ func generate(t testing.TB, m *CriteoModel, cfg GenerateConfig) []byte {
 // that came once.
 func columnStatistics(t *testing.T, text []byte) (shares [39][3]float64, quartiles [13][3]int64, rate float64) {
 	t.Helper()
-	m := &CriteoModel{parser: newClickParser(1000)}
+	m := &criteoModel{parser: newClickParser(1000)}
 	c, err := m.readSample("f", bytes.NewReader(text), math.MaxInt)
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func TestArchiveHasALimit(t *testing.T) {
 	for room, whole := range map[int64]bool{1400: true, 1399: false, 0: false} {
 		tr := newTree("f")
 		tr.room = room
-		err := walkTar("f", bytes.NewReader(raw), tr.keep("f"))
+		err := walkTar("f", bytes.NewReader(raw), tr.keep("f"), tr.other)
 		var f *FormatError
 		if whole && err != nil || !whole && (!errors.As(err, &f) || !strings.Contains(f.Problem, "unpack it")) {
 			t.Errorf("room for %d bytes: %v", room, err)

@@ -30,8 +30,8 @@ type Input interface {
 	// Next returns the rank's next batch, which is good until the next call, or false at the end. Rows that were bad and could be left
 	// out are missing in it: there may be none.
 	Next() (rows *Rows, ok bool, err error)
-	// Skipped is how many bad rows were left out so far.
-	Skipped() int
+	// LeftOut returns what was left out so far, by kind: files that are no images, which rank 0 counts, and bad rows.
+	LeftOut() []LeftOut
 	// Close ends reading.
 	Close()
 }
@@ -72,7 +72,7 @@ func OpenInput(d Description, c InputConfig) (Input, error) {
 	if c.Size, c.Threads = or(c.Size, 1), or(c.Threads, runtime.GOMAXPROCS(0)); c.Batch < 1 || c.Rank < 0 || c.Rank >= c.Size {
 		return nil, fmt.Errorf("data: batches of %d for rank %d of %d: want at least 1, and a rank below their number", c.Batch, c.Rank, c.Size)
 	}
-	bad := &skips{most: c.SkipBad}
+	bad := &skips{most: c.SkipBad, all: true}
 	switch {
 	case c.Path == Stdin && c.Stdin == nil:
 		return nil, errors.New("data: the standard input is to be read, but there is none")
@@ -120,7 +120,7 @@ func openAskedSet(d Description, c InputConfig) (Input, error) {
 		return nil, fmt.Errorf("%s: samples of data set %s have %v values, %d ids and %d slots, but those the model was trained on had %v, %d and %d",
 			c.Path, d.Name, s.Values, s.IDs, len(s.Slots), want.Values, want.IDs, len(want.Slots))
 	}
-	return newPicked(set.Eval, c, set.skips, set)
+	return newPicked(set.Eval, c, set.skips, set.left, set)
 }
 
 // picked is the Input of a source.
@@ -129,13 +129,17 @@ type picked struct {
 	inTurn inTurn
 	source Source
 	skips  *skips
+	left   []LeftOut // files that are no images
 	rows   Rows
 	files  io.Closer
 }
 
 // newPicked reads a source in its order. files are those that samples are read from, which it closes; nil: there are none.
-func newPicked(source Source, c InputConfig, bad *skips, files io.Closer) (Input, error) {
-	p := &picked{source: source, skips: bad, files: files, inTurn: inTurn{n: source.Len(), batch: c.Batch, rank: c.Rank, size: c.Size}}
+func newPicked(source Source, c InputConfig, bad *skips, left []LeftOut, files io.Closer) (Input, error) {
+	if c.Rank > 0 {
+		left = nil
+	}
+	p := &picked{source: source, skips: bad, left: left, files: files, inTurn: inTurn{n: source.Len(), batch: c.Batch, rank: c.Rank, size: c.Size}}
 	order := p.inTurn
 	loader, err := NewLoader(LoaderConfig{Source: source, Sampler: &order, Workers: c.Threads})
 	if err != nil {
@@ -179,7 +183,7 @@ func (b *Batch) cut(s Shape, n int) {
 	b.Labels, b.Targets = b.Labels[:n*s.Labels], b.Targets[:n*s.Targets]
 }
 
-func (p *picked) Skipped() int { return p.skips.count() }
+func (p *picked) LeftOut() []LeftOut { return slices.Concat(p.left, p.skips.left()) }
 
 func (p *picked) Close() {
 	p.loader.Close()
@@ -281,7 +285,7 @@ func (p *pushed) Next() (*Rows, bool, error) {
 	return rows, true, nil
 }
 
-func (p *pushed) Skipped() int { return p.skips.count() }
+func (p *pushed) LeftOut() []LeftOut { return p.skips.left() }
 
 func (p *pushed) Close() {
 	close(p.stop)

@@ -22,7 +22,7 @@ func openAskedArrays(d Description, c InputConfig, bad *skips) (Input, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return newPicked(s, c, bad, f)
+	return newPicked(s, c, bad, nil, f)
 }
 
 // askedFile opens a .npy, or of a .npz the arrays that could be samples: those of such names, else the only one that it has. names are

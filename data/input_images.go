@@ -19,7 +19,7 @@ func openAskedImages(d Description, c InputConfig, bad *skips) (Input, error) {
 	if f, err := formatOf(d.Name, Config{Dir: c.Path}); err == nil && !(!info.IsDir() && isImage(c.Path)) && f.find(Config{Dir: c.Path}) == nil {
 		return openAskedSet(d, c)
 	}
-	pictures, err := picturesIn(c.Path)
+	pictures, left, err := picturesIn(c.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -39,22 +39,28 @@ func openAskedImages(d Description, c InputConfig, bad *skips) (Input, error) {
 	if len(e.table) != e.shape.Values[2] {
 		return nil, fmt.Errorf("%s: images for a model that takes %d values of a point", c.Path, e.shape.Values[2])
 	}
-	return newPicked(e, c, bad, nil)
+	return newPicked(e, c, bad, left.sorted(), nil)
 }
 
-// picturesIn are an image, or those of a folder and all below it.
-func picturesIn(path string) (out []picture, err error) {
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		path = resolved
-	}
-	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && isImage(p) {
-			out = append(out, picture{path: p})
+// picturesIn returns an image, or those of a folder and of all folders below it that are not hidden, and what else is there.
+func picturesIn(path string) (out []picture, left leftOuts, err error) {
+	err = walkImages(path, &left, func(below string, folder bool) bool {
+		switch hidden := isHidden(filepath.ToSlash(below)); {
+		case hidden && folder:
+			left.add(hiddenFolder, filepath.Join(path, below))
+		case hidden:
+			left.add(hiddenFile, filepath.Join(path, below))
+		case folder:
+			return true
+		case below == "" || isImage(below):
+			out = append(out, picture{path: filepath.Join(path, below)})
+		default:
+			left.add(leftKind(below), filepath.Join(path, below))
 		}
-		return err
+		return false
 	})
 	slices.SortFunc(out, func(a, b picture) int { return strings.Compare(a.path, b.path) })
-	return out, err
+	return out, left, err
 }
 
 // middle is the largest one in the middle of an image of w x h.

@@ -25,14 +25,14 @@ const (
 	testLabels  = "t10k-labels-idx1-ubyte"
 )
 
-// OpenMNIST reads the four IDX files of MNIST (or of a set in its format) from
+// openMNIST reads the four IDX files of MNIST (or of a set in its format) from
 // dir, each as it is or gzipped with .gz at the end of its name; the plain one
 // wins where both exist. A fault in a file's content is a *FormatError with
 // the file and the byte offset; a missing file satisfies errors.Is(err,
 // fs.ErrNotExist) and says what was looked for and what else can be done.
 // 60,000 + 10,000 images take 55 MB and, gzipped, about 0.3 s.
-func OpenMNIST(dir string) (train, test *Images, err error) {
-	if err := FindMNIST(dir); err != nil {
+func openMNIST(dir string) (train, test *Images, err error) {
+	if err := findMNIST(dir); err != nil {
 		return nil, nil, err
 	}
 	train, err = openPair(dir, trainImages, trainLabels)
@@ -46,9 +46,9 @@ func OpenMNIST(dir string) (train, test *Images, err error) {
 	return train, test, nil
 }
 
-// FindMNIST reports, without reading them, whether a file of MNIST is missing in
-// dir: OpenMNIST's error, for a launcher to give once instead of every rank.
-func FindMNIST(dir string) error {
+// findMNIST reports, without reading them, whether a file of MNIST is missing in
+// dir: openMNIST's error, for a launcher to give once instead of every rank.
+func findMNIST(dir string) error {
 	if info, err := os.Stat(dir); err != nil {
 		return missing(dir, err)
 	} else if !info.IsDir() {
@@ -139,9 +139,9 @@ func alternatives(dir string) error {
 	return setting.Faultf("", "fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with %v %s", dir, dataDir, Synthetic)
 }
 
-// openMNISTSet is OpenMNIST as a Set.
+// openMNISTSet is openMNIST as a Set.
 func openMNISTSet(c Config, _ *skips) (*Set, error) {
-	train, test, err := OpenMNIST(c.Dir)
+	train, test, err := openMNIST(c.Dir)
 	if err != nil {
 		return nil, err
 	}

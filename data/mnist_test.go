@@ -57,7 +57,7 @@ func TestOpenMNIST(t *testing.T) {
 			}
 			write(t, dir, map[string][]byte{name: data})
 		}
-		gotTrain, gotTest, err := OpenMNIST(dir)
+		gotTrain, gotTest, err := openMNIST(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestOpenMNISTFaults(t *testing.T) {
 			files[file] = data
 			dir := t.TempDir()
 			write(t, dir, files)
-			_, _, err := OpenMNIST(dir)
+			_, _, err := openMNIST(dir)
 			offset, says := c.offset, c.says
 			if c.name == "a million labels" && gzipped { // the length of the content is not known
 				offset, says = 4, "impossible size: 1048584 bytes promised"
@@ -154,7 +154,7 @@ func TestOpenMNISTDamagedGzip(t *testing.T) {
 		files[trainImages+".gz"] = c.data
 		dir := t.TempDir()
 		write(t, dir, files)
-		_, _, err := OpenMNIST(dir)
+		_, _, err := openMNIST(dir)
 		var f *FormatError
 		if !errors.As(err, &f) || !strings.Contains(f.Problem, c.says) {
 			t.Errorf("%s: %v, want it to say %q", c.name, err, c.says)
@@ -179,7 +179,7 @@ func TestOpenMNISTMissing(t *testing.T) {
 		{partial, []string{"neither " + testLabels + " nor " + testLabels + ".gz"}},
 		{file, []string{"not a folder"}},
 	} {
-		_, _, err := OpenMNIST(c.dir)
+		_, _, err := openMNIST(c.dir)
 		if err == nil || errors.Is(err, fs.ErrNotExist) != (c.dir != file) {
 			t.Errorf("%s: %v", c.dir, err)
 			continue
@@ -201,7 +201,7 @@ func TestOpenMNISTReal(t *testing.T) {
 	if root == "" {
 		t.Skip("RINGO_DATA is not set: no real MNIST in its folder mnist to read")
 	}
-	train, test, err := OpenMNIST(filepath.Join(root, "mnist"))
+	train, test, err := openMNIST(filepath.Join(root, "mnist"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func BenchmarkOpenMNIST(b *testing.B) {
 		b.Skip("RINGO_DATA is not set")
 	}
 	for b.Loop() {
-		if _, _, err := OpenMNIST(filepath.Join(root, "mnist")); err != nil {
+		if _, _, err := openMNIST(filepath.Join(root, "mnist")); err != nil {
 			b.Fatal(err)
 		}
 	}

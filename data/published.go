@@ -1,6 +1,7 @@
 package data
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -112,7 +113,7 @@ func withClickSample(r io.Reader, use func(io.Reader) error) error {
 		}
 		found = true
 		return use(r)
-	})
+	}, func(*tar.Header) {})
 	if err == nil && !found {
 		err = fmt.Errorf("%s has no %s", clickSample, clickSampleText)
 	}

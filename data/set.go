@@ -104,7 +104,7 @@ type Set struct {
 	Vocabulary  int      // tokens; 0 where there are none
 	Rows        int      // of the embedding table that ids index; 0 where there is none
 	Words       []string // the names of classes or tokens, where there are any
-	Notes       []string // what a person should know of how it was read: which files were taken, which left out
+	Notes       []string // how the set was read, such as which folder is evaluated on
 	Streams     bool     // samples follow one another: sample them with SamplerConfig.Streams
 
 	// Encoder is how a table's columns became samples; nil for other sets.
@@ -112,8 +112,10 @@ type Set struct {
 	// Layout is how samples of clicks lie in files; nil: in Criteo's format, or it is another set.
 	Layout *layout.Layout
 
-	skips *skips
-	open  []io.Closer // files that samples are read from
+	skips  *skips
+	left   []LeftOut   // files that are no samples
+	images *imageParts // that Verify is to decode; nil: none
+	open   []io.Closer // files that samples are read from
 }
 
 // Close ends the reading of samples, of which there are none afterwards. Sets that are held in memory need none.
@@ -126,9 +128,9 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Skipped is how many bad lines or images were left out so far. Images that
-// are decoded when they are needed may be found bad only then.
-func (s *Set) Skipped() int { return s.skips.count() }
+// LeftOut returns what the set leaves out, by kind: files that are no samples, and bad lines and images
+// (Config.SkipBad). Without Verify an image is found bad when it is decoded, and the next one stands in.
+func (s *Set) LeftOut() []LeftOut { return slices.Concat(s.left, s.skips.left()) }
 
 // Fingerprint is a checksum over names, sizes, labels and tokens, by which
 // hosts find out that they hold different data.
@@ -189,7 +191,7 @@ type format struct {
 
 func formats() []format {
 	return []format{
-		{"mnist", false, false, false, func(c Config) error { return FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
+		{"mnist", false, false, false, func(c Config) error { return findMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
 		{"cifar10", false, false, false, findCIFAR, openCIFAR, syntheticCIFAR},
 		{"images", false, false, false, findImages, openImages, syntheticImages},
 		{"imagenet", false, false, false, findImages, openImages, syntheticImages},

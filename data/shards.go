@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -141,14 +142,17 @@ func member(name string) (key, field string) {
 
 // shard is an archive as it is indexed.
 type shard struct {
-	path  string
-	size  int64
-	skips *skips
+	path string
+	size int64
+	most int // faults that may be left out
 
 	samples []picture
-	key     string // of the sample that is being read
+	faults  []error  // of samples that are left out
+	left    leftOuts // files that are of no sample
+	key     string   // of the sample that is being read
 	now     picture
-	field   int // of labelFields that now has its label of; len(labelFields): it has none yet
+	spoilt  bool // one of its files is bad
+	field   int  // of labelFields that now has its label of; len(labelFields): it has none yet
 }
 
 // index lists the samples of the shard. Images are skipped and labels are read.
@@ -181,6 +185,9 @@ func (s *shard) index() error {
 			return archiveFault(s.path, at, cmp.Or(s.key, "the beginning"), err)
 		}
 		if h.Typeflag != tar.TypeReg {
+			if kind := entryKind(h); kind != "" {
+				s.left.add(kind, s.path+": "+h.Name)
+			}
 			end = at
 			continue
 		}
@@ -194,8 +201,21 @@ func (s *shard) index() error {
 	}
 }
 
+// skip notes a fault of the sample that is being read. It ends the shard where there are more than may be.
+func (s *shard) skip(fault error) error {
+	s.faults, s.spoilt = append(s.faults, fault), true
+	if len(s.faults) > s.most {
+		return fault
+	}
+	return nil
+}
+
 // add takes a file of the shard.
 func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
+	if isHidden(h.Name) {
+		s.left.add(hiddenFile, s.path+": "+h.Name)
+		return nil
+	}
 	key, field := member(h.Name)
 	if key != s.key {
 		if err := s.finish(); err != nil {
@@ -206,15 +226,15 @@ func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
 	fault := func(problem string) error { return &FormatError{s.path, at, h.Name + ": " + problem} }
 	switch n := slices.Index(labelFields, field); {
 	case isImage(h.Name) && s.now.size > 0:
-		return s.skips.skip(fault("a second image of the sample"))
+		return s.skip(fault("a second image of the sample"))
 	case isImage(h.Name) && (h.Size > maxEntry || h.Size == 0):
-		return s.skips.skip(fault(fmt.Sprintf("%d bytes are no image: want 1 to %d", h.Size, maxEntry)))
+		return s.skip(fault(fmt.Sprintf("%d bytes are no image: want 1 to %d", h.Size, maxEntry)))
 	case isImage(h.Name):
 		s.now.path, s.now.archive, s.now.at, s.now.size = s.path+": "+h.Name, s.path, at, h.Size
 		s.now.key = filepath.Base(s.path) + "/" + h.Name
 	case n >= 0 && n < s.field:
 		if h.Size > maxLabelText {
-			return s.skips.skip(fault(fmt.Sprintf("%d bytes are no label: want %d at most", h.Size, maxLabelText)))
+			return s.skip(fault(fmt.Sprintf("%d bytes are no label: want %d at most", h.Size, maxLabelText)))
 		}
 		text := make([]byte, h.Size)
 		if _, err := io.ReadFull(content, text); err != nil {
@@ -222,7 +242,7 @@ func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
 		}
 		class, problem := labelOf(field, text)
 		if problem != "" {
-			return s.skips.skip(fault(problem))
+			return s.skip(fault(problem))
 		}
 		s.now.class, s.field = class, n
 	}
@@ -231,15 +251,18 @@ func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
 
 // finish takes the sample whose files are all seen.
 func (s *shard) finish() error {
-	p, labelled := s.now, s.field < len(labelFields)
-	s.now, s.field = picture{}, len(labelFields)
+	p, labelled, spoilt := s.now, s.field < len(labelFields), s.spoilt
+	s.now, s.field, s.spoilt = picture{}, len(labelFields), false
 	switch {
 	case p.size > 0 && labelled:
 		s.samples = append(s.samples, p)
+	case spoilt: // it is counted
 	case p.size > 0:
-		return s.skips.skip(&FormatError{s.path, p.at, fmt.Sprintf("sample %s has no label: want a file .cls, .json or .txt beside the image", s.key)})
+		return s.skip(&FormatError{s.path, p.at, fmt.Sprintf("sample %s has no label: want a file .cls, .json or .txt beside the image", s.key)})
 	case labelled:
-		return s.skips.skip(&FormatError{s.path, 0, fmt.Sprintf("sample %s has no image: want a file .jpg, .jpeg or .png beside the label", s.key)})
+		return s.skip(&FormatError{s.path, 0, fmt.Sprintf("sample %s has no image: want a file .jpg, .jpeg or .png beside the label", s.key)})
+	case s.key != "":
+		s.left.add("file of no sample", s.path+": "+s.key)
 	}
 	return nil
 }
@@ -271,25 +294,31 @@ func labelOf(field string, text []byte) (class, problem string) {
 	return class, ""
 }
 
-// indexShards lists the samples of all shards, several at once.
-func indexShards(names []string, threads int, bad *skips) ([]picture, error) {
+// indexShards lists the samples of all shards, several at once. What is left out is counted in the order of the shards.
+func indexShards(names []string, threads int, bad *skips, left *leftOuts) ([]picture, error) {
 	shards, errs := make([]shard, len(names)), make([]error, len(names))
 	var wait sync.WaitGroup
 	for t := range min(threads, len(names)) {
 		wait.Go(func() {
 			for i := t; i < len(names); i += threads {
-				shards[i] = shard{path: names[i], skips: bad}
+				shards[i] = shard{path: names[i], most: bad.most}
 				errs[i] = shards[i].index()
 			}
 		})
 	}
 	wait.Wait()
 	var all []picture
-	for i := range shards {
+	for i, s := range shards {
+		for _, fault := range s.faults {
+			if err := bad.skip(fault); err != nil {
+				return nil, err
+			}
+		}
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
-		all = append(all, shards[i].samples...)
+		left.merge(s.left)
+		all = append(all, s.samples...)
 	}
 	return all, nil
 }
@@ -322,10 +351,11 @@ func openShards(c Config, bad *skips) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	samples, err := indexShards(train, c.threads(), bad)
+	var left leftOuts
+	samples, err := indexShards(train, c.threads(), bad, &left)
 	var others []picture
 	if err == nil {
-		others, err = indexShards(eval, c.threads(), bad)
+		others, err = indexShards(eval, c.threads(), bad, &left)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("shards: %w", err)
@@ -338,18 +368,20 @@ func openShards(c Config, bad *skips) (*Set, error) {
 		return nil, err
 	}
 	size := or(c.ImageSize, 224)
-	of := func(from, to int, all []picture) Source { return newEncoded(all, labels[from:to], size, bad) }
-	n := len(samples)
-	s := &Set{Train: of(0, n, samples), Classes: classes, Words: words, Notes: []string{fmt.Sprintf("%d samples in %d shards, one of %d classes each", n, len(train), classes)}}
+	n, share := len(samples), cmp.Or(c.Split, usualSplit)
+	s := &Set{Classes: classes, Words: words, left: left.sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
 	if len(eval) > 0 {
-		s.Eval = of(n, len(labels), others)
-		s.Notes = append(s.Notes, fmt.Sprintf("evaluates on %d samples in %d shards", len(others), len(eval)))
-		return s, nil
+		s.Notes = append(s.Notes, fmt.Sprintf("evaluates on %s in %s", quantity.Count(len(others), "sample"), quantity.Count(len(eval), "shard")))
+	} else {
+		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %v (%v)", share, splitPath))
 	}
-	share := cmp.Or(c.Split, usualSplit)
-	s.Train, s.Eval, err = Split(s.Train, share)
-	s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %v (%v)", share, splitPath))
-	return s, err
+	return s, s.openParts(c, bad, [2][]picture{samples, others}, [2][]int32{labels[:n], labels[n:]}, func(pictures [2][]picture, labels [2][]int32) (train, other Source, err error) {
+		train = newEncoded(pictures[0], labels[0], size, bad)
+		if len(eval) == 0 {
+			return Split(train, share)
+		}
+		return train, newEncoded(pictures[1], labels[1], size, bad), nil
+	})
 }
 
 // classesOf numbers the classes of samples: by themselves where all are small numbers, else in the order of words.

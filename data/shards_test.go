@@ -112,7 +112,7 @@ func TestBadShards(t *testing.T) {
 		if !errors.As(err, &fault) || fault.File != path || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if s, err := Open("shards", Config{Dir: path, SkipBad: 3}); err != nil || s.Train.Len()+s.Eval.Len() < 2 || s.Skipped() == 0 {
+		if s, err := Open("shards", Config{Dir: path, SkipBad: 3}); err != nil || s.Train.Len()+s.Eval.Len() < 2 || s.skips.count() == 0 {
 			t.Errorf("%q is not left out: %v", want, err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestCutShards(t *testing.T) {
 		if err := os.WriteFile(path, whole[:n], 0o666); err != nil {
 			t.Fatal(err)
 		}
-		_, err := indexShards([]string{path}, 1, new(skips))
+		_, err := indexShards([]string{path}, 1, new(skips), new(leftOuts))
 		var fault *FormatError
 		if n < last+512 && (!errors.As(err, &fault) || fault.File != path) {
 			t.Fatalf("cut at %d of %d: %v", n, len(whole), err)
@@ -148,7 +148,7 @@ func FuzzShard(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		all, err := indexShards([]string{path}, 1, &skips{most: 3})
+		all, err := indexShards([]string{path}, 1, &skips{most: 3}, new(leftOuts))
 		for _, p := range all {
 			if err == nil && (p.size < 1 || p.at < 512 || p.at+p.size > int64(len(content)) || p.class == "") {
 				t.Fatalf("%+v of %d bytes", p, len(content))

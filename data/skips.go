@@ -1,30 +1,39 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/ringo-ml/ringo/setting"
 )
 
-// skips counts what was left out for being bad, up to a limit.
+// skips counts the bad samples that are left out, up to a limit.
 type skips struct {
 	most int
 
-	mu  sync.Mutex
-	n   int
-	why error // the first
+	mu    sync.Mutex
+	n     int
+	names []string // the first of them, or all
+	all   bool     // names has all
+	// checked reports whether every sample was read before the first step: a later fault is an error.
+	checked bool
 }
 
-// skip leaves one out for a fault, or returns why not.
+// skip leaves out one sample for a fault, or returns why that is not allowed.
 func (s *skips) skip(fault error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n == s.most {
-		return tooManyBad(fault, s.most, s.n, s.why)
+	switch {
+	case s.checked:
+		return fmt.Errorf("%w; it could be read when all were checked, before the first step", fault)
+	case s.n == s.most && s.n > 0:
+		return tooManyBad(fault, s.most, s.n, errors.New(s.names[0]))
+	case s.n == s.most:
+		return tooManyBad(fault, s.most, s.n, nil)
 	}
-	if s.n++; s.n == 1 {
-		s.why = fault
+	if s.n++; s.all || len(s.names) < maxNames {
+		s.names = append(s.names, fault.Error())
 	}
 	return nil
 }
@@ -41,12 +50,23 @@ func tooManyBad(fault error, most, n int, first error) error {
 	return fmt.Errorf("%w; %w", fault, setting.Faultf("", "%d more before it were left out, as %v allows%s", n, skipBad, text))
 }
 
-// count is of none 0, such as of a set of one's own.
-func (s *skips) count() int {
+// left returns the bad samples left out so far: none, or one kind. A set of the caller's own has no skips.
+func (s *skips) left() []LeftOut {
 	if s == nil {
-		return 0
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.n
+	if s.n == 0 {
+		return nil
+	}
+	return []LeftOut{{BadSample, s.n, append([]string(nil), s.names...)}}
+}
+
+// count returns the number of bad samples left out so far; of none 0.
+func (s *skips) count() int {
+	for _, l := range s.left() {
+		return l.Count
+	}
+	return 0
 }

@@ -102,7 +102,7 @@ func TestTablesAreRefused(t *testing.T) {
 		}
 	}
 	s, err := Open("table", Config{Dir: at("bad.csv"), SkipBad: 1})
-	if err != nil || s.Skipped() != 1 || s.Train.Len()+s.Eval.Len() != 101 {
+	if err != nil || s.skips.count() != 1 || s.Train.Len()+s.Eval.Len() != 101 {
 		t.Errorf("one bad line may be skipped: %v", err)
 	}
 	if _, err := Open("mnist", Config{Dir: dir, Target: "x", Schema: table.Schema{"x": table.Label}, Split: 0.5}); err == nil || strings.Count(err.Error(), "it is for tables") != 3 {

@@ -62,7 +62,7 @@ func TestTextFaults(t *testing.T) {
 		}
 	}
 	set, err := textSet(t, "text", "a b\nc \xff d\na\n", "a b c d e\n", Config{Steps: 3, SkipBad: 1})
-	if err != nil || set.Skipped() != 1 || set.Vocabulary != 4 {
+	if err != nil || set.skips.count() != 1 || set.Vocabulary != 4 {
 		t.Errorf("skipping: %v, %+v", err, set)
 	}
 	long := strings.Repeat("word ", 200_000) // more than a reader's buffer

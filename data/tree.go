@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -28,10 +29,12 @@ type picture struct {
 
 // tree is an image folder: by part (train, val, …) its pictures.
 type tree struct {
-	root  string
-	parts map[string][]picture
-	left  map[string]int // by what they are: files of parts that are left out
-	room  int64          // bytes of encoded images that may still be kept in memory
+	root    string
+	parts   map[string][]picture
+	left    leftOuts        // files and folders of parts that are no samples
+	folders map[string]bool // PART/CLASS of all class folders
+	hidden  map[string]bool // hidden folders that are counted
+	room    int64           // bytes of encoded images that may still be kept in memory
 }
 
 // maxKept is how many bytes of encoded images an archive may have, which are held in
@@ -39,7 +42,7 @@ type tree struct {
 const maxKept = 1 << 36
 
 func newTree(root string) *tree {
-	return &tree{root, map[string][]picture{}, map[string]int{}, maxKept}
+	return &tree{root: root, parts: map[string][]picture{}, folders: map[string]bool{}, hidden: map[string]bool{}, room: maxKept}
 }
 
 // evalParts are the folders that can hold the evaluation set, the first choice
@@ -56,58 +59,85 @@ func isImage(name string) bool {
 	return false
 }
 
-// add files a path like …/train/CLASS/…/NAME.jpg. What else is in a part is counted; other paths
-// are not ours, and hidden files nobody's.
+// add takes a file of a part: an image in a class folder is a sample, and other files are counted. Files outside of the
+// parts are ignored.
 func (t *tree) add(name string, p picture) {
-	dirs := strings.Split(filepath.ToSlash(name), "/")
-	ours := false
-	for i, d := range dirs[:len(dirs)-1] {
-		if !isPart(d) {
-			continue
-		}
-		if i+2 < len(dirs) && isImage(name) {
-			p.class, p.key = dirs[i+1], strings.Join(dirs[i+1:], "/")
-			t.parts[d] = append(t.parts[d], p)
-			return
-		}
-		ours = true
-	}
-	if ours && !strings.HasPrefix(dirs[len(dirs)-1], ".") {
-		t.left[leftKind(name)]++
+	part, below := splitPart(name)
+	switch {
+	case len(below) == 0:
+	case isHidden(strings.Join(below, "/")):
+		t.addHidden(part, below)
+	case len(below) > 1 && isImage(name):
+		p.class, p.key = below[0], strings.Join(below, "/")
+		t.parts[part] = append(t.parts[part], p)
+	default:
+		t.addFolder(part, below[:len(below)-1])
+		t.left.add(leftKind(name), part+"/"+strings.Join(below, "/"))
 	}
 }
 
-// leftKind is how a file that is left out is counted.
+// splitPart splits a path at its first part, such as train.
+func splitPart(name string) (part string, below []string) {
+	dirs := strings.Split(filepath.ToSlash(name), "/")
+	i := slices.IndexFunc(dirs[:len(dirs)-1], isPart)
+	if i < 0 {
+		return "", nil
+	}
+	return dirs[i], dirs[i+1:]
+}
+
+// addFolder notes a folder of a part, which may be that of a class.
+func (t *tree) addFolder(part string, below []string) {
+	switch {
+	case len(below) == 0 || below[0] == "":
+	case isHidden(strings.Join(below, "/")):
+		t.addHidden(part, append(slices.Clone(below), ""))
+	default:
+		t.folders[part+"/"+below[0]] = true
+	}
+}
+
+// addHidden counts a hidden file, or once the hidden folder that it is in.
+func (t *tree) addHidden(part string, below []string) {
+	last := len(below) - 1
+	i := slices.IndexFunc(below[:last], isHidden)
+	path := part + "/" + strings.Join(below[:max(i, 0)+1], "/")
+	switch {
+	case i < 0:
+		t.left.add(hiddenFile, part+"/"+strings.Join(below, "/"))
+	case !t.hidden[path]:
+		t.hidden[path] = true
+		t.left.add(hiddenFolder, path)
+	}
+}
+
+// leftKind is the kind of a file that is no sample.
 func leftKind(name string) string {
 	switch ending := strings.ToLower(filepath.Ext(name)); {
 	case isImage(name):
-		return ending + " outside of a class's folder"
+		return ending + " file outside of a class folder"
 	case ending == "":
-		return "without an ending"
+		return "file without an ending"
 	default:
-		return ending
+		return ending + " file"
 	}
 }
 
-// leftOut tells of the files that are left out, "" where there are none.
-func (t *tree) leftOut() string {
-	total := 0
-	var kinds []string
-	for _, kind := range slices.Sorted(maps.Keys(t.left)) {
-		total += t.left[kind]
-		kinds = append(kinds, fmt.Sprintf("%d %s", t.left[kind], kind))
+// finish counts class folders without an image.
+func (t *tree) finish() *tree {
+	for part, pictures := range t.parts {
+		for _, p := range pictures {
+			delete(t.folders, part+"/"+p.class)
+		}
 	}
-	switch total {
-	case 0:
-		return ""
-	case 1:
-		return "left out 1 file, which is no .jpg, .jpeg or .png in a class's folder: " + kinds[0]
+	for _, path := range slices.Sorted(maps.Keys(t.folders)) {
+		t.left.add(emptyClass, path)
 	}
-	return fmt.Sprintf("left out %d files, which are no .jpg, .jpeg or .png in a class's folder: %s", total, strings.Join(kinds, ", "))
+	return t
 }
 
-// notes are what a person should know of how the tree was read.
-func (t *tree) notes() (notes []string) {
+// notes are sentences about how the tree was read: train and eval are its pictures to train on and to evaluate on.
+func (t *tree) notes(train, eval []picture) (notes []string) {
 	var used string
 	for _, part := range evalParts() {
 		switch n := len(t.parts[part]); {
@@ -117,8 +147,22 @@ func (t *tree) notes() (notes []string) {
 			notes = append(notes, fmt.Sprintf("evaluating on the images in %s, not on the %d in %s", used, n, part))
 		}
 	}
-	if left := t.leftOut(); left != "" {
-		notes = append(notes, left)
+	evaluated := map[string]bool{}
+	for _, p := range eval {
+		evaluated[p.class] = true
+	}
+	var absent []string
+	for _, p := range train { // in the order of classes
+		if !evaluated[p.class] {
+			evaluated[p.class], absent = true, append(absent, p.class)
+		}
+	}
+	if n := len(absent); n > 0 {
+		names := strings.Join(absent[:min(n, maxNames)], ", ")
+		if n > maxNames {
+			names += fmt.Sprintf(" and %d more", n-maxNames)
+		}
+		notes = append(notes, fmt.Sprintf("%s of train without an image in %s: %s", quantity.Count(n, "class"), used, names))
 	}
 	return notes
 }
@@ -151,21 +195,58 @@ func openTreeFolder(dir string) (*tree, error) {
 			continue
 		}
 		part := filepath.Join(dir, e.Name())
-		if resolved, err := filepath.EvalSymlinks(part); err == nil { // a linked part is usual
-			part = resolved
-		}
-		err := filepath.WalkDir(part, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				below, _ := filepath.Rel(part, path)
-				t.add(e.Name()+"/"+filepath.ToSlash(below), picture{path: path})
+		if err := walkImages(part, &t.left, func(below string, folder bool) bool {
+			name := e.Name() + "/" + filepath.ToSlash(below)
+			if !folder {
+				t.add(name, picture{path: filepath.Join(part, below)})
+				return true
 			}
-			return err
-		})
-		if err != nil {
+			t.addFolder(splitPart(name + "/"))
+			return !isHidden(name)
+		}); err != nil {
 			return nil, err
 		}
 	}
-	return t, nil
+	return t.finish(), nil
+}
+
+// walkImages visits the files and folders below a folder in the order of their names. Links to folders are followed, but
+// not those to a folder that they are in, which are counted. A folder is entered if visit returns true.
+func walkImages(root string, left *leftOuts, visit func(below string, folder bool) bool) error {
+	above := []os.FileInfo{}
+	var walk func(below string) error
+	walk = func(below string) error {
+		dir := filepath.Join(root, below)
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, info) }) {
+			left.add("link to a folder that it is in", filepath.Join(filepath.Base(root), below))
+			return nil
+		}
+		above = append(above, info)
+		defer func() { above = above[:len(above)-1] }()
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			name := filepath.Join(below, e.Name())
+			folder := e.IsDir()
+			if e.Type()&fs.ModeSymlink != 0 {
+				info, err := os.Stat(filepath.Join(root, name))
+				folder = err == nil && info.IsDir()
+			}
+			if visit(name, folder) && folder {
+				err = errors.Join(err, walk(name))
+			}
+		}
+		return err
+	}
+	info, err := os.Stat(root)
+	if err != nil || info.IsDir() {
+		return errors.Join(err, walk(""))
+	}
+	visit("", false)
+	return nil
 }
 
 // split returns the training and the evaluation pictures, each in the order of
@@ -178,10 +259,7 @@ func (t *tree) split() (train, eval []picture, classes []string, err error) {
 		}
 	}
 	if len(train) == 0 || len(eval) == 0 {
-		left := t.leftOut()
-		if left != "" {
-			left = "; " + left
-		}
+		left := strings.Join(append([]string{""}, t.left.sentences()...), "; ")
 		return nil, nil, nil, fmt.Errorf("%s has %d images in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
 			t.root, len(train), len(eval), left)
 	}

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"image"
@@ -189,7 +190,7 @@ func TestTreeFaults(t *testing.T) {
 			}
 		}
 		cifar, err := Open("cifar10", Config{Dir: dir, SkipBad: 1})
-		if err != nil || cifar.Skipped() != 1 || !slices.Equal(all(t, cifar.Train).Labels, []int32{0, 0, 2, 2}) {
+		if err != nil || cifar.skips.count() != 1 || !slices.Equal(all(t, cifar.Train).Labels, []int32{0, 0, 2, 2}) {
 			t.Errorf("%s: skipping: %v", c.name, err)
 		}
 		set, err := Open("images", Config{Dir: dir, SkipBad: 1, ImageSize: 8})
@@ -197,8 +198,8 @@ func TestTreeFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // the next one stands in, and is counted once
-			if b := fill(t, set.Train, Draw{}, 1, 2, 3); !slices.Equal(b.Labels, []int32{0, 2, 2}) || set.Skipped() != 1 {
-				t.Errorf("%s: labels %v, %d skipped", c.name, b.Labels, set.Skipped())
+			if b := fill(t, set.Train, Draw{}, 1, 2, 3); !slices.Equal(b.Labels, []int32{0, 2, 2}) || set.skips.count() != 1 {
+				t.Errorf("%s: labels %v, %d skipped", c.name, b.Labels, set.skips.count())
 			}
 		}
 	}
@@ -312,36 +313,157 @@ func TestTreeLimit(t *testing.T) {
 	}
 }
 
-// What a tree leaves out is counted by ending, in a folder and in an archive, and told where
-// nothing else is there.
-func TestTreeTellsWhatItLeavesOut(t *testing.T) {
+// kinds are the lines about what a set leaves out, with sorted names: an archive has an order of its own.
+func kinds(left []LeftOut) (lines []string) {
+	for _, l := range left {
+		l.Names = slices.Sorted(slices.Values(l.Names))
+		lines = append(lines, l.String())
+	}
+	return lines
+}
+
+// TestTreeNamesWhatItLeavesOut names files, hidden folders and empty class folders, in a folder as in an archive.
+func TestTreeNamesWhatItLeavesOut(t *testing.T) {
 	files := pictures(32, 32)
-	for _, name := range []string{"train/ant/1.webp", "train/ant/2.WEBP", "test/dog/3.webp", "train/dog/x.bmp", "train/beside.jpg", "test/dog/LICENSE", "docs/a.webp"} {
+	for _, name := range []string{
+		"train/ant/1.webp", "train/ant/2.WEBP", "test/dog/3.webp", "train/dog/x.bmp", "train/beside.jpg", "test/dog/LICENSE", "docs/a.webp", "train/yak/notes.md",
+		"train/.ipynb_checkpoints/1-checkpoint.png", "train/.ipynb_checkpoints/2-checkpoint.png", "test/dog/.ipynb_checkpoints/3.png", "train/.DS_Store", ".git/x",
+	} {
 		files[name] = nil
 	}
 	delete(files, "train/notes.txt")
 	packed := filepath.Join(t.TempDir(), "tree.tar.gz")
 	write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": compress(pack(t, "", files))})
 	want := []string{
-		"evaluating on the images in test, not on the 1 in val",
-		"left out 6 files, which are no .jpg, .jpeg or .png in a class's folder: 1 .bmp, 1 .jpg outside of a class's folder, 3 .webp, 1 without an ending",
+		"left out 1 .bmp file: train/dog/x.bmp",
+		"left out 1 .jpg file outside of a class folder: train/beside.jpg",
+		"left out 1 .md file: train/yak/notes.md",
+		"left out 3 .webp files: test/dog/3.webp; train/ant/1.webp; train/ant/2.WEBP",
+		"left out 1 class folder without an image: train/yak",
+		"left out 1 file without an ending: test/dog/LICENSE",
+		"left out 3 hidden files: train/.DS_Store; train/._a.jpg; train/dog/._1.png",
+		"left out 2 hidden folders: test/dog/.ipynb_checkpoints; train/.ipynb_checkpoints",
 	}
+	notes := []string{"evaluating on the images in test, not on the 1 in val", "1 class of train without an image in test: cow"}
 	dir := writeTree(t, files)
 	for _, name := range []string{"cifar10", "images"} {
 		for _, path := range []string{dir, packed} {
 			set, err := Open(name, Config{Dir: path})
-			if err != nil || !slices.Equal(set.Notes, want) {
-				t.Errorf("%s of %s: %q, %v", name, path, set.Notes, err)
+			if err != nil || !slices.Equal(kinds(set.LeftOut()), want) || !slices.Equal(set.Notes, notes) || !slices.Equal(set.Words, []string{"ant", "cow", "dog"}) {
+				t.Errorf("%s of %s: %q, %q, classes %q, %v", name, path, kinds(set.LeftOut()), set.Notes, set.Words, err)
 			}
 		}
 	}
 	one := map[string][]byte{"train/a/1.webp": nil}
-	if _, err := Open("images", Config{Dir: writeTree(t, one)}); err == nil || !strings.Contains(err.Error(), "left out 1 file, which is no .jpg, .jpeg or .png in a class's folder: 1 .webp") {
+	if _, err := Open("images", Config{Dir: writeTree(t, one)}); err == nil || !strings.Contains(err.Error(), "left out 1 .webp file: train/a/1.webp") {
 		t.Errorf("%v", err)
 	}
 	plain := map[string][]byte{"train/a/1.png": encodePNG(colourful(8, 8, 1)), "val/a/1.png": encodePNG(colourful(8, 8, 1))}
-	if set, err := Open("images", Config{Dir: writeTree(t, plain)}); err != nil || set.Notes != nil {
-		t.Errorf("nothing to tell: %q, %v", set.Notes, err)
+	if set, err := Open("images", Config{Dir: writeTree(t, plain)}); err != nil || set.Notes != nil || set.LeftOut() != nil {
+		t.Errorf("nothing left out: %q, %v, %v", set.Notes, set.LeftOut(), err)
+	}
+}
+
+// TestTreeFollowsLinks reads a linked class folder, and leaves out links to a folder that they are in and empty folders.
+func TestTreeFollowsLinks(t *testing.T) {
+	good := encodePNG(colourful(8, 8, 1))
+	elsewhere := writeTree(t, map[string][]byte{"1.png": good, "2.png": good})
+	dir := writeTree(t, map[string][]byte{"train/a/1.png": good, "val/a/1.png": good, "val/linked/1.png": good})
+	if err := errors.Join(os.Symlink(elsewhere, filepath.Join(dir, "train/linked")), os.Symlink("..", filepath.Join(dir, "train/a/up")),
+		os.Symlink("/nowhere", filepath.Join(dir, "train/a/README")), os.Mkdir(filepath.Join(dir, "train/none"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	set, err := Open("images", Config{Dir: dir, ImageSize: 8})
+	want := []string{
+		"left out 1 class folder without an image: train/none", "left out 1 file without an ending: train/a/README",
+		"left out 1 link to a folder that it is in: train/a/up",
+	}
+	if err != nil || set.Train.Len() != 3 || !slices.Equal(set.Words, []string{"a", "linked"}) || !slices.Equal(kinds(set.LeftOut()), want) {
+		t.Fatalf("%v, %v, %q", set, err, kinds(set.LeftOut()))
+	}
+	fill(t, set.Train, Draw{}, 0, 1, 2)
+}
+
+// TestArchiveNamesLinksAndEmptyFolders counts entries of an archive that have no content of their own.
+func TestArchiveNamesLinksAndEmptyFolders(t *testing.T) {
+	good := encodePNG(colourful(8, 8, 1))
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []tar.Header{
+		{Name: "x/train/", Typeflag: tar.TypeDir}, {Name: "x/train/a/", Typeflag: tar.TypeDir}, {Name: "x/train/b/", Typeflag: tar.TypeDir},
+		{Name: "x/train/a/1.png", Typeflag: tar.TypeReg, Size: int64(len(good))}, {Name: "x/val/a/1.png", Typeflag: tar.TypeReg, Size: int64(len(good))},
+		{Name: "x/train/a/2.png", Typeflag: tar.TypeLink, Linkname: "x/train/a/1.png"}, {Name: "x/train/a/3.png", Typeflag: tar.TypeSymlink, Linkname: "1.png"},
+		{Name: "x/train/.hid/", Typeflag: tar.TypeDir}, {Name: "x/README", Typeflag: tar.TypeSymlink, Linkname: "y"},
+	} {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			w.Write(good)
+		}
+	}
+	w.Close()
+	path := filepath.Join(t.TempDir(), "x.tar")
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	set, err := Open("images", Config{Dir: path, ImageSize: 8})
+	want := []string{
+		"left out 1 class folder without an image: train/b", "left out 1 hidden folder: train/.hid", "left out 2 links in an archive: train/a/2.png; train/a/3.png",
+	}
+	if err != nil || set.Train.Len() != 1 || !slices.Equal(kinds(set.LeftOut()), want) {
+		t.Fatalf("%v: %q", err, kinds(set.LeftOut()))
+	}
+}
+
+// TestVerifyIsTheSameForAnyRanks leaves out the same images, of all of which one rank decodes each, for 1, 2 and 4 ranks.
+func TestVerifyIsTheSameForAnyRanks(t *testing.T) {
+	files := pictures(16, 16)
+	files["train/ant/0.png"], files["train/dog/0.jpg"], files["test/dog/0.png"] = nil, []byte("text"), files["train/dog/1.png"][:60]
+	dir := writeTree(t, files)
+	for _, n := range []int{1, 2, 4} {
+		for _, most := range []int{3, 2} {
+			sets, parts := make([]*Set, n), make([][]byte, n)
+			for r := range n { // what each rank has found
+				set, err := Open("images", Config{Dir: dir, ImageSize: 8, SkipBad: most})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sets[r] = set
+				_ = set.Verify(true, r, n, func(own []byte) ([][]byte, error) { parts[r] = own; return nil, errors.New("later") })
+			}
+			for r, set := range sets {
+				err := set.Verify(true, r, n, func([]byte) ([][]byte, error) { return parts, nil })
+				if most == 2 {
+					if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "test/dog/0.png")) || !strings.Contains(err.Error(), "2 more before it") {
+						t.Errorf("%d ranks, more than 2: %v", n, err)
+					}
+					continue
+				}
+				left := set.LeftOut()
+				if bad := left[len(left)-1]; err != nil || bad.Kind != BadSample || bad.Count != 3 || len(bad.Names) != 3 || !strings.Contains(bad.Names[0], "train/ant/0.png: byte 0: empty") {
+					t.Fatalf("%d ranks: %v, %v", n, err, left)
+				}
+				if train, eval := all(t, set.Train).Labels, all(t, set.Eval).Labels; !slices.Equal(train, []int32{0, 0, 1, 2, 2}) || !slices.Equal(eval, []int32{0, 2}) {
+					t.Errorf("%d ranks: labels %v and %v", n, train, eval)
+				}
+				if set.Fingerprint() != sets[0].Fingerprint() {
+					t.Errorf("%d ranks: rank %d has another set", n, r)
+				}
+			}
+		}
+	}
+}
+
+// TestVerifiedSetEndsWithLaterFault ends with an error if an image breaks after it was checked.
+func TestVerifiedSetEndsWithLaterFault(t *testing.T) {
+	dir := writeTree(t, pictures(16, 16))
+	set, err := Open("images", Config{Dir: dir, ImageSize: 8, SkipBad: 9})
+	if err = errors.Join(err, set.Verify(true, 0, 1, nil), os.WriteFile(filepath.Join(dir, "train/cow/1.png"), nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Train.Fill(new(Batch), []int32{0, 1, 2}, Draw{}); err == nil || !strings.Contains(err.Error(), "cow/1.png") || !strings.Contains(err.Error(), "before the first step") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -367,7 +489,7 @@ func TestTreeWithWhatIsNoFile(t *testing.T) {
 					return 0, err
 				}
 			}
-			return set.Skipped(), nil
+			return set.skips.count(), nil
 		}
 		if n, err := read(2); n != 2 || err != nil {
 			t.Errorf("%s: %d left out, %v", name, n, err)

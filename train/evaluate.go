@@ -29,6 +29,8 @@ type SavedEvaluation struct {
 	NP         int    `json:"np"` // that evaluated
 	DataSet    string `json:"data"`
 	Samples    int    `json:"samples"`
+	// LeftOut is what the data set leaves out, by kind.
+	LeftOut []data.LeftOut `json:"left_out,omitempty"`
 	// EvalLoss is the mean per sample or, of a language model, per token.
 	EvalLoss float64 `json:"eval_loss"`
 	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
@@ -66,7 +68,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, 
 	f, seconds := r.found, time.Since(start).Seconds()
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
-		Samples: r.shares.eval, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
+		Samples: r.shares.eval, LeftOut: r.shares.left, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
 		SamplesPerS: float64(r.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {
@@ -146,7 +148,7 @@ func (r *run) openToEvaluate() (err error) {
 	if err := sameMeaning(r.found.About, r.set); err != nil {
 		return fmt.Errorf("%s: %w", r.found.File, err)
 	}
-	return r.openData()
+	return r.openData(false)
 }
 
 // sameMeaning reports what of a set has another meaning than in the one that is described, of which a model was trained: it would not know

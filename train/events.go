@@ -3,6 +3,7 @@ package train
 import (
 	"encoding/json"
 
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -110,10 +111,9 @@ type Summary struct {
 	Eval        model.Figures `json:"-"`
 	SamplesPerS float64       `json:"samples_per_s"`
 	TokensPerS  Figure        `json:"tokens_per_s,omitzero"`
-	// Skipped is how many bad lines or images this rank has left out. Lines are
-	// read by every rank, most images only by the one that trains on them; of a
-	// stream it is the last epoch's bad lines of all ranks.
-	Skipped int `json:"skipped,omitempty"`
+	// LeftOut is what the data set leaves out, by kind, the same for any number of ranks. Bad lines of a stream are those
+	// of the last epoch.
+	LeftOut []data.LeftOut `json:"left_out,omitempty"`
 	// Lost are the ranks that were lost on the way, without which the others went on.
 	Lost []int `json:"lost_ranks,omitempty"`
 	// Stages is where this rank's time went, as of an Epoch, in all epochs.
@@ -205,8 +205,9 @@ type Info struct {
 	PerSample int
 	// Metrics are those of the model.
 	Metrics []model.Metric
-	// TrainSamples and EvalSamples are those of all ranks, and Skipped is how many bad lines or images were left out so far.
-	TrainSamples, EvalSamples, Skipped int
+	// TrainSamples and EvalSamples are those of all ranks, and LeftOut is what the data set leaves out, by kind.
+	TrainSamples, EvalSamples int
+	LeftOut                   []data.LeftOut
 	// Omitted is the number of training samples that each epoch has no step for.
 	Omitted               int
 	Epochs, StepsPerEpoch int

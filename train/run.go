@@ -203,7 +203,7 @@ func (r *run) prepare() (err error) {
 	if err := r.takeFolder(); err != nil {
 		return err
 	}
-	if err := r.openData(); err != nil {
+	if err := r.openData(true); err != nil {
 		return err
 	}
 	r.prepares("building the model")
@@ -228,8 +228,8 @@ func (r *run) options() model.Options {
 	return optionsOf(r.spec, r.set.Classes, r.set.Vocabulary, r.set.Rows)
 }
 
-// openData opens the data set, which is the same on all ranks.
-func (r *run) openData() (err error) {
+// openData opens the data set to train and evaluate on, or to evaluate on only. It is the same on all ranks.
+func (r *run) openData(train bool) (err error) {
 	if r.set == nil {
 		r.prepares("loading the data")
 		cfg := r.cfg
@@ -250,13 +250,13 @@ func (r *run) openData() (err error) {
 	if hasSequence(own) && r.spec.Slots[0].Sequence {
 		return fmt.Errorf("model %s weighs a sequence of keys by the slot before it, and none is before %q of data set %s: put one there, as the layout movielens does", r.spec.Name, r.spec.Slots[0].Name, r.set.Name)
 	}
-	if err := r.checkShapes(); err != nil {
+	if err := errors.Join(r.checkShapes(), r.verifyData(train)); err != nil {
 		return err
 	}
 	if err := r.describe(); err != nil {
 		return err
 	}
-	r.fingerprint, r.shares = r.set.Fingerprint(), shares{train: lengthOf(r.set.Train), eval: r.set.Eval.Len()}
+	r.fingerprint, r.shares = r.set.Fingerprint(), shares{train: lengthOf(r.set.Train), eval: r.set.Eval.Len(), left: r.set.LeftOut()}
 	if r.cfg.Partition == PartitionFixed && !r.job.NoMesh() {
 		return r.agreeShares()
 	}

@@ -34,6 +34,7 @@ type shares struct {
 	// parts are the ranks' parts of their sets; nil: all ranks share one set.
 	parts []data.SamplerConfig
 	notes []string
+	left  []data.LeftOut // of all sets
 }
 
 // among are those of some ranks that share this rank's set.
@@ -76,6 +77,9 @@ func (r *run) agreeShares() error {
 		}
 	}
 	if r.shares, err = sharesOf(all, r.job.Rank(), r.cfg.Batch); err != nil {
+		return err
+	}
+	if r.shares.left, err = gatherLeft(r.peers, r.fingerprint[:], r.set.LeftOut()); err != nil {
 		return err
 	}
 	if len(r.shares.ranks) < len(all) { // the data are all of them

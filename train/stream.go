@@ -112,25 +112,14 @@ func (r *run) agreeSteps(s *streamed) error {
 	return r.countSteps()
 }
 
-// skipped is how many bad lines or images this rank has left out so far; of
-// streams it is the last epoch's of all ranks. Of a stream it is a collective
-// call.
-func (r *run) skipped() (int, error) {
+// leftOut returns what the data leave out. Of a stream it is a collective call.
+func (r *run) leftOut() ([]data.LeftOut, error) {
 	s, ok := r.order.(*streamed)
 	if !ok {
-		return r.set.Skipped(), nil
+		return r.shares.left, nil
 	}
-	all, err := gatherNumbers(r.peers, int64(s.Bad()))
-	if err != nil {
-		return 0, fmt.Errorf("adding up the bad lines: %w", err)
-	}
-	sum := r.set.Skipped()
-	for _, bad := range all {
-		if bad != nil {
-			sum += int(bad[0])
-		}
-	}
-	return sum, nil
+	left, err := gatherLeft(r.peers, nil, s.LeftOut())
+	return addLeft(r.shares.left, left), err
 }
 
 // places is where the ranks' streams are, for a checkpoint in the middle of an

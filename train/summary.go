@@ -21,7 +21,7 @@ func (r *run) info() Info {
 	unit, per := r.unit()
 	return Info{
 		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.shares.eval, Skipped: r.set.Skipped(), Omitted: r.omitted(),
+		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.shares.eval, LeftOut: r.shares.left, Omitted: r.omitted(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.set.Notes, r.shares.notes),
@@ -46,7 +46,7 @@ func (r *run) summary() (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	skipped, err := r.skipped()
+	left, err := r.leftOut()
 	if err != nil {
 		return Summary{}, err
 	}
@@ -59,7 +59,7 @@ func (r *run) summary() (Summary, error) {
 		Event: "summary", Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
-		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, Skipped: skipped,
+		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, LeftOut: left,
 		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
 		DistinctKeys: keys, ParamsSHA256: sum, WallS: r.wall(),
 	}

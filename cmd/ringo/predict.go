@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -209,8 +210,55 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 		progress.Style = "none" // how far it came is of no matter
 	}
 	progress.Finish()
-	if n := in.Skipped(); n > 0 && c.progress != "none" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "rank %d left out %s (data.skip-bad)\n", job.Rank(), counted(n, "bad row"))
+	if err != nil {
+		return err
+	}
+	left, err := leftOfAll(p, in.LeftOut(), cfg.SkipBad)
+	for _, l := range left {
+		if job.Rank() == 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), l)
+		}
 	}
 	return err
+}
+
+// leftOfAll adds up what the ranks' inputs leave out, a row that several ranks have read once, and returns an error if
+// that is more than limit. It is a collective call.
+func leftOfAll(p *train.Predictor, own []data.LeftOut, limit int) (left []data.LeftOut, err error) {
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.Gather(text)
+	if err != nil {
+		return nil, err
+	}
+	for rank, text := range all {
+		var other []data.LeftOut
+		if err := json.Unmarshal(text, &other); err != nil {
+			return nil, fmt.Errorf("what rank %d leaves out: %w", rank, err)
+		}
+		for _, o := range other {
+			i := slices.IndexFunc(left, func(l data.LeftOut) bool { return l.Kind == o.Kind })
+			if i < 0 {
+				left = append(left, o)
+				continue
+			}
+			l := &left[i]
+			known := len(l.Names)
+			l.Names = append(l.Names, o.Names...)
+			slices.Sort(l.Names)
+			l.Names = slices.Compact(l.Names)
+			l.Count += len(l.Names) - known
+		}
+	}
+	for _, l := range left {
+		if l.Kind != data.BadSample {
+			continue
+		}
+		if slices.Sort(l.Names); l.Count > limit {
+			return left, setting.Faultf("data.skip-bad", "%d: the ranks have left out %d", limit, l.Count)
+		}
+	}
+	return left, nil
 }

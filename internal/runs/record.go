@@ -106,6 +106,16 @@ type Info struct {
 	// Resumed is the checkpoint that the run goes on from, "" for none, after so many steps.
 	Resumed string `json:"resumed"`
 	Done    int64  `json:"done"`
+	// Notes are sentences about how the data were read, and LeftOut is what they leave out.
+	Notes   []string  `json:"notes,omitempty"`
+	LeftOut []LeftOut `json:"left_out,omitempty"`
+}
+
+// LeftOut is one kind of files or samples that the data leave out, with the first names.
+type LeftOut struct {
+	Kind  string   `json:"kind"`
+	Count int      `json:"count"`
+	Names []string `json:"names"`
 }
 
 // Metric is a figure of the evaluation besides the loss.

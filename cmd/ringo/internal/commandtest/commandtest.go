@@ -153,5 +153,5 @@ const (
 	EpochFields    = "event epoch seed lr done wall_s train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms step_median_ms compute_ms compress_ms exposed_comm_ms update_ms data_wait_ms density step_bytes_sent bytes_sent wire_bytes"
 	TimelineFields = "event rank done bars"
 	SummaryFields  = "event model np strategy plan plan_sha256 optimizer seed train_loss eval_loss eval_accuracy samples_per_s params_sha256 wall_s params buckets"
-	SkippedFields  = SummaryFields + " skipped"
+	LeftOutFields  = SummaryFields + " left_out"
 )

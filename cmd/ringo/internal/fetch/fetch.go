@@ -137,12 +137,12 @@ func cifar(s set) *cobra.Command {
 
 // convert writes images in CIFAR-10's binary form.
 func convert(cmd *cobra.Command, from, out string, skipBad int) error {
-	skipped, err := data.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0), skipBad)
+	left, err := data.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0), skipBad)
 	if err != nil {
 		return err
 	}
-	if skipped > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "left out %s (--skip-bad)\n", console.Counted(skipped, "bad image"))
+	for _, l := range left {
+		fmt.Fprintln(cmd.OutOrStdout(), l)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "the images of %s are in %s in CIFAR-10's binary form\n", from, out)
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/away"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
@@ -40,6 +41,7 @@ type Reporter struct {
 	progressive *train.Progressive // that the bar tells of
 	printed     time.Time          // the last plain line
 	samples     int                // in the phase
+	left        []string           // the lines of what the data leave out
 	fault       error              // the first of writing JSON
 }
 
@@ -85,7 +87,7 @@ func (r *Reporter) Start(i train.Info) {
 	for _, note := range slices.Concat(i.Parameters, i.DataNotes) {
 		fmt.Fprintln(r.out.Lines, note)
 	}
-	r.skipped(i.Skipped)
+	r.tellLeft(i.LeftOut)
 	r.write(newInfo(i))
 }
 
@@ -109,10 +111,13 @@ func over(transport string, servers int) string {
 	return fmt.Sprintf("%s and %s", transport, console.Counted(servers, "server"))
 }
 
-// skipped tells of bad data that were left out.
-func (r *Reporter) skipped(n int) {
-	if n > 0 {
-		fmt.Fprintf(r.out.Lines, "left out %s (data.skip-bad)\n", console.Counted(n, "bad sample"))
+// tellLeft prints what the data leave out and was not printed before.
+func (r *Reporter) tellLeft(left []data.LeftOut) {
+	for _, l := range left {
+		if text := l.String(); !slices.Contains(r.left, text) {
+			r.left = append(r.left, text)
+			fmt.Fprintln(r.out.Lines, text)
+		}
 	}
 }
 
@@ -262,7 +267,7 @@ func text(m model.Metric, of model.Figures) string {
 // Summary prints the end of a run.
 func (r *Reporter) Summary(s train.Summary) {
 	r.endPhase()
-	r.skipped(s.Skipped - r.info.Skipped)
+	r.tellLeft(s.LeftOut)
 	if len(s.Lost) > 0 {
 		fmt.Fprintf(r.out.Lines, "%s lost on the way (%s), and the data still to be trained on there\n", console.Counted(len(s.Lost), "rank"), numbers(s.Lost))
 	}
@@ -343,6 +348,10 @@ func (r Evaluating) Start(i train.Info) {
 	r.info = i
 	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s samples; %s, %s each, over %s; %s kernels\n",
 		i.Model, console.Grouped(i.Params), i.DataSet, console.Grouped(i.EvalSamples), console.Counted(i.NP, "rank"), console.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), i.Kernels)
+	for _, note := range i.DataNotes {
+		fmt.Fprintln(r.out.Lines, note)
+	}
+	r.tellLeft(i.LeftOut)
 }
 
 // Evaluation prints the figures of a checkpoint.

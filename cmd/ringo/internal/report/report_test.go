@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
@@ -31,8 +32,8 @@ func scene(t *testing.T, r *Reporter) {
 		r.Start(train.Info{
 			Model: "mnist", Params: 431080, NP: 2, Threads: 1, Batch: 64, TrainSamples: 5120, EvalSamples: 640, Epochs: 2,
 			StepsPerEpoch: 40, Strategy: "fp32", Plan: "fixed", PlanSHA256: "0123456789abcdef", Buckets: 3, Kernels: "avx2", Transport: "tcp", DataSet: "synthetic",
-			Unit: "samples", PerSample: 1, Metrics: []model.Metric{model.Accuracy()}, Optimizer: "sgd", Schedule: "0.005", Seed: 7, Skipped: 1,
-			DataNotes: []string{"evaluating on a, not on b", "left out 2 files"},
+			Unit: "samples", PerSample: 1, Metrics: []model.Metric{model.Accuracy()}, Optimizer: "sgd", Schedule: "0.005", Seed: 7, LeftOut: []data.LeftOut{{Kind: data.BadSample, Count: 1, Names: []string{"a.png: byte 3: truncated"}}},
+			DataNotes: []string{"evaluating on a, not on b", "held out: a share of 0.1"},
 		})
 		for epoch := 1; epoch <= 2; epoch++ {
 			for _, phase := range []train.Progress{{Phase: "train", Total: 40, Loss: 1 / float64(epoch)}, {Phase: "evaluate", Total: 5}} {
@@ -49,7 +50,7 @@ func scene(t *testing.T, r *Reporter) {
 		}
 		r.Summary(train.Summary{
 			Event: "summary", Model: "mnist", Params: 431080, NP: 2, Strategy: "fp32", Plan: "fixed", Buckets: 3,
-			Eval: model.Figures{"accuracy": 1}, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25, Skipped: 3,
+			Eval: model.Figures{"accuracy": 1}, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25, LeftOut: []data.LeftOut{{Kind: data.BadSample, Count: 3, Names: []string{"a.png: byte 3: truncated", "b.png: byte 0: empty file"}}},
 		})
 		if err := r.Finish(); err != nil {
 			t.Error(err)
@@ -60,11 +61,11 @@ func scene(t *testing.T, r *Reporter) {
 const sceneLines = `mnist: 431,080 parameters; data synthetic, 5,120 + 640 samples; 2 ranks, 1 thread each, over tcp; avx2 kernels
 batch 64 per rank, 40 steps per epoch; sgd, learning rate 0.005; strategy fp32, plan fixed (3 buckets, sha256 01234567); seed 7
 evaluating on a, not on b
-left out 2 files
-left out 1 bad sample (data.skip-bad)
+held out: a share of 0.1
+left out 1 bad sample: a.png: byte 3: truncated
 epoch 1/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
 epoch 2/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
-left out 2 bad samples (data.skip-bad)
+left out 3 bad samples: a.png: byte 3: truncated; b.png: byte 0: empty file; and 1 more
 test accuracy 100.00% after 2 epochs in 90.2 s; parameters sha256 abc
 `
 
@@ -138,7 +139,7 @@ func TestReportBar(t *testing.T) {
 func TestReportJSON(t *testing.T) {
 	var out bytes.Buffer
 	scene(t, &Reporter{out: console.Output{Lines: io.Discard, JSON: &out}, status: io.Discard, style: "none"})
-	got := commandtest.JSON(t, out.String(), commandtest.RunFields, commandtest.EpochFields, commandtest.EpochFields, commandtest.SkippedFields)
+	got := commandtest.JSON(t, out.String(), commandtest.RunFields+" notes left_out", commandtest.EpochFields, commandtest.EpochFields, commandtest.LeftOutFields)
 	want := []map[string]any{
 		{"event": "run", "model": "mnist", "seed": 7., "np": 2., "steps_per_epoch": 40., "unit": "samples", "schedule": "0.005"},
 		{

@@ -173,7 +173,10 @@ func (p *passes) pipeline(ctx context.Context) error {
 			return err
 		}
 		if !ok {
-			p.bad = p.stream.Bad()
+			p.bad = 0
+			for _, l := range p.stream.LeftOut() {
+				p.bad += l.Count
+			}
 			return nil
 		}
 		if p.rows += int64(b.N); ctx.Err() != nil {

@@ -1,0 +1,122 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// imageParts are the images of a set that are decoded when they are needed: those to train on, and those to evaluate on.
+type imageParts struct {
+	pictures [2][]picture
+	labels   [2][]int32
+	threads  int
+	open     func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error)
+}
+
+// badImage is a fault of one image, which a rank reports to the others.
+type badImage struct {
+	Part, Image int
+	Problem     string
+}
+
+// Verify decodes every image of a set that may leave out bad ones (Config.SkipBad), and leaves these out, so that all
+// ranks have the same samples. Each of size ranks decodes its share, and gather exchanges their results; nil: there is no
+// other rank. Without train the images that are only trained on stay unchecked. It returns the error of the first image
+// above the limit. Sets of other kinds are checked by Open.
+//
+// Cost: one decoding of each image, divided by all ranks' threads.
+func (s *Set) Verify(train bool, rank, size int, gather func(own []byte) ([][]byte, error)) error {
+	images := s.images
+	if images == nil {
+		return nil
+	}
+	all := [][]byte{nil}
+	first := 0
+	if !train && len(images.pictures[1]) > 0 {
+		first = 1
+	}
+	own, err := json.Marshal(images.faults(first, rank, size, s.skips.most+1))
+	if all[0] = own; err == nil && gather != nil {
+		all, err = gather(own)
+	}
+	if err != nil {
+		return fmt.Errorf("comparing bad images: %w", err)
+	}
+	bad := [2]map[int]string{{}, {}}
+	for from, text := range all {
+		var faults []badImage
+		if err := json.Unmarshal(text, &faults); text != nil && err != nil {
+			return fmt.Errorf("comparing bad images: rank %d: %w", from, err)
+		}
+		for _, f := range faults {
+			bad[f.Part&1][f.Image] = f.Problem
+		}
+	}
+	if err := s.exclude(bad); err != nil {
+		return err
+	}
+	s.images, s.skips.checked = nil, true
+	return nil
+}
+
+// exclude opens the set again without its bad images.
+func (s *Set) exclude(bad [2]map[int]string) (err error) {
+	if len(bad[0])+len(bad[1]) == 0 {
+		return nil
+	}
+	var pictures [2][]picture
+	var labels [2][]int32
+	for part, all := range s.images.pictures {
+		for i := range all {
+			if problem, ok := bad[part][i]; ok {
+				if err := s.skips.skip(errors.New(problem)); err != nil {
+					return err
+				}
+				continue
+			}
+			pictures[part] = append(pictures[part], all[i])
+			labels[part] = append(labels[part], s.images.labels[part][i])
+		}
+		if len(all) > 0 && len(pictures[part]) == 0 {
+			return fmt.Errorf("%s: every one of %d images is bad, the first: %s", s.Name, len(all), bad[part][0])
+		}
+	}
+	s.Train, s.Eval, err = s.images.open(pictures, labels)
+	return err
+}
+
+// faults decodes every size-th image from number rank on, of the parts from first on, and returns the first of its faults.
+func (p *imageParts) faults(first, rank, size, most int) (bad []badImage) {
+	for part := first; part < len(p.pictures); part++ {
+		pictures := p.pictures[part]
+		problems := make([]string, (len(pictures)-rank+size-1)/size)
+		var all sync.WaitGroup
+		for t := range p.threads {
+			all.Go(func() {
+				for i := t; i < len(problems); i += p.threads {
+					if err := pictures[rank+i*size].check(); err != nil {
+						problems[i] = err.Error()
+					}
+				}
+			})
+		}
+		all.Wait()
+		for i, problem := range problems {
+			if problem != "" && len(bad) < most {
+				bad = append(bad, badImage{part, rank + i*size, problem})
+			}
+		}
+	}
+	return bad
+}
+
+// check decodes the picture.
+func (p *picture) check() error {
+	content, err := p.load()
+	if err == nil {
+		_, _, err = decodeImage(p.path, content)
+	}
+	return err
+}

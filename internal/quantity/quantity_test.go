@@ -1,0 +1,70 @@
+package quantity
+
+import (
+	"math"
+	"testing"
+)
+
+// TestCount writes a noun in the number of its count.
+func TestCount(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		noun string
+		want string
+	}{
+		{0, "row", "0 rows"}, {1, "row", "1 row"}, {2, "row", "2 rows"}, {1000, "epoch", "1,000 epochs"}, {-1234, "step", "-1,234 steps"},
+		{3, "batch", "3 batches"}, {2, "class", "2 classes"}, {2, "key", "2 keys"}, {2, "category", "2 categories"}, {2, "day", "2 days"},
+		{1, "class of train without an image in val", "1 class of train without an image in val"},
+		{2, "class of train without an image in val", "2 classes of train without an image in val"},
+		{4, "file without an ending", "4 files without an ending"}, {1234567, "sample", "1,234,567 samples"}, {-999, "step", "-999 steps"},
+	} {
+		if got := Count(c.n, c.noun); got != c.want {
+			t.Errorf("Count(%d, %q) is %q, want %q", c.n, c.noun, got, c.want)
+		}
+	}
+}
+
+// TestBytes writes three digits in the largest unit that is filled.
+func TestBytes(t *testing.T) {
+	for n, want := range map[float64]string{
+		0: "0 B", 1: "1 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 4097: "4 KiB", 1 << 20: "1 MiB", 1<<20 - 1: "1 MiB", 22797 << 20: "22.3 GiB",
+		100 << 20: "100 MiB", 1023 << 20: "1023 MiB", 5 << 40: "5 TiB", 3 << 60: "3072 PiB", 99.96 * (1 << 20): "100 MiB", 1.2 * (1 << 30): "1.2 GiB",
+	} {
+		if got := Bytes(n); got != want {
+			t.Errorf("Bytes(%v) is %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestFloat writes one value in one form.
+func TestFloat(t *testing.T) {
+	for v, want := range map[float64]string{6.767e-05: "6.77e-5", 0.0003125: "0.000313", 5.5e8: "5.5e8", 1: "1", 0: "0", 0.05: "0.05", 1234: "1.23e3", math.Inf(1): "+Inf"} {
+		if got := Float(v); got != want {
+			t.Errorf("Float(%v) is %q, want %q", v, got, want)
+		}
+	}
+	if a, b := Exact(6.767e-05), Exact(0.1); a != "6.767e-5" || b != "0.1" {
+		t.Errorf("Exact: %q and %q", a, b)
+	}
+	if got := FloatDigits(6.7671e-05, 4); got != "6.767e-5" {
+		t.Errorf("FloatDigits: %q", got)
+	}
+}
+
+// TestRate writes whole numbers, and slow ones with a decimal place.
+func TestRate(t *testing.T) {
+	for rate, want := range map[float64]string{0: "0.0", 1.26: "1.3", 10: "10", 12345.6: "12,345"} {
+		if got := Rate(rate); got != want {
+			t.Errorf("%v: %s, want %s", rate, got, want)
+		}
+	}
+}
+
+// TestMilliseconds keeps more digits of a short time.
+func TestMilliseconds(t *testing.T) {
+	for ms, want := range map[float64]string{0: "0", 0.5: "0.500", 0.9996: "1.00", 12.345: "12.35", 99.96: "100.0", 1234.5: "1234.5"} {
+		if got := Milliseconds(ms); got != want {
+			t.Errorf("%v: %s, want %s", ms, got, want)
+		}
+	}
+}

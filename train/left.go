@@ -1,0 +1,70 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/data"
+)
+
+// verifyData leaves the same bad images out on all ranks. Without train only those to evaluate on are checked. It is a collective call where the ranks have a mesh and share
+// one set.
+func (r *run) verifyData(train bool) error {
+	if r.cfg.SkipBad > 0 {
+		r.prepares("decoding all images once, because of data.skip-bad")
+	}
+	if r.job.NoMesh() || r.cfg.Partition == PartitionFixed {
+		return r.set.Verify(train, 0, 1, nil)
+	}
+	return r.set.Verify(train, r.job.Rank(), r.job.Size(), r.peers.gather)
+}
+
+// setLeft is what one rank's set leaves out. Ranks with the same Set count once; nil sets all count.
+type setLeft struct {
+	Set  []byte
+	Left []data.LeftOut
+}
+
+// gatherLeft adds up what all ranks leave out, in the order of ranks. It is a collective call.
+func gatherLeft(p peers, set []byte, left []data.LeftOut) (sum []data.LeftOut, err error) {
+	own, err := json.Marshal(setLeft{set, left})
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.gather(own)
+	if err != nil {
+		return nil, fmt.Errorf("adding up what is left out: %w", err)
+	}
+	counted := map[string]bool{}
+	for rank, text := range all {
+		var s setLeft
+		if text == nil { // it is lost
+			continue
+		}
+		if err := json.Unmarshal(text, &s); err != nil {
+			return nil, fmt.Errorf("what rank %d leaves out: %w", rank, err)
+		}
+		if s.Set != nil && counted[string(s.Set)] {
+			continue
+		}
+		counted[string(s.Set)] = true
+		sum = addLeft(sum, s.Left)
+	}
+	return sum, nil
+}
+
+// addLeft adds the kinds of another list.
+func addLeft(sum, other []data.LeftOut) []data.LeftOut {
+	sum = slices.Clone(sum)
+	for _, o := range other {
+		i := slices.IndexFunc(sum, func(s data.LeftOut) bool { return s.Kind == o.Kind })
+		if i < 0 {
+			sum = append(sum, o)
+			continue
+		}
+		sum[i].Count += o.Count
+		sum[i].Names = slices.Concat(sum[i].Names, o.Names)[:max(len(sum[i].Names), len(o.Names))] // both have the first few
+	}
+	return sum
+}
