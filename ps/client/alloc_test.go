@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/service/fake"
@@ -34,10 +35,10 @@ func (q *quiet) Clock(_ int, seq uint64, _ uint64, _ float64) (wal.Position, err
 }
 
 func (q *quiet) PeekRows(table int, keys []uint64, dst []float32) error {
-	return q.PullRows(table, keys, dst)
+	return q.PullRows(rows.PullID{}, table, keys, dst)
 }
 
-func (q *quiet) PullRows(_ int, keys []uint64, dst []float32) error {
+func (q *quiet) PullRows(_ rows.PullID, _ int, keys []uint64, dst []float32) error {
 	for i := range dst {
 		dst[i] = float32(keys[i/16])
 	}

@@ -28,7 +28,9 @@ func (e *tabled) PeekRows(_ int, keys []uint64, dst []float32) error {
 	return err
 }
 
-func (e *tabled) PullRows(_ int, keys []uint64, dst []float32) error { return e.table.Pull(keys, dst) }
+func (e *tabled) PullRows(_ rows.PullID, _ int, keys []uint64, dst []float32) error {
+	return e.table.Pull(keys, dst)
+}
 
 const benchRows = 1 << 20
 

@@ -105,6 +105,9 @@ func (k *link) add(it *item) error {
 		number = &k.number
 	}
 	it.head.Number = *number + 1
+	if it.t == message.TypePullRows && it.head.At != message.Peek {
+		it.head.At = 2 * k.oldest(it.head.Number)
+	}
 	if err := message.PutFront(it.frame, it.t, it.head); err != nil {
 		k.free(it)
 		return k.itemFault(it, err)
@@ -123,6 +126,16 @@ func (k *link) add(it *item) error {
 	k.queue = append(k.queue, it)
 	k.poke()
 	return nil
+}
+
+// oldest is the number of the first pull that has no answer, or that of the next one. It needs the lock.
+func (k *link) oldest(next uint64) uint64 {
+	for _, it := range k.queue {
+		if !it.change {
+			return it.head.Number
+		}
+	}
+	return next
 }
 
 // itemFault is an error with what an item is about.

@@ -122,7 +122,7 @@ func (l *Limits) rows(t wire.Type, h Head) (keys, values int, err error) {
 		return 0, 0, malformed("%s: %d rows of %d values, the limit is %d values", Name(t), h.Count, width, l.Values)
 	case !h.Code.Valid():
 		return 0, 0, malformed("%s: values in code %d", Name(t), h.Code)
-	case t == TypePullRows && h.At > Peek || t == TypePushRows && h.At > 0:
+	case t == TypePullRows && h.At != Peek && (h.At&Peek != 0 || h.At>>1 > h.Number) || t == TypePushRows && h.At > 0:
 		return 0, 0, malformed("%s at %d: rows have keys", Name(t), h.At)
 	}
 	return h.Count, h.Count * l.Dims[h.Table], nil

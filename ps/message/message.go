@@ -37,7 +37,7 @@ import (
 )
 
 // Protocol is the version of all layouts of this package.
-const Protocol = 5
+const Protocol = 6
 
 // The types of frames.
 const (
@@ -147,7 +147,7 @@ const (
 type Head struct {
 	Number uint64 // of the request, or of the change in its session
 	Step   uint64 // of Meet and Met, which meeting; of Save and Saved, that of the run
-	At     uint64 // the first value's place in its array; of Clock, the bits of the rate, a float64; of rows pulled, Peek or 0; of Rows, Peek or a step that all trainers had clocked before they were read; of Save, the oldest step to be kept; of Saved, the checkpoint's number
+	At     uint64 // the first value's place in its array; of Clock, the bits of the rate, a float64; of rows pulled, Peek, or twice the number of the oldest pull without an answer; of Rows, Peek or a step that all trainers had clocked before they were read; of Save, the oldest step to be kept; of Saved, the checkpoint's number
 	Count  int    // keys; of arrays, values; of Failed, Meet and Met, bytes
 	Table  int    // or array, by its place in the schema
 	Code   Code   // of the values, or in which they shall come

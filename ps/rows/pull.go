@@ -63,12 +63,7 @@ func (t *Table) Push(keys []uint64, grads []float32, scale float32) error {
 	return err
 }
 
-// PushPresent is Push for keys that have a row. It appends the places in the batch
-// of the others to missing, which it returns, in no order.
-func (t *Table) PushPresent(keys []uint64, grads []float32, scale float32, missing []int32) ([]int32, error) {
-	return t.push("PushPresent", keys, grads, scale, false, missing)
-}
-
+// push is Push, or with create false appends the places of keys without a row to missing.
 func (t *Table) push(op string, keys []uint64, grads []float32, scale float32, create bool, missing []int32) ([]int32, error) {
 	b, err := t.beginValues(op, keys, len(grads), t.grad)
 	if err != nil {

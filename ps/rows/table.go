@@ -105,6 +105,14 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// PullID identifies a pull, so that one that a trainer repeats after its connection broke is recognized.
+type PullID struct {
+	Session int
+	Process uint64 // the process that numbers the pulls; 0: the pull has no identity
+	Number  uint64 // from 1
+	Oldest  uint64 // the oldest pull of the session without an answer when this one was made
+}
+
 // Faults of batches. They are wrapped with the table and what was wrong.
 var (
 	// ErrFull says that rows could not be made: the table has MaxRows, or the system

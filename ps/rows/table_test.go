@@ -335,14 +335,13 @@ func TestNoAllocations(t *testing.T) {
 			at, _, err = tb.WalkPiece(at, 100, func(*Piece) {}, func(*Row) Verdict { return Keep })
 			return err
 		},
-		"Pull":        func() error { return tb.Pull(keys, x) },
-		"Push":        func() error { return tb.Push(keys, x, 1) },
-		"Peek":        func() error { _, err := tb.Peek(absent, x, missing); return err },
-		"PushPresent": func() error { _, err := tb.PushPresent(absent, x, 1, missing); return err },
-		"Export":      func() error { _, err := tb.Export(keys, rows, usage, missing); return err },
-		"Import":      func() error { _, err := tb.Import(keys, rows, usage, true); return err },
-		"Delete":      func() error { _, err := tb.Delete(absent); return err },
-		"Walk":        func() (err error) { at, _, err = tb.Walk(at, 100, func(*Row) Verdict { return Keep }); return err },
+		"Pull":   func() error { return tb.Pull(keys, x) },
+		"Push":   func() error { return tb.Push(keys, x, 1) },
+		"Peek":   func() error { _, err := tb.Peek(absent, x, missing); return err },
+		"Export": func() error { _, err := tb.Export(keys, rows, usage, missing); return err },
+		"Import": func() error { _, err := tb.Import(keys, rows, usage, true); return err },
+		"Delete": func() error { _, err := tb.Delete(absent); return err },
+		"Walk":   func() (err error) { at, _, err = tb.Walk(at, 100, func(*Row) Verdict { return Keep }); return err },
 	} {
 		must(t, f())
 		if n := testing.AllocsPerRun(20, func() { must(t, f()) }); n != 0 {

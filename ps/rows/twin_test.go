@@ -201,7 +201,7 @@ func (w *twin) push(t *testing.T, keys []uint64, grads []float32, create bool) s
 	if create {
 		must(t, w.t.Push(keys, grads, 0.5))
 	} else {
-		missing, err := w.t.PushPresent(keys, grads, 0.5, []int32{-7})
+		missing, err := w.t.push("push", keys, grads, 0.5, false, []int32{-7})
 		must(t, err)
 		w.checkMissing(t, "push", keys, missing)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/ringo-ml/ringo/ps/shard"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/ps/tiers"
 )
@@ -77,6 +78,9 @@ func (s *Server) recover(ctx context.Context, r Recovery) (done tables.Saved, er
 	if r.MemoryBytes > 0 {
 		below.Dir, below.MemoryBytes, below.DiskBytes = Below(s.Dir), r.MemoryBytes, r.DiskBytes
 	}
+	if below.TableAdmission, err = s.admissions(); err != nil {
+		return done, err
+	}
 	t, err := tiers.Open(below, s.About.Layout)
 	if err != nil {
 		return done, err
@@ -91,6 +95,23 @@ func (s *Server) recover(ctx context.Context, r Recovery) (done tables.Saved, er
 	}
 	done, err = e.Save(ctx, false)
 	return done, errors.Join(err, e.Close(), t.Close())
+}
+
+// admissions are those of the tables, as the server had them.
+func (s *Server) admissions() (map[string]shard.Admission, error) {
+	out := map[string]shard.Admission{}
+	for i, t := range s.About.Layout.Sparse {
+		dir, of, err := tables.TableDir(s.newest(), i)
+		if err != nil {
+			return nil, err
+		}
+		about, err := shard.Describe(dir, of)
+		if err != nil {
+			return nil, err
+		}
+		out[t.Name] = about.Admission
+	}
+	return out, nil
 }
 
 // Below is the folder of rows that memory has no room for, in a server's.

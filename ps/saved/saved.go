@@ -122,19 +122,25 @@ func openServer(dir string, index int, number uint64) (s Server, err error) {
 	if id.Index != index {
 		return s, fmt.Errorf("%s is the folder of server %d: it was renamed", dir, id.Index)
 	}
-	if s.Chain, err = snapshot.Chain(tables.CheckpointDir(dir), number); err != nil {
+	if s.Chain, err = snapshot.Chain(tables.CheckpointDir(dir), id.Owner(), number); err != nil {
 		return s, err
 	}
 	if s.About, err = tables.AboutOf(s.newest()); err != nil {
 		return s, err
 	}
-	if s.About.Identity != id {
-		return s, fmt.Errorf("%s and %s are of different servers, or one of them is damaged: %+v and %+v", s.newest().Dir, tables.IdentityPath(dir), s.About.Identity, id)
+	for _, c := range s.Chain {
+		a, err := tables.AboutOf(c)
+		if err != nil {
+			return s, err
+		}
+		if a.Identity != id {
+			return s, fmt.Errorf("%s and %s are of different servers, or one of them is damaged: %+v and %+v", c.Dir, tables.IdentityPath(dir), a.Identity, id)
+		}
 	}
 	if number != 0 {
 		return s, nil
 	}
-	s.Log, err = wal.Ends(tables.LogDir(dir))
+	s.Log, err = tables.LogEnd(dir, id)
 	if lost := (*wal.LostError)(nil); errors.As(err, &lost) {
 		s.Lost, err = lost, nil
 	}
@@ -159,7 +165,7 @@ func (j *Job) complete() (errs []error) {
 	for _, s := range j.Servers {
 		there[s.About.Index] = true
 		same := first
-		if same.Index = s.About.Index; s.About.Identity != same || s.About.Index >= first.Servers {
+		if same.Index, same.Folder = s.About.Index, s.About.Folder; s.About.Identity != same || s.About.Index >= first.Servers {
 			errs = append(errs, fmt.Errorf("%s is of server %d of %d of job %s, %s of server %d of %d of job %s: want one job's", j.Servers[0].Dir, first.Index, first.Servers, first.Job, s.Dir, s.About.Index, s.About.Servers, s.About.Job))
 		}
 	}
@@ -248,9 +254,9 @@ func (j *Job) Rows(table int) (n int64) {
 // Each hands out the rows of a table, keys and weights, some at a time and in no order; see shard.Scan.
 func (j *Job) Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error {
 	for _, s := range j.Servers {
-		dirs, err := s.folders(table)
+		dirs, of, err := s.folders(table)
 		if err == nil {
-			err = shard.Scan(ctx, dirs, do)
+			err = shard.Scan(ctx, dirs, of, do)
 		}
 		if err != nil {
 			return err
@@ -278,21 +284,22 @@ func (j *Job) Array(ctx context.Context, array int, values []float32) error {
 	return nil
 }
 
-// folders are those of a table: a whole one, and deltas.
-func (s *Server) folders(table int) (out []string, err error) {
+// folders are those of a table, a whole one and deltas, and what their files say that they belong to.
+func (s *Server) folders(table int) (dirs, of []string, err error) {
 	for _, c := range slices.Backward(s.Chain) {
-		dir, err := tables.TableDir(c, table)
+		dir, owner, err := tables.TableDir(c, table)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		about, err := shard.Describe(dir)
+		about, err := shard.Describe(dir, owner)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if out = append(out, dir); !about.Delta {
+		if dirs, of = append(dirs, dir), append(of, owner); !about.Delta {
 			break
 		}
 	}
-	slices.Reverse(out)
-	return out, nil
+	slices.Reverse(dirs)
+	slices.Reverse(of)
+	return dirs, of, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -216,8 +217,9 @@ func (c *conn) gather(r *reply, p *pull) error {
 	case h.At == message.Peek:
 		err = c.engine.PeekRows(h.Table, p.keys, values)
 	default:
+		id := rows.PullID{Session: c.session, Process: c.who.Process, Number: h.Number, Oldest: h.At >> 1}
 		h.At = c.engine.Clocked()
-		err = c.engine.PullRows(h.Table, p.keys, values)
+		err = c.engine.PullRows(id, h.Table, p.keys, values)
 	}
 	if err == nil && h.Code != message.FP32 {
 		err = h.Code.Encode(body, values)

@@ -50,6 +50,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/wal"
 	"github.com/ringo-ml/ringo/record"
@@ -86,7 +87,9 @@ type Engine interface {
 	Await(ctx context.Context, trainer int, step uint64) error
 	// Behind is a trainer for which Await of a step waits; -1: for none, or that is not known.
 	Behind(step uint64) (trainer int)
-	PullRows(table int, keys []uint64, dst []float32) error
+	// PullRows may wait until what it counts is safe. id tells a pull that comes again, after its connection
+	// broke, from a new one.
+	PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error
 	// PeekRows is PullRows that makes no rows and counts nothing.
 	PeekRows(table int, keys []uint64, dst []float32) error
 	PullDense(array, lo int, dst []float32) error

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service/fake"
 	"github.com/ringo-ml/ringo/setting"
@@ -267,14 +268,14 @@ type meeting struct {
 	met chan struct{}
 }
 
-func (m *meeting) PullRows(table int, keys []uint64, dst []float32) error {
+func (m *meeting) PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error {
 	if keys[0] == 2 {
 		select {
 		case m.met <- struct{}{}:
 		case <-m.met:
 		}
 	}
-	return m.Engine.PullRows(table, keys, dst)
+	return m.Engine.PullRows(id, table, keys, dst)
 }
 
 // Where several pulls are under way two are gathered at once, and both before the

@@ -14,9 +14,9 @@ import (
 // Admission says which keys get a row: with both settings those that meet both. A
 // pull of another key gives its initial weights, and its gradients are dropped.
 //
-// While a log is replayed, from Load to Replayed, keys are not counted and get a row
-// when they are pushed, so that no push is lost that had found a row. Counts are not
-// in checkpoints: after a restart they begin at 0.
+// Counts of keys without a row are part of a checkpoint. PullCounted passes the keys that it counts
+// to the caller's log, and Recount counts them again in the same order, so that a table that is
+// restored admits the same keys as one that was never lost.
 type Admission struct {
 	// Count is how often a key is pulled before it has a row, that pull included,
 	// at most 15. 0 and 1 admit all.
@@ -65,7 +65,7 @@ func (a Admission) share() float64 {
 func (t *Table) admits(key uint64, push bool) bool {
 	a := t.cfg.Admission
 	seen := a.Count
-	if t.filter != nil && t.replay.Load() == nil {
+	if t.filter != nil {
 		if push {
 			seen = t.filter.seen(key)
 		} else {
@@ -153,7 +153,7 @@ func (f *filter) see(key uint64) int {
 		}
 	}
 	lock.Unlock()
-	if n == 0 && f.fresh.Add(1) == f.most {
+	if n == 0 && f.fresh.Add(1) >= f.most {
 		f.decay()
 	}
 	return min(n+1, mostCount)

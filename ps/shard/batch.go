@@ -15,6 +15,9 @@ import (
 // Where memory is full and rows cannot leave it, a *store.LimitError is in the error:
 // nothing is lost, and the call may be made again when there is room.
 func (t *Table) Pull(keys []uint64, dst []float32) error {
+	if t.filter != nil {
+		return t.PullCounted(rows.PullID{}, keys, dst, nil)
+	}
 	t.counts.pulled.Add(int64(len(keys)))
 	if t.store == nil {
 		return t.fault("pull", t.rows.Pull(keys, dst))

@@ -50,14 +50,14 @@ func TestBegin(t *testing.T) {
 			}
 			check(tb)
 			dir := filepath.Join(t.TempDir(), "saved")
-			saved, err := tb.Save(context.Background(), dir)
+			saved, err := tb.Save(context.Background(), dir, "")
 			if err != nil || saved.Rows < int64(n) {
 				t.Errorf("%+v, %v", saved, err)
 			}
 			plain := cfg
 			plain.Store, plain.MemoryBytes = nil, 0
 			loaded := newTable(t, plain)
-			_, err = loaded.Load(context.Background(), dir, nil)
+			_, err = loaded.Load(context.Background(), dir, "", nil)
 			must(t, err)
 			check(loaded)
 			if err := tb.Begin(keys[:2], weights[:5]); err == nil || !strings.Contains(err.Error(), "5 weights for 2 keys") {

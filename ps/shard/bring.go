@@ -24,6 +24,9 @@ type trip struct {
 
 	leftKeys  []uint64 // see replay
 	leftGrads []float32
+
+	counts *pullPart // of a pull whose keys are counted, else nil
+	missed []uint64  // the keys that it counts
 }
 
 // wanted is a key and its place in the caller's batch.
@@ -84,7 +87,7 @@ func (t *Table) giveTrip(tr *trip) {
 func (t *Table) bring(tr *trip, keys []uint64, dst []float32, drop []bool) error {
 	tr.sort(keys)
 	for lo := 0; lo < len(tr.want); {
-		hi := tr.cut(lo, t.chunk)
+		hi := tr.cut(lo, t.partKeys())
 		if err := t.room.take(len(tr.keys)); err != nil {
 			return err
 		}
@@ -134,12 +137,23 @@ func (t *Table) enter(tr *trip, push bool) (made int, err error) {
 	if err != nil {
 		return made, err
 	}
+	n := 0
+	if tr.counts != nil {
+		n, err = t.countPart(tr)
+	} else {
+		n, err = t.make(tr, func(key uint64) bool { return t.admits(key, push) })
+	}
+	return made + n, err
+}
+
+// make makes rows for the trip's absent keys that are admitted.
+func (t *Table) make(tr *trip, admits func(key uint64) bool) (made int, err error) {
 	tr.fresh = tr.fresh[:0]
 	for i, from := range tr.from {
 		if from != absent {
 			continue
 		}
-		if !t.admits(tr.keys[i], push) {
+		if !admits(tr.keys[i]) {
 			tr.from[i] = denied
 			t.counts.denied.Add(1)
 			continue
@@ -147,11 +161,11 @@ func (t *Table) enter(tr *trip, push bool) (made int, err error) {
 		tr.fresh = append(tr.fresh, tr.keys[i])
 	}
 	if len(tr.fresh) == 0 {
-		return made, nil
+		return 0, nil
 	}
-	n, err := t.rows.Make(tr.fresh)
-	t.counts.made.Add(int64(n))
-	return made + n, err
+	made, err = t.rows.Make(tr.fresh)
+	t.counts.made.Add(int64(made))
+	return made, err
 }
 
 // A part has at least leastPart keys: what a reader reads in about the time in which
@@ -161,6 +175,12 @@ const leastPart = 16
 // readAll reads the trip's keys from the store, in parts by several readers.
 func (t *Table) readAll(tr *trip, what reads) (made int, err error) {
 	n := len(tr.keys)
+	if t.store == nil {
+		for i := range tr.from {
+			tr.from[i] = absent
+		}
+		return 0, nil
+	}
 	tr.each = max(leastPart, (n+2*t.cfg.Readers-1)/(2*t.cfg.Readers))
 	parts := (n + tr.each - 1) / tr.each
 	for len(tr.parts) < parts {

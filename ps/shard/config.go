@@ -74,7 +74,7 @@ type Config struct {
 	MemoryBytes int64
 	// Admission says which keys get a row.
 	Admission Admission
-	// Policy says which rows leave memory first; nil: ByUse.
+	// Policy says which rows leave memory first; nil: byUse.
 	Policy Policy
 	// Shrinker says what days do to rows; nil: nothing.
 	Shrinker Shrinker

@@ -82,6 +82,15 @@ func (w *writer) addKey(key uint64) {
 	w.buf, w.n = binary.LittleEndian.AppendUint64(w.buf, key), w.n+1
 }
 
+// addLine appends a line of the filter to the piece.
+func (w *writer) addLine(number uint64, line *counters) {
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, number)
+	for _, word := range line {
+		w.buf = binary.LittleEndian.AppendUint64(w.buf, word)
+	}
+	w.n++
+}
+
 // flush writes the piece.
 func (w *writer) flush() error {
 	if len(w.buf) > maxPiece {
@@ -161,7 +170,7 @@ func (r *reader) readHeader() error {
 		return r.damage("it begins with %q, want %q", r.buf[:8], magic)
 	}
 	if v := binary.LittleEndian.Uint32(r.buf[8:]); v != formatVersion {
-		return fmt.Errorf("shard: %s has version %d of the format, this program reads version %d: %w", r.path, v, formatVersion, ErrVersion)
+		return fmt.Errorf("shard: %s has version %d of the format, this program reads version %d: %w: go on with the program that wrote it", r.path, v, formatVersion, errVersion)
 	}
 	h := int64(binary.LittleEndian.Uint32(r.buf[12:]))
 	if h > maxHeader {

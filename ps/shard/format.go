@@ -5,22 +5,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/ps/rows"
 )
 
-// A checkpoint of a table is a directory of three files, which are loaded in this
+// A checkpoint of a table is a directory of four files, which are loaded in this
 // order:
 //
 //	deleted  keys that were deleted since the checkpoint before, in a delta
 //	store    rows that the store had
 //	memory   rows that memory had, which win over those of the store
+//	counts   counts of keys without a row, all of them in a delta too (see Admission)
 //
 // A file is, little-endian:
 //
 //	0     8  "RINGOROW"
-//	8     4  version of the format, 1
+//	8     4  version of the format, 2
 //	12    4  h, at most 1 MiB
 //	16    h  header: JSON
 //	16+h  4  CRC-32C of all before
@@ -34,19 +36,21 @@ import (
 //	16  8  first hash of its range; of the end: rows or keys in the file
 //	24  8  last hash; of the end: pieces before it
 //	32     marks: m times session (4) and number (8), by session
-//	       rows: n times key (8), Last (2), Touches (2), values (4 each); or n keys
+//	       rows: n times key (8), Last (2), Touches (2), values (4 each); or n keys;
+//	       or n lines of the filter: number (8), 128 counters of 4 bits (64)
 //	       4: CRC-32C of the piece
 //
 // Pieces of the file memory go through all hashes in order; others have no range and
-// no marks.
+// no marks. Version 1 had no file counts, and a header did not say what the file belongs to.
 const (
 	magic         = "RINGOROW"
-	formatVersion = 1
+	formatVersion = 2
 	preamble      = 16
 	maxHeader     = 1 << 20
 	pieceHead     = 32
 	markBytes     = 12
 	rowHead       = 12
+	lineBytes     = 72
 	maxPiece      = 64 << 20 // bytes behind its head
 )
 
@@ -57,6 +61,7 @@ const (
 	rowsPiece kind = 1 + iota
 	keysPiece
 	endPiece
+	linesPiece
 )
 
 // section is a file of a checkpoint.
@@ -66,20 +71,25 @@ const (
 	deletedSection section = "deleted"
 	storeSection   section = "store"
 	memorySection  section = "memory"
+	countsSection  section = "counts"
 )
 
-var sections = []section{deletedSection, storeSection, memorySection}
+var sections = []section{deletedSection, storeSection, memorySection, countsSection}
 
 // kind is what its pieces have.
 func (s section) kind() kind {
-	if s == deletedSection {
+	switch s {
+	case deletedSection:
 		return keysPiece
+	case countsSection:
+		return linesPiece
 	}
 	return rowsPiece
 }
 
 // header describes a file.
 type header struct {
+	Of      string   `json:"of"` // the job, server, table and checkpoint
 	Table   string   `json:"table"`
 	Section section  `json:"section"`
 	Dim     int      `json:"dim"`
@@ -91,6 +101,9 @@ type header struct {
 	Epoch   uint64   `json:"epoch"`           // that begins with this checkpoint
 	Day     uint32   `json:"day"`
 	Borders []border `json:"borders,omitempty"`
+
+	Admission string    `json:"admission,omitempty"`
+	Counting  *counting `json:"counting,omitempty"` // of the file counts
 }
 
 // width is a part of a row's state.
@@ -122,7 +135,11 @@ func (h *header) check() error {
 		bad(p.Width < 1 || p.Width > 1<<20, "part %q of the state has %d values", p.Name, p.Width)
 	}
 	bad(rowsPiece.rowBytes(h.values()) > maxPiece, "rows of %d values", h.values())
-	bad(h.Section != deletedSection && h.Section != storeSection && h.Section != memorySection, "a file %q", h.Section)
+	bad(!slices.Contains(sections, h.Section), "a file %q", h.Section)
+	bad(h.Counting != nil && h.Section != countsSection, "counts in a file %q", h.Section)
+	if h.Counting != nil {
+		h.Counting.check(bad)
+	}
 	bad(h.Since > h.Epoch || !h.Delta && h.Since != 0, "epoch %d since %d, delta %t", h.Epoch, h.Since, h.Delta)
 	return errors.Join(errs...)
 }
@@ -150,8 +167,8 @@ func sumOf(parts ...[]byte) (sum uint32) {
 	return sum
 }
 
-// ErrVersion is the error of a file that another version of the format wrote.
-var ErrVersion = errors.New("another version of the format")
+// errVersion is the error of a file that another version of the format wrote.
+var errVersion = errors.New("another version of the format")
 
 // DamageError says which file of a checkpoint is damaged, and where.
 type DamageError struct {
@@ -191,8 +208,11 @@ func (p *piece) row(i int, values []float32) rows.Usage {
 
 // rowBytes is how long a row or key is in a piece of a kind.
 func (k kind) rowBytes(values int) int {
-	if k == rowsPiece {
+	switch k {
+	case rowsPiece:
 		return rowHead + 4*values
+	case linesPiece:
+		return lineBytes
 	}
 	return 8
 }
@@ -204,7 +224,7 @@ func (p *piece) decodeHead(b []byte, values int) (body int64, marks int, err err
 	n, m := le.Uint32(b[4:]), le.Uint32(b[8:])
 	*p = piece{kind: kind(le.Uint32(b)), n: int(n), first: le.Uint64(b[16:]), last: le.Uint64(b[24:]), marks: p.marks[:0], body: p.body}
 	switch {
-	case p.kind < rowsPiece || p.kind > endPiece:
+	case p.kind < rowsPiece || p.kind > linesPiece:
 		return 0, 0, fmt.Errorf("a piece of kind %d", p.kind)
 	case le.Uint32(b[12:]) != 0:
 		return 0, 0, errors.New("bytes that are 0 are not")

@@ -73,8 +73,8 @@ func TestPieces(t *testing.T) {
 func TestBytes(t *testing.T) {
 	got, err := os.ReadFile(write(t, deletedSection))
 	must(t, err)
-	text := `{"table":"t","section":"deleted","dim":2,"rule":"r","parts":[{"name":"sum","width":1}],"seed":9,"delta":true,"since":3,"epoch":5,"day":1,"borders":[{"epoch":2,"day":1}]}`
-	want := append([]byte("RINGOROW\x01\x00\x00\x00"), byte(len(text)), 0, 0, 0)
+	text := `{"of":"","table":"t","section":"deleted","dim":2,"rule":"r","parts":[{"name":"sum","width":1}],"seed":9,"delta":true,"since":3,"epoch":5,"day":1,"borders":[{"epoch":2,"day":1}]}`
+	want := append([]byte("RINGOROW\x02\x00\x00\x00"), byte(len(text)), 0, 0, 0)
 	want = append(want, text...)
 	sum := func(from int) {
 		s := sumOf(want[from:])
@@ -130,7 +130,7 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 		var d *DamageError
-		if err != io.EOF && !errors.As(err, &d) && !errors.Is(err, ErrVersion) {
+		if err != io.EOF && !errors.As(err, &d) && !errors.Is(err, errVersion) {
 			t.Fatal(err)
 		}
 		if d != nil && (d.Offset < 0 || d.Offset > int64(len(b))) {

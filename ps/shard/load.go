@@ -30,12 +30,15 @@ type Loaded struct {
 // server's: where servers are more or fewer than before each loads from all of them
 // what is its own, all full ones first and then all first deltas, and so on.
 //
-// Damage gives a *DamageError, a file of another version ErrVersion. After an error
+// Counts of keys without a row are loaded too; with keep those of several servers are joined, key by key
+// the highest.
+//
+// of is what the checkpoint was saved as. Damage gives a *DamageError, a file of another version errVersion. After an error
 // the table is good for nothing but Close.
-func (t *Table) Load(ctx context.Context, dir string, keep func(key uint64) bool) (Loaded, error) {
+func (t *Table) Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (Loaded, error) {
 	t.slow.Lock()
 	defer t.slow.Unlock()
-	l := &loader{t: t, keep: keep}
+	l := &loader{t: t, of: of, keep: keep}
 	err := l.load(ctx, dir)
 	return l.out, t.fault("loading "+dir, err)
 }
@@ -43,6 +46,7 @@ func (t *Table) Load(ctx context.Context, dir string, keep func(key uint64) bool
 // loader is one checkpoint that is being loaded.
 type loader struct {
 	t      *Table
+	of     string
 	keep   func(key uint64) bool
 	h      header
 	later  uint16 // epochs that the table is ahead of the checkpoint
@@ -84,8 +88,13 @@ func (l *loader) section(ctx context.Context, path string, name section, first b
 	if first {
 		l.h = r.header
 	}
-	if err := r.header.follows(&l.h, path, name); err != nil {
+	if err := r.header.follows(&l.h, path, l.of, name); err != nil {
 		return err
+	}
+	if name == countsSection {
+		if err := l.beginCounts(r.header.Counting); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
 	}
 	if first {
 		if err := l.begin(); err != nil {
@@ -112,6 +121,12 @@ func (l *loader) section(ctx context.Context, path string, name section, first b
 			next = p.last + 1
 			l.pieces = append(l.pieces, heldPiece{p.last, slices.Clone(p.marks)})
 		}
+		if name == countsSection {
+			if err := l.lines(p); err != nil {
+				return &DamageError{path, at, err}
+			}
+			continue
+		}
 		if err := l.apply(p, name); err != nil {
 			return err
 		}
@@ -134,6 +149,9 @@ func (l *loader) begin() error {
 			h.Table, h.Dim, h.Rule, h.Parts, h.Seed, want.Table, want.Dim, want.Rule, want.Parts, want.Seed)
 	}
 	if l.keep == nil {
+		if has := t.cfg.Admission.text(); h.Admission != has {
+			return fmt.Errorf("it was written with admission %q, this table has %q: give the same as before", h.Admission, has)
+		}
 		if h.Delta && h.Since != t.loaded {
 			return fmt.Errorf("it is a delta since epoch %d, and epoch %d was loaded last: load the full checkpoint and its deltas in order", h.Since, t.loaded)
 		}
@@ -336,6 +354,7 @@ func (r *replay) left(t *Table, tr *trip, session int, seq uint64, keys []uint64
 // Replayed says that the log's pushes that follow the checkpoint were made again, and
 // all that is pushed from now on is new. It must not be called while a Push runs.
 func (t *Table) Replayed() error {
+	t.counted.before = nil
 	r := t.replay.Swap(nil)
 	if r == nil {
 		return nil

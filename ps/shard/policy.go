@@ -14,9 +14,9 @@ import (
 // day and each round of the eviction through all rows begins one.
 type Policy func(r *rows.Row, now uint16) float64
 
-// ByUse is worth how often the row was pulled, each round of the eviction halving
+// byUse is worth how often the row was pulled, each round of the eviction halving
 // that; of equal rows the one touched last is worth more.
-func ByUse(r *rows.Row, now uint16) float64 {
+func byUse(r *rows.Row, now uint16) float64 {
 	return float64(r.Usage.Touches) + 1/float64(1+r.Usage.Age(now))
 }
 

@@ -38,15 +38,18 @@ func (p *progress) bars(hash uint64) bool { return p.walking && hash >= p.next.L
 //
 // For each row a checkpoint says, by the marks of its piece, which pushes its image
 // holds, and these may be newer than those of another row.
-func (t *Table) Save(ctx context.Context, dir string) (Saved, error) {
-	return t.save(ctx, dir, header{})
+//
+// Each file states of, the job, server, table and checkpoint that it belongs to, and Load wants
+// the same.
+func (t *Table) Save(ctx context.Context, dir, of string) (Saved, error) {
+	return t.save(ctx, dir, header{Of: of})
 }
 
 // SaveDelta is Save of what was pulled, pushed and deleted since the epoch of an
 // earlier checkpoint, which it is to be loaded after. It reads both tiers once all the
 // same, and writes little. It needs rows' Usage: see Config.Deltas.
-func (t *Table) SaveDelta(ctx context.Context, dir string, since uint64) (Saved, error) {
-	return t.save(ctx, dir, header{Delta: true, Since: since})
+func (t *Table) SaveDelta(ctx context.Context, dir, of string, since uint64) (Saved, error) {
+	return t.save(ctx, dir, header{Of: of, Delta: true, Since: since})
 }
 
 func (t *Table) save(ctx context.Context, dir string, h header) (Saved, error) {
@@ -94,7 +97,8 @@ type saving struct {
 	ctx  context.Context
 	dir  string
 	h    header
-	shot *snapshot // nil: no store
+	shot *snapshot   // nil: no store
+	keys *filterCopy // nil: no counts
 	out  Saved
 }
 
@@ -108,6 +112,9 @@ func (t *Table) saveTo(ctx context.Context, dir string, h header) (Saved, error)
 	}
 	if err == nil {
 		err = s.deleted()
+	}
+	if err == nil {
+		err = s.counts()
 	}
 	return s.out, errors.Join(err, s.shot.cancel())
 }
@@ -123,7 +130,9 @@ func (s *saving) begin() {
 		s.h.Parts = append(s.h.Parts, width{p.Name, p.Width})
 	}
 	s.h.Epoch, s.h.Day, s.h.Borders = t.clock.Load(), t.days.day, t.days.borders
+	s.h.Admission = t.cfg.Admission.text()
 	s.out.Epoch = s.h.Epoch
+	s.keys = t.copyFilter() // before any row is read: the rows of pulls in it are there
 	s.shot = t.beginWalk()
 }
 
@@ -165,6 +174,9 @@ func (s *saving) usage(f rows.Usage) rows.Usage {
 func (s *saving) section(name section, fill func(w *writer) error) error {
 	h := s.h
 	h.Section = name
+	if name == countsSection && s.keys != nil {
+		h.Counting = &s.keys.counting
+	}
 	w, err := create(filepath.Join(s.dir, string(name)), &h)
 	if err != nil {
 		return err
@@ -175,9 +187,10 @@ func (s *saving) section(name section, fill func(w *writer) error) error {
 	n := w.rows
 	err = w.finish()
 	s.out.Bytes += w.bytes
-	if name == deletedSection {
+	switch name {
+	case deletedSection:
 		s.out.Deleted += n
-	} else {
+	case storeSection, memorySection:
 		s.out.Rows += n
 	}
 	return err

@@ -20,14 +20,14 @@ var background = context.Background()
 
 func save(t testing.TB, tb *Table, dir string) Saved {
 	t.Helper()
-	s, err := tb.Save(background, dir)
+	s, err := tb.Save(background, dir, "")
 	must(t, err)
 	return s
 }
 
 func saveDelta(t testing.TB, tb *Table, dir string, since uint64) Saved {
 	t.Helper()
-	s, err := tb.SaveDelta(background, dir, since)
+	s, err := tb.SaveDelta(background, dir, "", since)
 	must(t, err)
 	tb.Committed(s.Epoch)
 	return s
@@ -36,7 +36,7 @@ func saveDelta(t testing.TB, tb *Table, dir string, since uint64) Saved {
 func load(t testing.TB, tb *Table, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
-		_, err := tb.Load(background, dir, nil)
+		_, err := tb.Load(background, dir, "", nil)
 		must(t, err)
 	}
 }
@@ -128,7 +128,7 @@ func c2(t *testing.T, c Config, newStore func(*testing.T) store.Store) Config {
 	return c
 }
 
-func shrink(t testing.TB, tb *Table, days int) Shrunk {
+func shrink(t testing.TB, tb *Table, days int) shrunk {
 	t.Helper()
 	s, err := tb.Shrink(background, days)
 	must(t, err)
@@ -207,12 +207,12 @@ func TestSaveWhileTraining(t *testing.T) {
 						}
 					}
 				}}
-				s, err := tb.Save(ctx, dirs[0])
+				s, err := tb.Save(ctx, dirs[0], "")
 				for _, dir := range dirs[1:] {
 					if err != nil {
 						break
 					}
-					s, err = tb.SaveDelta(ctx, dir, s.Epoch)
+					s, err = tb.SaveDelta(ctx, dir, "", s.Epoch)
 				}
 				if err != nil {
 					t.Error(err)
@@ -272,7 +272,7 @@ func TestLoadByOtherServers(t *testing.T) {
 		tb := tiered(t)
 		for _, checkpoint := range dirs {
 			for _, dir := range checkpoint {
-				_, err := tb.Load(background, dir, func(key uint64) bool { return owner(key, 3) == server })
+				_, err := tb.Load(background, dir, "", func(key uint64) bool { return owner(key, 3) == server })
 				must(t, err)
 			}
 		}
@@ -303,25 +303,25 @@ func TestLoadFaults(t *testing.T) {
 	saveDelta(t, tb, at("next"), delta.Epoch)
 
 	for want, do := range map[string]func(tb *Table) error{
-		"since epoch 1, and epoch 0 was loaded last": func(tb *Table) error { _, err := tb.Load(background, at("delta"), nil); return err },
+		"since epoch 1, and epoch 0 was loaded last": func(tb *Table) error { _, err := tb.Load(background, at("delta"), "", nil); return err },
 		"since epoch 2, and epoch 1 was loaded last": func(tb *Table) error {
 			load(t, tb, at("base"))
-			_, err := tb.Load(background, at("next"), nil)
+			_, err := tb.Load(background, at("next"), "", nil)
 			return err
 		},
 		"has 10 rows already": func(tb *Table) error {
 			load(t, tb, at("base"))
-			_, err := tb.Load(background, at("base"), nil)
+			_, err := tb.Load(background, at("base"), "", nil)
 			return err
 		},
-		"file already exists":   func(tb *Table) error { _, err := tb.Save(background, at("base")); return err },
-		"a delta since epoch 0": func(tb *Table) error { _, err := tb.SaveDelta(background, at("x"), 0); return err },
-		"a delta since epoch 9": func(tb *Table) error { _, err := tb.SaveDelta(background, at("x"), 9); return err },
-		"no such file":          func(tb *Table) error { _, err := tb.Load(background, at("nowhere"), nil); return err },
+		"file already exists":   func(tb *Table) error { _, err := tb.Save(background, at("base"), ""); return err },
+		"a delta since epoch 0": func(tb *Table) error { _, err := tb.SaveDelta(background, at("x"), "", 0); return err },
+		"a delta since epoch 9": func(tb *Table) error { _, err := tb.SaveDelta(background, at("x"), "", 9); return err },
+		"no such file":          func(tb *Table) error { _, err := tb.Load(background, at("nowhere"), "", nil); return err },
 		"it is of table \"ads\" with rows of 3 weights": func(*Table) error {
 			c := small(nil)
 			c.Rows.Seed = 4
-			_, err := newTable(t, c).Load(background, at("base"), nil)
+			_, err := newTable(t, c).Load(background, at("base"), "", nil)
 			return err
 		},
 		"want 1 or more":    func(tb *Table) error { _, err := tb.Shrink(background, 0); return err },
@@ -329,7 +329,7 @@ func TestLoadFaults(t *testing.T) {
 		"set Deltas": func(*Table) error {
 			c := small(nil)
 			c.Deltas = false
-			_, err := newTable(t, c).SaveDelta(background, at("x"), 1)
+			_, err := newTable(t, c).SaveDelta(background, at("x"), "", 1)
 			return err
 		},
 	} {
@@ -343,7 +343,7 @@ func TestLoadFaults(t *testing.T) {
 		tb.tick()
 	}
 	tb.upkeep.Unlock()
-	if _, err := tb.SaveDelta(background, at("x"), delta.Epoch); err == nil || !contains(err, "save all") {
+	if _, err := tb.SaveDelta(background, at("x"), "", delta.Epoch); err == nil || !contains(err, "save all") {
 		t.Error(err)
 	}
 	if files, err := filepath.Glob(at("x*")); err != nil || len(files) > 0 {
@@ -361,7 +361,7 @@ func TestSaveCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	dir := dirOf(t, "never")
-	if _, err := tb.Save(ctx, dir); !errors.Is(err, context.Canceled) {
+	if _, err := tb.Save(ctx, dir, ""); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -374,7 +374,7 @@ func TestSaveCancelled(t *testing.T) {
 	if _, err := tb.Shrink(ctx, 1); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := tb.Load(ctx, dir, nil); err == nil {
+	if _, err := tb.Load(ctx, dir, "", nil); err == nil {
 		t.Error("loaded what is not there")
 	}
 }
@@ -427,7 +427,7 @@ func TestDamage(t *testing.T) {
 			must(t, os.WriteFile(path, b, 0o666))
 			f, err := readAll(path)
 			var d *DamageError
-			if !errors.As(err, &d) && !errors.Is(err, ErrVersion) {
+			if !errors.As(err, &d) && !errors.Is(err, errVersion) {
 				t.Fatalf("%s, %s: %v", name, what, err)
 			}
 			if d != nil && (d.Path != path || d.Offset > int64(len(b))) || !strings.Contains(err.Error(), path) {
@@ -450,7 +450,7 @@ func TestDamage(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "store"), memory, 0o666))
 	var d *DamageError
-	if _, err := newTable(t, small(nil)).Load(background, dir, func(uint64) bool { return true }); !errors.As(err, &d) || !contains(err, `it is a file "memory"`) {
+	if _, err := newTable(t, small(nil)).Load(background, dir, "", func(uint64) bool { return true }); !errors.As(err, &d) || !contains(err, `it is a file "memory"`) {
 		t.Error(err)
 	}
 }

@@ -16,6 +16,8 @@ type About struct {
 	Dim   int
 	Rule  string
 	Delta bool
+	// Admission is the table's.
+	Admission Admission
 	// Rows are counted twice where both tiers had one. Deleted are a delta's.
 	Rows, Deleted int64
 
@@ -24,8 +26,8 @@ type About struct {
 }
 
 // Describe reads what the checkpoint of a table in a directory has. Its cost does not depend on
-// its size. Damage gives a *DamageError, a file of another version ErrVersion.
-func Describe(dir string) (a About, err error) {
+// its size. of is what the table was saved as. Damage gives a *DamageError, a file of another version errVersion.
+func Describe(dir, of string) (a About, err error) {
 	a.bySection = map[section]int64{}
 	for i, name := range sections {
 		h, n, err := describe(filepath.Join(dir, string(name)))
@@ -33,18 +35,25 @@ func Describe(dir string) (a About, err error) {
 			a.header = h
 		}
 		if err == nil {
-			err = h.follows(&a.header, filepath.Join(dir, string(name)), name)
+			err = h.follows(&a.header, filepath.Join(dir, string(name)), of, name)
+		}
+		if err == nil && h.Counting != nil {
+			a.Admission.FilterBytes = h.Counting.Lines * lineSize
 		}
 		if err != nil {
 			return a, fmt.Errorf("shard: %w", err)
 		}
-		if a.bySection[name] = n; name == deletedSection {
+		switch a.bySection[name] = n; name {
+		case deletedSection:
 			a.Deleted = n
-		} else {
+		case storeSection, memorySection:
 			a.Rows += n
 		}
 	}
 	h := &a.header
+	if err := a.Admission.UnmarshalText([]byte(h.Admission)); err != nil {
+		return a, fmt.Errorf("shard: %s: admission %q: %w", dir, h.Admission, err)
+	}
 	a.Table, a.Dim, a.Rule, a.Delta = h.Table, h.Dim, h.Rule, h.Delta
 	return a, nil
 }
@@ -73,11 +82,14 @@ func describe(path string) (h header, n int64, err error) {
 }
 
 // follows reports a file that is not of the same checkpoint as the first one.
-func (h *header) follows(first *header, path string, name section) error {
+func (h *header) follows(first *header, path, of string, name section) error {
+	if h.Of != of {
+		return fmt.Errorf("%s is of %s, where the file of %s belongs: it was copied or renamed; bring the file that was here back from a copy, or load an older checkpoint", path, h.Of, of)
+	}
 	if h.Section != name {
 		return &DamageError{path, 0, fmt.Errorf("it is a file %q", h.Section)}
 	}
-	if h.Epoch != first.Epoch || h.Delta != first.Delta || h.Since != first.Since || h.Day != first.Day {
+	if h.Admission != first.Admission || h.Epoch != first.Epoch || h.Delta != first.Delta || h.Since != first.Since || h.Day != first.Day {
 		return &DamageError{path, 0, fmt.Errorf("it is of epoch %d since %d, the file %q beside it of %d since %d", h.Epoch, h.Since, sections[0], first.Epoch, first.Since)}
 	}
 	return nil
@@ -86,11 +98,11 @@ func (h *header) follows(first *header, path string, name section) error {
 // Scan hands out the rows that a table would have after Load of a whole checkpoint and the deltas after it,
 // whose directories are in this order, without making one: keys and weights, in no order, valid during the
 // call. An error of do ends it. Files are read once, the newest first; the keys of all but the last one
-// read are held, 16 to 32 bytes each: of a whole checkpoint that was all in memory none. Damage gives a
-// *DamageError when the reader comes to it: what do got before is right.
-func Scan(ctx context.Context, dirs []string, do func(keys []uint64, weights []float32) error) error {
+// read are held, 16 to 32 bytes each: of a whole checkpoint that was all in memory none. of has what each was saved
+// as. Damage gives a *DamageError when the reader comes to it: what do got before is right.
+func Scan(ctx context.Context, dirs, of []string, do func(keys []uint64, weights []float32) error) error {
 	s := &scanner{do: do}
-	if err := s.plan(dirs); err != nil {
+	if err := s.plan(dirs, of); err != nil {
 		return err
 	}
 	for i, f := range s.files {
@@ -114,13 +126,13 @@ type scanner struct {
 }
 
 // plan looks that the checkpoints belong together.
-func (s *scanner) plan(dirs []string) error {
+func (s *scanner) plan(dirs, of []string) error {
 	if len(dirs) == 0 {
 		return errors.New("shard: no checkpoint to read")
 	}
 	var before About
 	for i, dir := range dirs {
-		a, err := Describe(dir)
+		a, err := Describe(dir, of[i])
 		if err != nil {
 			return err
 		}
@@ -132,7 +144,7 @@ func (s *scanner) plan(dirs []string) error {
 		}
 		before = a
 		for _, name := range sections { // as Load reads them: of two rows the later one wins
-			if a.bySection[name] > 0 {
+			if a.bySection[name] > 0 && name != countsSection {
 				s.files = append(s.files, filepath.Join(dir, string(name)))
 			}
 		}

@@ -14,7 +14,7 @@ import (
 func checkScan(t *testing.T, tb *Table, dirs []string) {
 	t.Helper()
 	seen := map[uint64]bool{}
-	must(t, Scan(background, dirs, func(keys []uint64, weights []float32) error {
+	must(t, Scan(background, dirs, make([]string, 9), func(keys []uint64, weights []float32) error {
 		for i, key := range keys {
 			if seen[key] {
 				t.Fatalf("key %d comes twice", key)
@@ -60,12 +60,12 @@ func TestScanFaults(t *testing.T) {
 	must(t, tb.Push(0, 2, sequence(5, 10), make([]float32, 10*dim), 1))
 	delta := saveDelta(t, tb, at("delta"), base.Epoch)
 	saveDelta(t, tb, at("next"), delta.Epoch)
-	about, err := Describe(at("delta"))
+	about, err := Describe(at("delta"), "")
 	if err != nil || about.Table != "ads" || about.Dim != dim || about.Rule != "adder" || !about.Delta || about.Rows != 10 || about.Deleted != 0 {
 		t.Errorf("%+v, %v", about, err)
 	}
 	scan := func(dirs ...string) error {
-		return Scan(background, dirs, func([]uint64, []float32) error { return nil })
+		return Scan(background, dirs, make([]string, 9), func([]uint64, []float32) error { return nil })
 	}
 	must(t, scan(at("base"), at("delta"), at("next")))
 	for want, err := range map[string]error{
@@ -77,7 +77,7 @@ func TestScanFaults(t *testing.T) {
 		context.Canceled.Error(): func() error {
 			ctx, cancel := context.WithCancel(background)
 			cancel()
-			return Scan(ctx, []string{at("base")}, nil)
+			return Scan(ctx, []string{at("base")}, make([]string, 9), nil)
 		}(),
 	} {
 		if err == nil || !contains(err, want) {
@@ -85,7 +85,7 @@ func TestScanFaults(t *testing.T) {
 		}
 	}
 	mine := errors.New("enough")
-	if err := Scan(background, []string{at("base")}, func([]uint64, []float32) error { return mine }); !errors.Is(err, mine) {
+	if err := Scan(background, []string{at("base")}, make([]string, 9), func([]uint64, []float32) error { return mine }); !errors.Is(err, mine) {
 		t.Error(err)
 	}
 	// Damage is found, wherever it is.
@@ -98,7 +98,7 @@ func TestScanFaults(t *testing.T) {
 		for _, bytes := range [][]byte{bad, b[:i]} {
 			must(t, os.WriteFile(path, bytes, 0o666))
 			var d *DamageError
-			if err := scan(at("base"), at("delta")); !errors.As(err, &d) && !errors.Is(err, ErrVersion) || d != nil && d.Path != path {
+			if err := scan(at("base"), at("delta")); !errors.As(err, &d) && !errors.Is(err, errVersion) || d != nil && d.Path != path {
 				t.Fatalf("byte %d: %v", i, err)
 			}
 		}

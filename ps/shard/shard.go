@@ -20,8 +20,9 @@ type Table struct {
 	room  *room       // nil: without a store
 	chunk int         // rows brought in at a time
 
-	filter *filter // nil: keys are not counted
-	replay atomic.Pointer[replay]
+	filter  *filter // nil: keys are not counted
+	counted counted // guards how the filter changes; see counted.go
+	replay  atomic.Pointer[replay]
 
 	// Locks, in the order in which they are taken.
 	slow   sync.Mutex   // one Save, Shrink or Load
@@ -56,7 +57,7 @@ func New(cfg Config) (*Table, error) {
 		return nil, err
 	}
 	if cfg.Policy == nil {
-		cfg.Policy = ByUse
+		cfg.Policy = byUse
 	}
 	if cfg.Readers == 0 {
 		cfg.Readers = defaultReaders
@@ -68,7 +69,9 @@ func New(cfg Config) (*Table, error) {
 	t.ctx, t.quit = context.WithCancel(context.Background())
 	r := cfg.rowsConfig()
 	if t.store == nil && cfg.Admission.chooses() {
-		r.Admit = t.admits
+		r.Admit = func(key uint64, push bool) bool {
+			return t.filter != nil && !push || t.admits(key, push) // PullCounted has decided
+		}
 	}
 	var err error
 	if t.rows, err = rows.New(r); err != nil {

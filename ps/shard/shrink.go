@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/ps/store"
 )
 
-// Shrunk says how many rows a Shrink has deleted, and how many there are then.
-type Shrunk struct{ Deleted, Kept int64 }
+// shrunk says how many rows a Shrink has deleted, and how many there are then.
+type shrunk struct{ Deleted, Kept int64 }
 
 // graves are the keys that were deleted, for deltas.
 type graves struct {
@@ -57,16 +57,18 @@ const shrinkRows = 4096
 //
 // What it does is in no log: a caller that replays one repeats it at its place there,
 // or makes a checkpoint after it.
-func (t *Table) Shrink(ctx context.Context, days int) (Shrunk, error) {
+func (t *Table) Shrink(ctx context.Context, days int) (shrunk, error) {
 	if err := checkDays(days); err != nil {
-		return Shrunk{}, t.fault("shrink", err)
+		return shrunk{}, t.fault("shrink", err)
 	}
 	t.slow.Lock()
 	defer t.slow.Unlock()
 	if t.filter != nil {
+		t.counted.mu.Lock()
 		t.filter.decay()
+		t.counted.mu.Unlock()
 	}
-	var out Shrunk
+	var out shrunk
 	err := t.shrinkMemory(days, &out)
 	if err == nil && t.store != nil && t.cfg.Shrinker != nil {
 		err = t.shrinkStore(ctx, &out)
@@ -87,7 +89,7 @@ func (t *Table) count() int64 {
 }
 
 // shrinkMemory begins the days and goes through the rows in memory.
-func (t *Table) shrinkMemory(days int, out *Shrunk) error {
+func (t *Table) shrinkMemory(days int, out *shrunk) error {
 	t.upkeep.Lock()
 	t.gate.Lock()
 	t.tick()
@@ -113,7 +115,7 @@ func (t *Table) shrinkMemory(days int, out *Shrunk) error {
 }
 
 // shrinkPiece ages and deletes some rows in memory.
-func (t *Table) shrinkPiece(at rows.Cursor, days int, out *Shrunk) (next rows.Cursor, more bool, err error) {
+func (t *Table) shrinkPiece(at rows.Cursor, days int, out *shrunk) (next rows.Cursor, more bool, err error) {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
 	t.gate.Lock()
@@ -186,7 +188,7 @@ func (t *Table) deleteBoth(keys, dead []uint64) ([]uint64, error) {
 func (t *Table) sizes(n int) []int32 { return slices.Repeat([]int32{int32(t.imageBytes())}, n) }
 
 // shrinkStore goes through the rows in the store that are not in memory.
-func (t *Table) shrinkStore(ctx context.Context, out *Shrunk) error {
+func (t *Table) shrinkStore(ctx context.Context, out *shrunk) error {
 	var found store.Rows
 	var row rows.Row
 	var keys []uint64
@@ -228,7 +230,7 @@ func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []b
 
 // deleteStored deletes rows from the store that are not in memory and, as the store
 // has them now, still go.
-func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, values []float32, out *Shrunk) error {
+func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, values []float32, out *shrunk) error {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
 	t.gate.Lock()

@@ -227,8 +227,8 @@ func TestPolicies(t *testing.T) {
 	often := &rows.Row{Usage: rows.Usage{Last: 3, Touches: 9}}
 	lately := &rows.Row{Usage: rows.Usage{Last: 7, Touches: 2}}
 	early := &rows.Row{Usage: rows.Usage{Last: 1, Touches: 2}}
-	if !(ByUse(often, 8) > ByUse(lately, 8) && ByUse(lately, 8) > ByUse(early, 8)) {
-		t.Error("ByUse")
+	if !(byUse(often, 8) > byUse(lately, 8) && byUse(lately, 8) > byUse(early, 8)) {
+		t.Error("byUse")
 	}
 	_, c := clicks(t)
 	shown := func(show, click float32) *rows.Row {

@@ -24,10 +24,10 @@ type Draft struct {
 	open     int // files not closed
 }
 
-// Begin begins a checkpoint in a directory, which is made where there is none. base
+// Begin begins a checkpoint of owner in a directory, which is made where there is none. base
 // is the number of the one that it is a delta to, which must be there; 0 is for a
 // full one. Only one at a time may be begun.
-func Begin(dir string, base uint64) (*Draft, error) {
+func Begin(dir, owner string, base uint64) (*Draft, error) {
 	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("snapshot: beginning one in %s: %w", dir, err) }
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fail(err)
@@ -39,7 +39,14 @@ func Begin(dir string, base uint64) (*Draft, error) {
 	if base != 0 && !slices.Contains(all, base) {
 		return fail(fmt.Errorf("a delta to checkpoint %d: %w", base, ErrNone))
 	}
-	d := &Draft{dir: dir, manifest: Manifest{Version: Version, Number: 1, Base: base}}
+	d := &Draft{dir: dir, manifest: Manifest{Version: Version, Owner: owner, Number: 1, Base: base}}
+	if base != 0 {
+		s, err := Read(dir, owner, base)
+		if err != nil {
+			return fail(err)
+		}
+		d.manifest.BaseCRC = s.crc
+	}
 	if len(all) > 0 {
 		d.manifest.Number = all[len(all)-1] + 1
 	}
@@ -148,7 +155,7 @@ func (d *Draft) commit(meta any) (_ *Snapshot, err error) {
 	if err := folder.Sync(d.temp); err != nil {
 		return nil, err
 	}
-	s := &Snapshot{Manifest: d.manifest, Dir: filepath.Join(d.dir, folderName(d.Number())), At: time.Now()}
+	s := &Snapshot{Manifest: d.manifest, Dir: filepath.Join(d.dir, folderName(d.Number())), At: time.Now(), crc: crc32c.Checksum(b)}
 	if err := os.Rename(d.temp, s.Dir); err != nil {
 		return nil, err
 	}

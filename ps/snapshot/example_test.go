@@ -17,7 +17,7 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	for _, commits := range []bool{false, true} {
-		d, err := snapshot.Begin(dir, 0)
+		d, err := snapshot.Begin(dir, "", 0)
 		if err != nil {
 			fmt.Println(err)
 			return

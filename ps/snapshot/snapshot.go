@@ -28,8 +28,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Version is that of the format.
-const Version = 1
+// Version is that of the format. Version 1 had no owner, and did not say which manifest a delta adds to.
+const Version = 2
 
 const (
 	prefix       = "checkpoint-"
@@ -59,9 +59,12 @@ func (e *DamageError) Error() string { return fmt.Sprintf("%s is damaged: %s", e
 // Manifest says what a checkpoint is.
 type Manifest struct {
 	Version int    `json:"version"`
+	Owner   string `json:"owner"`
 	Number  uint64 `json:"number"` // 1 and up
 	// Base is the number of the checkpoint that a delta adds to, 0 of a full one.
 	Base uint64 `json:"base,omitempty"`
+	// BaseCRC is the CRC-32C of that checkpoint's manifest, which no other checkpoint of that number has.
+	BaseCRC uint32 `json:"base_crc,omitempty"`
 	// Meta is the owner's.
 	Meta  json.RawMessage `json:"meta"`
 	Files []File          `json:"files"`
@@ -81,6 +84,7 @@ type Snapshot struct {
 	Manifest
 	Dir string    // its folder
 	At  time.Time // when it was complete, by the host's clock
+	crc uint32    // of its manifest
 }
 
 // Bytes is how many bytes all its files have, those of its folders too.
@@ -139,8 +143,9 @@ func Numbers(dir string) ([]uint64, error) {
 }
 
 // Read reads the manifest of a checkpoint and looks that its files are there and
-// have their lengths. What is in them is checked by who reads them: see Open.
-func Read(dir string, number uint64) (*Snapshot, error) {
+// have their lengths. What is in them is checked by who reads them: see Open. owner is who has
+// begun it, "" stands for any.
+func Read(dir, owner string, number uint64) (*Snapshot, error) {
 	s := &Snapshot{Dir: filepath.Join(dir, folderName(number))}
 	path := filepath.Join(s.Dir, manifestName)
 	info, err := os.Stat(path)
@@ -163,8 +168,12 @@ func Read(dir string, number uint64) (*Snapshot, error) {
 	if s.Manifest, err = decode(path, b); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
+	s.crc = crc32c.Checksum(b)
 	if s.Number != number {
 		return nil, fmt.Errorf("snapshot: %w", &DamageError{path, fmt.Sprintf("it is the manifest of checkpoint %d", s.Number)})
+	}
+	if owner != "" && s.Owner != owner {
+		return nil, fmt.Errorf("snapshot: %s is of %s, not of %s: it was copied or renamed; bring the file that was here back from a copy", path, s.Owner, owner)
 	}
 	for _, f := range s.Files {
 		info, err := os.Stat(filepath.Join(s.Dir, f.Name))
@@ -184,8 +193,8 @@ func Read(dir string, number uint64) (*Snapshot, error) {
 }
 
 // Chain is the checkpoint of that number, or the newest where it is 0, and all that
-// it is a delta to: the full one first. ErrNone where there is none.
-func Chain(dir string, number uint64) ([]*Snapshot, error) {
+// it is a delta to: the full one first. ErrNone where there is none. owner is Read's.
+func Chain(dir, owner string, number uint64) ([]*Snapshot, error) {
 	if number == 0 {
 		all, err := Numbers(dir)
 		if err != nil {
@@ -198,12 +207,16 @@ func Chain(dir string, number uint64) ([]*Snapshot, error) {
 	}
 	var out []*Snapshot
 	for number != 0 {
-		s, err := Read(dir, number)
+		s, err := Read(dir, owner, number)
 		if err != nil {
 			if len(out) > 0 {
 				err = fmt.Errorf("checkpoint %d is a delta to checkpoint %d: %w", out[len(out)-1].Number, number, err)
 			}
 			return nil, err
+		}
+		if n := len(out); n > 0 && out[n-1].BaseCRC != s.crc {
+			return nil, fmt.Errorf("snapshot: %s is a delta to a checkpoint %d with the manifest %08x, that in %s is %08x: one of them is of another folder or time; bring back what was here, or load an older checkpoint",
+				out[n-1].Dir, number, out[n-1].BaseCRC, s.Dir, s.crc)
 		}
 		out = append(out, s)
 		number = s.Base // below s.Number: decode looks
@@ -252,7 +265,7 @@ func drop(dir string, all, stay []uint64) error {
 		if needed[n] {
 			continue
 		}
-		chain, err := Chain(dir, n)
+		chain, err := Chain(dir, "", n)
 		if err != nil {
 			return err // what is damaged does not say what it needs
 		}

@@ -22,7 +22,7 @@ func must(t *testing.T, err error) {
 // save writes a checkpoint of two files that follow from seed.
 func save(t *testing.T, dir string, base uint64, seed int) *Snapshot {
 	t.Helper()
-	d, err := Begin(dir, base)
+	d, err := Begin(dir, "", base)
 	must(t, err)
 	for i := range 2 {
 		w, err := d.Create(fmt.Sprint("file-", i))
@@ -64,7 +64,7 @@ func numbers(t *testing.T, dir string) []uint64 {
 
 func TestChains(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
-	if _, err := Chain(dir, 0); !errors.Is(err, ErrNone) {
+	if _, err := Chain(dir, "", 0); !errors.Is(err, ErrNone) {
 		t.Fatalf("no directory: %v", err)
 	}
 	save(t, dir, 0, 11)
@@ -73,7 +73,7 @@ func TestChains(t *testing.T) {
 	save(t, dir, 0, 14)
 	save(t, dir, 4, 15)
 	for newest, want := range map[uint64][]uint64{0: {4, 5}, 1: {1}, 2: {1, 2}, 3: {1, 2, 3}, 4: {4}} {
-		chain, err := Chain(dir, newest)
+		chain, err := Chain(dir, "", newest)
 		must(t, err)
 		var got []uint64
 		for _, s := range chain {
@@ -101,7 +101,7 @@ func TestChains(t *testing.T) {
 func TestWholeOrNotAtAll(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 0, 1)
-	d, err := Begin(dir, 0)
+	d, err := Begin(dir, "", 0)
 	must(t, err)
 	w, err := d.Create("a")
 	must(t, err)
@@ -112,7 +112,7 @@ func TestWholeOrNotAtAll(t *testing.T) {
 		t.Fatal("committed with a file that is open")
 	}
 	_ = w.Close()
-	d, err = Begin(dir, 0) // a crash leaves its folder
+	d, err = Begin(dir, "", 0) // a crash leaves its folder
 	must(t, err)
 	if d.Number() != 2 {
 		t.Fatalf("number %d", d.Number())
@@ -123,10 +123,10 @@ func TestWholeOrNotAtAll(t *testing.T) {
 	if len(entries) != 1 {
 		t.Errorf("left after a crash: %v", entries)
 	}
-	if _, err := Begin(dir, 9); !errors.Is(err, ErrNone) {
+	if _, err := Begin(dir, "", 9); !errors.Is(err, ErrNone) {
 		t.Errorf("a delta to what is not there: %v", err)
 	}
-	d, err = Begin(dir, 0)
+	d, err = Begin(dir, "", 0)
 	must(t, err)
 	for _, name := range []string{"", "..", "a/b", "/a", manifestName, "a\x00"} {
 		if _, err := d.Create(name); err == nil {
@@ -141,7 +141,7 @@ func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := save(t, dir, 0, 3)
 	readAll := func() error {
-		chain, err := Chain(dir, 0)
+		chain, err := Chain(dir, "", 0)
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func TestVersion(t *testing.T) {
 	b, err := encode(m)
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(s.Dir, manifestName), b, 0o666))
-	if _, err := Chain(dir, 0); !errors.Is(err, ErrVersion) {
+	if _, err := Chain(dir, "", 0); !errors.Is(err, ErrVersion) {
 		t.Errorf("another version: %v", err)
 	}
 }
@@ -205,14 +205,14 @@ func TestMissingBase(t *testing.T) {
 	s := save(t, dir, 0, 1)
 	save(t, dir, 1, 2)
 	must(t, os.RemoveAll(s.Dir))
-	if _, err := Chain(dir, 0); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "checkpoint 2 is a delta to checkpoint 1") {
+	if _, err := Chain(dir, "", 0); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "checkpoint 2 is a delta to checkpoint 1") {
 		t.Errorf("a base that is gone: %v", err)
 	}
 }
 
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
-	d, err := Begin(dir, 0)
+	d, err := Begin(dir, "", 0)
 	must(t, err)
 	_, err = d.Folder("table")
 	must(t, err)
@@ -222,7 +222,7 @@ func TestFolders(t *testing.T) {
 	if _, err := d.Commit(nil); err == nil {
 		t.Fatal("committed without its folder")
 	}
-	d, err = Begin(dir, 0)
+	d, err = Begin(dir, "", 0)
 	must(t, err)
 	path, err := d.Folder("table")
 	must(t, err)
@@ -235,7 +235,7 @@ func TestFolders(t *testing.T) {
 		t.Error("a folder that is not there")
 	}
 	must(t, os.Remove(path))
-	if _, err := Chain(dir, 0); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := Chain(dir, "", 0); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a folder that is gone: %v", err)
 	}
 }

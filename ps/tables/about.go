@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/snapshot"
+	"github.com/ringo-ml/ringo/ps/wal"
 )
 
 // Identity is what a server's directory belongs to.
@@ -21,6 +22,30 @@ type Identity struct {
 	Sessions   int        `json:"sessions"`
 	Mode       Mode       `json:"mode"`
 	Durability Durability `json:"durability"`
+	// Folder is drawn when the directory is made: no other one has it, of whichever job.
+	Folder string `json:"folder"`
+}
+
+// logOwner is the owner of the server's log.
+func (id Identity) logOwner() string {
+	job := id.Job
+	if len(job) > 40 {
+		job = job[:37] + "..."
+	}
+	return fmt.Sprintf("server %d of %d, job %s, folder %s", id.Index, id.Servers, job, id.Folder)
+}
+
+// LogEnd finds where the log of a server's directory ends; see wal.Ends.
+func LogEnd(dir string, id Identity) (wal.End, error) { return wal.Ends(LogDir(dir), id.logOwner()) }
+
+// of names what a file of a checkpoint belongs to.
+func (id Identity) of(what string, number uint64) string {
+	return fmt.Sprintf("%s, checkpoint %d, %s", id.Owner(), number, what)
+}
+
+// Owner is the owner of the server's checkpoints: see snapshot.Chain.
+func (id Identity) Owner() string {
+	return fmt.Sprintf("job %s (folder %s), server %d of %d", id.Job, id.Folder, id.Index, id.Servers)
 }
 
 // IdentityPath is the file in which a server's directory says what it belongs to.
@@ -39,6 +64,9 @@ func IdentityOf(dir string) (id Identity, err error) {
 	}
 	if err := json.Unmarshal(b, &id); err != nil {
 		return id, fmt.Errorf("%s: %w", path, err)
+	}
+	if id.Folder == "" {
+		return id, fmt.Errorf("%s: an earlier version of ringo began this folder, whose files do not state what they belong to: go on with the program that wrote it", path)
 	}
 	return id, nil
 }
@@ -76,8 +104,14 @@ func AboutOf(s *snapshot.Snapshot) (a About, err error) {
 	return a, nil
 }
 
-// TableDir is the folder of a table in a checkpoint.
-func TableDir(s *snapshot.Snapshot, table int) (string, error) { return s.Folder(tableFolder(table)) }
+// TableDir is the folder of a table in a checkpoint, and what its files say that they belong to.
+func TableDir(s *snapshot.Snapshot, table int) (dir, of string, err error) {
+	a, err := AboutOf(s)
+	if err == nil {
+		dir, err = s.Folder(tableFolder(table))
+	}
+	return dir, a.of(tableFolder(table), s.Number), err
+}
 
 // CheckpointDir is where a server's directory has its checkpoints.
 func CheckpointDir(dir string) string { return filepath.Join(dir, "checkpoints") }

@@ -24,7 +24,7 @@ func BenchmarkEngine(b *testing.B) {
 				for i := range keys {
 					keys[i] = uint64(i)
 				}
-				must(b, e.PullRows(0, keys, make([]float32, most*dim)))
+				must(b, e.PullRows(anyPull, 0, keys, make([]float32, most*dim)))
 				var sessions atomic.Int32
 				b.ResetTimer()
 				b.RunParallel(func(pb *testing.PB) {
@@ -38,7 +38,7 @@ func BenchmarkEngine(b *testing.B) {
 						}
 						var err error
 						if op == "pull" {
-							err = e.PullRows(0, at, values)
+							err = e.PullRows(anyPull, 0, at, values)
 						} else {
 							var t Ticket
 							if t, err = e.PushRows(session, seq, 0, 1, at, values); err == nil {

@@ -24,7 +24,7 @@ func (e *Engine) enter(session int, seq uint64) (l *session, again bool, t Ticke
 	case seq <= last:
 		again, t = true, l.ticket
 	case seq > last+1:
-		err = &GapError{session, seq, last}
+		err = &gapError{session, seq, last}
 	case l.lost != nil:
 		err = fmt.Errorf("tables: session %d: %w", session, l.lost)
 	case l.left:

@@ -207,7 +207,7 @@ func (c *clocks) await(ctx context.Context, trainer int, step uint64) error {
 		}
 		c.mu.Lock()
 		if over && c.fault == nil && !c.open(step) {
-			e := &WaitError{Trainer: trainer, Step: step, Unset: c.unset > 0, Limit: c.limit, Cause: context.Cause(ctx)}
+			e := &waitError{Trainer: trainer, Step: step, Unset: c.unset > 0, Limit: c.limit, Cause: context.Cause(ctx)}
 			if !e.Unset {
 				e.Behind = c.behind(step)
 			}

@@ -152,7 +152,7 @@ func TestSyncIsCollective(t *testing.T) {
 			row := make([]float32, tableDim)
 			for id := range tableRows {
 				key := uint64(id)
-				must(t, servers[schema.Owner(key, 2)].PullRows(0, []uint64{key}, row))
+				must(t, servers[schema.Owner(key, 2)].PullRows(anyPull, 0, []uint64{key}, row))
 				if !same(row, rows[id*tableDim:][:tableDim]) {
 					t.Fatalf("%s, %d trainers: row %d is %v, want %v", rule, trainers, id, row, rows[id*tableDim:][:tableDim])
 				}

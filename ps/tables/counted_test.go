@@ -33,7 +33,7 @@ func TestCountsRefused(t *testing.T) {
 		_, err = e.Clock(0, 2, 1, -1)
 		must(t, err)
 		got := make([]float32, 4)
-		must(t, e.PullRows(0, []uint64{3, 4}, got))
+		must(t, e.PullRows(anyPull, 0, []uint64{3, 4}, got))
 		if !same(got, []float32{-0.5, 0, -0.5, 0}) { // the gradient of each show, by the first step of row-wise adagrad
 			t.Errorf("%s: rows %v", mode, got)
 		}

@@ -61,7 +61,7 @@ func (m *mapped) Push(session int, seq uint64, keys []uint64, grads []float32, s
 	return nil
 }
 
-func (m *mapped) Save(_ context.Context, dir string, since uint64) (uint64, error) {
+func (m *mapped) Save(_ context.Context, dir, _ string, since uint64) (uint64, error) {
 	if since > m.done {
 		return 0, fmt.Errorf("a delta to what was not committed: %w", ErrWhole)
 	}
@@ -87,7 +87,7 @@ func (m *mapped) Save(_ context.Context, dir string, since uint64) (uint64, erro
 	return epoch, os.WriteFile(filepath.Join(dir, "map"), b, 0o666)
 }
 
-func (m *mapped) Load(_ context.Context, dir string, keep func(uint64) bool) (uint64, error) {
+func (m *mapped) Load(_ context.Context, dir, _ string, keep func(uint64) bool) (uint64, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "map"))
 	if err != nil {
 		return 0, err
@@ -219,8 +219,8 @@ type hooked struct {
 	then func()
 }
 
-func (h *hooked) Save(ctx context.Context, dir string, since uint64) (uint64, error) {
-	epoch, err := h.mapped.Save(ctx, dir, since)
+func (h *hooked) Save(ctx context.Context, dir, of string, since uint64) (uint64, error) {
+	epoch, err := h.mapped.Save(ctx, dir, of, since)
 	h.then()
 	return epoch, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -152,6 +153,7 @@ func (d *dense) pull(lo int, dst []float32) error {
 
 // denseHead describes a saved range. Behind it come the values and the states.
 type denseHead struct {
+	Of     string      `json:"of"`
 	Name   string      `json:"name"`
 	Len    int         `json:"len"`
 	Lo     int         `json:"lo"`
@@ -170,9 +172,9 @@ type denseInfo struct {
 
 // save writes the range as it is at one moment, which it copies: pushes wait for the
 // copy, and not for the disk.
-func (d *dense) save(w io.Writer) error {
+func (d *dense) save(w io.Writer, of string) error {
 	d.mu.RLock()
-	head := denseHead{Name: d.Name, Len: d.Len, Lo: d.lo, Hi: d.hi, Set: d.set, Step: d.step, LR: d.lr, Marks: slices.Clone(d.marks)}
+	head := denseHead{Of: of, Name: d.Name, Len: d.Len, Lo: d.lo, Hi: d.hi, Set: d.set, Step: d.step, LR: d.lr, Marks: slices.Clone(d.marks)}
 	all := [][]float32{slices.Clone(d.params)}
 	for _, s := range d.opt.State() {
 		head.States = append(head.States, denseInfo{s.Name, len(s.Data)})
@@ -194,9 +196,12 @@ func (d *dense) save(w io.Writer) error {
 // load reads a range of a server of this number or another one: what this one holds of
 // it is taken, marks only where own is true. The values are good when the reader has
 // come to its end without an error.
-func (d *dense) load(ctx context.Context, r io.Reader, own bool) error {
+func (d *dense) load(ctx context.Context, r io.Reader, of string, own bool) error {
 	var head denseHead
 	if err := readHead(r, &head); err != nil {
+		return err
+	}
+	if err := belongs(head.Of, of); err != nil {
 		return err
 	}
 	n := head.Hi - head.Lo
@@ -245,6 +250,10 @@ func (d *dense) load(ctx context.Context, r io.Reader, own bool) error {
 
 // ReadArray reads a server's range of an array of a checkpoint to where it belongs in whole, and returns how many values it has.
 func ReadArray(ctx context.Context, s *snapshot.Snapshot, array int, whole []float32) (n int, err error) {
+	a, err := AboutOf(s)
+	if err != nil {
+		return 0, err
+	}
 	r, err := s.Open(denseFile(array))
 	if err != nil {
 		return 0, err
@@ -253,6 +262,9 @@ func ReadArray(ctx context.Context, s *snapshot.Snapshot, array int, whole []flo
 	var head denseHead
 	if err := readHead(r, &head); err != nil {
 		return 0, err
+	}
+	if err := belongs(head.Of, a.of(denseFile(array), s.Number)); err != nil {
+		return 0, fmt.Errorf("%s: %w", filepath.Join(s.Dir, denseFile(array)), err)
 	}
 	n = head.Hi - head.Lo
 	if head.Len != len(whole) || head.Lo < 0 || n < 0 || head.Hi > head.Len || head.Set != n {
@@ -264,6 +276,14 @@ func ReadArray(ctx context.Context, s *snapshot.Snapshot, array int, whole []flo
 	}
 	_, err = io.Copy(io.Discard, r) // what was read is good when all of the file is
 	return n, err
+}
+
+// belongs reports a file that is not what should be in its place.
+func belongs(has, of string) error {
+	if has != of {
+		return fmt.Errorf("it is of %s, where the file of %s belongs: it was copied or renamed; bring the file that was here back from a copy, or load an older checkpoint", has, of)
+	}
+	return nil
 }
 
 // perValue tells whether a part of an optimizer's state has a value for each of the

@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/wal"
 )
@@ -29,6 +30,7 @@ type Engine struct {
 	schema schema.Schema
 	hash   string
 	lock   *folder.Lock // of Dir; nil without one
+	folder string       // what JOB says; see Identity.Folder
 
 	sparse   []*sparse
 	dense    []*dense
@@ -70,7 +72,9 @@ type sparse struct {
 	table Table
 	rated optim.Rated
 	rule  optim.CountedRule // nil: it wants no counts
-	width int               // values of a row of a push: its gradient and the counts
+
+	counter counter // nil: keys are not counted before they have a row
+	width   int     // values of a row of a push: its gradient and the counts
 
 	rowBytes int64 // of a row in a checkpoint, about: key, when it was touched, weights and state
 }
@@ -140,7 +144,11 @@ func (e *Engine) makeTables() error {
 		for _, part := range c.Rule.Parts(t.Dim) {
 			values += part.Width
 		}
-		e.sparse = append(e.sparse, &sparse{Sparse: t, table: table, rated: rated, rule: counted, width: t.Dim + optim.Counts(c.Rule), rowBytes: 12 + 4*int64(values)})
+		pulls, _ := table.(counter)
+		if pulls != nil && !pulls.CountsPulls() {
+			pulls = nil
+		}
+		e.sparse = append(e.sparse, &sparse{Sparse: t, table: table, counter: pulls, rated: rated, rule: counted, width: t.Dim + optim.Counts(c.Rule), rowBytes: 12 + 4*int64(values)})
 	}
 	for _, d := range e.schema.Dense {
 		a, err := newDense(e.cfg, d)
@@ -264,7 +272,7 @@ func (e *Engine) Join(session int, from, clock uint64) (last uint64, err error) 
 // Await waits until a trainer may pull for a step, as the mode demands, and until all
 // arrays have their initial values. Where it need not wait it returns nil at once, even
 // if ctx is done. A wait that ends with ctx or after Config.WaitLimit gives a
-// *WaitError, which names the trainers that are behind; but where ctx was done
+// *waitError, which names the trainers that are behind; but where ctx was done
 // before there was a wait, its cause.
 func (e *Engine) Await(ctx context.Context, trainer int, step uint64) error {
 	return e.clocks.await(ctx, trainer, step)
@@ -274,9 +282,47 @@ func (e *Engine) Await(ctx context.Context, trainer int, step uint64) error {
 func (e *Engine) Behind(step uint64) int { return e.clocks.laggard(step) }
 
 // PullRows writes the weights of keys' rows to dst, len(keys)*Dim values. Rows that are
-// not there are made. Keys may come more than once. It does not wait: see Await.
-func (e *Engine) PullRows(table int, keys []uint64, dst []float32) error {
+// not there are made. Keys may come more than once. It does not wait for trainers: see Await. Where a
+// table counts keys before they have a row, a pull with the id of an earlier one is not counted again,
+// and PullRows returns when the counts survive what Config.Durability says.
+func (e *Engine) PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error {
+	if table >= 0 && table < len(e.sparse) && e.sparse[table].counter != nil {
+		return e.pullCounted(id, table, keys, dst)
+	}
 	return e.pullRows(table, keys, dst, Table.Pull)
+}
+
+// counter is a Table that counts keys before they have a row.
+type counter interface {
+	CountsPulls() bool
+	// PullCounted is Pull that calls log with the keys that it counts, and Recount counts them again:
+	// see shard.Table.
+	PullCounted(id rows.PullID, keys []uint64, dst []float32, log func(part uint64, keys []uint64) error) error
+	Recount(id rows.PullID, part uint64, keys []uint64) error
+}
+
+func (e *Engine) pullCounted(id rows.PullID, table int, keys []uint64, dst []float32) error {
+	var last Ticket
+	err := func() error {
+		e.gate.RLock()
+		defer e.gate.RUnlock()
+		if err := e.Err(); err != nil {
+			return err
+		}
+		return e.sparse[table].counter.PullCounted(id, keys, dst, func(part uint64, keys []uint64) (err error) {
+			c := change{kind: kindPull, session: id.Session, table: table, seq: part, step: id.Oldest, at: id.Process, keys: keys}
+			if e.log != nil && c.size() > e.most {
+				return fmt.Errorf("%d keys to count: the log takes %d bytes at once: ask for less, or raise its buffer", len(keys), e.most)
+			}
+			var head [headBytes]byte
+			last, err = e.append(&head, &c)
+			return err
+		})
+	}()
+	if err != nil {
+		return fmt.Errorf("tables: pull: %w", err)
+	}
+	return e.Durable(last)
 }
 
 // PeekRows is PullRows for evaluation: it makes no rows and counts nothing. Keys without

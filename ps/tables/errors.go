@@ -13,14 +13,14 @@ var (
 	ErrLeft = errors.New("it has left the job, which is over for it: begin another job, with another ticket")
 )
 
-// GapError says that a session's change is not the next one.
-type GapError struct {
+// gapError says that a session's change is not the next one.
+type gapError struct {
 	Session   int
 	Seq, Last uint64 // of the change, and the last one taken
 }
 
 // Error says what is missing.
-func (e *GapError) Error() string {
+func (e *gapError) Error() string {
 	return fmt.Sprintf("tables: session %d: change %d after change %d: those between are missing", e.Session, e.Seq, e.Last)
 }
 
@@ -38,8 +38,8 @@ func (e *LostError) Error() string {
 // Unwrap is the cause.
 func (e *LostError) Unwrap() error { return e.Cause }
 
-// WaitError says that a wait took too long, and for whom.
-type WaitError struct {
+// waitError says that a wait took too long, and for whom.
+type waitError struct {
 	Trainer int    // that waited
 	Step    uint64 // that it wanted to begin
 	Behind  []int  // trainers that it waited for
@@ -49,7 +49,7 @@ type WaitError struct {
 }
 
 // Error names who was waited for.
-func (e *WaitError) Error() string {
+func (e *waitError) Error() string {
 	what := fmt.Sprintf("for trainers %v", e.Behind)
 	switch {
 	case e.Unset:
@@ -65,4 +65,4 @@ func (e *WaitError) Error() string {
 }
 
 // Unwrap is the context's cause.
-func (e *WaitError) Unwrap() error { return e.Cause }
+func (e *waitError) Unwrap() error { return e.Cause }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
@@ -30,7 +31,7 @@ func Example() {
 	if err := e.Await(context.Background(), 0, 2); err != nil {
 		fmt.Println(err)
 	}
-	if err := e.PullRows(0, []uint64{42}, row); err != nil {
+	if err := e.PullRows(rows.PullID{}, 0, []uint64{42}, row); err != nil {
 		fmt.Println(err)
 	}
 	fmt.Println(row)

@@ -36,7 +36,7 @@ func TestLogFails(t *testing.T) {
 	default:
 		t.Error("the server works on")
 	}
-	if err := e.PullRows(0, []uint64{1}, make([]float32, 2)); !errors.Is(err, wal.ErrClosed) {
+	if err := e.PullRows(anyPull, 0, []uint64{1}, make([]float32, 2)); !errors.Is(err, wal.ErrClosed) {
 		t.Errorf("a pull afterwards: %v", err)
 	}
 	if _, err := e.Save(context.Background(), false); err == nil {
@@ -49,7 +49,7 @@ func TestLogFails(t *testing.T) {
 	}
 	must(t, push())
 	got := make([]float32, 2)
-	must(t, e.PullRows(0, []uint64{1}, got))
+	must(t, e.PullRows(anyPull, 0, []uint64{1}, got))
 	if got[0] != -2 {
 		t.Errorf("the row is %v", got)
 	}
@@ -97,7 +97,7 @@ func TestCloseWhileBusy(t *testing.T) {
 				return e.Durable(t)
 			})
 		}
-		busy(func(uint64) error { return e.PullRows(0, keys, make([]float32, 16)) })
+		busy(func(uint64) error { return e.PullRows(anyPull, 0, keys, make([]float32, 16)) })
 		busy(func(uint64) error {
 			_, err := e.Save(context.Background(), false)
 			return err
@@ -122,7 +122,7 @@ func FuzzDenseFile(f *testing.F) {
 		d, err := newDense(c, x)
 		must(f, err)
 		var b bytes.Buffer
-		must(f, d.save(&b))
+		must(f, d.save(&b, ""))
 		f.Add(b.Bytes(), true)
 		f.Add(b.Bytes()[:b.Len()/2], false)
 	}
@@ -130,7 +130,7 @@ func FuzzDenseFile(f *testing.F) {
 		for _, x := range s.Dense {
 			d, err := newDense(c, x)
 			must(t, err)
-			if d.load(context.Background(), bytes.NewReader(b), own) == nil && (d.set < 0 || d.set > d.hi-d.lo) {
+			if d.load(context.Background(), bytes.NewReader(b), "", own) == nil && (d.set < 0 || d.set > d.hi-d.lo) {
 				t.Fatalf("%d values of %d are set", d.set, d.hi-d.lo)
 			}
 		}
@@ -145,7 +145,7 @@ func FuzzMemoryFile(f *testing.F) {
 	must(f, err)
 	must(f, made.Push(1, 5, []uint64{1, 2, 3}, make([]float32, 6), 1))
 	dir := filepath.Join(f.TempDir(), "table")
-	_, err = made.Save(context.Background(), dir, 0)
+	_, err = made.Save(context.Background(), dir, "", 0)
 	must(f, err)
 	must(f, made.Close())
 	good, err := os.ReadFile(filepath.Join(dir, memoryFile))
@@ -158,7 +158,7 @@ func FuzzMemoryFile(f *testing.F) {
 		defer made.Close()
 		dir := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(dir, memoryFile), b, 0o666))
-		if _, err := made.Load(context.Background(), dir, nil); err == nil && made.Stats().Rows > int64(len(b)/16) {
+		if _, err := made.Load(context.Background(), dir, "", nil); err == nil && made.Stats().Rows > int64(len(b)/16) {
 			t.Fatalf("%d rows of %d bytes", made.Stats().Rows, len(b))
 		}
 	})

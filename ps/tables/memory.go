@@ -124,6 +124,7 @@ func (m *memory) Close() error { return m.table.Close() }
 // memoryHead describes a saved table. Behind it come the rows, each its key and its values,
 // and the CRC-32C of all before.
 type memoryHead struct {
+	Of    string   `json:"of"`
 	Name  string   `json:"name"`
 	Dim   int      `json:"dim"`
 	Rule  string   `json:"rule"`
@@ -132,7 +133,7 @@ type memoryHead struct {
 	Marks []uint64 `json:"marks"`
 }
 
-func (m *memory) Save(ctx context.Context, dir string, since uint64) (epoch uint64, err error) {
+func (m *memory) Save(ctx context.Context, dir, of string, since uint64) (epoch uint64, err error) {
 	if since != 0 {
 		return 0, fmt.Errorf("table %q: a table in memory has no deltas", m.c.Name)
 	}
@@ -145,7 +146,7 @@ func (m *memory) Save(ctx context.Context, dir string, since uint64) (epoch uint
 	}
 	sum := crc32c.New()
 	out := bufio.NewWriterSize(f, 1<<20)
-	if err = m.write(ctx, io.MultiWriter(out, sum)); err == nil {
+	if err = m.write(ctx, io.MultiWriter(out, sum), of); err == nil {
 		_, err = out.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
 	}
 	if err == nil {
@@ -161,7 +162,7 @@ func (m *memory) Save(ctx context.Context, dir string, since uint64) (epoch uint
 }
 
 // write writes head and rows.
-func (m *memory) write(ctx context.Context, w io.Writer) error {
+func (m *memory) write(ctx context.Context, w io.Writer, of string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.failed.Load(); err != nil {
@@ -183,7 +184,7 @@ func (m *memory) write(ctx context.Context, w io.Writer) error {
 	for len(used) > 0 && used[len(used)-1] == 0 {
 		used = used[:len(used)-1]
 	}
-	head := memoryHead{Name: m.c.Name, Dim: m.c.Dim, Rule: m.c.Rule.Name(), Width: m.table.Width(), Rows: len(keys), Marks: used}
+	head := memoryHead{Of: of, Name: m.c.Name, Dim: m.c.Dim, Rule: m.c.Rule.Name(), Width: m.table.Width(), Rows: len(keys), Marks: used}
 	if err := writeHead(w, head); err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func (m *memory) write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-func (m *memory) Load(ctx context.Context, dir string, keep func(key uint64) bool) (epoch uint64, err error) {
+func (m *memory) Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (epoch uint64, err error) {
 	path := filepath.Join(dir, memoryFile)
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -216,7 +217,7 @@ func (m *memory) Load(ctx context.Context, dir string, keep func(key uint64) boo
 	}
 	sum := crc32c.New()
 	in := bufio.NewReaderSize(f, 1<<20)
-	if err = m.read(ctx, io.TeeReader(in, sum), keep); err == nil {
+	if err = m.read(ctx, io.TeeReader(in, sum), of, keep); err == nil {
 		err = checkEnd(in, sum.Sum32())
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -237,9 +238,12 @@ func checkEnd(in io.Reader, sum uint32) error {
 	return nil
 }
 
-func (m *memory) read(ctx context.Context, r io.Reader, keep func(uint64) bool) error {
+func (m *memory) read(ctx context.Context, r io.Reader, of string, keep func(uint64) bool) error {
 	var head memoryHead
 	if err := readHead(r, &head); err != nil {
+		return err
+	}
+	if err := belongs(head.Of, of); err != nil {
 		return err
 	}
 	width := m.table.Width()

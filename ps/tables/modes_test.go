@@ -272,7 +272,7 @@ func (w *sums) compareRows(t testing.TB, servers []*Engine) {
 	t.Helper()
 	got := make([]float32, w.dim)
 	for key, want := range w.rows {
-		must(t, servers[schema.Owner(key, len(servers))].PullRows(0, []uint64{key}, got))
+		must(t, servers[schema.Owner(key, len(servers))].PullRows(anyPull, 0, []uint64{key}, got))
 		for j := range want {
 			if got[j] != want[j] {
 				t.Fatalf("key %d is %v, want %v", key, got, want)

@@ -45,7 +45,7 @@ func (e *Engine) ordered() (numbers []uint64) {
 func (e *Engine) findOrders() error {
 	all, err := snapshot.Numbers(e.checkpoints())
 	for _, n := range all {
-		if chain, err := snapshot.Chain(e.checkpoints(), n); err == nil {
+		if chain, err := snapshot.Chain(e.checkpoints(), e.identity().Owner(), n); err == nil {
 			if st, err := stateOf(chain[len(chain)-1]); err == nil && st.Step > 0 {
 				e.orders = append(e.orders, order{n, st.Step})
 			}

@@ -36,6 +36,7 @@ const (
 	kindLeave
 	kindLost // session was lost and counts as left: the server's own, number 0
 	kindMark // nothing: a place in the log
+	kindPull // counts of keys of a pull that have no row: number is its part, step the oldest part that may come again, value the process
 	kinds
 )
 

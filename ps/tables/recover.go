@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/snapshot"
 	"github.com/ringo-ml/ringo/ps/wal"
@@ -25,7 +27,7 @@ const jobFile = "JOB"
 // log. A new directory begins with the checkpoints of Config.From.
 func (e *Engine) recover(ctx context.Context) error {
 	if e.cfg.Durability == None {
-		return e.loadFrom(ctx)
+		return errors.Join(e.loadFrom(ctx), e.replayed())
 	}
 	if err := os.MkdirAll(e.cfg.Dir, 0o777); err != nil {
 		return err
@@ -38,13 +40,13 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if e.cfg.Durability == WAL {
-		if e.log, err = wal.Open(LogDir(e.cfg.Dir), e.cfg.wal()); err != nil {
+		if e.log, err = wal.Open(LogDir(e.cfg.Dir), e.logConfig()); err != nil {
 			return err
 		}
 	}
 	var chain []*snapshot.Snapshot
 	if !none(e.checkpoints()) {
-		if chain, err = snapshot.Chain(e.checkpoints(), 0); err != nil {
+		if chain, err = snapshot.Chain(e.checkpoints(), e.identity().Owner(), 0); err != nil {
 			return e.olderThan(err)
 		}
 	}
@@ -63,10 +65,8 @@ func (e *Engine) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, t := range e.sparse {
-		if err := t.table.Replayed(); err != nil {
-			return err
-		}
+	if err := e.replayed(); err != nil {
+		return err
 	}
 	if len(chain) == 0 && (len(e.cfg.From) > 0 && !e.cfg.Ordered || e.log != nil) {
 		// What comes now builds on it, and a log alone does not say of what tables it
@@ -74,6 +74,22 @@ func (e *Engine) recover(ctx context.Context) error {
 		// replay, of which Load tells them.
 		if _, err = e.save(ctx, false, 0); err != nil {
 			return fmt.Errorf("saving a first checkpoint: %w", err)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) logConfig() wal.Config {
+	c := e.cfg.wal()
+	c.Owner = e.identity().logOwner()
+	return c
+}
+
+// replayed ends the loading of all tables.
+func (e *Engine) replayed() error {
+	for _, t := range e.sparse {
+		if err := t.table.Replayed(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -90,11 +106,13 @@ func (e *Engine) claim() error {
 	path := IdentityPath(e.cfg.Dir)
 	has, err := IdentityOf(e.cfg.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
+		e.folder = rand.Text()[:16]
 		return e.writeJob(path)
 	}
 	if err != nil {
 		return err
 	}
+	e.folder = has.Folder
 	return e.mine(path, has)
 }
 
@@ -114,6 +132,7 @@ func (e *Engine) mine(path string, has Identity) error {
 	differ("mode", has.Mode, want.Mode)
 	differ("durability", has.Durability, want.Durability)
 	differ("the tables of schema", has.Schema, want.Schema)
+	differ("folder", has.Folder, want.Folder)
 	if len(faults) == 0 {
 		return nil
 	}
@@ -205,6 +224,10 @@ func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep
 		if states[i], err = stateOf(s); err != nil {
 			return nil, err
 		}
+		if id := states[0].Identity; states[i].Identity != id {
+			return nil, fmt.Errorf("%s is of job %s (folder %s), server %d of %d, and %s, which it is a delta to, of job %s (folder %s), server %d of %d: bring back what was there",
+				s.Dir, states[i].Job, states[i].Folder, states[i].Index, states[i].Servers, chain[0].Dir, id.Job, id.Folder, id.Index, id.Servers)
+		}
 		if err = fitting(states[i].Layout, e.schema); err == nil && len(states[i].Since) != len(e.sparse) {
 			err = fmt.Errorf("its manifest has %d tables of %d", len(states[i].Since), len(e.sparse))
 		}
@@ -221,7 +244,7 @@ func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep
 		for _, s := range chain[first:] {
 			dir, err := s.Folder(tableFolder(i))
 			if err == nil {
-				epoch, err = t.table.Load(ctx, dir, keep)
+				epoch, err = t.table.Load(ctx, dir, states[0].of(tableFolder(i), s.Number), keep)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("loading table %q: %w", t.Name, err)
@@ -230,7 +253,7 @@ func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep
 		epochs = append(epochs, epoch)
 	}
 	for i, d := range e.dense {
-		if err := loadDense(ctx, d, chain[len(chain)-1], denseFile(i), keep == nil); err != nil {
+		if err := loadDense(ctx, d, chain[len(chain)-1], states[0].Identity, denseFile(i), keep == nil); err != nil {
 			return nil, fmt.Errorf("loading array %q: %w", d.Name, err)
 		}
 	}
@@ -238,12 +261,12 @@ func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep
 }
 
 // loadDense reads an array's file to its end, where damage shows.
-func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, file string, own bool) error {
+func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, id Identity, file string, own bool) error {
 	r, err := s.Open(file)
 	if err != nil {
 		return err
 	}
-	err = d.load(ctx, r, own)
+	err = d.load(ctx, r, id.of(file, s.Number), own)
 	if err == nil {
 		err = atEnd(r)
 	}
@@ -265,7 +288,11 @@ func (e *Engine) loadFrom(ctx context.Context) error {
 		if len(e.cfg.FromNumbers) > 0 {
 			number = e.cfg.FromNumbers[i]
 		}
-		chain, err := snapshot.Chain(CheckpointDir(dir), number)
+		id, err := IdentityOf(dir)
+		if err != nil {
+			return fmt.Errorf("loading from %s: %w", dir, err)
+		}
+		chain, err := snapshot.Chain(CheckpointDir(dir), id.Owner(), number)
 		if err != nil {
 			return fmt.Errorf("loading from %s: %w", dir, err)
 		}
@@ -311,6 +338,9 @@ func (e *Engine) redo(number uint64, c *change) error {
 	if c.session >= len(e.sessions) {
 		return fmt.Errorf("there are %d sessions", len(e.sessions))
 	}
+	if c.kind == kindPull {
+		return e.recount(c)
+	}
 	l := &e.sessions[c.session]
 	if c.kind == kindLost {
 		l.lost = e.lostBefore(c.session)
@@ -320,13 +350,25 @@ func (e *Engine) redo(number uint64, c *change) error {
 	last := l.last.Load()
 	had := c.seq <= last
 	if !had && c.seq != last+1 {
-		return &GapError{c.session, c.seq, last}
+		return &gapError{c.session, c.seq, last}
 	}
 	if err := e.redoOne(number, l, c, had); err != nil {
 		return err
 	}
 	l.last.Store(max(last, c.seq))
 	return nil
+}
+
+// recount counts keys of a pull again.
+func (e *Engine) recount(c *change) error {
+	if c.table >= len(e.sparse) || len(c.values) > 0 {
+		return fmt.Errorf("counts of table %d of %d, with %d values", c.table, len(e.sparse), len(c.values))
+	}
+	t := e.sparse[c.table]
+	if t.counter == nil {
+		return fmt.Errorf("counts of table %q, which admits keys without counting: give its admission as it was", t.Name)
+	}
+	return t.counter.Recount(rows.PullID{Session: c.session, Process: c.at, Oldest: c.step}, c.seq, c.keys)
 }
 
 func (e *Engine) redoOne(number uint64, l *session, c *change, had bool) error {

@@ -102,8 +102,8 @@ func sameEngines(t *testing.T, a, b *Engine) {
 	for i, x := range a.schema.Sparse {
 		keys := distinct(rng, 400, 400)
 		va, vb := make([]float32, len(keys)*x.Dim), make([]float32, len(keys)*x.Dim)
-		must(t, a.PullRows(i, keys, va))
-		must(t, b.PullRows(i, keys, vb))
+		must(t, a.PullRows(anyPull, i, keys, va))
+		must(t, b.PullRows(anyPull, i, keys, vb))
 		if !same(va, vb) {
 			t.Errorf("table %s differs", x.Name)
 		}
@@ -284,7 +284,7 @@ func TestCheckpointWindow(t *testing.T) {
 		if mode == BSP {
 			want = -4
 		}
-		must(t, e.PullRows(0, []uint64{3}, got))
+		must(t, e.PullRows(anyPull, 0, []uint64{3}, got))
 		if got[0] != want {
 			t.Errorf("%s: the row is %v, want %v first", mode, got, want)
 		}
@@ -393,7 +393,7 @@ func TestLostForGood(t *testing.T) {
 		cl.clock(-1)
 		must(t, e.Await(context.Background(), 0, 3))
 		got := make([]float32, 2)
-		must(t, e.PullRows(0, []uint64{1}, got))
+		must(t, e.PullRows(anyPull, 0, []uint64{1}, got))
 		if got[0] != -4 || got[1] != -8 {
 			t.Errorf("saves %v: the row is %v", saves, got)
 		}

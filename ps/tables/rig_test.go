@@ -12,6 +12,9 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
+// anyPull is the id of pulls that do not come again.
+var anyPull rows.PullID
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -292,7 +295,7 @@ func (w *twin) compare(t testing.TB, servers []*Engine) {
 		for key, r := range w.rows[i] {
 			e := servers[schema.Owner(key, len(servers))]
 			got := make([]float32, x.Dim)
-			must(t, e.PullRows(i, []uint64{key}, got))
+			must(t, e.PullRows(anyPull, i, []uint64{key}, got))
 			if !same(got, r[0]) {
 				t.Errorf("table %s: key %d is %v, want %v", x.Name, key, got, r[0])
 				return

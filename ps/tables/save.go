@@ -12,7 +12,7 @@ import (
 
 func (e *Engine) identity() Identity {
 	c := e.cfg
-	return Identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Sessions, c.Mode, c.Durability}
+	return Identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Sessions, c.Mode, c.Durability, e.folder}
 }
 
 // state is what a checkpoint's manifest says besides files.
@@ -96,7 +96,7 @@ func (e *Engine) save(ctx context.Context, delta bool, step uint64) (Saved, erro
 	if delta && e.deltas() {
 		base = e.saved.number
 	}
-	draft, err := snapshot.Begin(e.checkpoints(), base)
+	draft, err := snapshot.Begin(e.checkpoints(), e.identity().Owner(), base)
 	if err != nil {
 		return Saved{}, err
 	}
@@ -174,7 +174,7 @@ func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (
 		if err != nil {
 			return st, err
 		}
-		epoch, err := t.table.Save(ctx, dir, since)
+		epoch, err := t.table.Save(ctx, dir, st.of(tableFolder(i), draft.Number()), since)
 		if err != nil {
 			return st, fmt.Errorf("table %q: %w", t.Name, err)
 		}
@@ -189,7 +189,7 @@ func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (
 		if err != nil {
 			return st, err
 		}
-		if err := d.save(w); err != nil {
+		if err := d.save(w, st.of(denseFile(i), draft.Number())); err != nil {
 			return st, fmt.Errorf("array %q: %w", d.Name, err)
 		}
 		if err := w.Close(); err != nil {

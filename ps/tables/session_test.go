@@ -21,12 +21,12 @@ func TestSessions(t *testing.T) {
 		must(t, push(0, seq, 1))
 	}
 	must(t, push(1, 1, 1))
-	var gap *GapError
-	if err := push(0, 5, 1); !errors.As(err, &gap) || *gap != (GapError{0, 5, 3}) {
+	var gap *gapError
+	if err := push(0, 5, 1); !errors.As(err, &gap) || *gap != (gapError{0, 5, 3}) {
 		t.Errorf("a change is missing: %v", err)
 	}
 	got := make([]float32, 2)
-	must(t, e.PullRows(0, []uint64{5}, got))
+	must(t, e.PullRows(anyPull, 0, []uint64{5}, got))
 	if got[0] != -4 || got[1] != -8 {
 		t.Errorf("the row is %v", got)
 	}
@@ -90,7 +90,7 @@ func TestRefused(t *testing.T) {
 		refused("negative", "values from", denseCall(0, -1, two))
 		refused("rate", "learning rate NaN", func() error { _, err := e.Clock(0, seq, 2, math.NaN()); return err })
 		refused("clock", "want step 2", func() error { _, err := e.Clock(0, seq, 1, -1); return err })
-		refused("pull", "table 3", func() error { return e.PullRows(3, []uint64{1}, two) })
+		refused("pull", "table 3", func() error { return e.PullRows(anyPull, 3, []uint64{1}, two) })
 		refused("pull array", "array 3", func() error { return e.PullDense(3, 0, two) })
 		refused("pull values", "this server holds", func() error { return e.PullDense(0, 0, two) })
 		refused("join", "joins with change 0", func() error { _, err := e.Join(0, 0, 0); return err })
@@ -114,7 +114,7 @@ func TestPeek(t *testing.T) {
 	if n := e.Stats().Tables[0].Rows; n != 1 {
 		t.Errorf("a peek left %d rows", n)
 	}
-	must(t, e.PullRows(0, keys, pulled))
+	must(t, e.PullRows(anyPull, 0, keys, pulled))
 	if n := e.Stats().Tables[0].Rows; n != 3 || !same(peeked, pulled) || peeked[0] == peeked[16] {
 		t.Errorf("%d rows: peeked %v, pulled %v", n, peeked[:20], pulled[:20])
 	}
@@ -166,7 +166,7 @@ func TestNoGarbage(t *testing.T) {
 			seq += 3
 			must(t, e.Durable(ticket))
 			must(t, e.Await(context.Background(), 0, step+1))
-			must(t, e.PullRows(0, keys, values))
+			must(t, e.PullRows(anyPull, 0, keys, values))
 			must(t, e.PeekRows(0, keys, values))
 			must(t, e.PullDense(0, 0, values[:40]))
 			clear(values)

@@ -172,16 +172,16 @@ type Table interface {
 	Shrink(ctx context.Context, days int) (deleted int64, err error)
 	// Save writes the table to a directory that does not exist, while it is in
 	// use: whole, or where since is the epoch of an earlier Save what has changed
-	// from then on. Not all tables can do the latter: see Deltas.
-	Save(ctx context.Context, dir string, since uint64) (epoch uint64, err error)
+	// from then on. Not all tables can do the latter: see Deltas. of is what the files state that they belong to.
+	Save(ctx context.Context, dir, of string, since uint64) (epoch uint64, err error)
 	// Deltas tells whether Save takes a since other than 0.
 	Deltas() bool
 	// Committed says that what Save wrote is safe.
 	Committed(epoch uint64)
 	// Load adds what Save wrote: first a whole table, then deltas. Where keep is
 	// nil the marks are loaded too, and pushes of the log follow until Replayed;
-	// else the rows that it wants are, of another server.
-	Load(ctx context.Context, dir string, keep func(key uint64) bool) (epoch uint64, err error)
+	// else the rows that it wants are, of another server. Files that do not state of are an error.
+	Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (epoch uint64, err error)
 	// Replayed ends the loading.
 	Replayed() error
 	// Stats says how large the table is.

@@ -101,7 +101,7 @@ func TestWaitNamesWhom(t *testing.T) {
 			newClient(t, e, session).clock(-1)
 		}
 		begun := time.Now()
-		var wait *WaitError
+		var wait *waitError
 		if err := e.Await(t.Context(), 2, 2); !errors.As(err, &wait) || !slices.Equal(wait.Behind, []int{1, 3}) || wait.Trainer != 2 || wait.Step != 2 || !strings.Contains(err.Error(), "trainers [1 3]") {
 			t.Errorf("a wait too long: %v", err)
 		}
@@ -125,7 +125,7 @@ func TestWaitsForInitialValues(t *testing.T) {
 		e, err := Open(Config{Trainers: 2, Mode: Async, Durability: None, WaitLimit: time.Minute}, s)
 		must(t, err)
 		defer e.Close()
-		var wait *WaitError
+		var wait *waitError
 		if err := e.Await(t.Context(), 1, 1); !errors.As(err, &wait) || !wait.Unset {
 			t.Errorf("without initial values: %v", err)
 		}
@@ -187,7 +187,7 @@ func TestLost(t *testing.T) {
 		if _, err := e.PushRows(1, 1, 0, 1, []uint64{1}, []float32{1, 1}); !errors.As(err, &lost) {
 			t.Errorf("a push afterwards: %v", err)
 		}
-		if err := e.PullRows(0, []uint64{1}, make([]float32, 2)); !errors.As(err, &lost) {
+		if err := e.PullRows(anyPull, 0, []uint64{1}, make([]float32, 2)); !errors.As(err, &lost) {
 			t.Errorf("a pull afterwards: %v", err)
 		}
 	})
@@ -208,7 +208,7 @@ func TestLost(t *testing.T) {
 			t.Errorf("a wait for a trainer that is given up: %v", err)
 		}
 		got := make([]float32, 2)
-		must(t, e.PullRows(0, []uint64{7}, got))
+		must(t, e.PullRows(anyPull, 0, []uint64{7}, got))
 		if got[0] != -(4.0+8)/2 { // the mean of those that took part
 			t.Errorf("the row is %v", got)
 		}

@@ -231,22 +231,22 @@ func (t table) Shrink(ctx context.Context, days int) (int64, error) {
 	return s.Deleted, err
 }
 
-func (t table) Save(ctx context.Context, dir string, since uint64) (uint64, error) {
+func (t table) Save(ctx context.Context, dir, of string, since uint64) (uint64, error) {
 	save := t.Table.Save
 	if since != 0 {
-		save = func(ctx context.Context, dir string) (shard.Saved, error) {
-			return t.Table.SaveDelta(ctx, dir, since)
+		save = func(ctx context.Context, dir, of string) (shard.Saved, error) {
+			return t.Table.SaveDelta(ctx, dir, of, since)
 		}
 	}
-	s, err := save(ctx, dir)
+	s, err := save(ctx, dir, of)
 	if errors.Is(err, shard.ErrTooLate) {
 		err = fmt.Errorf("%w: %w", tables.ErrWhole, err)
 	}
 	return s.Epoch, err
 }
 
-func (t table) Load(ctx context.Context, dir string, keep func(uint64) bool) (uint64, error) {
-	l, err := t.Table.Load(ctx, dir, keep)
+func (t table) Load(ctx context.Context, dir, of string, keep func(uint64) bool) (uint64, error) {
+	l, err := t.Table.Load(ctx, dir, of, keep)
 	return l.Epoch, err
 }
 

@@ -11,11 +11,15 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/shard"
 	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
+
+// anyPull is the id of pulls that do not come again.
+var anyPull rows.PullID
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -97,7 +101,7 @@ func engineOverTiers(t *testing.T, kind store.Kind) {
 			for i := range all {
 				all[i] = uint64(lo + i)
 			}
-			must(t, e.PullRows(0, all, got))
+			must(t, e.PullRows(anyPull, 0, all, got))
 			for i := range all {
 				if got[i*dim] != -want[lo+i] || got[i*dim+dim-1] != -want[lo+i] {
 					t.Fatalf("key %d is %v, want %v", lo+i, got[i*dim], -want[lo+i])
@@ -242,10 +246,10 @@ func TestAdmissionInReplay(t *testing.T) {
 		_, err := e.PushRows(0, seq, 0, 1, []uint64{1, 2}, []float32{1, 1, 1, 1})
 		must(t, err)
 	}
-	must(t, e.PullRows(0, []uint64{1, 2}, got))
+	must(t, e.PullRows(anyPull, 0, []uint64{1, 2}, got))
 	push(1) // dropped
 	for range 3 {
-		must(t, e.PullRows(0, []uint64{1}, got[:2]))
+		must(t, e.PullRows(anyPull, 0, []uint64{1}, got[:2]))
 	}
 	push(2) // of key 1 it is kept
 	must(t, e.PeekRows(0, []uint64{1, 2}, got))
@@ -336,7 +340,7 @@ func TestDeltasAreKeptWhereTheyAreWanted(t *testing.T) {
 		for k := range keys {
 			keys[k] = uint64(k)
 		}
-		must(t, e.PullRows(0, keys, dst))
+		must(t, e.PullRows(anyPull, 0, keys, dst))
 		bytes[i] = e.Stats().Tables[0].Bytes
 		_, err := e.Save(t.Context(), false)
 		must(t, err)

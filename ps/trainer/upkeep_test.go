@@ -118,7 +118,7 @@ func TestCacheWhileServersKeepUp(t *testing.T) {
 		}},
 		{"rows are saved", false, func(table tables.Table, _ int) error {
 			saved++
-			_, err := table.Save(context.Background(), filepath.Join(saves, fmt.Sprint(saved)), 0)
+			_, err := table.Save(context.Background(), filepath.Join(saves, fmt.Sprint(saved)), "", 0)
 			return err
 		}},
 		{"a day", true, days(1)},

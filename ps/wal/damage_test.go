@@ -139,7 +139,7 @@ func TestUnbornSegment(t *testing.T) {
 // A flip of any bit is found, and its file named. Only that in the last record
 // looks like a write cut short.
 func TestFlips(t *testing.T) {
-	dir, c := t.TempDir(), Config{SegmentBytes: 140, BufferBytes: 110}
+	dir, c := t.TempDir(), Config{SegmentBytes: 140 + ownerBytes, BufferBytes: 110}
 	l := mustOpen(t, dir, c)
 	fill(t, l, 9)
 	mustClose(t, l)
@@ -242,12 +242,12 @@ func TestStrangers(t *testing.T) {
 	fill(t, l, 20)
 	mustClose(t, l)
 	wants(t, dir, small, 20)
-	must(t, os.WriteFile(segmentPath(dir, 21), []byte(strings.Repeat("x", 100)), 0o666))
+	must(t, os.WriteFile(segmentPath(dir, 21), []byte(strings.Repeat("x", 200)), 0o666))
 	var d *DamageError
 	if _, err := Open(dir, small); !errors.As(err, &d) || d.Offset != 0 {
 		t.Errorf("a file of something else: %v", err)
 	}
-	b := appendSegmentHeader(nil, 21, false)
+	b := appendSegmentHeader(nil, 21, false, "")
 	b[12] = 8
 	binary.LittleEndian.PutUint32(b[segmentHeader-4:], crc32c.Checksum(b[:segmentHeader-4]))
 	must(t, os.WriteFile(segmentPath(dir, 21), append(b, 0), 0o666))
@@ -260,7 +260,7 @@ func TestStrangers(t *testing.T) {
 // a log that goes on.
 func FuzzScan(f *testing.F) {
 	for _, sync := range []bool{false, true} {
-		b := appendSegmentHeader(nil, 5, sync)
+		b := appendSegmentHeader(nil, 5, sync, "")
 		for n := uint64(5); n < 9; n++ {
 			b = withRecord(b, n, uint32(n%2))
 		}
@@ -275,7 +275,7 @@ func FuzzScan(f *testing.F) {
 			seen = append(seen, fmt.Sprint(r.number, r.before, r.payload))
 			return nil
 		}
-		end, next, err := scan("f", b, 5, true, keep)
+		end, next, err := scan("f", b, 5, "", true, keep)
 		if err != nil {
 			return
 		}
@@ -285,7 +285,7 @@ func FuzzScan(f *testing.F) {
 		before := seen
 		seen = nil
 		more := withRecord(b[:end:end], next, 0)
-		if at, n, err := scan("f", more, 5, false, keep); at != len(more) || n != next+1 || err != nil {
+		if at, n, err := scan("f", more, 5, "", false, keep); at != len(more) || n != next+1 || err != nil {
 			t.Fatalf("with one more record: %d of %d bytes, next %d, %v", at, len(more), n, err)
 		}
 		if fmt.Sprint(seen[:len(before)]) != fmt.Sprint(before) {

@@ -40,9 +40,9 @@ func (e End) String() string {
 }
 
 // Ends finds where a log ends that nobody has open. It reads the last segment, takes no lock and changes nothing. A log that has
-// lost acknowledged records at its end gives a *[LostError], other damage a *[DamageError].
-func Ends(dir string) (End, error) {
-	end, _, err := ends(dir)
+// lost acknowledged records at its end gives a *[LostError], other damage a *[DamageError]. owner is its Config.Owner.
+func Ends(dir, owner string) (End, error) {
+	end, _, err := ends(dir, owner)
 	if err != nil {
 		return end, fmt.Errorf("wal: reading %s: %w", dir, err)
 	}
@@ -51,8 +51,8 @@ func Ends(dir string) (End, error) {
 
 // ends is Ends, with the segments that have records or may get some. Where the last one of the directory is not
 // among them, a crash has kept its header from being written.
-func ends(dir string) (end End, all []segment, err error) {
-	m, known, err := readMark(dir) // first: of a log that somebody has open it must not be newer than the segments
+func ends(dir, owner string) (end End, all []segment, err error) {
+	m, known, err := readMark(dir, owner) // first: of a log that somebody has open it must not be newer than the segments
 	if err == nil {
 		all, err = list(dir)
 	}
@@ -61,10 +61,19 @@ func ends(dir string) (end End, all []segment, err error) {
 	}
 	listed := all
 	if err == nil {
-		all, err = withoutUnborn(all)
+		all, err = withoutUnborn(all, owner)
 	}
 	if err != nil {
 		return end, nil, err
+	}
+	for _, s := range all[:max(0, len(all)-1)] { // of what Replay may leave out, too
+		b, err := readAtMost(s.path, segmentHeader)
+		if err == nil {
+			_, err = checkHeader(s.path, b, s.first, owner)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // of a log that is open, Truncate may have removed it
+			return end, nil, err
+		}
 	}
 	if len(all) > 0 {
 		last := all[len(all)-1]
@@ -72,7 +81,7 @@ func ends(dir string) (end End, all []segment, err error) {
 		if err != nil {
 			return end, nil, err
 		}
-		at, next, err := scan(last.path, b, last.first, true, func(record) error { return nil })
+		at, next, err := scan(last.path, b, last.first, owner, true, func(record) error { return nil })
 		if err != nil {
 			return end, nil, err
 		}

@@ -12,6 +12,8 @@ var (
 	ErrHeld = folder.ErrHeld
 	// ErrVersion is the error of a log that another version of the format wrote.
 	ErrVersion = errors.New("another version of the format")
+	// errOwner is the error of a file that another owner's log wrote.
+	errOwner = errors.New("of the log of")
 	// ErrClosed is the error of a log that has been closed.
 	ErrClosed = errors.New("wal: the log is closed")
 )

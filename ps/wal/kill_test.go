@@ -116,7 +116,7 @@ func TestKill(t *testing.T) {
 		for _, n := range acknowledged {
 			told += n
 		}
-		if e, err := Ends(dir); err != nil || !e.Marked || e.Closed || e.Acknowledged < told || e.Acknowledged > e.Last {
+		if e, err := Ends(dir, ""); err != nil || !e.Marked || e.Closed || e.Acknowledged < told || e.Acknowledged > e.Last {
 			t.Errorf("round %d: %d records acknowledged: %+v, %v", round, told, e, err)
 		}
 		l := mustOpen(t, dir, killed)

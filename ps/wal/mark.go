@@ -16,18 +16,19 @@ import (
 // that is written in place after each group, and before Wait answers:
 //
 //	offset  bytes
-//	0       8     "RINGOACK"
+//	0       8     "RINGOAC2"
 //	8       8     number of the record
 //	16      4     flags; 1: the log was closed in good order
-//	20      4     CRC-32C of all bytes before
+//	20      104   Config.Owner, and zeros
+//	124     4     CRC-32C of all bytes before
 //
 // It is never forced to the disk. After the end of the process, kill -9 included, it is exact; after a loss of power it may be
 // older than the log, and then says what was acknowledged at least; or, without Config.Sync, newer, and then
 // acknowledged records are lost indeed.
 const (
 	markName   = "acknowledged"
-	markMagic  = "RINGOACK"
-	markBytes  = 24
+	markMagic  = "RINGOAC2"
+	markBytes  = 24 + ownerBytes
 	markClosed = 1
 )
 
@@ -39,7 +40,7 @@ type mark struct {
 
 func markPath(dir string) string { return filepath.Join(dir, markName) }
 
-func (m mark) append(b []byte) []byte {
+func (m mark) append(b []byte, owner string) []byte {
 	at, flags := len(b), uint32(0)
 	if m.closed {
 		flags = markClosed
@@ -47,16 +48,20 @@ func (m mark) append(b []byte) []byte {
 	b = append(b, markMagic...)
 	b = binary.LittleEndian.AppendUint64(b, m.safe)
 	b = binary.LittleEndian.AppendUint32(b, flags)
+	b = appendOwner(b, owner)
 	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b[at:]))
 }
 
 // readMark reads a log's mark; false: there is none that is whole.
-func readMark(dir string) (m mark, known bool, err error) {
+func readMark(dir, owner string) (m mark, known bool, err error) {
 	b, err := readAtMost(markPath(dir), markBytes+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark{}, false, nil
 	}
-	if err != nil || len(b) != markBytes || string(b[:8]) != markMagic || binary.LittleEndian.Uint32(b[20:]) != crc32c.Checksum(b[:20]) {
+	if err != nil || len(b) != markBytes || string(b[:8]) != markMagic || binary.LittleEndian.Uint32(b[markBytes-4:]) != crc32c.Checksum(b[:markBytes-4]) {
+		return mark{}, false, err
+	}
+	if err := checkOwner(markPath(dir), b[20:], owner); err != nil {
 		return mark{}, false, err
 	}
 	return mark{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:])&markClosed != 0}, true, nil
@@ -68,7 +73,7 @@ func (l *Log) openMark(m mark) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(m.append(l.markBuffer[:0]), 0)
+	_, err = f.WriteAt(m.append(l.markBuffer[:0], l.c.Owner), 0)
 	if err == nil {
 		err = f.Truncate(markBytes)
 	}
@@ -84,8 +89,8 @@ func (l *Log) openMark(m mark) error {
 	return nil
 }
 
-// setMark says how far the log is safe. It costs one write of 24 bytes to the system's memory.
+// setMark says how far the log is safe. It costs one write of 128 bytes to the system's memory.
 func (l *Log) setMark(m mark) error {
-	_, err := l.mark.WriteAt(m.append(l.markBuffer[:0]), 0)
+	_, err := l.mark.WriteAt(m.append(l.markBuffer[:0], l.c.Owner), 0)
 	return err
 }

@@ -39,7 +39,7 @@ func Open(dir string, c Config) (*Log, error) {
 
 // load finds the log's end and makes it ready for more.
 func (l *Log) load() error {
-	end, all, err := ends(l.dir)
+	end, all, err := ends(l.dir, l.c.Owner)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (l *Log) start(f file, size int64, next uint64, all []segment) {
 
 // withoutUnborn leaves out a last segment whose header a crash kept from being written.
 // It has no records, and its number is that which the one before leads to.
-func withoutUnborn(all []segment) ([]segment, error) {
+func withoutUnborn(all []segment, owner string) ([]segment, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -100,8 +100,8 @@ func withoutUnborn(all []segment) ([]segment, error) {
 	if len(b) > segmentHeader {
 		return all, nil
 	}
-	_, err = checkHeader(last.path, b, last.first)
-	if err == nil || errors.Is(err, ErrVersion) || len(all) == 1 && last.first > 1 {
+	_, err = checkHeader(last.path, b, last.first, owner)
+	if err == nil || errors.Is(err, ErrVersion) || errors.Is(err, errOwner) || len(all) == 1 && last.first > 1 {
 		return all, nil // a log's only segment is never unborn: the first record's apart
 	}
 	return all[:len(all)-1], nil
@@ -154,7 +154,7 @@ func (l *Log) Replay(first uint64, do func(number uint64, record []byte) error) 
 		if b, err = readWhole(s.path, b); err != nil {
 			return fmt.Errorf("wal: replaying %s: %w", l.dir, err)
 		}
-		at, next, err := scan(s.path, b, s.first, false, func(r record) error {
+		at, next, err := scan(s.path, b, s.first, l.c.Owner, false, func(r record) error {
 			if r.number < first {
 				return nil
 			}

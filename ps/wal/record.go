@@ -3,15 +3,17 @@ package wal
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
 const (
 	magic         = "RINGOWAL"
-	version       = 1
+	version       = 2
 	flagSync      = 1
-	segmentHeader = 28
+	ownerBytes    = 104
+	segmentHeader = 28 + ownerBytes
 	recordHeader  = 20
 )
 
@@ -58,7 +60,7 @@ func decode(b []byte) (r record, fault string) {
 }
 
 // appendSegmentHeader appends the header of a segment.
-func appendSegmentHeader(b []byte, first uint64, sync bool) []byte {
+func appendSegmentHeader(b []byte, first uint64, sync bool, owner string) []byte {
 	at, flags := len(b), uint32(0)
 	if sync {
 		flags |= flagSync
@@ -67,15 +69,29 @@ func appendSegmentHeader(b []byte, first uint64, sync bool) []byte {
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint32(b, flags)
 	b = binary.LittleEndian.AppendUint64(b, first)
+	b = appendOwner(b, owner)
 	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b[at:]))
+}
+
+// appendOwner appends an owner and zeros.
+func appendOwner(b []byte, owner string) []byte {
+	return append(append(b, owner...), make([]byte, ownerBytes-len(owner))...)
+}
+
+// checkOwner reports a file of another owner than it should be of.
+func checkOwner(path string, b []byte, owner string) error {
+	if has := strings.TrimRight(string(b[:ownerBytes]), "\x00"); has != owner {
+		return fmt.Errorf("%s is %w %s, not of %s: it was copied or renamed; bring the file that was here back from a copy", path, errOwner, has, owner)
+	}
+	return nil
 }
 
 // scan reads the records of a segment's bytes b, whose first record must have the
 // number first, and calls do for each; an error of do ends it. It returns where
 // the next record goes and its number. In the last segment of a log a write cut
 // short ends the scan and is no fault; end is then before the end of b.
-func scan(path string, b []byte, first uint64, last bool, do func(record) error) (end int, next uint64, err error) {
-	sync, err := checkHeader(path, b, first)
+func scan(path string, b []byte, first uint64, owner string, last bool, do func(record) error) (end int, next uint64, err error) {
+	sync, err := checkHeader(path, b, first, owner)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -101,9 +117,12 @@ func scan(path string, b []byte, first uint64, last bool, do func(record) error)
 }
 
 // checkHeader checks a segment's header and says whether it was written with Sync.
-func checkHeader(path string, b []byte, first uint64) (sync bool, err error) {
+func checkHeader(path string, b []byte, first uint64, owner string) (sync bool, err error) {
 	damage := func(at int64, format string, a ...any) (bool, error) {
 		return false, &DamageError{path, at, fmt.Sprintf(format, a...)}
+	}
+	if len(b) >= 12 && string(b[:8]) == magic && binary.LittleEndian.Uint32(b[8:]) != version {
+		return false, fmt.Errorf("%s: format version %d, this program reads version %d: %w: use the program that wrote it", path, binary.LittleEndian.Uint32(b[8:]), version, ErrVersion)
 	}
 	if len(b) < segmentHeader {
 		return damage(int64(len(b)), "the file ends within its header of %d bytes", segmentHeader)
@@ -111,11 +130,11 @@ func checkHeader(path string, b []byte, first uint64) (sync bool, err error) {
 	if string(b[:8]) != magic {
 		return damage(0, "it does not begin with %q", magic)
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v != version {
-		return false, fmt.Errorf("%s: format version %d, this program reads version %d: %w: use the program that wrote it", path, v, version, ErrVersion)
-	}
 	if sum, has := crc32c.Checksum(b[:segmentHeader-4]), binary.LittleEndian.Uint32(b[segmentHeader-4:]); sum != has {
 		return damage(0, "the header's checksum is %08x, the file says %08x", sum, has)
+	}
+	if err := checkOwner(path, b[24:], owner); err != nil {
+		return false, err
 	}
 	flags := binary.LittleEndian.Uint32(b[12:])
 	if flags&^flagSync != 0 {

@@ -52,7 +52,7 @@ func (l *Log) create(first uint64) (f file, s segment, err error) {
 	if f, err = l.c.create(s.path); err != nil {
 		return nil, s, err
 	}
-	_, err = f.WriteAt(appendSegmentHeader(nil, first, l.c.Sync), 0)
+	_, err = f.WriteAt(appendSegmentHeader(nil, first, l.c.Sync, l.c.Owner), 0)
 	if err == nil && l.c.Sync {
 		if err = f.Sync(); err == nil {
 			err = folder.Sync(l.dir)

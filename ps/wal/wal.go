@@ -11,10 +11,11 @@
 //
 //	offset  bytes
 //	0       8     "RINGOWAL"
-//	8       4     version of the format, 1
+//	8       4     version of the format, 2
 //	12      4     flags; 1: written with Config.Sync
 //	16      8     number of the first record
-//	24      4     CRC-32C of all bytes before
+//	24      104   Config.Owner, and zeros
+//	128     4     CRC-32C of all bytes before
 //	then records:
 //	0       4     n, the payload's length
 //	4       4     how many records of the same write come before this one
@@ -28,7 +29,8 @@
 // the last write and lose an earlier one; the position within the write shows that.
 // Which records were acknowledged is kept beside the segments (see mark.go), so that a log which
 // was cut further back is told from one that a crash cut short. All other damage
-// is an error that names file and offset.
+// is an error that names file and offset. A file of another owner is an error that names both.
+// Version 1 had no owner.
 package wal
 
 import (
@@ -50,6 +52,9 @@ const maxSegmentBytes = 1 << 30
 
 // Config says how a log is kept.
 type Config struct {
+	// Owner says what the log belongs to, in at most 104 bytes. Each file of it states the owner, and a
+	// log with a file of another one is not opened.
+	Owner string
 	// Sync forces each group to the disk (fdatasync) before Wait answers, so
 	// that records survive a loss of power. Without it they survive the end of
 	// the process.
@@ -83,6 +88,9 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
+	if len(c.Owner) > ownerBytes {
+		errs = append(errs, fmt.Errorf("owner %q has %d bytes: at most %d", c.Owner, len(c.Owner), ownerBytes))
+	}
 	if c.BufferBytes <= recordHeader {
 		errs = append(errs, fmt.Errorf("buffer of %d bytes: want more than %d, a record's header", c.BufferBytes, recordHeader))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // small makes many segments of few records.
-var small = Config{SegmentBytes: 300, BufferBytes: 200}
+var small = Config{SegmentBytes: 300 + ownerBytes, BufferBytes: 200}
 
 func mustOpen(t *testing.T, dir string, c Config) *Log {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/wal"
 )
@@ -392,7 +393,7 @@ func (e *Engine) Behind(step uint64) int {
 }
 
 // PullRows copies rows; where there is none, zeros.
-func (e *Engine) PullRows(table int, keys []uint64, dst []float32) error {
+func (e *Engine) PullRows(_ rows.PullID, table int, keys []uint64, dst []float32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.fault; err != nil {
@@ -414,7 +415,7 @@ func (e *Engine) PullRows(table int, keys []uint64, dst []float32) error {
 // PeekRows is PullRows, and counts.
 func (e *Engine) PeekRows(table int, keys []uint64, dst []float32) error {
 	e.peeked.Add(int64(len(keys)))
-	return e.PullRows(table, keys, dst)
+	return e.PullRows(rows.PullID{}, table, keys, dst)
 }
 
 // Peeked is how many rows PeekRows was asked for.
