@@ -114,6 +114,10 @@ if [ -z "$asan" ]; then
 fi
 
 say "examples"
+sed -n '/^```c$/,/^```$/{/^```/!p}' docs/c.md >"$work/average.c"
+"$cc" "${warn[@]}" "$work/average.c" -o "$work/average" "${flags[@]}"
+ringo run --np 2 -- "$work/average" | grep '^2 ranks, mean 0.5 1$'
+"$work/average" | grep '^1 ranks, mean 0 1$'
 "$cc" "${warn[@]}" examples/c/mean.c -o "$work/mean" "${flags[@]}"
 ringo run --np 2 -- "$work/mean" | grep '^2 ranks, the greatest mean is 99.5$'
 if command -v mpicc >/dev/null; then

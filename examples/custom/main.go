@@ -1,4 +1,4 @@
-// Command custom is a user's own model, data and loop, whose strategy changes from step to step.
+// Command custom is a user's own model, data and loop: distopt wraps an optimizer, with strategies that change between steps.
 //
 //	go build ./examples/custom && ./custom  # alone
 //	ringo run --np 2 -- ./custom            # as two ranks
@@ -12,10 +12,10 @@ import (
 	"os"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/optim"
 )
 
 func main() {
@@ -27,39 +27,53 @@ func main() {
 	}
 }
 
-func signs(ps *nn.Params, _ model.Options) model.Model {
-	hidden, out := ps.Dense("hidden", 2, 16), ps.Dense("out", 16, 2)
-	forward := func(t *nn.Tape, b model.Batch) model.Outputs {
-		return model.Outputs{t.Dense(t.Dense(b.Values, hidden, nn.ReLU), out, nn.Identity)}
-	}
-	return model.Model{Forward: forward, Loss: model.CrossEntropy}
-}
-
 // loop teaches two layers to see whether two numbers have the same sign.
-func loop(job *ringo.Job) error {
-	spec := model.Spec{Name: "signs", Input: []int{2}, Build: signs}
-	l, err := train.NewLoop(job.Context(), job, spec, train.Config{Optimizer: "sgd", LR: 0.1, Momentum: 0.9})
+func loop(job *ringo.Job) (err error) {
+	ps := nn.NewParams(1)
+	hidden, out := ps.Dense("hidden", 2, 16), ps.Dense("out", 16, 2)
+	x, labels := nn.NewTensor(32, 2), make([]int32, 32)
+	forward := func(t *nn.Tape) *nn.Tensor {
+		loss, _, _ := t.CrossEntropy(t.Dense(t.Dense(x, hidden, nn.ReLU), out, nn.Identity), labels, nn.CrossEntropy{})
+		return loss
+	}
+	if err := ps.Arrange(forward); err != nil { // all parameters in one arena, in the order in which gradients become final
+		return err
+	}
+	var layers []bucket.Layer
+	for _, s := range ps.Slots() {
+		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len})
+	}
+	opt, err := distopt.New(job.Group(), &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, ps.Values(), ps.Grads(), nil, distopt.Config{})
 	if err != nil {
 		return err
 	}
-	class := map[bool]int32{true: 1} // of two numbers whose signs are the same
+	defer func() { err = errors.Join(err, opt.Close()) }()
+	if err := opt.Broadcast(); err != nil { // rank 0's parameters
+		return err
+	}
+	tape := nn.NewTape(nn.TapeConfig{Threads: 1})
+	defer tape.Close()
 	strategies := map[int]distopt.Strategy{60: distopt.PartialUpdate, 120: distopt.DLGS, 200: distopt.FP16}
-	batch, strategy, rnd := spec.Sample(32), distopt.FP32, rand.New(rand.NewPCG(2, uint64(job.Rank())))
+	class, rnd := map[bool]int32{true: 1}, rand.New(rand.NewPCG(2, uint64(job.Rank())))
 	for step := range 300 {
-		for i := range batch.N { // every rank draws samples of its own
+		for i := range labels { // every rank draws its own samples
 			a, b := rnd.Float32()*2-1, rnd.Float32()*2-1
-			batch.Values.Data[2*i], batch.Values.Data[2*i+1], batch.Labels[i] = a, b, class[a*b > 0]
+			x.Data[2*i], x.Data[2*i+1], labels[i] = a, b, class[a*b > 0]
 		}
 		if s, ok := strategies[step]; ok {
-			strategy = s
+			if err := opt.SetStrategy(s); err != nil {
+				return err
+			}
 		}
-		pass, err := l.TrainOneBatch(batch, strategy, 0)
-		if err != nil {
-			return errors.Join(err, l.Close())
+		tape.Reset()
+		loss := forward(tape)
+		tape.Backward(loss, opt.GradReady) // which exchanges each bucket as soon as it is complete
+		if err := opt.Step(); err != nil {
+			return err
 		}
 		if job.Rank() == 0 && step%50 == 49 {
-			fmt.Printf("step %3d, rank 0 of %d, %s: loss %.4f\n", step+1, job.Size(), strategy, pass.Loss.Mean.Data[0])
+			fmt.Printf("step %3d, rank 0 of %d, %s: loss %.4f\n", step+1, job.Size(), opt.Strategy(), loss.Data[0])
 		}
 	}
-	return l.Close()
+	return nil
 }

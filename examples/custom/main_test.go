@@ -86,6 +86,17 @@ func TestFaultIsReported(t *testing.T) {
 	}
 }
 
+// TestWrapsAnOptimizer: the README promises an optimizer of package optim within distopt, in the program itself.
+func TestWrapsAnOptimizer(t *testing.T) {
+	text, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte("distopt.New(job.Group(), &optim.SGD{")) || bytes.Contains(text, []byte("ringo/train")) {
+		t.Error("main.go does not wrap an optimizer itself")
+	}
+}
+
 // The example is there to be read in one go.
 func TestIsShort(t *testing.T) {
 	text, err := os.ReadFile("main.go")
