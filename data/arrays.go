@@ -167,6 +167,7 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 
 // arrays is the source of rows of an array. They are read from the file when they are needed.
 type arrays struct {
+	path   string
 	values *npy.Array
 	goal   *npy.Array
 	shape  Shape
@@ -186,7 +187,7 @@ type row struct {
 
 // source is that of the arrays of a part.
 func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
-	s := &arrays{}
+	s := &arrays{path: path}
 	var names []string
 	for _, a := range part {
 		names = append(names, a.String())
@@ -275,6 +276,9 @@ func (s *arrays) goals(path string, target bool) error {
 			have := len(s.targets)
 			s.targets = s.targets[:have+n*each]
 			a.Type.Float32(s.targets[have:], buf)
+			if i := notFinite(s.targets[have:]); i >= 0 {
+				return rowNotFinite(path, a, at+i/each, i%each, s.targets[have+i])
+			}
 			continue
 		}
 		for i := range n {
@@ -317,6 +321,9 @@ func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 	if err := s.fillValues(b.Values, idx, r); err != nil {
 		return err
 	}
+	if i := notFinite(b.Values); i >= 0 && s.values.Type.Kind == 'f' {
+		return rowNotFinite(s.path, s.values, int(idx[i/s.shape.Size()]), i%s.shape.Size(), b.Values[i])
+	}
 	for i, n := range idx {
 		to := b.At(s.shape, i)
 		if s.goal == nil { // of samples that are to be predicted
@@ -330,6 +337,14 @@ func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 		copy(to.Targets, s.targets[int(n)*s.shape.Targets:])
 	}
 	return nil
+}
+
+// notFinite is the place of the first NaN or infinity; -1 without one.
+func notFinite(x []float32) int { return slices.IndexFunc(x, func(v float32) bool { return v-v != 0 }) }
+
+// rowNotFinite is the error of a row of an array that nothing can be learnt from.
+func rowNotFinite(path string, a *npy.Array, row, at int, v float32) error {
+	return fmt.Errorf("arrays: %s: %v: row %d: value %d is %v: want finite numbers: leave the row out or replace the value", path, a, row, at, v)
 }
 
 // fillValues reads samples into the values of a batch: those that follow one another in one read.

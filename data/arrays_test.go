@@ -2,7 +2,9 @@ package data
 
 import (
 	"archive/zip"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,6 +145,28 @@ func TestArraysThatDoNotFit(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.cfg.Dir) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
+	}
+}
+
+// A value that is not finite is an error that names file, array and row: of samples when they are read, of targets when they are opened.
+func TestArraysNameTheRowThatIsNotFinite(t *testing.T) {
+	bad := make([]byte, 4*12)
+	binary.LittleEndian.PutUint32(bad[4*9:], math.Float32bits(float32(math.Inf(-1))))
+	path := npz(t, zip.Store, "x", "<f4", "(6, 2)", bad, "y", "|u1", "(6,)", make([]byte, 6), "x_test", "<f4", "(1, 2)", make([]byte, 8), "y_test", "|u1", "(1,)", []byte{1})
+	s, err := Open("arrays", Config{Dir: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b Batch
+	if err := s.Train.Fill(&b, []int32{3, 5}, Draw{}); err != nil {
+		t.Errorf("rows without it: %v", err)
+	}
+	if err := s.Train.Fill(&b, []int32{3, 4}, Draw{}); err == nil || !strings.Contains(err.Error(), path+": x (6 x 2, float32): row 4: value 1 is -Inf") {
+		t.Errorf("a sample: %v", err)
+	}
+	path = npz(t, zip.Store, "x", "|u1", "(6,)", make([]byte, 6), "y", "<f4", "(6, 2)", bad)
+	if _, err := Open("arrays", Config{Dir: path}); err == nil || !strings.Contains(err.Error(), path+": y (6 x 2, float32): row 4: value 1 is -Inf") {
+		t.Errorf("a target: %v", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func askedArray(d Description, c InputConfig, f *npy.File, names []string) (*arr
 	case len(found) > 1:
 		return nil, fmt.Errorf("arrays: %s: both %v and %v could be meant: leave one out", c.Path, found[0], found[1])
 	}
-	s := &arrays{values: found[0]}
+	s := &arrays{path: c.Path, values: found[0]}
 	if err := s.shaped(c.Path); err != nil {
 		return nil, err
 	}

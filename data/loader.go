@@ -139,6 +139,7 @@ func (l *Loader) Next() (*Batch, bool, error) {
 	} else {
 		<-s.done
 	}
+	s.batch.Index = s.idx
 	l.head = (l.head + 1) % len(l.slots)
 	l.pending--
 	if s.err != nil {

@@ -50,6 +50,7 @@ type Batch struct {
 
 	Targets []float32 // N*Shape.Targets
 	Bags    Bags      // of Shape.Slots
+	Index   []int32   // of a Loader: the samples' numbers in the source, from 0
 
 	order  []int32   // of the samples in the source below, for sources that stand on others
 	random Random    // of the sample that is being transformed
@@ -60,6 +61,7 @@ type Batch struct {
 // as.
 func (b *Batch) CopyFrom(other *Batch) {
 	b.N = other.N
+	b.Index = append(b.Index[:0], other.Index...)
 	b.Values = append(b.Values[:0], other.Values...)
 	b.IDs = append(b.IDs[:0], other.IDs...)
 	b.Keys = append(b.Keys[:0], other.Keys...)

@@ -33,6 +33,11 @@ var aloneFaults = []alone{
 		grads[toy()[2].Offset] = float32(math.NaN())
 		ready()
 	}, `the gradient of parameter "layer2" is NaN`},
+	{"a gradient that is not finite", Config{Strategy: PartialUpdate}, func(o *Optimizer, grads []float32, ready func()) {
+		grads[toy()[1].Offset+1] = float32(math.NaN())
+		ready()
+		o.RowsReady(0, nil, nil)
+	}, "the gradient of layer layer1 is NaN"},
 	{"what has no norm", Config{Strategy: PartialUpdate, ClipNorm: 1}, func(o *Optimizer, grads []float32, ready func()) {
 		grads[0] = float32(math.Inf(1))
 		ready()

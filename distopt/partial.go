@@ -14,7 +14,7 @@ import (
 // by its own norm, the dense one by that of this rank's.
 func (o *Optimizer) partialStep() {
 	factor, ok := o.clipFactor(true, false)
-	if !ok {
+	if !ok || o.cfg.ClipNorm == 0 && !o.soundAll() {
 		return
 	}
 	o.update(o.watch.words.whole, 0, len(o.params), o.scale()*factor)

@@ -66,6 +66,8 @@ type shard struct {
 	work    *collective.Work   // nil: none is under way
 	first   int                // piece of this rank's part
 	piece   int                // the next whose norm is due
+	bad     int                // where in the arena a sum is not finite; -1: nowhere
+	value   float32            // there
 }
 
 // cannotShard says why this rank cannot take part in a shared update; nil: it can.
@@ -142,7 +144,13 @@ func (o *Optimizer) arrangeShards() error {
 			continue
 		}
 		h.summing.Params = o.params[k.Lo:k.Hi]
+		h.bad = -1
 		h.summing.Apply = func(lo, hi int, sum []float32) {
+			if s := o.kernels.SumSquares(sum); s-s != 0 {
+				h.bad, h.value = notFinite(sum)
+				h.bad += k.Lo + lo
+				return
+			}
 			o.opt.Update(k.Lo+lo, o.params[k.Lo+lo:k.Lo+hi], sum, o.scale())
 		}
 	}
@@ -217,6 +225,10 @@ func (o *Optimizer) waitShard(b int) bool {
 	h.work = nil
 	if err != nil {
 		o.failBucket(b, "averaging the gradients", err)
+		return false
+	}
+	if h.bad >= 0 && o.cfg.ClipNorm == 0 { // with a bound all ranks measure
+		o.failBucket(b, "", o.diverged(h.bad, h.value))
 		return false
 	}
 	o.watch.agreed(end)

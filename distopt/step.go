@@ -58,6 +58,9 @@ func (o *Optimizer) send(b int) {
 			return
 		}
 	}
+	if o.opt == nil && !o.sound(b) {
+		return
+	}
 	if o.cfg.Strategy != PartialUpdate {
 		o.watch.started(b)
 		o.flying[b] = true
@@ -128,6 +131,10 @@ func (o *Optimizer) averageStep() {
 			return
 		}
 		if o.cfg.ClipNorm == 0 {
+			if !o.sound(b) {
+				o.alike = o.cfg.Reducer == nil
+				return
+			}
 			o.update(o.watch.names[b], o.plan[b].Lo, o.plan[b].Hi, o.scale())
 		}
 	}

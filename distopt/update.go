@@ -38,6 +38,13 @@ func (o *Optimizer) updateTables(factor float32) {
 	if len(o.tables.list) == 0 {
 		return
 	}
+	for _, t := range o.tables.list {
+		if s := o.kernels.SumSquares(t.sumRows) + o.kernels.SumSquares(t.restRows); s-s != 0 {
+			o.alike = true
+			o.failStep("", fmt.Errorf("the gradient of table %s is not finite: %s", t.Name, whyNotFinite))
+			return
+		}
+	}
 	begun := o.watch.rec.Now()
 	o.tables.update(o.tableScale() * factor)
 	o.watch.updated(o.watch.words.tables, begun)
@@ -64,7 +71,7 @@ func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 	norm := math.Sqrt(sum)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		o.alike = !dense || o.cfg.Strategy != PartialUpdate // else the gradient is this rank's own
-		o.failStep("", fmt.Errorf("the norm of the gradient is %v, first in %s: lower the learning rate, or look for a fault in the data or the model", norm, o.firstNotFinite()))
+		o.failStep("", fmt.Errorf("the norm of the gradient is %v, first in %s: %s", norm, o.firstNotFinite(), whyNotFinite))
 		return 0, false
 	}
 	if norm > o.cfg.ClipNorm {
@@ -80,8 +87,7 @@ func squared(x float32) float64 { return float64(x) * float64(x) }
 func (o *Optimizer) firstNotFinite() string {
 	for i, s := range o.pieces.squares { // the square of a float32 is finite
 		if s-s != 0 {
-			at := o.pieces.starts[i]
-			return "layer " + o.layers[sort.Search(len(o.layers), func(l int) bool { return o.layers[l].Offset > at })-1].Name
+			return "layer " + o.layerAt(o.pieces.starts[i])
 		}
 	}
 	for _, t := range o.tables.list {
@@ -93,10 +99,50 @@ func (o *Optimizer) firstNotFinite() string {
 }
 
 func finite(x []float32) bool {
-	for _, v := range x {
+	i, _ := notFinite(x)
+	return i < 0
+}
+
+// notFinite returns the place of the first NaN or infinity in x, and its value; -1 without one.
+func notFinite(x []float32) (int, float32) {
+	for i, v := range x {
 		if v-v != 0 {
+			return i, v
+		}
+	}
+	return -1, 0
+}
+
+// sound reports whether a bucket's gradient is finite, which costs a pass over it. Else the step fails before the bucket updates
+// anything, or is sent to servers that would.
+func (o *Optimizer) sound(b int) bool {
+	k := o.plan[b]
+	if s := o.kernels.SumSquares(o.grads[k.Lo:k.Hi]); s-s == 0 {
+		return true
+	}
+	at, v := notFinite(o.grads[k.Lo:k.Hi])
+	o.failBucket(b, "", o.diverged(k.Lo+at, v))
+	return false
+}
+
+// soundAll is sound of all buckets.
+func (o *Optimizer) soundAll() bool {
+	for b := range o.plan {
+		if !o.sound(b) {
 			return false
 		}
 	}
 	return true
+}
+
+const whyNotFinite = "lower the learning rate, or look for a fault in the data or the model"
+
+// diverged is the error of a gradient that is not finite at a place of the arena.
+func (o *Optimizer) diverged(at int, v float32) error {
+	return fmt.Errorf("the gradient of layer %s is %v: %s", o.layerAt(at), v, whyNotFinite)
+}
+
+// layerAt names the layer at a place of the arena.
+func (o *Optimizer) layerAt(at int) string {
+	return o.layers[sort.Search(len(o.layers), func(l int) bool { return o.layers[l].Offset > at })-1].Name
 }

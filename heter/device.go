@@ -161,9 +161,12 @@ func (d *CPU) State() [][]float32 {
 	return all
 }
 
-// Update is the optimizer's step.
+// Update is the optimizer's step. A gradient that is not finite is an error, and moves nothing.
 func (d *CPU) Update(rate float64, scale float32) error {
 	g := d.Gradients()
+	if s := simd.Host().SumSquares(g); s-s != 0 {
+		return errors.New("heter: the gradient of the heter-trainers' part is not finite: lower the learning rate, or look for a fault in the data or the model")
+	}
 	d.opt.SetLR(rate)
 	d.opt.BeginStep()
 	d.opt.Update(0, d.params.Values(), g, scale)

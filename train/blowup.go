@@ -33,9 +33,9 @@ func blowsUp(start, training, evaluation float64) string {
 	return ""
 }
 
-// firstLoss notes the loss of this rank's first step, of the run or since it was resumed.
+// firstLoss notes a step's loss, and that of this rank's first step, of the run or since it was resumed.
 func (r *run) firstLoss(loss float64) {
-	if r.first == 0 {
+	if r.recent = loss; r.first == 0 {
 		r.first = loss
 	}
 }
@@ -46,7 +46,12 @@ func (r *run) blownUp() string {
 	if text == "" {
 		return ""
 	}
-	text += fmt.Sprintf(": training blows up, and its accuracy means nothing: lower the learning rate (%v)", r.past.Last.LR)
+	return text + ": training blows up, and its accuracy means nothing: " + r.lowerRate()
+}
+
+// lowerRate is the remedy for losses that blow up.
+func (r *run) lowerRate() string {
+	text := fmt.Sprintf("lower the learning rate (%v)", r.past.Last.LR)
 	if usual := r.usualRate(); r.cfg.Optimizer == "sgd" && usual.Batch > 0 && usual.Batch != r.globalBatch() {
 		text += fmt.Sprintf(", which is meant for a global batch of %d: for one of %d linear scaling gives %.3g", usual.Batch, r.globalBatch(), usual.scaled(r.globalBatch()))
 	}

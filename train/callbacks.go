@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -137,7 +136,7 @@ func (r *run) compare(e Epoch, step int64) (better bool) {
 		was = nil // the run was resumed with another one
 	}
 	switch {
-	case !known || math.IsNaN(v):
+	case !known || !finite(v):
 	case was == nil:
 		better = true
 	case r.lower():

@@ -39,7 +39,7 @@ type Checkpoint struct {
 	// saved at its end in any case.
 	Every int
 	// Keep is how many checkpoints remain, those of the highest steps; 0:
-	// checkpoint.DefaultKeep.
+	// checkpoint.DefaultKeep. The best one and the last healthy one remain besides.
 	Keep int
 	// Resume goes on from the folder's last checkpoint, where there is one.
 	Resume bool
@@ -120,6 +120,7 @@ type past struct {
 	Start float64 `json:"start_loss,omitempty"`
 	// Best is the best epoch by Config.Best.
 	Best *BestEpoch `json:"best,omitempty"`
+	health
 }
 
 // due reports whether a checkpoint is to be written after so many steps of the
@@ -149,12 +150,17 @@ func (r *run) write(p position) error {
 	} else {
 		r.reach("saving a checkpoint", p.epoch-1, r.steps)
 	}
+	before := r.stepsDone(position{epoch: r.saved.epoch, step: r.saved.step})
+	healthy := r.confirm(p, before)
 	r.saved = place{p.epoch, p.step}
 	defer r.during(record.Checkpoint)()
 	if err := r.finished(p); err != nil {
 		return err
 	}
 	state, err := r.collect(p)
+	if healthy > 0 {
+		state.Spare = append(state.Spare, healthy)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -347,7 +346,7 @@ func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (*data.Batch, mod
 		}
 		if loss := lossOf(pass); !finite(loss) {
 			w.score(c, b, pass)
-			return b, pass, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", loss, lr)
+			return b, pass, notFinite(loss, lr, b)
 		}
 		if k == 1 {
 			return b, pass, nil

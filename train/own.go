@@ -118,7 +118,7 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 		return pass, err
 	}
 	if loss := float64(pass.Loss.Mean.Data[0]); !finite(loss) {
-		return pass, fmt.Errorf("the loss is %v: training has diverged; lower the learning rate (now %v)", loss, l.lr)
+		return pass, notFinite(loss, l.lr, &data.Batch{N: b.N, Values: valuesOf(b), Targets: b.Targets})
 	}
 	if err := r.replica.Step(); err != nil {
 		return pass, err

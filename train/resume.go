@@ -114,7 +114,7 @@ func (r *run) open() (saved, error) {
 		return saved{}, err
 	}
 	h := head.file.Header
-	if err := r.cfg.sameSplit(head.File, h); err != nil {
+	if err := errors.Join(head.resumable(r.cfg.Checkpoint.Dir), r.cfg.sameSplit(head.File, h)); err != nil {
 		return saved{}, errors.Join(err, head.file.Close())
 	}
 	if head.Changed, err = r.judge(h); err != nil {

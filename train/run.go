@@ -47,10 +47,10 @@ type run struct {
 	// description is JSON of what the data are, which the model was built for.
 	description string
 	past        past
-	// first is the loss of this rank's first step; blown says that a person was told that losses blow up.
-	first float64
-	blown bool
-	room  room
+	// first is the loss of this rank's first step, recent that of its last; blown says that a person was told that losses blow up.
+	first, recent float64
+	blown         bool
+	room          room
 	// finishing is the checkpoint that comes to the disk meanwhile; nil: none.
 	finishing *finishing
 	// scores are the last ones of a click model; nil: it has none.
@@ -187,7 +187,12 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Set) (sum 
 	}
 	sum.Stages, sum.RowCache = r.replica.far.total(), r.rowCache()
 	r.reach("leaving the servers", cfg.Epochs, r.steps)
-	return sum, r.replica.params.leave()
+	err = r.replica.params.leave()
+	r.reach("judging the losses", cfg.Epochs, r.steps)
+	if why := divergedBy(r.past.Start, r.past.Last.TrainLoss, r.past.Last.EvalLoss); err == nil && why != "" {
+		err = fmt.Errorf("training has diverged: %s: %s", why, r.lowerRate())
+	}
+	return sum, err
 }
 
 // prepare does everything before the first step.

@@ -142,8 +142,11 @@ func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
 	return b, nil
 }
 
-// rowsReady sends the gradients of rows, and where the table counts, what its batch has shown.
+// rowsReady sends the gradients of rows, and where the table counts, what its batch has shown. Gradients that are not finite are not sent.
 func (p *served) rowsReady(table int, at []int32, grads []float32, labels []int32) error {
+	if s := p.replica.kernels.SumSquares(grads); s-s != 0 {
+		return fmt.Errorf("the gradient of table %s is not finite: lower the learning rate, or look for a fault in the data or the model", p.replica.Params.Tables()[table].Name)
+	}
 	if p.trainer.Counts(table) {
 		return p.trainer.PushClicks(table, at, grads, labels)
 	}

@@ -127,7 +127,7 @@ func (c *Config) checkpointSettings() []setting.Row {
 		{Path: "checkpoint.every", Flag: "every", Unit: "steps", Scope: setting.Changeable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
 			About: "save after so many steps each; 0: after each epoch"},
 		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.Local, Needs: folder, Value: setting.Int(&c.Checkpoint.Keep),
-			About: "how many checkpoints remain, the latest; 0: 3"},
+			About: "number of checkpoints that remain, the latest, next to the best and the last healthy one; 0: 3"},
 		{Path: "checkpoint.resume", Flag: "resume", Scope: setting.Local, Needs: folder, Value: setting.Bool(&c.Checkpoint.Resume),
 			About: "go on from the last checkpoint, if there is one; what is not given is as the run was begun"},
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/checkpoint"
@@ -29,7 +30,26 @@ type Source struct {
 // OpenSource opens a safetensors file, NumPy's .npz, a checkpoint or a run's folder, whose last checkpoint is meant: what it is says its
 // content, not its name. A .npz is read once for its checksums; arrays that are compressed in it are held in memory until it is
 // closed. The caller closes it.
+//
+// A value that is not finite is an error of Read that names file, tensor and place.
 func OpenSource(path string) (*Source, error) {
+	s, err := openSource(path)
+	if err != nil {
+		return nil, err
+	}
+	read := s.Read
+	s.Read = func(name string) ([]float32, error) {
+		x, err := read(name)
+		if i := slices.IndexFunc(x, func(v float32) bool { return v-v != 0 }); err == nil && i >= 0 {
+			return nil, fmt.Errorf("weights: %s: tensor %s: value %d of %d is %v: want finite numbers: take a file from before training diverged", s.Path, name, i, len(x), x[i])
+		}
+		return x, err
+	}
+	return s, nil
+}
+
+// openSource is OpenSource without the check of values.
+func openSource(path string) (*Source, error) {
 	kind, err := kindOf(path)
 	if err != nil {
 		return nil, err

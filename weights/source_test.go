@@ -4,6 +4,8 @@ import (
 	"archive/zip"
 	"bufio"
 	"bytes"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -153,6 +155,29 @@ func TestOpenSource(t *testing.T) {
 		}
 		if _, err := src.Read("momentum"); err == nil {
 			t.Errorf("%s: an optimizer's state was read as weights", path)
+		}
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A value that is not finite is an error that names file, tensor and place.
+func TestSourceNamesTheValueThatIsNotFinite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.safetensors")
+	for _, v := range []float64{math.NaN(), math.Inf(1)} {
+		if err := os.WriteFile(path, written(t, Tensor{Name: "a.weight", Shape: []int{3}, Data: []float32{1, 2, float32(v)}}, Tensor{Name: "b", Shape: []int{1}, Data: []float32{1}}), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		src, err := OpenSource(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := src.Read("b"); err != nil {
+			t.Error(err)
+		}
+		if _, err := src.Read("a.weight"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s: tensor a.weight: value 2 of 3 is %v", path, v)) {
+			t.Errorf("got %v", err)
 		}
 		if err := src.Close(); err != nil {
 			t.Error(err)

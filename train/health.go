@@ -1,0 +1,103 @@
+package train
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/model"
+)
+
+// A checkpoint is healthy if the losses after it were: a step's loss is that of the parameters before it.
+
+// lost is the multiple of the first step's loss above which training has diverged, and does not recover.
+const lost = 100
+
+// health is what a checkpoint's header has about losses.
+type health struct {
+	// Healthy is the step of the last checkpoint that losses have confirmed; 0: none yet.
+	Healthy int64 `json:"healthy,omitempty"`
+	// Diverged is the reason why training has diverged at the checkpoint; "" where it has not.
+	Diverged string `json:"diverged,omitempty"`
+}
+
+// divergedBy is the reason why losses of training and of an evaluation are those of training that has diverged; "" where they are not.
+func divergedBy(start, training, evaluation float64) string {
+	base := lost * max(start, leastStart)
+	switch {
+	case start <= 0:
+	case !(training <= base):
+		return fmt.Sprintf("the training loss is %.3g, that of the first step was %.3g", training, start)
+	case !(evaluation <= base):
+		return fmt.Sprintf("the evaluation loss is %.3g, that of the first step was %.3g", evaluation, start)
+	}
+	return ""
+}
+
+// confirm notes before a checkpoint is written whether losses confirm it, after an evaluation, or the one before. It returns the step of
+// the last healthy one.
+func (r *run) confirm(p position, before int64) int64 {
+	start, last := r.past.Start, r.past.Last
+	if start == 0 {
+		start = r.first
+	}
+	evaluated, recent := p.step == 0 && last.Epoch == p.epoch-1, r.recent
+	of, evaluation := before, 0.
+	if evaluated {
+		of, recent, evaluation = r.stepsDone(p), last.TrainLoss, last.EvalLoss
+	}
+	if r.past.Diverged = divergedBy(start, recent, evaluation); of > 0 && recent > 0 && blowsUp(start, recent, evaluation) == "" {
+		r.past.Healthy = of
+	}
+	return r.past.Healthy
+}
+
+// resumable reports a checkpoint of training that has diverged, and the one to go on from.
+func (s *saved) resumable(dir string) error {
+	h := s.Past.health
+	if h.Diverged == "" {
+		return nil
+	}
+	steps, err := checkpoint.Steps(dir)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(steps)
+	name := func(step int64) string { return filepath.Base(checkpoint.PathOf(dir, step)) }
+	later := slices.DeleteFunc(slices.Clone(steps), func(step int64) bool { return step <= h.Healthy })
+	if h.Healthy == 0 || !slices.Contains(steps, h.Healthy) || len(later) == 0 {
+		return fmt.Errorf("%s has diverged: %s: no earlier checkpoint in %s is healthy: start again in another folder, with a lower learning rate", s.File, h.Diverged, dir)
+	}
+	return fmt.Errorf("%s has diverged: %s: the last healthy checkpoint is %s: move the %d after it (%s to %s) out of %s, and resume with a lower learning rate",
+		s.File, h.Diverged, name(h.Healthy), len(later), name(later[0]), name(later[len(later)-1]), dir)
+}
+
+// notFinite is the error of a loss that is not finite: it names the sample that has brought it in, or else the learning rate.
+func notFinite(loss, lr float64, b *data.Batch) error {
+	for _, x := range []struct {
+		what   string
+		values []float32
+	}{{"value", b.Values}, {"target", b.Targets}} {
+		i := slices.IndexFunc(x.values, func(v float32) bool { return v-v != 0 })
+		if i < 0 || b.N == 0 {
+			continue
+		}
+		each, where := len(x.values)/b.N, "of the batch"
+		n := i / each
+		if n < len(b.Index) {
+			n, where = int(b.Index[n]), "of the training samples"
+		}
+		return fmt.Errorf("the loss is %v: row %d %s (counted from 0) has %v as %s %d: leave the row out or replace the value", loss, n, where, x.values[i], x.what, i%each)
+	}
+	return fmt.Errorf("the loss is %v, and all inputs are finite: training has diverged; lower the learning rate (now %v)", loss, lr)
+}
+
+// valuesOf are the values of a batch; nil without any.
+func valuesOf(b model.Batch) []float32 {
+	if b.Values == nil {
+		return nil
+	}
+	return b.Values.Data
+}
