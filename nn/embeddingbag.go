@@ -84,7 +84,7 @@ func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, ste
 	tab.want(n > 0 && slots > 0 && len(bags.Offsets) == slots*n+1, "bags of n > 0 samples in one or more slots", len(bags.Offsets), n)
 	o := record[tableLookupOp](t)
 	cols := max(1, steps) * slots * tab.Dim
-	o.tab, o.rest, o.slots, o.steps = tab, rest, slots, steps
+	o.tab, o.rest, o.slots, o.steps, o.first, o.pool = tab, rest, slots, steps, bags.first, pool
 	if rest != nil {
 		tab.want(len(rest.Shape) == 2 && rest.Shape[0] == n, "values [n, m] beside the rows", rest.Shape...)
 		cols += rest.Shape[1]

@@ -15,8 +15,10 @@ type tableLookupOp struct {
 	y    Tensor
 
 	// Of bags, slot after slot:
-	slots   int       // 0: each id stands alone, sample after sample
-	steps   int       // of sequences: how many bags of at most one id a sample has
+	slots   int // 0: each id stands alone, sample after sample
+	steps   int // of sequences: how many bags of at most one id a sample has
+	first   int // the slot of the batch that is the first one here
+	pool    Pooling
 	mapped  []int32   // memory for ids
 	offsets []int32   // in ids
 	scales  []float32 // what sums are multiplied by

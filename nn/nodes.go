@@ -55,10 +55,12 @@ func (o *embeddingOp) node() Node {
 	return Node{Op: "embedding", Params: []*Param{o.p}, IDs: o.ids}
 }
 
-// Its input is what stands beside the rows.
+// Its input is what stands beside the rows. Attributes of bags: first, slots and steps, and pooling, which is a Pooling.
 func (o *tableLookupOp) node() Node {
 	if o.slots > 0 {
-		return Node{Op: "embeddingbag", Inputs: []*Tensor{o.rest}, Table: o.tab, Attrs: map[string]float64{"slots": float64(o.slots), "steps": float64(o.steps)}}
+		return Node{Op: "embeddingbag", Inputs: []*Tensor{o.rest}, Table: o.tab, Attrs: map[string]float64{
+			"first": float64(o.first), "slots": float64(o.slots), "steps": float64(o.steps), "pooling": float64(o.pool),
+		}}
 	}
 	return Node{Op: "embeddingtable", Inputs: []*Tensor{o.rest}, Table: o.tab, IDs: o.ids}
 }

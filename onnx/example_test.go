@@ -30,8 +30,8 @@ func ExampleNew() {
 		return
 	}
 	fmt.Println(g)
-	fmt.Println(g.Size(), "bytes of weights and constants")
+	fmt.Println(g.External())
 	// Output:
 	// values [batch 1 8 8] -> logits [batch 3]
-	// 220 bytes of weights and constants
+	// false
 }

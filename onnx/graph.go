@@ -35,7 +35,10 @@ type builder struct {
 	*traced
 	weightName weights.Names
 	elsewhere  map[*nn.Table]bool // whose rows the model does not have
-	rows       map[int]string     // by operation, the input that has such a table's rows
+	rows       map[int]string     // by operation, the input that has such a table's rows, or their numbers
+	sums       map[int]string     // by operation, the input that has sums of rows
+	single     func(slot int) bool
+	bags       []Bag
 
 	operators []operator
 	constants []constant

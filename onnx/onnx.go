@@ -6,7 +6,9 @@
 //
 //	values      model.Batch.Values: images as [batch, channels, height, width], others as they are here
 //	ids         model.Batch.IDs, [batch, ids], int64
-//	the table   of a table whose rows are not in the model: the rows of each sample side by side
+//	the table   of a table whose rows are not in the model, and of bags of keys, which no operation of ONNX adds up: the rows of each
+//	            sample, or their sums, side by side; see Bag
+//	table.rows  of slots with one key at most (Config.Single): rows of the table, [batch, slots], int64
 //	state0.h    and so on: what a recurrent layer begins with
 //
 //	logits      of a classifier; prediction of a regression; else output, or output0, output1, …
@@ -34,6 +36,9 @@ type Config struct {
 	// External is from how many bytes of weights on these lie in a file of their own: the format has no room for 2 GiB in one.
 	// 0: 1 GiB.
 	External int64
+	// Single reports whether samples have at most one key in a slot. The graph then looks up the row itself, unless the table's rows are
+	// elsewhere. nil means no slot.
+	Single func(slot int) bool
 }
 
 // Validate reports a size that cannot be.
@@ -58,6 +63,9 @@ type Graph struct {
 	constants []constant
 	inputs    []port
 	outputs   []port
+
+	// Bags are the inputs that depend on rows of tables, in the order of the graph's inputs.
+	Bags []Bag
 }
 
 // New makes the graph of a model, whose parameters are ps: later changes of their values are changes of what is written. The model's
@@ -68,9 +76,6 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 	}
 	if m.Forward == nil {
 		return nil, errors.New("onnx: the model has no Forward")
-	}
-	if len(spec.Slots) > 0 {
-		return nil, fmt.Errorf("onnx: model %s adds up bags of keys, of any length, which no operation of ONNX does: export the weights alone (safetensors)", spec.Name)
 	}
 	elsewhere := map[*nn.Table]bool{}
 	for _, t := range ps.Tables() {
@@ -84,14 +89,17 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{traced: t, elsewhere: elsewhere, weightName: cfg.Names, names: map[string]bool{"": true}, made: map[any]string{}, of: map[*nn.Tensor]*value{}, stepsLast: map[*nn.Tensor]bool{}, rows: map[int]string{}}
+	b := &builder{traced: t, elsewhere: elsewhere, weightName: cfg.Names, single: cfg.Single, names: map[string]bool{"": true}, made: map[any]string{}, of: map[*nn.Tensor]*value{}, stepsLast: map[*nn.Tensor]bool{}, rows: map[int]string{}, sums: map[int]string{}}
+	if b.single == nil {
+		b.single = func(int) bool { return false }
+	}
 	if b.weightName == nil {
 		b.weightName = func(name string) string { return name }
 	}
 	if err := b.build(); err != nil {
 		return nil, err
 	}
-	return &Graph{cfg: cfg, name: spec.Name, operators: b.operators, constants: b.constants, inputs: b.inputs, outputs: append(b.outputs, b.carried...)}, nil
+	return &Graph{cfg: cfg, name: spec.Name, operators: b.operators, constants: b.constants, inputs: b.inputs, outputs: append(b.outputs, b.carried...), Bags: b.bags}, nil
 }
 
 // String is the graph's inputs and outputs with their shapes, such as "values [batch 784] -> logits [batch 10]".
@@ -115,7 +123,7 @@ func (b *builder) convert(op string) (func() error, bool) {
 		"add": b.arithmetic, "subtract": b.arithmetic, "multiply": b.arithmetic,
 		"concat": b.concat, "slice": b.slice, "reshape": b.reshapes, "broadcast": b.broadcast, "parameter": b.parameter, "transpose": b.transpose,
 		"sum": b.reduce, "mean": b.reduce, "softmax": b.softmax, "log-softmax": b.softmax, "normalise": b.normalize, "dot product by rows": b.rowDot,
-		"matmul": b.matMul, "gather": b.gather, "embedding": b.embedding, "embeddingtable": b.embeddingTable,
+		"matmul": b.matMul, "gather": b.gather, "embedding": b.embedding, "embeddingtable": b.embeddingTable, "embeddingbag": b.embeddingBag,
 	}[op]
 	return f, ok
 }
@@ -166,13 +174,18 @@ func (b *builder) takeInputs(live []bool) {
 	for i, n := range p.nodes {
 		l := b.ids[i]
 		switch {
+		case n.Op == "embeddingbag" && live[i]:
+			tables = append(tables, b.takeBags(i)...)
 		case l == nil || !live[i]:
 		case n.Table != nil && b.elsewhere[n.Table]:
 			about := fmt.Sprintf("rows of table %s, %d values each, side by side", n.Table.Name, n.Table.Dim)
 			tables = append(tables, port{name: b.unique(n.Table.Name), kind: float32Type, shape: b.rowsShape(n), about: about})
 			b.rows[i] = tables[len(tables)-1].name
+			b.bags = append(b.bags, Bag{Input: b.rows[i], Table: n.Table.Name, Slots: idsOf(l)})
 		case len(l.columns) > 0 && l.columns[0].of >= 0:
-			usesIDs = true
+			if usesIDs = true; n.Table != nil {
+				b.bags = append(b.bags, Bag{Input: idsName, Table: n.Table.Name, Slots: idsOf(l), Rows: true})
+			}
 		}
 	}
 	if x := p.batch.Values; x != nil {

@@ -17,8 +17,8 @@ const (
 	page      = 4096 // values in a file of their own begin at multiples, so that they can be mapped
 )
 
-// Size is how many bytes the weights have.
-func (g *Graph) Size() int64 {
+// size is how many bytes the weights have.
+func (g *Graph) size() int64 {
 	n := int64(0)
 	for _, c := range g.constants {
 		n += c.bytes()
@@ -32,7 +32,7 @@ func (g *Graph) External() bool {
 	if limit == 0 {
 		limit = defaultExternal
 	}
-	return g.Size() >= limit
+	return g.size() >= limit
 }
 
 // WriteFile writes the graph to a file, and before that its weights to another one beside it, path.data, if they are too many: see
@@ -57,8 +57,8 @@ func (g *Graph) WriteFile(path string) error {
 
 // Write writes the graph with all its weights. It is an error of more of them than the format has room for: use WriteFile.
 func (g *Graph) Write(w io.Writer) error {
-	if g.Size() > maxInline {
-		return fmt.Errorf("onnx: weights of %d bytes: a graph has room for %d, WriteFile puts more in a file of their own", g.Size(), int64(maxInline))
+	if g.size() > maxInline {
+		return fmt.Errorf("onnx: weights of %d bytes: a graph has room for %d, WriteFile puts more in a file of their own", g.size(), int64(maxInline))
 	}
 	return g.write(w, g.constants, "")
 }

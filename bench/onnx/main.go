@@ -30,6 +30,8 @@ func main() {
 type contest struct {
 	runtime *peer
 	folder  string
+	modules string // the folder whose node_modules has the runtime
+	example string // the program that answers from bundles
 	batches []int
 	steps   int
 	rounds  int
@@ -46,6 +48,7 @@ func run(out io.Writer) (err error) {
 	rate := flag.Bool("rate", false, "compare how fast they are, too")
 	program := flag.String("predict", "", "a `ringo` program: compare what its predict writes, and nothing else")
 	c := &contest{out: out}
+	flag.StringVar(&c.example, "example", "examples/bundle/predict.js", "the program that answers from bundles")
 	flag.IntVar(&c.steps, "steps", 3, "steps of training before")
 	flag.IntVar(&c.rounds, "rounds", 5, "turns of each side")
 	flag.DurationVar(&c.burst, "burst", 200*time.Millisecond, "length of a turn at least")
@@ -62,6 +65,7 @@ func run(out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(c.folder)) }()
+	c.modules = *runtime
 	if c.runtime, err = start(*script, *runtime, os.Stderr); err != nil {
 		return err
 	}

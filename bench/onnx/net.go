@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/model"
@@ -23,6 +24,8 @@ type net struct {
 	folder string
 	path   string
 	tape   *nn.Tape // for inference
+	graph  *onnx.Graph
+	tables []*nn.Table
 	// sequences are those that its state is for.
 	sequences int
 }
@@ -46,12 +49,15 @@ func newNet(name, folder string, steps, batch int) (*net, error) {
 		}
 	}
 	names := func(s string) string { return models.PyTorchName(spec.Name, s) }
-	g, err := onnx.New(spec, n.model, ps, onnx.Config{Names: names})
-	if err != nil {
+	n.tables = ps.Tables()
+	if n.graph, err = onnx.New(spec, n.model, ps, onnx.Config{Names: names, Single: single}); err != nil {
 		return nil, err
 	}
-	return n, g.WriteFile(n.path)
+	return n, n.graph.WriteFile(n.path)
 }
+
+// single has samples with at most one key in every other slot, so that graphs look rows up and take sums of them.
+func single(slot int) bool { return slot%2 == 0 }
 
 // train takes plain steps, so that no weight, bias or running statistic is what it was made: zeros and ones hide faults.
 func (n *net) train(ps *nn.Params, steps int) error {
@@ -100,6 +106,16 @@ func (n *net) batch(samples, seed int) model.Batch {
 	}
 	for i := range b.IDs {
 		b.IDs[i] = int32(r.IntN(ids))
+	}
+	for i := range len(n.spec.Slots) * samples {
+		most := 2
+		if !single(i / samples) {
+			most = 60
+		}
+		for range r.IntN(most) {
+			b.Bags.Keys = append(b.Bags.Keys, r.Uint64())
+		}
+		b.Bags.Offsets[i+1] = int32(len(b.Bags.Keys))
 	}
 	for i := range b.Labels {
 		b.Labels[i] = int32(r.IntN(n.spec.Classes))
@@ -165,6 +181,15 @@ func (n *net) feed(b model.Batch) (r request, err error) {
 		}
 		add("ids", "int64", ids, b.N, n.spec.IDs)
 	}
+	if len(n.spec.Slots) > 0 {
+		for _, bag := range n.graph.Bags {
+			if data, width := n.fill(bag, b); bag.Rows {
+				add(bag.Input, "int64", data, b.N, width)
+			} else {
+				add(bag.Input, "float32", data, b.N, width)
+			}
+		}
+	}
 	if n.model.State != nil {
 		for i, s := range n.model.State.Slices() {
 			width := len(s) / n.sequences
@@ -172,6 +197,35 @@ func (n *net) feed(b model.Batch) (r request, err error) {
 		}
 	}
 	return r, err
+}
+
+// fill returns an input that depends on rows of a table, and its width.
+func (n *net) fill(bag onnx.Bag, b model.Batch) (data any, width int) {
+	t := n.tables[slices.IndexFunc(n.tables, func(t *nn.Table) bool { return t.Name == bag.Table })]
+	var numbers []int64
+	var sums []float32
+	for sample := range b.N {
+		for _, slot := range bag.Slots {
+			keys := b.Bags.Keys[b.Bags.Offsets[slot*b.N+sample]:b.Bags.Offsets[slot*b.N+sample+1]]
+			number := int64(t.Rows)
+			if bag.Steps > 0 {
+				keys = keys[max(0, len(keys)-bag.Steps):]
+			}
+			out := make([]float32, max(1, bag.Steps)*t.Dim)
+			for k, key := range keys {
+				row := nn.RowOf(key, t.Rows)
+				number = int64(row)
+				for i, v := range t.Data[int(row)*t.Dim:][:t.Dim] {
+					out[min(k, bag.Steps)*t.Dim+i] += v
+				}
+			}
+			numbers, sums = append(numbers, number), append(sums, out...)
+		}
+	}
+	if bag.Rows {
+		return numbers, len(bag.Slots)
+	}
+	return sums, len(sums) / b.N
 }
 
 // channelsFirst is images as ONNX has them; others as they are.

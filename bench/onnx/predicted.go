@@ -39,6 +39,19 @@ type rehearsal struct {
 // predictedSamples is how many there are.
 const predictedSamples = 24
 
+// clickLayout is that of rows with a label, numbers, and every kind of slot.
+const clickLayout = `columns:
+  - {name: clicked, kind: label}
+  - {name: price, kind: number, transform: log}
+  - {name: age, kind: number}
+  - {name: user, kind: category}
+  - {name: tags, kind: bag, separator: "|"}
+  - {name: item, kind: category, table: items}
+  - {name: seen, kind: sequence, table: items}
+  - {name: code, kind: category, values: hex}
+  - {name: given, kind: bag, values: key}
+`
+
 // rehearsals are those of models of the zoo for which `ringo predict` takes data: language models write text.
 func rehearsals(folder string) (out []rehearsal) {
 	const few = "--train-limit 32 --eval-limit 32 --batch 8 --lr 0.0001" // so that no model is certain of one class
@@ -46,7 +59,17 @@ func rehearsals(folder string) (out []rehearsal) {
 		switch {
 		case s.Task == model.Language:
 		case s.Task == model.Click:
-			out = append(out, rehearsal{s.Name, "--data synthetic --set data.table-rows=5000 --train-limit 512 --eval-limit 64 --batch 64", writeClicks})
+			const rows = " --set data.table-rows=5000"
+			synthetic := rehearsal{s.Name, "--data synthetic --train-limit 512 --eval-limit 64 --batch 64", writeClicks}
+			bags := rehearsal{s.Name, "--batch 64 --schema " + filepath.Join(folder, "my.yaml") + " --data " + filepath.Join(folder, "bags"),
+				func(string) (string, error) { return filepath.Join(folder, "bags", "other.tsv"), nil }}
+			if !slices.ContainsFunc(s.Slots, func(s model.Slot) bool { return s.Sequence }) {
+				out = append(out, synthetic)
+				out[len(out)-1].train += rows
+			}
+			out = append(out, bags, bags)
+			out[len(out)-2].train += rows
+			out[len(out)-1].train += " --servers 1 --sync bsp"
 		default:
 			out = append(out, rehearsal{s.Name, "--data synthetic " + few, writeImages})
 		}
@@ -62,6 +85,9 @@ func rehearsals(folder string) (out []rehearsal) {
 func (c *contest) predicted(program string, only []string) error {
 	fmt.Fprintf(c.out, "%-16s %-8s %7s %10s\n", "model", "data", "samples", "apart")
 	if _, err := writeTable(c.folder); err != nil {
+		return err
+	}
+	if err := c.writeBags(program); err != nil {
 		return err
 	}
 	for _, r := range rehearsals(c.folder) {
@@ -92,23 +118,19 @@ func (c *contest) rehearse(program string, r rehearsal) (far float64, kind strin
 	if err != nil {
 		return 0, "", err
 	}
-	ringo := func(line ...string) (string, error) {
-		var out, errs bytes.Buffer
-		cmd := exec.Command(program, line...)
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		if err := cmd.Run(); err != nil {
-			return "", fmt.Errorf("%s: %w\n%s", cmd, err, &errs)
-		}
-		return out.String(), nil
-	}
+	ringo := func(line ...string) (string, error) { return output("", program, line...) }
 	if _, err := ringo(append([]string{"train", r.model, "--epochs", "1", "--progress", "none", "--checkpoint", saved}, strings.Fields(r.train)...)...); err != nil {
-		return 0, "", err
-	}
-	if _, err := ringo("export", saved, "--format", "onnx", "--out", graph); err != nil {
 		return 0, "", err
 	}
 	d, spec, err := described(saved, r.model)
 	if err != nil {
+		return 0, "", err
+	}
+	if len(spec.Slots) > 0 {
+		far, err = c.bundled(ringo, saved, dir, input)
+		return far, "bundle", err
+	}
+	if _, err := ringo("export", saved, "--format", "onnx", "--out", graph); err != nil {
 		return 0, "", err
 	}
 	line := []string{"predict", saved, "--data", input, "--format", "csv", "--progress", "none"}
@@ -129,6 +151,70 @@ func (c *contest) rehearse(program string, r rehearsal) (far float64, kind strin
 	}
 	far, err = apartFrom(text, outputs, d, spec)
 	return far, kindOf(d, classes), err
+}
+
+// output runs a program in a folder, and returns what it prints.
+func output(dir, program string, line ...string) (string, error) {
+	var out, errs bytes.Buffer
+	cmd := exec.Command(program, line...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, &errs)
+	}
+	return out.String(), nil
+}
+
+// writeBags writes a layout, rows to train on, and rows to predict: of other values, most of which training never had.
+func (c *contest) writeBags(program string) error {
+	schema, more, folder := filepath.Join(c.folder, "my.yaml"), filepath.Join(c.folder, "more"), filepath.Join(c.folder, "bags")
+	if err := os.WriteFile(schema, []byte(clickLayout), 0o666); err != nil {
+		return err
+	}
+	for out, values := range map[string]string{folder: "500", more: "100000"} {
+		if _, err := output("", program, "data", "clicks", "--schema", schema, "--generate", "2000", "--values", values, "--out", out); err != nil {
+			return err
+		}
+	}
+	text, err := pathname.Read(filepath.Join(more, "test.tsv"), 1<<24)
+	if err != nil {
+		return err
+	}
+	lines := strings.SplitAfterN(string(text), "\n", predictedSamples+1)
+	return os.WriteFile(filepath.Join(folder, "other.tsv"), []byte(strings.Join(lines[:predictedSamples], "")), 0o666)
+}
+
+// bundled compares what `ringo predict` writes with what examples/bundle/predict.js prints.
+func (c *contest) bundled(ringo func(...string) (string, error), saved, dir, input string) (far float64, err error) {
+	bundle := filepath.Join(dir, "bundle")
+	if _, err := ringo("export", saved, "--format", "bundle", "--out", bundle); err != nil {
+		return 0, err
+	}
+	text, err := ringo("predict", saved, "--data", input, "--format", "csv", "--progress", "none")
+	if err != nil {
+		return 0, err
+	}
+	example, err := filepath.Abs(c.example)
+	if err != nil {
+		return 0, err
+	}
+	printed, err := output(c.modules, "node", example, bundle, input)
+	if err != nil {
+		return 0, err
+	}
+	want, got := strings.Fields(text)[1:], strings.Fields(printed)
+	if len(want) == 0 || len(got) != len(want) {
+		return 0, fmt.Errorf("%d predictions, and %d of %s", len(want), len(got), example)
+	}
+	for i, line := range want {
+		p, err := strconv.ParseFloat(line[strings.IndexByte(line, ',')+1:], 64)
+		if err == nil {
+			err = differ(&far, got[i], p)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("row %d: %w", i, err)
+		}
+	}
+	return far, nil
 }
 
 func kindOf(d data.Description, classes bool) string {

@@ -46,7 +46,7 @@ func TestRehearsals(t *testing.T) {
 	for _, r := range rehearsals("x") {
 		have[r.model]++
 	}
-	if have["mlp"] != 3 || have["resnet50"] != 1 || have["ctr-dnn"] != 1 || have["gpt"] != 0 || have["lstm"] != 0 {
+	if have["mlp"] != 3 || have["resnet50"] != 1 || have["ctr-dnn"] != 3 || have["din"] != 2 || have["gpt"] != 0 || have["lstm"] != 0 {
 		t.Errorf("%v", have)
 	}
 }

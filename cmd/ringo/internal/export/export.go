@@ -4,6 +4,7 @@ package export
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,7 @@ const (
 	safetensors = "safetensors"
 	npz         = "npz"
 	graph       = "onnx"
+	bundle      = "bundle"
 )
 
 // Command is `ringo export`.
@@ -30,17 +32,20 @@ func Command() *cobra.Command {
 			"safetensors and npz (NumPy's) hold the weights, with the names and layouts of PyTorch's\n" +
 			"state_dict: those of resnet50 are torchvision's. onnx is the whole model as a graph of\n" +
 			"opset 17 with an open batch, to be run by other programs; weights of 1 GiB and more lie\n" +
-			"beside it in FILE.data. A file appears whole or not at all.",
+			"beside it in FILE.data. A file appears whole or not at all. bundle is a folder for a click\n" +
+			"model: dense weights, a graph with sums of rows as inputs, the rows, and bundle.json, which\n" +
+			"describes how a program makes the inputs of a line.",
 		Example: "  ringo export RUN --out model.safetensors\n" +
 			"  ringo export RUN/step-000000500.ringo --format npz --out model.npz\n" +
-			"  ringo export RUN --format onnx --out model.onnx",
+			"  ringo export RUN --format onnx --out model.onnx\n" +
+			"  ringo export RUN --format bundle --out FOLDER",
 		Args: oneCheckpoint,
 	}
-	console.Choice(cmd, &format, "format", "safetensors, npz or onnx", safetensors, npz, graph)
-	cmd.Flags().StringVar(&out, "out", "", "`FILE` to write (required)")
+	console.Choice(cmd, &format, "format", "safetensors, npz, onnx or bundle", safetensors, npz, graph, bundle)
+	cmd.Flags().StringVar(&out, "out", "", "`FILE`, or a bundle's folder, to write (required)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var faults console.Faults
-		faults.Known("format", format, safetensors, npz, graph)
+		faults.Known("format", format, safetensors, npz, graph, bundle)
 		if out == "" {
 			faults.Add("`ringo export` needs --out FILE")
 		}
@@ -52,9 +57,12 @@ func Command() *cobra.Command {
 			return err
 		}
 		what := ""
-		if format == graph {
+		switch format {
+		case graph:
 			what, err = m.writeGraph(out)
-		} else {
+		case bundle:
+			what, err = m.writeBundle(out)
+		default:
 			what, err = m.writeWeights(out, format)
 		}
 		if err == nil {
@@ -65,21 +73,19 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// writeWeights writes the weights, and tells what they are.
+// writeWeights writes the weights, and returns their number.
 func (m *trained) writeWeights(path, format string) (string, error) {
 	if m.served && len(m.ps.Tables()) > 0 {
-		rest := ", and --format onnx the rest of the model"
+		rest := "`ringo ps export` writes them, and --format onnx the rest of the model"
 		if len(m.spec.Slots) > 0 {
-			rest = "; of models by keys nothing writes the other weights alone"
+			rest = "--format bundle writes them and the rest of the model"
 		}
-		return "", fmt.Errorf("the rows of table %s lie on the run's servers: `ringo ps export` writes them%s", m.ps.Tables()[0].Name, rest)
+		return "", fmt.Errorf("the rows of table %s are on the run's servers: %s", m.ps.Tables()[0].Name, rest)
 	}
-	nodes, err := nn.Trace(func(t *nn.Tape) { m.model.Forward(t, m.spec.Sample(1)) })
+	tensors, about, err := m.tensors()
 	if err != nil {
 		return "", err
 	}
-	tensors := weights.Of(m.ps, nodes, m.names).Take()
-	about := map[string]string{"format": "pt", "model": m.spec.Name, "step": fmt.Sprint(m.step)}
 	err = folder.WriteFile(path, func(w io.Writer) error {
 		if format == npz {
 			return weights.WriteNPZ(w, tensors)
@@ -89,8 +95,30 @@ func (m *trained) writeWeights(path, format string) (string, error) {
 	return console.Counted(len(tensors), "tensor"), err
 }
 
+// tensors returns the weights as PyTorch has them, and words about them.
+func (m *trained) tensors() ([]weights.Tensor, map[string]string, error) {
+	nodes, err := nn.Trace(func(t *nn.Tape) { m.model.Forward(t, m.spec.Sample(1)) })
+	about := map[string]string{"format": "pt", "model": m.spec.Name, "step": fmt.Sprint(m.step)}
+	return weights.Of(m.ps, nodes, m.names).Take(), about, err
+}
+
+// writeDense writes the weights without those of tables.
+func (m *trained) writeDense(path string) error {
+	tensors, about, err := m.tensors()
+	if err != nil {
+		return err
+	}
+	tensors = slices.DeleteFunc(tensors, func(w weights.Tensor) bool {
+		return slices.ContainsFunc(m.ps.Tables(), func(t *nn.Table) bool { return m.names(t.Name) == w.Name })
+	})
+	return folder.WriteFile(path, func(w io.Writer) error { return weights.Write(w, tensors, about) })
+}
+
 // writeGraph writes the model as a graph, and tells of its inputs and outputs.
 func (m *trained) writeGraph(path string) (string, error) {
+	if len(m.spec.Slots) > 0 {
+		return "", fmt.Errorf("%s has keys, of which a graph has no rows: --format bundle writes the graph, the rows and how a program uses both", m.spec.Name)
+	}
 	about, err := m.about()
 	if err != nil {
 		return "", err

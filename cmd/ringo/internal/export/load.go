@@ -28,6 +28,8 @@ type trained struct {
 	step  int64
 	// served says that servers kept the parameters: rows of tables are not here.
 	served bool
+	job    *saved.Job // what the servers have saved
+	ctx    context.Context
 }
 
 // load reads the model of a checkpoint's file, or of a folder's last one.
@@ -58,7 +60,11 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	if err != nil {
 		return nil, err
 	}
-	m := &trained{step: f.Header.Step, ps: nn.NewParams(1), served: part != nil}
+	seed, err := seedOf(f.Header)
+	if err != nil {
+		return nil, err
+	}
+	m := &trained{ctx: ctx, step: f.Header.Step, ps: nn.NewParams(seed), served: part != nil}
 	var o model.Options
 	if m.data, m.spec, o, err = train.Described(f.Header, spec); err != nil {
 		return nil, err
@@ -68,18 +74,27 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	}
 	m.model = m.spec.Build(m.ps, o)
 	if m.served {
-		j, err := saved.At(train.StartDir(filepath.Dir(path), part.Start), uint64(f.Header.Step), part.Numbers)
+		m.job, err = saved.At(train.StartDir(filepath.Dir(path), part.Start), uint64(f.Header.Step), part.Numbers)
 		if err != nil {
 			return nil, err
 		}
 		inFile := func(name string) bool {
 			return slices.ContainsFunc(f.Arrays(), func(i checkpoint.Info) bool { return i.Name == "param/"+name })
 		}
-		if err := train.TakeDense(ctx, m.ps, m.model, m.spec, inFile, j); err != nil {
+		if err := train.TakeDense(ctx, m.ps, m.model, m.spec, inFile, m.job); err != nil {
 			return nil, err
 		}
 	}
 	return m, f.ReadSome(m.arrays()...)
+}
+
+// seedOf returns the run's seed, from which rows that servers never had have their first weights.
+func seedOf(h checkpoint.Header) (uint64, error) {
+	text, ok := h.Settings["training.seed"]
+	if !ok {
+		return 1, nil
+	}
+	return strconv.ParseUint(text, 10, 64)
 }
 
 // arrays are the model's that the file has.
