@@ -2,11 +2,13 @@ package parquet
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,6 +44,17 @@ func build(t *testing.T) (ringo string) {
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	info, err := os.Stat(ringo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := regexp.MustCompile(`That binary has (\d+) MB`).FindSubmatch(text)
+	if said == nil {
+		t.Fatal("docs/data.md does not say how large that binary is")
+	}
+	if mb, _ := strconv.ParseFloat(string(said[1]), 64); math.Abs(float64(info.Size())/1e6-mb) > mb/20 {
+		t.Errorf("docs/data.md says %v MB, the binary has %d bytes", mb, info.Size())
 	}
 	return ringo
 }

@@ -5,10 +5,12 @@ import (
 	"compress/gzip"
 	"flag"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +51,16 @@ func TestImage(t *testing.T) {
 	}
 	plain, packed := layer(t, out)
 	t.Logf("the layer has %.1f MB, %.1f MB as it travels", float64(plain)/1e6, float64(packed)/1e6)
+	page, err := os.ReadFile(filepath.Join("..", "README.md"))
+	said := regexp.MustCompile(`one static binary of (\d+) MB and nothing else, (\d+) MB as it travels`).FindSubmatch(page)
+	if err != nil || said == nil {
+		t.Fatalf("deploy/README.md does not say how large the image is: %v", err)
+	}
+	for i, have := range []int64{plain, packed} {
+		if mb, _ := strconv.ParseFloat(string(said[1+i]), 64); math.Abs(float64(have)/1e6-mb) > mb/20 {
+			t.Errorf("deploy/README.md says %v MB, there are %d bytes", mb, have)
+		}
+	}
 	if plain += authorities; plain > mostImage {
 		t.Errorf("the image has %d bytes, want %d at most", plain, mostImage)
 	}

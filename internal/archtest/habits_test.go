@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"go/ast"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -189,6 +191,16 @@ func countBinary(t *testing.T, got map[string]int) {
 		t.Fatal(err)
 	}
 	got[binarySize] = int(info.Size() >> 20)
+	for _, page := range []string{"../../docs/data.md", "../../docs/cluster.md"} {
+		text, err := os.ReadFile(page)
+		said := regexp.MustCompile(`(?:the default one|instead of) (\d+) MB`).FindSubmatch(text)
+		if err != nil || said == nil {
+			t.Fatalf("%s does not say how large the default binary is: %v", page, err)
+		}
+		if mb, _ := strconv.ParseFloat(string(said[1]), 64); math.Abs(float64(info.Size())/1e6-mb) > mb/20 {
+			t.Errorf("%s says %v MB, the default binary has %d bytes", page, mb, info.Size())
+		}
+	}
 	help, err := exec.Command(name, "help", "train", "all").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -67,10 +69,22 @@ var parameters = regexp.MustCompile(`parameters sha256 (\w+)`)
 // A job of processes, built with buckets, reads its data from one and saves to one; told to end, it goes on from there.
 func TestJob(t *testing.T) {
 	ringo := filepath.Join(t.TempDir(), "ringo")
-	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "overlay.json", "-o", ringo, "../../cmd/ringo")
+	build := exec.Command("go", "build", "-overlay", "overlay.json", "-o", ringo, "../../cmd/ringo")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	info, err := os.Stat(ringo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/cluster.md")
+	said := regexp.MustCompile(`with the clients of buckets has (\d+) MB`).FindSubmatch(text)
+	if err != nil || said == nil {
+		t.Fatalf("docs/cluster.md does not say how large that binary is: %v", err)
+	}
+	if mb, _ := strconv.ParseFloat(string(said[1]), 64); math.Abs(float64(info.Size())/1e6-mb) > mb/20 {
+		t.Errorf("docs/cluster.md says %v MB, the binary has %d bytes", mb, info.Size())
 	}
 	t.Run("S3", func(t *testing.T) { trains(t, ringo, "s3://jobs", serveS3(t, unsteady(0.05))) })
 	t.Run("Azure", func(t *testing.T) { trains(t, ringo, "azblob://jobs", serveAzure(t)) })

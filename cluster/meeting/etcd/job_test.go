@@ -5,10 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -142,6 +144,17 @@ func TestCommand(t *testing.T) {
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	info, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := regexp.MustCompile(`with etcd's client has (\d+) MB`).FindSubmatch(text)
+	if said == nil {
+		t.Fatal("docs/cluster.md does not say how large that binary is")
+	}
+	if mb, _ := strconv.ParseFloat(string(said[1]), 64); math.Abs(float64(info.Size())/1e6-mb) > mb/20 {
+		t.Errorf("docs/cluster.md says %v MB, the binary has %d bytes", mb, info.Size())
 	}
 	run := func(line ...string) error {
 		out, err := exec.Command(program, line...).CombinedOutput()
