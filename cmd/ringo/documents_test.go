@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -204,5 +205,29 @@ func TestProgramsOfBenchExist(t *testing.T) {
 	}
 	if found < 5 {
 		t.Errorf("%d were found: are they looked for where they are?", found)
+	}
+}
+
+// TestReadmeListsAllPages: the index of README.md has a link to each page of docs and below it.
+func TestReadmeListsAllPages(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := 0
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		pages++
+		name, err := filepath.Rel(root, path)
+		if !strings.Contains(string(text), "]("+filepath.ToSlash(name)+")") {
+			t.Errorf("README.md has no link to %s", name)
+		}
+		return err
+	})
+	if err != nil || pages < 20 {
+		t.Errorf("%d pages were found: %v", pages, err)
 	}
 }
