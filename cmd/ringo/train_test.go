@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/models"
 )
 
 // small are the flags of a run of a moment.
@@ -51,6 +52,25 @@ func TestTrain(t *testing.T) {
 		seen[sha] = line
 		if first["model"] != c.model || first["wall_s"].(float64) <= 0 || first["eval_accuracy"].(float64) > 1 {
 			t.Errorf("ringo %s: %v", line, first)
+		}
+	}
+}
+
+// TestModelsTrainOnSyntheticData: each model of the zoo but din, whose samples have sequences of keys, trains on what the program draws.
+func TestModelsTrainOnSyntheticData(t *testing.T) {
+	t.Parallel()
+	for _, name := range models.Names() {
+		if name == "lstm-300m" || testing.Short() && (name == "resnet50" || name == "gpt" || name == "lstm") {
+			continue // lstm-300m is lstm with other sizes, and takes most of a minute
+		}
+		status, out, errs := command(t, "train "+name+" --data synthetic --train-limit 4 --eval-limit 2 --epochs 1 --batch 2 --np 1 --threads 1 --progress none")
+		switch {
+		case name == "din":
+			if status == 0 || !strings.Contains(errs, "sequence of keys") {
+				t.Errorf("din: status %d, %s", status, errs)
+			}
+		case status != 0 || !strings.Contains(out, "parameters sha256 "):
+			t.Errorf("%s: status %d, %s", name, status, errs)
 		}
 	}
 }
