@@ -147,7 +147,7 @@ func (h *HeterTrainer) Begin() (l net.Listener, err error) {
 			return nil, fmt.Errorf("the socket that the launcher gave: %w", err)
 		}
 		_ = socket.Close() // l is another descriptor of it
-	} else if l, err = net.Listen("tcp", h.Addrs[h.Index]); err != nil {
+	} else if l, err = cluster.Listen(context.Background(), h.Addrs[h.Index], h.Times.Join, h.cfg.Report); err != nil {
 		return nil, setting.Faultf("heter.addresses", "has the place of heter-trainer %d, where it cannot listen: %w", h.Index, err)
 	}
 	if h.stop = func() {}; h.place.End > 0 {

@@ -62,7 +62,11 @@ func (c *Coordinator) admit(s *transport.Stranger, who transport.Credentials) {
 		}
 		return
 	}
-	c.seat(seat, newLinkChannel(link, c.cfg.WorldSize))
+	var reached net.IP
+	if at, ok := link.LocalAddr().(*net.TCPAddr); ok {
+		reached = at.IP
+	}
+	c.seat(seat, newLinkChannel(link, c.cfg.WorldSize), reached)
 }
 
 // refused reports a connection that was refused. A rank that comes when the job has ended is no news: it is told
@@ -106,8 +110,8 @@ func (c *Coordinator) unreserve(rank int) {
 }
 
 // seat takes the join message of the rank on ch, gives it its seat, and serves
-// it on goroutines of its own.
-func (c *Coordinator) seat(rank int, ch channel) {
+// it on goroutines of its own. reached is the address at which the rank has reached this host.
+func (c *Coordinator) seat(rank int, ch channel, reached net.IP) {
 	m, err := ch.receive(handshakeTimeout)
 	if err != nil || m.Kind != kindJoin {
 		_ = ch.close()
@@ -122,7 +126,7 @@ func (c *Coordinator) seat(rank int, ch channel) {
 		return
 	}
 	s := &c.seats[rank]
-	s.state, s.member, s.addr, s.at = seatJoined, member, m.Addr, time.Now()
+	s.state, s.member, s.addr, s.reached, s.at = seatJoined, member, m.Addr, reached, time.Now()
 	s.quiet.hear(s.at, 0)
 	if c.verdict != nil {
 		member.post(verdictMessage(c.verdict))
@@ -166,13 +170,14 @@ func (c *Coordinator) announce() {
 	if c.verdict != nil {
 		return
 	}
-	addrs := make([]string, len(c.seats))
+	addrs, reached := make([]string, len(c.seats)), make([]net.IP, len(c.seats))
 	for r := range c.seats {
 		if c.seats[r].state != seatJoined {
 			return
 		}
-		addrs[r] = c.seats[r].addr
+		addrs[r], reached[r] = c.seats[r].addr, c.seats[r].reached
 	}
+	addrs = reachable(addrs, reached)
 	if err := checkReach(addrs); err != nil {
 		c.decide(err)
 		return

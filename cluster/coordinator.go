@@ -117,12 +117,13 @@ type Coordinator struct {
 
 // seat is one rank's place.
 type seat struct {
-	state  seatState
-	member *connection // from seatJoined on
-	addr   string
-	status message   // the last of kindStatus
-	at     time.Time // when it came
-	quiet  silence   // since its last message
+	state   seatState
+	member  *connection // from seatJoined on
+	addr    string
+	reached net.IP    // the address at which it has reached this host; nil: unknown
+	status  message   // the last of kindStatus
+	at      time.Time // when it came
+	quiet   silence   // since its last message
 
 	accused bool // of its silence
 

@@ -55,7 +55,9 @@ func (p PortRange) valid() bool {
 // listen opens the listener of a rank's mesh. It is on the address by which this
 // rank reaches the coordinator, local, which the other ranks can reach too
 // wherever the coordinator can; or on the address of the named network interface.
-func listen(local net.Addr, network string, ports PortRange) (net.Listener, error) {
+// If the rendezvous is this host's own name and that is a loopback address here, it
+// is on all addresses: the coordinator replaces the unspecified one (reachable).
+func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Listener, error) {
 	tcp, ok := local.(*net.TCPAddr)
 	if !ok {
 		return nil, fmt.Errorf("%v is not a TCP address", local)
@@ -67,6 +69,8 @@ func listen(local net.Addr, network string, ports PortRange) (net.Listener, erro
 			return nil, setting.Faultf("network.interface", "%w", err)
 		}
 		at = net.TCPAddr{IP: ip}
+	} else if host, _, err := net.SplitHostPort(rendezvous); err == nil && tcp.IP.IsLoopback() && isOwnName(host) {
+		at = net.TCPAddr{}
 	}
 	if at.IP.IsLinkLocalUnicast() {
 		return nil, fmt.Errorf("%v is valid on one link only and means something else on other hosts: use another address of the coordinator's host as rendezvous, or name an interface", at.IP)
@@ -95,32 +99,58 @@ func CheckInterface(network string) error {
 	return err
 }
 
-// Listen opens the listener of a coordinator, whose host may be a name that this host's resolver does not know yet: it then tries for as
-// long as within, and tells report so in one line, if that is set.
+// Listen opens the listener of a process that others of the job dial, at an address that all of them have. Its host may be a name that
+// this host's resolver does not know yet: Listen then tries for as long as within, and reports that in one line, if report is set.
+//
+// A host's own name may be a loopback address there, such as 127.0.1.1 of Debian, which no other host reaches. Listen then listens on
+// all addresses of this host, and reports that: the process must let in only processes that hold the job's ticket.
+// A host without the network that the address needs is an error at once.
 func Listen(ctx context.Context, address string, within time.Duration, report func(line string)) (net.Listener, error) {
+	if report == nil {
+		report = func(string) {}
+	}
 	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	told := false
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		l, err := new(net.ListenConfig).Listen(limited, "tcp", address)
+		l, err := listenOnce(limited, address, report)
 		switch {
 		case err == nil:
 			return l, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case !unknown(err):
-			return nil, fmt.Errorf("coordinator: listen for ranks on %s: %w", address, err)
-		case report != nil:
+			return nil, fmt.Errorf("listening on %s: %w", address, err)
+		case noNetwork(err) != nil:
+			return nil, fmt.Errorf("listening on %s: %w: %w", address, noNetwork(err), err)
+		case !told:
 			report(unknownYet(address, within))
-			report = nil // once
+			told = true
 		}
 		select {
 		case <-time.After(pause):
 		case <-limited.Done():
 			if ctx.Err() == nil {
-				return nil, fmt.Errorf("coordinator: listen for ranks on %s: not known for %v: %w", address, within, err)
+				return nil, fmt.Errorf("listening on %s: not known for %v: %w", address, within, err)
 			}
 		}
 	}
+}
+
+func listenOnce(ctx context.Context, address string, report func(line string)) (net.Listener, error) {
+	at := address
+	if host, port, err := net.SplitHostPort(address); err == nil {
+		switch ip := loopbackOf(ctx, host); {
+		case ip != nil && loopbackDown():
+			return nil, errLoopbackDown
+		case ip != nil && isOwnName(host):
+			at = net.JoinHostPort("", port)
+			defer report(fmt.Sprintf("%s is %v on this host, which no other host reaches: listening on all addresses of this host", host, ip))
+		case isOfName(ip):
+			report(fmt.Sprintf("%v is a loopback address, as a host's own name may have in /etc/hosts: only processes of this host find this one", ip))
+		}
+	}
+	return new(net.ListenConfig).Listen(ctx, "tcp", at)
 }
 
 // unknown says that a name has no address, as far as a resolver says that now.
@@ -210,34 +240,4 @@ func choose(addrs []net.Addr, like net.IP) (other net.IP) {
 		}
 	}
 	return other
-}
-
-// checkReach refuses a roster in which some ranks can be reached from their own
-// host only, though others are elsewhere. addrs are by rank.
-func checkReach(addrs []string) error {
-	local, remote := -1, -1
-	for r, a := range addrs {
-		switch loopback(a) {
-		case true:
-			if local < 0 {
-				local = r
-			}
-		case false:
-			if remote < 0 {
-				remote = r
-			}
-		}
-	}
-	if local < 0 || remote < 0 {
-		return nil
-	}
-	return fmt.Errorf("rank %d listens on %s, which only its own host reaches, but rank %d is at %s: "+
-		"give rank %d a rendezvous that is an address of the network, or name the network's interface",
-		local, addrs[local], remote, addrs[remote], local)
-}
-
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	ip := net.ParseIP(host)
-	return err == nil && ip != nil && ip.IsLoopback()
 }

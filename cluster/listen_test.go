@@ -74,7 +74,7 @@ func TestLoopbackIsForOneHost(t *testing.T) {
 	}
 	c, cfg := job(t, 2, nil)
 	a, b := pipes()
-	go c.seat(1, b)
+	go c.seat(1, b, nil)
 	far := newMember(MemberConfig{Rank: 1, WorldSize: 2, Rendezvous: cfg.Rendezvous, Times: Times{}.WithDefaults()}, a, elsewhere{})
 	joined := make(chan error, 1)
 	go func() { joined <- far.join(t.Context()) }()
@@ -95,16 +95,16 @@ func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3)
 // A rank listens where it is told to, or says why it cannot.
 func TestListen(t *testing.T) {
 	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5}
-	taken, err := listen(local, "", PortRange{})
+	taken, err := listen(local, "127.0.0.1:5", "", PortRange{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	if _, err := listen(local, "", PortRange{port, port}); err == nil || !strings.Contains(err.Error(), "in use on 127.0.0.1") {
+	if _, err := listen(local, "127.0.0.1:5", "", PortRange{port, port}); err == nil || !strings.Contains(err.Error(), "in use on 127.0.0.1") {
 		t.Errorf("got %v", err)
 	}
-	next, err := listen(local, loopbackInterface(t), PortRange{port, min(port+50, 65535)})
+	next, err := listen(local, "127.0.0.1:5", loopbackInterface(t), PortRange{port, min(port+50, 65535)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,10 +112,10 @@ func TestListen(t *testing.T) {
 	if at := next.Addr().(*net.TCPAddr); at.Port <= port || !at.IP.IsLoopback() {
 		t.Errorf("listens on %v, though %d is taken", at, port)
 	}
-	if _, err := listen(local, "no such", PortRange{}); err == nil || !strings.Contains(err.Error(), `"no such"`) || !strings.Contains(err.Error(), loopbackInterface(t)) {
+	if _, err := listen(local, "", "no such", PortRange{}); err == nil || !strings.Contains(err.Error(), `"no such"`) || !strings.Contains(err.Error(), loopbackInterface(t)) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := listen(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "x"}, "", PortRange{}); err == nil || !strings.Contains(err.Error(), "one link") {
+	if _, err := listen(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "x"}, "", "", PortRange{}); err == nil || !strings.Contains(err.Error(), "one link") {
 		t.Errorf("got %v", err)
 	}
 }

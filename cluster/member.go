@@ -121,7 +121,7 @@ type Member struct {
 //
 // The mesh listens on the address by which this host reaches the coordinator,
 // on loopback when the rendezvous is on loopback, unless the configuration says
-// otherwise. A job of several hosts in which one rank listens on loopback ends
+// otherwise; on all addresses where a name of the rendezvous is a loopback address. A job of several hosts in which one rank listens on loopback ends
 // for all ranks with an error that names it. Errors name the ranks that did
 // not come (*MissingError), or say why the coordinator cannot be reached or
 // refused this rank (*DialError, around transport.ErrTicket, ErrVersion,
@@ -135,7 +135,7 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := listen(link.LocalAddr(), cfg.Interface, cfg.Ports)
+	listener, err := listen(link.LocalAddr(), cfg.Rendezvous, cfg.Interface, cfg.Ports)
 	if err != nil {
 		_ = link.Close()
 		return nil, fmt.Errorf("rank %d: listening for the other ranks: %w", cfg.Rank, err)
@@ -164,6 +164,8 @@ func dial(ctx context.Context, cfg *MemberConfig) (*transport.Link, error) {
 			return nil, context.Cause(ctx)
 		case final(err) && (cfg.Look == nil || errors.As(err, new(*meeting.UnsafeError))): // else it may have been an earlier job's coordinator
 			return nil, &DialError{cfg.Rank, cfg.Rendezvous, err}
+		case noNetwork(err) != nil:
+			return nil, &DialError{cfg.Rank, cfg.Rendezvous, fmt.Errorf("%w: %w", noNetwork(err), err)}
 		case limited.Err() == nil || last == nil:
 			last = err // not the one that only says that the time is up
 		}
@@ -176,7 +178,7 @@ func dial(ctx context.Context, cfg *MemberConfig) (*transport.Link, error) {
 		case <-limited.Done():
 		}
 		if ctx.Err() == nil && limited.Err() != nil {
-			return nil, &DialError{cfg.Rank, cfg.Rendezvous, fmt.Errorf("no coordinator for %v; is the launcher, or rank 0, running there? %w", cfg.Times.Join, last)}
+			return nil, &DialError{cfg.Rank, cfg.Rendezvous, fmt.Errorf("no coordinator for %v; is the launcher, or rank 0, running there?%s %w", cfg.Times.Join, onlyHere(ctx, cfg.Rendezvous), last)}
 		}
 	}
 }

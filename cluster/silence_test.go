@@ -81,7 +81,7 @@ func TestSilenceIsNoShorterThanTold(t *testing.T) {
 			c := newCoordinator(cfg)
 			a, b := pipes()
 			time.Sleep(phase)
-			go c.seat(0, b)
+			go c.seat(0, b, nil)
 			a.send(message{Kind: kindJoin, Peer: -1, Addr: "nowhere:1"}, time.Second)
 			for range 5 {
 				time.Sleep(1900 * time.Millisecond)
@@ -119,7 +119,7 @@ func TestSilenceOfAProcessThatRuns(t *testing.T) {
 			cfg.setDefaults()
 			co := newCoordinator(cfg)
 			a, b := pipes()
-			go co.seat(0, b)
+			go co.seat(0, b, nil)
 			a.send(message{Kind: kindJoin, Peer: -1, Addr: "nowhere:1"}, time.Second)
 			start := time.Now()
 			co.Process(0, func() time.Duration { return min(time.Since(start), c.runs) / 10 })

@@ -118,7 +118,7 @@ func play(t *testing.T, n int, fn func(*testing.T, *scene)) {
 			mine.Times = mine.Times.WithDefaults()
 			a, b := pipes()
 			s.members[r], s.down = newMember(mine, a, nowhere{}), append(s.down, a.down)
-			go s.seat(r, b)
+			go s.seat(r, b, nil)
 			wg.Go(func() {
 				if err := s.members[r].join(t.Context()); err != nil {
 					t.Error(err)

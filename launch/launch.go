@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -223,9 +222,9 @@ func (c *Config) members() (n int) {
 
 // coordinate makes the coordinator of the mesh.
 func (c *Config) coordinate() (*cluster.Coordinator, error) {
-	listener, err := net.Listen("tcp", c.Rendezvous)
+	listener, err := cluster.Listen(context.Background(), c.Rendezvous, c.Times.Join, c.Report)
 	if err != nil {
-		return nil, fmt.Errorf("launch: the rendezvous %s: %w", c.Rendezvous, err)
+		return nil, fmt.Errorf("launch: the rendezvous: %w", err)
 	}
 	members := c.members()
 	out, err := cluster.NewCoordinator(cluster.CoordinatorConfig{

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/outcome"
 )
@@ -198,7 +200,7 @@ func (c *crew) open(ip net.IP) (err error) {
 		if c.line(i) != nil {
 			continue
 		}
-		l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
+		l, err := cluster.Listen(context.Background(), net.JoinHostPort(ip.String(), "0"), time.Second, nil)
 		if err != nil {
 			return fmt.Errorf("launch: a socket for %s: %w", c.called(i), err)
 		}

@@ -111,8 +111,12 @@ func hangUp(lines []*line) {
 // meetAt settles where processes meet: where this host was told to, at its interface of that name, or at the address by
 // which others saw it.
 func (c *Config) meetAt(lines []*line) error {
-	if c.Rendezvous != defaultRendezvous || !slices.ContainsFunc(lines, func(l *line) bool { return l != nil }) {
+	if !slices.ContainsFunc(lines, func(l *line) bool { return l != nil }) {
 		return nil
+	}
+	port, err := c.portToMeet()
+	if port == "" || err != nil {
+		return err
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -130,8 +134,34 @@ func (c *Config) meetAt(lines []*line) error {
 			return err
 		}
 	}
-	c.Rendezvous = net.JoinHostPort(ip.String(), "0")
+	if c.Rendezvous != defaultRendezvous {
+		c.Report(fmt.Sprintf("%s is a loopback address on this host, which no other host reaches: processes meet at %v", c.Rendezvous, ip))
+	}
+	c.Rendezvous = net.JoinHostPort(ip.String(), port)
 	return nil
+}
+
+// portToMeet makes the rendezvous that a user gave an address, which all hosts understand alike. It returns the port if this host's
+// address is still to be found, because none was given or it is a loopback address here, and "" otherwise.
+func (c *Config) portToMeet() (port string, err error) {
+	host, port, err := net.SplitHostPort(c.Rendezvous)
+	switch {
+	case c.Rendezvous == defaultRendezvous:
+		return "0", nil
+	case err != nil || net.ParseIP(host) != nil:
+		return "", nil // as it was given
+	}
+	limited, cancel := context.WithTimeout(context.Background(), c.Times.Join)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupIP(limited, "ip", host)
+	if err != nil {
+		return "", fmt.Errorf("launch: the rendezvous %s: %w", c.Rendezvous, err)
+	}
+	if ips[0].IsLoopback() {
+		return port, nil
+	}
+	c.Rendezvous = net.JoinHostPort(ips[0].String(), port)
+	return "", nil
 }
 
 // seenAt is the first of the addresses at which others saw this host that it has; nil: they saw a router.

@@ -24,7 +24,7 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 		return c.keepByHand(cmd)
 	}
 	defer c.place.ShowLife(c.Times.Heartbeat)()
-	cfg, err := c.tableConfig()
+	cfg, err := c.tableConfig(cmd)
 	if err == nil {
 		cfg.Record = c.place.Recorder()
 		err = c.keepTables(cmd, cfg)
@@ -47,7 +47,7 @@ func (c *serverRole) keepByHand(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := c.tableConfig()
+	cfg, err := c.tableConfig(cmd)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 }
 
 // tableConfig is what settings and the launcher say.
-func (c *serverRole) tableConfig() (server.Config, error) {
+func (c *serverRole) tableConfig(cmd *cobra.Command) (server.Config, error) {
 	index := c.index
 	if c.launched {
 		index = c.place.Index
@@ -124,7 +124,7 @@ func (c *serverRole) tableConfig() (server.Config, error) {
 	if cfg.Ticket, err = c.ticket(); err != nil {
 		return cfg, err
 	}
-	if cfg.Listener, err = net.Listen("tcp", c.Servers.Addresses[index]); err != nil {
+	if cfg.Listener, err = cluster.Listen(cmd.Context(), c.Servers.Addresses[index], c.Times.Join, c.tellsOfAway(cmd)); err != nil {
 		return cfg, setting.Faultf("servers.addresses", "has the place of parameter server %d, where it cannot listen: %w", index, err)
 	}
 	return cfg, nil
