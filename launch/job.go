@@ -285,6 +285,9 @@ func (j *job) judge(p *process) {
 		j.coordinator.MarkEnded(p.number)
 	case j.stopped(p):
 		p.stopped = true
+	case !p.role.leads && j.coordinator.Left(p.number): // it sums, and nobody has need of that any more
+		p.spared = true
+		j.cfg.Report(p.loss() + "; it had left the job in good order, which needs nothing from it")
 	default:
 		j.lose(p)
 		j.coordinator.MarkLost(p.number, p.how+lastLine(p.tail.last()))

@@ -23,7 +23,11 @@ func (j *job) exited(p *process, told bool) {
 	case p.stopped:
 	case p.how == "":
 		j.left(p)
-	case !ending && p.restarts < p.role.Restarts && !(p.role.Alike && p.needed()) && j.startAgain(p): // one that stands in for others learns from them
+	case p.role.Stateless && j.leaving(told):
+		j.cfg.Report(p.loss() + "; the job was done, and needs nothing from it")
+		p.spared = true
+		j.left(p)
+	case (!ending || j.leaving(told)) && p.restarts < p.role.Restarts && !(p.role.Alike && p.needed()) && j.startAgain(p): // one that stands in for others learns from them
 		return
 	case p.role.serves():
 		j.serverLost(p, ending)
@@ -44,6 +48,14 @@ func (j *job) exited(p *process, told bool) {
 	}
 }
 
+// leaving reports whether the processes of the first role have all ended well, and the others still have their time to
+// end by themselves.
+func (j *job) leaving(told bool) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !told && j.leading == 0 && j.first == nil && !j.interrupted && j.next.step <= 1
+}
+
 // startAgain starts a process that was lost again, and says whether it could.
 func (j *job) startAgain(p *process) bool {
 	j.cfg.Report(fmt.Sprintf("%s; it is started again (%d of %d)", p.loss(), p.restarts+1, p.role.Restarts))
@@ -55,6 +67,9 @@ func (j *job) startAgain(p *process) bool {
 		}
 		return err
 	})
+	if err == nil && j.leading == 0 {
+		j.next.shorten(j.serversGrace()) // it has its own time to end
+	}
 	if err != nil {
 		p.noRestart = fmt.Sprintf("; it cannot be started again: %v", err)
 		j.cfg.Report(p.name() + " cannot be started again: " + err.Error())

@@ -44,6 +44,9 @@ type Role struct {
 	DeadAfter time.Duration
 	// Restarts is how often each of its processes is started again when it is lost.
 	Restarts int
+	// Stateless reports whether its processes have nothing to save: the loss of one after those of the first role have all
+	// ended well is reported, and is no error.
+	Stateless bool
 	// Spare says that the others go on without one of its processes that is lost, unless it is its first: that is
 	// reported, and no error.
 	Spare bool
@@ -83,7 +86,7 @@ func ParameterServers(n int, command ...string) Role {
 
 // HeterTrainers is the role of those that compute dense layers for ranks, which connect to them by themselves.
 func HeterTrainers(n int, command ...string) Role {
-	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true, Alike: true,
+	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true, Alike: true, Stateless: true,
 		Unserved: "a program that has a part for heter-trainers calls ringo.Run, and there train.Run, or Serve of package heter/role"}
 }
 

@@ -34,6 +34,12 @@ func playTable(env RoleEnv, err error, args []string) int {
 	if len(args) == 0 || args[0] != "mute" {
 		defer env.ShowLife(100 * time.Millisecond)()
 	}
+	if len(args) > 1 && args[0] == "last" {
+		if _, err := os.Stat(args[1] + strconv.Itoa(env.Index)); err == nil {
+			fmt.Println("left again")
+			return 0
+		}
+	}
 	l, err := net.FileListener(os.NewFile(uintptr(env.Socket), "socket"))
 	if err != nil || l.Addr().String() != env.Addrs[env.Index] {
 		fmt.Println(l, err, env)
@@ -66,6 +72,13 @@ func playTable(env RoleEnv, err error, args []string) int {
 			time.Sleep(termGrace + 300*time.Millisecond)
 			fmt.Println("saved")
 			return 0
+		case "die last\n": // in the midst of leaving: the client has ended, and its launcher knows
+			if os.WriteFile(args[1]+strconv.Itoa(env.Index), nil, 0o666) != nil {
+				return 7
+			}
+			_, _ = io.Copy(io.Discard, conn)
+			time.Sleep(500 * time.Millisecond)
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "fail\n":
 			fmt.Fprintln(conn, "in a moment")
 			_, _ = io.Copy(io.Discard, conn) // until the client has ended
@@ -97,6 +110,10 @@ func playCustomer(env Env, words []string) int {
 				return 3
 			}
 			fmt.Fprintln(conn, word)
+			if word == "die last" {
+				defer conn.Close()
+				continue
+			}
 			answer, _ := bufio.NewReader(conn).ReadString('\n')
 			fmt.Printf("%s: %q\n", word, answer)
 			if word != "fail" { // this one tells the server of the client's end
@@ -126,6 +143,36 @@ func TestTables(t *testing.T) {
 		if l.err != nil || !strings.Contains(l.out, want) {
 			t.Errorf("%v, %q is not in\n%s", l.err, want, l.out)
 		}
+	}
+}
+
+// A server that is killed while it leaves, after the ranks have ended well, is started again and ends properly. One that has
+// nothing to save is only reported, and one that may not be started again ends the job by name.
+func TestTableKilledWhileItLeaves(t *testing.T) {
+	beside := func(restarts int, stateless bool) func(*Config) {
+		made := tablesBeside(restarts, "last", filepath.Join(t.TempDir(), "seen"))
+		return func(c *Config) {
+			made(c)
+			servers := &c.Roles[len(c.Roles)-1]
+			servers.Stateless, servers.Grace = stateless, patience // they are not told to end
+		}
+	}
+	words := []string{"hello", "die last"}
+	l := launch(t, context.Background(), 1, "customer", words, beside(1, false))
+	for i := range 2 {
+		if l.err != nil || !strings.Contains(l.log, fmt.Sprintf("parameter server %d is lost: killed by signal 9 (SIGKILL); it is started again (1 of 1)", i)) ||
+			!strings.Contains(l.out, fmt.Sprintf("[ps %d] left again\n", i)) {
+			t.Errorf("server %d: %v\n%s%s", i, l.err, l.log, l.out)
+		}
+	}
+	l = launch(t, context.Background(), 1, "customer", words, beside(0, true))
+	if told := "is lost: killed by signal 9 (SIGKILL); the job was done, and needs nothing from it"; l.err != nil || strings.Count(l.log, told) != 2 {
+		t.Errorf("%v: %q is not twice in\n%s", l.err, told, l.log)
+	}
+	l = launch(t, context.Background(), 1, "customer", words, beside(0, false))
+	var death *DeathError
+	if !errors.As(l.err, &death) || !isServer(death) {
+		t.Errorf("got %v", l.err)
 	}
 }
 

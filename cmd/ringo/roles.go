@@ -21,6 +21,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -287,7 +288,7 @@ func (g *given) roles(ranks launch.Role, self string) launch.Config {
 	}
 	if n := g.Keepers(); n > 0 {
 		servers := launch.ParameterServers(n, self, serverCommand)
-		servers.Restarts, servers.Grace = g.Servers.Restarts, g.SaveGrace()
+		servers.Restarts, servers.Grace, servers.Stateless = g.Servers.Restarts, g.SaveGrace(), g.Keep.Durability == tables.None
 		cfg.Roles[0].Mesh, cfg.Roles[0].Spare = !g.GoesOn(), g.GoesOn()
 		cfg.Roles = append(cfg.Roles, servers)
 	}

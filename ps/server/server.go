@@ -21,6 +21,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/shard"
+	"github.com/ringo-ml/ringo/ps/snapshot"
 	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/ps/tiers"
@@ -201,7 +202,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	}
 	s.service, err = service.New(service.Config{
 		Ticket: cfg.Ticket, TLS: cfg.TLS, Version: cfg.Version, Job: cfg.Job, Settings: cfg.told(), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
-		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open, Record: cfg.Record,
+		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open, Record: cfg.Record, Begun: cfg.begun(),
 	})
 	if err != nil {
 		return Stats{}, err
@@ -245,6 +246,28 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 		errs = append(errs, e.Close(), s.tiers.Close())
 	}
 	return stats, errors.Join(errs...)
+}
+
+// begun is the schema of the tables that an earlier process of this server has logged, nil without them. What
+// cannot be read is an error when the tables are opened.
+func (c Config) begun() *schema.Schema {
+	t := c.tables()
+	if t.Durability != tables.WAL {
+		return nil
+	}
+	id, err := tables.IdentityOf(t.Dir)
+	if err != nil {
+		return nil
+	}
+	chain, err := snapshot.Chain(tables.CheckpointDir(t.Dir), id.Owner(), 0)
+	if err != nil {
+		return nil
+	}
+	about, err := tables.AboutOf(chain[len(chain)-1])
+	if err != nil || id.Job != t.Job || about.Layout.Hash() != id.Schema {
+		return nil
+	}
+	return &about.Layout
 }
 
 // open makes the engine for the trainers' schema.

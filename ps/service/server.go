@@ -102,6 +102,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var all sync.WaitGroup
 	all.Go(func() { cancel(s.watch(inner)) })
 	all.Go(func() { s.accept(inner, cancel, l, &all) })
+	if s.cfg.Begun != nil {
+		all.Go(func() { _ = s.open(*s.cfg.Begun) }) // watch has the error
+	}
 	<-inner.Done()
 	l.Close()
 	cause := context.Cause(inner)
@@ -251,6 +254,7 @@ func (s *Server) watch(ctx context.Context) error {
 		case <-opened:
 			opened, failed = nil, s.engine.Failed()
 			s.begin() // nobody could come while the tables were opened
+			s.depart()
 		case <-failed:
 			return s.engine.Err()
 		case err := <-s.broken:
@@ -261,6 +265,20 @@ func (s *Server) watch(ctx context.Context) error {
 		}
 		if err := s.look(); err != nil {
 			return err
+		}
+	}
+}
+
+// depart notes the sessions that had left an earlier process of this server: they do not come back.
+func (s *Server) depart() {
+	e, ok := s.engine.(interface{ HasLeft(session int) bool })
+	if !ok {
+		return
+	}
+	for session := range s.cfg.Trainers * s.cfg.Sessions {
+		if e.HasLeft(session) {
+			s.seats.departed(session)
+			s.meetings.leave(session / s.cfg.Sessions)
 		}
 	}
 }

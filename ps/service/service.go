@@ -129,6 +129,9 @@ type Config struct {
 
 	// Schema of the tables; nil: the first trainer's.
 	Schema *schema.Schema
+	// Begun is the schema of the tables that an earlier process of this server began, where they survive. They are opened
+	// at once, so that a server whose trainers have all left ends without them. It may be nil.
+	Begun *schema.Schema
 	// Open makes the engine, once the schema is known. It may take its time.
 	// Whoever gives it closes the engine, after Serve has returned.
 	Open func(schema.Schema) (Engine, error)

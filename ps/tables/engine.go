@@ -171,9 +171,12 @@ func (e *Engine) fail(err error) {
 // Failed is closed when the engine has stopped: Err says why.
 func (e *Engine) Failed() <-chan struct{} { return e.failed }
 
-// Left is closed when all trainers have left, or were given up: nothing will change any
-// more.
-func (e *Engine) Left() <-chan struct{} { return e.clocks.left }
+// HasLeft reports whether a session has left, or was given up: it makes no more changes.
+func (e *Engine) HasLeft(session int) bool {
+	e.clocks.mu.Lock()
+	defer e.clocks.mu.Unlock()
+	return e.clocks.sessions[session].left
+}
 
 // Err is what stopped the engine, nil while it works.
 func (e *Engine) Err() error {

@@ -406,7 +406,7 @@ func TestLeft(t *testing.T) {
 	e := open(t, c, sparseOnly())
 	over := func() bool {
 		select {
-		case <-e.Left():
+		case <-e.clocks.left:
 			return true
 		default:
 			return false

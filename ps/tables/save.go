@@ -143,7 +143,7 @@ func (e *Engine) save(ctx context.Context, delta bool, step uint64) (Saved, erro
 // would be replayed, in case the new one is damaged; when all have left, the new one's.
 func (e *Engine) keepFrom(st *state) uint64 {
 	select {
-	case <-e.Left():
+	case <-e.clocks.left:
 	default:
 		if e.cfg.Keep > 1 && e.saved.number > 0 {
 			return min(e.saved.record, st.Record)
