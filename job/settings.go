@@ -111,7 +111,7 @@ func (s *Spec) servers() []setting.Row {
 func (s *Spec) output() []setting.Row {
 	o := &s.Output
 	return []setting.Row{
-		{Path: "output.black-box", Unit: "DIR", About: "folder of a file that says what every process was doing when the job failed; none: nowhere; default: the system's folder for temporary files", Scope: setting.Local, Value: setting.Text(&o.BlackBox)},
+		{Path: "output.black-box", Unit: "DIR", About: "folder of files that show what every process was doing when one ended unexpectedly; none: nowhere; default: ringo-blackbox-UID in the system's folder for temporary files", Scope: setting.Local, Value: setting.Text(&o.BlackBox)},
 		{Path: "output.json", Flag: "json", Unit: "FILE", About: "write one JSON object per epoch and a summary to a file, or to standard output with -", Scope: setting.Local, Value: setting.Text(&o.JSON)},
 		{Path: "output.log-dir", Flag: "log-dir", Unit: "DIR", About: "write what each rank and server prints to a file of its own, too, such as rank-3.log", Scope: setting.Local, Needs: setting.Not("job.transport", TransportMem), Value: setting.Text(&o.LogDir)},
 		{Path: "output.metrics", Flag: "metrics", Unit: "HOST:PORT", About: "answer Prometheus at this address, under /metrics, for all ranks of this host; nobody is asked for a token there", Scope: setting.Local, Value: setting.Text(&o.Metrics)},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/blackbox"
@@ -40,9 +42,9 @@ func (e *RecordedError) Error() string {
 // Unwrap returns Err.
 func (e *RecordedError) Unwrap() error { return e.Err }
 
-// boxed merges what all processes have recorded if the job has failed, and adds to err what that shows. There is no black box where it
-// would show nothing: of programs that record nothing, and of ranks that have all ended by themselves with nothing under way, such as
-// those that cannot read their data.
+// boxed merges what all processes have recorded if one of them has ended unexpectedly, and adds to err what that shows. There is no
+// black box where it would show nothing: of programs that record nothing, of ranks that have all ended with nothing in flight, and of a
+// process that ended with an error of its own, such as bad data or a wrong setting, while its exchanges were well.
 func (j *job) boxed(err error) error {
 	if stopped := (*cluster.StoppedError)(nil); err == nil || j.interrupted || errors.As(err, &stopped) {
 		return err
@@ -66,7 +68,7 @@ func (j *job) boxed(err error) error {
 		box.Add(is, s)
 	}
 	out := &RecordedError{Err: err, Finding: box.Find()}
-	if !recorded || out.Finding == nil && !killed {
+	if !recorded || out.Finding == nil && !killed || !killed && death != nil && death.ownError(box) {
 		return err
 	}
 	if j.cfg.BlackBox == "" {
@@ -74,6 +76,18 @@ func (j *job) boxed(err error) error {
 	}
 	out.File, out.Unwritten = writeBox(j.cfg.BlackBox, box)
 	return out
+}
+
+// ownError reports whether the process reported an error that did not come from an exchange with others: by its own record no
+// operation or request of it failed.
+func (e *DeathError) ownError(box *blackbox.Box) bool {
+	i := slices.IndexFunc(box.Processes, func(p blackbox.Process) bool { return p.Name == e.Who })
+	if e.Failed == "" || i < 0 || box.Processes[i].Silent != "" {
+		return false
+	}
+	return !slices.ContainsFunc(box.Processes[i].Ended, func(entry blackbox.Entry) bool {
+		return entry.Failed || entry.Kind == record.Fault.String()
+	})
 }
 
 // recorded is what the process has recorded, nil where it has recorded nothing: the memory of one on another host is fetched.
@@ -90,15 +104,42 @@ func (p *process) recorded() (*record.Snapshot, error) {
 	return record.Read(memory)
 }
 
-// writeBox writes a file of its own name into a folder, for its owner alone to read, and returns its path. Of one that cannot be
-// written nothing is left.
+// maxBoxes is the number of black boxes that a folder keeps.
+const maxBoxes = 20
+
+// writeBox writes a file of its own name into a folder, for its owner alone to read, and returns its path. The newest maxBoxes stay. Of
+// one that cannot be written nothing is left.
 func writeBox(folder string, box *blackbox.Box) (path string, err error) {
-	f, err := os.CreateTemp(folder, "ringo-blackbox-*.json")
+	f, err := os.CreateTemp(folder, "ringo-blackbox-"+box.Written.UTC().Format("20060102-150405")+"-*.json")
 	if err == nil {
 		if err = errors.Join(box.Write(f), f.Close()); err == nil {
+			prune(folder, f.Name())
 			return f.Name(), nil
 		}
 		_ = os.Remove(f.Name())
 	}
 	return "", fmt.Errorf("it cannot be written: %w", err)
+}
+
+// prune removes the oldest black boxes of a folder but maxBoxes, and never the one just written.
+func prune(folder, written string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	var times []time.Time
+	var paths []string
+	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+		ours, _ := filepath.Match("ringo-blackbox-*.json", e.Name())
+		info, err := e.Info()
+		if !ours || path == written || err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(times, info.ModTime(), time.Time.Compare)
+		times, paths = slices.Insert(times, i, info.ModTime()), slices.Insert(paths, i, path)
+	}
+	for _, path := range paths[:max(0, len(paths)+1-maxBoxes)] {
+		_ = os.Remove(path) // another launcher may have done it
+	}
 }

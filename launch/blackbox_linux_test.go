@@ -96,3 +96,50 @@ func TestNoBlackBox(t *testing.T) {
 		}
 	}
 }
+
+// TestBlackBoxesKeepTheNewest removes the oldest files of a folder that has more than it keeps, and no other file.
+func TestBlackBoxesKeepTheNewest(t *testing.T) {
+	folder := t.TempDir()
+	other := filepath.Join(folder, "ringo-record-1-rank-0")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for i := range maxBoxes + 3 {
+		path, err := writeBox(folder, &blackbox.Box{Written: time.Unix(1.7e9, 0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+		if err := os.Chtimes(path, time.Time{}, time.Unix(int64(1000+i), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, path := range append(paths, other) {
+		if _, err := os.Stat(path); (err == nil) != (i >= 3) {
+			t.Errorf("file %d of %d: %v", i, len(paths), err)
+		}
+	}
+}
+
+// TestNoBlackBoxOfOwnError tells a process that failed by itself from one that failed in an exchange.
+func TestNoBlackBoxOfOwnError(t *testing.T) {
+	well := blackbox.Entry{Kind: record.Operation.String()}
+	for _, c := range []struct {
+		death DeathError
+		ended []blackbox.Entry
+		want  bool
+	}{
+		{DeathError{Who: "rank 1", Failed: "a.csv: line 3: no number"}, []blackbox.Entry{well}, true},
+		{DeathError{Who: "rank 1", Failed: "a.csv: line 3: no number"}, nil, true},
+		{DeathError{Who: "rank 1", Failed: "allreduce: no message for 10m"}, []blackbox.Entry{well, {Kind: record.Operation.String(), Failed: true}}, false},
+		{DeathError{Who: "rank 1", Failed: "rank 0 has another size"}, []blackbox.Entry{well, {Kind: record.Fault.String()}}, false},
+		{DeathError{Who: "rank 1", How: "exit status 3"}, []blackbox.Entry{well}, false},
+		{DeathError{Who: "rank 7", Failed: "a.csv: line 3: no number"}, nil, false},
+	} {
+		box := &blackbox.Box{Processes: []blackbox.Process{{Name: "rank 0", Ended: []blackbox.Entry{{Failed: true}}}, {Name: "rank 1", Ended: c.ended}}}
+		if got := c.death.ownError(box); got != c.want {
+			t.Errorf("%+v: %v", c.death, got)
+		}
+	}
+}

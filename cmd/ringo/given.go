@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/boxes"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/job"
@@ -339,7 +340,7 @@ func (g *given) blackBox() (string, error) {
 	case "none":
 		return "", nil
 	case "":
-		return os.TempDir(), nil
+		return boxes.Folder()
 	default:
 		if info, err := os.Stat(at); err != nil || !info.IsDir() {
 			return "", setting.Faultf("output.black-box", "%s: want a folder that exists, or none", at)

@@ -2,7 +2,11 @@
 package boxes
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode"
@@ -11,27 +15,32 @@ import (
 
 	"github.com/ringo-ml/ringo/blackbox"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // Command is `ringo blackbox`.
 func Command() *cobra.Command {
 	json := ""
 	cmd := &cobra.Command{
-		Use:   "blackbox FILE...",
+		Use:   "blackbox [FILE...]",
 		Short: "Say what every process was doing when a job failed",
 		Long: "Say what the file shows that a launcher has written of a job that failed: the first operation that\n" +
 			"not all ranks had ended, or in which they differ, its bucket, who was missing, and of each process\n" +
-			"what it was doing and its last operations. The job's error names the file. Processes that no\n" +
-			"launcher has started leave a file each, which are merged, also while they work.",
-		Example: "  ringo blackbox /tmp/ringo-blackbox-123456.json\n  ringo blackbox /tmp/ringo-record-1a2b3c4d5e6f-*\n  ringo blackbox box.json --json -",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return console.Usagef("`%s` takes the file that a job's error names, or those of its processes", cmd.CommandPath())
-			}
-			return nil
-		},
+			"what it was doing and its last operations. The job's error names the file; without FILE it is the\n" +
+			"newest one of this user. Processes that no launcher has started leave a file each, which are\n" +
+			"merged, also while they work.",
+		Example: "  ringo blackbox\n  ringo blackbox DIR/ringo-blackbox-20260102-150405-123456.json\n  ringo blackbox DIR/ringo-record-1a2b3c4d5e6f-*\n  ringo blackbox box.json --json -",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				path, err := newest()
+				if err != nil {
+					return err
+				}
+				args = []string{path}
+				fmt.Fprintf(cmd.ErrOrStderr(), "the newest black box: %s\n", path)
+			}
 			box, err := read(args)
 			if err != nil {
 				return err
@@ -41,6 +50,37 @@ func Command() *cobra.Command {
 	}
 	console.JSON(cmd, &json, "file, and one for each process,")
 	return cmd
+}
+
+// home is the folder of black boxes without a setting.
+func home() string { return filepath.Join(os.TempDir(), fmt.Sprintf("ringo-blackbox-%d", os.Getuid())) }
+
+// Folder makes the folder of black boxes that is used without a setting, which only this user can read. Where no folder can be
+// made, the black box that cannot be written is reported when there is one.
+func Folder() (string, error) {
+	if err := folder.Private(home()); errors.Is(err, fs.ErrPermission) {
+		return "", setting.Faultf("output.black-box", "%w; or name another folder, or none", err)
+	}
+	return home(), nil
+}
+
+// newest is the last black box that a launcher of this user has written.
+func newest() (string, error) {
+	entries, err := os.ReadDir(home())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	best, at := "", time.Time{}
+	for _, e := range entries {
+		box, _ := filepath.Match("ringo-blackbox-*.json", e.Name())
+		if info, err := e.Info(); err == nil && box && (best == "" || info.ModTime().After(at)) {
+			best, at = filepath.Join(home(), e.Name()), info.ModTime()
+		}
+	}
+	if best == "" {
+		return "", console.Usagef("no black box in %s: name the file that a job's error names, or those of its processes", home())
+	}
+	return best, nil
 }
 
 // read reads what a launcher has written, or what processes have left. Faults name the file and the place in it.

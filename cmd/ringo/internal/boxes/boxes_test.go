@@ -97,3 +97,33 @@ func TestFilesThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// TestNewestBlackBox reads the newest file of the user's own folder if none is named, and rejects a folder that others can read.
+func TestNewestBlackBox(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	if _, err := run(t); err == nil || !strings.Contains(err.Error(), "no black box in "+home()) {
+		t.Errorf("no folder: %v", err)
+	}
+	dir, err := Folder()
+	if info, fault := os.Stat(dir); err != nil || fault != nil || info.Mode().Perm() != 0o700 {
+		t.Fatalf("%s: %v, %v", dir, info, err)
+	}
+	for i, why := range []string{"the older fault", "the newer fault"} {
+		path := filepath.Join(dir, []string{"ringo-blackbox-2.json", "ringo-blackbox-1.json"}[i])
+		if err := os.Rename(file(t, why), path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Unix(int64(1000+i), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := run(t); err != nil || !strings.Contains(text, "the newer fault") {
+		t.Errorf("%v: %s", err, text)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Folder(); err == nil || !strings.Contains(err.Error(), "output.black-box") || !strings.Contains(err.Error(), "0700") {
+		t.Errorf("a folder that others read: %v", err)
+	}
+}
