@@ -14,6 +14,7 @@ from .._tables import Table
 from .._tables import Tables as Rows
 from .._work import Work
 from ._process_group import ProcessGroup
+from ._start import check_served
 
 
 class Embedding(nn.Module):  # type: ignore[misc]
@@ -119,6 +120,7 @@ class Tables:
         for e in self.embeddings:  # several may share a table
             if known.setdefault(e.table.name, e.table) != e.table:
                 raise ValueError(f"two embeddings are of table {e.table.name!r}, and want different ones")
+        check_served(group._group.job)
         self.rows: Rows = group._group.job.tables(*known.values())
         self.next_step = 1  # what the next forward belongs to
         for e in self.embeddings:

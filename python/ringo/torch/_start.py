@@ -46,12 +46,13 @@ class Options:
 
 _world: weakref.ref[Job] | None = None  # the job of the default process group
 _prepared: Job | None = None  # one that was joined to find where PyTorch's store is, see env
+_served: weakref.ref[Job] | None = None  # the job of which the launcher's parameter servers are a part; they end with it
 _log = logging.getLogger("ringo.torch")
 
 
 def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
     """Makes the process group that PyTorch asks for: the creator of backend "ringo"."""
-    global _world, _prepared
+    global _world, _prepared, _served
     options = pg_options or Options()
     timeout = backend.timeout.total_seconds()
     ranks = list(backend.global_ranks_in_group)
@@ -61,6 +62,7 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
         return ProcessGroup(job.subgroup(ranks), timeout, owner=False, limit=limit)
     if _prepared is not None:
         job, _prepared = _prepared, None
+        _served = weakref.ref(job) if job.servers else None
         if options.transport and job.size > 1 and options.transport != job.transport:
             raise ValueError(f"init_process_group: transport {options.transport!r}: the launcher's ranks use {job.transport!r}: set RINGO_TRANSPORT")
     else:
@@ -68,6 +70,14 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
     _timeouts[job] = timeout
     _world = weakref.ref(job)
     return ProcessGroup(job.world, timeout, owner=True)
+
+
+def check_served(job: Job) -> None:
+    """Reports that the parameter servers have ended: connecting would wait for them."""
+    if _served is not None and _served() is not job:
+        raise ValueError(
+            "Tables: the parameter servers have ended with the first process group of this process: connect them in that one, and destroy it last"
+        )
 
 
 def _meet(store: Any, rank: int, size: int, timeout: float, options: Options) -> Job:

@@ -99,6 +99,43 @@ class Start(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("init_process_group: rank 1: its process has ended", done.stdout)
 
+    @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
+    def test_servers_end_with_the_first_group(self) -> None:
+        program = """
+import torch, torch.distributed as dist, ringo.torch
+for want in ("", "the parameter servers have ended"):
+    dist.init_process_group("ringo")
+    model = torch.nn.Sequential(ringo.torch.Embedding("users", 4))
+    try:
+        tables = ringo.torch.Tables(model)
+        model(torch.tensor([1, 2])).sum().backward()
+        tables.step()
+        print("trained", flush=True)
+    except ValueError as fault:
+        assert want and want in str(fault), fault
+        print("refused", flush=True)
+    dist.destroy_process_group()
+"""
+        done = run("ringo", "run", "--np", "2", "--servers", "1", "--sync", "bsp", "--", sys.executable, "-c", program)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual((done.stdout.count("trained"), done.stdout.count("refused")), (2, 2), done.stdout)
+
+    @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
+    def test_a_wait_for_a_killed_rank_ends_with_the_timeout(self) -> None:
+        program = """
+import datetime, os, signal, torch.distributed as dist, ringo.torch
+for k in range(2):
+    if k and r == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.init_process_group("ringo", timeout=datetime.timedelta(seconds=12))
+    r = dist.get_rank()
+    dist.destroy_process_group()
+"""
+        done = run("ringo", "run", "--np", "2", "--", sys.executable, "-c", program)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("waiting for rank 1", done.stdout)
+        self.assertIn("rank 1 has not called it within 12 s", done.stdout)
+
     def test_alone_is_a_job_of_one(self) -> None:
         done = run(*self.again(0, "stays"))
         self.assertEqual(done.returncode, 0, done.stdout)
