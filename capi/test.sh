@@ -113,6 +113,16 @@ if [ -z "$asan" ]; then
   env -u LD_LIBRARY_PATH "$work/static" 3
 fi
 
+if [ -z "$asan" ]; then
+  say "a second library in Go"
+  mkdir "$work/second"
+  printf '%s\n' 'package main' '' 'import "C"' '' '//export second_sum' 'func second_sum(n C.int) C.int {' \
+    '	c := make(chan C.int)' '	go func() { c <- n + 1 }()' '	return <-c' '}' '' 'func main() {}' >"$work/second/second.go"
+  (cd "$work/second" && CGO_ENABLED=1 GO111MODULE=off go build -buildmode=c-shared -o libsecond.so second.go)
+  "$cc" -std=c11 "${warn[@]}" capi/testdata/guests.c -o "$work/guests" "${flags[@]}" -L"$work/second" -lsecond
+  LD_LIBRARY_PATH=$work/second:$LD_LIBRARY_PATH "$work/guests"
+fi
+
 say "examples"
 sed -n '/^```c$/,/^```$/{/^```/!p}' docs/c.md >"$work/average.c"
 "$cc" "${warn[@]}" "$work/average.c" -o "$work/average" "${flags[@]}"

@@ -97,6 +97,22 @@ class Faults(unittest.TestCase):
         )
         self.assertEqual(rank.end(), (0, ""))
 
+    def test_library_stays(self) -> None:
+        """dlclose leaves the library there, and it works."""
+        (rank,) = processes(
+            1,
+            """
+            import _ctypes
+            from ringo._library import library
+            for _ in range(3):
+                try: _ctypes.dlclose(library()._handle)
+                except OSError: break
+            job = joined()
+            job.world.allreduce(np.ones(3))
+            """,
+        )
+        self.assertEqual(rank.end(), (0, ""))
+
     def test_interrupt(self) -> None:
         ranks = processes(
             2,
