@@ -35,7 +35,7 @@ class Options:
     join_timeout: bounds the wait for all ranks at the start, in seconds.
 
     `ringo run`, mpirun and srun place ranks by their own variables: ticket_file, host and join_timeout have no effect on the first process
-    group there, and a transport that is not the launcher's is an error.
+    group there, and transport "tcp" is an error where the launcher's ranks share memory.
     """
 
     ticket_file: str = ""
@@ -63,8 +63,8 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
     if _prepared is not None:
         job, _prepared = _prepared, None
         _served = weakref.ref(job) if job.servers else None
-        if options.transport and job.size > 1 and options.transport != job.transport:
-            raise ValueError(f"init_process_group: transport {options.transport!r}: the launcher's ranks use {job.transport!r}: set RINGO_TRANSPORT")
+        if options.transport == "tcp" and job.transport == "shm":
+            raise ValueError("init_process_group: transport 'tcp': the launcher's ranks use 'shm': set RINGO_TRANSPORT=tcp, or ringo run --transport tcp")
     else:
         job = _meet(backend.store, backend.group_rank, backend.group_size, timeout, options)
     _timeouts[job] = timeout

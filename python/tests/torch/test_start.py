@@ -100,6 +100,14 @@ class Start(unittest.TestCase):
         self.assertIn("init_process_group: rank 1: its process has ended", done.stdout)
 
     @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
+    def test_another_transport_than_the_launchers_is_refused(self) -> None:
+        program = 'import ringo.torch as t, torch.distributed as d; d.init_process_group("ringo", pg_options=t.Options(transport="tcp"))'
+        for transport, status in (("shm", 1), ("tcp", 0)):
+            done = run("ringo", "run", "--np", "2", "--transport", transport, "--", sys.executable, "-c", program)
+            self.assertEqual(done.returncode, status, done.stdout)
+            self.assertEqual("transport 'tcp': the launcher's ranks use 'shm'" in done.stdout, status == 1, done.stdout)
+
+    @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
     def test_servers_end_with_the_first_group(self) -> None:
         program = """
 import torch, torch.distributed as dist, ringo.torch
