@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -155,22 +156,56 @@ func Read(name string, r io.Reader) (*Layout, error) {
 		return nil, fmt.Errorf("%s: it is longer than %d bytes: is it a layout of columns?", name, maxBytes)
 	}
 	l := Layout{name: name}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&l); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
+	lines, err := l.decode(text)
+	if err == nil {
+		err = l.settle(lines)
 	}
-	if err := l.settle(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return &l, nil
 }
 
-// settle gives every column its own place, fills in what zero values stand for, and reports all faults.
-func (l *Layout) settle() error {
+// decode reads YAML and returns the line of each column.
+func (l *Layout) decode(text []byte) (lines []int, err error) {
+	plain := func(err error) error {
+		return fmt.Errorf("%s: %s", l.name, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	var doc, more yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, nil // an empty file
+	} else if err != nil {
+		return nil, plain(err)
+	}
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: a second document: want one, without a line of ---", l.name)
+	}
+	c := checker{file: l.name}
+	c.value(doc.Content[0], reflect.TypeFor[Layout](), "the layout")
+	if err := errors.Join(c.errs...); err != nil {
+		return nil, err
+	}
+	if err := doc.Decode(l); err != nil {
+		return nil, plain(err)
+	}
+	for i, n := range doc.Content[0].Content {
+		if i > 0 && doc.Content[0].Content[i-1].Value == "columns" {
+			for _, column := range n.Content {
+				lines = append(lines, column.Line)
+			}
+		}
+	}
+	return lines, nil
+}
+
+// settle gives every column its own place, fills in what zero values stand for, and reports all faults. lines are those of the columns in
+// the file, if it is one.
+func (l *Layout) settle(lines []int) error {
 	var errs []error
+	where := l.name
 	fault := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{l.name}, args...)...))
+		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{where}, args...)...))
 	}
 	switch l.Separator {
 	case "", "tab":
@@ -185,6 +220,9 @@ func (l *Layout) settle() error {
 	}
 	var all []Column
 	for i, c := range l.Columns {
+		if i < len(lines) {
+			where = fmt.Sprintf("%s: line %d", l.name, lines[i])
+		}
 		if c.Name == "" && c.Kind != Ignore {
 			fault("column %d has no name", i+1)
 		}
@@ -203,7 +241,7 @@ func (l *Layout) settle() error {
 			all = append(all, own)
 		}
 	}
-	l.Columns = all
+	l.Columns, where = all, l.name
 	l.check(fault)
 	return errors.Join(errs...)
 }
@@ -228,7 +266,7 @@ func (c *Column) settle(between string, fault func(string, ...any)) {
 		fault("column %q: from is for a label", c.Name)
 	}
 	if m := c.Make; m != (Make{}) && !c.Slotted() || !several && m.Most > 0 || m.Least < 0 || m.Most < m.Least || m.Most > maxMade || !(m.Zipf >= 0) {
-		fault("column %q, make: %+v: categories, bags and sequences have values and zipf; bags and sequences from least to most of them, at most %d", c.Name, m, maxMade)
+		fault("column %q, make: values %d, zipf %v, least %d, most %d: categories, bags and sequences have values and zipf; bags and sequences from least to most of them, at most %d", c.Name, m.Values, m.Zipf, m.Least, m.Most, maxMade)
 	}
 	if c.Slotted() {
 		if c.Values == "" {

@@ -31,7 +31,7 @@ func (l *Layout) UnmarshalJSON(text []byte) error {
 	}
 	*l = Layout(*s.plain)
 	l.name = s.Name
-	return l.settle()
+	return l.settle(nil)
 }
 
 // Meaning is what the layout says of samples, as JSON, and not of the files that they lie in: what was trained on samples of one layout
