@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -85,8 +87,30 @@ func oneModel(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// dataAsModel is the error of a file or folder in place of a model, with the command that trains on it; nil: it is none.
+func dataAsModel(cmd *cobra.Command, words []string) error {
+	if len(words) != 1 {
+		return nil
+	}
+	path := words[0]
+	if _, err := models.Lookup(path); err == nil {
+		return nil
+	}
+	if _, err := os.Stat(path); err != nil && filepath.Ext(path) == "" {
+		return nil
+	}
+	model := "mlp"
+	if set := data.NameOf("images", data.Config{Dir: path}); set == "images" || set == "shards" {
+		model = "resnet50"
+	}
+	return usagef("%s is no model, but data: name the model first, for instance `%s %s --data %s`", path, cmd.CommandPath(), model, path)
+}
+
 // settle makes the job of what is given and reports every fault.
 func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
+	if err := dataAsModel(cmd, words); err != nil {
+		return err
+	}
 	errs := c.check(cmd, strings.Join(words, ""))
 	if c.Spec == nil {
 		return errors.Join(errs...)
