@@ -30,7 +30,7 @@ func openAskedTable(d Description, c InputConfig, bad *skips) (Input, error) {
 // openRows opens a table where it lies.
 func openRows(c InputConfig) (table.Reader, error) {
 	switch {
-	case c.Path == Synthetic || isFolder(c.Path):
+	case c.Path == Synthetic || isFolder(c.Path) && !isParts(c.Path):
 		return nil, setting.Faultf(dataDir, "%s: the model was trained on a table: name a file of rows such as my.csv, or - for the standard input", c.Path)
 	case c.Path != Stdin:
 		return OpenTable(c.Path)

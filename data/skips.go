@@ -38,6 +38,22 @@ func (s *skips) skip(fault error) error {
 	return nil
 }
 
+// skipOnce returns skip for passes that may report a fault again: it counts each fault once.
+func (s *skips) skipOnce() func(fault error) error {
+	skipped := map[string]bool{}
+	return func(fault error) error {
+		text := fault.Error()
+		if skipped[text] {
+			return nil
+		}
+		if err := s.skip(fault); err != nil {
+			return err
+		}
+		skipped[text] = true
+		return nil
+	}
+}
+
 // tooManyBad is a fault after n that were left out, as many as may be, of which the first may not be known.
 func tooManyBad(fault error, most, n int, first error) error {
 	if most == 0 {

@@ -16,9 +16,10 @@ import (
 // maxTable is how many bytes of samples a table may become, which are held in memory.
 const maxTable = 1 << 36
 
-// endings are those of the names of files whose kind of set they tell, compressed or not.
+// endings are those of the names of files, compressed or not, with the set that each is of.
 var endings = map[string]string{ // never written
-	".csv": "table", ".tsv": "table", ".parquet": "table", ".arrow": "table", ".arrows": "table", ".feather": "table", ".npz": "arrays", ".npy": "arrays",
+	".csv": "table", ".tsv": "table", ".data": "table", ".txt": "table", ".parquet": "table", ".arrow": "table", ".arrows": "table", ".feather": "table",
+	".npz": "arrays", ".npy": "arrays",
 }
 
 // isArrow knows files of Arrow's own format, and streams of it.
@@ -45,6 +46,9 @@ func NameOf(usual string, c Config) string {
 		if isShards(path) {
 			return "shards"
 		}
+		if isParts(path) || isFile(path) && !isArchive(path) { // of which no set is, but a table's errors name remedies
+			return "table"
+		}
 	}
 	return usual
 }
@@ -70,11 +74,17 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 		if path == "" {
 			continue
 		}
+		if set == "table" && isFolder(path) {
+			if _, err := partsOf(path); err != nil {
+				return "", "", fmt.Errorf("table: %w", err)
+			}
+			continue
+		}
 		if _, err := pathname.Check(path); err != nil {
 			return "", "", fmt.Errorf("%s: %w", set, err)
 		}
 		if endings[ending(path)] != set {
-			return "", "", fmt.Errorf("%s: %s: want a name that ends in %s", set, path, endingsOf(set))
+			return "", "", fmt.Errorf("%s: %s: want a name that ends in %s%s", set, path, endingsOf(set), converted(path))
 		}
 	}
 	return train, c.EvalFile, nil
@@ -89,7 +99,7 @@ func endingsOf(set string) string {
 		}
 	}
 	slices.Sort(all)
-	return strings.Join(all, " or ")
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
 func findTable(c Config) error {
@@ -98,10 +108,13 @@ func findTable(c Config) error {
 }
 
 // OpenTable opens a file of rows by its ending: .parquet is Parquet, .arrow, .arrows and .feather are Arrow, both of which binaries read
-// that are built with data/parquet, and anything else is text, compressed or not.
+// that are built with data/parquet, and any other file is text, compressed or not. A folder of such files is one table.
 func OpenTable(path string) (table.Reader, error) {
+	if isFolder(path) {
+		return openParts(path)
+	}
 	if _, err := pathname.Check(path); err != nil {
-		return nil, err // before one is told how to build what reads it
+		return nil, err // before an error about the binary
 	}
 	switch end := strings.ToLower(filepath.Ext(path)); {
 	case end == ".parquet":
@@ -138,13 +151,12 @@ func openTable(c Config, bad *skips) (*Set, error) {
 		share = usualSplit
 	}
 	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
-	enc, again := c.Encoder, bad.skip
+	enc, skip := c.Encoder, bad.skipOnce()
 	if enc == nil {
-		enc, err = table.Study(in, table.Choice{Target: c.Target, Schema: c.Schema, Gather: c.Gather}, heldOut, bad.skip)
+		enc, err = table.Study(in, table.Choice{Target: c.Target, Schema: c.Schema, Gather: c.Gather}, heldOut, skip)
 		if err != nil {
 			return nil, err
 		}
-		again = func(error) error { return nil } // they were counted
 	}
 	var train, eval table.Samples
 	err = enc.Encode(in, true, maxTable, func(row int64) *table.Samples {
@@ -152,37 +164,48 @@ func openTable(c Config, bad *skips) (*Set, error) {
 			return limited(&eval, c.EvalLimit)
 		}
 		return limited(&train, c.TrainLimit)
-	}, again)
+	}, skip)
 	if err == nil && evalPath != "" {
-		err = encodeOther(enc, evalPath, &eval, c.EvalLimit, bad)
+		_, err = encodeOther(enc, evalPath, &eval, c.EvalLimit, bad)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return tableSet(enc, path, &train, &eval, share)
+	return tableSet(enc, in, &train, &eval, share)
 }
 
 // wholeTable is the set of all rows of a file, to evaluate on, by the encoder of a run on another one.
 func wholeTable(c Config, path string, bad *skips) (*Set, error) {
 	var eval table.Samples
-	if err := encodeOther(c.Encoder, path, &eval, c.EvalLimit, bad); err != nil {
+	in, err := encodeOther(c.Encoder, path, &eval, c.EvalLimit, bad)
+	if err != nil {
 		return nil, err
 	}
 	if eval.N == 0 {
 		return nil, fmt.Errorf("table: %s: no rows to evaluate on", path)
 	}
-	set := encodedSet(c.Encoder)
+	set := encodedSet(c.Encoder, in)
+	set.unseen("evaluate", &eval)
 	set.Eval = tableSource(c.Encoder, &eval)
 	return set, nil
 }
 
-// encodedSet is a set without samples.
-func encodedSet(enc *table.Encoder) *Set {
-	set := &Set{Encoder: enc, Rows: enc.Rows(), Notes: []string{enc.String()}}
+// encodedSet is a set of a table without samples.
+func encodedSet(enc *table.Encoder, in table.Reader) *Set {
+	set := &Set{Encoder: enc, Rows: enc.Rows(), Notes: enc.Notes(in)}
 	if goal, _ := enc.Goal(); goal.Kind == table.Label {
 		set.Classes, set.Words = len(goal.Words), goal.Words
 	}
 	return set
+}
+
+// unseen notes values of categories that training has not seen.
+func (s *Set) unseen(use string, samples *table.Samples) {
+	for _, c := range s.Encoder.Columns {
+		if n := samples.Unseen[c.Name]; n > 0 {
+			s.Notes = append(s.Notes, fmt.Sprintf("column %q: in %d of %d rows to %s a value that training has not seen, which is treated as a missing one", c.Name, n, samples.N, use))
+		}
+	}
 }
 
 // limited is where a row goes; nil where there are as many as are wanted.
@@ -194,24 +217,26 @@ func limited(s *table.Samples, most int) *table.Samples {
 }
 
 // encodeOther encodes the rows of another file.
-func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, bad *skips) error {
+func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, bad *skips) (table.Reader, error) {
 	in, err := OpenTable(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return enc.Encode(in, true, maxTable, func(int64) *table.Samples { return limited(to, most) }, bad.skip)
+	return in, enc.Encode(in, true, maxTable, func(int64) *table.Samples { return limited(to, most) }, bad.skip)
 }
 
 // tableSet is the set of encoded rows.
-func tableSet(enc *table.Encoder, path string, train, eval *table.Samples, share float64) (*Set, error) {
-	set := encodedSet(enc)
+func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, share float64) (*Set, error) {
+	set := encodedSet(enc, in)
 	if train.N == 0 || eval.N == 0 {
-		return nil, fmt.Errorf("table: %s: %d rows to train on and %d to evaluate on: %w", path, train.N, eval.N,
+		return nil, fmt.Errorf("table: %s: %d rows to train on and %d to evaluate on: %w", in.Name(), train.N, eval.N,
 			setting.Faultf("", "both are needed: another share with %v, or a file with %v", splitPath, evalFile))
 	}
 	if share > 0 {
 		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %v)", eval.N, train.N+eval.N, splitPath, share))
 	}
+	set.unseen("train on", train)
+	set.unseen("evaluate", eval)
 	set.Train, set.Eval = tableSource(enc, train), tableSource(enc, eval)
 	return set, nil
 }

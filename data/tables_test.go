@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -88,8 +89,8 @@ func TestTablesAreRefused(t *testing.T) {
 	write(t, dir, map[string][]byte{"t.csv": shops(100), "bad.csv": bad, "t.xls": nil, "cut.csv.gz": compress(shops(5000))[:500]})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for says, c := range map[string]Config{
-		"want a name that ends in .arrow or .arrows or .csv or .feather or .parquet or .tsv": {Dir: at("t.xls")},
-		"line 102: not as many fields":          {Dir: at("bad.csv")},
+		"want a name that ends in .arrow, .arrows, .csv, .data, .feather, .parquet, .tsv or .txt; save it as CSV UTF-8": {Dir: at("t.xls")},
+		"line 102: fields: 2: want 4":           {Dir: at("bad.csv")},
 		`column "nix": there is no such column`: {Dir: at("t.csv"), Target: "nix"},
 		"no such file":                          {Dir: at("none.csv")},
 		"truncated: the file ends too early":    {Dir: at("cut.csv.gz")},
@@ -107,5 +108,130 @@ func TestTablesAreRefused(t *testing.T) {
 	}
 	if _, err := Open("mnist", Config{Dir: dir, Target: "x", Schema: table.Schema{"x": table.Label}, Split: 0.5}); err == nil || strings.Count(err.Error(), "it is for tables") != 3 {
 		t.Errorf("settings of tables on another set: %v", err)
+	}
+}
+
+// writeBelow writes files, some in folders below dir.
+func writeBelow(t *testing.T, dir string, files map[string][]byte) {
+	t.Helper()
+	for name := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, dir, files)
+}
+
+// A folder of part files is one table: in the order of names, without empty files, marks and checksums.
+func TestPartFilesAreOneTable(t *testing.T) {
+	dir := t.TempDir()
+	lines := bytes.SplitAfter(shops(300), []byte("\n"))
+	part := func(from, to int) []byte { return append(bytes.Clone(lines[0]), bytes.Join(lines[from:to], nil)...) }
+	writeBelow(t, dir, map[string][]byte{
+		"t.csv":                shops(300),
+		"d/_SUCCESS":           {},
+		"d/.part-00000.crc":    {1, 2},
+		"d/part-00000.csv":     part(1, 101),
+		"d/part-00001.csv":     lines[0],
+		"d/part-00002.csv":     {},
+		"d/part-00003.csv.gz":  compress(part(101, 301)),
+		"other/part-00000.csv": part(1, 101),
+		"other/part-00001.csv": []byte("size,age,open\n1,2,no\n"),
+		"two/train.csv":        part(1, 101),
+		"two/test.csv":         part(101, 301),
+		"mixed/a.csv":          part(1, 101),
+		"mixed/a.doc":          {1},
+		"below/year=1/a.csv":   part(1, 101),
+		"none/part-0":          {},
+	})
+	at := func(name string) string { return filepath.Join(dir, name) }
+	one, err := Open("table", Config{Dir: at("t.csv")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := Open("table", Config{Dir: at("d")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parts.Fingerprint() != one.Fingerprint() {
+		t.Error("a folder of parts has other samples than the file")
+	}
+	for name, reports := range map[string]string{
+		"other": "other/part-00001.csv: its columns are size, age, open, and those of",
+		"two":   "has files to train on and to evaluate on (test.csv, train.csv): name one of each with data.train-file and data.eval-file",
+		"mixed": "mixed/a.doc is no part of the table in folder",
+		"below": "below/year=1 is a folder: the files of a table are in one folder",
+		"none":  "has no file with rows of a table",
+	} {
+		if got := NameOf("mnist", Config{Dir: at(name)}); got != "table" {
+			t.Errorf("%s is of %s", name, got)
+		}
+		if _, err := Open("table", Config{Dir: at(name)}); err == nil || !strings.Contains(err.Error(), reports) {
+			t.Errorf("%s: %v, want %s", name, err, reports)
+		}
+	}
+}
+
+// Files that are no table by their name are errors of tables with a remedy, and folders of other sets remain those sets.
+func TestEndingsOfOtherFiles(t *testing.T) {
+	dir := t.TempDir()
+	writeBelow(t, dir, map[string][]byte{
+		"a.data": shops(100), "a.txt": shops(100), "a.xlsx": {1}, "a.csv.zip": {1}, "a.jsonl": {1}, "a.h5": {1}, "a": {1},
+		"photos/train/x/a.jpg": {1}, "photos/labels.csv": shops(5), "digits/train-images-idx3-ubyte.gz": {1}, "digits/notes.csv": {1}, "empty/a.md": {1},
+	})
+	for name, reports := range map[string]string{
+		"a.xlsx": "; save it as CSV UTF-8 there", "a.csv.zip": "; unpack it", "a.jsonl": "; convert it, with pandas", "a.h5": "; export it as .csv or .parquet", "a": "want a name that ends in .arrow, .arrows, .csv",
+	} {
+		c := Config{Dir: filepath.Join(dir, name)}
+		if got := NameOf("mnist", c); got != "table" {
+			t.Errorf("%s is of %s", name, got)
+		}
+		if err := Find("table", c); err == nil || !strings.Contains(err.Error(), reports) {
+			t.Errorf("%s: %v, want %s", name, err, reports)
+		}
+	}
+	for _, name := range []string{"a.data", "a.txt"} {
+		if s, err := Open(NameOf("mnist", Config{Dir: filepath.Join(dir, name)}), Config{Dir: filepath.Join(dir, name)}); err != nil || s.Classes != 2 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"photos", "digits", "empty", "not-there"} {
+		if got := NameOf("mnist", Config{Dir: filepath.Join(dir, name)}); got != "mnist" {
+			t.Errorf("%s is of %s", name, got)
+		}
+	}
+}
+
+// Rows that a table lacks a label in are bad, counted once however many passes are made.
+func TestRowsWithoutLabelAreSkippedOnce(t *testing.T) {
+	dir := t.TempDir()
+	text := string(shops(300))
+	text = strings.Replace(text, "Bern,yes\n", "Bern,\n", 2)
+	text = strings.Replace(text, "Zug,no\n", "Zug\n", 1)
+	write(t, dir, map[string][]byte{"t.csv": []byte(text)})
+	c := Config{Dir: filepath.Join(dir, "t.csv"), SkipBad: 3}
+	s, err := Open("table", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.skips.count() != 3 || s.Train.Len()+s.Eval.Len() != 297 {
+		t.Errorf("%d rows left out, %d and %d samples", s.skips.count(), s.Train.Len(), s.Eval.Len())
+	}
+	c.SkipBad = 2
+	if _, err = Open("table", c); err == nil || !strings.Contains(err.Error(), "2 more before it were left out") {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+// Values of categories that training has not seen are noted with their number.
+func TestUnseenCategoriesAreNoted(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string][]byte{"train.csv": shops(100), "test.csv": []byte("size,age,town,open\n1,2,Basel,yes\n1,2,Zug,no\n1,2,Genf,no\n")})
+	s, err := Open("table", Config{TrainFile: filepath.Join(dir, "train.csv"), EvalFile: filepath.Join(dir, "test.csv")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `column "town": in 2 of 3 rows to evaluate a value that training has not seen, which is treated as a missing one`; !slices.Contains(s.Notes, want) {
+		t.Errorf("notes %q lack %q", s.Notes, want)
 	}
 }

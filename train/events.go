@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -229,6 +230,8 @@ type Info struct {
 	// DataSet says where the data are, and DataNotes what a person should know of how they were read.
 	DataSet   string
 	DataNotes []string
+	// Columns are those of a table, as they were read.
+	Columns []table.Found
 	// Parameters says which values parameters began with, and which of them are frozen or have a rate of their own.
 	Parameters []string
 	// Resumed is the checkpoint that the run goes on from, empty for none, and

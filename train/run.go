@@ -5,7 +5,6 @@ package train
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -266,22 +265,6 @@ func (r *run) openData(train bool) (err error) {
 		return r.agreeShares()
 	}
 	return r.peers.soon(r.agreeData)
-}
-
-// maxDescription is how many bytes of names (classes, words, categories) a checkpoint's header has room for, with others' need.
-const maxDescription = 7 << 20
-
-// describe takes down what the data are, for checkpoints.
-func (r *run) describe() error {
-	text, err := json.Marshal(r.set.Description())
-	if err != nil {
-		return fmt.Errorf("what the data are cannot be saved: %w", err)
-	}
-	if len(text) > maxDescription && r.cfg.Checkpoint.Dir != "" {
-		return fmt.Errorf("the names of classes, words and categories are %d bytes, and checkpoints have room for %d: leave out columns with data.schema, such as id=ignore", len(text), maxDescription)
-	}
-	r.description = string(text)
-	return nil
 }
 
 // add builds the replica of one worker more.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -18,13 +19,17 @@ func (r *run) unit() (name string, perSample int) {
 
 func (r *run) info() Info {
 	o := r.replica.Opt
+	var columns []table.Found
+	if r.set.Encoder != nil {
+		columns = r.set.Encoder.Found()
+	}
 	unit, per := r.unit()
 	return Info{
 		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
 		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.shares.eval, LeftOut: r.shares.left, Omitted: r.omitted(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
-		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.set.Notes, r.shares.notes),
+		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.set.Notes, r.shares.notes), Columns: columns,
 		Parameters: slices.Concat(r.initial, r.replica.chosen(), r.keyed()), Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
 	}
 }

@@ -197,7 +197,7 @@ func TestRefused(t *testing.T) {
 		t.Error(err)
 	}
 	twice := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int8}, {Name: "a", Type: arrow.PrimitiveTypes.Int8}}, nil)
-	if _, err := Open(write(t, compress.Codecs.Snappy, array.NewRecordBuilder(memory.DefaultAllocator, twice).NewRecordBatch())); err == nil || !strings.Contains(err.Error(), `column "a": two columns`) {
+	if _, err := Open(write(t, compress.Codecs.Snappy, array.NewRecordBuilder(memory.DefaultAllocator, twice).NewRecordBatch())); err == nil || !strings.Contains(err.Error(), `columns 1 and 2 are both called "a": rename one`) {
 		t.Error(err)
 	}
 	other, err := os.ReadFile(write(t, compress.Codecs.Snappy, array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(twice.Fields()[:1], nil)).NewRecordBatch()))

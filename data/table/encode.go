@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -12,6 +13,8 @@ type Samples struct {
 	IDs     []int32   // N*Categories
 	Labels  []int32   // N, of an encoder with a label
 	Targets []float32 // N, of an encoder with a target
+	// Unseen has by column the number of values of categories that training has not seen.
+	Unseen map[string]int
 }
 
 // Encode passes over a table that has at least the encoder's columns, in any order, and appends each row to the samples
@@ -68,9 +71,18 @@ func refused(columns []*Column, c *Chunk, i int) (column, problem string) {
 		if problem := refuses(col.Kind, v, i); problem != "" {
 			return col.Name, problem
 		}
-		if col.Kind == Label {
-			if _, ok := col.codes[v.word(i)]; !ok {
-				return col.Name, fmt.Sprintf("%.40q is none of the %d classes (%s)", v.word(i), len(col.Words), some(col.Words, 5))
+		switch col.Kind {
+		case Label:
+			if _, ok := col.codes[v.word(i)]; ok {
+				continue
+			}
+			if v.missing(i) {
+				return col.Name, noLabel(v, i)
+			}
+			return col.Name, fmt.Sprintf("%.40q is none of the %d classes (%s)", v.word(i), len(col.Words), some(col.Words, 5))
+		case Number, Target:
+			if math.IsInf(float64(col.scaled(v, i)), 0) {
+				return col.Name, fmt.Sprintf("%s is too far from the mean of training, %.4g: want at most %.4g deviations of %.4g", v.word(i), col.Mean, math.MaxFloat32, col.Deviation)
 			}
 		}
 	}
@@ -90,6 +102,11 @@ func (s *Samples) add(columns []*Column, c *Chunk, i int) {
 			id := col.first
 			if code, ok := col.codes[v.word(i)]; ok && !v.missing(i) {
 				id += 1 + code
+			} else if !ok && !v.missing(i) {
+				if s.Unseen == nil {
+					s.Unseen = map[string]int{}
+				}
+				s.Unseen[col.Name]++
 			}
 			s.IDs = append(s.IDs, id)
 		case Label:

@@ -31,6 +31,7 @@ type Encoder struct {
 	// Columns are in the order of the table that it was made for; ignored ones among them.
 	Columns []Column `json:"columns"`
 
+	surveys                   []*survey // of Study, by column; nil: it is ignored
 	numbers, categories, rows int
 	goal                      int // of Columns; -1: none
 }
@@ -74,73 +75,98 @@ func (c Choice) goalOf(names []string) (string, error) {
 	return "", errors.New("no column is left to be found: name one")
 }
 
-// Study passes over a table and makes its encoder, by what the user says and, for the rest, what the columns hold. heldOut
-// and bad are as in Take.
+// Study passes over a table and makes its encoder, by the schema and, for the rest, what the columns hold. Numbers with words among them
+// and other doubts are errors. A column without a name is ignored. heldOut reports by a row's number that it is not to train on: no mean or
+// category comes from it, but classes do. bad is as in Reader.Scan; a row with a word where the schema has a number, or without its label or
+// target, is bad. A second pass may report a row again.
 func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
-	goal, err := choice.goalOf(r.Columns())
-	if err != nil {
-		return nil, &Fault{File: r.Name(), Problem: err.Error()}
+	schema := Schema{}
+	index := indexOf(r)
+	if _, named := choice.Schema[index]; index != "" && !named && choice.Target != index {
+		schema[index] = Ignore
 	}
-	schema := Schema{goal: choice.Schema[goal]}
 	for name, kind := range choice.Schema {
 		schema[name] = kind
 	}
+	goal, err := Choice{Target: choice.Target, Schema: schema}.goalOf(r.Columns())
+	if err != nil {
+		return nil, &Fault{File: r.Name(), Problem: err.Error()}
+	}
+	schema[goal] = choice.Schema[goal] // which the table must have
 	switch schema[goal] {
 	case Guess, Label, Target:
 	default:
 		return nil, &Fault{File: r.Name(), Column: goal, Problem: fmt.Sprintf("it is to be found, and the schema calls it %s: want label or target", schema[goal])}
 	}
-	all, err := Take(r, goal, schema, heldOut, bad)
-	if err == nil && choice.Gather != nil {
-		all, err = share(r.Name(), all, choice.Gather)
-	}
+	all, err := newSurveys(r, goal, schema)
 	if err != nil {
 		return nil, err
 	}
-	e := new(Encoder)
-	for _, name := range r.Columns() {
-		i := slices.IndexFunc(all, func(s *Survey) bool { return s.Name == name })
-		if i < 0 {
-			e.Columns = append(e.Columns, Column{Name: name, Kind: Ignore})
-			continue
+	for again := all; again != nil; again = next(all) {
+		all = again
+		if err = take(r, all, heldOut, bad); err == nil && choice.Gather != nil {
+			all, err = share(r.Name(), all, choice.Gather)
 		}
-		c, err := all[i].column(r.Name(), name == goal)
 		if err != nil {
 			return nil, err
 		}
-		e.Columns = append(e.Columns, c)
+		if all[0].Settled {
+			break
+		}
+	}
+	e := new(Encoder)
+	for _, name := range r.Columns() {
+		i := slices.IndexFunc(all, func(s *survey) bool { return s.Name == name })
+		if i < 0 {
+			c := Column{Name: name, Kind: Ignore}
+			if _, named := choice.Schema[name]; !named {
+				c.Why = "an index"
+			}
+			e.Columns, e.surveys = append(e.Columns, c), append(e.surveys, nil)
+			continue
+		}
+		c, err := all[i].column(r.Name())
+		if err != nil {
+			return nil, err
+		}
+		e.Columns, e.surveys = append(e.Columns, c), append(e.surveys, all[i])
 	}
 	return e, e.index(r.Name())
 }
 
+// indexOf is the name of the column in which pandas and R write the index of a table; "": there is none.
+func indexOf(r Reader) string {
+	if t, ok := r.(interface{ index() string }); ok {
+		return t.index()
+	}
+	if name := "__index_level_0__"; slices.Contains(r.Columns(), name) { // of pandas, in Parquet
+		return name
+	}
+	return ""
+}
+
 // column is how a surveyed column is encoded.
-func (s *Survey) column(file string, goal bool) (Column, error) {
-	c := Column{Name: s.Name, Kind: s.Kind}
+func (s *survey) column(file string) (c Column, err error) {
+	c = Column{Name: s.Name}
 	if s.Rows == 0 {
 		return c, &Fault{File: file, Problem: "no rows to train on"}
 	}
-	switch {
-	case c.Kind == Guess && goal:
-		c.Kind = s.guessGoal()
-	case c.Kind == Guess:
-		c.Kind, c.Why = s.guess()
+	if c.Kind, c.Why, err = s.settle(); err != nil {
+		return c, err
+	}
+	if err := s.check(file, c.Kind); err != nil {
+		return c, err
 	}
 	switch c.Kind {
 	case Number, Target:
-		c.Mean, c.Deviation = s.Mean, s.Deviation()
-		if s.Mean-s.Mean != 0 {
-			return c, &Fault{File: file, Column: s.Name, Problem: "its numbers are too large to have a mean"}
-		}
+		c.Mean, c.Deviation = s.Mean, s.deviation()
 	case Category, Label:
-		if s.overflow {
-			return c, &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("more than %d different values: this is no %s", s.most, c.Kind)}
-		}
 		c.Words = s.allWords(c.Kind == Label)
-		if c.Kind == Label && len(c.Words) < 2 {
-			return c, &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("all labels are %q: there is nothing to find", c.Words)}
-		}
 	}
-	return c, nil
+	if c.Kind == Label {
+		err = s.checkClasses(file, c.Words)
+	}
+	return c, err
 }
 
 // index makes what encoding needs of Columns.

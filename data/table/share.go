@@ -5,60 +5,53 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
-// told is a Survey as it is sent.
-type told struct {
-	Name          string
-	Kind          Kind
-	Goal          bool
-	Rows, Missing int64
-	Mean, Squares float64
-	Numbers       int64
-	Integers      bool
-	// Words are quoted as Go has it, for they may be any bytes; true for those of rows held out alone.
-	Words    map[string]bool
-	Overflow bool
-	Other    *Fault
+// sent is the survey of a table as it is sent. Tables with the same columns are one table, under any name.
+type sent struct {
+	File    string
+	Columns json.RawMessage
 }
 
-// share makes surveys those of all tables that share an encoding, each studied by a process of its own. Processes that say the same have
+// share makes surveys those of all tables that share an encoding, each studied by a process of its own. Processes that send the same have
 // the same table, which counts once.
-func share(file string, own []*Survey, gather func([]byte) ([][]byte, error)) ([]*Survey, error) {
-	var says []told
-	for _, s := range own {
-		t := told{Name: s.Name, Kind: s.Kind, Goal: s.goal, Rows: s.Rows, Missing: s.Missing, Mean: s.Mean, Squares: s.Squares, Numbers: s.numbers, Integers: s.integers, Overflow: s.overflow, Other: s.other, Words: map[string]bool{}}
-		for w, held := range s.words {
-			t.Words[strconv.Quote(w)] = held
-		}
-		says = append(says, t)
-	}
-	text, err := json.Marshal(says)
+func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([]*survey, error) {
+	text, err := toSend(file, own)
 	if err != nil {
-		return nil, fmt.Errorf("%s: what its columns hold cannot be told: %w", file, err)
+		return nil, err
 	}
 	texts, err := gather(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: telling what its columns hold: %w", file, err)
+		return nil, fmt.Errorf("%s: sending what its columns hold: %w", file, err)
 	}
-	var all []*Survey
+	var all []*survey
+	var before []string
 	for i, text := range texts {
-		if slices.ContainsFunc(texts[:i], func(before []byte) bool { return string(before) == string(text) }) {
+		var of sent
+		var columns []found
+		err := json.Unmarshal(text, &of)
+		if err == nil && slices.Contains(before, string(of.Columns)) {
 			continue
 		}
-		var says []told
-		if err := json.Unmarshal(text, &says); err != nil {
+		if before = append(before, string(of.Columns)); err == nil {
+			err = json.Unmarshal(of.Columns, &columns)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("what the columns of table %d hold cannot be read: %w", i, err)
 		}
 		if all == nil {
-			for _, t := range says {
-				all = append(all, newSurvey(t.Name, t.Kind, t.Goal))
+			for _, t := range columns {
+				s := newSurvey(t.Name, t.Kind, t.Goal)
+				s.Settled, s.Wordy, s.Guessed = t.Settled, t.Wordy, t.Guessed
+				all = append(all, s)
 			}
 		}
-		if !slices.EqualFunc(all, says, func(s *Survey, t told) bool { return s.Name == t.Name && s.Kind == t.Kind && s.goal == t.Goal }) {
-			return nil, &Fault{File: file, Problem: fmt.Sprintf("tables that are trained on together have other columns, or others are to be found: want the same names in the same order; the first has %s, another %s", namesOf(all), namesOf(says))}
+		if !slices.EqualFunc(all, columns, func(s *survey, t found) bool { return s.Name == t.Name && s.Kind == t.Kind && s.Goal == t.Goal }) {
+			return nil, &Fault{File: file, Problem: fmt.Sprintf("tables that are trained on together have other columns, or others are to be found: want the same names in the same order; the first has %s, another %s", namesOf(all), namesOf(columns))}
 		}
-		for k, t := range says {
+		for k, t := range columns {
+			t.rename(func(name string) string { return of.File + name })
 			if err := all[k].add(t); err != nil {
 				return nil, err
 			}
@@ -67,39 +60,122 @@ func share(file string, own []*Survey, gather func([]byte) ([][]byte, error)) ([
 	return all, nil
 }
 
-// add adds what another table holds: as one pass over both would find, but for the roundings of sums.
-func (s *Survey) add(t told) error {
-	s.Rows, s.Missing = s.Rows+t.Rows, s.Missing+t.Missing
-	if s.numbers == 0 { // to the last bit, where there is one table alone
-		s.Mean, s.Squares, s.numbers = t.Mean, t.Squares, t.Numbers
-	} else if n := s.numbers + t.Numbers; t.Numbers > 0 { // Chan, Golub and LeVeque 1979
-		d := t.Mean - s.Mean
-		s.Squares += t.Squares + d*d*float64(s.numbers)*float64(t.Numbers)/float64(n)
-		s.Mean += d * float64(t.Numbers) / float64(n)
-		s.numbers = n
+// toSend is the survey of a table as JSON.
+func toSend(file string, own []*survey) ([]byte, error) {
+	var columns []found
+	for _, s := range own {
+		if s.Squares-s.Squares != 0 || s.Mean-s.Mean != 0 { // which JSON has not
+			return nil, s.check(file, Number)
+		}
+		t := s.found
+		t.Words, t.Lost = quoted(s.Words), quoted(s.Lost)
+		t.rename(func(name string) string { return strings.TrimPrefix(name, file) })
+		columns = append(columns, t)
 	}
-	s.integers = s.integers && t.Integers
-	if s.other == nil {
-		s.other = t.Other
+	text, err := json.Marshal(columns)
+	if err == nil {
+		text, err = json.Marshal(sent{file, text})
 	}
-	if s.overflow = s.overflow || t.Overflow; s.overflow {
-		s.words = nil
-		return nil
+	if err != nil {
+		return nil, fmt.Errorf("%s: what its columns hold cannot be sent: %w", file, err)
 	}
-	for quoted, held := range t.Words {
+	return text, nil
+}
+
+// faults are the places of faults and of values.
+func (s *found) faults() []**Fault {
+	return []**Fault{&s.Fraction, &s.Other, &s.Similar, &s.Named, &s.Broken, &s.Least.At, &s.Most.At}
+}
+
+// rename changes the name of the file in all places.
+func (s *found) rename(to func(string) string) {
+	for _, f := range s.faults() {
+		if *f != nil {
+			renamed := **f
+			renamed.File = to(renamed.File)
+			*f = &renamed
+		}
+	}
+}
+
+// quoted are words as Go quotes them, for they may be any bytes.
+func quoted(words map[string]count) map[string]count {
+	out := map[string]count{}
+	for w, n := range words {
+		out[strconv.Quote(w)] = n
+	}
+	return out
+}
+
+// addWords adds quoted words of another table.
+func (s *survey) addWords(to, words map[string]count) error {
+	for quoted, n := range words {
 		w, err := strconv.Unquote(quoted)
 		if err != nil {
 			return fmt.Errorf("column %q: %s is no word: %w", s.Name, quoted, err)
 		}
-		if before, ok := s.words[w]; ok {
-			held = held && before
-		}
-		s.words[w] = held
-	}
-	if len(s.words) > s.most {
-		s.overflow, s.words = true, nil
+		to[w] = to[w].plus(n)
 	}
 	return nil
+}
+
+// add adds the survey of another table: as one pass over both would find, but for the roundings of sums.
+func (s *survey) add(t found) error {
+	s.Counts = t.Counts && (s.Finite == 0 || t.Finite == 0) // of one table
+	s.Rows, s.Missing = s.Rows+t.Rows, s.Missing+t.Missing
+	if s.Numbers == 0 { // to the last bit, where there is one table alone
+		s.Mean, s.Squares, s.Numbers = t.Mean, t.Squares, t.Numbers
+	} else if n := s.Numbers + t.Numbers; t.Numbers > 0 { // Chan, Golub and LeVeque 1979
+		d := t.Mean - s.Mean
+		s.Squares += t.Squares + d*d*float64(s.Numbers)*float64(t.Numbers)/float64(n)
+		s.Mean += d * float64(t.Numbers) / float64(n)
+		s.Numbers = n
+	}
+	if s.Least.At == nil || t.Least.At != nil && t.Least.Value < s.Least.Value {
+		s.Least = t.Least
+	}
+	if s.Most.At == nil || t.Most.At != nil && t.Most.Value > s.Most.Value {
+		s.Most = t.Most
+	}
+	s.addCounts(t)
+	if err := s.addWords(s.Lost, t.Lost); err != nil {
+		return err
+	}
+	if s.Overflow = s.Overflow || t.Overflow; s.Overflow {
+		s.Words = nil
+		return nil
+	}
+	if err := s.addWords(s.Words, t.Words); err != nil {
+		return err
+	}
+	if len(s.Words) > s.limit {
+		s.Overflow, s.Words = true, nil
+	}
+	return nil
+}
+
+// addCounts adds numbers of values, and the first values of some kinds.
+func (s *survey) addCounts(t found) {
+	s.Integers, s.Skipped, s.Last = s.Integers && t.Integers, s.Skipped || t.Skipped, t.Last
+	s.Finite, s.Fractions, s.Texts = s.Finite+t.Finite, s.Fractions+t.Fractions, s.Texts+t.Texts
+	s.Alike, s.Units = s.Alike+t.Alike, s.Units+t.Units
+	s.Few, s.Odd = firsts(s.Few, t.Few, fewClasses), firsts(s.Odd, t.Odd, fewWords)
+	to := s.faults()
+	for i, from := range t.faults() {
+		if *to[i] == nil {
+			*to[i] = *from
+		}
+	}
+}
+
+// firsts are different values of two lists, one more than most of them.
+func firsts[T comparable](a, b []T, most int) []T {
+	for _, x := range b {
+		if len(a) <= most && !slices.Contains(a, x) {
+			a = append(a, x)
+		}
+	}
+	return a
 }
 
 // namesOf are the first names of columns.
@@ -111,5 +187,4 @@ func namesOf[T interface{ name() string }](columns []T) string {
 	return some(names, 12)
 }
 
-func (t told) name() string    { return t.Name }
-func (s *Survey) name() string { return s.Name }
+func (s found) name() string { return s.Name }

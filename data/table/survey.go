@@ -7,64 +7,107 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
-// Limits of what is guessed.
+// Limits of guesses.
 const (
-	// fewClasses is how many different integers a target may have to be taken for classes.
+	// fewClasses is the largest number of different integers that are classes.
 	fewClasses = 20
-	// guessedCategories is how many different words a column may have to be taken for a category.
+	// guessedCategories is the largest number of different words of a category.
 	guessedCategories = 1 << 16
 )
 
-// Survey is what one pass over a table has found out about one column.
-type Survey struct {
+// count is a number of rows: of those to train on, and of all.
+type count struct{ Train, All int64 }
+
+func (c count) plus(d count) count { return count{c.Train + d.Train, c.All + d.All} }
+
+// found is the result of one pass over one column. Processes with tables of their own send it.
+type found struct {
 	Name string
-	Kind Kind // as the user has said
-	// Rows and Missing are how many there are, of those to train on.
+	Kind Kind // from the schema
+	Goal bool // the model finds it
+	// Guessed reports that the schema does not name the kind.
+	Guessed bool
+	// Settled reports that an earlier pass has chosen the kind, and Wordy that classes are words then: NA and None among them.
+	Settled, Wordy bool
+	// Rows and Missing are those to train on.
 	Rows, Missing int64
-	// Mean is that of the numbers, and Squares the sum of their squared distances from it.
+	// Mean is that of the numbers to train on, and Squares the sum of their squared distances from it.
 	Mean, Squares float64
-	numbers       int64
-	integers      bool // all are
-	goal          bool // it is to be found
-	// words are the different values, true for those of rows held out alone; nil once there are too many.
-	words    map[string]bool
-	most     int
-	overflow bool
-	// other is the first word that is no number.
-	other *Fault
+	Numbers       int64
+	Least, Most   extreme // of the numbers to train on
+	// Integers reports that all numbers are whole, and Counts that each is one more than the number before.
+	Integers, Counts bool
+	Last             float64
+	// Few are the first different numbers.
+	Few []float64
+	// Words are the different values. They are nil if Overflow is set: there are too many. Skipped reports that some numbers are
+	// not among them.
+	Words             map[string]count
+	Overflow, Skipped bool
+	// Lost are the words that stand for missing values.
+	Lost map[string]count
+	// Finite, Fractions, Texts, Alike and Units are numbers of values: numbers; those that are not whole; words; words that are
+	// numbers but for a comma, a separator or a symbol; words that are numbers with a unit.
+	Finite, Fractions, Texts, Alike, Units int64
+	// Odd are the first different words.
+	Odd []string
+	// The first fraction, the first of Texts, the first of Alike and Units, the first word that is the column's name in a file with
+	// a header, and the first one that is not UTF-8.
+	Fraction, Other, Similar, Named, Broken *Fault
 }
 
-func newSurvey(name string, kind Kind, goal bool) *Survey {
-	s := &Survey{Name: name, Kind: kind, goal: goal, words: map[string]bool{}, integers: true, most: guessedCategories}
+// extreme is a number and its place.
+type extreme struct {
+	Value float64
+	At    *Fault
+}
+
+// survey is a pass over one column.
+type survey struct {
+	found
+	limit int // of Words
+}
+
+func newSurvey(name string, kind Kind, goal bool) *survey {
+	s := &survey{found: found{Name: name, Kind: kind, Goal: goal, Guessed: kind == Guess, Words: map[string]count{}, Lost: map[string]count{}, Integers: true, Counts: true}, limit: guessedCategories}
 	switch {
 	case goal:
-		s.most = MaxClasses
+		s.limit = MaxClasses
 	case kind == Category:
-		s.most = MaxCategories
+		s.limit = maxCategories
 	}
 	return s
 }
 
-// Take makes the surveys of all columns that are not to be ignored, in the file's order, in one pass. goal is the column to
-// find. heldOut says by a
-// row's number which rows are not to train on: no mean or category comes from them, but classes do. bad is as in
-// Reader.Scan; a row with a word where the schema says number, or without a label or target that the schema names, is bad.
-func Take(r Reader, goal string, schema Schema, heldOut func(row int64) bool, bad func(error) error) ([]*Survey, error) {
+// newSurveys returns a survey of each column that is not ignored, in the file's order.
+func newSurveys(r Reader, goal string, schema Schema) (all []*survey, err error) {
 	names := r.Columns()
-	if err := known(r, schema, names); err != nil {
-		return nil, err
-	}
-	var all []*Survey
-	var want []int
-	for i, name := range names {
-		if kind := schema[name]; kind != Ignore {
-			all, want = append(all, newSurvey(name, kind, name == goal)), append(want, i)
+	for _, name := range slices.Sorted(maps(schema)) {
+		if !slices.Contains(names, name) {
+			return nil, &Fault{File: r.Name(), Column: name, Problem: "there is no such column: there are " + some(names, 12)}
 		}
 	}
+	for _, name := range names {
+		if kind := schema[name]; kind != Ignore {
+			all = append(all, newSurvey(name, kind, name == goal))
+		}
+	}
+	return all, nil
+}
+
+// take fills surveys in one pass. heldOut reports by a row's number that it is not to train on: no mean or category comes from it, but
+// classes do. bad is as in Reader.Scan; a row with a word where the schema says number, or without the label or target that the schema
+// names, is bad.
+func take(r Reader, all []*survey, heldOut func(row int64) bool, bad func(error) error) error {
+	names, want := r.Columns(), []int(nil)
+	for _, s := range all {
+		want = append(want, slices.Index(names, s.Name))
+	}
 	var mask []bool
-	err := r.Scan(want, bad, func(c *Chunk) (err error) {
+	return r.Scan(want, bad, func(c *Chunk) (err error) {
 		if mask, err = usable(r, c, all, mask, bad); err != nil {
 			return err
 		}
@@ -73,30 +116,25 @@ func Take(r Reader, goal string, schema Schema, heldOut func(row int64) bool, ba
 		}
 		return nil
 	})
-	return all, err
-}
-
-// known reports columns of a schema that a table does not have.
-func known(r Reader, schema Schema, names []string) error {
-	for _, name := range slices.Sorted(maps(schema)) {
-		if !slices.Contains(names, name) {
-			return &Fault{File: r.Name(), Column: name, Problem: "there is no such column: there are " + some(names, 12)}
-		}
-	}
-	return nil
 }
 
 // some are the first of many names.
 func some(names []string, most int) string {
-	if len(names) <= most {
-		return strings.Join(names, ", ")
+	shown := make([]string, min(len(names), most))
+	for i := range shown {
+		if shown[i] = names[i]; strings.TrimSpace(shown[i]) != shown[i] || shown[i] == "" {
+			shown[i] = strconv.Quote(shown[i])
+		}
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	if len(names) <= most {
+		return strings.Join(shown, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(shown, ", "), len(names)-most)
 }
 
-func maps(s Schema) func(yield func(string) bool) {
+func maps[V any](m map[string]V) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		for name := range s {
+		for name := range m {
 			if !yield(name) {
 				return
 			}
@@ -104,8 +142,8 @@ func maps(s Schema) func(yield func(string) bool) {
 	}
 }
 
-// usable says which rows of a chunk the schema can take.
-func usable(r Reader, c *Chunk, all []*Survey, mask []bool, bad func(error) error) ([]bool, error) {
+// usable reports which rows of a chunk the schema can take.
+func usable(r Reader, c *Chunk, all []*survey, mask []bool, bad func(error) error) ([]bool, error) {
 	mask = append(mask[:0], make([]bool, c.N)...)
 	for i := range mask {
 		mask[i] = true
@@ -125,8 +163,13 @@ func usable(r Reader, c *Chunk, all []*Survey, mask []bool, bad func(error) erro
 	return mask, nil
 }
 
-// refuses says what is wrong with row i of a column, as far as its kind was told; "": nothing.
-func (s *Survey) refuses(v *Vector, i int) string { return refuses(s.Kind, v, i) }
+// refuses returns the fault of row i of a column of a chosen kind; "": it has none.
+func (s *survey) refuses(v *Vector, i int) string {
+	if s.Kind == Label && s.Settled && !s.Wordy && v.missing(i) {
+		return noLabel(v, i)
+	}
+	return refuses(s.Kind, v, i)
+}
 
 func refuses(kind Kind, v *Vector, i int) string {
 	switch kind {
@@ -134,22 +177,32 @@ func refuses(kind Kind, v *Vector, i int) string {
 		if _, missing, ok := v.number(i); !ok {
 			return fmt.Sprintf("%.40q is no finite number", v.word(i))
 		} else if missing && kind == Target {
-			return "no number to find"
+			return "no number to find" + v.lost(i)
 		}
 	case Label:
-		if v.missing(i) {
-			return "no label"
+		if v.Numbers != nil && v.missing(i) || v.Numbers == nil && v.Words[i] == "" {
+			return noLabel(v, i)
 		}
 	}
 	return ""
 }
 
-// missing says that row i has no value.
+func noLabel(v *Vector, i int) string { return "no label" + v.lost(i) }
+
+// lost is the word of row i for a missing value, for an error.
+func (v *Vector) lost(i int) string {
+	if v.Words == nil || v.Words[i] == "" {
+		return ""
+	}
+	return fmt.Sprintf(": %q is a missing value among numbers", v.Words[i])
+}
+
+// missing reports that row i has no value.
 func (v *Vector) missing(i int) bool {
 	if v.Numbers != nil {
 		return v.Numbers[i] != v.Numbers[i]
 	}
-	return Missing(v.Words[i])
+	return isMissing(v.Words[i])
 }
 
 // number is row i's; not ok: it is no finite number.
@@ -159,7 +212,7 @@ func (v *Vector) number(i int) (x float64, missing, ok bool) {
 		return x, x != x, !math.IsInf(x, 0)
 	}
 	w := v.Words[i]
-	if Missing(w) {
+	if isMissing(w) {
 		return math.NaN(), true, true
 	}
 	x, err := strconv.ParseFloat(strings.TrimSpace(w), 64)
@@ -175,71 +228,128 @@ func (v *Vector) word(i int) string {
 }
 
 // chunk adds the rows of a chunk.
-func (s *Survey) chunk(r Reader, c *Chunk, v *Vector, mask []bool, heldOut func(int64) bool) {
+func (s *survey) chunk(r Reader, c *Chunk, v *Vector, mask []bool, heldOut func(int64) bool) {
 	for i, ok := range mask {
 		if !ok {
 			continue
 		}
-		held := heldOut(c.First + int64(i))
-		if !held {
-			s.Rows++
+		one := count{1, 1}
+		if heldOut(c.First + int64(i)) {
+			one.Train = 0
 		}
+		s.Rows += one.Train
 		if v.missing(i) {
-			if !held {
-				s.Missing++
+			word := ""
+			if v.Words != nil {
+				word = v.Words[i]
 			}
+			s.Missing += one.Train
+			s.Lost[strings.Clone(word)] = s.Lost[word].plus(one)
 			continue
 		}
-		x, _, isNumber := v.number(i)
-		if !isNumber && s.other == nil {
-			s.other = c.place(r.Name(), i, s.Name, fmt.Sprintf("%.40q is no finite number", v.word(i)))
+		at := func(problem string, args ...any) *Fault {
+			return c.place(r.Name(), i, s.Name, fmt.Sprintf(problem, args...))
 		}
-		if isNumber && !held {
-			s.numbers++
-			d := x - s.Mean
-			s.Mean += d / float64(s.numbers)
-			s.Squares += d * (x - s.Mean)
+		if x, _, isNumber := v.number(i); isNumber {
+			s.number(x, one, at)
+		} else {
+			s.text(v.word(i), c.lines != nil, at)
 		}
-		s.integers = s.integers && isNumber && x == math.Trunc(x) && math.Abs(x) < 1<<53
-		s.learn(v, i, held)
+		s.learn(v.word(i), one, at)
 	}
 }
 
-// learn adds a word.
-func (s *Survey) learn(v *Vector, i int, held bool) {
-	if s.overflow {
-		return
-	}
-	if s.Kind != Category && !s.goal && s.other == nil && len(s.words) > fewClasses { // numbers, as it seems
-		return
-	}
-	w := v.word(i)
-	if known, ok := s.words[w]; ok {
-		if known && !held {
-			s.words[w] = false
+// number adds a number.
+func (s *survey) number(x float64, one count, at func(string, ...any) *Fault) {
+	s.Finite++
+	if whole := x == math.Trunc(x) && math.Abs(x) < 1<<53; !whole {
+		s.Integers = false
+		if s.Fractions++; s.Fraction == nil {
+			s.Fraction = at("%v is no whole number", x)
 		}
+	}
+	if len(s.Few) <= fewClasses && !slices.Contains(s.Few, x) {
+		s.Few = append(s.Few, x)
+	}
+	s.Counts = s.Counts && (s.Finite == 1 || x == s.Last+1)
+	s.Last = x
+	if one.Train == 0 {
 		return
 	}
-	if len(s.words) == s.most {
-		s.overflow, s.words = true, nil
-		return
+	s.Numbers++
+	d := x - s.Mean
+	s.Mean += d / float64(s.Numbers)
+	s.Squares += d * (x - s.Mean)
+	if s.Least.At == nil || x < s.Least.Value {
+		s.Least = extreme{x, at("")}
 	}
-	s.words[strings.Clone(w)] = held
+	if s.Most.At == nil || x > s.Most.Value {
+		s.Most = extreme{x, at("")}
+	}
 }
 
-// Deviation is that of the numbers; 1 where they do not differ.
-func (s *Survey) Deviation() float64 {
-	if d := math.Sqrt(s.Squares / float64(max(1, s.numbers))); d > 0 && d-d == 0 {
+// text adds a word that is no finite number.
+func (s *survey) text(w string, lines bool, at func(string, ...any) *Fault) {
+	s.Integers, s.Counts = false, false
+	if s.Texts++; s.Other == nil {
+		s.Other = at("%.40q is no finite number", w)
+	}
+	if lines && w == s.Name && s.Named == nil {
+		s.Named = at("the name of the column is a value of it, too: is the header repeated here, or has the file no header? Correct it")
+	}
+	if len(s.Odd) <= fewWords && !slices.Contains(s.Odd, w) {
+		s.Odd = append(s.Odd, strings.Clone(w))
+	}
+	problem, unit := similar(w)
+	switch {
+	case problem == "":
+		return
+	case unit:
+		s.Units++
+	default:
+		s.Alike++
+	}
+	if s.Similar == nil {
+		s.Similar = at("%.40q %s", w, problem)
+	}
+}
+
+// learn adds a value to the different ones.
+func (s *survey) learn(w string, one count, at func(string, ...any) *Fault) {
+	if s.Overflow {
+		return
+	}
+	n, ok := s.Words[w]
+	if !ok {
+		if s.Kind != Category && !s.Goal && s.Other == nil && len(s.Words) > fewClasses { // numbers, until now
+			s.Skipped = true
+			return
+		}
+		if len(s.Words) == s.limit {
+			s.Overflow, s.Words = true, nil
+			return
+		}
+		if s.Broken == nil && !utf8.ValidString(w) {
+			s.Broken = at("%.40q is not UTF-8, and a checkpoint could not hold it: convert the file, or leave the column out with data.schema, such as %s=ignore", w, s.Name)
+		}
+		w = strings.Clone(w)
+	}
+	s.Words[w] = n.plus(one)
+}
+
+// deviation is that of the numbers; 1 where they do not differ.
+func (s *survey) deviation() float64 {
+	if d := math.Sqrt(s.Squares / float64(max(1, s.Numbers))); d > 0 && d-d == 0 {
 		return d
 	}
 	return 1
 }
 
 // allWords are the different values, of rows to train on alone or of all, in order: of numbers, or of letters.
-func (s *Survey) allWords(held bool) []string {
+func (s *survey) allWords(held bool) []string {
 	var out []string
-	for w, only := range s.words {
-		if held || !only {
+	for w, n := range s.Words {
+		if held || n.Train > 0 {
 			out = append(out, w)
 		}
 	}
@@ -260,30 +370,4 @@ func compareWords(a, b string) int {
 		return 1
 	}
 	return strings.Compare(a, b)
-}
-
-// guess is what the column is for, if it is not what a model is to find, and why where that is not plain.
-func (s *Survey) guess() (Kind, string) {
-	different := len(s.words)
-	switch {
-	case s.Rows == s.Missing:
-		return Ignore, "it has no values"
-	case s.other == nil:
-		return Number, ""
-	case s.numbers > fewClasses && 2*s.numbers > s.Rows-s.Missing:
-		return Ignore, "it has numbers and words (" + s.other.Problem + "): say which it is"
-	case s.overflow:
-		return Ignore, fmt.Sprintf("it has more than %d different words", guessedCategories)
-	case different > 50 && int64(2*different) > s.Rows:
-		return Ignore, fmt.Sprintf("it has %d different words in %d rows", different, s.Rows)
-	}
-	return Category, ""
-}
-
-// guessGoal is whether the column that a model is to find has labels or numbers.
-func (s *Survey) guessGoal() Kind {
-	if s.other != nil || s.integers && len(s.words) <= fewClasses {
-		return Label
-	}
-	return Target
 }

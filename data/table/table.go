@@ -6,10 +6,12 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Kind is what a column is for.
@@ -35,12 +37,12 @@ func kinds() []Kind { return []Kind{Number, Category, Label, Target, Ignore} }
 
 // Limits of what a file may make a reader hold.
 const (
-	// MaxColumns is how many columns a table may have.
-	MaxColumns = 1 << 14
-	// MaxRecord is how many bytes a row may have as text.
-	MaxRecord = 1 << 20
-	// MaxCategories is how many different values a category may have.
-	MaxCategories = 1 << 20
+	// maxColumns is the largest number of columns of a table.
+	maxColumns = 1 << 14
+	// maxRecord is the largest number of bytes of a row as text.
+	maxRecord = 1 << 20
+	// maxCategories is the largest number of different values of a category.
+	maxCategories = 1 << 20
 	// MaxClasses is how many different labels there may be.
 	MaxClasses = 1 << 16
 	// MaxRows is how many rows a table may have.
@@ -87,14 +89,17 @@ type Chunk struct {
 	First   int64    // its first row's number in the table, from 0
 	Columns []Vector // of the columns that were asked for, in that order
 	lines   []int64  // of the rows, where the file has lines
+	file    string   // of several that are one table; empty: the table is one file
+	before  int64    // rows of the files before that one
 }
 
 // place is where row i of the chunk is.
 func (c *Chunk) place(file string, i int, column, problem string) *Fault {
+	file = cmp.Or(c.file, file)
 	if c.lines != nil {
 		return &Fault{File: file, Line: c.lines[i], Column: column, Problem: problem}
 	}
-	return &Fault{File: file, Line: c.First + int64(i), Row: true, Column: column, Problem: problem}
+	return &Fault{File: file, Line: c.First - c.before + int64(i), Row: true, Column: column, Problem: problem}
 }
 
 // Reader passes over the rows of one file, as often as is wanted.
@@ -145,26 +150,35 @@ func (s Schema) String() string {
 	return strings.Join(parts, ",")
 }
 
-// CheckNames reports names of a file's columns that cannot be told apart, or are too many. It is for implementations of Reader.
+// CheckNames reports names of a file's columns that are equal, empty or no text, or are too many. It is for implementations of Reader.
 func CheckNames(file string, names []string) error {
-	if len(names) > MaxColumns {
-		return &Fault{File: file, Problem: fmt.Sprintf("%d columns: want %d at most", len(names), MaxColumns)}
+	if len(names) > maxColumns {
+		return &Fault{File: file, Problem: fmt.Sprintf("%d columns: want %d at most", len(names), maxColumns)}
 	}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	var errs []error
 	for i, n := range names {
-		if n == "" {
-			errs = append(errs, &Fault{File: file, Problem: fmt.Sprintf("column %d of %d has no name", i+1, len(names))})
-		} else if seen[n] {
-			errs = append(errs, &Fault{File: file, Column: n, Problem: "two columns have this name"})
+		problem := ""
+		switch first, twice := seen[n]; {
+		case n == "":
+			problem = fmt.Sprintf("column %d of %d has no name: name it, or remove it (a separator at the end of each line?)", i+1, len(names))
+		case !utf8.ValidString(n):
+			problem = fmt.Sprintf("column %d of %d is called %q, which is not UTF-8: rename it", i+1, len(names), n)
+		case twice:
+			problem = fmt.Sprintf("columns %d and %d are both called %q: rename one", first, i+1, n)
 		}
-		seen[n] = true
+		if seen[n] = i + 1; problem != "" && len(errs) < mostNamed {
+			errs = append(errs, &Fault{File: file, Problem: problem})
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// Missing says that a word stands for a value that is not there.
-func Missing(word string) bool {
+// mostNamed is the number of faults of one kind that an error names.
+const mostNamed = 5
+
+// isMissing reports whether a word stands for a missing value.
+func isMissing(word string) bool {
 	switch word {
 	case "", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?":
 		return true

@@ -109,6 +109,8 @@ type Info struct {
 	// Notes are sentences about how the data were read, and LeftOut is what they leave out.
 	Notes   []string  `json:"notes,omitempty"`
 	LeftOut []LeftOut `json:"left_out,omitempty"`
+	// Columns are those of a table, each a Found of package data/table.
+	Columns []any `json:"columns,omitempty"`
 }
 
 // LeftOut is one kind of files or samples that the data leave out, with the first names.

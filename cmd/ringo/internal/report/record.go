@@ -40,6 +40,9 @@ func newInfo(i train.Info) runs.Info {
 	for _, l := range i.LeftOut {
 		out.LeftOut = append(out.LeftOut, runs.LeftOut(l))
 	}
+	for _, c := range i.Columns {
+		out.Columns = append(out.Columns, c)
+	}
 	return out
 }
 

@@ -1,0 +1,109 @@
+package data
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// isFile reports whether a path names a regular file.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// isTablePart reports whether a file of a folder has a name as part of a table: as Spark writes parts, or with the ending of a table.
+func isTablePart(name string) bool {
+	return strings.HasPrefix(name, "part-") || endings[ending(name)] == "table" && ending(name) != ".txt"
+}
+
+// unread reports files of a folder that are no part of a table: hidden ones, checksums and marks such as _SUCCESS.
+func unread(name string) bool { return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") }
+
+// isParts reports whether a folder seems to be a table in parts: it has one, and no folder or file of another set.
+func isParts(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	found := false
+	for _, e := range entries {
+		name := e.Name()
+		if plain, _ := unpackedName(name); !unread(name) && (e.IsDir() && !strings.Contains(name, "=") || isImage(name) || isArchive(name) || strings.HasSuffix(plain, "-ubyte") || ending(name) == ".bin") {
+			return false
+		}
+		found = found || isTablePart(name) || e.IsDir() && strings.Contains(name, "=")
+	}
+	return found
+}
+
+// partsOf returns the files of a table in a folder, in the order of their names, without empty ones.
+func partsOf(dir string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch info, err := os.Stat(path); {
+		case unread(e.Name()):
+			continue
+		case err != nil:
+			return nil, err
+		case info.IsDir():
+			return nil, fmt.Errorf("%s is a folder: the files of a table are in one folder, without others below it", path)
+		case !isTablePart(e.Name()):
+			return nil, fmt.Errorf("%s is no part of the table in folder %s: want names that begin with part- or end in %s: name the file of the table, or move this one", path, dir, endingsOf("table"))
+		case info.Size() > 0:
+			names, paths = append(names, e.Name()), append(paths, path)
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s has no file with rows of a table: want a file or folder of files that end in %s", dir, endingsOf("table"))
+	}
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
+		})
+	}
+	if has("train") && has(evalWords()...) {
+		return nil, setting.Faultf(dataDir, "%s has files to train on and to evaluate on (%s): name one of each with %v and %v", dir, strings.Join(names[:min(len(names), 5)], ", "), trainFile, evalFile)
+	}
+	return paths, nil
+}
+
+// openParts opens a folder of files as one table.
+func openParts(dir string) (table.Reader, error) {
+	paths, err := partsOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []table.Reader
+	for _, path := range paths {
+		f, err := OpenTable(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return table.Join(dir, files)
+}
+
+// converted is the remedy for a file that is no table by its name.
+func converted(path string) string {
+	by := []struct{ endings, remedy string }{
+		{".xlsx .xls .ods .numbers", "save it as CSV UTF-8 there"},
+		{".zip .7z .rar .bz2 .xz .tar", "unpack it, and name the file in it"},
+		{".json .jsonl .ndjson", "convert it, with pandas: read_json(FILE, lines=True).to_csv(NEW, index=False)"},
+		{".pkl .h5 .hdf5 .dta .sav .sas7bdat .db .sqlite .orc .avro", "export it as .csv or .parquet"},
+	}
+	for _, b := range by {
+		if end := ending(path); end != "" && slices.Contains(strings.Fields(b.endings), end) {
+			return "; " + b.remedy
+		}
+	}
+	return ""
+}

@@ -1,0 +1,219 @@
+package table
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits of doubts: a column of numbers may have neither few different words nor few words.
+const (
+	fewWords  = 10 // different ones
+	rarely    = 20 // at most one value in so many
+	manyWords = 50 // different ones, from which on they should recur
+)
+
+// Words that are numbers otherwise written. Never changed.
+var (
+	commaNumber  = regexp.MustCompile(`^[-+]?[0-9]*,[0-9]+$`)
+	partedNumber = regexp.MustCompile(`^[-+]?[0-9]{1,3}([.,' \x{a0}\x{202f}\x{2019}][0-9]{3})+([.,][0-9]+)?$`)
+	symbolNumber = regexp.MustCompile(`^[-+]?[$€£¥] ?[-+]?[0-9][0-9.,']*$|^[-+]?[0-9][0-9.,' ]*[%€$£¥]$`)
+	unitNumber   = regexp.MustCompile(`^[-+]?[0-9][0-9.,']* ?[\pL°²³/]{1,10}$`)
+)
+
+// similar returns in which way a word differs from a number, "" if it is like none; unit: by letters behind it.
+func similar(w string) (problem string, unit bool) {
+	if w == "" || !strings.ContainsAny(w[:1], "0123456789+-,$€£¥") {
+		return "", false
+	}
+	switch {
+	case commaNumber.MatchString(w):
+		return "has a comma, and numbers are read with a decimal point: replace it in the file", false
+	case partedNumber.MatchString(w):
+		return "has separators of thousands, or a decimal comma, and numbers are read without the former and with a decimal point: rewrite the column", false
+	case symbolNumber.MatchString(w):
+		return "is a number with a symbol: remove it in the file", false
+	case unitNumber.MatchString(w):
+		return "is a number with a unit: remove it in the file", true
+	}
+	return "", false
+}
+
+// doubt is the fault of a column whose numbers and words contradict each other; nil: it has none.
+func (s *survey) doubt() *Fault {
+	alike, all := s.Alike, s.Finite+s.Texts
+	if s.Overflow || len(s.Words) > fewClasses {
+		alike += s.Units
+	}
+	switch {
+	case alike > 0 && 2*(s.Finite+alike) > all:
+		return s.unclear(s.Similar)
+	case s.Texts > 0 && (s.Finite > s.Texts || len(s.Few) > fewClasses) && (len(s.Odd) <= fewWords || rarely*s.Texts <= all):
+		f := *s.Other
+		f.Problem += fmt.Sprintf(", and %d of %d values are: correct it", s.Finite, all)
+		return s.unclear(&f)
+	}
+	return nil
+}
+
+// unclear is a fault with the kinds that a schema can name instead.
+func (s *survey) unclear(f *Fault) *Fault {
+	kinds := []Kind{Number, Category, Ignore}
+	if s.Goal {
+		kinds = []Kind{Target, Label}
+	}
+	var named []string
+	for _, k := range kinds {
+		named = append(named, fmt.Sprintf("%s=%s", s.Name, k))
+	}
+	out := *f
+	out.Problem += ", or name the column's kind with data.schema: " + strings.Join(named, " or ")
+	return &out
+}
+
+// guess is the kind of a column that the model does not find, and the reason where it is left out.
+func (s *survey) guess() (Kind, string, error) {
+	different := len(s.Words)
+	if s.Rows == s.Missing {
+		return Ignore, "it has no values", nil
+	}
+	if f := s.doubt(); f != nil {
+		return Ignore, "", f
+	}
+	switch {
+	case s.Texts == 0:
+		return Number, "", nil
+	case s.Named != nil:
+		return Ignore, "", s.unclear(s.Named)
+	case s.Finite > s.Texts:
+		return Ignore, fmt.Sprintf("it has %d numbers and %d words, such as %.40q", s.Finite, s.Texts, s.Odd[0]), nil
+	case s.Overflow:
+		return Ignore, fmt.Sprintf("it has more than %d different words", guessedCategories), nil
+	case different > manyWords && int64(2*different) > s.Rows:
+		return Ignore, fmt.Sprintf("it has %d different words in %d rows", different, s.Rows), nil
+	}
+	return Category, "", nil
+}
+
+// guessGoal is the kind of the column that the model finds: labels or numbers.
+func (s *survey) guessGoal() (Kind, error) {
+	if f := s.doubt(); f != nil {
+		return Guess, f
+	}
+	switch {
+	case s.Texts > 0 && s.Named != nil:
+		return Guess, s.unclear(s.Named)
+	case s.Texts > 0 && !s.Overflow && len(s.Words) > manyWords && int64(2*len(s.Words)) > s.Rows:
+		f := *s.Other
+		f.Problem += fmt.Sprintf(", and %d different words in %d rows are no classes: is this the column to find (data.target)? Write numbers, or", len(s.Words), s.Rows)
+		f.Problem += fmt.Sprintf(" name the column's kind with data.schema: %s=label", s.Name)
+		return Guess, &f
+	case s.Texts > 0:
+		return Label, nil
+	case s.Integers && len(s.Few) <= fewClasses:
+		return Label, nil
+	}
+	whole := slices.DeleteFunc(slices.Clone(s.Few), func(x float64) bool { return x != math.Trunc(x) })
+	if n := len(whole); n > 1 && len(s.Few) <= fewClasses && rarely*s.Fractions <= s.Finite {
+		f := *s.Fraction
+		f.Problem += fmt.Sprintf(", and the other %d values are %d different ones: correct it", s.Finite-s.Fractions, n)
+		return Guess, s.unclear(&f)
+	}
+	return Target, nil
+}
+
+// settle is the kind of a column, and the reason where a guess leaves it out. Words such as NA and None among classes that are words
+// become classes.
+func (s *survey) settle() (kind Kind, why string, err error) {
+	switch {
+	case s.Kind != Guess:
+		kind = s.Kind
+	case s.Goal:
+		kind, err = s.guessGoal()
+	default:
+		kind, why, err = s.guess()
+	}
+	if kind == Label && s.Texts > 0 && !s.Overflow {
+		s.Wordy = true
+		for w, n := range s.Lost {
+			if w != "" {
+				s.Words[w] = n
+				s.Missing -= n.Train
+				delete(s.Lost, w)
+			}
+		}
+	}
+	return kind, why, err
+}
+
+// next returns the surveys of a second pass: rows without a value to find are bad once its kind is known, and a category needs all its
+// words. nil: one pass was enough.
+func next(all []*survey) (out []*survey) {
+	again := false
+	for _, s := range all {
+		n := newSurvey(s.Name, s.Kind, s.Goal)
+		kind, _, err := s.settle()
+		if err == nil && (s.Goal && len(s.Lost) > 0 || kind == Category && s.Skipped) {
+			again = true
+			n = newSurvey(s.Name, kind, s.Goal)
+		}
+		n.Settled, n.Wordy, n.Guessed = true, s.Wordy, s.Guessed
+		out = append(out, n)
+	}
+	if !again {
+		return nil
+	}
+	return out
+}
+
+// check reports values by which the column cannot be encoded as a kind.
+func (s *survey) check(file string, kind Kind) error {
+	switch kind {
+	case Number, Target:
+		if s.Squares-s.Squares != 0 || s.Mean-s.Mean != 0 {
+			far := s.Most
+			if math.Abs(s.Least.Value) > math.Abs(far.Value) {
+				far = s.Least
+			}
+			f := *far.At
+			f.Problem = fmt.Sprintf("%v is too large to have a mean and a deviation with the others", far.Value)
+			return &f
+		}
+		if kind == Target && s.Least.Value == s.Most.Value {
+			return &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("all numbers are %v: there is nothing to find", s.Most.Value)}
+		}
+	case Category, Label:
+		if s.Overflow {
+			return &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("more than %d different values: this is no %s", s.limit, kind)}
+		}
+		if s.Broken != nil {
+			return s.Broken
+		}
+	}
+	return nil
+}
+
+// checkClasses reports words that are no different classes.
+func (s *survey) checkClasses(file string, words []string) error {
+	problem := ""
+	if len(words) < 2 {
+		problem = fmt.Sprintf("all labels are %q: there is nothing to find", words)
+	}
+	seen := map[float64]string{}
+	for _, w := range words {
+		x, err := strconv.ParseFloat(strings.TrimSpace(w), 64)
+		if before, twice := seen[x]; twice && err == nil && s.Texts == 0 {
+			problem = fmt.Sprintf("%q and %q are one number and two classes: write each class in one way", before, w)
+		}
+		if err == nil {
+			seen[x] = w
+		}
+	}
+	if problem == "" {
+		return nil
+	}
+	return &Fault{File: file, Column: s.Name, Problem: problem}
+}

@@ -1,0 +1,161 @@
+package table
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Notes are what a user should check before a run: how a table is read, what the encoder makes of its columns, and, if Study has made it,
+// missing values and values that are unlike the others.
+func (e *Encoder) Notes(r Reader) []string {
+	notes := []string{e.String()}
+	if text := described(r); text != "" {
+		notes = slices.Insert(notes, 0, text)
+	}
+	var missing, remarks []string
+	for i, s := range e.surveys {
+		if s == nil {
+			if c := e.Columns[i]; c.Why != "" {
+				remarks = append(remarks, fmt.Sprintf("column %q is left out: it is an index, as pandas and R write it", c.Name))
+			}
+			continue
+		}
+		if text := lostText(s.Lost); text != "" && e.Columns[i].Kind != Ignore {
+			missing = append(missing, fmt.Sprintf("%s %s", s.Name, text))
+		}
+		remarks = append(remarks, s.remarks(e.Columns[i].Kind)...)
+	}
+	if len(missing) > 0 {
+		notes = append(notes, "missing values: "+strings.Join(missing, "; "))
+	}
+	return append(notes, remarks...)
+}
+
+// described is how the text of a table is read; "" for formats that leave no choice.
+func described(r Reader) string {
+	if t, ok := r.(interface{ described() string }); ok {
+		return t.described()
+	}
+	return ""
+}
+
+// lostText is how many values each word for a missing value stands for, in all rows.
+func lostText(lost map[string]count) string {
+	var words []string
+	all := int64(0)
+	for _, w := range slices.Sorted(maps(lost)) {
+		all += lost[w].All
+		if w == "" {
+			w = "empty"
+		}
+		words = append(words, w)
+	}
+	if all == 0 {
+		return ""
+	}
+	if len(words) == 1 {
+		return fmt.Sprintf("%d (%s)", all, words[0])
+	}
+	for i, w := range slices.Sorted(maps(lost)) {
+		words[i] += fmt.Sprintf(" %d", lost[w].All)
+	}
+	return fmt.Sprintf("%d (%s)", all, strings.Join(words, ", "))
+}
+
+// remarks are values of a column that are unlike the others, and other reasons to look at it.
+func (s *survey) remarks(kind Kind) (out []string) {
+	remark := func(format string, args ...any) {
+		out = append(out, fmt.Sprintf("column %q: "+format, append([]any{s.Name}, args...)...))
+	}
+	switch kind {
+	case Number, Target:
+		if s.Counts && s.Finite > 2 && kind == Number {
+			remark("it counts the rows (%v to %v): data.schema=%s=ignore leaves it out", s.Last-float64(s.Finite)+1, s.Last, s.Name)
+		}
+		if x, far := s.outlier(); far {
+			remark("%v (%s) is %.0f deviations from the mean: is it correct?", x.Value, x.At.place(), math.Abs(x.Value-s.Mean)/s.deviation())
+		}
+		if s.Numbers > 1 && s.Least.Value == s.Most.Value {
+			remark("all numbers are %v", s.Most.Value)
+		}
+	case Label, Category:
+		if s.Wordy && kind == Label {
+			for w, n := range s.Words {
+				if isMissing(w) && w != "" {
+					remark("the word %s is a class, of %d rows; an empty field is a missing value", w, n.All)
+				}
+			}
+			slices.Sort(out)
+		}
+		if kind == Category && s.Finite > 0 && s.Texts > 0 {
+			remark("%d numbers are words among %d others", s.Finite, s.Texts)
+		}
+		for _, pair := range s.alike() {
+			remark("%q and %q differ in case or spaces alone", pair[0], pair[1])
+		}
+	}
+	return out
+}
+
+// outlier is the number that has more than half of the sum of squared distances from the mean.
+func (s *survey) outlier() (extreme, bool) {
+	x := s.Most
+	if s.Mean-s.Least.Value > x.Value-s.Mean {
+		x = s.Least
+	}
+	d := x.Value - s.Mean
+	return x, s.Numbers >= 20 && d*d > s.Squares/2 && len(s.Few) > 2
+}
+
+// alike are pairs of words that differ in case or in spaces around them, some of all.
+func (s *survey) alike() (pairs [][2]string) {
+	seen := map[string]string{}
+	for _, w := range slices.Sorted(maps(s.Words)) {
+		folded := strings.ToLower(strings.TrimSpace(w))
+		if before, ok := seen[folded]; ok && len(pairs) < mostNamed {
+			pairs = append(pairs, [2]string{before, w})
+		}
+		seen[folded] = w
+	}
+	return pairs
+}
+
+// place is the line or row, in words.
+func (f *Fault) place() string {
+	if f.Row {
+		return fmt.Sprintf("%s: row %d", f.File, f.Line)
+	}
+	return fmt.Sprintf("%s: line %d", f.File, f.Line)
+}
+
+// Found is how a column is read, for records of a run.
+type Found struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	// Guessed reports that the schema does not name the kind, and Why is the reason to leave a column out then.
+	Guessed bool   `json:"guessed"`
+	Why     string `json:"why,omitempty"`
+	// Values is the number of different words of a category or label.
+	Values int `json:"values,omitempty"`
+	// Missing has for each word of a missing value the number of rows, "" for empty fields.
+	Missing map[string]int64 `json:"missing,omitempty"`
+}
+
+// Found is how Study has read each column; an encoder of a checkpoint has no missing values and guesses.
+func (e *Encoder) Found() []Found {
+	var out []Found
+	for i, c := range e.Columns {
+		f := Found{Name: c.Name, Kind: c.Kind, Why: c.Why, Values: len(c.Words), Guessed: c.Kind == Ignore && c.Why != ""}
+		if i < len(e.surveys) && e.surveys[i] != nil {
+			s := e.surveys[i]
+			f.Guessed, f.Missing = s.Guessed, map[string]int64{}
+			for w, n := range s.Lost {
+				f.Missing[w] = n.All
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}

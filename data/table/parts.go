@@ -1,0 +1,59 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+)
+
+// parts are files that are one table.
+type parts struct {
+	name  string
+	files []Reader
+}
+
+// Join returns the table of several files with the same columns in the same order, whose rows follow each other. name is for errors.
+func Join(name string, files []Reader) (Reader, error) {
+	want := files[0].Columns()
+	for _, f := range files[1:] {
+		if got := f.Columns(); !slices.Equal(got, want) {
+			return nil, &Fault{File: f.Name(), Problem: fmt.Sprintf("its columns are %s, and those of %s are %s: files of one table have the same columns in the same order", some(got, 12), files[0].Name(), some(want, 12))}
+		}
+	}
+	return &parts{name, files}, nil
+}
+
+// Name is that of all files together.
+func (p *parts) Name() string { return p.name }
+
+// Columns are those of each file.
+func (p *parts) Columns() []string { return p.files[0].Columns() }
+
+// index is the column without a name.
+func (p *parts) index() string { return indexOf(p.files[0]) }
+
+// described is how the files are read.
+func (p *parts) described() string {
+	return fmt.Sprintf("%s: %d files, %s to %s, the first one read so: %s", p.name, len(p.files), p.files[0].Name(), p.files[len(p.files)-1].Name(), described(p.files[0]))
+}
+
+// Scan reads one file after another.
+func (p *parts) Scan(want []int, bad func(error) error, visit func(*Chunk) error) error {
+	before := int64(0)
+	for _, f := range p.files {
+		rows := int64(0)
+		err := f.Scan(want, bad, func(c *Chunk) error {
+			first, of := c.First, *c
+			of.First, of.file, of.before = before+first, f.Name(), before
+			rows = first + int64(c.N)
+			if of.First+int64(c.N) > MaxRows {
+				return &Fault{File: p.name, Problem: fmt.Sprintf("more than %d rows", MaxRows)}
+			}
+			return visit(&of)
+		})
+		if err != nil {
+			return err
+		}
+		before += rows
+	}
+	return nil
+}
