@@ -24,8 +24,8 @@ func readClicks(name string, r io.Reader, f *lineFormat, threads, limit int, bad
 	return out, err
 }
 
-// clickFormat is how the lines of a set of clicks become samples: by a layout, where there is one, else in Criteo's format, of which
-// models want ids or keys.
+// clickFormat is how the lines of a set of clicks become samples: by a layout, where there is one,
+// else in Criteo's format, of which models want ids or keys.
 func (c Config) clickFormat() (*lineFormat, error) {
 	if c.Layout == "" {
 		return criteoFormat(c.criteoRows(), c.Keys), nil
@@ -94,8 +94,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// openClicks reads the two files into memory, but for what is streamed: then rows to evaluate are read again each time, unless they are
-// compressed.
+// openClicks reads the two files into memory, but for what is streamed: then rows to evaluate are
+// read again each time, unless they are compressed.
 func openClicks(c Config, bad *skips) (*Set, error) {
 	f, err := c.clickFormat()
 	if err != nil {
@@ -124,8 +124,8 @@ func openClicks(c Config, bad *skips) (*Set, error) {
 	return s, err
 }
 
-// readClicks is the source of a file's rows: of a stream they are left in their file, unless it is compressed and could not be
-// read from a place in it.
+// readClicks is the source of a file's rows: of a stream they are left in their file, unless it is
+// compressed and could not be read from a place in it.
 func (c Config) readClicks(path string, f *lineFormat, limit int, bad *skips) (Source, error) {
 	if c.Stream && !Packed(path) && !typed(path) {
 		rows, err := openClickFile(path, f, c.threads(), limit, bad)

@@ -12,14 +12,16 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// typed reports whether a file's columns have names and types, as its name says: those of Parquet and Arrow.
+// typed reports whether a file's columns have names and types, as its name says: those of Parquet
+// and Arrow.
 func typed(path string) bool {
 	end := strings.ToLower(filepath.Ext(path))
 	return end == ".parquet" || isArrow(end)
 }
 
-// typedParser makes samples of rows whose columns have types: of one value each, or lists of them. A row becomes a line of the fields that
-// are used, with a list's values as in a bag, so that a value has the key and the faults that it has in text.
+// typedParser makes samples of rows whose columns have types: of one value each, or lists of them.
+// A row becomes a line of the fields that are used, with a list's values as in a bag, so that a
+// value has the key and the faults that it has in text.
 type typedParser struct {
 	slotParser
 	want []int // of the file's columns, by field
@@ -151,7 +153,8 @@ func (f *lineFormat) rowsOf(in table.Reader, bad *skips, collect func(*chunk) bo
 	return err
 }
 
-// readTyped reads the samples of a file whose columns have types, or of its first limit rows (0: all).
+// readTyped reads the samples of a file whose columns have types, or of its first limit rows (0:
+// all).
 func readTyped(path string, f *lineFormat, limit int, bad *skips) (*clicks, error) {
 	out := &clicks{shape: f.shape()}
 	err := f.eachTyped(path, bad, func(c *chunk) bool {

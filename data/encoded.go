@@ -181,7 +181,8 @@ func openImages(c Config, bad *skips) (*Set, error) {
 	})
 }
 
-// openParts opens images to train on and to evaluate on. Verify opens them again if some of them are bad.
+// openParts opens images to train on and to evaluate on. Verify opens them again if some of them
+// are bad.
 func (s *Set) openParts(c Config, bad *skips, pictures [2][]picture, labels [2][]int32, open func([2][]picture, [2][]int32) (train, eval Source, err error)) (err error) {
 	limited := func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error) {
 		if train, eval, err = open(pictures, labels); err != nil {

@@ -15,7 +15,8 @@ import (
 // Rows are a batch of an Input, without labels that mean anything.
 type Rows struct {
 	Batch
-	// Numbers are those of the rows in the whole input, from 0: rows of a table, lines of a text, or images in their order.
+	// Numbers are those of the rows in the whole input, from 0: rows of a table, lines of a text,
+	// or images in their order.
 	Numbers []int64
 	// Files name the images, where they lie in files of their own.
 	Files []string
@@ -23,14 +24,15 @@ type Rows struct {
 	Kept [][]string
 }
 
-// Input gives samples that were not seen in training: a table or rows of Criteo are read from a file, several, or the standard input while
-// they are needed, and never held; images are decoded ahead by several goroutines. Batches come in their order. It belongs to one
-// goroutine.
+// Input gives samples that were not seen in training: a table or rows of Criteo are read from a
+// file, several, or the standard input while they are needed, and never held; images are decoded
+// ahead by several goroutines. Batches come in their order. It belongs to one goroutine.
 type Input interface {
-	// Next returns the rank's next batch, which is good until the next call, or false at the end. Rows that were bad and could be left
-	// out are missing in it: there may be none.
+	// Next returns the rank's next batch, which is good until the next call, or false at the end.
+	// Rows that were bad and could be left out are missing in it: there may be none.
 	Next() (rows *Rows, ok bool, err error)
-	// LeftOut returns what was left out so far, by kind: files that are no images, which rank 0 counts, and bad rows.
+	// LeftOut returns what was left out so far, by kind: files that are no images, which rank 0
+	// counts, and bad rows.
 	LeftOut() []LeftOut
 	// Close ends reading.
 	Close()
@@ -41,14 +43,15 @@ type InputConfig struct {
 	// Path is a file or folder, Synthetic, or - for Stdin.
 	Path  string
 	Stdin io.Reader
-	// Batch is how many rows come at a time, at least 1. Batches are inTurn to the ranks in turns: Rank has every Size-th one, from its
-	// own number on; a Size of 0 stands for 1.
+	// Batch is how many rows come at a time, at least 1. Batches are inTurn to the ranks in turns:
+	// Rank has every Size-th one, from its own number on; a Size of 0 stands for 1.
 	Batch, Rank, Size int
 	// Threads read ahead; 0: GOMAXPROCS.
 	Threads int
 	// SkipBad is how many bad rows or images each rank leaves out and counts; more are an error.
 	SkipBad int
-	// Schema is that of the training, by which an array of samples that has another name than usual is known.
+	// Schema is that of the training, by which an array of samples that has another name than usual
+	// is known.
 	Schema table.Schema
 	// Columns are those of a table that Rows.Kept has.
 	Columns []string
@@ -67,7 +70,8 @@ func nameOfInput(path string) string {
 	return path
 }
 
-// OpenInput opens what Path names as samples of the kind that is described, whose model they are for.
+// OpenInput opens what Path names as samples of the kind that is described, whose model they are
+// for.
 func OpenInput(d Description, c InputConfig) (Input, error) {
 	if c.Size, c.Threads = or(c.Size, 1), or(c.Threads, runtime.GOMAXPROCS(0)); c.Batch < 1 || c.Rank < 0 || c.Rank >= c.Size {
 		return nil, fmt.Errorf("data: batches of %d for rank %d of %d: want at least 1, and a rank below their number", c.Batch, c.Rank, c.Size)
@@ -102,7 +106,8 @@ func nameOr(name string) string {
 	return name
 }
 
-// openAskedSet is the evaluation part of a set that OpenInput's caller names by its folder, or of a synthetic one.
+// openAskedSet is the evaluation part of a set that OpenInput's caller names by its folder, or of a
+// synthetic one.
 func openAskedSet(d Description, c InputConfig) (Input, error) {
 	cfg := Config{Dir: c.Path, Seed: c.Seed, Rows: d.Rows, Keys: len(d.Shape.Slots) > 0, Threads: c.Threads, SkipBad: c.SkipBad}
 	if len(d.Shape.Values) == 3 {
@@ -134,7 +139,8 @@ type picked struct {
 	files  io.Closer
 }
 
-// newPicked reads a source in its order. files are those that samples are read from, which it closes; nil: there are none.
+// newPicked reads a source in its order. files are those that samples are read from, which it
+// closes; nil: there are none.
 func newPicked(source Source, c InputConfig, bad *skips, left []LeftOut, files io.Closer) (Input, error) {
 	if c.Rank > 0 {
 		left = nil
@@ -192,9 +198,10 @@ func (p *picked) Close() {
 	}
 }
 
-// inTurn is the sampler of batches in order, of which each rank gets one in turns.
-// The order is that of the source, never shuffled, and every sample comes once: the last batch may be short, and ranks may have one
-// batch more than others, unlike those of training and evaluation, who make their steps together.
+// inTurn is the sampler of batches in order, of which each rank gets one in turns. The order is
+// that of the source, never shuffled, and every sample comes once: the last batch may be short, and
+// ranks may have one batch more than others, unlike those of training and evaluation, who make
+// their steps together.
 type inTurn struct {
 	n, batch, rank, size int
 	idx                  []int32
@@ -227,9 +234,10 @@ func (s *inTurn) Next() (idx []int32, ok bool) {
 	return s.idx, true
 }
 
-// pushed is the Input of what is read from its beginning to its end, such as a stream, by a goroutine of its own: while one batch is used,
-// the following ones are parsed and encoded. Batches are recycled, so that as many are held as there is room for, however far apart
-// the two are. It is the Input of a reader that hands its batches over, some ahead of those that are used.
+// pushed is the Input of what is read from its beginning to its end, such as a stream, by a
+// goroutine of its own: while one batch is used, the following ones are parsed and encoded. Batches
+// are recycled, so that as many are held as there is room for, however far apart the two are. It is
+// the Input of a reader that hands its batches over, some ahead of those that are used.
 type pushed struct {
 	full  chan *Rows
 	free  chan *Rows
@@ -247,7 +255,8 @@ const pushedAhead = 4
 // errStopped ends a reader whose Input was closed.
 var errStopped = errors.New("closed")
 
-// newPushed has read run in a goroutine of its own: fill gets a batch's memory, which is then given on.
+// newPushed has read run in a goroutine of its own: fill gets a batch's memory, which is then given
+// on.
 func newPushed(bad *skips, waits bool, read func(hand func(fill func(*Rows)) error) error) *pushed {
 	p := &pushed{full: make(chan *Rows, pushedAhead+2), free: make(chan *Rows, pushedAhead+2), stop: make(chan struct{}), skips: bad, waits: waits}
 	for range cap(p.free) {

@@ -43,9 +43,9 @@ func openRows(c InputConfig) (table.Reader, error) {
 	return in, nil
 }
 
-// once is a stream that is opened twice, at first for its beginning alone, which is then read again.
-// The first pass is for the names of the columns: what it has read ahead, at most a row's limit, is kept for the second one, and
-// nothing else is.
+// once is a stream that is opened twice, at first for its beginning alone, which is then read
+// again. The first pass is for the names of the columns: what it has read ahead, at most a row's
+// limit, is kept for the second one, and nothing else is.
 type once struct {
 	r      io.Reader
 	begun  bytes.Buffer

@@ -10,15 +10,16 @@ import (
 	"github.com/ringo-ml/ringo/data/layout"
 )
 
-// lineParser makes samples of whole lines, of which a file's last may lack its end. Several goroutines may share it. Of a bad line nothing
-// is kept but its fault.
+// lineParser makes samples of whole lines, of which a file's last may lack its end. Several
+// goroutines may share it. Of a bad line nothing is kept but its fault.
 type lineParser interface {
 	parse(text []byte, out *block)
 	shape() Shape
 }
 
-// lineFormat is how lines become samples: Criteo's format, or a layout. Where files have a header, each has a parser of its own, for its
-// columns may be in another order than other files'; the samples have the same shape.
+// lineFormat is how lines become samples: Criteo's format, or a layout. Where files have a header,
+// each has a parser of its own, for its columns may be in another order than other files'; the
+// samples have the same shape.
 type lineFormat struct {
 	layout *layout.Layout // nil: Criteo's format
 	usual  lineParser     // of files without a header
@@ -116,7 +117,8 @@ func (f *lineFormat) begin(name string, r io.Reader) (lineHead, io.Reader, error
 	return lineHead{p, len(first)}, text, nil
 }
 
-// head is begin of a file alone: a stream cuts files into blocks, of which one rank may never see the first.
+// head is begin of a file alone: a stream cuts files into blocks, of which one rank may never see
+// the first.
 func (f *lineFormat) head(path string) (lineHead, error) {
 	if f.usual != nil {
 		return lineHead{parser: f.usual}, nil
@@ -130,7 +132,8 @@ func (f *lineFormat) head(path string) (lineHead, error) {
 	return head, err
 }
 
-// each gives the parsed chunks of a text to collect, in order, until that returns false. Bad lines that may be left out are.
+// each gives the parsed chunks of a text to collect, in order, until that returns false. Bad lines
+// that may be left out are.
 func (f *lineFormat) each(name string, r io.Reader, size, threads int, bad *skips, collect func(*chunk) bool) (lineHead, error) {
 	head, r, err := f.begin(name, r)
 	if err != nil {

@@ -17,15 +17,18 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// isTablePart reports whether a file of a folder has a name as part of a table: as Spark writes parts, or with the ending of a table.
+// isTablePart reports whether a file of a folder has a name as part of a table: as Spark writes
+// parts, or with the ending of a table.
 func isTablePart(name string) bool {
 	return strings.HasPrefix(name, "part-") || endings[ending(name)] == "table" && ending(name) != ".txt"
 }
 
-// unread reports files of a folder that are no part of a table: hidden ones, checksums and marks such as _SUCCESS.
+// unread reports files of a folder that are no part of a table: hidden ones, checksums and marks
+// such as _SUCCESS.
 func unread(name string) bool { return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") }
 
-// isParts reports whether a folder seems to be a table in parts: it has one, and no folder or file of another set.
+// isParts reports whether a folder seems to be a table in parts: it has one, and no folder or file
+// of another set.
 func isParts(dir string) bool {
 	entries, _ := os.ReadDir(dir)
 	found := false
@@ -39,7 +42,8 @@ func isParts(dir string) bool {
 	return found
 }
 
-// partsOf returns the files of a table in a folder, in the order of their names, without empty ones.
+// partsOf returns the files of a table in a folder, in the order of their names, without empty
+// ones.
 func partsOf(dir string) (paths []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -118,7 +118,8 @@ type Set struct {
 	open   []io.Closer // files that samples are read from
 }
 
-// Close ends the reading of samples, of which there are none afterwards. Sets that are held in memory need none.
+// Close ends the reading of samples, of which there are none afterwards. Sets that are held in
+// memory need none.
 func (s *Set) Close() error {
 	var errs []error
 	for _, f := range s.open {
@@ -128,8 +129,9 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// LeftOut returns what the set leaves out, by kind: files that are no samples, and bad lines and images
-// (Config.SkipBad). Without Verify an image is found bad when it is decoded, and the next one stands in.
+// LeftOut returns what the set leaves out, by kind: files that are no samples, and bad lines and
+// images (Config.SkipBad). Without Verify an image is found bad when it is decoded, and the next
+// one stands in.
 func (s *Set) LeftOut() []LeftOut { return slices.Concat(s.left, s.skips.left()) }
 
 // Fingerprint is a checksum over names, sizes, labels and tokens, by which
@@ -164,8 +166,9 @@ func (s *Set) Fingerprint() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Meaning is a checksum over what a model makes of a sample: the shape, the number and names of classes or tokens, how a
-// table's columns became numbers. Sets of other samples with the same meaning train one model.
+// Meaning is a checksum over what a model makes of a sample: the shape, the number and names of
+// classes or tokens, how a table's columns became numbers. Sets of other samples with the same
+// meaning train one model.
 func (s *Set) Meaning() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %q %v\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words, s.Eval.Shape())

@@ -16,7 +16,8 @@ type skips struct {
 	n     int
 	names []string // the first of them, or all
 	all   bool     // names has all
-	// checked reports whether every sample was read before the first step: a later fault is an error.
+	// checked reports whether every sample was read before the first step: a later fault is an
+	// error.
 	checked bool
 }
 
@@ -54,7 +55,8 @@ func (s *skips) skipOnce() func(fault error) error {
 	}
 }
 
-// tooManyBad is a fault after n that were left out, as many as may be, of which the first may not be known.
+// tooManyBad is a fault after n that were left out, as many as may be, of which the first may not
+// be known.
 func tooManyBad(fault error, most, n int, first error) error {
 	if most == 0 {
 		return fmt.Errorf("%w; %w", fault, setting.Faultf("", "%v N leaves out up to N such faults", skipBad))
@@ -66,7 +68,8 @@ func tooManyBad(fault error, most, n int, first error) error {
 	return fmt.Errorf("%w; %w", fault, setting.Faultf("", "%d more before it were left out, as %v allows%s", n, skipBad, text))
 }
 
-// left returns the bad samples left out so far: none, or one kind. A set of the caller's own has no skips.
+// left returns the bad samples left out so far: none, or one kind. A set of the caller's own has no
+// skips.
 func (s *skips) left() []LeftOut {
 	if s == nil {
 		return nil

@@ -32,7 +32,8 @@ type slotColumnOf struct {
 	log    bool
 	field  int32
 	table  uint64 // a hash of its name, or of hexadecimal values its number among those
-	// between is, in each byte, what stands between the values of a bag or sequence; 0: there is one value at most.
+	// between is, in each byte, what stands between the values of a bag or sequence; 0: there is
+	// one value at most.
 	between uint64
 	*layout.Column
 }
@@ -49,7 +50,8 @@ const (
 	useHexOne // one value, which usually has eight digits
 )
 
-// newSlotParser is the parser of a layout's lines, of which header is the first one, if the layout has one; with unlabelled it may name no label.
+// newSlotParser is the parser of a layout's lines, of which header is the first one, if the layout
+// has one; with unlabelled it may name no label.
 func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParser, error) {
 	p := &slotParser{separator: l.Separator[0], quoted: l.Separator == "," || l.Separator == ";", tools: newClickParser(0)}
 	var names []string
@@ -66,7 +68,8 @@ func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParse
 	return p, nil
 }
 
-// choose says which fields are used, and how: of those with some names, or with none those of the layout in their order.
+// choose says which fields are used, and how: of those with some names, or with none those of the
+// layout in their order.
 func (p *slotParser) choose(l *layout.Layout, names []string, unlabelled bool) error {
 	if p.fields = len(l.Columns); names != nil {
 		p.fields = len(names)
@@ -153,8 +156,8 @@ func placeIn(names []string, l *layout.Layout, column string) (int, error) {
 	return at, nil
 }
 
-// likeCriteo reports whether the parser of Criteo's format gives the same samples, faster. It takes whole numbers alone: a layout of one's
-// own may be of others.
+// likeCriteo reports whether the parser of Criteo's format gives the same samples, faster. It takes
+// whole numbers alone: a layout of one's own may be of others.
 func likeCriteo(l *layout.Layout) bool {
 	if l.Name() != "criteo" || l.Header || l.Separator != "\t" || len(l.Columns) != clickFields {
 		return false
@@ -200,8 +203,8 @@ func layoutShape(l *layout.Layout) Shape {
 	return s
 }
 
-// parse parses whole lines, of which a file's last may lack its end. Of a bad line nothing is kept but its fault. Nothing is allocated once
-// out has been as large, but for faults.
+// parse parses whole lines, of which a file's last may lack its end. Of a bad line nothing is kept
+// but its fault. Nothing is allocated once out has been as large, but for faults.
 func (p *slotParser) parse(text []byte, out *block) {
 	r := &out.clickRows
 	r.reset()
@@ -230,8 +233,9 @@ func (p *slotParser) parse(text []byte, out *block) {
 	}
 }
 
-// sample appends what the fields of a line are, which source has, or nothing but says what is wrong with the field of a column. Columns are
-// taken in the layout's order, whatever that of the file, so that numbers and slots are the same ones in all files.
+// sample appends what the fields of a line are, which source has, or nothing but says what is wrong
+// with the field of a column. Columns are taken in the layout's order, whatever that of the file,
+// so that numbers and slots are the same ones in all files.
 func (p *slotParser) sample(source []byte, cuts *lineCuts, r *clickRows) (c *slotColumnOf, fault string) {
 	rows, numbers, ends, first := len(r.labels), len(r.numbers), len(r.ends), len(r.keys)
 	for i := range p.columns {
@@ -288,7 +292,8 @@ func (c *slotColumnOf) label(field []byte) (label int32, fault string) {
 	return label, ""
 }
 
-// number is what a model sees of a number. Those of at most 7 digits are read as one word: see clickParser.counts.
+// number is what a model sees of a number. Those of at most 7 digits are read as one word: see
+// clickParser.counts.
 func (p *slotParser) number(c *slotColumnOf, source []byte, lo, hi int) (float32, bool) {
 	if n := hi - lo; n < 8 && lo+8 <= len(source) {
 		d := (binary.LittleEndian.Uint64(source[lo:]) ^ zeros) << 8 << (uint(56-8*n) & 63)
@@ -373,8 +378,8 @@ func (p *slotParser) hexKey(c *slotColumnOf, source []byte, lo, hi int) (key uin
 	return ClickKey(int(c.table), v), ""
 }
 
-// givenKey is a key as a decimal number. Up to 16 digits are one or two words of 8, and more are left to strconv, which knows what is too
-// large.
+// givenKey is a key as a decimal number. Up to 16 digits are one or two words of 8, and more are
+// left to strconv, which knows what is too large.
 func givenKey(source []byte, lo, hi int) (key uint64, fault string) {
 	if n := hi - lo; n <= 16 && lo+8 <= len(source) {
 		above := uint64(0)

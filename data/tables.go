@@ -27,8 +27,8 @@ func isArrow(ending string) bool {
 	return ending == ".arrow" || ending == ".arrows" || ending == ".feather"
 }
 
-// NameOf is the set that files are of as their names end: of a model that is usually trained on the set of a name.
-// Endings that tell nothing leave it at that.
+// NameOf is the set that files are of as their names end: of a model that is usually trained on the
+// set of a name. Endings that tell nothing leave it at that.
 func NameOf(usual string, c Config) string {
 	if c.Encoder != nil {
 		return "table"
@@ -107,8 +107,9 @@ func findTable(c Config) error {
 	return err
 }
 
-// OpenTable opens a file of rows by its ending: .parquet is Parquet, .arrow, .arrows and .feather are Arrow, both of which binaries read
-// that are built with data/parquet, and any other file is text, compressed or not. A folder of such files is one table.
+// OpenTable opens a file of rows by its ending: .parquet is Parquet, .arrow, .arrows and .feather
+// are Arrow, both of which binaries read that are built with data/parquet, and any other file is
+// text, compressed or not. A folder of such files is one table.
 func OpenTable(path string) (table.Reader, error) {
 	if isFolder(path) {
 		return openParts(path)
@@ -133,7 +134,8 @@ func OpenTable(path string) (table.Reader, error) {
 	return in, nil
 }
 
-// openTable reads a table in two passes: one finds out what the columns hold, the other encodes them.
+// openTable reads a table in two passes: one finds out what the columns hold, the other encodes
+// them.
 func openTable(c Config, bad *skips) (*Set, error) {
 	path, evalPath, err := oneFile("table", c)
 	if err != nil {
@@ -174,7 +176,8 @@ func openTable(c Config, bad *skips) (*Set, error) {
 	return tableSet(enc, in, &train, &eval, share)
 }
 
-// wholeTable is the set of all rows of a file, to evaluate on, by the encoder of a run on another one.
+// wholeTable is the set of all rows of a file, to evaluate on, by the encoder of a run on another
+// one.
 func wholeTable(c Config, path string, bad *skips) (*Set, error) {
 	var eval table.Samples
 	in, err := encodeOther(c.Encoder, path, &eval, c.EvalLimit, bad)
@@ -256,7 +259,8 @@ func tableSource(enc *table.Encoder, s *table.Samples) Source {
 	return &memory{shape, Batch{N: s.N, Values: s.Values, IDs: s.IDs, Labels: s.Labels, Targets: s.Targets}}
 }
 
-// syntheticTable makes rows of eight numbers of which a hidden function says the class, one of four.
+// syntheticTable makes rows of eight numbers of which a hidden function says the class, one of
+// four.
 func syntheticTable(c Config) *Set {
 	source := func(part uint64, n int) Source {
 		m := &memory{shape: Shape{Values: []int{8}, Labels: 1}}

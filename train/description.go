@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxDescription is how many bytes of names (classes, words, categories) a checkpoint's header has room for, with others' need.
+// maxDescription is how many bytes of names (classes, words, categories) a checkpoint's header has
+// room for, with others' need.
 const maxDescription = 7 << 20
 
 // describe takes down what the data are, for checkpoints.
@@ -27,7 +28,8 @@ func (r *run) describe() error {
 	return nil
 }
 
-// unsafeText returns the first text of a value that JSON would change, because it is not UTF-8; ok: there is none.
+// unsafeText returns the first text of a value that JSON would change, because it is not UTF-8; ok:
+// there is none.
 func unsafeText(v reflect.Value) (text string, ok bool) {
 	switch v.Kind() {
 	case reflect.String:

@@ -12,7 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// checker collects the faults of a file whose values are not those of a Go type, in words of the file.
+// checker collects the faults of a file whose values are not those of a Go type, in words of the
+// file.
 type checker struct {
 	file string
 	errs []error

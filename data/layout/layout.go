@@ -1,5 +1,6 @@
-// Package layout says how the samples of click models lie in files: which columns of a line are a label, numbers, categories, bags of several
-// values and sequences, and how each becomes a key or a number. A layout is YAML:
+// Package layout says how the samples of click models lie in files: which columns of a line are a
+// label, numbers, categories, bags of several values and sequences, and how each becomes a key or a
+// number. A layout is YAML:
 //
 //	separator: tab          # tab, comma (quoted as RFC 4180 has it), semicolon, or one character; default: tab
 //	header: true            # the first line names the columns, in any order; those that it has besides are ignored
@@ -10,8 +11,8 @@
 //	  - {name: tags, kind: bag, separator: "|"}
 //	  - {name: history, kind: sequence, separator: "|", table: item}
 //
-// Without a header all columns stand in their order, those that are not wanted with kind ignore. Ready ones are known by their names: see
-// Names.
+// Without a header all columns stand in their order, those that are not wanted with kind ignore.
+// Ready ones are known by their names: see Names.
 package layout
 
 import (
@@ -49,8 +50,9 @@ const (
 	Ignore Kind = "ignore"
 )
 
-// What values of categories, bags and sequences are: any text, of which the key is a hash; a hexadecimal number of at most 64 bits; or the
-// key itself as a decimal number, whatever table it is of.
+// What values of categories, bags and sequences are: any text, of which the key is a hash; a
+// hexadecimal number of at most 64 bits; or the key itself as a decimal number, whatever table it
+// is of.
 const (
 	Text = "text"
 	Hex  = "hex"
@@ -72,20 +74,24 @@ type Column struct {
 	Separator string `yaml:"separator" json:"separator,omitempty"`
 	// Values are Text, for which "" stands, Hex or Key.
 	Values string `yaml:"values" json:"values,omitempty"`
-	// Table is whose rows the keys are of: columns with the same one have the same key for the same value; "": one of its own, by its name.
+	// Table is whose rows the keys are of: columns with the same one have the same key for the same
+	// value; "": one of its own, by its name.
 	Table string `yaml:"table" json:"table,omitempty"`
 	// Make says what a slot is like in rows that are made; files are read without it.
 	Make Make `yaml:"make" json:"make,omitzero"`
 }
 
-// Make is what values of a category, bag or sequence are made like, for measurements and tests of tables that are as large and as hot as
-// one's own. Zeros leave it to who makes them. It has no part in what samples mean.
+// Make is what values of a category, bag or sequence are made like, for measurements and tests of
+// tables that are as large and as hot as one's own. Zeros leave it to who makes them. It has no
+// part in what samples mean.
 type Make struct {
-	// Values are how many distinct ones the column's table has; of columns with one table the first one says it.
+	// Values are how many distinct ones the column's table has; of columns with one table the first
+	// one says it.
 	Values uint64 `yaml:"values" json:"values,omitempty"`
 	// Zipf is the exponent of the law of how often each comes.
 	Zipf float64 `yaml:"zipf" json:"zipf,omitempty"`
-	// Least and Most are how many a bag or sequence has, each number as likely. Both are 0: that is not said.
+	// Least and Most are how many a bag or sequence has, each number as likely. Both are 0: that is
+	// not said.
 	Least int `yaml:"least" json:"least,omitempty"`
 	Most  int `yaml:"most" json:"most,omitempty"`
 }
@@ -199,8 +205,8 @@ func (l *Layout) decode(text []byte) (lines []int, err error) {
 	return lines, nil
 }
 
-// settle gives every column its own place, fills in what zero values stand for, and reports all faults. lines are those of the columns in
-// the file, if it is one.
+// settle gives every column its own place, fills in what zero values stand for, and reports all
+// faults. lines are those of the columns in the file, if it is one.
 func (l *Layout) settle(lines []int) error {
 	var errs []error
 	where := l.name

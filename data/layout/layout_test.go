@@ -109,7 +109,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A layout that was saved is the same when it is read, one that was damaged is refused, and what only files have is not of its meaning.
+// A layout that was saved is the same when it is read, one that was damaged is refused, and what
+// only files have is not of its meaning.
 func TestSaved(t *testing.T) {
 	l, err := Open("movielens")
 	if err != nil {

@@ -15,7 +15,8 @@ type saved struct {
 	*plain
 }
 
-// MarshalJSON writes the layout with its name, without the folder, for a checkpoint. Layouts with the same text read files alike.
+// MarshalJSON writes the layout with its name, without the folder, for a checkpoint. Layouts with
+// the same text read files alike.
 func (l *Layout) MarshalJSON() ([]byte, error) {
 	return json.Marshal(saved{filepath.Base(l.name), (*plain)(l)})
 }
@@ -34,8 +35,8 @@ func (l *Layout) UnmarshalJSON(text []byte) error {
 	return l.settle(nil)
 }
 
-// Meaning is what the layout says of samples, as JSON, and not of the files that they lie in: what was trained on samples of one layout
-// understands those of another one with the same meaning.
+// Meaning is what the layout says of samples, as JSON, and not of the files that they lie in: what
+// was trained on samples of one layout understands those of another one with the same meaning.
 func (l *Layout) Meaning() []byte {
 	m := plain{}
 	for _, c := range l.Columns {

@@ -15,8 +15,8 @@ import (
 // chunkRows is how many rows a reader hands over at once.
 const chunkRows = 1024
 
-// CSV is a file of rows as text: fields separated by commas, semicolons or tabs, the names of the columns in the first
-// line, quoted as RFC 4180 has it.
+// CSV is a file of rows as text: fields separated by commas, semicolons or tabs, the names of the
+// columns in the first line, quoted as RFC 4180 has it.
 type CSV struct {
 	name    string
 	open    func() (io.ReadCloser, error)
@@ -123,8 +123,9 @@ func unmarked(name string, f io.Reader) (*bounded, *bufio.Reader) {
 // separatorLines is the number of lines by which a separator is chosen.
 const separatorLines = 20
 
-// separator returns the character that separates as many fields in each of the first lines, and most of them if several do. If none
-// does, it is the one that the first line has most of. 0: the first line has none.
+// separator returns the character that separates as many fields in each of the first lines, and
+// most of them if several do. If none does, it is the one that the first line has most of. 0: the
+// first line has none.
 func separator(begin []byte) rune {
 	best, most, alike := rune(0), 0, false
 	for _, s := range []rune{',', '\t', ';'} {
@@ -137,7 +138,8 @@ func separator(begin []byte) rune {
 	return best
 }
 
-// separators returns how often a character is in each of the first lines, outside quotes. The last line of begin counts if it is alone.
+// separators returns how often a character is in each of the first lines, outside quotes. The last
+// line of begin counts if it is alone.
 func separators(begin []byte, s byte) (counts []int) {
 	n, quoted, filled := 0, false, false
 	for _, b := range begin {

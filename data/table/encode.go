@@ -17,9 +17,10 @@ type Samples struct {
 	Unseen map[string]int
 }
 
-// Encode passes over a table that has at least the encoder's columns, in any order, and appends each row to the samples
-// that to returns for its number; nil leaves it out. The column to find is left out where find is false. most is how many
-// bytes of samples may come. bad is as in Reader.Scan: it is also asked about a label that is unknown.
+// Encode passes over a table that has at least the encoder's columns, in any order, and appends
+// each row to the samples that to returns for its number; nil leaves it out. The column to find is
+// left out where find is false. most is how many bytes of samples may come. bad is as in
+// Reader.Scan: it is also asked about a label that is unknown.
 func (e *Encoder) Encode(r Reader, find bool, most int64, to func(row int64) *Samples, bad func(error) error) error {
 	want, columns, err := e.bind(r, find)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 type Column struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Mean and Deviation are those of a number's or target's training rows: a model sees (x-Mean)/Deviation, and 0 for
-	// a missing number.
+	// Mean and Deviation are those of a number's or target's training rows: a model sees
+	// (x-Mean)/Deviation, and 0 for a missing number.
 	Mean      float64 `json:"mean,omitempty"`
 	Deviation float64 `json:"deviation,omitempty"`
-	// Words are a category's values, or the classes of a label, by number: a label's from 0; a category's from 1, 0 being
-	// what is missing or was not seen in training.
+	// Words are a category's values, or the classes of a label, by number: a label's from 0; a
+	// category's from 1, 0 being what is missing or was not seen in training.
 	Words []string `json:"words,omitempty"`
 	// Why says why a column is ignored that nobody has said to ignore.
 	Why string `json:"why,omitempty"`
@@ -38,13 +38,14 @@ type Encoder struct {
 
 // Choice is what a user says of a table.
 type Choice struct {
-	// Target is the column to find; empty: the one of the schema that is a label or target; else one called target, label,
-	// class or y; else the last one.
+	// Target is the column to find; empty: the one of the schema that is a label or target; else
+	// one called target, label, class or y; else the last one.
 	Target string
 	Schema Schema
-	// Gather, where it is not nil, brings some bytes of this process to all that share the encoding, each with a table of its own, and
-	// returns what each brought, the same to all: then the encoding is that of all tables together. These have the same columns in the
-	// same order. Every process calls Study.
+	// Gather, where it is not nil, brings some bytes of this process to all that share the
+	// encoding, each with a table of its own, and returns what each brought, the same to all: then
+	// the encoding is that of all tables together. These have the same columns in the same order.
+	// Every process calls Study.
 	Gather func(own []byte) ([][]byte, error)
 }
 
@@ -75,10 +76,11 @@ func (c Choice) goalOf(names []string) (string, error) {
 	return "", errors.New("no column is left to be found: name one")
 }
 
-// Study passes over a table and makes its encoder, by the schema and, for the rest, what the columns hold. Numbers with words among them
-// and other doubts are errors. A column without a name is ignored. heldOut reports by a row's number that it is not to train on: no mean or
-// category comes from it, but classes do. bad is as in Reader.Scan; a row with a word where the schema has a number, or without its label or
-// target, is bad. A second pass may report a row again.
+// Study passes over a table and makes its encoder, by the schema and, for the rest, what the
+// columns hold. Numbers with words among them and other doubts are errors. A column without a name
+// is ignored. heldOut reports by a row's number that it is not to train on: no mean or category
+// comes from it, but classes do. bad is as in Reader.Scan; a row with a word where the schema has a
+// number, or without its label or target, is bad. A second pass may report a row again.
 func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
 	schema := Schema{}
 	index := indexOf(r)
@@ -134,7 +136,8 @@ func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error
 	return e, e.index(r.Name())
 }
 
-// indexOf is the name of the column in which pandas and R write the index of a table; "": there is none.
+// indexOf is the name of the column in which pandas and R write the index of a table; "": there is
+// none.
 func indexOf(r Reader) string {
 	if t, ok := r.(interface{ index() string }); ok {
 		return t.index()

@@ -24,7 +24,8 @@ var (
 	unitNumber   = regexp.MustCompile(`^[-+]?[0-9][0-9.,']* ?[\pL°²³/]{1,10}$`)
 )
 
-// similar returns in which way a word differs from a number, "" if it is like none; unit: by letters behind it.
+// similar returns in which way a word differs from a number, "" if it is like none; unit: by
+// letters behind it.
 func similar(w string) (problem string, unit bool) {
 	if w == "" || !strings.ContainsAny(w[:1], "0123456789+-,$€£¥") {
 		return "", false
@@ -125,8 +126,8 @@ func (s *survey) guessGoal() (Kind, error) {
 	return Target, nil
 }
 
-// settle is the kind of a column, and the reason where a guess leaves it out. Words such as NA and None among classes that are words
-// become classes.
+// settle is the kind of a column, and the reason where a guess leaves it out. Words such as NA and
+// None among classes that are words become classes.
 func (s *survey) settle() (kind Kind, why string, err error) {
 	switch {
 	case s.Kind != Guess:
@@ -149,8 +150,8 @@ func (s *survey) settle() (kind Kind, why string, err error) {
 	return kind, why, err
 }
 
-// next returns the surveys of a second pass: rows without a value to find are bad once its kind is known, and a category needs all its
-// words. nil: one pass was enough.
+// next returns the surveys of a second pass: rows without a value to find are bad once its kind is
+// known, and a category needs all its words. nil: one pass was enough.
 func next(all []*survey) (out []*survey) {
 	again := false
 	for _, s := range all {

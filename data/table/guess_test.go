@@ -1,6 +1,7 @@
 package table
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -9,7 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// column writes a table of 300 rows: a number x, the column c of which value writes each row, and the number y.
+// column writes a table of 300 rows: a number x, the column c of which value writes each row, and
+// the number y.
 func column(name string, value func(i int) string) string {
 	var b strings.Builder
 	b.WriteString("x," + name + ",y\n")
@@ -19,7 +21,8 @@ func column(name string, value func(i int) string) string {
 	return b.String()
 }
 
-// goalOf300 writes a table of 300 rows: a number x, and the column y of which value writes each row.
+// goalOf300 writes a table of 300 rows: a number x, and the column y of which value writes each
+// row.
 func goalOf300(value func(i int) string) string {
 	var b strings.Builder
 	b.WriteString("x,y\n")
@@ -41,7 +44,8 @@ func but(one string, other func(i int) string) func(i int) string {
 
 func fractions(i int) string { return fmt.Sprintf("%d.%d", i, i%10) }
 
-// A column that one cell would turn into another kind is an error with line, value and the kinds to choose from.
+// A column that one cell would turn into another kind is an error with line, value and the kinds to
+// choose from.
 func TestDoubtsAreErrors(t *testing.T) {
 	for name, c := range map[string]struct{ content, reports string }{
 		"a word in a target":       {goalOf300(but("sold", fractions)), `line 122: column "y": "sold" is no finite number, and 299 of 300 values are: correct it, or name the column's kind with data.schema: y=target or y=label`},
@@ -156,7 +160,8 @@ func TestOtherEncodingsAreErrors(t *testing.T) {
 	}
 }
 
-// A file without a header is an error, whether its first line has numbers, or words that come again.
+// A file without a header is an error, whether its first line has numbers, or words that come
+// again.
 func TestMissingHeadersAreErrors(t *testing.T) {
 	for content, reports := range map[string]string{
 		"5.1,3.5,setosa\n4.9,3.0,setosa\n": `line 1: "5.1" is a number and no name of a column: want a header first, a line with the names of all 3 columns`,
@@ -191,7 +196,8 @@ func TestSeparatorFitsAllLines(t *testing.T) {
 	}
 }
 
-// Files that are one table have their rows numbered one after another, faults in the file that has them, and the same columns.
+// Files that are one table have their rows numbered one after another, faults in the file that has
+// them, and the same columns.
 func TestJoinedFilesAreOneTable(t *testing.T) {
 	part := func(name, content string) Reader {
 		r, err := OpenCSV(name, func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(content)), nil })
@@ -227,7 +233,8 @@ func TestJoinedFilesAreOneTable(t *testing.T) {
 	}
 }
 
-// Rows without a label may be left out as bad rows, each counted once by a caller that knows them by their text.
+// Rows without a label may be left out as bad rows, each counted once by a caller that knows them
+// by their text.
 func TestRowsWithoutLabelAreBad(t *testing.T) {
 	faults := map[string]int{}
 	lenient := func(err error) error { faults[err.Error()]++; return nil }
@@ -246,5 +253,84 @@ func TestRowsWithoutLabelAreBad(t *testing.T) {
 	}
 	if mean := e.Columns[0].Mean; math.Abs(mean-sum/200) > 1e-9 {
 		t.Errorf("mean %v of rows with a label, want %v", mean, sum/200)
+	}
+}
+
+// Tables that are studied together share a doubt, and a second pass; one of them under two names counts once.
+func TestTogetherDoubtsAreShared(t *testing.T) {
+	sound := goalOf300(fractions)
+	_, errs := together(t, Choice{}, sound, goalOf300(but("sold", fractions)))
+	for i, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), `line 122: column "y": "sold" is no finite number, and 599 of 600 values are`) {
+			t.Errorf("table %d: %v", i, err)
+		}
+	}
+	own := []*survey{newSurvey("x", Guess, false)}
+	for i, name := range []string{"a/t.csv", "b/t.csv"} {
+		c := Chunk{N: 2, Columns: []Vector{{Words: []string{"1.5", "word"}}}, lines: []int64{2, 3}}
+		own[0] = newSurvey("x", Guess, false)
+		own[0].chunk(named(name), &c, &c.Columns[0], []bool{true, true}, none)
+		text, err := toSend(name, own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := share("c/t.csv", own, func([]byte) ([][]byte, error) { return [][]byte{text, text}, nil })
+		if err != nil || all[0].Rows != 2 || all[0].Other.File != name {
+			t.Errorf("table %d: %+v, %v", i, all[0], err)
+		}
+	}
+}
+
+// named is a Reader with a name alone.
+type named string
+
+func (n named) Name() string                                            { return string(n) }
+func (n named) Columns() []string                                       { return nil }
+func (n named) Scan([]int, func(error) error, func(*Chunk) error) error { return nil }
+
+// A category has all its words, although its numbers came first and seemed to be all.
+func TestCategoriesHaveAllWords(t *testing.T) {
+	content := column("c", func(i int) string {
+		if i < 30 {
+			return fmt.Sprint(i % 25)
+		}
+		return fmt.Sprint("w", i%20)
+	})
+	e, err := Study(text(t, content), Choice{}, none, strict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := e.Columns[1]; c.Kind != Category || len(c.Words) != 45 {
+		t.Errorf("%s of %d words: %q", c.Kind, len(c.Words), c.Words)
+	}
+}
+
+// Records of a run have each column with its kind, and the number of missing values by word.
+func TestFoundListsColumns(t *testing.T) {
+	e, err := Study(text(t, people), Choice{Target: "income", Schema: Schema{"id": Ignore, "income": Target}}, none, strict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(e.Found())
+	want := `[{"name":"id","kind":"ignore","guessed":false},` +
+		`{"name":"age","kind":"number","guessed":true,"missing":{"":1}},` +
+		`{"name":"city","kind":"category","guessed":true,"values":2,"missing":{"NA":1}},` +
+		`{"name":"sex","kind":"category","guessed":true,"values":2,"missing":{"?":1}},` +
+		`{"name":"income","kind":"target","guessed":false}]`
+	if err != nil || string(got) != want {
+		t.Errorf("got %s, %v\nwant %s", got, err, want)
+	}
+}
+
+// A number so far from the mean of training that a model would get infinity is a bad row.
+func TestNumbersTooFarAreBad(t *testing.T) {
+	e, err := Study(text(t, column("c", fractions)), Choice{}, none, strict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Samples
+	err = e.Encode(text(t, "x,c\n1,2\n1,1e300\n"), false, 1<<20, func(int64) *Samples { return &s }, strict)
+	if err == nil || !strings.Contains(err.Error(), `line 3: column "c": 1e300 is too far from the mean of training`) {
+		t.Errorf("%v", err)
 	}
 }

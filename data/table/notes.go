@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Notes are what a user should check before a run: how a table is read, what the encoder makes of its columns, and, if Study has made it,
-// missing values and values that are unlike the others.
+// Notes are what a user should check before a run: how a table is read, what the encoder makes of
+// its columns, and, if Study has made it, missing values and values that are unlike the others.
 func (e *Encoder) Notes(r Reader) []string {
 	notes := []string{e.String()}
 	if text := described(r); text != "" {
@@ -134,7 +134,8 @@ func (f *Fault) place() string {
 type Found struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Guessed reports that the schema does not name the kind, and Why is the reason to leave a column out then.
+	// Guessed reports that the schema does not name the kind, and Why is the reason to leave a
+	// column out then.
 	Guessed bool   `json:"guessed"`
 	Why     string `json:"why,omitempty"`
 	// Values is the number of different words of a category or label.
@@ -143,7 +144,8 @@ type Found struct {
 	Missing map[string]int64 `json:"missing,omitempty"`
 }
 
-// Found is how Study has read each column; an encoder of a checkpoint has no missing values and guesses.
+// Found is how Study has read each column; an encoder of a checkpoint has no missing values and
+// guesses.
 func (e *Encoder) Found() []Found {
 	var out []Found
 	for i, c := range e.Columns {

@@ -11,7 +11,8 @@ type parts struct {
 	files []Reader
 }
 
-// Join returns the table of several files with the same columns in the same order, whose rows follow each other. name is for errors.
+// Join returns the table of several files with the same columns in the same order, whose rows
+// follow each other. name is for errors.
 func Join(name string, files []Reader) (Reader, error) {
 	want := files[0].Columns()
 	for _, f := range files[1:] {

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// sent is the survey of a table as it is sent. Tables with the same columns are one table, under any name.
+// sent is the survey of a table as it is sent. Tables with the same columns are one table, under
+// any name.
 type sent struct {
 	File    string
 	Columns json.RawMessage
 }
 
-// share makes surveys those of all tables that share an encoding, each studied by a process of its own. Processes that send the same have
-// the same table, which counts once.
+// share makes surveys those of all tables that share an encoding, each studied by a process of its
+// own. Processes that send the same have the same table, which counts once.
 func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([]*survey, error) {
 	text, err := toSend(file, own)
 	if err != nil {
@@ -119,7 +120,8 @@ func (s *survey) addWords(to, words map[string]count) error {
 	return nil
 }
 
-// add adds the survey of another table: as one pass over both would find, but for the roundings of sums.
+// add adds the survey of another table: as one pass over both would find, but for the roundings of
+// sums.
 func (s *survey) add(t found) error {
 	s.Counts = t.Counts && (s.Finite == 0 || t.Finite == 0) // of one table
 	s.Rows, s.Missing = s.Rows+t.Rows, s.Missing+t.Missing

@@ -36,7 +36,8 @@ func together(t *testing.T, choice Choice, tables ...string) (all []*Encoder, er
 	return all, errs
 }
 
-// Tables that are studied together have the encoding of one table with the rows of all; the same table twice counts once.
+// Tables that are studied together have the encoding of one table with the rows of all; the same
+// table twice counts once.
 func TestTogether(t *testing.T) {
 	const head = "x,town,y\n"
 	a, b := "1,Bern,low\n2.5,Zug,high\n,Bern,low\n4,Genf,low\n", "10,Chur,mid\n20,Bern,high\n30,,low\n40,Zug,mid\n"

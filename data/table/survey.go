@@ -30,32 +30,36 @@ type found struct {
 	Goal bool // the model finds it
 	// Guessed reports that the schema does not name the kind.
 	Guessed bool
-	// Settled reports that an earlier pass has chosen the kind, and Wordy that classes are words then: NA and None among them.
+	// Settled reports that an earlier pass has chosen the kind, and Wordy that classes are words
+	// then: NA and None among them.
 	Settled, Wordy bool
 	// Rows and Missing are those to train on.
 	Rows, Missing int64
-	// Mean is that of the numbers to train on, and Squares the sum of their squared distances from it.
+	// Mean is that of the numbers to train on, and Squares the sum of their squared distances from
+	// it.
 	Mean, Squares float64
 	Numbers       int64
 	Least, Most   extreme // of the numbers to train on
-	// Integers reports that all numbers are whole, and Counts that each is one more than the number before.
+	// Integers reports that all numbers are whole, and Counts that each is one more than the number
+	// before.
 	Integers, Counts bool
 	Last             float64
 	// Few are the first different numbers.
 	Few []float64
-	// Words are the different values. They are nil if Overflow is set: there are too many. Skipped reports that some numbers are
-	// not among them.
+	// Words are the different values. They are nil if Overflow is set: there are too many. Skipped
+	// reports that some numbers are not among them.
 	Words             map[string]count
 	Overflow, Skipped bool
 	// Lost are the words that stand for missing values.
 	Lost map[string]count
-	// Finite, Fractions, Texts, Alike and Units are numbers of values: numbers; those that are not whole; words; words that are
-	// numbers but for a comma, a separator or a symbol; words that are numbers with a unit.
+	// Finite, Fractions, Texts, Alike and Units are numbers of values: numbers; those that are not
+	// whole; words; words that are numbers but for a comma, a separator or a symbol; words that are
+	// numbers with a unit.
 	Finite, Fractions, Texts, Alike, Units int64
 	// Odd are the first different words.
 	Odd []string
-	// The first fraction, the first of Texts, the first of Alike and Units, the first word that is the column's name in a file with
-	// a header, and the first one that is not UTF-8.
+	// The first fraction, the first of Texts, the first of Alike and Units, the first word that is
+	// the column's name in a file with a header, and the first one that is not UTF-8.
 	Fraction, Other, Similar, Named, Broken *Fault
 }
 
@@ -98,9 +102,9 @@ func newSurveys(r Reader, goal string, schema Schema) (all []*survey, err error)
 	return all, nil
 }
 
-// take fills surveys in one pass. heldOut reports by a row's number that it is not to train on: no mean or category comes from it, but
-// classes do. bad is as in Reader.Scan; a row with a word where the schema says number, or without the label or target that the schema
-// names, is bad.
+// take fills surveys in one pass. heldOut reports by a row's number that it is not to train on: no
+// mean or category comes from it, but classes do. bad is as in Reader.Scan; a row with a word where
+// the schema says number, or without the label or target that the schema names, is bad.
 func take(r Reader, all []*survey, heldOut func(row int64) bool, bad func(error) error) error {
 	names, want := r.Columns(), []int(nil)
 	for _, s := range all {
@@ -345,7 +349,8 @@ func (s *survey) deviation() float64 {
 	return 1
 }
 
-// allWords are the different values, of rows to train on alone or of all, in order: of numbers, or of letters.
+// allWords are the different values, of rows to train on alone or of all, in order: of numbers, or
+// of letters.
 func (s *survey) allWords(held bool) []string {
 	var out []string
 	for w, n := range s.Words {

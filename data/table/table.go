@@ -1,8 +1,9 @@
 // Package table reads tables: files of rows whose columns have names, such as CSV.
 //
-// A Reader passes over a file's rows chunk by chunk. A Survey of such a pass knows what each column holds, from which a
-// Schema says what the column is for, as far as the user has not. An Encoder made of both turns rows into what a model
-// takes: numbers on one scale, categories as rows of one embedding table, labels or targets.
+// A Reader passes over a file's rows chunk by chunk. A Survey of such a pass knows what each column
+// holds, from which a Schema says what the column is for, as far as the user has not. An Encoder
+// made of both turns rows into what a model takes: numbers on one scale, categories as rows of one
+// embedding table, labels or targets.
 package table
 
 import (
@@ -49,7 +50,8 @@ const (
 	MaxRows = 1<<31 - 1
 )
 
-// Fault is what is wrong with a file: in which line (from 1) or, where a format has none, row, and in which column.
+// Fault is what is wrong with a file: in which line (from 1) or, where a format has none, row, and
+// in which column.
 type Fault struct {
 	File    string
 	Line    int64  // 0: the file as a whole
@@ -73,8 +75,8 @@ func (f *Fault) Error() string {
 	return f.File + place + ": " + f.Problem
 }
 
-// Vector is a column's part of a chunk: numbers or words, or of a pass that wants all values as text, one after the other, Text; what is of the
-// others is nil.
+// Vector is a column's part of a chunk: numbers or words, or of a pass that wants all values as
+// text, one after the other, Text; what is of the others is nil.
 type Vector struct {
 	Numbers []float64 // NaN where there is none
 	Words   []string  // Missing where there is none
@@ -108,9 +110,9 @@ type Reader interface {
 	Name() string
 	// Columns are their names, each once.
 	Columns() []string
-	// Scan calls visit with all rows in their order, chunk by chunk, each with the columns of the numbers in want. visit
-	// is called by one goroutine; its error ends the pass. bad is asked about each fault of a row: what it returns ends
-	// the pass, and nil leaves the row out.
+	// Scan calls visit with all rows in their order, chunk by chunk, each with the columns of the
+	// numbers in want. visit is called by one goroutine; its error ends the pass. bad is asked
+	// about each fault of a row: what it returns ends the pass, and nil leaves the row out.
 	Scan(want []int, bad func(error) error, visit func(*Chunk) error) error
 }
 
@@ -150,7 +152,8 @@ func (s Schema) String() string {
 	return strings.Join(parts, ",")
 }
 
-// CheckNames reports names of a file's columns that are equal, empty or no text, or are too many. It is for implementations of Reader.
+// CheckNames reports names of a file's columns that are equal, empty or no text, or are too many.
+// It is for implementations of Reader.
 func CheckNames(file string, names []string) error {
 	if len(names) > maxColumns {
 		return &Fault{File: file, Problem: fmt.Sprintf("%d columns: want %d at most", len(names), maxColumns)}

@@ -79,7 +79,8 @@ func TestKindsAreGuessed(t *testing.T) {
 	}
 }
 
-// The encoder's figures are those of a naive computation, and rows held out take no part in means and categories.
+// The encoder's figures are those of a naive computation, and rows held out take no part in means
+// and categories.
 func TestEncoding(t *testing.T) {
 	held := func(row int64) bool { return row == 3 }
 	e, err := Study(text(t, people), Choice{Target: "income", Schema: Schema{"id": Ignore, "income": Target}}, held, strict)
@@ -135,7 +136,8 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// Classes that rows held out alone have are classes, and one that the encoder does not know is a fault of its line.
+// Classes that rows held out alone have are classes, and one that the encoder does not know is a
+// fault of its line.
 func TestLabels(t *testing.T) {
 	const rows = "x,y\n1,b\n2,a\n3,c\n"
 	e, err := Study(text(t, rows), Choice{}, func(row int64) bool { return row == 2 }, strict)
@@ -202,7 +204,8 @@ func (e *endlessRows) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Hostile files are named faults, with the line, and what never ends is read no further than a limit.
+// Hostile files are named faults, with the line, and what never ends is read no further than a
+// limit.
 func TestHostileTables(t *testing.T) {
 	for name, c := range map[string]struct{ content, says string }{
 		"empty":             {"", "f.csv: the file is empty"},
@@ -291,7 +294,8 @@ func TestSchemaText(t *testing.T) {
 	}
 }
 
-// Whatever an encoder's text holds, it is refused, or encodes a table without a panic, its own columns in its own numbers.
+// Whatever an encoder's text holds, it is refused, or encodes a table without a panic, its own
+// columns in its own numbers.
 func FuzzEncoder(f *testing.F) {
 	f.Add(`{"columns":[{"name":"sex","kind":"category","words":["m","w"]},{"name":"age","kind":"number","mean":3,"deviation":1}]}`)
 	f.Add(`{"columns":[{"name":"age","kind":"target","deviation":1},{"name":"city","kind":"category","words":["Basel","Basel"]}]}`)
@@ -316,7 +320,8 @@ func FuzzEncoder(f *testing.F) {
 	})
 }
 
-// Rows that are asked about are those that Encode gives, batch by batch, whoever's they are; a bad one leaves its batch shorter.
+// Rows that are asked about are those that Encode gives, batch by batch, whoever's they are; a bad
+// one leaves its batch shorter.
 func TestEach(t *testing.T) {
 	e, err := Study(text(t, people), Choice{Target: "income", Schema: Schema{"id": Ignore}}, none, strict)
 	if err != nil {
@@ -353,7 +358,8 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, it is read or refused with the file's name, and what one pass takes another one encodes.
+// Whatever a file holds, it is read or refused with the file's name, and what one pass takes
+// another one encodes.
 func FuzzCSV(f *testing.F) {
 	f.Add(people, "")
 	f.Add("a\tb\r\n1\tx\r\n2\ty\r\n", "a=number")

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// bounded passes on a stream of text in UTF-8. It ends with an error at the first byte that is none, and if more bytes come than
-// left allows before left is set again.
+// bounded passes on a stream of text in UTF-8. It ends with an error at the first byte that is
+// none, and if more bytes come than left allows before left is set again.
 type bounded struct {
 	r    io.Reader
 	left int

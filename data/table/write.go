@@ -2,8 +2,8 @@ package table
 
 // Writer takes a table row by row. The order of rows is kept. It belongs to one goroutine.
 type Writer interface {
-	// Append writes a row, a text for each field, which may be changed afterwards. Texts that are no numbers of their field's type are
-	// errors.
+	// Append writes a row, a text for each field, which may be changed afterwards. Texts that are
+	// no numbers of their field's type are errors.
 	Append(row []string) error
 	// Close writes what is left. It does not close what the table is written to.
 	Close() error
