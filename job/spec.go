@@ -199,6 +199,7 @@ func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 		return nil, nil, err
 	}
 	faults := t.Apply(given...)
+	s.Train.ScaleLR = last(given, "training.lr") == ""
 	s.complete()
 	return s, t, faults.Err()
 }

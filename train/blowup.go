@@ -52,7 +52,7 @@ func (r *run) blownUp() string {
 // lowerRate is the remedy for losses that blow up.
 func (r *run) lowerRate() string {
 	text := fmt.Sprintf("lower the learning rate (%v)", r.past.Last.LR)
-	if usual := r.usualRate(); r.cfg.Optimizer == "sgd" && usual.Batch > 0 && usual.Batch != r.globalBatch() {
+	if usual := r.usualRate(); r.cfg.Optimizer == "sgd" && !usual.Scaled && usual.Batch > 0 && usual.Batch != r.globalBatch() {
 		text += fmt.Sprintf(", which is meant for a global batch of %d: for one of %d linear scaling gives %.3g", usual.Batch, r.globalBatch(), usual.scaled(r.globalBatch()))
 	}
 	return text
@@ -62,6 +62,8 @@ func (r *run) lowerRate() string {
 type UsualRate struct {
 	LR    float64
 	Batch int // samples of a step, of all ranks; 0: the rate is not the model's usual one
+	// Scaled reports whether the run has that rate scaled to its own batch.
+	Scaled bool
 }
 
 // scaled is the rate for another batch, by the linear rule of Goyal et al., "Accurate, Large Minibatch SGD" (2017).
@@ -72,6 +74,8 @@ func (u UsualRate) Advice(batch int, optimizer string) string {
 	switch {
 	case u.Batch == 0:
 		return ""
+	case u.Scaled:
+		return fmt.Sprintf("%v for a global batch of %d, scaled to %d", u.LR, u.Batch, batch)
 	case batch == u.Batch:
 		return fmt.Sprintf("usual for a global batch of %d", u.Batch)
 	case optimizer != "sgd":
@@ -80,20 +84,13 @@ func (u UsualRate) Advice(batch int, optimizer string) string {
 	return fmt.Sprintf("usual for a global batch of %d, here %d: linear scaling gives %.3g", u.Batch, batch, u.scaled(batch))
 }
 
-// usualRate is the model's, where the run has that rate.
+// usualRate is the model's, where the run has that rate or scales it.
 func (r *run) usualRate() UsualRate {
-	if d := r.spec.Defaults; r.cfg.Optimizer == d.Optimizer && r.cfg.LR == d.LR {
-		return UsualRate{LR: d.LR, Batch: d.GlobalBatch}
+	if d := r.spec.Defaults; r.cfg.Optimizer == d.Optimizer && (r.cfg.LR == d.LR || r.cfg.ScaleLR) {
+		return UsualRate{LR: d.LR, Batch: d.GlobalBatch, Scaled: r.cfg.ScaleLR}
 	}
 	return UsualRate{}
 }
 
-// globalBatch is how many samples one update of the parameters is the mean of: of all ranks, but on servers that are not
-// in step, of one push.
-func (r *run) globalBatch() int {
-	batch := r.cfg.Batch * r.accumulation()
-	if c := r.cfg.Servers.Consistency; c != "" && c != "bsp" {
-		return batch
-	}
-	return batch * r.job.Size()
-}
+// globalBatch is that of the run's ranks.
+func (r *run) globalBatch() int { return r.cfg.globalBatch(r.job.Size()) }

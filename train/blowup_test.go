@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/models"
 )
 
@@ -60,7 +61,7 @@ func TestUsualRate(t *testing.T) {
 		{256, "sgd", "usual for a global batch of 256"}, {2, "sgd", "usual for a global batch of 256, here 2: linear scaling gives 0.000781"},
 		{512, "sgd", "usual for a global batch of 256, here 512: linear scaling gives 0.2"}, {2, "adamw", "usual for a global batch of 256, here 2"},
 	} {
-		if got := (UsualRate{0.1, 256}).Advice(c.batch, c.optimizer); got != c.want {
+		if got := (UsualRate{LR: 0.1, Batch: 256}).Advice(c.batch, c.optimizer); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
@@ -73,11 +74,52 @@ func TestUsualRate(t *testing.T) {
 		}
 	}
 	cfg := small()
-	if _, rec := onRanks(t, 2, cfg); rec.info.UsualRate != (UsualRate{0.005, 64}) || rec.info.GlobalBatch != 32 {
+	if _, rec := onRanks(t, 2, cfg); rec.info.UsualRate != (UsualRate{LR: 0.005, Batch: 64}) || rec.info.GlobalBatch != 32 {
 		t.Errorf("%+v, %d", rec.info.UsualRate, rec.info.GlobalBatch)
 	}
 	cfg.LR = 0.006
 	if _, rec := onRanks(t, 1, cfg); rec.info.UsualRate != (UsualRate{}) {
 		t.Errorf("%+v", rec.info.UsualRate)
+	}
+}
+
+// A rate that is left to the model is scaled to the global batch, with a warm-up where it rises; one that is given is kept.
+func TestModelsRateIsScaled(t *testing.T) {
+	as := func(*Config) {}
+	for _, c := range []struct {
+		what   string
+		ranks  int
+		change func(*Config)
+		lr     float64
+		warmup float64
+	}{
+		{"a small batch", 2, as, 0.005 * 32 / 64, 0},
+		{"the model's batch", 4, as, 0.005, 0},
+		{"a large batch", 8, as, 0.01, 1},
+		{"many epochs", 8, func(c *Config) { c.Epochs = 90 }, 0.01, 5},
+		{"a warm-up", 8, func(c *Config) { c.Warmup.Epochs = 3 }, 0.01, 3},
+		{"accumulated batches", 2, func(c *Config) { c.Exchange.Accumulation = 4 }, 0.01, 1},
+		{"servers in step", 8, func(c *Config) { c.Servers.Consistency = "bsp" }, 0.01, 1},
+		{"servers not in step", 8, func(c *Config) { c.Servers.Consistency = "async" }, 0.005 * 16 / 64, 0},
+		{"a rate that was given", 8, func(c *Config) { c.LR = 0.3 }, 0.3, 0},
+		{"the model's rate, given", 8, func(c *Config) { c.ScaleLR = false }, 0.005, 0},
+		{"another optimizer", 8, func(c *Config) { c.SetOptimizer("adam") }, 0.001, 0},
+	} {
+		cfg := Defaults(zoo("mlp"), data.Synthetic)
+		cfg.Batch, cfg.ScaleLR = 16, true
+		c.change(&cfg)
+		got := cfg.settled(c.ranks)
+		if got.LR != c.lr || got.Warmup.Epochs != c.warmup {
+			t.Errorf("%s: rate %v, warm-up %v epochs: want %v, %v", c.what, got.LR, got.Warmup.Epochs, c.lr, c.warmup)
+		}
+		if again := got.settled(c.ranks); again.LR != got.LR {
+			t.Errorf("%s: settled again: %v", c.what, again.LR)
+		}
+	}
+	if got := (Config{Model: zoo("resnet50"), Batch: 2}).settled(1); got.LR != 0.1*2/256 {
+		t.Errorf("of a program: %v", got.LR)
+	}
+	if got := (UsualRate{LR: 0.1, Batch: 256, Scaled: true}).Advice(2, "sgd"); got != "0.1 for a global batch of 256, scaled to 2" {
+		t.Errorf("%q", got)
 	}
 }

@@ -79,6 +79,9 @@ type Config struct {
 	TableRules string
 	// LR is the learning rate, which the schedule changes over the run; for Run 0: the optimizer's usual one.
 	LR float64
+	// ScaleLR enables the scaling of the model's own rate for sgd to the global batch, as an LR of 0 does. Rates above it rise in a
+	// warm-up, unless there is one.
+	ScaleLR bool
 	// Drops, Cosine, Floor and Warmup are those of schedule.Schedule.
 	Drops  []schedule.Drop
 	Cosine bool
@@ -176,6 +179,7 @@ func (c Config) settled(ranks int) Config {
 	c.Threads = cmp.Or(c.Threads, min(max(1, runtime.GOMAXPROCS(0)/ranks), MaxThreads))
 	switch {
 	case c.Optimizer == "" && c.LR == 0:
+		c.ScaleLR = true
 		c.Optimizer, c.LR, c.Momentum, c.WeightDecay = usual.Optimizer, usual.LR, usual.Momentum, usual.WeightDecay
 		c.Exchange.ClipNorm = cmp.Or(c.Exchange.ClipNorm, usual.Exchange.ClipNorm)
 	case c.LR == 0:
@@ -188,7 +192,30 @@ func (c Config) settled(ranks int) Config {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
-	return c.byKeys()
+	return c.scaled(ranks).byKeys()
+}
+
+// scaled is c with the model's own rate for its global batch, by the linear rule of Goyal et al., "Accurate, Large Minibatch SGD" (2017).
+// A rate above the model's own begins with a warm-up, of a tenth of the epochs and at most 5.
+func (c Config) scaled(ranks int) Config {
+	d, batch := c.Model.Defaults, c.globalBatch(ranks)
+	c.ScaleLR = c.ScaleLR && d.GlobalBatch > 0 && c.Optimizer == "sgd" && d.Optimizer == "sgd" && c.LR == d.LR && batch != d.GlobalBatch
+	if !c.ScaleLR {
+		return c
+	}
+	if c.LR = d.LR * float64(batch) / float64(d.GlobalBatch); c.LR > d.LR && c.Warmup == (schedule.Warmup{}) {
+		c.Warmup.Epochs = min(5, float64(c.Epochs)/10)
+	}
+	return c
+}
+
+// globalBatch is the number of samples that one update is the mean of: of all ranks, but on servers that are not in step, of one push.
+func (c Config) globalBatch(ranks int) int {
+	batch := c.Batch * max(1, c.Exchange.Accumulation)
+	if s := c.Servers.Consistency; s != "" && s != "bsp" {
+		return batch
+	}
+	return batch * ranks
 }
 
 // byKeys is c with a model by keys in place of one that takes them as well as ids, where servers have a row for each key: unless

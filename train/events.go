@@ -6,6 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/tune"
 )
 
@@ -105,6 +106,9 @@ type Summary struct {
 	Choices   tune.Choices `json:"choices,omitempty"`
 	Optimizer string       `json:"optimizer"`
 	Seed      uint64       `json:"seed"`
+	// LR and Warmup are the scaled rate and its warm-up, with Config.ScaleLR; LR is 0 where the rate was not scaled.
+	LR     float64         `json:"-"`
+	Warmup schedule.Warmup `json:"-"`
 	// The figures of the last epoch.
 	TrainLoss float64 `json:"train_loss"`
 	EvalLoss  float64 `json:"eval_loss"`

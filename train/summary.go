@@ -71,6 +71,9 @@ func (r *run) summary() (Summary, error) {
 	if r.ended != "" {
 		s.Epochs = last.Epoch
 	}
+	if r.cfg.ScaleLR {
+		s.LR, s.Warmup = r.cfg.LR, r.cfg.Warmup
+	}
 	if r.spec.Task == model.Language {
 		s.TokensPerS = Figure{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,11 @@ func (g *given) writeJob(path string, chosen ...setting.Assignment) error {
 func chosen(job *ringo.Job, s train.Summary) []setting.Assignment {
 	rules, _ := job.Group().Rules().MarshalText() // it never fails
 	made, _ := s.Choices.MarshalText()
-	return []setting.Assignment{
-		{Path: "tuning.choices", Text: string(made)}, {Path: "tuning.algorithms", Text: string(rules)}, {Path: "tuning.tune", Text: "false"}, {Path: "tuning.profile"},
+	var scaled []setting.Assignment
+	if s.LR > 0 {
+		scaled = []setting.Assignment{{Path: "training.lr", Text: strconv.FormatFloat(s.LR, 'g', -1, 64)}, {Path: "training.warmup", Text: s.Warmup.String()}}
 	}
+	return append(scaled, []setting.Assignment{
+		{Path: "tuning.choices", Text: string(made)}, {Path: "tuning.algorithms", Text: string(rules)}, {Path: "tuning.tune", Text: "false"}, {Path: "tuning.profile"},
+	}...)
 }

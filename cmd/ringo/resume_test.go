@@ -58,7 +58,7 @@ func TestKilledAndResumed(t *testing.T) {
 		if status != 0 || sha(t, out) == want {
 			t.Errorf("np %s, another rate: status %d, stderr %s, stdout %s", np, status, errs, out)
 		}
-		checkHolds(t, "another rate", out, "from here on with training.epochs 4 instead of 3, training.lr 0.001 instead of 0.005", "epoch 4/4")
+		checkHolds(t, "another rate", out, "from here on with training.epochs 4 instead of 3, training.lr 0.001 instead of 0.00", "epoch 4/4")
 	}
 }
 

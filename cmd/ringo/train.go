@@ -60,6 +60,9 @@ func modelList() string {
 		fmt.Fprintf(&b, "  %s (%s parameters)\n      %s\n", names, grouped(s.Params), s.About)
 		d := s.Defaults
 		fmt.Fprintf(&b, "      data %s, batch %d, %s, %s, lr %v", s.Data, d.Batch, counted(d.Epochs, "epoch"), d.Optimizer, d.LR)
+		if d.GlobalBatch > 0 {
+			fmt.Fprintf(&b, " for a global batch of %d", d.GlobalBatch)
+		}
 		for _, v := range []struct {
 			name  string
 			value float64

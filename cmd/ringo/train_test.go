@@ -84,7 +84,7 @@ func TestTrainOutputs(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}
 	checkHolds(t, "stdout", out, "mlp: 79,510 parameters; data synthetic, 192 + 33 samples; 2 ranks, 1 thread each, over tcp",
-		"batch 16 per rank, 6 steps per epoch; sgd, learning rate 0.005 (usual for a global batch of 64, here 32: linear scaling gives 0.0025); strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
+		"batch 16 per rank, 6 steps per epoch; sgd, learning rate 0.0025 (0.005 for a global batch of 64, scaled to 32); strategy fp32, plan fixed", "\nepoch 1/1  train loss ", "% after 1 epoch in ", "parameters sha256 ")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func TestTrainSeeds(t *testing.T) {
 func TestModelDefaults(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
-		"":                            "sgd, learning rate 0.005 (usual for a global batch of 64, here 16: linear scaling gives 0.00125);",
+		"":                            "sgd, learning rate 0.00125 (0.005 for a global batch of 64, scaled to 16);",
 		"--batch 32 --np 2":           "sgd, learning rate 0.005 (usual for a global batch of 64);",
 		"--lr 0.5":                    "sgd, learning rate 0.5;",
 		"--optimizer adamw":           "adamw, learning rate 0.001;",
