@@ -72,6 +72,13 @@ func TestObjects(t *testing.T) {
 		t.Errorf("%s %s: %+v", set.APIVersion, set.Kind, set.Spec)
 	}
 	checkPod(t, "jobset.yaml", r.Template.Spec.Template.Spec)
+	checkPreemption(t, "jobset.yaml", r.Template.Spec, batch.PodFailurePolicyActionFailJob)
+	checkPreemption(t, "job.yaml", job.Spec, batch.PodFailurePolicyActionIgnore)
+	if f := set.Spec.FailurePolicy; f == nil || f.MaxRestarts < 1 || !slices.ContainsFunc(f.Rules, func(rule jobset.FailurePolicyRule) bool {
+		return rule.Action == jobset.RestartJobSetAndIgnoreMaxRestarts && slices.Equal(rule.OnJobFailureReasons, []string{batch.JobReasonPodFailurePolicy}) && slices.Equal(rule.TargetReplicatedJobs, []string{r.Name})
+	}) {
+		t.Errorf("jobset.yaml: preemptions count in maxRestarts: %+v", f)
+	}
 
 	var runtime trainer.TrainingRuntime
 	var train trainer.TrainJob
@@ -90,10 +97,37 @@ func TestObjects(t *testing.T) {
 	checkPod(t, "trainjob.yaml", node.Template.Spec.Template.Spec)
 }
 
+// checkPreemption requires that the Job acts as named on preempted pods and on those that end with status 143 because of it.
+func checkPreemption(t *testing.T, file string, spec batch.JobSpec, action batch.PodFailurePolicyAction) {
+	t.Helper()
+	conditions, codes := false, false
+	if spec.PodFailurePolicy != nil {
+		for _, rule := range spec.PodFailurePolicy.Rules {
+			e := rule.OnExitCodes
+			conditions = conditions || rule.Action == action && slices.ContainsFunc(rule.OnPodConditions, func(c batch.PodFailurePolicyOnPodConditionsPattern) bool {
+				return c.Type == core.DisruptionTarget && c.Status == core.ConditionTrue
+			})
+			codes = codes || rule.Action == action && e != nil && *e.ContainerName == spec.Template.Spec.Containers[0].Name && e.Operator == batch.PodFailurePolicyOnExitCodesOpIn && slices.Equal(e.Values, []int32{143})
+		}
+	}
+	if !conditions || !codes || spec.Template.Spec.RestartPolicy != core.RestartPolicyNever {
+		t.Errorf("%s: preempted pods, and status 143: %+v", file, spec.PodFailurePolicy)
+	}
+}
+
 // checkPod wants a pod whose quantities are some, whose ticket others may not read, and which has time to save.
 func checkPod(t *testing.T, file string, pod core.PodSpec) {
 	t.Helper()
 	for _, c := range pod.Containers {
+		i := slices.IndexFunc(c.VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == "/dev/shm" })
+		if i < 0 || !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool {
+			return v.Name == c.VolumeMounts[i].Name && v.EmptyDir != nil && v.EmptyDir.Medium == core.StorageMediumMemory && !v.EmptyDir.SizeLimit.IsZero()
+		}) {
+			t.Errorf("%s: /dev/shm has a container's 64 MiB", file)
+		}
+		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: no requests and limit of resources", file)
+		}
 		for name, q := range c.Resources.Requests {
 			if limit, is := c.Resources.Limits[name]; is && q.Cmp(limit) > 0 {
 				t.Errorf("%s: %s: requests %v, more than the limit %v", file, name, &q, &limit)
