@@ -134,7 +134,7 @@ func (w *Written) failed(err error) error {
 
 // name gives a file its name when its contents are on the disk.
 func (w *Written) name() error {
-	err := w.file.Sync()
+	err := folder.SyncFile(w.file)
 	if err = errors.Join(err, w.file.Close()); err == nil {
 		err = os.Rename(w.file.Name(), w.path)
 	}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/folder"
 )
 
 // tries is how often one mirror is asked again after a transfer that broke off.
@@ -60,7 +62,7 @@ func settle(part string) error {
 	if err != nil {
 		return &localError{err}
 	}
-	err = errors.Join(file.Sync(), file.Close())
+	err = errors.Join(folder.SyncFile(file), file.Close())
 	if err == nil {
 		err = os.Rename(part, part[:len(part)-len(".part")])
 	}

@@ -100,7 +100,7 @@ func NewTicket(path string) error {
 		return fmt.Errorf("ticket: %w", err)
 	}
 	_, err = fmt.Fprintln(f, transport.NewTicket())
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, folder.SyncFile(f), f.Close()); err != nil {
 		return fmt.Errorf("ticket: %w", errors.Join(err, os.Remove(path)))
 	}
 	return nil

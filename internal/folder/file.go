@@ -33,7 +33,7 @@ func WriteFile(path string, write func(w io.Writer) error) error {
 	}
 	temp := f.Name()
 	if err = write(f); err == nil {
-		err = f.Sync()
+		err = SyncFile(f)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(temp, path)

@@ -69,7 +69,7 @@ func Sync(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(SyncFile(d), d.Close())
 }
 
 // maxHolder bounds what is read of who holds a directory.

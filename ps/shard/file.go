@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/rows"
@@ -107,7 +108,7 @@ func (w *writer) flush() error {
 func (w *writer) finish() error {
 	total, pieces := w.rows, w.pieces
 	w.begin(endPiece, uint64(total), uint64(pieces), nil)
-	return errors.Join(w.flush(), w.f.Sync(), w.f.Close())
+	return errors.Join(w.flush(), folder.SyncFile(w.f), w.f.Close())
 }
 
 // reader reads a file of a checkpoint.

@@ -111,7 +111,7 @@ func (w *writer) Close() error {
 	w.closed = true
 	err := w.buffer.Flush()
 	if err == nil {
-		err = w.file.Sync()
+		err = folder.SyncFile(w.file)
 	}
 	err = errors.Join(err, w.file.Close())
 	if err != nil {
@@ -169,7 +169,7 @@ func writeSynced(path string, b []byte) error {
 	}
 	_, err = f.Write(b)
 	if err == nil {
-		err = f.Sync()
+		err = folder.SyncFile(f)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -153,7 +153,7 @@ func (m *memory) Save(ctx context.Context, dir, of string, since uint64) (epoch 
 		err = out.Flush()
 	}
 	if err == nil {
-		err = f.Sync()
+		err = folder.SyncFile(f)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = folder.Sync(dir)
