@@ -121,7 +121,7 @@ func TestArraysByTheSchema(t *testing.T) {
 
 // What does not fit is an error that names the file and what to do.
 func TestArraysThatDoNotFit(t *testing.T) {
-	rows := []byte{0, 0, 0}
+	rows := []byte{0, 1, 0}
 	for _, c := range []struct {
 		cfg    Config
 		arrays []any
@@ -152,7 +152,7 @@ func TestArraysThatDoNotFit(t *testing.T) {
 func TestArraysNameTheRowThatIsNotFinite(t *testing.T) {
 	bad := make([]byte, 4*12)
 	binary.LittleEndian.PutUint32(bad[4*9:], math.Float32bits(float32(math.Inf(-1))))
-	path := npz(t, zip.Store, "x", "<f4", "(6, 2)", bad, "y", "|u1", "(6,)", make([]byte, 6), "x_test", "<f4", "(1, 2)", make([]byte, 8), "y_test", "|u1", "(1,)", []byte{1})
+	path := npz(t, zip.Store, "x", "<f4", "(6, 2)", bad, "y", "|u1", "(6,)", []byte{0, 1, 0, 1, 0, 1}, "x_test", "<f4", "(1, 2)", make([]byte, 8), "y_test", "|u1", "(1,)", []byte{1})
 	s, err := Open("arrays", Config{Dir: path})
 	if err != nil {
 		t.Fatal(err)

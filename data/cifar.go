@@ -205,10 +205,15 @@ func (c *cifar) treeSet(cfg Config) (*Set, error) {
 		}
 	}
 	set, err := cifarSet(parts[0], parts[1], classes)
-	if err == nil {
-		set.Notes, set.left = c.tree.notes(train, eval), c.tree.left.sorted()
+	if err != nil {
+		return nil, err
 	}
-	return set, err
+	sizes, err := balance(labelsOf(train, classes), len(classes), classes)
+	if err != nil {
+		return nil, fmt.Errorf("cifar10: %s: %w", c.root, err)
+	}
+	set.Notes, set.left = append(c.tree.notes(train, eval), sizes...), c.tree.left.sorted()
+	return set, nil
 }
 
 func cifarSet(train, eval *records, classes []string) (*Set, error) {
