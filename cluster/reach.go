@@ -36,7 +36,7 @@ func loopbackOf(ctx context.Context, host string) net.IP {
 // onlyHere is a hint to a rendezvous that is a loopback address on this host, "" to others.
 func onlyHere(ctx context.Context, rendezvous string) string {
 	host, _, _ := net.SplitHostPort(rendezvous)
-	if ip := loopbackOf(ctx, host); ip != nil {
+	if ip := loopbackOf(ctx, host); ip != nil && (isOwnName(host) || isOfName(ip)) {
 		return fmt.Sprintf(" %s is a loopback address here (%v) and leads to this host, not to another one;", host, ip)
 	}
 	return ""
