@@ -248,7 +248,7 @@ func TestLayoutSet(t *testing.T) {
 	}
 }
 
-// Rows to predict may lack the label's column, where a header says so.
+// Rows to predict may lack the label's column if the layout has a header, and need it without one.
 func TestLayoutUnlabelled(t *testing.T) {
 	l := layoutOf(t, numberedLayout)
 	d := Description{Name: "clicks", Layout: l, Shape: layoutShape(l)}
@@ -265,5 +265,16 @@ func TestLayoutUnlabelled(t *testing.T) {
 	}
 	if _, err := layout.Open("mlperf"); err != nil {
 		t.Error(err)
+	}
+	l = layoutOf(t, "separator: comma\ncolumns:\n  - {name: y, kind: label}\n  - {name: u, kind: category}\n")
+	for text, reports := range map[string]string{"1,a\n": "", "a\n": "line 1: the line ends after field 1 of 2", ",a\n": "want a label of 0 or 1"} {
+		in, err := OpenInput(Description{Name: "clicks", Layout: l, Shape: layoutShape(l)}, InputConfig{Path: Stdin, Stdin: strings.NewReader(text), Batch: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := in.Next(); (err == nil) != (reports == "") || err != nil && !strings.Contains(err.Error(), reports) {
+			t.Errorf("%q without a header: %v, want %q", text, err, reports)
+		}
+		in.Close()
 	}
 }
