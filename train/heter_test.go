@@ -83,9 +83,10 @@ func TestHeter(t *testing.T) {
 	set, keys := keyedSet(t)
 	cfg := keyedConfig(keys)
 	cfg.Servers.Consistency = "bsp"
-	whole := map[int][]Epoch{}
+	whole, params := map[int][]Epoch{}, 0
 	for ranks := 1; ranks <= 3; ranks++ {
 		_, rec := split(t, ranks, cfg, set, nil)
+		params = rec.info.Params
 		whole[ranks] = append(whole[ranks], rec.epochs...)
 	}
 	for _, mix := range []struct{ ranks, heters, micros int }{{1, 1, 1}, {1, 1, 64}, {2, 1, 2}, {1, 2, 8}, {3, 2, 5}} {
@@ -95,6 +96,10 @@ func TestHeter(t *testing.T) {
 			sum, rec := split(t, mix.ranks, cfg, set, nil)
 			if s := sum.Stages; s == nil || s.Pool.BusyS <= 0 || s.Back.BusyS <= 0 || s.Send.BusyS <= 0 || s.Back.StarvedS <= 0 {
 				t.Errorf("stages %v", s)
+			}
+			told := strings.Join(rec.info.Parameters, "\n")
+			if strings.Contains(told, "frozen") || !strings.Contains(told, "by heter-trainers") || !strings.Contains(told, "the rows of tables on servers") || rec.info.Params != params {
+				t.Errorf("the run reports %d parameters, in one piece %d, and %q", rec.info.Params, params, told)
 			}
 			same := mix.ranks*mix.heters*mix.micros == 1
 			if len(rec.epochs) != cfg.Epochs {
@@ -111,8 +116,15 @@ func TestHeter(t *testing.T) {
 	}
 }
 
-// Modes in which not all are in step promise of the part what they promise of all that is dense, because it is where that is: one rank learns
-// with the same bits as in one piece, where rows that are asked for ahead do not make a difference, and several learn as much.
+// learned returns by how much the evaluation loss falls after the first epoch.
+func learned(r *recorder) float64 {
+	return r.epochs[0].EvalLoss - r.epochs[len(r.epochs)-1].EvalLoss
+}
+
+// TestHeterModes compares modes without steps in common with a model in one piece. One rank, with Adagrad, has the same bits with one
+// heter-trainer and one micro-batch, and the same losses to 1e-5 with more. Of several ranks the order of steps varies, so they take small
+// steps of SGD, which add up to the same in any order: the loss falls as much to a tenth, which a gradient of another scale, or a
+// micro-batch that is dropped, exceeds.
 func TestHeterModes(t *testing.T) {
 	set, keys := keyedSet(t)
 	for name, served := range map[string]Servers{
@@ -131,17 +143,26 @@ func TestHeterModes(t *testing.T) {
 			t.Run(fmt.Sprint(name, mix), func(t *testing.T) {
 				cfg := cfg
 				cfg.Servers.Threads = mix.threads
+				if mix.ranks > 1 {
+					cfg.SetOptimizer("sgd")
+					cfg.LR = 0.002 // of which a step changes the next one's gradient little
+				}
 				_, whole := split(t, mix.ranks, cfg, set, nil)
 				cfg.Heter = Heter{Count: mix.heters, Micros: mix.micros}
 				sum, rec := split(t, mix.ranks, cfg, set, nil)
 				if s := sum.Stages; s == nil || s.Pool.BusyS <= 0 || s.Back.BusyS <= 0 {
 					t.Errorf("stages %v", s)
 				}
+				if mix.ranks > 1 {
+					if got, want := learned(rec), learned(whole); !(want > 1e-5 && math.Abs(got-want) <= 0.1*want) {
+						t.Errorf("the loss falls by %.4g, in one piece by %.4g", got, want)
+					}
+					return
+				}
 				for i, e := range rec.epochs {
 					w := whole.epochs[i]
 					far := max(math.Abs(e.TrainLoss-w.TrainLoss), math.Abs(e.EvalLoss-w.EvalLoss))
-					near := map[bool]float64{true: 1e-5, false: 0.1}[mix.ranks == 1]
-					if same := mix.heters*mix.micros == 1; same && far != 0 || far > near {
+					if same := mix.heters*mix.micros == 1; same && far != 0 || far > 1e-5 {
 						t.Errorf("epoch %d: losses %v and %v, in one piece %v and %v", i+1, e.TrainLoss, e.EvalLoss, w.TrainLoss, w.EvalLoss)
 					}
 				}

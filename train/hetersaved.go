@@ -72,7 +72,9 @@ func (c Config) sameSplit(file string, h checkpoint.Header) error {
 }
 
 // standIn gives servers an array where nothing dense is theirs: they have one at least.
-func standIn(ps *nn.Params) { ps.New("heter.none", nn.Zeros, 1) }
+func standIn(ps *nn.Params) { ps.New(standInName, nn.Zeros, 1) }
+
+const standInName = "heter.none"
 
 // paramsIn are the parameters that a checkpoint's file has by name.
 func paramsIn(f *checkpoint.File) (names []string) {

@@ -3,7 +3,10 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+
+	"github.com/ringo-ml/ringo/nn"
 )
 
 // What a run tells of keys: how many different ones it was trained on, and which rows they have.
@@ -57,6 +60,9 @@ func (r *run) keyed() []string {
 // params is how many parameters there are, without rows of keys on servers: there are as many as keys have come.
 func (r *run) params() int {
 	n := r.replica.Params.Count()
+	if slices.ContainsFunc(r.replica.Params.List(), func(p *nn.Param) bool { return p.Name == standInName }) {
+		n--
+	}
 	for _, t := range r.replica.Params.Tables() {
 		if t.Slots != nil && r.cfg.Servers.Consistency != "" {
 			n -= t.Rows * t.Dim

@@ -268,14 +268,58 @@ func (r *run) copyUntrained() {
 	}
 }
 
-// chosen says in lines which parameters are not trained, or at another rate.
-func (r *Replica) chosen() (lines []string) {
-	if frozen := r.Params.Frozen(); len(frozen) > 0 {
-		n := 0
-		for _, p := range frozen {
-			n += len(p.Data)
+// share is a number of tensors and of their values.
+type share struct{ tensors, values int }
+
+func (s *share) add(values int) { s.tensors, s.values = s.tensors+1, s.values+values }
+
+func (s share) String() string { return fmt.Sprintf("%s of %d values", tensors(s.tensors), s.values) }
+
+// trained returns the parameters that keep their values, those that heter-trainers own and train, those that are trained elsewhere, and the
+// number of tables with rows on servers.
+func (r *Replica) trained() (frozen, theirs, rest share, tables int) {
+	var owned []string
+	if r.far != nil && !r.far.lends {
+		owned = r.far.cut.Params
+	}
+	for _, p := range r.Params.List() {
+		switch {
+		case slices.Contains(owned, p.Name):
+			theirs.add(len(p.Data))
+		case p.Frozen():
+			frozen.add(len(p.Data))
+		case p.Name != standInName:
+			rest.add(len(p.Data))
 		}
-		lines = append(lines, fmt.Sprintf("frozen: %s of %d values; %s of %d values are trained", tensors(len(frozen)), n, tensors(len(r.Params.Slots())), r.Params.Count()-n))
+	}
+	for _, t := range r.Params.Tables() {
+		if len(t.Data) == t.Rows*t.Dim {
+			rest.add(len(t.Data))
+		} else {
+			tables++
+		}
+	}
+	return frozen, theirs, rest, tables
+}
+
+// chosen returns lines about parameters that are not trained, trained by heter-trainers, or trained at another rate.
+func (r *Replica) chosen() (lines []string) {
+	frozen, theirs, rest, tables := r.trained()
+	var trained []string
+	if theirs.tensors > 0 {
+		trained = append(trained, fmt.Sprintf("%v by heter-trainers", theirs))
+	}
+	if rest.tensors > 0 {
+		trained = append(trained, rest.String())
+	}
+	if tables > 0 {
+		trained = append(trained, fmt.Sprintf("the rows of tables on servers (%d)", tables))
+	}
+	if frozen.tensors > 0 {
+		lines = append(lines, fmt.Sprintf("frozen: %v", frozen))
+	}
+	if frozen.tensors+theirs.tensors > 0 {
+		lines = append(lines, "trained: "+strings.Join(trained, ", "))
 	}
 	byRate := map[float64]int{}
 	for _, s := range r.Params.Slots() {

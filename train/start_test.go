@@ -185,7 +185,7 @@ func TestInitFromAnotherHead(t *testing.T) {
 		}
 		told := strings.Join(rec.info.Parameters, "\n")
 		for _, want := range []string{"8 tensors taken\n", "left at random first values: head.bias, head.weight\n", "not used of the file: head.bias, head.weight\n",
-			"frozen: 4 tensors of 120 values; 4 tensors of 675 values are trained\n", "10 times the learning rate: 2 tensors"} {
+			"frozen: 4 tensors of 120 values\ntrained: 4 tensors of 675 values\n", "10 times the learning rate: 2 tensors"} {
 			if !strings.Contains(told, want) {
 				t.Errorf("told %q, want %q among it", told, want)
 			}

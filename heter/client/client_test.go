@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/heter/service"
 	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/transport"
@@ -30,7 +31,10 @@ func (r *rig) batches(trainer int) (all []model.Batch) {
 }
 
 // oracle does all trainers' steps on one device in this process, and returns the losses by trainer and step, and the parameters.
-func (r *rig) oracle() (losses [][]float32, values []float32) {
+func (r *rig) oracle() (losses [][]float32, values []float32) { return r.mutant(1, 32) }
+
+// mutant is oracle with gradients multiplied by scale, and only the first samples of a batch.
+func (r *rig) mutant(scale float32, samples int) (losses [][]float32, values []float32) {
 	d := device(r.t, r.spec, r.cut, r.rule)
 	r.t.Cleanup(d.Close)
 	losses = make([][]float32, r.config.Trainers)
@@ -40,11 +44,11 @@ func (r *rig) oracle() (losses [][]float32, values []float32) {
 	}
 	for step := range r.steps {
 		for i, tr := range sides {
-			pass, err := tr.Backward(r.batches(i)[step], 0, nil)
+			pass, err := tr.Backward(head(r.batches(i)[step], samples), 0, nil)
 			must(r.t, err)
 			losses[i] = append(losses[i], pass.Loss.Mean.Data[0])
 		}
-		must(r.t, d.Update(rate, 1/float32(len(losses))))
+		must(r.t, d.Update(rate, scale/float32(len(losses))))
 	}
 	return losses, d.Values()
 }
@@ -105,24 +109,64 @@ func testMixes(t *testing.T, way func(*service.Config)) {
 	}
 }
 
-// Over 100 steps losses stay those of one process, to 1e-5 with SGD and 1e-3 with Adagrad, for any mix and any number of micro-batches.
+// head returns the first samples of a batch.
+func head(b model.Batch, n int) model.Batch {
+	b.IDs, b.Labels = b.IDs[:n*len(b.IDs)/b.N], b.Labels[:n*len(b.Labels)/b.N]
+	width := len(b.Values.Data) / b.N
+	b.Values = &nn.Tensor{Shape: []int{n, width}, Data: b.Values.Data[:n*width]}
+	b.N = n
+	return b
+}
+
+// hundredSteps are the rules of TestHundredSteps, with the largest distance of losses and parameters from those of one process.
+var hundredSteps = map[string]struct {
+	rule func() optim.Optimizer
+	near float64
+}{
+	"sgd":     {sgd, 1e-6},
+	"adagrad": {func() optim.Optimizer { return &optim.Adagrad{LR: rate, Eps: 1e-8} }, 1e-4},
+}
+
+// TestHundredSteps compares losses and parameters of 100 steps with those of one process, for any mix and any number of micro-batches: to 1e-6
+// with SGD and to 1e-4 with Adagrad.
 func TestHundredSteps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	rules := map[string]func() optim.Optimizer{"sgd": sgd, "adagrad": func() optim.Optimizer { return &optim.Adagrad{LR: rate, Eps: 1e-8} }}
 	for _, mix := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {3, 2}} {
 		for _, micros := range []int{2, 64} {
-			for name, near := range map[string]float64{"sgd": 1e-5, "adagrad": 1e-3} {
-				if name == "adagrad" && micros != 2*mix[1] {
-					continue
-				}
+			for name, c := range hundredSteps {
 				t.Run(fmt.Sprint(mix, micros, name), func(t *testing.T) {
-					r := newRigOf(t, mix[0], mix[1], rules[name], nil)
-					r.steps, r.near = 100, near
+					r := newRigOf(t, mix[0], mix[1], c.rule, nil)
+					r.steps, r.near = 100, c.near
 					r.run(micros, func(int, string) {})
 					r.checkLeft()
 				})
+			}
+		}
+	}
+}
+
+// TestHundredStepsDetectsWrongGradients checks that gradients of another scale, and a sample of each batch that is dropped, are further from
+// one process than TestHundredSteps allows. Adagrad hides a scale by its rule: for it the sample is dropped.
+func TestHundredStepsDetectsWrongGradients(t *testing.T) {
+	for name, c := range hundredSteps {
+		r := &rig{t: t, spec: spec(t), rule: c.rule, steps: 100, config: Config{Trainers: 2}}
+		var err error
+		r.cut, err = heter.Find(r.spec, model.Options{}, nil)
+		must(t, err)
+		losses, values := r.oracle()
+		for wrong, of := range map[string]struct {
+			scale   float32
+			samples int
+		}{"scaled by 1.01": {1.01, 32}, "without a sample": {1, 31}} {
+			if name == "adagrad" && of.scale != 1 {
+				continue
+			}
+			l, v := r.mutant(of.scale, of.samples)
+			loss, value := furthest(slices.Concat(l...), slices.Concat(losses...)), furthest(v, values)
+			if loss < 10*c.near || value < 10*c.near {
+				t.Errorf("%s, gradients %s: losses are %.2g off and parameters %.2g, TestHundredSteps allows %.2g", name, wrong, loss, value, c.near)
 			}
 		}
 	}
