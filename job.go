@@ -16,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/hugepage"
+	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/launch"
@@ -164,7 +165,7 @@ func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	if err != nil {
 		return err
 	}
-	return job.end(fn(job))
+	return job.end(panics.Do(func() error { return fn(job) }))
 }
 
 // connect joins the cluster, then builds the mesh and the group. A rank that is

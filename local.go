@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
@@ -57,7 +58,7 @@ func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transpor
 	if err != nil {
 		return err
 	}
-	if err := fn(j); stoppedBy(err) != nil {
+	if err := panics.Do(func() error { return fn(j) }); stoppedBy(err) != nil {
 		return errors.Join(err, j.Close())
 	} else if err != nil {
 		j.yield(ctx, err)

@@ -182,3 +182,20 @@ func TestLocalBlackBox(t *testing.T) {
 		t.Errorf("nobody was in an operation: %v", err)
 	}
 }
+
+// TestPanicOfOneRankIsTheErrorOfAll names the rank that panics and the function, while the other ranks wait in an exchange.
+func TestPanicOfOneRankIsTheErrorOfAll(t *testing.T) {
+	leakcheck.Check(t)
+	var none []int
+	for _, n := range []int{1, 2, 4} {
+		err := ringo.Local(t.Context(), n, ringo.Config{}, func(job *ringo.Job) error {
+			if job.Rank() == n-1 {
+				return fmt.Errorf("unreached %d", none[job.Rank()])
+			}
+			return exchangeOn(job)
+		})
+		if want := fmt.Sprintf("rank %d: panic: runtime error: index out of range [%d] with length 0 (in ", n-1, n-1); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "local_test.go:") {
+			t.Errorf("%d ranks: %v, want %s", n, err, want)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/internal/panics"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/usage"
 )
 
@@ -94,10 +96,36 @@ func (l *Loader) work() {
 	usage.Phase("data")
 	for s := range l.queue {
 		if !l.stale.Load() {
-			s.err = l.cfg.Source.Fill(&s.batch, s.idx, s.draw)
+			s.err = l.fill(s)
 		}
 		s.done <- struct{}{}
 	}
+}
+
+// fill has the source fill a batch. A panic of a user's source is an error, and so are batches that are not what was asked for.
+func (l *Loader) fill(s *slot) error {
+	return panics.Do(func() error {
+		if err := l.cfg.Source.Fill(&s.batch, s.idx, s.draw); err != nil {
+			return err
+		}
+		return s.batch.fits(l.cfg.Source.Shape(), len(s.idx))
+	})
+}
+
+// fits reports a batch that is not of n samples of a shape.
+func (b *Batch) fits(shape Shape, n int) error {
+	for _, v := range []struct {
+		what      string
+		got, want int
+	}{
+		{"samples", b.N, n}, {"values", len(b.Values), n * shape.Size()}, {"ids", len(b.IDs), n * shape.IDs}, {"keys", len(b.Keys), n * shape.Keys},
+		{"labels", len(b.Labels), n * shape.Labels}, {"targets", len(b.Targets), n * shape.Targets},
+	} {
+		if v.got != v.want {
+			return fmt.Errorf("data source: a batch of %s for %s: want %d", quantity.Count(v.got, v.what[:len(v.what)-1]), quantity.Count(n, "sample"), v.want)
+		}
+	}
+	return nil
 }
 
 // Steps is the number of batches per epoch.
@@ -135,7 +163,7 @@ func (l *Loader) Next() (*Batch, bool, error) {
 	}
 	s := &l.slots[l.head]
 	if l.cfg.Workers == 0 {
-		s.err = l.cfg.Source.Fill(&s.batch, s.idx, s.draw)
+		s.err = l.fill(s)
 	} else {
 		<-s.done
 	}

@@ -2,10 +2,13 @@ package distopt
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"strings"
 
+	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 )
 
@@ -30,6 +33,61 @@ func (o *Optimizer) agree(cfg Config) error {
 		}
 	}
 	return nil
+}
+
+// agreeLayers reports ranks with other parameters than rank 0: the first name or number of values that differs.
+func agreeLayers(g *collective.Group, layers []bucket.Layer) error {
+	if g.Size() == 1 {
+		return nil
+	}
+	var text []byte
+	for _, l := range layers {
+		text = fmt.Appendf(text, "%s\x00%d\n", l.Name, l.Len-l.Pad)
+	}
+	sum := sha256.Sum256(text)
+	sums, sizes := make([]byte, len(sum)*g.Size()), make([]int64, g.Size())
+	if err := collective.AllGather(g, sums, sum[:]); err != nil {
+		return fmt.Errorf("comparing the models: %w", err)
+	}
+	if bytes.Equal(sums, bytes.Repeat(sums[:len(sum)], g.Size())) {
+		return nil
+	}
+	if err := collective.AllGather(g, sizes, []int64{int64(len(text))}); err != nil {
+		return fmt.Errorf("comparing the models: %w", err)
+	}
+	lengths, total := make([]int, g.Size()), 0
+	for r, n := range sizes {
+		lengths[r], total = int(n), total+int(n)
+	}
+	all := make([]byte, total)
+	if err := collective.AllGatherV(g, all, text, lengths); err != nil {
+		return fmt.Errorf("comparing the models: %w", err)
+	}
+	first, at := all[:lengths[0]], lengths[0]
+	for rank := 1; rank < g.Size(); rank++ {
+		other := all[at:][:lengths[rank]]
+		if at += lengths[rank]; !bytes.Equal(other, first) {
+			return fmt.Errorf("rank %d has another model than rank 0: %s: all ranks must build the same one", rank, layerDifference(string(other), string(first)))
+		}
+	}
+	return nil
+}
+
+// layerDifference is the first parameter in which two models differ.
+func layerDifference(own, first string) string {
+	name := func(line string) string {
+		name, n, ok := strings.Cut(line, "\x00")
+		if !ok {
+			return "none"
+		}
+		return fmt.Sprintf("%s of %s values", name, n)
+	}
+	a, b := strings.Split(own, "\n"), strings.Split(first, "\n")
+	i := 0
+	for a[i] == b[i] {
+		i++
+	}
+	return fmt.Sprintf("parameter %d is %s there, and %s on rank 0", i, name(a[i]), name(b[i]))
 }
 
 // told is the strategy of cfg as it is compared, with what else decides over exchanges and

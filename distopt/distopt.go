@@ -110,6 +110,9 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 		return nil, err
 	}
 	o.codec.pool, o.planName, o.pieces = cfg.Pool, cfg.planName(Info{}), piecesOf(layers)
+	if err = agreeLayers(g, layers); err != nil {
+		return nil, fmt.Errorf("distopt: %w", err)
+	}
 	if o.agreed, err = agreePlan(g, cfg.plan(layers, o.planName), layers); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
 	}

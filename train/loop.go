@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/distinct"
+	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/record"
 )
@@ -151,10 +152,10 @@ func (c *crew) all(work func(*worker, *crew) error) error {
 	var others sync.WaitGroup
 	for i, w := range c.workers {
 		if w.taken = false; i > 0 {
-			others.Go(func() { c.fail(work(w, c)) })
+			others.Go(func() { c.fail(panics.Do(func() error { return work(w, c) })) })
 		}
 	}
-	c.fail(work(c.workers[0], c))
+	c.fail(panics.Do(func() error { return work(c.workers[0], c) }))
 	others.Wait()
 	return c.err
 }
@@ -227,7 +228,7 @@ func (c *crew) progress(n int, loss float64) {
 
 // train does the worker's steps, which are not those of the rank's other workers.
 func (w *worker) train(c *crew) error {
-	if err := w.steps(c); err != nil {
+	if err := panics.Do(func() error { return w.steps(c) }); err != nil {
 		return &StepError{Epoch: c.epoch, Step: w.at + 1, Err: err}
 	}
 	return nil
