@@ -155,7 +155,7 @@ func openTable(c Config, bad *skips) (*Set, error) {
 	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
 	enc, skip := c.Encoder, bad.skipOnce()
 	if enc == nil {
-		enc, err = table.Study(in, table.Choice{Target: c.Target, Schema: c.Schema, Gather: c.Gather}, heldOut, skip)
+		enc, err = table.Study(in, table.Choice{Target: c.Target, Schema: c.Schema, Gather: c.Gather, Previous: c.Previous}, heldOut, skip)
 		if err != nil {
 			return nil, err
 		}

@@ -141,6 +141,9 @@ type Config struct {
 	given   bool                           // the data set is, and not named by Data
 	encoder *table.Encoder                 // of the run whose checkpoint is used
 	gather  func([]byte) ([][]byte, error) // of ranks that may have tables of their own
+
+	previous *table.Encoder    // of the checkpoint of Start.From
+	about    *data.Description // of the run's data; nil if these have no names
 }
 
 // Defaults returns the settings that a model is usually trained with, on the
@@ -356,6 +359,7 @@ func (c Config) dataOf() data.Config {
 	spec, d := c.Model, c.data()
 	d.Stream, d.Layout = c.Stream, c.Layout
 	d.Target, d.Schema, d.Split, d.Encoder, d.Gather = c.Target, c.Schema, c.Split, c.encoder, c.gather
+	d.Previous = c.previous
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if d.ImageSize = c.ImageSize; d.ImageSize == 0 && len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]

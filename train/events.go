@@ -237,7 +237,8 @@ type Info struct {
 	// Columns are those of a table, as they were read.
 	Columns []table.Found
 	// Parameters says which values parameters began with, and which of them are frozen or have a rate of their own.
-	Parameters []string
+	// The first lines of them, Initial, are about initial values alone.
+	Parameters, Initial []string
 	// Resumed is the checkpoint that the run goes on from, empty for none, and
 	// Steps how many steps were done there.
 	Resumed string

@@ -207,6 +207,11 @@ func (r *run) prepare() (err error) {
 	if err := r.takeFolder(); err != nil {
 		return err
 	}
+	if r.set == nil {
+		if err := r.cfg.follow(r.job); err != nil {
+			return err
+		}
+	}
 	if err := r.openData(true); err != nil {
 		return err
 	}

@@ -54,6 +54,9 @@ func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, 
 		cfg.Seed = first + uint64(i)
 		if cfg.Data != data.Synthetic && set == nil {
 			job.SetStatus("loading the data")
+			if err = cfg.follow(job); err != nil {
+				return Seeds{}, err
+			}
 			if set, err = openSet(cfg); err != nil {
 				return Seeds{}, err
 			}

@@ -26,7 +26,8 @@ type Start struct {
 	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, whose last checkpoint is meant: parameters, tables and running
 	// statistics of the same names begin with its values, in all else the run is a new one. A checkpoint of a run with servers is one of the
 	// same model (Servers.Recall); of its table those rows are taken that servers had. Rank 0 alone reads it, and servers the rows of a table
-	// that they keep (Servers.Begin); a run that goes on from a checkpoint of its own does not. Tensors of other shapes are an error. "":
+	// that they keep (Servers.Begin); a run that goes on from a checkpoint of its own does not. Within tensors, places are matched by the
+	// names of columns, categories, slots, classes and words, which a checkpoint has; other differences of shape are an error. "":
 	// random values.
 	From string
 	// Except are patterns of what keeps its random values whatever From has, such as the last layer where there are other classes.
@@ -48,7 +49,7 @@ func (s *Start) settings() []setting.Row {
 	from := setting.On("training.init-from")
 	return []setting.Row{
 		{Path: "training.init-from", Flag: "init-from", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&s.From),
-			About: "begin with the weights of a safetensors file, a .npz, a checkpoint or a run's folder, where they have the same names; all else is a new run's"},
+			About: "weights to start from: a safetensors file, a .npz, a checkpoint or a run's folder; tensors, columns, categories and classes are matched by name"},
 		{Path: "training.init-except", Unit: "PATTERN,…", Needs: from, Value: setting.List(&s.Except),
 			About: "parameters that begin with random values all the same, by name, such as fc.* for another head"},
 		{Path: "training.freeze", Unit: "PATTERN,…", Value: setting.List(&s.Freeze),
@@ -144,14 +145,14 @@ func (r *Replica) initialise(c Config) (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if lines, err = r.take(src, c); err != nil {
+	if lines, err = r.take(&src, c); err != nil {
 		err = fmt.Errorf("beginning with %s: %w", src.Path, err)
 	}
 	return lines, errors.Join(err, src.Close())
 }
 
 // take puts what a source has into the model.
-func (r *Replica) take(src source, c Config) ([]string, error) {
+func (r *Replica) take(src *source, c Config) ([]string, error) {
 	nodes, err := nn.Trace(func(t *nn.Tape) { r.model.Forward(t, r.Spec.Sample(1)) })
 	r.model.Reset()
 	if err != nil {
@@ -160,6 +161,10 @@ func (r *Replica) take(src source, c Config) ([]string, error) {
 	names := r.Spec.PyTorch
 	m := src.Model(r.Params, nodes, names)
 	except, err := exceptions(c.Start.Except, m.Names(), weights.Of(r.Params, nil, nil).Names(), names)
+	if err != nil {
+		return nil, err
+	}
+	mapped, err := r.byName(src, c, except)
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +182,7 @@ func (r *Replica) take(src source, c Config) ([]string, error) {
 		return nil, err
 	}
 	lines := []string{fmt.Sprintf("begun with %s: %s taken", src.Path, tensors(len(fit.Taken)))}
+	lines = append(lines, mapped...)
 	if len(fit.Elsewhere) > 0 {
 		lines = append(lines, "taken by the servers: the rows of "+some(fit.Elsewhere))
 	}

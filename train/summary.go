@@ -30,7 +30,7 @@ func (r *run) info() Info {
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.set.Notes, r.shares.notes), Columns: columns,
-		Parameters: slices.Concat(r.initial, r.replica.chosen(), r.keyed()), Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
+		Parameters: slices.Concat(r.initial, r.replica.chosen(), r.keyed()), Initial: r.initial, Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
 	}
 }
 

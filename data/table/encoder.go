@@ -28,7 +28,8 @@ type Column struct {
 
 // Encoder turns rows of tables with the same columns into what a model takes.
 type Encoder struct {
-	// Columns are in the order of the table that it was made for; ignored ones among them.
+	// Columns are in the order of the table that it was made for, after those of Choice.Previous in the
+	// order there; ignored ones among them.
 	Columns []Column `json:"columns"`
 
 	surveys                   []*survey // of Study, by column; nil: it is ignored
@@ -47,6 +48,10 @@ type Choice struct {
 	// the encoding is that of all tables together. These have the same columns in the same order.
 	// Every process calls Study.
 	Gather func(own []byte) ([][]byte, error)
+	// Previous is the encoder of the checkpoint that a run starts from. Its columns keep their order, means
+	// and deviations, and decide the column to find and the kinds that Target and Schema leave open. nil
+	// means that there is no such run. Processes that share an encoding have the same one.
+	Previous *Encoder
 }
 
 // goalOf is the name of the column to find.
@@ -82,6 +87,7 @@ func (c Choice) goalOf(names []string) (string, error) {
 // comes from it, but classes do. bad is as in Reader.Scan; a row with a word where the schema has a
 // number, or without its label or target, is bad. A second pass may report a row again.
 func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
+	choice = choice.continued(r.Columns())
 	schema := Schema{}
 	index := indexOf(r)
 	if _, named := choice.Schema[index]; index != "" && !named && choice.Target != index {
@@ -133,6 +139,7 @@ func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error
 		}
 		e.Columns, e.surveys = append(e.Columns, c), append(e.surveys, all[i])
 	}
+	e.keep(choice.Previous)
 	return e, e.index(r.Name())
 }
 

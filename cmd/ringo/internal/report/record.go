@@ -32,7 +32,7 @@ func newInfo(i train.Info) runs.Info {
 		Event: "run", Seed: i.Seed, Model: i.Model, Params: i.Params, NP: i.NP, Threads: i.Threads, Servers: i.Servers, Batch: i.Batch, GlobalBatch: i.GlobalBatch,
 		Unit: i.Unit, DataSet: i.DataSet, TrainSamples: i.TrainSamples, EvalSamples: i.EvalSamples, Omitted: i.Omitted, Epochs: i.Epochs, StepsPerEpoch: i.StepsPerEpoch,
 		Optimizer: i.Optimizer, Schedule: i.Schedule, Strategy: i.Strategy, Codec: i.Codec, Plan: i.Plan, PlanSHA256: i.PlanSHA256, Buckets: i.Buckets,
-		Transport: i.Transport, Placement: i.Placement, Kernels: i.Kernels, Metrics: []runs.Metric{}, Resumed: i.Resumed, Done: i.Steps, Notes: i.DataNotes,
+		Transport: i.Transport, Placement: i.Placement, Kernels: i.Kernels, Metrics: []runs.Metric{}, Initial: i.Initial, Resumed: i.Resumed, Done: i.Steps, Notes: i.DataNotes,
 	}
 	for _, m := range i.Metrics {
 		out.Metrics = append(out.Metrics, runs.Metric{Name: m.Name, Title: m.Label(), Percent: m.Percent, Lower: m.Lower, Detail: m.Detail})

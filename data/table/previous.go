@@ -1,0 +1,63 @@
+package table
+
+import "slices"
+
+// continued returns the choice in which Previous decides the column to find and the kinds of columns,
+// where the user sets neither. A column that Previous ignored by a guess is guessed again. The kind of
+// the column to find is guessed again, too: a row without it is bad only if the user names its kind.
+func (c Choice) continued(columns []string) Choice {
+	if c.Previous == nil {
+		return c
+	}
+	goal, hasGoal := c.Previous.Goal()
+	chosen := c.Target != ""
+	schema := Schema{}
+	for name, kind := range c.Schema {
+		schema[name] = kind
+		chosen = chosen || kind == Label || kind == Target
+	}
+	if _, named := schema[goal.Name]; hasGoal && !chosen && !named && slices.Contains(columns, goal.Name) {
+		c.Target = goal.Name
+	}
+	for _, p := range c.Previous.Columns {
+		_, named := schema[p.Name]
+		isGoal := p.Kind == Label || p.Kind == Target || p.Name == c.Target
+		if !named && !isGoal && p.Why == "" && slices.Contains(columns, p.Name) {
+			schema[p.Name] = p.Kind
+		}
+	}
+	c.Schema = schema
+	return c
+}
+
+// keep gives numbers and the target of e the means and deviations of the columns of the same name and
+// kind in previous, and puts the columns of previous first, in its order.
+func (e *Encoder) keep(previous *Encoder) {
+	if previous == nil {
+		return
+	}
+	at := func(name string) int {
+		return slices.IndexFunc(previous.Columns, func(c Column) bool { return c.Name == name })
+	}
+	for i := range e.Columns {
+		c := &e.Columns[i]
+		if k := at(c.Name); k >= 0 && previous.Columns[k].Kind == c.Kind && (c.Kind == Number || c.Kind == Target) {
+			c.Mean, c.Deviation = previous.Columns[k].Mean, previous.Columns[k].Deviation
+		}
+	}
+	place := func(i int) int {
+		if k := at(e.Columns[i].Name); k >= 0 {
+			return k
+		}
+		return len(previous.Columns)
+	}
+	order := make([]int, len(e.Columns))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return place(a) - place(b) })
+	columns, surveys := slices.Clone(e.Columns), slices.Clone(e.surveys)
+	for i, from := range order {
+		e.Columns[i], e.surveys[i] = columns[from], surveys[from]
+	}
+}

@@ -1,0 +1,323 @@
+package train
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/setting"
+)
+
+// labelKind is the kind of thing that a place of a tensor stands for.
+type labelKind string
+
+const (
+	ofColumn   labelKind = "column"
+	ofCategory labelKind = "category" // row of an embedding; part is "" for what is missing or unseen
+	ofSlot     labelKind = "slot"
+	ofClass    labelKind = "class"
+	ofTarget   labelKind = "target"
+	ofWord     labelKind = "word"
+	ofUnit     labelKind = "unit" // of a layer inside the model, or the result of an operation on named places
+)
+
+// label names a place along an axis of a tensor. Equal labels mean the same in any two runs.
+type label struct {
+	kind       labelKind
+	name, part string
+	at         int // of the values that stand for one name, such as a category's vector
+}
+
+func (l label) String() string {
+	if l.kind == ofCategory {
+		return fmt.Sprintf("%s=%s", l.name, l.part)
+	}
+	return l.name
+}
+
+// names are the names that a run's data have: columns, categories, slots, classes or words.
+type names struct {
+	values  []label // of a sample's numbers
+	ids     []idColumn
+	slots   []string
+	outputs []label // classes, words or the target
+	words   []label // tokens
+}
+
+// idColumn is a column of ids: its rows of an embedding begin with first. It has no labels if rows
+// belong to hashed keys.
+type idColumn struct {
+	name  string
+	first int
+	rows  []label
+}
+
+// namesOf returns the names of a run's data. Data without names have none.
+func namesOf(d data.Description) (n names) {
+	switch {
+	case d.Encoder != nil:
+		n = namesOfTable(d.Encoder)
+	case d.Layout != nil:
+		for _, c := range d.Layout.Of(func(c layout.Column) bool { return c.Kind == layout.Number }) {
+			n.values = append(n.values, label{kind: ofColumn, name: c.Name})
+		}
+	case d.Name == "criteo":
+		for i := range d.Shape.Size() {
+			n.values = append(n.values, label{kind: ofColumn, name: fmt.Sprintf("I%d", i+1)})
+		}
+		for i := range d.Shape.IDs {
+			n.ids = append(n.ids, idColumn{name: fmt.Sprintf("C%d", i+1)})
+		}
+	}
+	for _, s := range d.Shape.Slots {
+		n.slots = append(n.slots, s.Name)
+	}
+	if d.Encoder != nil {
+		return n
+	}
+	for _, w := range d.Words {
+		if d.Vocabulary > 0 {
+			n.words = append(n.words, label{kind: ofWord, name: w})
+		} else {
+			n.outputs = append(n.outputs, label{kind: ofClass, name: w})
+		}
+	}
+	if d.Vocabulary > 0 {
+		n.outputs = n.words
+	}
+	return n
+}
+
+func namesOfTable(e *table.Encoder) (n names) {
+	first := 0
+	for _, c := range e.Columns {
+		switch c.Kind {
+		case table.Number:
+			n.values = append(n.values, label{kind: ofColumn, name: c.Name})
+		case table.Category:
+			rows := []label{{kind: ofCategory, name: c.Name}}
+			for _, w := range c.Words {
+				rows = append(rows, label{kind: ofCategory, name: c.Name, part: w})
+			}
+			n.ids = append(n.ids, idColumn{c.Name, first, rows})
+			first += len(rows)
+		case table.Label:
+			for _, w := range c.Words {
+				n.outputs = append(n.outputs, label{kind: ofClass, name: w})
+			}
+		case table.Target:
+			n.outputs = []label{{kind: ofTarget, name: c.Name}}
+		}
+	}
+	return n
+}
+
+// none reports whether data have no names.
+func (n names) none() bool {
+	return len(n.values)+len(n.ids)+len(n.slots)+len(n.outputs)+len(n.words) == 0
+}
+
+// inputs are the names that samples are made of, all kinds of them.
+func (n names) inputs() (out []label) {
+	out = slices.Clone(n.values)
+	for _, c := range n.ids {
+		out = append(out, label{kind: ofColumn, name: c.name})
+	}
+	for _, s := range n.slots {
+		out = append(out, label{kind: ofSlot, name: s})
+	}
+	return append(out, n.words...)
+}
+
+// rows are the categories of all columns, without those that are missing.
+func (n names) rows() (out []label) {
+	for _, c := range n.ids {
+		for _, r := range c.rows {
+			if r.part != "" {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// without returns the labels of a that b lacks, in the order of a.
+func without(a, b []label) (out []label) {
+	has := map[label]bool{}
+	for _, l := range b {
+		has[l] = true
+	}
+	for _, l := range a {
+		if !has[l] {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// unlike returns what a names and b lacks, a line's part for each kind, such as "class bee, wasp".
+// Categories of a column that b lacks as a whole are left out, as are outputs if these are not mapped.
+func (n names) unlike(b names, outputs bool) string {
+	lacks := without(n.inputs(), b.inputs())
+	for _, r := range without(n.rows(), b.rows()) {
+		if !slices.Contains(lacks, label{kind: ofColumn, name: r.name}) {
+			lacks = append(lacks, r)
+		}
+	}
+	if outputs && len(n.words) == 0 {
+		lacks = append(lacks, without(n.outputs, b.outputs)...)
+	}
+	var parts []string
+	for _, kind := range []labelKind{ofColumn, ofCategory, ofSlot, ofClass, ofTarget, ofWord} {
+		var of []string
+		for _, l := range lacks {
+			if l.kind == kind {
+				of = append(of, l.String())
+			}
+		}
+		if len(of) > 0 {
+			parts = append(parts, string(kind)+" "+some(of))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// compare reports what cannot be mapped by name: columns that mean something else under the same name,
+// and data that have no name in common. outputs says that the values of the last layer are wanted.
+func compare(was, now data.Description, outputs bool) error {
+	a, b := namesOf(was), namesOf(now)
+	var errs []error
+	if was.Encoder != nil && now.Encoder != nil {
+		errs = append(errs, compareColumns(was.Encoder, now.Encoder)...)
+	}
+	if keysOf(was) != "" || keysOf(now) != "" {
+		errs = append(errs, compareClicks(was, now)...)
+	}
+	if goal, other := goalOf(was), goalOf(now); outputs && goal != "" && other != "" && goal != other {
+		errs = append(errs, fmt.Errorf("the checkpoint finds the %s, these data the %s: choose the same with %v and %v; %v leaves the last layer at its own first values",
+			goal, other, setting.Path("data.target"), setting.Path("data.schema"), setting.Path("training.init-except")))
+	}
+	nothing := func(what string, old, new []label) {
+		special := func(l label) bool { return l.kind == ofWord && (l.name == "<unk>" || l.name == "<eos>") }
+		old, new = slices.DeleteFunc(slices.Clone(old), special), slices.DeleteFunc(slices.Clone(new), special)
+		if len(old) > 0 && len(new) > 0 && len(without(new, old)) == len(new) {
+			errs = append(errs, fmt.Errorf("no %s in common: the checkpoint has %s, these data %s", what, some(textsOf(old)), some(textsOf(new))))
+		}
+	}
+	if len(b.words) > 0 {
+		nothing("word", a.words, b.words)
+	} else {
+		nothing("column", a.inputs(), b.inputs())
+	}
+	if outputs && len(b.words) == 0 {
+		nothing("class", a.outputs, b.outputs)
+	}
+	return errors.Join(errs...)
+}
+
+func textsOf(labels []label) (out []string) {
+	for _, l := range labels {
+		out = append(out, l.String())
+	}
+	return out
+}
+
+// goalOf is what the last layer's output is compared with.
+func goalOf(d data.Description) string {
+	if d.Encoder != nil {
+		c, _ := d.Encoder.Goal()
+		return strings.TrimSpace(fmt.Sprintf("%s %s", c.Kind, c.Name))
+	}
+	if d.Layout != nil {
+		for _, c := range d.Layout.Of(func(c layout.Column) bool { return c.Kind == layout.Label }) {
+			return "label " + c.Name
+		}
+	}
+	return ""
+}
+
+// compareColumns reports columns of tables that have another kind, mean or deviation.
+func compareColumns(was, now *table.Encoder) (errs []error) {
+	for _, c := range now.Columns {
+		i := slices.IndexFunc(was.Columns, func(o table.Column) bool { return o.Name == c.Name })
+		if i < 0 {
+			continue
+		}
+		switch o := was.Columns[i]; {
+		case isInput(c.Kind) && isInput(o.Kind) && c.Kind != o.Kind:
+			errs = append(errs, fmt.Errorf("column %s: the checkpoint has it as %s, these data as %s: set %v=%s=%s, or ignore it", c.Name, o.Kind, c.Kind, setting.Path("data.schema"), c.Name, o.Kind))
+		case c.Kind == o.Kind && (c.Mean != o.Mean || c.Deviation != o.Deviation):
+			errs = append(errs, fmt.Errorf("column %s: the checkpoint has the mean %v and deviation %v, these data were encoded with %v and %v: open them with data.Config.Previous", c.Name, o.Mean, o.Deviation, c.Mean, c.Deviation))
+		}
+	}
+	return errs
+}
+
+func isInput(k table.Kind) bool { return k == table.Number || k == table.Category }
+
+// keysOf is how samples of clicks name rows of tables; "" means that the data are no clicks.
+func keysOf(d data.Description) string {
+	switch {
+	case len(d.Shape.Slots) > 0:
+		return "keys"
+	case d.Name == "criteo":
+		return "hashed categories"
+	}
+	return ""
+}
+
+// compareClicks reports columns of clicks whose values become other keys or numbers.
+func compareClicks(was, now data.Description) (errs []error) {
+	if x, y := keysOf(was), keysOf(now); x != y {
+		return []error{fmt.Errorf("the rows of the checkpoint's tables belong to %s, those of these data to %s", cmp.Or(x, "no keys"), cmp.Or(y, "no keys"))}
+	}
+	old := makings(was)
+	for _, m := range makings(now) {
+		i := slices.IndexFunc(old, func(o making) bool { return o.name == m.name })
+		if i >= 0 && old[i] != m {
+			errs = append(errs, fmt.Errorf("column %s: the checkpoint has it as %s, these data as %s, so that its values mean other rows or numbers", m.name, old[i].how, m.how))
+		}
+	}
+	return errs
+}
+
+// making is how a column of clicks becomes keys or a number.
+type making struct{ name, how string }
+
+func makings(d data.Description) (out []making) {
+	if d.Layout == nil {
+		for i := range d.Shape.Size() {
+			out = append(out, making{fmt.Sprintf("I%d", i+1), "number log"})
+		}
+		for i := range max(d.Shape.IDs, len(d.Shape.Slots)) {
+			out = append(out, making{fmt.Sprintf("C%d", i+1), fmt.Sprintf("category hex of table %d", i+1)})
+		}
+		return out
+	}
+	var hex []string
+	for _, c := range d.Layout.Columns {
+		kind := layout.Category // a bag's keys are a category's
+		if c.Kind == layout.Sequence {
+			kind = c.Kind
+		}
+		switch {
+		case c.Kind == layout.Number:
+			out = append(out, making{c.Name, strings.TrimSpace("number " + c.Transform)})
+		case c.Slotted() && c.Values == layout.Hex:
+			if !slices.Contains(hex, c.Table) {
+				hex = append(hex, c.Table)
+			}
+			out = append(out, making{c.Name, fmt.Sprintf("%s hex of table %d", kind, slices.Index(hex, c.Table)+1)})
+		case c.Slotted() && c.Values == layout.Key:
+			out = append(out, making{c.Name, fmt.Sprintf("%s key", kind)})
+		case c.Slotted():
+			out = append(out, making{c.Name, fmt.Sprintf("%s %s of table %s", kind, c.Values, c.Table)})
+		}
+	}
+	return out
+}
