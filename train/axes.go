@@ -1,12 +1,29 @@
 package train
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
+
+// The names of a run's data are followed through its model by a trace of the forward pass of one sample:
+//
+//   - Each value of a sample has a label, such as column "area". Look-ups give the values of a
+//     category's vector or a slot's sum the label of the column and a number.
+//   - Operations that move values, such as reshape and concat, move their labels along.
+//   - A dense layer ends them: its weight has the labels of the inputs along one axis, and new, unnamed
+//     places along the other, which its bias and its output share.
+//   - Unnamed places that are added to or multiplied by named ones, as in a cross layer or a residual
+//     connection, stand for the same things, and get the same labels.
+//   - The places of the last layer get the names of classes, words or the target.
+//   - Unnamed places that remain are units inside the model. They are matched by number, as before.
+//
+// An operation that is not known here ends labels, too, and is noted: with it a run whose names differ
+// from the checkpoint's is refused.
+//
+// Both the model of the checkpoint and the new one are built as outlines, without values, and traced in
+// the same way. Cost: a label for each value of a sample and each layer's place, and milliseconds.
 
 // axis is one axis of a tensor. Tensors that count the same things along an axis share it.
 type axis struct {
@@ -15,6 +32,7 @@ type axis struct {
 	same   *axis   // the axis that it turned out to be
 }
 
+// root returns the axis that stands for all that are united with a.
 func (a *axis) root() *axis {
 	for a.same != nil {
 		a = a.same
@@ -56,7 +74,9 @@ type tracer struct {
 	last map[*nn.Tensor]*axis   // of tensors that a layer makes
 }
 
-// traceNames follows the names of data through a model that is built for them.
+// traceNames follows the names of data through a model that is built for them. Ids of the sample are set
+// to the first row of their column, or to the last word: by its ids a look-up shows whether it reads
+// columns, tokens or something of the model's own, such as positions.
 func traceNames(spec model.Spec, o model.Options, n names) (axes, error) {
 	ps := nn.NewOutline()
 	m := spec.Build(ps, o)
@@ -120,7 +140,8 @@ func (t *tracer) nameTable(table *nn.Table) {
 	}
 }
 
-// node passes names from an operation's inputs to its result and its parameters.
+// node passes names from an operation's inputs to its result and its parameters. Operations that are not
+// listed, such as matmul and attention, end names.
 func (t *tracer) node(n *nn.Node) {
 	switch n.Op {
 	case "dense":
@@ -160,7 +181,8 @@ func (t *tracer) node(n *nn.Node) {
 	}
 }
 
-// lose notes that names are lost, if there were some.
+// lose notes that names are lost at an operation, if an input has some. The first one is reported. Its
+// result is unnamed, which is harmless while the names of both runs are equal.
 func (t *tracer) lose(n *nn.Node) {
 	for _, x := range n.Inputs {
 		if x != nil && t.flat[x] != nil && t.opaque == "" {
@@ -202,7 +224,8 @@ func (t *tracer) unite(a, b *axis) {
 	}
 }
 
-// row is the last axis of a tensor of names, the same in every row; nil: there is none.
+// row is the last axis of a tensor whose rows all have the same labels, such as the steps of a sequence;
+// nil: they differ, or the tensor is unnamed and no layer's output.
 func (t *tracer) row(x *nn.Tensor) *axis {
 	flat := t.flat[x]
 	if flat == nil {
@@ -215,256 +238,4 @@ func (t *tracer) row(x *nn.Tensor) *axis {
 		}
 	}
 	return &axis{size: width, labels: flat[:width]}
-}
-
-func (t *tracer) dense(n *nn.Node) {
-	w := n.Params[0]
-	in, out := t.row(n.Inputs[0]), &axis{size: w.Shape[0]}
-	if in == nil || in.size != w.Shape[1] {
-		t.lose(n)
-		in = nil
-	}
-	t.name(w.Name, []*axis{out, in})
-	if b := n.Params[1]; b != nil {
-		t.name(b.Name, []*axis{out})
-	}
-	t.last[n.Output] = out
-}
-
-func (t *tracer) conv(n *nn.Node) {
-	t.lose(n)
-	w := n.Params[0]
-	out := &axis{size: w.Shape[3]}
-	t.name(w.Name, []*axis{nil, nil, nil, out})
-	if b := n.Params[1]; b != nil {
-		t.name(b.Name, []*axis{out})
-	}
-	t.last[n.Output] = out
-}
-
-// norm names what a normalisation has of each place of the last axis.
-func (t *tracer) norm(n *nn.Node) {
-	a := t.row(n.Inputs[0])
-	if a == nil {
-		t.lose(n)
-		return
-	}
-	for _, p := range n.Params {
-		if p != nil && len(p.Data) == a.size {
-			t.name(p.Name, []*axis{a})
-		}
-	}
-	for _, b := range n.Buffers {
-		if len(b.Data) == a.size {
-			t.name(b.Name, []*axis{a})
-		}
-	}
-	t.last[n.Output] = a
-	if flat := t.flat[n.Inputs[0]]; flat != nil {
-		t.flat[n.Output] = flat
-	}
-}
-
-// lookUp names the rows of an embedding, and the vectors that it gives.
-func (t *tracer) lookUp(n *nn.Node) {
-	name, dim := "", 0
-	if n.Table != nil {
-		name, dim = n.Table.Name, n.Table.Dim
-	} else {
-		name, dim = n.Params[0].Name, n.Params[0].Shape[1]
-	}
-	if len(t.n.words) > 0 && len(n.IDs) > 0 && !slices.ContainsFunc(n.IDs, func(id int32) bool { return int(id) != len(t.n.words)-1 }) {
-		t.name(name, []*axis{{size: len(t.n.words), labels: t.n.words}, nil})
-		return
-	}
-	if len(t.n.ids) == 0 {
-		return
-	}
-	var vectors, rows []label
-	for i, id := range n.IDs {
-		k := slices.IndexFunc(t.n.ids, func(c idColumn) bool { return c.first == int(id) })
-		if t.n.ids[0].rows == nil { // hashed: all have the same id here
-			k = i
-		}
-		if k < 0 || k >= len(t.n.ids) {
-			if t.opaque == "" {
-				t.opaque = n.Op
-			}
-			return
-		}
-		for at := range dim {
-			vectors = append(vectors, label{kind: ofColumn, name: t.n.ids[k].name, at: at})
-		}
-	}
-	for _, c := range t.n.ids {
-		rows = append(rows, c.rows...)
-	}
-	of := []*axis{nil, nil}
-	if rows != nil {
-		of[0] = &axis{size: len(rows), labels: rows}
-	}
-	t.name(name, of)
-	t.flat[n.Output] = append(vectors, t.rest(n)...)
-}
-
-// bags names the sums of the rows of slots.
-func (t *tracer) bags(n *nn.Node) {
-	first, slots, steps := int(n.Attrs["first"]), int(n.Attrs["slots"]), int(n.Attrs["steps"])
-	var out []label
-	for s := first; s < first+slots && s < len(t.n.slots); s++ {
-		for i := range max(1, steps) * n.Table.Dim {
-			out = append(out, label{kind: ofSlot, name: t.n.slots[s], at: i % n.Table.Dim})
-		}
-	}
-	if len(out) > 0 {
-		t.flat[n.Output] = append(out, t.rest(n)...)
-	}
-}
-
-// rest names what is beside the rows of a look-up.
-func (t *tracer) rest(n *nn.Node) []label {
-	if len(n.Inputs) == 0 || n.Inputs[0] == nil {
-		return nil
-	}
-	return t.named(n.Inputs[0])
-}
-
-// named are the labels of a tensor's values: those of an unnamed one are its layer's units.
-func (t *tracer) named(x *nn.Tensor) []label {
-	if flat := t.flat[x]; flat != nil {
-		return flat
-	}
-	a := t.last[x]
-	if a == nil {
-		a = &axis{size: x.Len()}
-	}
-	if a = a.root(); a.labels == nil {
-		for i := range a.size {
-			a.labels = append(a.labels, label{kind: ofUnit, name: fmt.Sprintf("unit of layer %d", len(t.of)), at: i})
-		}
-	}
-	var out []label
-	for len(out) < x.Len() {
-		out = append(out, a.labels...)
-	}
-	return out
-}
-
-// binary names the results of an operation of two tensors, one of which may be broadcast. A layer's output
-// that is combined with named values one by one has their names.
-func (t *tracer) binary(n *nn.Node) {
-	a, b := n.Inputs[0], n.Inputs[1]
-	if t.flat[a] == nil && t.flat[b] == nil {
-		x, y := t.last[a], t.last[b]
-		if x != nil && y != nil && x.size == y.size {
-			t.unite(x, y)
-		}
-		if x == nil || y != nil && y.size > x.size {
-			x = y
-		}
-		t.last[n.Output] = x
-		return
-	}
-	for _, pair := range [][2]*nn.Tensor{{a, b}, {b, a}} {
-		x, y := pair[0], pair[1]
-		if t.flat[x] == nil || t.flat[y] != nil {
-			continue
-		}
-		row, unit := t.row(x), t.last[y]
-		if y.Shape[len(y.Shape)-1] == 1 && x.Len() == n.Output.Len() { // each value of x with another factor
-			t.flat[n.Output] = t.flat[x]
-			return
-		}
-		if row == nil || unit == nil || unit.size != row.size || x.Len() != n.Output.Len() {
-			t.lose(n)
-			return
-		}
-		t.unite(unit, row)
-		t.flat[n.Output] = t.flat[x]
-		return
-	}
-	x, y := t.flat[a], t.flat[b]
-	if len(x) != len(y) || len(x) != n.Output.Len() {
-		t.lose(n)
-		return
-	}
-	out := slices.Clone(x)
-	for i := range out {
-		if x[i] != y[i] {
-			out[i] = label{kind: ofUnit, name: fmt.Sprintf("%s(%q, %q)", n.Op, fmt.Sprintf("%#v", x[i]), fmt.Sprintf("%#v", y[i]))}
-		}
-	}
-	t.flat[n.Output] = out
-}
-
-// concat puts names one after the other as their values.
-func (t *tracer) concat(n *nn.Node) {
-	if !slices.ContainsFunc(n.Inputs, func(x *nn.Tensor) bool { return t.flat[x] != nil }) {
-		return
-	}
-	ax := n.Axes[0]
-	rows := 1
-	for _, d := range n.Output.Shape[:ax] {
-		rows *= d
-	}
-	out := make([]label, 0, n.Output.Len())
-	for r := range rows {
-		for _, x := range n.Inputs {
-			each := x.Len() / rows
-			out = append(out, t.named(x)[r*each:][:each]...)
-		}
-	}
-	t.flat[n.Output] = out
-}
-
-// reduce names sums: one of equal names has that name, and one of different names has none.
-func (t *tracer) reduce(n *nn.Node) {
-	x := n.Inputs[0]
-	flat := t.flat[x]
-	if flat == nil {
-		if k := len(x.Shape) - 1; !slices.Contains(n.Axes, k) {
-			t.last[n.Output] = t.last[x]
-		}
-		return
-	}
-	out := make([]label, n.Output.Len())
-	seen := make([]bool, len(out))
-	mixed := false
-	for i, l := range flat {
-		to, rest, size := 0, i, 1
-		for k := len(x.Shape) - 1; k >= 0; k-- {
-			at := rest % x.Shape[k]
-			rest /= x.Shape[k]
-			if !slices.Contains(n.Axes, k) {
-				to += at * size
-				size *= x.Shape[k]
-			}
-		}
-		mixed = mixed || seen[to] && out[to] != l
-		out[to], seen[to] = l, true
-	}
-	if !mixed {
-		t.flat[n.Output] = out
-	}
-}
-
-// pass gives a result the names of the input, of as many values.
-func (t *tracer) pass(n *nn.Node) {
-	x, y := n.Inputs[0], n.Output
-	if flat := t.flat[x]; flat != nil {
-		switch {
-		case x.Len() == y.Len():
-			t.flat[y] = flat
-		case n.Op == "broadcast" && len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == y.Shape[len(y.Shape)-1] && t.row(x) != nil:
-			for len(t.flat[y]) < y.Len() {
-				t.flat[y] = append(t.flat[y], t.row(x).labels...)
-			}
-		default:
-			t.lose(n)
-		}
-		return
-	}
-	if a := t.last[x]; a != nil && len(y.Shape) > 0 && y.Shape[len(y.Shape)-1] == a.size {
-		t.last[y] = a
-	}
 }

@@ -13,9 +13,15 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// A run that starts from a checkpoint has data of its own: with columns in another order, other categories, more classes. The names of
-// both runs' data are followed through the model (axes), and the places of each tensor are matched by name. Places
-// without a match keep the values of a new run of the same seed.
+// A run that starts from a checkpoint has its own data: with columns in another order, other categories,
+// more classes. The mapping is made in three steps, of which the first two depend on the descriptions of
+// both runs' data and the shapes of tensors alone:
+//
+//  1. namesOf takes the names out of both descriptions, and compare refuses what cannot be matched.
+//  2. traceNames says for both models what the places of their tensors stand for, and matchTensor finds
+//     for each place of a new tensor the old one with the same labels.
+//  3. replace makes the source read old tensors in the new places. Places without a match keep the
+//     values of a new run of the same seed, as they are in the replica at that time.
 
 // tensorMap says where a tensor's values are in a tensor of another shape.
 type tensorMap struct {
@@ -25,7 +31,8 @@ type tensorMap struct {
 	from  [][]int // along each axis, for each place that of the old tensor, or -1
 }
 
-// matchPlaces returns for each label of now its place in was, or -1. Unlabelled axes must have the same size.
+// matchPlaces returns for each label of now its place in was, or -1. Unlabelled axes must have the
+// same size. ok is false for these, and if two places of was have one label.
 func matchPlaces(was, now []label, old, size int) (from []int, ok bool) {
 	if len(was) != old || len(now) != size {
 		for i := range size {
@@ -107,7 +114,8 @@ func (m tensorMap) apply(out, old []float32) {
 	}
 }
 
-// descriptionOf reads what a checkpoint's header says of its run's data; an empty one if it says nothing.
+// descriptionOf reads what a checkpoint's header says of its run's data; an empty one if it says
+// nothing.
 func descriptionOf(h *checkpoint.Header) (d data.Description, err error) {
 	if h == nil || h.More[moreSet] == "" {
 		return d, nil
@@ -118,7 +126,10 @@ func descriptionOf(h *checkpoint.Header) (d data.Description, err error) {
 	return d, d.Validate()
 }
 
-// byName makes s a source whose tensors have the places of this run's model, and returns what it mapped in lines.
+// byName makes s a source whose tensors have the places of this run's model, and returns lines
+// about what it mapped, what is new and what is not used. Tensors that except names keep their own
+// first values, and need no match. Without names on one side, or with the same on both, s stays as
+// it is.
 func (r *Replica) byName(s *source, c Config, except func(string) bool) (lines []string, err error) {
 	if c.about == nil {
 		return nil, nil
@@ -197,7 +208,8 @@ func assumed(path string, was, is data.Description, now names) []string {
 	return []string{"assumed: columns, categories and classes are in the order of those that " + path + " was trained on, for it has no names of them"}
 }
 
-// followed reports a model whose operations hide which parameters belong to names that differ.
+// followed reports names that differ and cannot be followed: head says that the last layer is
+// wanted. It reports a model whose operations hide which parameters belong to names that differ.
 func (r *Replica) followed(before, after axes, old, now names, head bool) error {
 	opaque := before.opaque
 	if opaque == "" {
@@ -215,7 +227,8 @@ func (r *Replica) followed(before, after axes, old, now names, head bool) error 
 	return nil
 }
 
-// renameAll replaces the tensors of s whose places differ here.
+// renameAll replaces the tensors of s whose places differ here. A tensor that does not match along
+// an unnamed axis stays as it is, and Fit reports both shapes.
 func (r *Replica) renameAll(s *source, before, after axes, except func(string) bool) error {
 	has := map[string]weights.Info{}
 	for _, i := range s.Tensors {
@@ -252,8 +265,8 @@ func (r *Replica) renameAll(s *source, before, after axes, except func(string) b
 	return nil
 }
 
-// nameBefore is the name that a tensor of this run has in the checkpoint; "" if there is none. Tables that are each for some
-// slots alone are known by these.
+// nameBefore is the name that a tensor of this run has in the checkpoint; "" if there is none.
+// Tables that are each for some slots alone are known by these.
 func nameBefore(name string, before, after axes) string {
 	slots, ok := after.slots[name]
 	if !ok {

@@ -25,8 +25,7 @@ func (r *run) describe() error {
 		return fmt.Errorf("the names of classes, words and categories are %d bytes, and checkpoints have room for %d: leave out columns with data.schema, such as id=ignore", len(text), maxDescription)
 	}
 	r.description = string(text)
-	d := r.set.Description()
-	r.cfg.about = &d
+	r.cfg.about = &about
 	return nil
 }
 

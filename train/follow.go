@@ -11,9 +11,10 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// follow makes a table be encoded as that of the checkpoint that the run starts from, because its weights
-// are for that encoding. A run that continues reads its own checkpoint instead, as the other one may be
-// gone. Rank 0 alone reads it, unless ranks have no mesh: then each does. It is a collective call.
+// follow makes a table be encoded as that of the checkpoint that the run starts from, because its
+// weights are for that encoding. A run that continues reads its own checkpoint instead, as the
+// other one may be gone. Rank 0 alone reads it, unless ranks have no mesh: then each does. It is a
+// collective call.
 func (c *Config) follow(job *ringo.Job) error {
 	if c.Start.From == "" || c.encoder != nil {
 		return nil
@@ -38,7 +39,8 @@ func (c *Config) follow(job *ringo.Job) error {
 	return nil
 }
 
-// startEncoder reads the encoding of a table from the checkpoint that a run starts or continues from. It is nil if there is none.
+// startEncoder reads the encoding of a table from the checkpoint that a run starts or continues
+// from. It is nil if there is none.
 func (c *Config) startEncoder() (*table.Encoder, error) {
 	path := c.Start.From
 	if c.Checkpoint.Resume {

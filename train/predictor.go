@@ -22,9 +22,10 @@ type Predictor struct {
 	failed bool
 }
 
-// NewPredictor loads a model's checkpoint, which cfg.Checkpoint.Dir names, or that folder's last one; no data are opened. Of cfg the
-// settings of training are of no matter. Parameters on servers are those that the servers began with: see Servers.Start; without
-// servers each rank reads what they have saved: see Servers.Recall. It is a collective call, as are Gather and End.
+// NewPredictor loads a model's checkpoint, which cfg.Checkpoint.Dir names, or that folder's last
+// one; no data are opened. Of cfg the settings of training are of no matter. Parameters on servers
+// are those that the servers began with: see Servers.Start; without servers each rank reads what
+// they have saved: see Servers.Recall. It is a collective call, as are Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
 	cfg.Model, cfg.given = m, true
 	cfg = cfg.settled(job.Size())
@@ -42,10 +43,11 @@ func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config)
 	return &Predictor{r: r}, nil
 }
 
-// constant makes the parameters those that the replica keeps: what is computed of weights alone, such as their packing for products, is
-// computed once and kept, in as much memory again for most layers. No step may follow: it would move parameters behind the back of what
-// was kept. Rows of tables may change, as those on servers do from batch to batch: nothing is kept of them. The bits are those of
-// an evaluation, in which the same is computed for each batch.
+// constant makes the parameters those that the replica keeps: what is computed of weights alone,
+// such as their packing for products, is computed once and kept, in as much memory again for most
+// layers. No step may follow: it would move parameters behind the back of what was kept. Rows of
+// tables may change, as those on servers do from batch to batch: nothing is kept of them. The bits
+// are those of an evaluation, in which the same is computed for each batch.
 func (r *Replica) constant(cfg Config) {
 	r.tape.Close()
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Constant: true})
@@ -75,8 +77,9 @@ func (p *Predictor) Checkpoint() (file string, step int64) { return p.r.found.Fi
 // Replica is this rank's copy of the model.
 func (p *Predictor) Replica() *Replica { return p.r.replica }
 
-// Forward runs the model over a batch by the forward pass of evaluations, and returns its outputs, which are good until the next call. A
-// model that carries state goes on from the batch before it; Replica().ResetState begins anew.
+// Forward runs the model over a batch by the forward pass of evaluations, and returns its outputs,
+// which are good until the next call. A model that carries state goes on from the batch before it;
+// Replica().ResetState begins anew.
 func (p *Predictor) Forward(b *data.Batch) (model.Outputs, error) {
 	out, err := p.r.replica.Forward(p.r.replica.Batch(b))
 	return out, p.note(err)

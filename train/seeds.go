@@ -30,7 +30,8 @@ type Seeds struct {
 	EvalLoss    Spread  `json:"eval_loss"`
 	SamplesPerS Spread  `json:"samples_per_s"`
 	WallS       float64 `json:"wall_s"` // of all runs
-	// Eval are those of the metrics that all runs have. As JSON they are fields such as "eval_accuracy".
+	// Eval are those of the metrics that all runs have. As JSON they are fields such as
+	// "eval_accuracy".
 	Eval map[string]Spread `json:"-"`
 }
 

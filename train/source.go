@@ -14,14 +14,16 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// source is what a run begins with: a file of weights, or a checkpoint's file together with what servers have saved with it.
+// source is what a run begins with: a file of weights, or a checkpoint's file together with what
+// servers have saved with it.
 type source struct {
 	*weights.Source
 	parts  Recalled // nil: all is in the file
 	tables []string // that these have, in turn
 }
 
-// openSource opens Start.From. into are the tables that take its rows, where they lie with the ranks.
+// openSource opens Start.From. into are the tables that take its rows, where they lie with the
+// ranks.
 func (c Config) openSource(into []*nn.Table) (source, error) {
 	file, err := weights.OpenSource(c.Start.From)
 	if err != nil {
@@ -40,8 +42,8 @@ func (c Config) openSource(into []*nn.Table) (source, error) {
 	return s, nil
 }
 
-// addParts adds what servers have saved to what their checkpoint's file has: dense parameters, which lie in one array as the arena of the
-// same model has them, and the table.
+// addParts adds what servers have saved to what their checkpoint's file has: dense parameters,
+// which lie in one array as the arena of the same model has them, and the table.
 func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 	h := *s.Saved
 	if h.Model != c.Model.Name {
@@ -85,8 +87,9 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 	return nil
 }
 
-// TakeDense gives a model, which is not arranged yet, the dense parameters that servers have saved: as one array, in the order of its
-// arena. Those that inFile names were frozen, so that servers do not know them: they stay as they are.
+// TakeDense gives a model, which is not arranged yet, the dense parameters that servers have saved:
+// as one array, in the order of its arena. Those that inFile names were frozen, so that servers do
+// not know them: they stay as they are.
 func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spec, inFile func(name string) bool, from Recalled) error {
 	for _, p := range ps.List() {
 		if inFile(p.Name) {
@@ -104,7 +107,8 @@ func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spe
 	return from.Array(ctx, 0, ps.Values())
 }
 
-// rowsOver are the values of a table, of that number on servers, with those rows that servers had in place of its own: others were in no batch there.
+// rowsOver are the values of a table, of that number on servers, with those rows that servers had
+// in place of its own: others were in no batch there.
 func rowsOver(t *nn.Table, number int, from Recalled) ([]float32, error) {
 	if t.Slots != nil {
 		return nil, fmt.Errorf("table %s: servers had a row for each key, and here keys share %d rows by a hash: let servers keep the parameters here, too; %v leaves the table at first values", t.Name, t.Rows, setting.Path("training.init-except"))
@@ -125,9 +129,11 @@ func rowsOver(t *nn.Table, number int, from Recalled) ([]float32, error) {
 // someRows is how many rows are handed out at a time.
 const someRows = 4096
 
-// BeginRows hands out the rows of a table on servers that begin with those of Start.From, keys and weights, some at a time: servers call
-// it as server.Config.Begin before the first step. Of a run with servers these are the rows that it had, in no order; of a tensor of all
-// rows, which is read whole, row i for key i. There are none where the file has no such table, or Start.Except names it.
+// BeginRows hands out the rows of a table on servers that begin with those of Start.From, keys and
+// weights, some at a time: servers call it as server.Config.Begin before the first step. Of a run
+// with servers these are the rows that it had, in no order; of a tensor of all rows, which is read
+// whole, row i for key i. There are none where the file has no such table, or Start.Except names
+// it.
 func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []float32) error) error {
 	if c.Start.From == "" {
 		return nil

@@ -23,23 +23,29 @@ import (
 // Patterns are those of path.Match, such as "layer1.*", where * stands for any characters. They match a parameter by the name that it
 // has here or in PyTorch's state_dict (model.Spec.PyTorch). One that matches nothing is an error.
 type Start struct {
-	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, whose last checkpoint is meant: parameters, tables and running
-	// statistics of the same names begin with its values, in all else the run is a new one. A checkpoint of a run with servers is one of the
-	// same model (Servers.Recall); of its table those rows are taken that servers had. Rank 0 alone reads it, and servers the rows of a table
-	// that they keep (Servers.Begin); a run that goes on from a checkpoint of its own does not. Within tensors, places are matched by the
-	// names of columns, categories, slots, classes and words, which a checkpoint has; other differences of shape are an error. "":
-	// random values.
+	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, whose last checkpoint is
+	// meant: parameters, tables and running statistics of the same names begin with its values, in
+	// all else the run is a new one. A checkpoint of a run with servers is one of the same model
+	// (Servers.Recall); of its table those rows are taken that servers had. Rank 0 alone reads it,
+	// and servers the rows of a table that they keep (Servers.Begin); a run that goes on from a
+	// checkpoint of its own does not. Within tensors, places are matched by the names of columns,
+	// categories, slots, classes and words, which a checkpoint has; other differences of shape are
+	// an error. "": random values.
 	From string
-	// Except are patterns of what keeps its random values whatever From has, such as the last layer where there are other classes.
+	// Except are patterns of what keeps its random values whatever From has, such as the last layer
+	// where there are other classes.
 	Except []string
-	// Freeze are patterns of parameters that keep their values. They take no part in any exchange, and have no state of an optimizer.
-	// Running statistics of a batch normalisation move on, as those of PyTorch's do where its parameters need no gradient.
+	// Freeze are patterns of parameters that keep their values. They take no part in any exchange,
+	// and have no state of an optimizer. Running statistics of a batch normalisation move on, as
+	// those of PyTorch's do where its parameters need no gradient.
 	Freeze []string
-	// Rates multiply the learning rate of some parameters; of several that match one the last counts.
+	// Rates multiply the learning rate of some parameters; of several that match one the last
+	// counts.
 	Rates []Rate
 }
 
-// Rate is by how much the learning rate of parameters that match a pattern is multiplied: a positive number.
+// Rate is by how much the learning rate of parameters that match a pattern is multiplied: a
+// positive number.
 type Rate struct {
 	Pattern string
 	Factor  float64
@@ -110,8 +116,8 @@ func (s Start) choose(ps *nn.Params, names weights.Names) error {
 	return errors.Join(errs...)
 }
 
-// FindStart reports that the file of c.Start is missing or not of a kind that holds weights: what Run would say on rank 0. A run that goes
-// on from a checkpoint does not need it.
+// FindStart reports that the file of c.Start is missing or not of a kind that holds weights: what
+// Run would say on rank 0. A run that goes on from a checkpoint does not need it.
 func FindStart(c Config) error {
 	if c.Start.From == "" {
 		return nil
@@ -128,8 +134,8 @@ func FindStart(c Config) error {
 	return f.Close()
 }
 
-// initialise gives rank 0's replica, which is not begun, the values of s.From, and says in lines what it took. Other ranks take theirs
-// from rank 0: see begin and shareUntrained.
+// initialise gives rank 0's replica, which is not begun, the values of s.From, and says in lines
+// what it took. Other ranks take theirs from rank 0: see begin and shareUntrained.
 func (r *Replica) initialise(c Config) (lines []string, err error) {
 	s := c.Start
 	if s.From == "" {
@@ -195,8 +201,8 @@ func (r *Replica) take(src *source, c Config) ([]string, error) {
 	return lines, nil
 }
 
-// exceptions is which tensors patterns match, by the name here or the one in PyTorch. own are the names here, and known those of the
-// source's kind.
+// exceptions is which tensors patterns match, by the name here or the one in PyTorch. own are the
+// names here, and known those of the source's kind.
 func exceptions(patterns, known, own []string, names weights.Names) (func(name string) bool, error) {
 	matched := map[string]bool{}
 	var errs []error
@@ -241,7 +247,8 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// untrained is what a replica has that nobody's update moves: frozen parameters, and running statistics.
+// untrained is what a replica has that nobody's update moves: frozen parameters, and running
+// statistics.
 func (r *Replica) untrained() (out [][]float32) {
 	for _, p := range r.Params.Frozen() {
 		out = append(out, p.Data)

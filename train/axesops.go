@@ -1,0 +1,271 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/nn"
+)
+
+// dense names a dense layer's weight, [out, in], and bias.
+func (t *tracer) dense(n *nn.Node) {
+	w := n.Params[0]
+	in, out := t.row(n.Inputs[0]), &axis{size: w.Shape[0]}
+	if in == nil || in.size != w.Shape[1] {
+		t.lose(n)
+		in = nil
+	}
+	t.name(w.Name, []*axis{out, in})
+	if b := n.Params[1]; b != nil {
+		t.name(b.Name, []*axis{out})
+	}
+	t.last[n.Output] = out
+}
+
+// conv names the output channels of a convolution, of which a model without dense layers makes classes.
+// Its inputs are pixels or channels, which have no names.
+func (t *tracer) conv(n *nn.Node) {
+	t.lose(n)
+	w := n.Params[0]
+	out := &axis{size: w.Shape[3]}
+	t.name(w.Name, []*axis{nil, nil, nil, out})
+	if b := n.Params[1]; b != nil {
+		t.name(b.Name, []*axis{out})
+	}
+	t.last[n.Output] = out
+}
+
+// norm names what a normalisation has of each place of the last axis: scale, shift and running statistics.
+func (t *tracer) norm(n *nn.Node) {
+	a := t.row(n.Inputs[0])
+	if a == nil {
+		t.lose(n)
+		return
+	}
+	for _, p := range n.Params {
+		if p != nil && len(p.Data) == a.size {
+			t.name(p.Name, []*axis{a})
+		}
+	}
+	for _, b := range n.Buffers {
+		if len(b.Data) == a.size {
+			t.name(b.Name, []*axis{a})
+		}
+	}
+	t.last[n.Output] = a
+	if flat := t.flat[n.Inputs[0]]; flat != nil {
+		t.flat[n.Output] = flat
+	}
+}
+
+// lookUp names the rows of an embedding, and the vectors that it gives. Rows are words or categories;
+// those of hashed categories have no names, and belong to the same values in any run with as many rows.
+func (t *tracer) lookUp(n *nn.Node) {
+	name, dim := "", 0
+	if n.Table != nil {
+		name, dim = n.Table.Name, n.Table.Dim
+	} else {
+		name, dim = n.Params[0].Name, n.Params[0].Shape[1]
+	}
+	if len(t.n.words) > 0 && len(n.IDs) > 0 && !slices.ContainsFunc(n.IDs, func(id int32) bool { return int(id) != len(t.n.words)-1 }) {
+		t.name(name, []*axis{{size: len(t.n.words), labels: t.n.words}, nil})
+		return
+	}
+	if len(t.n.ids) == 0 {
+		return
+	}
+	var vectors, rows []label
+	for i, id := range n.IDs {
+		k := slices.IndexFunc(t.n.ids, func(c idColumn) bool { return c.first == int(id) })
+		if t.n.ids[0].rows == nil { // hashed: all have the same id here
+			k = i
+		}
+		if k < 0 || k >= len(t.n.ids) {
+			if t.opaque == "" {
+				t.opaque = n.Op
+			}
+			return
+		}
+		for at := range dim {
+			vectors = append(vectors, label{kind: ofColumn, name: t.n.ids[k].name, at: at})
+		}
+	}
+	for _, c := range t.n.ids {
+		rows = append(rows, c.rows...)
+	}
+	of := []*axis{nil, nil}
+	if rows != nil {
+		of[0] = &axis{size: len(rows), labels: rows}
+	}
+	t.name(name, of)
+	t.flat[n.Output] = append(vectors, t.rest(n)...)
+}
+
+// bags names the sums of the rows of slots, or the steps of a sequence, which all have the slot's name.
+// The rows of the table belong to keys, which are made of a value and its column's table name.
+func (t *tracer) bags(n *nn.Node) {
+	first, slots, steps := int(n.Attrs["first"]), int(n.Attrs["slots"]), int(n.Attrs["steps"])
+	var out []label
+	for s := first; s < first+slots && s < len(t.n.slots); s++ {
+		for i := range max(1, steps) * n.Table.Dim {
+			out = append(out, label{kind: ofSlot, name: t.n.slots[s], at: i % n.Table.Dim})
+		}
+	}
+	if len(out) > 0 {
+		t.flat[n.Output] = append(out, t.rest(n)...)
+	}
+}
+
+// rest names what is beside the rows of a look-up.
+func (t *tracer) rest(n *nn.Node) []label {
+	if len(n.Inputs) == 0 || n.Inputs[0] == nil {
+		return nil
+	}
+	return t.named(n.Inputs[0])
+}
+
+// named are the labels of a tensor's values: those of an unnamed one are its layer's units.
+func (t *tracer) named(x *nn.Tensor) []label {
+	if flat := t.flat[x]; flat != nil {
+		return flat
+	}
+	a := t.last[x]
+	if a == nil {
+		a = &axis{size: x.Len()}
+	}
+	if a = a.root(); a.labels == nil {
+		for i := range a.size {
+			a.labels = append(a.labels, label{kind: ofUnit, name: fmt.Sprintf("unit of layer %d", len(t.of)), at: i})
+		}
+	}
+	var out []label
+	for len(out) < x.Len() {
+		out = append(out, a.labels...)
+	}
+	return out
+}
+
+// binary names the results of an operation of two tensors, one of which may be broadcast:
+//
+//   - Of unnamed ones the layers' places are the same, as in a residual connection.
+//   - A layer's output that is combined with named values one by one has their names.
+//   - Equal names remain. Of different ones the result is named after both, so that it is found again in
+//     another model only where the same two meet.
+func (t *tracer) binary(n *nn.Node) {
+	a, b := n.Inputs[0], n.Inputs[1]
+	if t.flat[a] == nil && t.flat[b] == nil {
+		x, y := t.last[a], t.last[b]
+		if x != nil && y != nil && x.size == y.size {
+			t.unite(x, y)
+		}
+		if x == nil || y != nil && y.size > x.size {
+			x = y
+		}
+		t.last[n.Output] = x
+		return
+	}
+	for _, pair := range [][2]*nn.Tensor{{a, b}, {b, a}} {
+		x, y := pair[0], pair[1]
+		if t.flat[x] == nil || t.flat[y] != nil {
+			continue
+		}
+		row, unit := t.row(x), t.last[y]
+		if y.Shape[len(y.Shape)-1] == 1 && x.Len() == n.Output.Len() { // each value of x with another factor
+			t.flat[n.Output] = t.flat[x]
+			return
+		}
+		if row == nil || unit == nil || unit.size != row.size || x.Len() != n.Output.Len() {
+			t.lose(n)
+			return
+		}
+		t.unite(unit, row)
+		t.flat[n.Output] = t.flat[x]
+		return
+	}
+	x, y := t.flat[a], t.flat[b]
+	if len(x) != len(y) || len(x) != n.Output.Len() {
+		t.lose(n)
+		return
+	}
+	out := slices.Clone(x)
+	for i := range out {
+		if x[i] != y[i] {
+			out[i] = label{kind: ofUnit, name: fmt.Sprintf("%s(%q, %q)", n.Op, fmt.Sprintf("%#v", x[i]), fmt.Sprintf("%#v", y[i]))}
+		}
+	}
+	t.flat[n.Output] = out
+}
+
+// concat puts names one after the other as their values. Unnamed inputs beside named ones get the names
+// of their layer's units, so that they stay where they are relative to their layer.
+func (t *tracer) concat(n *nn.Node) {
+	if !slices.ContainsFunc(n.Inputs, func(x *nn.Tensor) bool { return t.flat[x] != nil }) {
+		return
+	}
+	ax := n.Axes[0]
+	rows := 1
+	for _, d := range n.Output.Shape[:ax] {
+		rows *= d
+	}
+	out := make([]label, 0, n.Output.Len())
+	for r := range rows {
+		for _, x := range n.Inputs {
+			each := x.Len() / rows
+			out = append(out, t.named(x)[r*each:][:each]...)
+		}
+	}
+	t.flat[n.Output] = out
+}
+
+// reduce names sums: one of equal names has that name, such as that over the steps of a sequence. One of
+// different names, such as that over all slots, is the same in any order of them, and has none.
+func (t *tracer) reduce(n *nn.Node) {
+	x := n.Inputs[0]
+	flat := t.flat[x]
+	if flat == nil {
+		if k := len(x.Shape) - 1; !slices.Contains(n.Axes, k) {
+			t.last[n.Output] = t.last[x]
+		}
+		return
+	}
+	out := make([]label, n.Output.Len())
+	seen := make([]bool, len(out))
+	mixed := false
+	for i, l := range flat {
+		to, rest, size := 0, i, 1
+		for k := len(x.Shape) - 1; k >= 0; k-- {
+			at := rest % x.Shape[k]
+			rest /= x.Shape[k]
+			if !slices.Contains(n.Axes, k) {
+				to += at * size
+				size *= x.Shape[k]
+			}
+		}
+		mixed = mixed || seen[to] && out[to] != l
+		out[to], seen[to] = l, true
+	}
+	if !mixed {
+		t.flat[n.Output] = out
+	}
+}
+
+// pass gives a result the names of the input, of as many values.
+func (t *tracer) pass(n *nn.Node) {
+	x, y := n.Inputs[0], n.Output
+	if flat := t.flat[x]; flat != nil {
+		switch {
+		case x.Len() == y.Len():
+			t.flat[y] = flat
+		case n.Op == "broadcast" && len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == y.Shape[len(y.Shape)-1] && t.row(x) != nil:
+			for len(t.flat[y]) < y.Len() {
+				t.flat[y] = append(t.flat[y], t.row(x).labels...)
+			}
+		default:
+			t.lose(n)
+		}
+		return
+	}
+	if a := t.last[x]; a != nil && len(y.Shape) > 0 && y.Shape[len(y.Shape)-1] == a.size {
+		t.last[y] = a
+	}
+}
