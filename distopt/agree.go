@@ -35,7 +35,8 @@ func (o *Optimizer) agree(cfg Config) error {
 	return nil
 }
 
-// agreeLayers reports ranks with other parameters than rank 0: the first name or number of values that differs.
+// agreeLayers reports ranks with other parameters than rank 0: the first name or number of values
+// that differs.
 func agreeLayers(g *collective.Group, layers []bucket.Layer) error {
 	if g.Size() == 1 {
 		return nil

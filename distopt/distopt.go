@@ -75,12 +75,11 @@ type Optimizer struct {
 }
 
 // New wraps opt, which is nil where those that cfg.Reducer brings the gradients to update the
-// parameters: Step then updates nothing. layers cover params and grads, two arenas of the same length,
-// in the order in which backward finishes them; rows are the tables, if there
-// are any, for which opt must be an optim.RowOptimizer. The plan is computed by rank 0
-// and broadcast, so New is a collective call. Errors: a bad configuration (all
-// faults together), arenas that do not fit the layers, ranks with other strategies, or
-// a failed broadcast.
+// parameters: Step then updates nothing. layers cover params and grads, two arenas of the same
+// length, in the order in which backward finishes them; rows are the tables, if there are any, for
+// which opt must be an optim.RowOptimizer. The plan is computed by rank 0 and broadcast, so New is
+// a collective call. Errors: a bad configuration (all faults together), arenas that do not fit the
+// layers, ranks with other strategies, or a failed broadcast.
 func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
 	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)

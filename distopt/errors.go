@@ -57,8 +57,9 @@ func (o *Optimizer) fail(err error) {
 	}
 }
 
-// told is the fault, of which the other ranks were told. It has an effect where nobody knows of it: what failed in an exchange has broken the
-// group already, and of what all ranks fail with, such as a norm that they agree on, none needs to be told.
+// told is the fault, of which the other ranks were told. It has an effect where nobody knows of it:
+// what failed in an exchange has broken the group already, and of what all ranks fail with, such as
+// a norm that they agree on, none needs to be told.
 func (o *Optimizer) told() error {
 	if o.fault != nil && !o.alike && o.group.Size() > 1 {
 		_ = o.group.Fail(o.fault)

@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/setting"
 )
 
-// Settings are the rows of what users set of c. Their needs are those of the table of strategies (Infos); the setting
-// "sync", which they name too, is not of this package.
+// Settings are the rows of what users set of c. Their needs are those of the table of strategies
+// (Infos); the setting "sync", which they name too, is not of this package.
 func (c *Config) Settings() []setting.Row {
 	ranks := setting.Is("sync", "allreduce") // servers keep all entries of a sum, and have an exchange of their own
 	takers := func(p setting.Path) setting.Need {

@@ -19,7 +19,8 @@ type StepTimes struct {
 	Compress time.Duration
 	// Exposed is as Optimizer.Exposed returns it.
 	Exposed time.Duration
-	// Exchange is for how long exchanges of buckets were under way, those at once counted once: what of it is not Exposed backward hid.
+	// Exchange is for how long exchanges of buckets were under way, those at once counted once:
+	// what of it is not Exposed backward hid.
 	Exchange time.Duration
 	// Dense is the part of Exposed until the last dense gradient was agreed, and Rows
 	// that from when these were updated until the tables' rows were agreed. Under
@@ -91,8 +92,8 @@ func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
 	return dst
 }
 
-// ResidualNorm is the Euclidean norm of all that compression keeps for later steps; ok is false where it keeps nothing. It is called
-// between steps and costs a pass over what is kept.
+// ResidualNorm is the Euclidean norm of all that compression keeps for later steps; ok is false
+// where it keeps nothing. It is called between steps and costs a pass over what is kept.
 func (o *Optimizer) ResidualNorm() (norm float64, ok bool) {
 	c := o.codec.local
 	if c == nil || !c.Chain().Feedback() {

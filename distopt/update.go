@@ -113,8 +113,8 @@ func notFinite(x []float32) (int, float32) {
 	return -1, 0
 }
 
-// sound reports whether a bucket's gradient is finite, which costs a pass over it. Else the step fails before the bucket updates
-// anything, or is sent to servers that would.
+// sound reports whether a bucket's gradient is finite, which costs a pass over it. Else the step
+// fails before the bucket updates anything, or is sent to servers that would.
 func (o *Optimizer) sound(b int) bool {
 	k := o.plan[b]
 	if s := o.kernels.SumSquares(o.grads[k.Lo:k.Hi]); s-s == 0 {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Probability is the one of label 1 that the first output gives a sample: logits of both labels, [n, 2], or of label 1 against 0, [n, 1].
+// Probability is the one of label 1 that the first output gives a sample: logits of both labels,
+// [n, 2], or of label 1 against 0, [n, 1].
 func Probability(p Pass, sample int) float32 {
 	logits := p.Outputs[0].Data
 	if shape := p.Outputs[0].Shape; shape[len(shape)-1] == 1 {
@@ -14,9 +15,10 @@ func Probability(p Pass, sample int) float32 {
 	return float32(1 / (1 + math.Exp(float64(logits[2*sample])-float64(logits[2*sample+1]))))
 }
 
-// AUC is the area under the ROC curve over the samples of all ranks: the probability that a sample of label 1 scores higher than
-// another one, where a tie counts half (Mann and Whitney 1947). It is exact up to the final division, whatever the order. Scores are not
-// negative. There is none where all samples are of one kind. It costs 8 bytes for each sample of the evaluation on each rank.
+// AUC is the area under the ROC curve over the samples of all ranks: the probability that a sample
+// of label 1 scores higher than another one, where a tie counts half (Mann and Whitney 1947). It is
+// exact up to the final division, whatever the order. Scores are not negative. There is none where
+// all samples are of one kind. It costs 8 bytes for each sample of the evaluation on each rank.
 func AUC(score func(p Pass, sample int) float32) Metric {
 	return Metric{
 		Name: "auc", Title: "AUC", Digits: 4, EvalOnly: true,
@@ -30,8 +32,8 @@ func AUC(score func(p Pass, sample int) float32) Metric {
 	}
 }
 
-// scored is one sample's score and whether it was positive, as a number that is ordered by the score: of floats that are not
-// negative, the bits are.
+// scored is one sample's score and whether it was positive, as a number that is ordered by the
+// score: of floats that are not negative, the bits are.
 func scored(score float32, positive bool) uint64 {
 	s := uint64(math.Float32bits(max(score, 0))) << 1 // max: -0 is 0, too
 	if positive {

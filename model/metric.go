@@ -8,11 +8,13 @@ import (
 	"strconv"
 )
 
-// Metric is a figure besides the loss, over all batches of all ranks. Either it is made of sums (Sums, Add, Value), which are
-// added up over batches and ranks, or of what each sample is (Samples, Order), of which nothing is lost on the way:
-// both are exact whatever the number of ranks, sums but for rounding.
+// Metric is a figure besides the loss, over all batches of all ranks. Either it is made of sums
+// (Sums, Add, Value), which are added up over batches and ranks, or of what each sample is
+// (Samples, Order), of which nothing is lost on the way: both are exact whatever the number of
+// ranks, sums but for rounding.
 type Metric struct {
-	// Name is how records call it, behind "train_" or "eval_": small letters, digits and underscores.
+	// Name is how records call it, behind "train_" or "eval_": small letters, digits and
+	// underscores.
 	Name string
 	// Title is how a person reads it; empty: Name.
 	Title string
@@ -33,11 +35,12 @@ type Metric struct {
 
 	// Samples appends what each sample of a pass is, in a word. It is asked in evaluations alone.
 	Samples func(dst []uint64, p Pass) []uint64
-	// Order is the figure of the words of all samples, whose order means nothing and which it may change.
+	// Order is the figure of the words of all samples, whose order means nothing and which it may
+	// change.
 	Order func(words []uint64) (value float64, ok bool)
 
-	// Score is the probability of label 1 that the metric is made of; nil: it is of no such kind. While a model trains, the figures
-	// of its last samples are made of it.
+	// Score is the probability of label 1 that the metric is made of; nil: it is of no such kind.
+	// While a model trains, the figures of its last samples are made of it.
 	Score func(p Pass, sample int) float32
 }
 
@@ -113,8 +116,9 @@ func MAE() Metric {
 	}}
 }
 
-// R2 is the coefficient of determination of the first output, which has a value for each target: which share of the targets'
-// variance it explains. Targets whose mean is a million times their spread lose it in the sums.
+// R2 is the coefficient of determination of the first output, which has a value for each target:
+// which share of the targets' variance it explains. Targets whose mean is a million times their
+// spread lose it in the sums.
 func R2() Metric {
 	return Metric{Name: "r2", Title: "R²", Digits: 4, Sums: 4, Add: func(sums []float64, p Pass) {
 		for i, y32 := range p.Batch.Targets {
@@ -130,8 +134,8 @@ func R2() Metric {
 	}}
 }
 
-// Calibration is how many events are expected by the probabilities of label 1, of which score is each sample's, for each one that
-// came: 1 is right on the whole, as an auction needs it.
+// Calibration is how many events are expected by the probabilities of label 1, of which score is
+// each sample's, for each one that came: 1 is right on the whole, as an auction needs it.
 func Calibration(score func(p Pass, sample int) float32) Metric {
 	return Metric{Name: "calibration", Digits: 4, EvalOnly: true, Score: score, Sums: 2, Value: Ratio, Add: func(sums []float64, p Pass) {
 		for i, label := range p.Batch.Labels {

@@ -33,12 +33,13 @@ type Batch struct {
 	Labels  []int32    // N*Spec.Labels, sample after sample
 	Bags    nn.Bags    // keys of each of Spec.Slots
 	Targets []float32  // N*Spec.Targets: what a regression is to find, sample after sample
-	// Share is the factor of the loss in the gradient, for a step whose batches have unequal numbers of samples. 0 means 1.
+	// Share is the factor of the loss in the gradient, for a step whose batches have unequal
+	// numbers of samples. 0 means 1.
 	Share float32
 }
 
-// Outputs are the tensors that a forward pass ends in, the first ones of as many as there are: logits, say, or the
-// vectors of two towers. It is an array so that to return it costs no memory.
+// Outputs are the tensors that a forward pass ends in, the first ones of as many as there are:
+// logits, say, or the vectors of two towers. It is an array so that to return it costs no memory.
 type Outputs [4]*nn.Tensor
 
 // List is the outputs that there are.
@@ -55,14 +56,16 @@ func (o *Outputs) List() []*nn.Tensor {
 type Loss struct {
 	// Mean is a tensor of one value, the mean over Terms, from which backward begins.
 	Mean *nn.Tensor
-	// Terms is how many samples, or tokens, Mean is the mean of: means of batches are weighted by it.
+	// Terms is how many samples, or tokens, Mean is the mean of: means of batches are weighted by
+	// it.
 	Terms int
-	// Correct is how many terms of a classifier have their largest output at their label, which CrossEntropy finds out on
-	// its way; Accuracy is made of it.
+	// Correct is how many terms of a classifier have their largest output at their label, which
+	// CrossEntropy finds out on its way; Accuracy is made of it.
 	Correct int
 }
 
-// Pass is what one pass over a batch was like: what metrics are made of. It is good until the model's next pass.
+// Pass is what one pass over a batch was like: what metrics are made of. It is good until the
+// model's next pass.
 type Pass struct {
 	Batch   Batch
 	Outputs Outputs
@@ -79,11 +82,11 @@ type State interface {
 
 // Model is a network with its parameters. Its functions are called by one goroutine.
 type Model struct {
-	// Forward records the network over a batch on t and returns its outputs. The batch must stay as it is until the end of
-	// Backward.
+	// Forward records the network over a batch on t and returns its outputs. The batch must stay as
+	// it is until the end of Backward.
 	Forward func(t *nn.Tape, b Batch) Outputs
-	// Loss records what is to become small, a function of the outputs and the batch's labels or targets: CrossEntropy,
-	// Squared, or one's own.
+	// Loss records what is to become small, a function of the outputs and the batch's labels or
+	// targets: CrossEntropy, Squared, or one's own.
 	Loss func(t *nn.Tape, b Batch, out Outputs) Loss
 	// Metrics are told besides the loss.
 	Metrics []Metric
@@ -116,9 +119,9 @@ func (m Model) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Arrange runs the model once, without computing, over samples that Spec.Sample made: it finds out in which order gradients
-// become final, and lays the parameters out in that order (nn.Params.Arrange). Running statistics and what the model carries
-// do not keep that run.
+// Arrange runs the model once, without computing, over samples that Spec.Sample made: it finds out
+// in which order gradients become final, and lays the parameters out in that order
+// (nn.Params.Arrange). Running statistics and what the model carries do not keep that run.
 func (m Model) Arrange(ps *nn.Params, sample Batch) error {
 	if err := m.Validate(); err != nil {
 		return err

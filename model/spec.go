@@ -33,7 +33,8 @@ type Options struct {
 	Dropout float64
 }
 
-// Slot is a field of a sample's keys: a bag of any number of them, or a sequence, whose order counts.
+// Slot is a field of a sample's keys: a bag of any number of them, or a sequence, whose order
+// counts.
 type Slot struct {
 	Name     string
 	Sequence bool
@@ -67,21 +68,23 @@ type Spec struct {
 	Targets int    // numbers per sample that a regression is to find
 	Classes int    // different labels, or the vocabulary
 	Rows    int    // of a Click model's table; of several, of each at most
-	// AnySlots says that it takes samples with any slots and any number of values: Input and Slots are those of its usual data. One
-	// that has IDs and no Slots takes keys in their place where there are some, as samples on servers have, whose tables have a row for
-	// each key.
+	// AnySlots says that it takes samples with any slots and any number of values: Input and Slots
+	// are those of its usual data. One that has IDs and no Slots takes keys in their place where
+	// there are some, as samples on servers have, whose tables have a row for each key.
 	AnySlots bool
-	// AnyShape says that it takes samples of any shape, and what is to be found as labels or targets: Input, IDs and so on
-	// are those of its usual data.
+	// AnyShape says that it takes samples of any shape, and what is to be found as labels or
+	// targets: Input, IDs and so on are those of its usual data.
 	AnyShape bool
-	// AnySize says that it takes images of any height and width, with as many channels as Input has.
+	// AnySize says that it takes images of any height and width, with as many channels as Input
+	// has.
 	AnySize bool
-	// StepsFirst says that the outputs of a Language model are in the order of steps: those of all samples' first tokens
-	// first. Else they are sample after sample, as the labels.
+	// StepsFirst says that the outputs of a Language model are in the order of steps: those of all
+	// samples' first tokens first. Else they are sample after sample, as the labels.
 	StepsFirst bool
 	// Drops says that it drops values while it is trained, with the probability Options.Dropout.
 	Drops bool
-	// PyTorch is the name that a parameter, table or buffer has in PyTorch's state_dict; nil: the same.
+	// PyTorch is the name that a parameter, table or buffer has in PyTorch's state_dict; nil: the
+	// same.
 	PyTorch  func(name string) string
 	Params   int // number of parameters with the zero Options
 	Defaults Defaults

@@ -11,7 +11,8 @@ import (
 // heter is where parts of click models are that compute much and read no table: see nn.Tape.On.
 const heter = "heter"
 
-// clickSpec is what models of clicks by keys have in common: they take any slots and numbers, usually Criteo's, and give each sample one logit.
+// clickSpec is what models of clicks by keys have in common: they take any slots and numbers,
+// usually Criteo's, and give each sample one logit.
 func clickSpec(s model.Spec, build func(c *clickNet) func(t *nn.Tape, b model.Batch) *nn.Tensor) model.Spec {
 	s.Task, s.Data, s.Classes = model.Click, "criteo", 2
 	s.AnySlots, s.Input = true, []int{ctrNumbers}

@@ -14,8 +14,8 @@ const (
 	ctrDim     = 10
 )
 
-// ctrDNN and ctrDNN4096 predict clicks: the categories' embeddings and the
-// numbers side by side, then dense layers. Categories are rows of a table of so many, or keys in any slots, bags too.
+// ctrDNN and ctrDNN4096 predict clicks: the categories' embeddings and the numbers side by side,
+// then dense layers. Categories are rows of a table of so many, or keys in any slots, bags too.
 func ctrDNN() model.Spec {
 	return ctrSpec(model.Spec{
 		Name:    "ctr-dnn",

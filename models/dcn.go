@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// dcnV2 crosses what it sees with itself, layer by layer, and goes on through dense layers: DCN-V2, stacked, with full matrices
-// (Wang et al. 2021).
+// dcnV2 crosses what it sees with itself, layer by layer, and goes on through dense layers: DCN-V2,
+// stacked, with full matrices (Wang et al. 2021).
 func dcnV2() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "dcn-v2", Params: 10655217,

@@ -5,8 +5,9 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// deepFM is wideDeep with what pairs of slots say of each other: the products of their embeddings, a factorisation machine
-// (Guo et al. 2017). Its sum over all pairs is half of the square of the sum without the sum of squares.
+// deepFM is wideDeep with what pairs of slots say of each other: the products of their embeddings,
+// a factorisation machine (Guo et al. 2017). Its sum over all pairs is half of the square of the
+// sum without the sum of squares.
 func deepFM() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "deepfm", Params: 11430826,

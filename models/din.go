@@ -8,9 +8,11 @@ import (
 // dinSteps is how many keys of a sequence din looks at: the last.
 const dinSteps = 50
 
-// din weighs what a user did before by how much it says of what is offered now (Zhou et al. 2018): each step of a sequence by a small
-// network of its row and that of the slot before the sequence, the candidate. As in the paper weights are not made to add up to 1. Steps
-// behind a sequence's end are zeros, of which any multiple is nothing: no mask is needed. Sequences share the candidate's table.
+// din weighs what a user did before by how much it says of what is offered now (Zhou et al. 2018):
+// each step of a sequence by a small network of its row and that of the slot before the sequence,
+// the candidate. As in the paper weights are not made to add up to 1. Steps behind a sequence's end
+// are zeros, of which any multiple is nothing: no mask is needed. Sequences share the candidate's
+// table.
 func din() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "din", Params: 16030954,
@@ -42,7 +44,8 @@ func din() model.Spec {
 	})
 }
 
-// attended is the sum of the steps of a sequence, [n, steps, dim], each times its score beside the candidate, [n, dim].
+// attended is the sum of the steps of a sequence, [n, steps, dim], each times its score beside the
+// candidate, [n, dim].
 func attended(t *nn.Tape, steps, candidate *nn.Tensor, score tower) *nn.Tensor {
 	n, most, dim := steps.Shape[0], steps.Shape[1], steps.Shape[2]
 	now := t.Broadcast(t.Reshape(candidate, n, 1, dim), n, most, dim)

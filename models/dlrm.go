@@ -13,8 +13,9 @@ var dlrmRows = [ctrSlots]int{
 	2209, 11938, 155, 4, 976, 14, 40_000_000, 40_000_000, 40_000_000, 590152, 12973, 108, 36,
 }
 
-// dlrm is MLPerf's DLRM-DCNv2: a table of its own for each slot, numbers through a tower to the width of a row, and cross layers of low rank
-// over all of them. Options.Rows is the most that a table has: 40,000,000 is MLPerf's shape, the usual 10,000 fits small machines.
+// dlrm is MLPerf's DLRM-DCNv2: a table of its own for each slot, numbers through a tower to the
+// width of a row, and cross layers of low rank over all of them. Options.Rows is the most that a
+// table has: 40,000,000 is MLPerf's shape, the usual 10,000 fits small machines.
 func dlrm() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "dlrm", Params: 35203457, Rows: 10_000, Defaults: model.Defaults{LR: 0.002}, // 0.01 blows up

@@ -121,8 +121,8 @@ func (m *lstm) Reset() {
 	}
 }
 
-// forward returns the logits of all tokens, step after step. A batch of fewer sequences than the state
-// has uses the first ones' state; a larger one starts a new state.
+// forward returns the logits of all tokens, step after step. A batch of fewer sequences than the
+// state has uses the first ones' state; a larger one starts a new state.
 func (m *lstm) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	if b.N > m.batch {
 		m.resize(b.N)

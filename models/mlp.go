@@ -5,8 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// mlp is a small network for quick trials and for tables: one hidden layer of 100 units over the numbers and, of each
-// category, a vector of 16.
+// mlp is a small network for quick trials and for tables: one hidden layer of 100 units over the
+// numbers and, of each category, a vector of 16.
 func mlp() model.Spec {
 	return model.Spec{
 		Name:     "mlp",

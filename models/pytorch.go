@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// PyTorchName is the name that a parameter, table or buffer of a model of the zoo has in PyTorch's state_dict: of resnet50
-// torchvision's, of others those of the same network as bench/peers/torch_models.py writes it, or, of networks
-// that it has not, the name with .weight behind an embedding. Other models' names stay as they are.
+// PyTorchName is the name that a parameter, table or buffer of a model of the zoo has in PyTorch's
+// state_dict: of resnet50 torchvision's, of others those of the same network as
+// bench/peers/torch_models.py writes it, or, of networks that it has not, the name with .weight
+// behind an embedding. Other models' names stay as they are.
 func PyTorchName(model, name string) string {
 	switch model {
 	case "resnet50":
@@ -90,7 +91,8 @@ func resnet20Name(name string) string {
 	return fmt.Sprintf("blocks.%d.%s%s.%s", 3*(number(m[1])-1)+number(m[2])-1, layer, m[4], m[6])
 }
 
-// vggName counts the layers of one long sequence: convolution, normalisation, ReLU, and a pool behind each group.
+// vggName counts the layers of one long sequence: convolution, normalisation, ReLU, and a pool
+// behind each group.
 func vggName(name string) string {
 	m := regexp.MustCompile(`^(?:conv(\d+)\.(\d+)(\.norm)?|fc)\.(.*)$`).FindStringSubmatch(name)
 	if m == nil {

@@ -5,7 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// wideDeep adds a linear model, which remembers, to a network over embeddings, which generalises (Cheng et al. 2016).
+// wideDeep adds a linear model, which remembers, to a network over embeddings, which generalises
+// (Cheng et al. 2016).
 func wideDeep() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "wide-deep", Params: 11430826,

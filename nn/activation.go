@@ -82,7 +82,8 @@ func (t *Tape) Sigmoid(x *Tensor) *Tensor { return t.Activate(x, Sigmoid) }
 // GELU is x·Φ(x) in the approximation of GPT-2, elementwise.
 func (t *Tape) GELU(x *Tensor) *Tensor { return t.Activate(x, GELU) }
 
-// valuesPart is how many values one part of an elementwise operation has where it is not cut by threads.
+// valuesPart is how many values one part of an elementwise operation has where it is not cut by
+// threads.
 const valuesPart = 32 << 10
 
 func (o *activationOp) run(t *Tape) {

@@ -1,7 +1,7 @@
 package nn
 
-// Block is a part of a model, from one tensor to another. Methods of Tape with one operand are Blocks as they are: (*Tape).ReLU,
-// (*Tape).Flatten.
+// Block is a part of a model, from one tensor to another. Methods of Tape with one operand are
+// Blocks as they are: (*Tape).ReLU, (*Tape).Flatten.
 type Block func(t *Tape, x *Tensor) *Tensor
 
 // Sequential is blocks one after the other; of none, x itself.
@@ -14,7 +14,8 @@ func Sequential(blocks ...Block) Block {
 	}
 }
 
-// Residual is block(x) + shortcut(x) (K. He and others 2016). A nil shortcut is x itself; the shapes are then equal.
+// Residual is block(x) + shortcut(x) (K. He and others 2016). A nil shortcut is x itself; the
+// shapes are then equal.
 func Residual(block, shortcut Block) Block {
 	return func(t *Tape, x *Tensor) *Tensor {
 		y := block(t, x)

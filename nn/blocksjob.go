@@ -6,9 +6,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// blocksJob is the gradient of a dense layer's weights where threads share the rows of its products: it is a sum over these rows, and
-// each thread adds up those blocks of the sum whose rows are its own, so that it reads nothing that another core has written but
-// sums of blocks. Added in order, these give the bits of one product.
+// blocksJob is the gradient of a dense layer's weights where threads share the rows of its
+// products: it is a sum over these rows, and each thread adds up those blocks of the sum whose rows
+// are its own, so that it reads nothing that another core has written but sums of blocks. Added in
+// order, these give the bits of one product.
 type blocksJob struct {
 	o      *denseOp
 	sums   []float32 // of all blocks but the first, as many values as weights each
@@ -20,11 +21,12 @@ type blocksJob struct {
 	parts  int          // of the second half
 }
 
-// blockRows is how many rows of weights are worth a piece: whose block of the input is packed for it.
+// blockRows is how many rows of weights are worth a piece: whose block of the input is packed for
+// it.
 const blockRows = 64
 
-// byBlocks says whether threads share blocks of the sum: where what they read of each other's memory then, sums of
-// blocks, is less than half of the rows.
+// byBlocks says whether threads share blocks of the sum: where what they read of each other's
+// memory then, sums of blocks, is less than half of the rows.
 func (o *denseOp) byBlocks(t *Tape) bool {
 	if !o.byRows(t) {
 		return false

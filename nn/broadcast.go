@@ -27,8 +27,9 @@ type binaryOp struct {
 func (o *binaryOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
 func (o *binaryOp) result() *Tensor                   { return &o.y }
 
-// Subtract is a - b, elementwise. The shapes are broadcast as NumPy does: aligned at the last axis, each axis is as long in
-// both, or of one value in one, or missing in the shorter. They have at most 8 axes.
+// Subtract is a - b, elementwise. The shapes are broadcast as NumPy does: aligned at the last axis,
+// each axis is as long in both, or of one value in one, or missing in the shorter. They have at
+// most 8 axes.
 func (t *Tape) Subtract(a, b *Tensor) *Tensor { return t.binary(subtraction, a, b) }
 
 // Multiply is a·b, elementwise, with broadcasting as of Subtract.
@@ -183,8 +184,8 @@ type expandOp struct {
 func (o *expandOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *expandOp) result() *Tensor                   { return &o.y }
 
-// Broadcast repeats x along axes of one value, or along new ones before its own, so that it has the given shape, of at most 8
-// axes.
+// Broadcast repeats x along axes of one value, or along new ones before its own, so that it has the
+// given shape, of at most 8 axes.
 func (t *Tape) Broadcast(x *Tensor, shape ...int) *Tensor {
 	rank := len(shape)
 	fits := rank <= maxAxes && len(x.Shape) <= rank
@@ -249,7 +250,8 @@ type parameterOp struct {
 func (o *parameterOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{o.p} }
 func (o *parameterOp) result() *Tensor                   { return &o.y }
 
-// Parameter is a parameter as a tensor of its shape, for any operation. The result shares its memory.
+// Parameter is a parameter as a tensor of its shape, for any operation. The result shares its
+// memory.
 func (t *Tape) Parameter(p *Param) *Tensor {
 	o := record[parameterOp](t)
 	o.p = p

@@ -37,7 +37,8 @@ func (j *rowsJob) part(w *worker, i int) {
 	}
 }
 
-// around is how many indices there are before an axis of a shape, and how many values for each index of it.
+// around is how many indices there are before an axis of a shape, and how many values for each
+// index of it.
 func around(shape []int, axis int) (before, each int) {
 	before, each = 1, 1
 	for i, d := range shape {
@@ -73,8 +74,8 @@ func (o *concatOp) operands() ([4]*Tensor, [4]*Param)  { return [4]*Tensor{}, [4
 func (o *concatOp) allOperands() ([]*Tensor, []*Param) { return o.xs, nil }
 func (o *concatOp) result() *Tensor                    { return &o.y }
 
-// Concat is tensors one after the other along an axis: they have the same shape but for that axis. A negative axis counts from
-// the last, -1. Values are copied once forward and once backward.
+// Concat is tensors one after the other along an axis: they have the same shape but for that axis.
+// A negative axis counts from the last, -1. Values are copied once forward and once backward.
 func (t *Tape) Concat(axis int, xs ...*Tensor) *Tensor {
 	const name = "concat"
 	want(len(xs) > 0 && len(xs[0].Shape) <= maxAxes, name, "one tensor at least, of at most 8 axes", len(xs))
@@ -101,7 +102,8 @@ func (t *Tape) Concat(axis int, xs ...*Tensor) *Tensor {
 	return y
 }
 
-// copy copies x's part of the result, which begins at value at of each run, from there to it or back, and returns where the next begins.
+// copy copies x's part of the result, which begins at value at of each run, from there to it or
+// back, and returns where the next begins.
 func (o *concatOp) copy(t *Tape, x *Tensor, at int, part, whole []float32, back bool) (next int) {
 	before, each := around(o.y.Shape, o.axis)
 	cols, ld := each*x.Shape[o.axis], each*o.y.Shape[o.axis]
@@ -135,8 +137,8 @@ type sliceOp struct {
 func (o *sliceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *sliceOp) result() *Tensor                   { return &o.y }
 
-// Slice is x from index lo to hi-1 of an axis, copied. A negative axis counts from the last, -1. Backward writes a gradient of x's
-// size for the first slice of x, and adds those of others to it.
+// Slice is x from index lo to hi-1 of an axis, copied. A negative axis counts from the last, -1.
+// Backward writes a gradient of x's size for the first slice of x, and adds those of others to it.
 func (t *Tape) Slice(x *Tensor, axis, lo, hi int) *Tensor {
 	const name = "slice"
 	want(len(x.Shape) <= maxAxes, name, "at most 8 axes", x.Shape...)

@@ -66,8 +66,8 @@ type convJob struct {
 	unit  int
 }
 
-// share runs pass over 0..span, cut at multiples of unit as threads like it, at least so many units in each part. Every value is
-// the same sum in the same order whatever the cut.
+// share runs pass over 0..span, cut at multiples of unit as threads like it, at least so many units
+// in each part. Every value is the same sum in the same order whatever the cut.
 func (o *convOp) share(t *Tape, pass func(o *convOp, w *worker, part, lo, hi int), span, unit, least int) {
 	o.run(t, pass, t.pool.cut((span+unit-1)/unit, least), span, unit)
 }
@@ -185,7 +185,8 @@ func (o *convOp) partSums(i int) (dw, db []float32) {
 	return all[:len(o.l.W.Data)], all[len(o.l.W.Data):]
 }
 
-// addParts adds what the parts have summed for p, which begins at the given place of each part's sums.
+// addParts adds what the parts have summed for p, which begins at the given place of each part's
+// sums.
 func (o *convOp) addParts(t *Tape, p *Param, at, parts int) {
 	cuts := t.pool.cut(len(p.Data)/partValues, 1) // few values are not worth telling others of
 	t.parts = partsJob{p: p, sums: o.packed.sums[at:], step: o.sumLen(), n: parts, cuts: cuts}

@@ -37,8 +37,9 @@ func newTileGrid(images, h, w int) tileGrid {
 	return tileGrid{m: m, points: (m + 2) * (m + 2), images: images, high: (h + m - 1) / m, wide: (w + m - 1) / m}
 }
 
-// few says whether a forward pass over so many places has so few tiles that windows are faster: where weights are read for a few
-// products each, reading them is what takes time, and the points are up to four times as many. made: they are there already.
+// few says whether a forward pass over so many places has so few tiles that windows are faster:
+// where weights are read for a few products each, reading them is what takes time, and the points
+// are up to four times as many. made: they are there already.
 func (g tileGrid) few(places int, made bool) bool {
 	const reading, making = 10, 40 // a weight, a point, in multiplications
 	tiles := max(g.rows()*g.wide, reading)
@@ -245,10 +246,12 @@ func (b *sharedPlane) all(points, tiles, channels int) plane {
 // sharedPlane is the memory of a plane.
 type sharedPlane struct{ data []float32 }
 
-// blocks is in how many blocks of input channels the points of a panel of weights are made, of one cache line at least.
+// blocks is in how many blocks of input channels the points of a panel of weights are made, of one
+// cache line at least.
 func (p *winogradPass) blocks() int { return min(4, (p.from.channels+lineValues-1)/lineValues) }
 
-// winogradWeightPanels makes the points of blocks lo to hi-1 of the weights, those of a panel after each other.
+// winogradWeightPanels makes the points of blocks lo to hi-1 of the weights, those of a panel after
+// each other.
 func winogradWeightPanels(o *convOp, w *worker, _, lo, hi int) {
 	p := &o.wino
 	blocks, in, width := p.blocks(), p.from.channels, w.k.PanelWidth()

@@ -10,9 +10,11 @@ import (
 
 // CrossEntropy is how CrossEntropy counts. Its zero value is SoftmaxCrossEntropy.
 type CrossEntropy struct {
-	// Smoothing is the share of the target that all classes have in equal parts, from 0 to below 1 (C. Szegedy and others 2016).
+	// Smoothing is the share of the target that all classes have in equal parts, from 0 to below 1
+	// (C. Szegedy and others 2016).
 	Smoothing float64
-	// Ignored are labels of samples that do not count, such as those of padding. They need not be classes.
+	// Ignored are labels of samples that do not count, such as those of padding. They need not be
+	// classes.
 	Ignored []int32
 }
 

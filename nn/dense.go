@@ -67,14 +67,16 @@ func checkDense(x *Tensor, l Layer) {
 // denseColumns is how many cache lines of columns, or of rows of the weights, are worth a part.
 const denseColumns = 8
 
-// byRows says whether threads share the rows of a product, whose weights are packed once for all, and not its columns: where
-// that makes each read less of what others have written: packed weights are written and read once more.
+// byRows says whether threads share the rows of a product, whose weights are packed once for all,
+// and not its columns: where that makes each read less of what others have written: packed weights
+// are written and read once more.
 func (o *denseOp) byRows(t *Tape) bool {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	return t.pool.threads() > 1 && n >= productRows && 3*out*in < n*(out+in)
 }
 
-// run cuts span in parts at multiples of unit, least of them at least. Every value is the same sum in the same order whatever the cut.
+// run cuts span in parts at multiples of unit, least of them at least. Every value is the same sum
+// in the same order whatever the cut.
 func (o *denseOp) run(t *Tape, pass densePass, span, unit, least int) {
 	o.pass, o.span, o.unit = pass, span, unit
 	o.parts = t.pool.cut((span+unit-1)/unit, least)
@@ -177,7 +179,8 @@ func denseWeights(o *denseOp, w *worker, lo, hi int) {
 	o.biasGrad(w, 0, simd.Blocks(n), line(lo), line(hi))
 }
 
-// biasGrad adds blocks first to last-1 of the rows to columns lo to hi-1 of the bias's gradient, block 0 to nothing in a step's first Backward.
+// biasGrad adds blocks first to last-1 of the rows to columns lo to hi-1 of the bias's gradient,
+// block 0 to nothing in a step's first Backward.
 func (o *denseOp) biasGrad(w *worker, first, last, lo, hi int) {
 	if o.l.B == nil || first == last {
 		return

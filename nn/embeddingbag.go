@@ -5,8 +5,9 @@ import (
 	"math/bits"
 )
 
-// Bags are the keys of N samples in some slots, slot after slot and within a slot sample after sample. Bag slot*N+sample has
-// Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]]: none where the sample has nothing there.
+// Bags are the keys of N samples in some slots, slot after slot and within a slot sample after
+// sample. Bag slot*N+sample has Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]]: none where
+// the sample has nothing there.
 type Bags struct {
 	Keys    []uint64
 	Offsets []int32 // slots*N+1, never falling
@@ -30,8 +31,9 @@ func (b Bags) Len() int {
 	return (len(b.Offsets) - 1) / b.N
 }
 
-// RowOf is the row of a key in a table of so many: the upper bits of its product with a hash of the key, SplitMix64's finalizer.
-// Of rows many times fewer than keys each has as many; two keys may share one.
+// RowOf is the row of a key in a table of so many: the upper bits of its product with a hash of the
+// key, SplitMix64's finalizer. Of rows many times fewer than keys each has as many; two keys may
+// share one.
 func RowOf(key uint64, rows int) int32 {
 	z := key + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -63,16 +65,18 @@ func (p Pooling) scale(n int32) float32 {
 	return float32(1 / math.Sqrt(float64(n)))
 }
 
-// EmbeddingBag adds up, for each sample and slot, the rows of tab of the keys of the bag, and puts the sums side by side: the
-// result is [N, slots*Dim], zeros where a bag is empty. Where rest, [N, m], is not nil, its rows follow. The row of a key is RowOf or, of a
-// table whose rows lie elsewhere, the one that Hold names. Rows are added in the order of keys, and gradients of a row in the order of its keys in the bags,
-// so that no number of threads changes a bit. bags are kept until Backward. The gradient costs O(keys·Dim), whatever the table's size.
+// EmbeddingBag adds up, for each sample and slot, the rows of tab of the keys of the bag, and puts
+// the sums side by side: the result is [N, slots*Dim], zeros where a bag is empty. Where rest, [N,
+// m], is not nil, its rows follow. The row of a key is RowOf or, of a table whose rows lie
+// elsewhere, the one that Hold names. Rows are added in the order of keys, and gradients of a row
+// in the order of its keys in the bags, so that no number of threads changes a bit. bags are kept
+// until Backward. The gradient costs O(keys·Dim), whatever the table's size.
 func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *Tensor {
 	return t.lookUpBags(bags, tab, pool, rest, 0)
 }
 
-// EmbeddingSequence is the rows of the last steps keys of one slot, in their order: the result is [N, steps, Dim], with zeros behind a
-// shorter sequence. How long each is, bags say.
+// EmbeddingSequence is the rows of the last steps keys of one slot, in their order: the result is
+// [N, steps, Dim], with zeros behind a shorter sequence. How long each is, bags say.
 func (t *Tape) EmbeddingSequence(bags Bags, tab *Table, steps int) *Tensor {
 	tab.want(steps > 0 && bags.Len() == 1, "the bags of one slot, of which so many steps are wanted", bags.Len(), steps)
 	return t.lookUpBags(bags, tab, SumPool, nil, steps)
@@ -114,7 +118,8 @@ func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, ste
 	return &o.y
 }
 
-// alone makes o's offsets those of bags, from 0; with steps each of so many keys is a bag alone, which is empty behind the sequence's end.
+// alone makes o's offsets those of bags, from 0; with steps each of so many keys is a bag alone,
+// which is empty behind the sequence's end.
 func (o *tableLookupOp) alone(bags Bags, steps int) {
 	o.offsets = append(o.offsets[:0], 0)
 	base := bags.Offsets[0]
@@ -177,7 +182,8 @@ func (o *tableLookupOp) weigh(w *worker, lo, hi int) {
 	}
 }
 
-// rowsOf are the rows of the keys of bags, of which steps of each are looked up or 0 for all, in the memory of rows.
+// rowsOf are the rows of the keys of bags, of which steps of each are looked up or 0 for all, in
+// the memory of rows.
 func (t *Table) rowsOf(bags Bags, steps int, rows []int32) []int32 {
 	lo, hi := bags.Offsets[0], bags.Offsets[len(bags.Offsets)-1]
 	rows = rows[:0]

@@ -7,7 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// tableLookupOp looks up rows of a row-sparse table: each id's, side by side, or sums of bags of them.
+// tableLookupOp looks up rows of a row-sparse table: each id's, side by side, or sums of bags of
+// them.
 type tableLookupOp struct {
 	ids  []int32
 	tab  *Table

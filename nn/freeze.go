@@ -11,10 +11,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Freeze makes the parameters whose names match one of the patterns, of path.Match, keep their values: they have no slot in the
-// arenas, are in no plan, and no optimizer sees them. List has them, after the others. It is called before Arrange. Where nothing that
-// is trained lies before them, Backward does not go there at all. Running statistics move on. It is an error if a pattern matches no
-// parameter, or a table: freezing a table is not possible.
+// Freeze makes the parameters whose names match one of the patterns, of path.Match, keep their
+// values: they have no slot in the arenas, are in no plan, and no optimizer sees them. List has
+// them, after the others. It is called before Arrange. Where nothing that is trained lies before
+// them, Backward does not go there at all. Running statistics move on. It is an error if a pattern
+// matches no parameter, or a table: freezing a table is not possible.
 func (ps *Params) Freeze(patterns ...string) error {
 	if err := ps.eachMatch(patterns, func(p *Param) { p.frozen = true }); err != nil {
 		return fmt.Errorf("nn: Freeze: %w", err)
@@ -22,8 +23,9 @@ func (ps *Params) Freeze(patterns ...string) error {
 	return nil
 }
 
-// SetRate multiplies the learning rate of the parameters whose names match one of the patterns by factor, which is positive: see
-// Slot.Rate; of several calls the last one counts. It is called before Arrange, and fails as Freeze does.
+// SetRate multiplies the learning rate of the parameters whose names match one of the patterns by
+// factor, which is positive: see Slot.Rate; of several calls the last one counts. It is called
+// before Arrange, and fails as Freeze does.
 func (ps *Params) SetRate(factor float64, patterns ...string) error {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return fmt.Errorf("nn: SetRate: factor %v: want a positive number; Freeze leaves parameters as they are", factor)
@@ -34,10 +36,12 @@ func (ps *Params) SetRate(factor float64, patterns ...string) error {
 	return nil
 }
 
-// Alias gives parameters second names, such as those that they have in another framework, by which patterns find them, too.
+// Alias gives parameters second names, such as those that they have in another framework, by which
+// patterns find them, too.
 func (ps *Params) Alias(names func(name string) string) { ps.alias = names }
 
-// eachMatch calls f for the parameters that match. All faults are told together, and then nothing has changed.
+// eachMatch calls f for the parameters that match. All faults are told together, and then nothing
+// has changed.
 func (ps *Params) eachMatch(patterns []string, f func(p *Param)) error {
 	if ps.slots != nil {
 		return errors.New("Arrange has laid the parameters out before")
@@ -96,7 +100,8 @@ func (ps *Params) namesOf(name string) []string {
 	return []string{name, ps.alias(name)}
 }
 
-// Near is what to add to the error of a pattern that matches none of some names: those that are spelt alike, or else where names begin.
+// Near is what to add to the error of a pattern that matches none of some names: those that are
+// spelt alike, or else where names begin.
 func Near(pattern string, names []string) string {
 	var begins []string
 	for _, n := range names {
@@ -166,10 +171,12 @@ func allFrozen(ps ...*Param) bool {
 	return true
 }
 
-// skipper is an operation whose backward computes no gradient of its parameters where all are frozen.
+// skipper is an operation whose backward computes no gradient of its parameters where all are
+// frozen.
 type skipper interface{ skips() bool }
 
-// lend gives the frozen parameters of an operation memory for gradients that nobody reads, where it computes them together with others.
+// lend gives the frozen parameters of an operation memory for gradients that nobody reads, where it
+// computes them together with others.
 func (t *Tape) lend(o op) {
 	if s, ok := o.(skipper); ok && s.skips() {
 		return

@@ -12,9 +12,10 @@ type gatherOp struct {
 func (o *gatherOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *gatherOp) result() *Tensor                   { return &o.y }
 
-// Gather is the entries ids of x's first axis: x is [rows, ...], the result [len(ids), ...]. An id may come any number of times;
-// gradients of the same one are added in their order. ids are kept until Backward. It panics with an *IndexError when an id is
-// not a row. To take one value of each row of [rows, cols], reshape it to [rows*cols, 1] and gather row*cols + col.
+// Gather is the entries ids of x's first axis: x is [rows, ...], the result [len(ids), ...]. An id
+// may come any number of times; gradients of the same one are added in their order. ids are kept
+// until Backward. It panics with an *IndexError when an id is not a row. To take one value of each
+// row of [rows, cols], reshape it to [rows*cols, 1] and gather row*cols + col.
 func (t *Tape) Gather(x *Tensor, ids []int32) *Tensor {
 	const name = "gather"
 	want(len(x.Shape) > 0 && len(x.Shape) <= maxAxes, name, "rows, [rows, ...], of at most 8 axes", x.Shape...)
@@ -67,7 +68,8 @@ type transposeOp struct {
 func (o *transposeOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *transposeOp) result() *Tensor                   { return &o.y }
 
-// Transpose is x with its axes in another order: axis i of the result is axis axes[i] of x. Without axes the order is reversed. x has at most 8 axes.
+// Transpose is x with its axes in another order: axis i of the result is axis axes[i] of x. Without
+// axes the order is reversed. x has at most 8 axes.
 func (t *Tape) Transpose(x *Tensor, axes ...int) *Tensor {
 	rank := len(x.Shape)
 	want(rank <= maxAxes, "transpose", "at most 8 axes", x.Shape...)

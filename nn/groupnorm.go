@@ -74,9 +74,10 @@ func (o *groupNormOp) operands() ([4]*Tensor, [4]*Param) {
 }
 func (o *groupNormOp) result() *Tensor { return &o.y }
 
-// GroupNorm is gamma·(x - mean)/sqrt(variance + 1e-5) + beta of x, [n, ..., channels], where mean and biased variance are those of a
-// group of neighbouring channels of one sample, over all its places (Y. Wu, K. He 2018): the same in training and evaluation, whatever
-// the batch. Layers are made by Params.LayerNorm. Samples are the parts that threads share. Backward overwrites the
+// GroupNorm is gamma·(x - mean)/sqrt(variance + 1e-5) + beta of x, [n, ..., channels], where mean
+// and biased variance are those of a group of neighbouring channels of one sample, over all its
+// places (Y. Wu, K. He 2018): the same in training and evaluation, whatever the batch. Layers are
+// made by Params.LayerNorm. Samples are the parts that threads share. Backward overwrites the
 // result's gradient with x's.
 func (t *Tape) GroupNorm(x *Tensor, l Norm, groups int) *Tensor {
 	const name = "group norm"
@@ -126,7 +127,8 @@ func (o *groupNormOp) measure(w *worker, s int, f func(group int, sum, squares f
 	}
 }
 
-// groupNormForward reads a sample three times, mostly from the caches: for the means, for the variances about them, and to apply them.
+// groupNormForward reads a sample three times, mostly from the caches: for the means, for the
+// variances about them, and to apply them.
 func groupNormForward(o *groupNormOp, w *worker, s int) {
 	g, stats, n := &w.group, o.of(s), o.count()
 	g.resize(len(o.l.Gamma.Data))

@@ -6,8 +6,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// GRULayer is the parameters of a layer of gated recurrent units. The rows of all four are those of the reset gate, then the update
-// gate and the candidate, hidden rows each: r, z, n, as PyTorch has them (ONNX has z, r, h, and linear_before_reset = 1).
+// GRULayer is the parameters of a layer of gated recurrent units. The rows of all four are those of
+// the reset gate, then the update gate and the candidate, hidden rows each: r, z, n, as PyTorch has
+// them (ONNX has z, r, h, and linear_before_reset = 1).
 type GRULayer struct {
 	WeightIH *Param // [3*hidden, in]
 	WeightHH *Param // [3*hidden, hidden]
@@ -33,7 +34,8 @@ type gruOp struct {
 	y     Tensor
 
 	h []float32 // outputs of steps -1 to steps-1, [(steps+1)*n, hidden]; y.Data is part of it
-	// input is [steps*n, 3*hidden]: the sums of the input, then the gates, and in backward the gradients of these sums.
+	// input is [steps*n, 3*hidden]: the sums of the input, then the gates, and in backward the
+	// gradients of these sums.
 	input []float32
 	// hidden is the sums of the state before, likewise, and in backward their gradients.
 	hidden []float32
@@ -103,8 +105,8 @@ func (l GRULayer) check(x *Tensor, state []float32, steps int) (n, hidden int) {
 // size is the number of sequences and the width.
 func (o *gruOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
 
-// run cuts span in as many parts as there are threads, at multiples of a cache line. Every value is the same sum in the same order whatever
-// the cut.
+// run cuts span in as many parts as there are threads, at multiples of a cache line. Every value is
+// the same sum in the same order whatever the cut.
 func (o *gruOp) run(t *Tape, pass gruPass, span int) {
 	o.pass, o.span = pass, span
 	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
@@ -198,8 +200,8 @@ func gruPackBackward(o *gruOp, w *worker, i, lo, hi int) {
 	w.k.PackB(&o.weights[i][0], false, 3*hidden, hi-lo, o.l.WeightHH.Data[lo:], hidden)
 }
 
-// gruBackward completes columns of the gradient of one step's output with what the next step passes back, and goes on to the columns of the
-// sums.
+// gruBackward completes columns of the gradient of one step's output with what the next step passes
+// back, and goes on to the columns of the sums.
 func gruBackward(o *gruOp, w *worker, i, lo, hi int) {
 	n, hidden := o.size()
 	at := o.step * n

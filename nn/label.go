@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// labels are what a profiler is told of the processor time that the tape's goroutines take. They are made once for each operation and pass,
-// and kept by its place in the recording: a step that repeats shapes allocates none.
+// labels are what a profiler is told of the processor time that the tape's goroutines take. They
+// are made once for each operation and pass, and kept by its place in the recording: a step that
+// repeats shapes allocates none.
 type labels struct {
 	on     bool
 	known  map[string]*label  // by what they say
@@ -34,7 +35,8 @@ type labelled struct {
 	l *label
 }
 
-// mark begins a phase that is no operation's, until the next operation begins or another phase does.
+// mark begins a phase that is no operation's, until the next operation begins or another phase
+// does.
 func (t *Tape) mark(phase string) {
 	if t.labels.on {
 		t.carry(t.labels.label("phase", phase))
@@ -68,8 +70,8 @@ func (w *worker) carry(l *label) {
 	}
 }
 
-// operation has the tape carry the label of an operation whose pass begins. A fresh one has no operands yet, by which it would be named: it
-// has the name of its pass alone, this once.
+// operation has the tape carry the label of an operation whose pass begins. A fresh one has no
+// operands yet, by which it would be named: it has the name of its pass alone, this once.
 func (t *Tape) operation(o op, index, pass int, fresh bool) {
 	if !t.labels.on {
 		return

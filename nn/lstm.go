@@ -149,15 +149,16 @@ func (o *lstmOp) start(n, hidden int, state *LSTMState) {
 // size is the number of sequences and the width.
 func (o *lstmOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
 
-// share cuts span in parts at multiples of unit, least of them at least. Every value is the same sum in the same order whatever the cut.
+// share cuts span in parts at multiples of unit, least of them at least. Every value is the same
+// sum in the same order whatever the cut.
 func (o *lstmOp) share(t *Tape, pass lstmPass, span, unit, least int) {
 	o.pass, o.span, o.unit = pass, span, unit
 	o.parts = t.pool.cut((span+unit-1)/unit, least)
 	t.pool.run(o, o.parts)
 }
 
-// run is share with as many parts as there are threads, each with weights that are packed for it: the same columns stay with one
-// thread from step to step.
+// run is share with as many parts as there are threads, each with weights that are packed for it:
+// the same columns stay with one thread from step to step.
 func (o *lstmOp) run(t *Tape, pass lstmPass, span int) {
 	o.pass, o.span, o.unit = pass, span, lineValues
 	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)

@@ -25,9 +25,10 @@ type matMulOp struct {
 func (o *matMulOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
 func (o *matMulOp) result() *Tensor                   { return &o.y }
 
-// MatMul is the product of two activations, or of their transposes: of [..., m, k] and [..., k, n] it is [..., m, n]. The
-// axes before the last two are a batch, of which both have the same, or one has none: then it is the other factor of every
-// product. It costs 2·batch·m·n·k operations forward and as many for each gradient.
+// MatMul is the product of two activations, or of their transposes: of [..., m, k] and [..., k, n]
+// it is [..., m, n]. The axes before the last two are a batch, of which both have the same, or one
+// has none: then it is the other factor of every product. It costs 2·batch·m·n·k operations forward
+// and as many for each gradient.
 func (t *Tape) MatMul(a, b *Tensor, cfg MatMul) *Tensor {
 	o := record[matMulOp](t)
 	o.a, o.b, o.cfg = a, b, cfg
@@ -83,7 +84,8 @@ func matrixOf(shape []int, transposed bool) (rows, columns int) {
 	return rows, columns
 }
 
-// factor is a factor of products: matrices that lie step values apart, 0 where there is one for all.
+// factor is a factor of products: matrices that lie step values apart, 0 where there is one for
+// all.
 type factor struct {
 	data       []float32
 	step       int
@@ -98,8 +100,9 @@ func (o *matMulOp) factor(x *Tensor) factor {
 	return f
 }
 
-// productJob computes matrices of dst, each the sum of products of m by k and k by n. The rows are cut where
-// there are fewer matrices than threads want, at multiples of 16: every value is the same sum in the same order whatever the cut.
+// productJob computes matrices of dst, each the sum of products of m by k and k by n. The rows are
+// cut where there are fewer matrices than threads want, at multiples of 16: every value is the same
+// sum in the same order whatever the cut.
 type productJob struct {
 	dst     []float32
 	a, b    factor
@@ -166,7 +169,8 @@ func (f factor) transpose() factor {
 	return f
 }
 
-// gradient adds the products of the job to x's gradient: over all of the batch, where x is one matrix.
+// gradient adds the products of the job to x's gradient: over all of the batch, where x is one
+// matrix.
 func (o *matMulOp) gradient(t *Tape, x *Tensor) {
 	matrices, terms := o.batch, 1
 	if len(x.Shape) == 2 {

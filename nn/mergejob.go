@@ -2,8 +2,9 @@ package nn
 
 import "slices"
 
-// mergeJob is a table's gradient on several threads, where it has none yet. Each part has a range of ids: it makes keys of the
-// lookups of these, sorts them, and then adds up rows in the order of their lookups. So it sorts in its own core's cache.
+// mergeJob is a table's gradient on several threads, where it has none yet. Each part has a range
+// of ids: it makes keys of the lookups of these, sorts them, and then adds up rows in the order of
+// their lookups. So it sorts in its own core's cache.
 type mergeJob struct {
 	o      *tableLookupOp
 	bounds []int32     // by part: the first id it may have; behind the last, one more than there are
@@ -19,7 +20,8 @@ type mergeKeys struct {
 	_    [64]byte
 }
 
-// fetch reads dy once, in order: rows are then taken from it in an order that no prefetcher foresees, and other cores have written most of it.
+// fetch reads dy once, in order: rows are then taken from it in an order that no prefetcher
+// foresees, and other cores have written most of it.
 func (s *mergeKeys) fetch(dy []float32) {
 	s.read = 0
 	for i := 0; i < len(dy); i += lineValues {
@@ -30,7 +32,8 @@ func (s *mergeKeys) fetch(dy []float32) {
 const (
 	// mergeLeast is how many lookups are worth a part.
 	mergeLeast = 1024
-	// mergeSamples is how many ids are looked at to find bounds: parts are some tenths of their size apart.
+	// mergeSamples is how many ids are looked at to find bounds: parts are some tenths of their
+	// size apart.
 	mergeSamples = 128
 	// mergeFetches is of how many parts each takes so many of the rows that it fetches all.
 	mergeFetches = 4
@@ -63,7 +66,8 @@ func (j *mergeJob) run(t *Tape, o *tableLookupOp, parts int) {
 	j.o = nil
 }
 
-// cut finds bounds between which about as many of the ids lie. No sum depends on them: a row is one part's.
+// cut finds bounds between which about as many of the ids lie. No sum depends on them: a row is one
+// part's.
 func (j *mergeJob) cut(ids []int32, held int32, parts int) {
 	var samples [mergeSamples]int32
 	for i := range samples {

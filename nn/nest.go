@@ -5,9 +5,10 @@ import "github.com/ringo-ml/ringo/internal/simd"
 // maxAxes is how many axes the operands of operations with broadcasting may have.
 const maxAxes = 8
 
-// nest is loops over the values of a tensor, the outermost first, beside which one or two others lie
-// with strides of their own: 0 along axes that they are broadcast or summed over. Axes of one value are left
-// out, and neighbours joined where that changes nothing, so that the last loop is long.
+// nest is loops over the values of a tensor, the outermost first, beside which one or two others
+// lie with strides of their own: 0 along axes that they are broadcast or summed over. Axes of one
+// value are left out, and neighbours joined where that changes nothing, so that the last loop is
+// long.
 type nest struct {
 	n    int // loops, at least 1
 	dims [maxAxes]int
@@ -17,8 +18,8 @@ type nest struct {
 
 type strides [maxAxes]int
 
-// alongside is the strides of a tensor of the given shape along the axes of one of rank axes, aligned at the last, as NumPy
-// has it.
+// alongside is the strides of a tensor of the given shape along the axes of one of rank axes,
+// aligned at the last, as NumPy has it.
 func alongside(shape []int, rank int) (s strides) {
 	step := 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -79,7 +80,8 @@ func (m *nest) offset(i int, s *strides) int {
 // stretch computes a run of values that lie together, where operands move by 0 or 1.
 type stretch func(k *simd.Kernels, dst, a, b []float32, sa, sb int)
 
-// stridedJob is an operation with broadcasting: dst = f(a, b) all over a nest. Its parts are runs of dst.
+// stridedJob is an operation with broadcasting: dst = f(a, b) all over a nest. Its parts are runs
+// of dst.
 type stridedJob struct {
 	m         *nest
 	sa, sb    *strides
@@ -110,7 +112,8 @@ func (j *stridedJob) part(w *worker, i int) {
 	}
 }
 
-// foldJob is a sum over the axes of a nest along which dst does not move (its strides s are 0), times scale.
+// foldJob is a sum over the axes of a nest along which dst does not move (its strides s are 0),
+// times scale.
 type foldJob struct {
 	m        *nest
 	s        *strides
@@ -125,8 +128,9 @@ type foldJob struct {
 // foldColumns is how many columns a part of a fold sums up at least.
 const foldColumns = 256
 
-// fold computes dst = scale·Σ src, a tensor of m, over the axes along which the strides s are 0. The order of each
-// sum is that of src where dst moves along the last axis; else runs are summed as Kernels.Sum does.
+// fold computes dst = scale·Σ src, a tensor of m, over the axes along which the strides s are 0.
+// The order of each sum is that of src where dst moves along the last axis; else runs are summed as
+// Kernels.Sum does.
 func (t *Tape) fold(m *nest, s *strides, dst, src []float32, scale float32) {
 	if len(src) == 0 {
 		clear(dst)

@@ -4,7 +4,8 @@ func (o *denseOp) node() Node {
 	return Node{Op: "dense", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.act}
 }
 
-// Attributes: stride, pad, and maxpool2, 1 where windows of the result are pooled before the activation.
+// Attributes: stride, pad, and maxpool2, 1 where windows of the result are pooled before the
+// activation.
 func (o *convOp) node() Node {
 	n := Node{Op: "conv2d", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.cfg.Activation}
 	n.Attrs = map[string]float64{"stride": float64(max(1, o.cfg.Stride)), "pad": float64(o.cfg.Pad), "maxpool2": 0}
@@ -55,7 +56,8 @@ func (o *embeddingOp) node() Node {
 	return Node{Op: "embedding", Params: []*Param{o.p}, IDs: o.ids}
 }
 
-// Its input is what stands beside the rows. Attributes of bags: first, slots and steps, and pooling, which is a Pooling.
+// Its input is what stands beside the rows. Attributes of bags: first, slots and steps, and
+// pooling, which is a Pooling.
 func (o *tableLookupOp) node() Node {
 	if o.slots > 0 {
 		return Node{Op: "embeddingbag", Inputs: []*Tensor{o.rest}, Table: o.tab, Attrs: map[string]float64{

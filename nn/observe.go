@@ -11,15 +11,16 @@ type Timing struct {
 	Node Node
 	// Index is its place in the recording.
 	Index int
-	// Pass is "forward", "backward" or, of operations that compute them one after the other, "weights" and "input":
-	// the gradients of the parameters and of the first operand.
+	// Pass is "forward", "backward" or, of operations that compute them one after the other,
+	// "weights" and "input": the gradients of the parameters and of the first operand.
 	Pass string
 	// Took is all of its time, Shared what of it threads were given parts to share.
 	Took, Shared time.Duration
 }
 
-// Observe makes the tape call f with the time of each pass of an operation, when that is over; nil ends that. What a model
-// computes by itself between two operations counts as the former's. f runs on the tape's goroutine and takes nobody's time.
+// Observe makes the tape call f with the time of each pass of an operation, when that is over; nil
+// ends that. What a model computes by itself between two operations counts as the former's. f runs
+// on the tape's goroutine and takes nobody's time.
 func (t *Tape) Observe(f func(Timing)) {
 	t.watch.end(t)
 	t.watch, t.pool.shared = watch{f: f}, nil

@@ -37,14 +37,15 @@ type pairLossOp struct {
 func (o *pairLossOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x, o.z}, [4]*Param{} }
 func (o *pairLossOp) result() *Tensor                   { return &o.y }
 
-// MeanSquaredError is the mean of (x - target)² over all values: a tensor of one value. The target has x's shape, and gets a gradient, too,
-// where something upstream of it asks for one. Values are summed in float64, in an order that depends on the shape alone.
+// MeanSquaredError is the mean of (x - target)² over all values: a tensor of one value. The target
+// has x's shape, and gets a gradient, too, where something upstream of it asks for one. Values are
+// summed in float64, in an order that depends on the shape alone.
 func (t *Tape) MeanSquaredError(x, target *Tensor) *Tensor {
 	return t.pairLoss(squaredError, x, target, 0)
 }
 
-// MeanSquaredErrorTo is MeanSquaredError from numbers, in the order of x's values, such as a batch's targets: they get no gradient, and must
-// stay as they are until the end of Backward.
+// MeanSquaredErrorTo is MeanSquaredError from numbers, in the order of x's values, such as a
+// batch's targets: they get no gradient, and must stay as they are until the end of Backward.
 func (t *Tape) MeanSquaredErrorTo(x *Tensor, target []float32) *Tensor {
 	want(len(x.Data) == len(target), squaredError.String(), "as many targets as values", len(target))
 	o := record[pairLossOp](t)
@@ -52,8 +53,9 @@ func (t *Tape) MeanSquaredErrorTo(x *Tensor, target []float32) *Tensor {
 	return t.measure(o, squaredError, x, &o.plain, 0)
 }
 
-// Huber is, as MeanSquaredError, the mean of d²/2 where the distance d = |x - target| is at most delta, and of delta·(d - delta/2) where it
-// is larger (P. Huber 1964). It panics unless delta is positive.
+// Huber is, as MeanSquaredError, the mean of d²/2 where the distance d = |x - target| is at most
+// delta, and of delta·(d - delta/2) where it is larger (P. Huber 1964). It panics unless delta is
+// positive.
 func (t *Tape) Huber(x, target *Tensor, delta float32) *Tensor {
 	if !(delta > 0) {
 		panic(&ShapeError{Op: huberLoss.String(), Want: "a positive delta", Got: []int{int(delta)}})
@@ -61,13 +63,15 @@ func (t *Tape) Huber(x, target *Tensor, delta float32) *Tensor {
 	return t.pairLoss(huberLoss, x, target, delta)
 }
 
-// BinaryCrossEntropy is, as MeanSquaredError, the mean of -z·log p - (1-z)·log(1-p), where p = 1/(1+exp(-x)) and z is the target, from 0 to
-// 1. It is computed from the logits x, max(x, 0) - x·z + log(1 + exp(-|x|)), so that none overflows.
+// BinaryCrossEntropy is, as MeanSquaredError, the mean of -z·log p - (1-z)·log(1-p), where p =
+// 1/(1+exp(-x)) and z is the target, from 0 to 1. It is computed from the logits x, max(x, 0) - x·z
+// + log(1 + exp(-|x|)), so that none overflows.
 func (t *Tape) BinaryCrossEntropy(logits, target *Tensor) *Tensor {
 	return t.pairLoss(logisticLoss, logits, target, 0)
 }
 
-// BinaryCrossEntropyTo is BinaryCrossEntropy from labels of 0 and 1, in the order of the logits: they are copied.
+// BinaryCrossEntropyTo is BinaryCrossEntropy from labels of 0 and 1, in the order of the logits:
+// they are copied.
 func (t *Tape) BinaryCrossEntropyTo(logits *Tensor, labels []int32) *Tensor {
 	want(len(logits.Data) == len(labels), logisticLoss.String(), "as many labels as logits", len(labels))
 	o := record[pairLossOp](t)

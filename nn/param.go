@@ -67,7 +67,8 @@ type Slot struct {
 	Offset int // a multiple of 16 values, 64 bytes
 	Len    int // true length
 	Padded int // Len rounded up to 16; the next slot starts at Offset+Padded
-	// Rate is what the learning rate is multiplied by, 1 unless SetRate said otherwise: see optim.NewGrouped.
+	// Rate is what the learning rate is multiplied by, 1 unless SetRate said otherwise: see
+	// optim.NewGrouped.
 	Rate float64
 }
 

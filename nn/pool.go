@@ -61,7 +61,8 @@ type pool struct {
 	_    [64]byte
 }
 
-// share is what one thread has to do, and the thread. The caller writes all of it at once: it lies on one pair of cache lines.
+// share is what one thread has to do, and the thread. The caller writes all of it at once: it lies
+// on one pair of cache lines.
 type share struct {
 	left  atomic.Uint64 // its parts that nobody has taken: the first, and 32 bits below one more than the last
 	job   job           // that these are of
@@ -160,8 +161,8 @@ func (p *pool) run(j job, parts int) {
 	p.share(j, parts)
 }
 
-// share runs parts on all threads. The caller has the first of them, which others must see before they begin: who is done with its own looks at
-// it once, and then sleeps.
+// share runs parts on all threads. The caller has the first of them, which others must see before
+// they begin: who is done with its own looks at it once, and then sleeps.
 func (p *pool) share(j job, parts int) {
 	p.busy.Store(int64(parts))
 	n := len(p.shares)
@@ -200,12 +201,12 @@ func (p *pool) level() {
 // threads is how many parts can run at the same time.
 func (p *pool) threads() int { return len(p.workers) }
 
-// cutsEach is into how many parts a thread's share is cut where the cut changes no sum, so that one which is held up, or runs
-// on a slower core, leaves some of its work to others.
+// cutsEach is into how many parts a thread's share is cut where the cut changes no sum, so that one
+// which is held up, or runs on a slower core, leaves some of its work to others.
 const cutsEach = 4
 
-// cut is into how many parts to cut so many units of work: no part is much smaller than least, unless
-// threads would have nothing to do, and each thread has as many. One thread has one part.
+// cut is into how many parts to cut so many units of work: no part is much smaller than least,
+// unless threads would have nothing to do, and each thread has as many. One thread has one part.
 func (p *pool) cut(units, least int) int {
 	threads := p.threads()
 	if threads == 1 {
@@ -215,8 +216,8 @@ func (p *pool) cut(units, least int) int {
 	return max(1, min(units, threads*each))
 }
 
-// cutValues is into how many parts to cut an operation on each of n values by itself: where spanOf says, which is where operations
-// that are cut along their rows are cut, too.
+// cutValues is into how many parts to cut an operation on each of n values by itself: where spanOf
+// says, which is where operations that are cut along their rows are cut, too.
 func (p *pool) cutValues(n int) int {
 	if n < valuesPart/4 {
 		return 1
@@ -224,7 +225,8 @@ func (p *pool) cutValues(n int) int {
 	return p.cut((n+lineValues-1)/lineValues, valuesPart/4/lineValues)
 }
 
-// spanOf is where part i of n values begins and ends: on a cache line of its own, where the values begin on one.
+// spanOf is where part i of n values begins and ends: on a cache line of its own, where the values
+// begin on one.
 func spanOf(n, i, parts int) (lo, hi int) {
 	lines := (n + lineValues - 1) / lineValues
 	return min(n, lines*i/parts*lineValues), min(n, lines*(i+1)/parts*lineValues)

@@ -14,8 +14,9 @@ type reduceOp struct {
 func (o *reduceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *reduceOp) result() *Tensor                   { return &o.y }
 
-// Sum is the sum over some axes of x, which has at most 8; negative ones count from the last, -1. The result has the other axes; without
-// axes the sum is over all, and the result has one value, [1].
+// Sum is the sum over some axes of x, which has at most 8; negative ones count from the last, -1.
+// The result has the other axes; without axes the sum is over all, and the result has one value,
+// [1].
 func (t *Tape) Sum(x *Tensor, axes ...int) *Tensor { return t.reduce("sum", x, axes, false) }
 
 // Mean is the mean over some axes of x, as Sum has the sum. It panics where there is no value.

@@ -2,7 +2,8 @@ package nn
 
 import "math/bits"
 
-// rowKeys are lookups in a table in the order of their rows: an id each, and below it where its gradient starts.
+// rowKeys are lookups in a table in the order of their rows: an id each, and below it where its
+// gradient starts.
 type rowKeys struct {
 	keys, spare []uint64
 	counts      [3][radix]int32

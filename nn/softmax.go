@@ -31,16 +31,19 @@ func (k rowKind) String() string {
 func (o *rowOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
 func (o *rowOp) result() *Tensor                   { return &o.y }
 
-// Softmax is exp(x)/Σ exp(x) over the last axis. The largest value is subtracted first, so that nothing overflows.
+// Softmax is exp(x)/Σ exp(x) over the last axis. The largest value is subtracted first, so that
+// nothing overflows.
 func (t *Tape) Softmax(x *Tensor) *Tensor { return t.byRows(rowSoftmax, x, nil) }
 
 // LogSoftmax is x - log Σ exp(x) over the last axis, as exact where the softmax is near 0.
 func (t *Tape) LogSoftmax(x *Tensor) *Tensor { return t.byRows(rowLogSoftmax, x, nil) }
 
-// Normalize is x/max(|x|, 1e-12) over the last axis, of rows of length 1, with |x| the root of the sum of squares.
+// Normalize is x/max(|x|, 1e-12) over the last axis, of rows of length 1, with |x| the root of the
+// sum of squares.
 func (t *Tape) Normalize(x *Tensor) *Tensor { return t.byRows(rowNormalize, x, nil) }
 
-// RowDot is the sum of a·b over the last axis: of two tensors [..., dim] it is [...], or [1] where there is no other axis.
+// RowDot is the sum of a·b over the last axis: of two tensors [..., dim] it is [...], or [1] where
+// there is no other axis.
 func (t *Tape) RowDot(a, b *Tensor) *Tensor {
 	if !sameShape(a, b) {
 		panic(&ShapeError{Op: rowDot.String(), Want: shapeText("the same shape as", a.Shape), Got: append([]int(nil), b.Shape...)})

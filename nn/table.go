@@ -23,11 +23,13 @@ type Table struct {
 	Rows, Dim int
 	Data      []float32 // Rows*Dim, row after row; of a table whose rows lie elsewhere, those held
 	Init      RowInit
-	// Rule names what moves the rows, if it is not the run's optimizer, and Admission which keys get one on servers, as settings do:
-	// "ftrl:rate=50", "count:3". Models set them when they make the table; settings go before.
+	// Rule names what moves the rows, if it is not the run's optimizer, and Admission which keys
+	// get one on servers, as settings do: "ftrl:rate=50", "count:3". Models set them when they make
+	// the table; settings go before.
 	Rule, Admission string
-	// Slots is what of a batch's bags the model looks up in the table, by slot: how many of the last keys of each bag, -1 for all of
-	// them, 0 for none; slots behind its end are not looked up. It is nil of a table that is looked up by ids. Arrange finds it out.
+	// Slots is what of a batch's bags the model looks up in the table, by slot: how many of the
+	// last keys of each bag, -1 for all of them, 0 for none; slots behind its end are not looked
+	// up. It is nil of a table that is looked up by ids. Arrange finds it out.
 	Slots []int
 
 	owner *Params
@@ -48,9 +50,10 @@ func (t *Table) Grad() (ids []int32, rows []float32) { return t.ids, t.grads }
 // servers, and each pass has its own, see Table.Hold.
 func (ps *Params) TablesElsewhere() { ps.elsewhere = true }
 
-// Hold makes rows, of Dim values each, those of a table whose rows lie elsewhere: id i is row i of them, and so it is in Grad. Where the
-// table is looked up by keys, at has for each key of the batch's bags that Slots names its row, and anything for others; else it is nil.
-// There may be no rows where the batch names none. Both stay the caller's, who changes them between passes only.
+// Hold makes rows, of Dim values each, those of a table whose rows lie elsewhere: id i is row i of
+// them, and so it is in Grad. Where the table is looked up by keys, at has for each key of the
+// batch's bags that Slots names its row, and anything for others; else it is nil. There may be no
+// rows where the batch names none. Both stay the caller's, who changes them between passes only.
 func (t *Table) Hold(rows []float32, at []int32) {
 	if !t.owner.elsewhere || len(rows)%t.Dim != 0 {
 		panic(fmt.Sprintf("nn: table %s: %d values are held: want rows of %d, and a table whose rows lie elsewhere", t.Name, len(rows), t.Dim))

@@ -95,7 +95,8 @@ func workOf(o op) (forward, backward Work) {
 	return forward, Work{FLOPs: wanted * forward.FLOPs, Activations: 2 * forward.Activations, Weights: 2 * forward.Weights}
 }
 
-// weigh adds the products of rows with parameters, the first of which is read once and the recurrent ones, behind it, so many times.
+// weigh adds the products of rows with parameters, the first of which is read once and the
+// recurrent ones, behind it, so many times.
 func (w *Work) weigh(ps [4]*Param, rows, reads int) {
 	for i, p := range ps {
 		if p == nil || len(p.Shape) < 2 {

@@ -12,12 +12,14 @@ type Bag struct {
 	Input, Table string
 	// Slots are the slots of a sample, or the columns of its ids, in the input's order.
 	Slots []int
-	// Rows reports whether the input has a row's number for each slot, which the graph looks up. Number Table.Rows is a row of zeros, for a
-	// slot without a key. Otherwise the input has the slots' rows, or the sums of their rows, side by side.
+	// Rows reports whether the input has a row's number for each slot, which the graph looks up.
+	// Number Table.Rows is a row of zeros, for a slot without a key. Otherwise the input has the
+	// slots' rows, or the sums of their rows, side by side.
 	Rows bool
 	// Pooling is how rows of a slot are added up.
 	Pooling nn.Pooling
-	// Steps is the number of last keys of a sequence, whose rows the input has side by side, followed by zeros. 0 means a sum.
+	// Steps is the number of last keys of a sequence, whose rows the input has side by side,
+	// followed by zeros. 0 means a sum.
 	Steps int
 }
 
@@ -29,7 +31,8 @@ func idsOf(l *lookup) (out []int) {
 	return out
 }
 
-// slotsOf returns the slots of bags that operation i looks up, with those first that the graph looks up itself, and their number.
+// slotsOf returns the slots of bags that operation i looks up, with those first that the graph
+// looks up itself, and their number.
 func (b *builder) slotsOf(i int) (slots []int, single int) {
 	n := b.passes[0].nodes[i]
 	var rest []int
@@ -44,7 +47,8 @@ func (b *builder) slotsOf(i int) (slots []int, single int) {
 	return append(slots, rest...), len(slots)
 }
 
-// takeBags declares the inputs of an operation on bags: rows' numbers for some slots, sums for the others.
+// takeBags declares the inputs of an operation on bags: rows' numbers for some slots, sums for the
+// others.
 func (b *builder) takeBags(i int) (ports []port) {
 	n := b.passes[0].nodes[i]
 	slots, single := b.slotsOf(i)
@@ -65,8 +69,8 @@ func (b *builder) takeBags(i int) (ports []port) {
 	return ports
 }
 
-// embeddingBag puts rows of slots with one key and sums of the others side by side, in the order of the slots, and then the other values
-// that there are.
+// embeddingBag puts rows of slots with one key and sums of the others side by side, in the order of
+// the slots, and then the other values that there are.
 func (b *builder) embeddingBag() error {
 	n := b.node()
 	slots, single := b.slotsOf(b.i)

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// constant is a tensor that the graph has, a weight or a small number of its own. Its values are made when they are written: no
-// second copy of the weights is kept.
+// constant is a tensor that the graph has, a weight or a small number of its own. Its values are
+// made when they are written: no second copy of the weights is kept.
 type constant struct {
 	name  string
 	shape []int

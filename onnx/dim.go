@@ -29,10 +29,12 @@ func (d dim) String() string {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// sizes are the batches that a model is traced with: two find how a number depends on the batch, and the third proves it.
+// sizes are the batches that a model is traced with: two find how a number depends on the batch,
+// and the third proves it.
 var sizes = [3]int{2, 3, 1}
 
-// fit finds how a number depends on the batch, given what it is with each of sizes; ok is false where it is no multiple and no sum.
+// fit finds how a number depends on the batch, given what it is with each of sizes; ok is false
+// where it is no multiple and no sum.
 func fit(at [3]int) (d dim, ok bool) {
 	d.each = at[1] - at[0]
 	d.plus = at[0] - 2*d.each

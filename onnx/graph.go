@@ -20,8 +20,9 @@ const (
 	flatChannels
 )
 
-// value is a tensor in the graph. Other layouts of it are made when an operation first asks for them, and then serve all others: so a
-// network of convolutions has one transposition at its end, and mostly none.
+// value is a tensor in the graph. Other layouts of it are made when an operation first asks for
+// them, and then serve all others: so a network of convolutions has one transposition at its end,
+// and mostly none.
 type value struct {
 	shape []dim // as it is here
 	image []dim // of flatChannels: the shape before it was made flat
@@ -29,8 +30,8 @@ type value struct {
 	names map[layout]string
 }
 
-// builder writes a graph down, operation by operation, in the order in which they were recorded: what an operation reads was there
-// before it, as the format asks.
+// builder writes a graph down, operation by operation, in the order in which they were recorded:
+// what an operation reads was there before it, as the format asks.
 type builder struct {
 	*traced
 	weightName weights.Names
@@ -136,7 +137,8 @@ func (b *builder) batchSize() string {
 	return name
 }
 
-// vector is a vector of integers, such as a shape. Those that depend on the batch are computed in the graph.
+// vector is a vector of integers, such as a shape. Those that depend on the batch are computed in
+// the graph.
 func (b *builder) vector(dims []dim) string {
 	var vs []int
 	depends := false
@@ -174,7 +176,8 @@ func (b *builder) vector(dims []dim) string {
 	return name
 }
 
-// reshape gives a result another shape. One size that depends on the batch is left to the runtime, as -1.
+// reshape gives a result another shape. One size that depends on the batch is left to the runtime,
+// as -1.
 func (b *builder) reshape(name string, shape []dim) string {
 	var vs []int
 	depends := 0
@@ -246,7 +249,8 @@ func (b *builder) channelsFirst(v *value) string {
 	return name
 }
 
-// alike are the inputs of the operation under way in one layout for all: that of images where one of them lies so.
+// alike are the inputs of the operation under way in one layout for all: that of images where one
+// of them lies so.
 func (b *builder) alike() (names []string, lies layout) {
 	var vs []*value
 	images := true

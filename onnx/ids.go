@@ -8,23 +8,23 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// lookup is where the ids of an operation come from. As many as each has are of one sample, or of one step of all samples: with
-// stepsFirst the ids are columns one after the other, else rows.
+// lookup is where the ids of an operation come from. As many as each has are of one sample, or of
+// one step of all samples: with stepsFirst the ids are columns one after the other, else rows.
 type lookup struct {
 	columns    []column
 	stepsFirst bool
 	whole      []int32 // ids that have nothing to do with the batch, instead of columns
 }
 
-// column is an id of each sample: the batch's own of that number, or a number that the model counts, sample·bySample + batch·byBatch +
-// plus.
+// column is an id of each sample: the batch's own of that number, or a number that the model
+// counts, sample·bySample + batch·byBatch + plus.
 type column struct {
 	of                       int // -1: a number
 	bySample, byBatch, value int
 }
 
-// findIDs finds, from what the ids of operations were for ids that are the bits of their own places, where each comes from; and proves it
-// with random ones.
+// findIDs finds, from what the ids of operations were for ids that are the bits of their own
+// places, where each comes from; and proves it with random ones.
 func (t *traced) findIDs(m model.Model, probes [][len(sizes)]pass) error {
 	t.ids = make([]*lookup, len(t.passes[0].nodes))
 	any := false
@@ -181,7 +181,8 @@ func (t *traced) column(of [len(sizes)][]source) (column, bool) {
 	return c, true
 }
 
-// proveIDs traces once more with random ids of all that can be, and looks whether what was found holds.
+// proveIDs traces once more with random ids of all that can be, and looks whether what was found
+// holds.
 func (t *traced) proveIDs(m model.Model) error {
 	rows := make([]int, t.spec.IDs) // by column, how many there are to look up
 	for i, l := range t.ids {

@@ -27,7 +27,8 @@ func (b *builder) activate(name string, act nn.Activation) string {
 	return name
 }
 
-// dense is a product with rows of weights. Those behind a flatten of images are put in the order of channels.
+// dense is a product with rows of weights. Those behind a flatten of images are put in the order of
+// channels.
 func (b *builder) dense() error {
 	n, x := b.node(), b.input(0)
 	w := n.Params[0]
@@ -49,7 +50,8 @@ func (b *builder) dense() error {
 	return nil
 }
 
-// conv2d has its weights as [out, in, kh, kw]. What nn does in the same pass, a maximum and an activation, follows in that order.
+// conv2d has its weights as [out, in, kh, kw]. What nn does in the same pass, a maximum and an
+// activation, follows in that order.
 func (b *builder) conv2d() error {
 	n := b.node()
 	w, pad := n.Params[0], int(n.Attrs["pad"])
@@ -69,7 +71,8 @@ func (b *builder) conv2d() error {
 	return nil
 }
 
-// pool is a maximum, for which padding is never taken in both, or a mean, to which padding counts as zeros here.
+// pool is a maximum, for which padding is never taken in both, or a mean, to which padding counts
+// as zeros here.
 func (b *builder) pool() error {
 	n := b.node()
 	size, stride, pad := int(n.Attrs["size"]), int(n.Attrs["stride"]), int(n.Attrs["pad"])
@@ -103,7 +106,8 @@ func (b *builder) subsamplePad() error {
 	return nil
 }
 
-// batchNorm is that of an evaluation, by the running statistics. Runtimes make one operation of it and the convolution before it.
+// batchNorm is that of an evaluation, by the running statistics. Runtimes make one operation of it
+// and the convolution before it.
 func (b *builder) batchNorm() error {
 	n, x := b.node(), b.input(0)
 	lies := asHere
@@ -140,7 +144,8 @@ func (b *builder) layerNorm() error {
 	return nil
 }
 
-// groupNorm is an instance normalisation of the groups as channels, and then the channels' own factors: opset 17 has no other.
+// groupNorm is an instance normalisation of the groups as channels, and then the channels' own
+// factors: opset 17 has no other.
 func (b *builder) groupNorm() error {
 	n, x := b.node(), b.input(0)
 	groups, channels := int(n.Attrs["groups"]), n.Params[0].Shape[0]
@@ -183,8 +188,9 @@ func (b *builder) groupNorm() error {
 	return nil
 }
 
-// attention is causal: the scores of later steps are minus infinity. Queries, keys and values come side by side, [n*steps, 3*width], and
-// become [n, heads, steps, dim], keys with the last two axes exchanged; queries are scaled instead of scores, which are more.
+// attention is causal: the scores of later steps are minus infinity. Queries, keys and values come
+// side by side, [n*steps, 3*width], and become [n, heads, steps, dim], keys with the last two axes
+// exchanged; queries are scaled instead of scores, which are more.
 func (b *builder) attention() error {
 	n := b.node()
 	heads, steps := int(n.Attrs["heads"]), int(n.Attrs["steps"])

@@ -35,7 +35,8 @@ const (
 	int64Type   = 7
 )
 
-// attribute is an encoded AttributeProto: a number, or several, by name. It says of which kind it is, and has a field for each kind.
+// attribute is an encoded AttributeProto: a number, or several, by name. It says of which kind it
+// is, and has a field for each kind.
 type attribute message
 
 func newAttribute(name string, kind int64) (m message) {
@@ -64,7 +65,8 @@ func intsOf(name string, vs ...int) attribute {
 	return attribute(m)
 }
 
-// operator is a NodeProto: an operation of the standard, from tensors by name to others. An input of no name is left out.
+// operator is a NodeProto: an operation of the standard, from tensors by name to others. An input
+// of no name is left out.
 type operator struct {
 	op, name string
 	in, out  []string
@@ -86,7 +88,8 @@ func (o operator) encode() (m message) {
 	return m
 }
 
-// port is an input or an output of the graph, a ValueInfoProto. Sizes that depend on the batch have names there.
+// port is an input or an output of the graph, a ValueInfoProto. Sizes that depend on the batch have
+// names there.
 type port struct {
 	name  string
 	kind  int64

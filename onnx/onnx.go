@@ -33,11 +33,11 @@ type Config struct {
 	Names weights.Names
 	// About are words that stand beside the graph, such as by which numbers images were normalised.
 	About map[string]string
-	// External is from how many bytes of weights on these lie in a file of their own: the format has no room for 2 GiB in one.
-	// 0: 1 GiB.
+	// External is from how many bytes of weights on these lie in a file of their own: the format
+	// has no room for 2 GiB in one. 0: 1 GiB.
 	External int64
-	// Single reports whether samples have at most one key in a slot. The graph then looks up the row itself, unless the table's rows are
-	// elsewhere. nil means no slot.
+	// Single reports whether samples have at most one key in a slot. The graph then looks up the
+	// row itself, unless the table's rows are elsewhere. nil means no slot.
 	Single func(slot int) bool
 }
 
@@ -55,7 +55,8 @@ const (
 	maxInline       = 2000 << 20 // protobuf ends at 2 GiB
 )
 
-// Graph is a model that is ready to be written. It refers to the model's parameters and copies none.
+// Graph is a model that is ready to be written. It refers to the model's parameters and copies
+// none.
 type Graph struct {
 	cfg       Config
 	name      string
@@ -68,8 +69,9 @@ type Graph struct {
 	Bags []Bag
 }
 
-// New makes the graph of a model, whose parameters are ps: later changes of their values are changes of what is written. The model's
-// state is reset, and grows to three sequences where it has fewer. An operation that ONNX cannot express is an error that names it.
+// New makes the graph of a model, whose parameters are ps: later changes of their values are
+// changes of what is written. The model's state is reset, and grows to three sequences where it has
+// fewer. An operation that ONNX cannot express is an error that names it.
 func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -102,7 +104,8 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 	return &Graph{cfg: cfg, name: spec.Name, operators: b.operators, constants: b.constants, inputs: b.inputs, outputs: append(b.outputs, b.carried...), Bags: b.bags}, nil
 }
 
-// String is the graph's inputs and outputs with their shapes, such as "values [batch 784] -> logits [batch 10]".
+// String is the graph's inputs and outputs with their shapes, such as "values [batch 784] -> logits
+// [batch 10]".
 func (g *Graph) String() string {
 	list := func(ports []port) string {
 		var out []string
@@ -206,8 +209,9 @@ func (b *builder) takeInputs(live []bool) {
 	b.inputs = append(b.inputs, tables...)
 }
 
-// giveOutput makes a tensor an output, sample by sample: where each sample has several rows, they become an axis of their own. Ordered
-// says that rows are sample after sample, although the model has them step after step.
+// giveOutput makes a tensor an output, sample by sample: where each sample has several rows, they
+// become an axis of their own. Ordered says that rows are sample after sample, although the model
+// has them step after step.
 func (b *builder) giveOutput(to string, x *nn.Tensor, ordered bool) {
 	v := b.value(x)
 	name, shape := b.asHere(v), v.shape

@@ -19,7 +19,8 @@ func (b *builder) lstm() error {
 	return nil
 }
 
-// gru has gates r, z, n here and z, r, h there, where the reset gate lies before the candidate's bias.
+// gru has gates r, z, n here and z, r, h there, where the reset gate lies before the candidate's
+// bias.
 func (b *builder) gru() error {
 	n := b.node()
 	names := b.recurrentWeights(n, "zrh", 1, 0, 2)
@@ -47,8 +48,9 @@ func (b *builder) recurrentWeights(n nn.Node, gates string, order ...int) []stri
 	}
 }
 
-// sequence are the inputs of a recurrent layer in ONNX's order: X [steps, n, in], W, R, B, the lengths that are left out, and where the
-// model carries a state, that: [1, n, hidden] there, [n, hidden] for who feeds the graph. next is what these are called.
+// sequence are the inputs of a recurrent layer in ONNX's order: X [steps, n, in], W, R, B, the
+// lengths that are left out, and where the model carries a state, that: [1, n, hidden] there, [n,
+// hidden] for who feeds the graph. next is what these are called.
 func (b *builder) sequence(n nn.Node, weights []string, carries bool) (in, next []string) {
 	steps, x := fixed(int(n.Attrs["steps"])), b.input(0)
 	rows := dim{each: x.shape[0].each / steps.plus, plus: x.shape[0].plus / steps.plus}
@@ -73,8 +75,8 @@ func (b *builder) sequence(n nn.Node, weights []string, carries bool) (in, next 
 	return in, next
 }
 
-// finish notes a recurrent layer's results: of all steps, [steps, 1, n, hidden] there and [steps*n, hidden] here, and what the next run
-// begins with.
+// finish notes a recurrent layer's results: of all steps, [steps, 1, n, hidden] there and [steps*n,
+// hidden] here, and what the next run begins with.
 func (b *builder) finish(results, next []string) {
 	y := b.node().Output
 	shape, name := b.shapes[y], results[0]
@@ -87,8 +89,9 @@ func (b *builder) finish(results, next []string) {
 	b.result(b.reshape(name, shape), asHere)
 }
 
-// ordered marks the results of recurrent layers that are to be in the order of samples, so that outputs are: those from which an
-// output follows row by row. It returns the outputs that are then in that order.
+// ordered marks the results of recurrent layers that are to be in the order of samples, so that
+// outputs are: those from which an output follows row by row. It returns the outputs that are then
+// in that order.
 func (b *builder) ordered() map[*nn.Tensor]bool {
 	done := map[*nn.Tensor]bool{}
 	if !b.spec.StepsFirst {

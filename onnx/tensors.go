@@ -67,7 +67,8 @@ func (b *builder) slice() error {
 	return nil
 }
 
-// reshapes gives values another shape. Images that become rows stay in ONNX's order: the dense layer behind them has its weights so.
+// reshapes gives values another shape. Images that become rows stay in ONNX's order: the dense
+// layer behind them has its weights so.
 func (b *builder) reshapes() error {
 	x, shape := b.input(0), b.shapes[b.node().Output]
 	if len(x.shape) == 4 && x.lies == channelsFirst && len(shape) == 2 && shape[0] == x.shape[0] {
@@ -138,7 +139,8 @@ func (b *builder) rowDot() error {
 	return nil
 }
 
-// matMul has the factors as ONNX multiplies them; batches of matrices lie before the last two axes in both.
+// matMul has the factors as ONNX multiplies them; batches of matrices lie before the last two axes
+// in both.
 func (b *builder) matMul() error {
 	n := b.node()
 	var names []string
@@ -175,8 +177,8 @@ func (b *builder) look(rows string) error {
 	return nil
 }
 
-// embeddingTable chooses rows of a table and puts them side by side with what else there is. The rows themselves are an input of the
-// graph where the table's are elsewhere.
+// embeddingTable chooses rows of a table and puts them side by side with what else there is. The
+// rows themselves are an input of the graph where the table's are elsewhere.
 func (b *builder) embeddingTable() error {
 	n := b.node()
 	shape := b.rowsShape(n)

@@ -11,7 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// pass is one tracing of the model. It computes nothing: tensors have shapes, and memory that is never touched.
+// pass is one tracing of the model. It computes nothing: tensors have shapes, and memory that is
+// never touched.
 type pass struct {
 	batch model.Batch
 	nodes []nn.Node
@@ -19,14 +20,15 @@ type pass struct {
 	place map[*nn.Tensor]int // of results: which node's
 }
 
-// values is the place of the batch's values, and outside that of a tensor that no operation has made.
+// values is the place of the batch's values, and outside that of a tensor that no operation has
+// made.
 const (
 	values  = -1
 	outside = -2
 )
 
-// traced is what tracings with several batches and ids have shown of a model: its operations, and how their numbers depend on the
-// batch.
+// traced is what tracings with several batches and ids have shown of a model: its operations, and
+// how their numbers depend on the batch.
 type traced struct {
 	spec   model.Spec
 	passes [len(sizes)]pass
@@ -34,8 +36,8 @@ type traced struct {
 	ids    []*lookup            // by node; nil where it has none
 }
 
-// run traces the model with n samples whose ids are id(place among all ids). Its values are random, so that what a model computes of
-// them in its own Go code is found out.
+// run traces the model with n samples whose ids are id(place among all ids). Its values are random,
+// so that what a model computes of them in its own Go code is found out.
 func run(spec model.Spec, m model.Model, n int, id func(i int) int32) (p pass, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -83,7 +85,8 @@ func (p pass) placeOf(x *nn.Tensor) int {
 	return outside
 }
 
-// idsAlone is all that is looked at of a pass that is there for its ids: tensors would keep memory that nobody needs.
+// idsAlone is all that is looked at of a pass that is there for its ids: tensors would keep memory
+// that nobody needs.
 func (p pass) idsAlone(want int) (pass, error) {
 	if len(p.nodes) != want {
 		return p, fmt.Errorf("onnx: the model has %d operations for some ids and %d for others: its Forward must do the same whatever they are", want, len(p.nodes))
@@ -95,9 +98,10 @@ func (p pass) idsAlone(want int) (pass, error) {
 	return out, nil
 }
 
-// study traces a model as often as it takes: with each of sizes, and that for each bit of the places that ids may have. The ids of pass
-// bit are bit number bit of their own place, counted from 1, so that the ids that an operation had in all passes spell the place where
-// each is from. All are 0 or 1, which every table with two rows has.
+// study traces a model as often as it takes: with each of sizes, and that for each bit of the
+// places that ids may have. The ids of pass bit are bit number bit of their own place, counted from
+// 1, so that the ids that an operation had in all passes spell the place where each is from. All
+// are 0 or 1, which every table with two rows has.
 func study(spec model.Spec, m model.Model) (*traced, error) {
 	t := &traced{spec: spec, shapes: map[*nn.Tensor][]dim{}}
 	probes := make([][len(sizes)]pass, max(1, bits.Len(uint(slices.Max(sizes[:])*spec.IDs+1))))
@@ -151,7 +155,8 @@ func (t *traced) compare() error {
 	return nil
 }
 
-// sameOperation says that two operations differ in their operands, and in where slices begin and end, at most.
+// sameOperation says that two operations differ in their operands, and in where slices begin and
+// end, at most.
 func sameOperation(a, b nn.Node) bool {
 	same := a.Op == b.Op && a.Name == b.Name && a.Activation == b.Activation && a.Table == b.Table && len(a.Inputs) == len(b.Inputs)
 	same = same && slices.Equal(a.Params, b.Params) && slices.Equal(a.Buffers, b.Buffers) && slices.Equal(a.Axes, b.Axes)
@@ -161,7 +166,8 @@ func sameOperation(a, b nn.Node) bool {
 	return same
 }
 
-// compareInput sees to input k of node i: the same in all passes, or a tensor of the program's own that never changes.
+// compareInput sees to input k of node i: the same in all passes, or a tensor of the program's own
+// that never changes.
 func (t *traced) compareInput(i, k int) error {
 	a := t.passes[0]
 	x := a.nodes[i].Inputs[k]
@@ -183,8 +189,8 @@ func (t *traced) compareInput(i, k int) error {
 	return t.learn(i, func(p pass) *nn.Tensor { return p.nodes[i].Inputs[k] })
 }
 
-// views says whether a tensor of the program's own is the batch's values in another shape: a model may make one where it would else
-// record a reshape.
+// views says whether a tensor of the program's own is the batch's values in another shape: a model
+// may make one where it would else record a reshape.
 func (p pass) views(x *nn.Tensor) bool {
 	v := p.batch.Values
 	return v != nil && len(x.Data) == len(v.Data) && len(x.Data) > 0 && &x.Data[0] == &v.Data[0]
@@ -217,8 +223,8 @@ func (t *traced) attr(i int, name string) (dim, error) {
 	return d, nil
 }
 
-// live is which operations the outputs depend on. A model may compute more, such as what only its loss looks at: that is left out, and
-// need not have a form in ONNX.
+// live is which operations the outputs depend on. A model may compute more, such as what only its
+// loss looks at: that is left out, and need not have a form in ONNX.
 func (t *traced) live() []bool {
 	p := t.passes[0]
 	live := make([]bool, len(p.nodes))

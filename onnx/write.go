@@ -35,8 +35,8 @@ func (g *Graph) External() bool {
 	return g.size() >= limit
 }
 
-// WriteFile writes the graph to a file, and before that its weights to another one beside it, path.data, if they are too many: see
-// Config.External. Files appear whole or not at all.
+// WriteFile writes the graph to a file, and before that its weights to another one beside it,
+// path.data, if they are too many: see Config.External. Files appear whole or not at all.
 func (g *Graph) WriteFile(path string) error {
 	data := path + ".data"
 	constants := slices.Clone(g.constants)
@@ -55,7 +55,8 @@ func (g *Graph) WriteFile(path string) error {
 	return folder.WriteFile(path, func(w io.Writer) error { return g.write(w, constants, filepath.Base(data)) })
 }
 
-// Write writes the graph with all its weights. It is an error of more of them than the format has room for: use WriteFile.
+// Write writes the graph with all its weights. It is an error of more of them than the format has
+// room for: use WriteFile.
 func (g *Graph) Write(w io.Writer) error {
 	if g.size() > maxInline {
 		return fmt.Errorf("onnx: weights of %d bytes: a graph has room for %d, WriteFile puts more in a file of their own", g.size(), int64(maxInline))
@@ -79,8 +80,8 @@ func writeApart(w io.Writer, constants []constant) error {
 	return out.Flush()
 }
 
-// write writes the ModelProto. A message begins with its length: those of weights are known, so that they go to the file piece by piece,
-// and are never held a second time.
+// write writes the ModelProto. A message begins with its length: those of weights are known, so
+// that they go to the file piece by piece, and are never held a second time.
 func (g *Graph) write(w io.Writer, constants []constant, data string) error {
 	before, after, heads := g.graph(constants, data)
 	size := int64(len(before) + len(after))
@@ -114,7 +115,8 @@ func (g *Graph) write(w io.Writer, constants []constant, data string) error {
 	return nil
 }
 
-// graph is the GraphProto: what comes before its constants and after them, and each constant up to its values.
+// graph is the GraphProto: what comes before its constants and after them, and each constant up to
+// its values.
 func (g *Graph) graph(constants []constant, data string) (before, after message, heads []message) {
 	for _, o := range g.operators {
 		before.inner(1, o.encode())

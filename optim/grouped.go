@@ -5,14 +5,16 @@ import (
 	"sort"
 )
 
-// Rate is a range of the arena, values Lo to Hi-1, whose learning rate is the optimizer's times Factor.
+// Rate is a range of the arena, values Lo to Hi-1, whose learning rate is the optimizer's times
+// Factor.
 type Rate struct {
 	Lo, Hi int
 	Factor float64 // positive
 }
 
-// Grouped is an optimizer some ranges of whose arena have learning rates of their own. All else is as of the optimizer, and so are the bits
-// where the factor is 1. What is scaled is the rate: a decay that is multiplied by it scales, too, as in PyTorch's parameter groups. Tables have the
+// Grouped is an optimizer some ranges of whose arena have learning rates of their own. All else is
+// as of the optimizer, and so are the bits where the factor is 1. What is scaled is the rate: a
+// decay that is multiplied by it scales, too, as in PyTorch's parameter groups. Tables have the
 // optimizer's rate.
 type Grouped struct {
 	RowOptimizer
@@ -20,13 +22,15 @@ type Grouped struct {
 	rated rated
 }
 
-// rated is an optimizer that can update at its rate times a factor, by a copy of itself that has the same state.
+// rated is an optimizer that can update at its rate times a factor, by a copy of itself that has
+// the same state.
 type rated interface {
 	updateBy(factor float64, lo int, params, grads []float32, gradScale float32)
 }
 
-// NewGrouped gives ranges of o's arena their own rates. They are in order and do not overlap; what is in none of them has the factor 1. It is an
-// error if they are not, if a factor is not positive, or if o is not one of this package's.
+// NewGrouped gives ranges of o's arena their own rates. They are in order and do not overlap; what
+// is in none of them has the factor 1. It is an error if they are not, if a factor is not positive,
+// or if o is not one of this package's.
 func NewGrouped(o RowOptimizer, rates []Rate) (*Grouped, error) {
 	r, ok := o.(rated)
 	if !ok {
@@ -56,7 +60,8 @@ func (g *Grouped) Update(lo int, params, grads []float32, gradScale float32) {
 	}
 }
 
-// stretch returns how many values from at on have the same factor, and that. The cost is logarithmic in the number of ranges.
+// stretch returns how many values from at on have the same factor, and that. The cost is
+// logarithmic in the number of ranges.
 func (g *Grouped) stretch(at int) (n int, factor float64) {
 	i := sort.Search(len(g.rates), func(i int) bool { return g.rates[i].Hi > at })
 	switch {

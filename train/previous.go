@@ -21,8 +21,8 @@ type Previous struct {
 	values setting.Values // those that the run had
 }
 
-// FindPrevious reads what a checkpoint, or a folder's last one, says of how its run was started. No folder and no checkpoint
-// are no error, but a damaged one is, a *checkpoint.DamageError.
+// FindPrevious reads what a checkpoint, or a folder's last one, says of how its run was started. No
+// folder and no checkpoint are no error, but a damaged one is, a *checkpoint.DamageError.
 func FindPrevious(path string) (Previous, error) {
 	path, err := checkpoint.Of(path)
 	if errors.Is(err, checkpoint.ErrNone) {
@@ -44,9 +44,10 @@ func FindPrevious(path string) (Previous, error) {
 	return p, errors.Join(err, f.Close())
 }
 
-// Refuse reports every setting that a run would have when it goes on, otherwise than the checkpoint, and that cannot
-// change, with both values: before anything else is looked at, as one change may make the others senseless. now are the
-// values of scope setting.Result. How many ranks there may be, and whether the data are the same, is for Run to say.
+// Refuse reports every setting that a run would have when it goes on, otherwise than the
+// checkpoint, and that cannot change, with both values: before anything else is looked at, as one
+// change may make the others senseless. now are the values of scope setting.Result. How many ranks
+// there may be, and whether the data are the same, is for Run to say.
 func (p Previous) Refuse(now setting.Values) error {
 	known := maps.Clone(p.values)
 	maps.DeleteFunc(known, func(path setting.Path, _ string) bool { _, ok := now[path]; return !ok || path == ranksPath })
@@ -70,9 +71,10 @@ func unlike(now, saved setting.Values) error {
 	return faults.Err()
 }
 
-// judge tells what a run has otherwise than its checkpoint: changed, which it may have, such as "training.lr 0.1 instead of
-// 0.05" (from there on it is another experiment, which the summary's reader must know of, but what was computed still means
-// the same), and as an error what cannot change.
+// judge tells what a run has otherwise than its checkpoint: changed, which it may have, such as
+// "training.lr 0.1 instead of 0.05" (from there on it is another experiment, which the summary's
+// reader must know of, but what was computed still means the same), and as an error what cannot
+// change.
 func (r *run) judge(h checkpoint.Header) (changed []string, err error) {
 	fixed, err := r.values(setting.Result)
 	if err != nil {

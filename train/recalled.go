@@ -14,11 +14,13 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Recalled is what the servers of a job have saved, read without a server: a Job of package ps/saved is one.
+// Recalled is what the servers of a job have saved, read without a server: a Job of package
+// ps/saved is one.
 type Recalled interface {
 	// Array reads an array, all of it, into values: as many as it has.
 	Array(ctx context.Context, array int, values []float32) error
-	// Each hands out a table's rows, keys and weights, some at a time and in no order, valid during the call.
+	// Each hands out a table's rows, keys and weights, some at a time and in no order, valid during
+	// the call.
 	Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error
 }
 
@@ -30,9 +32,10 @@ func (s Servers) recall(file string, step int64, part ServersPart) (Recalled, er
 	return s.Recall(StartDir(filepath.Dir(file), part.Start), uint64(step), part.Numbers)
 }
 
-// recalled are parameters as servers have saved them, to be used without servers: each rank reads the parts of all. It trains nothing.
-// Its cost is the memory of the weights of all rows that the servers had, and some 30 bytes for each; a batch copies no row but those
-// that the servers never had, which have their first values, as on servers.
+// recalled are parameters as servers have saved them, to be used without servers: each rank reads
+// the parts of all. It trains nothing. Its cost is the memory of the weights of all rows that the
+// servers had, and some 30 bytes for each; a batch copies no row but those that the servers never
+// had, which have their first values, as on servers.
 type recalled struct {
 	replicated
 	ctx   context.Context

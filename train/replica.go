@@ -110,7 +110,8 @@ type beginning struct {
 	job string
 }
 
-// begin gives a replica its optimizer. It is a collective call. After an error nothing but Close may be called.
+// begin gives a replica its optimizer. It is a collective call. After an error nothing but Close
+// may be called.
 func (r *Replica) begin(cfg Config, at beginning) error {
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Labels: cfg.Labelled})
 	return r.params.begin(cfg, at)
@@ -137,9 +138,9 @@ func (r *Replica) Batch(b *data.Batch) model.Batch {
 	return out
 }
 
-// Backward runs the model over a batch and adds to the gradients. With last,
-// it is the step's last backward: each gradient is handed to the optimizer as
-// soon as it is final. What it returns is good until the next call. An error is one of the servers that parameters lie on.
+// Backward runs the model over a batch and adds to the gradients. With last, it is the step's last
+// backward: each gradient is handed to the optimizer as soon as it is final. What it returns is
+// good until the next call. An error is one of the servers that parameters lie on.
 func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, true); err != nil {
 		return pass, err
@@ -199,8 +200,9 @@ func mix(a, b uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Step ends a step: it waits for the agreed gradients and updates. A fault of this rank alone breaks the job's group, see distopt.Optimizer.Step; one
-// of the servers that parameters lie on others hear of from who has it: by ringo.Run, or Job.Fail.
+// Step ends a step: it waits for the agreed gradients and updates. A fault of this rank alone
+// breaks the job's group, see distopt.Optimizer.Step; one of the servers that parameters lie on
+// others hear of from who has it: by ringo.Run, or Job.Fail.
 func (r *Replica) Step() error {
 	if err := r.Tuner.Step(); err != nil {
 		return err
@@ -208,8 +210,8 @@ func (r *Replica) Step() error {
 	return r.params.end()
 }
 
-// Evaluate runs the model over a batch without recording it for backward. What it returns is good until the next call. An
-// error is one of the servers that parameters lie on.
+// Evaluate runs the model over a batch without recording it for backward. What it returns is good
+// until the next call. An error is one of the servers that parameters lie on.
 func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, false); err != nil {
 		return pass, err
@@ -221,8 +223,9 @@ func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 	return r.model.Pass(r.tape, b), nil
 }
 
-// Forward runs the model over a batch without its loss, exactly as Evaluate does: labels and targets are of no matter. What it
-// returns is good until the next call. An error is one of the servers that parameters lie on.
+// Forward runs the model over a batch without its loss, exactly as Evaluate does: labels and
+// targets are of no matter. What it returns is good until the next call. An error is one of the
+// servers that parameters lie on.
 func (r *Replica) Forward(b model.Batch) (out model.Outputs, err error) {
 	if b, err = r.params.fetch(b, false); err != nil {
 		return out, err

@@ -11,17 +11,20 @@ import (
 
 // Fit is how the tensors of a file and those of a model go together.
 type Fit struct {
-	// Taken are the names of tensors that both have, Left those that keep the model's values, and Unused those that only the file
-	// has; each in the order of names. Counts of batches (num_batches_tracked), which nothing needs here, are in none.
+	// Taken are the names of tensors that both have, Left those that keep the model's values, and
+	// Unused those that only the file has; each in the order of names. Counts of batches
+	// (num_batches_tracked), which nothing needs here, are in none.
 	Taken, Left, Unused []string
-	// Elsewhere are tables that both have, and whose rows lie on servers here: these take them, or not.
+	// Elsewhere are tables that both have, and whose rows lie on servers here: these take them, or
+	// not.
 	Elsewhere []string
 
 	places []place // of what is taken
 }
 
-// Fit finds out which of a file's tensors the model takes. What except names keeps the model's values whatever the file has; nil: nothing
-// does. All tensors of other shapes or types are reported together.
+// Fit finds out which of a file's tensors the model takes. What except names keeps the model's
+// values whatever the file has; nil: nothing does. All tensors of other shapes or types are
+// reported together.
 func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
 	var f Fit
 	var errs []error
@@ -68,7 +71,8 @@ func (p place) takes(i Info) error {
 	return nil
 }
 
-// Put overwrites what is taken with tensors, which read returns by name. After an error of read the others have their old values.
+// Put overwrites what is taken with tensors, which read returns by name. After an error of read the
+// others have their old values.
 func (f Fit) Put(read func(name string) ([]float32, error)) error {
 	for _, p := range f.places {
 		data, err := read(p.name)
@@ -92,8 +96,8 @@ func (m Model) Names() []string {
 	return out
 }
 
-// Put overwrites all of the model with tensors, which read returns by name. Before anything is overwritten it reports all that
-// are missing, of another shape or too many, together.
+// Put overwrites all of the model with tensors, which read returns by name. Before anything is
+// overwritten it reports all that are missing, of another shape or too many, together.
 func (m Model) Put(infos []Info, read func(name string) ([]float32, error)) error {
 	f, err := m.Fit(infos, nil)
 	errs := []error{err}

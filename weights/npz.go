@@ -12,7 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/data/npy"
 )
 
-// WriteNPZ writes tensors as NumPy's .npz: a zip file of a .npy for each, not compressed, under its name.
+// WriteNPZ writes tensors as NumPy's .npz: a zip file of a .npy for each, not compressed, under its
+// name.
 func WriteNPZ(w io.Writer, tensors []Tensor) error {
 	z := zip.NewWriter(w)
 	for _, t := range tensors {

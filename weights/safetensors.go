@@ -44,8 +44,8 @@ type entry struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// Write writes tensors as safetensors: the length of a JSON header, the header, and the values, little-endian. about are
-// words that stand beside them.
+// Write writes tensors as safetensors: the length of a JSON header, the header, and the values,
+// little-endian. about are words that stand beside them.
 func Write(w io.Writer, tensors []Tensor, about map[string]string) error {
 	header := map[string]any{}
 	if len(about) > 0 {
@@ -131,8 +131,8 @@ func Open(path string) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 
-// NewFile reads the header of a file of size bytes, which name stands for in faults. What it allocates is bounded by the size: no
-// length is believed before it was compared with it.
+// NewFile reads the header of a file of size bytes, which name stands for in faults. What it
+// allocates is bounded by the size: no length is believed before it was compared with it.
 func NewFile(name string, r io.ReaderAt, size int64) (*File, error) {
 	f := &File{name: name, r: r, close: func() error { return nil }}
 	var prefix [8]byte
@@ -246,7 +246,8 @@ func (f *File) fault(at int64, format string, args ...any) error {
 // Tensors lists what the file holds, in the header's order.
 func (f *File) Tensors() []Info { return slices.Clone(f.infos) }
 
-// Read returns a tensor's values as float32. It is an error of a tensor of another kind than F32, F16, BF16 and F64.
+// Read returns a tensor's values as float32. It is an error of a tensor of another kind than F32,
+// F16, BF16 and F64.
 func (f *File) Read(name string) ([]float32, error) {
 	i := slices.IndexFunc(f.infos, func(i Info) bool { return i.Name == name })
 	if i < 0 {

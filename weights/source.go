@@ -17,11 +17,13 @@ import (
 type Source struct {
 	// Path is the file: of a run's folder the last checkpoint in it.
 	Path string
-	// Tensors are what it holds. A checkpoint's have the names and layouts of here, and no Shape where it says none.
+	// Tensors are what it holds. A checkpoint's have the names and layouts of here, and no Shape
+	// where it says none.
 	Tensors []Info
 	// Read returns a tensor's values as float32.
 	Read func(name string) ([]float32, error)
-	// Saved is a checkpoint's header, nil of other files. Of a run with servers that keep the parameters the file holds frozen ones alone.
+	// Saved is a checkpoint's header, nil of other files. Of a run with servers that keep the
+	// parameters the file holds frozen ones alone.
 	Saved *checkpoint.Header
 
 	close func() error

@@ -34,7 +34,8 @@ func (t Tensor) Len() int {
 	return n
 }
 
-// place is where a tensor's values lie in a parameter's: axis i has dims[i] places, strides[i] values apart.
+// place is where a tensor's values lie in a parameter's: axis i has dims[i] places, strides[i]
+// values apart.
 type place struct {
 	name          string
 	shape         []int // as PyTorch has it
@@ -146,8 +147,8 @@ func usesOf(nodes []nn.Node) uses {
 	return u
 }
 
-// Take returns the parameters as PyTorch has them, sorted by name; num_batches_tracked is 0. What lies alike is not copied. Rows that
-// lie on servers are left out.
+// Take returns the parameters as PyTorch has them, sorted by name; num_batches_tracked is 0. What
+// lies alike is not copied. Rows that lie on servers are left out.
 func (m Model) Take() []Tensor {
 	var out []Tensor
 	for _, p := range m.places {

@@ -14,10 +14,10 @@ type Row struct {
 	Usage Usage
 }
 
-// Export writes the whole rows of keys to values, len(keys)*Width, and their
-// usage to usage, len(keys), or nil if it is not wanted; a table that keeps
-// none leaves it. What belongs to keys that have no row is not written; their places in the batch are appended to
-// missing, which it returns, in no order. Nothing changes.
+// Export writes the whole rows of keys to values, len(keys)*Width, and their usage to usage,
+// len(keys), or nil if it is not wanted; a table that keeps none leaves it. What belongs to keys
+// that have no row is not written; their places in the batch are appended to missing, which it
+// returns, in no order. Nothing changes.
 func (t *Table) Export(keys []uint64, values []float32, usage []Usage, missing []int32) ([]int32, error) {
 	b, err := t.beginRows("Export", keys, values, usage)
 	if err != nil {
@@ -40,11 +40,11 @@ func (t *Table) Export(keys []uint64, values []float32, usage []Usage, missing [
 	return missing, nil
 }
 
-// Import stores whole rows as Export gave them. A key that has a row already keeps
-// it unless replace is true: then the row is overwritten. usage may be nil: then
-// made rows are marked as touched now, overwritten ones keep theirs, and both are
-// marked as Changed. Admit is not asked. It returns how many rows it wrote; with ErrFull these are not all. Where a
-// batch holds a key twice, its first row is stored, or with replace its last.
+// Import stores whole rows as Export gave them. A key that has a row already keeps it unless
+// replace is true: then the row is overwritten. usage may be nil: then made rows are marked as
+// touched now, overwritten ones keep theirs, and both are marked as Changed. Admit is not asked. It
+// returns how many rows it wrote; with ErrFull these are not all. Where a batch holds a key twice,
+// its first row is stored, or with replace its last.
 func (t *Table) Import(keys []uint64, values []float32, usage []Usage, replace bool) (stored int, err error) {
 	b, err := t.beginRows("Import", keys, values, usage)
 	if err != nil {

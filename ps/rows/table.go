@@ -105,7 +105,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// PullID identifies a pull, so that one that a trainer repeats after its connection broke is recognized.
+// PullID identifies a pull, so that one that a trainer repeats after its connection broke is
+// recognized.
 type PullID struct {
 	Session int
 	Process uint64 // the process that numbers the pulls; 0: the pull has no identity

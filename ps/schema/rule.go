@@ -17,9 +17,9 @@ type Rule struct {
 	Name string `json:"name"`
 	// LR is the learning rate at first.
 	LR float64 `json:"lr"`
-	// Settings replace the usual ones, by name: momentum, weight_decay, initial,
-	// eps, beta, beta1, beta2, l1, l2, bound, rate (of rules for rows: what LR is multiplied by, also when it changes), and
-	// those of a click policy.
+	// Settings replace the usual ones, by name: momentum, weight_decay, initial, eps, beta, beta1,
+	// beta2, l1, l2, bound, rate (of rules for rows: what LR is multiplied by, also when it
+	// changes), and those of a click policy.
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
 

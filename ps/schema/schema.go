@@ -37,8 +37,8 @@ type Sparse struct {
 	Rule Rule   `json:"rule"`           // moves rows
 	Init Init   `json:"init"`           // begins them
 	Seed uint64 `json:"seed,omitempty"` // of Init's streams
-	// Admission says which keys get a row, as shard.Admission reads it, where the server's settings say nothing of this table. "":
-	// what they say of all.
+	// Admission says which keys get a row, as shard.Admission reads it, where the server's settings
+	// say nothing of this table. "": what they say of all.
 	Admission string `json:"admission,omitempty"`
 }
 
