@@ -144,11 +144,7 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 	s := in.set
 	s.Train, s.Notes, s.Classes = train, []string{train.String()}, train.classes
 	if train.classes > 0 {
-		sizes, err := balance(train.labels, train.classes, nil)
-		if err != nil {
-			return fmt.Errorf("arrays: %s: %w", path, err)
-		}
-		s.Notes = append(s.Notes, sizes...)
+		s.Notes = append(s.Notes, balance(train.labels, train.classes, nil)...)
 	}
 	parts := append(evalParts(), evalWords()...)
 	used := slices.IndexFunc(parts, func(part string) bool { return len(in.parts[part]) > 0 })

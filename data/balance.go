@@ -10,9 +10,9 @@ import (
 // unbalanced is the ratio of the largest class to the smallest from which on both are named.
 const unbalanced = 10
 
-// balance checks the classes of training samples, of which two at least must have some, and returns remarks on classes without samples
-// and on classes of very different size. words are the classes' names, or nil if they have none.
-func balance(labels []int32, classes int, words []string) (notes []string, err error) {
+// balance returns remarks on the classes of training samples: one class alone, classes without samples, and classes of very different
+// size. words are the classes' names, or nil if they have none. A rank with files of its own may have one class alone.
+func balance(labels []int32, classes int, words []string) (notes []string) {
 	name := func(class int) string {
 		if class < len(words) {
 			return fmt.Sprintf("%q", words[class])
@@ -39,7 +39,7 @@ func balance(labels []int32, classes int, words []string) (notes []string, err e
 		}
 	}
 	if used < 2 {
-		return nil, fmt.Errorf("all %s are of class %s: want two classes at least", quantity.Count(len(labels), "training sample"), name(most))
+		return []string{fmt.Sprintf("all %s are of class %s: a model learns from two classes at least", quantity.Count(len(labels), "training sample"), name(most))}
 	}
 	if len(empty) > 0 {
 		notes = append(notes, fmt.Sprintf("%d of %d classes have no training sample: %s", len(empty), classes, strings.Join(empty[:min(len(empty), 5)], ", ")+more(len(empty)-5)))
@@ -47,7 +47,7 @@ func balance(labels []int32, classes int, words []string) (notes []string, err e
 	if counts[most] >= unbalanced*counts[least] {
 		notes = append(notes, fmt.Sprintf("classes differ in size: %s of class %s, %d of class %s", quantity.Count(counts[least], "training sample"), name(least), counts[most], name(most)))
 	}
-	return notes, nil
+	return notes
 }
 
 // more names the rest of a list that was cut.

@@ -208,10 +208,7 @@ func (c *cifar) treeSet(cfg Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	sizes, err := balance(labelsOf(train, classes), len(classes), classes)
-	if err != nil {
-		return nil, fmt.Errorf("cifar10: %s: %w", c.root, err)
-	}
+	sizes := balance(labelsOf(train, classes), len(classes), classes)
 	set.Notes, set.left = append(c.tree.notes(train, eval), sizes...), c.tree.left.sorted()
 	return set, nil
 }

@@ -174,10 +174,7 @@ func openImages(c Config, bad *skips) (*Set, error) {
 		return nil, fmt.Errorf("images: %w", err)
 	}
 	train, eval = spread(train, c.TrainLimit), spread(eval, c.EvalLimit)
-	sizes, err := balance(labelsOf(train, classes), len(classes), classes)
-	if err != nil {
-		return nil, fmt.Errorf("images: %s: %w", c.Dir, err)
-	}
+	sizes := balance(labelsOf(train, classes), len(classes), classes)
 	size := or(c.ImageSize, 224)
 	s := &Set{Classes: len(classes), Words: classes, Notes: append(t.notes(train, eval), sizes...), left: t.left.sorted()}
 	return s, s.openParts(c, bad, [2][]picture{train, eval}, [2][]int32{labelsOf(train, classes), labelsOf(eval, classes)}, func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error) {

@@ -367,10 +367,7 @@ func openShards(c Config, bad *skips) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	sizes, err := balance(labels[:len(samples)], classes, words)
-	if err != nil {
-		return nil, fmt.Errorf("shards: %s: %w", train[0], err)
-	}
+	sizes := balance(labels[:len(samples)], classes, words)
 	size := or(c.ImageSize, 224)
 	n, share := len(samples), cmp.Or(c.Split, usualSplit)
 	s := &Set{Classes: classes, Words: words, left: left.sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}

@@ -188,7 +188,7 @@ var oddArrays = []oddity{
 			o.y[i] *= 7
 		}
 	}), say: []string{"8 classes", "have no sample", "without"}, blame: []string{"classes"}},
-	{name: "arrays: one class alone", make: npz(func(o *oddNpz) { clear(o.y) }), blame: []string{"class"}},
+	{name: "arrays: one class alone", make: npz(func(o *oddNpz) { clear(o.y) }), blame: []string{"class"}, say: []string{"are of class"}},
 	{name: "arrays: fewer targets than samples", make: npz(func(o *oddNpz) { o.y = o.y[:250] }), blame: []string{"250"}},
 	{name: "arrays: complex numbers", make: npz(func(o *oddNpz) { o.xType = "<c8" }), blame: []string{"c8", "complex"}},
 	{name: "arrays: objects of Python", make: npz(func(o *oddNpz) { o.extraInstead("x", npy("|O", "(300,)", false, []byte("\x80\x04N."))) }), blame: []string{"|O", "object"}},

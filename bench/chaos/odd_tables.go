@@ -85,7 +85,7 @@ func (o *oddTable) job() oddJob {
 		question += strings.Join(cells, ",") + "\n"
 		numbers, words = append(numbers, y), append(words, cmp.Or(o.renamed[kind], kind))
 	}
-	j := oddJob{Args: append([]string{"mlp", "--data", path, "--batch", "16", "--epochs", "25"}, o.args...), Question: o.trap.write("question.csv", []byte(question)), Score: r2(numbers)}
+	j := oddJob{Args: append([]string{"mlp", "--data", path, "--batch", "16", "--epochs", "40", "--lr", "0.005"}, o.args...), Question: o.trap.write("question.csv", []byte(question)), Score: r2(numbers)}
 	if o.classes {
 		j.Score = accuracy(words)
 	}
