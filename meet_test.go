@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/launch"
 )
@@ -54,6 +56,41 @@ func TestMeetByFile(t *testing.T) {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the notice is left: %v", err)
 		}
+	}
+}
+
+// TestJobsOfTheSameVariablesMeetApart: jobs that are started together and name the same file each have ranks of their own.
+func TestJobsOfTheSameVariablesMeetApart(t *testing.T) {
+	t.Setenv(launch.TicketVar, "")
+	path := filepath.Join(t.TempDir(), "meet")
+	const jobs, ranks = 3, 2
+	var all []ringo.Config
+	for range jobs {
+		all = append(all, byFile(path, ranks)...)
+	}
+	var mu sync.Mutex
+	met, number := map[float32]int{}, float32(0) // ranks by the number that rank 0 has given the job
+	errs := runAll(t, all, func(job *ringo.Job) error {
+		x := []float32{0}
+		mu.Lock()
+		if job.Rank() == 0 {
+			number++
+			x[0] = number
+		}
+		mu.Unlock()
+		if err := collective.AllReduce(job.Group(), x, collective.Sum); err != nil {
+			return err
+		}
+		mu.Lock()
+		met[x[0]]++
+		mu.Unlock()
+		return exchange(job)
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	if len(met) != jobs {
+		t.Errorf("ranks by job: %v, want %d jobs of %d ranks", met, jobs, ranks)
 	}
 }
 

@@ -14,9 +14,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
@@ -32,8 +34,9 @@ const (
 // File is a Place: a file by its absolute path, in a folder that all processes see.
 type File string
 
-// Post is the method of Place.
-func (f File) Post(_ context.Context, n Notice) (withdraw func(), err error) {
+// Post is the method of Place. It waits while another rank 0 listens at the address of an earlier notice: two jobs that are started
+// together with the same variables meet one after the other.
+func (f File) Post(ctx context.Context, n Notice) (withdraw func(), err error) {
 	path := string(f)
 	text := n.Encode()
 	file, err := folder.CreateSecret(path)
@@ -43,7 +46,7 @@ func (f File) Post(_ context.Context, n Notice) (withdraw func(), err error) {
 	temp := file.Name()
 	err = errors.Join(write(file, text), file.Close())
 	if err == nil {
-		err = os.Rename(temp, path)
+		err = f.publish(ctx, temp)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("meeting: rank 0 cannot tell the others where it listens: %w", errors.Join(err, os.Remove(temp)))
@@ -53,6 +56,47 @@ func (f File) Post(_ context.Context, n Notice) (withdraw func(), err error) {
 			_ = os.Remove(path)
 		}
 	}, nil
+}
+
+// publish gives a written notice its name, once no other rank 0 listens at the address of the notice that has the name.
+func (f File) publish(ctx context.Context, temp string) error {
+	path := string(f)
+	for {
+		err := os.Link(temp, path)
+		if err == nil {
+			return os.Remove(temp)
+		}
+		if !errors.Is(err, fs.ErrExist) { // a file system without links
+			return os.Rename(temp, path)
+		}
+		earlier, _ := private(path, maxNotice, false) // unreadable: it gives way
+		other, err := Decode(earlier, path, "")
+		if err != nil || !listens(other.Address) {
+			if now, _ := private(path, maxNotice, false); bytes.Equal(now, earlier) {
+				_ = os.Remove(path) // else another rank 0 has just posted: the next look finds it
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("rank 0 of another job with the same variables still waits for its ranks at %s, as %s says: give one of the jobs another port (MASTER_PORT) or file (--rendezvous)", other.Address, path)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// listens reports whether a process accepts connections at an address IP:PORT.
+func listens(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	if net.ParseIP(host) == nil {
+		return false
+	}
+	c, err := net.DialTimeout("tcp", address, 300*time.Millisecond)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
 }
 
 func write(w io.Writer, text []byte) error {

@@ -1,11 +1,14 @@
 package meeting
 
 import (
+	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -27,6 +30,48 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := File(filepath.Join(path, "x")).Post(t.Context(), Notice{}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Error(err)
+	}
+}
+
+// TestFileWaitsForAnotherRank0: a notice whose rank 0 still listens stays until it is withdrawn, and one that nobody listens for gives way.
+func TestFileWaitsForAnotherRank0(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meet")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	withdraw, err := File(path).Post(t.Context(), Notice{Address: l.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := File(path).Post(limited, Notice{Address: "127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), path) {
+		t.Errorf("a second rank 0: %v", err)
+	}
+	posted := make(chan error)
+	go func() {
+		_, err := File(path).Post(t.Context(), Notice{Address: "127.0.0.1:1"})
+		posted <- err
+	}()
+	select {
+	case err := <-posted:
+		t.Errorf("posted beside another: %v", err)
+	case <-time.After(150 * time.Millisecond):
+	}
+	withdraw()
+	if err := <-posted; err != nil {
+		t.Error(err)
+	}
+	if _, err := File(path).Post(t.Context(), Notice{Address: "127.0.0.1:2"}); err != nil {
+		t.Errorf("after one that does not listen: %v", err)
+	}
+	if n, err := File(path).Look(t.Context(), ""); err != nil || n.Address != "127.0.0.1:2" {
+		t.Errorf("%+v, %v", n, err)
+	}
+	if left, _ := filepath.Glob(path + "*"); len(left) != 1 {
+		t.Errorf("%v are left", left)
 	}
 }
 

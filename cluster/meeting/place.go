@@ -11,8 +11,8 @@ import (
 
 // Place is where rank 0 posts its notice and the others look for it. Its methods may be called by several goroutines.
 type Place interface {
-	// Post puts a notice there; it appears whole. One of an earlier job gives way: at once, or, where the place can tell that
-	// its process may still live, when it does not. withdraw removes the notice, unless another has taken its place.
+	// Post puts a notice there; it appears whole. One of an earlier job gives way as soon as its process does not listen at its address,
+	// or is known to be gone. withdraw removes the notice, unless another has taken its place.
 	Post(ctx context.Context, n Notice) (withdraw func(), err error)
 	// Look returns rank 0's notice, once it is there and of the job, "" for any. Whether rank 0 is still there, who connects
 	// finds out. Most errors may be gone with the next look.
