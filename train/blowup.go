@@ -1,6 +1,10 @@
 package train
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
+)
 
 // A loss that is not a number ends a run. One that has only become absurd does not, but what the run says of its accuracy
 // then means nothing, which a person should know.
@@ -75,13 +79,13 @@ func (u UsualRate) Advice(batch int, optimizer string) string {
 	case u.Batch == 0:
 		return ""
 	case u.Scaled:
-		return fmt.Sprintf("%v for a global batch of %d, scaled to %d", u.LR, u.Batch, batch)
+		return fmt.Sprintf("%s for a global batch of %d, scaled to %d", quantity.Exact(u.LR), u.Batch, batch)
 	case batch == u.Batch:
 		return fmt.Sprintf("usual for a global batch of %d", u.Batch)
 	case optimizer != "sgd":
 		return fmt.Sprintf("usual for a global batch of %d, here %d", u.Batch, batch)
 	}
-	return fmt.Sprintf("usual for a global batch of %d, here %d: linear scaling gives %.3g", u.Batch, batch, u.scaled(batch))
+	return fmt.Sprintf("usual for a global batch of %d, here %d: linear scaling gives %s", u.Batch, batch, quantity.Float(u.scaled(batch)))
 }
 
 // usualRate is the model's, where the run has that rate or scales it.

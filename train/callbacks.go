@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -156,7 +157,7 @@ func (r *run) exhausted(epoch int) string {
 	if b.Patience == 0 || best == nil || best.Metric != b.Metric || epoch-best.Epoch < b.Patience {
 		return ""
 	}
-	return fmt.Sprintf("no better %s than %.6g of epoch %d for %d epochs", b.Metric, best.Value, best.Epoch, b.Patience)
+	return fmt.Sprintf("no better %s than %s of epoch %d for %s", b.Metric, quantity.FloatDigits(best.Value, 6), best.Epoch, quantity.Count(b.Patience, "epoch"))
 }
 
 // called finds out whether any rank's callback has returned ErrStop. It is a collective call.

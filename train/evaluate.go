@@ -14,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -201,7 +202,7 @@ func (r *run) openSetOf(s saved) (*data.Set, error) {
 	cfg.Data, cfg.TrainFile, cfg.EvalFile, cfg.Split, cfg.TrainLimit = "", "", other, 0, 0
 	set, err := openSet(cfg)
 	if err == nil {
-		r.remark(0, "evaluating all %d rows of %s, which are not the data that the run was trained on", set.Eval.Len(), other)
+		r.remark(0, "evaluating %s of %s, which are all there are, and not the data that the run was trained on", quantity.Count(set.Eval.Len(), "row"), other)
 	}
 	return set, err
 }

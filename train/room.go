@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // A full disk is no reason to lose what a run has computed: it goes on, says what is missing, and tries again. Only the
@@ -121,7 +122,7 @@ func (r *run) noRoom(p position, fault error, then string) {
 		has = "there is none yet"
 	}
 	if w := new(checkpoint.WriteError); errors.As(fault, &w) {
-		needs = fmt.Sprintf(" of %.1f MiB", float64(w.Bytes)/(1<<20))
+		needs = " of " + quantity.Bytes(w.Bytes)
 	}
 	cause := fault
 	if e := syscall.Errno(0); errors.As(fault, &e) {

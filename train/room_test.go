@@ -65,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 				t.Fatalf("%s: %d without room, remarks %v", what, got.NoRoom, rec.remarks)
 			}
 			for i, says := range []string{
-				"no room for the checkpoint of step 8 of |MiB: no space left on device: make room in " + saving.Checkpoint.Dir + "|the run goes on and tries again after step 9|the last one is of step 4",
+				"no room for the checkpoint of step 8 of |B: no space left on device: make room in " + saving.Checkpoint.Dir + "|the run goes on and tries again after step 9|the last one is of step 4",
 				"the checkpoint of step 9 of |tries again after step 10|the last one is of step 4", "the checkpoint of step 10 found room",
 			} {
 				for _, part := range strings.Split(says, "|") {

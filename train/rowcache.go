@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/ps/trainer"
 )
 
@@ -16,7 +17,7 @@ type RowCache struct {
 
 // String tells what did not travel.
 func (c RowCache) String() string {
-	return fmt.Sprintf("its cache had %.1f%% of rows in training and %.1f%% in evaluations, %.1f MiB did not travel", 100*c.TrainHitRate, 100*c.EvalHitRate, float64(c.SavedBytes)/(1<<20))
+	return fmt.Sprintf("its cache had %.1f%% of rows in training and %.1f%% in evaluations, %s did not travel", 100*c.TrainHitRate, 100*c.EvalHitRate, quantity.Bytes(c.SavedBytes))
 }
 
 // cacheUse is what came of the replica's cache since it was last asked.

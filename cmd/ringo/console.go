@@ -12,7 +12,7 @@ import (
 
 func counted(n int, noun string) string    { return console.Counted(n, noun) }
 func grouped(n int) string                 { return console.Grouped(n) }
-func mebibytes(n int64) string             { return console.Mebibytes(n) }
+func bytesOf(n int64) string               { return console.Memory(n) }
 func inLines(names []string) string        { return console.InLines(names) }
 func helpColumns(w io.Writer) int          { return console.HelpColumns(w) }
 func isTerminal(w io.Writer) bool          { return console.IsTerminal(w) }

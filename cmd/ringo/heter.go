@@ -127,7 +127,7 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s of %s, busy %s, starved %s, agreed and updated %s, %s received, %s sent, %s in shared memory\n", name,
 		counted(int(f.Steps), "step"), counted(int(f.Micros), "micro-batch"), counted(int(f.Samples), "sample"),
-		rounded(f.Busy), rounded(f.Starved), rounded(f.Agreed), mebibytes(f.Read), mebibytes(f.Written), mebibytes(f.Shared))
+		rounded(f.Busy), rounded(f.Starved), rounded(f.Agreed), bytesOf(f.Read), bytesOf(f.Written), bytesOf(f.Shared))
 	return nil
 }
 
@@ -137,7 +137,7 @@ func (c *heterRole) open(cmd *cobra.Command, training train.Config, index int, a
 	if err == nil && index == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), cut)
 		if c.Sync != job.BSP {
-			fmt.Fprintf(cmd.ErrOrStderr(), "  its parameters lie on servers (sync %s): %s there for a step of each trainer, as float32, and their gradients back\n", c.Sync, mebibytes(4*int64(cut.Values)))
+			fmt.Fprintf(cmd.ErrOrStderr(), "  its parameters lie on servers (sync %s): %s there for a step of each trainer, as float32, and their gradients back\n", c.Sync, bytesOf(4*int64(cut.Values)))
 		}
 	}
 	return cut, device, err

@@ -75,7 +75,7 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "server %d of %d is done: %s, %s received, %s sent\n", place.Index, place.Servers,
-		counted(int(figures.Exchanges), "exchange"), mebibytes(figures.Received), mebibytes(figures.Sent))
+		counted(int(figures.Exchanges), "exchange"), bytesOf(figures.Received), bytesOf(figures.Sent))
 	return nil
 }
 

@@ -61,7 +61,7 @@ func TestRolesTell(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errs)
 	}
-	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`\d+\.\d MiB`).ReplaceAllString(errs, "N MiB")), "\n")
+	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`[\d.]+ [KMG]?i?B`).ReplaceAllString(errs, "N MiB")), "\n")
 	slices.Sort(lines)
 	want := []string{
 		"[rank 1] trainer 1 of 2 is done",

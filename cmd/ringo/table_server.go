@@ -97,7 +97,7 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 		saved = fmt.Sprintf(", its newest checkpoint is number %d", n)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s %s: %s, %s pulled, %s pushed, %s received, %s sent%s\n", name, end, counted(int(rows), "row"),
-		grouped(int(figures.RowsPulled)), grouped(int(figures.RowsPushed)), mebibytes(figures.BytesRead), mebibytes(figures.BytesWritten), saved)
+		grouped(int(figures.RowsPulled)), grouped(int(figures.RowsPushed)), bytesOf(figures.BytesRead), bytesOf(figures.BytesWritten), saved)
 	return err
 }
 

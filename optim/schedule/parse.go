@@ -54,7 +54,7 @@ func parseDrop(part string) (Drop, error) {
 func FormatDrops(drops []Drop) string {
 	var parts []string
 	for _, d := range drops {
-		parts = append(parts, fmt.Sprintf("%d:%s", d.Epoch, number(d.LR)))
+		parts = append(parts, fmt.Sprintf("%d:%s", d.Epoch, strconv.FormatFloat(d.LR, 'g', -1, 64)))
 	}
 	return strings.Join(parts, ",")
 }

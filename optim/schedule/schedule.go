@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -156,4 +157,4 @@ func (w Warmup) String() string {
 	return n + unit
 }
 
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+func number(v float64) string { return quantity.Exact(v) }

@@ -147,8 +147,8 @@ func TestAtAllocatesNothing(t *testing.T) {
 
 func TestString(t *testing.T) {
 	for want, s := range map[string]Schedule{
-		"0.1":                    {LR: 0.1},
-		"0.001, cosine to 1e-05": {LR: 1e-3, Cosine: true, Floor: 1e-5},
+		"0.1":                   {LR: 0.1},
+		"0.001, cosine to 1e-5": {LR: 1e-3, Cosine: true, Floor: 1e-5},
 		"0.1, 0.01 from epoch 80, 0.001 from epoch 120, warm-up 500 steps": {
 			LR: 0.1, Drops: []Drop{{80, 0.01}, {120, 0.001}}, Warmup: Warmup{Steps: 500}},
 		"1, warm-up 1 step":                  {LR: 1, Warmup: Warmup{Steps: 1}},

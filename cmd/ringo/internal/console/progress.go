@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -88,7 +89,7 @@ func (p *Progress) Update(thing string, done, total int64) {
 func (p *Progress) Finish() {
 	EndBar(p.bar)
 	if p.Style != "none" && p.thing != "" {
-		fmt.Fprintf(p.To, "%s: %s %s\n", p.thing, Grouped(int(p.done)), p.Unit)
+		fmt.Fprintf(p.To, "%s: %s\n", p.thing, Counted(int(p.done), strings.TrimSuffix(p.Unit, "s")))
 	}
 	p.bar, p.thing = nil, ""
 }

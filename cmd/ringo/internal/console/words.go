@@ -5,51 +5,23 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Counted writes a number with its noun.
-func Counted(n int, noun string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(noun, "tch"): // batches, and epochs
-		noun += "es"
-	default:
-		noun += "s"
-	}
-	return Grouped(n) + " " + noun
-}
+// Counted is quantity.Count.
+func Counted(n int, noun string) string { return quantity.Count(n, noun) }
 
-// Grouped writes a number with commas between thousands.
-func Grouped(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+// Grouped is quantity.Group.
+func Grouped(n int) string { return quantity.Group(n) }
 
-// Rated writes a rate, a slow one with a decimal place.
-func Rated(perSecond float64) string {
-	if perSecond < 10 {
-		return fmt.Sprintf("%.1f", perSecond)
-	}
-	return Grouped(int(perSecond))
-}
+// Rated is quantity.Rate.
+func Rated(perSecond float64) string { return quantity.Rate(perSecond) }
 
-// Milliseconds writes them with a sensible number of digits.
-func Milliseconds(ms float64) string {
-	switch {
-	case ms == 0:
-		return "0"
-	case ms < 0.9995:
-		return fmt.Sprintf("%.3f", ms)
-	case ms < 99.95:
-		return fmt.Sprintf("%.2f", ms)
-	}
-	return fmt.Sprintf("%.1f", ms)
-}
+// Milliseconds is quantity.Milliseconds.
+func Milliseconds(ms float64) string { return quantity.Milliseconds(ms) }
 
-// Bytes writes a number of them with three digits.
+// Bytes writes a number of bytes that travel, in powers of 1000 as rates of links are, with three digits.
 func Bytes(n float64) string {
 	for _, u := range []struct {
 		size float64
@@ -62,8 +34,8 @@ func Bytes(n float64) string {
 	return fmt.Sprintf("%.0f B", n)
 }
 
-// Mebibytes writes a number of bytes.
-func Mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+// Memory writes a number of bytes of memory or of a disk: quantity.Bytes.
+func Memory(n int64) string { return quantity.Bytes(n) }
 
 // After is text behind something, and nothing where there is no text.
 func After(before, text string) string {

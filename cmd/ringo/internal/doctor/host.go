@@ -108,10 +108,10 @@ func (h host) memory() (finding, bool) {
 		return finding{}, false
 	}
 	free := kib << 10
-	f := fine("memory", console.Mebibytes(free)+" available")
+	f := fine("memory", console.Memory(free)+" available")
 	if limit := cgroup.Limit(cgroup.MemoryOf(h.root)); limit.Limit > 0 && limit.Limit < free {
 		free = limit.Limit
-		f.Found += fmt.Sprintf(", of which control group %s allows %s", limit.Group, console.Mebibytes(free))
+		f.Found += fmt.Sprintf(", of which control group %s allows %s", limit.Group, console.Memory(free))
 	}
 	if free < leastMemory {
 		f.warns("a job that needs more is killed by signal 9", "give it more (resources.limits.memory), or take fewer ranks: --np")

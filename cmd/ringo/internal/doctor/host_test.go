@@ -58,7 +58,7 @@ func words(all []finding) string {
 func TestSoundHost(t *testing.T) {
 	want := `ok    processor: A Processor, kernels avx2
 ok    cores: 4 processors
-ok    memory: 8192.0 MiB available
+ok    memory: 8 GiB available
 ok    large pages: madvise
 ok    shared memory: processes can share memory
 ok    open files: at most 1048576 for a process
@@ -83,10 +83,10 @@ func TestFaultsOfAHost(t *testing.T) {
 		{"kernels", func() host { h := sound(); h.kernels = "portable"; return h }(), "warn  processor: A Processor, kernels portable\n      there are no kernels for its instructions"},
 		{"quota", sound().with(group), "warn  cores: 4 processors, of which the control group lets 1.5 work at a time\n      threads beyond the limit are stopped for the rest of each 100 ms, and all ranks wait for the one that is\n      mend: let ranks and threads together be at most 1 (--np, --threads)"},
 		{"wide quota", sound().with(map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "800000 100000"}), "ok    cores: 4 processors, of which the control group lets 8 work at a time\n"},
-		{"memory", sound().with(map[string]string{"proc/meminfo": "MemAvailable: 524288 kB"}), "warn  memory: 512.0 MiB available\n      a job that needs more is killed by signal 9"},
-		{"limit of memory", sound().with(map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "268435456\n"}), "warn  memory: 8192.0 MiB available, of which control group / allows 256.0 MiB"},
-		{"limit of memory of a group above, in version 1", sound().with(map[string]string{"proc/self/cgroup": "3:memory:/a/b\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "268435456\n"}), "warn  memory: 8192.0 MiB available, of which control group /a allows 256.0 MiB"},
-		{"no limit of memory", sound().with(map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}), "ok    memory: 8192.0 MiB available\n"},
+		{"memory", sound().with(map[string]string{"proc/meminfo": "MemAvailable: 524288 kB"}), "warn  memory: 512 MiB available\n      a job that needs more is killed by signal 9"},
+		{"limit of memory", sound().with(map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "268435456\n"}), "warn  memory: 8 GiB available, of which control group / allows 256 MiB"},
+		{"limit of memory of a group above, in version 1", sound().with(map[string]string{"proc/self/cgroup": "3:memory:/a/b\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "268435456\n"}), "warn  memory: 8 GiB available, of which control group /a allows 256 MiB"},
+		{"no limit of memory", sound().with(map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}), "ok    memory: 8 GiB available\n"},
 		{"pages", sound().with(map[string]string{"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}), "warn  large pages: never\n      tables and buffers of gigabytes miss the processor's cache of addresses: look-ups of rows take longer\n      mend: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"},
 		{"sharing", func() host { h := sound(); h.shared = errors.New("memfd_create: not permitted"); return h }(), "warn  shared memory: memfd_create: not permitted\n      ranks of one host talk over TCP"},
 		{"files", func() host { h := sound(); h.files = 1024; return h }(), "warn  open files: at most 1024 for a process"},

@@ -158,7 +158,7 @@ func (c *contents) print(out *console.Output) {
 			if p.Base > 0 {
 				kind = fmt.Sprintf("changes since %d", p.Base)
 			}
-			out.Line("  checkpoint %d, %s: %s, %s", p.Number, p.At.Format(time.DateTime), kind, console.Mebibytes(p.Bytes))
+			out.Line("  checkpoint %d, %s: %s, %s", p.Number, p.At.Format(time.DateTime), kind, console.Memory(p.Bytes))
 		}
 	}
 }

@@ -45,8 +45,8 @@ func TestLines(t *testing.T) {
 table embedding: 1,200 rows of 10 weights, click, learning rate 0.5 at first; decay 0.98, rate 5
 array dense: 77 values, sgd, learning rate 0.1 at first
 server 0: 1,200 rows, after step 9; its log is 3 records ahead
-  checkpoint 1, 2026-01-02 03:04:05: whole, 1.0 MiB
-  checkpoint 2, 2026-01-02 03:04:05: changes since 1, 0.5 MiB
+  checkpoint 1, 2026-01-02 03:04:05: whole, 1 MiB
+  checkpoint 2, 2026-01-02 03:04:05: changes since 1, 512 KiB
 server 1: 0 rows, after step 0; its log is cut
 `
 	var got strings.Builder

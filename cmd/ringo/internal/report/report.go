@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
@@ -216,7 +217,7 @@ func (r *Reporter) Epoch(e train.Epoch) {
 func (r *Reporter) Step(s train.Step) {
 	r.endPhase()
 	r.phase = ""
-	fmt.Fprintf(r.out.Lines, "epoch %d/%d step %d/%d  loss %.4f  lr %.4g  %.1f ms%s\n", s.Epoch, r.info.Epochs, s.Step, r.info.StepsPerEpoch, s.Loss, s.LR, s.StepMS, lastSamples(s.Progressive))
+	fmt.Fprintf(r.out.Lines, "epoch %d/%d step %d/%d  loss %.4f  lr %s  %.1f ms%s\n", s.Epoch, r.info.Epochs, s.Step, r.info.StepsPerEpoch, s.Loss, quantity.FloatDigits(s.LR, 4), s.StepMS, lastSamples(s.Progressive))
 	r.write(s)
 }
 
@@ -278,7 +279,7 @@ func (r *Reporter) Summary(s train.Summary) {
 		fmt.Fprintln(r.out.Lines, s.BlownUp)
 	}
 	if b := s.Best; b != nil {
-		fmt.Fprintf(r.out.Lines, "best %s %.6g in epoch %d, after step %d\n", bestOf(b.Metric), b.Value, b.Epoch, b.Step)
+		fmt.Fprintf(r.out.Lines, "best %s %s in epoch %d, after step %d\n", bestOf(b.Metric), quantity.FloatDigits(b.Value, 6), b.Epoch, b.Step)
 	}
 	if s.DistinctKeys > 0 {
 		fmt.Fprintf(r.out.Lines, "trained on about %s different keys\n", console.Grouped(int(s.DistinctKeys)))

@@ -124,7 +124,7 @@ func (m *measurement) fill(ctx context.Context, bar *console.Progress) error {
 	g.serverCost = m.cost(at, at.Process.CPUSeconds-m.empty.Process.CPUSeconds, at.Process.GCSeconds-m.empty.Process.GCSeconds)
 	has := fmt.Sprintf("%.1f bytes per row (%.1f at most while growing)", g.BytesPerRow, g.MaxBytesPerRow)
 	if g.StoredRows > 0 {
-		has = fmt.Sprintf("%s for %s in memory, and %s on SSD", console.Mebibytes(g.ResidentBytes), console.Counted(int(g.Rows), "row"), console.Counted(int(g.StoredRows), "row"))
+		has = fmt.Sprintf("%s for %s in memory, and %s on SSD", console.Memory(g.ResidentBytes), console.Counted(int(g.Rows), "row"), console.Counted(int(g.StoredRows), "row"))
 	}
 	if err := m.out.Result(g, "# filled %s of %d, %s: %s rows/s; the server takes %s, GC %.2f%% of its CPU",
 		console.Counted(int(c.keys), "row"), c.dim, c.optimizer, console.Grouped(int(g.RowsPerS)), has, 100*g.GCShare); err != nil {
