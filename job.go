@@ -16,7 +16,6 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/exchange"
 	"github.com/ringo-ml/ringo/internal/hugepage"
-	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/launch"
@@ -155,17 +154,6 @@ func (j *Job) alone(cfg Config) (*Job, error) {
 		return nil, err
 	}
 	return j, nil
-}
-
-// Run joins, calls fn and leaves. When fn fails, the other ranks are told, and
-// the error is the best that this rank knows: of a lost peer, who it is. See Told for
-// who prints it. A *StoppedError of fn is no failure: the rank leaves in good order. Nor is ErrServed.
-func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
-	job, err := Join(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	return job.end(panics.Do(func() error { return fn(job) }))
 }
 
 // connect joins the cluster, then builds the mesh and the group. A rank that is

@@ -15,6 +15,17 @@ import (
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
+// Run joins, calls fn and leaves. When fn fails, the other ranks are told, and
+// the error is the best that this rank knows: of a lost peer, who it is. See Told for
+// who prints it. A *StoppedError of fn is no failure: the rank leaves in good order. Nor is ErrServed.
+func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
+	job, err := Join(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return job.end(panics.Do(func() error { return fn(job) }))
+}
+
 // Local runs fn on n ranks that are goroutines of this process and talk through
 // memory, and returns the first fault, naming its rank. It is what tests of a
 // training program need, and what `--transport mem` does. Servers, if cfg has any,

@@ -22,7 +22,7 @@ func Count[N int | int32 | int64 | uint32 | uint64](n N, noun string) string {
 	if n != 1 {
 		noun = Plural(noun)
 	}
-	return Group(n) + " " + noun
+	return group(int64(n)) + " " + noun
 }
 
 // Plural returns the plural of a noun. A phrase has its noun before the first preposition.
@@ -46,8 +46,10 @@ func Plural(noun string) string {
 }
 
 // Group writes n with commas between thousands.
-func Group[N int | int32 | int64 | uint32 | uint64](n N) string {
-	s := fmt.Sprint(n)
+func Group[N int | int32 | int64 | uint32 | uint64](n N) string { return group(int64(n)) }
+
+func group(n int64) string {
+	s := strconv.FormatInt(n, 10)
 	first := 0
 	if n < 0 {
 		first = 1
@@ -59,8 +61,10 @@ func Group[N int | int32 | int64 | uint32 | uint64](n N) string {
 }
 
 // Bytes writes a number of bytes in the largest unit of 1024 that it fills, with three digits.
-func Bytes[N int | int64 | uint64 | float64](n N) string {
-	v, unit := float64(n), 0
+func Bytes[N int | int64 | uint64 | float64](n N) string { return bytes(float64(n)) }
+
+func bytes(v float64) string {
+	unit := 0
 	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	for ; math.Abs(v) >= 1023.5 && unit < len(units)-1; unit++ {
 		v /= 1024
