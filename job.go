@@ -162,9 +162,6 @@ func (j *Job) connect(env launch.Env, listener net.Listener, cfg Config) error {
 	if err := j.enter(env, listener, cfg); err != nil {
 		return err
 	}
-	if _, file := j.place.(meeting.File); file && j.withdraw != nil {
-		j.withdraw() // all ranks are here: a job with the same variables may meet now
-	}
 	env.Ticket = j.member.Ticket()
 	j.ticket, j.tls = env.Ticket, cfg.Network.TLS
 	j.watching.Go(j.listen)

@@ -105,6 +105,9 @@ func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err erro
 		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
 		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: j.look(env), Report: cfg.Report,
 	})
+	if _, file := j.place.(meeting.File); err == nil && file && j.withdraw != nil {
+		j.withdraw() // all ranks are here: a job with the same variables may meet now
+	}
 	return err
 }
 
