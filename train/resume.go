@@ -139,7 +139,7 @@ func openSaved(path string) (saved, error) {
 		return saved{}, err
 	}
 	h := f.Header
-	part, err := PartOf(h)
+	part, err := PartOf(h, path)
 	if err != nil {
 		return saved{}, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}

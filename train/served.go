@@ -238,7 +238,11 @@ func (p *served) save(step int64) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(ServersPart{Start: p.cfg.Servers.Start, Numbers: numbers})
+	part := ServersPart{Start: p.cfg.Servers.Start, Numbers: numbers}
+	if p.replica.job.Rank() == 0 { // who writes the file
+		part.Folders = foldersOf(p.cfg.Checkpoint.Dir, part.Start, len(numbers))
+	}
+	text, err := json.Marshal(part)
 	return map[string]string{moreServers: string(text)}, err
 }
 

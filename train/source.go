@@ -31,7 +31,7 @@ func (c Config) openSource(into []*nn.Table) (source, error) {
 	}
 	s := source{Source: file}
 	if file.Saved != nil {
-		part, err := PartOf(*file.Saved)
+		part, err := PartOf(*file.Saved, file.Path)
 		if err == nil && part != nil {
 			err = c.addParts(&s, *part, into)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/ps/tables"
 )
 
 // A checkpoint of a run whose parameters lie on servers is the file that rank 0 writes and a part of each server, which the file
@@ -25,6 +26,32 @@ type ServersPart struct {
 	Start int `json:"start"`
 	// Numbers are those of the servers' checkpoints, by server.
 	Numbers []uint64 `json:"numbers"`
+	// Folders are the random names that the servers' folders have of themselves, by server; "" where rank 0 did not see the folder.
+	Folders []string `json:"folders,omitempty"`
+}
+
+// foldersOf reads the names of the folders of a start's servers.
+func foldersOf(dir string, start, servers int) []string {
+	out := make([]string, servers)
+	for i := range out {
+		if id, err := tables.IdentityOf(serverDir(dir, start, i)); err == nil {
+			out[i] = id.Folder
+		}
+	}
+	return out
+}
+
+// check compares the names of the servers' folders beside a checkpoint's file with those that it states: either may have been copied
+// from another run with the same steps. A folder that is missing is the error of its reader.
+func (p ServersPart) check(file string) error {
+	dir := filepath.Dir(file)
+	for i, have := range foldersOf(dir, p.Start, len(p.Folders)) {
+		if want := p.Folders[i]; want != "" && have != "" && have != want {
+			return fmt.Errorf("%s is of another run: server %d's folder was %s when this checkpoint was saved, and %s is %s: bring back the file or the folder that was here",
+				filepath.Base(file), i, want, serverDir(dir, p.Start, i), have)
+		}
+	}
+	return nil
 }
 
 const startPrefix = "start-"
@@ -32,6 +59,11 @@ const startPrefix = "start-"
 // StartDir is the folder of the servers of a start.
 func StartDir(dir string, start int) string {
 	return filepath.Join(dir, startPrefix+strconv.Itoa(start))
+}
+
+// serverDir is the folder of one server of a start.
+func serverDir(dir string, start, server int) string {
+	return filepath.Join(StartDir(dir, start), "server-"+strconv.Itoa(server))
 }
 
 // Starts are the numbers of the starts that have left a folder, the lowest first.
@@ -60,7 +92,7 @@ func LastServers(path string) (file string, step int64, part ServersPart, err er
 	if err != nil {
 		return "", 0, part, err
 	}
-	p, err := PartOf(f.Header)
+	p, err := PartOf(f.Header, file)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", 0, part, fmt.Errorf("%s: %w", file, err)
 	}
@@ -70,8 +102,9 @@ func LastServers(path string) (file string, step int64, part ServersPart, err er
 	return file, f.Header.Step, *p, nil
 }
 
-// PartOf is what a checkpoint's header says of servers; nil: its run had none that keep parameters, and the file has all.
-func PartOf(h checkpoint.Header) (*ServersPart, error) {
+// PartOf is what a checkpoint's header says of servers; nil: its run had none that keep parameters, and the file has all. The servers'
+// folders beside the file must be those that it was saved with; file "" compares nothing.
+func PartOf(h checkpoint.Header, file string) (*ServersPart, error) {
 	text, ok := h.More[moreServers]
 	if !ok {
 		return nil, nil
@@ -83,7 +116,10 @@ func PartOf(h checkpoint.Header) (*ServersPart, error) {
 	if p.Start < 1 || len(p.Numbers) == 0 || slices.Contains(p.Numbers, 0) {
 		return nil, fmt.Errorf("checkpoints %v of the servers of start %d, which cannot be", p.Numbers, p.Start)
 	}
-	return &p, nil
+	if file == "" {
+		return &p, nil
+	}
+	return &p, p.check(file)
 }
 
 // dropStarts removes the folders of starts before the current one of which no checkpoint needs a part any more.
@@ -105,7 +141,7 @@ func dropStarts(dir string, current int) error {
 		if err != nil {
 			return nil // what is damaged does not say what it needs
 		}
-		p, err := PartOf(f.Header)
+		p, err := PartOf(f.Header, "")
 		_ = f.Close()
 		if err != nil {
 			return nil

@@ -2,6 +2,7 @@ package train
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/ps/tables"
 )
 
 // saveStart writes a checkpoint whose file says something of servers; "": nothing.
@@ -82,5 +84,29 @@ func TestStarts(t *testing.T) {
 	starts(3) // a file that says nothing of servers needs none
 	if got, err := Starts(filepath.Join(dir, "none")); err != nil || len(got) != 0 {
 		t.Errorf("%v %v", got, err)
+	}
+}
+
+// TestServersPartIsOfItsRun: a checkpoint whose servers' folder is another run's is rejected with both names, and a folder that has none
+// states nothing.
+func TestServersPartIsOfItsRun(t *testing.T) {
+	dir := t.TempDir()
+	for i, folder := range []string{"aaaa", "bbbb"} {
+		at := filepath.Join(dir, "start-2", fmt.Sprintf("server-%d", i))
+		if err := errors.Join(os.MkdirAll(at, 0o777), os.WriteFile(tables.IdentityPath(at), fmt.Appendf(nil, `{"folder": %q}`, folder), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for step, c := range []struct{ says, want string }{
+		{`{"start": 2, "numbers": [4, 4], "folders": ["aaaa", "bbbb"]}`, ""},
+		{`{"start": 2, "numbers": [4, 4], "folders": ["aaaa", "cccc"]}`, "step-000000002.ringo is of another run: server 1's folder was cccc when this checkpoint was saved, and " + filepath.Join(dir, "start-2", "server-1") + " is bbbb"},
+		{`{"start": 2, "numbers": [4, 4], "folders": ["", "bbbb"]}`, ""},
+		{`{"start": 3, "numbers": [4, 4], "folders": ["aaaa", "bbbb"]}`, ""},
+	} {
+		saveStart(t, dir, int64(step+1), c.says)
+		_, _, _, err := LastServers(checkpoint.PathOf(dir, int64(step+1)))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.says, err, c.want)
+		}
 	}
 }

@@ -56,7 +56,7 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	if err != nil {
 		return nil, err
 	}
-	part, err := train.PartOf(f.Header)
+	part, err := train.PartOf(f.Header, path)
 	if err != nil {
 		return nil, err
 	}
