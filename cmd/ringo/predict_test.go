@@ -114,7 +114,7 @@ func TestPredictOfSplit(t *testing.T) {
 			t.Fatalf("status %d, %.100q, %s", status, out, errs)
 		}
 		said = append(said, out)
-		checkRefused(t, exitFailed, "export "+saved+" --out "+filepath.Join(dir, "w.safetensors"), "`ringo ps export` writes them; of models by keys nothing writes the other weights alone")
+		checkRefused(t, exitFailed, "export "+saved+" --out "+filepath.Join(dir, "w.safetensors"), "are on the run's servers: --format bundle writes them and the rest of the model")
 	}
 	if said[0] != said[1] {
 		t.Error("they predict otherwise")
