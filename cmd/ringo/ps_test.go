@@ -193,7 +193,7 @@ func TestKeepersOverHTTP(t *testing.T) {
 	defer busy.Close()
 	name, value, _ := strings.Cut(ticket(), "=")
 	t.Setenv(name, value)
-	checkRefused(t, exitFailed, "server --index 0 --np 1 --sync bsp --ps-addrs "+busy.Addr().String(), "--ps-addrs has the place of parameter server 0, where it cannot listen: listen tcp "+busy.Addr().String())
+	checkRefused(t, exitFailed, "server --index 0 --np 1 --sync bsp --ps-addrs "+busy.Addr().String(), "--ps-addrs has the place of parameter server 0, where it cannot listen: listening on "+busy.Addr().String())
 	p = start(t, endless+"--np 1 --sync async --ps-http "+busy.Addr().String())
 	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: servers.http "+busy.Addr().String()+": cannot listen at "+busy.Addr().String()+": listen tcp", "address already in use; rank 0 ended because of it")
 	if errs := p.errs.String(); strings.Count(errs, "cannot listen") != 1 {

@@ -63,7 +63,7 @@ func TestModelsTrainOnSyntheticData(t *testing.T) {
 		if name == "lstm-300m" || testing.Short() && (name == "resnet50" || name == "gpt" || name == "lstm") {
 			continue // lstm-300m is lstm with other sizes, and takes most of a minute
 		}
-		status, out, errs := command(t, "train "+name+" --data synthetic --train-limit 4 --eval-limit 2 --epochs 1 --batch 2 --np 1 --threads 1 --progress none")
+		status, out, errs := command(t, "train "+name+" --data synthetic --train-limit 4 --eval-limit 2 --epochs 1 --batch 2 --np 1 --threads 1 --lr 1e-5 --progress none")
 		switch {
 		case name == "din":
 			if status == 0 || !strings.Contains(errs, "sequence of keys") {
@@ -141,7 +141,7 @@ func TestRunTimeFaults(t *testing.T) {
 	for _, c := range [][]string{
 		{"train mnist --data " + nowhere, nowhere, "no folder", "ringo data mnist --out", "--data synthetic"},
 		{"train mnist --np 2 --data " + nowhere, nowhere, "no folder"},
-		{"train mnist --data " + images, images + " is not a folder"},
+		{"train mnist --data " + images, images + ": want a name that ends in .arrow"},
 		{"train mnist --data " + dir, images, "byte 1000: truncated"},
 		{"train mnist --np 2 --transport mem --data " + dir, images, "byte 1000: truncated"},
 		{"train mlp " + small + "--json " + nowhere + "/run.jsonl", "--json", nowhere + "/run.jsonl", "no such file or directory"},
@@ -253,12 +253,12 @@ func TestModelDefaults(t *testing.T) {
 		"--batch 32 --np 2":           "sgd, learning rate 0.005 (usual for a global batch of 64);",
 		"--lr 0.5":                    "sgd, learning rate 0.5;",
 		"--optimizer adamw":           "adamw, learning rate 0.001;",
-		"--lr 0.25 --optimizer adamw": "adamw, learning rate 0.25;",
+		"--lr 0.02 --optimizer adamw": "adamw, learning rate 0.02;",
 		"--optimizer adam":            "adam, learning rate 0.001;",
 		"--optimizer ftrl":            "ftrl, learning rate 0.5;",
-		"--optimizer sgd":             "sgd, learning rate 0.005 (usual for a global batch of 64, here",
-		"--lr-steps 1:0.01,3:0.002":   "learning rate 0.005, 0.01 from epoch 1, 0.002 from epoch 3 (usual",
-		"--lr-cosine --warmup 3":      "learning rate 0.005, cosine to 0, warm-up 3 steps (usual",
+		"--optimizer sgd":             "sgd, learning rate 0.00125 (0.005 for a global batch of 64, scaled to 16);",
+		"--lr-steps 1:0.01,3:0.002":   "learning rate 0.00125, 0.01 from epoch 1, 0.002 from epoch 3 (0.005 for",
+		"--lr-cosine --warmup 3":      "learning rate 0.00125, cosine to 0, warm-up 3 steps (0.005 for",
 	} {
 		status, out, errs := command(t, "train mlp "+small+flags)
 		if status != 0 || !strings.Contains(out, want) {

@@ -89,7 +89,7 @@ func TestFilesThatAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"": "takes the file that a job's error names", "a b": "a: no such file", filepath.Join(folder, "none"): "no such file", folder: "folder", damaged: damaged + ": blackbox: at byte ",
+		"a b": "a: no such file", filepath.Join(folder, "none"): "no such file", folder: "folder", damaged: damaged + ": blackbox: at byte ",
 		damaged + " " + damaged: "it is read alone",
 	} {
 		if _, err := run(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
