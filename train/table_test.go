@@ -83,7 +83,7 @@ func TestTablesAreEvaluatedByTheRunsEncoding(t *testing.T) {
 	swapped := write("other.csv", other)
 	for _, held := range []string{"", swapped} {
 		e, rec, err := evaluated(t, dir, swapped, held)
-		if err != nil || e.Samples != 100 || !(e.Eval["r2"] > 0.5) || len(rec.remarks) != 1 || !strings.Contains(rec.remarks[0].Text, "all 100 rows of "+swapped) {
+		if err != nil || e.Samples != 100 || !(e.Eval["r2"] > 0.5) || len(rec.remarks) != 1 || !strings.Contains(rec.remarks[0].Text, "evaluating 100 rows of "+swapped) {
 			t.Errorf("%+v, %v, %+v", e, err, rec.remarks)
 		}
 	}
