@@ -75,7 +75,8 @@ func appendSegmentHeader(b []byte, first uint64, sync bool, owner string) []byte
 
 // appendOwner appends an owner and zeros.
 func appendOwner(b []byte, owner string) []byte {
-	return append(append(b, owner...), make([]byte, ownerBytes-len(owner))...)
+	var zeros [ownerBytes]byte
+	return append(append(b, owner...), zeros[len(owner):]...)
 }
 
 // checkOwner reports a file of another owner than it should be of.
