@@ -177,18 +177,23 @@ func (r *Replica) backward(b model.Batch, seed uint64, last bool) model.Pass {
 	middle := r.rec.Now()
 	phase.End(middle, -1, false)
 	phase = r.rec.BeginPhase(record.Backward, middle)
-	var ready func(slot int)
 	if last {
 		r.Opt.BeginBackward()
-		ready = r.Opt.GradReady
-	}
-	if b.Share == 0 || b.Share == 1 {
-		r.tape.Backward(loss, ready)
+		r.differentiate(loss, b.Share, r.Opt.GradReady)
 	} else {
-		r.tape.BackwardFrom([]*nn.Tensor{loss}, [][]float32{{b.Share}}, ready)
+		r.differentiate(loss, b.Share, nil)
 	}
 	phase.End(r.rec.Now(), -1, false)
 	return pass
+}
+
+// differentiate runs backward from a batch's loss, which counts by its share of the step; 0 means 1.
+func (r *Replica) differentiate(loss *nn.Tensor, share float32, ready func(slot int)) {
+	if share == 0 || share == 1 {
+		r.tape.Backward(loss, ready)
+		return
+	}
+	r.tape.BackwardFrom([]*nn.Tensor{loss}, [][]float32{{share}}, ready)
 }
 
 // mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood
