@@ -50,7 +50,7 @@ const (
 	Ignore Kind = "ignore"
 )
 
-// What values of categories, bags and sequences are: any text, of which the key is a hash; a
+// Values of categories, bags and sequences are any text, of which the key is a hash; a
 // hexadecimal number of at most 64 bits; or the key itself as a decimal number, whatever table it
 // is of.
 const (

@@ -94,7 +94,7 @@ func TestSchemaEndsDoubts(t *testing.T) {
 	}
 }
 
-// What is guessed or unlike other values is in the notes, with the number of rows.
+// TestNotesNameGuesses: guesses, and values unlike the others, are in the notes, with the number of rows.
 func TestNotesNameGuesses(t *testing.T) {
 	for name, c := range map[string]struct{ content, note string }{
 		"None as a class":     {goalOf300(func(i int) string { return []string{"None", "low", "high"}[i%3] }), `column "y": the word None is a class, of 100 rows; an empty field is a missing value`},

@@ -44,7 +44,7 @@ func TestStudyKeepsPreviousColumns(t *testing.T) {
 	}
 }
 
-// What a user says of a table wins over the encoder of the checkpoint.
+// TestChoiceWinsOverPrevious: a choice of the user wins over the encoder of the checkpoint.
 func TestChoiceWinsOverPrevious(t *testing.T) {
 	previous, err := Study(text(t, "a,b,goal\n1,5,3.5\n2,6,4.5\n3,9,9.25\n"), Choice{Target: "goal", Schema: Schema{"goal": Target}}, none, strict)
 	if err != nil {
