@@ -140,7 +140,8 @@ func (r *Replica) Batch(b *data.Batch) model.Batch {
 
 // Backward runs the model over a batch and adds to the gradients. With last, it is the step's last
 // backward: each gradient is handed to the optimizer as soon as it is final. What it returns is
-// good until the next call. An error is one of the servers that parameters lie on.
+// good until the next call. An error is one of the servers that parameters lie on. A loss that is not finite has no
+// gradients: the rank that has the bad sample ends before its values reach other ranks or servers.
 func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, true); err != nil {
 		return pass, err
@@ -155,7 +156,7 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	} else {
 		pass = r.backward(b, seed, last)
 	}
-	if err != nil || !last {
+	if err != nil || !last || !finite(lossOf(pass)) {
 		return pass, err
 	}
 	for i, t := range r.Params.Tables() {
@@ -176,6 +177,9 @@ func (r *Replica) backward(b model.Batch, seed uint64, last bool) model.Pass {
 	loss := pass.Loss.Mean
 	middle := r.rec.Now()
 	phase.End(middle, -1, false)
+	if !finite(lossOf(pass)) {
+		return pass
+	}
 	phase = r.rec.BeginPhase(record.Backward, middle)
 	if last {
 		r.Opt.BeginBackward()
