@@ -91,7 +91,6 @@ func TestCompletion(t *testing.T) {
 		"data criteo --like ''":    ":0\n",
 		"run --np 2 -- ''":         ":0\n",
 		"completion ''":            "bash\nzsh\nfish\n:4\n",
-		"bench ps --ps-store seg":  "segments\n",
 		"help bench ''":            "allreduce\t",
 	} {
 		_, out, _ := command(t, "__complete "+line)

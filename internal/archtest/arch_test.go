@@ -300,12 +300,6 @@ var heavy = []struct {
 		reach:  []string{"internal/chart", "cmd/...", "bench/pictures"},
 		why:    "who trains draws no charts",
 	},
-	{
-		module: "github.com/cockroachdb/pebble",
-		in:     "ps/store",
-		reach:  []string{"ps/store", "ps/shard", "ps/tiers", "ps/saved", "ps/server", "job", "cmd/...", "bench/keys"},
-		why:    "who trains without an SSD must not compile a storage engine",
-	},
 }
 
 func TestHeavyModules(t *testing.T) {

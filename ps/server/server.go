@@ -22,7 +22,6 @@ import (
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/shard"
 	"github.com/ringo-ml/ringo/ps/snapshot"
-	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/ps/tiers"
 	"github.com/ringo-ml/ringo/record"
@@ -66,8 +65,6 @@ type Config struct {
 	// MemoryBytes bounds the rows in memory, DiskBytes those in Dir that memory has no room
 	// for; 0: no limit, and without one of memory all rows are in memory.
 	MemoryBytes, DiskBytes int64
-	// Store is how rows below memory are kept; empty: store.KindSegments.
-	Store store.Kind
 	// Admission says which keys get a row.
 	Admission shard.Admission
 	// TableAdmission is that of tables by name, which goes before what the schema says of them.
@@ -280,7 +277,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 		c.FromNumbers = s.cfg.FromNumbers
 	}
 	if s.cfg.MemoryBytes > 0 {
-		below.Dir, below.MemoryBytes, below.DiskBytes, below.Kind = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes, s.cfg.Store
+		below.Dir, below.MemoryBytes, below.DiskBytes = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes
 	}
 	below.Deltas = c.Durability != tables.None // else there are no checkpoints
 	if begun, err := s.begun(); err != nil {

@@ -33,7 +33,7 @@ const ruleOfDays = "click"
 
 // Defaults are what the settings of servers are where nobody says anything.
 func Defaults() Config {
-	return Config{Durability: tables.None, Lost: tables.LostEnds, Store: store.KindSegments}
+	return Config{Durability: tables.None, Lost: tables.LostEnds}
 }
 
 // Settings are the rows of what a person says of servers that keep parameters, bound to c.
@@ -69,11 +69,6 @@ func (c *Config) keeping() []setting.Row {
 			Path: pathDisk, Unit: "SIZE", Scope: setting.Local, Needs: keeps(setting.On(pathMemory)),
 			About: "most disk space that each server uses for rows beyond its memory, such as 100GiB; 0: no limit",
 			Value: setting.Bytes(&c.DiskBytes),
-		},
-		{
-			Path: "servers.store", Scope: setting.Local, Needs: keeps(setting.On(pathMemory)),
-			About: "how rows beyond memory are stored: segments (fast, with 10 bytes of memory for each row) or lsm (2 bytes for each row, but several times the work)",
-			Value: setting.Choice(&c.Store, store.KindSegments, store.KindLSM),
 		},
 		{
 			Path: "servers.fsync", Scope: setting.Local, Needs: keeps(setting.Is(pathDurability, string(tables.WAL))),
@@ -161,7 +156,6 @@ func (c Config) faults() (faults setting.Faults) {
 	fault(c.MemoryBytes > 0 && c.Dir == "", pathDir, "is missing: with %v %v, rows beyond memory are kept in a folder", pathMemory, memory)
 	fault(c.DiskBytes < 0 || c.DiskBytes > 0 && c.DiskBytes < store.MinLimitBytes, pathDisk, "%v: want at least %d MiB, or 0 for no limit", disk, store.MinLimitBytes>>20)
 	fault(c.DiskBytes > 0 && c.MemoryBytes == 0, pathDisk, "%v has no effect without %v: all rows are in memory", disk, pathMemory)
-	fault(c.Store != "" && c.Store != store.KindSegments && c.Store != store.KindLSM, "servers.store", "%q: want segments or lsm", c.Store)
 	fault(c.SaveEvery < 0, pathSaveEvery, "%v: want 0 or more", c.SaveEvery)
 	fault(c.SaveEvery > 0 && c.Durability == tables.None, pathSaveEvery, "%v has no effect with %v none: want checkpoint or wal", c.SaveEvery, pathDurability)
 	fault(c.From != "" && c.Dir != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir), pathFrom, "and %v are both %q: the new job needs a folder of its own", pathDir, c.Dir)

@@ -38,14 +38,13 @@ func TestSettingsThatHaveNoEffect(t *testing.T) {
 		mode, optimizer, given string
 		idle                   string // of the first, "" for none
 	}{
-		{"ssp", "sgd", "durability=wal dir=x fsync=true save-every=1m from=y lost=go-on admit=count:2 http=127.0.0.1:0 http-open=true memory=1GiB disk=2GiB store=lsm unseen=3 shrink-every=24h", ""},
+		{"ssp", "sgd", "durability=wal dir=x fsync=true save-every=1m from=y lost=go-on admit=count:2 http=127.0.0.1:0 http-open=true memory=1GiB disk=2GiB unseen=3 shrink-every=24h", ""},
 		{"allreduce", "sgd", "durability=wal", "servers.durability has no effect: " + keeps},
 		{"sum", "sgd", "lost=go-on", "servers.lost has no effect: " + keeps},
 		{"async", "sgd", "dir=x", "servers.dir has no effect: it needs servers.durability or servers.memory"},
 		{"async", "sgd", "dir=x memory=1GiB", ""},
 		{"async", "sgd", "durability=checkpoint fsync=true", "servers.fsync has no effect: it needs servers.durability wal"},
 		{"async", "sgd", "disk=1GiB", "servers.disk has no effect: it needs servers.memory"},
-		{"async", "sgd", "store=segments", "servers.store has no effect: it needs servers.memory"},
 		{"async", "sgd", "save-every=1m", "servers.save-every has no effect: it needs servers.durability"},
 		{"async", "sgd", "http-open=true", "servers.http-open has no effect: it needs servers.http"},
 		{"async", "sgd", "unseen=3", "servers.unseen has no effect: it needs servers.shrink-every or servers.http"},

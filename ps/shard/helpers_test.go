@@ -48,9 +48,7 @@ func small(s store.Store) Config {
 
 func newTable(t testing.TB, cfg Config) *Table {
 	t.Helper()
-	if _, disk := cfg.Store.(*store.Disk); !disk { // which opens files when it likes
-		leakcheck.Check(t)
-	}
+	leakcheck.Check(t)
 	tb, err := New(cfg)
 	must(t, err)
 	t.Cleanup(func() { must(t, tb.Close()) })

@@ -14,13 +14,10 @@ import (
 
 // stores are what a table may stand on.
 func stores(t *testing.T) map[string]store.Store {
-	d, err := store.Open(dirOf(t, "store"), store.Config{LimitBytes: 64 << 20})
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Close()) })
 	s, err := store.OpenSegments(dirOf(t, "segments"), store.MinLimitBytes)
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
-	return map[string]store.Store{"none": nil, "memory": store.NewMemory(0), "disk": d, "segments": s}
+	return map[string]store.Store{"none": nil, "memory": store.NewMemory(0), "segments": s}
 }
 
 // Whatever is pulled, pushed, evicted and brought in again, a table is a map.
@@ -295,18 +292,9 @@ func TestNoAllocations(t *testing.T) {
 
 func BenchmarkShard(b *testing.B) {
 	const n, batch = 1 << 20, 4096
-	for _, c := range []struct {
-		part int
-		kind store.Kind
-	}{{1, store.KindSegments}, {8, store.KindSegments}, {8, store.KindLSM}} {
-		part := c.part
-		b.Run(fmt.Sprintf("memory=1/%d/%s", part, c.kind), func(b *testing.B) {
-			var s store.Store
-			var err error
-			if s, err = store.OpenSegments(dirOf(b, "segments"), 0); c.kind == store.KindLSM {
-				must(b, s.Close())
-				s, err = store.Open(dirOf(b, "store"), store.Config{})
-			}
+	for _, part := range []int{1, 8} {
+		b.Run(fmt.Sprintf("memory=1/%d", part), func(b *testing.B) {
+			s, err := store.OpenSegments(dirOf(b, "segments"), 0)
 			must(b, err)
 			defer func() { must(b, s.Close()) }()
 			c := Config{Rows: rows.Config{Name: "b", Dim: 16, Rule: rowWise(), Usage: true}, Store: s}

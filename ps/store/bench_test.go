@@ -7,17 +7,9 @@ import (
 	"testing"
 )
 
-// BenchmarkStore reads and writes rows of both kinds of stores on SSD.
+// BenchmarkStore reads and writes rows on SSD.
 func BenchmarkStore(b *testing.B) {
-	b.Run("segments", func(b *testing.B) { benchmarkStore(b, mustSegments(b, 4<<30)) })
-	b.Run("lsm", func(b *testing.B) {
-		d := mustOpen(b, b.TempDir(), Config{LimitBytes: 4 << 30})
-		benchmarkStore(b, d)
-		must(b, d.Close())
-	})
-}
-
-func benchmarkStore(b *testing.B, d Store) {
+	d := mustSegments(b, 4<<30)
 	const width, batch, keys = 100, 4096, 200_000
 	var rows Rows
 	for k := uint64(0); k < keys; {

@@ -186,54 +186,6 @@ func (m *Memory) Stats() Stats {
 // Compact is Store's, and has nothing to do.
 func (m *Memory) Compact(context.Context) error { return nil }
 
-// Checkpoint is Store's: it writes the directory of a [Disk].
-func (m *Memory) Checkpoint(dir string) error {
-	m.mu.RLock()
-	closed, tables := m.closed, slices.Sorted(maps.Keys(m.tables))
-	m.mu.RUnlock()
-	if closed {
-		return ErrClosed
-	}
-	return publish(dir, func(tmp string) error {
-		d, err := Open(tmp, Config{LimitBytes: 2*m.Size().Bytes + 64<<20}) // for small buffers
-		if err != nil {
-			return err
-		}
-		for _, t := range tables {
-			if err = m.copyTo(d, t); err != nil {
-				break
-			}
-		}
-		if closing := d.Close(); err == nil {
-			err = closing
-		}
-		return err
-	})
-}
-
-// copyTo puts a table into another store, some rows at a time.
-func (m *Memory) copyTo(d *Disk, table uint32) error {
-	const some = 10_000
-	var rows Rows
-	put := func() error {
-		err := d.Put(table, &rows)
-		rows.Reset()
-		return err
-	}
-	err := m.Iterate(table, func(key uint64, row []byte) error {
-		rows.Add(key, row)
-		rows.Old = append(rows.Old, -1)
-		if rows.Len() < some {
-			return nil
-		}
-		return put()
-	})
-	if err != nil {
-		return err
-	}
-	return put()
-}
-
 // Close is Store's. The rows are gone.
 func (m *Memory) Close() error {
 	m.mu.Lock()

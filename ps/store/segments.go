@@ -21,8 +21,7 @@ import (
 //
 // A row that is there costs one read of it alone, one that is not there none. Written it is
 // once, and again when its segment is cleaned: about once more where half of the file is rows.
-// In memory each row takes 9 to 10 bytes in the index, and a bit for each 16 bytes of the file;
-// a [Disk] takes less than 2, several times the CPU time, and ten times the writing.
+// In memory each row takes 9 to 10 bytes in the index, and a bit for each 16 bytes of the file.
 type Segments struct {
 	dir   string
 	path  string
@@ -63,6 +62,9 @@ type placed struct {
 	active *segment     // takes records; guarded by Segments.mu
 }
 
+// MinLimitBytes is the least limit that a store can keep.
+const MinLimitBytes = 16 << 20
+
 const (
 	leastSegment = 256 << 10
 	mostSegment  = 8 << 20
@@ -75,8 +77,8 @@ const (
 // A row has at most 128 KiB.
 func OpenSegments(dir string, limit int64) (*Segments, error) {
 	fail := func(err error) (*Segments, error) { return nil, fmt.Errorf("store: opening %s: %w", dir, err) }
-	if err := (Config{LimitBytes: limit}).Validate(); err != nil {
-		return fail(err)
+	if limit < 0 || limit > 0 && limit < MinLimitBytes {
+		return fail(fmt.Errorf("limit of %d bytes: want 0 (none), or %d or more", limit, MinLimitBytes))
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fail(err)

@@ -1,16 +1,13 @@
 // Package store keeps rows outside a server's tables: on SSD, or in memory. A row is
 // an image of bytes that means nothing to it, under a table's number and a 64-bit key.
 //
-// Rows of some hundred bytes are read one by one at random, and written in batches
-// when memory has no room for them. Two kinds of store are made for that. [Segments]
-// appends rows to a file and has an index of it in memory, 9 to 10 bytes a row: the
-// least work, for rows up to some ten times the memory. [Disk] is a log-structured
-// merge-tree (O'Neil et al., Acta Informatica 33, 1996), Pebble
-// (github.com/cockroachdb/pebble): 1.25 bytes of memory a row, which are Bloom filters
-// that answer for most keys that are not there, more of them for a block cache, about
-// seven times the CPU time, and each row is written about ten times over while tables
-// are merged. It has blocks of 4 KiB and compresses nothing, because weights hardly
-// can be. In both a read of a row that no cache has costs one read of the SSD.
+// Rows of some hundred bytes are read one by one at random, and written in batches when memory has
+// no room for them. [Segments] appends them to a file and has an index of it in memory.
+//
+// # Limits
+//
+// The index takes 9 to 10 bytes of memory for each row on SSD: 10 GB for 10^9 rows. A log-structured
+// merge-tree needs a fifth of that, but took seven times the CPU time and wrote each row ten times.
 package store
 
 import (
@@ -24,10 +21,8 @@ import (
 )
 
 var (
-	// ErrHeld is the error of Open where another process has the directory.
+	// ErrHeld is the error of OpenSegments where another process has the directory.
 	ErrHeld = folder.ErrHeld
-	// ErrVersion is the error of a store that another version of the format wrote.
-	ErrVersion = errors.New("another version of the format")
 	// ErrClosed is the error of a store that has been closed.
 	ErrClosed = errors.New("store: the store is closed")
 )
@@ -63,15 +58,6 @@ type Store interface {
 	Close() error
 }
 
-// Kind is how a store keeps rows on SSD.
-type Kind string
-
-// The kinds of stores.
-const (
-	KindSegments Kind = "segments" // a [Segments]
-	KindLSM      Kind = "lsm"      // a [Disk]
-)
-
 // KeyBytes is what a row costs beyond its image, in [Size] and against a limit.
 const KeyBytes = 13
 
@@ -102,9 +88,6 @@ type Stats struct {
 	FileReads    int64 // of files, each perhaps served by the system's page cache
 	FileBytesIn  int64
 	FileBytesOut int64
-	CacheHits    int64 // of the block cache
-	CacheMisses  int64
-	CacheBytes   int64 // in the block cache now
 	IndexBytes   int64 // of memory for where rows are
 	Compactions  int64
 }
@@ -146,7 +129,7 @@ func (r *Rows) Add(key uint64, row []byte) {
 // bytes is what the rows cost.
 func (r *Rows) bytes() int64 { return int64(len(r.Data)) + KeyBytes*int64(len(r.Keys)) }
 
-// maxPut bounds a Put: Pebble keeps its batches below 4 GiB.
+// maxPut is the most bytes of a Put.
 const maxPut = 1 << 30
 
 func (r *Rows) check() error {

@@ -3,12 +3,9 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,27 +15,11 @@ import (
 // kinds are the stores that the suite runs over. limit is 0 for none.
 var kinds = map[string]func(t testing.TB, limit int64) Store{
 	"Memory": func(_ testing.TB, limit int64) Store { return NewMemory(limit) },
-	"Disk": func(t testing.TB, limit int64) Store {
-		return mustOpen(t, filepath.Join(t.TempDir(), "new", "store"), Config{LimitBytes: limit})
-	},
-	"Disk with a log": func(t testing.TB, limit int64) Store {
-		return mustOpen(t, t.TempDir(), Config{LimitBytes: limit, Log: true})
-	},
 	"Segments": func(t testing.TB, limit int64) Store {
 		s, err := OpenSegments(filepath.Join(t.TempDir(), "new", "store"), limit)
 		must(t, err)
 		return s
 	},
-}
-
-func mustOpen(t testing.TB, dir string, c Config) *Disk {
-	t.Helper()
-	if c.LimitBytes == 0 {
-		c.LimitBytes = 64 << 20 // small buffers, so that tests reach files
-	}
-	d, err := Open(dir, c)
-	must(t, err)
-	return d
 }
 
 func must(t testing.TB, err error) {
@@ -201,7 +182,7 @@ func TestStore(t *testing.T) {
 		if st.Gets == 0 || st.Found == 0 || st.Found > st.Gets || st.Puts == 0 || st.Deletes == 0 || st.BytesPut == 0 || st.BytesGot == 0 {
 			t.Errorf("%+v", st)
 		}
-		if d, ok := s.(*Disk); ok && (st.FileReads == 0 || st.FileBytesOut == 0 || st.CacheBytes == 0 || d.Size().Disk == 0) {
+		if d, ok := s.(*Segments); ok && (st.FileReads == 0 || st.FileBytesOut == 0 || st.IndexBytes == 0 || d.Size().Disk == 0) {
 			t.Errorf("%+v, %+v", st, d.Size())
 		}
 	})
@@ -242,9 +223,6 @@ func TestMisuse(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the old row has -1 bytes, not 5") {
 		t.Errorf("a wrong length: %v", err)
 	}
-	if _, err := Open(t.TempDir(), Config{CacheBytes: -1, LimitBytes: 5}); err == nil || !strings.Contains(err.Error(), "cache of -1") || !strings.Contains(err.Error(), "limit of 5") {
-		t.Errorf("both faults of a Config: %v", err)
-	}
 }
 
 // What iterates may change what it iterates over, and sees none of it.
@@ -268,48 +246,6 @@ func TestIterate(t *testing.T) {
 		stop := errors.New("stop")
 		if err := s.Iterate(3, func(uint64, []byte) error { return stop }); !errors.Is(err, stop) {
 			t.Error(err)
-		}
-	})
-}
-
-func TestCheckpoint(t *testing.T) {
-	each(t, 0, func(t *testing.T, s Store) {
-		c, ok := s.(interface{ Checkpoint(dir string) error })
-		if !ok {
-			t.Skip("it lives as long as its process")
-		}
-		m, r, dir := newModel(), rand.New(rand.NewPCG(3, 4)), t.TempDir()
-		for _, table := range tables {
-			m.put(t, s, r, table, 200, false)
-			m.remove(t, s, r, table, 50, false)
-		}
-		checkpoint := filepath.Join(dir, "checkpoint")
-		must(t, os.MkdirAll(checkpoint+".tmp/rows", 0o777)) // left by an earlier attempt
-		must(t, os.WriteFile(checkpoint+".tmp/rows/x", nil, 0o666))
-		must(t, c.Checkpoint(checkpoint))
-		if err := c.Checkpoint(checkpoint); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("over another checkpoint: %v", err)
-		}
-		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
-			t.Errorf("%v, %v: want the checkpoint alone", files, err)
-		}
-		for _, table := range tables { // what comes later is not in it
-			must(t, s.Delete(table, slices.Sorted(maps.Keys(m[table])), nil))
-		}
-		for i := range 2 { // and what a restored store does is not either
-			to := filepath.Join(dir, fmt.Sprint("restored", i))
-			must(t, Restore(checkpoint, to))
-			d := mustOpen(t, to, Config{})
-			m.check(t, d)
-			must(t, d.Delete(0, slices.Sorted(maps.Keys(m[0])), nil))
-			must(t, d.Compact(context.Background()))
-			must(t, d.Close())
-		}
-		if err := Restore(checkpoint, dir); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("restored over a directory: %v", err)
-		}
-		if err := Restore(dir, filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("restored what is no checkpoint: %v", err)
 		}
 	})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/shard"
-	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
 
@@ -39,8 +38,8 @@ func drawAdmitted(rng *rand.Rand) admittedCase {
 	if rng.IntN(3) == 0 {
 		c.tiers.Admission.Share = 0.7
 	}
-	if kind := rng.IntN(12); kind < 2 { // a table that memory has no room for
-		c.below, c.tiers.Kind = true, []store.Kind{store.KindSegments, store.KindLSM}[kind]
+	if rng.IntN(12) < 2 { // a table that memory has no room for
+		c.below = true
 		c.servers, c.keys, c.batch, c.steps = 1, 9000, 1800, 10
 		c.tiers.MemoryBytes, c.tiers.Admission.FilterBytes = 1000<<10, 1<<20
 		c.layout.Sparse = c.layout.Sparse[:1]

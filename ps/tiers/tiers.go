@@ -22,7 +22,7 @@ import (
 // Config says where rows are kept. The zero value is memory without a limit.
 type Config struct {
 	// Dir is a directory for rows that memory has no room for, made where there is
-	// none. It is scratch: what it has from an earlier process is removed, because
+	// none. The index of each row there takes 9 to 10 bytes on top of MemoryBytes. It is scratch: what it has from an earlier process is removed, because
 	// checkpoints and logs hold all rows. Empty: there is no second tier.
 	Dir string
 	// MemoryBytes bounds the memory of all tables' rows together, shared so that
@@ -30,13 +30,6 @@ type Config struct {
 	MemoryBytes int64
 	// DiskBytes bounds the files in Dir; 0 is no limit.
 	DiskBytes int64
-	// Kind is how rows in Dir are kept; empty: store.KindSegments, for which 9 to 10 bytes of
-	// memory for each of these rows come on top of MemoryBytes.
-	Kind store.Kind
-	// CacheBytes is the block cache of store.KindLSM, besides MemoryBytes; 0 is a quarter of that,
-	// at least 8 MiB and at most store's default. It should have room for all filters, 1.25 bytes
-	// a row: else each lookup reads one.
-	CacheBytes int64
 	// Admission says which keys get a row, TableAdmission of tables by name, before what the schema says of them.
 	Admission      shard.Admission
 	TableAdmission map[string]shard.Admission
@@ -67,9 +60,6 @@ func Open(c Config, s schema.Schema) (*Tiers, error) {
 	}
 	if (c.Dir != "") != (c.MemoryBytes > 0) || c.MemoryBytes < 0 || c.DeleteAfter < 0 {
 		return nil, fmt.Errorf("tiers: %d bytes of memory with the directory %q, deleting after %d days: want a limit with a directory and none without one, and days from 0", c.MemoryBytes, c.Dir, c.DeleteAfter)
-	}
-	if c.Kind != "" && c.Kind != store.KindSegments && c.Kind != store.KindLSM || c.CacheBytes != 0 && c.Kind != store.KindLSM {
-		return nil, fmt.Errorf("tiers: a store of kind %q with a cache of %d bytes: want %q, or %q, which has one", c.Kind, c.CacheBytes, store.KindSegments, store.KindLSM)
 	}
 	t := &Tiers{c: c, tables: s.Sparse}
 	var err error
@@ -129,31 +119,12 @@ func (t *Tiers) open() (err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	t.store, err = t.c.openStore(dir)
-	return err
-}
-
-// openStore opens a store; with an error there is none, not even a nil one of some kind.
-func (c Config) openStore(dir string) (store.Store, error) {
-	if c.Kind == store.KindLSM {
-		s, err := store.Open(dir, store.Config{CacheBytes: c.cacheBytes(), LimitBytes: c.DiskBytes})
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
-	}
-	s, err := store.OpenSegments(dir, c.DiskBytes)
+	s, err := store.OpenSegments(dir, t.c.DiskBytes)
 	if err != nil {
-		return nil, err
+		return err // t.store stays nil, and no interface with a nil pointer
 	}
-	return s, nil
-}
-
-func (c Config) cacheBytes() int64 {
-	if c.CacheBytes != 0 {
-		return c.CacheBytes
-	}
-	return min(max(c.MemoryBytes/4, 8<<20), store.DefaultCacheBytes)
+	t.store = s
+	return nil
 }
 
 func (t *Tiers) rowsDir() string { return filepath.Join(t.c.Dir, "rows") }

@@ -14,7 +14,6 @@ import (
 	"github.com/ringo-ml/ringo/ps/rows"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/shard"
-	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 )
 
@@ -58,16 +57,14 @@ func (s server) stop(t *testing.T) {
 // A store that cannot be opened is an error, and Close has nothing of it to close.
 func TestStoreThatCannotBeOpened(t *testing.T) {
 	leakcheck.Check(t)
-	for _, kind := range []store.Kind{store.KindSegments, store.KindLSM} {
-		file := filepath.Join(t.TempDir(), "file")
-		must(t, os.WriteFile(file, nil, 0o666))
-		for name, c := range map[string]Config{
-			"limit of 65536 bytes: want 0 (none), or 16777216 or more": {Dir: t.TempDir(), MemoryBytes: 1 << 20, DiskBytes: 64 << 10, Kind: kind},
-			"not a directory": {Dir: filepath.Join(file, "below"), MemoryBytes: 1 << 20, Kind: kind},
-		} {
-			if ti, err := Open(c, counting(2)); ti != nil || err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s: got %v, %v, want an error with %q", kind, ti, err, name)
-			}
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o666))
+	for name, c := range map[string]Config{
+		"limit of 65536 bytes: want 0 (none), or 16777216 or more": {Dir: t.TempDir(), MemoryBytes: 1 << 20, DiskBytes: 64 << 10},
+		"not a directory": {Dir: filepath.Join(file, "below"), MemoryBytes: 1 << 20},
+	} {
+		if ti, err := Open(c, counting(2)); ti != nil || err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, %v, want an error with %q", ti, err, name)
 		}
 	}
 }
@@ -75,20 +72,11 @@ func TestStoreThatCannotBeOpened(t *testing.T) {
 // A table several times as large as its memory has every push once: while rows move
 // between the tiers, are saved whole and in deltas, and come back from checkpoint and log.
 func TestEngineOverTiers(t *testing.T) {
-	for _, kind := range []store.Kind{store.KindSegments, store.KindLSM} {
-		if testing.Short() && kind == store.KindLSM {
-			continue
-		}
-		t.Run(string(kind), func(t *testing.T) { engineOverTiers(t, kind) })
-	}
-}
-
-func engineOverTiers(t *testing.T, kind store.Kind) {
 	leakcheck.Check(t)
 	const dim, keys, batch = 16, 30_000, 1000
 	s := counting(dim)
 	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir()}
-	tc := Config{Dir: t.TempDir(), MemoryBytes: 1 << 20, Deltas: true, Kind: kind}
+	tc := Config{Dir: t.TempDir(), MemoryBytes: 1 << 20, Deltas: true}
 	e := start(t, c, tc, s)
 	want := make([]float32, keys)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -314,7 +302,7 @@ func TestOtherServers(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	for _, c := range []Config{{Dir: "x"}, {MemoryBytes: 1 << 20}, {DeleteAfter: -1}, {Kind: "tape"}, {CacheBytes: 1 << 20}} {
+	for _, c := range []Config{{Dir: "x"}, {MemoryBytes: 1 << 20}, {DeleteAfter: -1}} {
 		if ti, err := Open(c, counting(4)); err == nil {
 			t.Errorf("%+v was accepted: %v", c, ti.Close())
 		}

@@ -24,7 +24,6 @@ import (
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/ps/server"
 	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/store"
 	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -37,12 +36,8 @@ const ServerName = "bench-ps-server"
 type settings struct {
 	clients      int
 	memory, disk console.Size
-	store        string
 	dir          string
 }
-
-// storeKinds are how rows below memory may be kept.
-func storeKinds() []string { return []string{string(store.KindSegments), string(store.KindLSM)} }
 
 // register adds the flags that both ends have.
 func (s *settings) register(cmd *cobra.Command) {
@@ -50,8 +45,6 @@ func (s *settings) register(cmd *cobra.Command) {
 	fs.IntVar(&s.clients, "clients", 1, "trainers that ask at once, each over a connection of its own")
 	fs.Var(&s.memory, "ps-memory", "`SIZE` of the rows that the server has in memory, such as 64MiB; what is used least goes to --ps-dir. 0: all rows")
 	fs.Var(&s.disk, "ps-disk", "`SIZE` that rows in --ps-dir never exceed. 0: any")
-	s.store = string(store.KindSegments)
-	console.Choice(cmd, &s.store, "ps-store", "how rows that --ps-memory has no room for are kept: segments (fast; 10 bytes of memory for each) or lsm (2 bytes, several times the work)", storeKinds()...)
 	fs.StringVar(&s.dir, "ps-dir", "", "`DIR` on an SSD for the rows that --ps-memory has no room for; nothing stays there")
 }
 
@@ -83,7 +76,7 @@ func (s *settings) serve(cmd *cobra.Command) error {
 	}
 	cfg := server.Config{
 		Ticket: ticket, Version: ringo.Version, Servers: 1, Trainers: s.clients, Mode: tables.Async, Durability: tables.None,
-		Dir: s.dir, MemoryBytes: int64(s.memory), DiskBytes: int64(s.disk), Store: store.Kind(s.store),
+		Dir: s.dir, MemoryBytes: int64(s.memory), DiskBytes: int64(s.disk),
 	}
 	if cfg.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return err
@@ -143,7 +136,7 @@ func (s *settings) start(ctx context.Context) (*serverProcess, error) {
 		}
 	}
 	p.cmd = exec.Command(self, ServerName, fmt.Sprintf("--clients=%d", s.clients), "--ps-memory="+s.memory.String(),
-		"--ps-disk="+s.disk.String(), "--ps-dir="+p.dir, "--ps-store="+s.store)
+		"--ps-disk="+s.disk.String(), "--ps-dir="+p.dir)
 	p.cmd.Env = append(os.Environ(), launch.TicketVar+"="+p.ticket.String())
 	p.cmd.Stderr, p.cmd.WaitDelay = &p.stderr, time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process, whose end is its end

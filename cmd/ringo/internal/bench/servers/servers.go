@@ -112,9 +112,6 @@ func (c *command) check(changed func(string) bool) error {
 	if (c.memory > 0) != (c.dir != "") || c.disk > 0 && c.memory == 0 {
 		faults.Add("--ps-memory %s and --ps-disk %s with --ps-dir %q: want a folder with a limit of memory, and none without", c.memory.String(), c.disk.String(), c.dir)
 	}
-	if faults.Known("ps-store", c.store, storeKinds()...); changed("ps-store") && c.memory == 0 {
-		faults.Add("--ps-store %s has no effect without --ps-memory", c.store)
-	}
 	faults.Disk(c.memory, c.disk, store.MinLimitBytes)
 	cfg := load.Config{Servers: []string{""}, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients}
 	if err := cfg.Validate(); err != nil {

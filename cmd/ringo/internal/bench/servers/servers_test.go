@@ -89,20 +89,18 @@ func TestBenchPS(t *testing.T) {
 
 // Rows beyond memory are asked for, too, and nothing stays of them.
 func TestBenchPSBelowMemory(t *testing.T) {
-	for _, kind := range []string{"segments", "lsm"} {
-		dir := t.TempDir()
-		got := benchPS(t, "--keys 30k --batch 500 --dist uniform --op push --optimizer adagrad-rowwise --ps-memory 1200KiB --ps-disk 64MiB --ps-store "+kind+" --ps-dir "+dir, 1)
-		r := got[1]
-		rows := r["server_rows"].(float64) + r["server_stored_rows"].(float64)
-		if rows < 30000 || rows > 30300 || r["server_stored_bytes"].(float64) <= 0 { // a row on its way may be counted twice
-			t.Errorf("%s: %v", kind, r)
-		}
-		if hit := r["memory_hit_rate"].(float64); hit <= 0.05 || hit >= 0.95 {
-			t.Errorf("%s: %v of the keys are in memory", kind, hit)
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("%s: %v are left: %v", kind, left, err)
-		}
+	dir := t.TempDir()
+	got := benchPS(t, "--keys 30k --batch 500 --dist uniform --op push --optimizer adagrad-rowwise --ps-memory 1200KiB --ps-disk 64MiB --ps-dir "+dir, 1)
+	r := got[1]
+	rows := r["server_rows"].(float64) + r["server_stored_rows"].(float64)
+	if rows < 30000 || rows > 30300 || r["server_stored_bytes"].(float64) <= 0 { // a row in transit may be counted twice
+		t.Error(r)
+	}
+	if hit := r["memory_hit_rate"].(float64); hit <= 0.05 || hit >= 0.95 {
+		t.Errorf("%v of the keys are in memory", hit)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v are left: %v", left, err)
 	}
 }
 
@@ -156,8 +154,6 @@ func TestBenchPSRefuses(t *testing.T) {
 		`--dist "zipf"`, "batches of 0", `operation "get"`, "a share of 1", "--ahead 0", "--clients 0", "--repeat 0", "--time 0s", `"none" is not known`, "rows of 0 weights")
 	commandtest.Refused(t, Command(), console.UsageFault, "--ps-memory 1MiB --op ''", `--ps-memory 1MiB and --ps-disk 0 with --ps-dir ""`)
 	commandtest.Refused(t, Command(), console.UsageFault, "--ps-dir x --ps-disk 1MiB", `--ps-memory 0 and --ps-disk 1MiB`)
-	commandtest.Refused(t, Command(), console.UsageFault, "--ps-store lsm", `--ps-store lsm has no effect without --ps-memory`)
-	commandtest.Refused(t, Command(), console.UsageFault, "--ps-store tape", `--ps-store "tape" is not known: use segments or lsm`)
 	commandtest.Refused(t, Command(), console.UsageFault, "--keys 1000 --batch 126", "an eighth of the keys")
 	commandtest.Refused(t, Command(), console.UsageFault, "--keys none", "want a number of rows")
 	commandtest.Refused(t, Command(), console.Failed, "--keys 8k --batch 100 --ps-memory 1MiB --ps-dir /nowhere", "--ps-dir", "/nowhere")
