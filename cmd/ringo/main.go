@@ -209,7 +209,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), readsSaved(inspect.Command()), plan.Command(), newBench(), fetch.Command(), newJobs(), readsCheckpoint(export.Command()), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), status.Command(), status.Top(), newVersion(), newGuard(), newAttend(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
+	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), readsSaved(inspect.Command()), plan.Command(), newBench(), fetch.Command(), newJobs(), readsCheckpoint(export.Command()), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), status.Command(), newVersion(), newGuard(), newAttend(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
 	manual.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root

@@ -1,6 +1,6 @@
 package status
 
-// The screen of `ringo top` is made in two steps, so that tests need no terminal. Functions of this file make lines of spans, text with a
+// The screen of `ringo status --watch` is made in two steps, so that tests need no terminal. Functions of this file make lines of spans, text with a
 // tone, from what a job says, what its watcher has chosen, and the size of the screen; they know no sequence of any terminal. terminal.go
 // cuts lines where the screen ends, leaves out what could move a cursor, and writes them. From top to bottom there are:
 //
@@ -124,7 +124,7 @@ func lines(s live.Status, v view, width, height int) []line {
 }
 
 var helpLines = []line{
-	{{"ringo top: what a job of yours on this host is doing", strong}},
+	{{"ringo status --watch: what a job of yours on this host is doing", strong}},
 	nil,
 	{{"q, Ctrl-C        leave; the job goes on", plain}},
 	{{"↑ ↓ PgUp PgDn    scroll the processes; Home, End", plain}},

@@ -1,4 +1,4 @@
-// Package status is `ringo status` and `ringo top`: what this user's jobs on this host are doing, as one screen of text, as JSON, and as a
+// Package status is `ringo status`: what this user's jobs on this host are doing, as one screen of text, as JSON, and as a
 // screen of a terminal that is kept up to date.
 package status
 
@@ -23,7 +23,7 @@ const silent = "silent"
 
 // Command is `ringo status`.
 func Command() *cobra.Command {
-	json := ""
+	json, drawn := "", false
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
 		Short: "Say what your jobs on this host are doing",
@@ -31,9 +31,15 @@ func Command() *cobra.Command {
 			"figures, rate, where the time of a step goes, who waits for whom, who holds up the others and by\n" +
 			"what, and what has happened. JOB is the number of the job's launcher. Jobs need no setting for it.\n" +
 			"The exit status is 1 where there is no such job.",
-		Example: "  ringo status\n  ringo status 12345\n  ringo status --json -",
+		Example: "  ringo status\n  ringo status 12345 --watch\n  ringo status --json -",
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if drawn && json != "" {
+				return console.Usagef("--watch draws on a terminal, and --json %s writes JSON: give one of them", json)
+			}
+			if drawn {
+				return watch(cmd, strings.Join(args, ""))
+			}
 			all, err := ask(cmd.Context(), registry.Base(), strings.Join(args, ""))
 			if err != nil {
 				return err
@@ -57,6 +63,7 @@ func Command() *cobra.Command {
 		},
 	}
 	console.JSON(cmd, &json, "job")
+	cmd.Flags().BoolVar(&drawn, "watch", false, "draw one job with bars, once a second, on a terminal; q ends it, ? lists the keys")
 	return cmd
 }
 

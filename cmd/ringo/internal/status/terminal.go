@@ -29,21 +29,21 @@ const (
 )
 
 // errElsewhere ends the message of who cannot draw.
-const errElsewhere = "`ringo status` says the same as text, and with --json as JSON"
+const errElsewhere = "`ringo status` prints the same as text, and with --json as JSON"
 
 // openTerminal takes a terminal over until close is called. It refuses what is no terminal, and one that says that it knows no sequences
 // (TERM=dumb, as in editors), before anything is written. A terminal that does not say its size has that of old.
 func openTerminal(in io.Reader, out io.Writer, env func(string) (string, bool)) (*terminal, error) {
 	keys, isFile := in.(*os.File)
 	if !isFile || !term.IsTerminal(int(keys.Fd())) {
-		return nil, errors.New("`ringo top` takes keys from a terminal, and the standard input is none: " + errElsewhere)
+		return nil, errors.New("`ringo status --watch` takes keys from a terminal, and the standard input is none: " + errElsewhere)
 	}
 	if name, _ := env("TERM"); name == "" || name == "dumb" {
-		return nil, fmt.Errorf("`ringo top` cannot draw on a terminal of TERM=%q: %s", name, errElsewhere)
+		return nil, fmt.Errorf("`ringo status --watch` cannot draw on a terminal of TERM=%q: %s", name, errElsewhere)
 	}
 	before, err := term.MakeRaw(int(keys.Fd()))
 	if err != nil {
-		return nil, fmt.Errorf("`ringo top` cannot read keys: %w; %s", err, errElsewhere)
+		return nil, fmt.Errorf("`ringo status --watch` cannot read keys: %w; %s", err, errElsewhere)
 	}
 	no, _ := env("NO_COLOR")
 	t := &terminal{in: in, out: out, colour: no == "", size: func() (int, int) {

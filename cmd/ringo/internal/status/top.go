@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,36 +14,25 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
 )
 
-// askEvery is how often `ringo top` asks.
+// askEvery is the time between two answers of `ringo status --watch`.
 const askEvery = time.Second
 
-// Top is `ringo top`.
-func Top() *cobra.Command {
-	return &cobra.Command{
-		Use:   "top [JOB]",
-		Short: "Show what a job on this host is doing, kept up to date",
-		Long: "Show what your jobs on this host are doing, or JOB alone, in a terminal, once a second: what\n" +
-			"`ringo status` says, with bars. Keys: q leaves, arrows scroll and sort, tab goes to the next job, ?\n" +
-			"shows all. Where the output is no terminal, `ringo status` says the same. NO_COLOR is heeded.",
-		Example: "  ringo top\n  ringo top 12345",
-		Args:    oneJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !console.IsTerminal(cmd.OutOrStdout()) {
-				return errors.New("`ringo top` draws on a terminal, and the output is none: " + errElsewhere)
-			}
-			t := &top{base: registry.Base(), name: strings.Join(args, "")}
-			if err := t.ask(cmd.Context()); err != nil {
-				return err
-			}
-			screen, err := openTerminal(cmd.InOrStdin(), cmd.OutOrStdout(), os.LookupEnv)
-			if err != nil {
-				return err
-			}
-			defer screen.close()
-			t.run(cmd.Context(), screen, askEvery)
-			return nil
-		},
+// watch draws the jobs until a key ends it.
+func watch(cmd *cobra.Command, job string) error {
+	if !console.IsTerminal(cmd.OutOrStdout()) {
+		return errors.New("`ringo status --watch` draws on a terminal, and the output is none: " + errElsewhere)
 	}
+	t := &top{base: registry.Base(), name: job}
+	if err := t.ask(cmd.Context()); err != nil {
+		return err
+	}
+	screen, err := openTerminal(cmd.InOrStdin(), cmd.OutOrStdout(), os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	defer screen.close()
+	t.run(cmd.Context(), screen, askEvery)
+	return nil
 }
 
 // top is what it shows: the last answers of the jobs and the choices of who watches. One goroutine has it, that of run; answers and keys

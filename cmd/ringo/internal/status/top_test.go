@@ -211,14 +211,25 @@ func TestTop(t *testing.T) {
 
 // Where there is no terminal, or none that can be drawn on, it says who tells the same.
 func TestNoTerminal(t *testing.T) {
-	cmd := Top()
+	cmd := Command()
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
-	cmd.SetArgs([]string{})
-	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "`ringo status` says the same") {
+	cmd.SetArgs([]string{"--watch"})
+	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "`ringo status` prints the same") {
 		t.Errorf("without a terminal: %v", err)
 	}
 	if _, err := openTerminal(strings.NewReader(""), io.Discard, os.LookupEnv); err == nil || !strings.Contains(err.Error(), "standard input") {
 		t.Errorf("without keys: %v", err)
+	}
+}
+
+// TestWatchOrJSON: one output is drawn or written, not both.
+func TestWatchOrJSON(t *testing.T) {
+	cmd := Command()
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs([]string{"--watch", "--json", "-"})
+	if err := cmd.Execute(); err == nil || err.Error() != "--watch draws on a terminal, and --json - writes JSON: give one of them" {
+		t.Error(err)
 	}
 }
