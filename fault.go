@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ringo-ml/ringo/aggregate"
 	"github.com/ringo-ml/ringo/cluster"
@@ -31,11 +32,37 @@ func (j *Job) Err(err error) error {
 	}
 	// A fault that never touched a link is this rank's own.
 	if link := (*transport.Error)(nil); j.member != nil && errors.As(err, &link) {
-		if best := j.member.Verdict(err, verdictWait); best != err {
+		told := &during{err}
+		if best := j.member.Verdict(told, verdictWait); best != told {
 			return j.explain(err, best)
 		}
 	}
-	return err
+	return j.missed(err)
+}
+
+// missed is err, or of a job without a coordinator, if a rank has left for which an operation waited, that rank's early end.
+func (j *Job) missed(err error) error {
+	gone := (*transport.Error)(nil)
+	if j.member != nil || !errors.As(err, &gone) || !errors.Is(gone, transport.ErrGoodbye) {
+		return err
+	}
+	how := "it left the job"
+	if j.stops != nil {
+		how += j.stops.after(gone.Peer)
+	}
+	return j.explain(err, &transport.LostError{Rank: gone.Peer, Why: outcome.Early(how, outcome.Rank(j.rank), during{err}.Operation())})
+}
+
+// during is an error with the name of the operation that failed first.
+type during struct{ error }
+
+// Unwrap returns the error.
+func (d during) Unwrap() error { return d.error }
+
+// Operation is "allreduce 12"; "" if no operation failed.
+func (d during) Operation() string {
+	name, _, _ := strings.Cut(operation(d.error), " on rank ")
+	return name
 }
 
 // explain is best, which is why the job ended, with what this rank saw of it.
@@ -110,13 +137,13 @@ func (j *Job) Fail(err error) error {
 	known := false
 	switch {
 	case j.member != nil:
-		known = j.member.Fail(best)
+		known = j.member.Fail(during{best})
 	case j.tell != nil:
 		known = j.tell(cluster.EndOf(j.rank, best))
 	}
 	j.mesh.Abort(best)
 	j.failed.Store(!errors.Is(best, context.Canceled)) // nobody asks what a job was doing that was told to end
-	_ = j.Close()                                      // what it could say is the echo of best
+	_ = j.close(reported)                              // what it could say is the echo of best
 	if best = j.mark(best, known); !j.failed.Load() {
 		return best
 	}

@@ -53,6 +53,7 @@ type Job struct {
 	left       launch.Left      // where it lies, if no launcher holds it
 	failed     atomic.Bool      // it is of use
 	figures    *metrics.Figures // nil: nobody wants them
+	dialed     atomic.Int32     // clients of DialTables that have not left
 	uncount    func()           // ends what keeps them up to date
 	outer      context.Context  // what Join was given
 	ctx        context.Context
@@ -411,49 +412,4 @@ func (j *Job) SetStatus(doing string) {
 	if j.member != nil {
 		j.member.SetStatus(doing)
 	}
-}
-
-// Close leaves the job in good order and frees what it holds. Operations of
-// other ranks that need this one fail from now on.
-func (j *Job) Close() error {
-	j.closed.Do(func() { j.closeErr = errors.Join(j.unserved(), j.release()) })
-	return j.closeErr
-}
-
-func (j *Job) release() error {
-	j.cancel(errDone)
-	j.watching.Wait()
-	var errs []error
-	if j.uncount != nil {
-		j.uncount()
-		errs = append(errs, j.figures.Close())
-	}
-	if j.client != nil {
-		errs = append(errs, j.client.Close())
-	}
-	errs = append(errs, j.subs.close())
-	if j.group != nil {
-		errs = append(errs, j.group.Close())
-	}
-	if j.mesh != nil {
-		errs = append(errs, j.mesh.Close())
-	}
-	if j.member != nil {
-		errs = append(errs, j.member.Leave())
-	}
-	if j.coordinator != nil {
-		errs = append(errs, j.coordinator.Close())
-	}
-	if j.withdraw != nil {
-		j.withdraw()
-	}
-	if j.board != nil {
-		j.board.Leave()
-	}
-	if j.unbind != nil {
-		j.unbind()
-	}
-	j.heter.end()
-	j.unrecord()
-	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -280,6 +281,61 @@ func TestRankLeavesEarly(t *testing.T) {
 	checkLost(t, errs[:1], 1, "left")
 }
 
+// shortLoop makes 20 sums, or one less on the last rank.
+func shortLoop(job *ringo.Job) error {
+	steps := 20
+	if job.Rank() == job.Size()-1 {
+		steps--
+	}
+	x := make([]float32, 100)
+	for range steps {
+		if err := collective.AllReduce(job.Group(), x, collective.Sum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestShortLoopIsNamedFirst begins the error of each rank with the rank whose loop is shorter, with the last operation of that rank
+// and the one that waits.
+func TestShortLoopIsNamedFirst(t *testing.T) {
+	leakcheck.Check(t)
+	for _, n := range []int{2, 4} {
+		errs := runAll(t, byHand(t, n), shortLoop)
+		if last := errs[n-1]; last != nil {
+			t.Errorf("%d ranks: the one that ends: %v", n, last)
+		}
+		for rank, err := range append(errs[:n-1], ringo.Local(t.Context(), n, ringo.Config{}, shortLoop)) {
+			want := fmt.Sprintf(`^rank %d ended early: it left the job after allreduce 18, but rank \d waits for it in allreduce 19: `+
+				`all ranks must start the same operations; rank \d ended because of it: allreduce 19 on rank \d, at message \S+ with rank \d$`, n-1)
+			if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
+				t.Errorf("%d ranks, rank %d: %v", n, rank, err)
+			}
+		}
+	}
+}
+
+// TestIgnoredErrorEndsTheJob ends the other ranks of a job if one ignores that an operation failed, and closes the job.
+func TestIgnoredErrorEndsTheJob(t *testing.T) {
+	leakcheck.Check(t)
+	errs := runAll(t, byHand(t, 3), func(job *ringo.Job) error {
+		switch job.Rank() {
+		case 0: // waits for no other rank
+			<-job.Context().Done()
+			return context.Cause(job.Context())
+		case 1:
+			if collective.Receive(job.Group(), make([]float32, 1), 2) == nil {
+				return errors.New("a message that no rank has sent")
+			}
+		}
+		return nil
+	})
+	want := "rank 2 ended early: it left the job, but rank 1 waits for it in receive 0: all ranks must start the same operations"
+	if errs[0] == nil || !strings.HasPrefix(errs[0].Error(), want) {
+		t.Errorf("got %v", errs[0])
+	}
+}
+
 // join makes rank r of cfgs' job a member of the cluster and no more.
 func join(t *testing.T, cfg ringo.Config) *cluster.Member {
 	t.Helper()
@@ -304,7 +360,7 @@ func TestRankIsLostWhileConnecting(t *testing.T) {
 	errs := start(t.Context(), cfgs[:2], exchange)
 	m := join(t, cfgs[2])
 	m.Fail(errBoom)
-	_ = m.Leave()
+	_ = m.Leave("")
 	checkLost(t, await(t, errs), 2, errBoom.Error())
 }
 
@@ -327,7 +383,7 @@ func TestConnectingFails(t *testing.T) {
 	_ = m.Listener().Close()
 	checkText(t, await(t, errs)[0], "no connection with rank 0")
 	checkLost(t, []error{await(t, m.Lost())}, 1, "it failed")
-	_, _ = m.Leave(), c.Close()
+	_, _ = m.Leave(""), c.Close()
 }
 
 func TestWrongTicket(t *testing.T) {

@@ -73,11 +73,19 @@ func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transpor
 		return errors.Join(err, j.Close())
 	} else if err != nil {
 		j.yield(ctx, err)
-		cancel(fmt.Errorf("%s: %w", j.name(), err))
+		cancel(j.blame(err))
 		_ = j.Fail(err)
 		return context.Cause(ctx)
 	}
 	return j.Close()
+}
+
+// blame is err with the rank that it is from, unless it begins with a rank that is lost.
+func (j *Job) blame(err error) error {
+	if best := j.Err(err); errors.As(best, new(*transport.LostError)) {
+		return best
+	}
+	return fmt.Errorf("%s: %w", j.name(), err)
 }
 
 // yield waits a moment for the rank that err is the echo of: what that returns itself counts.

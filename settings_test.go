@@ -108,7 +108,7 @@ func ranksTold(t *testing.T, told ...setting.Values) []error {
 		go func() {
 			m, err := cluster.Join(context.Background(), cluster.MemberConfig{Rendezvous: c.Addr().String(), Rank: r, WorldSize: len(told), Ticket: ticket, Version: "1", Settings: values})
 			if err == nil {
-				err = m.Leave()
+				err = m.Leave("")
 			}
 			ends[r] <- err
 		}()

@@ -51,6 +51,27 @@ func (j *Job) Stop(why string) (StoppedError, error) {
 type together struct {
 	mu    sync.Mutex
 	ranks []*Stopper
+	last  map[int]string // the last operation of each rank that has left
+}
+
+// leave notes that a rank leaves after an operation.
+func (t *together) leave(rank int, last string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		t.last = map[int]string{}
+	}
+	t.last[rank] = last
+}
+
+// after is " after allreduce 98", the last operation of a rank that has left; "" without one.
+func (t *together) after(rank int) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last[rank] == "" {
+		return ""
+	}
+	return " after " + t.last[rank]
 }
 
 func (t *together) add(rank int, s *Stopper) {
@@ -81,6 +102,8 @@ func (j *Job) end(err error) error {
 		return j.Close()
 	case err == nil && j.unserved() != nil:
 		return j.Fail(j.unserved())
+	case err == nil && j.unleft() != nil:
+		return j.Fail(j.unleft())
 	case stoppedBy(err) != nil:
 		return errors.Join(err, j.Close())
 	case err != nil:

@@ -175,6 +175,18 @@ func (s *subgroups) waiting(look func(collective.Wait, bool)) {
 	}
 }
 
+// broken is the first fault of one of them, nil without one.
+func (s *subgroups) broken() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.all {
+		if fault := g.Fail(nil); fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
 // close ends them all, and lets no more be made.
 func (s *subgroups) close() error {
 	s.mu.Lock()

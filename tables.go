@@ -3,6 +3,7 @@ package ringo
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -26,6 +27,7 @@ func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 // Timeout where cfg has none: Config.Collective's. Config.Settings are told, too, where cfg.Settings has no other. It waits
 // for servers that are not up yet. The client is its caller's to end, before the job. When a rank or a server is
 // lost it is aborted: its servers would let it wait for what that one was to push.
+// A program that ends without an error calls Leave of each client: the end is an error else, since servers wait for the rank.
 //
 // Servers of mode geo take by how much copies have moved, and no gradients: they refuse a client that does
 // not say so by the setting "sync".
@@ -48,12 +50,29 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	}
 	maps.Copy(told, cfg.Settings)
 	cfg.Settings = told
+	onLeave := cfg.OnLeave
+	cfg.OnLeave = func() {
+		j.dialed.Add(-1)
+		if onLeave != nil {
+			onLeave()
+		}
+	}
 	ctx := cmp.Or(j.ctx, context.Background())
 	c, err := client.Dial(ctx, cfg)
 	if err == nil {
+		j.dialed.Add(1)
 		context.AfterFunc(ctx, func() { c.Abort(context.Cause(ctx)) })
 	}
 	return c, err
+}
+
+// unleft is the error of a program that ends well with a client of DialTables that has not left: its servers and, through
+// them, the other ranks would wait for it.
+func (j *Job) unleft() error {
+	if j.dialed.Load() == 0 {
+		return nil
+	}
+	return errors.New("it ended early: its client of the parameter servers has not left, so they wait for it: call Leave of each client at the end")
 }
 
 // Saving is what `ringo run --checkpoint` has said of checkpoints of a job whose servers keep its parameters; zero: nothing.

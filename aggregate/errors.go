@@ -58,14 +58,8 @@ type MismatchError struct {
 
 // Error describes both.
 func (e *MismatchError) Error() string {
-	verb := func(what string) string {
-		if what == (head{kind: kindLeave}).String() {
-			return what
-		}
-		return "pushed " + what
-	}
-	return fmt.Sprintf("rank %d %s, but rank %d %s: all trainers must exchange the same buckets in the same order with the same settings",
-		e.Ranks[0], verb(e.What[0]), e.Ranks[1], verb(e.What[1]))
+	return fmt.Sprintf("rank %d pushed %s, but rank %d pushed %s: all trainers must exchange the same buckets in the same order with the same settings",
+		e.Ranks[0], e.What[0], e.Ranks[1], e.What[1])
 }
 
 // valueFault makes a code's error about a value that of a place in the arena:

@@ -86,8 +86,8 @@ func TestLeavesEarly(t *testing.T) {
 				}
 			}
 		})
-		want := []string{"rank 0 pushed fp32, 1000 values", "but rank 1 has left"}
-		checkErrors(t, errs, append(want, "on rank 0 with server "))
+		want := []string{"on rank 0 with rank 1", "rank 1 ended early: it left the job, but rank 0 waits for it in exchange 2 (fp32, 1000 values"}
+		checkErrors(t, errs, want)
 		if errs[2] == nil || errs[3] == nil || !strings.Contains(errs[2].Error()+errs[3].Error(), want[1]) {
 			t.Errorf("%s: the servers: %v; %v", name, errs[2], errs[3])
 		}

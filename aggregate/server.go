@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -300,7 +301,13 @@ func (s *Server) begunAs() head {
 func (s *Server) agree() (over bool, err error) {
 	first := s.trainers[0].said
 	for t := range s.trainers {
-		if said := s.trainers[t].said; said != first {
+		switch said := s.trainers[t].said; {
+		case said == first:
+		case said.kind == kindLeave:
+			return false, s.early(t, 0)
+		case first.kind == kindLeave:
+			return false, s.early(0, t)
+		default:
 			return false, &MismatchError{Ranks: [2]int{0, t}, What: [2]string{first.String(), said.String()}}
 		}
 	}
@@ -310,6 +317,12 @@ func (s *Server) agree() (over bool, err error) {
 	s.head, s.layout = first, first.layout(s.servers)
 	s.code, err = s.find(first)
 	return false, err
+}
+
+// early is the error of a trainer that has left while another one has begun the next exchange.
+func (s *Server) early(trainer, by int) error {
+	in := fmt.Sprintf("exchange %d (%v)", s.seq, s.trainers[by].said)
+	return &transport.LostError{Rank: trainer, Why: outcome.Early("it left the job", outcome.Rank(by), in)}
 }
 
 // find returns the code of an exchange.

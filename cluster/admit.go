@@ -243,7 +243,8 @@ func (c *Coordinator) heard(rank int, m message) {
 		c.stopHeard(rank, m)
 	case kindLeave:
 		if s.state == seatJoined {
-			s.state = seatLeft
+			s.state, s.last = seatLeft, m.In
+			c.leftEarly(rank)
 		}
 		s.member.post(message{Kind: kindBye, Peer: -1})
 		c.freed()
@@ -286,7 +287,21 @@ func (c *Coordinator) suspect(rank int, m message) {
 	if accused == rank {
 		accused = m.Peer
 	}
-	c.accuse(evidence{proof: proofSuspect, rank: accused, by: rank, why: fmt.Sprintf("rank %d reports: %s", rank, m.Why), late: m.TimedOut})
+	e := evidence{proof: proofSuspect, rank: accused, by: rank, why: fmt.Sprintf("rank %d reports: %s", rank, m.Why), late: m.TimedOut, in: m.In}
+	if s := &c.seats[accused]; s.state == seatLeft {
+		e.left(s.last)
+	}
+	c.accuse(e)
+}
+
+// leftEarly judges suspicions of a rank that has now left. The caller holds mu.
+func (c *Coordinator) leftEarly(rank int) {
+	for i := range c.evidence {
+		if e := &c.evidence[i]; e.rank == rank {
+			e.left(c.seats[rank].last)
+		}
+	}
+	c.judge()
 }
 
 // cut records that rank's connection ended.

@@ -44,7 +44,7 @@ func TestProcessesThatWereToldOtherwise(t *testing.T) {
 		for r, done := range results {
 			got := <-done
 			if got.member != nil {
-				defer got.member.Leave()
+				defer got.member.Leave("")
 			}
 			if (got.err == nil) != (c.want == "") || got.err != nil && !strings.HasSuffix(got.err.Error(), c.want) {
 				t.Errorf("rank %d: %v, want %q", r, got.err, c.want)

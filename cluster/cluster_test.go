@@ -48,7 +48,7 @@ func joinAll(t *testing.T, cfg MemberConfig) []*Member {
 	}
 	t.Cleanup(func() {
 		for _, m := range members {
-			m.Leave()
+			m.Leave("")
 		}
 	})
 	return members
@@ -69,7 +69,7 @@ func TestJoinAndLeave(t *testing.T) {
 		}
 	}
 	for r, m := range members {
-		if err := m.Leave(); err != nil || !c.Left(r) {
+		if err := m.Leave(""); err != nil || !c.Left(r) {
 			t.Errorf("rank %d: %v, left %v", r, err, c.Left(r))
 		}
 	}
@@ -225,7 +225,7 @@ func TestFail(t *testing.T) {
 	_, cfg := job(t, 3, nil)
 	members := joinAll(t, cfg)
 	members[1].Fail(errors.New("disk full"))
-	members[1].Leave()
+	members[1].Leave("")
 	if got := <-members[0].Lost(); got.Error() != "rank 1 is lost: it failed: disk full" {
 		t.Error(got)
 	}
@@ -308,13 +308,13 @@ func TestCloseWaits(t *testing.T) {
 	members := joinAll(t, cfg)
 	done := make(chan struct{})
 	go func() { c.Close(); close(done) }()
-	members[0].Leave()
+	members[0].Leave("")
 	select {
 	case <-done:
 		t.Fatal("the coordinator left a rank behind")
 	case <-time.After(50 * time.Millisecond):
 	}
-	members[1].Leave()
+	members[1].Leave("")
 	<-done
 	if members[1].Err() != nil {
 		t.Error(members[1].Err())
@@ -330,7 +330,7 @@ func TestMarkEnded(t *testing.T) {
 	}
 	_, err := Join(context.Background(), cfg)
 	var lost *transport.LostError
-	if !errors.As(err, &lost) || lost.Rank != 1 || !strings.Contains(lost.Why, "status 0") {
+	if !errors.As(err, &lost) || lost.Rank != 1 || lost.Error() != "rank 1 ended early: its process ended with status 0 before it joined the job" {
 		t.Error(err)
 	}
 }

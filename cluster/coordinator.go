@@ -122,6 +122,7 @@ type seat struct {
 	addr    string
 	reached net.IP    // the address at which it has reached this host; nil: unknown
 	status  message   // the last of kindStatus
+	last    string    // its last operation, once it has left
 	at      time.Time // when it came
 	quiet   silence   // since its last message
 
@@ -140,6 +141,14 @@ const (
 	seatLeft // in good order
 	seatCut  // failed, or its connection ended
 )
+
+// missed is the step that a process with a seat in this state would have taken next.
+func (s seatState) missed() string {
+	if s == seatEmpty || s == seatReserved {
+		return "joined the job"
+	}
+	return "left the job"
+}
 
 // NewCoordinator starts listening, and returns at once. The time in which all
 // ranks must join starts when the first does.
@@ -254,7 +263,7 @@ func (c *Coordinator) judgeEnded() {
 		for r, ended := range c.ended {
 			if ended && c.seats[r].state != seatLeft {
 				c.ended[r] = false
-				c.accuse(evidence{proof: proofExited, rank: r, by: -1, why: "its process ended with status 0 before it left the job"})
+				c.accuse(evidence{proof: proofExited, rank: r, by: -1, why: outcome.Early("its process ended with status 0 before it "+c.seats[r].state.missed(), "", "")})
 			}
 		}
 		return

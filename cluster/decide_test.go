@@ -18,12 +18,14 @@ func TestJudge(t *testing.T) {
 	t0 := time.Unix(100, 0)
 	at := func(d time.Duration) time.Time { return t0.Add(d) }
 	ms := time.Millisecond
-	cut := func(rank int, d time.Duration) evidence { return evidence{proofCut, rank, -1, "cut", at(d), false} }
+	cut := func(rank int, d time.Duration) evidence {
+		return evidence{proof: proofCut, rank: rank, by: -1, why: "cut", at: at(d)}
+	}
 	exited := func(rank int, d time.Duration) evidence {
-		return evidence{proofExited, rank, -1, "exited", at(d), false}
+		return evidence{proof: proofExited, rank: rank, by: -1, why: "exited", at: at(d)}
 	}
 	suspect := func(rank, by int, d time.Duration) evidence {
-		return evidence{proofSuspect, rank, by, "suspected", at(d), false}
+		return evidence{proof: proofSuspect, rank: rank, by: by, why: "suspected", at: at(d)}
 	}
 	for _, c := range []struct {
 		name  string

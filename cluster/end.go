@@ -36,6 +36,7 @@ func (m message) end(rank int) outcome.End {
 func failed(rank int, err error) message {
 	at := outcome.PlaceOf(err)
 	out := message{Kind: kindFailed, Peer: blamed(err), Why: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), Where: at.Where, Bucket: at.Bucket, Stopped: errors.Is(err, context.Canceled)}
+	out.In = missedIn(err)
 	lost, server := (*transport.LostError)(nil), (*transport.ServerLostError)(nil)
 	switch {
 	case errors.As(err, &server):
@@ -45,6 +46,19 @@ func failed(rank int, err error) message {
 		out.Cause = outcome.Rank(lost.Rank)
 	}
 	return out
+}
+
+// missedIn is the operation that failed because the other rank ended early; "": err has another reason.
+func missedIn(err error) string {
+	abort, lost := (*transport.AbortError)(nil), (*transport.LostError)(nil)
+	early := errors.Is(err, transport.ErrGoodbye) && !errors.As(err, &abort)
+	if !early && !(errors.As(err, &lost) && strings.HasPrefix(lost.Why, outcome.Early("", "", ""))) {
+		return ""
+	}
+	if op := (interface{ Operation() string })(nil); errors.As(err, &op) && op.Operation() != "" {
+		return op.Operation()
+	}
+	return "an operation"
 }
 
 // jobEnded begins what a rank is told that comes after the verdict.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/outcome"
@@ -49,7 +50,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
 	}
 	for _, m := range members {
-		_ = m.Leave()
+		_ = m.Leave("")
 	}
 }
 
@@ -95,10 +96,44 @@ func TestVerdictOfATimeout(t *testing.T) {
 			if err := <-m.Lost(); errors.Is(err, os.ErrDeadlineExceeded) != late || !strings.HasPrefix(err.Error(), "rank 2 is lost: rank 0 reports: ") {
 				t.Errorf("late %v: rank %d heard %v", late, m.Rank(), err)
 			}
-			_ = m.Leave()
+			_ = m.Leave("")
 		}
 	}
 	if !errors.Is(&MissingError{}, os.ErrDeadlineExceeded) {
 		t.Error("who waited in vain for others to join has not timed out")
+	}
+}
+
+// TestLeftEarly names a rank that left in good order as soon as another rank waits for it, on all ranks, and whichever of the two
+// the coordinator hears first; without such a rank the job goes on.
+func TestLeftEarly(t *testing.T) {
+	leakcheck.Check(t)
+	for _, leavesFirst := range []bool{true, false} {
+		c, cfg := job(t, 4, nil)
+		members := joinAll(t, cfg)
+		_ = members[3].Leave("")
+		fault := &transport.Error{Op: "receive", Rank: 0, Peer: 2, Err: transport.ErrGoodbye}
+		if leavesFirst {
+			_ = members[2].Leave("allreduce 98")
+			if c.Err() != nil {
+				t.Fatalf("no rank waits: %v", c.Err())
+			}
+			go members[0].Verdict(fault, settleSuspect)
+		} else {
+			go members[0].Verdict(fault, settleSuspect)
+			for accused := false; !accused; time.Sleep(time.Millisecond) {
+				c.mu.Lock()
+				accused = len(c.evidence) > 0
+				c.mu.Unlock()
+			}
+			_ = members[2].Leave("allreduce 98")
+		}
+		want := "rank 2 ended early: it left the job after allreduce 98, but rank 0 waits for it in an operation: all ranks must start the same operations"
+		for _, m := range members[:2] {
+			if err := <-m.Lost(); err == nil || err.Error() != want {
+				t.Errorf("it leaves first: %v, rank %d: %v", leavesFirst, m.Rank(), err)
+			}
+			_ = m.Leave("")
+		}
 	}
 }

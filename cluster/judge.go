@@ -3,6 +3,7 @@ package cluster
 import (
 	"time"
 
+	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -12,6 +13,7 @@ type proof int
 const (
 	proofFailed  proof = iota // the rank itself said that it failed
 	proofExited               // the launcher saw its process end
+	proofLeft                 // it left in good order, and another rank waits for it
 	proofSilent               // no heartbeat for DeadAfter
 	proofCut                  // its control connection ended before it left
 	proofSuspect              // another rank cannot reach it
@@ -33,6 +35,8 @@ type evidence struct {
 	why   string
 	at    time.Time
 	late  bool // an operation with it has timed out
+
+	in string // the operation of by that failed because the accused has left; "": there was another reason
 }
 
 // judge decides who is lost: of the accusations that have waited long enough,
@@ -64,8 +68,8 @@ func judge(all []evidence, now time.Time) (lost transport.LostError, again time.
 	return transport.LostError{Rank: all[best].rank, Why: all[best].why, Timeout: all[best].late}, time.Time{}, true
 }
 
-// ofAnEnd says that the proof is a process that ended or hung up.
-func (p proof) ofAnEnd() bool { return p == proofExited || p == proofCut }
+// ofAnEnd says that the proof is a process that ended, left or hung up.
+func (p proof) ofAnEnd() bool { return p == proofExited || p == proofLeft || p == proofCut }
 
 func (p proof) settle() time.Duration {
 	switch p {
@@ -75,6 +79,17 @@ func (p proof) settle() time.Duration {
 		return settleCut
 	}
 	return 0
+}
+
+// left turns a suspicion into proof that the accused left early, after its operation last, if the accuser noticed that it left.
+func (e *evidence) left(last string) {
+	if e.proof == proofSuspect && e.in != "" {
+		after := ""
+		if last != "" {
+			after = " after " + last
+		}
+		e.proof, e.why = proofLeft, outcome.Early("it left the job"+after, outcome.Rank(e.by), e.in)
+	}
 }
 
 // accuser says whether rank has accused another rank.

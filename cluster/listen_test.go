@@ -84,7 +84,7 @@ func TestLoopbackIsForOneHost(t *testing.T) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
-	far.Leave()
+	far.Leave("")
 }
 
 // elsewhere is the listener of a rank of another host.

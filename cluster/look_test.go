@@ -45,7 +45,7 @@ func TestMemberLooksAgain(t *testing.T) {
 	if looks != 4 || m.Ticket().String() != ticket.String() {
 		t.Errorf("%d looks", looks)
 	}
-	if err := m.Leave(); err != nil {
+	if err := m.Leave(""); err != nil {
 		t.Error(err)
 	}
 }

@@ -143,7 +143,7 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	m := newMember(cfg, newLinkChannel(link, cfg.WorldSize), listener)
 	if err := m.join(ctx); err != nil {
 		m.Fail(err) // or the others would wait for it
-		_ = m.Leave()
+		_ = m.Leave("")
 		return nil, err
 	}
 	return m, nil
@@ -290,7 +290,7 @@ func (m *Member) Verdict(err error, wait time.Duration) error {
 		return nil
 	}
 	if peer := blamed(err); peer >= 0 && peer < m.cfg.WorldSize && peer != m.cfg.Rank && m.Err() == nil {
-		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Why: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout)}, answerTimeout) // or it is lost, too
+		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Why: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), In: missedIn(err)}, answerTimeout) // or it is lost, too
 	}
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -364,10 +364,11 @@ func (m *Member) Fail(err error) (told bool) {
 	return m.depart(last)
 }
 
-// Leave leaves in good order, or hangs up if the job has ended already, and
-// frees everything. It returns when the coordinator knows, or after 2 s.
-func (m *Member) Leave() error {
-	m.depart(message{Kind: kindLeave, Peer: -1})
+// Leave leaves in good order after an operation, "" if there was none, or hangs up if the job has ended already, and
+// frees everything. It returns when the coordinator knows, or after 2 s. A rank that waits for this one then ends the job:
+// this one ended early.
+func (m *Member) Leave(last string) error {
+	m.depart(message{Kind: kindLeave, Peer: -1, In: last})
 	m.leaving.Do(func() {
 		close(m.gone)
 		_ = m.ch.close()

@@ -29,10 +29,10 @@ type kind string
 const (
 	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times; Settings: what it was told
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
-	kindSuspect kind = "suspect" // Peer seems lost to it: Why, TimedOut
+	kindSuspect kind = "suspect" // Peer seems lost to it: Why, TimedOut; In: the operation of this rank, if Peer has left in good order
 	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames Cause, which is no member and listened there
 	kindReport  kind = "report"  // a person would want to know Why
-	kindLeave   kind = "leave"   // it is done, in good order
+	kindLeave   kind = "leave"   // it is done, in good order; In: its last operation
 
 	kindStoppable kind = "stoppable" // it can stop after any step, and saves the run where Why says
 	kindBegun     kind = "begun"     // answers stop: it has begun Step steps, and begins no other

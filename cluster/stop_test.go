@@ -88,7 +88,7 @@ func TestAllStopAfterTheSameStep(t *testing.T) {
 			if at.Saved != "folder 0" || at.Step == 0 {
 				t.Errorf("seed %d: %+v", seed, at)
 			}
-			s.members[2].Leave()
+			s.members[2].Leave("")
 			if synctest.Wait(); !s.Stopped(2) || s.Stopped(1) {
 				t.Errorf("rank 2 has left after the job was stopped: %v; rank 1: %v", s.Stopped(2), s.Stopped(1))
 			}

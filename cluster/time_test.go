@@ -128,7 +128,7 @@ func play(t *testing.T, n int, fn func(*testing.T, *scene)) {
 		wg.Wait()
 		fn(t, s)
 		for _, m := range s.members {
-			m.Leave()
+			m.Leave("")
 		}
 		s.Close()
 	})
@@ -200,7 +200,7 @@ func TestSilentCoordinator(t *testing.T) {
 		if !errors.Is(err, ErrNoCoordinator) || !strings.Contains(err.Error(), "the launcher at nowhere:1") || !strings.Contains(err.Error(), "no sign of life for 10s") {
 			t.Error(err)
 		}
-		m.Leave()
+		m.Leave("")
 	})
 }
 
@@ -225,7 +225,7 @@ func TestSilentLauncher(t *testing.T) {
 			if err := <-m.Lost(); !errors.Is(err, ErrNoCoordinator) {
 				t.Error(err)
 			}
-			m.Leave()
+			m.Leave("")
 		}
 	})
 }
@@ -402,7 +402,7 @@ func TestCloseAfterSilence(t *testing.T) {
 		close(s.members[1].gone)
 		s.members[1].leaving.Do(func() {})
 		<-s.members[0].Lost()
-		s.members[0].Leave()
+		s.members[0].Leave("")
 		start := time.Now()
 		s.Close()
 		if took := time.Since(start); took > 0 {
@@ -423,7 +423,7 @@ func TestJoinIsCancelled(t *testing.T) {
 		if err := m.join(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		m.Leave()
+		m.Leave("")
 		b.close()
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/record"
 )
 
 // DeathError says which process ended the job, how, with which last words, and which others
@@ -97,6 +98,19 @@ func (j *job) silent(p *process, told []outcome.End) (out []outcome.End) {
 		out = append(out, e)
 	}
 	return out
+}
+
+// missedOne reports whether an operation of any process failed, as the process reported or recorded, even if all of
+// them then ended with status 0: a job of which a process ended before the others has succeeded only without that.
+func (j *job) missedOne() bool {
+	return slices.ContainsFunc(j.ends(), func(e outcome.End) bool { return !e.Stopped }) ||
+		slices.ContainsFunc(j.procs, (*process).hasFault)
+}
+
+// hasFault reports whether an exchange of the process failed, by its record.
+func (p *process) hasFault() bool {
+	s, _ := p.recorded() // without a record, the exit statuses decide
+	return s != nil && slices.ContainsFunc(s.Operations, func(e record.Event) bool { return e.Kind == record.Fault })
 }
 
 // name is what the process is called.

@@ -403,7 +403,7 @@ func (j *job) result(ctx context.Context) error {
 		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	case !failed && stopped:
 		return j.why
-	case !failed:
+	case !failed && (verdict == nil || !j.missedOne()):
 		return nil
 	case j.failedServer() != nil:
 		return j.death(j.failedServer(), "") // ranks that failed did so because of it

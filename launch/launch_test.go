@@ -141,12 +141,25 @@ func playMember(env Env, args []string) int {
 		fmt.Println("told:", err)
 		return 3
 	}
-	defer m.Leave()
+	defer m.Leave("")
 	if args[0] == "joined" { // says so by a file
 		_ = os.WriteFile(filepath.Join(args[1], strconv.Itoa(env.Rank)), nil, 0o666)
 	}
+	if args[0] == "early" { // rank 1 leaves, or ends without that; the others need it, if args[2] says so, but ignore that
+		if env.Rank == 1 && args[1] == "leave" {
+			m.Leave("barrier 7")
+		}
+		if env.Rank == 1 {
+			os.Exit(0)
+		}
+		gone := &transport.Error{Op: "receive", Rank: env.Rank, Peer: 1, Err: transport.ErrGoodbye}
+		if <-time.After(200 * time.Millisecond); args[2] == "needed" {
+			m.Fail(m.Verdict(gone, patience))
+		}
+		return 0
+	}
 	if args[0] == "leave" {
-		if m.Leave(); slices.Contains(args[1:], strconv.Itoa(env.Rank)) { // some are stopped then
+		if m.Leave(""); slices.Contains(args[1:], strconv.Itoa(env.Rank)) { // some are stopped then
 			fmt.Println("about to end")
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			time.Sleep(time.Second) // another thread may take the signal
@@ -373,6 +386,21 @@ func TestKilledWorker(t *testing.T) {
 	for _, who := range []string{"", "[rank 1] "} {
 		if !strings.Contains(l.out, who+told+"\n") {
 			t.Errorf("%q was not told in\n%s", who, l.out)
+		}
+	}
+}
+
+// TestEndedEarly fails a job if a rank ends before another one that needs it, though all exit with status 0, and begins with that rank.
+func TestEndedEarly(t *testing.T) {
+	for _, c := range []struct{ how, needed, want string }{
+		{"leave", "needed", "rank 1 ended early: it left the job after barrier 7, but rank 0 waits for it in an operation: all ranks must start the same operations; rank 0 ended because of it; it wrote nothing"},
+		{"exit", "needed", "rank 1 ended early: its process ended with status 0 before it left the job; rank 0 ended because of it; it wrote nothing"},
+		{"leave", "", ""},
+		{"exit", "", ""},
+	} {
+		l := launch(t, context.Background(), 2, "member", []string{"early", c.how, c.needed}, func(c *Config) { c.Grace = grace })
+		if got := fmt.Sprint(l.err); c.want == "" && l.err != nil || c.want != "" && got != c.want {
+			t.Errorf("%s, %q: got %v, want %q", c.how, c.needed, l.err, c.want)
 		}
 	}
 }

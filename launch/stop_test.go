@@ -27,7 +27,7 @@ func playStopper(env Env, args []string) int {
 	if m.Stoppable(s); len(args) == 1 && args[0] == "end" {
 		m.Report(ready(env))
 		time.Sleep(time.Second)
-		m.Leave()
+		m.Leave("")
 		return 0
 	}
 	for step := int64(0); ; step++ {
@@ -42,7 +42,7 @@ func playStopper(env Env, args []string) int {
 	if env.Rank == 1 && len(args) > 1 {
 		time.Sleep(forever)
 	}
-	m.Leave()
+	m.Leave("")
 	status, _ := strconv.Atoi(args[0])
 	return status
 }

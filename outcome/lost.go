@@ -16,19 +16,46 @@ type End struct {
 	Stopped bool
 }
 
-// Who is what the member is called.
-func (e End) Who() string { return Rank(e.Rank) }
+// called is the name of the member.
+func (e End) called() string { return Rank(e.Rank) }
 
 // Fault is its error, behind who is lost that it ended because of.
 func (e End) Fault() string {
 	if e.Cause == "" || strings.Contains(e.Why, e.Cause) {
 		return e.Why
 	}
-	return fmt.Sprintf("%s is lost: %s", e.Cause, e.Why)
+	return Lost(e.Cause, e.Why)
 }
 
 // Rank is what a member of a job's mesh is called.
 func Rank(rank int) string { return fmt.Sprintf("rank %d", rank) }
+
+// Lost returns the beginning of a text about a process that is lost: "rank 3 is lost: exit status 3", or
+// "rank 3 ended early: …" for a reason of Early.
+func Lost(who, how string) string {
+	if strings.HasPrefix(how, early) {
+		return who + " " + how
+	}
+	return fmt.Sprintf("%s is lost: %s", who, how)
+}
+
+// early is the beginning of all reasons of Early.
+const early = "ended early"
+
+// Early returns the reason of a rank that ended without an error while other ranks still needed it. how is the end of the
+// rank: "it left the job after allreduce 98". by is a rank that waits for it and in is the operation of that one; "" for
+// each that is unknown.
+func Early(how, by, in string) string {
+	how = early + ": " + how
+	if by == "" {
+		return how
+	}
+	how += ", but " + by + " waits for it"
+	if in != "" {
+		how += " in " + in
+	}
+	return how + ": all ranks must start the same operations"
+}
 
 // ParameterServer is what a server that keeps the job's parameters is called, before its number.
 const ParameterServer = "parameter server"
@@ -94,7 +121,7 @@ const leastQuote = 20
 // another itself, that one.
 func (l Loss) cause(e End) string {
 	for range l.Others {
-		i := slices.IndexFunc(l.Others, func(o End) bool { return o.Who() == e.Cause && o.Cause != "" })
+		i := slices.IndexFunc(l.Others, func(o End) bool { return o.called() == e.Cause && o.Cause != "" })
 		if i < 0 || e.Cause == l.Who {
 			break
 		}
@@ -124,8 +151,7 @@ func (l Loss) head(same, echoes []End) string {
 		}
 		return fmt.Sprintf("%s failed: %s%s", who, oneLine(l.Failed), how)
 	}
-	text := fmt.Sprintf("%s%s is lost: %s", l.Who, l.on(), l.How)
-	return At(text, shared(echoes))
+	return At(Lost(l.Who+l.on(), l.How), shared(echoes))
 }
 
 // because lists who ended because of it, and where where that differs.

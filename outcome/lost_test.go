@@ -59,6 +59,17 @@ func TestLoss(t *testing.T) {
 			"rank 0 is lost: no sign of life for 10s, while evaluating after epoch 3; rank 1 ended because of it; its last lines:\n  a\n  b",
 		},
 		{
+			"one that left early",
+			Loss{Who: "rank 2", Host: "b", How: Early("it left the job after step 99", "rank 0", "allreduce 7"), Rank: 2, Others: echoes("rank 2", at(two), 0, 1)},
+			"rank 2 on b ended early: it left the job after step 99, but rank 0 waits for it in allreduce 7: all ranks must start the same operations, " +
+				"in step 412 of epoch 2, bucket 2 (fc2.weight); ranks 0 and 1 ended because of it",
+		},
+		{
+			"one that ended early with status 0",
+			Loss{Who: "rank 2", How: Early("its process ended with status 0 before it left the job", "", ""), Rank: 2, Quoted: true},
+			"rank 2 ended early: its process ended with status 0 before it left the job; it wrote nothing",
+		},
+		{
 			"a fault of its own",
 			Loss{Who: "rank 1", Failed: "in step 3 of epoch 1: the loss is NaN", Rank: 1, Quoted: true, Others: echoes("rank 1", Place{Where: "in step 3 of epoch 1"}, 0, 2)},
 			"rank 1 failed: in step 3 of epoch 1: the loss is NaN; ranks 0 and 2 ended because of it in step 3 of epoch 1",

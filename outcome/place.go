@@ -34,8 +34,8 @@ func At(text string, p Place) string {
 	return text
 }
 
-// Located is an error that knows where in a run it happened.
-type Located interface {
+// located is an error with the place in a run where it happened.
+type located interface {
 	error
 	Place() Place
 }
@@ -45,7 +45,7 @@ type Located interface {
 func PlaceOf(err error) Place {
 	var p Place
 	visit(err, func(err error) {
-		at, ok := err.(Located)
+		at, ok := err.(located)
 		if !ok {
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/ringo-ml/ringo/outcome"
 )
 
 // Errors that callers tell apart with errors.Is. What the package returns wraps
@@ -93,7 +95,7 @@ func (e *LostError) Error() string {
 	if e.Why == "" {
 		return fmt.Sprintf("rank %d is lost", e.Rank)
 	}
-	return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.Why)
+	return outcome.Lost(outcome.Rank(e.Rank), e.Why)
 }
 
 // ServerLostError says that a process of the job that is no member of the mesh is gone, such as a server that keeps

@@ -23,35 +23,35 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-type outcome struct {
+type ending struct {
 	link  *Link
 	hello Hello
 	err   error
 }
 
 // acceptOne answers the next connection.
-func acceptOne(t testing.TB, l net.Listener, who Credentials, mine Hello, check func(Hello) error) <-chan outcome {
-	out := make(chan outcome, 1)
+func acceptOne(t testing.TB, l net.Listener, who Credentials, mine Hello, check func(Hello) error) <-chan ending {
+	out := make(chan ending, 1)
 	go func() {
 		conn, err := l.Accept()
 		if err != nil {
-			out <- outcome{err: err}
+			out <- ending{err: err}
 			return
 		}
 		link, h, err := Accept(context.Background(), conn, who, mine, check)
-		out <- outcome{link, h, err}
+		out <- ending{link, h, err}
 	}()
 	return out
 }
 
 // meet lets two ends shake hands.
-func meet(t testing.TB, dialTicket, acceptTicket Ticket, dial, accept Hello, check func(Hello) error) (d, a outcome) {
+func meet(t testing.TB, dialTicket, acceptTicket Ticket, dial, accept Hello, check func(Hello) error) (d, a ending) {
 	t.Helper()
 	l := listen(t)
 	answer := acceptOne(t, l, acceptTicket, accept, check)
 	d.link, d.hello, d.err = Dial(context.Background(), l.Addr().String(), dialTicket, dial)
 	a = <-answer
-	for _, o := range []outcome{d, a} {
+	for _, o := range []ending{d, a} {
 		if o.link != nil {
 			t.Cleanup(func() { o.link.Close() })
 		}

@@ -28,6 +28,15 @@ func withServer(t *testing.T, body func(job *ringo.Job) error) {
 
 // withServerOf is withServer with one that change has set up.
 func withServerOf(t *testing.T, change func(*server.Config), body func(job *ringo.Job) error) {
+	for rank, err := range endsAtServer(t, change, body) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// endsAtServer returns how the two ranks of withServerOf end.
+func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ringo.Job) error) (errs [2]error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +56,7 @@ func withServerOf(t *testing.T, change func(*server.Config), body func(job *ring
 	meeting := freeport.Address(t)
 	for rank := range 2 {
 		group.Go(func() {
-			err := ringo.Run(ctx, ringo.Config{
+			errs[rank] = ringo.Run(ctx, ringo.Config{
 				Size: 2, Rank: rank, Rendezvous: meeting, Tables: []string{l.Addr().String()}, Transport: ringo.TransportTCP,
 				Lookup: func(name string) (string, bool) {
 					if name != launch.TicketVar {
@@ -56,13 +65,33 @@ func withServerOf(t *testing.T, change func(*server.Config), body func(job *ring
 					return ticket.String(), true
 				},
 			}, body)
-			if err != nil {
-				t.Errorf("rank %d: %v", rank, err)
+			if errs[rank] != nil {
 				cancel()
 			}
 		})
 	}
 	group.Wait()
+	return errs
+}
+
+// TestEndWithoutLeave fails a rank that ends well without Leave of its client, at once, instead of letting its servers wait for it.
+func TestEndWithoutLeave(t *testing.T) {
+	errs := endsAtServer(t, func(*server.Config) {}, func(job *ringo.Job) error {
+		c, err := foreign.OpenTables(job, oneTable)
+		if err != nil || job.Rank() == 1 {
+			return err
+		}
+		defer c.Close()
+		<-job.Context().Done()
+		return context.Cause(job.Context())
+	})
+	want := "it ended early: its client of the parameter servers has not left, so they wait for it: call Leave of each client at the end"
+	if errs[1] == nil || errs[1].Error() != want {
+		t.Errorf("rank 1: %v", errs[1])
+	}
+	if errs[0] == nil || !strings.HasPrefix(errs[0].Error(), "rank 1 is lost: it failed: "+want) {
+		t.Errorf("rank 0: %v", errs[0])
+	}
 }
 
 // Rows are pulled, moved by the mean of what the ranks push, and looked at without being made.

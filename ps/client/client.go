@@ -101,6 +101,8 @@ type Config struct {
 	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
 
+	// OnLeave, if set, is called when Leave has succeeded.
+	OnLeave func()
 	// Record is where what is asked of servers is recorded. It may be nil.
 	Record *record.Recorder
 
@@ -315,6 +317,9 @@ func (c *Client) Leave(ctx context.Context) error {
 		bye.Go(func() { k.goodbye(ctx) })
 	}
 	bye.Wait()
+	if c.cfg.OnLeave != nil {
+		c.cfg.OnLeave()
+	}
 	return c.Close()
 }
 
