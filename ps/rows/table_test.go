@@ -330,7 +330,7 @@ func TestNoAllocations(t *testing.T) {
 		"PullPresent": func() error { _, err := tb.PullPresent(keys, x, missing); return err },
 		"PushOnce":    func() error { seq++; return tb.PushOnce(3, seq, keys, x, 1, &once) },
 		"Visit":       func() error { return tb.Visit(keys, keep) },
-		"Make":        func() error { _, err := tb.Make(keys); return err },
+		"Make":        func() error { _, err := tb.Make(keys, false); return err },
 		"WalkPiece": func() (err error) {
 			at, _, err = tb.WalkPiece(at, 100, func(*Piece) {}, func(*Row) Verdict { return Keep })
 			return err

@@ -322,7 +322,7 @@ func (w *twin) pullPresent(t *testing.T, keys []uint64) string {
 
 func (w *twin) make(t *testing.T, keys []uint64) string {
 	before := len(w.rows)
-	made, err := w.t.Make(keys)
+	made, err := w.t.Make(keys, false)
 	must(t, err)
 	for _, key := range keys {
 		if row := w.row(key, true); row != nil {

@@ -29,8 +29,8 @@ func (t *Table) Visit(keys []uint64, do func(i int, r *Row) Verdict) error {
 
 // Make makes rows for keys that have none and counts a touch of all, as Pull does
 // when it has no use for the weights. It returns how many rows it made; with ErrFull
-// these are not all.
-func (t *Table) Make(keys []uint64) (made int, err error) {
+// these are not all. With changed a push of all is counted, too.
+func (t *Table) Make(keys []uint64, changed bool) (made int, err error) {
 	b, err := t.begin(keys)
 	if err != nil {
 		return 0, err
@@ -44,7 +44,10 @@ func (t *Table) Make(keys []uint64) (made int, err error) {
 			err = firstOf(err, e)
 		}
 		if t.usage != nil {
-			t.touch(b.rows[:b.compact(lo, hi, nil)])
+			n := b.compact(lo, hi, nil)
+			if t.touch(b.rows[:n]); changed {
+				t.change(b.rows[:n])
+			}
 		}
 	})
 	t.giveBatch(b)

@@ -161,3 +161,34 @@ func TestCalendar(t *testing.T) {
 		t.Errorf("%d borders are kept", len(c.borders))
 	}
 }
+
+// A key that was admitted and never pushed is not counted again after its row has left memory.
+func TestEvictedRowIsNotCountedAgain(t *testing.T) {
+	cfg := small(store.NewMemory(0))
+	cfg.Admission = Admission{Count: 2, FilterBytes: 1 << 20}
+	tb := newTable(t, cfg)
+	keys := sequence(1, 1000)
+	dst := make([]float32, len(keys)*dim)
+	for range 2 {
+		must(t, tb.Pull(keys, dst))
+	}
+	if n, err := tb.Evict(len(keys)); err != nil || n < len(keys)/2 {
+		t.Fatalf("%d of %d rows left memory: %v", n, len(keys), err)
+	}
+	must(t, tb.Pull(keys, dst))
+	must(t, tb.Pull(keys, dst))
+	for _, key := range keys {
+		if n := tb.filter.seen(key); n != 2 {
+			t.Fatalf("key %d was counted %d times, want 2: it has had a row since", key, n)
+		}
+	}
+	for range 2 { // halve the counts until they deny the keys
+		tb.filter.decay()
+	}
+	_, err := tb.Evict(len(keys))
+	must(t, err)
+	must(t, tb.Pull(keys, dst))
+	if s := tb.Stats(); s.Denied != int64(len(keys)) {
+		t.Errorf("%d keys were denied a row, want the first pull of %d alone", s.Denied, len(keys))
+	}
+}

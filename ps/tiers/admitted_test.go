@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"testing"
 
 	"github.com/ringo-ml/ringo/ps/rows"
@@ -21,15 +22,24 @@ import (
 // admittedCase is one job of trainers and servers in bsp, whose servers may be killed.
 type admittedCase struct {
 	servers, keys, batch, steps int
+	between                     int // calls before the next kill, on average
 	layout                      schema.Schema
 	tiers                       Config // without Dir
 	below                       bool   // rows go to a store
 }
 
-// drawAdmitted draws a job: rule, tier, admission and number of servers.
-func drawAdmitted(rng *rand.Rand) admittedCase {
-	rule := schema.Rule{Name: []string{"sgd", "adagrad", "momentum", "adam", "ftrl", "click", "adagrad-rowwise"}[rng.IntN(7)], LR: 0.1}
-	c := admittedCase{servers: 1 + rng.IntN(2), keys: 200, batch: 25, steps: 12, tiers: Config{Deltas: true}}
+// admittedRules are the rules of rows of such jobs.
+var admittedRules = []string{"sgd", "adagrad", "momentum", "adam", "ftrl", "click", "adagrad-rowwise"}
+
+// drawAdmitted draws job number seed. 28 jobs in a row have each rule with rows in memory and with some on SSD, of one
+// server and of more; the rest is drawn.
+func drawAdmitted(seed uint64) admittedCase {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	rule := schema.Rule{Name: admittedRules[seed%7], LR: 0.1}
+	c := admittedCase{servers: 1, keys: 200, batch: 25, steps: 12, between: 30, tiers: Config{Deltas: true}}
+	if seed/14%2 == 1 {
+		c.servers = 2
+	}
 	c.layout = schema.Schema{Sparse: []schema.Sparse{
 		{Name: "wide", Dim: 1 + rng.IntN(4), Rule: rule, Init: schema.Init{Name: "uniform", Value: 0.5}, Seed: 3},
 		{Name: "deep", Dim: 3, Rule: schema.Rule{Name: "adagrad", LR: 0.1}, Admission: "share:0.5"},
@@ -38,13 +48,28 @@ func drawAdmitted(rng *rand.Rand) admittedCase {
 	if rng.IntN(3) == 0 {
 		c.tiers.Admission.Share = 0.7
 	}
-	if rng.IntN(12) < 2 { // a table that memory has no room for
+	if seed/7%2 == 1 { // memory has no room for all rows
 		c.below = true
-		c.servers, c.keys, c.batch, c.steps = 1, 9000, 1800, 10
-		c.tiers.MemoryBytes, c.tiers.Admission.FilterBytes = 1000<<10, 1<<20
 		c.layout.Sparse = c.layout.Sparse[:1]
+		c.layout.Sparse[0].Dim, c.tiers.Admission.Count = 4, 2+rng.IntN(2)
+		c.keys, c.batch, c.steps, c.between = 9000*c.servers, 2400*c.servers, 8, 15
+		c.tiers.MemoryBytes, c.tiers.Admission.FilterBytes = leastMemory(c.layout.Sparse[0]), 1<<20
+	} else if c.servers > 1 {
+		c.servers += rng.IntN(2)
 	}
 	return c
+}
+
+// leastMemory is the least limit of memory that a table may have, in KiB.
+func leastMemory(s schema.Sparse) int64 {
+	rule, err := s.Rule.Rows()
+	if err != nil {
+		panic(err)
+	}
+	return int64(sort.Search(1<<20, func(kib int) bool {
+		c := shard.Config{Rows: rows.Config{Name: s.Name, Dim: s.Dim, Rule: rule, MaxRows: 1 << 16}, MemoryBytes: int64(kib) << 10, Deltas: true}
+		return kib > 0 && c.Validate() == nil
+	})) << 10
 }
 
 // admittedServer is a server, and the number of the folder that it has now.
@@ -72,6 +97,8 @@ type admittedJob struct {
 	all      []*admittedServer
 	trainers [2]admittedTrainer
 	kills    int
+
+	denied, evicted int64 // by servers at their ends
 }
 
 func (j *admittedJob) open(s *admittedServer, index int) {
@@ -97,7 +124,7 @@ func (j *admittedJob) kill(index int) {
 	must(t, err)
 	end, err := tables.LogEnd(s.folder(), id) // with what was acknowledged
 	must(t, err)
-	must(t, s.end()) // writes what was not
+	must(t, j.end(s)) // writes what was not
 	written, err := os.ReadFile(filepath.Join(old, "log", filepath.Base(end.Path)))
 	must(t, err)
 	cut := int(end.Offset)
@@ -109,7 +136,11 @@ func (j *admittedJob) kill(index int) {
 	}
 }
 
-func (s *admittedServer) end() error {
+// end ends a server and counts the keys that it gave no row and the rows that left its memory.
+func (j *admittedJob) end(s *admittedServer) error {
+	for _, t := range s.Stats().Tables {
+		j.denied, j.evicted = j.denied+t.Denied, j.evicted+t.Evicted
+	}
 	if err := s.Close(); err != nil {
 		return err
 	}
@@ -149,7 +180,7 @@ func (j *admittedJob) change(tr *admittedTrainer, server int, do func(e *tables.
 }
 
 func (j *admittedJob) mayKill(server int) {
-	if j.kills >= 0 && j.rng.IntN(40) == 0 {
+	if j.kills >= 0 && j.rng.IntN(j.between) == 0 {
 		j.kill(server)
 	}
 }
@@ -252,7 +283,7 @@ func (j *admittedJob) run() (ends [][]byte) {
 	t := j.t
 	t.Helper()
 	for i := range j.servers {
-		s := &admittedServer{dir: t.TempDir()}
+		s := &admittedServer{dir: memoryDir(t)}
 		j.all = append(j.all, s)
 		j.open(s, i)
 	}
@@ -270,13 +301,13 @@ func (j *admittedJob) run() (ends [][]byte) {
 		}
 	}
 	for i, s := range j.all {
-		if j.kills > 0 {
+		if j.kills >= 0 {
 			j.kill(i) // what is compared is what it comes back with
 		}
 		saved, err := s.Save(context.Background(), false)
 		must(t, err)
 		ends = append(ends, contents(t, saved.Dir, len(j.layout.Sparse)))
-		must(t, s.end())
+		must(t, j.end(s))
 	}
 	return ends
 }
@@ -348,25 +379,41 @@ func rowBytes(t *testing.T, dir string, table int) int {
 	return n
 }
 
+// memoryDir is a folder in memory where the system has one, because these jobs wait for the disk most of the time.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "ringo-admitted-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	return dir
+}
+
 // Servers that admit keys by count and are killed at any time, also while their log is written, end with the rows, the
-// optimizer's state and the counts of servers that never were.
+// optimizer's state and the counts of servers that never were, with every rule, in every tier, of any number.
 func TestKillsWithAdmission(t *testing.T) {
-	seeds, least, kills := 24, 100, 0
+	seeds, least, kills := 100, 500, 0
 	if testing.Short() {
 		seeds, least = 4, 10
 	}
 	for seed := range uint64(seeds) {
-		c := drawAdmitted(rand.New(rand.NewPCG(seed, 1)))
-		calm := admittedJob{admittedCase: c, t: t, rng: rand.New(rand.NewPCG(seed, 2)), kills: -1}
-		want := calm.run()
-		killed := admittedJob{admittedCase: c, t: t, rng: rand.New(rand.NewPCG(seed, 3))}
-		got := killed.run()
-		for i := range want {
-			if !bytes.Equal(got[i], want[i]) {
-				t.Errorf("seed %d: server %d of %d ends with other bits after %d kills: %d bytes, want %d (%+v)", seed, i, c.servers, killed.kills, len(got[i]), len(want[i]), c)
+		c := drawAdmitted(seed)
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			calm := admittedJob{admittedCase: c, t: t, rng: rand.New(rand.NewPCG(seed, 2)), kills: -1}
+			want := calm.run()
+			killed := admittedJob{admittedCase: c, t: t, rng: rand.New(rand.NewPCG(seed, 3))}
+			got := killed.run()
+			for i := range want {
+				if !bytes.Equal(got[i], want[i]) {
+					t.Errorf("server %d of %d ends with other bits after %d kills: %d bytes, want %d (%+v)", i, c.servers, killed.kills, len(got[i]), len(want[i]), c)
+				}
 			}
-		}
-		kills += killed.kills
+			if killed.denied == 0 || killed.evicted == 0 && c.below {
+				t.Errorf("%d keys denied a row, %d rows evicted from memory: want both (%+v)", killed.denied, killed.evicted, c)
+			}
+			kills += killed.kills
+		})
 	}
 	if t.Logf("%d kills", kills); kills < least {
 		t.Errorf("%d kills in %d jobs, want %d", kills, seeds, least)
