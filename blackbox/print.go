@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/record"
 )
 
@@ -71,7 +72,7 @@ func mixed(entries []Entry) bool {
 func (b *Box) printEntry(out io.Writer, p *Process, e Entry, state string) {
 	ago := "at no known time"
 	if e.Begun != 0 {
-		ago = fmt.Sprintf("%v ago", b.Written.Sub(time.Unix(0, e.Begun)).Round(time.Microsecond))
+		ago = quantity.Duration(b.Written.Sub(time.Unix(0, e.Begun))) + " ago"
 	}
 	if e.Kind == record.Fault.String() || e.Kind == record.Change.String() {
 		fmt.Fprintf(out, "  %16s  %s: %s\n", ago, e.Kind, e.Name)
@@ -79,7 +80,7 @@ func (b *Box) printEntry(out io.Writer, p *Process, e Entry, state string) {
 	}
 	fmt.Fprintf(out, "  %16s  %-9s %d %s", ago, e.Kind, e.Seq, e.what())
 	if e.Rows > 0 {
-		fmt.Fprintf(out, ", %d rows", e.Rows)
+		fmt.Fprintf(out, ", %s", quantity.Count(e.Rows, "row"))
 	}
 	if what := e.table(); e.Kind == record.Request.String() && what != "" {
 		fmt.Fprintf(out, ", %s", what)
@@ -94,7 +95,7 @@ func (b *Box) printEntry(out io.Writer, p *Process, e Entry, state string) {
 	}
 	fmt.Fprintf(out, ", %s", state)
 	if e.Done > 0 && e.Begun != 0 {
-		fmt.Fprintf(out, " after %v", time.Duration(e.Done-e.Begun).Round(time.Microsecond))
+		fmt.Fprintf(out, " after %s", quantity.Duration(time.Duration(e.Done-e.Begun)))
 	}
 	if e.Peer >= 0 {
 		whom := "rank"

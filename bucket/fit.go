@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Sample is a measured cost: so many values, or bytes, took so many seconds.
@@ -32,7 +34,7 @@ func fit(samples []Sample, n int) (best [3]float64, err error) {
 	}
 	for i, s := range samples {
 		if !(s.Size >= 1) || !(s.Seconds > 0) || math.IsInf(s.Size, 0) || math.IsInf(s.Seconds, 0) {
-			return best, fmt.Errorf("bucket: fitting a cost: sample %d is %v s for a size of %v: want a positive time and a size of at least 1", i, s.Seconds, s.Size)
+			return best, fmt.Errorf("bucket: fitting a cost: sample %d is %s s for a size of %s: want a positive time and a size of at least 1", i, quantity.Exact(s.Seconds), quantity.Exact(s.Size))
 		}
 	}
 	least := math.Inf(1)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Limits of what a profile may hold, so that what is made of one is bounded.
@@ -261,7 +263,7 @@ func (f Profile) checkCosts(bad *faults) {
 		}
 		bad.density(what, c.Density)
 		if !(c.Sent >= 0) || math.IsInf(c.Sent, 0) {
-			bad.add("%s: %v times as many sent: want 0 (not known) or more", what, c.Sent)
+			bad.add("%s: %s times as many sent: want 0 (not known) or more", what, quantity.Exact(c.Sent))
 		}
 		bad.curve(what+": exact", c.Exact)
 		bad.curve(what+": reuse", c.Reuse)
@@ -283,7 +285,7 @@ func (f Profile) checkCosts(bad *faults) {
 		bad.contention(what+": contention", l.Contention)
 		bad.density(what, l.Density)
 		if !(l.Unit >= 0) || math.IsInf(l.Unit, 0) {
-			bad.add("%s: %v bytes an entry: want 0 (not known) or more", what, l.Unit)
+			bad.add("%s: %s bytes an entry: want 0 (not known) or more", what, quantity.Exact(l.Unit))
 		}
 		bad.bounds(what, l.Above, l.UpTo)
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Step is what planners see of a training step: how long the computation
@@ -253,7 +255,7 @@ func (s Step) Validate() error {
 		f.density(what, w.Payload.Density)
 		f.bounds(what, w.Above, w.UpTo)
 		if !(w.Payload.Unit > 0) || math.IsInf(w.Payload.Unit, 0) {
-			f.add("%s: %v bytes a value: want a positive number", what, w.Payload.Unit)
+			f.add("%s: %s bytes a value: want a positive number", what, quantity.Exact(w.Payload.Unit))
 		}
 	}
 	f.contention("contention", s.Costs.Contention)
@@ -268,20 +270,20 @@ func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(fo
 // seconds wants a finite time that is not negative.
 func (f *faults) seconds(what string, t float64) {
 	if !(t >= 0) || math.IsInf(t, 0) {
-		f.add("%s %v s: want 0 or more", what, t)
+		f.add("%s %s s: want 0 or more", what, quantity.Exact(t))
 	}
 }
 
 func (f *faults) density(what string, d float64) {
 	if !(d >= 0 && d <= 1) {
-		f.add("%s: density %v: want 0 (dense) to 1", what, d)
+		f.add("%s: density %s: want 0 (dense) to 1", what, quantity.Exact(d))
 	}
 }
 
 // bounds wants sizes between which something is, the upper one 0 where there is none.
 func (f *faults) bounds(what string, above, upTo float64) {
 	if !(above >= 0 && upTo >= 0) || math.IsInf(above, 0) || math.IsInf(upTo, 0) || upTo > 0 && upTo <= above {
-		f.add("%s: above %v and up to %v bytes, which is nothing: want a lower bound below the upper one", what, above, upTo)
+		f.add("%s: above %s and up to %s bytes, which is nothing: want a lower bound below the upper one", what, quantity.Exact(above), quantity.Exact(upTo))
 	}
 }
 
@@ -295,7 +297,7 @@ func (f *faults) contention(what string, b Contention) {
 	f.seconds(what+": late", b.Late)
 	f.seconds(what+": cut", b.Cut)
 	if !(b.Share >= 0 && b.Share <= 1) || !(b.Stretch == 0 || b.Stretch >= 1) || math.IsInf(b.Stretch, 0) {
-		f.add("%s: share %v, stretch %v: want a share of 0 to 1 and a stretch of 1 or more", what, b.Share, b.Stretch)
+		f.add("%s: share %s, stretch %s: want a share of 0 to 1 and a stretch of 1 or more", what, quantity.Exact(b.Share), quantity.Exact(b.Stretch))
 	}
 }
 

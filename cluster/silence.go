@@ -1,10 +1,10 @@
 package cluster
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // maxLate bounds what a late tick says of those to come, in beats: one that was later by far was of a process
@@ -95,7 +95,7 @@ type quietFor struct {
 // Neither excuses it for longer than patience.
 func (q quietFor) dead() (lost bool, why string) {
 	sign := func(limit time.Duration) string {
-		return fmt.Sprintf("no sign of life for %v", limit.Round(time.Second/10))
+		return "no sign of life for " + quantity.Duration(limit)
 	}
 	switch {
 	case q.silent < q.limit:

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Status is what the coordinator knows of what a rank is doing.
@@ -31,12 +33,12 @@ type Slow struct {
 
 // String reports the rank in one line.
 func (s Slow) String() string {
-	long := s.For.Round(100 * time.Millisecond)
+	long := quantity.Duration(s.For)
 	if s.Stuck && s.Silent == 0 {
 		return s.stuck(long)
 	}
 	if s.Circle {
-		return fmt.Sprintf("%s wait for each other, the longest for %v: messages are not arriving", rankList(s.By), long)
+		return fmt.Sprintf("%s wait for each other, the longest for %s: messages are not arriving", rankList(s.By), long)
 	}
 	verb := "have"
 	if len(s.By) == 1 {
@@ -46,9 +48,9 @@ func (s Slow) String() string {
 	if s.In != "" {
 		in = " in " + s.In
 	}
-	text := fmt.Sprintf("rank %d is slow: %s %s been waiting for it%s for %v", s.Rank, rankList(s.By), verb, in, long)
+	text := fmt.Sprintf("rank %d is slow: %s %s been waiting for it%s for %s", s.Rank, rankList(s.By), verb, in, long)
 	if s.Silent > 0 {
-		return text + fmt.Sprintf(" (no sign of life for %v)", s.Silent.Round(100*time.Millisecond))
+		return text + fmt.Sprintf(" (no sign of life for %s)", quantity.Duration(s.Silent))
 	}
 	return text + s.doing()
 }
@@ -61,7 +63,7 @@ func (s Slow) doing() string {
 }
 
 // stuck reports an operation that makes no progress.
-func (s Slow) stuck(long time.Duration) string {
+func (s Slow) stuck(long string) string {
 	what := s.In
 	if what == "" {
 		what = "an exchange"
@@ -74,7 +76,7 @@ func (s Slow) stuck(long time.Duration) string {
 	if s.Circle {
 		whom = "each other"
 	}
-	return fmt.Sprintf("%s makes no progress, though all ranks are alive: %s %s been waiting for %s for %v; it fails at its timeout",
+	return fmt.Sprintf("%s makes no progress, though all ranks are alive: %s %s been waiting for %s for %s; it fails at its timeout",
 		what, rankList(s.By), verb, whom, long)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -59,7 +60,7 @@ func scaleOf(code string, src []byte, at int, most float32) (float32, error) {
 	bits := binary.LittleEndian.Uint32(src)
 	scale := math.Float32frombits(bits)
 	if bits > math.Float32bits(most) { // negative and NaN, too
-		return 0, fmt.Errorf("%s: the block that begins at value %d has scale %v: it was damaged, or is of another code", code, at, scale)
+		return 0, fmt.Errorf("%s: the block that begins at value %d has scale %s: it was damaged, or is of another code", code, at, quantity.Exact(scale))
 	}
 	return scale, nil
 }

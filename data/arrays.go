@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/npy"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -150,12 +151,12 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 	used := slices.IndexFunc(parts, func(part string) bool { return len(in.parts[part]) > 0 })
 	if used < 0 {
 		share := cmp.Or(split, usualSplit)
-		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %v (%v)", share, splitPath))
+		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), splitPath))
 		s.Train, s.Eval, err = Split(train, share)
 		return err
 	}
 	if split != 0 {
-		return setting.Faultf(splitPath, "%v: %s has arrays to evaluate on: there is nothing to hold out", split, evalPath)
+		return setting.Faultf(splitPath, "%s: %s has arrays to evaluate on: there is nothing to hold out", quantity.Exact(split), evalPath)
 	}
 	eval, err := in.source(evalPath, in.parts[parts[used]])
 	if err != nil {
@@ -347,7 +348,7 @@ func notFinite(x []float32) int { return slices.IndexFunc(x, func(v float32) boo
 
 // rowNotFinite is the error of a row of an array that nothing can be learnt from.
 func rowNotFinite(path string, a *npy.Array, row, at int, v float32) error {
-	return fmt.Errorf("arrays: %s: %v: row %d: value %d is %v: want finite numbers: leave the row out or replace the value", path, a, row, at, v)
+	return fmt.Errorf("arrays: %s: %v: row %d: value %d is %s: want finite numbers: leave the row out or replace the value", path, a, row, at, quantity.Exact(v))
 }
 
 // fillValues reads samples into the values of a batch: those that follow one another in one read.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -71,7 +72,7 @@ func (c Config) Validate() error {
 	}{{"Steps", c.Steps, 1 << 16}, {"Vocabulary", c.Vocabulary, maxElements}, {"ImageSize", c.ImageSize, 1 << 12}, {"Threads", c.Threads, 1 << 12}} {
 		fault(v.value < 0 || v.value > v.most, "", "data: %s %d: want 0 to %d", v.name, v.value, v.most)
 	}
-	fault(c.Split != 0 && !(c.Split > 0 && c.Split < 1), splitPath, "%v: want a share above 0 and below 1; 0 for %v", c.Split, usualSplit)
+	fault(c.Split != 0 && !(c.Split > 0 && c.Split < 1), splitPath, "%s: want a share above 0 and below 1; 0 for %s", quantity.Exact(c.Split), quantity.Exact(usualSplit))
 	fault(c.Stream && c.Dir == Synthetic, streamPath, "has no files to read synthetic rows from: make some with `ringo data criteo --generate`")
 	fault(c.Stream && c.TrainLimit > 0, trainLimit, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, trainFile)
 	fault(c.SkipBad > 0 && c.Dir == Synthetic, skipBad, "%d has no effect on synthetic data: leave it out", c.SkipBad)

@@ -334,7 +334,7 @@ func shardsOf(c Config) (train, eval []string, err error) {
 		return nil, nil, setting.Faultf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
 	}
 	if c.EvalFile != "" && c.Split != 0 {
-		return nil, nil, setting.Faultf(splitPath, "%v with %v %s: there is nothing to hold out", c.Split, evalFile, c.EvalFile)
+		return nil, nil, setting.Faultf(splitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), evalFile, c.EvalFile)
 	}
 	if train, err = shardNames(cmp.Or(c.TrainFile, c.Dir)); err == nil && c.EvalFile != "" {
 		eval, err = shardNames(c.EvalFile)
@@ -375,7 +375,7 @@ func openShards(c Config, bad *skips) (*Set, error) {
 	if len(eval) > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("evaluates on %s in %s", quantity.Count(len(others), "sample"), quantity.Count(len(eval), "shard")))
 	} else {
-		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %v (%v)", share, splitPath))
+		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), splitPath))
 	}
 	return s, s.openParts(c, bad, [2][]picture{samples, others}, [2][]int32{labels[:n], labels[n:]}, func(pictures [2][]picture, labels [2][]int32) (train, other Source, err error) {
 		train = newEncoded(pictures[0], labels[0], size, bad)

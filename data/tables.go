@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -68,7 +69,7 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 		return "", "", setting.Faultf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
 	}
 	if c.EvalFile != "" && c.Split != 0 {
-		return "", "", setting.Faultf(splitPath, "%v with %v %s: there is nothing to hold out", c.Split, evalFile, c.EvalFile)
+		return "", "", setting.Faultf(splitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), evalFile, c.EvalFile)
 	}
 	for _, path := range []string{train, c.EvalFile} {
 		if path == "" {
@@ -236,7 +237,7 @@ func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, s
 			setting.Faultf("", "both are needed: another share with %v, or a file with %v", splitPath, evalFile))
 	}
 	if share > 0 {
-		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %v)", eval.N, train.N+eval.N, splitPath, share))
+		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %s)", eval.N, train.N+eval.N, splitPath, quantity.Exact(share)))
 	}
 	set.unseen("train on", train)
 	set.unseen("evaluate", eval)

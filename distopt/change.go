@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Strategy is the strategy of the next step.
@@ -116,7 +117,7 @@ func (o *Optimizer) SetSpars(spars float64) error {
 		return err
 	}
 	if !o.info.HasEffect(SettingSpars) {
-		return fmt.Errorf("distopt: %s %v has no effect on strategy %s", SettingSpars, spars, o.cfg.Strategy)
+		return fmt.Errorf("distopt: %s %s has no effect on strategy %s", SettingSpars, quantity.Exact(spars), o.cfg.Strategy)
 	}
 	if err := (Config{Strategy: o.cfg.Strategy, Spars: spars}).Validate(); err != nil {
 		return fmt.Errorf("distopt: %w", err)

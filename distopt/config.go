@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -95,7 +96,7 @@ func (c Config) Validate() error {
 	}
 	add(c.Plan != "" && !slices.Contains(Plans(), c.Plan), "exchange.plan", "%q is not known%s: use one of %s", c.Plan, spelling.Hint(c.Plan, Plans()...), strings.Join(Plans(), ", "))
 	add(c.BucketBytes < 0 || c.BucketBytes > 0 && c.BucketBytes < 4, "exchange.bucket-bytes", "%d: want at least 4, or 0 for the default", c.BucketBytes)
-	add(!(c.ClipNorm >= 0) || math.IsInf(c.ClipNorm, 0), "training.clip-norm", "%v: want 0 (off) or a positive number", c.ClipNorm)
+	add(!(c.ClipNorm >= 0) || math.IsInf(c.ClipNorm, 0), "training.clip-norm", "%s: want 0 (off) or a positive number", quantity.Exact(c.ClipNorm))
 	add(c.Accumulation < 0, "training.accumulate", "%d: want at least 1 batch in a step, or 0 for 1", c.Accumulation)
 	updates := []Update{"", UpdateWhole, UpdateSharded}
 	add(!slices.Contains(updates, c.Update), "exchange.update", "%q is not known%s: use %s or %s", c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -28,7 +29,7 @@ func (c *Config) Settings() []setting.Row {
 		{Path: "exchange.strategy", Flag: "strategy", Value: setting.Choice(&c.Strategy, append(Strategies(), "")...),
 			About: "what the ranks exchange of their gradients; empty: fp32"},
 		{Path: SettingSpars, Flag: "spars", Unit: "share", Needs: takers(SettingSpars), Value: setting.Float(&c.Spars),
-			About: fmt.Sprintf("share of the values that is sent, or under sparseThreshold the least magnitude that is; 0: %v", DefaultSpars)},
+			About: fmt.Sprintf("share of the values that is sent, or under sparseThreshold the least magnitude that is; 0: %s", quantity.Exact(DefaultSpars))},
 		{Path: "exchange.plan", Flag: "plan", Value: setting.Choice(&c.Plan, append(Plans(), "")...),
 			About: "how layers are merged into buckets; empty: as the strategy has it, most of them fixed"},
 		{Path: "exchange.bucket-bytes", Flag: "bucket-bytes", Unit: "bytes", Value: setting.Int(&c.BucketBytes),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/setting"
 )
@@ -234,7 +235,7 @@ func (c Config) checkSettings(i Info) []error {
 		}
 	}
 	limit := func(p setting.Path, value, below float64) {
-		add(!(value >= 0 && value < below), p, "%v: want 0 (off) to below %v", value, below)
+		add(!(value >= 0 && value < below), p, "%s: want 0 (off) to below %s", quantity.Exact(value), quantity.Exact(below))
 	}
 	limit(SettingClipValue, c.ClipValue, math.Inf(1))
 	limit(SettingMomentum, c.Momentum, 1)
@@ -244,7 +245,7 @@ func (c Config) checkSettings(i Info) []error {
 	if i.Name == SparseThreshold {
 		most, what = math.MaxFloat32, "magnitude above 0"
 	}
-	add(!(c.Spars >= 0 && c.Spars <= most), SettingSpars, "%v: want a %s, or 0 for %v", c.Spars, what, DefaultSpars)
+	add(!(c.Spars >= 0 && c.Spars <= most), SettingSpars, "%s: want a %s, or 0 for %s", quantity.Exact(c.Spars), what, quantity.Exact(DefaultSpars))
 	if errors.Join(errs...) == nil {
 		_, err := c.chain()
 		add(err != nil, "exchange.strategy", "%s: %w", i.Name, err)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"sort"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/record"
 )
 
@@ -71,7 +72,7 @@ func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 	norm := math.Sqrt(sum)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		o.alike = !dense || o.cfg.Strategy != PartialUpdate // else the gradient is this rank's own
-		o.failStep("", fmt.Errorf("the norm of the gradient is %v, first in %s: %s", norm, o.firstNotFinite(), whyNotFinite))
+		o.failStep("", fmt.Errorf("the norm of the gradient is %s, first in %s: %s", quantity.Exact(norm), o.firstNotFinite(), whyNotFinite))
 		return 0, false
 	}
 	if norm > o.cfg.ClipNorm {
@@ -139,7 +140,7 @@ const whyNotFinite = "lower the learning rate, or look for a fault in the data o
 
 // diverged is the error of a gradient that is not finite at a place of the arena.
 func (o *Optimizer) diverged(at int, v float32) error {
-	return fmt.Errorf("the gradient of layer %s is %v: %s", o.layerAt(at), v, whyNotFinite)
+	return fmt.Errorf("the gradient of layer %s is %s: %s", o.layerAt(at), quantity.Exact(v), whyNotFinite)
 }
 
 // layerAt names the layer at a place of the arena.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // The algorithms of sparse exchanges.
@@ -254,7 +256,7 @@ func (e *Group) Explain(op *Op) string {
 		}
 		b.WriteString(name)
 		if next < n {
-			fmt.Fprintf(&b, " to density %.2g", float64(next)/float64(n))
+			fmt.Fprintf(&b, " to density %s", quantity.FloatDigits(float64(next)/float64(n), 2))
 		}
 		k = next + 1
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/record"
 )
@@ -47,7 +48,7 @@ type ValueError struct {
 
 // Error says where, and what to do.
 func (e *ValueError) Error() string {
-	return fmt.Sprintf("the sum over the ranks is %v at place %d of the arena, which %s has no room for: clip, lower the learning rate, or use a code of wider range", e.Value, e.At, e.Code)
+	return fmt.Sprintf("the sum over the ranks is %s at place %d of the arena, which %s has no room for: clip, lower the learning rate, or use a code of wider range", quantity.Exact(e.Value), e.At, e.Code)
 }
 
 // peerError is a fault in what a rank of the group sent.

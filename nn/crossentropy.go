@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/raw"
 )
 
@@ -47,7 +48,7 @@ func (t *Tape) CrossEntropy(logits *Tensor, labels []int32, cfg CrossEntropy) (l
 	n, classes := logits.Shape[0], logits.Shape[1]
 	want(len(labels) == n, name, "one label per sample", len(labels), n)
 	if !(cfg.Smoothing >= 0 && cfg.Smoothing < 1) {
-		panic(fmt.Errorf("nn: %s: smoothing %v: want at least 0 and less than 1", name, cfg.Smoothing))
+		panic(fmt.Errorf("nn: %s: smoothing %s: want at least 0 and less than 1", name, quantity.Exact(cfg.Smoothing)))
 	}
 	for i, label := range labels {
 		if (label < 0 || int(label) >= classes) && !slices.Contains(cfg.Ignored, label) {

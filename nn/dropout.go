@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -48,7 +49,7 @@ func (o *dropoutOp) result() *Tensor                   { return &o.y }
 // Backward. It panics unless 0 <= p < 1.
 func (t *Tape) Dropout(x *Tensor, p float64) *Tensor {
 	if !(p >= 0 && p < 1) {
-		panic(fmt.Errorf("nn: dropout: probability %v: want at least 0 and less than 1", p))
+		panic(fmt.Errorf("nn: dropout: probability %s: want at least 0 and less than 1", quantity.Exact(p)))
 	}
 	if p == 0 {
 		return x

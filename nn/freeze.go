@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
@@ -28,7 +29,7 @@ func (ps *Params) Freeze(patterns ...string) error {
 // before Arrange, and fails as Freeze does.
 func (ps *Params) SetRate(factor float64, patterns ...string) error {
 	if !(factor > 0) || math.IsInf(factor, 0) {
-		return fmt.Errorf("nn: SetRate: factor %v: want a positive number; Freeze leaves parameters as they are", factor)
+		return fmt.Errorf("nn: SetRate: factor %s: want a positive number; Freeze leaves parameters as they are", quantity.Exact(factor))
 	}
 	if err := ps.eachMatch(patterns, func(p *Param) { p.rate = factor }); err != nil {
 		return fmt.Errorf("nn: SetRate: %w", err)

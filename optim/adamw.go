@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -71,8 +72,8 @@ func (a *AdamW) faults() (f faults) {
 	f.fraction("beta2", a.Beta2)
 	f.positive("eps", a.Eps)
 	f.notNegative("weight decay", a.WeightDecay)
-	f.want(!(a.LR*a.WeightDecay >= 1), "weight decay %v with learning rate %v: want a product below 1", a.WeightDecay, a.LR)
-	f.want(!a.plain || a.WeightDecay == 0, "weight decay %v: adam has none; use adamw", a.WeightDecay)
+	f.want(!(a.LR*a.WeightDecay >= 1), "weight decay %s with learning rate %s: want a product below 1", quantity.Exact(a.WeightDecay), quantity.Exact(a.LR))
+	f.want(!a.plain || a.WeightDecay == 0, "weight decay %s: adam has none; use adamw", quantity.Exact(a.WeightDecay))
 	return f
 }
 

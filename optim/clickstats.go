@@ -1,5 +1,7 @@
 package optim
 
+import "github.com/ringo-ml/ringo/internal/quantity"
+
 // ClickStats are what a click table knows of a row besides its weights: the part
 // "clicks" of the row's state, in this order.
 type ClickStats struct {
@@ -61,9 +63,9 @@ func (p ClickPolicy) faults() (f faults) {
 	f.notNegative("worth of a click", p.Click)
 	f.want(!(p.NoClick == 0 && p.Click == 0), "shows and clicks worth 0: all scores would be 0; want one of them positive")
 	f.notNegative("extension's least score", p.ExtendAt)
-	f.want(p.Decay > 0 && p.Decay <= 1, "decay %v: want a number above 0 and at most 1", p.Decay)
+	f.want(p.Decay > 0 && p.Decay <= 1, "decay %s: want a number above 0 and at most 1", quantity.Exact(p.Decay))
 	f.notNegative("least score", p.DeleteBelow)
-	f.want(p.DeleteAfter >= 1, "days until deletion %v: want 1 or more", p.DeleteAfter)
+	f.want(p.DeleteAfter >= 1, "days until deletion %s: want 1 or more", quantity.Exact(p.DeleteAfter))
 	f.notNegative("days until cold", p.ColdAfter)
 	return f
 }

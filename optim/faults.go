@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // faults collects what is wrong with settings, to report all together.
@@ -17,15 +19,15 @@ func (f *faults) want(ok bool, format string, args ...any) {
 
 // positive wants a setting that is positive and finite, also as a float32.
 func (f *faults) positive(name string, v float64) {
-	f.want(float32(v) > 0 && !math.IsInf(float64(float32(v)), 0), "%s %v: want a positive number", name, v)
+	f.want(float32(v) > 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a positive number", name, quantity.Exact(v))
 }
 
 func (f *faults) fraction(name string, v float64) {
-	f.want(v >= 0 && v < 1, "%s %v: want a number from 0 to below 1", name, v)
+	f.want(v >= 0 && v < 1, "%s %s: want a number from 0 to below 1", name, quantity.Exact(v))
 }
 
 func (f *faults) notNegative(name string, v float64) {
-	f.want(v >= 0 && !math.IsInf(float64(float32(v)), 0), "%s %v: want a number from 0", name, v)
+	f.want(v >= 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a number from 0", name, quantity.Exact(v))
 }
 
 // bound wants n to be what an optimizer was bound to before, if it was.
@@ -44,6 +46,6 @@ func (f faults) err(name string) error {
 // checkLR panics where a rate cannot be one.
 func checkLR(name string, lr float64) {
 	if !(lr >= 0) || math.IsInf(lr, 0) {
-		panic(fmt.Sprintf("optim: %s: learning rate %v: want a number from 0", name, lr))
+		panic(fmt.Sprintf("optim: %s: learning rate %s: want a number from 0", name, quantity.Exact(lr)))
 	}
 }

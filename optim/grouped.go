@@ -3,6 +3,8 @@ package optim
 import (
 	"fmt"
 	"sort"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Rate is a range of the arena, values Lo to Hi-1, whose learning rate is the optimizer's times
@@ -39,7 +41,7 @@ func NewGrouped(o RowOptimizer, rates []Rate) (*Grouped, error) {
 	at := 0
 	for i, g := range rates {
 		if g.Lo < at || g.Hi <= g.Lo || !(g.Factor > 0) || g.Factor-g.Factor != 0 {
-			return nil, fmt.Errorf("optim: rate %d is %v of values %d to %d: want a positive factor, and a range that begins at %d or later", i, g.Factor, g.Lo, g.Hi, at)
+			return nil, fmt.Errorf("optim: rate %d is %s of values %d to %d: want a positive factor, and a range that begins at %d or later", i, quantity.Exact(g.Factor), g.Lo, g.Hi, at)
 		}
 		at = g.Hi
 	}

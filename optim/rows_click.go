@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -102,7 +103,7 @@ func (c *ClickRows) CheckCounts(dim int, grads []float32) error {
 	for at := dim; at+1 < len(grads); at += width {
 		show, click := grads[at], grads[at+1]
 		if !(click >= 0 && click <= show && show <= mostShows) {
-			return fmt.Errorf("row %d of the push has %v shows and %v clicks: want 0 to %d, and no more clicks than shows", at/width, show, click, mostShows)
+			return fmt.Errorf("row %d of the push has %s shows and %s clicks: want 0 to %d, and no more clicks than shows", at/width, quantity.Exact(show), quantity.Exact(click), mostShows)
 		}
 	}
 	return nil

@@ -3,6 +3,8 @@ package optim
 import (
 	"math"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // tables is the state of row-sparse tables, part by part: as State to show, and
@@ -51,5 +53,5 @@ func (t *tables) dim(table int) int { return t.dims[table][1] }
 
 // refuseDecay reports a weight decay that tables cannot have.
 func refuseDecay(f *faults, dims [][2]int, decay float64) {
-	f.want(len(dims) == 0 || decay == 0, "weight decay %v with row-sparse tables: it would move rows that a step did not use; set it to 0", decay)
+	f.want(len(dims) == 0 || decay == 0, "weight decay %s with row-sparse tables: it would move rows that a step did not use; set it to 0", quantity.Exact(decay))
 }

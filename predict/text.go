@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -33,7 +34,7 @@ func (c Text) Validate() error {
 	case c.Tokens < 1 || c.Tokens > 1<<24:
 		return fmt.Errorf("%d tokens: want 1 to %d", c.Tokens, 1<<24)
 	case !(c.Temperature >= 0 && c.Temperature <= 1e6):
-		return fmt.Errorf("temperature %v: want 0 for the most probable tokens, or a number such as 0.8", c.Temperature)
+		return fmt.Errorf("temperature %s: want 0 for the most probable tokens, or a number such as 0.8", quantity.Exact(c.Temperature))
 	}
 	return nil
 }

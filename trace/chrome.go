@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // chrome writes parts in Chrome's trace event format: a process for each rank,
@@ -100,7 +103,7 @@ func (t *chrome) part(p part) {
 	t.named(process, 0, "process_name", nameArg{fmt.Sprintf("rank %d", p.rank)})
 	t.named(process, 0, "process_sort_index", orderArg{p.rank})
 	if p.bound > 0 {
-		t.named(process, 0, "process_labels", labelsArg{fmt.Sprintf("clock ± %.1f µs", float64(p.bound)/1e3)})
+		t.named(process, 0, "process_labels", labelsArg{"clock ± " + quantity.Duration(time.Duration(p.bound))})
 	}
 	sortSpans(p.spans)
 	thread, end := 1, int64(0)

@@ -28,11 +28,11 @@ func blowsUp(start, training, evaluation float64) string {
 	over := func(loss, most float64) bool { return !(loss <= most*base) } // NaN, too
 	switch trains, evaluates := over(training, mostTraining), over(evaluation, mostEvaluation); {
 	case trains && evaluates:
-		return fmt.Sprintf("the losses of training, %.3g, and of evaluation, %.3g, are far over that of the first step, %.3g", training, evaluation, start)
+		return fmt.Sprintf("the losses of training, %s, and of evaluation, %s, are far over that of the first step, %s", quantity.Float(training), quantity.Float(evaluation), quantity.Float(start))
 	case trains:
-		return fmt.Sprintf("the training loss, %.3g, is far over that of the first step, %.3g", training, start)
+		return fmt.Sprintf("the training loss, %s, is far over that of the first step, %s", quantity.Float(training), quantity.Float(start))
 	case evaluates:
-		return fmt.Sprintf("the evaluation loss, %.3g, is far over that of the first step, %.3g", evaluation, start)
+		return fmt.Sprintf("the evaluation loss, %s, is far over that of the first step, %s", quantity.Float(evaluation), quantity.Float(start))
 	}
 	return ""
 }
@@ -55,9 +55,9 @@ func (r *run) blownUp() string {
 
 // lowerRate is the remedy for losses that blow up.
 func (r *run) lowerRate() string {
-	text := fmt.Sprintf("lower the learning rate (%v)", r.past.Last.LR)
+	text := fmt.Sprintf("lower the learning rate (%s)", quantity.Exact(r.past.Last.LR))
 	if usual := r.usualRate(); r.cfg.Optimizer == "sgd" && !usual.Scaled && usual.Batch > 0 && usual.Batch != r.globalBatch() {
-		text += fmt.Sprintf(", which is meant for a global batch of %d: for one of %d linear scaling gives %.3g", usual.Batch, r.globalBatch(), usual.scaled(r.globalBatch()))
+		text += fmt.Sprintf(", which is meant for a global batch of %d: for one of %d linear scaling gives %s", usual.Batch, r.globalBatch(), quantity.Float(usual.scaled(r.globalBatch())))
 	}
 	return text
 }

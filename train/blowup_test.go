@@ -17,8 +17,8 @@ func TestBlowsUp(t *testing.T) {
 		start, training, evaluate float64
 		want                      string
 	}{
-		{"resnet50, 14 steps of batch 2 at 0.1", 4.51, 87.1, 1.41e15, "the losses of training, 87.1, and of evaluation, 1.41e+15, are far over that of the first step, 4.51"},
-		{"mlp at a rate of 5", 2.31, 444, 1.3e4, "the losses of training, 444, and of evaluation, 1.3e+04"},
+		{"resnet50, 14 steps of batch 2 at 0.1", 4.51, 87.1, 1.41e15, "the losses of training, 87.1, and of evaluation, 1.41e15, are far over that of the first step, 4.51"},
+		{"mlp at a rate of 5", 2.31, 444, 1.3e4, "the losses of training, 444, and of evaluation, 1.3e4"},
 		{"resnet20 at batch 8, which rises at first", 2.5, 3.31, 5.1, ""},
 		{"mnist", 2.31, 2.3, 2.3, ""},
 		{"mlp at a rate of 1, which learns nothing", 2.31, 2.79, 2.9, ""},

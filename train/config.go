@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
 	"github.com/ringo-ml/ringo/setting"
@@ -296,8 +297,8 @@ func (c Config) idle() error {
 // validateModel reports what does not fit the model.
 func (c Config) validateModel(spec model.Spec, f *faults) {
 	f.add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
-	f.add(!(c.Dropout < 1), "training.dropout", "%v: want below 1; negative for none, 0 for the model's own", c.Dropout)
-	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%v has no effect on model %s, which drops nothing: leave it out", c.Dropout, spec.Name)
+	f.add(!(c.Dropout < 1), "training.dropout", "%s: want below 1; negative for none, 0 for the model's own", quantity.Exact(c.Dropout))
+	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%s has no effect on model %s, which drops nothing: leave it out", quantity.Exact(c.Dropout), spec.Name)
 	f.add(c.ImageSize < 0 || c.ImageSize > MaxImageSize, SettingImageSize, "%d: want 1 to %d; 0 for the model's", c.ImageSize, MaxImageSize)
 	if set := c.setName(); c.ImageSize > 0 && !c.given {
 		f.add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), SettingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)
@@ -306,8 +307,8 @@ func (c Config) validateModel(spec model.Spec, f *faults) {
 	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for rows of clicks alone; the data of %s are read into memory", spec.Name)
 	f.add(c.Layout != "" && !spec.AnySlots, settingLayout, "%s has no effect on model %s, which takes no slots of keys: use ctr-dnn, wide-deep, deepfm, dcn-v2, dlrm or din", c.Layout, spec.Name)
 	rows := spec.Rows > 0
-	f.add(rows && c.Momentum != 0, "training.momentum", "%v would move rows of %s's table that no sample has touched: want 0", c.Momentum, spec.Name)
-	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%v would move rows of %s's table that no sample has touched: want 0", c.WeightDecay, spec.Name)
+	f.add(rows && c.Momentum != 0, "training.momentum", "%s would move rows of %s's table that no sample has touched: want 0", quantity.Exact(c.Momentum), spec.Name)
+	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%s would move rows of %s's table that no sample has touched: want 0", quantity.Exact(c.WeightDecay), spec.Name)
 	f.add(c.Optimizer == OptimizerClick && (spec.Task != model.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)), "training.optimizer",
 		"%s counts on servers what was shown and clicked: it is for click models such as ctr-dnn, with %v bsp, ssp or async", c.Optimizer, setting.Path("sync"))
 	f.add(c.Servers.Consistency != "" && len(spec.Slots) > 0 && c.TableRows > 0, "data.table-rows", "%d has no effect with %v %s: on servers tables of model %s have a row for each key: leave it out", c.TableRows, setting.Path("sync"), c.Servers.Consistency, spec.Name)
@@ -321,8 +322,8 @@ func (c Config) validateExchange(f *faults) {
 	f.add(n > c.Epochs && c.Epochs > 0, distopt.SettingWarmup, "%s is for %d epochs, the run has %d", formatShares(c.WarmupDensity), n, c.Epochs)
 	f.add(slices.ContainsFunc(c.WarmupDensity, func(d float64) bool { return !(d > 0 && d <= 1) }), distopt.SettingWarmup, "%s: want shares above 0 and at most 1", formatShares(c.WarmupDensity))
 	m := c.Exchange.Momentum
-	f.add(m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0), distopt.SettingMomentum, "%v with %v %s of momentum %v: it takes the place of the optimizer's own: use sgd with momentum 0",
-		m, setting.Path("training.optimizer"), c.Optimizer, c.Momentum)
+	f.add(m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0), distopt.SettingMomentum, "%s with %v %s of momentum %s: it takes the place of the optimizer's own: use sgd with momentum 0",
+		quantity.Exact(m), setting.Path("training.optimizer"), c.Optimizer, quantity.Exact(c.Momentum))
 }
 
 // density is the share of values that an epoch's steps send.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/record"
 )
@@ -185,7 +186,7 @@ func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error)
 	}
 	e.Layers, e.Stages = r.layers, r.replica.far.spent()
 	if !finite(e.EvalLoss) {
-		return Epoch{}, fmt.Errorf("the loss of the evaluation is %v: training has diverged, or a row of the evaluation samples has a value that is not finite; lower the learning rate (now %v)", e.EvalLoss, e.LR)
+		return Epoch{}, fmt.Errorf("the loss of the evaluation is %s: training has diverged, or a row of the evaluation samples has a value that is not finite; lower the learning rate (now %s)", quantity.Exact(e.EvalLoss), quantity.Exact(e.LR))
 	}
 	if r.spec.Task == model.Language {
 		e.TokensPerS = Figure{Value: t.train.Terms / (t.trainS / np), Known: true}

@@ -73,7 +73,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, 
 		SamplesPerS: float64(r.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {
-		return e, fmt.Errorf("the loss is %v: what %s holds has diverged", e.EvalLoss, f.File)
+		return e, fmt.Errorf("the loss is %s: what %s holds has diverged", quantity.Exact(e.EvalLoss), f.File)
 	}
 	r.reach("leaving the servers", 0, 0)
 	return e, r.replica.params.leave()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -29,9 +30,9 @@ func divergedBy(start, training, evaluation float64) string {
 	switch {
 	case start <= 0:
 	case !(training <= base):
-		return fmt.Sprintf("the training loss is %.3g, that of the first step was %.3g", training, start)
+		return fmt.Sprintf("the training loss is %s, that of the first step was %s", quantity.Float(training), quantity.Float(start))
 	case !(evaluation <= base):
-		return fmt.Sprintf("the evaluation loss is %.3g, that of the first step was %.3g", evaluation, start)
+		return fmt.Sprintf("the evaluation loss is %s, that of the first step was %s", quantity.Float(evaluation), quantity.Float(start))
 	}
 	return ""
 }
@@ -89,9 +90,9 @@ func notFinite(loss, lr float64, b *data.Batch) error {
 		if n < len(b.Index) {
 			n, where = int(b.Index[n]), "of the training samples"
 		}
-		return fmt.Errorf("the loss is %v: row %d %s (counted from 0) has %v as %s %d: leave the row out or replace the value", loss, n, where, x.values[i], x.what, i%each)
+		return fmt.Errorf("the loss is %s: row %d %s (counted from 0) has %s as %s %d: leave the row out or replace the value", quantity.Exact(loss), n, where, quantity.Exact(x.values[i]), x.what, i%each)
 	}
-	return fmt.Errorf("the loss is %v, and all inputs are finite: training has diverged; lower the learning rate (now %v)", loss, lr)
+	return fmt.Errorf("the loss is %s, and all inputs are finite: training has diverged; lower the learning rate (now %s)", quantity.Exact(loss), quantity.Exact(lr))
 }
 
 // valuesOf are the values of a batch; nil without any.

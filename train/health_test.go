@@ -27,7 +27,7 @@ func TestDivergedRunIsAnError(t *testing.T) {
 		start, training, evaluation float64
 		want                        string
 	}{
-		{4.51, 3.2, 5.5e8, "the evaluation loss is 5.5e+08, that of the first step was 4.51"},
+		{4.51, 3.2, 5.5e8, "the evaluation loss is 5.5e8, that of the first step was 4.51"},
 		{2.31, 444, 1.3e4, "the training loss is 444"},
 		{2.31, 2, math.NaN(), "the evaluation loss is NaN"},
 		{2.31, 29, 180, ""}, {1e-6, 0.5, 9, ""}, {0, 1e9, 1e9, ""}, {-3, 1e9, 1e9, ""},

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/role"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -41,6 +41,6 @@ func serveHeter(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) e
 		return err
 	}
 	say(fmt.Sprintf("%s is done: steps: %d, micro-batches: %d, samples: %d, busy %s, starved %s, agreed and updated %s", name,
-		f.Steps, f.Micros, f.Samples, f.Busy.Round(time.Millisecond), f.Starved.Round(time.Millisecond), f.Agreed.Round(time.Millisecond)))
+		f.Steps, f.Micros, f.Samples, quantity.Duration(f.Busy), quantity.Duration(f.Starved), quantity.Duration(f.Agreed)))
 	return ringo.ErrServed
 }

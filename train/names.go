@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -252,7 +253,7 @@ func compareColumns(was, now *table.Encoder) (errs []error) {
 		case isInput(c.Kind) && isInput(o.Kind) && c.Kind != o.Kind:
 			errs = append(errs, fmt.Errorf("column %s: the checkpoint has it as %s, these data as %s: set %v=%s=%s, or ignore it", c.Name, o.Kind, c.Kind, setting.Path("data.schema"), c.Name, o.Kind))
 		case c.Kind == o.Kind && (c.Mean != o.Mean || c.Deviation != o.Deviation):
-			errs = append(errs, fmt.Errorf("column %s: the checkpoint has the mean %v and deviation %v, these data were encoded with %v and %v: open them with data.Config.Previous", c.Name, o.Mean, o.Deviation, c.Mean, c.Deviation))
+			errs = append(errs, fmt.Errorf("column %s: the checkpoint has the mean %s and deviation %s, these data were encoded with %s and %s: open them with data.Config.Previous", c.Name, quantity.Exact(o.Mean), quantity.Exact(o.Deviation), quantity.Exact(c.Mean), quantity.Exact(c.Deviation)))
 		}
 	}
 	return errs

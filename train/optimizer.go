@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
@@ -47,7 +48,7 @@ func (c *Config) SetOptimizer(name string) {
 func (c Config) validateOptimizer(f *faults) {
 	f.add(!slices.Contains(Optimizers(), c.Optimizer), "training.optimizer", "%q is not known%s: use one of %s", c.Optimizer, spelling.Hint(c.Optimizer, Optimizers()...), strings.Join(Optimizers(), ", "))
 	within := func(p setting.Path, value, limit float64) {
-		f.add(!(value >= 0 && value < limit), p, "%v: want a number from 0 to below %v", value, limit)
+		f.add(!(value >= 0 && value < limit), p, "%s: want a number from 0 to below %s", quantity.Exact(value), quantity.Exact(limit))
 	}
 	within("training.momentum", c.Momentum, 1)
 	within("training.eps", c.Eps, math.Inf(1))

@@ -61,7 +61,7 @@ func (r *run) save(p position) error {
 				verdict[0], verdict[1] = verdictLater, r.later(p, err)
 			} else if left > 0 {
 				if !waiting { // else it has been said
-					r.noRoom(p, err, fmt.Sprintf("the run waits for it for %v", left.Round(time.Second)))
+					r.noRoom(p, err, fmt.Sprintf("the run waits for it for %s", quantity.Duration(left)))
 				}
 				waiting, r.room.pause = true, min(left, r.cfg.Checkpoint.pause())
 				verdict[0], verdict[1] = verdictWait, r.room.pause.Microseconds()

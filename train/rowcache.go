@@ -17,7 +17,7 @@ type RowCache struct {
 
 // String tells what did not travel.
 func (c RowCache) String() string {
-	return fmt.Sprintf("its cache had %.1f%% of rows in training and %.1f%% in evaluations, %s did not travel", 100*c.TrainHitRate, 100*c.EvalHitRate, quantity.Bytes(c.SavedBytes))
+	return fmt.Sprintf("its cache had %s of rows in training and %s in evaluations, %s did not travel", quantity.Percent(c.TrainHitRate), quantity.Percent(c.EvalHitRate), quantity.Traffic(float64(c.SavedBytes)))
 }
 
 // cacheUse is what came of the replica's cache since it was last asked.

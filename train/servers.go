@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/message"
@@ -136,7 +137,7 @@ func (c Config) validateServers(f *faults) {
 		_, err := c.clickRule(1)
 		f.add(err != nil, "servers.click", "%w", err)
 	}
-	f.add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%v: on servers adamw decays all parameters, biases too: use adam, or 0", c.WeightDecay)
+	f.add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%s: on servers adamw decays all parameters, biases too: use adam, or 0", quantity.Exact(c.WeightDecay))
 }
 
 // schemaOf describes the parameters of a model and the rules that move them, whose learning

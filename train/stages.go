@@ -2,9 +2,9 @@ package train
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Stage is how a stage of a rank's pipeline to heter-trainers has spent its time, in seconds.
@@ -29,8 +29,8 @@ func (s Stage) String() string {
 		what    string
 		seconds float64
 	}{{"busy", s.BusyS}, {"starved", s.StarvedS}, {"blocked", s.BlockedS}} {
-		if d := time.Duration(part.seconds * float64(time.Second)).Round(time.Millisecond); d > 0 {
-			text += fmt.Sprintf(" %s %v", part.what, d)
+		if part.seconds >= 0.0005 {
+			text += fmt.Sprintf(" %s %s", part.what, quantity.Seconds(part.seconds))
 		}
 	}
 	return text

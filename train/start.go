@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/weights"
@@ -341,7 +342,7 @@ func (r *Replica) chosen() (lines []string) {
 		}
 	}
 	for _, rate := range slices.Sorted(maps.Keys(byRate)) {
-		lines = append(lines, fmt.Sprintf("%v times the learning rate: %s", rate, tensors(byRate[rate])))
+		lines = append(lines, fmt.Sprintf("%s times the learning rate: %s", quantity.Exact(rate), tensors(byRate[rate])))
 	}
 	return lines
 }

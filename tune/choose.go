@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Prediction is what a step under a candidate with its plan is predicted to take, in
@@ -152,7 +153,7 @@ func densityText(d float64) string {
 	if d == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" at density %v", d)
+	return fmt.Sprintf(" at density %s", quantity.Exact(d))
 }
 
 // margin is by how much a candidate must be predicted to be faster than the first, as

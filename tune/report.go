@@ -1,6 +1,10 @@
 package tune
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
+)
 
 // Report tells of a choice, and later of how steps then went. Times are in seconds.
 type Report struct {
@@ -47,7 +51,7 @@ func (t *Tuner) report(r Report) {
 func reason(all []Prediction, chosen Prediction) string {
 	first := all[0]
 	if chosen.Strategy != first.Strategy {
-		return fmt.Sprintf("%s is predicted to be %.2f times as fast as %s", chosen.Strategy, first.Step/chosen.Step, first.Strategy)
+		return fmt.Sprintf("%s is predicted to be %s times as fast as %s", chosen.Strategy, quantity.Float(first.Step/chosen.Step), first.Strategy)
 	}
 	best := all[1]
 	for _, p := range all[1:] {
@@ -55,5 +59,5 @@ func reason(all []Prediction, chosen Prediction) string {
 			best = p
 		}
 	}
-	return fmt.Sprintf("compression does not pay here: %s is predicted to take %.3f ms, %s %.3f", first.Strategy, 1e3*first.Step, best.Strategy, 1e3*best.Step)
+	return fmt.Sprintf("compression does not pay here: %s is predicted to take %s ms, %s %s", first.Strategy, quantity.Milliseconds(1e3*first.Step), best.Strategy, quantity.Milliseconds(1e3*best.Step))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // measure ends the profiling of the computation: it times codecs and links, and
@@ -309,7 +310,7 @@ func (t *Tuner) look() error {
 	if err := t.sent(&f); err != nil {
 		return err
 	}
-	return t.choose(f, fmt.Sprintf("again: steps have moved by %.0f %%", 100*drift))
+	return t.choose(f, fmt.Sprintf("again: steps have moved by %s", quantity.Percent(drift)))
 }
 
 // alone takes off a computation that was measured beside exchanges what these took from

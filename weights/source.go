@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -43,7 +44,7 @@ func OpenSource(path string) (*Source, error) {
 	s.Read = func(name string) ([]float32, error) {
 		x, err := read(name)
 		if i := slices.IndexFunc(x, func(v float32) bool { return v-v != 0 }); err == nil && i >= 0 {
-			return nil, fmt.Errorf("weights: %s: tensor %s: value %d of %d is %v: want finite numbers: take a file from before training diverged", s.Path, name, i, len(x), x[i])
+			return nil, fmt.Errorf("weights: %s: tensor %s: value %d of %d is %s: want finite numbers: take a file from before training diverged", s.Path, name, i, len(x), quantity.Exact(x[i]))
 		}
 		return x, err
 	}

@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // What most files here say by package console.
 
 func counted(n int, noun string) string    { return console.Counted(n, noun) }
 func grouped(n int) string                 { return console.Grouped(n) }
-func bytesOf(n int64) string               { return console.Memory(n) }
+func bytesOf(n int64) string               { return quantity.Traffic(float64(n)) }
 func inLines(names []string) string        { return console.InLines(names) }
 func helpColumns(w io.Writer) int          { return console.HelpColumns(w) }
 func isTerminal(w io.Writer) bool          { return console.IsTerminal(w) }

@@ -6,13 +6,13 @@ import (
 	"net"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/role"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/job"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/setting"
@@ -127,7 +127,7 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s of %s, busy %s, starved %s, agreed and updated %s, %s received, %s sent, %s in shared memory\n", name,
 		counted(int(f.Steps), "step"), counted(int(f.Micros), "micro-batch"), counted(int(f.Samples), "sample"),
-		rounded(f.Busy), rounded(f.Starved), rounded(f.Agreed), bytesOf(f.Read), bytesOf(f.Written), bytesOf(f.Shared))
+		quantity.Duration(f.Busy), quantity.Duration(f.Starved), quantity.Duration(f.Agreed), bytesOf(f.Read), bytesOf(f.Written), bytesOf(f.Shared))
 	return nil
 }
 
@@ -142,5 +142,3 @@ func (c *heterRole) open(cmd *cobra.Command, training train.Config, index int, a
 	}
 	return cut, device, err
 }
-
-func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -61,14 +61,14 @@ func TestRolesTell(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errs)
 	}
-	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`[\d.]+ [KMG]?i?B`).ReplaceAllString(errs, "N MiB")), "\n")
+	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`[\d.]+ [kMG]?B`).ReplaceAllString(errs, "N MB")), "\n")
 	slices.Sort(lines)
 	want := []string{
 		"[rank 1] trainer 1 of 2 is done",
 		"[rank 1] trainer 1 of 2 is up, with 2 servers",
-		"[server 0] server 0 of 2 is done: 24 exchanges, N MiB received, N MiB sent",
+		"[server 0] server 0 of 2 is done: 24 exchanges, N MB received, N MB sent",
 		"[server 0] server 0 of 2 is up (rank 2), for 2 trainers",
-		"[server 1] server 1 of 2 is done: 24 exchanges, N MiB received, N MiB sent",
+		"[server 1] server 1 of 2 is done: 24 exchanges, N MB received, N MB sent",
 		"[server 1] server 1 of 2 is up (rank 3), for 2 trainers",
 		"trainer 0 of 2 is done",
 		"trainer 0 of 2 is up, with 2 servers",

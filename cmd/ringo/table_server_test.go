@@ -70,7 +70,7 @@ func TestParametersOutOfStep(t *testing.T) {
 			t.Fatalf("%s: status %d: %s", mode, status, errs)
 		}
 		checkHolds(t, "stdout", out, "test log-loss", "parameters sha256")
-		errs = regexp.MustCompile(`127.0.0.1:\d+|[\d.]+ [KMG]?i?B\b|[\d,]+ (rows|pulled|pushed)`).ReplaceAllString(errs, "N")
+		errs = regexp.MustCompile(`127.0.0.1:\d+|[\d.]+ [kMG]?B\b|[\d,]+ (rows|pulled|pushed)`).ReplaceAllString(errs, "N")
 		name, _, _ := strings.Cut(mode, " ")
 		if told := strings.Count(errs, "has connected"); told != map[string]int{"async": 0, "ssp": 4}[name] {
 			t.Errorf("%s: %d connections are told:\n%s", mode, told, errs)

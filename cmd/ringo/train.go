@@ -17,6 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/setting"
@@ -59,7 +60,7 @@ func modelList() string {
 		names := strings.Join(append([]string{s.Name}, s.Aliases...), ", ")
 		fmt.Fprintf(&b, "  %s (%s parameters)\n      %s\n", names, grouped(s.Params), s.About)
 		d := s.Defaults
-		fmt.Fprintf(&b, "      data %s, batch %d, %s, %s, lr %v", s.Data, d.Batch, counted(d.Epochs, "epoch"), d.Optimizer, d.LR)
+		fmt.Fprintf(&b, "      data %s, batch %d, %s, %s, lr %s", s.Data, d.Batch, counted(d.Epochs, "epoch"), d.Optimizer, quantity.Exact(d.LR))
 		if d.GlobalBatch > 0 {
 			fmt.Fprintf(&b, " for a global batch of %d", d.GlobalBatch)
 		}
@@ -68,7 +69,7 @@ func modelList() string {
 			value float64
 		}{{"momentum", d.Momentum}, {"weight decay", d.WeightDecay}, {"clip norm", d.ClipNorm}} {
 			if v.value != 0 {
-				fmt.Fprintf(&b, ", %s %v", v.name, v.value)
+				fmt.Fprintf(&b, ", %s %s", v.name, quantity.Exact(v.value))
 			}
 		}
 		b.WriteByte('\n')

@@ -29,6 +29,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
@@ -272,7 +273,7 @@ func (c *Column) settle(between string, fault func(string, ...any)) {
 		fault("column %q: from is for a label", c.Name)
 	}
 	if m := c.Make; m != (Make{}) && !c.Slotted() || !several && m.Most > 0 || m.Least < 0 || m.Most < m.Least || m.Most > maxMade || !(m.Zipf >= 0) {
-		fault("column %q, make: values %d, zipf %v, least %d, most %d: categories, bags and sequences have values and zipf; bags and sequences from least to most of them, at most %d", c.Name, m.Values, m.Zipf, m.Least, m.Most, maxMade)
+		fault("column %q, make: values %d, zipf %s, least %d, most %d: categories, bags and sequences have values and zipf; bags and sequences from least to most of them, at most %d", c.Name, m.Values, quantity.Exact(m.Zipf), m.Least, m.Most, maxMade)
 	}
 	if c.Slotted() {
 		if c.Values == "" {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Samples are encoded rows, one after the other in each slice.
@@ -83,7 +85,7 @@ func refused(columns []*Column, c *Chunk, i int) (column, problem string) {
 			return col.Name, fmt.Sprintf("%.40q is none of the %d classes (%s)", v.word(i), len(col.Words), some(col.Words, 5))
 		case Number, Target:
 			if math.IsInf(float64(col.scaled(v, i)), 0) {
-				return col.Name, fmt.Sprintf("%s is too far from the mean of training, %.4g: want at most %.4g deviations of %.4g", v.word(i), col.Mean, math.MaxFloat32, col.Deviation)
+				return col.Name, fmt.Sprintf("%s is too far from the mean of training, %s: want at most %s deviations of %s", v.word(i), quantity.FloatDigits(col.Mean, 4), quantity.Float(math.MaxFloat32), quantity.FloatDigits(col.Deviation, 4))
 			}
 		}
 	}

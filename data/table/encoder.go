@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Column is how an Encoder treats one column.
@@ -218,7 +220,7 @@ func (e *Encoder) UnmarshalJSON(text []byte) error {
 	goals := 0
 	for _, c := range e.Columns {
 		if c.Name == "" || !slices.Contains(kinds(), c.Kind) || (c.Kind == Number || c.Kind == Target) && !(c.Deviation > 0) {
-			return fmt.Errorf("the encoding of a table: column %q of kind %q and deviation %v", c.Name, c.Kind, c.Deviation)
+			return fmt.Errorf("the encoding of a table: column %q of kind %q and deviation %s", c.Name, c.Kind, quantity.Exact(c.Deviation))
 		}
 		if c.Kind == Label || c.Kind == Target {
 			goals++
@@ -273,7 +275,7 @@ func (e *Encoder) String() string {
 	if c, ok := e.Goal(); ok && c.Kind == Label {
 		parts = append(parts, fmt.Sprintf("finds %q, one of %d classes (%s)", c.Name, len(c.Words), some(c.Words, 5)))
 	} else if ok {
-		parts = append(parts, fmt.Sprintf("finds the number %q (mean %.4g, deviation %.4g, which is 1 in all figures)", c.Name, c.Mean, c.Deviation))
+		parts = append(parts, fmt.Sprintf("finds the number %q (mean %s, deviation %s, which is 1 in all figures)", c.Name, quantity.FloatDigits(c.Mean, 4), quantity.FloatDigits(c.Deviation, 4)))
 	}
 	for _, k := range []struct {
 		kind Kind

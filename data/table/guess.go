@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Limits of doubts: a column of numbers may have neither few different words nor few words.
@@ -180,11 +182,11 @@ func (s *survey) check(file string, kind Kind) error {
 				far = s.Least
 			}
 			f := *far.At
-			f.Problem = fmt.Sprintf("%v is too large to have a mean and a deviation with the others", far.Value)
+			f.Problem = fmt.Sprintf("%s is too large to have a mean and a deviation with the others", quantity.Exact(far.Value))
 			return &f
 		}
 		if kind == Target && s.Least.Value == s.Most.Value {
-			return &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("all numbers are %v: there is nothing to find", s.Most.Value)}
+			return &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("all numbers are %s: there is nothing to find", quantity.Exact(s.Most.Value))}
 		}
 	case Category, Label:
 		if s.Overflow {

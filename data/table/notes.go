@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Notes are what a user should check before a run: how a table is read, what the encoder makes of
@@ -72,13 +74,13 @@ func (s *survey) remarks(kind Kind) (out []string) {
 	switch kind {
 	case Number, Target:
 		if s.Counts && s.Finite > 2 && kind == Number {
-			remark("it counts the rows (%v to %v): data.schema=%s=ignore leaves it out", s.Last-float64(s.Finite)+1, s.Last, s.Name)
+			remark("it counts the rows (%s to %s): data.schema=%s=ignore leaves it out", quantity.Exact(s.Last-float64(s.Finite)+1), quantity.Exact(s.Last), s.Name)
 		}
 		if x, far := s.outlier(); far {
-			remark("%v (%s) is %.0f deviations from the mean: is it correct?", x.Value, x.At.place(), math.Abs(x.Value-s.Mean)/s.deviation())
+			remark("%s (%s) is %s deviations from the mean: is it correct?", quantity.Exact(x.Value), x.At.place(), quantity.Float(math.Abs(x.Value-s.Mean)/s.deviation()))
 		}
 		if s.Numbers > 1 && s.Least.Value == s.Most.Value {
-			remark("all numbers are %v", s.Most.Value)
+			remark("all numbers are %s", quantity.Exact(s.Most.Value))
 		}
 	case Label, Category:
 		if s.Wordy && kind == Label {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Limits of guesses.
@@ -269,7 +271,7 @@ func (s *survey) number(x float64, one count, at func(string, ...any) *Fault) {
 	if whole := x == math.Trunc(x) && math.Abs(x) < 1<<53; !whole {
 		s.Integers = false
 		if s.Fractions++; s.Fraction == nil {
-			s.Fraction = at("%v is no whole number", x)
+			s.Fraction = at("%s is no whole number", quantity.Exact(x))
 		}
 	}
 	if len(s.Few) <= fewClasses && !slices.Contains(s.Few, x) {

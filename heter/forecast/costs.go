@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Cost is what a step takes of one rank's batch, in seconds of one processor, or in bytes.
@@ -77,7 +79,7 @@ func (c Costs) Validate() error {
 	}
 	number := func(what string, x float64) {
 		if !(x >= 0) || math.IsInf(x, 0) {
-			bad("%s %v: want 0 or more", what, x)
+			bad("%s %s: want 0 or more", what, quantity.Exact(x))
 		}
 	}
 	cost := func(what string, x Cost) {
@@ -132,15 +134,15 @@ func (x Mix) Validate() error {
 		}
 		for i, c := range cores {
 			if !(c > 0) || math.IsInf(c, 0) {
-				errs = append(errs, fmt.Errorf("%s %d has %v processors: want more than 0", what, i, c))
+				errs = append(errs, fmt.Errorf("%s %d has %s processors: want more than 0", what, i, quantity.Exact(c)))
 			}
 		}
 	}
 	if !(x.Period >= 0) || math.IsInf(x.Period, 0) {
-		errs = append(errs, fmt.Errorf("quotas for periods of %v s: want 0 or more", x.Period))
+		errs = append(errs, fmt.Errorf("quotas for periods of %s s: want 0 or more", quantity.Exact(x.Period)))
 	}
 	if !(x.Link.Rate > 0) || !(x.Link.Latency >= 0) || math.IsInf(x.Link.Latency, 0) {
-		errs = append(errs, fmt.Errorf("links of %v bytes/s and %v s a message: want more than 0, and 0 or more", x.Link.Rate, x.Link.Latency))
+		errs = append(errs, fmt.Errorf("links of %s bytes/s and %s s a message: want more than 0, and 0 or more", quantity.Exact(x.Link.Rate), quantity.Exact(x.Link.Latency)))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("forecast: bad mix: %w", errors.Join(errs...))

@@ -1,6 +1,10 @@
 package message
 
-import "math"
+import (
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
+)
 
 // End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had none of the step's micro-batches: a
 // step ends when all trainers have ended it everywhere, in one Attempt and with the same members Here. As it is sent:
@@ -46,7 +50,7 @@ func ParseEnd(b []byte) (e End, err error) {
 	open := le.Uint32(b[28:])
 	e = End{Step: le.Uint64(b), Count: le.Uint64(b[8:]), Rate: math.Float64frombits(le.Uint64(b[16:])), Attempt: int(le.Uint32(b[24:])), Open: open == 1}
 	if e.Step == 0 || !(e.Rate >= 0) || math.IsInf(e.Rate, 0) || e.Attempt < 1 || e.Attempt > maxAttempts || open > 1 {
-		return e, Malformed("an end of step %d at the rate %v, attempt %d", e.Step, e.Rate, e.Attempt)
+		return e, Malformed("an end of step %d at the rate %s, attempt %d", e.Step, quantity.Exact(e.Rate), e.Attempt)
 	}
 	e.Here, err = parseLives(b[endSize:])
 	return e, err

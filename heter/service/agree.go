@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Group is some heter-trainers that agree. A call fails when one of them is lost, or the context of the meeting ends.
@@ -95,7 +96,7 @@ func (s *Server) end(trainer int, e message.End) error {
 	first := true
 	for i, other := range s.closing.ends {
 		if other.Step == e.Step && other.Rate != e.Rate {
-			return message.Malformed("trainer %d ends step %d at the learning rate %v, trainer %d at %v", trainer, e.Step, e.Rate, i, other.Rate)
+			return message.Malformed("trainer %d ends step %d at the learning rate %s, trainer %d at %s", trainer, e.Step, quantity.Exact(e.Rate), i, quantity.Exact(other.Rate))
 		}
 		first = first && newer(e, other)
 	}

@@ -18,6 +18,9 @@ import (
 
 const module = "github.com/ringo-ml/ringo"
 
+// lowest is the package that every other may import: one form of a quantity serves all layers.
+const lowest = "internal/quantity"
+
 // forbidden are the edges that must not exist, by package path below the
 // module's root. A trailing /... covers the package and all below it.
 var forbidden = []struct {
@@ -33,6 +36,11 @@ var forbidden = []struct {
 		from: []string{"wire"},
 		to:   []string{"..."},
 		why:  "the frame layout depends on nothing of ours",
+	},
+	{
+		from: []string{lowest},
+		to:   []string{"..."},
+		why:  "every layer writes quantities by it",
 	},
 	{
 		from: []string{"record"},
@@ -253,7 +261,7 @@ func TestLayering(t *testing.T) {
 			full, _ := strconv.Unquote(imp.Path.Value)
 			to, ours := strings.CutPrefix(full, module)
 			to = strings.TrimPrefix(to, "/")
-			if !ours || to == f.pkg {
+			if !ours || to == f.pkg || to == lowest {
 				continue
 			}
 			if matches([]string{"cmd/..."}, to) && !matches([]string{"cmd/..."}, f.pkg) {

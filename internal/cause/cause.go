@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Rank is what one rank's last steps were like: means in ms of a step, if nothing else is said. Its parts do not overlap.
@@ -105,7 +107,7 @@ func taken(j Job, step float64) Cause {
 			c.MS, c.Rank = ms, r.Number
 		}
 	}
-	c.Text = fmt.Sprintf("other processes run on %.2g processors of this host, and rank %d, whose step takes %.3g ms, waits %.3g ms for one: end them, or bind the job elsewhere (job.bind)", j.Foreign, c.Rank, step, c.MS)
+	c.Text = fmt.Sprintf("other processes run on %s processors of this host, and rank %d, whose step takes %s ms, waits %s ms for one: end them, or bind the job elsewhere (job.bind)", quantity.Float(j.Foreign), c.Rank, millis(step), millis(c.MS))
 	return c
 }
 
@@ -133,10 +135,10 @@ func data(j Job, step float64) Cause {
 		c.Rank = longest.Number
 		who = fmt.Sprintf("rank %d waits", c.Rank)
 	}
-	c.Text = fmt.Sprintf("%s %.3g ms of a step of %.3g ms for data, which is in memory: preparing it takes so long; give loaders more threads", who, c.MS, step)
+	c.Text = fmt.Sprintf("%s %s ms of a step of %s ms for data, which is in memory: preparing it takes so long; give loaders more threads", who, millis(c.MS), millis(step))
 	if longest.StorageBytes >= reading {
 		c.Kind = SlowDisk
-		c.Text = fmt.Sprintf("%s %.3g ms of a step of %.3g ms for data, which storage reads at %s: a faster disk, or what fits into memory, would end that", who, c.MS, step, rate(longest.StorageBytes))
+		c.Text = fmt.Sprintf("%s %s ms of a step of %s ms for data, which storage reads at %s: a faster disk, or what fits into memory, would end that", who, millis(c.MS), millis(step), rate(longest.StorageBytes))
 	}
 	return c
 }
@@ -181,15 +183,15 @@ func exchanges(j Job, step float64) Cause {
 			return Cause{}
 		}
 		return Cause{Kind: SmallBuckets, Rank: -1, MS: wait * number, Text: fmt.Sprintf(
-			"ranks wait %.3g ms of a step of %.3g ms for %d exchanges of %s in the mean, whose number takes that time, and not their bytes: merge layers into fewer buckets (--plan one, or --tune)",
-			wait, step, j.PerStep, amount(bytes/float64(n)))}
+			"ranks wait %s ms of a step of %s ms for %d exchanges of %s in the mean, whose number takes that time, and not their bytes: merge layers into fewer buckets (--plan one, or --tune)",
+			millis(wait), millis(step), j.PerStep, quantity.Traffic(bytes/float64(n)))}
 	}
 	speed := 1e3 / perByte
 	if !(speed < slowLink) {
 		return Cause{}
 	}
 	return Cause{Kind: SlowLink, Rank: -1, MS: wait * (1 - number), Text: fmt.Sprintf(
-		"ranks wait %.3g ms of a step of %.3g ms for exchanges over a link that takes %s: send less (--strategy dlgs, or auto) or take a faster link", wait, step, rate(speed))}
+		"ranks wait %s ms of a step of %s ms for exchanges over a link that takes %s: send less (--strategy dlgs, or auto) or take a faster link", millis(wait), millis(step), rate(speed))}
 }
 
 // line is what an exchange takes, in ms, and what a byte of it does besides: the line with the least squares, as far as sizes differ
@@ -244,15 +246,6 @@ func median(ranks []Rank, of func(Rank) float64) float64 {
 	return (all[(n-1)/2] + all[n/2]) / 2
 }
 
-func rate(bytes float64) string { return amount(bytes) + "/s" }
+func rate(bytes float64) string { return quantity.Traffic(bytes) + "/s" }
 
-// amount writes bytes with three digits.
-func amount(bytes float64) string {
-	for _, unit := range []string{"B", "kB", "MB"} {
-		if bytes < 1000 {
-			return fmt.Sprintf("%.3g %s", bytes, unit)
-		}
-		bytes /= 1000
-	}
-	return fmt.Sprintf("%.3g GB", bytes)
-}
+func millis(v float64) string { return quantity.Milliseconds(v) }

@@ -67,7 +67,7 @@ func TestOf(t *testing.T) {
 				j.Ranks[i].StorageBytes = 2e6
 			}
 		}, SlowDisk, -1, "storage reads at 2 MB/s"},
-		"a slow disk of one rank": {func(j *Job) { j.Ranks[3].DataMS = 4; j.Ranks[3].StorageBytes = 2e6 }, SlowDisk, 6, "rank 6 waits 4 ms"},
+		"a slow disk of one rank": {func(j *Job) { j.Ranks[3].DataMS = 4; j.Ranks[3].StorageBytes = 2e6 }, SlowDisk, 6, "rank 6 waits 4.00 ms"},
 		"slow preparation": {func(j *Job) {
 			for i := range j.Ranks {
 				j.Ranks[i].DataMS = 4
@@ -142,10 +142,10 @@ func TestStragglers(t *testing.T) {
 	}{
 		{with(func(r *Rank) {}), ""},
 		{with(func(r *Rank) { r.ComputeMS += 1; r.ExposedMS -= 1 }), ""},
-		{with(func(r *Rank) { r.ComputeMS += 3; r.ExposedMS -= 2 }), "rank 4 holds up the others: its step takes 3 ms of its own more than theirs; it computes 3 ms longer"},
-		{with(func(r *Rank) { r.ComputeMS += 0.5; r.DataMS += 3.5 }), "it waits for data 3.5 ms longer"},
-		{with(func(r *Rank) { r.CompressMS += 3 }), "it is in codecs 3 ms longer"},
-		{with(func(r *Rank) { r.UpdateMS += 3 }), "it updates 3 ms longer"},
+		{with(func(r *Rank) { r.ComputeMS += 3; r.ExposedMS -= 2 }), "rank 4 holds up the others: its step takes 3.00 ms of its own more than theirs; it computes 3.00 ms longer"},
+		{with(func(r *Rank) { r.ComputeMS += 0.5; r.DataMS += 3.5 }), "it waits for data 3.50 ms longer"},
+		{with(func(r *Rank) { r.CompressMS += 3 }), "it is in codecs 3.00 ms longer"},
+		{with(func(r *Rank) { r.UpdateMS += 3 }), "it updates 3.00 ms longer"},
 		{with(func(r *Rank) { r.ExposedMS += 3; r.ServersMS += 3 }), ""}, // it waits for others
 		{usual().Ranks[:1], ""},
 		{nil, ""},
@@ -154,14 +154,6 @@ func TestStragglers(t *testing.T) {
 		got := Stragglers(c.all)
 		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0].Text, c.want) || got[0].Rank != 4) {
 			t.Errorf("%+v: %+v, want %q", c.all, got, c.want)
-		}
-	}
-}
-
-func TestAmount(t *testing.T) {
-	for bytes, want := range map[float64]string{1: "1 B", 1500: "1.5 kB", 2.5e6: "2.5 MB", 12e9: "12 GB"} {
-		if got := amount(bytes); got != want {
-			t.Errorf("%v: %s, want %s", bytes, got, want)
 		}
 	}
 }

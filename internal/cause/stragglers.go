@@ -60,7 +60,7 @@ func Stragglers(ranks []Rank) (out []Straggler) {
 				worst, by = k, d
 			}
 		}
-		text := fmt.Sprintf("rank %d holds up the others: its step takes %.3g ms of its own more than theirs; it %s %.3g ms longer", r.Number, more, parts[worst].doing, by)
+		text := fmt.Sprintf("rank %d holds up the others: its step takes %s ms of its own more than theirs; it %s %s ms longer", r.Number, millis(more), parts[worst].doing, millis(by))
 		out = append(out, Straggler{r.Number, more, text, i})
 	}
 	slices.SortStableFunc(out, func(a, b Straggler) int { return cmp.Compare(b.MS, a.MS) })

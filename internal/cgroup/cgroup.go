@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // group is a folder of the files of one control group.
@@ -129,15 +131,10 @@ func (s *Shortage) Explain() string {
 	}
 	for i, m := range now {
 		if m.Limit > 0 && m.Hits > s.was[i].Hits {
-			return fmt.Sprintf("because memory reached the limit of control group %s, %s (raise it, or take fewer ranks or a smaller batch)", m.Group, mebibytes(m.Limit))
+			return fmt.Sprintf("because memory reached the limit of control group %s, %s (raise it, or take fewer ranks or a smaller batch)", m.Group, quantity.Bytes(m.Limit))
 		}
 	}
-	return fmt.Sprintf("because the memory of the whole host, %s, was used up", mebibytes(int64(counters(s.root, "proc/meminfo")["MemTotal:"])<<10))
-}
-
-// mebibytes writes a size with one decimal, unless that is 0.
-func mebibytes(n int64) string {
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/(1<<20)), ".0") + " MiB"
+	return fmt.Sprintf("because the memory of the whole host, %s, was used up", quantity.Bytes(int64(counters(s.root, "proc/meminfo")["MemTotal:"])<<10))
 }
 
 // counters reads lines of a name and a number. nil means that the file does not exist.

@@ -47,7 +47,7 @@ func TestShortageExplainsKills(t *testing.T) {
 	}{
 		{"version 2, the group above", two, map[string]string{"sys/fs/cgroup/a/memory.events": "oom 2\noom_kill 2\n", "sys/fs/cgroup/a/b/memory.events": "oom 0\noom_kill 1\n", "sys/fs/cgroup/memory.events": "oom 2\noom_kill 2\n"},
 			"because memory reached the limit of control group /a, 200 MiB"},
-		{"version 2, the host", two, map[string]string{"sys/fs/cgroup/a/b/memory.events": "oom 0\noom_kill 1\n"}, "because the memory of the whole host, 2048 MiB, was used up"},
+		{"version 2, the host", two, map[string]string{"sys/fs/cgroup/a/b/memory.events": "oom 0\noom_kill 1\n"}, "because the memory of the whole host, 2 GiB, was used up"},
 		{"version 1", one, map[string]string{"sys/fs/cgroup/memory/a/b/memory.oom_control": "oom_kill 6\n", "sys/fs/cgroup/memory/a/b/memory.failcnt": "90\n"},
 			"because memory reached the limit of control group /a/b, 1.5 MiB"},
 		{"version 1, reclaimed", one, map[string]string{"sys/fs/cgroup/memory/a/b/memory.failcnt": "90\n"}, ""},

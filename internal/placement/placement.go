@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Mode says who decides.
@@ -105,7 +107,7 @@ func against(m Machine, r Request) string {
 		return "this system does not say which processors there are"
 	case m.Quota > 0 && m.Quota < float64(len(m.CPUs)) && (r.Mode == Auto || float64(r.Processes*r.Threads) > m.Quota):
 		// Other groups get the rest of the time, perhaps on the very cores that would be taken.
-		return fmt.Sprintf("the control group has the time of %.3g of %d processors, on no certain ones", m.Quota, len(m.CPUs))
+		return fmt.Sprintf("the control group has the time of %s of %d processors, on no certain ones", quantity.Float(m.Quota), len(m.CPUs))
 	case r.Mode == Auto && r.Processes == 1:
 		return "one rank has all cores"
 	case r.Mode == Auto && len(m.CPUs) == 1:
@@ -116,21 +118,14 @@ func against(m Machine, r Request) string {
 
 // tooMany says that there are more threads than cores.
 func tooMany(m Machine, r Request) string {
-	text := fmt.Sprintf("%s on %s", counted(r.Processes, "rank"), counted(len(cores(m.CPUs)), "core"))
+	text := fmt.Sprintf("%s on %s", quantity.Count(r.Processes, "rank"), quantity.Count(len(cores(m.CPUs)), "core"))
 	if r.Threads > 1 {
-		text = fmt.Sprintf("%s of %d threads on %s", counted(r.Processes, "rank"), r.Threads, counted(len(cores(m.CPUs)), "core"))
+		text = fmt.Sprintf("%s of %s on %s", quantity.Count(r.Processes, "rank"), quantity.Count(r.Threads, "thread"), quantity.Count(len(cores(m.CPUs)), "core"))
 	}
 	if n := len(m.CPUs); n > len(cores(m.CPUs)) {
-		text += fmt.Sprintf(" with %d hardware threads", n)
+		text += " with " + quantity.Count(n, "hardware thread")
 	}
 	return text
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Together is how many processors so many may use at the same time, at least 1: no more than the quota grants.

@@ -4,6 +4,10 @@
 //	quantity.Count(1, "row")       // 1 row
 //	quantity.Bytes(22797 << 20)    // 22.3 GiB
 //	quantity.Float(6.767e-05)      // 6.77e-5
+//	quantity.Duration(1234567890)  // 1.23s
+//	quantity.Percent(0.1234)       // 12.3%
+//
+// Sizes of memory and files are in units of 1024, bytes that travel and rates of links in units of 1000.
 //
 // # Limits
 //
@@ -15,6 +19,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Count writes n with its noun in the singular or plural, such as "1 row" or "2,000 files without an ending".
@@ -75,6 +80,19 @@ func bytes(v float64) string {
 	return threeDigits(v) + " " + units[unit]
 }
 
+// Traffic writes a number of bytes that travel, in the largest unit of 1000 that it fills, with three digits.
+func Traffic(bytes float64) string {
+	unit := 0
+	units := [...]string{"B", "kB", "MB", "GB", "TB", "PB"}
+	for ; math.Abs(bytes) >= 999.5 && unit < len(units)-1; unit++ {
+		bytes /= 1000
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%.0f B", bytes)
+	}
+	return threeDigits(bytes) + " " + units[unit]
+}
+
 // threeDigits writes a value from 1 to 1023 with three digits, without zeros behind the point.
 func threeDigits(v float64) string {
 	if math.Abs(v) >= 99.95 {
@@ -99,8 +117,17 @@ func FloatDigits(v float64, digits int) string {
 	return exponent(strconv.FormatFloat(v, 'g', digits, 64))
 }
 
-// Exact writes the shortest text that reads back as v, as people write settings.
-func Exact(v float64) string { return exponent(strconv.FormatFloat(v, 'g', -1, 64)) }
+// Exact writes the shortest text that reads back as v, and whole numbers below 1e15 without an exponent.
+func Exact[N float32 | float64](v N) string {
+	x, bits := float64(v), 64
+	if _, short := any(v).(float32); short {
+		bits = 32
+	}
+	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
+		return strconv.FormatFloat(x, 'f', -1, bits)
+	}
+	return exponent(strconv.FormatFloat(x, 'g', -1, bits))
+}
 
 // exponent removes the plus sign and the leading zeros of an exponent.
 func exponent(text string) string {
@@ -114,6 +141,31 @@ func exponent(text string) string {
 	}
 	return mantissa + "e" + sign + strings.TrimLeft(power, "+-0")
 }
+
+// Percent writes a share with three digits, such as 12.3% for 0.1234. A share below 0.005% is 0%.
+func Percent(share float64) string {
+	v := 100 * share
+	if math.Abs(v) < 0.005 {
+		return "0%"
+	}
+	return threeDigits(v) + "%"
+}
+
+// Duration writes a time with three digits, from a minute on in whole seconds, in the notation of settings:
+// 340ms, 1.23s, 12.3s, 1m12s.
+func Duration(d time.Duration) string {
+	unit := time.Second
+	if size := d.Abs(); size < time.Minute {
+		unit = 1
+		for ; size >= 1000; size /= 10 {
+			unit *= 10
+		}
+	}
+	return d.Round(unit).String()
+}
+
+// Seconds is Duration for a number of seconds.
+func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
 
 // Milliseconds writes a time with a decimal place, or below 100 ms with two, or below 1 ms with three.
 func Milliseconds(ms float64) string {

@@ -3,6 +3,7 @@ package quantity
 import (
 	"math"
 	"testing"
+	"time"
 )
 
 // TestCount writes a noun in the number of its count.
@@ -43,11 +44,52 @@ func TestFloat(t *testing.T) {
 			t.Errorf("Float(%v) is %q, want %q", v, got, want)
 		}
 	}
-	if a, b := Exact(6.767e-05), Exact(0.1); a != "6.767e-5" || b != "0.1" {
-		t.Errorf("Exact: %q and %q", a, b)
+	for v, want := range map[float64]string{6.767e-05: "6.767e-5", 0.1: "0.1", 1e6: "1000000", -1234567: "-1234567", 1e20: "1e20", 0: "0"} {
+		if got := Exact(v); got != want {
+			t.Errorf("Exact(%v) is %q, want %q", v, got, want)
+		}
+	}
+	if got := Exact(float32(0.1)); got != "0.1" {
+		t.Errorf("Exact of a float32: %q", got)
 	}
 	if got := FloatDigits(6.7671e-05, 4); got != "6.767e-5" {
 		t.Errorf("FloatDigits: %q", got)
+	}
+}
+
+// TestTraffic writes three digits in the largest unit of 1000 that is filled.
+func TestTraffic(t *testing.T) {
+	for n, want := range map[float64]string{
+		0: "0 B", 1: "1 B", 999: "999 B", 999.6: "1 kB", 1500: "1.5 kB", 2.5e6: "2.5 MB", 12e9: "12 GB", 235.4e3: "235 kB", 4e12: "4 TB", 7e18: "7000 PB",
+	} {
+		if got := Traffic(n); got != want {
+			t.Errorf("Traffic(%v) is %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestDuration writes three digits below a minute and whole seconds above, in the notation of settings.
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 1234: "1.23µs", 12345678: "12.3ms", 1234567890: "1.23s", 59*time.Second + 949*time.Millisecond: "59.9s",
+		59*time.Second + 960*time.Millisecond: "1m0s", 72*time.Second + 400*time.Millisecond: "1m12s", 10 * time.Minute: "10m0s", 30 * time.Second: "30s",
+		-1234567890: "-1.23s", 26*time.Hour + 1: "26h0m0s",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("Duration(%d) is %q, want %q", d, got, want)
+		}
+	}
+	if got := Seconds(90.24); got != "1m30s" {
+		t.Errorf("Seconds(90.24) is %q", got)
+	}
+}
+
+// TestPercent writes three digits, and 0% for a share that has none.
+func TestPercent(t *testing.T) {
+	for share, want := range map[float64]string{0: "0%", 0.00001: "0%", 0.0004: "0.04%", 0.1234: "12.3%", 0.9996: "100%", 1: "100%", -0.25: "-25%"} {
+		if got := Percent(share); got != want {
+			t.Errorf("Percent(%v) is %q, want %q", share, got, want)
+		}
 	}
 }
 

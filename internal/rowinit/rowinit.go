@@ -7,6 +7,8 @@ package rowinit
 import (
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Spec names an initialiser, for what is written down and sent. The zero value is zeros.
@@ -22,19 +24,19 @@ func (s Spec) Init() (Init, error) {
 	switch s.Name {
 	case "", "zeros":
 		if s.Value != 0 {
-			return nil, fmt.Errorf("initial weights of zeros with a value of %v: want none, or constant or uniform", s.Value)
+			return nil, fmt.Errorf("initial weights of zeros with a value of %s: want none, or constant or uniform", quantity.Exact(s.Value))
 		}
 		return Constant(0), nil
 	case "constant", "uniform":
 		v := float32(s.Value)
 		if math.IsNaN(s.Value) || math.IsInf(float64(v), 0) {
-			return nil, fmt.Errorf("initial weights %s of %v: want a finite float32", s.Name, s.Value)
+			return nil, fmt.Errorf("initial weights %s of %s: want a finite float32", s.Name, quantity.Exact(s.Value))
 		}
 		if s.Name == "constant" {
 			return Constant(v), nil
 		}
 		if v < 0 {
-			return nil, fmt.Errorf("initial weights uniform up to %v: want a limit from 0", s.Value)
+			return nil, fmt.Errorf("initial weights uniform up to %s: want a limit from 0", quantity.Exact(s.Value))
 		}
 		return Uniform(v), nil
 	}

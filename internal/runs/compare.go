@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Group is runs that differ in the seed alone.
@@ -45,7 +47,7 @@ func (r *Run) machine() [][2]string {
 		add("system", m.System)
 		add("processor", m.CPU)
 		add("hardware threads", fmt.Sprint(m.CPUs))
-		add("memory", fmt.Sprintf("%.1f GiB", float64(m.MemoryBytes)/(1<<30)))
+		add("memory", quantity.Bytes(m.MemoryBytes))
 		add("Go", m.Go)
 	}
 	if !r.older() {

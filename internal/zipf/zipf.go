@@ -5,6 +5,8 @@ package zipf
 import (
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Law gives value i of n, from 0, a probability proportional to 1/(i+1)^s.
@@ -20,7 +22,7 @@ const MaxValues = 1 << 40
 // New makes a law. s is above 0 and at most 10, n from 1 to MaxValues.
 func New(s float64, n uint64) (Law, error) {
 	if !(s > 0 && s <= 10) || n < 1 || n > MaxValues {
-		return Law{}, fmt.Errorf("zipf: exponent %v over %d values: want above 0 to 10, and 1 to %d", s, n, uint64(MaxValues))
+		return Law{}, fmt.Errorf("zipf: exponent %s over %d values: want above 0 to 10, and 1 to %d", quantity.Exact(s), n, uint64(MaxValues))
 	}
 	l := Law{n: float64(n), s: s}
 	l.high = l.integral(l.n + 0.5)

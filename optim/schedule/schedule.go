@@ -58,21 +58,21 @@ func (s Schedule) Validate() error {
 		}
 	}
 	const steps, floor, warmup setting.Path = "training.lr-steps", "training.lr-floor", "training.warmup"
-	want(positive(s.LR), "training.lr", "%v: want a positive number", s.LR)
+	want(positive(s.LR), "training.lr", "%s: want a positive number", quantity.Exact(s.LR))
 	epoch := 0
 	for i, d := range s.Drops {
 		want(d.Epoch >= 1, steps, "at epoch %d: want at least 1", d.Epoch)
 		want(i == 0 || d.Epoch > epoch, steps, "at epoch %d after epoch %d: want ascending epochs", d.Epoch, epoch)
-		want(positive(d.LR), steps, "%v from epoch %d: want a positive number", d.LR, d.Epoch)
+		want(positive(d.LR), steps, "%s from epoch %d: want a positive number", quantity.Exact(d.LR), d.Epoch)
 		epoch = d.Epoch
 	}
 	want(!s.Cosine || len(s.Drops) == 0, steps, "%s with %v: want one of them", FormatDrops(s.Drops), setting.Path("training.lr-cosine"))
 	want(s.Cosine || s.Floor == 0, floor, "has no effect: it needs %v", setting.Path("training.lr-cosine"))
-	want(!s.Cosine || s.Floor >= 0 && s.Floor <= s.LR, floor, "%v: want a number from 0 to the learning rate %v", s.Floor, s.LR)
+	want(!s.Cosine || s.Floor >= 0 && s.Floor <= s.LR, floor, "%s: want a number from 0 to the learning rate %s", quantity.Exact(s.Floor), quantity.Exact(s.LR))
 	w := s.Warmup
 	want(w.Steps >= 0, warmup, "%d steps: want 0 or more", w.Steps)
-	want(w.Epochs >= 0 && !math.IsInf(w.Epochs, 0), warmup, "%v epochs: want a number from 0", w.Epochs)
-	want(w.Steps == 0 || w.Epochs == 0, warmup, "%d steps and %v epochs: want one of them", w.Steps, w.Epochs)
+	want(w.Epochs >= 0 && !math.IsInf(w.Epochs, 0), warmup, "%s epochs: want a number from 0", quantity.Exact(w.Epochs))
+	want(w.Steps == 0 || w.Epochs == 0, warmup, "%d steps and %s epochs: want one of them", w.Steps, quantity.Exact(w.Epochs))
 	return faults.Err()
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/outcome"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/transport"
@@ -160,7 +161,7 @@ func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 		left := min(limit-(past-there), k.c.cfg.Timeout-past)
 		switch {
 		case left <= 0 && there > 0:
-			return nil, message.Welcome{}, k.lost(fmt.Sprintf("it has not opened its tables in %v, of which it was away for %v (%v), after: %v", past.Round(time.Second), (past - there).Round(time.Second), last, cause))
+			return nil, message.Welcome{}, k.lost(fmt.Sprintf("it has not opened its tables in %s, of which it was away for %s (%v), after: %v", quantity.Duration(past), quantity.Duration(past-there), last, cause))
 		case left <= 0:
 			return nil, message.Welcome{}, k.lost(fmt.Sprintf("it could not be reached for %v (%v), after: %v", limit, last, cause))
 		}

@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -125,14 +126,14 @@ func (w Work) Validate(keys uint64) error {
 		errs = append(errs, fmt.Errorf("load: batches of %d of %d keys: want 1 to %d, and an eighth of the keys at most", w.Batch, keys, most))
 	}
 	if !(w.Insert >= 0 && w.Insert < 1) {
-		errs = append(errs, fmt.Errorf("load: a share of %v of new keys: want 0 to below 1", w.Insert))
+		errs = append(errs, fmt.Errorf("load: a share of %s of new keys: want 0 to below 1", quantity.Exact(w.Insert)))
 	}
 	const mostAhead = 64
 	if w.Ahead < 0 || w.Ahead > mostAhead {
 		errs = append(errs, fmt.Errorf("load: %d pulls under way: want 1 to %d, or 0 for 3", w.Ahead, mostAhead))
 	}
 	if !(w.Dist.Skew >= 0 && w.Dist.Skew <= maxSkew) {
-		errs = append(errs, fmt.Errorf("load: a skew of %v: want 0 to %d", w.Dist.Skew, maxSkew))
+		errs = append(errs, fmt.Errorf("load: a skew of %s: want 0 to %d", quantity.Exact(w.Dist.Skew), maxSkew))
 	}
 	const rare = 0.004 // so seldom would the last key of a batch be drawn that is not in it yet
 	if errs == nil && w.Dist.beyond(float64(w.Batch), float64(keys)) < rare {

@@ -3,6 +3,7 @@ package message
 import (
 	"math"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -150,7 +151,7 @@ func checkClock(h Head) error {
 		return err
 	}
 	if rate := math.Float64frombits(h.At); math.IsNaN(rate) || math.IsInf(rate, 0) {
-		return malformed("a clock with the rate %v", rate)
+		return malformed("a clock with the rate %s", quantity.Exact(rate))
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/metrics/scrape"
@@ -120,7 +120,7 @@ func (s *server) admin() service.Admin {
 				return nil, "", err
 			}
 			saved, err := e.Save(ctx, delta)
-			return saved, fmt.Sprintf("checkpoint %d is written, %d bytes in %v", saved.Number, saved.Bytes, saved.Took.Round(time.Millisecond)), err
+			return saved, fmt.Sprintf("checkpoint %d is written, %s in %s", saved.Number, quantity.Bytes(saved.Bytes), quantity.Duration(saved.Took)), err
 		},
 		Shrink: func(ctx context.Context, days int) (any, string, error) {
 			e, err := open()

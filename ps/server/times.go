@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/snapshot"
@@ -171,7 +172,7 @@ func (s *server) waitForRoom(ctx context.Context, pause time.Duration, what stri
 		if !isFull(err) || left <= 0 || ctx.Err() != nil {
 			return err
 		}
-		s.cfg.Report(fmt.Sprintf("server %d: there is no room for %s: %v; make some within %v", s.cfg.Index, what, err, left.Round(time.Second)))
+		s.cfg.Report(fmt.Sprintf("server %d: there is no room for %s: %v; make some within %s", s.cfg.Index, what, err, quantity.Duration(left)))
 		sleep(ctx, min(left, pause))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -45,7 +46,7 @@ func (a Admission) Validate() error {
 
 func (a Admission) check(fault func(bad bool, format string, args ...any)) {
 	fault(a.Count < 0 || a.Count > mostCount, "admission after %d pulls: want 0 to %d", a.Count, mostCount)
-	fault(!(a.Share >= 0 && a.Share <= 1), "admission of a share of %v: want 0 (all) to 1", a.Share)
+	fault(!(a.Share >= 0 && a.Share <= 1), "admission of a share of %s: want 0 (all) to 1", quantity.Exact(a.Share))
 	fault(a.FilterBytes != 0 && (a.FilterBytes < 4096 || a.FilterBytes > 1<<40), "a filter of %d bytes: want 4096 or more, or 0 for %d", a.FilterBytes, defaultFilterBytes)
 }
 

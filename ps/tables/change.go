@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/wal"
 )
@@ -231,7 +232,7 @@ func (e *Engine) prepare(c *change) (*push, error) {
 // the steps that are complete by it have been applied.
 func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (Ticket, error) {
 	if math.IsNaN(rate) || math.IsInf(rate, 0) || math.IsInf(float64(float32(rate)), 0) {
-		return Ticket{}, fmt.Errorf("tables: session %d: change %d: learning rate %v: want a finite number", session, seq, rate)
+		return Ticket{}, fmt.Errorf("tables: session %d: change %d: learning rate %s: want a finite number", session, seq, quantity.Exact(rate))
 	}
 	if rate < 0 || e.cfg.Mode == Geo {
 		rate = -1

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -213,7 +214,7 @@ func (d *dense) load(ctx context.Context, r io.Reader, of string, own bool) erro
 		return fmt.Errorf("array %q: it holds values %d to %d for %d sessions, this server has %d to %d for %d", d.Name, head.Lo, head.Hi, len(head.Marks), d.lo, d.hi, len(d.marks))
 	}
 	if !(head.LR >= 0) || math.IsInf(head.LR, 0) {
-		return fmt.Errorf("array %q: a learning rate of %v", d.Name, head.LR)
+		return fmt.Errorf("array %q: a learning rate of %s", d.Name, quantity.Exact(head.LR))
 	}
 	if len(head.States) != len(states) {
 		return fmt.Errorf("array %q: it has %d parts of optimizer state, %s has %d", d.Name, len(head.States), d.opt.Name(), len(states))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -55,8 +56,8 @@ func (e *MissingError) Error() string {
 	for i, r := range e.Missing {
 		names[i] = fmt.Sprint(r)
 	}
-	s := fmt.Sprintf("rank %d: no connection with rank %s of %d after %v: %v",
-		e.Rank, strings.Join(names, ", "), e.Size, e.After.Round(time.Millisecond), e.Err)
+	s := fmt.Sprintf("rank %d: no connection with rank %s of %d after %s: %v",
+		e.Rank, strings.Join(names, ", "), e.Size, quantity.Duration(e.After), e.Err)
 	for _, n := range e.Notes {
 		s += "; " + n
 	}

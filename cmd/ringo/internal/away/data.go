@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/remote"
 	"github.com/ringo-ml/ringo/remote/store"
 )
@@ -46,7 +47,7 @@ func Data(ctx context.Context, url string, report func(line string)) (string, er
 		err = errors.Join(err, lock.Release())
 	}
 	if came > 0 && err == nil {
-		report(fmt.Sprintf("%s: %.1f MB came to %s", remote.Shown(url), float64(came)/1e6, path))
+		report(fmt.Sprintf("%s: %s came to %s", remote.Shown(url), quantity.Traffic(float64(came)), path))
 	}
 	return path, err
 }

@@ -21,18 +21,8 @@ func Rated(perSecond float64) string { return quantity.Rate(perSecond) }
 // Milliseconds is quantity.Milliseconds.
 func Milliseconds(ms float64) string { return quantity.Milliseconds(ms) }
 
-// Bytes writes a number of bytes that travel, in powers of 1000 as rates of links are, with three digits.
-func Bytes(n float64) string {
-	for _, u := range []struct {
-		size float64
-		name string
-	}{{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
-		if n >= 0.9995*u.size {
-			return fmt.Sprintf("%.3g %s", n/u.size, u.name)
-		}
-	}
-	return fmt.Sprintf("%.0f B", n)
-}
+// Bytes is quantity.Traffic.
+func Bytes(n float64) string { return quantity.Traffic(n) }
 
 // Memory writes a number of bytes of memory or of a disk: quantity.Bytes.
 func Memory(n int64) string { return quantity.Bytes(n) }

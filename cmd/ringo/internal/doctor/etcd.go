@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // etcd looks at each member of a cluster that a rendezvous names. It speaks to them as anybody may; that a user may read and write the key is
@@ -65,14 +66,14 @@ func etcdMember(ctx context.Context, addr string, secure bool) finding {
 	} else {
 		err = healthy(ctx, addr)
 	}
-	took := time.Since(begun).Round(time.Microsecond)
+	took := quantity.Duration(time.Since(begun))
 	if err != nil {
 		f.Found = err.Error()
 		f.fails("ranks that meet there do not find each other", "see whether it runs, and is reachable from here: curl http://"+addr+"/health")
 		return f
 	}
-	if f.Found = fmt.Sprintf("it is well, and answers within %v", took); secure {
-		f.Found = fmt.Sprintf("it speaks TLS, and answers within %v; certificates and user are for a job to try", took)
+	if f.Found = fmt.Sprintf("it is well, and answers within %s", took); secure {
+		f.Found = fmt.Sprintf("it speaks TLS, and answers within %s; certificates and user are for a job to try", took)
 	}
 	return f
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/cgroup"
 	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Levels of a finding.
@@ -89,7 +90,7 @@ func (h host) cores() (finding, bool) {
 	m := placement.Read(h.root, h.allowed)
 	f := fine("cores", console.Counted(len(m.CPUs), "processor"))
 	if m.Quota > 0 {
-		f.Found += fmt.Sprintf(", of which the control group lets %.3g work at a time", m.Quota)
+		f.Found += fmt.Sprintf(", of which the control group lets %s work at a time", quantity.Float(m.Quota))
 	}
 	if m.Quota > 0 && m.Quota < float64(len(m.CPUs)) {
 		f.warns("threads beyond the limit are stopped for the rest of each 100 ms, and all ranks wait for the one that is",
@@ -165,7 +166,7 @@ const clocks = "sys/devices/system/clocksource/clocksource0/"
 // clock says how the clock is read.
 func (h host) clock() (finding, bool) {
 	source := h.text(clocks + "current_clocksource")
-	f := fine("clock", fmt.Sprintf("%s, read in %v", source, h.reading))
+	f := fine("clock", fmt.Sprintf("%s, read in %s", source, quantity.Duration(h.reading)))
 	if h.reading > slowClock {
 		f.warns("what is measured and recorded of each operation takes longer than the operation may", h.betterClock(source))
 	}

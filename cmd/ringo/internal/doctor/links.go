@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -34,7 +35,7 @@ type speed struct {
 }
 
 func (s speed) String() string {
-	return fmt.Sprintf("%v there and back, %.3g Gbit/s to it, %.3g Gbit/s from it", s.There.Round(time.Microsecond), s.To*8/1e9, s.From*8/1e9)
+	return fmt.Sprintf("%s there and back, %s Gbit/s to it, %s Gbit/s from it", quantity.Duration(s.There), quantity.Float(s.To*8/1e9), quantity.Float(s.From*8/1e9))
 }
 
 // ask sends what the other end is to do.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -72,7 +73,7 @@ func compare(host string, chosen speed, all []tried) finding {
 		words = append(words, fmt.Sprintf("%s (%s) is reached: %v", t.Interface, name, t.speed))
 		const clearly = 1.5
 		if slower := min(t.speed.To, t.speed.From) / max(1, min(chosen.To, chosen.From)); slower > clearly {
-			f.warns(fmt.Sprintf("jobs take another way, on which bytes take %.1f times as long as by %s", slower, t.Interface), "--interface "+t.Interface+", where all hosts call it so")
+			f.warns(fmt.Sprintf("jobs take another way, on which bytes take %s times as long as by %s", quantity.FloatDigits(slower, 2), t.Interface), "--interface "+t.Interface+", where all hosts call it so")
 		}
 	}
 	f.Found = strings.Join(words, "; ")

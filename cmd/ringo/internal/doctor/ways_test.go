@@ -28,7 +28,7 @@ func TestCompare(t *testing.T) {
 	}{
 		{[]tried{same, gone}, "ok    b: other interfaces: eth1 (10.2.0.2) is reached: 1ms there and back, 0.8 Gbit/s to it, 0.8 Gbit/s from it; docker0 (172.17.0.1) is not reached from here"},
 		{[]tried{fast}, "warn  b: other interfaces: ib0 (10.1.0.2) is reached: 1µs there and back, 8 Gbit/s to it, 6.4 Gbit/s from it\n" +
-			"      jobs take another way, on which bytes take 8.0 times as long as by ib0\n      mend: --interface ib0, where all hosts call it so"},
+			"      jobs take another way, on which bytes take 8 times as long as by ib0\n      mend: --interface ib0, where all hosts call it so"},
 	} {
 		if got := compare("b", chosen, c.all).words(); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)

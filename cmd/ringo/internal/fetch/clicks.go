@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // making is what rows of clicks to make.
@@ -160,8 +161,8 @@ func (m *making) run(cmd *cobra.Command, p *console.Progress) error {
 	if m.files > 1 {
 		stream = " --stream"
 	}
-	fmt.Fprintf(out, "the best of all models has AUC %.5f and log-loss %.5f on the %s rows of %s, %.1f%% of them clicks\n", truth.AUC, truth.LogLoss,
-		console.Grouped(int(truth.Rows)), files[len(files)-1].path, 100*float64(truth.Clicks)/float64(truth.Rows))
+	fmt.Fprintf(out, "the best of all models has AUC %.5f and log-loss %.5f on the %s rows of %s, %s of them clicks\n", truth.AUC, truth.LogLoss,
+		console.Grouped(int(truth.Rows)), files[len(files)-1].path, quantity.Percent(float64(truth.Clicks)/float64(truth.Rows)))
 	fmt.Fprintf(out, "%s rows are in %s; train with `ringo train %s --data %s --schema %s%s`\n", console.Grouped(int(m.rows)), m.dir, model, m.dir, m.schema, stream)
 	return nil
 }

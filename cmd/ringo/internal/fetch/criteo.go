@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // criteo is the command that fetches the sample, or makes rows like one.
@@ -71,7 +72,7 @@ func (g *generation) check(cmd *cobra.Command, dir string) error {
 	case g.rows == 0 && (g.like != "" || cmd.Flags().Changed("seed") || g.zipf != 0):
 		return console.Usagef("--like, --seed and --zipf belong to --generate ROWS")
 	case (g.zipf != 0) != (g.values != 0):
-		return console.Usagef("--zipf %v with --values %d: a law of categories needs both", g.zipf, g.values)
+		return console.Usagef("--zipf %s with --values %d: a law of categories needs both", quantity.Exact(g.zipf), g.values)
 	case g.values > math.MaxUint32:
 		return console.Usagef("--values %d: want at most %d, which is how many categories there are", g.values, uint32(math.MaxUint32))
 	case g.rows > 0 && g.like == "":

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/store"
@@ -139,10 +140,10 @@ func (c *contents) print(out *console.Output) {
 		if len(t.Rule.Settings) > 0 {
 			settings = "; " + console.Pairs(t.Rule.Settings, " ", ", ")
 		}
-		out.Line("table %s: %s of %s, %s, learning rate %v at first%s", t.Name, console.Counted(int(t.Rows), "row"), console.Counted(t.Dim, "weight"), t.Rule.Name, t.Rule.LR, settings)
+		out.Line("table %s: %s of %s, %s, learning rate %s at first%s", t.Name, console.Counted(int(t.Rows), "row"), console.Counted(t.Dim, "weight"), t.Rule.Name, quantity.Exact(t.Rule.LR), settings)
 	}
 	for _, a := range c.Arrays {
-		out.Line("array %s: %s, %s, learning rate %v at first", a.Name, console.Counted(a.Len, "value"), a.Rule.Name, a.Rule.LR)
+		out.Line("array %s: %s, %s, learning rate %s at first", a.Name, console.Counted(a.Len, "value"), a.Rule.Name, quantity.Exact(a.Rule.LR))
 	}
 	for i, s := range c.Servers {
 		ahead := ""

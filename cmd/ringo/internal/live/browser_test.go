@@ -236,14 +236,14 @@ func TestInBrowser(t *testing.T) {
 	}
 	escaped := strings.Join(strings.Fields(hostile), " ")
 	for panel, words := range map[string][]string{
-		"loss": {"a batch of rank 0 0.1667", "test 0.4167", "step 12"}, "metric": {"Accuracy", "test 90.03 %"}, "rate": {"1012 samples/s", "1234 samples/s"}, "progressive": {"the model predicts no clicks"},
-		"cause": {"30 %rank 1 holds up the others"},
-		"parts": {"forward and backward 5 ms", "exposed exchange 15 ms"}, "density": {"steps 12 %"}, "bytes": {"by a rank in a step 4.1 kB", "on the wire 235 kB"},
-		"ranks": {"rank 0", "10 ms", "rank 1 holds up the others: its step takes 3 ms of its own more than theirs; it computes 3 ms longer"}, "layers": {"fc1" + escaped, "25 %", "0.125", "4"},
+		"loss": {"a batch of rank 0 0.1667", "test 0.4167", "step 12"}, "metric": {"Accuracy", "test 90.03%"}, "rate": {"1012 samples/s", "1234 samples/s"}, "progressive": {"the model predicts no clicks"},
+		"cause": {"30%rank 1 holds up the others"},
+		"parts": {"forward and backward 5 ms", "exposed exchange 15 ms"}, "density": {"steps 12%"}, "bytes": {"by a rank in a step 4.1 kB", "on the wire 235 kB"},
+		"ranks": {"rank 0", "10 ms", "rank 1 holds up the others: its step takes 3.00 ms of its own more than theirs; it computes 3.00 ms longer"}, "layers": {"fc1" + escaped, "25%", "0.125", "4"},
 		"faults": {"a remark: " + escaped}, "choices": {"dlgs fixed (2 buckets) 9.50 ms"}, "machine": {"host " + escaped}, "settings": {"training.batch 64", "data.dir " + escaped},
 		"waits": {"others wait longest for rank 1: 3 ms of a step", "all 1 looks", "most: rank 0, waited for rank 1: 3 ms"}, "buckets": {"Step 2 of rank 0", "predicted 9.5 ms a step, this one 10"},
 		"layer-times": {"share sent", "threshold", "norm of the residual", "most: fc1" + escaped + ", step 12: 4"},
-		"servers":     {"0 ids " + escaped + " 1,234", "75 %", "1 it does not answer"},
+		"servers":     {"0 ids " + escaped + " 1,234", "75%", "1 it does not answer"},
 	} {
 		for _, word := range words {
 			if text := b.text(panel); !strings.Contains(text, word) {

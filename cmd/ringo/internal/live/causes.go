@@ -2,7 +2,6 @@ package live
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/cause"
 	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/record"
 )
@@ -190,7 +190,7 @@ func (p *processors) foreign() float64 {
 
 func readCause(h *Hub, f *figures) {
 	if c, ok := h.slows(); ok {
-		f.Rows = [][]string{{fmt.Sprintf("%.0f %%", 100*c.Share), c.Text}}
+		f.Rows = [][]string{{quantity.Percent(c.Share), c.Text}}
 		f.Note = "Which part of a step it costs, by the last ten seconds."
 	}
 }

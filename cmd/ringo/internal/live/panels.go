@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
@@ -248,7 +249,7 @@ func readLayers(h *Hub, f *figures) {
 	f.Note = "What rank 0's last step of an epoch did to each layer's gradient, in the order in which backward finishes them."
 	f.Head = []string{"layer", "share sent", "threshold", "norm of the residual"}
 	for _, l := range h.layers {
-		f.Rows = append(f.Rows, []string{l.Name, percent(float64(l.Density)), short(float64(l.Threshold)), short(float64(l.ResidualNorm))})
+		f.Rows = append(f.Rows, []string{l.Name, quantity.Percent(float64(l.Density)), short(float64(l.Threshold)), short(float64(l.ResidualNorm))})
 	}
 }
 
@@ -258,7 +259,7 @@ func readBytes(h *Hub, f *figures) {
 	f.Head = []string{"last epoch", ""}
 	for _, row := range [][2]string{{"by a rank in a step", "step_bytes_sent"}, {"by all ranks in the epoch", "bytes_sent"}, {"by all ranks on the wire", "wire_bytes"}} {
 		if v, known := h.epoch[row[1]].(float64); known {
-			f.Rows = append(f.Rows, []string{row[0], console.Bytes(v)})
+			f.Rows = append(f.Rows, []string{row[0], quantity.Traffic(v)})
 		}
 	}
 }
@@ -368,7 +369,7 @@ func (h *Hub) at(out *head, i runs.Info) {
 var none = number(nan)
 
 // short writes a figure with four digits.
-func short(v float64) string { return fmt.Sprintf("%.4g", v) }
+func short(v float64) string { return quantity.FloatDigits(v, 4) }
 
-// percent writes a share.
-func percent(v float64) string { return fmt.Sprintf("%.4g %%", 100*v) }
+// percent writes a metric that is a share, with four digits.
+func percent(v float64) string { return quantity.FloatDigits(100*v, 4) + "%" }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/web"
 )
 
@@ -124,10 +125,10 @@ func readServers(h *Hub, f *figures) {
 		for _, t := range s.tables {
 			hits := "–"
 			if share := t.hits(); finite(share) {
-				hits = percent(share)
+				hits = quantity.Percent(share)
 			}
 			f.Rows = append(f.Rows, []string{
-				fmt.Sprint(i), t.Name, console.Grouped(int(t.Rows)), console.Bytes(float64(t.Bytes)), console.Grouped(int(t.StoredRows)), console.Bytes(float64(t.StoredBytes)),
+				fmt.Sprint(i), t.Name, console.Grouped(int(t.Rows)), quantity.Bytes(float64(t.Bytes)), console.Grouped(int(t.StoredRows)), quantity.Bytes(float64(t.StoredBytes)),
 				console.Grouped(int(t.Pulled)), console.Grouped(int(t.Pushed)), hits,
 			})
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/chart"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
@@ -157,9 +158,9 @@ func figure(m runs.Metric, v float64) string {
 	case math.IsNaN(v):
 		return "–"
 	case m.Percent:
-		return fmt.Sprintf("%.2f %%", 100*v)
+		return fmt.Sprintf("%.2f%%", 100*v)
 	}
-	return fmt.Sprintf("%.4g", v)
+	return quantity.FloatDigits(v, 4)
 }
 
 // spread writes a figure of several runs; the deviation with two digits.
@@ -184,11 +185,8 @@ func number(v float64) string {
 	if v >= 1000 && v < 1e15 {
 		return console.Grouped(int(math.Round(v)))
 	}
-	return fmt.Sprintf("%.4g", v)
+	return quantity.FloatDigits(v, 4)
 }
-
-// bytesOf writes a number of bytes with its unit.
-func bytesOf(v float64) string { return console.Bytes(v) }
 
 // results is the table that answers first: how good the runs have become, how fast they were, and when they had reached the
 // target.
@@ -292,9 +290,9 @@ func (q question) bytes() table {
 		of   func(runs.Group) runs.Spread
 		text func(float64) string
 	}{
-		{"by a rank in a step", func(g runs.Group) runs.Spread { return g.Steady("step_bytes_sent") }, bytesOf},
-		{"by all ranks in the run", func(g runs.Group) runs.Spread { return g.Total("bytes_sent") }, bytesOf},
-		{"by all ranks on the wire", func(g runs.Group) runs.Spread { return g.Total("wire_bytes") }, bytesOf},
+		{"by a rank in a step", func(g runs.Group) runs.Spread { return g.Steady("step_bytes_sent") }, quantity.Traffic},
+		{"by all ranks in the run", func(g runs.Group) runs.Spread { return g.Total("bytes_sent") }, quantity.Traffic},
+		{"by all ranks on the wire", func(g runs.Group) runs.Spread { return g.Total("wire_bytes") }, quantity.Traffic},
 		{"share of the gradient's values sent", func(g runs.Group) runs.Spread { return g.Steady("density") }, number},
 	} {
 		row, any := []string{f.name}, false

@@ -10,6 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
@@ -93,7 +94,7 @@ func (c *command) checkCompute(faults *console.Faults) {
 		faults.Add("want one of --compute-ms MS, --measure and --profile FILE, got %d", sources)
 	}
 	if c.changed("compute-ms") && (!(c.computeMS > 0) || math.IsInf(c.computeMS, 0)) {
-		faults.Add("--compute-ms %v: want a positive number", c.computeMS)
+		faults.Add("--compute-ms %s: want a positive number", quantity.Exact(c.computeMS))
 	}
 	if c.changed("threads") && !c.measure {
 		faults.Add("--threads belongs to --measure")
@@ -117,7 +118,7 @@ func (c *command) checkStrategy(faults *console.Faults) {
 	s := all[at]
 	c.chosen = s
 	if !(c.spars > 0 && c.spars <= 1) {
-		faults.Add("--spars %v: want more than 0 and at most 1", c.spars)
+		faults.Add("--spars %s: want more than 0 and at most 1", quantity.Exact(c.spars))
 	}
 	if c.every < 1 {
 		faults.Add("--dlgs-every %d: want at least 1", c.every)

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/heter"
 	"github.com/ringo-ml/ringo/heter/forecast"
 	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/tune"
@@ -238,9 +239,9 @@ func (c *command) writeVerdict(to io.Writer, r heterResult) {
 	}
 	fmt.Fprintf(to, "in one piece: %s samples/s with %s%s, bound by %s\n", rateOf(r.Whole.Rate), console.Counted(r.Whole.Trainers, "trainer"), where, r.Whole.By)
 	if r.Pays {
-		fmt.Fprintf(to, "splitting pays: %.2f x\n", r.Rate/r.Whole.Rate)
+		fmt.Fprintf(to, "splitting pays: %s x\n", quantity.Float(r.Rate/r.Whole.Rate))
 	} else {
-		fmt.Fprintf(to, "splitting does not pay: %.2f x; %s\n", r.Rate/r.Whole.Rate, c.reason(r))
+		fmt.Fprintf(to, "splitting does not pay: %s x; %s\n", quantity.Float(r.Rate/r.Whole.Rate), c.reason(r))
 	}
 	fmt.Fprintf(to, "of %d machines best are %d:%d, %s samples/s, bound by %s\n", r.Best.Trainers+r.Best.Heters, r.Best.Trainers, r.Best.Heters, rateOf(r.Best.Rate), r.Best.By)
 }
@@ -264,7 +265,7 @@ func (c *command) reason(r heterResult) string {
 // rateOf writes samples a second.
 func rateOf(x float64) string {
 	if x > math.MaxInt32 {
-		return fmt.Sprintf("%.3g", x)
+		return quantity.Float(x)
 	}
 	return console.Grouped(int(math.Round(x)))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -205,7 +206,7 @@ func strategyText(r result) string {
 	if r.Spars == 0 {
 		return r.Strategy
 	}
-	return fmt.Sprintf("%s at %v%s", r.Strategy, r.Spars, console.After(", rule ", r.Rule))
+	return fmt.Sprintf("%s at %s%s", r.Strategy, quantity.Exact(r.Spars), console.After(", rule ", r.Rule))
 }
 
 // writeComparison is a line for each plan.

@@ -142,8 +142,8 @@ func (r *Reporter) Progress(p train.Progress) {
 		r.printed = time.Now()
 		spent := time.Since(r.begun)
 		left := time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done-1))
-		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s %s/s, %v left in this phase",
-			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, console.Rated(float64(r.samples)/spent.Seconds()), r.info.Unit, left.Round(time.Second))
+		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s %s/s, %s left in this phase",
+			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, console.Rated(float64(r.samples)/spent.Seconds()), r.info.Unit, quantity.Duration(left))
 		if p.Phase == "train" {
 			text += fmt.Sprintf(", loss %.4f", p.Loss) + lastSamples(p.Progressive)
 		}
@@ -207,8 +207,8 @@ func (r *Reporter) Epoch(e train.Epoch) {
 	if e.TokensPerS.Known {
 		rate = e.TokensPerS.Value
 	}
-	fmt.Fprintf(r.out.Lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %.1f ms per step (%.1f ms exposed)%s\n",
-		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, r.epochFigures(e), console.Rated(rate), r.info.Unit, e.StepMS, e.ExposedCommMS, lastSamples(e.Progressive))
+	fmt.Fprintf(r.out.Lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %s ms per step (%s ms exposed)%s\n",
+		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, r.epochFigures(e), console.Rated(rate), r.info.Unit, quantity.Milliseconds(e.StepMS), quantity.Milliseconds(e.ExposedCommMS), lastSamples(e.Progressive))
 	r.write(e)
 	r.tellStep()
 }
@@ -217,7 +217,7 @@ func (r *Reporter) Epoch(e train.Epoch) {
 func (r *Reporter) Step(s train.Step) {
 	r.endPhase()
 	r.phase = ""
-	fmt.Fprintf(r.out.Lines, "epoch %d/%d step %d/%d  loss %.4f  lr %s  %.1f ms%s\n", s.Epoch, r.info.Epochs, s.Step, r.info.StepsPerEpoch, s.Loss, quantity.FloatDigits(s.LR, 4), s.StepMS, lastSamples(s.Progressive))
+	fmt.Fprintf(r.out.Lines, "epoch %d/%d step %d/%d  loss %.4f  lr %s  %s ms%s\n", s.Epoch, r.info.Epochs, s.Step, r.info.StepsPerEpoch, s.Loss, quantity.FloatDigits(s.LR, 4), quantity.Milliseconds(s.StepMS), lastSamples(s.Progressive))
 	r.write(s)
 }
 
@@ -289,7 +289,7 @@ func (r *Reporter) Summary(s train.Summary) {
 		fmt.Fprintf(r.out.Lines, "ended early: %s\n", s.Ended)
 		epochs = s.Epochs
 	}
-	fmt.Fprintf(r.out.Lines, "%s after %s in %.1f s; parameters sha256 %s\n", r.result(s), console.Counted(epochs, "epoch"), s.WallS, s.ParamsSHA256)
+	fmt.Fprintf(r.out.Lines, "%s after %s in %s; parameters sha256 %s\n", r.result(s), console.Counted(epochs, "epoch"), quantity.Seconds(s.WallS), s.ParamsSHA256)
 	r.write(s)
 }
 

@@ -63,10 +63,10 @@ batch 64 per rank, 40 steps per epoch; sgd, learning rate 0.005; strategy fp32, 
 evaluating on a, not on b
 held out: a share of 0.1
 left out 1 bad sample: a.png: byte 3: truncated
-epoch 1/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
-epoch 2/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.3 ms per step (0.6 ms exposed)
+epoch 1/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.34 ms per step (0.560 ms exposed)
+epoch 2/2  train loss 0.5000  train accuracy  87.50%  test accuracy 100.00%  1,234 samples/s, 12.34 ms per step (0.560 ms exposed)
 left out 3 bad samples: a.png: byte 3: truncated; b.png: byte 0: empty file; and 1 more
-test accuracy 100.00% after 2 epochs in 90.2 s; parameters sha256 abc
+test accuracy 100.00% after 2 epochs in 1m30s; parameters sha256 abc
 `
 
 const scenePlain = `epoch 1/2: train 11 of 40 steps, 128 samples/s, 29s left in this phase, loss 1.0000

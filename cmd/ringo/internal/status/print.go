@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // lastFaults is how many of the last lines about what has happened are printed; all are in --json.
@@ -35,7 +36,7 @@ func Print(to io.Writer, s live.Status) {
 		fmt.Fprintf(&b, "  %s\n", p)
 	}
 	if s.Cause != nil {
-		fmt.Fprintf(&b, "  ! %.0f %% of a step: %s\n", 100*s.Cause.Share, s.Cause.Text)
+		fmt.Fprintf(&b, "  ! %s of a step: %s\n", quantity.Percent(s.Cause.Share), s.Cause.Text)
 	}
 	for _, x := range s.Stragglers {
 		if s.Cause == nil || x.Cause != s.Cause.Text {
@@ -70,7 +71,7 @@ func title(b *strings.Builder, s live.Status) {
 		fmt.Fprintf(b, ", %s", console.Counted(s.Servers, "server"))
 	}
 	if v := float64(s.RunningS); v > 0 {
-		fmt.Fprintf(b, ", for %v", time.Duration(v*float64(time.Second)).Round(time.Second))
+		fmt.Fprintf(b, ", for %s", quantity.Seconds(v))
 	}
 	b.WriteByte('\n')
 	if s.Command != "" {
@@ -83,7 +84,7 @@ func place(s live.Status) string {
 	if s.PhaseTotal == 0 {
 		return ""
 	}
-	return fmt.Sprintf("epoch %d of %d, %s %s of %s, %.0f %% of the run", s.Epoch, s.Epochs, s.Phase, console.Grouped(s.PhaseDone), console.Grouped(s.PhaseTotal), 100*s.Share)
+	return fmt.Sprintf("epoch %d of %d, %s %s of %s, %s of the run", s.Epoch, s.Epochs, s.Phase, console.Grouped(s.PhaseDone), console.Grouped(s.PhaseTotal), quantity.Percent(s.Share))
 }
 
 // parts is where the time of a step goes; what takes none is left out.
@@ -151,11 +152,11 @@ func does(p live.ProcessStatus) string {
 	case p.WaitsFor != "":
 		text += ", waits for " + p.WaitsFor
 		if s := float64(p.WaitsS); s >= 0.1 {
-			text += fmt.Sprintf(" for %.1f s", s)
+			text += fmt.Sprintf(" for %s", quantity.Seconds(s))
 		}
 	}
 	if s := float64(p.SilentS); s >= quiet {
-		text += fmt.Sprintf(", no step for %.0f s", s)
+		text += fmt.Sprintf(", no step for %s", quantity.Seconds(s))
 	}
 	if p.Restarts > 0 {
 		text += fmt.Sprintf(", started again %s", console.Counted(p.Restarts, "time"))

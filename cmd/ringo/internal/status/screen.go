@@ -24,6 +24,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // tone says how text is drawn; without colours all but plain, strong and faint look the same.
@@ -157,7 +158,7 @@ func header(s live.Status, v view, width int) (out []line) {
 	out = append(out, top)
 	if p := place(s); p != "" {
 		if left := leftOf(s); left > 0 {
-			p = fmt.Sprintf("%v left, %s", left, p)
+			p = fmt.Sprintf("%s left, %s", quantity.Duration(left), p)
 		}
 		if size := min(30, width-len(p)-4); size >= 10 {
 			out = append(out, line{{bar(s.Share, size, "█", "░"), ofPart}, {"  " + p, plain}})
@@ -196,14 +197,14 @@ func leftOf(s live.Status) time.Duration {
 	if s.State != "training" || !(s.Share > 0) || !(left > 0) || left > 1e7 {
 		return 0
 	}
-	return time.Duration(left * float64(time.Second)).Round(time.Second)
+	return time.Duration(left * float64(time.Second))
 }
 
 // slows is what slows the job, and who: the cause with its cost, then up to three ranks that hold up the others, whose words are not the
 // cause's once more.
 func slows(s live.Status) (out []line) {
 	if s.Cause != nil {
-		out = append(out, line{{fmt.Sprintf("! cause: %.0f %% of a step: %s", 100*s.Cause.Share, s.Cause.Text), alarm}})
+		out = append(out, line{{fmt.Sprintf("! cause: %s of a step: %s", quantity.Percent(s.Cause.Share), s.Cause.Text), alarm}})
 	}
 	for i, x := range s.Stragglers {
 		if i == 3 {
@@ -241,7 +242,7 @@ func bars(p live.Parts, width int, tall bool) (out []line) {
 		if !(ms > 0) {
 			continue
 		}
-		text := fmt.Sprintf("%-20s %7s ms %3.0f %% ", part.name, console.Milliseconds(ms), 100*ms/whole)
+		text := fmt.Sprintf("%-20s %7s ms %3.0f%%  ", part.name, console.Milliseconds(ms), 100*ms/whole)
 		out = append(out, line{{text, plain}, {bar(ms/whole, max(0, width-len(text)-1), part.glyph, " "), ofPart + tone(i)}})
 	}
 	return out
@@ -361,9 +362,9 @@ func tableLines(all []live.TableStatus, room int) (out []line) {
 		}
 		hits := "–"
 		if h := float64(t.Hits); !math.IsNaN(h) {
-			hits = fmt.Sprintf("%.1f %%", 100*h)
+			hits = quantity.Percent(h)
 		}
-		out = append(out, line{{fmt.Sprintf("  %-6d %-10.10s %11s %7s %12s %9s", t.Server, t.Table, console.Grouped(int(t.Rows)), hits, console.Grouped(int(t.Below)), console.Bytes(float64(t.Bytes))), plain}})
+		out = append(out, line{{fmt.Sprintf("  %-6d %-10.10s %11s %7s %12s %9s", t.Server, t.Table, console.Grouped(int(t.Rows)), hits, console.Grouped(int(t.Below)), quantity.Bytes(float64(t.Bytes))), plain}})
 	}
 	return out
 }

@@ -190,7 +190,7 @@ func TestTop(t *testing.T) {
 			}
 		}
 		press := func(s string) { _, _ = io.WriteString(typed, s) }
-		shows("training mnist", "1 of 2 jobs", "\x1b[0;1;31m! cause: 21 % of a step", "\x1b[0;32m█", "parts")
+		shows("training mnist", "1 of 2 jobs", "\x1b[0;1;31m! cause: 21% of a step", "\x1b[0;32m█", "parts")
 		press("\t")
 		shows("second", "2 of 2 jobs")
 		press("\x1b[C")
@@ -202,7 +202,7 @@ func TestTop(t *testing.T) {
 		press(" ")
 		narrow.Store(true)
 		time.Sleep(1500 * time.Millisecond)
-		shows("job 4712-other: gone", "the job has ended: q leaves", "\x1b[0;1m! cause: 21 %")
+		shows("job 4712-other: gone", "the job has ended: q leaves", "\x1b[0;1m! cause: 21%")
 		press("q")
 		<-ended
 		_ = typed.Close()

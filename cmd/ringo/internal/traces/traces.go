@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/timeline"
 )
 
@@ -129,12 +130,9 @@ func (t told) print(out *console.Output) {
 
 // row is a rank's line of the table, or that of the mean.
 func row(out *console.Output, name string, r timeline.RankSummary) {
-	out.Line("%4s  %11s  %8s  %9s  %10s  %6s  %7s  %s", name, percent(r.Compute), percent(r.Exchange), percent(r.Data), percent(r.Other), percent(r.Idle),
-		percent(r.Overlap), console.Bytes(r.StepBytesSent))
+	out.Line("%4s  %11s  %8s  %9s  %10s  %6s  %7s  %s", name, quantity.Percent(r.Compute), quantity.Percent(r.Exchange), quantity.Percent(r.Data), quantity.Percent(r.Other), quantity.Percent(r.Idle),
+		quantity.Percent(r.Overlap), console.Bytes(r.StepBytesSent))
 }
-
-// percent writes a share of 1 with a decimal.
-func percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
 
 // parts is how many of the critical path's are told to a person; JSON has all.
 const parts = 6
@@ -148,7 +146,7 @@ func (t told) printPath(out *console.Output) {
 	var ranks []string
 	for rank, share := range t.Path.Ranks {
 		if share > 0 {
-			ranks = append(ranks, fmt.Sprintf("rank %d %s", rank, percent(share)))
+			ranks = append(ranks, fmt.Sprintf("rank %d %s", rank, quantity.Percent(share)))
 		}
 	}
 	const most = 8
@@ -157,7 +155,7 @@ func (t told) printPath(out *console.Output) {
 	}
 	out.Line("\ncritical path: %s; it goes %s from one to another", strings.Join(ranks, ", "), times(t.Path.Changes))
 	for _, p := range t.Path.Parts[:min(parts, len(t.Path.Parts))] {
-		out.Line("  %6s  rank %d %s", percent(p.Share), p.Rank, cmp.Or(p.Track, "idle"))
+		out.Line("  %6s  rank %d %s", quantity.Percent(p.Share), p.Rank, cmp.Or(p.Track, "idle"))
 	}
 }
 
@@ -221,5 +219,5 @@ func figure(v float64, unit string) string {
 	case "B":
 		return console.Bytes(v)
 	}
-	return percent(v)
+	return quantity.Percent(v)
 }

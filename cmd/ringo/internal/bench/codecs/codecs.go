@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -88,7 +89,7 @@ func (c *command) execute(cmd *cobra.Command) error {
 	faults.Range("arena", c.arena, 0, mostValues)
 	for _, r := range c.ratios {
 		if !(r > 0 && r <= 1) {
-			faults.Add("--ratio %v: want more than 0 and at most 1", r)
+			faults.Add("--ratio %s: want more than 0 and at most 1", quantity.Exact(r))
 		}
 	}
 	if len(c.data) == 0 {

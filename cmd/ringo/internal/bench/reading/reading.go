@@ -14,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -215,9 +216,9 @@ func (c *command) what(p *passes, r result) string {
 	case r.Stage == "unpack":
 		return "one core"
 	case r.Cached:
-		return fmt.Sprintf("%s, %.1f MB, perhaps in memory already", console.Counted(r.Files, "file"), float64(p.fileBytes)/1e6)
+		return fmt.Sprintf("%s, %s, perhaps in memory already", console.Counted(r.Files, "file"), quantity.Bytes(p.fileBytes))
 	}
-	return fmt.Sprintf("%s, %.1f MB, not in memory", console.Counted(r.Files, "file"), float64(p.fileBytes)/1e6)
+	return fmt.Sprintf("%s, %s, not in memory", console.Counted(r.Files, "file"), quantity.Bytes(p.fileBytes))
 }
 
 // dropCache makes the system forget what it keeps of the files.
