@@ -36,9 +36,9 @@ const slowData = `{"displayTimeUnit":"ms","traceEvents":[
 const slowDataTold = `FILE: 2 ranks, 1 step in 17.00 ms, 17.00 ms a step
 
 rank  computation  exchange  data wait  evaluation    idle  overlap  sent in a step
-   0        41.2%     52.9%       5.9%        0.0%    0.0%    18.2%  4.1 kB
-   1        41.2%      5.9%      52.9%        0.0%    0.0%    66.7%  4.1 kB
-mean        41.2%     29.4%      29.4%        0.0%    0.0%    42.4%  4.1 kB
+   0        41.2%     52.9%      5.88%          0%      0%    18.2%  4.1 kB
+   1        41.2%     5.88%      52.9%          0%      0%    66.7%  4.1 kB
+mean        41.2%     29.4%      29.4%          0%      0%    42.4%  4.1 kB
 
 critical path: rank 0 17.6%, rank 1 82.4%; it goes once from one to another
    52.9%  rank 1 data wait
