@@ -101,6 +101,9 @@ func told(cfg Config) []byte {
 	if cfg.ClipNorm > 0 {
 		text += fmt.Sprintf(", clip-norm %v", cfg.ClipNorm)
 	}
+	if cfg.skips() {
+		text += ", steps skipped that are not finite"
+	}
 	if cfg.Accumulation > 1 {
 		text += fmt.Sprintf(", accumulation %d", cfg.Accumulation)
 	}

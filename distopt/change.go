@@ -42,7 +42,7 @@ func (o *Optimizer) Codec() string {
 // PartialUpdate brings parameters and optimizer state together first, or the
 // replicas would stay apart for good.
 func (o *Optimizer) SetStrategy(s Strategy) error {
-	s, err := ParseStrategy(string(s))
+	s, err := parseStrategy(string(s))
 	if err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}

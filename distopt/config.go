@@ -44,6 +44,10 @@ type Config struct {
 	BucketBytes int
 	// ClipNorm bounds the Euclidean norm of the whole agreed gradient; 0 is off.
 	ClipNorm float64
+	// NonFinite is the consequence of a gradient that is not finite on any rank: "end", Step fails, or "skip", no rank applies the step
+	// and StepTimes.Skipped has the reason. Empty means "end". With "skip" updates begin when all sums are there, and strategies that
+	// keep residuals, clip values or average parameters exchange after backward.
+	NonFinite string
 	// Accumulation is how many backwards make one step; their gradients are
 	// averaged. 0 means 1.
 	Accumulation int
@@ -97,6 +101,7 @@ func (c Config) Validate() error {
 	add(c.Plan != "" && !slices.Contains(Plans(), c.Plan), "exchange.plan", "%q is not known%s: use one of %s", c.Plan, spelling.Hint(c.Plan, Plans()...), strings.Join(Plans(), ", "))
 	add(c.BucketBytes < 0 || c.BucketBytes > 0 && c.BucketBytes < 4, "exchange.bucket-bytes", "%d: want at least 4, or 0 for the default", c.BucketBytes)
 	add(!(c.ClipNorm >= 0) || math.IsInf(c.ClipNorm, 0), "training.clip-norm", "%s: want 0 (off) or a positive number", quantity.Exact(c.ClipNorm))
+	add(!slices.Contains([]string{"", nonFiniteEnd, nonFiniteSkip}, c.NonFinite), "training.non-finite", "%q is not known: use %s or %s", c.NonFinite, nonFiniteEnd, nonFiniteSkip)
 	add(c.Accumulation < 0, "training.accumulate", "%d: want at least 1 batch in a step, or 0 for 1", c.Accumulation)
 	updates := []Update{"", UpdateWhole, UpdateSharded}
 	add(!slices.Contains(updates, c.Update), "exchange.update", "%q is not known%s: use %s or %s", c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
@@ -145,6 +150,15 @@ func (c Config) most(l *compress.Layout, g compress.Group) (n int) {
 
 // sparse is the configuration of the reducer.
 func (c Config) sparse() exchange.Config { return exchange.Config{Algorithm: c.SparseAlgorithm} }
+
+// Values of Config.NonFinite.
+const (
+	nonFiniteEnd  = "end"
+	nonFiniteSkip = "skip"
+)
+
+// skips reports whether a step that is not finite is skipped.
+func (c Config) skips() bool { return c.NonFinite == nonFiniteSkip }
 
 // name is the strategy's.
 func (c Config) name() Strategy {

@@ -39,12 +39,12 @@ func TestBucketBytesNeedsFixed(t *testing.T) {
 
 func TestParseStrategy(t *testing.T) {
 	for _, s := range Strategies() {
-		if got, err := ParseStrategy(string(s)); err != nil || got != s {
-			t.Errorf("ParseStrategy(%q) = %q, %v", s, got, err)
+		if got, err := parseStrategy(string(s)); err != nil || got != s {
+			t.Errorf("parseStrategy(%q) = %q, %v", s, got, err)
 		}
 	}
-	if got, err := ParseStrategy(""); err != nil || got != FP32 {
-		t.Errorf(`ParseStrategy("") = %q, %v`, got, err)
+	if got, err := parseStrategy(""); err != nil || got != FP32 {
+		t.Errorf(`parseStrategy("") = %q, %v`, got, err)
 	}
 }
 

@@ -66,6 +66,7 @@ type Optimizer struct {
 	pieces   pieces  // what the norm is summed by
 	factor   float32 // of a shared update under way
 	watch    watch
+	skip     skips
 
 	otherSpars float64 // the share while cfg.Spars is a threshold, and the reverse
 
@@ -86,6 +87,9 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 	}
 	if opt == nil && (cfg.Reducer == nil || len(rows) > 0) {
 		return nil, fmt.Errorf("distopt: there is no optimizer and %d tables: want an optimizer, or a Reducer whose other end updates the parameters, and no tables", len(rows))
+	}
+	if err := cfg.checkSkip(opt != nil); err != nil {
+		return nil, err
 	}
 	if opt != nil {
 		if err := opt.Bind(len(params)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,4 +90,49 @@ func TestGradientThatIsNotFinite(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A gradient that is not finite ends the step on all ranks with an error that names the layer, and reaches no parameter, with every
+// strategy.
+func TestEachStrategyNamesTheLayer(t *testing.T) {
+	for _, cfg := range skipConfigs() {
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			if cfg.ClipValue > 0 && !math.IsNaN(v) {
+				continue // it is clipped
+			}
+			for size := 1; size <= 3; size++ {
+				errs := ranks(t, size, func(g *collective.Group) error { return staysFinite(t, g, cfg, v) })
+				named := 0
+				for _, err := range errs {
+					if err != nil && strings.Contains(err.Error(), "layer1") {
+						named++
+					}
+				}
+				if named == 0 || slices.Contains(errs, nil) {
+					t.Errorf("%+v, %v on %d ranks: %v, want layer1 by name", cfg, v, size, errs)
+				}
+			}
+		}
+	}
+}
+
+// staysFinite trains two steps, the second with a value of rank 0, and returns its error.
+func staysFinite(t *testing.T, g *collective.Group, cfg Config, v float64) error {
+	layers := toy()
+	params, grads := make([]float32, total(layers)), make([]float32, total(layers))
+	o, err := New(g, &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, params, grads, nil, cfg)
+	for step := 0; err == nil && step < 2; step++ {
+		gradient(grads, step, 0, g.Rank())
+		if step == 1 && g.Rank() == 0 {
+			grads[layers[1].Offset+2] = float32(v)
+		}
+		for l := range layers {
+			o.GradReady(l)
+		}
+		err = o.Step()
+	}
+	if !finite(params) {
+		t.Errorf("%+v, %v on rank %d of %d: parameters are not finite", cfg, v, g.Rank(), g.Size())
+	}
+	return err
 }

@@ -33,7 +33,7 @@ func (o *Optimizer) partialStep() {
 // averagePartition makes the partition of this step the mean over the ranks.
 func (o *Optimizer) averagePartition() {
 	parts, op := o.cfg.partitions(), &o.partial
-	k := int(o.step % int64(parts))
+	k := int((o.step - o.skip.count) % int64(parts))
 	lo, hi := partition(len(o.params), parts, k)
 	op.X, op.Lo = o.params[lo:hi:hi], lo
 	begun := o.watch.rec.Now()

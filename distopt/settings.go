@@ -24,6 +24,8 @@ func (c *Config) Settings() []setting.Row {
 	return []setting.Row{
 		{Path: "training.clip-norm", Flag: "clip-norm", Value: setting.Float(&c.ClipNorm),
 			About: "scale the whole gradient down where its norm is above this; 0: never"},
+		{Path: "training.non-finite", Scope: setting.Changeable, Value: setting.Choice(&c.NonFinite, nonFiniteEnd, nonFiniteSkip, ""),
+			About: "the consequence of a loss or a gradient that is not finite: end ends the run; skip leaves the step out on all ranks, and counts it"},
 		{Path: "training.accumulate", Flag: "accumulate", Unit: "batches", Value: setting.Int(&c.Accumulation),
 			About: "batches of each rank whose gradients make one step"},
 		{Path: "exchange.strategy", Flag: "strategy", Value: setting.Choice(&c.Strategy, append(Strategies(), "")...),

@@ -126,17 +126,19 @@ func (o *Optimizer) arrangeShards() error {
 		s.list = nil
 		return nil
 	}
-	if o.cfg.ClipNorm > 0 {
+	sumsFirst := o.cfg.ClipNorm > 0 || o.cfg.skips()
+	if sumsFirst {
 		o.pieces.room()
 	}
 	s.list = make([]shard, len(o.plan))
 	for b, k := range o.plan {
 		h := &s.list[b]
+		h.bad = -1
 		h.at, h.counts = k.Lo, o.pieces.cut(k.Lo, k.Hi, o.group.Size())
 		h.lo, h.hi = h.part(o.group.Rank())
 		h.first = o.pieces.first(h.lo)
 		h.summing = collective.Sharded{Grads: o.grads[k.Lo:k.Hi], Counts: h.counts}
-		if o.cfg.ClipNorm > 0 {
+		if sumsFirst {
 			h.summing.Apply = func(_, hi int, _ []float32) { o.measurePieces(h, k.Lo+hi) }
 			h.update = collective.Sharded{Params: o.params[k.Lo:k.Hi], Counts: h.counts, Apply: func(lo, hi int, _ []float32) {
 				o.opt.Update(k.Lo+lo, o.params[k.Lo+lo:k.Lo+hi], o.grads[k.Lo+lo:k.Lo+hi], o.factor)
@@ -144,7 +146,6 @@ func (o *Optimizer) arrangeShards() error {
 			continue
 		}
 		h.summing.Params = o.params[k.Lo:k.Hi]
-		h.bad = -1
 		h.summing.Apply = func(lo, hi int, sum []float32) {
 			if s := o.kernels.SumSquares(sum); s-s != 0 {
 				h.bad, h.value = notFinite(sum)
@@ -180,7 +181,9 @@ func (h *shard) part(rank int) (lo, hi int) {
 // startShard begins the exchange of a complete bucket.
 func (o *Optimizer) startShard(b int) {
 	if !o.shards.begun {
-		o.opt.BeginStep()
+		if !o.cfg.skips() {
+			o.opt.BeginStep()
+		}
 		o.shards.begun, o.shards.split, o.shards.whole = true, true, nobody
 		clear(o.pieces.squares)
 	}
@@ -227,7 +230,7 @@ func (o *Optimizer) waitShard(b int) bool {
 		o.failBucket(b, "averaging the gradients", err)
 		return false
 	}
-	if h.bad >= 0 && o.cfg.ClipNorm == 0 { // with a bound all ranks measure
+	if h.bad >= 0 { // with a bound all ranks measure
 		o.failBucket(b, "", o.diverged(h.bad, h.value))
 		return false
 	}

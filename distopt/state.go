@@ -37,11 +37,13 @@ type Setup struct {
 	// Owes: there are residuals that the next step sends and the strategy itself
 	// has not.
 	Owes bool `json:"owes,omitempty"`
+	// Skipped is the number of steps that were not applied, see Config.NonFinite.
+	Skipped int64 `json:"skipped,omitempty"`
 }
 
 // Setup is that of the next step.
 func (o *Optimizer) Setup() Setup {
-	s := Setup{Strategy: o.cfg.Strategy, Spars: o.cfg.Spars, Other: o.otherSpars, PlanName: o.planName, Last: o.agreed.Ends(), SHA256: o.agreed.SHA256(), Owes: o.codec.owes}
+	s := Setup{Strategy: o.cfg.Strategy, Spars: o.cfg.Spars, Other: o.otherSpars, PlanName: o.planName, Last: o.agreed.Ends(), SHA256: o.agreed.SHA256(), Owes: o.codec.owes, Skipped: o.skip.count}
 	if o.info.HasEffect(SettingSpars) {
 		s.Spars = o.Spars() // the default, too
 	}
@@ -81,7 +83,7 @@ func (o *Optimizer) Restore(s Setup) error {
 		o.codec = before
 		return err
 	}
-	o.otherSpars = s.Other
+	o.otherSpars, o.skip.count = s.Other, s.Skipped
 	return o.setPlan(s.PlanName, plan)
 }
 

@@ -28,6 +28,9 @@ func (o *Optimizer) GradReady(layer int) {
 		return
 	}
 	since := o.watch.ready(layer)
+	if o.gated() {
+		return
+	}
 	for b, ok := o.queue.Next(); ok && o.fault == nil; b, ok = o.queue.Next() {
 		o.send(b)
 	}
@@ -76,12 +79,14 @@ func (o *Optimizer) send(b int) {
 // bucket, the parameters are not usable on this rank and every later Step
 // fails with the same error. What selections were to send of buckets that were not
 // agreed on is then kept again: State has the gradients of the step and what was
-// kept before. Values that could not be sent, such as NaN, are not kept.
+// kept before. After a gradient that is not finite residuals and velocities can have such values, too: the run cannot go on from them.
+// Config.NonFinite "skip" leaves them as they were.
 //
 // Where the fault is this rank's own, a layer or rows that do not fit or a gradient that cannot be coded, Step breaks the group: the steps
 // of the others, which would wait for what this rank never sends, fail at once with an error that names it and has its text.
 func (o *Optimizer) Step() error {
 	o.watch.begin()
+	o.completeRejected()
 	if l, waiting := o.queue.Waiting(); waiting && o.fault == nil {
 		o.failStep("", fmt.Errorf("Step was called before the gradient of layer %d (%s) was ready", l, o.layers[l].Name))
 	}
@@ -89,21 +94,11 @@ func (o *Optimizer) Step() error {
 		o.failStep("", fmt.Errorf("Step was called before the gradient of table %s was ready", name))
 	}
 	if o.fault == nil {
-		if !o.shards.begun && o.opt != nil {
-			o.opt.BeginStep()
-		}
-		o.tables.begin()
-		switch {
-		case o.cfg.Strategy == PartialUpdate:
-			o.partialStep()
-		case o.shards.on:
-			o.shardedStep()
-		default:
-			o.averageStep()
-		}
+		o.apply()
 	}
 	o.drain()
-	if o.fault == nil {
+	skipped := o.skipped()
+	if o.fault == nil && !skipped {
 		anew, reuses := o.codec.anew()
 		o.watch.now.Reuses, o.watch.now.Anew = reuses, float64(anew)/float64(max(1, len(o.grads)))
 		o.fault = o.watch.end(valuesOf(o.layers))
@@ -114,12 +109,32 @@ func (o *Optimizer) Step() error {
 	}
 	o.queue.Reset()
 	o.tables.reset()
-	o.shards.begun = false
+	o.shards.begun, o.skip.cause, o.skip.last = false, nil, nil
 	o.step++
-	if o.codec.settle() {
+	if !skipped && o.codec.settle() {
 		o.fault = o.arrangeShards() // nothing is kept any more
 	}
 	return o.told()
+}
+
+// apply agrees on the gradients and updates with them.
+func (o *Optimizer) apply() {
+	if o.cfg.skips() {
+		o.guardedStep()
+		return
+	}
+	if !o.shards.begun && o.opt != nil {
+		o.opt.BeginStep()
+	}
+	o.tables.begin()
+	switch {
+	case o.cfg.Strategy == PartialUpdate:
+		o.partialStep()
+	case o.shards.on:
+		o.shardedStep()
+	default:
+		o.averageStep()
+	}
 }
 
 // averageStep waits for each bucket's sum and updates with it. Without
@@ -186,17 +201,16 @@ func (o *Optimizer) wait(b int) bool {
 	return true
 }
 
-// named adds the parameter to an error that only says where in the arena it is.
+// named adds the parameter to an error that only says where in the arena it is. A NaN has no place in the range of any code.
 func (o *Optimizer) named(err error) error {
 	var value *exchange.ValueError
-	if errors.As(err, &value) {
-		for _, l := range o.layers {
-			if value.At >= l.Offset && value.At < l.Offset+l.Len {
-				return fmt.Errorf("the gradient of parameter %q: %w", l.Name, err)
-			}
-		}
+	switch {
+	case !errors.As(err, &value) || value.At < 0 || value.At >= len(o.grads):
+		return err
+	case value.Value != value.Value:
+		return o.diverged(value.At, value.Value)
 	}
-	return err
+	return fmt.Errorf("the gradient of parameter %q: %w", o.layerAt(value.At), err)
 }
 
 // drain waits for everything still in flight after a fault, so that no

@@ -171,8 +171,8 @@ func Lookup(s Strategy) (Info, error) {
 	return Info{}, setting.Faultf("exchange.strategy", "%q is not known%s: use one of %s", s, spelling.Hint(string(s), known...), strings.Join(known, ", "))
 }
 
-// ParseStrategy returns the strategy of that name; the empty name is FP32.
-func ParseStrategy(name string) (Strategy, error) {
+// parseStrategy returns the strategy of that name; the empty name is FP32.
+func parseStrategy(name string) (Strategy, error) {
 	i, err := Lookup(Strategy(name))
 	return i.Name, err
 }

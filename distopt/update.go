@@ -39,12 +39,10 @@ func (o *Optimizer) updateTables(factor float32) {
 	if len(o.tables.list) == 0 {
 		return
 	}
-	for _, t := range o.tables.list {
-		if s := o.kernels.SumSquares(t.sumRows) + o.kernels.SumSquares(t.restRows); s-s != 0 {
-			o.alike = true
-			o.failStep("", fmt.Errorf("the gradient of table %s is not finite: %s", t.Name, whyNotFinite))
-			return
-		}
+	if err := o.unsoundRows(); err != nil {
+		o.alike = true
+		o.failStep("", err)
+		return
 	}
 	begun := o.watch.rec.Now()
 	o.tables.update(o.tableScale() * factor)
@@ -117,13 +115,11 @@ func notFinite(x []float32) (int, float32) {
 // sound reports whether a bucket's gradient is finite, which costs a pass over it. Else the step
 // fails before the bucket updates anything, or is sent to servers that would.
 func (o *Optimizer) sound(b int) bool {
-	k := o.plan[b]
-	if s := o.kernels.SumSquares(o.grads[k.Lo:k.Hi]); s-s == 0 {
-		return true
+	if err := o.unsound(b); err != nil {
+		o.failBucket(b, "", err)
+		return false
 	}
-	at, v := notFinite(o.grads[k.Lo:k.Hi])
-	o.failBucket(b, "", o.diverged(k.Lo+at, v))
-	return false
+	return true
 }
 
 // soundAll is sound of all buckets.
@@ -136,11 +132,36 @@ func (o *Optimizer) soundAll() bool {
 	return true
 }
 
+// unsound returns why a bucket's gradient is not finite; nil if it is.
+func (o *Optimizer) unsound(b int) error {
+	k := o.plan[b]
+	if s := o.kernels.SumSquares(o.grads[k.Lo:k.Hi]); s-s == 0 {
+		return nil
+	}
+	at, v := notFinite(o.grads[k.Lo:k.Hi])
+	return o.diverged(k.Lo+at, v)
+}
+
+// unsoundRows returns why the agreed sums of tables are not finite; nil if they are.
+func (o *Optimizer) unsoundRows() error {
+	for _, t := range o.tables.list {
+		if s := o.kernels.SumSquares(t.sumRows) + o.kernels.SumSquares(t.restRows); s-s != 0 {
+			return t.diverged()
+		}
+	}
+	return nil
+}
+
 const whyNotFinite = "lower the learning rate, or look for a fault in the data or the model"
 
 // diverged is the error of a gradient that is not finite at a place of the arena.
 func (o *Optimizer) diverged(at int, v float32) error {
 	return fmt.Errorf("the gradient of layer %s is %s: %s", o.layerAt(at), quantity.Exact(v), whyNotFinite)
+}
+
+// diverged is the error of rows of a gradient that are not finite.
+func (t *table) diverged() error {
+	return fmt.Errorf("the gradient of table %s is not finite: %s", t.Name, whyNotFinite)
 }
 
 // layerAt names the layer at a place of the arena.

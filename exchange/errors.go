@@ -77,6 +77,8 @@ func (e *Group) fault(op *Op, what string, err error) error {
 	case errors.As(err, &inside):
 		out.Peer = inside.Peer
 		return out // its group has recorded it
+	case errors.As(err, new(*ValueError)):
+		return out // all ranks have it, of their gradients: no fault of the exchange, and the caller may skip the step
 	}
 	e.record(out)
 	return out

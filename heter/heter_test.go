@@ -330,3 +330,31 @@ func TestNoSense(t *testing.T) {
 		}
 	}
 }
+
+// A device rejects a gradient that is not finite by name, and moves neither parameters nor the optimizer's state.
+func TestUpdateRejectsWhatIsNotFinite(t *testing.T) {
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		s := specOf(t, "wide-deep")
+		c, err := Find(s, model.Options{Rows: testRows}, nil)
+		must(t, err)
+		d := newDevice(t, s, c, &optim.SGD{LR: testRate, Momentum: 0.9})
+		update := func(last float32) error {
+			for i := range d.Gradients() {
+				d.Gradients()[i] = 1
+			}
+			d.Gradients()[len(d.Gradients())-1] = last
+			return d.Update(testRate, 1)
+		}
+		must(t, update(1))
+		var before [][]float32
+		for _, x := range d.State() {
+			before = append(before, slices.Clone(x))
+		}
+		if err := update(float32(v)); err == nil || !strings.Contains(err.Error(), "the gradient of the heter-trainers' part is not finite") {
+			t.Errorf("%v: %v", v, err)
+		}
+		if !slices.EqualFunc(d.State(), before, slices.Equal[[]float32]) {
+			t.Errorf("%v: the device has moved", v)
+		}
+	}
+}

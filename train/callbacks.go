@@ -50,7 +50,8 @@ type Step struct {
 	// Step is that of the epoch, from 1, and Done how many of the run are done.
 	Step int   `json:"step"`
 	Done int64 `json:"done"`
-	// LR is its learning rate, and Loss this rank's of its last batch, before the update.
+	// LR is its learning rate, and Loss this rank's of its last batch, before the update. It is NaN or infinite if the step was skipped for it, and
+	// Observer.Step is not told of such a step.
 	LR   float64 `json:"lr"`
 	Loss float64 `json:"loss"`
 	// WallS is how many seconds ago the run began or was resumed, when the step had ended.
@@ -185,7 +186,7 @@ func (r *run) inStep() bool {
 func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	told := c.cfg.LogEvery > 0 && (w.at+1)%c.cfg.LogEvery == 0
+	told := c.cfg.LogEvery > 0 && (w.at+1)%c.cfg.LogEvery == 0 && finite(loss)
 	if !told && c.cfg.AfterStep == nil && c.cfg.EachStep == nil {
 		return nil
 	}

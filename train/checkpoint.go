@@ -121,6 +121,7 @@ type past struct {
 	// Best is the best epoch by Config.Best.
 	Best *BestEpoch `json:"best,omitempty"`
 	health
+	skips
 }
 
 // due reports whether a checkpoint is to be written after so many steps of the

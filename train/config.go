@@ -152,8 +152,8 @@ type Config struct {
 // all share.
 func Defaults(m model.Spec, folder string) Config {
 	c := Config{Model: m, Data: folder, Partition: PartitionShuffled, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
-	c.Exchange = distopt.Config{Strategy: distopt.FP32, Accumulation: 1}
-	c.Heter = Heter{Micros: usualMicros, Values: "fp32", Device: deviceAuto}
+	c.Exchange = distopt.Config{Strategy: distopt.FP32, NonFinite: "end", Accumulation: 1}
+	c.Heter = Heter{Micros: usualMicros, Values: "fp32"}
 	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and spares most of the traffic
 	c.SetOptimizer("sgd")
 	if d := m.Defaults; d.Optimizer != "" {

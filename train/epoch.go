@@ -42,6 +42,7 @@ func (r *run) epoch(at *position) error {
 	}
 	r.past.Last = e
 	r.obs.Epoch(e)
+	r.remarkSkipped(epoch, steps)
 	if text := r.blownUp(); text != "" && !r.blown {
 		r.blown = true
 		r.remark(epoch, "%s", text)
@@ -50,6 +51,7 @@ func (r *run) epoch(at *position) error {
 		return nil // it was saved as it was
 	}
 	*at = position{epoch: epoch + 1, tally: r.newTally()}
+	r.past.skips.Epoch = 0
 	better, err := r.afterEpoch(e, r.stepsDone(*at))
 	if err == nil && (r.due(epoch*r.steps, true) || r.cfg.Checkpoint.Dir != "" && (better || r.ended != "")) {
 		err = r.save(*at)
@@ -182,7 +184,7 @@ func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error)
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),
-		DataWaitMS: 1000 * t.spent.data / t.spent.steps, PullWaitMS: 1000 * t.spent.pull / t.spent.steps, TuneS: t.tuneS / np, StepBytesSent: t.spent.bytes / t.spent.steps,
+		DataWaitMS: 1000 * t.spent.data / t.spent.steps, PullWaitMS: 1000 * t.spent.pull / t.spent.steps, TuneS: t.tuneS / np, StepBytesSent: t.spent.bytes / t.spent.steps, Skipped: r.past.skips.Epoch,
 	}
 	e.Layers, e.Stages = r.layers, r.replica.far.spent()
 	if !finite(e.EvalLoss) {

@@ -82,6 +82,8 @@ type Epoch struct {
 	Stages *Stages `json:"stages,omitempty"`
 	// Layers is what rank 0's last step did to each layer, with Config.Layers.
 	Layers []Layer `json:"layers,omitempty"`
+	// Skipped is the number of steps that no rank applied, with Exchange.NonFinite "skip". Training figures leave them out.
+	Skipped int `json:"skipped_steps,omitempty"`
 	// BytesSent is the payload all ranks sent in the epoch, evaluation
 	// included; WireBytes adds headers, handshakes and control connections.
 	BytesSent int64 `json:"bytes_sent"`
@@ -125,6 +127,8 @@ type Summary struct {
 	Stages *Stages `json:"stages,omitempty"`
 	// RowCache is what came of this rank's cache of rows, where there is one.
 	RowCache *RowCache `json:"row_cache,omitempty"`
+	// Skipped is the number of the run's steps that no rank applied.
+	Skipped int64 `json:"skipped_steps,omitempty"`
 	// NoRoom is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
 	NoRoom int `json:"checkpoints_without_room,omitempty"`
 	// Ended is why the run ended before its last epoch, when Epochs had begun; "" where it did not.

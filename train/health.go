@@ -77,6 +77,14 @@ func (s *saved) resumable(dir string) error {
 
 // notFinite is the error of a loss that is not finite: it names the sample that has brought it in, or else the learning rate.
 func notFinite(loss, lr float64, b *data.Batch) error {
+	if why := badSample(loss, b); why != nil {
+		return why
+	}
+	return fmt.Errorf("the loss is %s, and all inputs are finite: training has diverged; lower the learning rate (now %s)", quantity.Exact(loss), quantity.Exact(lr))
+}
+
+// badSample names the sample of a batch that has brought in a loss that is not finite; nil without one.
+func badSample(loss float64, b *data.Batch) error {
 	for _, x := range []struct {
 		what   string
 		values []float32
@@ -92,7 +100,7 @@ func notFinite(loss, lr float64, b *data.Batch) error {
 		}
 		return fmt.Errorf("the loss is %s: row %d %s (counted from 0) has %s as %s %d: leave the row out or replace the value", quantity.Exact(loss), n, where, quantity.Exact(x.values[i]), x.what, i%each)
 	}
-	return fmt.Errorf("the loss is %s, and all inputs are finite: training has diverged; lower the learning rate (now %s)", quantity.Exact(loss), quantity.Exact(lr))
+	return nil
 }
 
 // valuesOf are the values of a batch; nil without any.

@@ -31,9 +31,6 @@ type Heter struct {
 	// Values is how what crosses travels: fp32 (also where it is empty), fp16, bf16 or int8. Other than as fp32 results are not those
 	// of a model in one piece.
 	Values string
-	// Device is what a heter-trainer computes with: cpu, the only one so far, or auto (also where it is empty), the fastest that there is.
-	// Heter-trainers of a job may differ.
-	Device string
 	// Report gets a line about each heter-trainer that this rank loses while others are left; in a heter-trainer about what it does. It
 	// may be nil; any goroutine may call it.
 	Report func(line string) `json:"-"`
@@ -50,16 +47,8 @@ func (h *Heter) settings() []setting.Row {
 			About: "in how many micro-batches a batch goes to heter-trainers, which compute one while ranks are at the next"},
 		{Path: "heter.values", Scope: setting.Changeable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
 			About: "how activations and their gradients travel between ranks and heter-trainers"},
-		{Path: "heter.device", Scope: setting.Local, Needs: some, Value: setting.Choice(&h.Device, deviceAuto, deviceCPU, ""),
-			About: "what a heter-trainer computes with: cpu, the only device so far, or auto, the fastest that there is"},
 	}
 }
-
-// Values of Heter.Device.
-const (
-	deviceAuto = "auto"
-	deviceCPU  = "cpu" // the processors of the host
-)
 
 // validateHeter reports what heter-trainers rule out.
 func (c Config) validateHeter(f *faults) {
@@ -69,7 +58,6 @@ func (c Config) validateHeter(f *faults) {
 		return
 	}
 	f.add(h.Micros < 1, "heter.micro-batches", "%d: want at least 1", h.Micros)
-	f.add(h.Device != "" && h.Device != deviceAuto && h.Device != deviceCPU, "heter.device", "%q: %s is the only device so far", h.Device, deviceCPU)
 	if _, err := h.code(); err != nil {
 		f.add(true, "heter.values", "%q: %w", h.Values, err)
 	}

@@ -197,6 +197,16 @@ var testTicket = sync.OnceValue(transport.NewTicket)
 // onServers runs cfg on n ranks, each with its own connections, whose parameters lie on servers.
 func onServers(t *testing.T, n, servers int, cfg Config, set *data.Set, change func(*keeper.Config), heters ...string) (sum Summary, rec *recorder, stats []keeper.Stats) {
 	t.Helper()
+	sum, rec, stats, errs := serveRun(t, n, servers, cfg, set, change, heters...)
+	for _, err := range errs {
+		t.Error(err)
+	}
+	return sum, rec, stats
+}
+
+// serveRun is onServers of a run that may fail.
+func serveRun(t *testing.T, n, servers int, cfg Config, set *data.Set, change func(*keeper.Config), heters ...string) (sum Summary, rec *recorder, stats []keeper.Stats, errs []error) {
+	t.Helper()
 	leakcheck.Check(t)
 	ticket := testTicket()
 	var group sync.WaitGroup
@@ -204,9 +214,12 @@ func onServers(t *testing.T, n, servers int, cfg Config, set *data.Set, change f
 	var addresses []string
 	stats = make([]keeper.Stats, servers)
 	fail := func(who string, err error) {
-		if err != nil {
-			t.Errorf("%s: %v", who, err)
+		if err == nil {
+			return
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, fmt.Errorf("%s: %w", who, err))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -262,7 +275,7 @@ func onServers(t *testing.T, n, servers int, cfg Config, set *data.Set, change f
 		})
 	}
 	group.Wait()
-	return sum, rec, stats
+	return sum, rec, stats, errs
 }
 
 // A run on servers goes on from its checkpoint as if it had not ended, with its own copies too, and what servers have saved is evaluated

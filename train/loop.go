@@ -298,7 +298,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	if b == nil {
 		return r.params.end()
 	}
-	before := w.tally.samples
+	before, figures := w.tally.samples, w.counted(c)
 	b, pass, err := w.backwards(c, b, lr)
 	if err != nil {
 		return err
@@ -312,6 +312,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	if err := r.Step(); err != nil {
 		return err
 	}
+	w.leaveOut(c, figures)
 	tuned = r.Tuner.Spent() - tuned
 	if later {
 		w.score(c, b, pass)
@@ -326,6 +327,9 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	w.stepS = append(w.stepS, spent.Whole.Seconds())
 	w.tally.spent.add(spent)
 	c.count(w, spent, w.tally.samples-before, loss)
+	if err := c.skipped(c.epoch, w.at+1); err != nil {
+		return err
+	}
 	if err := c.afterScores(); err != nil {
 		return err
 	}
@@ -346,8 +350,11 @@ func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (*data.Batch, mod
 			return b, pass, err
 		}
 		if loss := lossOf(pass); !finite(loss) {
-			w.score(c, b, pass)
-			return b, pass, notFinite(loss, lr, b)
+			if !w.replica.skips {
+				w.score(c, b, pass)
+				return b, pass, notFinite(loss, lr, b)
+			}
+			w.replica.Opt.Reject(whyRejected(loss, lr, b))
 		}
 		if k == 1 {
 			return b, pass, nil
@@ -363,10 +370,13 @@ func lossOf(p model.Pass) float64 { return float64(p.Loss.Mean.Data[0]) }
 
 // score counts what a batch was like, before the next one is taken.
 func (w *worker) score(c *crew, b *data.Batch, pass model.Pass) {
+	loss := lossOf(pass)
+	if w.replica.skips && !finite(loss) {
+		return
+	}
 	w.replica.model.Count(&w.tally.train, pass, true)
 	w.tally.samples += float64(b.N)
 	w.keys.Add(b.Bags.Keys)
-	loss := lossOf(pass)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.firstLoss(loss)

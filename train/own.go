@@ -117,14 +117,18 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 	if pass, err = r.replica.Backward(b, true); err != nil {
 		return pass, err
 	}
-	if loss := float64(pass.Loss.Mean.Data[0]); !finite(loss) {
-		return pass, notFinite(loss, l.lr, &data.Batch{N: b.N, Values: valuesOf(b), Targets: b.Targets})
+	if loss := lossOf(pass); !finite(loss) {
+		samples := &data.Batch{N: b.N, Values: valuesOf(b), Targets: b.Targets}
+		if !r.replica.skips {
+			return pass, notFinite(loss, l.lr, samples)
+		}
+		r.replica.Opt.Reject(whyRejected(loss, l.lr, samples))
 	}
 	if err := r.replica.Step(); err != nil {
 		return pass, err
 	}
 	l.at.step++
-	return pass, nil
+	return pass, r.skipped(l.at.epoch, l.at.step)
 }
 
 // choose makes the following steps exchange gradients by a strategy, unless they do.

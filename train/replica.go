@@ -38,6 +38,9 @@ type Replica struct {
 	passes uint64
 	// begun says that a step of several backwards is under way.
 	begun bool
+	// skips says that steps may be skipped; before is what note has copied.
+	skips  bool
+	before [][]float32
 	// stream is which of the job's replicas draws the numbers of dropout: each has its own.
 	stream uint64
 }
@@ -74,7 +77,7 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	}
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
 	r := &Replica{
-		Spec: cfg.Model, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, seed: cfg.Seed,
+		Spec: cfg.Model, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, seed: cfg.Seed, skips: cfg.Exchange.NonFinite == "skip",
 		stream: uint64(job.Rank()*cfg.Servers.threads() + number),
 	}
 	if number == 0 {
@@ -141,13 +144,15 @@ func (r *Replica) Batch(b *data.Batch) model.Batch {
 // Backward runs the model over a batch and adds to the gradients. With last, it is the step's last
 // backward: each gradient is handed to the optimizer as soon as it is final. What it returns is
 // good until the next call. An error is one of the servers that parameters lie on. A loss that is not finite has no
-// gradients: the rank that has the bad sample ends before its values reach other ranks or servers.
+// gradients: the rank that has the bad sample ends before its values reach other ranks or servers, or with Exchange.NonFinite "skip" Step
+// applies nothing on any rank.
 func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, true); err != nil {
 		return pass, err
 	}
 	if !r.begun {
 		r.Opt.BeginForward()
+		r.note()
 	}
 	r.begun = !last
 	seed := mix(mix(r.seed, r.stream), r.passes)
@@ -156,7 +161,11 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	} else {
 		pass = r.backward(b, seed, last)
 	}
-	if err != nil || !last || !finite(lossOf(pass)) {
+	loss := lossOf(pass)
+	if err == nil && r.skips && !finite(loss) {
+		r.reject(loss, last)
+	}
+	if err != nil || !last || !finite(loss) {
 		return pass, err
 	}
 	for i, t := range r.Params.Tables() {
@@ -215,6 +224,9 @@ func mix(a, b uint64) uint64 {
 func (r *Replica) Step() error {
 	if err := r.Tuner.Step(); err != nil {
 		return err
+	}
+	if r.Opt.Times().Skipped != nil {
+		r.restore()
 	}
 	return r.params.end()
 }

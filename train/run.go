@@ -49,6 +49,7 @@ type run struct {
 	// first is the loss of this rank's first step, recent that of its last; blown says that a person was told that losses blow up.
 	first, recent float64
 	blown         bool
+	skipTold      bool
 	room          room
 	// finishing is the checkpoint that comes to the disk meanwhile; nil: none.
 	finishing *finishing

@@ -131,6 +131,7 @@ func (c Config) validateServers(f *faults) {
 	only(x.Strategy != distopt.FP32, "exchange.strategy", x.Strategy, "servers that keep the parameters take gradients as they are")
 	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
 	only(x.Accumulation > 1, "training.accumulate", x.Accumulation, "servers take the gradients of each batch")
+	only(x.NonFinite == "skip", "training.non-finite", x.NonFinite, "gradients that a rank has pushed cannot be taken back")
 	f.add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.rates", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
 	f.add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: nothing is tuned there: leave it out", setting.Path("tuning.profile"), sync, s.Consistency)
 	if c.Optimizer == OptimizerClick {

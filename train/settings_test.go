@@ -41,7 +41,7 @@ func other() Config {
 		Data: "d", TrainFile: "t", EvalFile: "e", SkipBad: 1, TrainLimit: 2, EvalLimit: 3, TableRows: 4, Target: "y", Schema: table.Schema{"a": table.Ignore}, Split: 0.3, Layout: "avazu", Partition: PartitionFixed, ImageSize: 64, Stream: true, ByFile: true, Window: 5, Interleave: 6,
 		Best: Best{Metric: "loss", Patience: 3}, LogEvery: 2, AUCWindow: 12, Batch: 7, Epochs: 8, Optimizer: "adam", TableRules: "w*=ftrl:rate=50", LR: 0.3, Drops: []schedule.Drop{{Epoch: 2, LR: 1e-3}, {Epoch: 4, LR: 1e-5}}, Cosine: true, Floor: 1e-9,
 		Warmup: schedule.Warmup{Epochs: 0.1}, Momentum: 0.5, Eps: 1e-7, WeightDecay: 2, Dropout: 0.25, Seed: 1 << 63, Threads: 9,
-		Heter: Heter{Count: 2, Micros: 3, Values: "bf16", Device: "cpu"}, Servers: Servers{CacheBytes: 1 << 20, Staleness: 1, GeoSteps: 2, Threads: 3, Values: "bf16", Click: map[string]float64{"decay": 0.1, "rate": 3}},
+		Heter: Heter{Count: 2, Micros: 3, Values: "bf16"}, Servers: Servers{CacheBytes: 1 << 20, Staleness: 1, GeoSteps: 2, Threads: 3, Values: "bf16", Click: map[string]float64{"decay": 0.1, "rate": 3}},
 		Exchange: distopt.Config{Strategy: "auto", Plan: "exact", BucketBytes: 10, ClipNorm: 11, Accumulation: 12, Partitions: 13, Spars: 0.1, Every: 14,
 			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, SparseAlgorithm: "tree", BoundSum: true, LayerThresholds: true, Update: distopt.UpdateWhole},
 		WarmupDensity: []float64{0.1, 1. / 3}, Checkpoint: Checkpoint{Dir: "c", Every: 16, Keep: 5, Resume: true}, Layers: true,

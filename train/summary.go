@@ -65,7 +65,7 @@ func (r *run) summary() (Summary, error) {
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, LeftOut: left,
-		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), NoRoom: r.room.failed, BlownUp: r.blownUp(),
+		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), NoRoom: r.room.failed, Skipped: o.Setup().Skipped, BlownUp: r.blownUp(),
 		DistinctKeys: keys, ParamsSHA256: sum, WallS: r.wall(),
 	}
 	if r.ended != "" {

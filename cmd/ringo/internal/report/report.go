@@ -275,6 +275,9 @@ func (r *Reporter) Summary(s train.Summary) {
 	if s.NoRoom > 0 {
 		fmt.Fprintf(r.out.Lines, "the disk was full for %s, the last one was saved\n", console.Counted(s.NoRoom, "checkpoint"))
 	}
+	if s.Skipped > 0 {
+		fmt.Fprintf(r.out.Lines, "skipped %s with a loss or a gradient that is not finite\n", console.Counted(int(s.Skipped), "step"))
+	}
 	if s.BlownUp != "" {
 		fmt.Fprintln(r.out.Lines, s.BlownUp)
 	}

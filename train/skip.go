@@ -1,0 +1,112 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/model"
+)
+
+// With Exchange.NonFinite "skip" a step with a loss or a gradient that is not finite on any rank changes neither parameters nor running
+// statistics nor the state that a model carries. An epoch's training figures leave such steps out.
+
+// mostSkipped is the number of consecutive steps that may be skipped. The parameters stay as they are, so that a longer series is due
+// to them, or to nearly all samples: with a finite gradient in every tenth step it has a probability of 3 in 100,000.
+const mostSkipped = 100
+
+// skips counts steps that were skipped; distopt.Setup has their number in the run.
+type skips struct {
+	Epoch int `json:"skipped_of_epoch,omitempty"`
+	InRow int `json:"skipped_in_row,omitempty"`
+}
+
+// note copies what the forward passes of a step change.
+func (r *Replica) note() {
+	if !r.skips {
+		return
+	}
+	for i, x := range r.moved() {
+		if i == len(r.before) {
+			r.before = append(r.before, nil)
+		}
+		r.before[i] = append(r.before[i][:0], x...)
+	}
+}
+
+// moved is what a forward pass changes: running statistics, and the state that a model carries.
+func (r *Replica) moved() [][]float32 { return append([][]float32{r.Params.Buffers()}, r.state()...) }
+
+// restore brings back what note has copied. A state that has grown since had zeros there.
+func (r *Replica) restore() {
+	for i, x := range r.moved() {
+		clear(x[copy(x, r.before[i]):])
+	}
+}
+
+// reject makes all ranks skip the step of a batch without a finite loss.
+func (r *Replica) reject(loss float64, last bool) {
+	r.Opt.Reject(fmt.Errorf("the loss is %s", quantity.Exact(loss)))
+	if last {
+		r.Params.ZeroGrads()
+	}
+}
+
+// counted is what a step adds to training figures.
+type counted struct {
+	train                  model.Counts
+	samples, first, recent float64
+}
+
+// counted is the training figures before a step that may be skipped.
+func (w *worker) counted(c *crew) (out counted) {
+	if w.replica.skips {
+		out = counted{w.tally.train, w.tally.samples, c.run.first, c.recent}
+		out.train.Sums = slices.Clone(out.train.Sums)
+	}
+	return out
+}
+
+// leaveOut makes the figures those before a step that was skipped.
+func (w *worker) leaveOut(c *crew, before counted) {
+	if w.replica.Opt.Times().Skipped != nil {
+		w.tally.train, w.tally.samples, c.run.first, c.recent = before.train, before.samples, before.first, before.recent
+	}
+}
+
+// whyRejected is the reason to skip the step of a batch without a finite loss.
+func whyRejected(loss, lr float64, b *data.Batch) error {
+	if why := badSample(loss, b); why != nil {
+		return why
+	}
+	return fmt.Errorf("the loss is %s, and all inputs are finite: where that is frequent, lower the learning rate (now %s)", quantity.Exact(loss), quantity.Exact(lr))
+}
+
+// skipped counts the step if it was skipped. It is an error if too many were.
+func (r *run) skipped(epoch, step int) error {
+	why, s := r.replica.Opt.Times().Skipped, &r.past.skips
+	if why == nil {
+		s.InRow = 0
+		return nil
+	}
+	s.Epoch++
+	s.InRow++
+	switch {
+	case s.Epoch >= r.steps:
+		return fmt.Errorf("all %s of the epoch were skipped, the last one because %w", quantity.Count(r.steps, "step"), why)
+	case s.InRow >= mostSkipped:
+		return fmt.Errorf("%d consecutive steps were skipped, the last one because %w", s.InRow, why)
+	case !r.skipTold:
+		r.skipTold = true
+		r.remark(epoch, "skipped step %d of epoch %d: %v; each epoch counts the steps that it skips", step, epoch, why)
+	}
+	return nil
+}
+
+// remarkSkipped prints the number of an epoch's steps that were skipped.
+func (r *run) remarkSkipped(epoch, steps int) {
+	if n := r.past.skips.Epoch; n > 0 {
+		r.remark(epoch, "epoch %d skipped %d of %s: a loss or a gradient was not finite", epoch, n, quantity.Count(steps, "step"))
+	}
+}
