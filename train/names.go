@@ -2,6 +2,7 @@ package train
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -321,4 +322,49 @@ func makings(d data.Description) (out []making) {
 		}
 	}
 	return out
+}
+
+// meaningsOf returns a text for each input of a model and for what it finds, in their order: its name, and how values
+// become numbers or keys. Data without names have none. Parameters that are known by place mean the same for two data
+// with the same texts.
+func meaningsOf(d data.Description) (out []string) {
+	n := namesOf(d)
+	if n.none() {
+		return nil
+	}
+	how := map[string]string{}
+	if d.Encoder != nil {
+		for _, c := range d.Encoder.Columns {
+			if how[c.Name] = string(c.Kind); c.Kind == table.Number {
+				how[c.Name] = fmt.Sprintf("number of mean %v and deviation %v", c.Mean, c.Deviation)
+			}
+		}
+	} else if keysOf(d) != "" {
+		for _, m := range makings(d) {
+			how[m.name] = m.how
+		}
+	}
+	for _, l := range n.inputs() {
+		if l.kind != ofWord {
+			out = append(out, strings.TrimSpace(l.name+" "+how[l.name]))
+		}
+	}
+	out = append(out, many(ofCategory, n.rows())...)
+	if out = append(out, many(ofWord, n.words)...); len(n.outputs) > 0 && n.outputs[0].kind == ofClass {
+		out = append(out, many(ofClass, n.outputs)...)
+	}
+	if goal := goalOf(d); goal != "" {
+		out = append(out, goal)
+	}
+	return out
+}
+
+// many returns one text for all labels of a kind, which may be very many, and none for no label.
+func many(kind labelKind, labels []label) []string {
+	if len(labels) == 0 {
+		return nil
+	}
+	texts := textsOf(labels)
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return []string{fmt.Sprintf("%s %s (%x)", kind, some(texts), sum[:6])}
 }

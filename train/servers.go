@@ -182,6 +182,9 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 	if byIDs > 1 {
 		return s, fmt.Errorf("model %s has %d tables that ids are looked up in: parameters on servers can have one such table, and any number by keys", c.name(), byIDs)
 	}
+	if c.about != nil {
+		s.Inputs = meaningsOf(*c.about)
+	}
 	return s, s.Validate()
 }
 

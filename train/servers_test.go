@@ -1,6 +1,7 @@
 package train
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,5 +168,40 @@ func TestSchemaOf(t *testing.T) {
 	ps.NewTable("b", nn.UniformRows(1), 1, 1)
 	if _, err := Defaults(zoo("ctr-dnn"), data.Synthetic).schemaOf(ps, 1); err == nil || !strings.Contains(err.Error(), "has 2 tables that ids are looked up in") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Data whose inputs or outputs differ in name, order or meaning have other texts of them, and equal data the same ones.
+func TestMeaningsOfInputsAndOutputs(t *testing.T) {
+	table := func(columns ...string) data.Description { return tableOfColumns(t, columns...) }
+	clicks := func(columns ...string) data.Description { return clicksOf(t, columns...) }
+	base, slots := table("a", "b", "city=x,y", "label=p,q"), clicks("P", "Q", "user", "item")
+	colder := table("a", "b", "city=x,y", "label=p,q")
+	colder.Encoder.Columns[1].Mean = 7
+	moved := clicks("P", "Q", "user", "item")
+	for i := range moved.Layout.Columns {
+		if c := &moved.Layout.Columns[i]; c.Name == "item" {
+			c.Table = "user"
+		}
+	}
+	images := func(classes ...string) data.Description { return classesOf([]int{28, 28, 1}, classes...) }
+	for name, of := range map[string][]data.Description{
+		"a table": {base, table("b", "a", "city=x,y", "label=p,q"), table("a", "c", "city=x,y", "label=p,q"), table("a", "b", "city=y,x", "label=p,q"),
+			table("a", "b", "city=x,y", "label=q,p"), table("a", "b", "city=x,y", "label2=p,q"), table("a", "b", "city=x,y", "target"), table("a", "b=1,2", "city=x,y", "label=p,q"), colder},
+		"clicks": {slots, clicks("Q", "P", "user", "item"), clicks("P", "Q", "item", "user"), clicks("P", "Q", "user", "thing"), clicks("P", "Q", "user", "item+"), moved},
+		"images": {images("a", "b"), images("b", "a"), images("a", "c")},
+		"text":   {wordsOf(0, 1), wordsOf(1, 0)},
+	} {
+		if again := meaningsOf(of[0]); len(again) == 0 || !slices.Equal(again, meaningsOf(of[0])) {
+			t.Errorf("%s: %q and %q", name, again, meaningsOf(of[0]))
+		}
+		for i, other := range of[1:] {
+			if slices.Equal(meaningsOf(of[0]), meaningsOf(other)) {
+				t.Errorf("%s, number %d: %q for both", name, i+1, meaningsOf(other))
+			}
+		}
+	}
+	if of := meaningsOf(data.Description{Name: "arrays"}); of != nil {
+		t.Errorf("data without names have %q", of)
 	}
 }

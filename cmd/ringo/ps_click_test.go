@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -94,4 +95,31 @@ func TestClickTableKilled(t *testing.T) {
 	if got := sha(t, p.out.String()); got != want || want == nil {
 		t.Errorf("sha256 %s, want %s", got, want)
 	}
+}
+
+// A job that begins with another one's servers needs the columns in their order: it ends with an error, not with a model of other inputs.
+func TestServersFromOtherColumns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	layout := func(name string, columns ...string) string {
+		text := "header: true\nseparator: comma\ncolumns:\n  - {name: clicked, kind: label}\n"
+		for _, c := range columns {
+			text += "  - {name: " + c + "}\n"
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	price, user, item := "price, kind: number", "user, kind: category, make: {values: 50}", "item, kind: category, make: {values: 50}"
+	first, second := layout("first.yaml", price, user, item), layout("second.yaml", price, item, user)
+	if status, _, errs := command(t, "data clicks --schema "+first+" --generate 600 --out "+filepath.Join(dir, "d")); status != 0 {
+		t.Fatal(errs)
+	}
+	line := "train wide-deep --data " + filepath.Join(dir, "d") + " --batch 16 --epochs 1 --threads 1 --progress none --np 2 --servers 2 --sync bsp "
+	runSummary(t, line+"--schema "+first+" --durability checkpoint --ps-dir "+filepath.Join(dir, "ps"))
+	from := "--set servers.from=" + filepath.Join(dir, "ps") + " "
+	runSummary(t, line+from+"--schema "+first)
+	start(t, line+from+"--schema "+second).checkEnd(exitFailed, "ringo: parameter server ", `number 2 of 4 is "user category text of table user", this job's of 4 "item category text of table item"`, "training.init-from")
 }

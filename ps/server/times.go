@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,7 +30,7 @@ func (s *server) findFrom() error {
 	}
 	s.from = j.Dirs()
 	least, most := j.Steps()
-	line := fmt.Sprintf("server %d: it begins with its part of %s: %d servers, after step %d", s.cfg.Index, s.cfg.From, len(j.Servers), least)
+	line := fmt.Sprintf("server %d: it begins with its part of %s: %s, after step %d", s.cfg.Index, s.cfg.From, quantity.Count(len(j.Servers), "server"), least)
 	if least != most {
 		line = fmt.Sprintf("%s to %d: they were saved at different moments", line, most)
 	}
@@ -37,7 +38,22 @@ func (s *server) findFrom() error {
 		line += " of the run; what came later is left out"
 	}
 	s.cfg.Report(line)
+	if s.cfg.Index == 0 && s.cfg.FromStep == 0 {
+		s.cfg.Report("server 0: the model in it has " + inputsText(j.Servers[0].About.Layout.Inputs))
+	}
 	return nil
+}
+
+// inputsText names the first inputs of a model.
+func inputsText(inputs []string) string {
+	const most = 6
+	switch n := len(inputs); {
+	case n == 0:
+		return "inputs without names: assumed that this job's are the same, in the same order"
+	case n > most:
+		return fmt.Sprintf("the inputs %s and %d more", strings.Join(inputs[:most], ", "), n-most)
+	}
+	return "the inputs " + strings.Join(inputs, ", ")
 }
 
 // begun says whether the server has a checkpoint of its own, which it goes on with.

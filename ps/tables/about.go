@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -137,5 +138,24 @@ func fitting(has, want schema.Schema) error {
 			errs = append(errs, fmt.Errorf("it has array %q of %d values, rule %s; this job %q, %d, %s", h.Name, h.Len, h.Rule.Name, w.Name, w.Len, w.Rule.Name))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, sameInputs(has.Inputs, want.Inputs))...)
+}
+
+// sameInputs reports inputs whose places in the tables differ. A job whose inputs have no names takes them by place.
+func sameInputs(has, want []string) error {
+	if len(has) == 0 || len(want) == 0 || slices.Equal(has, want) {
+		return nil
+	}
+	i := 0
+	for i < min(len(has), len(want)) && has[i] == want[i] {
+		i++
+	}
+	at := func(all []string) string {
+		if i < len(all) {
+			return fmt.Sprintf("%q", all[i])
+		}
+		return "none"
+	}
+	return fmt.Errorf("its inputs are others: number %d of %d is %s, this job's of %d %s: give the data the same columns in the same order, or begin with a checkpoint of the ranks (training.init-from), which goes by names",
+		i+1, len(has), at(has), len(want), at(want))
 }

@@ -526,3 +526,37 @@ func TestInitialValuesAreLoggedFirst(t *testing.T) {
 		t.Error("they may be pulled")
 	}
 }
+
+// Tables whose inputs have other names or places than this job's are refused, with the first that differs; those without names are taken.
+func TestBeginsWithTheSameInputs(t *testing.T) {
+	s := mixed()
+	s.Inputs = []string{"price number log", "user", "class a, b"}
+	dir := t.TempDir()
+	e := open(t, Config{Job: "first", Trainers: 1, Mode: Async, Durability: Checkpoint, Dir: dir}, s)
+	for i, values := range initials(s) {
+		_, err := e.SetDense(0, uint64(i+1), i, 0, values)
+		must(t, err)
+	}
+	_, err := e.Save(context.Background(), false)
+	must(t, err)
+	must(t, e.Close())
+	for want, inputs := range map[string][]string{
+		"": nil, " ": s.Inputs,
+		`number 2 of 3 is "user", this job's of 3 "item"`:             {"price number log", "item", "class a, b"},
+		`number 3 of 3 is "class a, b", this job's of 2 none`:         {"price number log", "user"},
+		`number 1 of 3 is "price number log", this job's of 3 "user"`: {"user", "price number log", "class a, b"},
+	} {
+		now := s
+		now.Inputs = inputs
+		if now.Hash() != s.Hash() {
+			t.Errorf("inputs %q are in the hash", inputs)
+		}
+		e, err := Open(Config{Job: "second", Trainers: 1, Mode: Async, Durability: None, From: []string{dir}}, now)
+		if err == nil {
+			must(t, e.Close())
+		}
+		if (strings.TrimSpace(want) == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("inputs %q: %v, want %q", inputs, err, want)
+		}
+	}
+}
