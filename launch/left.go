@@ -1,14 +1,20 @@
 package launch
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
 
 	"github.com/ringo-ml/ringo/blackbox"
+	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -19,6 +25,16 @@ import (
 type Left struct {
 	folder, job string
 }
+
+// keptJobs is the number of jobs whose files a folder keeps, and freshLeft the age below which a file
+// is kept in any case: its process may not hold it yet.
+const (
+	keptJobs  = 20
+	freshLeft = time.Minute
+)
+
+// leftName matches the name of a file that a process has left, with the job in parentheses.
+var leftName = regexp.MustCompile(`^ringo-record-([0-9a-f]{12})-(?:rank|server|ps)-[0-9]+$`)
 
 // LeaveIn makes one; an empty folder: nothing is left. All processes of a job have its ticket; nil: of a job of one process.
 func LeaveIn(folder string, ticket transport.Ticket) Left {
@@ -38,6 +54,7 @@ func (l Left) Recorder(who record.Who) *record.Recorder {
 	var r *record.Recorder
 	if l.folder != "" {
 		role := map[record.Role]string{record.Rank: "rank", record.SumServer: "server", record.TableServer: "ps"}[who.Role]
+		l.prune()
 		r, _ = record.InFile(filepath.Join(l.folder, fmt.Sprintf("ringo-record-%s-%s-%d", l.job, role, who.Number)), record.Config{})
 	}
 	if r == nil {
@@ -45,6 +62,35 @@ func (l Left) Recorder(who record.Who) *record.Recorder {
 	}
 	r.Is(who)
 	return r
+}
+
+// prune removes the files of all jobs but this one and the keptJobs newest. A job of which one process
+// works on this host keeps all of its files.
+func (l Left) prune() {
+	entries, err := os.ReadDir(l.folder)
+	if err != nil {
+		return
+	}
+	files, newest := map[string][]string{}, map[string]time.Time{}
+	for _, e := range entries {
+		name := leftName.FindStringSubmatch(e.Name())
+		info, err := e.Info()
+		if name == nil || err != nil || name[1] == l.job {
+			continue
+		}
+		files[name[1]] = append(files[name[1]], filepath.Join(l.folder, e.Name()))
+		if at := info.ModTime(); at.After(newest[name[1]]) {
+			newest[name[1]] = at
+		}
+	}
+	jobs := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		return cmp.Or(newest[b].Compare(newest[a]), cmp.Compare(a, b))
+	})
+	for _, job := range jobs[min(len(jobs), keptJobs):] {
+		if time.Since(newest[job]) > freshLeft {
+			folder.RemoveUnheld(files[job])
+		}
+	}
 }
 
 // Forget removes the file of a process whose job has ended well.

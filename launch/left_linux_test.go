@@ -2,9 +2,12 @@ package launch
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
@@ -38,5 +41,49 @@ func TestLeft(t *testing.T) {
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("%v: %v", err, left)
+	}
+}
+
+// TestLeftFilesOfDeadJobsArePruned removes the files of the oldest jobs, and none of a job that works or that has just begun.
+func TestLeftFilesOfDeadJobsArePruned(t *testing.T) {
+	folder := t.TempDir()
+	old := time.Now().Add(-time.Hour)
+	working := LeaveIn(folder, transport.NewTicket())
+	r := working.Recorder(record.Who{Role: record.Rank})
+	defer r.Close()
+	dead := filepath.Join(folder, "ringo-record-"+working.job+"-rank-1") // of the job that works
+	paths := []string{r.File(), dead, filepath.Join(folder, "ringo-record-mine"), filepath.Join(folder, "ringo-blackbox-1.json")}
+	for i := range keptJobs + 3 {
+		paths = append(paths, filepath.Join(folder, fmt.Sprintf("ringo-record-%012x-rank-0", i)), filepath.Join(folder, fmt.Sprintf("ringo-record-%012x-ps-1", i)))
+	}
+	for i, path := range paths {
+		if i > 0 {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chtimes(path, time.Time{}, old.Add(time.Duration(i)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun := filepath.Join(folder, "ringo-record-ffffffffffff-rank-0") // whose process holds it in a moment
+	if err := os.WriteFile(begun, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := LeaveIn(folder, transport.NewTicket())
+	n := next.Recorder(record.Who{Role: record.Rank})
+	defer n.Close()
+	removed := 0
+	for i, path := range append(paths, begun, n.File()) {
+		_, err := os.Stat(path)
+		if oldest := i >= 4 && i < 4+2*4; (err != nil) != oldest {
+			t.Errorf("file %d, %s: %v", i, filepath.Base(path), err)
+		}
+		if err != nil {
+			removed++
+		}
+	}
+	if removed != 8 {
+		t.Errorf("%d files are removed, want those of 4 jobs", removed)
 	}
 }

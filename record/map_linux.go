@@ -36,8 +36,10 @@ func Create(cfg Config) (*os.File, error) {
 	return f, nil
 }
 
-// InFile makes a Recorder in a file of its own at path, in place of one that is there, for processes of which nobody holds the memory:
-// it stays, for its owner alone to read, until somebody removes it. Errors: the file cannot be made, or the disk has no room.
+// InFile makes a Recorder in a file at path, for processes whose memory no launcher holds. It replaces
+// an older file. Only its owner can read the file, which stays until it is removed. A shared lock
+// (flock) marks it as in use until Close or the end of the process.
+// Errors: the file cannot be made, or the disk is full.
 func InFile(path string, cfg Config) (*Recorder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -50,7 +52,8 @@ func InFile(path string, cfg Config) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	defer f.Close()
+	// A file system without locks has no such mark.
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	// Without room that is set aside a full disk would end the process with SIGBUS.
 	err = unix.Fallocate(int(f.Fd()), 0, 0, int64(cfg.Bytes()))
 	r := (*Recorder)(nil)
@@ -60,10 +63,11 @@ func InFile(path string, cfg Config) (*Recorder, error) {
 		}
 	}
 	if err != nil {
-		_ = os.Remove(path)
+		_, _ = os.Remove(path), f.Close()
 		return nil, fmt.Errorf("record: making %s: %w", path, err)
 	}
-	r.file = path
+	unmap := r.unmap
+	r.file, r.unmap = path, func() error { return errors.Join(unmap(), f.Close()) }
 	return r, nil
 }
 
