@@ -67,7 +67,7 @@ func (r roles) kind(name string) table.Kind {
 	case !told && slices.Contains(goalNames, base):
 		return table.Label
 	}
-	return table.Guess
+	return "" // none of a schema
 }
 
 // known reports names that are told and that no array has.
@@ -122,7 +122,7 @@ func (in *arrayFiles) read(path, part string) error {
 	seen := []string{strings.TrimSuffix(filepath.Base(path), ".npy")}
 	f, err := npy.Open(path, func(name string) bool {
 		seen = append(seen, name)
-		return in.kind(name) != table.Guess && in.kind(name) != table.Ignore
+		return in.kind(name) != "" && in.kind(name) != table.Ignore
 	})
 	if err != nil {
 		return fmt.Errorf("arrays: %w", err)

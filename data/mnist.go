@@ -3,6 +3,7 @@ package data
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,7 +53,8 @@ func findMNIST(dir string) error {
 	if info, err := os.Stat(dir); err != nil {
 		return missing(dir, err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("mnist: %s is not a folder; %w", dir, alternatives(filepath.Dir(dir)))
+		return fmt.Errorf("mnist: %s is not a folder: want one with the four IDX files %s, %s, %s and %s, plain or .gz; %w",
+			dir, trainImages, trainLabels, testImages, testLabels, alternatives(filepath.Dir(dir)))
 	}
 	for _, name := range []string{trainImages, trainLabels, testImages, testLabels} {
 		if _, err := find(dir, name); err != nil {
@@ -60,6 +62,21 @@ func findMNIST(dir string) error {
 		}
 	}
 	return nil
+}
+
+// isIDX reports whether a file, compressed or not, begins as an IDX file of bytes does.
+func isIDX(path string) bool {
+	if !isFile(path) {
+		return false
+	}
+	f, err := OpenText(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var magic [4]byte
+	_, err = io.ReadFull(f, magic[:])
+	return err == nil && magic[0] == 0 && magic[1] == 0 && magic[2] == 8 && magic[3] > 0 && magic[3] < 5
 }
 
 func openPair(dir, imageName, labelName string) (*Images, error) {

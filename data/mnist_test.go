@@ -177,7 +177,7 @@ func TestOpenMNISTMissing(t *testing.T) {
 		{filepath.Join(dir, "nowhere"), []string{"no folder", trainImages}},
 		{dir, []string{"neither " + trainImages + " nor " + trainImages + ".gz"}},
 		{partial, []string{"neither " + testLabels + " nor " + testLabels + ".gz"}},
-		{file, []string{"not a folder"}},
+		{file, []string{"not a folder: want one with the four IDX files " + trainImages}},
 	} {
 		_, _, err := openMNIST(c.dir)
 		if err == nil || errors.Is(err, fs.ErrNotExist) != (c.dir != file) {
@@ -188,6 +188,28 @@ func TestOpenMNISTMissing(t *testing.T) {
 			if !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v\ndoes not say %q", c.dir, err, says)
 			}
+		}
+	}
+}
+
+// TestIDXFileIsNoTable answers one file of MNIST with the folder that mnist reads, whatever its name.
+func TestIDXFileIsNoTable(t *testing.T) {
+	dir := t.TempDir()
+	images := content()[trainImages]
+	write(t, dir, map[string][]byte{trainImages: images, "images.bin": images, "images.gz": compress(images), "other.bin": []byte("abc")})
+	for name, want := range map[string]string{trainImages: "mnist", "images.bin": "mnist", "images.gz": "mnist", "other.bin": "table", ".": "mnist"} {
+		c := Config{Dir: filepath.Join(dir, name)}
+		if got := NameOf("mnist", c); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		if name == "." || want == "table" {
+			continue
+		}
+		if err := Find("mnist", c); err == nil || !strings.Contains(err.Error(), "want one with the four IDX files") || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := Find("table", c); err == nil || !strings.Contains(err.Error(), "it is an IDX file: `ringo train mnist --data "+dir) {
+			t.Errorf("%s as a table: %v", name, err)
 		}
 	}
 }

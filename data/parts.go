@@ -98,6 +98,9 @@ func openParts(dir string) (table.Reader, error) {
 
 // converted is the remedy for a file that is no table by its name.
 func converted(path string) string {
+	if isIDX(path) {
+		return "; it is an IDX file: `ringo train mnist --data " + filepath.Dir(path) + "` reads a folder of them"
+	}
 	by := []struct{ endings, remedy string }{
 		{".xlsx .xls .ods .numbers", "save it as CSV UTF-8 there"},
 		{".zip .7z .rar .bz2 .xz .tar", "unpack it, and name the file in it"},

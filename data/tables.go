@@ -47,6 +47,9 @@ func NameOf(usual string, c Config) string {
 		if isShards(path) {
 			return "shards"
 		}
+		if usual == "mnist" && isIDX(path) {
+			return usual // whose error names the folder that it reads
+		}
 		if isParts(path) || isFile(path) && !isArchive(path) { // of which no set is, but a table's errors name remedies
 			return "table"
 		}

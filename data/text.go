@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"unicode/utf8"
+
+	"github.com/ringo-ml/ringo/data/table"
 )
 
 // The first two tokens of a vocabulary of words.
@@ -124,7 +125,7 @@ func readWords(name string, r io.Reader, v *vocabulary, grow bool, most int, bad
 		if len(text) == 0 && err == io.EOF {
 			return ids, nil
 		}
-		if at := invalid(text); at >= 0 {
+		if at := table.NotText(text); at >= 0 {
 			fault := &FormatError{name, offset + int64(at), fmt.Sprintf("line %d: byte %#02x is not UTF-8 text", line, text[at])}
 			if err := bad.skip(fault); err != nil {
 				return nil, err
@@ -139,21 +140,6 @@ func readWords(name string, r io.Reader, v *vocabulary, grow bool, most int, bad
 		}
 		offset += int64(len(text))
 	}
-}
-
-// invalid is where a line stops being text; -1: nowhere.
-func invalid(text []byte) int {
-	if utf8.Valid(text) {
-		return bytes.IndexByte(text, 0)
-	}
-	for at := 0; at < len(text); {
-		r, n := utf8.DecodeRune(text[at:])
-		if r == utf8.RuneError && n == 1 || r == 0 {
-			return at
-		}
-		at += n
-	}
-	return -1
 }
 
 // readChars numbers the bytes of a text by their values, so many at most.

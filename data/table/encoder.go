@@ -71,12 +71,12 @@ func (c Choice) goalOf(names []string) (string, error) {
 		return goal, nil
 	}
 	for _, usual := range []string{"target", "label", "class", "y"} {
-		if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, usual) }); i >= 0 && c.Schema[names[i]] == Guess {
+		if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, usual) }); i >= 0 && c.Schema[names[i]] == guess {
 			return names[i], nil
 		}
 	}
 	for _, name := range slices.Backward(names) {
-		if c.Schema[name] == Guess {
+		if c.Schema[name] == guess {
 			return name, nil
 		}
 	}
@@ -104,7 +104,7 @@ func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error
 	}
 	schema[goal] = choice.Schema[goal] // which the table must have
 	switch schema[goal] {
-	case Guess, Label, Target:
+	case guess, Label, Target:
 	default:
 		return nil, &Fault{File: r.Name(), Column: goal, Problem: fmt.Sprintf("it is to be found, and the schema calls it %s: want label or target", schema[goal])}
 	}

@@ -104,16 +104,16 @@ func (s *survey) guess() (Kind, string, error) {
 // guessGoal is the kind of the column that the model finds: labels or numbers.
 func (s *survey) guessGoal() (Kind, error) {
 	if f := s.doubt(); f != nil {
-		return Guess, f
+		return guess, f
 	}
 	switch {
 	case s.Texts > 0 && s.Named != nil:
-		return Guess, s.unclear(s.Named)
+		return guess, s.unclear(s.Named)
 	case s.Texts > 0 && !s.Overflow && len(s.Words) > manyWords && int64(2*len(s.Words)) > s.Rows:
 		f := *s.Other
 		f.Problem += fmt.Sprintf(", and %d different words in %d rows are no classes: is this the column to find (data.target)? Write numbers, or", len(s.Words), s.Rows)
 		f.Problem += fmt.Sprintf(" name the column's kind with data.schema: %s=label", s.Name)
-		return Guess, &f
+		return guess, &f
 	case s.Texts > 0:
 		return Label, nil
 	case s.Integers && len(s.Few) <= fewClasses:
@@ -123,7 +123,7 @@ func (s *survey) guessGoal() (Kind, error) {
 	if n := len(whole); n > 1 && len(s.Few) <= fewClasses && rarely*s.Fractions <= s.Finite {
 		f := *s.Fraction
 		f.Problem += fmt.Sprintf(", and the other %d values are %d different ones: correct it", s.Finite-s.Fractions, n)
-		return Guess, s.unclear(&f)
+		return guess, s.unclear(&f)
 	}
 	return Target, nil
 }
@@ -132,7 +132,7 @@ func (s *survey) guessGoal() (Kind, error) {
 // None among classes that are words become classes.
 func (s *survey) settle() (kind Kind, why string, err error) {
 	switch {
-	case s.Kind != Guess:
+	case s.Kind != guess:
 		kind = s.Kind
 	case s.Goal:
 		kind, err = s.guessGoal()

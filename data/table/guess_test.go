@@ -265,10 +265,10 @@ func TestTogetherDoubtsAreShared(t *testing.T) {
 			t.Errorf("table %d: %v", i, err)
 		}
 	}
-	own := []*survey{newSurvey("x", Guess, false)}
+	own := []*survey{newSurvey("x", guess, false)}
 	for i, name := range []string{"a/t.csv", "b/t.csv"} {
 		c := Chunk{N: 2, Columns: []Vector{{Words: []string{"1.5", "word"}}}, lines: []int64{2, 3}}
-		own[0] = newSurvey("x", Guess, false)
+		own[0] = newSurvey("x", guess, false)
 		own[0].chunk(named(name), &c, &c.Columns[0], []bool{true, true}, none)
 		text, err := toSend(name, own)
 		if err != nil {

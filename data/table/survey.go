@@ -78,7 +78,7 @@ type survey struct {
 }
 
 func newSurvey(name string, kind Kind, goal bool) *survey {
-	s := &survey{found: found{Name: name, Kind: kind, Goal: goal, Guessed: kind == Guess, Words: map[string]count{}, Lost: map[string]count{}, Integers: true, Counts: true}, limit: guessedCategories}
+	s := &survey{found: found{Name: name, Kind: kind, Goal: goal, Guessed: kind == guess, Words: map[string]count{}, Lost: map[string]count{}, Integers: true, Counts: true}, limit: guessedCategories}
 	switch {
 	case goal:
 		s.limit = MaxClasses

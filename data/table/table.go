@@ -19,8 +19,8 @@ import (
 type Kind string
 
 const (
-	// Guess leaves it to what the column holds.
-	Guess Kind = ""
+	// guess, the zero value, leaves the choice to the values of the column.
+	guess Kind = ""
 	// Number is a value that a model sees on a scale of mean 0 and deviation 1.
 	Number Kind = "number"
 	// Category is one of several values, which a model sees as a row of an embedding table.

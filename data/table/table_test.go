@@ -265,7 +265,7 @@ func TestTooManyCategories(t *testing.T) {
 	if _, err := s.column("f"); err == nil || !strings.Contains(err.Error(), "more than 10 different values: this is no category") {
 		t.Error(err)
 	}
-	s.Kind = Guess
+	s.Kind = guess
 	if kind, why, _ := s.guess(); kind != Ignore || !strings.Contains(why, "different words") {
 		t.Errorf("guessed %s, %s", kind, why)
 	}

@@ -47,7 +47,7 @@ func (b *bounded) check(p []byte, end bool) error {
 	if len(b.tail) > 0 {
 		text = append(b.tail, p...)
 	}
-	at := noText(text)
+	at := NotText(text)
 	if at < 0 || !end && text[at] != 0 && !utf8.FullRune(text[at:]) {
 		if b.tail = nil; at >= 0 {
 			b.tail = bytes.Clone(text[at:])
@@ -79,8 +79,8 @@ func (b *bounded) move(text []byte) {
 	}
 }
 
-// noText is where text ends to be UTF-8 without zero bytes; -1: nowhere.
-func noText(text []byte) int {
+// NotText returns the place of the first byte that is 0 or no UTF-8, or -1.
+func NotText(text []byte) int {
 	if utf8.Valid(text) {
 		return bytes.IndexByte(text, 0)
 	}
