@@ -6,10 +6,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"strings"
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/modeltext"
 )
 
 // agreedBytes is what each rank tells of its strategy: a hash and as much of its text
@@ -35,15 +35,22 @@ func (o *Optimizer) agree(cfg Config) error {
 	return nil
 }
 
-// agreeLayers reports ranks with other parameters than rank 0: the first name or number of values
-// that differs.
-func agreeLayers(g *collective.Group, layers []bucket.Layer) error {
+// agreeModel reports ranks with other parameters or tables than rank 0: the first name or shape that differs. Ranks compare a hash,
+// and texts only if hashes differ.
+func agreeModel(g *collective.Group, layers []bucket.Layer, rows []Table) error {
 	if g.Size() == 1 {
 		return nil
 	}
-	var text []byte
+	var text modeltext.Text
 	for _, l := range layers {
-		text = fmt.Appendf(text, "%s\x00%d\n", l.Name, l.Len-l.Pad)
+		shape := l.Shape
+		if shape == nil {
+			shape = []int{l.Len - l.Pad}
+		}
+		text.Parameter(l.Name, shape...)
+	}
+	for _, t := range rows {
+		text.Table(t.Name, fmt.Sprintf("%d rows of %d values", t.Rows, t.Dim))
 	}
 	sum := sha256.Sum256(text)
 	sums, sizes := make([]byte, len(sum)*g.Size()), make([]int64, g.Size())
@@ -60,35 +67,14 @@ func agreeLayers(g *collective.Group, layers []bucket.Layer) error {
 	for r, n := range sizes {
 		lengths[r], total = int(n), total+int(n)
 	}
-	all := make([]byte, total)
-	if err := collective.AllGatherV(g, all, text, lengths); err != nil {
+	joined, all := make([]byte, total), make([]modeltext.Text, g.Size())
+	if err := collective.AllGatherV(g, joined, text, lengths); err != nil {
 		return fmt.Errorf("comparing the models: %w", err)
 	}
-	first, at := all[:lengths[0]], lengths[0]
-	for rank := 1; rank < g.Size(); rank++ {
-		other := all[at:][:lengths[rank]]
-		if at += lengths[rank]; !bytes.Equal(other, first) {
-			return fmt.Errorf("rank %d has another model than rank 0: %s: all ranks must build the same one", rank, layerDifference(string(other), string(first)))
-		}
+	for r, n := range lengths {
+		all[r], joined = joined[:n:n], joined[n:]
 	}
-	return nil
-}
-
-// layerDifference is the first parameter in which two models differ.
-func layerDifference(own, first string) string {
-	name := func(line string) string {
-		name, n, ok := strings.Cut(line, "\x00")
-		if !ok {
-			return "none"
-		}
-		return fmt.Sprintf("%s of %s values", name, n)
-	}
-	a, b := strings.Split(own, "\n"), strings.Split(first, "\n")
-	i := 0
-	for a[i] == b[i] {
-		i++
-	}
-	return fmt.Sprintf("parameter %d is %s there, and %s on rank 0", i, name(a[i]), name(b[i]))
+	return modeltext.Compare(all)
 }
 
 // told is the strategy of cfg as it is compared, with what else decides over exchanges and

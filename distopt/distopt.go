@@ -98,7 +98,7 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 	}
 	sparse, err := newTables(g, opt, rows)
 	if err == nil {
-		err = sparse.agree()
+		err = agreeModel(g, layers, rows)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
@@ -113,9 +113,6 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 		return nil, err
 	}
 	o.codec.pool, o.planName, o.pieces = cfg.Pool, cfg.planName(Info{}), piecesOf(layers)
-	if err = agreeLayers(g, layers); err != nil {
-		return nil, fmt.Errorf("distopt: %w", err)
-	}
 	if o.agreed, err = agreePlan(g, cfg.plan(layers, o.planName), layers); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
 	}

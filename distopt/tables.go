@@ -77,32 +77,6 @@ func newTables(g *collective.Group, opt optim.Optimizer, list []Table) (tables, 
 	return s, errors.Join(errs...)
 }
 
-// agree reports ranks whose tables have other sizes.
-func (s *tables) agree() error {
-	shape := []int32{int32(len(s.list))}
-	all := make([]int32, s.group.Size())
-	if err := collective.AllGather(s.group, all, shape); err != nil {
-		return fmt.Errorf("comparing the tables: %w", err)
-	}
-	for rank, n := range all {
-		if int(n) != len(s.list) {
-			return fmt.Errorf("rank %d has %d tables, this rank %d: do all ranks train the same model?", rank, n, len(s.list))
-		}
-	}
-	for _, t := range s.list {
-		own, theirs := []int64{int64(t.Rows), int64(t.Dim)}, make([]int64, 2*s.group.Size())
-		if err := collective.AllGather(s.group, theirs, own); err != nil {
-			return fmt.Errorf("comparing table %s: %w", t.Name, err)
-		}
-		for rank := range s.group.Size() {
-			if rows, dim := theirs[2*rank], theirs[2*rank+1]; rows != own[0] || dim != own[1] {
-				return fmt.Errorf("table %s has %d rows of %d values on rank %d, %d of %d on this rank: do all ranks train the same model?", t.Name, rows, dim, rank, own[0], own[1])
-			}
-		}
-	}
-	return nil
-}
-
 // RowsReady gives a table's gradient of this step: the sum over its backwards,
 // as ascending ids, each once, with Dim values each. It is called once for each
 // table after the last backward, also where a rank has no ids. The slices must

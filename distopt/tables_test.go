@@ -327,8 +327,12 @@ func TestDifferentTables(t *testing.T) {
 	layers := toy()
 	n := total(layers)
 	for what, edit := range map[string]func([]Table) []Table{
-		"tables": func(t []Table) []Table { return t[:1] },
-		"rows":   func(t []Table) []Table { t[1] = Table{Name: "table1", Rows: 50, Dim: 100, Data: t[1].Data}; return t },
+		"table 1 is none there, and table1 of 500 rows of 10 values on rank 0": func(t []Table) []Table { return t[:1] },
+		"table 1 is table1 of 50 rows of 100 values there, and table1 of 500 rows of 10 values on rank 0": func(t []Table) []Table {
+			t[1] = Table{Name: "table1", Rows: 50, Dim: 100, Data: t[1].Data}
+			return t
+		},
+		"table 0 is other of ": func(t []Table) []Table { t[0].Name = "other"; return t },
 	} {
 		for rank, err := range ranks(t, 2, func(g *collective.Group) error {
 			tabs := embeddings()
@@ -338,7 +342,7 @@ func TestDifferentTables(t *testing.T) {
 			_, err := New(g, &rowSGD{SGD: testSGD}, layers, make([]float32, n), make([]float32, n), tabs, Config{})
 			return err
 		}) {
-			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "same model") {
+			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "rank 1 has another model than rank 0: ") {
 				t.Errorf("%s, rank %d: %v", what, rank, err)
 			}
 		}

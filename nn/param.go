@@ -70,6 +70,8 @@ type Slot struct {
 	// Rate is what the learning rate is multiplied by, 1 unless SetRate said otherwise: see
 	// optim.NewGrouped.
 	Rate float64
+	// Shape is the parameter's.
+	Shape []int
 }
 
 // Params is the registry of a model's parameters. It is used by one goroutine.
@@ -317,7 +319,7 @@ func (ps *Params) layOut(order []*Param) error {
 	for i, p := range order {
 		n := len(p.Data)
 		padded := (n + lineValues - 1) / lineValues * lineValues
-		ps.slots = append(ps.slots, Slot{Name: p.Name, Offset: at, Len: n, Padded: padded, Rate: cmp.Or(p.rate, 1)})
+		ps.slots = append(ps.slots, Slot{Name: p.Name, Offset: at, Len: n, Padded: padded, Rate: cmp.Or(p.rate, 1), Shape: p.Shape})
 		p.slot = i
 		at += padded
 	}

@@ -1,13 +1,17 @@
 package train
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
+	"github.com/ringo-ml/ringo/internal/modeltext"
+	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -80,6 +84,35 @@ func (r *run) agreeConfig() error {
 		}
 	}
 	return nil
+}
+
+// agreeModel reports ranks whose model has other parameters or tables than rank 0's, by the first name or shape that differs.
+// Replicas that exchange gradients compare theirs themselves (package distopt).
+func agreeModel(ranks peers, ps *nn.Params) error {
+	var text modeltext.Text
+	for _, p := range ps.List() {
+		text.Parameter(p.Name, p.Shape...)
+	}
+	for _, t := range ps.Tables() {
+		text.Table(t.Name, fmt.Sprintf("rows of %d values", t.Dim))
+	}
+	sum := sha256.Sum256(text)
+	hashes, err := ranks.gather(sum[:])
+	if err != nil {
+		return fmt.Errorf("comparing the models: %w", err)
+	}
+	if !slices.ContainsFunc(hashes, func(h []byte) bool { return h != nil && !bytes.Equal(h, hashes[0]) }) {
+		return nil
+	}
+	texts, err := ranks.gather(text)
+	if err != nil {
+		return fmt.Errorf("comparing the models: %w", err)
+	}
+	all := make([]modeltext.Text, len(texts))
+	for rank, t := range texts {
+		all[rank] = t
+	}
+	return modeltext.Compare(all)
 }
 
 // sameSettings compares a rank's values with rank 0's.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
@@ -290,6 +292,39 @@ func TestPeersDiffer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	<-ended
+}
+
+// TestPeersWithOtherModels names the rank, the parameter or table and both shapes, on ranks with a mesh and without one.
+func TestPeersWithOtherModels(t *testing.T) {
+	for want, other := range map[string]func(*nn.Params){
+		"": func(ps *nn.Params) { ps.New("w", nn.Zeros, 64, 80); ps.NewTable("users", nn.RowInit{}, 10, 4) },
+		"rank 2 has another model than rank 0: parameter 0 is w of 80×64 values there, and w of 64×80 values on rank 0: all ranks must build the same one": func(ps *nn.Params) {
+			ps.New("w", nn.Zeros, 80, 64)
+			ps.NewTable("users", nn.RowInit{}, 10, 4)
+		},
+		"rank 2 has another model than rank 0: table 0 is users of rows of 8 values there, and users of rows of 4 values on rank 0: all ranks must build the same one": func(ps *nn.Params) {
+			ps.New("w", nn.Zeros, 64, 80)
+			ps.NewTable("users", nn.RowInit{}, 10, 8)
+		},
+	} {
+		onPeers(t, 3, func(rank int, p peers) error {
+			ps := nn.NewParams(1)
+			if rank == 2 {
+				other(ps)
+			} else {
+				ps.New("w", nn.Zeros, 64, 80)
+				ps.NewTable("users", nn.RowInit{}, 10, 4)
+			}
+			got := ""
+			if err := agreeModel(p, ps); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				return fmt.Errorf("got %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
 }
 
 // losing is ranks of which some are lost while the others evaluate.

@@ -125,7 +125,7 @@ func layersOf(ps *nn.Params) []bucket.Layer {
 	slots := ps.Slots()
 	layers := make([]bucket.Layer, len(slots))
 	for i, s := range slots {
-		layers[i] = bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len}
+		layers[i] = bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len, Shape: s.Shape}
 	}
 	return layers
 }

@@ -81,6 +81,9 @@ func (p *served) begin(cfg Config, at beginning) error {
 		return err
 	}
 	if p.client == nil {
+		if err := p.peers.soon(func() error { return agreeModel(p.peers, r.Params) }); err != nil {
+			return err
+		}
 		if err := p.dial(r, cfg, at, sc); err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func loop(job *ringo.Job) (err error) {
 	}
 	var layers []bucket.Layer
 	for _, s := range ps.Slots() {
-		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len})
+		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len, Shape: s.Shape})
 	}
 	opt, err := distopt.New(job.Group(), &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, ps.Values(), ps.Grads(), nil, distopt.Config{})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/foreign"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/launch"
@@ -78,6 +79,9 @@ func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ring
 func TestEndWithoutLeave(t *testing.T) {
 	errs := endsAtServer(t, func(*server.Config) {}, func(job *ringo.Job) error {
 		c, err := foreign.OpenTables(job, oneTable)
+		if err == nil {
+			err = collective.Barrier(job.Group()) // both have joined
+		}
 		if err != nil || job.Rank() == 1 {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/ps/service"
 	"github.com/ringo-ml/ringo/ps/service/fake"
 	"github.com/ringo-ml/ringo/setting"
@@ -256,8 +257,15 @@ func TestRefused(t *testing.T) {
 	for words, change := range map[string]func(c *Config){
 		"the tickets differ": func(c *Config) { c.Ticket = transport.NewTicket() },
 		"versions differ":    func(c *Config) { c.Version = "2" },
-		"another schema":     func(c *Config) { c.Schema.Sparse[0].Dim = 4 },
-		`of job "other"`:     func(c *Config) { c.Job = "other" },
+		`trainer 1 has other tables than this server: table 0 is odd of rows of 4 weights, first `: func(c *Config) { c.Schema.Sparse[0].Dim = 4 },
+		` there, and odd of rows of 3 weights, first `:                                             func(c *Config) { c.Schema.Sparse[0].Dim = 4 },
+		"is other of rows of 3 weights":                                                            func(c *Config) { c.Schema.Sparse[0].Name = "other" },
+		"first uniform 0.7 with seed":                                                              func(c *Config) { c.Schema.Sparse[1].Init = schema.Init{Name: "uniform", Value: 0.7} },
+		"values, rule sgd at rate 7 there, and ":                                                   func(c *Config) { c.Schema.Dense[0].Rule = schema.Rule{Name: "sgd", LR: 7} },
+		" there, and none on this server: all ranks must build the same model": func(c *Config) {
+			c.Schema.Dense = append(c.Schema.Dense, schema.Dense{Name: "more", Len: 5, Rule: schema.Rule{Name: "sgd", LR: 1}})
+		},
+		`of job "other"`: func(c *Config) { c.Job = "other" },
 		"sync is async on server 0 and ssp on trainer 1": func(c *Config) { c.Settings = setting.Values{"sync": "ssp"} },
 		"one of 3 with 1 sessions":                       func(c *Config) { c.Trainers = 3 },
 		"of 2, it is 0 of 1":                             func(c *Config) { c.Servers = append(c.Servers, c.Servers[0]) },

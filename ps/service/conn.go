@@ -2,8 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
@@ -242,35 +239,6 @@ func (c *conn) sameJob() error {
 	if h.Trainers != cfg.Trainers || h.Sessions != cfg.Sessions {
 		return c.mismatch("trainer %d is one of %d with %d sessions each, this server waits for %d with %d each: give all the same numbers",
 			h.Trainer, h.Trainers, h.Sessions, cfg.Trainers, cfg.Sessions)
-	}
-	return nil
-}
-
-// learnSchema compares the schemas; the first trainer's is taken where there is none.
-func (c *conn) learnSchema() error {
-	if c.s.ready() == nil {
-		c.out.send(frameOf(message.TypeNeedSchema, nil))
-		b, err := c.expect(message.TypeSchema)
-		if err != nil {
-			return err
-		}
-		var sc schema.Schema
-		if err := json.Unmarshal(b, &sc); err != nil {
-			return c.mismatch("the schema of trainer %d: %v", c.who.Trainer, err)
-		}
-		if err := sc.Validate(); err != nil {
-			return c.mismatch("the schema of trainer %d: %v", c.who.Trainer, err)
-		}
-		if sc.Hash() != hex.EncodeToString(c.who.Hash[:]) {
-			return c.mismatch("the schema of trainer %d has the hash %.16s…, it said %x…", c.who.Trainer, sc.Hash(), c.who.Hash[:8])
-		}
-		if err := c.s.open(sc); err != nil {
-			return c.failed(err)
-		}
-	}
-	if c.s.hash != hex.EncodeToString(c.who.Hash[:]) {
-		return c.mismatch("trainer %d has another schema, with the hash %x…, this server's is %.16s…: do all train the same model with the same settings?",
-			c.who.Trainer, c.who.Hash[:8], c.s.hash)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/internal/modeltext"
 	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/message/requests"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -38,7 +39,9 @@ type Server struct {
 	engine  Engine // this, limits and hash: from when opened is closed
 	limits  message.Limits
 	hash    string
-	broken  chan error // why it could not be opened
+	tables  modeltext.Text // of the schema
+	from    string         // whose schema it is: "trainer 0"
+	broken  chan error     // why it could not be opened
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
@@ -92,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return s.fault(errors.New("it has served already: make another one"))
 	}
 	if s.cfg.Schema != nil {
-		if err := s.open(*s.cfg.Schema); err != nil {
+		if err := s.open(*s.cfg.Schema, "this server"); err != nil {
 			return s.fault(err)
 		}
 	}
@@ -103,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	all.Go(func() { cancel(s.watch(inner)) })
 	all.Go(func() { s.accept(inner, cancel, l, &all) })
 	if s.cfg.Begun != nil {
-		all.Go(func() { _ = s.open(*s.cfg.Begun) }) // watch has the error
+		all.Go(func() { _ = s.open(*s.cfg.Begun, "this server") }) // watch has the error
 	}
 	<-inner.Done()
 	l.Close()
@@ -209,8 +212,8 @@ func (s *Server) ready() Engine {
 	}
 }
 
-// open makes the engine unless there is one. Others wait for it meanwhile.
-func (s *Server) open(sc schema.Schema) error {
+// open makes the engine of a schema from somewhere unless there is one. Others wait for it meanwhile.
+func (s *Server) open(sc schema.Schema, from string) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.ready() != nil {
@@ -233,7 +236,7 @@ func (s *Server) open(sc schema.Schema) error {
 		s.limits.Arrays = append(s.limits.Arrays, d.Len)
 	}
 	s.book.Know(&sc)
-	s.engine, s.hash = engine, sc.Hash()
+	s.engine, s.hash, s.tables, s.from = engine, sc.Hash(), textOf(sc), from
 	close(s.opened)
 	return nil
 }

@@ -3,6 +3,8 @@ package service
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -89,8 +91,8 @@ func TestRefusals(t *testing.T) {
 		"takes this for server 1 of 2":                        func(h *message.Hello) { h.Server, h.Servers = 1, 2 },
 		"one of 3 with 1 sessions each":                       func(h *message.Hello) { h.Trainers = 3 },
 		"this server waits for 2 with 1":                      func(h *message.Hello) { h.Sessions = 2 },
-		"another schema, with the hash 05":                    func(h *message.Hello) { h.Hash = [32]byte{5} },
-		"do all train the same model":                         func(h *message.Hello) { h.Hash[31]++ },
+		"…, it said 0500000000000000…":                        func(h *message.Hello) { h.Hash = [32]byte{5} },
+		"the schema of trainer 1 has the hash ":               func(h *message.Hello) { h.Hash[31]++ },
 		"changes 1 to 4 were acknowledged and a":              func(h *message.Hello) { h.From = 5 },
 	} {
 		h := hello(1, 2)
@@ -106,13 +108,27 @@ func TestRefusals(t *testing.T) {
 		}
 		p.failed(typ, b, reason, "server 0", says)
 	}
+	other := testSchema()
+	other.Sparse[1].Dim = 17
+	js, err := json.Marshal(other)
+	must(t, err)
+	h := hello(1, 2)
+	_, err = hex.Decode(h.Hash[:], []byte(other.Hash()))
+	must(t, err)
+	p := w.knock()
+	must(t, p.WriteFrame(message.TypeHello, h.Append(nil)))
+	if typ, _ := p.next(); typ != message.TypeNeedSchema {
+		t.Errorf("a %s", message.Name(typ))
+	}
+	must(t, p.WriteFrame(message.TypeSchema, js))
+	p.failure(message.ReasonMismatch, "trainer 1 has other tables than trainer 0: table 1 is even of rows of 17 weights, ", " there, and even of rows of 16 weights, ", " on trainer 0: all ranks must build the same model")
 	geo := start(t, 1, func(c *Config, _ *fake.Config) { c.Settings = setting.Values{message.PathSync: message.SyncGeo} })
 	typ, b := geo.knock().greets(hello(0, 1))
 	geo.knock().failed(typ, b, message.ReasonMismatch, "trainer 0 has not said that it pushes moves", "mode bsp, async or ssp")
-	h := hello(0, 1)
+	h = hello(0, 1)
 	h.Settings = setting.Values{message.PathSync: message.SyncGeo}
 	geo.join(h)
-	p := w.knock()
+	p = w.knock()
 	old := hello(1, 2).Append(nil)
 	old[0] = message.Protocol + 1
 	must(t, p.WriteFrame(message.TypeHello, old))
