@@ -113,7 +113,13 @@ type rig struct {
 	hostile atomic.Bool          // a trainer that says what it likes has come
 	served  []service.Figures    // by heter-trainer, once it has ended
 	near    float64              // how near losses and parameters must be to those of one process
+
+	mu      sync.Mutex
+	clients []*Client // that dial has made
 }
+
+// patience is the longest wait of a trainer of a rig, which ends a test of a lost micro-batch.
+const patience = 20 * time.Second
 
 // hub is where heter-trainers of a test meet.
 type hub struct {
@@ -217,7 +223,7 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 	s := spec(t)
 	c, err := heter.Find(s, model.Options{}, nil)
 	must(t, err)
-	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c}, rule: rule, steps: 5, near: 1e-5}
+	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c, Timeout: patience}, rule: rule, steps: 5, near: 1e-5}
 	r.hub.meshes, r.hub.sums = map[string][]transport.Mesh{}, map[int]int{}
 	r.served, r.ends, r.stops, r.devices = make([]service.Figures, heters), make([]chan error, heters), make([]context.CancelFunc, heters), make([]*heter.CPU, heters)
 	for i := range heters {
@@ -269,10 +275,14 @@ func (r *rig) dial(trainer int) *Client {
 	c, err := Dial(context.Background(), cfg)
 	must(r.t, err)
 	r.t.Cleanup(func() { c.Abort(errors.New("the test is over")) })
+	r.mu.Lock()
+	r.clients = append(r.clients, c)
+	r.mu.Unlock()
 	return c
 }
 
-// all runs do for each trainer at once.
+// all runs do for each trainer at once. The first error ends the other trainers, which would wait
+// for the one that has failed.
 func (r *rig) all(do func(trainer int) error) {
 	r.t.Helper()
 	var wg sync.WaitGroup
@@ -281,9 +291,19 @@ func (r *rig) all(do func(trainer int) error) {
 		wg.Go(func() {
 			if err := do(i); err != nil {
 				errs[i] = fmt.Errorf("trainer %d: %w", i, err)
+				r.abort(errs[i])
 			}
 		})
 	}
 	wg.Wait()
 	must(r.t, errors.Join(errs...))
+}
+
+// abort ends all trainers.
+func (r *rig) abort(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.clients {
+		c.Abort(cause)
+	}
 }
