@@ -125,6 +125,18 @@ func (c *collector) judge(b *clickBlock) *clickFault {
 	return nil
 }
 
+// leftOut returns the first bad lines, n in all: none, or one kind.
+func (c *collector) leftOut(n int) []LeftOut {
+	if n == 0 {
+		return nil
+	}
+	left := LeftOut{BadSample, n, nil}
+	for _, f := range c.first[:min(len(c.first), n)] {
+		left.Names = append(left.Names, (&FormatError{f.path, f.offset, f.text}).Error())
+	}
+	return []LeftOut{left}
+}
+
 // broken reports whether rows ended before the files did.
 func (c *collector) broken() bool { return c.failed != nil || c.fault != nil }
 

@@ -76,7 +76,7 @@ func TestClickStreamBadLines(t *testing.T) {
 						t.Errorf("%s, limit %d: no %q in %v", form, limit, want, err)
 					}
 				}
-				if _, counting := s.Rows(t.Context()); limit > 0 && (counting == nil || counting.Error() != err.Error()) {
+				if _, _, counting := s.Rows(t.Context()); limit > 0 && (counting == nil || counting.Error() != err.Error()) {
 					t.Errorf("%s, limit %d: counting says %v", form, limit, counting)
 				}
 				if good := 50 + at - limit; rows > good || rows < good-30 {
@@ -98,7 +98,7 @@ func TestClickStreamBadLines(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if counted, err := s.Rows(t.Context()); err != nil || counted != int64(n) {
+				if counted, _, err := s.Rows(t.Context()); err != nil || counted != int64(n) {
 					t.Errorf("%s, rank %d: %d rows counted, %d given out, %v", form, rank, counted, n, err)
 				}
 				rows, skipped = rows+n, skipped+badOf(s)
@@ -142,7 +142,7 @@ func TestClickStreamFaults(t *testing.T) {
 			t.Errorf("%s: %d rows, %v; want %q", name, rows, err, c.says)
 		}
 		if name == "long" {
-			_, err := s.Rows(t.Context())
+			_, _, err := s.Rows(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("counting: %v", err)
 			}

@@ -109,7 +109,7 @@ func TestLayoutStream(t *testing.T) {
 		for rank := range max(1, c.Size) {
 			c.Rank, c.Files, c.Layout, c.Remainder, c.Seed = rank, files, l, true, 5
 			s := openStream(t, c)
-			if n, err := s.Rows(t.Context()); err != nil || n == 0 {
+			if n, _, err := s.Rows(t.Context()); err != nil || n == 0 {
 				t.Fatalf("%d rows, %v", n, err)
 			}
 			s.Start(1)
@@ -162,7 +162,7 @@ func TestLayoutStreamFaults(t *testing.T) {
 	if b, ok, err := s.Next(); !ok || err != nil || b.Bags.Keys[1] != 5 {
 		t.Errorf("a bad line is not left out: %v", err)
 	}
-	if n, err := s.Rows(t.Context()); n != 2 || err != nil {
+	if n, _, err := s.Rows(t.Context()); n != 2 || err != nil {
 		t.Errorf("%d rows, %v", n, err)
 	}
 	place := s.Position()

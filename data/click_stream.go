@@ -366,23 +366,14 @@ func (s *ClickStream) more() (int, error) {
 // LeftOut returns the bad lines left out in this epoch: up to the end of the
 // last block that the last batch's window has rows of, and once Next has said
 // that there are no more rows, all of them. Those before a position that was resumed have no names.
-func (s *ClickStream) LeftOut() []LeftOut {
-	if s.now.bad == 0 {
-		return nil
-	}
-	left := LeftOut{BadSample, s.now.bad, nil}
-	for _, f := range s.first[:min(len(s.first), s.now.bad)] {
-		left.Names = append(left.Names, (&FormatError{f.path, f.offset, f.text}).Error())
-	}
-	return []LeftOut{left}
-}
+func (s *ClickStream) LeftOut() []LeftOut { return s.leftOut(s.now.bad) }
 
 // Rows counts the rows of this rank's share by reading and unpacking it once. A rank
 // can make rows / Batch steps, so that the least of that over all ranks is right for
 // Steps on each. Without SkipBad every line has to be a row, and lines are counted
-// without parsing them; with it they are checked, and more bad ones than that are the
+// without parsing them; with it they are checked, left has the bad ones, and more of them than that are the
 // error that an epoch would end with. An epoch that is under way goes on.
-func (s *ClickStream) Rows(ctx context.Context) (rows int64, err error) {
+func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err error) {
 	format := s.format
 	if s.cfg.Layout == nil {
 		format = criteoFormat(0, false) // neither ids nor keys
@@ -394,18 +385,18 @@ func (s *ClickStream) Rows(ctx context.Context) (rows int64, err error) {
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return 0, nil, context.Cause(ctx)
 		}
 		if b.err != nil {
-			return 0, b.err
+			return 0, nil, b.err
 		}
 		if bad.fault = bad.judge(b); bad.fault != nil {
-			return 0, bad.told()
+			return 0, nil, bad.told()
 		}
 		rows += int64(b.lines - len(b.faults))
 		r.free <- b
 	}
-	return rows, nil
+	return rows, bad.leftOut(bad.bad), nil
 }
 
 // SetSteps is ClickStreamConfig.Steps, for ranks that agree on it after they

@@ -217,7 +217,7 @@ func TestClickStreamShares(t *testing.T) {
 							}
 						}
 						all = append(all, order...)
-						lines, err := s.Rows(t.Context())
+						lines, _, err := s.Rows(t.Context())
 						if err != nil || lines != int64(len(order)) {
 							t.Errorf("%v, rank %d of %d: %d lines, %d rows, %v", forms, rank, size, lines, len(order), err)
 						}
@@ -387,7 +387,7 @@ func TestClickStreamSteps(t *testing.T) {
 	for rank := range 3 {
 		s := openStream(t, ClickStreamConfig{Files: files, Batch: 8, Keys: true, Rank: rank, Size: 3, Window: 32})
 		streams = append(streams, s)
-		lines, err := s.Rows(t.Context())
+		lines, _, err := s.Rows(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -426,7 +426,7 @@ func TestClickStreamRowsCancelled(t *testing.T) {
 	cause := fmt.Errorf("enough")
 	cancel(cause)
 	s := openStream(t, ClickStreamConfig{Files: files, Batch: 8, Keys: true, BlockBytes: 64})
-	if _, err := s.Rows(ctx); err != cause {
+	if _, _, err := s.Rows(ctx); err != cause {
 		t.Errorf("%v", err)
 	}
 }

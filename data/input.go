@@ -90,6 +90,8 @@ func OpenInput(d Description, c InputConfig) (Input, error) {
 		return openAskedSet(d, c)
 	case d.Name == "criteo", d.Name == "clicks" && d.Layout != nil:
 		return openAskedClicks(d, c, bad)
+	case d.Name == "arrays" && c.SkipBad > 0:
+		return nil, setting.Faultf(skipBad, "%d has no effect on arrays: none of their samples can be left out", c.SkipBad)
 	case d.Name == "arrays":
 		return openAskedArrays(d, c, bad)
 	case d.Name == "mnist" || d.Name == "cifar10" || d.Name == "images" || d.Name == "imagenet":

@@ -190,6 +190,7 @@ type format struct {
 	pair      bool // one or two files, which can be named
 	columns   bool // named columns or arrays, whose kinds can be told
 	split     bool // a share can be held out
+	skips     bool // bad samples can be left out
 	find      func(Config) error
 	open      func(Config, *skips) (*Set, error)
 	synthetic func(Config) *Set
@@ -197,17 +198,17 @@ type format struct {
 
 func formats() []format {
 	return []format{
-		{"mnist", false, false, false, func(c Config) error { return findMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
-		{"cifar10", false, false, false, findCIFAR, openCIFAR, syntheticCIFAR},
-		{"images", false, false, false, findImages, openImages, syntheticImages},
-		{"imagenet", false, false, false, findImages, openImages, syntheticImages},
-		{"text", true, false, false, findText, openText, syntheticText},
-		{"chars", true, false, false, findChars, openChars, syntheticChars},
-		{"criteo", true, false, false, findClicks, openClicks, syntheticCriteo},
-		{"clicks", true, false, false, findClicks, openClicks, nil},
-		{"table", true, true, true, findTable, openTable, syntheticTable},
-		{"arrays", true, true, true, findArrays, openArrays, syntheticTable},
-		{"shards", true, false, true, findShards, openShards, syntheticImages},
+		{"mnist", false, false, false, false, func(c Config) error { return findMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
+		{"cifar10", false, false, false, true, findCIFAR, openCIFAR, syntheticCIFAR},
+		{"images", false, false, false, true, findImages, openImages, syntheticImages},
+		{"imagenet", false, false, false, true, findImages, openImages, syntheticImages},
+		{"text", true, false, false, true, findText, openText, syntheticText},
+		{"chars", true, false, false, false, findChars, openChars, syntheticChars},
+		{"criteo", true, false, false, true, findClicks, openClicks, syntheticCriteo},
+		{"clicks", true, false, false, true, findClicks, openClicks, nil},
+		{"table", true, true, true, true, findTable, openTable, syntheticTable},
+		{"arrays", true, true, true, false, findArrays, openArrays, syntheticTable},
+		{"shards", true, false, true, true, findShards, openShards, syntheticImages},
 	}
 }
 
@@ -240,6 +241,9 @@ func formatOf(name string, cfg Config) (format, error) {
 				err = errors.Join(err, setting.Faultf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
 			}
 		}
+	}
+	if cfg.SkipBad > 0 && !all[i].skips {
+		err = errors.Join(err, setting.Faultf(skipBad, "%d has no effect on the data set %s: none of its samples can be left out", cfg.SkipBad, name))
 	}
 	if (name == "clicks") != (cfg.Layout != "") {
 		err = errors.Join(err, setting.Faultf(layoutPath, "%q: the data set clicks needs a layout, which says what columns are, and no other set takes one; this is %s", cfg.Layout, name))

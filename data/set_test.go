@@ -140,3 +140,20 @@ func TestHead(t *testing.T) {
 		}()
 	}
 }
+
+// A limit of bad samples is refused for sets that have none to leave out.
+func TestSkipsHaveAnEffect(t *testing.T) {
+	for _, name := range []string{"mnist", "chars", "arrays"} {
+		want := "data.skip-bad 3 has no effect on the data set " + name
+		if _, err := Open(name, Config{Dir: t.TempDir(), SkipBad: 3}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err := Find(name, Config{Dir: t.TempDir(), SkipBad: 3}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	_, err := OpenInput(Description{Name: "arrays"}, InputConfig{Path: "a.npy", Batch: 1, SkipBad: 3})
+	if err == nil || !strings.Contains(err.Error(), "data.skip-bad 3 has no effect on arrays") {
+		t.Errorf("rows to predict: %v", err)
+	}
+}

@@ -33,7 +33,7 @@ type Config struct {
 	// Data is a folder (or archive) holding the model's data set, or
 	// data.Synthetic. TrainFile and EvalFile name single files outright.
 	Data, TrainFile, EvalFile string
-	// SkipBad is how many bad lines or images are left out before it is an
+	// SkipBad is how many bad lines or images of all ranks together are left out before it is an
 	// error.
 	SkipBad int
 	// TrainLimit and EvalLimit use only so many samples; 0 means all.

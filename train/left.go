@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/setting"
 )
 
 // verifyData leaves the same bad images out on all ranks. Without train only those to evaluate on are checked. It is a collective call where the ranks have a mesh and share
@@ -52,6 +53,16 @@ func gatherLeft(p peers, set []byte, left []data.LeftOut) (sum []data.LeftOut, e
 		sum = addLeft(sum, s.Left)
 	}
 	return sum, nil
+}
+
+// fewBad reports bad samples of all ranks that are more than data.skip-bad allows.
+func fewBad(left []data.LeftOut, most int) error {
+	for _, l := range left {
+		if l.Kind == data.BadSample && l.Count > most {
+			return setting.Faultf("data.skip-bad", "%d: all ranks' training and evaluation files together have more: %v", most, l)
+		}
+	}
+	return nil
 }
 
 // addLeft adds the kinds of another list.

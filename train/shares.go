@@ -79,7 +79,10 @@ func (r *run) agreeShares() error {
 	if r.shares, err = sharesOf(all, r.job.Rank(), r.cfg.Batch); err != nil {
 		return err
 	}
-	if r.shares.left, err = gatherLeft(r.peers, r.fingerprint[:], r.set.LeftOut()); err != nil {
+	if r.shares.left, err = gatherLeft(r.peers, r.fingerprint[:], r.set.LeftOut()); err == nil {
+		err = fewBad(r.shares.left, r.cfg.SkipBad)
+	}
+	if err != nil {
 		return err
 	}
 	if len(r.shares.ranks) < len(all) { // the data are all of them

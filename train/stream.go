@@ -82,8 +82,14 @@ func (r *run) idRows() int {
 // the files. It is a collective call.
 func (r *run) agreeSteps(s *streamed) error {
 	r.prepares("counting the rows of the training files")
-	rows, err := s.Rows(r.job.Context())
+	rows, left, err := s.Rows(r.job.Context())
 	if err != nil {
+		return err
+	}
+	if left, err = gatherLeft(r.peers, nil, left); err != nil {
+		return err
+	}
+	if err := fewBad(addLeft(r.shares.left, left), r.cfg.SkipBad); err != nil {
 		return err
 	}
 	all, err := gatherNumbers(r.peers, rows)

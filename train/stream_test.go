@@ -3,6 +3,7 @@ package train
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,7 +53,13 @@ func clickFiles(t *testing.T) (dir string) {
 // runAlone is the error of a run on one rank.
 func runAlone(t *testing.T, cfg Config) error {
 	t.Helper()
-	return ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
+	return failsOn(t, 1, cfg)
+}
+
+// failsOn is the error of a run on n ranks.
+func failsOn(t *testing.T, n int, cfg Config) error {
+	t.Helper()
+	return ringo.Local(t.Context(), n, ringo.Config{}, func(job *ringo.Job) error {
 		_, err := observed(job, cfg, new(recorder))
 		return err
 	})
@@ -110,6 +117,29 @@ func TestStreamWithManySkips(t *testing.T) {
 	cfg.SkipBad = 1
 	if err := runAlone(t, cfg); err == nil || !strings.Contains(err.Error(), "train_10.tsv.gz: byte") || !strings.Contains(err.Error(), "1 more before it were left out") {
 		t.Errorf("a bad line too many: %v", err)
+	}
+}
+
+// The limit of bad lines is that of the job: streams of 1, 2 and 4 ranks and the file to evaluate on may have as many together.
+func TestStreamSkipsAreOfTheJob(t *testing.T) {
+	dir := clickFiles(t)
+	f, err := os.OpenFile(filepath.Join(dir, "test.tsv"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("bad, too\n")
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, np := range []int{1, 2, 4} {
+		cfg := streaming(dir)
+		cfg.Batch, cfg.ByFile = 4, np == 2
+		if sum, _ := onRanks(t, np, cfg); len(sum.LeftOut) != 1 || sum.LeftOut[0].Count != 3 {
+			t.Errorf("%d ranks: %+v, want 3 bad samples", np, sum.LeftOut)
+		}
+		cfg.SkipBad = 2
+		if err := failsOn(t, np, cfg); err == nil || !strings.Contains(err.Error(), "data.skip-bad 2: all ranks' training and evaluation files together have more: left out 3 bad samples: ") {
+			t.Errorf("%d ranks with a limit of 2: %v", np, err)
+		}
 	}
 }
 
