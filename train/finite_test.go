@@ -30,14 +30,16 @@ func burst(of int64) *nn.Operation {
 				p.InputGrads[0][i] += g
 			}
 		}
-		if passes.Add(1) < of {
+		if passes.Add(1) != of {
 			return
 		}
 		for _, w := range p.Params {
 			w.Grad[0] = float32(math.Inf(1))
 		}
-		if len(p.Params) == 0 && p.InputGrads[0] != nil {
-			p.InputGrads[0][0] = float32(math.Inf(1))
+		for i := range p.InputGrads[0] {
+			if len(p.Params) == 0 { // of all samples: some have no keys
+				p.InputGrads[0][i] = float32(math.Inf(1))
+			}
 		}
 	}}
 }
@@ -126,6 +128,37 @@ func TestInfiniteGradientIsNamed(t *testing.T) {
 				c.Dir, c.Job = StartDir(cfg.Checkpoint.Dir, 1), JobName(1, 0)
 			})
 			endsFinite(t, where+" in "+mode, want, cfg, clean, set, errs...)
+		}
+	}
+}
+
+// A run that skips the step of an infinite gradient names the layer or the table, counts the step, and has a finite result.
+func TestInfiniteGradientIsSkipped(t *testing.T) {
+	set, keys := keyedSet(t)
+	for where, want := range map[string]string{"rows": "the gradient of table deep is not finite", "dense": "the gradient of layer extra is +Inf"} {
+		for np := 1; np <= 3; np++ {
+			for _, strategy := range []distopt.Strategy{distopt.FP32, distopt.FP16, distopt.DLGS, distopt.PartialUpdate} {
+				cfg, rec := keyedConfig(keys), new(recorder)
+				cfg.Exchange.Strategy, cfg.Exchange.NonFinite = strategy, "skip"
+				spec := bursting(keys, where, int64(6*np))
+				err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
+					c := cfg
+					if job.Rank() == 0 {
+						c.Observer = rec
+					}
+					s, err := Run(job.Context(), job, spec, set, c)
+					if err == nil && (s.Skipped != 1 || !finite(s.EvalLoss) || !finite(s.TrainLoss)) {
+						t.Errorf("%s on %d ranks, %s: %+v", where, np, strategy, s)
+					}
+					return err
+				})
+				named := slices.ContainsFunc(rec.remarks, func(m Remark) bool {
+					return strings.Contains(m.Text, want) || strategy == distopt.FP16 && strings.Contains(m.Text, `parameter "extra": the sum over the ranks is +Inf`)
+				})
+				if err != nil || !named {
+					t.Errorf("%s on %d ranks, %s: %v, %v, want %q", where, np, strategy, err, rec.remarks, want)
+				}
+			}
 		}
 	}
 }
