@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
@@ -196,6 +197,11 @@ func (k *skipRank) end(out *kept) error {
 		out.add("codec/"+s.Name, s.Data)
 	}
 	out.setup = k.o.Setup()
+	for _, e := range k.g.Recorder().Snapshot().Operations {
+		if e.Kind == record.Fault { // of a run that has skipped steps alone
+			return errors.New("a fault is recorded, as of an exchange that has failed")
+		}
+	}
 	return k.o.Close()
 }
 

@@ -262,8 +262,8 @@ func TestOnlySkippedStepsAreAnError(t *testing.T) {
 				break
 			}
 		}
-		if l.Steps() != 151 {
-			t.Errorf("a loop ended after %d steps, want 151", l.Steps())
+		if n := l.Steps(); n != 151 && n != 150 { // the other rank may end this one's last step
+			t.Errorf("a loop ended after %d steps, want 151", n)
 		}
 		return errors.Join(err, l.Close())
 	})
