@@ -131,8 +131,8 @@ func TestSkippedBatchChangesNoBit(t *testing.T) {
 	}
 }
 
-// skipped runs mine on stripes with NaN in rows of the training samples.
-func skipped(t *testing.T, np int, cfg Config, rows ...int) (sums []Summary, rec *recorder, err error) {
+// skipped runs mine on stripes with NaN in rows of the training samples, and with servers that sum.
+func skipped(t *testing.T, np, servers int, cfg Config, rows ...int) (sums []Summary, rec *recorder, err error) {
 	t.Helper()
 	set := stripes(t, 100)
 	all := make([]int, set.Train.Len())
@@ -156,7 +156,7 @@ func skipped(t *testing.T, np int, cfg Config, rows ...int) (sums []Summary, rec
 	set.Train = bad
 	var mu sync.Mutex
 	sums, rec = make([]Summary, np), new(recorder)
-	err = ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
+	err = ringo.Local(context.Background(), np, ringo.Config{Servers: servers}, func(job *ringo.Job) error {
 		c := cfg
 		if job.Rank() == 0 {
 			c.Observer = rec
@@ -175,7 +175,7 @@ func TestSkippedStepsAreCounted(t *testing.T) {
 	for np := 1; np <= 3; np++ {
 		for _, accumulation := range []int{1, 2} {
 			cfg := Config{LR: 0.1, Batch: 3, Epochs: 3, Exchange: distopt.Config{NonFinite: "skip", Accumulation: accumulation}}
-			sums, rec, err := skipped(t, np, cfg, 11)
+			sums, rec, err := skipped(t, np, 0, cfg, 11)
 			if err != nil {
 				t.Fatalf("np %d: %v", np, err)
 			}
@@ -205,11 +205,26 @@ func TestSkippedStepsAreCounted(t *testing.T) {
 	}
 }
 
+// Servers that sum take part in a skipped step like ranks: the parameters have the bits of a run without them.
+func TestSkipWithServersThatSum(t *testing.T) {
+	for _, strategy := range []distopt.Strategy{distopt.FP32, distopt.FP16, distopt.Int8, distopt.TopK} {
+		cfg := Config{LR: 0.1, Batch: 3, Epochs: 2, Exchange: distopt.Config{NonFinite: "skip", Strategy: strategy}}
+		want, _, err := skipped(t, 2, 0, cfg, 11, 40)
+		got, _, err2 := skipped(t, 2, 2, cfg, 11, 40)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatalf("%s: %v", strategy, err)
+		}
+		if got[0].Skipped != want[0].Skipped || got[1].Skipped < 2 || strategy != distopt.Int8 && got[0].ParamsSHA256 != want[0].ParamsSHA256 {
+			t.Errorf("%s: %d steps and %s, without servers %d and %s", strategy, got[0].Skipped, got[0].ParamsSHA256, want[0].Skipped, want[0].ParamsSHA256)
+		}
+	}
+}
+
 // A run that is saved in the middle of an epoch goes on with the bits, the figures and the counts of one that never stopped.
 func TestSkippedStepsSurviveAResume(t *testing.T) {
 	for _, strategy := range []distopt.Strategy{distopt.FP32, distopt.TopK} {
 		cfg := Config{LR: 0.1, Batch: 3, Epochs: 2, Exchange: distopt.Config{NonFinite: "skip", Strategy: strategy}, Checkpoint: Checkpoint{Dir: t.TempDir(), Every: 5, Keep: 100}}
-		want, whole, err := skipped(t, 2, cfg, 3, 30, 60)
+		want, whole, err := skipped(t, 2, 0, cfg, 3, 30, 60)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,11 +236,11 @@ func TestSkippedStepsSurviveAResume(t *testing.T) {
 			}
 			return nil
 		}
-		if _, _, err := skipped(t, 2, stopped, 3, 30, 60); err != nil {
+		if _, _, err := skipped(t, 2, 0, stopped, 3, 30, 60); err != nil {
 			t.Fatal(err)
 		}
 		stopped.AfterStep, stopped.Checkpoint.Resume = nil, true
-		got, rec, err := skipped(t, 2, stopped, 3, 30, 60)
+		got, rec, err := skipped(t, 2, 0, stopped, 3, 30, 60)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +258,7 @@ func TestOnlySkippedStepsAreAnError(t *testing.T) {
 		every[i] = i
 	}
 	skip := distopt.Config{NonFinite: "skip"}
-	_, rec, err := skipped(t, 2, Config{LR: 0.1, Batch: 10, Epochs: 3, Exchange: skip}, every...)
+	_, rec, err := skipped(t, 2, 0, Config{LR: 0.1, Batch: 10, Epochs: 3, Exchange: skip}, every...)
 	if err == nil || !strings.Contains(err.Error(), "all 5 steps of the epoch were skipped, the last one because rank") || !strings.Contains(err.Error(), "has NaN as value 1") || len(rec.epochs) > 0 {
 		t.Errorf("an epoch: %v after %v", err, rec.epochs)
 	}
