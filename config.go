@@ -18,9 +18,9 @@ import (
 	"github.com/ringo-ml/ringo/setting"
 )
 
-// Config places a rank in its job. The zero value takes the place that the
-// launcher assigned, or, without one, is a job of one rank. Variables that place a process only in part,
-// such as WORLD_SIZE=2 alone, are an error.
+// Config places a rank in its job. The zero value takes the place that the launcher assigned, or,
+// without one, is a job of one rank. Variables that place a process only in part, such as
+// WORLD_SIZE=2 alone, are an error.
 type Config struct {
 	// Size, when above 0, places a rank by hand, without a launcher: it is the
 	// world size. 0 takes the launcher's variables. The ticket is always taken

@@ -40,7 +40,8 @@ func (j *Job) Err(err error) error {
 	return j.missed(err)
 }
 
-// missed is err, or of a job without a coordinator, if a rank has left for which an operation waited, that rank's early end.
+// missed is err, or of a job without a coordinator, if a rank has left for which an operation
+// waited, that rank's early end.
 func (j *Job) missed(err error) error {
 	gone := (*transport.Error)(nil)
 	if j.member != nil || !errors.As(err, &gone) || !errors.Is(gone, transport.ErrGoodbye) {

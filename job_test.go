@@ -296,8 +296,8 @@ func shortLoop(job *ringo.Job) error {
 	return nil
 }
 
-// TestShortLoopIsNamedFirst begins the error of each rank with the rank whose loop is shorter, with the last operation of that rank
-// and the one that waits.
+// TestShortLoopIsNamedFirst begins the error of each rank with the rank whose loop is shorter, with
+// the last operation of that rank and the one that waits.
 func TestShortLoopIsNamedFirst(t *testing.T) {
 	leakcheck.Check(t)
 	for _, n := range []int{2, 4} {
@@ -315,7 +315,8 @@ func TestShortLoopIsNamedFirst(t *testing.T) {
 	}
 }
 
-// TestIgnoredErrorEndsTheJob ends the other ranks of a job if one ignores that an operation failed, and closes the job.
+// TestIgnoredErrorEndsTheJob ends the other ranks of a job if one ignores that an operation failed,
+// and closes the job.
 func TestIgnoredErrorEndsTheJob(t *testing.T) {
 	leakcheck.Check(t)
 	errs := runAll(t, byHand(t, 3), func(job *ringo.Job) error {

@@ -14,7 +14,8 @@ import (
 // Close leaves the job in good order and frees what it holds. Operations of
 // other ranks that need this one fail from now on.
 //
-// A rank with a failed operation does not leave in good order, even if its program ignores the error: the job fails.
+// A rank with a failed operation does not leave in good order, even if its program ignores the
+// error: the job fails.
 func (j *Job) Close() error {
 	return j.close(j.broken)
 }
@@ -33,7 +34,8 @@ func (j *Job) close(broken func() error) error {
 // reported is for close after the fault was reported.
 func reported() error { return nil }
 
-// broken is the fault of an operation of this rank, which has ended those of the other ranks; nil if there is none.
+// broken is the fault of an operation of this rank, which has ended those of the other ranks; nil
+// if there is none.
 func (j *Job) broken() error {
 	if j.member == nil || j.group == nil {
 		return nil
@@ -45,8 +47,8 @@ func (j *Job) broken() error {
 	return j.Err(fault)
 }
 
-// last names the last step of this rank, or without steps its last operation, "allreduce 98"; "" if there was none, or if
-// several groups have operations, since their numbers cannot be compared.
+// last names the last step of this rank, or without steps its last operation, "allreduce 98"; "" if
+// there was none, or if several groups have operations, since their numbers cannot be compared.
 func (j *Job) last() string {
 	switch {
 	case j.group == nil || j.size == 1:

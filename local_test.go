@@ -183,7 +183,8 @@ func TestLocalBlackBox(t *testing.T) {
 	}
 }
 
-// TestPanicOfOneRankIsTheErrorOfAll names the rank that panics and the function, while the other ranks wait in an exchange.
+// TestPanicOfOneRankIsTheErrorOfAll names the rank that panics and the function, while the other
+// ranks wait in an exchange.
 func TestPanicOfOneRankIsTheErrorOfAll(t *testing.T) {
 	leakcheck.Check(t)
 	var none []int

@@ -59,7 +59,8 @@ func TestMeetByFile(t *testing.T) {
 	}
 }
 
-// TestJobsOfTheSameVariablesMeetApart: jobs that are started together and name the same file each have ranks of their own.
+// TestJobsOfTheSameVariablesMeetApart: jobs that are started together and name the same file each
+// have ranks of their own.
 func TestJobsOfTheSameVariablesMeetApart(t *testing.T) {
 	t.Setenv(launch.TicketVar, "")
 	path := filepath.Join(t.TempDir(), "meet")

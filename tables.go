@@ -22,12 +22,13 @@ func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 	return j.heters, j.ticket.Under(j.tls)
 }
 
-// DialTables connects this rank to the job's servers of tables, as trainer number Rank. cfg says what is
-// asked of them; who and where they are, who watches them, the ticket and the version are the job's, and so is
-// Timeout where cfg has none: Config.Collective's. Config.Settings are told, too, where cfg.Settings has no other. It waits
-// for servers that are not up yet. The client is its caller's to end, before the job. When a rank or a server is
-// lost it is aborted: its servers would let it wait for what that one was to push.
-// A program that ends without an error calls Leave of each client: the end is an error else, since servers wait for the rank.
+// DialTables connects this rank to the job's servers of tables, as trainer number Rank. cfg says
+// what is asked of them; who and where they are, who watches them, the ticket and the version are
+// the job's, and so is Timeout where cfg has none: Config.Collective's. Config.Settings are told,
+// too, where cfg.Settings has no other. It waits for servers that are not up yet. The client is its
+// caller's to end, before the job. When a rank or a server is lost it is aborted: its servers would
+// let it wait for what that one was to push. A program that ends without an error calls Leave of
+// each client: the end is an error else, since servers wait for the rank.
 //
 // Servers of mode geo take by how much copies have moved, and no gradients: they refuse a client that does
 // not say so by the setting "sync".
@@ -66,8 +67,8 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	return c, err
 }
 
-// unleft is the error of a program that ends well with a client of DialTables that has not left: its servers and, through
-// them, the other ranks would wait for it.
+// unleft is the error of a program that ends well with a client of DialTables that has not left:
+// its servers and, through them, the other ranks would wait for it.
 func (j *Job) unleft() error {
 	if j.dialed.Load() == 0 {
 		return nil

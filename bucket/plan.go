@@ -26,7 +26,8 @@ type Layer struct {
 	// Offset and Len are in values. Len includes the padding that follows the
 	// parameter, so that layer i+1 starts where layer i ends.
 	Offset, Len int
-	// Shape is the parameter's, without which it has one dimension. Ranks compare names and shapes before the first step.
+	// Shape is the parameter's, without which it has one dimension. Ranks compare names and shapes
+	// before the first step.
 	Shape []int
 	// Pad is how many of the Len values, the last ones, are padding: zero, and
 	// nobody's.

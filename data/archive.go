@@ -18,9 +18,9 @@ func isArchive(name string) bool {
 	return strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz") || strings.HasSuffix(name, ".tar")
 }
 
-// walkArchive calls visit with every regular file of a .tar, .tar.gz or .tgz,
-// in the archive's order, and other with every other entry. A fault of the archive is a *FormatError with the
-// byte offset in the unpacked archive.
+// walkArchive calls visit with every regular file of a .tar, .tar.gz or .tgz, in the archive's
+// order, and other with every other entry. A fault of the archive is a *FormatError with the byte
+// offset in the unpacked archive.
 func walkArchive(path string, visit func(name string, size int64, r io.Reader) error, other func(h *tar.Header)) error {
 	f, err := pathname.Open(path)
 	if err != nil {

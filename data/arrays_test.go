@@ -148,7 +148,8 @@ func TestArraysThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A value that is not finite is an error that names file, array and row: of samples when they are read, of targets when they are opened.
+// A value that is not finite is an error that names file, array and row: of samples when they are
+// read, of targets when they are opened.
 func TestArraysNameTheRowThatIsNotFinite(t *testing.T) {
 	bad := make([]byte, 4*12)
 	binary.LittleEndian.PutUint32(bad[4*9:], math.Float32bits(float32(math.Inf(-1))))

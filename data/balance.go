@@ -10,8 +10,9 @@ import (
 // unbalanced is the ratio of the largest class to the smallest from which on both are named.
 const unbalanced = 10
 
-// balance returns remarks on the classes of training samples: one class alone, classes without samples, and classes of very different
-// size. words are the classes' names, or nil if they have none. A rank with files of its own may have one class alone.
+// balance returns remarks on the classes of training samples: one class alone, classes without
+// samples, and classes of very different size. words are the classes' names, or nil if they have
+// none. A rank with files of its own may have one class alone.
 func balance(labels []int32, classes int, words []string) (notes []string) {
 	name := func(class int) string {
 		if class < len(words) {

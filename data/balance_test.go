@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBalance: classes without samples, classes of very different size and one class alone are named.
+// TestBalance: classes without samples, classes of very different size and one class alone are
+// named.
 func TestBalance(t *testing.T) {
 	of := func(counts ...int) (labels []int32) {
 		for class, n := range counts {

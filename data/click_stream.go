@@ -363,16 +363,16 @@ func (s *ClickStream) more() (int, error) {
 	return s.now.left(), nil
 }
 
-// LeftOut returns the bad lines left out in this epoch: up to the end of the
-// last block that the last batch's window has rows of, and once Next has said
-// that there are no more rows, all of them. Those before a position that was resumed have no names.
+// LeftOut returns the bad lines left out in this epoch, up to the end of the last block with rows
+// in the window of the last batch. After the last row it returns all of them. Bad lines before the
+// position of a resumed run are counted without names.
 func (s *ClickStream) LeftOut() []LeftOut { return s.leftOut(s.now.bad) }
 
-// Rows counts the rows of this rank's share by reading and unpacking it once. A rank
-// can make rows / Batch steps, so that the least of that over all ranks is right for
-// Steps on each. Without SkipBad every line has to be a row, and lines are counted
-// without parsing them; with it they are checked, left has the bad ones, and more of them than that are the
-// error that an epoch would end with. An epoch that is under way goes on.
+// Rows counts the rows of this rank's share by reading and unpacking it once. A rank can make rows
+// / Batch steps, so that the least of that over all ranks is right for Steps on each. Without
+// SkipBad every line has to be a row, and lines are counted without parsing them; with it they are
+// checked, left has the bad ones, and more of them than that are the error that an epoch would end
+// with. An epoch that is under way goes on.
 func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err error) {
 	format := s.format
 	if s.cfg.Layout == nil {

@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// ConvertCIFAR reads CIFAR-10 in any form that Open reads and writes it to a
-// folder in its binary form with the same pixels, for programs that read no other.
-// Classes take turns, and the images of a class keep their order: as in the original
-// the first images, which Config.TrainLimit takes, are of all classes, where a tree's
-// are of one. Up to skipBad bad images are left out; it returns what was left out. What
-// is there already is an error.
+// ConvertCIFAR reads CIFAR-10 in any form that Open reads and writes it to a folder in its binary
+// form with the same pixels, for programs that read no other. Classes take turns, and the images of
+// a class keep their order: as in the original the first images, which Config.TrainLimit takes, are
+// of all classes, where a tree's are of one. Up to skipBad bad images are left out and returned.
+// Files that exist already are an error.
 func ConvertCIFAR(from, to string, threads, skipBad int) (left []LeftOut, err error) {
 	set, err := Open("cifar10", Config{Dir: from, Threads: threads, SkipBad: skipBad})
 	if err != nil {

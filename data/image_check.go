@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// imageParts are the images of a set that are decoded when they are needed: those to train on, and those to evaluate on.
+// imageParts are the images of a set that are decoded when they are needed: those to train on, and
+// those to evaluate on.
 type imageParts struct {
 	pictures [2][]picture
 	labels   [2][]int32
@@ -21,10 +22,11 @@ type badImage struct {
 	Problem     string
 }
 
-// Verify decodes every image of a set that may leave out bad ones (Config.SkipBad), and leaves these out, so that all
-// ranks have the same samples. Each of size ranks decodes its share, and gather exchanges their results; nil: there is no
-// other rank. Without train the images that are only trained on stay unchecked. It returns the error of the first image
-// above the limit. Sets of other kinds are checked by Open.
+// Verify decodes every image of a set that may leave out bad ones (Config.SkipBad), and leaves
+// these out, so that all ranks have the same samples. Each of size ranks decodes its share, and
+// gather exchanges their results; nil: there is no other rank. Without train the images that are
+// only trained on stay unchecked. It returns the error of the first image above the limit. Sets of
+// other kinds are checked by Open.
 //
 // Cost: one decoding of each image, divided by all ranks' threads.
 func (s *Set) Verify(train bool, rank, size int, gather func(own []byte) ([][]byte, error)) error {
@@ -87,7 +89,8 @@ func (s *Set) exclude(bad [2]map[int]string) (err error) {
 	return err
 }
 
-// faults decodes every size-th image from number rank on, of the parts from first on, and returns the first of its faults.
+// faults decodes every size-th image from number rank on, of the parts from first on, and returns
+// the first of its faults.
 func (p *imageParts) faults(first, rank, size, most int) (bad []badImage) {
 	for part := first; part < len(p.pictures); part++ {
 		pictures := p.pictures[part]

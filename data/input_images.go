@@ -42,7 +42,8 @@ func openAskedImages(d Description, c InputConfig, bad *skips) (Input, error) {
 	return newPicked(e, c, bad, left.sorted(), nil)
 }
 
-// picturesIn returns an image, or those of a folder and of all folders below it that are not hidden, and what else is there.
+// picturesIn returns an image, or those of a folder and of all folders below it that are not
+// hidden, and what else is there.
 func picturesIn(path string) (out []picture, left leftOuts, err error) {
 	err = walkImages(path, &left, func(below string, folder bool) bool {
 		switch hidden := isHidden(filepath.ToSlash(below)); {

@@ -14,7 +14,8 @@ type LeftOut struct {
 	// Kind is a noun in the singular, such as "hidden file".
 	Kind  string `json:"kind"`
 	Count int    `json:"count"`
-	// Names are the first of them, in order, or all bad rows of an Input: paths, or errors with a path.
+	// Names are the first of them, in order, or all bad rows of an Input: paths, or errors with a
+	// path.
 	Names []string `json:"names"`
 }
 
@@ -79,14 +80,16 @@ const (
 	emptyClass   = "class folder without an image"
 )
 
-// isHidden reports whether a part of a path begins with a point: .DS_Store, ._NAME of macOS, .ipynb_checkpoints of Jupyter.
+// isHidden reports whether a part of a path begins with a point: .DS_Store, ._NAME of macOS,
+// .ipynb_checkpoints of Jupyter.
 func isHidden(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
 		return strings.HasPrefix(part, ".") && part != "." && part != ".."
 	})
 }
 
-// entryKind is the kind of an archive's entry that is no regular file; "" for folders and what describes other entries.
+// entryKind is the kind of an archive's entry that is no regular file; "" for folders and what
+// describes other entries.
 func entryKind(h *tar.Header) string {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeXGlobalHeader:

@@ -10,8 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/data/layout"
 )
 
-// lineParser makes samples of whole lines, of which a file's last may lack its end. Several
-// goroutines may share it. Of a bad line nothing is kept but its fault.
+// lineParser makes samples of whole lines, and the last of a file may lack its end. Several
+// goroutines may share it. A bad line leaves its fault alone.
 type lineParser interface {
 	parse(text []byte, out *block)
 	shape() Shape

@@ -102,7 +102,8 @@ func (l *Loader) work() {
 	}
 }
 
-// fill has the source fill a batch. A panic of a user's source is an error, and so are batches that are not what was asked for.
+// fill has the source fill a batch. A panic of a user's source is an error, and so are batches that
+// are not what was asked for.
 func (l *Loader) fill(s *slot) error {
 	return panics.Do(func() error {
 		if err := l.cfg.Source.Fill(&s.batch, s.idx, s.draw); err != nil {

@@ -192,7 +192,8 @@ func TestOpenMNISTMissing(t *testing.T) {
 	}
 }
 
-// TestIDXFileIsNoTable answers one file of MNIST with the folder that mnist reads, whatever its name.
+// TestIDXFileIsNoTable answers one file of MNIST with the folder that mnist reads, whatever its
+// name.
 func TestIDXFileIsNoTable(t *testing.T) {
 	dir := t.TempDir()
 	images := content()[trainImages]

@@ -19,8 +19,9 @@ type SamplerConfig struct {
 	Most     int    // training: steps of an epoch, where other ranks have no more; 0: as many as there are
 }
 
-// steps is the number of training batches per epoch, the same on every rank. The last one may be short. It never is empty, because
-// batch normalisation and servers need a sample: with a batch of 1 the last N mod Size samples of an epoch's order are left out.
+// steps is the number of training batches per epoch, the same on every rank. The last one may be
+// short. It never is empty, because batch normalisation and servers need a sample: with a batch of
+// 1 the last N mod Size samples of an epoch's order are left out.
 func (c SamplerConfig) steps() int {
 	if c.Streams {
 		return c.bounded(c.N / (c.Size * c.Batch))
@@ -39,8 +40,8 @@ func (c SamplerConfig) part(rank int) (lo, hi int) {
 	return partition(c.N, rank, c.Size, c.Batch == 1)
 }
 
-// span returns the place of a training batch in the rank's part. A part that is one sample shorter than others and would have no
-// sample in the last batch takes the last sample of the batch before.
+// span returns the place of a training batch in the rank's part. A part that is one sample shorter
+// than others and would have no sample in the last batch takes the last sample of the batch before.
 func (c SamplerConfig) span(step int) (lo, hi int) {
 	first, end := c.part(c.Rank)
 	n, all := end-first, c.all()
@@ -55,7 +56,8 @@ func (c SamplerConfig) span(step int) (lo, hi int) {
 	return lo, hi
 }
 
-// Samples returns the number of samples of a training batch, counted from 0, on the rank. It is 0 after the last one.
+// Samples returns the number of samples of a training batch, counted from 0, on the rank. It is 0
+// after the last one.
 func (c SamplerConfig) Samples(step int) int {
 	if step >= c.steps() {
 		return 0
@@ -151,8 +153,8 @@ func (p *position) advance() (step int, ok bool) {
 // The last batch has the rest of the part. Parts differ by at most one sample, and
 // every rank has at least one sample in every batch: see SamplerConfig.Samples.
 //
-// Fixed training: the set is not shuffled before it is parted, so that a rank sees the same part in every epoch, which
-// is shuffled separately.
+// Fixed training: the set is not shuffled before it is parted, so that a rank sees the same part in
+// every epoch, which is shuffled separately.
 //
 // Evaluation: no shuffle, and every sample of the set is seen once by one
 // rank; the last batch may be short. Parts differ by at most one sample, so

@@ -24,8 +24,8 @@ func epoch(t *testing.T, cfg SamplerConfig, number int) (batches [][]int32) {
 	return batches
 }
 
-// shared is the naive twin of a rank's part: full batches, then the rest. A part without a rest, where others have one, gives up the last
-// sample of its last batch for it.
+// shared is the naive twin of a rank's part: full batches, then the rest. A part without a rest,
+// where others have one, gives up the last sample of its last batch for it.
 func shared(part []int32, batch, steps int) (out [][]int32) {
 	for len(part) > batch {
 		out, part = append(out, part[:batch]), part[batch:]
@@ -63,7 +63,8 @@ func TestTrainingBatches(t *testing.T) {
 	}
 }
 
-// An epoch of training has every sample once, but for those that ranks cannot share with a batch of one.
+// An epoch of training has every sample once, but for those that ranks cannot share with a batch of
+// one.
 func TestTrainingSeesEverySampleOnce(t *testing.T) {
 	for _, fixed := range []bool{false, true} {
 		for _, c := range append(trainingCases, struct{ n, batch, size, steps int }{7, 1, 2, 3}) {

@@ -42,7 +42,8 @@ type Config struct {
 	Target  string         // table: the column to find; see table.Choice
 	Schema  table.Schema   // table: what columns are for; what is not told is guessed
 	Encoder *table.Encoder // table: that of the run that trained the model, instead of Target, Schema and guesses; EvalFile alone is then evaluated whole, without Set.Train
-	// Previous, of a table, is table.Choice's: the encoder of the checkpoint that a run starts from.
+	// Previous, of a table, is table.Choice's: the encoder of the checkpoint that a run starts
+	// from.
 	Previous *table.Encoder
 	Split    float64 // sets without an evaluation part: the share of samples held out for it (0.1)
 	// Gather, of a table, is table.Choice's: processes with files of their own encode them alike.

@@ -201,7 +201,8 @@ func (s *shard) index() error {
 	}
 }
 
-// skip notes a fault of the sample that is being read. It ends the shard where there are more than may be.
+// skip notes a fault of the sample that is being read. It ends the shard where there are more than
+// may be.
 func (s *shard) skip(fault error) error {
 	s.faults, s.spoilt = append(s.faults, fault), true
 	if len(s.faults) > s.most {
@@ -294,7 +295,8 @@ func labelOf(field string, text []byte) (class, problem string) {
 	return class, ""
 }
 
-// indexShards lists the samples of all shards, several at once. What is left out is counted in the order of the shards.
+// indexShards lists the samples of all shards, several at once. Bad samples are counted in the
+// order of the shards.
 func indexShards(names []string, threads int, bad *skips, left *leftOuts) ([]picture, error) {
 	shards, errs := make([]shard, len(names)), make([]error, len(names))
 	var wait sync.WaitGroup

@@ -203,8 +203,8 @@ func layoutShape(l *layout.Layout) Shape {
 	return s
 }
 
-// parse parses whole lines, of which a file's last may lack its end. Of a bad line nothing is kept
-// but its fault. Nothing is allocated once out has been as large, but for faults.
+// parse parses whole lines, and the last of a file may lack its end. A bad line leaves its fault
+// alone. Nothing is allocated once out has been as large, but for faults.
 func (p *slotParser) parse(text []byte, out *block) {
 	r := &out.clickRows
 	r.reset()
@@ -292,7 +292,7 @@ func (c *slotColumnOf) label(field []byte) (label int32, fault string) {
 	return label, ""
 }
 
-// number is what a model sees of a number. Those of at most 7 digits are read as one word: see
+// number converts the text of a number to a model's input. Up to 7 digits are read as one word: see
 // clickParser.counts.
 func (p *slotParser) number(c *slotColumnOf, source []byte, lo, hi int) (float32, bool) {
 	if n := hi - lo; n < 8 && lo+8 <= len(source) {

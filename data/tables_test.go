@@ -122,7 +122,8 @@ func writeBelow(t *testing.T, dir string, files map[string][]byte) {
 	write(t, dir, files)
 }
 
-// A folder of part files is one table: in the order of names, without empty files, marks and checksums.
+// A folder of part files is one table: in the order of names, without empty files, marks and
+// checksums.
 func TestPartFilesAreOneTable(t *testing.T) {
 	dir := t.TempDir()
 	lines := bytes.SplitAfter(shops(300), []byte("\n"))
@@ -172,7 +173,8 @@ func TestPartFilesAreOneTable(t *testing.T) {
 	}
 }
 
-// Files that are no table by their name are errors of tables with a remedy, and folders of other sets remain those sets.
+// Files that are no table by their name are errors of tables with a remedy, and folders of other
+// sets remain those sets.
 func TestEndingsOfOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	writeBelow(t, dir, map[string][]byte{

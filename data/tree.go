@@ -59,8 +59,8 @@ func isImage(name string) bool {
 	return false
 }
 
-// add takes a file of a part: an image in a class folder is a sample, and other files are counted. Files outside of the
-// parts are ignored.
+// add takes a file of a part: an image in a class folder is a sample, and other files are counted.
+// Files outside of the parts are ignored.
 func (t *tree) add(name string, p picture) {
 	part, below := splitPart(name)
 	switch {
@@ -136,7 +136,8 @@ func (t *tree) finish() *tree {
 	return t
 }
 
-// notes are sentences about how the tree was read: train and eval are its pictures to train on and to evaluate on.
+// notes are sentences about how the tree was read: train and eval are its pictures to train on and
+// to evaluate on.
 func (t *tree) notes(train, eval []picture) (notes []string) {
 	var used string
 	for _, part := range evalParts() {
@@ -210,8 +211,9 @@ func openTreeFolder(dir string) (*tree, error) {
 	return t.finish(), nil
 }
 
-// walkImages visits the files and folders below a folder in the order of their names. Links to folders are followed, but
-// not those to a folder that they are in, which are counted. A folder is entered if visit returns true.
+// walkImages visits the files and folders below a folder in the order of their names. Links to
+// folders are followed, but not those to a folder that they are in, which are counted. A folder is
+// entered if visit returns true.
 func walkImages(root string, left *leftOuts, visit func(below string, folder bool) bool) error {
 	above := []os.FileInfo{}
 	var walk func(below string) error

@@ -313,7 +313,8 @@ func TestTreeLimit(t *testing.T) {
 	}
 }
 
-// kinds are the lines about what a set leaves out, with sorted names: an archive has an order of its own.
+// kinds are the lines about what a set leaves out, with sorted names: an archive has an order of
+// its own.
 func kinds(left []LeftOut) (lines []string) {
 	for _, l := range left {
 		l.Names = slices.Sorted(slices.Values(l.Names))
@@ -322,7 +323,8 @@ func kinds(left []LeftOut) (lines []string) {
 	return lines
 }
 
-// TestTreeNamesWhatItLeavesOut names files, hidden folders and empty class folders, in a folder as in an archive.
+// TestTreeNamesWhatItLeavesOut names files, hidden folders and empty class folders, in a folder as
+// in an archive.
 func TestTreeNamesWhatItLeavesOut(t *testing.T) {
 	files := pictures(32, 32)
 	for _, name := range []string{
@@ -365,7 +367,8 @@ func TestTreeNamesWhatItLeavesOut(t *testing.T) {
 	}
 }
 
-// TestTreeFollowsLinks reads a linked class folder, and leaves out links to a folder that they are in and empty folders.
+// TestTreeFollowsLinks reads a linked class folder, and leaves out links to a folder that they are
+// in and empty folders.
 func TestTreeFollowsLinks(t *testing.T) {
 	good := encodePNG(colourful(8, 8, 1))
 	elsewhere := writeTree(t, map[string][]byte{"1.png": good, "2.png": good})
@@ -385,7 +388,8 @@ func TestTreeFollowsLinks(t *testing.T) {
 	fill(t, set.Train, Draw{}, 0, 1, 2)
 }
 
-// TestArchiveNamesLinksAndEmptyFolders counts entries of an archive that have no content of their own.
+// TestArchiveNamesLinksAndEmptyFolders counts entries of an archive that have no content of their
+// own.
 func TestArchiveNamesLinksAndEmptyFolders(t *testing.T) {
 	good := encodePNG(colourful(8, 8, 1))
 	var b bytes.Buffer
@@ -417,7 +421,8 @@ func TestArchiveNamesLinksAndEmptyFolders(t *testing.T) {
 	}
 }
 
-// TestVerifyIsTheSameForAnyRanks leaves out the same images, of all of which one rank decodes each, for 1, 2 and 4 ranks.
+// TestVerifyIsTheSameForAnyRanks leaves out the same images, of all of which one rank decodes each,
+// for 1, 2 and 4 ranks.
 func TestVerifyIsTheSameForAnyRanks(t *testing.T) {
 	files := pictures(16, 16)
 	files["train/ant/0.png"], files["train/dog/0.jpg"], files["test/dog/0.png"] = nil, []byte("text"), files["train/dog/1.png"][:60]

@@ -43,7 +43,8 @@ func program(t *testing.T, page, language string) (text, rest string) {
 	return text + "\n", rest
 }
 
-// TestProgramOfThePageRuns: the program of docs/library.md prints what the page shows, alone and as two ranks.
+// TestProgramOfThePageRuns: the program of docs/library.md prints what the page shows, alone and as
+// two ranks.
 func TestProgramOfThePageRuns(t *testing.T) {
 	text, rest := program(t, "../docs/library.md", "go")
 	source, binary := filepath.Join(t.TempDir(), "main.go"), filepath.Join(t.TempDir(), "average")
@@ -68,7 +69,8 @@ func TestProgramOfThePageRuns(t *testing.T) {
 	}
 }
 
-// TestProgramOfThePageInCCompiles: the program of docs/c.md compiles against ringo.h; capi/test.sh runs it.
+// TestProgramOfThePageInCCompiles: the program of docs/c.md compiles against ringo.h; capi/test.sh
+// runs it.
 func TestProgramOfThePageInCCompiles(t *testing.T) {
 	cc, err := exec.LookPath("gcc")
 	if err != nil {

@@ -331,7 +331,8 @@ func TestNoSense(t *testing.T) {
 	}
 }
 
-// A device rejects a gradient that is not finite by name, and moves neither parameters nor the optimizer's state.
+// A device rejects a gradient that is not finite by name, and moves neither parameters nor the
+// optimizer's state.
 func TestUpdateRejectsWhatIsNotFinite(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		s := specOf(t, "wide-deep")

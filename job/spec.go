@@ -139,8 +139,8 @@ type Tuning struct {
 
 // Output says what rank 0 tells and writes.
 type Output struct {
-	// BlackBox is the folder of a file that says what every process was doing when the job failed; "none": nowhere; "": a folder of the
-	// user's own in the system's folder for temporary files.
+	// BlackBox is the folder of a file that says what every process was doing when the job failed;
+	// "none": nowhere; "": a folder of the user's own in the system's folder for temporary files.
 	BlackBox string
 	// LogDir is the folder of a file with the output of each process; "": there are none.
 	LogDir string

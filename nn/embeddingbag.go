@@ -32,8 +32,8 @@ func (b Bags) Len() int {
 }
 
 // RowOf is the row of a key in a table of so many: the upper bits of its product with a hash of the
-// key, SplitMix64's finalizer. Of rows many times fewer than keys each has as many; two keys may
-// share one.
+// key, SplitMix64's finalizer. If keys are many times more than rows, each row gets as many; two
+// keys may share a row.
 func RowOf(key uint64, rows int) int32 {
 	z := key + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -19,8 +19,8 @@ type Timing struct {
 }
 
 // Observe makes the tape call f with the time of each pass of an operation, when that is over; nil
-// ends that. What a model computes by itself between two operations counts as the former's. f runs
-// on the tape's goroutine and takes nobody's time.
+// ends that. A model's own computation between two operations counts as the former's. f runs on the
+// tape's goroutine, and its time counts for no operation.
 func (t *Tape) Observe(f func(Timing)) {
 	t.watch.end(t)
 	t.watch, t.pool.shared = watch{f: f}, nil

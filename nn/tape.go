@@ -17,15 +17,15 @@ type TapeConfig struct {
 	// the result: sums are cut in parts that depend on shapes alone.
 	Threads int
 	// Constant says that parameters do not change while the tape is in use, which is for
-	// evaluations only: ResetEval must begin each, the first one too. What products, convolutions
-	// and LSTM layers need of their weights is then made once. It takes as much memory as they do,
-	// and of 3x3 convolutions up to four times as much.
+	// evaluations only: ResetEval must begin each, the first one too. Products, convolutions and
+	// LSTM layers then prepare their weights once. The prepared weights take as much memory again,
+	// for 3x3 convolutions up to four times as much.
 	Constant bool
 	// Labels makes profiles of the processor's time tell what the tape computes, on all of its
 	// threads: each sample of an operation has the labels "phase" (forward, backward or evaluate),
 	// "layer" (what the names of its parameters begin with, or of an operation without any what it
-	// is) and "op". What Backward's ready function does is of the phase "ready", and what follows
-	// until the next forward "between". It costs some ten ns an operation and thread.
+	// is) and "op". The ready function of Backward is the phase "ready", and the time until the
+	// next forward pass "between". Cost: some ten ns per operation and thread.
 	Labels bool
 }
 

@@ -12,13 +12,15 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// clickSlots has two categories around a bag, so that sums and rows that the graph looks up alternate.
+// clickSlots has two categories around a bag, so that sums and rows that the graph looks up
+// alternate.
 var clickSlots = []model.Slot{{Name: "user"}, {Name: "tags"}, {Name: "item"}, {Name: "seen", Sequence: true}}
 
 // isCategory reports whether samples have at most one key in a slot.
 func isCategory(slot int) bool { return slot == 0 || slot == 2 }
 
-// bagged fills a batch with keys, of which some are missing, and returns the inputs that a program with the tables' rows makes of them.
+// bagged fills a batch with keys, of which some are missing, and returns the inputs that a program
+// with the tables' rows makes of them.
 func bagged(c *trial, b *model.Batch, in map[string]*array) {
 	r := rand.New(rand.NewPCG(uint64(b.N), 9))
 	b.Bags.Keys = nil
@@ -76,7 +78,8 @@ func keyed(spec model.Spec, numbers int) (model.Spec, model.Options) {
 	return spec, model.Options{Batch: 1, Rows: 60, Slots: spec.Slots, Input: spec.Input}
 }
 
-// TestBagsAgree compares the graphs of click models with the models, on bags, sequences and categories, present and missing.
+// TestBagsAgree compares the graphs of click models with the models, on bags, sequences and
+// categories, present and missing.
 func TestBagsAgree(t *testing.T) {
 	for _, spec := range models.All() {
 		if !spec.AnySlots || spec.Name == "ctr-dnn-4096" {

@@ -137,7 +137,7 @@ func (b *builder) batchSize() string {
 	return name
 }
 
-// vector is a vector of integers, such as a shape. Those that depend on the batch are computed in
+// vector is a vector of integers, such as a shape. A shape that depends on the batch is computed in
 // the graph.
 func (b *builder) vector(dims []dim) string {
 	var vs []int

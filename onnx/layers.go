@@ -27,8 +27,8 @@ func (b *builder) activate(name string, act nn.Activation) string {
 	return name
 }
 
-// dense is a product with rows of weights. Those behind a flatten of images are put in the order of
-// channels.
+// dense is a product with rows of weights. After a flatten of images the rows are put in the order
+// of channels.
 func (b *builder) dense() error {
 	n, x := b.node(), b.input(0)
 	w := n.Params[0]
@@ -50,8 +50,8 @@ func (b *builder) dense() error {
 	return nil
 }
 
-// conv2d has its weights as [out, in, kh, kw]. What nn does in the same pass, a maximum and an
-// activation, follows in that order.
+// conv2d has its weights as [out, in, kh, kw]. A maximum and an activation, which nn computes in
+// the same pass, follow in that order.
 func (b *builder) conv2d() error {
 	n := b.node()
 	w, pad := n.Params[0], int(n.Attrs["pad"])

@@ -14,9 +14,9 @@ type Rate struct {
 	Factor float64 // positive
 }
 
-// Grouped is an optimizer some ranges of whose arena have learning rates of their own. All else is
-// as of the optimizer, and so are the bits where the factor is 1. What is scaled is the rate: a
-// decay that is multiplied by it scales, too, as in PyTorch's parameter groups. Tables have the
+// Grouped is an optimizer with separate learning rates for ranges of its arena. All else is as with
+// the optimizer, and the bits are the same if the factor is 1. The factor scales the rate: a decay
+// that is multiplied by the rate scales, too, as in PyTorch's parameter groups. Tables have the
 // optimizer's rate.
 type Grouped struct {
 	RowOptimizer

@@ -30,8 +30,8 @@ func (e End) Fault() string {
 // Rank is what a member of a job's mesh is called.
 func Rank(rank int) string { return fmt.Sprintf("rank %d", rank) }
 
-// Lost returns the beginning of a text about a process that is lost: "rank 3 is lost: exit status 3", or
-// "rank 3 ended early: …" for a reason of Early.
+// Lost returns the beginning of a text about a process that is lost: "rank 3 is lost: exit status
+// 3", or "rank 3 ended early: …" for a reason of Early.
 func Lost(who, how string) string {
 	if strings.HasPrefix(how, early) {
 		return who + " " + how
@@ -42,9 +42,9 @@ func Lost(who, how string) string {
 // early is the beginning of all reasons of Early.
 const early = "ended early"
 
-// Early returns the reason of a rank that ended without an error while other ranks still needed it. how is the end of the
-// rank: "it left the job after allreduce 98". by is a rank that waits for it and in is the operation of that one; "" for
-// each that is unknown.
+// Early returns the reason of a rank that ended without an error while other ranks still needed it.
+// how is the end of the rank: "it left the job after allreduce 98". by is a rank that waits for it
+// and in is the operation of that one; "" for each that is unknown.
 func Early(how, by, in string) string {
 	how = early + ": " + how
 	if by == "" {

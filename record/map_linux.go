@@ -36,10 +36,10 @@ func Create(cfg Config) (*os.File, error) {
 	return f, nil
 }
 
-// InFile makes a Recorder in a file at path, for processes whose memory no launcher holds. It replaces
-// an older file. Only its owner can read the file, which stays until it is removed. A shared lock
-// (flock) marks it as in use until Close or the end of the process.
-// Errors: the file cannot be made, or the disk is full.
+// InFile makes a Recorder in a file at path, for processes whose memory no launcher holds. It
+// replaces an older file. Only its owner can read the file, which stays until it is removed. A
+// shared lock (flock) marks it as in use until Close or the end of the process. Errors: the file
+// cannot be made, or the disk is full.
 func InFile(path string, cfg Config) (*Recorder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -86,8 +86,9 @@ func (r *run) agreeConfig() error {
 	return nil
 }
 
-// agreeModel reports ranks whose model has other parameters or tables than rank 0's, by the first name or shape that differs.
-// Replicas that exchange gradients compare theirs themselves (package distopt).
+// agreeModel reports ranks whose model has other parameters or tables than rank 0's, by the first
+// name or shape that differs. Replicas that exchange gradients compare theirs themselves (package
+// distopt).
 func agreeModel(ranks peers, ps *nn.Params) error {
 	var text modeltext.Text
 	for _, p := range ps.List() {

@@ -7,23 +7,25 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// The names of a run's data are followed through its model by a trace of the forward pass of one sample:
+// The names of a run's data are followed through its model by a trace of the forward pass of one
+// sample:
 //
 //   - Each value of a sample has a label, such as column "area". Look-ups give the values of a
 //     category's vector or a slot's sum the label of the column and a number.
 //   - Operations that move values, such as reshape and concat, move their labels along.
-//   - A dense layer ends them: its weight has the labels of the inputs along one axis, and new, unnamed
-//     places along the other, which its bias and its output share.
-//   - Unnamed places that are added to or multiplied by named ones, as in a cross layer or a residual
-//     connection, stand for the same things, and get the same labels.
+//   - A dense layer ends them: its weight has the labels of the inputs along one axis, and new,
+//     unnamed places along the other, which its bias and its output share.
+//   - Unnamed places that are added to or multiplied by named ones, as in a cross layer or a
+//     residual connection, stand for the same things, and get the same labels.
 //   - The places of the last layer get the names of classes, words or the target.
 //   - Unnamed places that remain are units inside the model. They are matched by number, as before.
 //
-// An operation that is not known here ends labels, too, and is noted: with it a run whose names differ
-// from the checkpoint's is refused.
+// An operation that is not known here ends labels, too, and is noted: with it a run whose names
+// differ from the checkpoint's is refused.
 //
-// Both the model of the checkpoint and the new one are built as outlines, without values, and traced in
-// the same way. Cost: a label for each value of a sample and each layer's place, and milliseconds.
+// Both the model of the checkpoint and the new one are built as outlines, without values, and
+// traced in the same way. Cost: a label for each value of a sample and each layer's place, and
+// milliseconds.
 
 // axis is one axis of a tensor. Tensors that count the same things along an axis share it.
 type axis struct {
@@ -47,8 +49,8 @@ type axes struct {
 	slots map[string][]string
 	// opaque is the first operation behind which names are lost, "" if there is none.
 	opaque string
-	// head are the tensors of the last layer, by name. There are none if the outputs are not a layer's.
-	// ends reports whether its places have the outputs' names.
+	// head are the tensors of the last layer, by name. There are none if the outputs are not a
+	// layer's. ends reports whether its places have the outputs' names.
 	head []string
 	ends bool
 }
@@ -74,9 +76,9 @@ type tracer struct {
 	last map[*nn.Tensor]*axis   // of tensors that a layer makes
 }
 
-// traceNames follows the names of data through a model that is built for them. Ids of the sample are set
-// to the first row of their column, or to the last word: by its ids a look-up shows whether it reads
-// columns, tokens or something of the model's own, such as positions.
+// traceNames follows the names of data through a model that is built for them. Ids of the sample
+// are set to the first row of their column, or to the last word: by its ids a look-up shows whether
+// it reads columns, tokens or something of the model's own, such as positions.
 func traceNames(spec model.Spec, o model.Options, n names) (axes, error) {
 	ps := nn.NewOutline()
 	m := spec.Build(ps, o)
@@ -140,8 +142,8 @@ func (t *tracer) nameTable(table *nn.Table) {
 	}
 }
 
-// node passes names from an operation's inputs to its result and its parameters. Operations that are not
-// listed, such as matmul and attention, end names.
+// node passes names from an operation's inputs to its result and its parameters. Operations that
+// are not listed, such as matmul and attention, end names.
 func (t *tracer) node(n *nn.Node) {
 	switch n.Op {
 	case "dense":
@@ -181,8 +183,8 @@ func (t *tracer) node(n *nn.Node) {
 	}
 }
 
-// lose notes that names are lost at an operation, if an input has some. The first one is reported. Its
-// result is unnamed, which is harmless while the names of both runs are equal.
+// lose notes that names are lost at an operation, if an input has some. The first one is reported.
+// Its result is unnamed, which is harmless while the names of both runs are equal.
 func (t *tracer) lose(n *nn.Node) {
 	for _, x := range n.Inputs {
 		if x != nil && t.flat[x] != nil && t.opaque == "" {
@@ -224,8 +226,8 @@ func (t *tracer) unite(a, b *axis) {
 	}
 }
 
-// row is the last axis of a tensor whose rows all have the same labels, such as the steps of a sequence;
-// nil: they differ, or the tensor is unnamed and no layer's output.
+// row is the last axis of a tensor whose rows all have the same labels, such as the steps of a
+// sequence; nil: they differ, or the tensor is unnamed and no layer's output.
 func (t *tracer) row(x *nn.Tensor) *axis {
 	flat := t.flat[x]
 	if flat == nil {

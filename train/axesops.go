@@ -22,8 +22,8 @@ func (t *tracer) dense(n *nn.Node) {
 	t.last[n.Output] = out
 }
 
-// conv names the output channels of a convolution, of which a model without dense layers makes classes.
-// Its inputs are pixels or channels, which have no names.
+// conv names the output channels of a convolution, of which a model without dense layers makes
+// classes. Its inputs are pixels or channels, which have no names.
 func (t *tracer) conv(n *nn.Node) {
 	t.lose(n)
 	w := n.Params[0]
@@ -35,7 +35,8 @@ func (t *tracer) conv(n *nn.Node) {
 	t.last[n.Output] = out
 }
 
-// norm names what a normalisation has of each place of the last axis: scale, shift and running statistics.
+// norm names what a normalisation has of each place of the last axis: scale, shift and running
+// statistics.
 func (t *tracer) norm(n *nn.Node) {
 	a := t.row(n.Inputs[0])
 	if a == nil {
@@ -58,8 +59,9 @@ func (t *tracer) norm(n *nn.Node) {
 	}
 }
 
-// lookUp names the rows of an embedding, and the vectors that it gives. Rows are words or categories;
-// those of hashed categories have no names, and belong to the same values in any run with as many rows.
+// lookUp names the rows of an embedding, and the vectors that it gives. Rows are words or
+// categories; those of hashed categories have no names, and belong to the same values in any run
+// with as many rows.
 func (t *tracer) lookUp(n *nn.Node) {
 	name, dim := "", 0
 	if n.Table != nil {
@@ -101,8 +103,9 @@ func (t *tracer) lookUp(n *nn.Node) {
 	t.flat[n.Output] = append(vectors, t.rest(n)...)
 }
 
-// bags names the sums of the rows of slots, or the steps of a sequence, which all have the slot's name.
-// The rows of the table belong to keys, which are made of a value and its column's table name.
+// bags names the sums of the rows of slots, or the steps of a sequence, which all have the slot's
+// name. The rows of the table belong to keys, which are made of a value and its column's table
+// name.
 func (t *tracer) bags(n *nn.Node) {
 	first, slots, steps := int(n.Attrs["first"]), int(n.Attrs["slots"]), int(n.Attrs["steps"])
 	var out []label
@@ -147,10 +150,10 @@ func (t *tracer) named(x *nn.Tensor) []label {
 
 // binary names the results of an operation of two tensors, one of which may be broadcast:
 //
-//   - Of unnamed ones the layers' places are the same, as in a residual connection.
+//   - Unnamed tensors have the same places of layers, as in a residual connection.
 //   - A layer's output that is combined with named values one by one has their names.
-//   - Equal names remain. Of different ones the result is named after both, so that it is found again in
-//     another model only where the same two meet.
+//   - Equal names remain. Different names are joined, so that another model finds the result only
+//     where the same two meet.
 func (t *tracer) binary(n *nn.Node) {
 	a, b := n.Inputs[0], n.Inputs[1]
 	if t.flat[a] == nil && t.flat[b] == nil {
@@ -196,8 +199,8 @@ func (t *tracer) binary(n *nn.Node) {
 	t.flat[n.Output] = out
 }
 
-// concat puts names one after the other as their values. Unnamed inputs beside named ones get the names
-// of their layer's units, so that they stay where they are relative to their layer.
+// concat puts names one after the other as their values. Unnamed inputs beside named ones get the
+// names of their layer's units, so that they stay where they are relative to their layer.
 func (t *tracer) concat(n *nn.Node) {
 	if !slices.ContainsFunc(n.Inputs, func(x *nn.Tensor) bool { return t.flat[x] != nil }) {
 		return
@@ -217,8 +220,9 @@ func (t *tracer) concat(n *nn.Node) {
 	t.flat[n.Output] = out
 }
 
-// reduce names sums: one of equal names has that name, such as that over the steps of a sequence. One of
-// different names, such as that over all slots, is the same in any order of them, and has none.
+// reduce names sums: one of equal names has that name, such as that over the steps of a sequence.
+// One of different names, such as that over all slots, is the same in any order of them, and has
+// none.
 func (t *tracer) reduce(n *nn.Node) {
 	x := n.Inputs[0]
 	flat := t.flat[x]

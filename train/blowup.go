@@ -37,7 +37,8 @@ func blowsUp(start, training, evaluation float64) string {
 	return ""
 }
 
-// firstLoss notes a step's loss, and that of this rank's first step, of the run or since it was resumed.
+// firstLoss notes a step's loss, and that of this rank's first step, of the run or since it was
+// resumed.
 func (r *run) firstLoss(loss float64) {
 	if r.recent = loss; r.first == 0 {
 		r.first = loss

@@ -83,7 +83,8 @@ func TestUsualRate(t *testing.T) {
 	}
 }
 
-// A rate that is left to the model is scaled to the global batch, with a warm-up where it rises; one that is given is kept.
+// A rate that is left to the model is scaled to the global batch, with a warm-up where it rises;
+// one that is given is kept.
 func TestModelsRateIsScaled(t *testing.T) {
 	as := func(*Config) {}
 	for _, c := range []struct {

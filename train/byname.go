@@ -13,9 +13,9 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// A run that starts from a checkpoint has its own data: with columns in another order, other categories,
-// more classes. The mapping is made in three steps, of which the first two depend on the descriptions of
-// both runs' data and the shapes of tensors alone:
+// A run that starts from a checkpoint has its own data: with columns in another order, other
+// categories, more classes. The mapping is made in three steps, of which the first two depend on
+// the descriptions of both runs' data and the shapes of tensors alone:
 //
 //  1. namesOf takes the names out of both descriptions, and compare refuses what cannot be matched.
 //  2. traceNames says for both models what the places of their tensors stand for, and matchTensor finds

@@ -18,7 +18,8 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// naivePlaces is matchTensor and apply for one value at a time: it looks for the place with the same names.
+// naivePlaces is matchTensor and apply for one value at a time: it looks for the place with the
+// same names.
 func naivePlaces(was, now [][]label, old, shape []int, values, own []float32) []float32 {
 	out := slices.Clone(own)
 	index := func(shape []int, visit func(i int, at []int)) {
@@ -51,7 +52,8 @@ func volumeOf(shape []int) int {
 	return n
 }
 
-// A tensor is mapped as by a search for each of its values alone, whatever names were added, removed or moved.
+// A tensor is mapped as by a search for each of its values alone, whatever names were added,
+// removed or moved.
 func TestMatchTensorAgreesWithSearch(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	draw := func(n int) (out []label) {
@@ -248,7 +250,8 @@ func sameOutputs(t *testing.T, name string, got, want map[string]float64) {
 	}
 }
 
-// tableOfColumns describes a table: columns of a name alone are numbers, "city=a,b" are categories, "label=a,b" and "target" are to be found.
+// tableOfColumns describes a table: columns of a name alone are numbers, "city=a,b" are categories,
+// "label=a,b" and "target" are to be found.
 func tableOfColumns(t *testing.T, columns ...string) data.Description {
 	t.Helper()
 	var all []table.Column
@@ -286,7 +289,8 @@ func tableOfColumns(t *testing.T, columns ...string) data.Description {
 	return d
 }
 
-// clicksOf describes clicks: columns of capitals are numbers, those that end with + sequences, others categories.
+// clicksOf describes clicks: columns of capitals are numbers, those that end with + sequences,
+// others categories.
 func clicksOf(t *testing.T, columns ...string) data.Description {
 	t.Helper()
 	text := "columns:\n  - {name: clicked, kind: label}\n"
@@ -329,8 +333,8 @@ func wordsOf(order ...int) data.Description {
 	return d
 }
 
-// A model of each kind that starts with another one's values computes the same of the same samples, though
-// columns, categories, slots, words and classes have another order.
+// A model of each kind that starts with another one's values computes the same of the same samples,
+// though columns, categories, slots, words and classes have another order.
 func TestStartByNameKeepsOutputs(t *testing.T) {
 	clicks := clicksOf(t, "ads", "P", "item", "Q", "R", "user")
 	moved := clicksOf(t, "R", "user", "ads", "P", "item", "Q")
@@ -379,8 +383,8 @@ func (s side) rowsOf(name string, labels []label) map[string][]float32 {
 	return out
 }
 
-// New columns, categories and classes begin as in a new run of the seed, those in common as the checkpoint
-// has them, and both lists are printed.
+// New columns, categories and classes begin as in a new run of the seed, those in common as the
+// checkpoint has them, and both lists are printed.
 func TestStartByNamePrintsNewAndUnused(t *testing.T) {
 	old := tableOfColumns(t, "aa", "gone", "city=x,y", "far=q", "label=p,q,r")
 	now := tableOfColumns(t, "fresh", "aa", "city=w,y", "near=q,k", "label=q,s,p")
@@ -409,7 +413,8 @@ func TestStartByNamePrintsNewAndUnused(t *testing.T) {
 	}
 }
 
-// What cannot be mapped by name is an error that names it, and a last layer of its own needs no classes in common.
+// What cannot be mapped by name is an error that names it, and a last layer of its own needs no
+// classes in common.
 func TestStartByNameRejects(t *testing.T) {
 	old := tableOfColumns(t, "aa", "b", "city=x,y", "label=p,q")
 	colder := tableOfColumns(t, "aa", "b", "city=x,y", "label=p,q")
@@ -445,7 +450,8 @@ func TestStartByNameRejects(t *testing.T) {
 	}
 }
 
-// A model whose operations hide what its parameters belong to is refused as soon as names differ, and only then.
+// A model whose operations hide what its parameters belong to is refused as soon as names differ,
+// and only then.
 func TestStartByNameNeedsNamesToFollow(t *testing.T) {
 	hidden := model.Spec{Name: "hidden", AnyShape: true, Build: func(ps *nn.Params, o model.Options) model.Model {
 		l := ps.Dense("only", o.Input[0], max(1, o.Classes))

@@ -50,8 +50,8 @@ type Step struct {
 	// Step is that of the epoch, from 1, and Done how many of the run are done.
 	Step int   `json:"step"`
 	Done int64 `json:"done"`
-	// LR is its learning rate, and Loss this rank's of its last batch, before the update. It is NaN or infinite if the step was skipped for it, and
-	// Observer.Step is not told of such a step.
+	// LR is its learning rate, and Loss this rank's of its last batch, before the update. It is NaN
+	// or infinite if the step was skipped for it, and Observer.Step is not told of such a step.
 	LR   float64 `json:"lr"`
 	Loss float64 `json:"loss"`
 	// WallS is how many seconds ago the run began or was resumed, when the step had ended.

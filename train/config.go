@@ -80,8 +80,8 @@ type Config struct {
 	TableRules string
 	// LR is the learning rate, which the schedule changes over the run; for Run 0: the optimizer's usual one.
 	LR float64
-	// ScaleLR enables the scaling of the model's own rate for sgd to the global batch, as an LR of 0 does. Rates above it rise in a
-	// warm-up, unless there is one.
+	// ScaleLR enables the scaling of the model's own rate for sgd to the global batch, as an LR of
+	// 0 does. Rates above it rise in a warm-up, unless there is one.
 	ScaleLR bool
 	// Drops, Cosine, Floor and Warmup are those of schedule.Schedule.
 	Drops  []schedule.Drop
@@ -199,8 +199,9 @@ func (c Config) settled(ranks int) Config {
 	return c.scaled(ranks).byKeys()
 }
 
-// scaled is c with the model's own rate for its global batch, by the linear rule of Goyal et al., "Accurate, Large Minibatch SGD" (2017).
-// A rate above the model's own begins with a warm-up, of a tenth of the epochs and at most 5.
+// scaled is c with the model's own rate for its global batch, by the linear rule of Goyal et al.,
+// "Accurate, Large Minibatch SGD" (2017). A rate above the model's own begins with a warm-up, of a
+// tenth of the epochs and at most 5.
 func (c Config) scaled(ranks int) Config {
 	d, batch := c.Model.Defaults, c.globalBatch(ranks)
 	c.ScaleLR = c.ScaleLR && d.GlobalBatch > 0 && c.Optimizer == "sgd" && d.Optimizer == "sgd" && c.LR == d.LR && batch != d.GlobalBatch
@@ -213,7 +214,8 @@ func (c Config) scaled(ranks int) Config {
 	return c
 }
 
-// globalBatch is the number of samples that one update is the mean of: of all ranks, but on servers that are not in step, of one push.
+// globalBatch is the number of samples that one update is the mean of: of all ranks, but on servers
+// that are not in step, of one push.
 func (c Config) globalBatch(ranks int) int {
 	batch := c.Batch * max(1, c.Exchange.Accumulation)
 	if s := c.Servers.Consistency; s != "" && s != "bsp" {

@@ -9,7 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/data"
 )
 
-// A set with a name that JSON would change is refused before the first step, if the run saves checkpoints.
+// A set with a name that JSON would change is refused before the first step, if the run saves
+// checkpoints.
 func TestCheckpointsRefuseNamesThatTheyCannotRestore(t *testing.T) {
 	set := func(words ...string) *data.Set {
 		shape := data.Shape{Values: []int{2}, Labels: 1}

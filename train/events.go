@@ -82,7 +82,8 @@ type Epoch struct {
 	Stages *Stages `json:"stages,omitempty"`
 	// Layers is what rank 0's last step did to each layer, with Config.Layers.
 	Layers []Layer `json:"layers,omitempty"`
-	// Skipped is the number of steps that no rank applied, with Exchange.NonFinite "skip". Training figures leave them out.
+	// Skipped is the number of steps that no rank applied, with Exchange.NonFinite "skip". Training
+	// figures leave them out.
 	Skipped int `json:"skipped_steps,omitempty"`
 	// BytesSent is the payload all ranks sent in the epoch, evaluation
 	// included; WireBytes adds headers, handshakes and control connections.
@@ -108,7 +109,8 @@ type Summary struct {
 	Choices   tune.Choices `json:"choices,omitempty"`
 	Optimizer string       `json:"optimizer"`
 	Seed      uint64       `json:"seed"`
-	// LR and Warmup are the scaled rate and its warm-up, with Config.ScaleLR; LR is 0 where the rate was not scaled.
+	// LR and Warmup are the scaled rate and its warm-up, with Config.ScaleLR; LR is 0 where the
+	// rate was not scaled.
 	LR     float64         `json:"-"`
 	Warmup schedule.Warmup `json:"-"`
 	// The figures of the last epoch.
@@ -118,8 +120,8 @@ type Summary struct {
 	Eval        model.Figures `json:"-"`
 	SamplesPerS float64       `json:"samples_per_s"`
 	TokensPerS  Figure        `json:"tokens_per_s,omitzero"`
-	// LeftOut is what the data set leaves out, by kind, the same for any number of ranks. Bad lines of a stream are those
-	// of the last epoch.
+	// LeftOut is what the data set leaves out, by kind, the same for any number of ranks. Bad lines
+	// of a stream are those of the last epoch.
 	LeftOut []data.LeftOut `json:"left_out,omitempty"`
 	// Lost are the ranks that were lost on the way, without which the others went on.
 	Lost []int `json:"lost_ranks,omitempty"`
@@ -214,7 +216,8 @@ type Info struct {
 	PerSample int
 	// Metrics are those of the model.
 	Metrics []model.Metric
-	// TrainSamples and EvalSamples are those of all ranks, and LeftOut is what the data set leaves out, by kind.
+	// TrainSamples and EvalSamples are those of all ranks, and LeftOut is what the data set leaves
+	// out, by kind.
 	TrainSamples, EvalSamples int
 	LeftOut                   []data.LeftOut
 	// Omitted is the number of training samples that each epoch has no step for.

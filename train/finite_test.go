@@ -20,8 +20,8 @@ import (
 	keeper "github.com/ringo-ml/ringo/ps/server"
 )
 
-// burst is an operation without an effect on the loss. Its backward pass of a number, counted from 1 over all ranks, gives gradients that
-// are infinite: of its parameters, or else of its input.
+// burst is an operation without an effect on the loss. Its backward pass of a number, counted from
+// 1 over all ranks, gives gradients that are infinite: of its parameters, or else of its input.
 func burst(of int64) *nn.Operation {
 	var passes atomic.Int64
 	return &nn.Operation{Name: "burst", Forward: func(p *nn.Pass) { copy(p.Output.Data, p.Inputs[0].Data) }, Backward: func(p *nn.Pass) {
@@ -72,8 +72,8 @@ func bursting(keys []uint64, where string, of int64) model.Spec {
 	return s
 }
 
-// endsFinite checks a run that has failed: each rank's error names the gradient or the rank that had it, and what was saved last is
-// evaluated to a finite loss.
+// endsFinite checks a run that has failed: each rank's error names the gradient or the rank that
+// had it, and what was saved last is evaluated to a finite loss.
 func endsFinite(t *testing.T, what, want string, cfg Config, clean model.Spec, set *data.Set, errs ...error) {
 	t.Helper()
 	named := slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), want) })
@@ -104,8 +104,8 @@ func endsFinite(t *testing.T, what, want string, cfg Config, clean model.Spec, s
 	}
 }
 
-// A finite loss with an infinite gradient ends the run with an error that names the layer or the table; the value is neither pushed to a
-// server nor saved, whoever moves the parameters.
+// A finite loss with an infinite gradient ends the run with an error that names the layer or the
+// table; the value is neither pushed to a server nor saved, whoever moves the parameters.
 func TestInfiniteGradientIsNamed(t *testing.T) {
 	set, keys := keyedSet(t)
 	clean := bursting(keys, "", 1)
@@ -132,7 +132,8 @@ func TestInfiniteGradientIsNamed(t *testing.T) {
 	}
 }
 
-// A run that skips the step of an infinite gradient names the layer or the table, counts the step, and has a finite result.
+// A run that skips the step of an infinite gradient names the layer or the table, counts the step,
+// and has a finite result.
 func TestInfiniteGradientIsSkipped(t *testing.T) {
 	set, keys := keyedSet(t)
 	for where, want := range map[string]string{"rows": "the gradient of table deep is not finite", "dense": "the gradient of layer extra is +Inf"} {

@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/setting"
 )
 
-// verifyData leaves the same bad images out on all ranks. Without train only those to evaluate on are checked. It is a collective call where the ranks have a mesh and share
-// one set.
+// verifyData leaves the same bad images out on all ranks. Without train only those to evaluate on
+// are checked. It is a collective call where the ranks have a mesh and share one set.
 func (r *run) verifyData(train bool) error {
 	if r.cfg.SkipBad > 0 {
 		r.prepares("decoding all images once, because of data.skip-bad")
@@ -21,7 +21,8 @@ func (r *run) verifyData(train bool) error {
 	return r.set.Verify(train, r.job.Rank(), r.job.Size(), r.peers.gather)
 }
 
-// setLeft is what one rank's set leaves out. Ranks with the same Set count once; nil sets all count.
+// setLeft is what one rank's set leaves out. Ranks with the same Set count once; nil sets all
+// count.
 type setLeft struct {
 	Set  []byte
 	Left []data.LeftOut

@@ -48,7 +48,8 @@ func brokenFolder(t *testing.T) string {
 	return dir
 }
 
-// TestLeftOutIsTheSameForAnyRanks names the same bad images and other files for 1, 2 and 4 ranks, before the first step.
+// TestLeftOutIsTheSameForAnyRanks names the same bad images and other files for 1, 2 and 4 ranks,
+// before the first step.
 func TestLeftOutIsTheSameForAnyRanks(t *testing.T) {
 	cfg := small()
 	cfg.Model.AnySize, cfg.Model.Input, cfg.ImageSize = true, []int{8, 8, 3}, 8

@@ -163,7 +163,8 @@ func without(a, b []label) (out []label) {
 }
 
 // unlike returns what a names and b lacks, a line's part for each kind, such as "class bee, wasp".
-// Categories of a column that b lacks as a whole are left out, as are outputs if these are not mapped.
+// Categories of a column that b lacks as a whole are left out, as are outputs if these are not
+// mapped.
 func (n names) unlike(b names, outputs bool) string {
 	lacks := without(n.inputs(), b.inputs())
 	for _, r := range without(n.rows(), b.rows()) {
@@ -189,8 +190,9 @@ func (n names) unlike(b names, outputs bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// compare reports what cannot be mapped by name: columns that mean something else under the same name,
-// and data that have no name in common. outputs says that the values of the last layer are wanted.
+// compare reports what cannot be mapped by name: columns that mean something else under the same
+// name, and data that have no name in common. outputs says that the values of the last layer are
+// wanted.
 func compare(was, now data.Description, outputs bool) error {
 	a, b := namesOf(was), namesOf(now)
 	var errs []error
@@ -324,9 +326,9 @@ func makings(d data.Description) (out []making) {
 	return out
 }
 
-// meaningsOf returns a text for each input of a model and for what it finds, in their order: its name, and how values
-// become numbers or keys. Data without names have none. Parameters that are known by place mean the same for two data
-// with the same texts.
+// meaningsOf returns a text for each input of a model and for what it finds, in their order: its
+// name, and how values become numbers or keys. Data without names have none. Parameters that are
+// known by place mean the same for two data with the same texts.
 func meaningsOf(d data.Description) (out []string) {
 	n := namesOf(d)
 	if n.none() {

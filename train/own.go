@@ -91,7 +91,8 @@ func (l *Loop) Replica() *Replica { return l.r.replica }
 // say how gradients are exchanged from this step on, as in distopt: "" and 0 leave that as it is. What it returns is good until the
 // next call.
 //
-// With Exchange.NonFinite "skip" the step may be skipped on all ranks: Replica().Opt.Times().Skipped is then the reason.
+// With Exchange.NonFinite "skip" the step may be skipped on all ranks:
+// Replica().Opt.Times().Skipped is then the reason.
 //
 // An error of this rank alone ends the other ranks' steps, which name it, as soon as the function that ringo.Run or ringo.Local has called returns it;
 // that of an exchange, or of an update, at once.

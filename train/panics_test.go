@@ -20,8 +20,8 @@ func (s oddSource) Fill(b *data.Batch, idx []int32, d data.Draw) error {
 	return err
 }
 
-// TestOddSourceIsAnError ends with an error that names rank and step, on every number of ranks and threads, if a user's source
-// panics or fills a batch of the wrong size.
+// TestOddSourceIsAnError ends with an error that names rank and step, on every number of ranks and
+// threads, if a user's source panics or fills a batch of the wrong size.
 func TestOddSourceIsAnError(t *testing.T) {
 	for _, np := range []int{1, 2} {
 		for _, threads := range []int{1, 3} {

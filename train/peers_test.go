@@ -294,7 +294,8 @@ func TestPeersDiffer(t *testing.T) {
 	<-ended
 }
 
-// TestPeersWithOtherModels names the rank, the parameter or table and both shapes, on ranks with a mesh and without one.
+// TestPeersWithOtherModels names the rank, the parameter or table and both shapes, on ranks with a
+// mesh and without one.
 func TestPeersWithOtherModels(t *testing.T) {
 	for want, other := range map[string]func(*nn.Params){
 		"": func(ps *nn.Params) { ps.New("w", nn.Zeros, 64, 80); ps.NewTable("users", nn.RowInit{}, 10, 4) },

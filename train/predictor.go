@@ -23,9 +23,9 @@ type Predictor struct {
 }
 
 // NewPredictor loads a model's checkpoint, which cfg.Checkpoint.Dir names, or that folder's last
-// one; no data are opened. Of cfg the settings of training are of no matter. Parameters on servers
-// are those that the servers began with: see Servers.Start; without servers each rank reads what
-// they have saved: see Servers.Recall. It is a collective call, as are Gather and End.
+// one; no data are opened. The settings of training in cfg are ignored. Parameters on servers are
+// those that the servers began with: see Servers.Start; without servers each rank reads what they
+// have saved: see Servers.Recall. It is a collective call, as are Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
 	cfg.Model, cfg.given = m, true
 	cfg = cfg.settled(job.Size())

@@ -38,7 +38,8 @@ type run struct {
 	sharers []int
 	// samples is how many samples of training all ranks have, and steps how many steps each has in an epoch.
 	samples, steps int
-	// parts are the ranks' parts of the training set, where it is not streamed, and all are the ranks of the job.
+	// parts are the ranks' parts of the training set, where it is not streamed, and all are the
+	// ranks of the job.
 	parts       []data.SamplerConfig
 	all         []int
 	fingerprint [sha256.Size]byte
@@ -46,7 +47,8 @@ type run struct {
 	// description is JSON of what the data are, which the model was built for.
 	description string
 	past        past
-	// first is the loss of this rank's first step, recent that of its last; blown says that a person was told that losses blow up.
+	// first is the loss of this rank's first step, recent that of its last; blown says that a
+	// person was told that losses blow up.
 	first, recent float64
 	blown         bool
 	skipTold      bool
@@ -238,7 +240,8 @@ func (r *run) options() model.Options {
 	return optionsOf(r.spec, r.set.Classes, r.set.Vocabulary, r.set.Rows)
 }
 
-// openData opens the data set to train and evaluate on, or to evaluate on only. It is the same on all ranks.
+// openData opens the data set to train and evaluate on, or to evaluate on only. It is the same on
+// all ranks.
 func (r *run) openData(train bool) (err error) {
 	if r.set == nil {
 		r.prepares("loading the data")

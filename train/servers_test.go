@@ -171,7 +171,8 @@ func TestSchemaOf(t *testing.T) {
 	}
 }
 
-// Data whose inputs or outputs differ in name, order or meaning have other texts of them, and equal data the same ones.
+// Data whose inputs or outputs differ in name, order or meaning have other texts of them, and equal
+// data the same ones.
 func TestMeaningsOfInputsAndOutputs(t *testing.T) {
 	table := func(columns ...string) data.Description { return tableOfColumns(t, columns...) }
 	clicks := func(columns ...string) data.Description { return clicksOf(t, columns...) }

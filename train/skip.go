@@ -9,11 +9,13 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// With Exchange.NonFinite "skip" a step with a loss or a gradient that is not finite on any rank changes neither parameters nor running
-// statistics nor the state that a model carries. An epoch's training figures leave such steps out.
+// With Exchange.NonFinite "skip" a step with a loss or a gradient that is not finite on any rank
+// changes neither parameters nor running statistics nor the state that a model carries. An epoch's
+// training figures leave such steps out.
 
-// mostSkipped is the number of consecutive steps that may be skipped. The parameters stay as they are, so that a longer series is due
-// to them, or to nearly all samples: with a finite gradient in every tenth step it has a probability of 3 in 100,000.
+// mostSkipped is the number of consecutive steps that may be skipped. The parameters stay as they
+// are, so that a longer series is due to them, or to nearly all samples: with a finite gradient in
+// every tenth step it has a probability of 3 in 100,000.
 const mostSkipped = 100
 
 // skips counts steps that were skipped; distopt.Setup has their number in the run.

@@ -52,7 +52,8 @@ type carried struct {
 	skipped int64
 }
 
-// trainCarrying trains 6 steps of several batches on each rank. Batches of steps in bad have a NaN on one rank, or the steps are left out.
+// trainCarrying trains 6 steps of several batches on each rank. Batches of steps in bad have a NaN
+// on one rank, or the steps are left out.
 func trainCarrying(np int, cfg Config, bad map[int]int, without bool) ([]carried, error) {
 	out, k := make([]carried, np), max(1, cfg.Exchange.Accumulation)
 	err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
@@ -102,8 +103,9 @@ func randomBatch(seed, rank uint64) *data.Batch {
 	return b
 }
 
-// A run that skips steps of a batch without a finite loss ends with the bits of a run without these steps: parameters, running
-// statistics and the state that the model carries, also where another batch of the step was fine.
+// A run that skips steps of a batch without a finite loss ends with the bits of a run without these
+// steps: parameters, running statistics and the state that the model carries, also where another
+// batch of the step was fine.
 func TestSkippedBatchChangesNoBit(t *testing.T) {
 	for _, optimizer := range []string{"sgd", "adam"} {
 		for _, strategy := range []distopt.Strategy{distopt.FP32, distopt.FP16, distopt.TopK, distopt.PartialUpdate} {
@@ -170,7 +172,8 @@ func skipped(t *testing.T, np, servers int, cfg Config, rows ...int) (sums []Sum
 	return sums, rec, err
 }
 
-// Skipped steps are counted in epochs, the summary and remarks, of which the first names the row; the training figures leave them out.
+// Skipped steps are counted in epochs, the summary and remarks, of which the first names the row;
+// the training figures leave them out.
 func TestSkippedStepsAreCounted(t *testing.T) {
 	for np := 1; np <= 3; np++ {
 		for _, accumulation := range []int{1, 2} {
@@ -205,7 +208,8 @@ func TestSkippedStepsAreCounted(t *testing.T) {
 	}
 }
 
-// Servers that sum take part in a skipped step like ranks: the parameters have the bits of a run without them.
+// Servers that sum take part in a skipped step like ranks: the parameters have the bits of a run
+// without them.
 func TestSkipWithServersThatSum(t *testing.T) {
 	for _, strategy := range []distopt.Strategy{distopt.FP32, distopt.FP16, distopt.Int8, distopt.TopK} {
 		cfg := Config{LR: 0.1, Batch: 3, Epochs: 2, Exchange: distopt.Config{NonFinite: "skip", Strategy: strategy}}
@@ -220,7 +224,8 @@ func TestSkipWithServersThatSum(t *testing.T) {
 	}
 }
 
-// A run that is saved in the middle of an epoch goes on with the bits, the figures and the counts of one that never stopped.
+// A run that is saved in the middle of an epoch goes on with the bits, the figures and the counts
+// of one that never stopped.
 func TestSkippedStepsSurviveAResume(t *testing.T) {
 	for _, strategy := range []distopt.Strategy{distopt.FP32, distopt.TopK} {
 		cfg := Config{LR: 0.1, Batch: 3, Epochs: 2, Exchange: distopt.Config{NonFinite: "skip", Strategy: strategy}, Checkpoint: Checkpoint{Dir: t.TempDir(), Every: 5, Keep: 100}}
@@ -251,7 +256,8 @@ func TestSkippedStepsSurviveAResume(t *testing.T) {
 	}
 }
 
-// A run whose steps are all skipped, in an epoch or a hundred times in a row, is an error with the last reason.
+// A run whose steps are all skipped, in an epoch or a hundred times in a row, is an error with the
+// last reason.
 func TestOnlySkippedStepsAreAnError(t *testing.T) {
 	every := make([]int, 100)
 	for i := range every {

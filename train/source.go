@@ -88,8 +88,8 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 }
 
 // TakeDense gives a model, which is not arranged yet, the dense parameters that servers have saved:
-// as one array, in the order of its arena. Those that inFile names were frozen, so that servers do
-// not know them: they stay as they are.
+// as one array, in the order of its arena. Tensors that inFile names were frozen: servers do not
+// have them, and they stay as they are.
 func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spec, inFile func(name string) bool, from Recalled) error {
 	for _, p := range ps.List() {
 		if inFile(p.Name) {
@@ -130,10 +130,9 @@ func rowsOver(t *nn.Table, number int, from Recalled) ([]float32, error) {
 const someRows = 4096
 
 // BeginRows hands out the rows of a table on servers that begin with those of Start.From, keys and
-// weights, some at a time: servers call it as server.Config.Begin before the first step. Of a run
-// with servers these are the rows that it had, in no order; of a tensor of all rows, which is read
-// whole, row i for key i. There are none where the file has no such table, or Start.Except names
-// it.
+// weights, some at a time: servers call it as server.Config.Begin before the first step. A run with
+// servers has its rows, in no order; a tensor of all rows is read whole, row i for key i. There are
+// none where the file has no such table, or Start.Except names it.
 func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []float32) error) error {
 	if c.Start.From == "" {
 		return nil

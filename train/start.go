@@ -289,8 +289,8 @@ func (s *share) add(values int) { s.tensors, s.values = s.tensors+1, s.values+va
 
 func (s share) String() string { return fmt.Sprintf("%s of %d values", tensors(s.tensors), s.values) }
 
-// trained returns the parameters that keep their values, those that heter-trainers own and train, those that are trained elsewhere, and the
-// number of tables with rows on servers.
+// trained returns the parameters that keep their values, those that heter-trainers own and train,
+// those that are trained elsewhere, and the number of tables with rows on servers.
 func (r *Replica) trained() (frozen, theirs, rest share, tables int) {
 	var owned []string
 	if r.far != nil && !r.far.lends {
@@ -316,7 +316,8 @@ func (r *Replica) trained() (frozen, theirs, rest share, tables int) {
 	return frozen, theirs, rest, tables
 }
 
-// chosen returns lines about parameters that are not trained, trained by heter-trainers, or trained at another rate.
+// chosen returns lines about parameters that are not trained, trained by heter-trainers, or trained
+// at another rate.
 func (r *Replica) chosen() (lines []string) {
 	frozen, theirs, rest, tables := r.trained()
 	var trained []string

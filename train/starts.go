@@ -26,7 +26,8 @@ type ServersPart struct {
 	Start int `json:"start"`
 	// Numbers are those of the servers' checkpoints, by server.
 	Numbers []uint64 `json:"numbers"`
-	// Folders are the random names that the servers' folders have of themselves, by server; "" where rank 0 did not see the folder.
+	// Folders are the random names that the servers' folders have of themselves, by server; ""
+	// where rank 0 did not see the folder.
 	Folders []string `json:"folders,omitempty"`
 }
 
@@ -41,8 +42,9 @@ func foldersOf(dir string, start, servers int) []string {
 	return out
 }
 
-// check compares the names of the servers' folders beside a checkpoint's file with those that it states: either may have been copied
-// from another run with the same steps. A folder that is missing is the error of its reader.
+// check compares the names of the servers' folders beside a checkpoint's file with those that it
+// states: either may have been copied from another run with the same steps. A folder that is
+// missing is the error of its reader.
 func (p ServersPart) check(file string) error {
 	dir := filepath.Dir(file)
 	for i, have := range foldersOf(dir, p.Start, len(p.Folders)) {
@@ -102,8 +104,9 @@ func LastServers(path string) (file string, step int64, part ServersPart, err er
 	return file, f.Header.Step, *p, nil
 }
 
-// PartOf is what a checkpoint's header says of servers; nil: its run had none that keep parameters, and the file has all. The servers'
-// folders beside the file must be those that it was saved with; file "" compares nothing.
+// PartOf is what a checkpoint's header says of servers; nil: its run had none that keep parameters,
+// and the file has all. The servers' folders beside the file must be those that it was saved with;
+// file "" compares nothing.
 func PartOf(h checkpoint.Header, file string) (*ServersPart, error) {
 	text, ok := h.More[moreServers]
 	if !ok {

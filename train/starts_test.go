@@ -87,8 +87,8 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// TestServersPartIsOfItsRun: a checkpoint whose servers' folder is another run's is rejected with both names, and a folder that has none
-// states nothing.
+// TestServersPartIsOfItsRun: a checkpoint whose servers' folder is another run's is rejected with
+// both names, and a folder that has none states nothing.
 func TestServersPartIsOfItsRun(t *testing.T) {
 	dir := t.TempDir()
 	for i, folder := range []string{"aaaa", "bbbb"} {

@@ -118,7 +118,8 @@ func (r *run) agreeSteps(s *streamed) error {
 	return r.countSteps()
 }
 
-// leftOut returns what the data leave out. Of a stream it is a collective call.
+// leftOut returns the counts of samples that the data leave out. With a stream it is a collective
+// call.
 func (r *run) leftOut() ([]data.LeftOut, error) {
 	s, ok := r.order.(*streamed)
 	if !ok {

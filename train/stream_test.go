@@ -120,7 +120,8 @@ func TestStreamWithManySkips(t *testing.T) {
 	}
 }
 
-// The limit of bad lines is that of the job: streams of 1, 2 and 4 ranks and the file to evaluate on may have as many together.
+// The limit of bad lines is that of the job: streams of 1, 2 and 4 ranks and the file to evaluate
+// on may have as many together.
 func TestStreamSkipsAreOfTheJob(t *testing.T) {
 	dir := clickFiles(t)
 	f, err := os.OpenFile(filepath.Join(dir, "test.tsv"), os.O_APPEND|os.O_WRONLY, 0)

@@ -22,9 +22,8 @@ type Fit struct {
 	places []place // of what is taken
 }
 
-// Fit finds out which of a file's tensors the model takes. What except names keeps the model's
-// values whatever the file has; nil: nothing does. All tensors of other shapes or types are
-// reported together.
+// Fit determines the tensors of a file that the model takes. Tensors that except names keep the
+// model's values; nil means none. All tensors of other shapes or types are reported together.
 func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
 	var f Fit
 	var errs []error

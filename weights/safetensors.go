@@ -131,8 +131,8 @@ func Open(path string) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 
-// NewFile reads the header of a file of size bytes, which name stands for in faults. What it
-// allocates is bounded by the size: no length is believed before it was compared with it.
+// NewFile reads the header of a file of size bytes, with name for its faults. Its allocations are
+// bounded by the size: each length is compared with the size first.
 func NewFile(name string, r io.ReaderAt, size int64) (*File, error) {
 	f := &File{name: name, r: r, close: func() error { return nil }}
 	var prefix [8]byte

@@ -23,8 +23,8 @@ type Source struct {
 	Tensors []Info
 	// Read returns a tensor's values as float32.
 	Read func(name string) ([]float32, error)
-	// Saved is a checkpoint's header, nil of other files. Of a run with servers that keep the
-	// parameters the file holds frozen ones alone.
+	// Saved is a checkpoint's header, nil of other files. With parameter servers the file holds
+	// only frozen parameters.
 	Saved *checkpoint.Header
 
 	close func() error

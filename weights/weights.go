@@ -147,8 +147,8 @@ func usesOf(nodes []nn.Node) uses {
 	return u
 }
 
-// Take returns the parameters as PyTorch has them, sorted by name; num_batches_tracked is 0. What
-// lies alike is not copied. Rows that lie on servers are left out.
+// Take returns the parameters as PyTorch has them, sorted by name; num_batches_tracked is 0.
+// Tensors of the same layout are not copied. Rows on servers are left out.
 func (m Model) Take() []Tensor {
 	var out []Tensor
 	for _, p := range m.places {

@@ -17,8 +17,9 @@ type oddCase struct {
 	At    uint64 // seed of its random values
 }
 
-// oddity is one change. A job on the changed input is right in one of two ways: it ends with one error that blames the
-// change, or its model is as good as that of the sound input, or the job explains the change.
+// oddity is one change. A job on the changed input is right in one of two ways: it ends with one
+// error that blames the change, or its model is as good as that of the sound input, or the job
+// explains the change.
 type oddity struct {
 	name  string
 	sound bool     // the change has no meaning: only an equally good model is right
@@ -40,10 +41,12 @@ var oddities = slices.Concat(oddTables, oddImages, oddArrays, oddWeights)
 // oddCases is the number of cases in one campaign.
 const oddCases = 200
 
-// soundScore is the least score of a model that counts as good; of sound inputs all models reach it.
+// soundScore is the least score of a model that counts as good; of sound inputs all models reach
+// it.
 const soundScore = 0.85
 
-// drawOdd draws a change: all of the list in turn, each with other random values and one or two ranks.
+// drawOdd draws a change: all of the list in turn, each with other random values and one or two
+// ranks.
 func drawOdd(rng *rand.Rand, number int) oddCase {
 	return oddCase{oddities[number%len(oddities)], 1 + (number/len(oddities)+number)%2, rng.Uint64()}
 }
@@ -92,7 +95,8 @@ func (c oddCase) judgeRefusal(v *verdict, e ending) {
 	}
 }
 
-// judgeModel asks the model for predictions, and compares the evaluation of its checkpoint with that of the training.
+// judgeModel asks the model for predictions, and compares the evaluation of its checkpoint with
+// that of the training.
 func (c oddCase) judgeModel(v *verdict, s *setup, o oddJob, dir, run string, e ending) {
 	said := e.Out + "\n" + e.Errs
 	explained := holdsAny(said, c.say)

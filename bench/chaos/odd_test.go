@@ -63,7 +63,8 @@ func TestOddScores(t *testing.T) {
 	}
 }
 
-// TestOddRefusal: a refusal is right where it blames the change, in one line, and the change has a meaning.
+// TestOddRefusal: a refusal is right where it blames the change, in one line, and the change has a
+// meaning.
 func TestOddRefusal(t *testing.T) {
 	for _, c := range []struct {
 		errs  string

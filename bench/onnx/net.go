@@ -56,7 +56,8 @@ func newNet(name, folder string, steps, batch int) (*net, error) {
 	return n, n.graph.WriteFile(n.path)
 }
 
-// single has samples with at most one key in every other slot, so that graphs look rows up and take sums of them.
+// single has samples with at most one key in every other slot, so that graphs look rows up and take
+// sums of them.
 func single(slot int) bool { return slot%2 == 0 }
 
 // train takes plain steps, so that no weight, bias or running statistic is what it was made: zeros and ones hide faults.

@@ -164,7 +164,8 @@ func output(dir, program string, line ...string) (string, error) {
 	return out.String(), nil
 }
 
-// writeBags writes a layout, rows to train on, and rows to predict: of other values, most of which training never had.
+// writeBags writes a layout, rows to train on, and rows to predict: of other values, most of which
+// training never had.
 func (c *contest) writeBags(program string) error {
 	schema, more, folder := filepath.Join(c.folder, "my.yaml"), filepath.Join(c.folder, "more"), filepath.Join(c.folder, "bags")
 	if err := os.WriteFile(schema, []byte(clickLayout), 0o666); err != nil {

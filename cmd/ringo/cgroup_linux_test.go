@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// limited makes a control group with a limit, a file's name and content by version, and returns the file that takes processes. It skips
-// without permission.
+// limited makes a control group with a limit, a file's name and content by version, and returns the
+// file that takes processes. It skips without permission.
 func limited(t *testing.T, controller string, one, two [2]string) (name, processes string) {
 	t.Helper()
 	name = fmt.Sprintf("ringo-test-%s-%d", controller, os.Getpid())
@@ -42,7 +42,8 @@ func inGroup(processes string) []string {
 	return []string{"/bin/sh", "-c", "echo $$ >" + processes + ` && exec "$@"`, "sh", os.Args[0]}
 }
 
-// A rank computes on no more threads than the quota of its control group lets run, in one process and in several.
+// A rank computes on no more threads than the quota of its control group lets run, in one process
+// and in several.
 func TestThreadsWithinQuota(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("NOT tested: one processor")
@@ -56,8 +57,8 @@ func TestThreadsWithinQuota(t *testing.T) {
 	}
 }
 
-// The error about a process that was killed for lack of memory has the limit of its control group, on this host and on others, and the
-// error about one that was killed by another process has not.
+// The error about a process that was killed for lack of memory has the limit of its control group,
+// on this host and on others, and the error about one that was killed by another process has not.
 func TestKilledForMemory(t *testing.T) {
 	group, processes := limited(t, "memory", [2]string{"memory.limit_in_bytes", "150M"}, [2]string{"memory.max", "150M"})
 	ssh := filepath.Join(t.TempDir(), "ssh")

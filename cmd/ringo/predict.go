@@ -222,8 +222,8 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	return err
 }
 
-// leftOfAll adds up what the ranks' inputs leave out, a row that several ranks have read once, and returns an error if
-// that is more than limit. It is a collective call.
+// leftOfAll adds up what the ranks' inputs leave out, a row that several ranks have read once, and
+// returns an error if that is more than limit. It is a collective call.
 func leftOfAll(p *train.Predictor, own []data.LeftOut, limit int) (left []data.LeftOut, err error) {
 	text, err := json.Marshal(own)
 	if err != nil {

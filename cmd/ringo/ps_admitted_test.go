@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A job whose servers count keys before they have rows goes on from its checkpoint with the bits of one that never stopped.
+// A job whose servers count keys before they have rows goes on from its checkpoint with the bits of
+// one that never stopped.
 func TestCountsOfAdmissionAreResumed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -97,7 +97,8 @@ func TestClickTableKilled(t *testing.T) {
 	}
 }
 
-// A job that begins with another one's servers needs the columns in their order: it ends with an error, not with a model of other inputs.
+// A job that begins with another one's servers needs the columns in their order: it ends with an
+// error, not with a model of other inputs.
 func TestServersFromOtherColumns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

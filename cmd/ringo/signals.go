@@ -17,11 +17,12 @@ import (
 	"github.com/ringo-ml/ringo/launch"
 )
 
-// Three signals tell a command to end: SIGINT, SIGHUP and SIGTERM. The first lets a job that can stop after a step save
-// a last checkpoint, within lastSave; where there is none, or for the second, the command's context ends, and a
-// third one ends a process that does not heed that. The status is 128 and the signal's number, as of a
-// process that the signal has ended. The end of the program that reads a job's output, such as `head`, counts as
-// a signal of its own, SIGPIPE: the job saves and ends, too.
+// Three signals tell a command to end: SIGINT, SIGHUP and SIGTERM. The first lets a job that can
+// stop after a step save a last checkpoint, within lastSave; where there is none, or for the
+// second, the command's context ends, and a third one ends a process that does not heed that. The
+// status is 128 and the signal's number, as of a process that the signal has ended. The end of the
+// program that reads a job's output, such as `head`, counts as a signal of its own, SIGPIPE: the
+// job saves and ends, too.
 
 // lastSave bounds how long a job that was told to end may take to save a last checkpoint. Schedulers kill what has not
 // ended 30 s after SIGTERM (Slurm, Kubernetes).
@@ -103,11 +104,12 @@ func (s *signals) take(name string) {
 	}()
 }
 
-// outliveReaders makes a write to a pipe without a reader an error, which noting passes to readerEnded.
-// Otherwise such a write ends the process, as suits commands that have no job to save.
+// outliveReaders makes a write to a pipe without a reader an error, which noting passes to
+// readerEnded. Otherwise such a write ends the process, as suits commands that have no job to save.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// readerEnded acts as on a signal, because no process reads the stream of that name any more, and reports that to other.
+// readerEnded acts as on a signal, because no process reads the stream of that name any more, and
+// reports that to other.
 func (s *signals) readerEnded(stream string, err error, other io.Writer) {
 	fmt.Fprintf(other, "ringo: %s: its reader has ended (%v): the job ends, as at SIGTERM\n", stream, err)
 	if s != nil {

@@ -112,7 +112,8 @@ func TestSecondSignal(t *testing.T) {
 	p.checkEnd(128+int(syscall.SIGINT), "ringo: interrupted by SIGINT\n")
 }
 
-// A job whose output is no longer read, as by `head -1`, saves its last step and reports the reason on stderr, if that is read.
+// A job whose output is no longer read, as by `head -1`, saves its last step and reports the reason
+// on stderr, if that is read.
 func TestReaderEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -151,7 +152,8 @@ func TestReaderEnds(t *testing.T) {
 	}
 }
 
-// The end of the reader after a signal, as when Ctrl-C ends `tee`, too, is no second signal: the job still saves.
+// The end of the reader after a signal, as when Ctrl-C ends `tee`, too, is no second signal: the
+// job still saves.
 func TestReaderEndsAfterSignal(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &signals{cancel: cancel}

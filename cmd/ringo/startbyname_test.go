@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// rowsOfHouses writes a table with a header of columns: area, age and dist are numbers, city a category, price a number that
-// these decide, and kind a class. Words are replaced by rename.
+// rowsOfHouses writes a table with a header of columns: area, age and dist are numbers, city a
+// category, price a number that these decide, and kind a class. Words are replaced by rename.
 func rowsOfHouses(t *testing.T, file, columns string, rename ...string) string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, 7))
@@ -69,8 +69,8 @@ func lossOf(t *testing.T, line string) (loss float64, out string) {
 
 const houses = "--batch 32 --threads 1 --progress none "
 
-// A run starts with the evaluation of the run that it begins with, to the last bit, though columns have another order,
-// on any number of ranks and with servers.
+// A run starts with the evaluation of the run that it begins with, to the last bit, though columns
+// have another order, on any number of ranks and with servers.
 func TestStartFromReorderedTable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -102,7 +102,8 @@ func TestStartFromReorderedTable(t *testing.T) {
 	checkRefused(t, exitFailed, "train mlp --data "+b+" --set data.target=area "+houses+"--init-from "+pre, "target price", "target area", "data.target")
 }
 
-// A column, category and class that the checkpoint lacks is printed as new, and one that the data lack as not used.
+// A column, category and class that the checkpoint lacks is printed as new, and one that the data
+// lack as not used.
 func TestStartPrintsNewNames(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -131,7 +132,8 @@ func TestStartPrintsNewNames(t *testing.T) {
 	}
 }
 
-// A run that starts by name and is continued needs the other run no more, and ends with the same bits as one in one piece.
+// A run that starts by name and is continued needs the other run no more, and ends with the same
+// bits as one in one piece.
 func TestStartByNameResumes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -157,7 +159,8 @@ func TestStartByNameResumes(t *testing.T) {
 	}
 }
 
-// clicksAs writes rows of clicks and their layout with columns in an order: label, user, item and price.
+// clicksAs writes rows of clicks and their layout with columns in an order: label, user, item and
+// price.
 func clicksAs(t *testing.T, dir, order string) (options string) {
 	t.Helper()
 	columns := map[rune]string{'l': "{name: clicked, kind: label}", 'u': "{name: user, kind: category}", 'i': "{name: item, kind: category}", 'p': "{name: price, kind: number}"}

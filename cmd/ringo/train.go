@@ -91,7 +91,8 @@ func oneModel(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// dataAsModel is the error of a file or folder in place of a model, with the command that trains on it; nil: it is none.
+// dataAsModel is the error of a file or folder in place of a model, with the command that trains on
+// it; nil: it is none.
 func dataAsModel(cmd *cobra.Command, words []string) error {
 	if len(words) != 1 {
 		return nil

@@ -56,7 +56,8 @@ func TestTrain(t *testing.T) {
 	}
 }
 
-// TestModelsTrainOnSyntheticData: each model of the zoo but din, whose samples have sequences of keys, trains on what the program draws.
+// TestModelsTrainOnSyntheticData: each model of the zoo but din, whose samples have sequences of
+// keys, trains on what the program draws.
 func TestModelsTrainOnSyntheticData(t *testing.T) {
 	t.Parallel()
 	for _, name := range models.Names() {

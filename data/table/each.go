@@ -16,8 +16,9 @@ type Asked struct {
 
 // Each passes over a table that has the encoder's columns, in any order, but for the one to find,
 // which need not be there. It gives the rows to visit, those with numbers from k*batch to
-// (k+1)*batch-1 at a time, for each k that mine takes; a row that bad lets go is left out. keep are
-// columns to be kept as words, whatever they are for. What visit gets is good until it returns.
+// (k+1)*batch-1 at a time, for each k that mine takes; a row that bad accepts is left out. keep
+// names columns whose words are kept, whatever their kind. Memory of a call of visit is reused
+// after its return.
 func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bool, bad func(error) error, visit func(*Asked) error) error {
 	want, columns, err := e.bind(r, false)
 	if err != nil {

@@ -30,8 +30,8 @@ type Column struct {
 
 // Encoder turns rows of tables with the same columns into what a model takes.
 type Encoder struct {
-	// Columns are in the order of the table that it was made for, after those of Choice.Previous in the
-	// order there; ignored ones among them.
+	// Columns are in the order of the table that it was made for, after those of Choice.Previous in
+	// the order there; ignored ones among them.
 	Columns []Column `json:"columns"`
 
 	surveys                   []*survey // of Study, by column; nil: it is ignored
@@ -50,9 +50,10 @@ type Choice struct {
 	// the encoding is that of all tables together. These have the same columns in the same order.
 	// Every process calls Study.
 	Gather func(own []byte) ([][]byte, error)
-	// Previous is the encoder of the checkpoint that a run starts from. Its columns keep their order, means
-	// and deviations, and decide the column to find and the kinds that Target and Schema leave open. nil
-	// means that there is no such run. Processes that share an encoding have the same one.
+	// Previous is the encoder of the checkpoint that a run starts from. Its columns keep their
+	// order, means and deviations, and decide the column to find and the kinds that Target and
+	// Schema leave open. nil means that there is no such run. Processes that share an encoding have
+	// the same one.
 	Previous *Encoder
 }
 

@@ -94,7 +94,8 @@ func TestSchemaEndsDoubts(t *testing.T) {
 	}
 }
 
-// TestNotesNameGuesses: guesses, and values unlike the others, are in the notes, with the number of rows.
+// TestNotesNameGuesses: guesses, and values unlike the others, are in the notes, with the number of
+// rows.
 func TestNotesNameGuesses(t *testing.T) {
 	for name, c := range map[string]struct{ content, note string }{
 		"None as a class":     {goalOf300(func(i int) string { return []string{"None", "low", "high"}[i%3] }), `column "y": the word None is a class, of 100 rows; an empty field is a missing value`},
@@ -256,7 +257,8 @@ func TestRowsWithoutLabelAreBad(t *testing.T) {
 	}
 }
 
-// Tables that are studied together share a doubt, and a second pass; one of them under two names counts once.
+// Tables that are studied together share a doubt, and a second pass; one of them under two names
+// counts once.
 func TestTogetherDoubtsAreShared(t *testing.T) {
 	sound := goalOf300(fractions)
 	_, errs := together(t, Choice{}, sound, goalOf300(but("sold", fractions)))

@@ -2,9 +2,10 @@ package table
 
 import "slices"
 
-// continued returns the choice in which Previous decides the column to find and the kinds of columns,
-// where the user sets neither. A column that Previous ignored by a guess is guessed again. The kind of
-// the column to find is guessed again, too: a row without it is bad only if the user names its kind.
+// continued returns the choice in which Previous decides the column to find and the kinds of
+// columns, where the user sets neither. A column that Previous ignored by a guess is guessed again.
+// The kind of the column to find is guessed again, too: a row without it is bad only if the user
+// names its kind.
 func (c Choice) continued(columns []string) Choice {
 	if c.Previous == nil {
 		return c
@@ -30,8 +31,8 @@ func (c Choice) continued(columns []string) Choice {
 	return c
 }
 
-// keep gives numbers and the target of e the means and deviations of the columns of the same name and
-// kind in previous, and puts the columns of previous first, in its order.
+// keep gives numbers and the target of e the means and deviations of the columns of the same name
+// and kind in previous, and puts the columns of previous first, in its order.
 func (e *Encoder) keep(previous *Encoder) {
 	if previous == nil {
 		return

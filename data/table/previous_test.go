@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The encoder of a run that starts from a checkpoint keeps the order, means, deviations and kinds of the columns there.
+// The encoder of a run that starts from a checkpoint keeps the order, means, deviations and kinds
+// of the columns there.
 func TestStudyKeepsPreviousColumns(t *testing.T) {
 	previous, err := Study(text(t, "b,a,city,note,goal\n1,10,x,u,3.5\n2,20,y,v,4.5\n3,30,x,w,9.25\n"),
 		Choice{Target: "goal", Schema: Schema{"city": Category, "note": Ignore, "goal": Target}}, none, strict)

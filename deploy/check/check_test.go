@@ -97,7 +97,8 @@ func TestObjects(t *testing.T) {
 	checkPod(t, "trainjob.yaml", node.Template.Spec.Template.Spec)
 }
 
-// checkPreemption requires that the Job acts as named on preempted pods and on those that end with status 143 because of it.
+// checkPreemption requires that the Job acts as named on preempted pods and on those that end with
+// status 143 because of it.
 func checkPreemption(t *testing.T, file string, spec batch.JobSpec, action batch.PodFailurePolicyAction) {
 	t.Helper()
 	conditions, codes := false, false

@@ -1,4 +1,5 @@
-// Command custom is a user's own model, data and loop: distopt wraps an optimizer, with strategies that change between steps.
+// Command custom is a user's own model, data and loop: distopt wraps an optimizer, with strategies
+// that change between steps.
 //
 //	go build ./examples/custom && ./custom  # alone
 //	ringo run --np 2 -- ./custom            # as two ranks

@@ -86,7 +86,8 @@ func TestFaultIsReported(t *testing.T) {
 	}
 }
 
-// TestWrapsAnOptimizer: the README promises an optimizer of package optim within distopt, in the program itself.
+// TestWrapsAnOptimizer: the README promises an optimizer of package optim within distopt, in the
+// program itself.
 func TestWrapsAnOptimizer(t *testing.T) {
 	text, err := os.ReadFile("main.go")
 	if err != nil {

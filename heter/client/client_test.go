@@ -118,7 +118,8 @@ func head(b model.Batch, n int) model.Batch {
 	return b
 }
 
-// hundredSteps are the rules of TestHundredSteps, with the largest distance of losses and parameters from those of one process.
+// hundredSteps are the rules of TestHundredSteps, with the largest distance of losses and
+// parameters from those of one process.
 var hundredSteps = map[string]struct {
 	rule func() optim.Optimizer
 	near float64
@@ -127,8 +128,9 @@ var hundredSteps = map[string]struct {
 	"adagrad": {func() optim.Optimizer { return &optim.Adagrad{LR: rate, Eps: 1e-8} }, 1e-4},
 }
 
-// TestHundredSteps compares losses and parameters of 100 steps with those of one process, for any mix and any number of micro-batches: to 1e-6
-// with SGD and to 1e-4 with Adagrad. A lost micro-batch ends it after patience, by name.
+// TestHundredSteps compares losses and parameters of 100 steps with those of one process, for any
+// mix and any number of micro-batches: to 1e-6 with SGD and to 1e-4 with Adagrad. A lost
+// micro-batch ends it after patience, by name.
 func TestHundredSteps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -150,8 +152,9 @@ func TestHundredSteps(t *testing.T) {
 	}
 }
 
-// TestHundredStepsDetectsWrongGradients checks that gradients of another scale, and a sample of each batch that is dropped, are further from
-// one process than TestHundredSteps allows. Adagrad hides a scale by its rule: for it the sample is dropped.
+// TestHundredStepsDetectsWrongGradients checks that gradients of another scale, and a sample of
+// each batch that is dropped, are further from one process than TestHundredSteps allows. Adagrad
+// hides a scale by its rule: for it the sample is dropped.
 func TestHundredStepsDetectsWrongGradients(t *testing.T) {
 	for name, c := range hundredSteps {
 		r := &rig{t: t, spec: spec(t), rule: c.rule, steps: 100, config: Config{Trainers: 2}}

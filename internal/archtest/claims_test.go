@@ -8,13 +8,16 @@ import (
 	"testing"
 )
 
-// claimsFile lists what README.md and docs promise: page, words of the sentence, evidence, separated by tabs.
+// claimsFile lists what README.md and docs promise: page, words of the sentence, evidence,
+// separated by tabs.
 const claimsFile = "../../docs/claims.tsv"
 
-// evidence is where a claim is held: a test in Go or Python, a program that measures, a page of results, or a reason why none is.
+// evidence is where a claim is held: a test in Go or Python, a program that measures, a page of
+// results, or a reason why none is.
 var evidence = regexp.MustCompile(`^(?:([\w./-]+_test\.go):((?:Test|Fuzz|Example|Benchmark)\w*)|([\w./-]+\.py):(\w+)|([\w./-]+)(?: --?\w.*)?|not verified: \S.*)$`)
 
-// TestClaimsHaveEvidence: the words of each claim are in its page once, and its test, program or page of results exists.
+// TestClaimsHaveEvidence: the words of each claim are in its page once, and its test, program or
+// page of results exists.
 func TestClaimsHaveEvidence(t *testing.T) {
 	text, err := os.ReadFile(claimsFile)
 	if err != nil {

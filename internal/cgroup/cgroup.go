@@ -24,7 +24,8 @@ type group struct {
 	folder string
 }
 
-// groups returns the groups of a controller that hold this process, from its own to the root of each hierarchy.
+// groups returns the groups of a controller that hold this process, from its own to the root of
+// each hierarchy.
 func groups(root fs.FS, controller string) (out []group) {
 	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -96,7 +97,8 @@ func Limit(all []Memory) (least Memory) {
 	return least
 }
 
-// Shortage tells kills for lack of memory from other ones, by the kernel's counters. Call Explain once for each killed process.
+// Shortage tells kills for lack of memory from other ones, by the kernel's counters. Call Explain
+// once for each killed process.
 type Shortage struct {
 	root fs.FS
 	mu   sync.Mutex
@@ -109,8 +111,8 @@ func Watch(root fs.FS) *Shortage {
 	return &Shortage{root: root, was: MemoryOf(root), host: counters(root, "proc/vmstat")["oom_kill"]}
 }
 
-// Explain returns the reason for a process's end by SIGKILL, if a counter shows that the kernel had no memory left, and "" otherwise.
-// Each kill explains one process.
+// Explain returns the reason for a process's end by SIGKILL, if a counter shows that the kernel had
+// no memory left, and "" otherwise. Each kill explains one process.
 func (s *Shortage) Explain() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,8 @@ func files(texts map[string]string) fs.FS {
 	return out
 }
 
-// Kills are explained by the innermost group that has reached its limit, in both versions, and each counted kill explains one process.
+// Kills are explained by the innermost group that has reached its limit, in both versions, and each
+// counted kill explains one process.
 func TestShortageExplainsKills(t *testing.T) {
 	const none = "9223372036854771712\n"
 	two := map[string]string{

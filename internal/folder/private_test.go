@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPrivate makes a folder for its user alone, and rejects one that others can read, a link and a file.
+// TestPrivate makes a folder for its user alone, and rejects one that others can read, a link and a
+// file.
 func TestPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
 	for range 2 {

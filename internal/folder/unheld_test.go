@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestRemoveUnheld removes all files of a list, and none while one of them is held or is not a file.
+// TestRemoveUnheld removes all files of a list, and none while one of them is held or is not a
+// file.
 func TestRemoveUnheld(t *testing.T) {
 	dir := t.TempDir()
 	paths := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "missing")}

@@ -75,7 +75,8 @@ func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ring
 	return errs
 }
 
-// TestEndWithoutLeave fails a rank that ends well without Leave of its client, at once, instead of letting its servers wait for it.
+// TestEndWithoutLeave fails a rank that ends well without Leave of its client, at once, instead of
+// letting its servers wait for it.
 func TestEndWithoutLeave(t *testing.T) {
 	errs := endsAtServer(t, func(*server.Config) {}, func(job *ringo.Job) error {
 		c, err := foreign.OpenTables(job, oneTable)

@@ -1,4 +1,5 @@
-// Package modeltext describes the parameters of a model in lines, so that ranks compare theirs and name the first that differs.
+// Package modeltext describes the parameters of a model in lines, so that ranks compare theirs and
+// name the first that differs.
 package modeltext
 
 import (
@@ -9,7 +10,8 @@ import (
 	"strings"
 )
 
-// Text has a line for each parameter, table or array: kind, name and description, separated by zero bytes.
+// Text has a line for each parameter, table or array: kind, name and description, separated by zero
+// bytes.
 type Text []byte
 
 // Parameter adds a parameter of a shape.
@@ -32,8 +34,8 @@ func (t *Text) add(kind, name, about string) {
 	*t = fmt.Appendf(*t, "%s\x00%s\x00%s\n", kind, clean.Replace(name), clean.Replace(about))
 }
 
-// Compare returns an error with the first rank that differs from rank 0, and the first parameter or table in which it does.
-// The text of a rank that is lost is nil.
+// Compare returns an error with the first rank that differs from rank 0, and the first parameter or
+// table in which it does. The text of a rank that is lost is nil.
 func Compare(all []Text) error {
 	for rank, text := range all {
 		if text != nil && all[0] != nil && !bytes.Equal(text, all[0]) {
@@ -43,7 +45,8 @@ func Compare(all []Text) error {
 	return nil
 }
 
-// Difference describes the first line in which two texts that are not equal differ. where is the place of the second.
+// Difference describes the first line in which two texts that are not equal differ. where is the
+// place of the second.
 func Difference(theirs, first Text, where string) string {
 	a, b := strings.Split(string(theirs), "\n"), strings.Split(string(first), "\n")
 	i := 0

@@ -2,7 +2,8 @@ package modeltext
 
 import "testing"
 
-// TestCompareNamesTheFirstDifference names rank, parameter and both shapes, and passes equal models and lost ranks.
+// TestCompareNamesTheFirstDifference names rank, parameter and both shapes, and passes equal models
+// and lost ranks.
 func TestCompareNamesTheFirstDifference(t *testing.T) {
 	build := func(rows, columns int, more ...string) (out Text) {
 		out.Parameter("hidden.weight", rows, columns)

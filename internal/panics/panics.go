@@ -1,4 +1,5 @@
-// Package panics turns a panic of a user's function into an error, so that a job names its rank and ends in order.
+// Package panics turns a panic of a user's function into an error, so that a job names its rank and
+// ends in order.
 package panics
 
 import (
@@ -29,7 +30,8 @@ func (e *Error) Unwrap() error {
 	return err
 }
 
-// Do calls fn, and returns its panic as an *Error. Panics of goroutines that fn starts are not caught.
+// Do calls fn, and returns its panic as an *Error. Panics of goroutines that fn starts are not
+// caught.
 func Do(fn func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -39,7 +41,8 @@ func Do(fn func() error) (err error) {
 	return fn()
 }
 
-// place is the innermost function that is not the runtime's, while a deferred function handles a panic.
+// place is the innermost function that is not the runtime's, while a deferred function handles a
+// panic.
 func place() string {
 	calls := make([]uintptr, 32)
 	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls)])

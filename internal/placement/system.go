@@ -30,11 +30,12 @@ func Read(root fs.FS, allowed []int) Machine {
 	return m
 }
 
-// Usable is the number of threads of this process that can run at the same time: on its processors, within the quota of its
-// control groups. At least 1. runtime.NumCPU does not count quotas.
+// Usable is the number of threads of this process that can run at the same time: on its processors,
+// within the quota of its control groups. At least 1. runtime.NumCPU does not count quotas.
 func Usable() int { return WithinQuota(runtime.NumCPU()) }
 
-// WithinQuota is the number of n threads that the quota of this process's control groups lets run at the same time, at least 1.
+// WithinQuota is the number of n threads that the quota of this process's control groups lets run
+// at the same time, at least 1.
 func WithinQuota(n int) int { return Machine{Quota: cgroup.Processors(os.DirFS("/"))}.Together(n) }
 
 // nodesOf maps processors to NUMA nodes.

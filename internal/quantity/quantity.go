@@ -1,5 +1,5 @@
-// Package quantity writes numbers with their units and nouns for people: bytes, counts, rates, times and shares.
-// Every message uses it, so that one value looks the same everywhere:
+// Package quantity writes numbers with their units and nouns for people: bytes, counts, rates,
+// times and shares. Every message uses it, so that one value looks the same everywhere:
 //
 //	quantity.Count(1, "row")       // 1 row
 //	quantity.Bytes(22797 << 20)    // 22.3 GiB
@@ -7,7 +7,8 @@
 //	quantity.Duration(1234567890)  // 1.23s
 //	quantity.Percent(0.1234)       // 12.3%
 //
-// Sizes of memory and files are in units of 1024, bytes that travel and rates of links in units of 1000.
+// Sizes of memory and files are in units of 1024, bytes that travel and rates of links in units of
+// 1000.
 //
 // # Limits
 //
@@ -22,7 +23,8 @@ import (
 	"time"
 )
 
-// Count writes n with its noun in the singular or plural, such as "1 row" or "2,000 files without an ending".
+// Count writes n with its noun in the singular or plural, such as "1 row" or "2,000 files without
+// an ending".
 func Count[N int | int32 | int64 | uint32 | uint64](n N, noun string) string {
 	if n != 1 {
 		noun = Plural(noun)
@@ -80,7 +82,8 @@ func bytes(v float64) string {
 	return threeDigits(v) + " " + units[unit]
 }
 
-// Traffic writes a number of bytes that travel, in the largest unit of 1000 that it fills, with three digits.
+// Traffic writes a number of bytes that travel, in the largest unit of 1000 that it fills, with
+// three digits.
 func Traffic(bytes float64) string {
 	unit := 0
 	units := [...]string{"B", "kB", "MB", "GB", "TB", "PB"}
@@ -109,7 +112,8 @@ func Rate(perSecond float64) string {
 	return Group(int64(perSecond))
 }
 
-// Float writes a value with three digits, and without zeros in the exponent, such as 0.000313, 6.77e-5 or 5.5e8.
+// Float writes a value with three digits, and without zeros in the exponent, such as 0.000313,
+// 6.77e-5 or 5.5e8.
 func Float(v float64) string { return FloatDigits(v, 3) }
 
 // FloatDigits is Float with another number of digits.
@@ -117,7 +121,8 @@ func FloatDigits(v float64, digits int) string {
 	return exponent(strconv.FormatFloat(v, 'g', digits, 64))
 }
 
-// Exact writes the shortest text that reads back as v, and whole numbers below 1e15 without an exponent.
+// Exact writes the shortest text that reads back as v, and whole numbers below 1e15 without an
+// exponent.
 func Exact[N float32 | float64](v N) string {
 	x, bits := float64(v), 64
 	if _, short := any(v).(float32); short {
@@ -151,8 +156,8 @@ func Percent(share float64) string {
 	return threeDigits(v) + "%"
 }
 
-// Duration writes a time with three digits, from a minute on in whole seconds, in the notation of settings:
-// 340ms, 1.23s, 12.3s, 1m12s.
+// Duration writes a time with three digits, from a minute on in whole seconds, in the notation of
+// settings: 340ms, 1.23s, 12.3s, 1m12s.
 func Duration(d time.Duration) string {
 	unit := time.Second
 	if size := d.Abs(); size < time.Minute {
@@ -167,7 +172,8 @@ func Duration(d time.Duration) string {
 // Seconds is Duration for a number of seconds.
 func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
 
-// Milliseconds writes a time with a decimal place, or below 100 ms with two, or below 1 ms with three.
+// Milliseconds writes a time with a decimal place, or below 100 ms with two, or below 1 ms with
+// three.
 func Milliseconds(ms float64) string {
 	switch {
 	case ms == 0:

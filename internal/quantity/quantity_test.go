@@ -68,7 +68,8 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// TestDuration writes three digits below a minute and whole seconds above, in the notation of settings.
+// TestDuration writes three digits below a minute and whole seconds above, in the notation of
+// settings.
 func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 999: "999ns", 1234: "1.23µs", 12345678: "12.3ms", 1234567890: "1.23s", 59*time.Second + 949*time.Millisecond: "59.9s",

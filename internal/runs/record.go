@@ -103,8 +103,8 @@ type Info struct {
 	Placement     string   `json:"placement"`
 	Kernels       string   `json:"kernels"`
 	Metrics       []Metric `json:"metrics"`
-	// Initial is the lines about the values that --init-from gives: taken, mapped by name, new, not used and
-	// assumed. It is absent from a run that starts with random values.
+	// Initial is the lines about the values that --init-from gives: taken, mapped by name, new, not
+	// used and assumed. It is absent from a run that starts with random values.
 	Initial []string `json:"initial,omitempty"`
 	// Resumed is the checkpoint that the run goes on from, "" for none, after so many steps.
 	Resumed string `json:"resumed"`

@@ -55,8 +55,9 @@ func Command() *cobra.Command {
 // home is the folder of black boxes without a setting.
 func home() string { return filepath.Join(os.TempDir(), fmt.Sprintf("ringo-blackbox-%d", os.Getuid())) }
 
-// Folder makes the folder of black boxes that is used without a setting, which only this user can read. Where no folder can be
-// made, the black box that cannot be written is reported when there is one.
+// Folder makes the folder of black boxes that is used without a setting, which only this user can
+// read. Where no folder can be made, the black box that cannot be written is reported when there is
+// one.
 func Folder() (string, error) {
 	if err := folder.Private(home()); errors.Is(err, fs.ErrPermission) {
 		return "", setting.Faultf("output.black-box", "%w; or name another folder, or none", err)

@@ -98,7 +98,8 @@ func TestFilesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestNewestBlackBox reads the newest file of the user's own folder if none is named, and rejects a folder that others can read.
+// TestNewestBlackBox reads the newest file of the user's own folder if none is named, and rejects a
+// folder that others can read.
 func TestNewestBlackBox(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	if _, err := run(t); err == nil || !strings.Contains(err.Error(), "no black box in "+home()) {

@@ -21,7 +21,8 @@ import (
 	"github.com/ringo-ml/ringo/ps/export"
 )
 
-// Names of the files of a bundle. The description is written last: a folder without it is not a bundle.
+// Names of the files of a bundle. The description is written last: a folder without it is not a
+// bundle.
 const (
 	descriptionFile = "bundle.json"
 	graphFile       = "model.onnx"
@@ -61,7 +62,8 @@ func (m *trained) writeBundle(dir string) (string, error) {
 	return fmt.Sprintf("%s, a graph of %s and dense weights", console.Counted(int(rows), "row"), console.Counted(len(d.Inputs), "input")), err
 }
 
-// newFolder makes a folder, or takes an empty one: files of another bundle would be mixed up with the new ones.
+// newFolder makes a folder, or takes an empty one: files of another bundle would be mixed up with
+// the new ones.
 func newFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {

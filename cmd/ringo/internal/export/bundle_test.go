@@ -39,7 +39,8 @@ const bundleLines = "0\t3.5\tanna\ta|bb|ccccccccc\t12345678\t1|12345678|3\tff\t0
 	"1\t\t\t\t\t\t\t\t\n" +
 	"0\t-2\tünbekannt\ta\t\tx\tabcdef0123456789\t00000001\t0\n"
 
-// reader reads a bundle as docs/formats/bundle.md describes it, and shares no code with the reader of training data.
+// reader reads a bundle as docs/formats/bundle.md describes it, and shares no code with the reader
+// of training data.
 type reader struct {
 	d    description
 	rows map[string]map[uint64][]float32
@@ -187,8 +188,8 @@ func keyedModel(t *testing.T, name string) *trained {
 	return m
 }
 
-// TestBundleFeedsWhatTheModelSees compares the inputs that a bundle's description gives for lines with the sums of rows that the model makes
-// of the same lines, which data.OpenInput has read.
+// TestBundleFeedsWhatTheModelSees compares the inputs that a bundle's description gives for lines
+// with the sums of rows that the model makes of the same lines, which data.OpenInput has read.
 func TestBundleFeedsWhatTheModelSees(t *testing.T) {
 	for _, name := range []string{"ctr-dnn", "wide-deep", "deepfm", "dcn-v2", "dlrm"} {
 		m, dir := keyedModel(t, name), filepath.Join(t.TempDir(), "bundle")
@@ -248,7 +249,8 @@ func TestBundleFeedsWhatTheModelSees(t *testing.T) {
 	}
 }
 
-// TestBundleOfServersHasFirstWeights checks the weights of keys that no server had, and the row of a category of Criteo's.
+// TestBundleOfServersHasFirstWeights checks the weights of keys that no server had, and the row of
+// a category of Criteo's.
 func TestBundleOfServersHasFirstWeights(t *testing.T) {
 	m := keyedModel(t, "ctr-dnn")
 	m.served = true
@@ -284,7 +286,8 @@ func TestBundleOfServersHasFirstWeights(t *testing.T) {
 	}
 }
 
-// TestBundleRefusesOtherModels checks that only click models have a bundle, and that a graph of a model with keys refers to it.
+// TestBundleRefusesOtherModels checks that only click models have a bundle, and that a graph of a
+// model with keys refers to it.
 func TestBundleRefusesOtherModels(t *testing.T) {
 	n := newNet(t, "mlp")
 	m := &trained{spec: n.spec, model: n.model, ps: n.ps}

@@ -60,8 +60,8 @@ func (m *trained) describe() (*description, error) {
 	return d, nil
 }
 
-// basesOf returns, by table, the number that its values' keys depend on: of texts a hash of the table's name, of hexadecimal numbers the
-// table's number from 1.
+// basesOf returns, by table, the number that its values' keys depend on: of texts a hash of the
+// table's name, of hexadecimal numbers the table's number from 1.
 func basesOf(l *layout.Layout) map[string]uint64 {
 	bases, numbers := map[string]uint64{}, uint64(0)
 	for _, c := range l.Of(layout.Column.Slotted) {

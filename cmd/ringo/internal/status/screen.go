@@ -1,8 +1,10 @@
 package status
 
-// The screen of `ringo status --watch` is made in two steps, so that tests need no terminal. Functions of this file make lines of spans, text with a
-// tone, from what a job says, what its watcher has chosen, and the size of the screen; they know no sequence of any terminal. terminal.go
-// cuts lines where the screen ends, leaves out what could move a cursor, and writes them. From top to bottom there are:
+// The screen of `ringo status --watch` is made in two steps, so that tests need no terminal.
+// Functions of this file make lines of spans, text with a tone, from what a job says, what its
+// watcher has chosen, and the size of the screen; they know no sequence of any terminal.
+// terminal.go cuts lines where the screen ends, leaves out what could move a cursor, and writes
+// them. From top to bottom there are:
 //
 //	the job, its place in the run, its newest figures
 //	what slows it, and which ranks hold up the others

@@ -1,5 +1,5 @@
-// Package status is `ringo status`: what this user's jobs on this host are doing, as one screen of text, as JSON, and as a
-// screen of a terminal that is kept up to date.
+// Package status is `ringo status`: what this user's jobs on this host are doing, as one screen of
+// text, as JSON, and as a screen of a terminal that is kept up to date.
 package status
 
 import (
