@@ -213,3 +213,25 @@ func TestArraysOfSeveralRows(t *testing.T) {
 		}
 	}
 }
+
+// Samples of other types than uint8 have the numbers that are in the file.
+func TestArraysKeepOtherTypes(t *testing.T) {
+	for descr, content := range map[string][]byte{
+		"|i1": {255, 7}, "<i2": {255, 255, 7, 0}, ">u2": {1, 0, 0, 7}, "<u4": {0, 0, 1, 0, 7, 0, 0, 0}, "|b1": {1, 0},
+		"<f2": {0, 0x3c, 0, 0xc5}, "<f4": {0, 0, 128, 63, 0, 0, 160, 192}, "<f8": {0, 0, 0, 0, 0, 0, 240, 63, 0, 0, 0, 0, 0, 0, 20, 192},
+	} {
+		want := map[string][]float32{"|i1": {-1, 7}, "<i2": {-1, 7}, ">u2": {256, 7}, "<u4": {65536, 7}, "|b1": {1, 0}, "<f2": {1, -5}, "<f4": {1, -5}, "<f8": {1, -5}}[descr]
+		path := npz(t, zip.Store, "x_train", descr, "(1, 2)", content, "y_train", "|u1", "(1,)", []byte{0}, "x_test", descr, "(1, 2)", content, "y_test", "|u1", "(1,)", []byte{0})
+		s, err := Open("arrays", Config{Dir: path})
+		if err != nil {
+			t.Errorf("%s: %v", descr, err)
+			continue
+		}
+		if b := first(t, s.Train); !slices.Equal(b.Values[:2], want) {
+			t.Errorf("%s: %v, want %v", descr, b.Values[:2], want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

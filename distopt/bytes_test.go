@@ -148,3 +148,25 @@ func TestTimes(t *testing.T) {
 		return nil
 	})
 }
+
+// The least magnitude of sparseThreshold is one of the mean over the backwards of a step, whose sum the gradient is.
+func TestThresholdIsOfTheMean(t *testing.T) {
+	onRanks(t, 1, func(g *collective.Group) error {
+		layers := padded()
+		w := &rig{layers: layers, params: make([]float32, total(layers)), grads: make([]float32, total(layers))}
+		sgd := optim.SGD{LR: 1}
+		var err error
+		if w.o, err = New(g, &sgd, layers, w.params, w.grads, nil, Config{Strategy: SparseThreshold, Spars: 0.5, Accumulation: 2}); err != nil {
+			return err
+		}
+		w.grads[0], w.grads[1] = 0.8, 1.25 // means of 0.4 and 0.625
+		w.ready()
+		if err := w.o.Step(); err != nil {
+			return err
+		}
+		if w.params[0] != 0 || w.params[1] != -0.625 {
+			return fmt.Errorf("parameters %v and %v, want 0 and -0.625", w.params[0], w.params[1])
+		}
+		return w.o.Close()
+	})
+}

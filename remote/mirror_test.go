@@ -426,9 +426,13 @@ func TestURLs(t *testing.T) {
 // A store that takes nothing is found before anything is saved, and of a look nothing stays.
 func TestTry(t *testing.T) {
 	dir := t.TempDir()
-	m := &remote.Mirror{Store: store.Folder(dir)}
+	seen := &watched{Store: store.Folder(dir)}
+	m := &remote.Mirror{Store: seen}
 	if err := m.Try(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if want := []string{"write ringo-probe of 0 bytes", "remove ringo-probe"}; !slices.Equal(seen.calls, want) {
+		t.Errorf("the look does %q, want %q", seen.calls, want)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
@@ -497,4 +501,20 @@ func TestOrder(t *testing.T) {
 func kindOf(note string) remote.Kind {
 	_, name, _ := strings.Cut(note, " ")
 	return remote.KindOf(name)
+}
+
+// watched is a store that notes what is written and removed.
+type watched struct {
+	store.Store
+	calls []string
+}
+
+func (w *watched) Write(ctx context.Context, name string, r io.Reader, size int64) error {
+	w.calls = append(w.calls, fmt.Sprintf("write %s of %d bytes", name, size))
+	return w.Store.Write(ctx, name, r, size)
+}
+
+func (w *watched) Remove(ctx context.Context, name string) error {
+	w.calls = append(w.calls, "remove "+name)
+	return w.Store.Remove(ctx, name)
 }

@@ -43,11 +43,17 @@ func TestSavingHoldsNoSteps(t *testing.T) {
 	cfg := small()
 	cfg.TrainLimit, cfg.Epochs = 192, 2
 	want, _ := onRanks(t, 2, cfg)
-	later := make(chan struct{})
+	later, first := make(chan struct{}), make(chan struct{})
 	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: 4, Keep: 1000, create: slowDisk(func(n int) error {
 		if n > 0 {
+			select {
+			case <-first:
+			default:
+				t.Errorf("file %d is written before the first one is on the disk", n)
+			}
 			return nil
 		}
+		defer close(first)
 		select { // until three steps more are done
 		case <-later:
 			return nil

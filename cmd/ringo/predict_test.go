@@ -141,6 +141,20 @@ func TestPredictOfServers(t *testing.T) {
 			t.Errorf("%s: status %d, %.100q, %s", flags, status, again, errs)
 		}
 	}
+	found := map[string]any{}
+	for _, flags := range []string{"", "--np 2", "--np 2 --servers 2"} {
+		status, text, errs := command(t, "eval "+saved+" --data synthetic "+flags+" --progress none --json -")
+		if status != 0 {
+			t.Fatal(errs)
+		}
+		got := lastObject(t, text)
+		if flags == "--np 2" {
+			found["loss"], found["figures"] = got["eval_loss"], got["eval_auc"]
+		}
+		if flags == "--np 2 --servers 2" && (got["eval_loss"] != found["loss"] || got["eval_auc"] != found["figures"] || found["loss"] == nil) {
+			t.Errorf("eval with servers finds %v, without %v", got, found)
+		}
+	}
 	row := "1\t2\t3\t4\t5\t6\t7\t8\t9\t10\t11\t12\t13" + strings.Repeat("\tab12cd34", 26) + "\n"
 	piped := exec.Command(os.Args[0], words("predict "+saved+" --data - --progress none")...)
 	piped.Stdin = strings.NewReader(row + row)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -271,4 +272,24 @@ func TestModelDefaults(t *testing.T) {
 // What is streamed is told with the other faults of a run.
 func TestTrainStreamRefuses(t *testing.T) {
 	checkRefused(t, console.Failed, "train ctr-dnn --data /nowhere --stream", "/nowhere")
+}
+
+// Ranks that share memory send no byte of a gradient, and records say so.
+func TestNoBytesInSharedMemory(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"fp32", "topk"} {
+		status, out, errs := command(t, "train mlp "+small+"--np 2 --transport shm --progress none --json - --strategy "+strategy)
+		if status != 0 {
+			t.Fatal(errs)
+		}
+		for line := range strings.Lines(out) {
+			var o map[string]any
+			if err := json.Unmarshal([]byte(line), &o); err != nil {
+				t.Fatal(err)
+			}
+			if o["event"] == "epoch" && (o["bytes_sent"] != 0. || o["step_bytes_sent"] != 0.) {
+				t.Errorf("%s: %v bytes sent, %v in a step", strategy, o["bytes_sent"], o["step_bytes_sent"])
+			}
+		}
+	}
 }
