@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -137,13 +138,15 @@ func (w *Work) directSharded() error {
 		w.block = make([]byte, 4*shardBlock)
 	}
 	for at := lo; at < hi; at += 4 * shardBlock {
-		w.shard(at, min(at+4*shardBlock, hi))
+		if err := w.shard(at, min(at+4*shardBlock, hi)); err != nil {
+			return err
+		}
 	}
 	return w.step(1)
 }
 
-// shard does bytes [lo, hi).
-func (w *Work) shard(lo, hi int) {
+// shard does bytes [lo, hi). A panic of Apply, which is the caller's, is an error of the operation.
+func (w *Work) shard(lo, hi int) error {
 	s, sum := w.g.share, []byte(nil)
 	if w.root&shardsGrads != 0 {
 		w.srcs, sum = w.srcs[:0], w.x[lo:hi]
@@ -157,14 +160,18 @@ func (w *Work) shard(lo, hi int) {
 		w.dsts = append(w.dsts[:0], sum)
 		w.fold(w.dsts, w.srcs)
 	}
-	w.apply(lo/4, hi/4, raw.As[float32](sum))
-	if w.root&shardsParams == 0 {
-		return
+	err := panics.Do(func() error {
+		w.apply(lo/4, hi/4, raw.As[float32](sum))
+		return nil
+	})
+	if err != nil || w.root&shardsParams == 0 {
+		return err
 	}
 	for k := 1; k < len(s.ranks); k++ {
 		i := (s.me + k) % len(s.ranks) // so that not all write to the same one
 		copy(s.arenas[i][w.shows[i].second+lo:], w.dst[lo:hi])
 	}
+	return nil
 }
 
 // allPlaced reports a rank whose operands do not lie in its arena.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/transport/mem"
 )
 
@@ -227,6 +228,24 @@ func TestShardedMismatch(t *testing.T) {
 					t.Errorf("another %s, rank %d: %v, want it to say %q", other, rank, err, want)
 				}
 			}
+		}
+	}
+}
+
+// TestPanicOfApply returns the panic of a caller's update on one rank as that rank's error, and the other ranks name it.
+func TestPanicOfApply(t *testing.T) {
+	leakcheck.Check(t)
+	for rank, err := range onMeshes(t, mem.NewShared(3, testArena), Config{}, func(g *Group) error {
+		x, y := put(g, "arena", make([]float32, 96)), put(g, "apart", make([]float32, 96))
+		return StartSharded(g, Sharded{Grads: x, Params: y, Counts: []int{32, 32, 32}, Apply: func(int, int, []float32) {
+			if g.Rank() == 1 {
+				panic("a rule of one's own")
+			}
+		}}).Wait()
+	}) {
+		want := "collective: sharded update 0 on rank 1: panic: a rule of one's own (in "
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "sharded_test.go:") {
+			t.Errorf("rank %d: %v, want %q", rank, err, want)
 		}
 	}
 }

@@ -195,3 +195,29 @@ func TestDamageAnywhere(t *testing.T) {
 		t.Error("nothing was ever noticed: the test shows nothing")
 	}
 }
+
+// fragile is a code of a program's own, which panics on one rank.
+type fragile struct {
+	compress.Int8
+	rank int
+}
+
+func (f fragile) Decode(dst []float32, src []byte) error {
+	if f.rank == 1 {
+		panic("a code of one's own")
+	}
+	return f.Int8.Decode(dst, src)
+}
+
+// TestPanicOfACode returns the panic of a code as the error of its rank, with function and line, and the other ranks name that rank.
+func TestPanicOfACode(t *testing.T) {
+	leakcheck.Check(t)
+	for r, err := range onMeshes(t, mem.New(3), Config{}, func(e *Group, rank int) error {
+		return do(e, &Op{X: make([]float32, 5000), Code: fragile{rank: rank}})
+	}) {
+		var abort *transport.AbortError
+		if err == nil || !strings.Contains(err.Error(), "panic: a code of one's own (in ") || !strings.Contains(err.Error(), "fault_test.go:") || r != 1 && (!errors.As(err, &abort) || abort.Rank != 1) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/usage"
 )
@@ -203,7 +204,11 @@ func (e *Group) run() {
 	usage.Phase("exchange")
 	for h := e.take(); h != nil; h = e.take() {
 		before := e.own.Sent()
-		what, err := e.carry(h)
+		what := ""
+		err := panics.Do(func() (err error) { // of a code or selector of the program's own
+			what, err = e.carry(h)
+			return err
+		})
 		if err != nil {
 			var inside *collective.OpError
 			if !errors.As(err, &inside) { // nobody else has noticed

@@ -294,17 +294,20 @@ func (j *job) judge(p *process) {
 	}
 }
 
-// lastLine quotes the last line for the other ranks' errors; the launcher's own
+// lastLine quotes the last line for the other ranks' errors, or a panic before it; the launcher's own
 // shows more.
 func lastLine(lines []string) string {
 	if len(lines) == 0 {
 		return ""
 	}
-	text := lines[len(lines)-1]
+	text, what := lines[len(lines)-1], "its last line"
+	if i := slices.IndexFunc(lines, isPanic); i >= 0 {
+		text, what = lines[i], "it wrote"
+	}
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "..."
 	}
-	return fmt.Sprintf("; its last line: %q", text)
+	return fmt.Sprintf("; %s: %q", what, text)
 }
 
 // signal sends sig to all processes that have not ended.

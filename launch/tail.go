@@ -62,25 +62,53 @@ func visible(line []byte) []byte {
 	return line[bytes.LastIndexByte(line, '\r')+1:]
 }
 
-// tail keeps a process's last lines.
+// tail keeps a process's last lines, and the first lines of a panic of Go among the lines before.
 type tail struct {
 	mu    sync.Mutex
 	max   int
 	lines []string
+	count int      // lines until now
+	panic []string // of the last panic
+	since int      // count at its first line
 }
+
+const (
+	// panicLines is the number of lines of a panic up to the place that raised it.
+	panicLines = 5
+	// panicReach is the number of lines after which a panic is old: the program has recovered.
+	panicReach = 1000
+)
 
 func (t *tail) add(line []byte) {
 	text := strings.ToValidUTF8(string(line[:min(len(line), maxTailLine)]), "?")
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.count++; isPanic(text) {
+		t.panic, t.since = nil, t.count
+	}
+	if t.since > 0 && t.count-t.since < panicLines {
+		t.panic = append(t.panic, text)
+	}
 	if len(t.lines) == t.max {
 		t.lines = append(t.lines[:0], t.lines[1:]...)
 	}
 	t.lines = append(t.lines, text)
 }
 
+// isPanic reports whether a line begins what Go writes when a goroutine ends the process.
+func isPanic(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+}
+
+// last returns the last lines. Of a panic that began before them, its first lines replace the first of these.
 func (t *tail) last() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return append([]string(nil), t.lines...)
+	if t.since == 0 || t.since > t.count-len(t.lines) || t.count-t.since > panicReach {
+		return append([]string(nil), t.lines...)
+	}
+	head := t.panic[:min(len(t.panic), max(1, t.max-2))]
+	out := append(append([]string(nil), head...), "...")
+	out = append(out, t.lines[min(len(out), len(t.lines)):]...)
+	return out[:min(len(out), t.max)]
 }

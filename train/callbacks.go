@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/setting"
@@ -168,13 +169,22 @@ func (r *run) called(err error) (stop bool, _ error) {
 	case errors.Is(err, ErrStop):
 		own[0] = 1
 	case err != nil:
-		return false, fmt.Errorf("a callback: %w", err)
+		return false, err
 	}
 	all, err := r.peers.gather(own)
 	if err != nil {
 		return false, fmt.Errorf("learning whether a callback ends the run: %w", err)
 	}
 	return slices.ContainsFunc(all, func(b []byte) bool { return len(b) == 1 && b[0] == 1 }), nil
+}
+
+// calling calls a callback of a name. Its panic is an error, and every error of it but ErrStop names it.
+func calling(name string, callback func() error) error {
+	err := panics.Do(callback)
+	if err == nil || errors.Is(err, ErrStop) {
+		return err
+	}
+	return fmt.Errorf("callback %s: %w", name, err)
 }
 
 // inStep says that the ranks' steps are the same ones, one after the other.
@@ -206,7 +216,7 @@ func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error 
 	if c.cfg.AfterStep == nil {
 		return nil
 	}
-	err := c.cfg.AfterStep(s)
+	err := calling("AfterStep", func() error { return c.cfg.AfterStep(s) })
 	if !c.inStep() {
 		if errors.Is(err, ErrStop) {
 			c.wantsStop, err = true, nil
@@ -230,7 +240,7 @@ func (r *run) afterEpoch(e Epoch, step int64) (better bool, err error) {
 		return better, nil
 	}
 	if r.cfg.AfterEpoch != nil {
-		err = r.cfg.AfterEpoch(e)
+		err = calling(fmt.Sprintf("AfterEpoch of epoch %d", e.Epoch), func() error { return r.cfg.AfterEpoch(e) })
 	}
 	if err == nil && r.wantsStop {
 		err = ErrStop
@@ -247,7 +257,7 @@ func (r *run) afterCheckpoint(step int64) error {
 	if r.cfg.AfterCheckpoint == nil {
 		return nil
 	}
-	err := r.cfg.AfterCheckpoint(step)
+	err := calling(fmt.Sprintf("AfterCheckpoint of step %d", step), func() error { return r.cfg.AfterCheckpoint(step) })
 	if errors.Is(err, ErrStop) {
 		r.wantsStop, err = true, nil
 	}

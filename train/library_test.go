@@ -204,6 +204,36 @@ func TestCallbackFailsOnOneRank(t *testing.T) {
 	}
 }
 
+// TestCallbackPanics names rank, callback, step or epoch, and the line, of a panic of a callback on one rank, for any number of ranks.
+func TestCallbackPanics(t *testing.T) {
+	var none []int
+	fall := func() error { return fmt.Errorf("unreached %d", none[3]) }
+	for want, set := range map[string]func(c *Callbacks){
+		"in step 2 of epoch 1: callback AfterStep: panic: runtime error: index out of range [3] with length 0 (in ": func(c *Callbacks) {
+			c.AfterStep = func(s Step) error {
+				if s.Step == 2 {
+					return fall()
+				}
+				return nil
+			}
+		},
+		"callback AfterEpoch of epoch 1: panic: runtime error: index out of range": func(c *Callbacks) { c.AfterEpoch = func(Epoch) error { return fall() } },
+	} {
+		for _, n := range []int{1, 2, 4} {
+			_, err := runMine(t, n, func(rank int) Config {
+				cfg := Config{LR: 0.5, Batch: 10, Epochs: 2, Callbacks: Callbacks{AfterStep: func(Step) error { return nil }, AfterEpoch: func(Epoch) error { return nil }}}
+				if rank == n-1 {
+					set(&cfg.Callbacks)
+				}
+				return cfg
+			})
+			if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("rank %d: ", n-1)) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "library_test.go:") {
+				t.Errorf("%d ranks: %v, want %q", n, err, want)
+			}
+		}
+	}
+}
+
 // The end of the context ends the run, which says why.
 func TestContextEndsTheRun(t *testing.T) {
 	why := errors.New("no more time")

@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/heter/message"
+	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
@@ -239,7 +240,7 @@ func (s *Server) agree(ctx context.Context, e message.End) error {
 		}
 		copy(g, s.sum)
 	}
-	if err := s.device.Update(e.Rate, 1/float32(s.cfg.Trainers)); err != nil {
+	if err := panics.Do(func() error { return s.device.Update(e.Rate, 1/float32(s.cfg.Trainers)) }); err != nil {
 		return &deviceError{fmt.Errorf("step %d: %w", e.Step, err)}
 	}
 	s.moved()

@@ -55,6 +55,7 @@ import (
 	"github.com/ringo-ml/ringo/heter/message"
 	"github.com/ringo-ml/ringo/heter/near"
 	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/wire"
 )
@@ -388,7 +389,7 @@ func (s *Server) do(t *task) error {
 		t.conn.out <- t
 		return nil
 	}
-	if err := s.device.Run(t.micro); err != nil {
+	if err := panics.Do(func() error { return s.device.Run(t.micro) }); err != nil {
 		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.who.Trainer, err)
 	}
 	s.mu.Lock()

@@ -18,6 +18,9 @@ import (
 	"github.com/ringo-ml/ringo/wire"
 )
 
+// panics is the seed and the rate at which a slope panics.
+const panics = 13
+
 // slope is a device whose part is y = w·x of one value, with the sum of outputs as its loss.
 type slope struct {
 	w, g   []float32
@@ -35,6 +38,9 @@ func (d *slope) Buffers(n int) *heter.Micro {
 
 func (d *slope) Run(m *heter.Micro) error {
 	time.Sleep(d.slow)
+	if m.Seed == panics {
+		panic("a part of one's own")
+	}
 	m.Loss, m.Terms = 0, m.N
 	for i, x := range m.In[0] {
 		m.Out[i] = d.w[0] * x
@@ -53,6 +59,9 @@ func (d *slope) State() [][]float32   { return [][]float32{d.w} }
 func (d *slope) Close()               { d.closed = true }
 
 func (d *slope) Update(rate float64, scale float32) error {
+	if rate == panics {
+		panic("a rule of one's own")
+	}
 	d.w[0] -= float32(rate) * scale * d.g[0]
 	d.g[0] = 0
 	return nil
@@ -245,6 +254,28 @@ func TestDisagree(t *testing.T) {
 	h.guest(message.Hello{Trainer: 1, Trainers: 2, Count: 1})
 	if err := <-h.end; err == nil || !strings.Contains(err.Error(), "have not come within 50ms") {
 		t.Error(err)
+	}
+}
+
+// TestPanicOfTheDevice ends the job with step, micro-batch, trainer and line of a panic in a model or its optimizer.
+func TestPanicOfTheDevice(t *testing.T) {
+	for want, rate := range map[string]float64{
+		"step 1: micro-batch 1 of trainer 0: panic: a part of one's own (in ": 1,
+		"step 1: panic: a rule of one's own (in ":                             panics,
+	} {
+		h := newHome(t, 1, nil)
+		g := h.guest(message.Hello{Trainers: 1, Count: 1})
+		g.hear(message.TypeWelcome)
+		if rate == panics {
+			g.micro(1, 1, 1, false, 1)
+			g.done(1, false)
+			g.end(message.End{Step: 1, Attempt: 1, Count: 1, Rate: rate})
+		} else {
+			g.micro(1, 1, panics, false, 1)
+		}
+		if err := <-h.end; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "service_test.go:") {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }
 

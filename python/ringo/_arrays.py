@@ -46,8 +46,10 @@ def operand(x: Array, operation: str, written: bool) -> Array:
 
 
 def reduction(op: Op | str, operation: str) -> int:
-    """The number of a reduction, which may be given by its name in small letters."""
+    """The number of a reduction: an Op, its number or its name. True and 1.0 equal a number, but are none."""
     try:
+        if not isinstance(op, (str, int)) or isinstance(op, bool):
+            raise ValueError
         return int(Op[op.upper()] if isinstance(op, str) else Op(op))
     except (KeyError, ValueError):
         names = ", ".join(o.name.lower() for o in Op)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from ctypes import byref, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ._arrays import Array, Op, operand, reduction, same, times, type_of
 from ._errors import ClosedError, InvalidError
 from ._library import check, library
@@ -64,6 +66,7 @@ class Group:
 
     def start_reduce(self, x: Array, op: Op | str = Op.SUM, root: int = 0) -> Work:
         name = "reduce"
+        root = self._peer(name, root)
         operand(x, name, self.rank == root)
         return self.start(name, x, x.ctypes.data, x.size, type_of(x, name), reduction(op, name), root)
 
@@ -73,6 +76,7 @@ class Group:
 
     def start_broadcast(self, x: Array, root: int = 0) -> Work:
         name = "broadcast"
+        root = self._peer(name, root)
         operand(x, name, self.rank != root)
         return self.start(name, x, x.ctypes.data, x.size, type_of(x, name), root)
 
@@ -114,6 +118,7 @@ class Group:
 
     def start_gather(self, dst: Array | None, src: Array, root: int = 0) -> Work:
         name = "gather"
+        root = self._peer(name, root)
         operand(src, name, False)
         into = self._whole(name, dst, src, root, True)
         return self.start(name, (dst, src), into, src.ctypes.data, src.size, type_of(src, name), root)
@@ -124,6 +129,7 @@ class Group:
 
     def start_scatter(self, dst: Array, src: Array | None, root: int = 0) -> Work:
         name = "scatter"
+        root = self._peer(name, root)
         operand(dst, name, True)
         of = self._whole(name, src, dst, root, False)
         return self.start(name, (dst, src), dst.ctypes.data, of, dst.size, type_of(dst, name), root)
@@ -165,7 +171,7 @@ class Group:
 
     def start_send(self, x: Array, to: int) -> Work:
         operand(x, "send", False)
-        return self.start("send", x, x.ctypes.data, x.size, type_of(x, "send"), to)
+        return self.start("send", x, x.ctypes.data, x.size, type_of(x, "send"), self._peer("send", to))
 
     def send(self, x: Array, to: int) -> None:
         """Sends x to another rank, whose receive has an array of the same length and type."""
@@ -173,13 +179,19 @@ class Group:
 
     def start_receive(self, x: Array, source: int) -> Work:
         operand(x, "receive", True)
-        return self.start("receive", x, x.ctypes.data, x.size, type_of(x, "receive"), source)
+        return self.start("receive", x, x.ctypes.data, x.size, type_of(x, "receive"), self._peer("receive", source))
 
     def receive(self, x: Array, source: int) -> None:
         """Replaces x by what rank source sends."""
         self.start_receive(x, source).wait()
 
     # ---- checks ----
+
+    def _peer(self, name: str, rank: int) -> int:
+        """A rank of the group: C would take 2**32 as 0."""
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 0 <= rank < self.size:
+            raise InvalidError(f"{name}: {rank!r} is not a rank of the group: want a number from 0 to {self.size - 1}", name)
+        return int(rank)
 
     def _lengths(self, name: str, counts: Sequence[int], x: Array) -> None:
         if len(counts) != self.size or min(counts) < 0 or sum(counts) != x.size:

@@ -24,7 +24,8 @@ class Job:
     the ranks of this host, world the group of all ranks, transport what the ranks of this host talk over: "shm", "tcp" or "mem", servers
     the number of servers of tables that were started beside it.
 
-    It leaves at the end of a with statement. An exception that ends the statement ends the job: the others are told of it.
+    It leaves at the end of a with statement. An exception that ends the statement ends the job: the others are told of it. sys.exit(0)
+    is none.
     """
 
     def __init__(self, handle: c_void_p) -> None:
@@ -98,7 +99,8 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
-        if fault is None or self._handle is None:
+        done = fault is None or isinstance(fault, SystemExit) and fault.code in (None, 0)
+        if done or self._handle is None:
             return self.leave()
         try:
             self.fail(f"{type(fault).__name__}: {fault}")

@@ -188,13 +188,42 @@ class Operations(unittest.TestCase):
 
         self.everywhere(body)
 
+    def test_names_of_reductions(self) -> None:
+        def body(job: ringo.Job) -> None:
+            for op in ("max", "MAX", ringo.Op.MAX, 3):
+                x = np.full(3, job.rank, np.float32)
+                job.world.allreduce(x, op)
+                self.assertEqual(list(x), [1.0] * 3, op)
+
+        threads(2, body)
+
+    def test_exit_with_status_0(self) -> None:
+        """sys.exit(0) leaves in good order; the error of a rank that waits begins with the one that left."""
+
+        def body(job: ringo.Job) -> None:
+            if job.rank == 1:
+                job.__exit__(SystemExit, SystemExit(0), None)
+                return
+            with self.assertRaisesRegex(ringo.LostError, "^rank 1 ended early: it left the job, but rank 0 waits for it in allreduce 0: all ranks must start"):
+                job.world.allreduce(np.zeros(9, np.float32))
+
+        threads(2, body)
+
     def test_refused(self) -> None:
         x = np.zeros(4, np.float32)
         fixed = np.zeros(4)
         fixed.flags.writeable = False
         wrong = {
             "complex": lambda w: w.allreduce(x.astype(complex)),
-            "nonsense": lambda w: w.allreduce(x, "nonsense"),
+            "^allreduce: 'nonsense' is not a reduction: want one of sum, mean, min, max, prod$": lambda w: w.allreduce(x, "nonsense"),
+            "True is not a reduction: want one of": lambda w: w.allreduce(x, True),
+            r"^reduce: 1\.0 is not a reduction: want one of": lambda w: w.reduce(x, 1.0),
+            "None is not a reduction": lambda w: w.reduce_scatter(x.copy(), x, None),
+            "7 is not a reduction": lambda w: w.allreduce(x, 7),
+            "^send: 4294967296 is not a rank of the group: want a number from 0 to 0$": lambda w: w.send(x, 2**32),
+            "receive: '0' is not a rank": lambda w: w.receive(x, "0"),
+            "scatter: -1 is not a rank": lambda w: w.scatter(x, None, root=-1),
+            "reduce: True is not a rank": lambda w: w.reduce(x, root=True),
             "not list": lambda w: w.allreduce([1.0]),
             "read-only": lambda w: w.allreduce(fixed),
             "behind the other": lambda w: w.allreduce(np.zeros((4, 4))[:, 1]),
@@ -203,7 +232,7 @@ class Operations(unittest.TestCase):
             "root": lambda w: w.gather(None, x),
             "multiple": lambda w: w.alltoall(np.zeros(4), np.zeros(5)),
             "count for each": lambda w: w.allgatherv(x, x, [1, 3]),
-            "9": lambda w: w.broadcast(x, root=9),
+            "broadcast: 9 is not a rank": lambda w: w.broadcast(x, root=9),
         }
 
         def body(job: ringo.Job) -> None:

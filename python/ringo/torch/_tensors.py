@@ -79,7 +79,7 @@ def reduced(t: Tensor, op: object) -> tuple[Tensor, int, int]:
     name, operand = name_of(op), dense(t)
     ops = _OF_BOOLS if t.dtype == torch.bool else _OPS
     if name not in ops:
-        raise ValueError(f"backend ringo does not reduce {t.dtype} by {name}")
+        raise ValueError(f"backend ringo does not reduce {t.dtype} by {name}: want one of {', '.join(ops)}")
     if t.is_complex():
         if name not in ("SUM", "AVG"):
             raise ValueError(f"backend ringo does not reduce complex values by {name}: all_reduce does not support that")
