@@ -1,9 +1,12 @@
 package shard
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/ps/rows"
@@ -190,5 +193,25 @@ func TestEvictedRowIsNotCountedAgain(t *testing.T) {
 	must(t, tb.Pull(keys, dst))
 	if s := tb.Stats(); s.Denied != int64(len(keys)) {
 		t.Errorf("%d keys were denied a row, want the first pull of %d alone", s.Denied, len(keys))
+	}
+}
+
+// A server's own checkpoint is refused by a table with another admission, which names both.
+func TestCheckpointNeedsItsAdmission(t *testing.T) {
+	cfg := small(nil)
+	cfg.Admission = Admission{Count: 2, FilterBytes: 4096}
+	first := newTable(t, cfg)
+	must(t, first.Pull(sequence(1, 10), make([]float32, 10*dim)))
+	dir := filepath.Join(t.TempDir(), "table")
+	_, err := first.Save(context.Background(), dir, "of")
+	must(t, err)
+	cfg.Admission.Count = 3
+	_, err = newTable(t, cfg).Load(context.Background(), dir, "of", nil)
+	if err == nil || !strings.Contains(err.Error(), `it was written with admission "count:2", this table has "count:3"`) {
+		t.Errorf("%v", err)
+	}
+	cfg.Admission.Count = 2
+	if _, err := newTable(t, cfg).Load(context.Background(), dir, "of", nil); err != nil {
+		t.Error(err)
 	}
 }
