@@ -182,7 +182,7 @@ func TestRunServers(t *testing.T) {
 	if status != exitFailed || time.Since(begun) > patience {
 		t.Errorf("status %d after %v", status, time.Since(begun))
 	}
-	checkHolds(t, "stderr", errs, "rank 0 is lost: its process ended with status 0 before it left the job")
+	checkHolds(t, "stderr", errs, "rank 0 ended early: its process ended with status 0 before it joined the job")
 }
 
 func TestServerUsage(t *testing.T) {
