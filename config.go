@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/hostport"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/metrics"
 	"github.com/ringo-ml/ringo/setting"
@@ -231,7 +232,7 @@ func (c Config) fromOthers(lookup func(string) (string, bool)) (launch.Env, bool
 		err = &launch.ManyError{Place: place}
 	}
 	if present && err == nil && env.Rank == 0 && c.Report != nil {
-		c.Report(fmt.Sprintf("%d ranks are placed by %v", env.WorldSize, place))
+		c.Report(fmt.Sprintf("%s placed by %v", quantity.Count(env.WorldSize, "rank"), place))
 	}
 	return env, present, err
 }

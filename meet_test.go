@@ -147,7 +147,7 @@ func TestJoinByAnotherLauncher(t *testing.T) {
 	if err := errors.Join(runAll(t, cfgs, exchange)...); err != nil {
 		t.Error(err)
 	}
-	if want := "2 ranks are placed by " + place.String(); len(told) == 0 || told[0] != want {
+	if want := "2 ranks placed by " + place.String(); len(told) == 0 || told[0] != want {
 		t.Errorf("told %q, want %q first", told, want)
 	}
 }

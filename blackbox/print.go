@@ -17,7 +17,7 @@ const shown = 12
 // the file was written.
 func (b *Box) Print(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "black box of %d processes, written %s\n%s\n", len(b.Processes), b.Written.Format(time.RFC3339), b.Why)
+	fmt.Fprintf(out, "black box of %s, written %s\n%s\n", quantity.Count(len(b.Processes), "process"), b.Written.Format(time.RFC3339), b.Why)
 	if f := b.Find(); f != nil {
 		fmt.Fprintf(out, "the first in which ranks differ, or that did not end: %v\n", f)
 	} else {

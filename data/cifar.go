@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // The geometry of CIFAR-10 (Krizhevsky 2009). In its binary form a record is
@@ -215,7 +216,7 @@ func (c *cifar) treeSet(cfg Config) (*Set, error) {
 
 func cifarSet(train, eval *records, classes []string) (*Set, error) {
 	if len(train.labels) == 0 || len(eval.labels) == 0 {
-		return nil, fmt.Errorf("cifar10: %d images to train on and %d to evaluate are left: both are needed", len(train.labels), len(eval.labels))
+		return nil, fmt.Errorf("cifar10: %s to train on and %d to evaluate are left: both are needed", quantity.Count(len(train.labels), "image"), len(eval.labels))
 	}
 	return &Set{Train: train.source().jittered(4), Eval: eval.source(), Classes: len(classes), Words: classes}, nil
 }

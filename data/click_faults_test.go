@@ -129,9 +129,9 @@ func TestClickStreamFaults(t *testing.T) {
 		"plain.zst":   {text, "no zstd frame here", 0},
 		"long":        {long, fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), lineLimit), 250},
 		"long.gz":     {compress(long), fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), lineLimit), 250},
-		"empty":       {nil, "has 0 rows of 1 files", 0},
-		"empty.gz":    {compress(nil), "has 0 rows of 1 files", 0},
-		"few":         {bytes.Join(clickLines(0, 4), nil), "has 4 rows of 1 files", 0},
+		"empty":       {nil, "has 0 rows of 1 file", 0},
+		"empty.gz":    {compress(nil), "has 0 rows of 1 file", 0},
+		"few":         {bytes.Join(clickLines(0, 4), nil), "has 4 rows of 1 file", 0},
 	} {
 		dir := t.TempDir()
 		write(t, dir, map[string][]byte{name: c.content})

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -113,7 +114,7 @@ func openClicks(c Config, bad *skips) (*Set, error) {
 	}
 	s.Notes = files.notes()
 	if shape := f.shape(); f.layout != nil {
-		s.Notes = append(s.Notes, fmt.Sprintf("layout %s: %d numbers and %d slots of keys", f.layout.Name(), shape.Size(), len(shape.Slots)))
+		s.Notes = append(s.Notes, fmt.Sprintf("layout %s: %s and %s", f.layout.Name(), quantity.Count(shape.Size(), "number"), quantity.Count(len(shape.Slots), "slot of keys")))
 	}
 	if !c.Stream {
 		if s.Train, err = c.readClicks(files.train, f, c.TrainLimit, bad); err != nil {

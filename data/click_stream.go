@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // ClickStreamConfig says what a ClickStream reads, and how. What decides the
@@ -334,8 +335,8 @@ func (s *ClickStream) end(n int) error {
 		return fmt.Errorf("click stream: rank %d of %d has rows for %d batches of %d in epoch %d, but an epoch of %d was asked for: count with Rows",
 			s.cfg.Rank, s.cfg.Size, s.step, s.cfg.Batch, s.epoch, s.cfg.Steps)
 	case s.step == 0:
-		return fmt.Errorf("click stream: rank %d of %d has %d rows of %d files (%s, ...), fewer than one batch of %d: want %s",
-			s.cfg.Rank, s.cfg.Size, n, len(s.cfg.Files), s.cfg.Files[0], s.cfg.Batch, s.format.wants())
+		return fmt.Errorf("click stream: rank %d of %d has %s of %s (%s, ...), fewer than one batch of %d: want %s",
+			s.cfg.Rank, s.cfg.Size, quantity.Count(n, "row"), quantity.Count(len(s.cfg.Files), "file"), s.cfg.Files[0], s.cfg.Batch, s.format.wants())
 	}
 	return nil
 }

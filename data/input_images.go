@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // openAskedImages reads the images of a set's evaluation part, where Path names a set as it was trained on; else an image, or all those of
@@ -27,7 +29,7 @@ func openAskedImages(d Description, c InputConfig, bad *skips) (Input, error) {
 		return nil, fmt.Errorf("%s has no image (.jpg, .jpeg or .png), and is no data set of the kind %s: %w", c.Path, d.Name, fs.ErrNotExist)
 	}
 	if len(d.Shape.Values) != 3 || len(pictures) > maxElements {
-		return nil, fmt.Errorf("%s: %d images for a model that takes samples of %v values", c.Path, len(pictures), d.Shape.Values)
+		return nil, fmt.Errorf("%s: %s for a model that takes samples of %v values", c.Path, quantity.Count(len(pictures), "image"), d.Shape.Values)
 	}
 	e := newEncoded(pictures, make([]int32, len(pictures)), d.Shape.Values[0], bad)
 	switch e.shape.Values[2] = d.Shape.Values[2]; d.Name {

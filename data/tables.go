@@ -236,7 +236,7 @@ func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, b
 func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, share float64) (*Set, error) {
 	set := encodedSet(enc, in)
 	if train.N == 0 || eval.N == 0 {
-		return nil, fmt.Errorf("table: %s: %d rows to train on and %d to evaluate on: %w", in.Name(), train.N, eval.N,
+		return nil, fmt.Errorf("table: %s: %s to train on and %d to evaluate on: %w", in.Name(), quantity.Count(train.N, "row"), eval.N,
 			setting.Faultf("", "both are needed: another share with %v, or a file with %v", splitPath, evalFile))
 	}
 	if share > 0 {

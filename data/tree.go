@@ -262,8 +262,8 @@ func (t *tree) split() (train, eval []picture, classes []string, err error) {
 	}
 	if len(train) == 0 || len(eval) == 0 {
 		left := strings.Join(append([]string{""}, t.left.sentences()...), "; ")
-		return nil, nil, nil, fmt.Errorf("%s has %d images in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
-			t.root, len(train), len(eval), left)
+		return nil, nil, nil, fmt.Errorf("%s has %s in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
+			t.root, quantity.Count(len(train), "image"), len(eval), left)
 	}
 	order := func(a, b picture) int { return strings.Compare(a.key, b.key) }
 	slices.SortFunc(train, order)

@@ -214,7 +214,7 @@ func TestTreeFaults(t *testing.T) {
 		t.Errorf("unknown class: %v", err)
 	}
 	lone := map[string][]byte{"train/a/1.png": good}
-	if _, err := Open("images", Config{Dir: writeTree(t, lone)}); err == nil || !strings.Contains(err.Error(), "1 images in train/CLASS") {
+	if _, err := Open("images", Config{Dir: writeTree(t, lone)}); err == nil || !strings.Contains(err.Error(), "1 image in train/CLASS") {
 		t.Errorf("no evaluation: %v", err)
 	}
 }

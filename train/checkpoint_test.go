@@ -432,5 +432,5 @@ func TestResumeRefusesInMidEpoch(t *testing.T) {
 	cfg.Checkpoint = Checkpoint{Dir: onlyFile(t, files[rec.info.StepsPerEpoch]), Resume: true}
 	checkFails(t, 2, cfg, "job.ranks 2: the checkpoint has 1", "let 1 ranks finish epoch 2 first")
 	cfg.Epochs = 1
-	checkFails(t, 1, cfg, "after 1 epochs and 1 steps, but this run has 1 epochs", "give it more epochs")
+	checkFails(t, 1, cfg, "after 1 epoch and 1 step, but this run has 1 epoch", "give it more epochs")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/tune"
 )
@@ -54,8 +55,8 @@ func (r *run) find() error {
 		return err
 	}
 	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.steps {
-		return fmt.Errorf("%s was saved after %d epochs and %d steps, but this run has %d epochs of %d steps: give it more epochs",
-			f.File, f.Epoch, f.Done, r.cfg.Epochs, r.steps)
+		return fmt.Errorf("%s was saved after %s and %s, but this run has %s of %s: give it more epochs",
+			f.File, quantity.Count(f.Epoch, "epoch"), quantity.Count(f.Done, "step"), quantity.Count(r.cfg.Epochs, "epoch"), quantity.Count(r.steps, "step"))
 	}
 	return nil
 }

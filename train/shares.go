@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -120,7 +121,7 @@ func sharesOf(all []holding, rank, batch int) (s shares, err error) {
 	}
 	s.ranks, s.parts = groups[all[rank].Fingerprint], make([]data.SamplerConfig, len(all))
 	if part(least) < batch {
-		return s, fmt.Errorf("rank %d has %d training samples, less than a batch of %d, and all ranks make as many steps as it: give it more samples, or use a smaller batch", least, part(least), batch)
+		return s, fmt.Errorf("rank %d has %s, less than a batch of %d, and all ranks make as many steps as it: give it more samples, or use a smaller batch", least, quantity.Count(part(least), "training sample"), batch)
 	}
 	for _, ranks := range groups {
 		c := data.SamplerConfig{N: int(all[ranks[0]].Train), Batch: batch, Size: len(ranks), Fixed: true}

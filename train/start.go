@@ -229,12 +229,7 @@ func exceptions(patterns, known, own []string, names weights.Names) (func(name s
 	return func(name string) bool { return matched[name] }, errors.Join(errs...)
 }
 
-func tensors(n int) string {
-	if n == 1 {
-		return "1 tensor"
-	}
-	return fmt.Sprintf("%d tensors", n)
-}
+func tensors(n int) string { return quantity.Count(n, "tensor") }
 
 // some are names in one line: all of a few, else the first of them and how many there are.
 func some(names []string) string {
@@ -287,7 +282,9 @@ type share struct{ tensors, values int }
 
 func (s *share) add(values int) { s.tensors, s.values = s.tensors+1, s.values+values }
 
-func (s share) String() string { return fmt.Sprintf("%s of %d values", tensors(s.tensors), s.values) }
+func (s share) String() string {
+	return fmt.Sprintf("%s of %s", tensors(s.tensors), quantity.Count(s.values, "value"))
+}
 
 // trained returns the parameters that keep their values, those that heter-trainers own and train,
 // those that are trained elsewhere, and the number of tables with rows on servers.

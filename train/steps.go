@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // The last step of an epoch has the samples that are left. Ranks have unequal numbers of them, so each batch counts by its share of the
@@ -42,8 +43,8 @@ func (r *run) countSteps() error {
 	k := r.accumulation()
 	if r.steps = (r.order.Steps() + k - 1) / k; r.least(k+1) < k*r.cfg.Batch {
 		n, np := r.samples, r.job.Size()
-		return fmt.Errorf("%d training samples on %d ranks are %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
-			n, np, n/np, r.cfg.Batch*r.accumulation())
+		return fmt.Errorf("%s on %s: %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
+			quantity.Count(n, "training sample"), quantity.Count(np, "rank"), n/np, r.cfg.Batch*r.accumulation())
 	}
 	if text := r.omits(); text != "" {
 		r.shares.notes = append(r.shares.notes, text)

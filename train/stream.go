@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/setting"
 )
 
@@ -111,8 +112,8 @@ func (r *run) agreeSteps(s *streamed) error {
 	s.steps = int((least + int64(r.cfg.Batch) - 1) / int64(r.cfg.Batch))
 	s.SetSteps(int64(s.steps))
 	if least < int64(r.cfg.Batch) {
-		return fmt.Errorf("rank %d has %d rows of %d files: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
-			who, least, len(r.set.Files), r.cfg.Batch)
+		return fmt.Errorf("rank %d has %s of %s: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
+			who, quantity.Count(least, "row"), quantity.Count(len(r.set.Files), "file"), r.cfg.Batch)
 	}
 	r.samples = int(s.rows)
 	return r.countSteps()

@@ -140,9 +140,9 @@ func serversText(f bucket.Profile, servers int) string {
 	other := otherKind(f, servers)
 	switch {
 	case servers > 0 && other:
-		return fmt.Sprintf(" through %d servers: it is of ranks without servers", servers)
+		return fmt.Sprintf(" through %s: it is of ranks without servers", quantity.Count(servers, "server"))
 	case servers > 0:
-		return fmt.Sprintf(" through %d servers", servers)
+		return fmt.Sprintf(" through %s", quantity.Count(servers, "server"))
 	case other:
 		return " without servers: it is of a job that has some"
 	}

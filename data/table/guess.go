@@ -92,7 +92,7 @@ func (s *survey) guess() (Kind, string, error) {
 	case s.Named != nil:
 		return Ignore, "", s.unclear(s.Named)
 	case s.Finite > s.Texts:
-		return Ignore, fmt.Sprintf("it has %d numbers and %d words, such as %.40q", s.Finite, s.Texts, s.Odd[0]), nil
+		return Ignore, fmt.Sprintf("it has %s and %s, such as %.40q", quantity.Count(s.Finite, "number"), quantity.Count(s.Texts, "word"), s.Odd[0]), nil
 	case s.Overflow:
 		return Ignore, fmt.Sprintf("it has more than %d different words", guessedCategories), nil
 	case different > manyWords && int64(2*different) > s.Rows:

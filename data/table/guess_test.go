@@ -107,7 +107,7 @@ func TestNotesNameGuesses(t *testing.T) {
 		"an outlier":          {column("c", but("1e6", func(i int) string { return fmt.Sprint(i % 50) })), `column "c": 1000000 (f.csv: line 122) is 17.3 deviations from the mean: is it correct?`},
 		"case":                {column("c", but("Red", func(i int) string { return []string{"red", "blue"}[i%2] })), `column "c": "Red" and "red" differ in case or spaces alone`},
 		"one value":           {column("c", func(int) string { return "3" }), `column "c": all numbers are 3`},
-		"numbers and words":   {column("c", func(i int) string { return []string{"S", "M", "38"}[i%3] }), `column "c": 100 numbers are words among 200 others`},
+		"numbers and words":   {column("c", func(i int) string { return []string{"S", "M", "38"}[i%3] }), `column "c": 100 numbers and 200 words: the numbers are words, too`},
 		"a column left out":   {column("c", func(i int) string { return fmt.Sprint("w", i) }), `ignores c (it has 300 different words in 300 rows)`},
 		"mixed, and left out": {column("c", func(i int) string { return []string{fractions(i), fmt.Sprint("A", i), fractions(i)}[i%3] }), `ignores c (it has 200 numbers and 100 words, such as "A1")`},
 	} {

@@ -86,13 +86,13 @@ func (s *survey) remarks(kind Kind) (out []string) {
 		if s.Wordy && kind == Label {
 			for w, n := range s.Words {
 				if isMissing(w) && w != "" {
-					remark("the word %s is a class, of %d rows; an empty field is a missing value", w, n.All)
+					remark("the word %s is a class, of %s; an empty field is a missing value", w, quantity.Count(n.All, "row"))
 				}
 			}
 			slices.Sort(out)
 		}
 		if kind == Category && s.Finite > 0 && s.Texts > 0 {
-			remark("%d numbers are words among %d others", s.Finite, s.Texts)
+			remark("%s and %s: the numbers are words, too", quantity.Count(s.Finite, "number"), quantity.Count(s.Texts, "word"))
 		}
 		for _, pair := range s.alike() {
 			remark("%q and %q differ in case or spaces alone", pair[0], pair[1])

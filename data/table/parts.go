@@ -3,6 +3,8 @@ package table
 import (
 	"fmt"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // parts are files that are one table.
@@ -34,7 +36,7 @@ func (p *parts) index() string { return indexOf(p.files[0]) }
 
 // described is how the files are read.
 func (p *parts) described() string {
-	return fmt.Sprintf("%s: %d files, %s to %s, the first one read so: %s", p.name, len(p.files), p.files[0].Name(), p.files[len(p.files)-1].Name(), described(p.files[0]))
+	return fmt.Sprintf("%s: %s, %s to %s, the first one read so: %s", p.name, quantity.Count(len(p.files), "file"), p.files[0].Name(), p.files[len(p.files)-1].Name(), described(p.files[0]))
 }
 
 // Scan reads one file after another.

@@ -210,7 +210,7 @@ func slows(s live.Status) (out []line) {
 	}
 	for i, x := range s.Stragglers {
 		if i == 3 {
-			return append(out, line{{fmt.Sprintf("! and %d more ranks", len(s.Stragglers)-i), alarm}})
+			return append(out, line{{"! and " + quantity.Count(len(s.Stragglers)-i, "more rank"), alarm}})
 		}
 		if s.Cause == nil || x.Cause != s.Cause.Text {
 			out = append(out, line{{"! " + x.Cause, alarm}})
