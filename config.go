@@ -8,15 +8,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/aggregate"
-	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/exchange/aggregate"
 	"github.com/ringo-ml/ringo/internal/hostport"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/metrics"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
 // Config places a rank in its job. The zero value takes the place that the launcher assigned, or,
@@ -80,7 +80,7 @@ type Config struct {
 	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
 	// about themselves; Ranks and ID are left out.
 	Collective collective.Config
-	// Metrics is where this rank keeps its figures, for who answers for the ranks of the host (package metrics/scrape). nil: where a
+	// Metrics is where this rank keeps its figures, for who answers for the ranks of the host (package internal/watch/metrics/scrape). nil: where a
 	// launcher says so, in RINGO_METRICS, or nowhere.
 	Metrics *metrics.Board
 	// BlackBox is the folder in which a process that no launcher has started records what it does, in a file that stays there if the

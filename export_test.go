@@ -3,7 +3,7 @@ package ringo
 import (
 	"context"
 
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/transport"
 )
 

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ringo-ml/ringo/aggregate"
-	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/exchange/aggregate"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
 	"github.com/ringo-ml/ringo/transport"
 )
 

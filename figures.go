@@ -3,8 +3,8 @@ package ringo
 import (
 	"time"
 
-	"github.com/ringo-ml/ringo/metrics"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/metrics"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // Figures are what this rank counts for who watches the job; nil where nobody does, which counts nothing. What the job itself knows is

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/metrics"
+	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
 // Ranks count, and servers that sum what they did, on the board of their host.

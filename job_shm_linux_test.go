@@ -12,8 +12,8 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/launch"
 )
 
 // bytesOf is the memory of x.

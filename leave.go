@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/transport"
 )
 

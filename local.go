@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/panics"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // Run joins, calls fn and leaves. When fn fails, the other ranks are told, and

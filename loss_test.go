@@ -21,12 +21,12 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
-	sums "github.com/ringo-ml/ringo/exchange"
-	"github.com/ringo-ml/ringo/launch"
+	sums "github.com/ringo-ml/ringo/internal/exchange"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // The way of one lost rank from a link to the terminal: the text to read to learn who sees what of it, who decides, and

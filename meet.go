@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/cluster/meeting"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/transport"
 )
 

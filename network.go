@@ -3,11 +3,11 @@ package ringo
 import (
 	"errors"
 
-	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/ps/tables"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/transport/tcp"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/tcp"
 )
 
 // Network says how ranks of different processes are connected. The zero value

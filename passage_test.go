@@ -15,12 +15,12 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
-	sums "github.com/ringo-ml/ringo/exchange"
+	sums "github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 var update = flag.Bool("update", false, "write testdata/passage.txt and loss.txt anew, to be read in review")

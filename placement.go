@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/placement"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/transport/shm"
+	"github.com/ringo-ml/ringo/internal/transport/shm"
 )
 
 // Placement tells in words where the ranks of this host run: "bound to a core each", or "not bound: 3 ranks on 2 cores".

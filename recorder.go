@@ -1,8 +1,8 @@
 package ringo
 
 import (
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // record makes the recorder of a process in the place env: in memory that its launcher holds, or in a file where there is none.

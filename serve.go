@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/aggregate"
+	"github.com/ringo-ml/ringo/internal/exchange/aggregate"
 )
 
 // Serve makes this process a server of its job, which sums gradients for the ranks

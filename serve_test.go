@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/aggregate"
 	"github.com/ringo-ml/ringo/collective"
-	over "github.com/ringo-ml/ringo/exchange"
+	over "github.com/ringo-ml/ringo/internal/exchange"
+	"github.com/ringo-ml/ringo/internal/exchange/aggregate"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/launch"
 	"github.com/ringo-ml/ringo/transport"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/internal/cluster"
 )
 
 // Stopper is a rank's part in stopping all ranks after the same step: see Job.Stoppable.

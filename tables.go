@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/ps/client"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -17,7 +17,7 @@ import (
 func (j *Job) Tables() int { return len(j.tables) }
 
 // Heters are the addresses of the job's heter-trainers, by number, and what they want to see: for Dial of package
-// heter/client. There are none without a launcher that has started some, or Config.Heters.
+// internal/heter/client. There are none without a launcher that has started some, or Config.Heters.
 func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 	return j.heters, j.ticket.Under(j.tls)
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 var testHeader = Header{

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // A run saves its parameters, and another one goes on from there.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/folder"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // ErrHeld is the error of Take and Prepare where another job saves to the folder.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // Whatever the lengths, AllGatherV gives what a broadcast of each part gives,

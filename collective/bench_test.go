@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // BenchmarkAllReduce reports the bus bandwidth as nccl-tests define it:

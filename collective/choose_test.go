@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 // The default rules do not change by accident: results of earlier runs depend on

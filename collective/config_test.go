@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 func TestValidateReportsAll(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // A rank that dies at any moment is named by all others, whatever they wait for,

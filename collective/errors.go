@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
 	"github.com/ringo-ml/ringo/transport"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringo-ml/ringo/transport/fault"
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/transport/fault"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 // runOf runs an operation whose whole is n values for each rank, with root 0.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // onMeshes runs body as every rank of a group, each on its own goroutine, and

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/transport/fault"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/fault"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // Whatever message of whatever operation meets a fault, every rank ends within

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/transport/fault"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/fault"
 )
 
 // Callers may write to what was lent as soon as the operation has ended: no rank

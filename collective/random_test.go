@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // jitter delays sends at random, so that messages come in any order.

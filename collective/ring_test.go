@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // The tables of the method's description, for five ranks: who sends and who

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 // By rows the operands are added in the order of the ranks, so that the bits are

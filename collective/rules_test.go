@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 func TestRulesAsText(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // recordedBy are the operations of a group in a snapshot, by number, in words.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 // unshared is the definition: an allreduce, and then every rank updates everything.

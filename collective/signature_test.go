@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 func TestSignature(t *testing.T) {

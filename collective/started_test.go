@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // twin is an operation that blocks beside the one that is started: each makes its operands out of this rank's values,

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 // Duplicates have IDs that no program gives, but for the first ones.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/transport/tcp"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/tcp"
 )
 
 // tcpMeshes joins n ranks of this process over the loopback interface.

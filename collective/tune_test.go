@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
 // All ranks get the same profile, of all links that there are, and can use it.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // What a group tells those who watch it from outside: whom its operations wait for, and

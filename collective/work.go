@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/transport"
 )
 

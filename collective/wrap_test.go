@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // heldMesh holds back what its rank sends to one peer until that peer has sent it a number

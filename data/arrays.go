@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ringo-ml/ringo/data/npy"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/npy"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // valueNames and goalNames are what arrays of samples, and of what is to be found, are called.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 // typed reports whether a file's columns have names and types, as its name says: those of Parquet

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 // typedTwin is a text of comma-separated lines as a table whose columns have types: those named in lists are lists, of what is between "|"

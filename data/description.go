@@ -3,8 +3,8 @@ package data
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 // Description is what a set says of its samples without any: what a model is built for, and how its inputs are made and its outputs

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // File is a file to fetch. Usually it lies gzipped on the mirror and in the

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // pair are the two files of a set of text lines.

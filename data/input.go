@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/data/table"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // Rows are a batch of an Input, without labels that mean anything.

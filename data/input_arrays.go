@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/data/npy"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/npy"
 )
 
 // openAskedArrays reads the rows of an array of samples, from the file when they are needed where it can. What is to be found may be in

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/ringo-ml/ringo/data/table"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // openAskedTable reads a table's rows as they are needed, and encodes those of this rank.

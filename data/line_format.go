@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 // lineParser makes samples of whole lines, and the last of a file may lack its end. Several

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 // ClickMaker makes rows of clicks by a layout, whose keys have a known heat and whose clicks follow from a known model: a logistic one, of a

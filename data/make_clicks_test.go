@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 const madeLayout = `

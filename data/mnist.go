@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // The geometry of MNIST (LeCun, Cortes & Burges 1998).

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/data/table"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // isFile reports whether a path names a regular file.

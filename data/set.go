@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/spelling"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // Synthetic in place of a folder asks for data that the program makes itself.

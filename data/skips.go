@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // skips counts the bad samples that are left out, up to a limit.

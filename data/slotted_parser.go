@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 // slotParser parses lines by a layout; several may share it.

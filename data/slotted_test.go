@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 func layoutOf(t testing.TB, text string) *layout.Layout {

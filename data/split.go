@@ -6,7 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/raw"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // usualSplit is the share of samples that is held out of a set without an evaluation part of its own.

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/exchange"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // frameBytes is what each rank tells all others before entries are exchanged.

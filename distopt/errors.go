@@ -3,7 +3,7 @@ package distopt
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
 )
 
 // Error says in which step and bucket something failed. Err names the operation, the rank

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // notFiniteStep trains two steps, the second with a value of rank 0 that is not finite, in the place of the arena or, below 0, in the table.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
 // naive is the obvious reducer: every rank gets all contributions as they are and

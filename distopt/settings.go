@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // Settings are the rows of what users set of c. Their needs are those of the table of strategies

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/optim"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
 // With Config.NonFinite "skip" a step is applied on all ranks or on none: they agree on it before any of them changes a parameter, a row,

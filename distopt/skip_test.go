@@ -12,10 +12,10 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/optim"
-	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // flaw is the reason why a step of a skipRun cannot be applied.

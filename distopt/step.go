@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/ringo-ml/ringo/exchange"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/exchange"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // GradReady says that the gradient of a layer is final. When that completes a

@@ -8,8 +8,8 @@ import (
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/spelling"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // Strategy names what the ranks exchange in a step; see Infos.

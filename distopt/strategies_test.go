@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // The table of the documentation is that of the code.

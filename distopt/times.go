@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/bucket"
-	"github.com/ringo-ml/ringo/exchange"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/exchange"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // StepTimes is where the time of a step went on this rank, besides the

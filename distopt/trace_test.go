@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
 // Every bucket's stages are on the timeline, by name, in every step.

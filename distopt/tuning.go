@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
 // What measures and chooses (package tune) needs to know of an Optimizer.

@@ -6,7 +6,7 @@ import (
 	"sort"
 
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // scale turns the sum over accumulated backwards, and over the ranks where they

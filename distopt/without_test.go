@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/optim"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // Without an optimizer every bucket comes to the reducer as with one, and parameters stay as they are.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 // These examples are there to be read in one go.

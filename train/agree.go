@@ -11,8 +11,8 @@ import (
 	"strconv"
 
 	"github.com/ringo-ml/ringo/internal/modeltext"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // values are the run's settings that a checkpoint holds: its own, and what it knows of the job.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // ErrStop is what a callback returns to end the run in good order: all ranks end after the same step or epoch, evaluate, save

@@ -12,8 +12,8 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/record"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // Checkpoint says where and when a run is saved. Only rank 0 needs the folder, and servers that keep parameters, in

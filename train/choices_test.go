@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/exchange"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/exchange"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // slowed is a reducer whose exchanges take a time by their bytes, one after the other.

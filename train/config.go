@@ -14,9 +14,9 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // MaxThreads is the most threads of a rank: far more than any host's cores, and

@@ -7,8 +7,8 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/model"
-	"github.com/ringo-ml/ringo/record"
 )
 
 // epoch trains over what is left of the training set in the epoch that at is in,

@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 )

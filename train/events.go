@@ -5,9 +5,9 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // Figure is a number that only some tasks have. As JSON it is the number; with

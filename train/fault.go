@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
 )
 
 // StepError says where in a run something failed. All errors of Run but those of a bad

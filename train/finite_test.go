@@ -13,11 +13,11 @@ import (
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/internal/heter"
+	keeper "github.com/ringo-ml/ringo/internal/server"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	kept "github.com/ringo-ml/ringo/ps/saved"
-	keeper "github.com/ringo-ml/ringo/ps/server"
 )
 
 // burst is an operation without an effect on the loss. Its backward pass of a number, counted from

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/heter"
-	"github.com/ringo-ml/ringo/heter/client"
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/client"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/trainer"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
-	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/ps/trainer"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // Heter says that the part of the model that its code marks for them (nn.Tape.On) runs on heter-trainers. What is before the part runs on

@@ -13,11 +13,11 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/heter"
-	"github.com/ringo-ml/ringo/heter/service"
-	keeper "github.com/ringo-ml/ringo/ps/server"
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/service"
+	keeper "github.com/ringo-ml/ringo/internal/server"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/transport/mem"
 )
 
 // hub is where heter-trainers meet.

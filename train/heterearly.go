@@ -3,10 +3,10 @@ package train
 import (
 	"time"
 
-	"github.com/ringo-ml/ringo/heter"
-	"github.com/ringo-ml/ringo/heter/client"
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/client"
+	"github.com/ringo-ml/ringo/internal/server/trainer"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/ps/trainer"
 )
 
 // meanwhile is a heter.Remote during whose waits the rank does what it can: in the first one it asks for the next batch's rows, and in the last one it sends

@@ -6,8 +6,8 @@ import (
 	"net"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/heter"
-	"github.com/ringo-ml/ringo/heter/role"
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/role"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 )

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // A checkpoint of a run with heter-trainers has their parameters by name, as all that ranks do not train, and what their optimizer keeps

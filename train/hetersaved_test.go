@@ -11,8 +11,8 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
+	keeper "github.com/ringo-ml/ringo/internal/server"
 	kept "github.com/ringo-ml/ringo/ps/saved"
-	keeper "github.com/ringo-ml/ringo/ps/server"
 )
 
 // begun makes servers those of a start that goes on from what an earlier one has saved, where there is something.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // verifyData leaves the same bad images out on all ranks. Without train only those to evaluate on

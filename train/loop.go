@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/distinct"
 	"github.com/ringo-ml/ringo/internal/panics"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/model"
-	"github.com/ringo-ml/ringo/record"
 )
 
 // A rank trains with one worker or, where its parameters allow it, several at once, each of which has a replica

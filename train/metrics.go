@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/ringo-ml/ringo/metrics"
+	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
 // residualEvery is how often the norm of what compression keeps is computed for who watches the job: it is a pass over

@@ -7,10 +7,10 @@ import (
 
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // Optimizers are the names that Config.Optimizer accepts. OptimizerClick is for click models

@@ -20,11 +20,11 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/service/fake"
 	"github.com/ringo-ml/ringo/transport"
 )
 

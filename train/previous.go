@@ -8,7 +8,7 @@ import (
 	"maps"
 
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // Previous is what a folder's last checkpoint says of how its run was started.

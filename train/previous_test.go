@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/optim/schedule"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // A run may go on with another rate, schedule and number of epochs, which it tells; from there on it is a run of its own,

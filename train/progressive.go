@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/internal/scores"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // Progressive are the figures of the last samples of a click model's training, each scored before it was learnt from: by the forward pass

@@ -9,10 +9,10 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/internal/tune"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/record"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // Replica is one rank's copy of a model, with the optimizer that keeps it equal

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/ps/trainer"
+	"github.com/ringo-ml/ringo/internal/server/trainer"
 )
 
 // RowCache is what came of a rank's cache of rows, those of all of its threads together. Rates are of the rows that batches named, each

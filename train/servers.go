@@ -9,12 +9,12 @@ import (
 
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/trainer"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
-	"github.com/ringo-ml/ringo/ps/message"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/trainer"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // Consistencies are the names that Servers.Consistency accepts, besides none.

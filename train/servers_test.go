@@ -8,11 +8,11 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
-	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // What parameters on servers rule out is told together.

@@ -11,10 +11,10 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
-	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // table is that of a configuration.

@@ -7,10 +7,10 @@ import (
 	"path"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/weights"
 )
 

@@ -3,7 +3,7 @@ package train
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/heter"
+	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/weights"
 )
 

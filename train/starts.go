@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 )
 
 // A checkpoint of a run whose parameters lie on servers is the file that rank 0 writes and a part of each server, which the file

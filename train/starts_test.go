@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 )
 
 // saveStart writes a checkpoint whose file says something of servers; "": nothing.

@@ -3,8 +3,8 @@ package train
 import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // Tuning says by what a strategy "auto" and plans that are made of measurements are

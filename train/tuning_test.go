@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // told is what rank 0 was told of choices.

@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // Credentials are what an end of a connection proves itself with and what it asks of the connection: a Ticket, or one Under a

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/callers"
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // Door accepts connections where anybody may knock. Only so many strangers are

@@ -18,7 +18,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // porch is a door with a listener before it, and what it reported.

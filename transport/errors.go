@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/ringo-ml/ringo/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
 )
 
 // Errors that callers tell apart with errors.Is. What the package returns wraps

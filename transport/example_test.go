@@ -7,8 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/wire"
 )
 
 // Two processes prove to each other that they are of one job, and then exchange frames. Who lacks the ticket learns nothing.

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // The handshake. D dials, A accepts; both hold the ticket T.

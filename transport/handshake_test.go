@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // listen returns a loopback listener that is closed with the test.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // readAhead is how much a link reads beyond a header that it waits for: enough

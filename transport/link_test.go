@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // links returns the two ends of a connection without its handshake.

@@ -3,8 +3,8 @@
 // A Mesh joins every rank to every other. Messages carry a Tag and are matched
 // to receives by (sender, tag), never by arrival order, so that several
 // operations can be in flight on one mesh and finish in any order. The
-// implementations are transport/tcp (a process per rank), transport/mem
-// (goroutines of one process) and transport/fault, which wraps another mesh and
+// implementations are internal/transport/tcp (a process per rank), internal/transport/mem
+// (goroutines of one process) and internal/transport/fault, which wraps another mesh and
 // injects faults.
 package transport
 

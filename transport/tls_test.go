@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // authority signs certificates for tests.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/data/npy"
+	"github.com/ringo-ml/ringo/internal/data/npy"
 )
 
 // WriteNPZ writes tensors as NumPy's .npz: a zip file of a .npy for each, not compressed, under its

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // paceCase is a job that trains while strangers come to every port at which one of its processes listens, and, in turns, to as many of this

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // floodCase is one port of a job to which strangers connect, who say nothing, half of what they should, or garbage.

@@ -272,7 +272,7 @@ class Volumes(unittest.TestCase):
         self.assertIsNone(volumes.predicted("topk", [1000], 2, 0.6))
 
 
-    def test_payloads_are_those_of_exchange(self):  # the same as in exchange/payload_test.go
+    def test_payloads_are_those_of_exchange(self):  # the same as in internal/exchange/payload_test.go
         for n, k, size in (
             (1000, 0, 0), (1000, 10, 64), (1000, 500, 2137), (1000, 1000, 4012), (1000, 1, 19), (100000, 1000, 5211),
             (100000, 5000, 24525), (100000, 10000, 47751), (1048576, 1049, 5909), (431080, 4311, 22425), (431080, 43108, 205806),

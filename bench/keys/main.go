@@ -18,7 +18,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 

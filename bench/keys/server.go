@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/ps/server"
-	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/internal/server"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/transport"
 )
 

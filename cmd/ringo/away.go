@@ -12,11 +12,11 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/away"
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/launch/hosts"
-	"github.com/ringo-ml/ringo/ps/tables"
-	"github.com/ringo-ml/ringo/remote"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/launch/hosts"
+	"github.com/ringo-ml/ringo/internal/remote"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/steps"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

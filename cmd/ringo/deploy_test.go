@@ -13,10 +13,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/jobfile"
-	"github.com/ringo-ml/ringo/launch/outer"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/job/jobfile"
+	"github.com/ringo-ml/ringo/internal/launch/outer"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // What the tests look at of deploy/'s objects. That all of them are what their projects take, deploy/check says, which decodes them

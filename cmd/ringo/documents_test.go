@@ -18,7 +18,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/collectives"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/steps"
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
 // documents are README.md and those in docs, by name.

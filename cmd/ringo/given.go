@@ -14,12 +14,12 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/boxes"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/job/jobfile"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/placement"
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/jobfile"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // given is the settings of a command: its flags, which are rows of a job's table, a job file and --set. Flags win over

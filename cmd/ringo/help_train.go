@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/spelling"
-	"github.com/ringo-ml/ringo/job"
 )
 
 // usual are the flags that most people use, with what they are for in so few words that a line holds them.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 // actVar makes the test binary act as ringo: launchers start their own file

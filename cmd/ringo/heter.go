@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/heter"
-	"github.com/ringo-ml/ringo/heter/role"
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/role"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/internal/pathname"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/launch/hosts"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // attendCommand is the hidden command that starts and ends a job's processes on a host that is not its launcher's.

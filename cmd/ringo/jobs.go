@@ -10,10 +10,10 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/job/jobfile"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/spelling"
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/jobfile"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

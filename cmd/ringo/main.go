@@ -30,9 +30,9 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/plan"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/status"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/traces"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/models"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // Exit statuses, as shells and schedulers read them. Other signals than SIGINT have 128 and their number, too.

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/watch/metrics"
+	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
 	"github.com/ringo-ml/ringo/internal/web"
-	"github.com/ringo-ml/ringo/metrics"
-	"github.com/ringo-ml/ringo/metrics/scrape"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // answered is who answers Prometheus for the ranks of this host. The zero value is nobody.

@@ -4,8 +4,8 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // placed is the place of a rank that another launcher has started, such as mpirun, as a person would say it by --rank, --np and

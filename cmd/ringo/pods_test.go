@@ -9,7 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/trainjob/trainjobtest"
 	"github.com/ringo-ml/ringo/internal/freeport"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 // Each of several pods starts as many ranks of one job as it is told, whose parameters are those of one host; a rank that dies is named where it was

@@ -14,10 +14,10 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/folder"
-	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/predict"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringo-ml/ringo/internal/freeport"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/transport"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/profiles"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // profiles tells profilers what takes a rank's time, where that is wanted; nil: it is not. Ranks that are goroutines are one process, of which

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/ps/export"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/server/export"
 )
 
 // kept trains a small click model on servers that keep it, and returns their folder.

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/data/layout"
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/remote"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/remote"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

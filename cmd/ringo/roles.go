@@ -17,12 +17,12 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/timeslice"
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/ps/tables"
-	"github.com/ringo-ml/ringo/setting"
 )
 
 // jobFlags are the settings of a command whose work the ranks of a job do. One command line may play three roles: the

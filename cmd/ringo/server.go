@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // serverCommand is the command of a job's servers, which launchers start.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/freeport"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/transport"
 )
 

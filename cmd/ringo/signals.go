@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 // Three signals tell a command to end: SIGINT, SIGHUP and SIGTERM. The first lets a job that can

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 // goOn is how long after it has asked to be suspended a launcher goes on in any case: the system does not suspend a

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/freeport"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 const clicks = "train ctr-dnn --data synthetic --train-limit 700 --eval-limit 101 --batch 50 --epochs 1 --progress none --threads 1 "

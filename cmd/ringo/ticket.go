@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 	"github.com/ringo-ml/ringo/transport"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/folder"
-	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
 // tracing is --trace: whether and for how long a timeline is recorded.

@@ -19,8 +19,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/models"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/job"
-	"github.com/ringo-ml/ringo/setting"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // tuning is what a job chooses by: by fixed rules, by what is measured at its start, or by what an earlier job saved.

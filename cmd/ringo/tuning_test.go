@@ -9,7 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // What --tune finds is saved, can be named, and is then what is chosen by.

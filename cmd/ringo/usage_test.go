@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 const synthetic = "train mnist --data synthetic "

@@ -15,10 +15,10 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/trainjob"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/launch/outer"
-	"github.com/ringo-ml/ringo/record"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/launch/outer"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // pageVar holds, in the environment of a launcher's processes, where they tell what its page shows; empty: nowhere.

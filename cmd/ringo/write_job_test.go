@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/job"
+	"github.com/ringo-ml/ringo/internal/job"
 )
 
 // What --write-job writes is a job that has the same result, whatever the run had chosen: each of these is run again by

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/ps/server"
-	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/server"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 )
 
 // The test binary is also the example itself, and a server.

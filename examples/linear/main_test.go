@@ -12,7 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/launch"
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 // The test binary is also the example itself.

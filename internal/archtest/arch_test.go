@@ -28,12 +28,12 @@ var forbidden = []struct {
 	why      string
 }{
 	{
-		from: []string{"distopt", "tune", "aggregate", "exchange", "collective", "compress", "bucket", "ps/..."},
+		from: []string{"distopt", "internal/tune", "internal/exchange/aggregate", "internal/exchange", "collective", "compress", "bucket", "ps/...", "internal/server/..."},
 		to:   []string{"nn", "model", "models", "train"},
 		why:  "what moves gradients works on plain slices, so that any framework can use it",
 	},
 	{
-		from: []string{"wire"},
+		from: []string{"internal/wire"},
 		to:   []string{"..."},
 		why:  "the frame layout depends on nothing of ours",
 	},
@@ -43,48 +43,48 @@ var forbidden = []struct {
 		why:  "every layer writes quantities by it",
 	},
 	{
-		from: []string{"record"},
+		from: []string{"internal/watch/record"},
 		to:   []string{"..."},
 		why:  "every layer records what it does, and who reads it compiles no layer",
 	},
 	{
-		from: []string{"blackbox"},
-		to:   []string{"", "transport/...", "wire", "cluster", "launch", "train", "collective", "distopt", "bucket", "nn", "model", "models", "data", "ps/...", "job", "cmd/..."},
+		from: []string{"internal/watch/blackbox"},
+		to:   []string{"", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "train", "collective", "distopt", "bucket", "nn", "model", "models", "data", "ps/...", "internal/server/...", "internal/job", "cmd/..."},
 		why:  "what is found in records of a job that failed depends on these alone: no layer is asked",
 	},
 	{
-		from: []string{"outcome"},
+		from: []string{"internal/watch/outcome"},
 		to:   []string{"..."},
 		why:  "every layer's errors say where they are from in its words",
 	},
 	{
-		from: []string{"transport/..."},
-		to:   []string{"collective", "distopt", "bucket", "optim", "nn", "model", "models", "train", "data", "cluster", "launch", "cmd/..."},
+		from: []string{"transport/...", "internal/transport/..."},
+		to:   []string{"collective", "distopt", "bucket", "optim", "nn", "model", "models", "train", "data", "internal/cluster", "internal/launch", "cmd/..."},
 		why:  "links and meshes move bytes and know nothing of what they mean",
 	},
 	{
 		from: []string{"nn", "model", "models", "optim/..."},
-		to:   []string{"transport/...", "wire", "collective", "distopt", "bucket", "cluster", "launch", "train", "data"},
+		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "collective", "distopt", "bucket", "internal/cluster", "internal/launch", "train", "data"},
 		why:  "the engine knows nothing of networks",
 	},
 	{
-		from: []string{"model", "train", "heter/..."},
+		from: []string{"model", "train", "internal/heter/..."},
 		to:   []string{"models"},
 		why:  "a model of one's own is no other than one of the zoo, which nobody compiles who has his own",
 	},
 	{
-		from: []string{"launch"},
+		from: []string{"internal/launch"},
 		to:   []string{"nn", "model", "models", "optim", "collective", "distopt", "bucket", "data", "train", "internal/simd"},
 		why:  "the launcher starts any program and knows no tensors",
 	},
 	{
-		from: []string{"launch/outer"},
+		from: []string{"internal/launch/outer"},
 		to:   []string{"..."},
 		why:  "what a launcher's variables say depends on these alone",
 	},
 	{
-		from: []string{"launch/hosts"},
-		to:   []string{"", "cluster", "launch", "launch/outer", "transport/...", "wire", "record", "setting", "job"},
+		from: []string{"internal/launch/hosts"},
+		to:   []string{"", "internal/cluster", "internal/launch", "internal/launch/outer", "transport/...", "internal/transport/...", "internal/wire", "internal/watch/record", "internal/setting", "internal/job"},
 		why:  "how a program is started on another host does not depend on what it is",
 	},
 	{
@@ -93,38 +93,38 @@ var forbidden = []struct {
 		why:  "columns and their encoding depend on nothing of ours",
 	},
 	{
-		from: []string{"data/npy"},
-		to:   []string{"", "data", "data/table", "nn", "model", "models", "train", "setting", "transport/...", "weights"},
+		from: []string{"internal/data/npy"},
+		to:   []string{"", "data", "data/table", "nn", "model", "models", "train", "internal/setting", "transport/...", "internal/transport/...", "weights"},
 		why:  "an array's numbers do not depend on what they are for",
 	},
 	{
 		from: []string{"data", "internal/simd", "bucket", "compress", "optim/...", "checkpoint"},
-		to:   []string{"transport/...", "wire", "cluster", "launch", "train", "collective", "distopt", "nn", "models"},
+		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "train", "collective", "distopt", "nn", "models"},
 		why:  "these are leaves that every layer may use",
 	},
 	{
-		from: []string{"ps/rows"},
-		to:   []string{"transport/...", "wire", "cluster", "collective", "exchange", "compress", "bucket", "distopt", "aggregate", "data", "launch"},
+		from: []string{"internal/server/rows"},
+		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "collective", "internal/exchange", "compress", "bucket", "distopt", "internal/exchange/aggregate", "data", "internal/launch"},
 		why:  "a table in memory is rows and the rules that update them: what stores, sends and serves them stands on it",
 	},
 	{
-		from: []string{"ps/message"},
-		to:   []string{"cluster", "collective", "exchange", "bucket", "distopt", "optim/...", "aggregate", "ps/rows", "ps/schema", "ps/store", "ps/wal", "ps/shard", "ps/tables", "ps/service/...", "ps/client", "launch", "data"},
+		from: []string{"internal/server/message"},
+		to:   []string{"internal/cluster", "collective", "internal/exchange", "bucket", "distopt", "optim/...", "internal/exchange/aggregate", "internal/server/rows", "ps/schema", "internal/server/store", "internal/server/wal", "internal/server/shard", "internal/server/tables", "internal/server/service/...", "ps/client", "internal/launch", "data"},
 		why:  "messages are bytes and their limits, which both ends stand on",
 	},
 	{
 		from: []string{"ps/client"},
-		to:   []string{"ps/service/...", "ps/tables", "ps/shard", "ps/store", "ps/wal"},
+		to:   []string{"internal/server/service/...", "internal/server/tables", "internal/server/shard", "internal/server/store", "internal/server/wal"},
 		why:  "who trains must not compile a server",
 	},
 	{
-		from: []string{"ps/shard"},
-		to:   []string{"transport/...", "wire", "cluster", "collective", "exchange", "compress", "bucket", "distopt", "aggregate", "data", "launch", "checkpoint"},
+		from: []string{"internal/server/shard"},
+		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "collective", "internal/exchange", "compress", "bucket", "distopt", "internal/exchange/aggregate", "data", "internal/launch", "checkpoint"},
 		why:  "a server's part of a table is rows in two tiers: what numbers, logs and sends pushes stands on it",
 	},
 	{
-		from: []string{"trace"},
-		to:   []string{"distopt", "bucket", "compress", "exchange", "optim/...", "nn", "model", "models", "train", "data", "cluster", "launch"},
+		from: []string{"internal/watch/trace"},
+		to:   []string{"distopt", "bucket", "compress", "internal/exchange", "optim/...", "nn", "model", "models", "train", "data", "internal/cluster", "internal/launch"},
 		why:  "what records times is called by all stages and knows none of them",
 	},
 	{
@@ -139,47 +139,47 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"internal/web"},
-		to:   []string{"", "cluster/...", "collective", "data", "distopt", "launch", "metrics", "model", "models", "nn", "ps/...", "setting", "train", "transport/...", "wire", "cmd/..."},
+		to:   []string{"", "internal/cluster/...", "collective", "data", "distopt", "internal/launch", "internal/watch/metrics", "model", "models", "nn", "ps/...", "internal/server/...", "internal/setting", "train", "transport/...", "internal/transport/...", "internal/wire", "cmd/..."},
 		why:  "who may ask does not depend on what is answered",
 	},
 	{
-		from: []string{"metrics"},
-		to:   []string{"", "distopt", "bucket", "compress", "exchange", "collective", "cluster", "nn", "model", "models", "train", "data", "launch", "transport/...", "ps/...", "metrics/scrape", "cmd/..."},
+		from: []string{"internal/watch/metrics"},
+		to:   []string{"", "distopt", "bucket", "compress", "internal/exchange", "collective", "internal/cluster", "nn", "model", "models", "train", "data", "internal/launch", "transport/...", "internal/transport/...", "ps/...", "internal/server/...", "internal/watch/metrics/scrape", "cmd/..."},
 		why:  "every layer counts its figures there, and who reads them compiles no layer",
 	},
 	{
-		from: []string{"tensorboard"},
-		to:   []string{"", "distopt", "bucket", "compress", "exchange", "nn", "model", "models", "train", "data", "launch", "cmd/..."},
+		from: []string{"internal/watch/tensorboard"},
+		to:   []string{"", "distopt", "bucket", "compress", "internal/exchange", "nn", "model", "models", "train", "data", "internal/launch", "cmd/..."},
 		why:  "who writes figures for TensorBoard may have a loop of his own",
 	},
 	{
 		from: []string{"internal/timeline", "internal/glimpse", "internal/cause"},
-		to:   []string{"", "distopt", "bucket", "compress", "exchange", "nn", "model", "models", "train", "data", "launch", "cmd/..."},
+		to:   []string{"", "distopt", "bucket", "compress", "internal/exchange", "nn", "model", "models", "train", "data", "internal/launch", "cmd/..."},
 		why:  "what a timeline shows is found in the file alone, and what a glimpse shows, or slows a job, in what ranks record",
 	},
 	{
-		from: []string{"ps/wal", "ps/store", "ps/snapshot", "ps/export", "internal/folder"},
-		to:   []string{"", "aggregate", "ps/rows", "transport/...", "wire", "cluster", "launch", "train", "collective", "exchange", "distopt", "nn", "model", "models", "optim/...", "checkpoint", "data", "cmd/..."},
+		from: []string{"internal/server/wal", "internal/server/store", "internal/server/snapshot", "internal/server/export", "internal/folder"},
+		to:   []string{"", "internal/exchange/aggregate", "internal/server/rows", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "train", "collective", "internal/exchange", "distopt", "nn", "model", "models", "optim/...", "checkpoint", "data", "cmd/..."},
 		why:  "a log and a store of bytes know nothing of what the bytes mean",
 	},
 	{
-		from: []string{"ps/schema", "ps/tables", "ps/tiers"},
-		to:   []string{"", "aggregate", "transport/...", "wire", "cluster", "launch", "collective", "exchange", "distopt", "compress", "bucket", "checkpoint", "data"},
+		from: []string{"ps/schema", "internal/server/tables", "internal/server/tiers"},
+		to:   []string{"", "internal/exchange/aggregate", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "collective", "internal/exchange", "distopt", "compress", "bucket", "checkpoint", "data"},
 		why:  "what a server holds, and how it changes, knows nothing of who asks: the service stands on it",
 	},
 	{
-		from: []string{"remote/..."},
-		to:   []string{"", "cluster/...", "collective", "checkpoint", "data", "distopt", "launch", "nn", "model", "models", "ps/...", "setting", "train", "transport/..."},
+		from: []string{"internal/remote/..."},
+		to:   []string{"", "internal/cluster/...", "collective", "checkpoint", "data", "distopt", "internal/launch", "nn", "model", "models", "ps/...", "internal/server/...", "internal/setting", "train", "transport/...", "internal/transport/..."},
 		why:  "what is carried are files by their names, and who carries them compiles no layer",
 	},
 	{
-		from: []string{"setting"},
-		to:   []string{"", "aggregate", "bucket", "checkpoint", "cluster", "collective", "compress", "data", "distopt", "exchange", "jobfile", "launch", "model", "models", "nn", "optim/...", "ps/...", "trace", "train", "transport/...", "tune", "wire"},
+		from: []string{"internal/setting"},
+		to:   []string{"", "internal/exchange/aggregate", "bucket", "checkpoint", "internal/cluster", "collective", "compress", "data", "distopt", "internal/exchange", "internal/job/jobfile", "internal/launch", "model", "models", "nn", "optim/...", "ps/...", "internal/server/...", "internal/watch/trace", "train", "transport/...", "internal/transport/...", "internal/tune", "internal/wire"},
 		why:  "every package may own settings",
 	},
 	{
 		from: []string{"cmd/ringo/internal/console", "cmd/ringo/internal/commandtest"},
-		to:   []string{"", "bucket", "cluster", "collective", "compress", "data", "distopt", "exchange", "launch", "model", "models", "nn", "ps/...", "train", "transport/...", "tune"},
+		to:   []string{"", "bucket", "internal/cluster", "collective", "compress", "data", "distopt", "internal/exchange", "internal/launch", "model", "models", "nn", "ps/...", "internal/server/...", "train", "transport/...", "internal/transport/...", "internal/tune"},
 		why:  "how commands speak does not depend on what they do",
 	},
 }
@@ -286,20 +286,20 @@ var heavy = []struct {
 }{
 	{
 		module: "go.yaml.in/yaml",
-		in:     "jobfile",
-		reach:  []string{"jobfile", "cmd/..."},
+		in:     "internal/job/jobfile",
+		reach:  []string{"internal/job/jobfile", "cmd/..."},
 		why:    "a library's user has no job files",
 	},
 	{
 		module: "go.yaml.in/yaml",
-		in:     "data/layout",
+		in:     "internal/data/layout",
 		reach:  []string{"..."},
 		why:    "how samples lie in files is said in YAML, for programs of one's own, too",
 	},
 	{
 		module: "github.com/prometheus/client_golang",
-		in:     "metrics/scrape",
-		reach:  []string{"metrics/scrape", "ps/server", "job", "cmd/...", "bench/keys"},
+		in:     "internal/watch/metrics/scrape",
+		reach:  []string{"internal/watch/metrics/scrape", "internal/server", "internal/job", "cmd/...", "bench/keys"},
 		why:    "who trains counts figures in plain words, and who answers reads them",
 	},
 	{
@@ -506,9 +506,9 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 
 // users are the packages that programs of one's own import.
 var users = []string{
-	"", "aggregate", "bucket", "checkpoint", "cluster", "collective", "compress", "data", "data/table", "distopt", "exchange", "job", "jobfile", "launch",
-	"metrics", "model", "models", "nn", "onnx", "optim", "optim/schedule", "outcome", "predict", "ps/client", "ps/export", "ps/rows", "ps/schema", "ps/server", "ps/service",
-	"ps/snapshot", "ps/tables", "ps/wal", "setting", "tensorboard", "trace", "train", "transport", "transport/fault", "transport/mem", "transport/shm", "transport/tcp", "tune", "weights", "wire",
+	"", "internal/exchange/aggregate", "bucket", "checkpoint", "internal/cluster", "collective", "compress", "data", "data/table", "distopt", "internal/exchange", "internal/job", "internal/job/jobfile", "internal/launch",
+	"internal/watch/metrics", "model", "models", "nn", "onnx", "optim", "optim/schedule", "internal/watch/outcome", "predict", "ps/client", "internal/server/export", "internal/server/rows", "ps/schema", "internal/server", "internal/server/service",
+	"internal/server/snapshot", "internal/server/tables", "internal/server/wal", "internal/setting", "internal/watch/tensorboard", "internal/watch/trace", "train", "transport", "internal/transport/fault", "internal/transport/mem", "internal/transport/shm", "internal/transport/tcp", "internal/tune", "weights", "internal/wire",
 }
 
 // A package that programs import shows how, by an example whose output is checked.

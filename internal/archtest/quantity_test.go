@@ -25,8 +25,8 @@ var ownForms = []struct {
 // wholeUnits are files whose text is a constant of a whole number of units, a number of a file or a
 // limit that a user writes in that unit.
 var wholeUnits = map[string]bool{
-	"collective/choose.go": true, "data/encoded.go": true, "internal/usage/system.go": true, "ps/server/server.go": true,
-	"ps/server/settings.go": true, "ps/rows/reserve_linux.go": true,
+	"collective/choose.go": true, "data/encoded.go": true, "internal/usage/system.go": true, "internal/server/server.go": true,
+	"internal/server/settings.go": true, "internal/server/rows/reserve_linux.go": true,
 }
 
 // TestQuantitiesHaveOneForm finds texts for users that write a quantity without internal/quantity.

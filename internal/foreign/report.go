@@ -3,7 +3,7 @@ package foreign
 import (
 	"encoding/json"
 
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // report is what Report tells. Times are in seconds, of the slowest rank.

@@ -14,9 +14,9 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/foreign"
 	"github.com/ringo-ml/ringo/internal/freeport"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/ps/server"
-	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/server"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/transport"
 )
 

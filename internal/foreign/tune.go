@@ -10,8 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/exchange"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/exchange"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // Tuning says how the buckets of a Strategy, and under "auto" what it sends, are chosen: as `ringo train` does, by package tune.

@@ -16,7 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/foreign"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // backwards is the order in which backward finishes the parameters of tests, a layer each.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/wire"
 )
 
 // Conn is an end of a connection. One goroutine reads; any number may write.

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // Enough is how many phases hold a whole step of most jobs: one of 40 buckets. Ranks that have more are looked at by more.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // phase is one that a rank records in a test, in ms.

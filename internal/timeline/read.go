@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
 // The kinds of faults of a file, for errors.Is.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/record"
-	"github.com/ringo-ml/ringo/trace"
-	"github.com/ringo-ml/ringo/transport/mem"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
+	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
 // write has n ranks record so many steps, and writes their timeline as runs do.

@@ -3,7 +3,7 @@
 // for longest.
 package timeline
 
-import "github.com/ringo-ml/ringo/trace"
+import "github.com/ringo-ml/ringo/internal/watch/trace"
 
 // What a timeline may hold, so that a file takes no more than about 400 MB of memory.
 const (

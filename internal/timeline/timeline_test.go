@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringo-ml/ringo/trace"
+	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
 // drawn is a timeline of whole numbers in which ranks do what they never would.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
 )
 
 // Who says nothing, or half of something, or does not read, is cut off; an order may take its time.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // Schedule is the learning rate over a run: constant, falling at given epochs,

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
+	"github.com/ringo-ml/ringo/internal/server/wal"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/service/fake"
-	"github.com/ringo-ml/ringo/ps/wal"
 	"github.com/ringo-ml/ringo/transport"
 )
 

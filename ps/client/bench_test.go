@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
+	"github.com/ringo-ml/ringo/internal/server/wal"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/service/fake"
-	"github.com/ringo-ml/ringo/ps/wal"
 )
 
 // tabled is an engine with one table in memory.

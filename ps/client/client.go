@@ -1,5 +1,5 @@
 // Package client is a trainer's end of the connections to its job's parameter
-// servers. Package ps/service is the other end.
+// servers. Package internal/server/service is the other end.
 //
 //	c, err := client.Dial(ctx, client.Config{Servers: addresses, …})
 //	session := c.Session(0)
@@ -50,12 +50,12 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/awake"
-	"github.com/ringo-ml/ringo/outcome"
-	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/ps/message/requests"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/message/requests"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/record"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/service/fake"
 )
 
 // What a table's rule counts arrives as it was pushed, however its gradients travel, over any number of

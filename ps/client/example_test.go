@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/transport"
 )
 

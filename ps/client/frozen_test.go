@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/ps/service"
+	"github.com/ringo-ml/ringo/internal/server/service"
 	"github.com/ringo-ml/ringo/transport"
 )
 

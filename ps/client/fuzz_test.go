@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/raw"
-	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
+	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/wire"
 )
 
 // answerWith is a server that welcomes one trainer, reads a message, and answers with

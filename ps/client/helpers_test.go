@@ -7,11 +7,11 @@ import (
 	"net"
 	"testing"
 
-	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/service/fake"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 

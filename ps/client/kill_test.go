@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/cluster"
+	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/service/fake"
 	"github.com/ringo-ml/ringo/transport"
 )
 

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/outcome"
-	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/wire"
 )
 
 // link is a session's way to one server: a connection, and after it the next one. A

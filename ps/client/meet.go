@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
 // meeting is where a client is in the meetings of its job.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/ps/service/fake"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
 )
 
 // blobOf is what a trainer brings to a meeting: of any length, also none.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/raw"
-	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
-	"github.com/ringo-ml/ringo/wire"
 )
 
 // item is a message that has no answer yet. It belongs to whoever makes it, then to

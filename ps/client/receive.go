@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/internal/raw"
-	"github.com/ringo-ml/ringo/ps/message"
-	"github.com/ringo-ml/ringo/wire"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // receive reads answers and acknowledgements, until the connection ends, and returns

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/service/fake"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/service/fake"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // awaitEvent polls until an event under way is as wanted.

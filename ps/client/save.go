@@ -1,6 +1,6 @@
 package client
 
-import "github.com/ringo-ml/ringo/ps/message"
+import "github.com/ringo-ml/ringo/internal/server/message"
 
 // Save orders a checkpoint of the whole job after a step of its run, waits until all servers have written their
 // parts, and returns the numbers of these, by server. All trainers make the call, after a Flush of all, and push

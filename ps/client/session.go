@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/simd"
-	"github.com/ringo-ml/ringo/ps/message"
+	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/wire"
 )
 
 // Session is one way to all servers. Its methods may be called by any goroutine, but

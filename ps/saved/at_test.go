@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/ps/tables"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 )
 
 // order saves a job's parts after a step of the run.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/ringo-ml/ringo/ps/shard"
-	"github.com/ringo-ml/ringo/ps/tables"
-	"github.com/ringo-ml/ringo/ps/tiers"
+	"github.com/ringo-ml/ringo/internal/server/shard"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/tiers"
 )
 
 // Recovery says how Recover does it.

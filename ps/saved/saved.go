@@ -1,6 +1,6 @@
 // Package saved reads what the servers of a job have saved, without a server: for a person who looks, to
-// write embeddings for serving, and to begin another job with it. Servers of package ps/server, whose
-// tables are those of ps/tiers, have a folder each in a directory that they have in common.
+// write embeddings for serving, and to begin another job with it. Servers of package internal/server, whose
+// tables are those of internal/server/tiers, have a folder each in a directory that they have in common.
 package saved
 
 import (
@@ -15,10 +15,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/ps/shard"
-	"github.com/ringo-ml/ringo/ps/snapshot"
-	"github.com/ringo-ml/ringo/ps/tables"
-	"github.com/ringo-ml/ringo/ps/wal"
+	"github.com/ringo-ml/ringo/internal/server/shard"
+	"github.com/ringo-ml/ringo/internal/server/snapshot"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/wal"
 )
 
 const prefix = "server-"

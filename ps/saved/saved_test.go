@@ -13,12 +13,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/shard"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/tiers"
+	"github.com/ringo-ml/ringo/internal/server/wal"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/shard"
-	"github.com/ringo-ml/ringo/ps/tables"
-	"github.com/ringo-ml/ringo/ps/tiers"
-	"github.com/ringo-ml/ringo/ps/wal"
 )
 
 const (

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/ps/rows"
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/shard"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/tiers"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/shard"
-	"github.com/ringo-ml/ringo/ps/tables"
-	"github.com/ringo-ml/ringo/ps/tiers"
 )
 
 // twice has two tables and two arrays that differ in their names alone.

@@ -16,7 +16,7 @@ import (
 	_ "gocloud.dev/blob/azureblob" // azblob://
 	_ "gocloud.dev/blob/s3blob"    // s3://
 
-	"github.com/ringo-ml/ringo/remote/store"
+	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
 // Bucket is the objects of a bucket below a prefix.

@@ -10,9 +10,9 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"github.com/ringo-ml/ringo/internal/remote/store"
+	"github.com/ringo-ml/ringo/internal/remote/store/storetest"
 	"github.com/ringo-ml/ringo/remote/cloud"
-	"github.com/ringo-ml/ringo/remote/store"
-	"github.com/ringo-ml/ringo/remote/store/storetest"
 )
 
 // serveS3 serves S3's protocol on this host, with a bucket named jobs, and returns what stands behind ? in URLs of it.

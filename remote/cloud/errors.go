@@ -11,7 +11,7 @@ import (
 	"github.com/aws/smithy-go"
 	"gocloud.dev/gcerrors"
 
-	"github.com/ringo-ml/ringo/remote/store"
+	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
 // What is wrong where a cloud refuses, and what to do.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/freeport"
-	"github.com/ringo-ml/ringo/remote"
+	"github.com/ringo-ml/ringo/internal/remote"
 	"github.com/ringo-ml/ringo/remote/cloud"
 )
 

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/remote"
-	"github.com/ringo-ml/ringo/remote/store"
-	"github.com/ringo-ml/ringo/remote/store/storetest"
+	"github.com/ringo-ml/ringo/internal/remote"
+	"github.com/ringo-ml/ringo/internal/remote/store"
+	"github.com/ringo-ml/ringo/internal/remote/store/storetest"
 )
 
 // unsteady answers a share of requests with an error of the server, as clouds do when they are busy.

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 )
 
 // address is what a rendezvous in etcd says.

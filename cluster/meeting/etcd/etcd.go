@@ -17,7 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 )
 
 const (

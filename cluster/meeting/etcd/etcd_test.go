@@ -11,8 +11,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ringo-ml/ringo/cluster/meeting"
-	"github.com/ringo-ml/ringo/cluster/meeting/meetingtest"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting/meetingtest"
 )
 
 func TestSuite(t *testing.T) {

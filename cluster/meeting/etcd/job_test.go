@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/cluster/meeting/etcd"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 )
 
 var (

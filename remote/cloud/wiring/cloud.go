@@ -1,4 +1,4 @@
-// Package remote is the part of package remote that opens buckets. overlay.json has it stand in place of remote/cloud.go, which refuses
+// Package remote is the part of package remote that opens buckets. overlay.json has it stand in place of internal/remote/cloud.go, which refuses
 // them: the main module must not import this one.
 package remote
 
@@ -6,8 +6,8 @@ import (
 	"context"
 	"net/url"
 
+	"github.com/ringo-ml/ringo/internal/remote/store"
 	"github.com/ringo-ml/ringo/remote/cloud"
-	"github.com/ringo-ml/ringo/remote/store"
 )
 
 // openCloud opens the bucket that a URL names.

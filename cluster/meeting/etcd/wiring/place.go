@@ -5,8 +5,8 @@ package ringo
 import (
 	"strings"
 
-	"github.com/ringo-ml/ringo/cluster/meeting"
 	"github.com/ringo-ml/ringo/cluster/meeting/etcd"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 )
 
 // openPlace opens a rendezvous that is no address.

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/remote"
-	"github.com/ringo-ml/ringo/remote/store"
+	"github.com/ringo-ml/ringo/internal/remote"
+	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
 // longestWait is how long a process waits for another one of its host that brings the same.

@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 	"github.com/ringo-ml/ringo/internal/folder"
-	"github.com/ringo-ml/ringo/remote"
-	"github.com/ringo-ml/ringo/remote/store"
+	"github.com/ringo-ml/ringo/internal/remote"
+	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/setting"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

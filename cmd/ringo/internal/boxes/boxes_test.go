@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/blackbox"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/blackbox"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // file writes the box of two ranks of which one died before operation 1, for which the other one waited.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cluster"
-	"github.com/ringo-ml/ringo/launch/hosts"
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/transport"
 )
 

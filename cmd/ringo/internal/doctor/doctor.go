@@ -17,12 +17,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cluster"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/simd"
-	"github.com/ringo-ml/ringo/launch/hosts"
 	"github.com/ringo-ml/ringo/transport"
 )
 

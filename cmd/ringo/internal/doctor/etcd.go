@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 

@@ -13,12 +13,12 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/server/export"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/onnx"
-	"github.com/ringo-ml/ringo/ps/export"
 )
 
 // Names of the files of a bundle. The description is written last: a folder without it is not a

@@ -14,12 +14,12 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/rowinit"
+	"github.com/ringo-ml/ringo/internal/server/export"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/ps/export"
 )
 
 const bundleLayout = `

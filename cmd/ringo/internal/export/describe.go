@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"github.com/ringo-ml/ringo/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/onnx"
 )

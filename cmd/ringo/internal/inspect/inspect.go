@@ -9,9 +9,9 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/server/store"
 	"github.com/ringo-ml/ringo/ps/saved"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/store"
 )
 
 // Command is `ringo ps`.

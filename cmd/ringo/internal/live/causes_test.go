@@ -8,7 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/cause"
 	"github.com/ringo-ml/ringo/internal/glimpse"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // slowedHub has two ranks that have told of ten beats each, of which change makes what it likes.

@@ -15,13 +15,13 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/usage"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/metrics"
-	"github.com/ringo-ml/ringo/metrics/scrape"
+	"github.com/ringo-ml/ringo/internal/watch/metrics"
+	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
-	"github.com/ringo-ml/ringo/record"
 	"github.com/ringo-ml/ringo/train"
 )
 

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/runs"
-	"github.com/ringo-ml/ringo/launch"
 )
 
 // What a hub keeps, so that neither ranks nor steps make it large: 64 ranks and any number of steps take about 4 MB.

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/runs"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/train"
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/glimpse"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // What ranks record lies in memory that this process holds. About once a second it looks there at the last whole step: ranks send nothing

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cause"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/internal/web"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/record"
 )
 
 // Status is what a job is doing at one time, for programs and for one screen of text. Names do not change; null is a figure that is not

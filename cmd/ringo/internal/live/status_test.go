@@ -12,9 +12,9 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/record"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // What ranks tell over the job's socket, and what their recorders hold, is one status, and the page answers the same.

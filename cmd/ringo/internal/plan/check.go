@@ -12,9 +12,9 @@ import (
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/spelling"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // mostRanks bounds a cluster that need not exist.

@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/exchange"
+	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
 // byteUnits are the units of a rate, in bytes a second.

@@ -12,13 +12,13 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
-	"github.com/ringo-ml/ringo/heter"
-	"github.com/ringo-ml/ringo/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/forecast"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // quotaPeriod is for how long Linux gives a container its quota, in seconds, unless it is told otherwise.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/heter/forecast"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // saved writes costs of ctr-dnn, and returns their file.

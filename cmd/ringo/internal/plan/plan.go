@@ -16,12 +16,12 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/heter/forecast"
 	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // command is `ringo plan MODEL`.

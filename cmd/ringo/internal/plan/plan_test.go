@@ -14,8 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/models"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // planOf runs `ringo plan` with a line of flags and returns its objects and its

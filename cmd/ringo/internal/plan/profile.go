@@ -9,12 +9,12 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/data/layout"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/transport/mem"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // flopsPerByte is how many operations of a product take as long as a byte of

@@ -10,8 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // result is a plan's line of JSON. Times are predictions. Of a strategy that

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
-	"github.com/ringo-ml/ringo/heter"
-	"github.com/ringo-ml/ringo/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/forecast"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringo-ml/ringo/tensorboard"
+	"github.com/ringo-ml/ringo/internal/watch/tensorboard"
 )
 
 // board writes the records of steps and epochs for TensorBoard, in a file for each seed: every number under its name in

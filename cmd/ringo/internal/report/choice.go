@@ -5,7 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
-	"github.com/ringo-ml/ringo/tune"
+	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // choiceEvent is a choice's line of JSON, and once steps have been compared with it

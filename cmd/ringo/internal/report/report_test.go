@@ -19,9 +19,9 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
-	"github.com/ringo-ml/ringo/tune"
 )
 
 // scene is a run of two epochs of 40 + 5 steps as the Reporter is told it, one

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/internal/launch/outer"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/web"
-	"github.com/ringo-ml/ringo/launch/outer"
 )
 
 const (

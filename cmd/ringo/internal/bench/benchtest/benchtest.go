@@ -10,8 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/models"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

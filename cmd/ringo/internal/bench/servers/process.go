@@ -20,11 +20,11 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/server"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/usage"
-	"github.com/ringo-ml/ringo/launch"
-	"github.com/ringo-ml/ringo/ps/server"
-	"github.com/ringo-ml/ringo/ps/service"
-	"github.com/ringo-ml/ringo/ps/tables"
 	"github.com/ringo-ml/ringo/transport"
 )
 

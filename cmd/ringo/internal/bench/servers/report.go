@@ -6,7 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
-	"github.com/ringo-ml/ringo/ps/load"
+	"github.com/ringo-ml/ringo/internal/server/load"
 )
 
 // serverCost is what the server's process has taken.

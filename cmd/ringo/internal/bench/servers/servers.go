@@ -16,10 +16,10 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/server/load"
+	"github.com/ringo-ml/ringo/internal/server/store"
 	"github.com/ringo-ml/ringo/optim"
-	"github.com/ringo-ml/ringo/ps/load"
 	"github.com/ringo-ml/ringo/ps/schema"
-	"github.com/ringo-ml/ringo/ps/store"
 )
 
 // command is `ringo bench ps`.

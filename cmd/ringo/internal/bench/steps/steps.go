@@ -13,10 +13,10 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
-	"github.com/ringo-ml/ringo/setting"
 	"github.com/ringo-ml/ringo/train"
 )
 

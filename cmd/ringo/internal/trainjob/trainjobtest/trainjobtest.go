@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/launch/outer"
+	"github.com/ringo-ml/ringo/internal/launch/outer"
 )
 
 // Status is what the server decodes of a request, by its published names and kinds; deploy/check decodes such a request into the Go type itself.

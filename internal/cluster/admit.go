@@ -1,0 +1,327 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// handshakeTimeout bounds one connection's way to a seat; maxHandshakes how many
+// are under way at a time, so that strangers cannot exhaust memory or files.
+const (
+	handshakeTimeout = 10 * time.Second
+	maxHandshakes    = 128
+)
+
+// accept takes connections until the listener is closed.
+func (c *Coordinator) accept() {
+	callers.SpeakFirst(c.listener)
+	who := c.cfg.Ticket.Under(c.cfg.TLS)
+	for {
+		conn, err := c.listener.Accept()
+		if errors.Is(err, net.ErrClosed) || c.ctx.Err() != nil {
+			if conn != nil {
+				_ = conn.Close()
+			}
+			return
+		}
+		if err != nil { // out of files, for instance: others may be freed
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		if s := c.door.Knock(conn); s != nil {
+			c.work.Go(func() { c.admit(s, who) })
+		}
+	}
+}
+
+// admit leads one connection through the handshake to its seat.
+func (c *Coordinator) admit(s *transport.Stranger, who transport.Credentials) {
+	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
+	defer cancel()
+	seat := -1
+	mine := transport.Hello{Version: c.cfg.Version, Purpose: transport.Control, Rank: -1, WorldSize: c.cfg.WorldSize}
+	link, _, err := s.Accept(ctx, who, mine, func(h transport.Hello) error {
+		if err := c.reserve(h); err != nil {
+			return err
+		}
+		seat = h.Rank
+		return nil
+	})
+	if err != nil {
+		if seat >= 0 {
+			c.unreserve(seat)
+		}
+		return
+	}
+	var reached net.IP
+	if at, ok := link.LocalAddr().(*net.TCPAddr); ok {
+		reached = at.IP
+	}
+	c.seat(seat, newLinkChannel(link, c.cfg.WorldSize), reached)
+}
+
+// refused reports a connection that was refused. A rank that comes when the job has ended is no news: it is told
+// of with the others that ended because of the verdict.
+func (c *Coordinator) refused(line string) {
+	if !strings.Contains(line, jobEnded) {
+		c.cfg.Report(line)
+	}
+}
+
+// reserve keeps the seat that h asks for, or says why it cannot have it.
+func (c *Coordinator) reserve(h transport.Hello) error {
+	switch {
+	case h.WorldSize != c.cfg.WorldSize:
+		return fmt.Errorf("rank %d says that the job has %d ranks, but it has %d", h.Rank, h.WorldSize, c.cfg.WorldSize)
+	case h.Rank < 0 || h.Rank >= c.cfg.WorldSize:
+		return fmt.Errorf("rank %d is not among the %d ranks of the job", h.Rank, c.cfg.WorldSize)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch s := &c.seats[h.Rank]; {
+	case c.verdict != nil:
+		c.note(h.Rank, failed(h.Rank, c.verdict))
+		return fmt.Errorf("%s%w", jobEnded, c.verdict)
+	case s.state == seatLeft:
+		return fmt.Errorf("rank %d has left this job: a process joins it once", h.Rank)
+	case s.state != seatEmpty:
+		return fmt.Errorf("there is a rank %d already", h.Rank)
+	default:
+		s.state = seatReserved
+		return nil
+	}
+}
+
+func (c *Coordinator) unreserve(rank int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seats[rank].state == seatReserved {
+		c.seats[rank].state = seatEmpty
+	}
+}
+
+// seat takes the join message of the rank on ch, gives it its seat, and serves
+// it on goroutines of its own. reached is the address at which the rank has reached this host.
+func (c *Coordinator) seat(rank int, ch channel, reached net.IP) {
+	m, err := ch.receive(handshakeTimeout)
+	if err != nil || m.Kind != kindJoin {
+		_ = ch.close()
+		c.unreserve(rank)
+		return
+	}
+	member := newConnection(ch)
+	c.mu.Lock()
+	if c.ctx.Err() != nil {
+		c.mu.Unlock()
+		_ = ch.close()
+		return
+	}
+	s := &c.seats[rank]
+	s.state, s.member, s.addr, s.reached, s.at = seatJoined, member, m.Addr, reached, time.Now()
+	s.quiet.hear(s.at, 0)
+	if c.verdict != nil {
+		member.post(verdictMessage(c.verdict))
+	}
+	if c.join == nil {
+		c.join = time.AfterFunc(c.cfg.Times.Join, c.checkMissing)
+	}
+	if err := cmp.Or(c.checkSettings(rank, m), c.checkBeats(rank, m)); err != nil && c.verdict == nil {
+		c.decide(err)
+	}
+	c.judgeEnded()
+	c.announce()
+	c.work.Go(member.write)
+	c.work.Go(func() { c.serve(rank, member) })
+	c.mu.Unlock()
+}
+
+// checkSettings refuses a process that was told otherwise than those who came before it.
+func (c *Coordinator) checkSettings(rank int, m message) error {
+	who := outcome.Rank(rank)
+	if server := rank - (c.cfg.WorldSize - c.cfg.Servers); server >= 0 {
+		who = fmt.Sprintf("server %d", server)
+	}
+	return c.agreed.Join(who, m.Settings)
+}
+
+// checkBeats refuses a rank that would be taken for dead while it lives, or take
+// the coordinator for dead, because their times differ.
+func (c *Coordinator) checkBeats(rank int, m message) error {
+	beat, dead := time.Duration(m.BeatNanos), time.Duration(m.DeadNanos)
+	if m.Kind != kindJoin || 2*beat <= c.cfg.Times.DeadAfter && (dead == 0 || 2*c.cfg.Times.Heartbeat <= dead) {
+		return nil
+	}
+	return fmt.Errorf("rank %d has a heartbeat of %v and takes others for dead after %v, the job's coordinator %v and %v: "+
+		"give all ranks and their launcher the same times", rank, beat, dead, c.cfg.Times.Heartbeat, c.cfg.Times.DeadAfter)
+}
+
+// announce sends the roster when all have joined, unless the job has ended: a
+// rank that has read both could go on. The caller holds mu.
+func (c *Coordinator) announce() {
+	if c.verdict != nil {
+		return
+	}
+	addrs, reached := make([]string, len(c.seats)), make([]net.IP, len(c.seats))
+	for r := range c.seats {
+		if c.seats[r].state != seatJoined {
+			return
+		}
+		addrs[r], reached[r] = c.seats[r].addr, c.seats[r].reached
+	}
+	addrs = reachable(addrs, reached)
+	if err := checkReach(addrs); err != nil {
+		c.decide(err)
+		return
+	}
+	c.complete = true
+	for r := range c.seats {
+		c.seats[r].member.post(message{Kind: kindRoster, Peer: c.cfg.HostRank, Addrs: addrs})
+	}
+}
+
+// serve reads what rank says until its connection ends.
+func (c *Coordinator) serve(rank int, member *connection) {
+	defer func() {
+		member.finish()
+		<-member.written
+		_ = member.ch.close()
+	}()
+	for {
+		m, err := member.ch.receive(0)
+		if err != nil {
+			c.cut(rank, err)
+			return
+		}
+		c.heard(rank, m)
+		if m.Kind == kindReport && c.news(m.Why) {
+			c.cfg.Report(m.Why)
+		}
+	}
+}
+
+// maxTold bounds the lines that ranks have reported.
+const maxTold = 64
+
+// news reports whether no rank has reported the line before.
+func (c *Coordinator) news(line string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.told[line] || len(c.told) == maxTold {
+		return false
+	}
+	if c.told == nil {
+		c.told = map[string]bool{}
+	}
+	c.told[line] = true
+	return true
+}
+
+// heard acts on one message of rank.
+func (c *Coordinator) heard(rank int, m message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.seats[rank]
+	s.quiet.hear(time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
+	switch m.Kind {
+	case kindStatus:
+		if m.Moved > s.status.Moved {
+			c.still = 0
+		}
+		s.status, s.at = m, time.Now()
+	case kindSuspect:
+		c.suspect(rank, m)
+	case kindStoppable, kindStop, kindBegun:
+		c.stopHeard(rank, m)
+	case kindLeave:
+		if s.state == seatJoined {
+			s.state, s.last = seatLeft, m.In
+			c.leftEarly(rank)
+		}
+		s.member.post(message{Kind: kindBye, Peer: -1})
+		c.freed()
+	case kindFailed:
+		c.note(rank, m)
+		if s.state == seatJoined {
+			s.state = seatCut
+			c.failed(rank, m)
+		}
+		s.member.post(message{Kind: kindBye, Peer: -1})
+		c.freed()
+	}
+}
+
+// failed records that rank ends, because of itself, of the rank or of the server
+// outside the mesh that it blames.
+// The caller holds mu.
+func (c *Coordinator) failed(rank int, m message) {
+	if m.Addr != "" && m.Cause != "" {
+		c.serverLost(&transport.ServerLostError{Who: m.Cause, Addr: m.Addr, Why: m.Why})
+		return
+	}
+	if m.Peer >= 0 && m.Peer != rank {
+		c.suspect(rank, m)
+		return
+	}
+	c.accuse(evidence{proof: proofFailed, rank: rank, by: rank, why: failedPrefix + m.Why, late: m.TimedOut})
+}
+
+// suspect records that rank cannot reach m.Peer. When that one itself waits for
+// another, the suspicion falls on the root of the chain. The caller holds mu.
+func (c *Coordinator) suspect(rank int, m message) {
+	if m.Peer < 0 || m.Peer == rank || accuser(rank, c.evidence) {
+		return
+	}
+	accused := m.Peer
+	if r, circle := root(c.statuses(), m.Peer, time.Second); !circle {
+		accused = r
+	}
+	if accused == rank {
+		accused = m.Peer
+	}
+	e := evidence{proof: proofSuspect, rank: accused, by: rank, why: fmt.Sprintf("rank %d reports: %s", rank, m.Why), late: m.TimedOut, in: m.In}
+	if s := &c.seats[accused]; s.state == seatLeft {
+		e.left(s.last)
+	}
+	c.accuse(e)
+}
+
+// leftEarly judges suspicions of a rank that has now left. The caller holds mu.
+func (c *Coordinator) leftEarly(rank int) {
+	for i := range c.evidence {
+		if e := &c.evidence[i]; e.rank == rank {
+			e.left(c.seats[rank].last)
+		}
+	}
+	c.judge()
+}
+
+// cut records that rank's connection ended.
+func (c *Coordinator) cut(rank int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.seats[rank]
+	if s.state == seatJoined {
+		s.state = seatCut
+		if c.ctx.Err() == nil {
+			c.accuse(evidence{proof: proofCut, rank: rank, by: -1, why: fmt.Sprintf("its control connection ended before it left (%v)", err)})
+		}
+	}
+	c.freed()
+}
+
+// freed wakes drain. The caller holds mu.
+func (c *Coordinator) freed() {
+	select {
+	case c.idle <- struct{}{}:
+	default:
+	}
+}

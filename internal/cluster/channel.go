@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/wire"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// channel carries control messages between a member and the coordinator. Any
+// number of goroutines may send; one receives.
+type channel interface {
+	send(m message, timeout time.Duration) error
+	receive(timeout time.Duration) (message, error) // timeout 0: until closed
+	finish()                                        // nothing more will be sent
+	close() error
+	within() bool // both ends are on this host
+	traffic() (sent, received int64)
+}
+
+// frameControl is the type of the frames of a control connection.
+const frameControl = wire.FirstFree
+
+// linkChannel is a channel over an authenticated link. Heartbeats are the same
+// again and again: what was last sent and received is kept, so that they are neither
+// encoded nor decoded anew and allocate nothing.
+type linkChannel struct {
+	link      *transport.Link
+	worldSize int
+
+	mu    sync.Mutex
+	sent  message // the last one without lists
+	frame []byte  // of it; never written again
+
+	in    []byte // the last frame received that was not long, in memory for the next
+	next  []byte
+	heard message // what in says
+}
+
+// keptFrame bounds the frames that are kept, in bytes.
+const keptFrame = 4 << 10
+
+func newLinkChannel(l *transport.Link, worldSize int) *linkChannel {
+	return &linkChannel{link: l, worldSize: worldSize}
+}
+
+func (c *linkChannel) send(m message, timeout time.Duration) error {
+	b, err := c.encoded(m)
+	if err != nil {
+		return err
+	}
+	return c.link.WriteFrame(wire.Header{Type: frameControl}, b, timeout)
+}
+
+// encoded is encode, which is spared for a message like the last one.
+func (c *linkChannel) encoded(m message) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.frame != nil && m.same(&c.sent) {
+		return c.frame, nil
+	}
+	b, err := encode(m)
+	if err == nil && len(b) <= keptFrame && m.same(&m) {
+		c.sent, c.frame = m, b
+	}
+	return b, err
+}
+
+func (c *linkChannel) receive(timeout time.Duration) (message, error) {
+	if timeout > 0 {
+		_ = c.link.SetReadDeadline(time.Now().Add(timeout)) // fails only on a closed link
+		defer func() { _ = c.link.SetReadDeadline(time.Time{}) }()
+	}
+	h, err := c.link.ReadHeader()
+	if err != nil {
+		return message{}, err
+	}
+	if h.Type != frameControl || h.Length > maxMessage {
+		return message{}, frameError(h)
+	}
+	b := c.next
+	if cap(b) < h.Length {
+		if b = make([]byte, h.Length); h.Length <= keptFrame {
+			c.next = b
+		}
+	}
+	b = b[:h.Length]
+	if _, err := c.link.ReadPayload(b); err != nil {
+		return message{}, err
+	}
+	if len(b) == 0 || !bytes.Equal(b, c.in) {
+		m, err := decode(b, c.worldSize)
+		if err != nil || len(b) > keptFrame {
+			return m, err
+		}
+		c.in, c.next, c.heard = b, c.in, m
+	}
+	return c.heard, nil
+}
+
+func (c *linkChannel) finish() { _ = c.link.CloseWrite(answerTimeout, transport.ErrClosed) }
+
+func (c *linkChannel) close() error { return c.link.Close() }
+
+func (c *linkChannel) within() bool {
+	own, _, err := net.SplitHostPort(c.link.LocalAddr().String())
+	other, _, bad := net.SplitHostPort(c.link.RemoteAddr().String())
+	return err == nil && bad == nil && own == other
+}
+
+func (c *linkChannel) traffic() (sent, received int64) { return c.link.Sent(), c.link.Received() }
+
+// connection is the coordinator's end of one rank's channel. Messages are
+// posted to a queue and written by a goroutine of its own, so that a rank that
+// does not read holds up nobody.
+type connection struct {
+	ch      channel
+	queue   chan message
+	done    chan struct{}
+	written chan struct{} // closed when write has returned
+	once    sync.Once
+}
+
+func newConnection(ch channel) *connection {
+	return &connection{ch: ch, queue: make(chan message, 32), done: make(chan struct{}), written: make(chan struct{})}
+}
+
+// post queues m. When the queue is full the rank has not read for half a
+// minute: it then goes without a heartbeat, or, for anything else, loses its
+// connection.
+func (c *connection) post(m message) {
+	select {
+	case c.queue <- m:
+	default:
+		if m.Kind != kindBeat {
+			_ = c.ch.close()
+		}
+	}
+}
+
+// finish has write flush the queue and end, and then read no longer than
+// answerTimeout for the other end to close.
+func (c *connection) finish() { c.once.Do(func() { close(c.done) }) }
+
+// write sends what is posted until finish.
+func (c *connection) write() {
+	defer close(c.written)
+	for {
+		select {
+		case m := <-c.queue:
+			if c.ch.send(m, answerTimeout) != nil {
+				_ = c.ch.close() // the reader sees it, too
+				return
+			}
+		case <-c.done:
+			c.flush()
+			return
+		}
+	}
+}
+
+func (c *connection) flush() {
+	for {
+		select {
+		case m := <-c.queue:
+			if c.ch.send(m, answerTimeout) != nil {
+				return
+			}
+		default:
+			c.ch.finish()
+			return
+		}
+	}
+}

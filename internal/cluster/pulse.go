@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// beat sends this rank's status once per heartbeat and notices a coordinator
+// that has fallen silent. Like there, silence is counted by a clock that weighs how late this
+// process's own heartbeats are, so that one that was stopped for a while can go on.
+func (m *Member) beat() {
+	own := clock{beat: m.cfg.Times.Heartbeat, last: time.Now()}
+	t := time.NewTicker(m.cfg.Times.Heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-m.gone:
+			return
+		case <-m.ended:
+			return
+		case <-t.C:
+		}
+		now := time.Now()
+		counts := own.tick(now)
+		if lost, why := m.pass(now, counts).dead(); lost && !m.outlives() {
+			m.end(m.noCoordinator(errors.New(why)))
+			return
+		}
+		s := m.status(own.stalled(counts))
+		s.LateMillis = own.lateMillis()
+		_ = m.ch.send(s, m.cfg.Times.Heartbeat) // if it is lost, so is what we read
+	}
+}
+
+// pass counts a heartbeat of this process, and says what is known of the coordinator's silence.
+func (m *Member) pass(now time.Time, counts time.Duration) quietFor {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.quiet.pass(now, counts, false)
+	m.still += counts
+	if m.data != nil {
+		if came := m.data(); came > m.came {
+			m.came, m.still = came, 0
+			m.moved++
+		}
+	}
+	return quietFor{silent: m.quiet.lasts, limit: m.quiet.limit(m.cfg.Times.DeadAfter), moved: m.still, heard: oneIf(m.data != nil), near: m.ch.within()}
+}
+
+func oneIf(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// outlives says that this rank goes on though the coordinator is silent: it is a launcher on this very host
+// whose connection stands. Had it died, the system would have closed that: it is stopped, or waits for a core,
+// and whoever stopped it may have it go on.
+func (m *Member) outlives() bool {
+	select {
+	case <-m.ready:
+		return m.hostRank < 0 && m.ch.within()
+	default:
+		return false
+	}
+}
+
+// status is what the coordinator is told with every heartbeat. The wait is
+// given as its length: clocks of different hosts differ. A process that was stopped until just
+// now does not know how much of a wait that was.
+func (m *Member) status(stalled bool) message {
+	m.mu.Lock()
+	s := message{Kind: kindStatus, Peer: -1, Doing: m.doing, Moved: m.moved}
+	waiting := m.waiting
+	m.mu.Unlock()
+	if waiting == nil || stalled {
+		return s
+	}
+	if w, ok := waiting(); ok && w.Peer >= 0 && w.Peer < m.cfg.WorldSize {
+		s.Waits, s.Peer, s.In, s.Begun = true, w.Peer, w.In, w.Begun
+		s.WaitMillis = max(0, time.Since(w.Since).Milliseconds())
+	}
+	return s
+}
+
+// read acts on what the coordinator says until the connection ends.
+func (m *Member) read() {
+	for {
+		msg, err := m.ch.receive(0)
+		if err != nil {
+			m.answered()
+			m.end(m.noCoordinator(err))
+			return
+		}
+		m.mu.Lock()
+		m.heard = time.Now()
+		m.quiet.hear(m.heard, time.Duration(msg.LateMillis)*time.Millisecond)
+		m.mu.Unlock()
+		if msg.Kind == kindClosing {
+			m.mu.Lock()
+			m.left = true // it ends in good order: hanging up is no loss
+			m.mu.Unlock()
+		}
+		m.act(msg)
+	}
+}
+
+func (m *Member) act(msg message) {
+	switch msg.Kind {
+	case kindRoster:
+		if m.addrs == nil { // only ever once
+			m.addrs, m.hostRank = msg.Addrs, msg.Peer
+			close(m.ready)
+		}
+	case kindVerdict:
+		m.end(verdictError(msg))
+	case kindStop, kindHalt:
+		m.stopHeard(msg)
+	case kindBye:
+		m.acknowledged.Store(true)
+		m.answered()
+	}
+}
+
+// verdictError is the other side of verdictMessage.
+func verdictError(msg message) error {
+	switch {
+	case len(msg.Disagree) > 0:
+		return &setting.ConflictError{Over: msg.Disagree}
+	case msg.Peer >= 0:
+		return &transport.LostError{Rank: msg.Peer, Why: msg.Why, Timeout: msg.TimedOut}
+	case msg.Cause != "":
+		return &transport.ServerLostError{Who: msg.Cause, Addr: msg.Addr, Why: msg.Why}
+	case len(msg.Missing) > 0:
+		return &MissingError{Ranks: msg.Missing, WorldSize: msg.World, Servers: msg.Servers, Timeout: time.Duration(msg.WaitMillis) * time.Millisecond}
+	}
+	return errors.New(msg.Why)
+}
+
+// noCoordinator explains the end of the control connection.
+func (m *Member) noCoordinator(cause error) error {
+	who, host := "the launcher or rank 0", -1
+	select {
+	case <-m.ready:
+		who, host = "the launcher", m.hostRank
+	default:
+	}
+	if host >= 0 {
+		who = fmt.Sprintf("rank %d, which coordinates the job,", host)
+	}
+	err := fmt.Errorf("%w: %s at %s ended or cannot be reached (%v)", ErrNoCoordinator, who, m.cfg.Rendezvous, cause)
+	if host >= 0 {
+		return &hostLost{transport.LostError{Rank: host, Why: err.Error()}, err}
+	}
+	return err
+}
+
+// hostLost is both: the coordinator is gone, and with it the rank that is its
+// host.
+type hostLost struct {
+	lost transport.LostError
+	err  error
+}
+
+func (e *hostLost) Error() string   { return e.lost.Error() }
+func (e *hostLost) Unwrap() []error { return []error{&e.lost, e.err} }
+
+// answered notes that the coordinator has said its last word. Only the reader
+// calls it.
+func (m *Member) answered() {
+	select {
+	case <-m.bye:
+	default:
+		close(m.bye)
+	}
+}
+
+// end makes err the reason why the job cannot go on. The first wins; after this
+// rank has left there is none.
+func (m *Member) end(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil || m.left {
+		return
+	}
+	m.err = err
+	if m.stopper != nil {
+		m.stopper.abandon(err)
+	}
+	m.lost <- err
+	close(m.lost)
+	close(m.ended)
+}

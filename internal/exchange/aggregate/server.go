@@ -1,0 +1,336 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// headLook is how often a server that waits for a trainer's head looks whether
+// others have begun.
+const headLook = time.Second
+
+// Server sums what the trainers of a mesh push and sends the sums back. It adds
+// on one goroutine, the one that runs it, and has one more for each trainer, which
+// sends: none waits until another has read.
+type Server struct {
+	mesh     transport.Mesh
+	cfg      Config
+	servers  int
+	trainers []trainer
+	kernels  *simd.Kernels
+	wait     waitNote
+	note     scribe
+
+	seq    uint32
+	head   head // of the exchange under way
+	layout layout
+	codes  []compress.Quantiser // that it knows
+	code   compress.Quantiser   // of the exchange
+
+	coders  coders
+	acc     buffer   // a segment's sum
+	part    buffer   // and what is added to it
+	present []uint64 // which entries a segment's sum has, a bit each
+	whole   bool     // it has all
+	sparse  compress.Sparse
+
+	sums    [ahead]sum // made last, a ring
+	made    uint64     // how many there were
+	senders sync.WaitGroup
+	fault   atomic.Pointer[Error]
+
+	exchanges, received, sent, queued atomic.Int64
+}
+
+// trainer is what a server keeps of one.
+type trainer struct {
+	recv   transport.Recv // of the head, or of a sparse body
+	posted bool
+	head   [headBytes]byte
+	said   head // decoded
+	came   bool // the head of the exchange that is about to begin
+	left   bool // in good order
+	body   buffer
+	of     size // of that body
+	slots  [ahead]segment
+	toSend chan *sum
+}
+
+// segment is a posted receive of a trainer's segment, or of its size.
+type segment struct {
+	recv   transport.Recv
+	posted bool
+	body   buffer
+	size   [sizeBytes]byte
+}
+
+// Stats are what a server has done since it began.
+type Stats struct {
+	Exchanges      int64 // that have ended
+	Received, Sent int64 // bytes of payload
+	Queued         int64 // sums of segments that are made and not sent, each counted once for each trainer; it falls, too
+}
+
+// NewServer makes this member of the mesh a server. It sends nothing; the mesh
+// stays its owner's to close. Errors: a bad configuration, or one that does not
+// fit the mesh.
+func NewServer(mesh transport.Mesh, cfg Config) (*Server, error) {
+	if err := cfg.fits(mesh, true); err != nil {
+		return nil, err
+	}
+	return &Server{
+		mesh: mesh, cfg: cfg.filled(), servers: mesh.Size() - cfg.Trainers,
+		trainers: make([]trainer, cfg.Trainers), kernels: simd.Host(), codes: append(ownCodes(), cfg.Codes...),
+		note: newScribe(cfg.Record), wait: waitNote{rec: cfg.Record},
+	}, nil
+}
+
+// Index is the server's number, from 0.
+func (s *Server) Index() int { return s.mesh.Rank() - s.cfg.Trainers }
+
+// Stats returns what the server has done so far. It may be called at any time
+// from any goroutine.
+func (s *Server) Stats() Stats {
+	return Stats{Exchanges: s.exchanges.Load(), Received: s.received.Load(), Sent: s.sent.Load(), Queued: s.queued.Load()}
+}
+
+// Waiting returns the server's wait for a trainer that holds up others; ok is
+// false while there is none. It may be called at any time from any goroutine.
+func (s *Server) Waiting() (collective.Wait, bool) { return s.wait.load("exchange") }
+
+// Run serves until all trainers have left in good order, and then returns nil. An
+// error, an *Error, says what ended it; the mesh is then aborted with it, so that
+// every member knows. When ctx ends so does Run, with its cause. It is called
+// once.
+func (s *Server) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { s.mesh.Abort(context.Cause(ctx)) })
+	defer stop()
+	for t := range s.trainers {
+		s.trainers[t].toSend = make(chan *sum, ahead)
+		s.senders.Go(func() { s.send(t) })
+	}
+	if err := s.serveAll(); err != nil {
+		s.fail(s.seq, s.doing(), err)
+		s.withdraw()
+	}
+	for t := range s.trainers {
+		close(s.trainers[t].toSend)
+	}
+	s.senders.Wait()
+	if fault := s.fault.Load(); fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// serveAll carries exchanges out until all trainers have left.
+func (s *Server) serveAll() error {
+	for {
+		over, err := s.next()
+		if err == nil && !over {
+			s.hear(s.head)
+			err = s.serve()
+		}
+		s.wait.op.End(s.note.rec.Now(), -1, err != nil)
+		s.wait.op = record.Op{}
+		if err != nil || over {
+			return err
+		}
+		s.seq++
+		s.exchanges.Add(1)
+	}
+}
+
+// hear records the exchange that is about to begin, once.
+func (s *Server) hear(h head) {
+	if !s.wait.op.Seen() {
+		s.wait.op = s.note.serve(h, s.seq)
+	}
+}
+
+// doing is the exchange under way, "" where nothing is known of it.
+func (s *Server) doing() string {
+	if s.layout.servers == 0 {
+		return ""
+	}
+	return s.head.String()
+}
+
+// fail makes err the server's fault, unless there is one, and ends all operations
+// of the mesh with it.
+func (s *Server) fail(seq uint32, what string, err error) {
+	fault := &Error{Op: "serve", Seq: seq, What: what, Rank: s.mesh.Rank(), Peer: transport.Culprit(err, s.mesh.Rank()), Trainers: s.cfg.Trainers, Err: err}
+	if s.fault.CompareAndSwap(nil, fault) {
+		s.mesh.Abort(fault)
+	}
+}
+
+// withdraw returns when the mesh, which was aborted, no longer touches the server's
+// memory.
+func (s *Server) withdraw() {
+	for t := range s.trainers {
+		tr := &s.trainers[t]
+		if tr.posted {
+			_ = tr.recv.Wait(s.cfg.Timeout) // at once: the mesh is aborted
+			tr.posted = false
+		}
+		for k := range tr.slots {
+			if sl := &tr.slots[k]; sl.posted {
+				_ = sl.recv.Wait(s.cfg.Timeout)
+				sl.posted = false
+			}
+		}
+	}
+}
+
+// next waits until all trainers have begun the next exchange, or have left: then
+// it is over.
+func (s *Server) next() (over bool, err error) {
+	s.layout = layout{} // nothing is known of it
+	for t := range s.trainers {
+		if tr := &s.trainers[t]; !tr.left {
+			tr.came = false
+			s.postHead(t)
+		}
+	}
+	for t := range s.trainers {
+		if err := s.awaitHead(t); err != nil {
+			return false, err
+		}
+	}
+	s.wait.over(nil)
+	return s.agree()
+}
+
+func (s *Server) postHead(t int) {
+	tr := &s.trainers[t]
+	tr.posted = true
+	s.mesh.Post(&tr.recv, t, headTag(s.seq), tr.head[:])
+}
+
+// awaitHead waits for a trainer's head. It may last: until any has begun, the
+// trainers do something else. From then on it is a wait like any other.
+func (s *Server) awaitHead(t int) error {
+	var since time.Time // some trainer has begun
+	for tr := &s.trainers[t]; !tr.came && !tr.left; {
+		look := min(headLook, s.cfg.Timeout)
+		if err := s.askHead(t, look); err != nil {
+			return err
+		}
+		if tr.came || tr.left {
+			break
+		}
+		if some, err := s.begun(); err != nil {
+			return err
+		} else if !some {
+			continue
+		}
+		if since.IsZero() {
+			since = time.Now()
+			s.hear(s.begunAs())
+			s.wait.from(t, s.seq, since.Add(-look/2))
+		}
+		if waited := time.Since(since); waited > s.cfg.Timeout {
+			return &transport.Error{Op: "receive", Rank: s.mesh.Rank(), Peer: t, Tag: headTag(s.seq), Err: fmt.Errorf("%w after %v: others have begun", transport.ErrTimeout, s.cfg.Timeout)}
+		}
+	}
+	return nil
+}
+
+// askHead waits for a trainer's head for so long.
+func (s *Server) askHead(t int, long time.Duration) error {
+	tr := &s.trainers[t]
+	err := tr.recv.Wait(long)
+	tr.posted = false
+	switch {
+	case err == nil:
+		s.received.Add(headBytes)
+		if tr.said, err = decodeHead(&tr.head); err != nil {
+			return fmt.Errorf("what rank %d sent: %w", t, err)
+		}
+		tr.left = tr.said.kind == kindLeave
+		tr.came = !tr.left
+	case errors.Is(err, transport.ErrGoodbye):
+		tr.left, tr.said = true, head{kind: kindLeave}
+	case transport.TimedOut(err):
+		s.postHead(t)
+	default:
+		return err
+	}
+	return nil
+}
+
+// begun looks whether any trainer has begun the next exchange.
+func (s *Server) begun() (bool, error) {
+	for t := range s.trainers {
+		tr := &s.trainers[t]
+		if !tr.came && !tr.left {
+			if err := s.askHead(t, 0); err != nil {
+				return false, err
+			}
+		}
+		if tr.came {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// begunAs is what a trainer has begun.
+func (s *Server) begunAs() head {
+	for t := range s.trainers {
+		if s.trainers[t].came {
+			return s.trainers[t].said
+		}
+	}
+	return head{}
+}
+
+// agree compares the trainers' heads and plans the exchange.
+func (s *Server) agree() (over bool, err error) {
+	first := s.trainers[0].said
+	for t := range s.trainers {
+		switch said := s.trainers[t].said; {
+		case said == first:
+		case said.kind == kindLeave:
+			return false, s.early(t, 0)
+		case first.kind == kindLeave:
+			return false, s.early(0, t)
+		default:
+			return false, &MismatchError{Ranks: [2]int{0, t}, What: [2]string{first.String(), said.String()}}
+		}
+	}
+	if first.kind == kindLeave {
+		return true, nil
+	}
+	s.head, s.layout = first, first.layout(s.servers)
+	s.code, err = s.find(first)
+	return false, err
+}
+
+// early is the error of a trainer that has left while another one has begun the next exchange.
+func (s *Server) early(trainer, by int) error {
+	in := fmt.Sprintf("exchange %d (%v)", s.seq, s.trainers[by].said)
+	return &transport.LostError{Rank: trainer, Why: outcome.Early("it left the job", outcome.Rank(by), in)}
+}
+
+// find returns the code of an exchange.
+func (s *Server) find(h head) (compress.Quantiser, error) {
+	for _, q := range s.codes {
+		if q.Code() == h.code && q.Block() == h.block {
+			return q, nil
+		}
+	}
+	return nil, fmt.Errorf("values of %s: this server does not know the code: name it in its Config.Codes", codeName(h.code, h.block))
+}

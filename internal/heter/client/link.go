@@ -1,0 +1,309 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/frames"
+	"github.com/ringo-ml/ringo/internal/heter/message"
+	"github.com/ringo-ml/ringo/internal/heter/near"
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/wire"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// link is the connection to one heter-trainer. A goroutine reads it; the trainer's own writes, and another one signs of life.
+type link struct {
+	c       *Client
+	index   int
+	addr    string
+	io      *frames.Conn
+	welcome message.Welcome
+	results []byte     // of the reader
+	view    *near.View // what the heter-trainer writes in shared memory; nil: it has none of this trainer. The reader's, but how many slots it has
+	leaving atomic.Bool
+	over    chan struct{} // closed when the reader has ended
+	once    sync.Once
+
+	// These belong to c.mu, but number, which is the trainer's goroutine's.
+	number    uint64
+	gone      bool // it is lost
+	under     map[uint64]*flight
+	bytes     int
+	slots     []int // of view, where no results are wanted
+	committed uint64
+	puts      int   // that are not taken yet
+	asks      []int // how many values each ask wants that has no answer yet; answers come in turn
+	lending   lending
+	since     time.Time // when the heter-trainer began with the oldest one, as far as is known
+}
+
+// reach connects to one, and tries again while it is not up.
+func (c *Client) reach(ctx context.Context, i int, addr string) (*link, error) {
+	const shortest, longest = 10 * time.Millisecond, time.Second
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		k, err := c.try(ctx, i, addr, false)
+		if err == nil || isFinal(err) {
+			return k, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w; it was tried for %v", err, c.cfg.Timeout)
+		}
+	}
+}
+
+// reachAll connects to each heter-trainer. One that was lost before this trainer came is lost to it, too, if another one is there.
+func (c *Client) reachAll(ctx context.Context) error {
+	var missed error
+	for i, addr := range c.cfg.Addrs {
+		k, err := c.reach(ctx, i, addr)
+		switch {
+		case standsIn(err):
+			k, missed = c.missing(i, addr), c.cfg.unreached(i, err)
+		case err != nil:
+			return c.cfg.unreached(i, err)
+		case c.welcome.Values == 0:
+			c.welcome = k.welcome
+		}
+		c.links = append(c.links, k)
+	}
+	if c.alone() {
+		return missed
+	}
+	return nil
+}
+
+// missing is the link to a heter-trainer that is lost already.
+func (c *Client) missing(i int, addr string) *link {
+	k := &link{c: c, index: i, addr: addr, gone: true, over: make(chan struct{})}
+	close(k.over)
+	k.once.Do(func() {}) // there is nothing to end
+	c.loads[i].lost = true
+	c.report(fmt.Sprintf("heter: trainer %d: heter-trainer %d at %s was lost before this trainer came", c.cfg.Trainer, i, addr))
+	return k
+}
+
+// standsIn says that a heter-trainer is not the first in its place.
+func standsIn(err error) bool {
+	r := (*refusal)(nil)
+	return errors.As(err, &r) && strings.HasPrefix(r.text, message.StandsIn)
+}
+
+// unreached says that a heter-trainer has not been reached. One that has another part than all who come to it is to blame itself.
+func (c Config) unreached(i int, err error) error {
+	if r := (*refusal)(nil); errors.As(err, &r) && strings.HasPrefix(r.text, message.OtherPart) {
+		lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", i), Addr: c.Addrs[i], Why: cluster.Failure(r.text)}
+		return fmt.Errorf("heter: trainer %d: %w", c.Trainer, lost)
+	}
+	return fmt.Errorf("heter: trainer %d: heter-trainer %d at %s: %w", c.Trainer, i, c.Addrs[i], err)
+}
+
+// refusal is what a heter-trainer has said at last.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
+
+// isFinal tells faults that another try would only repeat.
+func isFinal(err error) bool {
+	r := (*refusal)(nil)
+	if errors.As(err, &r) {
+		return true
+	}
+	for _, fault := range []error{transport.ErrTicket, transport.ErrVersion, transport.ErrNotRingo, transport.ErrRefused, message.ErrMalformed} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return false
+}
+
+// try connects once: late, to one that stands in for another that was lost.
+func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link, error) {
+	cfg := &c.cfg
+	l, _, err := transport.Dial(ctx, addr, cfg.Ticket, transport.Hello{Version: cfg.Version, Purpose: transport.Heter, Rank: cfg.Trainer, WorldSize: cfg.Trainers})
+	if err != nil {
+		return nil, err
+	}
+	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), under: map[uint64]*flight{}}
+	stop := context.AfterFunc(ctx, func() { l.Close() }) // it may take its time to make the part
+	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Late: late, Lent: cfg.Lent, Hash: cfg.Cut.Hash, About: cfg.About}
+	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
+		err = k.welcomed()
+	}
+	if err == nil {
+		k.share(ctx)
+	}
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if w := c.welcome; err == nil && w.Values > 0 && (k.welcome.Values != w.Values || k.welcome.State != w.State) {
+		err = message.Malformed("a state of %d values, %d with the optimizer's, that of others has %d and %d: give all the same settings", k.welcome.Values, k.welcome.State, w.Values, w.State)
+	}
+	if err != nil {
+		l.Close()
+		k.view.Close()
+		return nil, err
+	}
+	k.io.SetSilence(k.welcome.Silence)
+	return k, nil
+}
+
+// welcomed reads the answer to a hello.
+func (k *link) welcomed() error {
+	f, err := k.io.Header()
+	if err != nil {
+		return err
+	}
+	if f.Length > message.MaxText {
+		return message.Malformed("a %s of %d bytes in answer to a hello", message.Name(f.Type), f.Length)
+	}
+	b, err := k.io.ReadAll(f.Length)
+	if err != nil {
+		return err
+	}
+	switch f.Type {
+	case message.TypeFailure:
+		return &refusal{string(b)}
+	case message.TypeWelcome:
+		k.welcome, err = message.ParseWelcome(b)
+		return err
+	}
+	return message.Malformed("a %s in answer to a hello", message.Name(f.Type))
+}
+
+// begin reads from now on, and shows life.
+func (k *link) begin() {
+	go func() {
+		defer close(k.over)
+		defer k.view.Close()
+		if err := k.read(); !k.leaving.Load() {
+			k.c.lose(k, err)
+		}
+	}()
+	go func() {
+		beat := time.NewTicker(k.welcome.Heartbeat)
+		defer beat.Stop()
+		for {
+			select {
+			case <-beat.C:
+			case <-k.over:
+				return
+			}
+			if k.io.WriteFrame(message.TypeHeartbeat, nil) != nil {
+				return // the reader finds out why
+			}
+		}
+	}()
+}
+
+func (k *link) end() { k.once.Do(func() { _ = k.io.Link().Close() }) }
+
+// lost is the error that says so.
+func (k *link) lost(err error) error {
+	lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", k.index), Addr: k.addr, Why: err.Error()}
+	return fmt.Errorf("heter: trainer %d: step %d: %w", k.c.cfg.Trainer, k.c.step.Load(), lost)
+}
+
+// read reads to the end, and says what that was.
+func (k *link) read() error {
+	for {
+		f, err := k.io.Header()
+		if err == io.EOF {
+			return errors.New("its connection has ended")
+		}
+		if err != nil {
+			return err
+		}
+		if err := k.payload(f); err != nil {
+			return err
+		}
+	}
+}
+
+// payload reads a frame's.
+func (k *link) payload(f wire.Header) error {
+	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues, message.TypeTaken: message.AskSize, message.TypePlacedDone: message.HeadSize}
+	if most, known := longest[f.Type]; !known || f.Length > most || f != (wire.Header{Type: f.Type, Length: f.Length}) {
+		return message.Malformed("a %s frame of %d bytes", message.Name(f.Type), f.Length)
+	}
+	switch {
+	case f.Type == message.TypeDone:
+		return k.done(f.Length)
+	case f.Type == message.TypeValues && k.c.cfg.Lent:
+		return k.summed(f.Length)
+	}
+	b, err := k.io.ReadAll(f.Length)
+	switch {
+	case err != nil:
+		return err
+	case f.Type == message.TypeFailure:
+		return &refusal{string(b)}
+	case f.Type == message.TypePlacedDone:
+		return k.placedDone(b)
+	case f.Type == message.TypeValues:
+		return k.c.wanted(k, b)
+	case f.Type == message.TypeTaken:
+		return k.c.taken(k)
+	case f.Type == message.TypeCommit:
+		step, err := message.ParseCommit(b)
+		if err != nil {
+			return err
+		}
+		return k.c.commit(k, uint64(step))
+	case f.Type == message.TypeAgain:
+		a, err := message.ParseAgain(b)
+		if err != nil {
+			return err
+		}
+		k.c.askedAgain(a)
+	}
+	return nil
+}
+
+// done reads results.
+func (k *link) done(n int) error {
+	k.c.mu.Lock()
+	most := 0
+	for _, f := range k.under {
+		most = max(most, k.c.layout.Back(f.n, f.eval))
+	}
+	k.c.mu.Unlock()
+	if n > most {
+		return message.Malformed("results of %d bytes, none under way has more than %d", n, most)
+	}
+	k.results = raw.Sized(k.results, n)
+	if err := k.io.Read(k.results); err != nil {
+		return err
+	}
+	return k.came(k.results, false, func(_ message.Head, f *flight) error { return k.c.layout.ParseDone(k.results, f.micro) })
+}
+
+// came takes results that begin with a head, and came placed or not. parse reads them.
+func (k *link) came(b []byte, placed bool, parse func(message.Head, *flight) error) error {
+	h, err := message.ParseHead(b)
+	if err != nil {
+		return err
+	}
+	k.c.mu.Lock()
+	defer k.c.mu.Unlock()
+	f := k.under[h.Number]
+	if f == nil || (f.back >= 0) != placed {
+		return message.Malformed("the results of micro-batch %d, which is not under way, or not so", h.Number)
+	}
+	if !f.done { // else its heter-trainer was lost after it had come back
+		if err := parse(h, f); err != nil {
+			return err
+		}
+	}
+	k.c.took(k, f)
+	return nil
+}

@@ -1,0 +1,216 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/ringo-ml/ringo/internal/heter/message"
+	"github.com/ringo-ml/ringo/internal/heter/near"
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/wire"
+)
+
+// store is the memory in which frames wait to be sent, or sent again. Where a heter-trainer is on this host it is one that all of those can read, so
+// that they are told of a frame's slot in place of being sent it; a frame is the same for those of other hosts.
+type store struct {
+	memory *near.Memory // nil: there is none; the sender's, but that it is there
+	slots  []int        // of it, that are free
+	full   bool         // there is no more room
+	over   bool         // nothing is to be sent any more
+	loans  bool         // there was no room for what is lent
+	spare  [][]byte     // memory of this process
+}
+
+// get chooses memory for a flight's frame of so many bytes. What it returns then makes it, without c.mu.
+func (s *store) get(f *flight, size int) func() ([]byte, error) {
+	if n := len(s.slots); n > 0 && !s.full && s.memory.Fits(message.FrameAt+size) {
+		f.slot, s.slots = s.slots[n-1], s.slots[:n-1]
+		return func() ([]byte, error) {
+			b, err := s.memory.Slot(f.slot, message.FrameAt+size)
+			if err != nil {
+				s.full = true // of the sender alone
+				return nil, err
+			}
+			return b[message.FrameAt:], nil
+		}
+	}
+	var b []byte
+	if n := len(s.spare); n > 0 {
+		b, s.spare = s.spare[n-1], s.spare[:n-1]
+	}
+	return func() ([]byte, error) { return raw.Sized(b, size), nil }
+}
+
+// put takes back a frame that nobody may want again.
+func (s *store) put(f *flight) {
+	if f.slot >= 0 {
+		s.slots = append(s.slots, f.slot)
+	} else {
+		s.spare = append(s.spare, f.frame)
+	}
+}
+
+// lentSlot is the slot of what is lent, as message says, where the trainer lends: no frame lies there. The trainer's goroutine writes it, between steps.
+const lentSlot = 0
+
+// loan is room for so many bytes to lend; nil: there is none that heter-trainers of this host can read. c.mu is held.
+func (c *Client) loan(n int) []byte {
+	s := &c.frames
+	if s.memory == nil || s.over || s.loans || !s.memory.Fits(n) {
+		return nil
+	}
+	b, err := s.memory.Slot(lentSlot, n)
+	if err != nil {
+		s.loans = true
+		c.note(fmt.Sprintf("parameters that are lent go over links, no longer through memory that heter-trainers of this host have, too: %v", err))
+		return nil
+	}
+	return b
+}
+
+// mostFrames is how many frames lie in shared memory at a time. A slot that is not used takes addresses alone.
+const mostFrames = 1 << 10
+
+// share returns the memory for frames of up to so many samples, which the first one that asks makes.
+func (c *Client) share(w message.Welcome) (*near.Memory, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.frames
+	if s.over {
+		return nil, errors.New("the trainer has ended")
+	}
+	if s.memory != nil {
+		return s.memory, nil
+	}
+	lent := 0
+	if c.cfg.Lent {
+		lent = w.Values
+	}
+	size, _ := c.layout.Slots(w.Samples, lent)
+	m, err := near.New(mostFrames, size)
+	if err != nil {
+		return nil, err
+	}
+	s.memory, s.slots = m, downTo(m.Slots())
+	if c.cfg.Lent {
+		s.slots = s.slots[:m.Slots()-1] // all but lentSlot
+	}
+	return m, nil
+}
+
+// downTo are n slots, of which the last one is taken first: those that are used take memory.
+func downTo(n int) (slots []int) {
+	for i := n - 1; i >= 0; i-- {
+		slots = append(slots, i)
+	}
+	return slots
+}
+
+// free gives the memory of frames back, when nobody sends any more. Links that have not begun to read have memory of their own.
+func (c *Client) free(links []*link) {
+	c.seekers.Wait()
+	if c.begun.Load() {
+		<-c.posted
+	}
+	c.freed.Do(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.frames.over = true
+		c.lent.values = nil
+		c.frames.memory.Close()
+		if !c.begun.Load() {
+			for _, k := range links {
+				k.view.Close()
+			}
+		}
+	})
+}
+
+// share gets memory that the heter-trainer writes, for what this one does, if they are on one host. If that fails the link does.
+func (k *link) share(ctx context.Context) {
+	cfg := &k.c.cfg
+	desk := near.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: k.index, Trainers: cfg.Trainers}
+	var err error
+	k.view, err = near.Swap(ctx, desk, cfg.Trainer, k.welcome.Near, k.welcome.Key, func() (*near.Memory, error) { return k.c.share(k.welcome) })
+	if err != nil && ctx.Err() == nil {
+		k.c.note(fmt.Sprintf("heter-trainer %d at %s is on this host and shares no memory, micro-batches go over the link: %v", k.index, k.addr, err))
+	}
+	if k.view != nil {
+		n := k.view.Slots()
+		if cfg.Lent { // the last one is for sums
+			n--
+		}
+		k.slots = downTo(min(n, k.welcome.Micros))
+	}
+}
+
+func (c *Client) note(line string) {
+	if c.cfg.Note == nil {
+		c.report(line)
+		return
+	}
+	c.cfg.Note(line)
+}
+
+// place chooses where the results of a flight are wanted, if it can go through shared memory. c.mu is held.
+//
+// invariant[heter-slot]: a heter-trainer writes results only where the last micro-batch that named the slot wants them, and no other one names it before
+// these have been read; a frame's slot is written only when each one that had it has answered, or is lost, which cannot write there.
+func (k *link) place(f *flight) {
+	if n := len(k.slots); f.slot >= 0 && n > 0 {
+		f.back, k.slots = k.slots[n-1], k.slots[:n-1]
+	} else {
+		f.back = -1
+	}
+}
+
+// leave makes the slot free where results of a flight were wanted, which have been read. c.mu is held.
+func (k *link) leave(f *flight) {
+	if f.back >= 0 {
+		k.slots = append(k.slots, f.back)
+	}
+}
+
+// send sends a micro-batch, or where it lies.
+func (k *link) send(f *flight) error {
+	message.Renumber(f.frame[wire.HeaderSize:], f.number)
+	if f.back < 0 {
+		return k.io.Write(net.Buffers{f.frame})
+	}
+	h, err := message.ParseHead(f.frame[wire.HeaderSize:][:message.HeadSize])
+	if err != nil {
+		return err
+	}
+	return k.io.WriteFrame(message.TypePlaced, message.Placed{Head: h, There: f.slot, Back: f.back}.Append(nil))
+}
+
+// placedDone reads results that lie in shared memory.
+func (k *link) placedDone(b []byte) error {
+	return k.came(b, true, func(h message.Head, f *flight) error {
+		c := k.c
+		back, err := k.view.Slot(f.back, c.layout.Back(f.n, f.eval)-message.HeadSize)
+		if err != nil {
+			return message.Malformed("the results of micro-batch %d: %v", h.Number, err)
+		}
+		return c.layout.ParsePlacedDone(h, back, f.micro)
+	})
+}
+
+// placedSum reads a sum that lies in shared memory.
+//
+// invariant[heter-sum-slot]: a heter-trainer writes a sum to shared memory only when it is asked for it, and is asked again only when that one has been read.
+func (k *link) placedSum() error {
+	k.c.mu.Lock()
+	wanted := k.lending.asked && k.lending.placed && k.lending.have == 0
+	k.c.mu.Unlock()
+	if !wanted {
+		return message.Malformed("a sum in shared memory that nobody has asked for")
+	}
+	b, err := k.view.Slot(k.view.Slots()-1, 4*k.c.Len())
+	if err != nil {
+		return message.Malformed("a sum: %v", err)
+	}
+	return k.c.gathered(k, raw.As[float32](b), false)
+}

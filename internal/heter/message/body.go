@@ -1,0 +1,171 @@
+package message
+
+import (
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/wire"
+)
+
+// Layout is how micro-batches of a cut lie in frames.
+type Layout struct {
+	Cut  *heter.Cut
+	Code message.Code // of the tensors that cross, and of their gradients
+}
+
+// There is the length of a Micro of n samples in bytes, head and all; math.MaxInt64 where it is no length of a frame.
+func (l Layout) There(n int) int {
+	size := l.size(n, func(heter.Crossing) bool { return true })
+	return bounded(float64(size) + 4*float64(n)*float64(l.Cut.Labels+l.Cut.Targets))
+}
+
+// Back is the length of a Done of n samples in bytes, likewise. An evaluation has no gradients.
+func (l Layout) Back(n int, eval bool) int {
+	out := 4 * n
+	for _, d := range l.Cut.Out {
+		out *= d
+	}
+	return bounded(float64(l.size(n, func(c heter.Crossing) bool { return c.Grad && !eval })) + float64(out))
+}
+
+func bounded(size float64) int {
+	if size > wire.MaxPayload {
+		return math.MaxInt64
+	}
+	return int(size)
+}
+
+// size is that of a head and some tensors.
+func (l Layout) size(n int, which func(heter.Crossing) bool) int {
+	size := HeadSize
+	for _, c := range l.Cut.In {
+		if which(c) {
+			size += l.Code.Size(n * c.Len())
+		}
+	}
+	return size
+}
+
+// Micro writes a micro-batch to b, of There(m.N) bytes.
+func (l Layout) Micro(b []byte, m *heter.Micro, number, step uint64) error {
+	Head{Number: number, Step: step, Samples: m.N, Seed: m.Seed, Eval: m.Eval}.Put(b)
+	at, err := l.encode(b, HeadSize, m.In)
+	if err != nil {
+		return err
+	}
+	at += copy(b[at:], raw.Bytes(m.Labels))
+	copy(b[at:], raw.Bytes(m.Targets))
+	return nil
+}
+
+// ParseMicro reads a Micro of at most so many samples into m, whose memory grows as it needs. A frame of another length than its
+// samples take is malformed.
+func (l Layout) ParseMicro(b []byte, m *heter.Micro, most int) (Head, error) {
+	h, err := ParseHead(b)
+	switch {
+	case err != nil:
+		return h, err
+	case h.Samples > most:
+		return h, Malformed("micro-batch %d has %d samples, the limit is %d", h.Number, h.Samples, most)
+	case len(b) != l.There(h.Samples):
+		return h, Malformed("micro-batch %d of %d samples has %d bytes, the part takes %d", h.Number, h.Samples, len(b), l.There(h.Samples))
+	}
+	return h, l.take(h, b[HeadSize:], m, false)
+}
+
+// take reads what is behind the head of a Micro. Tensors lie in b where near says so.
+func (l Layout) take(h Head, b []byte, m *heter.Micro, near bool) error {
+	if near {
+		l.point(h.Samples, b, m)
+	} else {
+		m.Size(l.Cut, h.Samples)
+	}
+	m.Seed, m.Eval = h.Seed, h.Eval
+	at := 0
+	for i, x := range m.In {
+		n := l.Code.Size(len(x))
+		if !near {
+			if err := l.Code.Decode(m.In[i], b[at:at+n]); err != nil {
+				return Malformed("micro-batch %d: %v", h.Number, err)
+			}
+		}
+		at += n
+	}
+	at += copy(raw.Bytes(m.Labels), b[at:])
+	copy(raw.Bytes(m.Targets), b[at:])
+	for i, label := range m.Labels {
+		if k := l.Cut.Classes; k > 0 && (label < 0 || int(label) >= k) {
+			return Malformed("micro-batch %d: sample %d has label %d, and there are %d classes", h.Number, i/l.Cut.Labels, label, k)
+		}
+	}
+	return nil
+}
+
+// Done writes the results of a micro-batch to b, of Back(m.N, m.Eval) bytes.
+func (l Layout) Done(b []byte, m *heter.Micro, number uint64) error {
+	doneHead(m, number).Put(b)
+	return l.results(b[HeadSize:], m)
+}
+
+func doneHead(m *heter.Micro, number uint64) Head {
+	return Head{Number: number, Samples: m.N, Loss: m.Loss, Terms: m.Terms, Correct: m.Correct}
+}
+
+// results writes what is behind the head of a Done.
+func (l Layout) results(b []byte, m *heter.Micro) error {
+	at := copy(b, raw.Bytes(m.Out))
+	if m.Eval {
+		return nil
+	}
+	_, err := l.encode(b, at, m.Grads)
+	return err
+}
+
+// ParseDone reads a Done into m, which was sent and has the memory for it.
+func (l Layout) ParseDone(b []byte, m *heter.Micro) error {
+	h, err := ParseHead(b)
+	if err == nil && len(b) != l.Back(m.N, m.Eval) {
+		err = Malformed("the results of micro-batch %d are %d bytes, want %d of %d samples", h.Number, len(b), l.Back(m.N, m.Eval), m.N)
+	}
+	if err != nil {
+		return err
+	}
+	return l.parse(h, b[HeadSize:], m)
+}
+
+// parse reads results, b being what is behind the head of a Done.
+func (l Layout) parse(h Head, b []byte, m *heter.Micro) error {
+	if h.Samples != m.N || h.Terms < 1 {
+		return Malformed("the results of micro-batch %d are of %d samples and %d terms of a loss, want %d samples", h.Number, h.Samples, h.Terms, m.N)
+	}
+	m.Loss, m.Terms, m.Correct = h.Loss, h.Terms, h.Correct
+	at := copy(raw.Bytes(m.Out), b)
+	for _, g := range m.Grads {
+		if g == nil || m.Eval {
+			continue
+		}
+		n := l.Code.Size(len(g))
+		if err := l.Code.Decode(g, b[at:at+n]); err != nil {
+			return Malformed("the results of micro-batch %d: %v", h.Number, err)
+		}
+		at += n
+	}
+	return nil
+}
+
+// encode writes tensors from place at on, and returns where they end; nil ones are left out.
+func (l Layout) encode(b []byte, at int, xs [][]float32) (int, error) {
+	for _, x := range xs {
+		if x == nil {
+			continue
+		}
+		n := l.Code.Size(len(x))
+		if err := l.Code.Encode(b[at:at+n], x); err != nil {
+			return at, err
+		}
+		at += n
+	}
+	return at, nil
+}

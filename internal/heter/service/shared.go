@@ -1,0 +1,134 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/heter/message"
+	"github.com/ringo-ml/ringo/internal/heter/near"
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/wire"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// shared is what a trainer of this host and this heter-trainer have both: the trainer writes there, and this one back.
+type shared struct {
+	there *near.View
+	back  *near.Memory
+}
+
+// share opens the desk where trainers of this host get memory, if they may. Without one all goes over links.
+func (s *Server) share(ctx context.Context) {
+	cfg := s.cfg
+	if cfg.LinkOnly || !near.Supported {
+		return
+	}
+	d, err := near.Open(ctx, near.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Trainers: cfg.Trainers})
+	if err != nil {
+		cfg.Report(fmt.Sprintf("heter-trainer %d shares no memory with trainers of its host, micro-batches go over links: %v", cfg.Index, err))
+		return
+	}
+	s.desk = d
+}
+
+// unshare gives all shared memory back. Nothing else of the server runs any more.
+func (s *Server) unshare() {
+	s.desk.Close()
+	for _, m := range s.lent {
+		m.there.Close()
+		m.back.Close()
+	}
+}
+
+// offer is what a trainer is told of the desk. What is encrypted on its way stays so.
+func (c *conn) offer() (name near.Name, key near.Key) {
+	if nc, _ := c.io.Link().Detach(); c.s.desk == nil || isSecure(nc) {
+		return name, key
+	}
+	c.key = c.s.desk.Expect(c.who.Trainer, c.lend)
+	return c.s.desk.Name(), c.key
+}
+
+func isSecure(nc any) bool {
+	_, is := nc.(*transport.SecureConn)
+	return is
+}
+
+// lend takes a trainer's memory, and makes that for results.
+func (c *conn) lend(theirs *near.View) (*near.Memory, error) {
+	slots, lent := c.s.cfg.Micros, 0
+	if c.s.cfg.Lent { // the last one is for sums
+		slots, lent = slots+1, len(c.s.device.Values())
+	}
+	_, size := c.layout.Slots(c.s.cfg.Samples, lent)
+	m, err := near.New(slots, size)
+	if err != nil {
+		theirs.Close()
+		return nil, err
+	}
+	s := &shared{theirs, m}
+	c.s.mu.Lock()
+	c.s.lent = append(c.s.lent, s)
+	c.s.mu.Unlock()
+	c.shared.Store(s)
+	return m, nil
+}
+
+// placed takes a micro-batch that lies in shared memory.
+func (c *conn) placed(b []byte) error {
+	p, err := message.ParsePlaced(b)
+	if err != nil {
+		return err
+	}
+	s := c.shared.Load()
+	switch {
+	case s == nil:
+		return message.Malformed("a placed micro-batch, and no memory is shared")
+	case p.Samples > c.s.cfg.Samples || c.layout.There(p.Samples) > wire.MaxPayload:
+		return message.Malformed("placed micro-batch %d has %d samples, the limit is %d", p.Number, p.Samples, c.s.cfg.Samples)
+	}
+	t, err := c.take()
+	if err != nil {
+		return err
+	}
+	body := c.layout.There(p.Samples) - message.HeadSize
+	if err := c.room(t, wire.HeaderSize+message.HeadSize+body); err != nil {
+		return err
+	}
+	slot, err := s.there.Slot(p.There, message.BodyAt+body)
+	if err != nil {
+		return message.Malformed("placed micro-batch %d: %v", p.Number, err)
+	}
+	if t.back, err = s.back.Slot(p.Back, c.layout.Back(p.Samples, p.Eval)-message.HeadSize); err != nil {
+		return message.Malformed("the results of placed micro-batch %d: %v", p.Number, err)
+	}
+	if err := c.layout.Borrow(p.Head, slot[message.BodyAt:], t.back, &t.near); err != nil {
+		return err
+	}
+	t.answer, t.head, t.micro = message.TypePlacedDone, p.Head, &t.near
+	c.s.count(int64(body + len(t.back)))
+	return c.queue(t)
+}
+
+// placedLoan takes values that lie in shared memory. Where there is no memory for their gradients, these go by the link.
+func (c *conn) placedLoan() error {
+	if err := c.idle(0, 0); err != nil {
+		return err
+	}
+	s, own, n := c.shared.Load(), &c.borrowed, 4*len(c.s.device.Values())
+	if s == nil {
+		return message.Malformed("values to compute with in memory, and none is shared")
+	}
+	values, err := s.there.Slot(0, n)
+	if err != nil {
+		return message.Malformed("values to compute with: %v", err)
+	}
+	own.values, own.near = raw.As[float32](values), nil
+	if sum, err := s.back.Slot(s.back.Slots()-1, n); err == nil {
+		own.near = raw.As[float32](sum)
+	}
+	own.have = len(own.values)
+	own.number++
+	c.s.count(int64(n))
+	return nil
+}

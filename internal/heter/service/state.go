@@ -1,0 +1,49 @@
+package service
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/heter/message"
+	"github.com/ringo-ml/ringo/internal/raw"
+)
+
+// The state of the device is, in one piece, what trainers read of it to save it, and write before the first step to go on from there.
+
+// stateLen is how many values it has.
+func (s *Server) stateLen() (n int) {
+	for _, x := range s.device.State() {
+		n += len(x)
+	}
+	return n
+}
+
+// span calls do with the slices of the state that n values from lo on lie in.
+func (s *Server) span(lo, n int, do func(x []float32)) {
+	for _, x := range s.device.State() {
+		if lo < len(x) && n > 0 {
+			part := x[lo:min(len(x), lo+n)]
+			do(part)
+			lo, n = lo+len(part), n-len(part)
+		}
+		lo -= len(x)
+	}
+}
+
+// values is the answer to an Ask, in memory of b.
+func (s *Server) values(a message.Ask, b []byte) []byte {
+	b = a.Append(b[:0])
+	s.span(a.Lo, a.Count, func(x []float32) { b = append(b, raw.Bytes(x)...) })
+	return b
+}
+
+// begin makes values those that the first step begins with.
+func (s *Server) begin(a message.Ask, values []byte) error {
+	s.mu.Lock()
+	step, micros := s.step, s.figures.Micros
+	s.mu.Unlock()
+	if step > 1 || micros > 0 {
+		return fmt.Errorf("values to begin with came in step %d, after %d micro-batches: the job had begun", step, micros)
+	}
+	s.span(a.Lo, a.Count, func(x []float32) { values = values[copy(raw.Bytes(x), values):] })
+	return nil
+}

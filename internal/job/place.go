@@ -1,0 +1,145 @@
+package job
+
+import (
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/server"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// training is what train.Config leaves to the processes.
+func (s *Spec) training() train.Config {
+	c := s.Train
+	c.Threads = s.Threads()
+	return c
+}
+
+// Training is the configuration of a rank's training. start is which start of a job with checkpoints of servers this
+// is, 0 without.
+func (s *Spec) Training(start int) train.Config {
+	c := s.training()
+	if s.Sync.Kept() {
+		c.Servers.Start, c.Servers.Begin = start, true // the servers have agreed: see Told
+	}
+	c.Servers.Recall = recall
+	return c
+}
+
+// recall is train.Servers.Recall.
+func recall(dir string, step uint64, numbers []uint64) (train.Recalled, error) {
+	j, err := saved.At(dir, step, numbers)
+	if err != nil {
+		return nil, err // not a nil *saved.Job, which would be no nil
+	}
+	return j, nil
+}
+
+// Run is the configuration of a rank, or of a server that sums: Size and Rank place one that is started by hand.
+func (s *Spec) Run(t *setting.Table) ringo.Config {
+	cfg := ringo.Config{
+		Servers: s.Summers(), Tables: s.Servers.Addresses, Heters: s.HeterAddresses, NoMesh: s.GoesOn(), Bind: s.Bind, Threads: s.Train.Threads, Times: s.Times, Network: s.Network, Settings: s.Told(t, true),
+	}
+	cfg.Aggregate.Timeout = s.Collective.Timeout
+	if s.Transport == ringo.TransportSHM || s.Transport == ringo.TransportTCP {
+		cfg.Transport = s.Transport
+	}
+	if cfg.Collective = s.Collective; s.ByHand() {
+		cfg.Size, cfg.Rank, cfg.Rendezvous, cfg.TicketFile = s.Ranks, s.Rank, s.Rendezvous, s.TicketFile
+	}
+	return cfg
+}
+
+const pathInitFrom setting.Path = "training.init-from"
+
+// Told is what other processes of the job must have been told, too. A rank decides by all settings; a server by those
+// that it was given and those of servers. Both tell the file that tables on servers begin with, which is none's result: servers that are not
+// told of it would begin with other rows, and nobody would know. Folders may differ from host to host.
+func (s *Spec) Told(t *setting.Table, rank bool) setting.Values {
+	all := s.Values(t, setting.Result, setting.Changeable)
+	for p := range all {
+		if !rank && t.Origin(p) == "" && GroupOf(p) != "servers" && p != "sync" {
+			delete(all, p)
+		}
+	}
+	if s.Sync.Kept() {
+		all[pathInitFrom] = "" // none
+		if from := s.Train.Start.From; from != "" {
+			all[pathInitFrom] = filepath.Base(from)
+		}
+	}
+	return all
+}
+
+// Values are the texts of settings of some scopes, with the model by its own name.
+func (s *Spec) Values(t *setting.Table, scopes ...setting.Scope) setting.Values {
+	all := t.Values(scopes...)
+	if name := s.Train.Model.Name; name != "" {
+		all["model"] = name
+	}
+	return all
+}
+
+// What servers that keep parameters have time for.
+const (
+	fullWait  = 5 * time.Minute  // until there is room on a full disk for their last checkpoint
+	saveGrace = 10 * time.Minute // to save it, once all ranks have ended
+	away      = time.Minute      // for a trainer that its own mesh watches
+)
+
+// SaveGrace is how long launched servers may take to end.
+func (s *Spec) SaveGrace() time.Duration {
+	if s.Keep.Durability == tables.None {
+		return 0
+	}
+	return saveGrace
+}
+
+// keep is what all servers that keep parameters have in common.
+func (s *Spec) keep() server.Config {
+	c := s.Keep
+	c.Servers, c.Trainers, c.Sessions = s.Servers.Count, s.Ranks, max(1, s.Train.Servers.Threads)
+	if c.Dir == "" { // each start of a job that is saved has its own folder there
+		c.Dir = s.Train.Checkpoint.Dir
+	}
+	c.Mode, c.Staleness = tables.Mode(s.Sync), s.Train.Servers.Staleness
+	return c
+}
+
+// Server is the configuration of server index that keeps parameters, but for where it listens, and what a launcher says.
+//
+// Where ranks form a mesh that finds those that are lost, and a trainer may be away from its servers for longer. A server
+// that was launched waits longer for the first to come, too: its time has begun before that of the ranks, and the
+// launcher names those that did not join.
+func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config {
+	c := s.keep()
+	c.Index, c.Verbose, c.Version = index, s.Output.Verbose, ringo.Version
+	c.FullWait, c.Told = fullWait, s.Told(t, false)
+	if training := s.Training(0); s.Train.Start.From != "" {
+		c.Begin = training.BeginRows
+	}
+	c.Times, c.Rejoin = s.Times, max(away, s.Times.DeadAfter)
+	if s.GoesOn() {
+		c.Rejoin = s.Times.DeadAfter
+	} else if launched {
+		c.Times.Join += away
+	}
+	return c
+}
+
+// Changed are the texts of settings that were given, as assignments: what a launcher hands to its processes, and a
+// checkpoint keeps for a later start. but leaves some out.
+func Changed(t *setting.Table, but ...setting.Path) (out []setting.Assignment) {
+	for _, r := range t.Rows() {
+		if o := t.Origin(r.Path); o != "" && !slices.Contains(but, r.Path) {
+			text, _ := t.Get(r.Path)
+			out = append(out, setting.Assignment{Path: r.Path, Text: text, Origin: o})
+		}
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package job_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/setting"
+)
+
+var update = flag.Bool("update", false, "write docs/settings.md")
+
+const referenceFile = "../../docs/settings.md"
+
+// The reference page is made of the rows: `go test ./job -run Reference -update` writes it.
+func TestReferenceIsWhatTheRowsSay(t *testing.T) {
+	text := reference(t)
+	if *update {
+		if err := os.WriteFile(referenceFile, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(referenceFile)
+	if err != nil || string(got) != text {
+		t.Errorf("%s is not what the rows say: run go test ./job -run Reference -update (%v)", referenceFile, err)
+	}
+}
+
+func reference(t *testing.T) string {
+	_, table, err := job.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("# Settings\n\nAll settings of a training job, by path. A job file gives them as `group:` and `name: value`; the command line as " +
+		"`--set PATH=VALUE`, or by the flag where there is one; flags win over `--set`, and that over the file. The defaults of batch, epochs, optimizer, " +
+		"learning rate, momentum, weight decay and clipping are the model's: `ringo help train models` lists them.\n\n" +
+		"*Equal on*: all processes, and a resumed run, where the setting affects the result; all processes, where a resumed run may change it; or this process alone.\n")
+	for _, g := range job.Groups() {
+		name := g.Name
+		if name == "" {
+			name = "The whole job"
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| path | flag | values | default | equal on | what it does |\n|---|---|---|---|---|---|\n", name, strings.ToUpper(g.About[:1])+g.About[1:])
+		for _, r := range table.Rows() {
+			if job.GroupOf(r.Path) == g.Name {
+				b.WriteString(line(table, r))
+			}
+		}
+	}
+	return b.String()
+}
+
+func line(table *setting.Table, r setting.Row) string {
+	flag, values, about := "", r.Unit, r.About
+	if r.Flag != "" {
+		flag = "`--" + r.Flag + "`"
+	}
+	if known := setting.Known(r.Value); known != nil {
+		values = strings.Join(known, ", ")
+	}
+	if r.Needs != nil {
+		about += "; " + setting.Requirement(r.Needs)
+	}
+	cell := func(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
+	code := func(text string) string {
+		if text == "" {
+			return ""
+		}
+		return "`" + cell(text) + "`"
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", code(string(r.Path)), flag, cell(values), code(table.Default(r.Path)), r.Scope, cell(about))
+}

@@ -1,0 +1,284 @@
+// Package job describes a training job as one value: which model, how it is trained, which processes there are and
+// how they meet. A Spec is made of assignments, whose texts come from flags, a job file, a checkpoint or a launcher:
+// a model's own defaults first, each later assignment over the earlier ones. Its rows are those of the packages that it
+// joins (setting), so a setting has one name, one default and one check wherever it is given.
+package job
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/server"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/models"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// Sync is how ranks agree on parameters.
+type Sync string
+
+const (
+	// AllReduce: ranks sum gradients among themselves.
+	AllReduce Sync = "allreduce"
+	// Sum: servers sum gradients for the ranks, which keep the parameters.
+	Sum Sync = "sum"
+	// BSP: servers keep the parameters and update them by the mean of all ranks' gradients, in step.
+	BSP Sync = "bsp"
+	// SSP: servers update as gradients come, and no rank is more than a number of steps ahead of the slowest.
+	SSP Sync = "ssp"
+	// Async: servers update as gradients come.
+	Async Sync = "async"
+	// Geo: ranks update copies of their own and exchange by how much these moved, every few steps.
+	Geo Sync = "geo"
+)
+
+// Syncs are all of them.
+func Syncs() []Sync { return []Sync{AllReduce, Sum, BSP, SSP, Async, Geo} }
+
+// Kept says that servers keep the parameters.
+func (s Sync) Kept() bool { return slices.Contains([]Sync{BSP, SSP, Async, Geo}, s) }
+
+// What Transport may say besides the names of package ringo.
+const (
+	// TransportAuto: memory of one process for one rank, else shared memory.
+	TransportAuto = "auto"
+	// TransportMem: ranks are goroutines of one process.
+	TransportMem = "mem"
+)
+
+// Spec is a job. New makes one with its defaults.
+type Spec struct {
+	// Model is a name known to models.Lookup, empty for a job that trains no model of ours.
+	Model string
+	// Sync is how ranks agree on parameters.
+	Sync Sync
+	// Train is the training itself. Sync decides its Servers.Consistency, and Complete what else follows.
+	Train train.Config
+	// Seeds is how many seeds are trained one after the other.
+	Seeds int
+
+	// Ranks is the world size.
+	Ranks int
+	// Rank is which rank this process is, started by hand; -1: a launcher places it.
+	Rank int
+	// Rendezvous is where rank 0 meets the others, for processes that ringo does not start: its HOST:PORT, or where it says that, the
+	// absolute path of a file on a folder that all have, or a key of etcd.
+	Rendezvous string
+	// Hosts are those on which the launcher starts ranks, by ssh, HOST:N,HOST:N; "": this one.
+	Hosts string
+	// HeterHosts are those on which it starts heter-trainers; "": dealt to those of the ranks in turn.
+	HeterHosts string
+	// HeterAddresses are where heter-trainers listen, HOST:PORT each by number, where they are started by hand.
+	HeterAddresses []string
+	// HeterRestarts is how often each heter-trainer is started again when it is lost and another one is left.
+	HeterRestarts int
+	// SSH is the command that does, with its options; "": ssh.
+	SSH string
+	// Copy says that hosts get a copy of this program where they have none.
+	Copy bool
+	// TicketFile has the ticket of such processes, where RINGO_TICKET and RINGO_TICKET_FILE do not say it.
+	TicketFile string
+	// Transport is TransportAuto, TransportMem, or one of ringo's.
+	Transport string
+	// Collective says how the ranks' operations go.
+	Collective collective.Config
+	// Times say how long processes wait for each other, and when one is lost.
+	Times cluster.Times
+	// Bind says whether ranks are bound to processors.
+	Bind launch.Bind
+	// Cores, when above 0, is how many cores a rank has found for itself that was started by hand, or is one of several hosts.
+	Cores int
+	// Slice is how long a thread may run while others wait for its core; 0 leaves it as it is.
+	Slice time.Duration
+	// Network is how processes are connected.
+	Network ringo.Network
+
+	// Servers say which servers there are.
+	Servers Servers
+	// Keep is what servers do that keep parameters. Server completes it.
+	Keep server.Config
+
+	// Tuning is what is chosen by measurements.
+	Tuning Tuning
+	// Output is what is told and written.
+	Output Output
+}
+
+// Servers are the servers of a job.
+type Servers struct {
+	// Count is how many there are; 0: one, where Sync needs any.
+	Count int
+	// Hosts are those on which a launcher starts them, as Spec.Hosts; "": dealt to those of the ranks in turn.
+	Hosts string
+	// Restarts is how often each that keeps parameters is started again when it is lost.
+	Restarts int
+	// Addresses are where those that keep parameters listen, HOST:PORT each by number, where they are started by hand.
+	Addresses []string
+}
+
+// Tuning says by what plans, strategies and algorithms are chosen.
+type Tuning struct {
+	// Tune measures the links and, for a plan that needs it, the first steps.
+	Tune bool
+	// Profile is a file that SaveProfile wrote, to choose by.
+	Profile string
+	// SaveProfile is the file that what was measured is written to.
+	SaveProfile string
+}
+
+// Output says what rank 0 tells and writes.
+type Output struct {
+	// BlackBox is the folder of a file that says what every process was doing when the job failed;
+	// "none": nowhere; "": a folder of the user's own in the system's folder for temporary files.
+	BlackBox string
+	// LogDir is the folder of a file with the output of each process; "": there are none.
+	LogDir string
+	// JSON is the file of one object per epoch and a summary; "-" is standard output.
+	JSON string
+	// Metrics is the HOST:PORT at which Prometheus may ask for the figures of this host's ranks.
+	Metrics string
+	// Progress is how progress is shown: auto, bar, plain or none.
+	Progress string
+	// TensorBoard is the folder of event files.
+	TensorBoard string
+	// Page is the HOST:PORT of a page that shows the job while it goes on; "": there is none.
+	Page string
+	// Profiles is the HOST:PORT of this host alone at which rank 0 tells a profiler what takes its processor's time; the others take the next
+	// ports, and port 0 is any free one; "": nobody is told.
+	Profiles string
+	// Trace is the file of a timeline of all ranks.
+	Trace string
+	// TraceSteps is how many steps it records; 0: all, while memory for them lasts.
+	TraceSteps int
+	// Verbose tells of every connection to servers that keep parameters.
+	Verbose bool
+}
+
+// Defaults of settings whose packages leave a choice.
+const (
+	defaultTimeout    = 10 * time.Minute
+	defaultTraceSteps = 200 // enough to see every kind of step, and few enough for a viewer in a browser
+)
+
+// newSpec is the job of a model with a certain optimizer, both perhaps empty, and all else as usual.
+func newSpec(name, optimizer string) *Spec {
+	var known model.Spec
+	if name != "" {
+		known, _ = models.Lookup(name) // who starts the job says what there are
+	}
+	s := &Spec{
+		Model: name, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
+		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto, Slice: timeslice.Short,
+		Output: Output{Progress: "auto", TraceSteps: defaultTraceSteps},
+	}
+	s.Train.Threads, s.Network.Streams = 0, 1
+	if optimizer != "" {
+		s.Train.SetOptimizer(optimizer)
+	}
+	return s
+}
+
+// New makes the job that assignments describe, later ones over earlier ones, and its table of settings. Faults are
+// texts that are no values, and settings that do not exist; the others are set all the same.
+func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
+	given = implied(given)
+	s := newSpec(last(given, "model"), last(given, "training.optimizer"))
+	t, err := setting.New(s.Settings()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	faults := t.Apply(given...)
+	s.Train.ScaleLR = last(given, "training.lr") == ""
+	s.complete()
+	return s, t, faults.Err()
+}
+
+// implied adds what has one choice once something else is given: there are as many servers and heter-trainers as have addresses, and
+// heter-trainers need servers that are in step.
+func implied(given []setting.Assignment) []setting.Assignment {
+	at := func(path setting.Path) int {
+		return slices.IndexFunc(given, func(a setting.Assignment) bool { return a.Path == path })
+	}
+	for _, group := range []setting.Path{"servers", "heter"} {
+		addresses, count := group+".addresses", group+".count"
+		if i := at(addresses); i >= 0 && at(count) < 0 {
+			n := 1 + strings.Count(last(given, addresses), ",")
+			given = append(slices.Clip(given), setting.Assignment{Path: count, Text: strconv.Itoa(n), Origin: given[i].Origin})
+		}
+	}
+	i := at("heter.count")
+	if n, _ := strconv.Atoi(last(given, "heter.count")); n <= 0 || last(given, "sync") != "" {
+		return given
+	}
+	return append(slices.Clip(given), setting.Assignment{Path: "sync", Text: string(BSP), Origin: given[i].Origin})
+}
+
+// last is what the last assignment of a path says.
+func last(given []setting.Assignment, path setting.Path) (text string) {
+	for _, a := range given {
+		if a.Path == path {
+			text = a.Text
+		}
+	}
+	return text
+}
+
+// complete sets what follows from settings and is none itself.
+func (s *Spec) complete() {
+	s.Train.Name, s.Train.Tuning.Measure = s.Model, s.Tuning.Tune
+	if s.Sync != AllReduce {
+		s.Servers.Count = cmp.Or(s.Servers.Count, 1)
+	}
+	if s.Sync.Kept() {
+		s.Train.Servers.Consistency = string(s.Sync)
+	}
+}
+
+// Summers is how many servers sum gradients.
+func (s *Spec) Summers() int {
+	if s.Sync == Sum {
+		return s.Servers.Count
+	}
+	return 0
+}
+
+// Keepers is how many servers keep parameters.
+func (s *Spec) Keepers() int {
+	if s.Sync.Kept() {
+		return s.Servers.Count
+	}
+	return 0
+}
+
+// ByHand says that this process is one rank, started by a person.
+func (s *Spec) ByHand() bool { return s.Rank >= 0 }
+
+// InProcess says that all ranks are goroutines of one process.
+func (s *Spec) InProcess() bool {
+	return s.Transport == TransportMem || s.Transport == TransportAuto && s.Ranks == 1 && !s.Sync.Kept() && s.Hosts == ""
+}
+
+// GoesOn says that ranks go on without one that is lost. They form no mesh then.
+func (s *Spec) GoesOn() bool { return s.Sync.Kept() && s.Keep.Lost == tables.LostGoesOn }
+
+// Threads is how many threads a rank computes on: those given, or its share of this machine's cores.
+func (s *Spec) Threads() int {
+	switch {
+	case s.Train.Threads > 0:
+		return min(s.Train.Threads, train.MaxThreads)
+	case s.ByHand(), s.Hosts != "":
+		return min(cmp.Or(s.Cores, placement.Usable()), train.MaxThreads)
+	}
+	return max(1, placement.Usable()/max(1, s.Ranks))
+}

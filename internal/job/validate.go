@@ -1,0 +1,180 @@
+package job
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/hostport"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/launch/hosts"
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/timeslice"
+	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+const (
+	// MaxRanks bounds a slip of the finger: each rank is a process with a connection to every other.
+	MaxRanks = 1024
+	// maxSeeds does, too.
+	maxSeeds = 1000
+)
+
+// faults collects what is wrong.
+type faults []error
+
+func (l *faults) add(wrong bool, path setting.Path, format string, args ...any) {
+	if wrong {
+		*l = append(*l, setting.Faultf(path, format, args...))
+	}
+}
+
+// Validate reports every fault of a training job at once. Settings without effect are for the table to find (Idle).
+func (s *Spec) Validate() error {
+	return errors.Join(s.ValidateProcesses(), s.ValidateTraining())
+}
+
+// ValidateTraining is Validate without ValidateProcesses.
+func (s *Spec) ValidateTraining() error {
+	errs := faults{s.training().Validate()}
+	errs.add(s.Seeds < 1 || s.Seeds > maxSeeds, "training.seeds", "%d: want 1 to %d", s.Seeds, maxSeeds)
+	errs.add(s.Seeds > 1 && s.Sync.Kept(), "training.seeds", "%d with %v %s: servers keep the parameters of one run: run the seeds one by one", s.Seeds, setting.Path("sync"), s.Sync)
+	errs.add(s.Seeds > 1 && s.Train.Checkpoint.Dir != "", "training.seeds", "%d with %v %q: a folder of checkpoints is of one run", s.Seeds, setting.Path("checkpoint.dir"), s.Train.Checkpoint.Dir)
+	errs.add(s.Sync == Sum && s.Train.Exchange.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: it averages parameters among the ranks and has nothing for servers", s.Train.Exchange.Strategy, setting.Path("sync"), s.Sync)
+	errs.add(s.Train.Model.Build != nil && !s.Train.Model.Drops && s.Train.Dropout > 0, "training.dropout", "%s has no effect on %s, which drops nothing: leave it out", quantity.Exact(s.Train.Dropout), s.Model)
+	errs.add(s.Keep.From != "" && s.Train.Start.From != "", "servers.from", "with %v, which says where rows are from, too: choose one", setting.Path("training.init-from"))
+	errs.add(s.Seeds > 1 && len(s.Train.Tuning.Choices) > 0, "training.seeds", "%d with %v: these were made for one seed", s.Seeds, setting.Path("tuning.choices"))
+	errs.add((s.Tuning.Tune || s.Tuning.Profile != "") && len(s.Collective.Rules) > 0, "tuning.algorithms", "with %v or %v, which find their own: choose one", setting.Path("tuning.tune"), setting.Path("tuning.profile"))
+	errs = append(errs, s.validateWhole())
+	return errors.Join(errs...)
+}
+
+// ValidateProcesses reports every fault of which processes there are and how they meet.
+func (s *Spec) ValidateProcesses() error {
+	errs := faults{s.Times.Validate(), s.Network.Validate()}
+	errs.add(s.Ranks < 1 || s.Ranks > MaxRanks, "job.ranks", "%d: want 1 to %d", s.Ranks, MaxRanks)
+	errs.add(s.Rank < -1 || s.Rank >= max(1, s.Ranks), "job.rank", "%d: want 0 to %d, since %v is %d", s.Rank, s.Ranks-1, setting.Path("job.ranks"), s.Ranks)
+	errs.add(s.ByHand() && s.Rendezvous == "" && !s.GoesOn(), "job.rank", "%d needs %v, the HOST:PORT where rank 0 listens, or a file in which it says so", s.Rank, setting.Path("job.rendezvous"))
+	if s.Rendezvous != "" && !meeting.IsPlace(s.Rendezvous) {
+		_, _, err := hostport.Split(s.Rendezvous, 1)
+		errs.add(err != nil, "job.rendezvous", "%q: %w, the absolute path of a file, or etcd://HOST:PORT/KEY", s.Rendezvous, err)
+	}
+	if at := s.Output.Metrics; at != "" {
+		_, _, err := hostport.Split(at, 0)
+		errs.add(err != nil, "output.metrics", "%q: %w, such as 127.0.0.1:9400, or :9400 for all of this host's addresses", at, err)
+	}
+	if at := s.Output.Profiles; at != "" {
+		host, port, err := hostport.Split(at, 0)
+		switch {
+		case err != nil:
+			errs.add(true, "output.pprof", "%q: %w, such as 127.0.0.1:6060", at, err)
+		case host != "" && !hostport.Loopback(host):
+			errs.add(true, "output.pprof", "%q: a profile tells all of a program, and takes its time: want 127.0.0.1, ::1 or localhost", at)
+		case port > 0 && port+s.Ranks-1 > 65535:
+			errs.add(true, "output.pprof", "%q: rank %d would listen at port %d: want ports up to 65535", at, s.Ranks-1, port+s.Ranks-1)
+		}
+	}
+	errs = append(errs, s.validateHosts())
+	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)
+	if s.Slice != 0 {
+		err := timeslice.Check(s.Slice)
+		errs.add(err != nil, "job.slice", "%v: %w, or 0", s.Slice, err)
+	}
+	errs.add(s.Train.Threads < 0 || s.Train.Threads > train.MaxThreads, "training.threads", "%d: want 1 to %d, or 0 for this rank's share of the cores", s.Train.Threads, train.MaxThreads)
+	errs.add(s.Collective.Algorithm == collective.Exchange && s.Ranks > 2, "job.algorithm", "%s is for two ranks, %v is %d", s.Collective.Algorithm, setting.Path("job.ranks"), s.Ranks)
+	errs.add(s.Tuning.Tune && s.Tuning.Profile != "", "tuning.tune", "and %v %s are two sources for one choice: choose one", setting.Path("tuning.profile"), s.Tuning.Profile)
+	errs.add(s.Bind == launch.BindCore && s.InProcess(), "job.bind", "core is for ranks that are processes, and these are goroutines of one: say %v shm", setting.Path("job.transport"))
+	errs.add(s.Transport == TransportMem && s.ByHand(), "job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")
+	return errors.Join(append(errs, s.validateServers())...)
+}
+
+// validateHosts reports faults of which hosts there are.
+func (s *Spec) validateHosts() error {
+	if s.Hosts == "" {
+		return nil
+	}
+	var errs faults
+	all, err := hosts.Parse(s.Hosts)
+	errs.add(err != nil, "job.hosts", "%w", err)
+	errs.add(err == nil && hosts.Slots(all) < s.Ranks, "job.hosts", "has room for %d ranks, but %v is %d: say how many each host takes, HOST:N,HOST:N", hosts.Slots(all), setting.Path("job.ranks"), s.Ranks)
+	for path, list := range map[setting.Path]string{"servers.hosts": s.Servers.Hosts, "heter.hosts": s.HeterHosts} {
+		if list != "" {
+			_, err := hosts.Parse(list)
+			errs.add(err != nil, path, "%w", err)
+		}
+	}
+	errs.add(s.Transport == TransportMem, "job.hosts", "with %v mem, which keeps all ranks in one process: choose one", setting.Path("job.transport"))
+	errs.add(s.ByHand(), "job.hosts", "starts all ranks, and %v is one that somebody has started, by hand or by another launcher: choose one", setting.Path("job.rank"))
+	errs.add(meeting.IsPlace(s.Rendezvous), "job.rendezvous", "%s: want HOST:PORT of this host, where the launcher listens for ranks on others", s.Rendezvous)
+	return errors.Join(errs...)
+}
+
+// validateServers reports faults of which servers there are.
+func (s *Spec) validateServers() error {
+	var errs faults
+	v := s.Servers
+	errs.add(v.Count < 0 || v.Count > MaxRanks, "servers.count", "%d: want 1 to %d", v.Count, MaxRanks)
+	errs.add(v.Restarts < 0, "servers.restarts", "%d: want at least 0", v.Restarts)
+	errs.add(s.HeterRestarts < 0, "heter.restarts", "%d: want at least 0", s.HeterRestarts)
+	for path, addrs := range map[setting.Path][]string{"servers.addresses": v.Addresses, "heter.addresses": s.HeterAddresses} {
+		for _, a := range addrs {
+			_, _, err := hostport.Split(a, 1)
+			errs.add(err != nil, path, "%q: %w", a, err)
+		}
+	}
+	if !s.Sync.Kept() {
+		return errors.Join(errs...)
+	}
+	errs = append(errs, s.keep().CheckSettings())
+	errs.add(s.InProcess(), "sync", "%s needs ranks that are processes: leave %v mem out", s.Sync, setting.Path("job.transport"))
+	most := transport.HandshakeTimeout / 2
+	errs.add(s.Times.Heartbeat > most, "job.heartbeat", "%v: want at most %v with servers that keep parameters", s.Times.Heartbeat, most)
+	n := s.Train.Heter.Count
+	errs.add(n > 0 && s.Sync == BSP && s.GoesOn(), "servers.lost", "go-on with heter-trainers in %s: a step is that of all trainers there, and none can be done without; use ssp, async or geo", BSP)
+	errs.add((s.ByHand() || s.HeterAddresses != nil) && len(s.HeterAddresses) != n, "heter.addresses", "has %d, but %v is %d: processes started by hand need those of all heter-trainers", len(s.HeterAddresses), setting.Path("heter.count"), n)
+	errs.add(s.ByHand() && len(v.Addresses) != v.Count, "servers.addresses", "has %d, but %v is %d: processes started by hand need those of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
+	return errors.Join(errs...)
+}
+
+// validateWhole reports what does not go with checkpoints of ranks and servers together.
+func (s *Spec) validateWhole() error {
+	dir := s.Train.Checkpoint.Dir
+	if dir == "" || !s.Sync.Kept() {
+		return nil
+	}
+	var errs faults
+	errs.add(s.ByHand(), "checkpoint.dir", "with %v %s and ranks that are started by hand: their servers would not be of the same moment: start all with one command, or let servers save theirs (%v)", setting.Path("sync"), s.Sync, setting.Path("servers.durability"))
+	errs.add(s.Keep.Dir != "", "servers.dir", "%q with %v %q: servers keep what they have in the folder of the checkpoints: leave it out", s.Keep.Dir, setting.Path("checkpoint.dir"), dir)
+	errs.add(s.Keep.Durability == tables.Checkpoint, "servers.durability", "%s with %v: the job's checkpoints hold what servers have: leave it out, or use wal", s.Keep.Durability, setting.Path("checkpoint.dir"))
+	errs.add(s.GoesOn(), "checkpoint.dir", "with %v go-on: ranks that go on without each other have no step in common to save at: let all end when one is lost", setting.Path("servers.lost"))
+	return errors.Join(errs...)
+}
+
+// Idle are the settings that were given and have no effect: those that the table finds, and those of connections that
+// there are none of.
+func (s *Spec) Idle(t *setting.Table) setting.Faults {
+	out := t.Idle()
+	given := func(p setting.Path) bool { return t.Origin(p) != "" }
+	idle := func(p setting.Path, why string, args ...any) {
+		if given(p) && !slices.ContainsFunc(out, func(f *setting.Fault) bool { return f.Path == p }) {
+			f := setting.Faultf(p, "has no effect: "+why, args...)
+			f.Origin = t.Origin(p)
+			out = append(out, f)
+		}
+	}
+	for _, r := range t.Rows() {
+		of := GroupOf(r.Path)
+		switch {
+		case of == "network" && s.InProcess():
+			idle(r.Path, "ranks that are goroutines of one process make no connections")
+		case s.GoesOn() && (of == "network" || slices.Contains([]setting.Path{"job.rendezvous", "job.transport", "job.algorithm", "output.trace"}, r.Path)):
+			idle(r.Path, "with %v go-on ranks are connected to servers, and not to each other", setting.Path("servers.lost"))
+		}
+	}
+	return out
+}

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/watch/metrics"
+	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
+	"github.com/ringo-ml/ringo/internal/web"
+)
+
+// tokenFile is in a server's folder; it is the header that orders need, as curl's -H @FILE takes it.
+const tokenFile = "http-orders"
+
+// token is what orders must show.
+func (c Config) token() string {
+	if c.AdminToken != "" {
+		return c.AdminToken
+	}
+	mac := hmac.New(sha256.New, c.Ticket)
+	mac.Write([]byte("ringo orders over HTTP"))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// address is what requests may name besides loopback addresses.
+func (c Config) address() string {
+	host, port, err := net.SplitHostPort(c.Admin.Addr().String())
+	if err == nil && c.AdminHost != "" {
+		host = c.AdminHost
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// serveAdmin answers people until ctx ends.
+func (s *server) serveAdmin(ctx context.Context) {
+	if s.cfg.Dir == "" {
+		s.tellToken("")
+	}
+	site := web.NewServer(s.service.Handler(s.admin()))
+	stop := context.AfterFunc(ctx, func() { _ = site.Close() }) // which ends Serve
+	defer stop()
+	if err := site.Serve(web.NewCrowd(s.cfg.Admin, web.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		s.cfg.Report(fmt.Sprintf("server %d: it answers no more at %s: %v", s.cfg.Index, s.cfg.Admin.Addr(), err))
+	}
+}
+
+// tokenPath is where the server leaves its token.
+func (s *server) tokenPath() string { return filepath.Join(s.cfg.own(), tokenFile) }
+
+// writeToken leaves the token in a file of the server's folder, which nobody else has by now, and says so.
+func (s *server) writeToken() {
+	path := s.tokenPath()
+	err := os.Remove(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = writeOwn(path, fmt.Sprintf("Authorization: Bearer %s\n", s.cfg.token()))
+	}
+	if err != nil {
+		s.cfg.Report(fmt.Sprintf("server %d: the token for orders cannot be kept in a file: %v", s.cfg.Index, err))
+		path = ""
+	}
+	s.tellToken(path)
+}
+
+// writeOwn makes a file that only its owner reads, from the first moment on.
+func writeOwn(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// tellToken says how orders are given, with the token's file, or, where there is none, the token. One that was
+// given is for who gave it to tell.
+func (s *server) tellToken(path string) {
+	if s.cfg.AdminToken != "" {
+		return
+	}
+	header := fmt.Sprintf("'Authorization: Bearer %s'", s.cfg.token())
+	if path != "" {
+		header = "@" + path
+	}
+	at := s.cfg.Admin.Addr()
+	host, _, _ := net.SplitHostPort(at.String())
+	s.cfg.Report(fmt.Sprintf("server %d takes orders: curl -X POST -H %s http://%s/save", s.cfg.Index, header, web.Reach(host, at)))
+}
+
+// admin is what may be asked by HTTP.
+func (s *server) admin() service.Admin {
+	open := func() (*tables.Engine, error) {
+		if e := s.opened(); e != nil {
+			return e, nil
+		}
+		return nil, fmt.Errorf("ps: server %d has no tables yet: no trainer has come", s.cfg.Index)
+	}
+	return service.Admin{
+		Metrics: scrape.Handler(s.samples, metrics.OfServer), Address: s.cfg.address(), Token: s.cfg.token(), Report: s.cfg.Report,
+		Stats: func() any {
+			if e, err := open(); err == nil {
+				return e.Stats()
+			}
+			return nil
+		},
+		Save: func(ctx context.Context, delta bool) (any, string, error) {
+			e, err := open()
+			if err != nil {
+				return nil, "", err
+			}
+			saved, err := e.Save(ctx, delta)
+			return saved, fmt.Sprintf("checkpoint %d is written, %s in %s", saved.Number, quantity.Bytes(saved.Bytes), quantity.Duration(saved.Took)), err
+		},
+		Shrink: func(ctx context.Context, days int) (any, string, error) {
+			e, err := open()
+			if err != nil {
+				return nil, "", err
+			}
+			deleted, err := e.Shrink(ctx, days)
+			return struct {
+				Deleted int64 `json:"deleted_rows"`
+			}{deleted}, fmt.Sprintf("days passed: %d, rows deleted: %d", days, deleted), err
+		},
+	}
+}

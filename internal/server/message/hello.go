@@ -1,0 +1,317 @@
+package message
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/ringo-ml/ringo/internal/setting"
+)
+
+const (
+	// MaxSessions is the most sessions of a server, all trainers' together.
+	MaxSessions = 1024
+	// MaxJob is the longest name of a job in bytes.
+	MaxJob = 256
+
+	helloFixed   = 88
+	welcomeSize  = 32
+	failureFixed = 8
+	maxServers   = 1 << 16
+)
+
+// Hello is the first message of a connection. As it is sent:
+//
+//	offset bytes
+//	0      2     Protocol
+//	2      2     0
+//	4      4     Trainer
+//	8      4     Trainers
+//	12     4     Session
+//	16     4     Sessions
+//	20     4     Server
+//	24     4     Servers
+//	28     2     the length of Job
+//	30     2     the length of Settings
+//	32     8     Process
+//	40     8     From
+//	48     8     Clock
+//	56     32    Hash
+//	88           Job, and then Settings
+type Hello struct {
+	Trainer, Trainers int      // which of how many
+	Session, Sessions int      // which of the trainer's sessions
+	Server, Servers   int      // whom the trainer takes the other end for
+	Process           uint64   // a random number that the trainer's process has drawn, not 0
+	From              uint64   // the first change of the session that the trainer still holds; 1 at first
+	Clock             uint64   // the last step that a change before From has ended; 0: none
+	Hash              [32]byte // the schema's
+	Job               string   // the same for all of a job
+	// Settings are what the trainer was told: the server refuses it where it was told otherwise.
+	Settings setting.Values
+}
+
+const (
+	// PathSync is the setting that says which consistency servers have.
+	PathSync setting.Path = "sync"
+	// SyncGeo is that of servers that add what is pushed to the parameters, by no rule: trainers must say that they know it.
+	SyncGeo = "geo"
+)
+
+// Validate reports all faults together.
+func (h Hello) Validate() error {
+	var errs []error
+	place := func(what string, i, n, most int) {
+		if n < 1 || n > most || i < 0 || i >= n {
+			errs = append(errs, fmt.Errorf("%s %d of %d: want 1 to %d of them, numbered from 0", what, i, n, most))
+		}
+	}
+	place("trainer", h.Trainer, h.Trainers, MaxSessions)
+	place("session", h.Session, h.Sessions, MaxSessions)
+	place("server", h.Server, h.Servers, maxServers)
+	if len(errs) == 0 && h.Trainers*h.Sessions > MaxSessions {
+		errs = append(errs, fmt.Errorf("%d trainers with %d sessions each: a server has at most %d sessions", h.Trainers, h.Sessions, MaxSessions))
+	}
+	if h.Process == 0 || h.From == 0 {
+		errs = append(errs, fmt.Errorf("process number %d, changes from number %d on: neither may be 0", h.Process, h.From))
+	}
+	text := func(what, s string, most int) {
+		if len(s) > most || printable(s) != s || strings.Contains(s, "\n") {
+			errs = append(errs, fmt.Errorf("the %s %q: want at most %d bytes that can be printed", what, s, most))
+		}
+	}
+	text("job", h.Job, MaxJob)
+	return errors.Join(append(errs, h.Settings.Check())...)
+}
+
+// Append appends h to b.
+func (h Hello) Append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint16(b, Protocol)
+	b = le.AppendUint16(b, 0)
+	settings, _ := h.Settings.AppendBinary(nil) // which returns no error
+	for _, v := range []int{h.Trainer, h.Trainers, h.Session, h.Sessions, h.Server, h.Servers, len(h.Job) | len(settings)<<16} {
+		b = le.AppendUint32(b, uint32(v))
+	}
+	b = le.AppendUint64(b, h.Process)
+	b = le.AppendUint64(b, h.From)
+	b = le.AppendUint64(b, h.Clock)
+	b = append(b, h.Hash[:]...)
+	return append(append(b, h.Job...), settings...)
+}
+
+// ParseHello reads what Append wrote. Faults are ErrMalformed, or ErrProtocol.
+func ParseHello(b []byte) (Hello, error) {
+	le := binary.LittleEndian
+	if len(b) < 4 {
+		return Hello{}, malformed("a hello of %d bytes", len(b))
+	}
+	if err := checkProtocol(b); err != nil {
+		return Hello{}, err
+	}
+	if len(b) < helloFixed || len(b)-helloFixed != int(le.Uint16(b[28:]))+int(le.Uint16(b[30:])) {
+		return Hello{}, malformed("a hello of %d bytes", len(b))
+	}
+	behind := helloFixed + int(le.Uint16(b[28:])) // the job
+	at := func(i int) int { return int(le.Uint32(b[i:])) }
+	h := Hello{
+		Trainer: at(4), Trainers: at(8), Session: at(12), Sessions: at(16), Server: at(20), Servers: at(24),
+		Process: le.Uint64(b[32:]), From: le.Uint64(b[40:]), Clock: le.Uint64(b[48:]),
+		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:behind]),
+	}
+	if err := h.Settings.UnmarshalBinary(b[behind:]); err != nil {
+		return Hello{}, malformed("a hello: %v", err)
+	}
+	if err := h.Validate(); err != nil {
+		return Hello{}, malformed("a hello: %v", err)
+	}
+	return h, nil
+}
+
+// ErrProtocol: the other end speaks another version of this package.
+var ErrProtocol = errors.New("another version of the protocol")
+
+func checkProtocol(b []byte) error {
+	le := binary.LittleEndian
+	if v := le.Uint16(b); v != Protocol {
+		return fmt.Errorf("%w: %d, this end speaks %d: give all the same program", ErrProtocol, v, Protocol)
+	}
+	if le.Uint16(b[2:]) != 0 {
+		return malformed("bytes that must be 0 are not")
+	}
+	return nil
+}
+
+// Welcome is a server's answer to a Hello. As it is sent:
+//
+//	offset bytes
+//	0      2     Protocol
+//	2      2     0
+//	4      4     Keys
+//	8      4     Values
+//	12     4     Pulls
+//	16     8     Last
+//	24     4     Heartbeat in ms
+//	28     4     Silence in ms
+type Welcome struct {
+	Keys, Values int           // most of a message
+	Pulls        int           // most pulls that wait for an answer on a connection
+	Last         uint64        // the last change of the session that the server has
+	Heartbeat    time.Duration // how often each end shows that it lives
+	Silence      time.Duration // after which the other end is taken for dead
+}
+
+// Validate reports all faults together.
+func (w Welcome) Validate() error {
+	var errs []error
+	within := func(what string, v, least, most int64) {
+		if v < least || v > most {
+			errs = append(errs, fmt.Errorf("%s %d: want %d to %d", what, v, least, most))
+		}
+	}
+	within("keys of a message", int64(w.Keys), 1, 1<<24)
+	within("values of a message", int64(w.Values), 1, 1<<27)
+	within("pulls of a connection", int64(w.Pulls), 1, 1<<16)
+	within("ms between heartbeats", w.Heartbeat.Milliseconds(), 1, math.MaxInt32)
+	within("ms of silence", w.Silence.Milliseconds(), 2*max(1, w.Heartbeat.Milliseconds()), math.MaxInt32)
+	return errors.Join(errs...)
+}
+
+// Append appends w to b.
+func (w Welcome) Append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint16(b, Protocol)
+	b = le.AppendUint16(b, 0)
+	for _, v := range []int{w.Keys, w.Values, w.Pulls} {
+		b = le.AppendUint32(b, uint32(v))
+	}
+	b = le.AppendUint64(b, w.Last)
+	b = le.AppendUint32(b, uint32(w.Heartbeat.Milliseconds()))
+	return le.AppendUint32(b, uint32(w.Silence.Milliseconds()))
+}
+
+// ParseWelcome reads what Append wrote.
+func ParseWelcome(b []byte) (Welcome, error) {
+	le := binary.LittleEndian
+	if len(b) != welcomeSize {
+		return Welcome{}, malformed("a welcome of %d bytes", len(b))
+	}
+	if err := checkProtocol(b); err != nil {
+		return Welcome{}, err
+	}
+	w := Welcome{
+		Keys: int(le.Uint32(b[4:])), Values: int(le.Uint32(b[8:])), Pulls: int(le.Uint32(b[12:])), Last: le.Uint64(b[16:]),
+		Heartbeat: time.Duration(le.Uint32(b[24:])) * time.Millisecond, Silence: time.Duration(le.Uint32(b[28:])) * time.Millisecond,
+	}
+	if err := w.Validate(); err != nil {
+		return Welcome{}, malformed("a welcome: %v", err)
+	}
+	return w, nil
+}
+
+// Reason is why a server will have nothing to do with a trainer any more.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonMismatch Reason = 1 + iota // the two are of different jobs, schemas or sizes
+	ReasonProtocol                   // the trainer said what it must not say
+	ReasonReplaced                   // another process has taken the trainer's place
+	ReasonLost                       // a trainer is lost: Failure.Trainer
+	ReasonFailed                     // the server has failed
+	ReasonSettings                   // the trainer was told otherwise than others: Failure.Over
+)
+
+// Failure is the last message of a server that gives up a connection for good. As it
+// is sent:
+//
+//	offset bytes
+//	0      1     Reason
+//	1      3     0
+//	4      4     Trainer
+//	8            Text, or with ReasonSettings Over as JSON
+//
+// It is the error that trainers see.
+type Failure struct {
+	Reason  Reason
+	Trainer int // with ReasonLost: who
+	Text    string
+	Over    setting.Disagreements // with ReasonSettings, where the text is theirs
+}
+
+// maxOver bounds Over as it is sent.
+const maxOver = 256 << 10
+
+// Error is the text.
+func (f *Failure) Error() string { return f.Text }
+
+// Unwrap returns the *setting.ConflictError of ReasonSettings, else nil.
+func (f *Failure) Unwrap() error {
+	if f.Reason == ReasonSettings {
+		return &setting.ConflictError{Over: f.Over}
+	}
+	return nil
+}
+
+// Append appends f to b; a text that is too long is cut.
+func (f *Failure) Append(b []byte) []byte {
+	b = append(b, byte(f.Reason), 0, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(f.Trainer))
+	if f.Reason != ReasonSettings {
+		return append(b, CutText(f.Text)...)
+	}
+	over, err := json.Marshal(f.Over.Short())
+	if err != nil || len(over) > maxOver {
+		panic("message: short texts make long disagreements") // Short bounds them
+	}
+	return append(b, over...)
+}
+
+// ParseFailure reads what Append wrote.
+func ParseFailure(b []byte) (*Failure, error) {
+	if len(b) < failureFixed || len(b) > failureFixed+maxOver || b[0] < byte(ReasonMismatch) || b[0] > byte(ReasonSettings) || b[1]|b[2]|b[3] != 0 {
+		return nil, malformed("a failure of %d bytes", len(b))
+	}
+	trainer := binary.LittleEndian.Uint32(b[4:])
+	if trainer >= MaxSessions {
+		return nil, malformed("a failure of trainer %d", trainer)
+	}
+	f := &Failure{Reason: Reason(b[0]), Trainer: int(trainer)}
+	switch text := b[failureFixed:]; {
+	case f.Reason == ReasonSettings:
+		if err := json.Unmarshal(text, &f.Over); err != nil || len(f.Over) == 0 || f.Over.Check() != nil {
+			return nil, malformed("a failure of %d bytes about settings", len(b))
+		}
+		f.Text = (&setting.ConflictError{Over: f.Over}).Error()
+	case len(text) > MaxText:
+		return nil, malformed("a failure of %d bytes", len(b))
+	default:
+		f.Text = Text(text)
+	}
+	return f, nil
+}
+
+// Text is what the other end said, safe for a terminal.
+func Text(b []byte) string { return printable(string(b)) }
+
+// CutText is a text that is short enough to be sent.
+func CutText(s string) string {
+	if len(s) <= MaxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:MaxText], "")
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,88 @@
+// Package requests records what trainers ask of servers that keep parameters (package record), alike at both ends, so that who reads
+// the records of both finds the same request in them: by trainer, server, session, kind and number.
+package requests
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/internal/wire"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// Book is an end's. A nil Book, and one without a Recorder, records nothing.
+type Book struct {
+	rec           *record.Recorder
+	what          [message.TypeSaved - message.TypePullRows + 1]record.Name
+	sessions      []record.Name
+	sparse, dense []record.Name // tables' and arrays' names; read and written as Know says
+}
+
+// NewBook makes one of an end with so many sessions of each trainer.
+func NewBook(rec *record.Recorder, sessions int) *Book {
+	if rec == nil {
+		return nil
+	}
+	b := &Book{rec: rec}
+	for t := message.TypePullRows; t <= message.TypeSaved; t++ {
+		b.what[t-message.TypePullRows] = rec.Name(message.Name(t))
+	}
+	for s := range sessions {
+		text := ""
+		if sessions > 1 {
+			text = fmt.Sprintf("session %d", s)
+		}
+		b.sessions = append(b.sessions, rec.Name(text))
+	}
+	return b
+}
+
+// Know tells the tables. It is called before a request for them begins.
+func (b *Book) Know(sc *schema.Schema) {
+	if b == nil {
+		return
+	}
+	for _, t := range sc.Sparse {
+		b.sparse = append(b.sparse, b.rec.Name(t.Name))
+	}
+	for _, d := range sc.Dense {
+		b.dense = append(b.dense, b.rec.Name(d.Name))
+	}
+}
+
+// Begin records that a request of so many bytes begins: with is the other end, a server or a trainer.
+func (b *Book) Begin(t wire.Type, h message.Head, bytes, with, session int) record.Op {
+	if b == nil {
+		return record.Op{}
+	}
+	e := record.Event{
+		Kind: record.Request, Name: b.what[t-message.TypePullRows], How: b.sessions[session], Bucket: -1, Step: int64(h.Step), Seq: uint32(h.Number),
+		With: int32(with), Peer: -1, Size: int64(bytes), Sent: -1, Begun: b.rec.Now(),
+	}
+	switch t {
+	case message.TypePullRows, message.TypePushRows:
+		e.Label, e.Group, e.Sig = b.sparse[h.Table], uint32(h.Table), uint64(h.Count)
+	case message.TypePullDense, message.TypePushDense, message.TypeSetDense:
+		e.Label, e.Group = b.dense[h.Table], uint32(h.Table)
+	}
+	return b.rec.Begin(&e)
+}
+
+// Wait records for whom a request waits from now on, until it ends; -1: nobody.
+func (b *Book) Wait(op record.Op, peer int) {
+	switch w := op.Wait(); {
+	case w == nil:
+	case peer < 0:
+		w.Over()
+	default:
+		w.For(peer, b.rec.Now())
+	}
+}
+
+// End records that a request has ended, and whether it failed: then for whom it waited stays.
+func (b *Book) End(op record.Op, failed bool) {
+	if op.Seen() {
+		op.End(b.rec.Now(), -1, failed)
+	}
+}

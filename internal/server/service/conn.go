@@ -1,0 +1,402 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/internal/wire"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// conn is a connection: one session of one trainer.
+type conn struct {
+	s      *Server
+	link   *transport.Link
+	io     *message.Conn
+	limits message.Limits
+	ctx    context.Context // done when the connection shall end
+	cancel context.CancelFunc
+	over   chan struct{} // closed when it has ended and left its seat
+	out    outbox
+	safe   acks
+
+	who     message.Hello // from here on: known when it is seated
+	session int           // among all trainers'
+	seated  bool
+	again   bool // its session had another connection before
+	engine  Engine
+
+	body    message.Buffer // the reader's: of a change
+	values  []float32      // decoded
+	plain   []float32      // gradients without counts
+	pulls   *stock[pull]   // those that do not wait
+	parking chan *pull     // to parkers that are free
+	helper  chan *pull     // to the goroutine that answers beside the reader
+	ahead   sync.WaitGroup // pulls that it has, which come before the next change
+	parkers sync.WaitGroup // all of these goroutines
+
+	replaced atomic.Bool
+	mu       sync.Mutex
+	failure  error // of the goroutine that acknowledges
+}
+
+// errGoodbye ends a connection whose trainer has said goodbye.
+var errGoodbye = errors.New("it has left")
+
+func newConn(s *Server, link *transport.Link) *conn {
+	c := &conn{s: s, link: link, over: make(chan struct{}), pulls: newStock(s.cfg.Pulls, func(p *pull) int { return p.body.Room() }), parking: make(chan *pull), helper: make(chan *pull)}
+	c.io = message.NewConn(link, message.Server, &c.limits, s.cfg.Times.DeadAfter)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.out.init(s.cfg.Replies)
+	c.safe.wake = make(chan struct{}, 1)
+	return c
+}
+
+// end makes the connection end when what it is reading has been applied.
+func (c *conn) end() {
+	c.cancel()
+	c.io.Interrupt()
+}
+
+// replace ends the connection at once: its trainer has another one.
+func (c *conn) replace() {
+	c.replaced.Store(true)
+	c.end()
+	c.link.Close()
+}
+
+// run is the connection's life. When it returns nothing of it is left.
+func (c *conn) run() {
+	defer close(c.over)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write()
+	}()
+	err := c.greet()
+	if err == nil {
+		switch {
+		case c.again:
+			c.s.cfg.Report(c.s.says("trainer %d has connected again from %v, session %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Session))
+		case c.s.cfg.Verbose:
+			c.s.cfg.Report(c.s.says("trainer %d has connected from %v, session %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Session))
+		}
+		err = c.serve()
+	}
+	c.cancel()
+	last := c.last(err)
+	if last == nil {
+		c.link.Close() // nobody to write to
+	}
+	c.out.close(last)
+	<-written
+	if last != nil {
+		c.drain()
+	}
+	c.link.Close()
+	if !c.seated {
+		c.s.cfg.Report(c.s.says("a connection from %v: %v", c.link.RemoteAddr(), err))
+		return
+	}
+	c.s.seats.leave(c, err)
+	if err != errGoodbye { // the trainer says so itself
+		c.s.cfg.Report(c.s.says("the connection of trainer %d, session %d, has ended: %v", c.who.Trainer, c.who.Session, err))
+	}
+}
+
+// drain reads on for a moment: to close with unread bytes could take back the last
+// frame.
+func (c *conn) drain() {
+	const patience = time.Second
+	_ = c.link.CloseWrite(patience, transport.ErrClosed)
+	raw, _ := c.link.Detach()
+	if raw.SetReadDeadline(time.Now().Add(patience)) == nil {
+		_, _ = io.Copy(io.Discard, raw)
+	}
+}
+
+// last is the frame to end with, nil for none.
+func (c *conn) last(err error) []byte {
+	c.mu.Lock()
+	if c.failure != nil {
+		err = c.failure
+	}
+	c.mu.Unlock()
+	f := (*message.Failure)(nil)
+	switch {
+	case c.replaced.Load() || err == errGoodbye:
+		return nil
+	case errors.As(err, &f):
+	case errors.Is(err, message.ErrInterrupted):
+		if f = c.s.reason(); f == nil || f.Reason == 0 {
+			text := "the server ends"
+			if f != nil {
+				text = f.Text
+			}
+			return frameOf(message.TypeGoodbye, []byte(message.CutText(text)))
+		}
+	case isMalformed(err):
+		f = &message.Failure{Reason: message.ReasonProtocol, Text: c.s.says("%v", err)}
+	default:
+		return nil
+	}
+	return frameOf(message.TypeFailure, f.Append(nil))
+}
+
+// isMalformed tells what an end has said wrongly from faults of the network.
+func isMalformed(err error) bool {
+	for _, fault := range []error{message.ErrMalformed, message.ErrProtocol, wire.ErrMagic, wire.ErrVersion, wire.ErrChecksum, wire.ErrTooLong} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return false
+}
+
+// frameOf is a frame of a short payload, which always fits.
+func frameOf(t wire.Type, payload []byte) []byte {
+	b, err := message.AppendFrame(nil, t, payload)
+	if err != nil {
+		panic(err) // a payload of 1 GiB
+	}
+	return b
+}
+
+// greet learns who is there, gives it its seat and says welcome.
+func (c *conn) greet() error {
+	b, err := c.expect(message.TypeHello)
+	if err != nil {
+		return err
+	}
+	if c.who, err = message.ParseHello(b); err != nil {
+		return err
+	}
+	c.session = c.who.Trainer*c.who.Sessions + c.who.Session
+	if err := c.sameJob(); err != nil {
+		return err
+	}
+	if err := c.learnSchema(); err != nil {
+		return err
+	}
+	c.engine, c.limits = c.s.engine, c.s.limits
+	if err := c.sit(); err != nil {
+		return err
+	}
+	last, err := c.engine.Join(c.session, c.who.From, c.who.Clock)
+	if err != nil {
+		return c.failed(fmt.Errorf("trainer %d, session %d: %w", c.who.Trainer, c.who.Session, err))
+	}
+	c.safe.begin(last)
+	c.out.send(frameOf(message.TypeWelcome, c.s.cfg.welcome(last).Append(nil)))
+	return nil
+}
+
+// expect reads a message of one type, which has no head.
+func (c *conn) expect(t wire.Type) ([]byte, error) {
+	got, _, n, err := c.io.Next()
+	if err != nil {
+		return nil, err
+	}
+	if got != t {
+		return nil, fmt.Errorf("%w: a %s in place of the %s", message.ErrMalformed, message.Name(got), message.Name(t))
+	}
+	return c.io.ReadAll(n)
+}
+
+// mismatch is the failure of a trainer that does not belong here.
+func (c *conn) mismatch(format string, args ...any) error {
+	return &message.Failure{Reason: message.ReasonMismatch, Text: c.s.says(format, args...)}
+}
+
+// sameJob compares what both ends were told of the job.
+func (c *conn) sameJob() error {
+	cfg, h := &c.s.cfg, c.who
+	if h.Job != cfg.Job {
+		return c.mismatch("trainer %d is of job %q, this server is of %q", h.Trainer, h.Job, cfg.Job)
+	}
+	if cfg.Settings[message.PathSync] == message.SyncGeo && h.Settings[message.PathSync] == "" {
+		return c.mismatch("trainer %d has not said that it pushes moves: in geo mode servers add what is pushed to the parameters, by no rule, and gradients would make them worse. Let it push gradients to servers of mode bsp, async or ssp, or keep copies and push by how much these have moved (internal/server/trainer does, with GeoSteps), and say so by the setting %q, %q",
+			h.Trainer, message.PathSync, message.SyncGeo)
+	}
+	conflict := (*setting.ConflictError)(nil)
+	if errors.As(c.s.agreed.Join(fmt.Sprintf("trainer %d", h.Trainer), h.Settings), &conflict) {
+		return &message.Failure{Reason: message.ReasonSettings, Text: conflict.Error(), Over: conflict.Over}
+	}
+	if h.Server != cfg.Index || h.Servers != cfg.Servers {
+		return c.mismatch("trainer %d takes this for server %d of %d, it is %d of %d: do all have the same list of servers?",
+			h.Trainer, h.Server, h.Servers, cfg.Index, cfg.Servers)
+	}
+	if h.Trainers != cfg.Trainers || h.Sessions != cfg.Sessions {
+		return c.mismatch("trainer %d is one of %d with %d sessions each, this server waits for %d with %d each: give all the same numbers",
+			h.Trainer, h.Trainers, h.Sessions, cfg.Trainers, cfg.Sessions)
+	}
+	return nil
+}
+
+// sit takes the session's seat, after the connection that had it.
+func (c *conn) sit() error {
+	for {
+		old, err := c.s.seats.take(c)
+		if err != nil {
+			return err
+		}
+		if old == nil {
+			c.seated = true
+			return nil
+		}
+		c.s.count.replaced.Add(1)
+		old.replace()
+		select {
+		case <-old.over:
+		case <-c.ctx.Done():
+			return message.ErrInterrupted
+		}
+	}
+}
+
+// failed is the failure that the engine's error is.
+func (c *conn) failed(err error) *message.Failure {
+	f := &message.Failure{Reason: message.ReasonFailed, Text: c.s.says("%v", err)}
+	if e := c.s.ready(); e != nil {
+		select {
+		case <-e.Failed():
+			if trainer, lost := c.s.seats.firstLost(); lost {
+				f.Reason, f.Trainer = message.ReasonLost, trainer
+			}
+		default:
+		}
+	}
+	return f
+}
+
+// serve applies what comes until the connection ends.
+func (c *conn) serve() error {
+	var acknowledging sync.WaitGroup
+	acknowledging.Go(c.acknowledge)
+	c.parkers.Go(c.help)
+	err := c.read()
+	c.cancel()
+	c.parkers.Wait()
+	close(c.safe.wake)
+	acknowledging.Wait()
+	return err
+}
+
+func (c *conn) read() error {
+	for {
+		t, h, n, err := c.io.Next()
+		switch {
+		case err != nil:
+			return err
+		case message.Sequenced(t):
+			err = c.change(t, h, n)
+		case t == message.TypePullRows || t == message.TypePullDense:
+			err = c.pull(t, h, n)
+		case t == message.TypeMeet:
+			err = c.meet(h, n)
+		case t == message.TypeMet:
+			err = c.learn(h, n)
+		case t == message.TypeSave:
+			c.s.saves.order(c, h)
+		case t == message.TypeGoodbye:
+			c.s.seats.goodbye(c.session)
+			return errGoodbye
+		default:
+			err = fmt.Errorf("%w: a %s in the middle", message.ErrMalformed, message.Name(t))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// change reads a change and applies it.
+func (c *conn) change(t wire.Type, h message.Head, n int) error {
+	body := c.body.Sized(n)
+	if err := c.io.Read(body); err != nil {
+		return err
+	}
+	entry := c.begin(t, h, n)
+	c.ahead.Wait()
+	ticket, err := c.apply(t, h, body)
+	c.s.book.End(entry, err != nil)
+	if err != nil {
+		if isMalformed(err) {
+			return err
+		}
+		return c.failed(fmt.Errorf("%s number %d of trainer %d, session %d, step %d: %w", message.Name(t), h.Number, c.who.Trainer, c.who.Session, h.Step, err))
+	}
+	c.s.count.changes.Add(1)
+	c.safe.note(h.Number, ticket)
+	return nil
+}
+
+// begin records a request.
+func (c *conn) begin(t wire.Type, h message.Head, n int) record.Op {
+	return c.s.book.Begin(t, h, n, c.who.Trainer, c.who.Session)
+}
+
+// apply hands a change to the engine.
+func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
+	switch t {
+	case message.TypeClock:
+		ticket, err := c.engine.Clock(c.session, h.Number, h.Step, math.Float64frombits(h.At))
+		c.s.parked.look(c.s)
+		return ticket, err
+	case message.TypeLeave:
+		ticket, err := c.engine.Leave(c.session, h.Number)
+		if err == nil {
+			c.s.seats.departed(c.session)
+			c.s.meetings.leave(c.who.Trainer)
+			c.s.parked.look(c.s)
+		}
+		return ticket, err
+	}
+	if t == message.TypePushRows {
+		c.s.count.rowsPushed.Add(int64(h.Count))
+		keys := raw.As[uint64](body[:message.KeySize*h.Count])
+		values, err := c.decodeRows(h, body[message.KeySize*h.Count:])
+		if err != nil {
+			return Ticket{}, err
+		}
+		return c.engine.PushRows(c.session, h.Number, h.Table, h.Step, keys, values)
+	}
+	values, err := c.decode(h.Code, body, h.Count)
+	if err != nil {
+		return Ticket{}, err
+	}
+	if t == message.TypeSetDense {
+		return c.engine.SetDense(c.session, h.Number, h.Table, int(h.At), values)
+	}
+	return c.engine.PushDense(c.session, h.Number, h.Table, h.Step, int(h.At), values)
+}
+
+// decodeRows returns pushed rows, each with its counts.
+func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err error) {
+	dim, counts := c.limits.Dims[h.Table], c.limits.CountsOf(h.Table)
+	if counts == 0 {
+		return c.decode(h.Code, body, h.Count*dim)
+	}
+	c.values = raw.Sized(c.values, h.Count*(dim+counts))
+	c.plain, err = h.Code.DecodeRows(c.values, body, dim, counts, c.plain)
+	return c.values, err
+}
+
+// decode returns n values, which are float32 where they lie.
+func (c *conn) decode(code message.Code, body []byte, n int) ([]float32, error) {
+	if code == message.FP32 {
+		return raw.As[float32](body), nil
+	}
+	c.values = raw.Sized(c.values, n)
+	return c.values, code.Decode(c.values, body)
+}

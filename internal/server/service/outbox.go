@@ -1,0 +1,230 @@
+package service
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/server/message"
+)
+
+// reply is an answer, with memory that is used again.
+type reply struct {
+	buf    message.Buffer
+	frame  []byte
+	values []float32 // before they are encoded
+}
+
+// fail makes it the answer to a pull that failed.
+func (r *reply) fail(h message.Head, cause error) {
+	text := message.CutText(cause.Error())
+	h.Count = len(text)
+	r.frame = r.buf.Sized(message.Front + len(text))
+	copy(r.frame[message.Front:], text)
+	if err := message.PutFront(r.frame, message.TypeFailed, h); err != nil {
+		panic(err) // a text of 1 GiB
+	}
+}
+
+// outbox is what waits to be written to a connection.
+type outbox struct {
+	free *stock[reply]
+	wake chan struct{} // has a token when there may be something to write
+
+	mu      sync.Mutex
+	first   [][]byte // frames of the greeting and of meetings, or pieces of them
+	queue   []*reply
+	acked   uint64 // all changes up to it are safe
+	told    uint64 // and the trainer was told of these
+	last    []byte // the last frame, once closed
+	closed  bool   // nothing more will come
+	stopped bool   // the writer has ended: nothing more will be written
+}
+
+func (o *outbox) init(replies int) {
+	o.free, o.wake = newStock(replies, func(r *reply) int { return r.buf.Room() }), make(chan struct{}, 1)
+}
+
+func (o *outbox) poke() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put queues a reply.
+func (o *outbox) put(r *reply) {
+	o.mu.Lock()
+	stopped := o.stopped
+	if !stopped {
+		o.queue = append(o.queue, r)
+	}
+	o.mu.Unlock()
+	if stopped {
+		o.free.give(r)
+		return
+	}
+	o.poke()
+}
+
+// send queues a frame of the greeting or of a meeting, which may be in pieces.
+func (o *outbox) send(frame ...[]byte) {
+	o.mu.Lock()
+	o.first = append(o.first, frame...)
+	o.mu.Unlock()
+	o.poke()
+}
+
+// ack lets the trainer know that all changes up to a number are safe.
+func (o *outbox) ack(seq uint64) {
+	o.mu.Lock()
+	o.acked = max(o.acked, seq)
+	o.mu.Unlock()
+	o.poke()
+}
+
+// close ends the writer when it has written everything, and then last.
+func (o *outbox) close(last []byte) {
+	o.mu.Lock()
+	o.last, o.closed = last, true
+	o.mu.Unlock()
+	o.poke()
+}
+
+// load moves what waits to the writer's hands: frames, and the replies among them. It
+// reports whether these are the last.
+func (o *outbox) load(frames [][]byte, batch []*reply, ack []byte) ([][]byte, []*reply, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	frames = append(frames, o.first...)
+	o.first = nil
+	for _, r := range o.queue {
+		frames = append(frames, r.frame)
+	}
+	batch = append(batch, o.queue...)
+	o.queue = o.queue[:0]
+	if o.acked > o.told {
+		o.told = o.acked
+		if err := message.PutFront(ack, message.TypeAck, message.Head{Number: o.acked}); err != nil {
+			panic(err) // a frame of fixed size
+		}
+		frames = append(frames, ack)
+	}
+	if o.closed && o.last != nil {
+		frames = append(frames, o.last)
+	}
+	return frames, batch, o.closed
+}
+
+// stop tells that nothing will be written any more, and gives back what waits.
+func (o *outbox) stop() {
+	o.mu.Lock()
+	o.stopped = true
+	queue := o.queue
+	o.queue = nil
+	o.mu.Unlock()
+	for _, r := range queue {
+		o.free.give(r)
+	}
+}
+
+// write writes what is in the outbox until it is closed, and signs of life where there
+// is nothing.
+func (c *conn) write() {
+	o, tick := &c.out, time.NewTicker(c.s.cfg.Times.Heartbeat)
+	defer tick.Stop()
+	defer o.stop()
+	beat, ack := frameOf(message.TypeHeartbeat, nil), make([]byte, message.Front)
+	var room [][]byte
+	var batch []*reply
+	for {
+		frames, replies, last := o.load(room[:0], batch[:0], ack)
+		room, batch = frames, replies
+		if len(frames) == 0 {
+			if last {
+				return
+			}
+			select {
+			case <-o.wake:
+				continue
+			case <-tick.C:
+				frames = append(frames, beat)
+				room = frames
+			}
+		}
+		err := c.io.Write(net.Buffers(frames))
+		for _, r := range replies {
+			o.free.give(r)
+		}
+		if err != nil {
+			c.link.Close() // the reader finds out
+			return
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// newest is the newest change of a session that was applied.
+type newest struct {
+	seq    uint64 // 0: none
+	ticket Ticket
+	sure   bool // it is durable: there is no ticket
+}
+
+// acks is what a connection acknowledges.
+type acks struct {
+	wake chan struct{}
+	mu   sync.Mutex
+	newest
+}
+
+// begin asks for the acknowledgement of the last change that the engine has of the
+// session: an earlier connection may have ended before it was given. Without a ticket of
+// this server the engine has it from where it is durable.
+func (a *acks) begin(last uint64) {
+	if a.seq != last {
+		a.newest = newest{seq: last, sure: true}
+	}
+	a.wake <- struct{}{}
+}
+
+// note tells of a change that was applied. One that the engine had before changes
+// nothing.
+func (a *acks) note(seq uint64, t Ticket) {
+	a.mu.Lock()
+	if seq > a.seq {
+		a.newest = newest{seq: seq, ticket: t}
+	}
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// acknowledge waits until changes are durable and lets the trainer know, until wake
+// is closed.
+func (c *conn) acknowledge() {
+	a, told := &c.safe, uint64(0)
+	for range a.wake {
+		a.mu.Lock()
+		n := a.newest
+		a.mu.Unlock()
+		if n.seq == told {
+			continue
+		}
+		if !n.sure {
+			if err := c.engine.Durable(n.ticket); err != nil {
+				c.mu.Lock()
+				c.failure = c.failed(err)
+				c.mu.Unlock()
+				c.end()
+				return
+			}
+		}
+		told = n.seq
+		c.out.ack(told)
+	}
+}

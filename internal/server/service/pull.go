@@ -1,0 +1,231 @@
+package service
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/internal/wire"
+)
+
+// pull is a request that has been read. There are as many as may wait.
+type pull struct {
+	t    wire.Type
+	h    message.Head
+	body message.Buffer
+	keys []uint64
+
+	entry record.Op
+}
+
+// parked are the pulls that wait for trainers, of all connections.
+type parked struct {
+	mu    sync.Mutex
+	pulls map[*pull]struct{}
+}
+
+// add records for whom a pull waits, until remove.
+func (w *parked) add(s *Server, p *pull) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pulls == nil {
+		w.pulls = map[*pull]struct{}{}
+	}
+	w.pulls[p] = struct{}{}
+	s.book.Wait(p.entry, s.engine.Behind(p.h.Step))
+}
+
+// remove is for a pull that waits no more; of one that failed it stays recorded for whom it did.
+func (w *parked) remove(s *Server, p *pull, failed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.pulls, p); !failed {
+		s.book.Wait(p.entry, -1)
+	}
+}
+
+// look records for whom they wait now that a trainer has come further.
+func (w *parked) look(s *Server) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.pulls {
+		if t := s.engine.Behind(p.h.Step); t >= 0 { // else it is about to go on
+			s.book.Wait(p.entry, t)
+		}
+	}
+}
+
+// pull reads a request and answers it, or parks it where it has to wait.
+func (c *conn) pull(t wire.Type, h message.Head, n int) error {
+	p := c.pulls.try(n)
+	if p == nil {
+		return fmt.Errorf("%w: a %s while %d wait for their answers, which is the limit", message.ErrMalformed, message.Name(t), c.s.cfg.Pulls)
+	}
+	p.t, p.h = t, h
+	body := p.body.Sized(n)
+	if err := c.io.Read(body); err != nil {
+		return err
+	}
+	p.keys, p.entry = raw.As[uint64](body), c.begin(t, h, n)
+	if c.engine.Await(c.s.tried, c.who.Trainer, h.Step) != nil {
+		c.park(p)
+		return nil
+	}
+	if c.out.free.lent() && c.handOver(p) {
+		return nil
+	}
+	return c.answer(p)
+}
+
+// handOver gives a pull to a goroutine beside the reader, if that has nothing to do:
+// where a trainer has several under way two are gathered at once. The reader waits for
+// it before the next change.
+func (c *conn) handOver(p *pull) bool {
+	c.ahead.Add(1)
+	select {
+	case c.helper <- p:
+		return true
+	default:
+		c.ahead.Done()
+		return false
+	}
+}
+
+// help answers pulls that are handed over.
+func (c *conn) help() {
+	for {
+		select {
+		case p := <-c.helper:
+			err := c.answer(p)
+			c.ahead.Done()
+			if err != nil {
+				return
+			}
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// park hands a pull to a goroutine that waits. Those that have waited stay for the
+// next pulls: there are never more than pulls.
+func (c *conn) park(p *pull) {
+	c.s.count.parked.Add(1)
+	select {
+	case c.parking <- p:
+	default:
+		c.parkers.Go(func() { c.parker(p) })
+	}
+}
+
+func (c *conn) parker(p *pull) {
+	for {
+		c.s.parked.add(c.s, p)
+		if p.t == message.TypePullRows && p.h.At != message.Peek {
+			c.engine.Prefetch(c.ctx, p.h.Table, p.keys)
+		}
+		err := c.engine.Await(c.ctx, c.who.Trainer, p.h.Step)
+		c.s.parked.remove(c.s, p, err != nil || c.ctx.Err() != nil)
+		if c.ctx.Err() != nil {
+			c.s.book.End(p.entry, true)
+			return // the trainer asks again when it has come back
+		}
+		if err == nil {
+			err = c.answer(p)
+		} else {
+			err = c.refuse(p, err)
+		}
+		if err != nil {
+			return
+		}
+		select {
+		case p = <-c.parking:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// answer gathers what a pull asks for straight into the frame that is sent. It waits
+// for the trainer to read earlier answers, and fails only when the connection ends.
+func (c *conn) answer(p *pull) error {
+	r := c.out.free.take(c.ctx, message.Front+p.h.Code.Size(c.wanted(p)))
+	if r == nil {
+		c.s.book.End(p.entry, true)
+		return message.ErrInterrupted
+	}
+	err := c.gather(r, p)
+	if err != nil {
+		r.fail(p.h, err)
+	}
+	c.reply(r, p, err != nil)
+	return nil
+}
+
+// refuse answers with an error.
+func (c *conn) refuse(p *pull, cause error) error {
+	r := c.out.free.take(c.ctx, message.Front+message.MaxText)
+	if r == nil {
+		c.s.book.End(p.entry, true)
+		return message.ErrInterrupted
+	}
+	r.fail(p.h, cause)
+	c.reply(r, p, true)
+	return nil
+}
+
+// reply sends r. The pull is free first: its trainer may send another one as soon as
+// it has the answer.
+func (c *conn) reply(r *reply, p *pull, failed bool) {
+	c.s.book.End(p.entry, failed)
+	c.s.count.pulls.Add(1)
+	c.pulls.give(p)
+	c.out.put(r)
+}
+
+// wanted is how many values a pull asks for.
+func (c *conn) wanted(p *pull) int {
+	if p.t == message.TypePullRows {
+		return p.h.Count * c.limits.Dims[p.h.Table]
+	}
+	return p.h.Count
+}
+
+// gather makes the frame of an answer.
+func (c *conn) gather(r *reply, p *pull) error {
+	h, t, n := p.h, message.TypeValues, c.wanted(p)
+	if p.t == message.TypePullRows {
+		t = message.TypeRows
+		c.s.count.rowsPulled.Add(int64(h.Count))
+	}
+	r.frame = r.buf.Sized(message.Front + h.Code.Size(n))
+	body := r.frame[message.Front:]
+	var values []float32
+	if h.Code == message.FP32 {
+		values = raw.As[float32](body)
+	} else {
+		r.values = raw.Sized(r.values, n)
+		values = r.values
+	}
+	var err error
+	switch {
+	case p.t != message.TypePullRows:
+		err = c.engine.PullDense(h.Table, int(h.At), values)
+	case h.At == message.Peek:
+		err = c.engine.PeekRows(h.Table, p.keys, values)
+	default:
+		id := rows.PullID{Session: c.session, Process: c.who.Process, Number: h.Number, Oldest: h.At >> 1}
+		h.At = c.engine.Clocked()
+		err = c.engine.PullRows(id, h.Table, p.keys, values)
+	}
+	if err == nil && h.Code != message.FP32 {
+		err = h.Code.Encode(body, values)
+	}
+	if err != nil {
+		return err
+	}
+	return message.PutFront(r.frame, t, h)
+}

@@ -1,0 +1,316 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/internal/modeltext"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/message/requests"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Server is one server of a job.
+type Server struct {
+	cfg   Config
+	door  *transport.Door
+	clock *awake.Clock    // goes with watch
+	tried context.Context // is done: Await with it only tries
+	seats seats
+	count counters
+
+	meetings meetings
+	saves    saves
+	parked   parked
+	book     *requests.Book
+	agreed   setting.Agreement // of this server and its trainers
+
+	opening sync.Mutex // held while the engine is opened
+	opened  chan struct{}
+	engine  Engine // this, limits and hash: from when opened is closed
+	limits  message.Limits
+	hash    string
+	tables  modeltext.Text // of the schema
+	from    string         // whose schema it is: "trainer 0"
+	broken  chan error     // why it could not be opened
+
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	ending *message.Failure // why the server ends, once it does; with Reason 0 in good order
+	served bool
+}
+
+// counters count what a server has done.
+type counters struct {
+	connections, replaced, parked, pulls, changes   atomic.Int64
+	rowsPulled, rowsPushed, bytesRead, bytesWritten atomic.Int64
+}
+
+// New returns a server that does nothing yet.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	tried, cancel := context.WithCancel(context.Background())
+	cancel()
+	s := &Server{cfg: cfg, tried: tried, clock: awake.New(cfg.Times.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
+	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.says("%s", line)) })
+	s.seats.init(cfg.Trainers, cfg.Sessions, s.clock)
+	s.book = requests.NewBook(cfg.Record, cfg.Sessions)
+	s.meetings.init(cfg.Trainers, s.book)
+	_ = s.agreed.Join(fmt.Sprintf("server %d", cfg.Index), cfg.Settings) // the first agrees with itself
+	return s, nil
+}
+
+// says is a line about this server.
+func (s *Server) says(format string, args ...any) string {
+	return fmt.Sprintf("server %d: ", s.cfg.Index) + fmt.Sprintf(format, args...)
+}
+
+func (s *Server) fault(err error) error { return fmt.Errorf("ps: server %d: %w", s.cfg.Index, err) }
+
+// errAllLeft ends Serve in good order.
+var errAllLeft = errors.New("all trainers have left")
+
+// Serve lets trainers in who come to l, which it closes, until all have left, ctx is
+// done, or the engine fails; only that is an error. It answers what it has read,
+// acknowledges what is durable and says goodbye before it returns. It is called once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	defer l.Close()
+	s.mu.Lock()
+	again := s.served
+	s.served = true
+	s.mu.Unlock()
+	if again {
+		return s.fault(errors.New("it has served already: make another one"))
+	}
+	if s.cfg.Schema != nil {
+		if err := s.open(*s.cfg.Schema, "this server"); err != nil {
+			return s.fault(err)
+		}
+	}
+	s.begin()
+	inner, cancel := context.WithCancelCause(ctx)
+	s.saves.ctx = inner
+	var all sync.WaitGroup
+	all.Go(func() { cancel(s.watch(inner)) })
+	all.Go(func() { s.accept(inner, cancel, l, &all) })
+	if s.cfg.Begun != nil {
+		all.Go(func() { _ = s.open(*s.cfg.Begun, "this server") }) // watch has the error
+	}
+	<-inner.Done()
+	l.Close()
+	cause := context.Cause(inner)
+	failed := cause != errAllLeft && ctx.Err() == nil
+	s.end(cause, failed)
+	all.Wait()
+	s.saves.end()
+	if failed {
+		return s.fault(cause)
+	}
+	return nil
+}
+
+// accept lets connections in.
+func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l net.Listener, all *sync.WaitGroup) {
+	callers.SpeakFirst(l)
+	who := s.cfg.Ticket.Under(s.cfg.TLS)
+	told := ""
+	const pause = 50 * time.Millisecond // after a fault that may pass, such as too many open files
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+			told = ""
+			if stranger := s.door.Knock(c); stranger != nil {
+				all.Go(func() { s.handle(ctx, stranger, who, c) })
+			}
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, net.ErrClosed):
+			cancel(fmt.Errorf("its listener was closed: %w", err))
+			return
+		default:
+			if told != err.Error() { // once, not at each try
+				told = err.Error()
+				s.cfg.Report(s.says("accepting a connection: %v; it tries again until that works", err))
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// handle is the life of a connection.
+func (s *Server) handle(ctx context.Context, stranger *transport.Stranger, who transport.Credentials, nc net.Conn) {
+	tune(nc, s.cfg.SocketBytes)
+	link, _, err := stranger.Accept(ctx, who, s.cfg.transportHello(), nil)
+	if err != nil {
+		return // the door has reported it
+	}
+	s.count.connections.Add(1)
+	c := newConn(s, link)
+	s.mu.Lock()
+	s.conns[c] = struct{}{}
+	if s.ending != nil {
+		c.end()
+	}
+	s.mu.Unlock()
+	c.run()
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.count.bytesRead.Add(link.Received()) // with the lock held, so that Stats counts each connection once
+	s.count.bytesWritten.Add(link.Sent())
+	s.mu.Unlock()
+}
+
+// end tells all connections to end.
+func (s *Server) end(cause error, failed bool) {
+	f := &message.Failure{Text: cause.Error()}
+	if failed {
+		f.Text = s.says("%v", cause)
+		f.Reason = message.ReasonFailed
+		if trainer, ok := s.seats.firstLost(); ok {
+			f.Reason, f.Trainer = message.ReasonLost, trainer
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = f
+	for c := range s.conns {
+		c.end()
+	}
+}
+
+// reason is why the server ends.
+func (s *Server) reason() *message.Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+// ready is the engine, nil while it is not open.
+func (s *Server) ready() Engine {
+	select {
+	case <-s.opened:
+		return s.engine
+	default:
+		return nil
+	}
+}
+
+// open makes the engine of a schema from somewhere unless there is one. Others wait for it meanwhile.
+func (s *Server) open(sc schema.Schema, from string) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.ready() != nil {
+		return nil
+	}
+	engine, err := s.cfg.Open(sc)
+	if err != nil {
+		err = fmt.Errorf("opening the tables: %w", err)
+		select {
+		case s.broken <- err:
+		default:
+		}
+		return err
+	}
+	s.limits = message.Limits{Keys: s.cfg.MaxKeys, Values: s.cfg.MaxValues, Trainers: s.cfg.Trainers}
+	for _, t := range sc.Sparse {
+		s.limits.Dims, s.limits.Counts = append(s.limits.Dims, t.Dim), append(s.limits.Counts, t.Counts())
+	}
+	for _, d := range sc.Dense {
+		s.limits.Arrays = append(s.limits.Arrays, d.Len)
+	}
+	s.book.Know(&sc)
+	s.engine, s.hash, s.tables, s.from = engine, sc.Hash(), textOf(sc), from
+	close(s.opened)
+	return nil
+}
+
+// begin starts the time that trainers have to come.
+func (s *Server) begin() { s.seats.begin(s.cfg.Times.Join - s.cfg.Rejoin) }
+
+// watch returns why the server ends.
+func (s *Server) watch(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.Times.Heartbeat)
+	defer tick.Stop()
+	opened := s.opened
+	var failed <-chan struct{}
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-opened:
+			opened, failed = nil, s.engine.Failed()
+			s.begin() // nobody could come while the tables were opened
+			s.depart()
+		case <-failed:
+			return s.engine.Err()
+		case err := <-s.broken:
+			return err
+		case <-s.seats.changed:
+		case <-tick.C:
+			s.clock.Tick()
+		}
+		if err := s.look(); err != nil {
+			return err
+		}
+	}
+}
+
+// depart notes the sessions that had left an earlier process of this server: they do not come back.
+func (s *Server) depart() {
+	e, ok := s.engine.(interface{ HasLeft(session int) bool })
+	if !ok {
+		return
+	}
+	for session := range s.cfg.Trainers * s.cfg.Sessions {
+		if e.HasLeft(session) {
+			s.seats.departed(session)
+			s.meetings.leave(session / s.cfg.Sessions)
+		}
+	}
+}
+
+// look finds trainers that are lost, and returns a reason to end.
+func (s *Server) look() error {
+	if !s.opening.TryLock() {
+		return nil // it takes its time, and nobody can come meanwhile
+	}
+	engine := s.ready()
+	s.opening.Unlock()
+	for _, l := range s.seats.overdue(s.cfg.Rejoin) {
+		limit := s.cfg.Rejoin
+		if l.beginning {
+			limit = s.cfg.Times.Join
+		}
+		cause := fmt.Errorf("its session %d has been away for %v: %w", l.session, limit, l.cause)
+		if engine == nil {
+			return fmt.Errorf("trainer %d is lost: %w", l.trainer, cause)
+		}
+		s.cfg.Report(s.says("trainer %d is lost: %v", l.trainer, cause))
+		if err := engine.Lost(l.trainer, cause); err != nil {
+			return err
+		}
+		s.meetings.leave(l.trainer)
+		s.parked.look(s)
+	}
+	if s.seats.done(s.cfg.Times.DeadAfter) {
+		return errAllLeft
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"cmp"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/ringo-ml/ringo/internal/hostport"
+	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/setting"
+)
+
+// Settings that several rows or faults name.
+const (
+	pathDir         setting.Path = "servers.dir"
+	pathMemory      setting.Path = "servers.memory"
+	pathDisk        setting.Path = "servers.disk"
+	pathDurability  setting.Path = "servers.durability"
+	pathSaveEvery   setting.Path = "servers.save-every"
+	pathFrom        setting.Path = "servers.from"
+	pathUnseen      setting.Path = "servers.unseen"
+	pathShrinkEvery setting.Path = "servers.shrink-every"
+	pathHTTP        setting.Path = "servers.http"
+	pathHTTPOpen    setting.Path = "servers.http-open"
+	pathOptimizer   setting.Path = "training.optimizer"
+)
+
+// ruleOfDays is the optimizer whose rule says itself what days do.
+const ruleOfDays = "click"
+
+// Defaults are what the settings of servers are where nobody says anything.
+func Defaults() Config {
+	return Config{Durability: tables.None, Lost: tables.LostEnds}
+}
+
+// Settings are the rows of what a person says of servers that keep parameters, bound to c.
+func (c *Config) Settings() []setting.Row {
+	return slices.Concat(c.keeping(), c.joining(), c.aging(), c.answering())
+}
+
+// keeps is what all settings of servers that keep parameters need, and perhaps more.
+func keeps(more ...setting.Need) setting.Need {
+	mode := setting.Is("sync", string(tables.BSP), string(tables.SSP), string(tables.Async), string(tables.Geo))
+	return setting.All(append([]setting.Need{mode}, more...)...)
+}
+
+// keeping says what servers keep, and where.
+func (c *Config) keeping() []setting.Row {
+	return []setting.Row{
+		{
+			Path: pathDurability, Flag: "durability", Scope: setting.Changeable, Needs: keeps(),
+			About: "what survives when a server is lost: none, checkpoint (what its last checkpoint held) or wal (everything that it has acknowledged)",
+			Value: setting.Choice(&c.Durability, tables.None, tables.Checkpoint, tables.WAL),
+		},
+		{
+			Path: pathDir, Flag: "ps-dir", Unit: "DIR", Scope: setting.Local, Needs: keeps(setting.Any(setting.On(pathDurability), setting.On(pathMemory))),
+			About: "folder in which each server has a folder of its own for its log, its checkpoints and rows beyond its memory",
+			Value: setting.Text(&c.Dir),
+		},
+		{
+			Path: pathMemory, Flag: "ps-memory", Unit: "SIZE", Scope: setting.Local, Needs: keeps(),
+			About: "most memory that each server uses for rows, such as 4GiB; rows that are used least go to its folder, which should be on an SSD; 0: all rows are in memory",
+			Value: setting.Bytes(&c.MemoryBytes),
+		},
+		{
+			Path: pathDisk, Unit: "SIZE", Scope: setting.Local, Needs: keeps(setting.On(pathMemory)),
+			About: "most disk space that each server uses for rows beyond its memory, such as 100GiB; 0: no limit",
+			Value: setting.Bytes(&c.DiskBytes),
+		},
+		{
+			Path: "servers.fsync", Scope: setting.Local, Needs: keeps(setting.Is(pathDurability, string(tables.WAL))),
+			About: "make the log survive a loss of power, too: each group of changes waits for the disk",
+			Value: setting.Bool(&c.Fsync),
+		},
+		{
+			Path: pathSaveEvery, Unit: "TIME", Scope: setting.Local, Needs: keeps(setting.On(pathDurability)),
+			About: "time between checkpoints of a server, such as 10m; 0: one at its end, and with a log also one whenever that has grown as large as the tables",
+			Value: setting.Duration(&c.SaveEvery),
+		},
+	}
+}
+
+// joining says what a job begins with, who may leave it, and which rows it has.
+func (c *Config) joining() []setting.Row {
+	return []setting.Row{
+		{
+			Path: pathFrom, Unit: "DIR", Scope: setting.Local, Needs: keeps(),
+			About: "begin with the newest checkpoints in the folder of an earlier job's servers, however many these were, with the state of the optimizer",
+			Value: setting.Text(&c.From),
+		},
+		{
+			Path: "servers.lost", Flag: "ps-lost", Scope: setting.Changeable, Needs: keeps(),
+			About: "what happens when a rank is lost: end (the job ends) or go-on (the others continue without it and its part of the training data; rank 0 cannot be lost)",
+			Value: setting.Choice(&c.Lost, tables.LostEnds, tables.LostGoesOn),
+		},
+		{
+			Path: "servers.admit", Unit: "RULE", Scope: setting.Changeable, Needs: keeps(),
+			About: "which keys get a row: count:3 (those pulled 3 times), share:0.1 (a tenth of all, chosen by a hash), both with a comma between, or empty for all; other keys keep their first values; of single tables by name, such as count:3;wide=share:0.1",
+			Value: setting.Textual(admitting{c}),
+		},
+	}
+}
+
+// aging says when rows go.
+func (c *Config) aging() []setting.Row {
+	return []setting.Row{
+		{
+			Path: pathUnseen, Unit: "DAYS", Scope: setting.Changeable,
+			Needs: keeps(setting.Any(setting.On(pathShrinkEvery), setting.On(pathHTTP)), setting.Not(pathOptimizer, ruleOfDays)),
+			About: "delete rows that nobody has pulled or pushed for more than so many days; 0: none",
+			Value: setting.Int(&c.DeleteAfter),
+		},
+		{
+			Path: pathShrinkEvery, Unit: "TIME", Scope: setting.Changeable,
+			Needs: keeps(setting.Any(setting.On(pathUnseen), setting.Is(pathOptimizer, ruleOfDays))),
+			About: "time that counts as a day, such as 24h: after each, rows age and some are deleted; 0: only when a server is told to over HTTP",
+			Value: setting.Duration(&c.ShrinkEvery),
+		},
+	}
+}
+
+// answering says where a person may ask.
+func (c *Config) answering() []setting.Row {
+	return []setting.Row{
+		{
+			Path: pathHTTP, Flag: "ps-http", Unit: "HOST:PORT", Scope: setting.Local, Needs: keeps(),
+			About: "address where server 0 tells over HTTP how it is, and takes orders to shrink and to save; server 1 has the next port, and so on, and port 0 is any free one",
+			Value: setting.Text(&c.HTTP),
+		},
+		{
+			Path: pathHTTPOpen, Scope: setting.Local, Needs: keeps(setting.On(pathHTTP)),
+			About: "allow an HTTP address that other hosts can reach: they may read there, and only this host may give orders",
+			Value: setting.Bool(&c.HTTPOpen),
+		},
+	}
+}
+
+// CheckSettings reports faults of the settings before it is known who the server is: Validate without a place in a job.
+func (c Config) CheckSettings() error {
+	c.Mode, c.Trainers, c.Servers = cmp.Or(c.Mode, tables.BSP), max(1, c.Trainers), max(1, c.Servers)
+	return c.check()
+}
+
+// faults are those of the settings, besides those that package tables finds.
+func (c Config) faults() (faults setting.Faults) {
+	fault := func(wrong bool, p setting.Path, format string, args ...any) {
+		if wrong {
+			faults = append(faults, setting.Faultf(p, format, args...))
+		}
+	}
+	memory, disk := setting.Bytes(&c.MemoryBytes), setting.Bytes(&c.DiskBytes)
+	fault(c.MemoryBytes < 0, pathMemory, "%v: want 0 or more", memory)
+	fault(c.MemoryBytes > 0 && c.Dir == "", pathDir, "is missing: with %v %v, rows beyond memory are kept in a folder", pathMemory, memory)
+	fault(c.DiskBytes < 0 || c.DiskBytes > 0 && c.DiskBytes < store.MinLimitBytes, pathDisk, "%v: want at least %d MiB, or 0 for no limit", disk, store.MinLimitBytes>>20)
+	fault(c.DiskBytes > 0 && c.MemoryBytes == 0, pathDisk, "%v has no effect without %v: all rows are in memory", disk, pathMemory)
+	fault(c.SaveEvery < 0, pathSaveEvery, "%v: want 0 or more", c.SaveEvery)
+	fault(c.SaveEvery > 0 && c.Durability == tables.None, pathSaveEvery, "%v has no effect with %v none: want checkpoint or wal", c.SaveEvery, pathDurability)
+	fault(c.From != "" && c.Dir != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir), pathFrom, "and %v are both %q: the new job needs a folder of its own", pathDir, c.Dir)
+	fault(c.DeleteAfter < 0, pathUnseen, "%d: want 0 or more days", c.DeleteAfter)
+	fault(c.ShrinkEvery < 0, pathShrinkEvery, "%v: want 0 or more, such as 24h", c.ShrinkEvery)
+	fault(c.HTTPOpen && c.HTTP == "", pathHTTPOpen, "has no effect without %v", pathHTTP)
+	if err := c.Admission.Validate(); err != nil {
+		fault(true, "servers.admit", "%w", err)
+	}
+	for name, a := range c.TableAdmission {
+		if err := a.Validate(); err != nil {
+			fault(true, "servers.admit", "table %s: %w", name, err)
+		}
+	}
+	if c.HTTP != "" {
+		if _, bad := c.httpAddress(max(0, c.Servers-1)); bad != nil {
+			faults = append(faults, bad)
+		}
+	}
+	return faults
+}
+
+// httpAddress is where a server listens for people.
+func (c Config) httpAddress(index int) (string, *setting.Fault) {
+	host, n, err := hostport.Split(c.HTTP, 0)
+	if err != nil {
+		return "", setting.Faultf(pathHTTP, "%q: %w", c.HTTP, err)
+	}
+	if n > 0 {
+		n += index
+	}
+	if n > 65535 {
+		return "", setting.Faultf(pathHTTP, "%q: server %d would listen at port %d: want ports up to 65535", c.HTTP, index, n)
+	}
+	if !c.HTTPOpen && !hostport.Loopback(host) {
+		return "", setting.Faultf(pathHTTP, "%q: other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or %v", c.HTTP, pathHTTPOpen)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(n)), nil
+}
+
+// ListenHTTP opens Admin where HTTP says, for this server, and sets AdminHost. Without HTTP it does nothing.
+func (c *Config) ListenHTTP() error {
+	if c.HTTP == "" {
+		return nil
+	}
+	address, bad := c.httpAddress(c.Index)
+	if bad != nil {
+		return bad
+	}
+	var err error
+	c.AdminHost, _, _ = net.SplitHostPort(address)
+	if c.Admin, err = net.Listen("tcp", address); err != nil {
+		return setting.Faultf(pathHTTP, "%s: cannot listen at %s: %w", c.HTTP, address, err)
+	}
+	return nil
+}

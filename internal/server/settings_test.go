@@ -1,0 +1,134 @@
+package server
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/setting"
+)
+
+// newSettings is a configuration with its defaults and its table, in a job of a mode and an optimizer.
+func newSettings(t *testing.T, mode, optimizer string) (*Config, *setting.Table) {
+	t.Helper()
+	c := Defaults()
+	rows := append(c.Settings(), setting.Row{Path: "sync", Value: setting.Text(&mode)}, setting.Row{Path: pathOptimizer, Value: setting.Text(&optimizer)})
+	table, err := setting.New(rows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &c, table
+}
+
+func give(t *testing.T, table *setting.Table, text string) {
+	t.Helper()
+	for _, one := range strings.Fields(text) {
+		name, value, _ := strings.Cut(one, "=")
+		if err := table.Apply(setting.Assignment{Path: setting.Path("servers." + name), Text: value, Origin: "test"}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSettingsThatHaveNoEffect(t *testing.T) {
+	const keeps = "it needs sync bsp or ssp or async or geo"
+	for _, c := range []struct {
+		mode, optimizer, given string
+		idle                   string // of the first, "" for none
+	}{
+		{"ssp", "sgd", "durability=wal dir=x fsync=true save-every=1m from=y lost=go-on admit=count:2 http=127.0.0.1:0 http-open=true memory=1GiB disk=2GiB unseen=3 shrink-every=24h", ""},
+		{"allreduce", "sgd", "durability=wal", "servers.durability has no effect: " + keeps},
+		{"sum", "sgd", "lost=go-on", "servers.lost has no effect: " + keeps},
+		{"async", "sgd", "dir=x", "servers.dir has no effect: it needs servers.durability or servers.memory"},
+		{"async", "sgd", "dir=x memory=1GiB", ""},
+		{"async", "sgd", "durability=checkpoint fsync=true", "servers.fsync has no effect: it needs servers.durability wal"},
+		{"async", "sgd", "disk=1GiB", "servers.disk has no effect: it needs servers.memory"},
+		{"async", "sgd", "save-every=1m", "servers.save-every has no effect: it needs servers.durability"},
+		{"async", "sgd", "http-open=true", "servers.http-open has no effect: it needs servers.http"},
+		{"async", "sgd", "unseen=3", "servers.unseen has no effect: it needs servers.shrink-every or servers.http"},
+		{"async", "sgd", "unseen=3 http=localhost:0", ""},
+		{"async", "click", "unseen=3 http=localhost:0", "servers.unseen has no effect: it needs training.optimizer other than click"},
+		{"async", "sgd", "shrink-every=1h", "servers.shrink-every has no effect: it needs servers.unseen or training.optimizer click"},
+		{"async", "click", "shrink-every=1h", ""},
+	} {
+		_, table := newSettings(t, c.mode, c.optimizer)
+		give(t, table, c.given)
+		got := ""
+		if idle := table.Idle(); len(idle) > 0 {
+			got = idle[0].Error()
+		}
+		if got != c.idle {
+			t.Errorf("%s, %s, %s: got %q, want %q", c.mode, c.optimizer, c.given, got, c.idle)
+		}
+	}
+}
+
+func TestSettingsAreCheckedBeforeThePlaceIsKnown(t *testing.T) {
+	if err := Defaults().CheckSettings(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct{ given, want string }{
+		{"durability=wal", "servers.dir is missing: servers.durability wal keeps what survives in a folder"},
+		{"memory=1GiB", "servers.dir is missing: with servers.memory 1GiB, rows beyond memory are kept in a folder"},
+		{"memory=1GiB dir=x disk=1MiB", "servers.disk 1MiB: want at least 16 MiB, or 0 for no limit"},
+		{"disk=1GiB", "servers.disk 1GiB has no effect without servers.memory: all rows are in memory"},
+		{"save-every=-1m durability=wal dir=x", "servers.save-every -1m0s: want 0 or more"},
+		{"save-every=1m", "servers.save-every 1m0s has no effect with servers.durability none: want checkpoint or wal"},
+		{"from=./x dir=x durability=wal", `servers.from and servers.dir are both "x": the new job needs a folder of its own`},
+		{"unseen=-1", "servers.unseen -1: want 0 or more days"},
+		{"shrink-every=-1s", "servers.shrink-every -1s: want 0 or more, such as 24h"},
+		{"fsync=true", "servers.fsync has no effect with servers.durability none: it is for servers.durability wal alone"},
+		{"http-open=true", "servers.http-open has no effect without servers.http"},
+		{"http=0.0.0.0:80", `servers.http "0.0.0.0:80": other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or servers.http-open`},
+		{"http=0.0.0.0:80 http-open=true", ""},
+		{"http=127.0.0.1", `servers.http "127.0.0.1": want HOST:PORT with a port from 0 to 65535`},
+		{"http=[::1]:65534", `servers.http "[::1]:65534": server 2 would listen at port 65536: want ports up to 65535`},
+	} {
+		cfg, table := newSettings(t, "async", "sgd")
+		cfg.Servers = 3
+		give(t, table, c.given)
+		got := ""
+		if err := cfg.CheckSettings(); err != nil {
+			got = err.Error()
+			if lines := setting.Lines(err, func(p setting.Path) string { return "<" + string(p) + ">" }); !strings.HasPrefix(lines[0], "<servers.") {
+				t.Errorf("%s: a command cannot name the setting in %q", c.given, lines[0])
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.given, got, c.want)
+		}
+	}
+}
+
+func TestListenHTTP(t *testing.T) {
+	first, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	c := Config{HTTP: first.Addr().String(), Mode: tables.Async}
+	if err := c.ListenHTTP(); err == nil || !strings.HasPrefix(err.Error(), "servers.http "+c.HTTP+": cannot listen at "+c.HTTP) {
+		t.Errorf("got %v", err)
+	}
+	c = Config{HTTP: "localhost:0", Index: 3}
+	if err := c.ListenHTTP(); err != nil || c.AdminHost != "localhost" {
+		t.Fatalf("%q, %v", c.AdminHost, err)
+	}
+	_ = c.Admin.Close()
+	c = Config{}
+	if err := c.ListenHTTP(); err != nil || c.Admin != nil {
+		t.Errorf("without an address: %v, %v", c.Admin, err)
+	}
+}
+
+// What is not for a person to see is of no row.
+func TestEverySettingHasOneSentence(t *testing.T) {
+	_, table := newSettings(t, "async", "sgd")
+	for _, r := range table.Rows() {
+		if strings.HasPrefix(string(r.Path), "servers.") && (r.About == "" || slices.Contains([]byte("."), r.About[len(r.About)-1]) || strings.Contains(r.About, "--")) {
+			t.Errorf("%s: %q", r.Path, r.About)
+		}
+	}
+}

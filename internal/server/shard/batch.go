@@ -1,0 +1,152 @@
+package shard
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/server/rows"
+)
+
+// Pull writes the weights of keys' rows to dst, len(keys)*Dim values, in order. Rows
+// that are in the store are brought in, and keys that have none get one if they are
+// admitted; otherwise their initial weights are in dst. A key may be in the batch
+// more than once.
+//
+// Where memory is full and rows cannot leave it, a *store.LimitError is in the error:
+// nothing is lost, and the call may be made again when there is room.
+func (t *Table) Pull(keys []uint64, dst []float32) error {
+	if t.filter != nil {
+		return t.PullCounted(rows.PullID{}, keys, dst, nil)
+	}
+	t.counts.pulled.Add(int64(len(keys)))
+	if t.store == nil {
+		return t.fault("pull", t.rows.Pull(keys, dst))
+	}
+	tr := t.takeTrip()
+	defer t.giveTrip(tr)
+	var err error
+	if tr.missing, err = t.rows.PullPresent(keys, dst, tr.missing[:0]); err != nil || len(tr.missing) == 0 {
+		return t.fault("pull", err)
+	}
+	t.counts.missed.Add(int64(len(tr.missing)))
+	return t.fault("pull", t.bring(tr, keys, dst, nil))
+}
+
+// Peek writes the weights of keys' rows to dst, len(keys)*Dim values, in order, and
+// initial ones for keys that have none. It makes and moves no row and counts nothing: it
+// is for evaluation.
+func (t *Table) Peek(keys []uint64, dst []float32) error {
+	tr := t.takeTrip()
+	defer t.giveTrip(tr)
+	var err error
+	if tr.missing, err = t.rows.Peek(keys, dst, tr.missing[:0]); err != nil || len(tr.missing) == 0 || t.store == nil {
+		return t.fault("peek", err)
+	}
+	// What was not in memory then is in the store, at its newest, or nowhere.
+	tr.sort(keys)
+	for lo := 0; lo < len(tr.want); {
+		hi := tr.cut(lo, t.chunk)
+		if err := t.look(tr); err != nil {
+			return t.fault("peek", err)
+		}
+		t.deliver(tr, tr.want[lo:hi], dst, nil)
+		lo = hi
+	}
+	return nil
+}
+
+// look reads the trip's keys and leaves memory as it is.
+func (t *Table) look(tr *trip) error {
+	t.gate.RLock() // for the calendar
+	defer t.gate.RUnlock()
+	_, err := t.readAll(tr, looking)
+	return err
+}
+
+// patience is how often a push is made again before it holds off the evictions that
+// take its rows away.
+const patience = 4
+
+// Push applies the rule with gradients of keys, len(keys)*PushDim values in order (see rows.Table), each
+// multiplied by scale: once for each session, 0 to rows.MaxSessions-1, and number, from 1 on.
+// A session's pushes come in order and one after the other. Who gets an error makes the
+// same call again: what was applied is not applied twice.
+//
+// A key that has no row gets one if it is admitted; otherwise its gradient is dropped.
+// A batch that holds a key twice is refused whole (rows.ErrDuplicate), and so is one
+// of more keys than the memory has room for rows.
+func (t *Table) Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
+	tr := t.takeTrip()
+	defer t.giveTrip(tr)
+	if r := t.replay.Load(); r != nil && len(grads) == len(keys)*t.rows.PushDim() {
+		keys, grads = r.left(t, tr, session, seq, keys, grads)
+	}
+	t.counts.pushed.Add(int64(len(keys)))
+	return t.fault("push", t.push(tr, session, seq, keys, grads, scale))
+}
+
+func (t *Table) push(tr *trip, session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
+	o := &tr.once
+	if t.store == nil {
+		*o = rows.Once{Create: true}
+		return t.rows.PushOnce(session, seq, keys, grads, scale, o)
+	}
+	if len(keys) > t.room.most {
+		return fmt.Errorf("%d keys in a batch, memory has room for %d rows: make batches smaller or raise MemoryBytes", len(keys), t.room.most)
+	}
+	o.Drop = slices.Grow(o.Drop[:0], len(keys))[:len(keys)]
+	clear(o.Drop)
+	for try := 0; ; try++ {
+		o.Missing = o.Missing[:0]
+		if err := t.rows.PushOnce(session, seq, keys, grads, scale, o); err != nil || len(o.Missing) == 0 {
+			return err
+		}
+		if try == patience {
+			break
+		}
+		if try == 0 {
+			t.counts.missed.Add(int64(len(o.Missing)))
+		}
+		tr.missing = append(tr.missing[:0], o.Missing...)
+		if err := t.bring(tr, keys, nil, o.Drop); err != nil {
+			return err
+		}
+	}
+	for n := len(o.Missing); n > 0; {
+		var err error
+		if n, err = t.pushHeld(tr, n, session, seq, keys, grads, scale); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushHeld is one more attempt, with evictions held off, for which it takes room for
+// n rows beforehand. It returns how many are missing still: the batch needs more
+// rows at once than it took room for.
+func (t *Table) pushHeld(tr *trip, n int, session int, seq uint64, keys []uint64, grads []float32, scale float32) (left int, err error) {
+	n = min(n, t.chunk)
+	if err := t.room.take(n); err != nil {
+		return n, err
+	}
+	t.upkeep.Lock()
+	defer t.upkeep.Unlock()
+	made := 0
+	defer func() { t.room.give(n - made) }()
+	o := &tr.once
+	for range 2 {
+		o.Missing = o.Missing[:0]
+		err = t.rows.PushOnce(session, seq, keys, grads, scale, o)
+		if err != nil || len(o.Missing) == 0 || made > 0 {
+			return len(o.Missing), err
+		}
+		tr.missing = append(tr.missing[:0], o.Missing[:min(n, len(o.Missing))]...)
+		tr.sort(keys)
+		hi := tr.cut(0, n)
+		if made, err = t.enter(tr, true); err != nil {
+			return n, err
+		}
+		t.deliver(tr, tr.want[:hi], nil, o.Drop)
+	}
+	return len(o.Missing), nil
+}

@@ -1,0 +1,283 @@
+package shard
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/store"
+)
+
+// trip is the memory of a call that goes to the store. It is used again.
+type trip struct {
+	missing []int32 // places in the caller's batch
+	once    rows.Once
+
+	want  []wanted // the missing ones by key
+	keys  []uint64 // of some of them, unique
+	from  []int32  // for each key: its row in its part, or what became of it
+	each  int      // keys in a part
+	parts []*part
+	done  sync.WaitGroup
+	fresh []uint64
+
+	leftKeys  []uint64 // see replay
+	leftGrads []float32
+
+	counts *pullPart // of a pull whose keys are counted, else nil
+	missed []uint64  // the keys that it counts
+}
+
+// wanted is a key and its place in the caller's batch.
+type wanted struct {
+	key uint64
+	at  int32
+}
+
+// What became of a key that the store does not have.
+const (
+	absent = -1 // it begins with its initial weights
+	denied = -2 // so it does, and has no row
+)
+
+// part is what one reader reads at a time.
+type part struct {
+	keys   []uint64
+	from   []int32
+	found  store.Rows
+	values []float32
+	usage  []rows.Usage
+	row    rows.Row // a view
+	reads  reads
+	made   int
+	err    error
+	done   *sync.WaitGroup
+}
+
+// reads is what for a part is read.
+type reads uint8
+
+const (
+	bringing    reads = iota // a call has use for its rows, which are brought in
+	prefetching              // they are brought in for a call that will follow
+	looking                  // memory stays as it is
+)
+
+func (t *Table) takeTrip() *trip {
+	t.spare.Lock()
+	defer t.spare.Unlock()
+	if n := len(t.spare.list); n > 0 {
+		tr := t.spare.list[n-1]
+		t.spare.list = t.spare.list[:n-1]
+		return tr
+	}
+	return &trip{}
+}
+
+func (t *Table) giveTrip(tr *trip) {
+	t.spare.Lock()
+	defer t.spare.Unlock()
+	t.spare.list = append(t.spare.list, tr)
+}
+
+// bring brings the rows of the trip's missing keys into memory, or makes them where
+// there are none and the key is admitted. Their weights are written to dst, unless it
+// is nil; in drop, unless it is nil, the places of those that have no row are set.
+func (t *Table) bring(tr *trip, keys []uint64, dst []float32, drop []bool) error {
+	tr.sort(keys)
+	for lo := 0; lo < len(tr.want); {
+		hi := tr.cut(lo, t.partKeys())
+		if err := t.room.take(len(tr.keys)); err != nil {
+			return err
+		}
+		made, err := t.enter(tr, drop != nil)
+		t.room.give(len(tr.keys) - made)
+		if err != nil {
+			return err
+		}
+		t.deliver(tr, tr.want[lo:hi], dst, drop)
+		lo = hi
+	}
+	return nil
+}
+
+// sort fills want.
+func (tr *trip) sort(keys []uint64) {
+	tr.want = tr.want[:0]
+	for _, at := range tr.missing {
+		tr.want = append(tr.want, wanted{keys[at], at})
+	}
+	slices.SortFunc(tr.want, func(a, b wanted) int { return cmp.Compare(a.key, b.key) })
+}
+
+// cut fills keys with the first of want from lo on, at most so many, and returns where
+// the next ones begin.
+func (tr *trip) cut(lo, most int) (hi int) {
+	tr.keys = tr.keys[:0]
+	for hi = lo; hi < len(tr.want); hi++ {
+		if n := len(tr.keys); n == 0 || tr.keys[n-1] != tr.want[hi].key {
+			if n == most {
+				break
+			}
+			tr.keys = append(tr.keys, tr.want[hi].key)
+		}
+	}
+	tr.from = slices.Grow(tr.from[:0], len(tr.keys))[:len(tr.keys)]
+	return hi
+}
+
+// enter brings the trip's keys in, or makes their rows, and returns how many rows
+// there are more in memory. The gate is held from the first look into the store to
+// the last row: see the package.
+func (t *Table) enter(tr *trip, push bool) (made int, err error) {
+	t.gate.RLock()
+	defer t.gate.RUnlock()
+	made, err = t.readAll(tr, bringing)
+	if err != nil {
+		return made, err
+	}
+	n := 0
+	if tr.counts != nil {
+		n, err = t.countPart(tr)
+	} else {
+		n, err = t.make(tr, func(key uint64) bool { return t.admits(key, push) })
+	}
+	return made + n, err
+}
+
+// make makes rows for the trip's absent keys that are admitted. Where keys are counted the rows count as changed:
+// one that left memory without an image in the store would be counted, and perhaps denied, when its key comes again.
+func (t *Table) make(tr *trip, admits func(key uint64) bool) (made int, err error) {
+	tr.fresh = tr.fresh[:0]
+	for i, from := range tr.from {
+		if from != absent {
+			continue
+		}
+		if !admits(tr.keys[i]) {
+			tr.from[i] = denied
+			t.counts.denied.Add(1)
+			continue
+		}
+		tr.fresh = append(tr.fresh, tr.keys[i])
+	}
+	if len(tr.fresh) == 0 {
+		return 0, nil
+	}
+	made, err = t.rows.Make(tr.fresh, t.filter != nil)
+	t.counts.made.Add(int64(made))
+	return made, err
+}
+
+// A part has at least leastPart keys: what a reader reads in about the time in which
+// it is woken.
+const leastPart = 16
+
+// readAll reads the trip's keys from the store, in parts by several readers.
+func (t *Table) readAll(tr *trip, what reads) (made int, err error) {
+	n := len(tr.keys)
+	if t.store == nil {
+		for i := range tr.from {
+			tr.from[i] = absent
+		}
+		return 0, nil
+	}
+	tr.each = max(leastPart, (n+2*t.cfg.Readers-1)/(2*t.cfg.Readers))
+	parts := (n + tr.each - 1) / tr.each
+	for len(tr.parts) < parts {
+		tr.parts = append(tr.parts, &part{done: &tr.done})
+	}
+	tr.done.Add(parts)
+	for i, p := range tr.parts[:parts] {
+		lo, hi := i*tr.each, min(n, (i+1)*tr.each)
+		p.keys, p.from, p.reads = tr.keys[lo:hi], tr.from[lo:hi], what
+		if parts == 1 {
+			t.read(p)
+		} else {
+			t.jobs <- p
+		}
+	}
+	tr.done.Wait()
+	for _, p := range tr.parts[:parts] {
+		made += p.made
+		if what == bringing {
+			t.counts.storeHits.Add(int64(p.found.Len()))
+		}
+		if err == nil {
+			err = p.err
+		}
+	}
+	return made, err
+}
+
+// reader reads parts until Close.
+func (t *Table) reader() {
+	for p := range t.jobs {
+		t.read(p)
+	}
+}
+
+func (t *Table) read(p *part) {
+	p.made, p.err = t.readPart(p)
+	p.done.Done()
+}
+
+// readPart reads a part and writes what it found to memory, where a row that is there
+// already wins.
+func (t *Table) readPart(p *part) (made int, err error) {
+	if err := t.store.Get(t.cfg.Number, p.keys, &p.found); err != nil {
+		return 0, err
+	}
+	n, width := p.found.Len(), t.rows.Width()
+	p.values = slices.Grow(p.values[:0], n*width)[:n*width]
+	p.usage = slices.Grow(p.usage[:0], n)[:n]
+	at := 0
+	for i, key := range p.keys {
+		p.from[i] = absent
+		if at == n || p.found.Keys[at] != key {
+			continue
+		}
+		values := p.values[at*width:][:width]
+		f, day, err := t.readImage(key, p.found.Row(at), values)
+		if err != nil {
+			return 0, err
+		}
+		t.view(&p.row, key, values)
+		t.age(&p.row, day, t.days.at(t.rows.Hash(key)))
+		p.usage[at] = rows.Usage{Last: t.rows.Epoch(), Touches: f.Touches, Stored: true, Changed: t.unseen(f) > 0}
+		if p.reads == bringing {
+			p.usage[at].Touches++
+		}
+		p.from[i] = int32(at)
+		at++
+	}
+	if p.reads == looking || n == 0 {
+		return 0, nil
+	}
+	made, err = t.rows.Import(p.found.Keys, p.values, p.usage, false)
+	t.counts.both.Add(int64(made))
+	return made, err
+}
+
+// deliver hands out what enter found.
+func (t *Table) deliver(tr *trip, want []wanted, dst []float32, drop []bool) {
+	dim, width, at := t.rows.Dim(), t.rows.Width(), 0
+	for _, w := range want {
+		for tr.keys[at] != w.key {
+			at++
+		}
+		from := tr.from[at]
+		if drop != nil {
+			drop[w.at] = from == denied
+		}
+		if dst == nil {
+			continue
+		}
+		to := dst[int(w.at)*dim:][:dim]
+		if from >= 0 {
+			copy(to, tr.parts[at/tr.each].values[int(from)*width:][:dim])
+		} else {
+			t.rows.Initial(w.key, to)
+		}
+	}
+}

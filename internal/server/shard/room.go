@@ -1,0 +1,149 @@
+package shard
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// room counts the rows in memory against the budget. Whoever makes rows takes room for
+// them first and gives back what it did not need; more than most there are never.
+type room struct {
+	most      int // rows
+	high, low int // eviction begins above high and ends at low
+	limit     time.Duration
+	wake      chan struct{} // of the evictor
+
+	mu           sync.Mutex
+	rows         int    // in memory, or about to be
+	waiting      int    // for which calls wait
+	begun, ended uint64 // rounds of eviction
+	err          error  // of the last round that ended
+	news         chan struct{}
+	waits        int64
+}
+
+func newRoom(most int, limit time.Duration) *room {
+	return &room{most: most, high: most - most/16, low: most - most/8, limit: limit, wake: make(chan struct{}, 1)}
+}
+
+// take takes room for n rows, at most an eighth of all, and waits until there is
+// some. An error is that of a round of eviction that began after the call.
+func (r *room) take(n int) error {
+	if r == nil {
+		return nil // rows are in memory alone: internal/server/rows has the limit
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rows+n > r.most {
+		if err := r.await(n); err != nil {
+			return err
+		}
+	}
+	r.rows += n
+	if r.rows > r.high {
+		r.nudge()
+	}
+	return nil
+}
+
+// try is take that does not wait, and tells whether there is room.
+func (r *room) try(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fits := r.rows+n <= r.most
+	if fits {
+		r.rows += n
+	}
+	if !fits || r.rows > r.high {
+		r.nudge()
+	}
+	return fits
+}
+
+func (r *room) await(n int) error {
+	r.waits++
+	r.waiting += n
+	defer func() { r.waiting -= n }()
+	timer := time.NewTimer(r.limit)
+	defer timer.Stop()
+	for from := r.begun; r.rows+n > r.most; {
+		if r.ended > from && r.err != nil {
+			return fmt.Errorf("memory has no room for %d rows beside %d, and rows cannot leave: %w", n, r.rows, r.err)
+		}
+		r.nudge()
+		if r.news == nil {
+			r.news = make(chan struct{})
+		}
+		news := r.news
+		r.mu.Unlock()
+		late := false
+		select {
+		case <-news:
+		case <-timer.C:
+			late = true
+		}
+		r.mu.Lock()
+		if late {
+			return fmt.Errorf("memory has had no room for %d rows beside %d for %v: raise MemoryBytes", n, r.rows, r.limit)
+		}
+	}
+	return nil
+}
+
+// nudge wakes the evictor.
+func (r *room) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tell wakes those that wait.
+func (r *room) tell() {
+	if r.news != nil {
+		close(r.news)
+		r.news = nil
+	}
+}
+
+// give gives room for n rows back.
+func (r *room) give(n int) {
+	if r == nil {
+		return
+	}
+	if n == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows -= n
+	r.tell()
+}
+
+// begin begins a round and returns how many rows should leave; with 0 it does not.
+func (r *room) begin() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	want := r.rows - max(r.low-r.waiting, r.most/2)
+	if want <= 0 {
+		return 0
+	}
+	r.begun++
+	return want
+}
+
+// end ends a round.
+func (r *room) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended, r.err = r.begun, err
+	r.tell()
+}
+
+// counts are what room has now.
+func (r *room) counts() (rows, most int, waits int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rows, r.most, r.waits
+}

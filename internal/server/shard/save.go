@@ -1,0 +1,299 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/server/rows"
+)
+
+// Saved says what a checkpoint has.
+type Saved struct {
+	// Epoch is what the next delta is to be since, once this checkpoint is safe.
+	Epoch uint64
+	// Rows are counted twice where both tiers had one.
+	Rows, Deleted, Bytes int64
+}
+
+// progress is how far Save's walk over memory is. It is guarded by upkeep but for
+// next, which only grows while walking.
+type progress struct {
+	walking bool
+	next    atomic.Uint64 // rows with lower hashes are saved
+}
+
+// bars says whether rows with this hash must stay in memory if they were changed:
+// their images in the store would be newer than the snapshot of it.
+func (p *progress) bars(hash uint64) bool { return p.walking && hash >= p.next.Load() }
+
+// Save writes all rows of both tiers to a directory, which must not exist and appears
+// whole or not at all. Others pull, push and evict meanwhile; changed rows cannot leave
+// memory before the walk over it has passed them. Its cost is that of reading both
+// tiers once and writing as much.
+//
+// For each row a checkpoint says, by the marks of its piece, which pushes its image
+// holds, and these may be newer than those of another row.
+//
+// Each file states of, the job, server, table and checkpoint that it belongs to, and Load wants
+// the same.
+func (t *Table) Save(ctx context.Context, dir, of string) (Saved, error) {
+	return t.save(ctx, dir, header{Of: of})
+}
+
+// SaveDelta is Save of what was pulled, pushed and deleted since the epoch of an
+// earlier checkpoint, which it is to be loaded after. It reads both tiers once all the
+// same, and writes little. It needs rows' Usage: see Config.Deltas.
+func (t *Table) SaveDelta(ctx context.Context, dir, of string, since uint64) (Saved, error) {
+	return t.save(ctx, dir, header{Of: of, Delta: true, Since: since})
+}
+
+func (t *Table) save(ctx context.Context, dir string, h header) (Saved, error) {
+	t.slow.Lock()
+	defer t.slow.Unlock()
+	fail := func(err error) (Saved, error) { return Saved{}, t.fault("saving "+dir, err) }
+	if t.closed.Load() {
+		return fail(rows.ErrClosed)
+	}
+	if h.Delta {
+		if err := t.checkSince(h.Since); err != nil {
+			return fail(err)
+		}
+	}
+	var out Saved
+	if err := folder.Publish(dir, func(tmp string) (err error) {
+		out, err = t.saveTo(ctx, tmp, h)
+		return err
+	}); err != nil {
+		return fail(err)
+	}
+	return out, nil
+}
+
+// ErrTooLate is the error of a delta to a checkpoint that is too old: all is to be saved.
+var ErrTooLate = errors.New("too late for a delta: save all")
+
+// checkSince tells why there can be no delta since an epoch.
+func (t *Table) checkSince(since uint64) error {
+	now := t.clock.Load()
+	switch {
+	case !t.cfg.Deltas:
+		return errors.New("a delta of a table without them: set Deltas")
+	case since == 0 || since > now:
+		return fmt.Errorf("a delta since epoch %d: want that of an earlier checkpoint, up to %d", since, now)
+	case now+1-since > math.MaxUint16:
+		return fmt.Errorf("a delta since epoch %d: it is %d now, and rows tell at most %d apart: %w", since, now, math.MaxUint16, ErrTooLate)
+	}
+	return nil
+}
+
+// saving is one checkpoint that is being written.
+type saving struct {
+	t    *Table
+	ctx  context.Context
+	dir  string
+	h    header
+	shot *snapshot   // nil: no store
+	keys *filterCopy // nil: no counts
+	out  Saved
+}
+
+func (t *Table) saveTo(ctx context.Context, dir string, h header) (Saved, error) {
+	s := &saving{t: t, ctx: ctx, dir: dir, h: h}
+	s.begin()
+	err := s.memory()
+	t.endWalk()
+	if err == nil {
+		err = s.store()
+	}
+	if err == nil {
+		err = s.deleted()
+	}
+	if err == nil {
+		err = s.counts()
+	}
+	return s.out, errors.Join(err, s.shot.cancel())
+}
+
+// begin begins an epoch and the walk.
+func (s *saving) begin() {
+	t := s.t
+	t.upkeep.Lock()
+	defer t.upkeep.Unlock()
+	t.tick()
+	s.h.Table, s.h.Dim, s.h.Rule, s.h.Seed = t.cfg.Rows.Name, t.rows.Dim(), t.cfg.Rows.Rule.Name(), t.cfg.Rows.Seed
+	for _, p := range t.rows.Parts() {
+		s.h.Parts = append(s.h.Parts, width{p.Name, p.Width})
+	}
+	s.h.Epoch, s.h.Day, s.h.Borders = t.clock.Load(), t.days.day, t.days.borders
+	s.h.Admission = t.cfg.Admission.text()
+	s.out.Epoch = s.h.Epoch
+	s.keys = t.copyFilter() // before any row is read: the rows of pulls in it are there
+	s.shot = t.beginWalk()
+}
+
+// beginWalk begins a walk over memory: it takes the snapshot of the store, nil without
+// one, and bars what follows in memory. upkeep is held, so that no row is on its way
+// between the tiers, and slow, because there is one such walk at a time.
+func (t *Table) beginWalk() *snapshot {
+	if t.store == nil {
+		return nil
+	}
+	t.saving.next.Store(0)
+	t.saving.walking = true
+	return t.snapshot()
+}
+
+// endWalk lets all rows leave again.
+func (t *Table) endWalk() {
+	t.upkeep.Lock()
+	defer t.upkeep.Unlock()
+	t.saving.walking = false
+}
+
+// has says whether a row belongs into the checkpoint. Eviction begins epochs while it
+// is being written: a row may be touched in a later one than the checkpoint's.
+func (s *saving) has(f rows.Usage) bool {
+	now := s.t.rows.Epoch()
+	return !s.h.Delta || f.Age(now) <= int(now-uint16(s.h.Since))
+}
+
+// usage is a row's as of the checkpoint's epoch.
+func (s *saving) usage(f rows.Usage) rows.Usage {
+	if later := f.Last - uint16(s.h.Epoch); later < 1<<15 {
+		f.Last = uint16(s.h.Epoch)
+	}
+	return f
+}
+
+// section writes one file.
+func (s *saving) section(name section, fill func(w *writer) error) error {
+	h := s.h
+	h.Section = name
+	if name == countsSection && s.keys != nil {
+		h.Counting = &s.keys.counting
+	}
+	w, err := create(filepath.Join(s.dir, string(name)), &h)
+	if err != nil {
+		return err
+	}
+	if err := fill(w); err != nil {
+		return errors.Join(err, w.f.Close())
+	}
+	n := w.rows
+	err = w.finish()
+	s.out.Bytes += w.bytes
+	switch name {
+	case deletedSection:
+		s.out.Deleted += n
+	case storeSection, memorySection:
+		s.out.Rows += n
+	}
+	return err
+}
+
+// pieceRows is how many rows of a piece are copied while a stripe is locked: some
+// 100 KiB of rows of width 16.
+func (s *saving) pieceRows() int {
+	return max(1, min(1024, (4<<20)/rowsPiece.rowBytes(s.t.rows.Width())))
+}
+
+// memory writes the rows in memory.
+func (s *saving) memory() error {
+	t := s.t
+	return s.section(memorySection, func(w *writer) error {
+		var at rows.Cursor
+		for more := true; more; {
+			if err := s.ctx.Err(); err != nil {
+				return err
+			}
+			last := uint64(0)
+			var err error
+			at, more, err = t.rows.WalkPiece(at, s.pieceRows(), func(p *rows.Piece) {
+				last = p.Last
+				w.begin(rowsPiece, p.First, p.Last, p.Marks)
+			}, func(r *rows.Row) rows.Verdict {
+				if s.has(r.Usage) {
+					w.add(r, s.usage(r.Usage))
+				}
+				return rows.Keep
+			})
+			if err != nil {
+				return err
+			}
+			if more {
+				t.saving.next.Store(last + 1)
+			}
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// store writes the rows of the snapshot, aged to today.
+func (s *saving) store() error {
+	return s.section(storeSection, func(w *writer) error {
+		if s.shot == nil {
+			return nil
+		}
+		t, most := s.t, s.pieceRows()
+		values := make([]float32, t.rows.Width())
+		var row rows.Row
+		begin := func() { w.begin(rowsPiece, 0, math.MaxUint64, nil) }
+		begin()
+		err := s.shot.each(func(key uint64, image []byte) error {
+			f, day, err := t.readImage(key, image, values)
+			if err != nil || !s.has(f) {
+				return err
+			}
+			t.view(&row, key, values)
+			t.age(&row, day, s.h.Day)
+			w.add(&row, s.usage(f))
+			if w.n < most {
+				return nil
+			}
+			err = errors.Join(w.flush(), s.ctx.Err())
+			begin()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return w.flush()
+	})
+}
+
+// deleted writes the keys that were deleted since the checkpoint before. Shrink waits
+// until this one is done.
+func (s *saving) deleted() error {
+	return s.section(deletedSection, func(w *writer) error {
+		if !s.h.Delta {
+			return nil
+		}
+		const most = 64 << 10
+		g := &s.t.gone
+		g.Lock()
+		defer g.Unlock()
+		for _, grave := range g.list {
+			if grave.epoch < s.h.Since {
+				continue
+			}
+			for lo := 0; lo < len(grave.keys); lo += most {
+				w.begin(keysPiece, 0, math.MaxUint64, nil)
+				for _, key := range grave.keys[lo:min(len(grave.keys), lo+most)] {
+					w.addKey(key)
+				}
+				if err := w.flush(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,269 @@
+package shard
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/store"
+)
+
+// shrunk says how many rows a Shrink has deleted, and how many there are then.
+type shrunk struct{ Deleted, Kept int64 }
+
+// graves are the keys that were deleted, for deltas.
+type graves struct {
+	sync.Mutex
+	list []grave
+}
+
+type grave struct {
+	epoch uint64 // in which they were deleted
+	keys  []uint64
+}
+
+// Committed says that a checkpoint with this Saved.Epoch is safe, and no other will
+// be the base of a delta: deletions before it are forgotten.
+func (t *Table) Committed(epoch uint64) {
+	t.gone.Lock()
+	defer t.gone.Unlock()
+	t.gone.list = slices.DeleteFunc(t.gone.list, func(g grave) bool { return g.epoch < epoch })
+}
+
+// bury keeps deleted keys.
+func (t *Table) bury(keys []uint64) {
+	t.counts.deleted.Add(int64(len(keys)))
+	if !t.cfg.Deltas || len(keys) == 0 {
+		return
+	}
+	t.gone.Lock()
+	defer t.gone.Unlock()
+	list, now := t.gone.list, t.clock.Load()
+	if n := len(list); n > 0 && list[n-1].epoch == now {
+		list[n-1].keys = append(list[n-1].keys, keys...)
+		return
+	}
+	t.gone.list = append(list, grave{now, slices.Clone(keys)})
+}
+
+// shrinkRows is how many rows Shrink goes through at a time.
+const shrinkRows = 4096
+
+// Shrink says that days, 1 or more, have passed: it ages all rows and deletes those
+// that the Shrinker wants deleted, in both tiers, while others pull and push. Its cost
+// is that of reading them all once. With an error the days have passed all the same,
+// and some rows are left that should be deleted.
+//
+// What it does is in no log: a caller that replays one repeats it at its place there,
+// or makes a checkpoint after it.
+func (t *Table) Shrink(ctx context.Context, days int) (shrunk, error) {
+	if err := checkDays(days); err != nil {
+		return shrunk{}, t.fault("shrink", err)
+	}
+	t.slow.Lock()
+	defer t.slow.Unlock()
+	if t.filter != nil {
+		t.counted.mu.Lock()
+		t.filter.decay()
+		t.counted.mu.Unlock()
+	}
+	var out shrunk
+	err := t.shrinkMemory(days, &out)
+	if err == nil && t.store != nil && t.cfg.Shrinker != nil {
+		err = t.shrinkStore(ctx, &out)
+	}
+	out.Kept = t.count()
+	return out, t.fault("shrink", err)
+}
+
+// count is how many rows there are in both tiers.
+func (t *Table) count() int64 {
+	t.upkeep.Lock() // no row is on its way out of memory
+	defer t.upkeep.Unlock()
+	n := int64(t.rows.Len())
+	if t.store != nil {
+		n += t.store.Table(t.cfg.Number).Rows - t.counts.both.Load()
+	}
+	return n
+}
+
+// shrinkMemory begins the days and goes through the rows in memory.
+func (t *Table) shrinkMemory(days int, out *shrunk) error {
+	t.upkeep.Lock()
+	t.gate.Lock()
+	t.tick()
+	t.days.pass(days, t.clock.Load())
+	if t.cfg.Shrinker != nil {
+		t.days.walking, t.days.passing, t.days.below = true, uint32(days), 0
+	}
+	t.gate.Unlock()
+	t.upkeep.Unlock()
+	if t.cfg.Shrinker == nil {
+		return nil
+	}
+	var first error
+	var at rows.Cursor
+	for more := true; more; { // to the end: rows must not be of different days
+		var err error
+		at, more, err = t.shrinkPiece(at, days, out)
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// shrinkPiece ages and deletes some rows in memory.
+func (t *Table) shrinkPiece(at rows.Cursor, days int, out *shrunk) (next rows.Cursor, more bool, err error) {
+	t.upkeep.Lock()
+	defer t.upkeep.Unlock()
+	t.gate.Lock()
+	defer t.gate.Unlock()
+	var dead, stored []uint64
+	last := uint64(0)
+	next, more, err = t.rows.WalkPiece(at, shrinkRows, func(p *rows.Piece) { last = p.Last }, func(r *rows.Row) rows.Verdict {
+		t.cfg.Shrinker.Age(r, days)
+		switch {
+		case !t.deletes(r):
+			r.Usage.Changed = r.Usage.Changed || r.Usage.Stored && t.cfg.Shrinker.Days()
+		case r.Usage.Stored:
+			stored = append(stored, r.Key)
+		default:
+			dead = append(dead, r.Key)
+			return rows.Drop
+		}
+		return rows.Keep
+	})
+	if t.days.below = last + 1; !more {
+		t.days.walking = false
+	}
+	if err == nil && len(stored) > 0 {
+		dead, err = t.deleteBoth(stored, dead)
+	}
+	t.bury(dead)
+	if t.room != nil {
+		t.room.give(len(dead))
+	}
+	out.Deleted += int64(len(dead))
+	return next, more, err
+}
+
+// unseen is how many days ago a row with this usage was touched, 0 where the
+// Shrinker does not ask. A row that is brought in after some days, or is in memory
+// when another begins, is marked as changed: otherwise it could leave again and be as
+// old in the store as before.
+func (t *Table) unseen(f rows.Usage) int {
+	if t.cfg.Shrinker == nil || !t.cfg.Shrinker.Days() {
+		return 0
+	}
+	return t.days.unseen(f, t.clock.Load())
+}
+
+// deletes says whether a row that is aged goes.
+func (t *Table) deletes(r *rows.Row) bool {
+	return t.cfg.Shrinker.Deletes(r, t.unseen(r.Usage))
+}
+
+// deleteBoth deletes rows from the store and from memory, but for those that a pull or
+// a push has made worth keeping meanwhile. It appends the keys of the others to dead.
+func (t *Table) deleteBoth(keys, dead []uint64) ([]uint64, error) {
+	slices.Sort(keys)
+	if err := t.store.Delete(t.cfg.Number, keys, t.sizes(len(keys))); err != nil {
+		return dead, err
+	}
+	t.counts.both.Add(-int64(len(keys)))
+	err := t.rows.Visit(keys, func(_ int, r *rows.Row) rows.Verdict {
+		if t.deletes(r) {
+			dead = append(dead, r.Key)
+			return rows.Drop
+		}
+		r.Usage.Stored, r.Usage.Changed = false, true
+		return rows.Keep
+	})
+	return dead, err
+}
+
+// sizes are the lengths of so many images.
+func (t *Table) sizes(n int) []int32 { return slices.Repeat([]int32{int32(t.imageBytes())}, n) }
+
+// shrinkStore goes through the rows in the store that are not in memory.
+func (t *Table) shrinkStore(ctx context.Context, out *shrunk) error {
+	var found store.Rows
+	var row rows.Row
+	var keys []uint64
+	values := make([]float32, t.rows.Width())
+	seen := int64(0)
+	err := t.store.Iterate(t.cfg.Number, func(key uint64, image []byte) error {
+		if seen++; seen%shrinkRows == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		goes, err := t.imageGoes(&row, values, key, image)
+		if err != nil || !goes {
+			return err
+		}
+		if keys = append(keys, key); len(keys) < shrinkRows {
+			return nil
+		}
+		err = t.deleteStored(keys, &found, &row, values, out)
+		keys = keys[:0]
+		return err
+	})
+	if err == nil && len(keys) > 0 {
+		err = t.deleteStored(keys, &found, &row, values, out)
+	}
+	return err
+}
+
+// imageGoes says whether a row of the store goes. The calendar is written by Shrink
+// alone, of which there is one.
+func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []byte) (bool, error) {
+	f, day, err := t.readImage(key, image, values)
+	if err != nil {
+		return false, err
+	}
+	t.view(row, key, values)
+	row.Usage = f
+	t.age(row, day, t.days.day)
+	return t.deletes(row), nil
+}
+
+// deleteStored deletes rows from the store that are not in memory and, as the store
+// has them now, still go.
+func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, values []float32, out *shrunk) error {
+	t.upkeep.Lock()
+	defer t.upkeep.Unlock()
+	t.gate.Lock()
+	defer t.gate.Unlock()
+	slices.Sort(keys)
+	in := make([]bool, len(keys))
+	err := t.rows.Visit(keys, func(i int, _ *rows.Row) rows.Verdict { in[i] = true; return rows.Keep })
+	if err != nil {
+		return err
+	}
+	cold := keys[:0]
+	for i, key := range keys {
+		if !in[i] {
+			cold = append(cold, key)
+		}
+	}
+	if err := t.store.Get(t.cfg.Number, cold, found); err != nil {
+		return err
+	}
+	dead := cold[:0]
+	for i, key := range found.Keys {
+		goes, err := t.imageGoes(row, values, key, found.Row(i))
+		if err != nil {
+			return err
+		}
+		if goes {
+			dead = append(dead, key)
+		}
+	}
+	if err := t.store.Delete(t.cfg.Number, dead, t.sizes(len(dead))); err != nil {
+		return err
+	}
+	t.bury(dead)
+	out.Deleted += int64(len(dead))
+	return nil
+}

@@ -1,0 +1,234 @@
+// Package tiers gives a server of internal/server/tables tables of internal/server/shard: rows in memory, within a
+// budget, and the rest on SSD.
+package tiers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/shard"
+	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// Config says where rows are kept. The zero value is memory without a limit.
+type Config struct {
+	// Dir is a directory for rows that memory has no room for, made where there is
+	// none. The index of each row there takes 9 to 10 bytes on top of MemoryBytes. It is scratch: what it has from an earlier process is removed, because
+	// checkpoints and logs hold all rows. Empty: there is no second tier.
+	Dir string
+	// MemoryBytes bounds the memory of all tables' rows together, shared so that
+	// each has room for about as many. 0 is no limit, and for no Dir.
+	MemoryBytes int64
+	// DiskBytes bounds the files in Dir; 0 is no limit.
+	DiskBytes int64
+	// Admission says which keys get a row, TableAdmission of tables by name, before what the schema says of them.
+	Admission      shard.Admission
+	TableAdmission map[string]shard.Admission
+	// Deltas keeps what a checkpoint of changes alone needs: 4 bytes for each row, which
+	// tables with a Dir have anyway, and the keys that were deleted since the last one.
+	Deltas bool
+	// DeleteAfter is after how many days without a pull or push rows of tables whose
+	// rule does not decide that itself are deleted; 0 never.
+	DeleteAfter int
+	// Begin, where it is not nil, puts rows into each table when it is made, which begin with other weights than initial ones: see
+	// shard.Table.Begin. It is for tables that no checkpoint is loaded into.
+	Begin func(table schema.Sparse, put func(keys []uint64, weights []float32) error) error
+}
+
+// Tiers make a server's tables.
+type Tiers struct {
+	c       Config
+	lock    *folder.Lock
+	store   store.Store // nil without Dir
+	budgets []int64     // by table
+	tables  []schema.Sparse
+}
+
+// Open makes tiers for the tables of a schema. They are closed after the tables.
+func Open(c Config, s schema.Schema) (*Tiers, error) {
+	if err := c.named(s); err != nil {
+		return nil, err
+	}
+	if (c.Dir != "") != (c.MemoryBytes > 0) || c.MemoryBytes < 0 || c.DeleteAfter < 0 {
+		return nil, fmt.Errorf("tiers: %d bytes of memory with the directory %q, deleting after %d days: want a limit with a directory and none without one, and days from 0", c.MemoryBytes, c.Dir, c.DeleteAfter)
+	}
+	t := &Tiers{c: c, tables: s.Sparse}
+	var err error
+	if t.budgets, err = budgets(c.MemoryBytes, s); err != nil || c.Dir == "" {
+		return t, err
+	}
+	if err := t.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("tiers: %w", err), t.Close())
+	}
+	return t, nil
+}
+
+// named reports admissions of tables that there are not.
+func (c Config) named(s schema.Schema) error {
+	for name := range c.TableAdmission {
+		if !slices.ContainsFunc(s.Sparse, func(t schema.Sparse) bool { return t.Name == name }) {
+			var names []string
+			for _, t := range s.Sparse {
+				names = append(names, t.Name)
+			}
+			return fmt.Errorf("tiers: admission of table %q: there is none, but there are %q", name, names)
+		}
+	}
+	return nil
+}
+
+// budgets shares memory in proportion to the size of a row with its part of the index.
+func budgets(total int64, s schema.Schema) (out []int64, err error) {
+	var sum float64
+	sizes := make([]float64, len(s.Sparse))
+	for i, x := range s.Sparse {
+		parts, err := x.Parts()
+		if err != nil {
+			return nil, fmt.Errorf("tiers: table %q: %w", x.Name, err)
+		}
+		values := x.Dim
+		for _, p := range parts {
+			values += p.Width
+		}
+		sizes[i] = 4*float64(values) + 4 + 17.1 // see internal/server/rows
+		sum += sizes[i]
+	}
+	for _, size := range sizes {
+		out = append(out, int64(float64(total)*size/sum))
+	}
+	return out, nil
+}
+
+func (t *Tiers) open() (err error) {
+	if err := os.MkdirAll(t.c.Dir, 0o777); err != nil {
+		return err
+	}
+	if t.lock, err = folder.Take(t.c.Dir); err != nil {
+		return err
+	}
+	dir := t.rowsDir()
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	s, err := store.OpenSegments(dir, t.c.DiskBytes)
+	if err != nil {
+		return err // t.store stays nil, and no interface with a nil pointer
+	}
+	t.store = s
+	return nil
+}
+
+func (t *Tiers) rowsDir() string { return filepath.Join(t.c.Dir, "rows") }
+
+// Close closes the store and removes its rows.
+func (t *Tiers) Close() error {
+	var errs []error
+	if t.store != nil {
+		errs = append(errs, t.store.Close(), os.RemoveAll(t.rowsDir()))
+	}
+	if t.lock != nil {
+		errs = append(errs, t.lock.Release())
+	}
+	return errors.Join(errs...)
+}
+
+// admission is that of a table.
+func (c Config) admission(t schema.Sparse) (shard.Admission, error) {
+	if a, ok := c.TableAdmission[t.Name]; ok {
+		return a, nil
+	}
+	if t.Admission == "" {
+		return c.Admission, nil
+	}
+	own := shard.Admission{FilterBytes: c.Admission.FilterBytes}
+	if err := own.UnmarshalText([]byte(t.Admission)); err != nil {
+		return own, fmt.Errorf("tiers: table %q: admission %q: %w", t.Name, t.Admission, err)
+	}
+	return own, nil
+}
+
+// Make makes table i: it is tables.Config.Make.
+func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
+	admission, err := t.c.admission(t.tables[i])
+	if err != nil {
+		return nil, err
+	}
+	sc := shard.Config{
+		Rows: c, Number: uint32(i), Store: t.store, MemoryBytes: t.budgets[i],
+		Admission: admission, Deltas: t.c.Deltas,
+	}
+	rule := c.Rule
+	if b, ok := rule.(*optim.Bounded); ok {
+		rule = b.RowRule
+	}
+	if click, ok := rule.(*optim.ClickRows); ok {
+		clicks, err := shard.NewClicks(click, c.Dim)
+		if err != nil {
+			return nil, err
+		}
+		sc.Shrinker, sc.Policy = clicks, shard.ByScore(clicks)
+	} else if t.c.DeleteAfter > 0 {
+		sc.Shrinker = shard.Unseen{After: t.c.DeleteAfter}
+	}
+	s, err := shard.New(sc)
+	if err != nil {
+		return nil, err
+	}
+	if t.c.Begin != nil {
+		if err := t.c.Begin(t.tables[i], s.Begin); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return table{s, t.c.Deltas}, nil
+}
+
+// table is a shard as tables.Table.
+type table struct {
+	*shard.Table
+	deltas bool
+}
+
+func (t table) Shrink(ctx context.Context, days int) (int64, error) {
+	s, err := t.Table.Shrink(ctx, days)
+	return s.Deleted, err
+}
+
+func (t table) Save(ctx context.Context, dir, of string, since uint64) (uint64, error) {
+	save := t.Table.Save
+	if since != 0 {
+		save = func(ctx context.Context, dir, of string) (shard.Saved, error) {
+			return t.Table.SaveDelta(ctx, dir, of, since)
+		}
+	}
+	s, err := save(ctx, dir, of)
+	if errors.Is(err, shard.ErrTooLate) {
+		err = fmt.Errorf("%w: %w", tables.ErrWhole, err)
+	}
+	return s.Epoch, err
+}
+
+func (t table) Load(ctx context.Context, dir, of string, keep func(uint64) bool) (uint64, error) {
+	l, err := t.Table.Load(ctx, dir, of, keep)
+	return l.Epoch, err
+}
+
+func (t table) Deltas() bool { return t.deltas }
+
+func (t table) Stats() tables.TableStats {
+	s := t.Table.Stats()
+	return tables.TableStats{
+		Rows: int64(s.MemoryRows), StoredRows: s.StoreRows, Bytes: int64(s.Memory.Resident()), StoredBytes: s.StoreBytes,
+		Pulled: s.Pulled, Pushed: s.Pushed, Missed: s.Missed,
+		Found: s.StoreHits, Denied: s.Denied + int64(s.Memory.Denied) + int64(s.Memory.Dropped),
+		Evicted: s.Evicted, Deleted: s.Deleted, Prefetched: s.Prefetched,
+	}
+}

@@ -1,0 +1,208 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// geo is a trainer's copies of parameters: all dense ones, and the rows that were touched since
+// the last exchange, by number as they were touched.
+type geo struct {
+	copies float32 // of all trainers: what moves are divided by
+	stale  bool    // the dense values are not what the servers had
+	base   []float32
+	moves  []float32 // room
+
+	groups []copied
+	tables []copies
+}
+
+// copied are the rows of a group of tables.
+type copied struct {
+	seen   compacter
+	begun  int // of them, those that have come
+	tables []int
+}
+
+// copies are those of a table's rows, by number as the group has them.
+type copies struct {
+	rule    optim.RowRule
+	dim     int
+	parts   []optim.RowPart
+	weights []float32
+	from    []float32   // what the servers had
+	state   [][]float32 // by part
+
+	kept    *rows.Table // the state of all rows ever touched, as weights; nil: they have none
+	values  []float32   // room: states as kept has them
+	missing []int32     // room
+}
+
+func newGeo(cfg Config, all []group) (*geo, error) {
+	g := &geo{copies: float32(cfg.Copies), stale: true, base: make([]float32, len(cfg.Values)), groups: make([]copied, len(all)), tables: make([]copies, len(cfg.Lookups))}
+	for i, group := range all {
+		g.groups[i].tables = group.tables
+	}
+	for i, s := range cfg.Schema.Sparse {
+		if err := g.tables[i].open(s, cfg.Lookups[i].Rows); err != nil {
+			return nil, errors.Join(fmt.Errorf("ps: trainer: copies of table %q: %w", s.Name, err), g.close())
+		}
+	}
+	return g, nil
+}
+
+// open begins without copies. most is how many rows there can be, 0: any number.
+func (c *copies) open(s schema.Sparse, most int) (err error) {
+	if c.rule, err = s.Rule.Rows(); err != nil {
+		return err
+	}
+	c.dim, c.parts = s.Dim, c.rule.Parts(s.Dim)
+	c.state = make([][]float32, len(c.parts))
+	var initial []float32
+	for _, p := range c.parts {
+		for range p.Width {
+			initial = append(initial, p.Initial)
+		}
+	}
+	if len(initial) == 0 {
+		return nil
+	}
+	c.kept, err = rows.New(rows.Config{
+		Name: s.Name, Dim: len(initial), Rule: &optim.SGDRows{LR: 1}, MaxRows: most,
+		Init: func(dst []float32, _ uint64) { copy(dst, initial) },
+	})
+	return err
+}
+
+func (g *geo) close() (err error) {
+	for i := range g.tables {
+		if kept := g.tables[i].kept; kept != nil {
+			err = errors.Join(err, kept.Close())
+		}
+	}
+	return err
+}
+
+func (g *geo) setRate(rate float64) {
+	for i := range g.tables {
+		if r, ok := g.tables[i].rule.(optim.Rated); ok {
+			r.SetLR(rate)
+		}
+	}
+}
+
+// take makes values that have come from the servers those that moves are counted from.
+func (g *geo) take(values []float32) {
+	copy(g.base, values)
+	g.stale = false
+}
+
+// extend makes room for n rows that were seen and have not come, behind those that have begun, and returns where
+// their weights go. What was handed out before stays as it is.
+func (c *copies) extend(begun, n int) (weights []float32) {
+	c.weights, c.from = grown(c.weights[:begun*c.dim], n*c.dim), grown(c.from[:begun*c.dim], n*c.dim)
+	for i, p := range c.parts {
+		c.state[i] = grown(c.state[i][:begun*p.Width], n*p.Width)
+	}
+	return c.weights[begun*c.dim:]
+}
+
+// begin makes rows that have come copies.
+func (g *geo) begin() error {
+	for i := range g.groups {
+		own := &g.groups[i]
+		keys := own.seen.keys[own.begun:]
+		for _, table := range own.tables {
+			if err := g.tables[table].begin(own.begun, keys); err != nil {
+				return err
+			}
+		}
+		own.begun += len(keys)
+	}
+	return nil
+}
+
+// begin makes rows that have come copies: their state is what it was when they were last here.
+func (c *copies) begin(first int, keys []uint64) (err error) {
+	copy(c.from[first*c.dim:], c.weights[first*c.dim:])
+	if c.kept == nil || len(keys) == 0 {
+		return nil
+	}
+	width := c.kept.Dim()
+	c.values = grown(c.values[:0], len(keys)*width)
+	if c.missing, err = c.kept.Peek(keys, c.values, c.missing[:0]); err != nil {
+		return fmt.Errorf("ps: trainer: the state of %d rows: %w", len(keys), err)
+	}
+	at := c.values
+	for i := range keys {
+		for k, p := range c.parts {
+			at = at[copy(c.state[k][(first+i)*p.Width:][:p.Width], at):]
+		}
+	}
+	return nil
+}
+
+// keep remembers the state of all rows that are here, and forgets them.
+func (c *copies) keep(keys []uint64) error {
+	if c.kept != nil && len(keys) > 0 {
+		c.values = c.values[:0]
+		for i := range keys {
+			for k, p := range c.parts {
+				c.values = append(c.values, c.state[k][i*p.Width:][:p.Width]...)
+			}
+		}
+		if _, err := c.kept.Import(keys, c.values, nil, true); err != nil {
+			return fmt.Errorf("ps: trainer: keeping the state of %d rows: %w", len(keys), err)
+		}
+	}
+	c.weights, c.from = c.weights[:0], c.from[:0]
+	for k := range c.state {
+		c.state[k] = c.state[k][:0]
+	}
+	return nil
+}
+
+// move moves rows by gradients.
+func (c *copies) move(at []int32, grads []float32) {
+	c.rule.UpdateRows(c.weights, c.state, c.dim, at, grads, 1)
+}
+
+// share sends by how much copies have moved, and forgets the rows.
+func (g *geo) share(session *client.Session, step uint64, values []float32) error {
+	if g.stale {
+		return nil // they have not come since they were sent
+	}
+	for i := range g.groups {
+		own := &g.groups[i]
+		keys := own.seen.keys[:own.begun]
+		for _, table := range own.tables {
+			c, n := &g.tables[table], len(keys)*g.tables[table].dim
+			if len(keys) > 0 {
+				if err := session.PushRows(table, step, keys, g.moved(c.weights[:n], c.from)); err != nil {
+					return err
+				}
+			}
+			if err := c.keep(keys); err != nil {
+				return err
+			}
+		}
+		own.seen.begin()
+		own.begun = 0
+	}
+	g.stale = true
+	return session.PushDense(array, step, 0, g.moved(values, g.base))
+}
+
+// moved is the part of this trainer in what the values become: where one trainer has moved them, all of it.
+func (g *geo) moved(now, before []float32) []float32 {
+	g.moves = grown(g.moves[:0], len(now))
+	for i, v := range now {
+		g.moves[i] = (v - before[i]) / g.copies
+	}
+	return g.moves
+}

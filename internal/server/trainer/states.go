@@ -1,0 +1,140 @@
+package trainer
+
+import (
+	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/server/rows"
+)
+
+// What a trainer of geo keeps of rows besides what servers have is their optimizer state. It is handed out and
+// taken back as records, one for each row: its key, 16 bits of it in each value, which float32 holds exactly, the upper ones first,
+// and its state.
+
+const someRows = 1024 // that are handled at a time
+
+// keyValues is how many values of a record have the key: an id has 32 bits.
+func (l *Lookup) keyValues() int {
+	if l.Rows > 0 {
+		return 2
+	}
+	return 4
+}
+
+// kept is the state of a table's rows; nil: there is none.
+func (t *Trainer) kept(table int) *rows.Table {
+	if t.geo == nil {
+		return nil
+	}
+	return t.geo.tables[table].kept
+}
+
+// StateLen is how many values ReadState hands out for a table: 0 without copies, or where their rule keeps nothing. Copies have
+// been shared before.
+func (t *Trainer) StateLen(table int) int {
+	kept := t.kept(table)
+	if kept == nil {
+		return 0
+	}
+	return kept.Len() * (t.cfg.Lookups[table].keyValues() + kept.Dim())
+}
+
+// ReadState returns a function that fills one slice after the other with the optimizer state of a table's rows, StateLen values
+// in all. Nothing else is called meanwhile.
+func (t *Trainer) ReadState(table int) func(part []float32) error {
+	var at rows.Cursor
+	var room []float32 // records
+	var ready []float32
+	more, kept, digits := true, t.kept(table), t.cfg.Lookups[table].keyValues()
+	return func(part []float32) error {
+		for len(part) > 0 {
+			n := copy(part, ready)
+			part, ready = part[n:], ready[n:]
+			if len(part) == 0 || n > 0 {
+				continue
+			}
+			if !more {
+				return fmt.Errorf("ps: trainer: the state of rows has ended, %d values before its end", len(part))
+			}
+			room = room[:0]
+			var err error
+			at, more, err = kept.Walk(at, someRows, func(r *rows.Row) rows.Verdict {
+				for i := range digits {
+					room = append(room, float32(r.Key>>(16*(digits-1-i))&0xffff))
+				}
+				room = append(room, r.Weights...)
+				return rows.Keep
+			})
+			if err != nil {
+				return fmt.Errorf("ps: trainer: the state of rows: %w", err)
+			}
+			ready = room
+		}
+		return nil
+	}
+}
+
+// WriteState returns a function that takes back what ReadState has handed out for a table, in parts of any length, before the
+// first step. What it takes is in place when n values have come.
+func (t *Trainer) WriteState(table, n int) (func(part []float32) error, error) {
+	kept, l := t.kept(table), &t.cfg.Lookups[table]
+	if kept == nil {
+		return nil, fmt.Errorf("ps: trainer: %d values of the state of rows: this trainer keeps none", n)
+	}
+	width := l.keyValues() + kept.Dim()
+	if n%width != 0 {
+		return nil, fmt.Errorf("ps: trainer: %d values of the state of rows: want a multiple of %d", n, width)
+	}
+	w := stateWriter{kept: kept, of: l, width: width}
+	return func(part []float32) error {
+		n -= len(part)
+		return w.write(part, n <= 0)
+	}, nil
+}
+
+// stateWriter puts records into a trainer's table.
+type stateWriter struct {
+	kept  *rows.Table
+	of    *Lookup
+	width int // of a record
+
+	room   []float32 // records, the last perhaps in part
+	keys   []uint64
+	values []float32
+}
+
+func (w *stateWriter) write(part []float32, last bool) error {
+	w.room = append(w.room, part...)
+	whole := len(w.room) / w.width
+	if whole < someRows && !last {
+		return nil
+	}
+	w.keys, w.values = w.keys[:0], w.values[:0]
+	for i := range whole {
+		r := w.room[i*w.width:][:w.width]
+		key, err := w.key(r)
+		if err != nil {
+			return err
+		}
+		w.keys, w.values = append(w.keys, key), append(w.values, r[w.of.keyValues():]...)
+	}
+	w.room = w.room[:copy(w.room, w.room[whole*w.width:])]
+	if _, err := w.kept.Import(w.keys, w.values, nil, true); err != nil {
+		return fmt.Errorf("ps: trainer: the state of %d rows: %w", whole, err)
+	}
+	return nil
+}
+
+// key is that of a record.
+func (w *stateWriter) key(record []float32) (key uint64, err error) {
+	digits := record[:w.of.keyValues()]
+	for _, d := range digits {
+		if !(d >= 0 && d < 1<<16 && d == float32(uint16(d))) {
+			return 0, fmt.Errorf("ps: trainer: the state of a row with the key %v: want 16 bits in each", digits)
+		}
+		key = key<<16 | uint64(d)
+	}
+	if most := w.of.Rows; most > 0 && key >= uint64(most) {
+		return 0, fmt.Errorf("ps: trainer: the state of a row with the key %v: want at most %d", digits, most-1)
+	}
+	return key, nil
+}

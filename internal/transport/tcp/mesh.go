@@ -1,0 +1,251 @@
+package tcp
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/wire"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// grace is how long a mesh that ends waits for each peer: for a frame under way
+// to be written, for its last frame, and for the peer's answer to it.
+const grace = time.Second
+
+// Mesh is one rank of a mesh of processes. It implements transport.Mesh.
+type Mesh struct {
+	rank, size int
+	peers      []*peer // by rank; this rank's own is nil
+	open       func(*net.TCPConn) (socket, error)
+	manners    manners
+	frame      wire.Type // of messages
+	lending    lending
+
+	last    sync.Once             // guards the last frames to the peers
+	down    atomic.Pointer[error] // why this rank stopped, set once
+	readers sync.WaitGroup
+
+	sent, received, messages atomic.Int64
+}
+
+// newMesh makes a mesh of links, by rank and stream, which it takes over.
+func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
+	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size), open: openSocket}
+	m.manners = mannersOf(cfg)
+	m.lending = lending{way: cfg.Lending, crowded: m.manners.crowded}
+	if m.frame = wire.Data; cfg.Checksum {
+		m.frame = wire.Summed
+	}
+	if cfg.open != nil {
+		m.open = cfg.open
+	}
+	pool := new(transport.BufferPool)
+	for r := range links {
+		if links[r] == nil {
+			continue
+		}
+		var err error
+		if m.peers[r], err = newPeer(m, r, links[r], cfg, pool); err != nil {
+			m.closePeers()
+			return nil, err
+		}
+	}
+	for _, p := range m.peers {
+		if p == nil {
+			continue
+		}
+		for _, s := range p.streams {
+			m.readers.Go(s.run)
+		}
+	}
+	return m, nil
+}
+
+// closePeers closes the connections of a mesh that could not be made.
+func (m *Mesh) closePeers() {
+	for _, p := range m.peers {
+		if p != nil {
+			p.close()
+		}
+	}
+}
+
+// Rank is this rank's number.
+func (m *Mesh) Rank() int { return m.rank }
+
+// Size is the number of ranks.
+func (m *Mesh) Size() int { return m.size }
+
+// Send writes p to the connection with the peer. See transport.Mesh. A message
+// has at most wire.MaxPayload bytes. A peer that is gone or takes nothing more
+// for the timeout is an error; after part of a message was written the
+// connection is not used for another.
+func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	return m.deliver(to, tag, p, timeout, false)
+}
+
+// Lend is Send from where p lies, where the system can and it pays (Config.Lending). See transport.Lender.
+func (m *Mesh) Lend(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	return m.deliver(to, tag, p, timeout, true)
+}
+
+func (m *Mesh) deliver(to int, tag transport.Tag, p []byte, timeout time.Duration, lent bool) error {
+	if err := m.send(to, tag, p, timeout, lent); err != nil {
+		return &transport.Error{Op: "send", Rank: m.rank, Peer: to, Tag: tag, Err: err}
+	}
+	m.sent.Add(int64(len(p)))
+	m.messages.Add(1)
+	return nil
+}
+
+func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration, lent bool) error {
+	if err := transport.CheckPeer(m, to); err != nil {
+		return err
+	}
+	if down := m.down.Load(); down != nil {
+		return *down
+	}
+	peer := m.peers[to]
+	if gone := peer.gone.Load(); gone != nil {
+		return *gone
+	}
+	h := wire.Header{Type: m.frame, Group: tag.Group, Seq: tag.Seq, Part: tag.Part, Sig: tag.Sig}
+	s := peer.stream(tag, len(p))
+	lent = lent && len(p) >= lendFrom && m.frame == wire.Data && m.lending.pays(s.within)
+	err := s.send(h, p, timeout, lent)
+	if err != nil {
+		return peer.sendFault(err)
+	}
+	return nil
+}
+
+// Post asks for a message. See transport.Mesh.
+func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) {
+	if err := transport.CheckPeer(m, from); err != nil {
+		transport.PostFault(r, &transport.Error{Op: "receive", Rank: m.rank, Peer: from, Tag: tag, Err: err})
+		return
+	}
+	m.peers[from].in.Post(r, tag, dst)
+}
+
+// Fault returns why nothing more will come from a peer. See transport.Mesh.
+func (m *Mesh) Fault(peer int) error {
+	if down := m.down.Load(); down != nil {
+		return *down
+	}
+	if err := transport.CheckPeer(m, peer); err != nil {
+		return err
+	}
+	if gone := m.peers[peer].gone.Load(); gone != nil {
+		return *gone
+	}
+	return nil
+}
+
+// Traffic returns the counters. Wire bytes are those of this protocol: frame
+// headers and handshakes, not the headers of TCP and IP.
+func (m *Mesh) Traffic() transport.Traffic {
+	t := transport.Traffic{
+		PayloadSent: m.sent.Load(), PayloadReceived: m.received.Load(),
+		MessagesSent: m.messages.Load(),
+	}
+	for _, p := range m.peers {
+		if p == nil {
+			continue
+		}
+		for _, s := range p.streams {
+			t.WireSent += s.sent.Load()
+			t.WireReceived += s.received.Load()
+		}
+	}
+	return t
+}
+
+// Abort fails this rank's operations with cause and tells the peers, whose
+// operations fail with a *transport.AbortError. It returns when they are told,
+// after a second at the latest.
+func (m *Mesh) Abort(cause error) {
+	if m.stop(transport.Aborted(cause)) {
+		m.last.Do(func() {
+			m.sayLast(wire.Abort, encodeAbort(transport.NewAbortError(m.rank, cause)))
+		})
+	}
+}
+
+// Close leaves the mesh in good order: what peers have been sent they can still
+// receive, everything else from this rank fails with transport.ErrGoodbye. It
+// waits up to two seconds for peers that do not read.
+func (m *Mesh) Close() error {
+	m.stop(transport.ErrClosed)
+	m.last.Do(m.sayGoodbye)
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	for _, p := range m.peers {
+		if p != nil {
+			p.finish(patience)
+		}
+	}
+	m.readers.Wait()
+	return nil
+}
+
+// stop fails all operations with err and reports whether this call did it.
+func (m *Mesh) stop(err error) bool {
+	if !m.down.CompareAndSwap(nil, &err) {
+		return false
+	}
+	for _, p := range m.peers {
+		if p == nil {
+			continue
+		}
+		p.in.Shut(err)
+		for _, s := range p.streams {
+			// A send under way may still end well, but not keep us: its peer may
+			// be the rank that is lost.
+			s.sock.hurry(time.Now().Add(grace))
+		}
+	}
+	return true
+}
+
+// sayGoodbye tells the peers that this rank leaves. If it leaves because of a
+// peer's Abort, that is what it says: the others may read this before they read
+// the peer's own word, and all should name the same cause.
+func (m *Mesh) sayGoodbye() {
+	if by := (*transport.AbortError)(nil); errors.As(*m.down.Load(), &by) {
+		m.sayLast(wire.Abort, encodeAbort(by))
+		return
+	}
+	m.sayLast(wire.Goodbye, nil)
+}
+
+// sayLast sends every peer its last frames from this rank.
+func (m *Mesh) sayLast(t wire.Type, payload []byte) {
+	var all sync.WaitGroup
+	for _, p := range m.peers {
+		if p == nil || p.gone.Load() != nil {
+			continue
+		}
+		for _, s := range p.streams {
+			all.Go(func() {
+				if s.finish(wire.Header{Type: t}, payload, grace, transport.ErrClosed) != nil {
+					s.sock.close() // it cannot be ended in good order
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// Cut breaks the connections with a peer as the death of either would. It is
+// there for fault injection.
+func (m *Mesh) Cut(peer int) {
+	if transport.CheckPeer(m, peer) == nil {
+		for _, s := range m.peers[peer].streams {
+			s.sock.reset()
+		}
+	}
+}

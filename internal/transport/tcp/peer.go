@@ -1,0 +1,168 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/wire"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// peer is this rank's side of the connections with one other. It implements
+// transport.Driver.
+type peer struct {
+	mesh      *Mesh
+	rank      int
+	in        *transport.Inbox
+	streams   []*stream
+	sleepers  atomic.Int32          // how many wait for a message without polling
+	gone      atomic.Pointer[error] // why nothing can be sent to it any more
+	open      atomic.Int32          // streams whose reader has not ended
+	farewells atomic.Int32          // streams that ended in good order
+	done      chan struct{}         // closed when all have
+}
+
+func newPeer(m *Mesh, rank int, links []*transport.Link, cfg Config, pool *transport.BufferPool) (*peer, error) {
+	p := &peer{mesh: m, rank: rank, done: make(chan struct{})}
+	p.in = transport.NewInbox(transport.InboxConfig{
+		Rank: cfg.Rank, From: rank, Limit: cfg.MaxUnexpectedBytes, Pool: pool, Driver: p,
+	})
+	for _, l := range links {
+		s, err := newStream(p, l, cfg)
+		if err != nil {
+			p.close()
+			return nil, fmt.Errorf("the connection with rank %d: %w", rank, err)
+		}
+		p.streams = append(p.streams, s)
+	}
+	p.open.Store(int32(len(p.streams)))
+	return p, nil
+}
+
+// Park has the streams' own goroutines read from now on. See transport.Driver.
+func (p *peer) Park() {
+	p.sleepers.Add(1)
+	for _, s := range p.streams {
+		if s.role.Load() == 0 { // else who reads sees the sleeper when it stops
+			s.arm()
+		}
+	}
+}
+
+// Unpark is the end of Park.
+func (p *peer) Unpark() { p.sleepers.Add(-1) }
+
+// Interrupt has a slice let go whose owner wants it back. Whoever reads now does
+// so when it stops.
+func (p *peer) Interrupt() {
+	for _, s := range p.streams {
+		s.wanted.Store(true)
+		if s.take() {
+			s.release()
+		}
+	}
+}
+
+// stream returns the one that carries a message. Both ends know it from the
+// message's name alone.
+func (p *peer) stream(tag transport.Tag, n int) *stream {
+	if len(p.streams) == 1 || n < StreamBytes {
+		return p.streams[0]
+	}
+	return p.streams[(tag.Part+tag.Seq)%uint32(len(p.streams))]
+}
+
+// streamEnded says why a stream's reader has ended, to all whom it concerns.
+func (p *peer) streamEnded(s *stream) {
+	defer func() {
+		if p.open.Add(-1) == 0 {
+			close(p.done)
+		}
+	}()
+	err := s.ended
+	if s.phase == payload || s.phase == trailer {
+		p.in.End(s.arrival, p.lost(err))
+	}
+	last := lastWord{}
+	if !errors.As(err, &last) {
+		err = p.lost(err)
+		p.gone.CompareAndSwap(nil, &err)
+		p.in.Break(err)
+		if p.mesh.down.Load() != nil {
+			s.sock.close() // the peer's answer to our last word; the other streams may still say theirs
+		} else {
+			p.close() // one lost stream is a lost peer
+		}
+		return
+	}
+	err = last.cause
+	if by := (*transport.AbortError)(nil); errors.As(err, &by) {
+		p.mesh.stop(err)
+	}
+	p.gone.CompareAndSwap(nil, &err)
+	if p.farewells.Add(1) == int32(len(p.streams)) {
+		p.in.Break(err) // nothing is left on any stream
+	}
+	// Answering with an end of our own lets the peer close at once.
+	s.closeWrite(grace, err)
+	s.sock.close()
+}
+
+// lost is what a connection that ended without a last word means.
+func (p *peer) lost(err error) error {
+	if down := p.mesh.down.Load(); down != nil {
+		return *down
+	}
+	lost := transport.Lost(p.rank)
+	switch errno := syscall.Errno(0); {
+	case err == io.EOF, errors.Is(err, errClosed):
+	case err == io.ErrUnexpectedEOF, errors.As(err, &errno):
+		lost.Why = fmt.Sprintf("%s (%v)", lost.Why, err)
+	default:
+		lost.Why = fmt.Sprintf("what it sends cannot be used: %v", err)
+	}
+	return lost
+}
+
+// sendFault returns why a frame could not be written. The connection's own
+// error says little; what the peer said last, if anything, is being read.
+func (p *peer) sendFault(err error) error {
+	if !transport.TimedOut(err) && !errors.Is(err, wire.ErrTooLong) {
+		wait := time.NewTimer(grace)
+		defer wait.Stop()
+		select {
+		case <-p.done:
+		case <-wait.C:
+		}
+		if gone := p.gone.Load(); gone != nil {
+			err = *gone
+		}
+	}
+	if down := p.mesh.down.Load(); down != nil {
+		return *down
+	}
+	return err
+}
+
+// finish ends the readers: by themselves when the peer has read our last frame
+// and answered it, or else when patience ends.
+func (p *peer) finish(patience *time.Timer) {
+	select {
+	case <-p.done:
+	case <-patience.C:
+		patience.Reset(0) // for the others too
+	}
+	p.close()
+	<-p.done
+}
+
+func (p *peer) close() {
+	for _, s := range p.streams {
+		s.sock.close()
+		s.sock.wake()
+	}
+}

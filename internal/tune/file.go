@@ -1,0 +1,138 @@
+package tune
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/pathname"
+)
+
+// Format and Version stand at the head of a profile's file. A reader refuses any other
+// version: costs that are read in another sense than they were written are worse than
+// none.
+const (
+	Format  = "ringo-profile"
+	Version = 6
+)
+
+// maxFile bounds what is read of a file.
+const maxFile = 64 << 20
+
+// Profile is what was measured of a job, and what a later run needs to choose as it
+// did, with the same bits. Parts may be nil, not all of them.
+type Profile struct {
+	// Planner is what plans and strategies are chosen by.
+	Planner *bucket.Profile `json:"planner,omitempty"`
+	// Collectives are the rules by which a group chooses algorithms.
+	Collectives *collective.Profile `json:"collectives,omitempty"`
+	// Heter are what stages of a model take that is split for heter-trainers, which ringo plan predicts by.
+	Heter *forecast.Costs `json:"heter,omitempty"`
+}
+
+// Validate reports every fault of all parts at once.
+func (p Profile) Validate() error {
+	var errs []error
+	if p.Planner == nil && p.Collectives == nil && p.Heter == nil {
+		errs = append(errs, errors.New("neither a planner's part nor rules of collectives nor costs of stages"))
+	}
+	if p.Planner != nil {
+		errs = append(errs, p.Planner.Validate())
+	}
+	if p.Collectives != nil {
+		if err := p.Collectives.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("collectives: %w", err))
+		}
+	}
+	if p.Heter != nil {
+		errs = append(errs, p.Heter.Validate())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("tune: bad profile: %w", err)
+	}
+	return nil
+}
+
+// file is a profile as it is saved.
+type file struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Profile
+}
+
+// Encode returns the profile's file, one JSON object, or every fault of p.
+func Encode(p Profile) ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	out, err := json.MarshalIndent(file{Format, Version, p}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("tune: encoding a profile: %w", err)
+	}
+	return append(out, '\n'), nil
+}
+
+// Decode is the inverse of Encode. Whatever the bytes, the profile it returns is
+// valid, or there is an error that reports all its faults.
+func Decode(data []byte) (Profile, error) {
+	if len(data) > maxFile {
+		return Profile{}, fmt.Errorf("tune: a profile of more than %d bytes", maxFile)
+	}
+	var head struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return Profile{}, fmt.Errorf("tune: not a profile: %w", err)
+	}
+	if head.Format != Format || head.Version != Version {
+		return Profile{}, fmt.Errorf("tune: format %q, version %d: want %q, version %d; measure again and save that", head.Format, head.Version, Format, Version)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	var f file
+	if err := d.Decode(&f); err != nil {
+		return Profile{}, fmt.Errorf("tune: bad profile: %w", err)
+	}
+	return f.Profile, f.Validate()
+}
+
+// Save writes the profile's file, whole or not at all.
+func Save(path string, p Profile) error {
+	data, err := Encode(p)
+	if err != nil {
+		return err
+	}
+	err = folder.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("tune: saving a profile: %w", err)
+	}
+	return nil
+}
+
+// Load reads a profile's file.
+func Load(path string) (Profile, error) {
+	file, err := pathname.Open(path)
+	if err != nil {
+		return Profile{}, fmt.Errorf("tune: loading a profile: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return Profile{}, fmt.Errorf("tune: loading a profile: %w", err)
+	}
+	p, err := Decode(data)
+	if err != nil {
+		return Profile{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}

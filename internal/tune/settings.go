@@ -1,0 +1,24 @@
+package tune
+
+import (
+	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/setting"
+)
+
+// Settings are the rows of Config.Exchange: distopt's, but that the strategy may be Auto, and the plan one of Plans.
+func Settings(x *distopt.Config) []setting.Row {
+	rows := x.Settings()
+	for i := range rows {
+		switch r := &rows[i]; r.Path {
+		case "exchange.strategy":
+			r.Value = setting.Choice(&x.Strategy, append(distopt.Strategies(), Auto, "")...)
+			r.About += "; auto: the fastest of some, by what is measured"
+		case "exchange.plan":
+			r.Value = setting.Choice(&x.Plan, append(append(distopt.Plans(), Plans()...), "")...)
+			r.About += ", exact of auto; mgwfbp, dlgs-scan and exact are made of measurements, saved is a profile's"
+		case "exchange.spars", "exchange.dlgs-every", "exchange.dlgs-rule": // of DLGS, which it may choose
+			r.Needs = setting.Any(setting.Is("exchange.strategy", string(Auto)), r.Needs)
+		}
+	}
+	return rows
+}

@@ -1,0 +1,302 @@
+package blackbox
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/watch/record"
+)
+
+// Finding is the first operation of a group in which its ranks differ, or that no rank has ended.
+type Finding struct {
+	Group  uint32 `json:"group"`
+	Seq    uint32 `json:"seq"`
+	What   string `json:"what"`             // "allreduce of 4096 bytes by ring"
+	Bucket string `json:"bucket,omitempty"` // "bucket 3 (fc.bias)"
+	Step   int64  `json:"step"`             // how many had been done, -1: none had begun; of a request the step that it is for
+	// Request says that it is no operation of a group but a request to a server that keeps parameters: for the step that
+	// came first, or, where nobody waited, the last of a process that was killed, which is Within.
+	Request bool `json:"request,omitempty"`
+	// Fault says that it is nothing of which the record shows that it did not end, but a fault that ranks have found in a bucket: Differ has
+	// what each of them said.
+	Fault bool `json:"fault,omitempty"`
+	// Differ is what ranks had begun in its place, if that was not the same.
+	Differ []Did `json:"differ,omitempty"`
+	// Missing are those that had not begun it.
+	Missing []Doing `json:"missing,omitempty"`
+	// Waited are those that were in it and waited, each for a peer that had not ended it, and Within the others that were in it.
+	Waited []Waited `json:"waited,omitempty"`
+	Within []Doing  `json:"within,omitempty"`
+	// Ended are the names of those that had ended it.
+	Ended []string `json:"ended,omitempty"`
+	// Lost are those for whose loss the job failed, where none of the above but Ended has them.
+	Lost []Loss `json:"lost,omitempty"`
+}
+
+// Did is what some did.
+type Did struct {
+	What  string   `json:"what"`
+	Ranks []string `json:"ranks"`
+}
+
+// Doing is what a process was doing besides.
+type Doing struct {
+	Rank   string `json:"rank"`
+	Doing  string `json:"doing,omitempty"`  // "backward of step 12"
+	Serves bool   `json:"serves,omitempty"` // it is a server
+	How    string `json:"how,omitempty"`    // it ended
+}
+
+// Waited is for whom a process waited.
+type Waited struct {
+	Rank string `json:"rank"`
+	Peer int    `json:"peer"`
+	For  string `json:"for"`           // Peer's name
+	How  string `json:"how,omitempty"` // it was killed
+	// Lost says that the peer had ended the operation, and that nothing else kept it from ending: what the peer sent last did not come, as
+	// when a connection breaks.
+	Lost bool `json:"lost,omitempty"`
+
+	failed bool
+}
+
+// Find says what the box shows, nil if it shows nothing: no rank was in an operation, and all had done the same.
+func (b *Box) Find() *Finding {
+	f := b.find()
+	if f != nil && !f.Request && !f.Fault {
+		b.blame(f)
+	}
+	return f
+}
+
+func (b *Box) find() *Finding {
+	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.tables() && p.gone() }) { // what ranks do among themselves follows from it
+		return cmp.Or(b.stuck(), b.last())
+	}
+	groups := map[uint32]map[int]map[uint32]Entry{} // by process and number
+	for i, p := range b.Processes {
+		for _, e := range slices.Concat(p.Ended, p.Open) {
+			if e.Kind != record.Operation.String() {
+				continue
+			}
+			if groups[e.Group] == nil {
+				groups[e.Group] = map[int]map[uint32]Entry{}
+			}
+			if groups[e.Group][i] == nil {
+				groups[e.Group][i] = map[uint32]Entry{}
+			}
+			groups[e.Group][i][e.Seq] = e
+		}
+	}
+	var first *Finding
+	begun := int64(0)
+	for _, id := range slices.Sorted(maps.Keys(groups)) {
+		if f, at := b.differ(id, groups[id]); f != nil && (first == nil || at < begun) {
+			first, begun = f, at
+		}
+	}
+	if first == nil {
+		return cmp.Or(b.stuck(), b.last(), b.faulted(), b.within(nil))
+	}
+	if len(first.Missing) > 0 && len(first.Differ) == 0 {
+		return cmp.Or(b.within(first), first)
+	}
+	return first
+}
+
+// differ is the first operation of a group in which its members differ, and when it began.
+func (b *Box) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int64) {
+	if group == 0 || group == record.SumGroup { // are those of all ranks, also of those that died before their first operation
+		for i, p := range b.Processes {
+			if p.Rank >= 0 && !p.Serves && p.Silent == "" && did[i] == nil {
+				did[i] = map[uint32]Entry{}
+			}
+		}
+	}
+	members := slices.Sorted(maps.Keys(did))
+	seqs, latest := map[uint32]bool{}, map[int]uint32{}
+	for i, ops := range did {
+		for seq := range ops {
+			seqs[seq], latest[i] = true, max(latest[i], seq)
+		}
+	}
+	for _, seq := range slices.Sorted(maps.Keys(seqs)) {
+		f := &Finding{Group: group, Seq: seq, Step: -1}
+		if begun, open := f.look(b, members, did, latest); open {
+			return f, begun
+		}
+	}
+	return nil, 0
+}
+
+// look fills in what the members did of operation f.Seq. open says that not all have ended the same; begun is when the first of them
+// began it, as far as that is known.
+func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, latest map[int]uint32) (begun int64, open bool) {
+	begun = math.MaxInt64
+	sigs := map[string]int{} // by signature, the place in Differ
+	for _, i := range members {
+		p := b.Processes[i]
+		e, ok := did[i][f.Seq]
+		switch {
+		case ok:
+		case p.Unseen > 0: // it may have done what there was no room to record
+			continue
+		case f.Seq < latest[i]: // operations begin in order: it had ended this one, which was overwritten since
+			f.Ended = append(f.Ended, p.Name)
+			continue
+		default:
+			f.Missing, open = append(f.Missing, p.doing()), true
+			continue
+		}
+		if e.Begun != 0 {
+			begun = min(begun, e.Begun)
+		}
+		if f.What == "" {
+			f.What, f.Step = e.what(), e.Step
+		}
+		f.Bucket = cmp.Or(f.Bucket, e.Label)
+		at, seen := sigs[e.Sig]
+		if !seen {
+			at = len(f.Differ)
+			sigs[e.Sig], f.Differ = at, append(f.Differ, Did{What: e.what()})
+		}
+		f.Differ[at].Ranks = append(f.Differ[at].Ranks, p.Name)
+		switch {
+		case e.Done != 0 && !e.Failed:
+			f.Ended = append(f.Ended, p.Name)
+		case e.Peer >= 0:
+			f.Waited, open = append(f.Waited, Waited{Rank: p.Name, Peer: e.Peer, For: fmt.Sprintf("rank %d", e.Peer), How: p.killed(), failed: e.Failed}), true
+		default:
+			f.Within, open = append(f.Within, p.doing()), true
+		}
+	}
+	if len(f.Differ) < 2 {
+		f.Differ = nil
+	}
+	f.release(b)
+	return begun, open || len(f.Differ) > 0
+}
+
+// release takes those out of Waited whose peers had ended the operation, or their part of it as servers that sum: they would have gone on,
+// had they lived or had a core. Where all of them have failed, and nobody else held the operation up, they would not: then what their peers had
+// sent was lost, and they stay.
+func (f *Finding) release(b *Box) {
+	var lost []Waited
+	within := len(f.Within)
+	f.Waited = slices.DeleteFunc(f.Waited, func(w Waited) bool {
+		rank := func(p Process) bool {
+			return p.Rank == w.Peer && (slices.Contains(f.Ended, p.Name) || !p.gone() && p.summed(f.Group, f.Seq))
+		}
+		if !slices.ContainsFunc(b.Processes, rank) {
+			return false
+		}
+		who := slices.IndexFunc(b.Processes, func(p Process) bool { return p.Name == w.Rank })
+		f.Within = append(f.Within, b.Processes[who].doing())
+		if w.Lost = true; w.failed && w.How == "" && slices.Contains(f.Ended, w.For) {
+			lost = append(lost, w)
+		}
+		return true
+	})
+	if released := len(f.Within) - within; within == 0 && len(f.Missing) == 0 && len(lost) == released {
+		f.Within, f.Waited = nil, append(f.Waited, lost...)
+	}
+}
+
+func (p *Process) doing() Doing {
+	d := Doing{Rank: p.Name, Doing: p.Doing, Serves: p.Serves, How: p.How}
+	if d.Doing != "" && p.Step >= 0 {
+		d.Doing += fmt.Sprintf(" of step %d", p.Step+1)
+	}
+	return d
+}
+
+// killed is how the process ended if a signal did it; that others end because of it says nothing more.
+func (p *Process) killed() string {
+	if strings.HasPrefix(p.How, "killed") {
+		return p.How
+	}
+	return ""
+}
+
+// gone says that the process did nothing any more, whatever the others did.
+func (p *Process) gone() bool {
+	return p.Lost || p.killed() != "" || strings.HasPrefix(p.How, "stopped")
+}
+
+func (e Entry) what() string {
+	text := e.Name
+	if e.Size > 0 {
+		text += fmt.Sprintf(" of %d bytes", e.Size)
+	}
+	if e.How != "" {
+		text += " by " + e.How
+	}
+	return text
+}
+
+// String is the finding in a line.
+func (f *Finding) String() string {
+	switch {
+	case f.Request:
+		return f.request()
+	case f.Fault:
+		return f.fault()
+	}
+	text := fmt.Sprintf("operation %d", f.Seq)
+	if f.Group == record.SumGroup {
+		text += " of those through servers"
+	} else if f.Group > 0 {
+		text += fmt.Sprintf(" of group %d", f.Group)
+	}
+	if len(f.Differ) == 0 {
+		text += " (" + f.What + ")"
+	}
+	if f.Bucket != "" {
+		text += ", " + f.Bucket
+	}
+	if f.Step >= 0 {
+		text += fmt.Sprintf(", in step %d", f.Step+1)
+	}
+	parts := []string{}
+	for _, d := range f.Differ {
+		parts = append(parts, fmt.Sprintf("%s began %s", strings.Join(d.Ranks, ", "), d.What))
+	}
+	for _, m := range f.Missing {
+		parts = append(parts, m.Rank+" had not begun it"+m.besides())
+	}
+	for _, w := range f.Within {
+		parts = append(parts, w.Rank+" was in it"+w.besides())
+	}
+	for _, w := range f.Waited {
+		text := fmt.Sprintf("%s waited for %s", w.Rank, w.For)
+		if w.Lost {
+			text += ", whose last messages were lost"
+		}
+		parts = append(parts, text+Doing{How: w.How}.besides())
+	}
+	if len(f.Ended) > 0 {
+		parts = append(parts, strings.Join(f.Ended, ", ")+" had ended it")
+	}
+	for _, l := range f.Lost {
+		parts = append(parts, l.text())
+	}
+	return text + ": " + strings.Join(parts, "; ")
+}
+
+func (d Doing) besides() string {
+	var parts []string
+	if d.Doing != "" {
+		parts = append(parts, "in "+d.Doing)
+	}
+	if d.How != "" {
+		parts = append(parts, d.How)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}

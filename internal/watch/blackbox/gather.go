@@ -1,0 +1,98 @@
+package blackbox
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/watch/record"
+)
+
+// Memory says that f is what one process has left, for Gather, and no file of Write. f stays where it was.
+func Memory(f io.ReaderAt) (bool, error) {
+	var mark [len(record.Mark)]byte
+	n, err := f.ReadAt(mark[:], 0)
+	if err == io.EOF { // too short for either, which its reader says better
+		err = nil
+	}
+	return string(mark[:n]) == record.Mark, err
+}
+
+// Gather merges what processes have left in files of their own (record.InFile), as those do that no launcher has started. They may be
+// recording still. Errors name the file.
+func Gather(paths []string) (*Box, error) {
+	b := &Box{Format: Format, Version: Version, Written: time.Now(), Why: "what processes have left that no launcher had started"}
+	type left struct {
+		p Process
+		s *record.Snapshot
+	}
+	var all []left
+	for _, path := range paths {
+		f, err := pathname.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("blackbox: %w", err)
+		}
+		s, err := record.Read(f)
+		_ = f.Close() // it was read
+		if err != nil {
+			return nil, fmt.Errorf("blackbox: %s: %w", path, err)
+		}
+		if s == nil {
+			all = append(all, left{Process{Name: path, Rank: -1, Serves: true}, nil})
+			continue
+		}
+		all = append(all, left{processOf(s, path), s})
+	}
+	slices.SortStableFunc(all, func(a, b left) int { // ranks first: servers ask them what they know
+		serves := func(p Process) int {
+			switch {
+			case p.tables():
+				return 2
+			case p.Serves:
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(serves(a.p), serves(b.p)), cmp.Compare(a.p.Rank, b.p.Rank), cmp.Compare(a.p.Name, b.p.Name))
+	})
+	for _, l := range all {
+		b.Add(l.p, l.s)
+	}
+	return b, nil
+}
+
+// processOf is what a recorder says of its process, and what becomes plain by its being there or not.
+func processOf(s *record.Snapshot, path string) Process {
+	p := Process{Rank: -1}
+	switch n := s.Who.Number; s.Who.Role {
+	case record.Rank:
+		p.Name, p.Rank = fmt.Sprintf("rank %d", n), n
+	case record.SumServer:
+		p.Name, p.Rank, p.Serves = fmt.Sprintf("rank %d", n), n, true
+	case record.TableServer:
+		p.Name, p.Serves = fmt.Sprintf("parameter server %d", n), true
+	default:
+		p.Name, p.Serves = path, true
+	}
+	switch {
+	case !s.Held: // it has said so
+	case syscall.Kill(s.Process, 0) == syscall.ESRCH:
+		p.How = "killed, or it ended without a word, or it is on another host"
+	case stopped(s.Process):
+		p.How = "stopped"
+	}
+	return p
+}
+
+// stopped says that a process is halted by a signal.
+func stopped(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // "12 (name) T 1 …"
+	end := bytes.LastIndexByte(text, ')')
+	return err == nil && end >= 0 && bytes.HasPrefix(text[end+1:], []byte(" T"))
+}

@@ -1,0 +1,67 @@
+package blackbox
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/watch/record"
+)
+
+// Loss is a process for whose loss a job failed.
+type Loss struct {
+	Rank string `json:"rank"`
+	// By are those that found it, by their own faults; none: the launcher did.
+	By []string `json:"by,omitempty"`
+}
+
+func (l Loss) text() string {
+	if len(l.By) == 0 {
+		return l.Rank + " was lost"
+	}
+	return fmt.Sprintf("%s was lost, as %s found", l.Rank, strings.Join(l.By, ", "))
+}
+
+// blame adds who is lost to what has been found, where that tells of other processes only: one that failed because of the loss may have
+// kept what it had sent last, and so the exchange before is the first that did not end.
+func (b *Box) blame(f *Finding) {
+	for _, l := range b.losses() {
+		if !f.tells(l.Rank) {
+			f.Lost = append(f.Lost, l)
+		}
+	}
+}
+
+// losses are the processes that are lost: those that the launcher found, else those that ranks name in the first of their faults. Nobody is
+// heard about itself: who is cut off takes the others for lost.
+func (b *Box) losses() (out []Loss) {
+	for _, p := range b.Processes {
+		if p.Lost {
+			out = append(out, Loss{Rank: p.Name})
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, p := range b.Processes {
+		at := slices.IndexFunc(p.Ended, func(e Entry) bool { return e.Kind == record.Fault.String() && e.With >= 0 && e.With != p.Rank })
+		if at < 0 {
+			continue
+		}
+		lost := fmt.Sprintf("rank %d", p.Ended[at].With)
+		have := slices.IndexFunc(out, func(l Loss) bool { return l.Rank == lost })
+		if have < 0 {
+			have, out = len(out), append(out, Loss{Rank: lost})
+		}
+		out[have].By = append(out[have].By, p.Name)
+	}
+	return out
+}
+
+// tells says that the finding says anything of a process but that it had ended the operation.
+func (f *Finding) tells(name string) bool {
+	is := func(d Doing) bool { return d.Rank == name }
+	return slices.ContainsFunc(f.Missing, is) || slices.ContainsFunc(f.Within, is) ||
+		slices.ContainsFunc(f.Waited, func(w Waited) bool { return w.Rank == name || w.For == name }) ||
+		slices.ContainsFunc(f.Differ, func(d Did) bool { return slices.Contains(d.Ranks, name) })
+}

@@ -1,0 +1,62 @@
+package blackbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/watch/record"
+)
+
+// An exchange may be operations of a group and messages between two of its ranks behind these, as sparse ones are. Messages have numbers of
+// their own, and only two ranks know of each: who differs is seen by operations, and what those did who had not come to the next one, by messages.
+
+// within is what ranks were in that had not begun the operation of f, where each of them was in a message behind the one before: that is what
+// did not end, in the bucket of the operation before. nil: some of them were not. Where f is nil, all ranks had ended all they had begun, and those
+// are meant that were in a message.
+func (b *Box) within(f *Finding) *Finding {
+	var out *Finding
+	var ended []string
+	for i := range b.Processes {
+		p := &b.Processes[i]
+		if p.Serves {
+			continue
+		}
+		missing := f == nil || slices.ContainsFunc(f.Missing, func(d Doing) bool { return d.Rank == p.Name })
+		before, m, in := p.message(f)
+		switch {
+		case missing && in && out == nil:
+			out = &Finding{Group: m.Group, Seq: before.Seq, What: before.what() + ", then " + m.what(), Bucket: before.Label, Step: before.Step}
+		case f != nil && missing && !in:
+			return nil
+		case !missing || !in:
+			ended = append(ended, p.Name)
+		}
+		if missing && in {
+			out.Waited = append(out.Waited, Waited{Rank: p.Name, Peer: m.Peer, For: fmt.Sprintf("rank %d", m.Peer), How: p.killed()})
+		}
+	}
+	if out != nil {
+		out.Ended = ended
+	}
+	return out
+}
+
+// message is the first message that the process was in, or failed in, and the last operation of the same group, which it had ended before: that
+// before the one of f, where there is one.
+func (p *Process) message(f *Finding) (before, m Entry, in bool) {
+	all := slices.Concat(p.Ended, p.Open)
+	for _, e := range all {
+		stuck := e.Kind == record.Message.String() && e.Peer >= 0 && (e.Failed || e.Done == 0)
+		if stuck && (f == nil || e.Group == f.Group) && (!in || cmp.Less(e.Begun, m.Begun)) {
+			m, in = e, true
+		}
+	}
+	known := false
+	for _, e := range all {
+		if in && e.Kind == record.Operation.String() && e.Group == m.Group && (!known || e.Seq > before.Seq) {
+			before, known = e, true
+		}
+	}
+	return before, m, in && known && before.Done != 0 && !before.Failed && (f == nil || before.Seq+1 == f.Seq)
+}

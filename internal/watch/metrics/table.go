@@ -1,0 +1,290 @@
+// Package metrics is what processes of a job count of themselves for who watches them: a table of rows, and the figures of a
+// rank, which are plain words of memory.
+//
+//	board, err := metrics.Open(metrics.PathOf(ticket)) // of this job, on this host
+//	mine, err := board.Rank(3, 8)                      // rank 3 of 8
+//	mine.Add(metrics.Samples, 0, 256)                  // an atomic addition
+//
+// The words lie in memory that the processes of a host share (a [Board]), so that one of them can answer for all, and so that those
+// of a rank that has died remain. Nothing is computed, locked or allocated when a figure changes; who reads does all that
+// (package internal/watch/metrics/scrape, by Prometheus's client). A nil *Figures counts nothing.
+package metrics
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Type is how a metric is read.
+type Type string
+
+// The types, as Prometheus calls them.
+const (
+	Counter   Type = "counter" // never falls, while its process lives
+	Gauge     Type = "gauge"
+	Histogram Type = "histogram"
+)
+
+// Role is whose figures a metric has.
+type Role string
+
+// The roles.
+const (
+	OfHost   Role = "host"   // who answers
+	OfRank   Role = "rank"   // a rank that trains: label rank
+	OfSummer Role = "summer" // a server that sums gradients: label server
+	OfServer Role = "server" // a server that keeps parameters: label server
+)
+
+// unit is how the words of a row are to be read.
+type unit int
+
+const (
+	integers unit = iota
+	nanoseconds
+	floats // their bits; NaN: not known yet
+)
+
+// Row is a metric.
+type Row struct {
+	Name string
+	Type Type
+	// Help says what it is, in one line.
+	Help string
+	Role Role
+	// Label is that which tells its values apart besides the one of the role; "": there is one value.
+	Label string
+	// Values are those that the label may have, where they are known beforehand; of peers they are ranks, and of tables and tiers what the
+	// model and the server have.
+	Values []string
+	// From is where the figure is taken, for docs/metrics.md.
+	From string
+
+	unit   unit
+	tiers  bool // a second label, tier
+	ofPeer bool // Values are the ranks of the job
+}
+
+// Labels are the row's, that of the role first.
+func (r *Row) Labels() (out []string) {
+	switch r.Role {
+	case OfRank:
+		out = append(out, "rank")
+	case OfSummer, OfServer:
+		out = append(out, "server")
+	}
+	if r.Label != "" {
+		out = append(out, r.Label)
+	}
+	if r.tiers {
+		out = append(out, "tier")
+	}
+	return out
+}
+
+// ID is a row's place in the table.
+type ID int
+
+// The rows.
+const (
+	Build ID = iota
+	Ranks
+
+	// Of ranks.
+	Up
+	StepDuration
+	PhaseTime
+	Samples
+	Epoch
+	Loss
+	SentBytes
+	Density
+	Overlap
+	ResidualNorm
+	WaitTime
+	NamedRows
+	CachedRows
+	Queue
+	LastHeartbeat
+	Resident
+	CPUTime
+
+	// Of servers that sum.
+	SumUp
+	SumExchanges
+	SumReceived
+	SumSent
+	SumQueue
+	SumWaitTime
+	SumResident
+	SumCPUTime
+
+	// Of servers that keep parameters.
+	ServerUp
+	ServerTrainers
+	ServerConnections
+	ServerPulls
+	ServerParked
+	ServerChanges
+	ServerPulledRows
+	ServerPushedRows
+	ServerReceived
+	ServerSent
+	ServerStaleness
+	ServerStep
+	ServerRows
+	ServerBytes
+	ServerKeys
+	ServerHits
+	ServerDenied
+	ServerEvicted
+	ServerPrefetched
+	ServerDeleted
+	ServerLog
+	ServerLogLimit
+	ServerLogQueue
+	ServerCheckpoint
+	ServerResident
+	ServerCPUTime
+	ids
+)
+
+// Bounds are the upper bounds in seconds of the histogram's buckets but the last.
+var Bounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
+// The links, places of SentBytes.
+const (
+	TCP = iota // sockets
+	SHM        // memory that the ranks of a host share
+)
+
+// The queues, places of Queue.
+const (
+	OperationQueue = iota
+	BatchQueue
+)
+
+// The phases of a step, places of PhaseTime.
+const (
+	DataPhase = iota
+	PullPhase
+	ComputePhase
+	CompressPhase
+	WaitPhase
+	UpdatePhase
+)
+
+var phases = []string{DataPhase: "data", PullPhase: "pull", ComputePhase: "compute", CompressPhase: "compress", WaitPhase: "wait", UpdatePhase: "update"}
+
+var table = [ids]Row{
+	Build: {Name: "ringo_build_info", Type: Gauge, Role: OfHost, Label: "version", Help: "1, with the version of ringo that answers.", From: "the process that answers"},
+	Ranks: {Name: "ringo_ranks", Type: Gauge, Role: OfHost, Help: "Number of ranks of the job, on all hosts.", From: "the ranks' figures"},
+
+	Up: {Name: "ringo_up", Type: Gauge, Role: OfRank, Help: "1 while the process of the rank runs, 0 when it has ended or died; its other figures stay as they were.", From: "the lock on the rank's figures, which the system takes back when the process ends"},
+	StepDuration: {Name: "ringo_step_duration_seconds", Type: Histogram, Role: OfRank, unit: nanoseconds,
+		Help: "Duration of training steps, from the batch to the update.", From: "`train`, after each step"},
+	PhaseTime: {Name: "ringo_phase_seconds_total", Type: Counter, Role: OfRank, Label: "phase", Values: phases, unit: nanoseconds,
+		Help: "Time of steps by what the rank did: wait for data, wait for rows of servers (pull), compute forward and backward, compress, wait for what backward did not hide of exchanges, update.",
+		From: "`train`, after each step"},
+	Samples: {Name: "ringo_samples_total", Type: Counter, Role: OfRank, Help: "Samples that the rank has trained on.", From: "`train`, after each step"},
+	Epoch:   {Name: "ringo_epoch", Type: Gauge, Role: OfRank, Help: "Epoch that is trained, from 1.", From: "`train`, after each step"},
+	Loss:    {Name: "ringo_loss", Type: Gauge, Role: OfRank, unit: floats, Help: "Loss of the rank's last batch, before its update.", From: "`train`, after each step"},
+	SentBytes: {Name: "ringo_sent_bytes_total", Type: Counter, Role: OfRank, Label: "link", Values: []string{TCP: "tcp", SHM: "shm"},
+		Help: "Bytes that the rank wrote to sockets of other ranks and of the coordinator (tcp), and bytes of operands that it gave to operations in memory that the ranks of a host share, where nothing is sent (shm).",
+		From: "`Job.Traffic` and `transport.Windows.Carried`, once a second"},
+	Density: {Name: "ringo_density_ratio", Type: Gauge, Role: OfRank, unit: floats,
+		Help: "Share of the gradient's values that the rank sent in its last step, from 0 to 1.", From: "`distopt.StepTimes.Density`"},
+	Overlap: {Name: "ringo_overlap_ratio", Type: Gauge, Role: OfRank, unit: floats,
+		Help: "Share of the time in which gradients were exchanged in the last step that backward hid, from 0 to 1.", From: "`distopt.StepTimes`: what of Exchange is not Exposed"},
+	ResidualNorm: {Name: "ringo_residual_norm", Type: Gauge, Role: OfRank, unit: floats,
+		Help: "Euclidean norm of the gradients that compression keeps for later steps.", From: "`distopt.Optimizer.ResidualNorm`, at most every 10 seconds"},
+	WaitTime: {Name: "ringo_wait_seconds_total", Type: Counter, Role: OfRank, Label: "peer", ofPeer: true, unit: nanoseconds,
+		Help: "Time for which operations of the rank waited for a peer, estimated by looking twice a second.", From: "what operations under way say whom they wait for"},
+	NamedRows:  {Name: "ringo_named_rows_total", Type: Counter, Role: OfRank, Help: "Rows on servers that the rank's batches named, each once a batch, where it has a cache of rows.", From: "`train`, after each step"},
+	CachedRows: {Name: "ringo_cached_rows_total", Type: Counter, Role: OfRank, Help: "Those of these that the cache had.", From: "`train`, after each step"},
+	Queue: {Name: "ringo_queue_depth", Type: Gauge, Role: OfRank, Label: "queue", Values: []string{OperationQueue: "operations", BatchQueue: "batches"},
+		Help: "What is queued: operations of all ranks that have begun and not ended, and batches that are ready to be trained on.", From: "`record.Recorder.Open`, once a second, and the loader, after each step"},
+	LastHeartbeat: {Name: "ringo_last_heartbeat_timestamp_seconds", Type: Gauge, Role: OfRank, unit: nanoseconds,
+		Help: "When the rank last heard of the coordinator, in seconds since 1970.", From: "the connection to the coordinator, once a second"},
+	Resident: {Name: "ringo_resident_memory_bytes", Type: Gauge, Role: OfRank, Help: "Resident memory of the rank's process.", From: "`/proc/self/status`, every 5 seconds"},
+	CPUTime:  {Name: "ringo_cpu_seconds_total", Type: Counter, Role: OfRank, unit: nanoseconds, Help: "Processor time of the rank's process.", From: "`getrusage`, every 5 seconds"},
+
+	SumUp:        {Name: "ringo_sum_up", Type: Gauge, Role: OfSummer, Help: "1 while the process of the server runs, 0 when it has ended or died; its other figures stay as they were.", From: "the lock on the server's figures"},
+	SumExchanges: {Name: "ringo_sum_exchanges_total", Type: Counter, Role: OfSummer, Help: "Buckets that the server has summed its part of.", From: "`aggregate.Server.Stats`, once a second"},
+	SumReceived:  {Name: "ringo_sum_received_bytes_total", Type: Counter, Role: OfSummer, Help: "Bytes of payload received from trainers.", From: "`aggregate.Server.Stats`, once a second"},
+	SumSent:      {Name: "ringo_sum_sent_bytes_total", Type: Counter, Role: OfSummer, Help: "Bytes of payload sent to trainers.", From: "`aggregate.Server.Stats`, once a second"},
+	SumQueue:     {Name: "ringo_sum_queue_segments", Type: Gauge, Role: OfSummer, Help: "Sums of segments that are made and not sent to a trainer yet.", From: "`aggregate.Server.Stats`, once a second"},
+	SumWaitTime: {Name: "ringo_sum_wait_seconds_total", Type: Counter, Role: OfSummer, Label: "peer", ofPeer: true, unit: nanoseconds,
+		Help: "Time for which the server waited for a trainer while others had begun, estimated by looking twice a second.", From: "what the server says whom it waits for"},
+	SumResident: {Name: "ringo_sum_resident_memory_bytes", Type: Gauge, Role: OfSummer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`, every 5 seconds"},
+	SumCPUTime:  {Name: "ringo_sum_cpu_seconds_total", Type: Counter, Role: OfSummer, unit: nanoseconds, Help: "Processor time of the server's process.", From: "`getrusage`, every 5 seconds"},
+
+	ServerUp:          {Name: "ringo_ps_up", Type: Gauge, Role: OfServer, Help: "1 while the server waits for trainers or serves them, 0 when it is ending or has failed.", From: "`GET /health`'s state"},
+	ServerTrainers:    {Name: "ringo_ps_connected_trainers", Type: Gauge, Role: OfServer, Help: "Trainers with a connection.", From: "the server's seats"},
+	ServerConnections: {Name: "ringo_ps_connections_total", Type: Counter, Role: OfServer, Help: "Connections whose handshake succeeded.", From: "the service's counters"},
+	ServerPulls:       {Name: "ringo_ps_pulls_total", Type: Counter, Role: OfServer, Help: "Pulls that were answered.", From: "the service's counters"},
+	ServerParked:      {Name: "ringo_ps_parked_pulls_total", Type: Counter, Role: OfServer, Help: "Pulls that had to wait until other trainers had caught up.", From: "the service's counters"},
+	ServerChanges:     {Name: "ringo_ps_changes_total", Type: Counter, Role: OfServer, Help: "Messages that change something, such as pushes.", From: "the service's counters"},
+	ServerPulledRows:  {Name: "ringo_ps_pulled_rows_total", Type: Counter, Role: OfServer, Help: "Rows sent to trainers.", From: "the service's counters"},
+	ServerPushedRows:  {Name: "ringo_ps_pushed_rows_total", Type: Counter, Role: OfServer, Help: "Gradients of rows received.", From: "the service's counters"},
+	ServerReceived:    {Name: "ringo_ps_received_bytes_total", Type: Counter, Role: OfServer, Help: "Bytes received from trainers.", From: "the service's counters"},
+	ServerSent:        {Name: "ringo_ps_sent_bytes_total", Type: Counter, Role: OfServer, Help: "Bytes sent to trainers.", From: "the service's counters"},
+	ServerStaleness:   {Name: "ringo_ps_staleness_steps", Type: Gauge, Role: OfServer, Help: "Steps by which the slowest trainer is behind the fastest.", From: "the clocks of trainers"},
+	ServerStep:        {Name: "ringo_ps_slowest_step", Type: Gauge, Role: OfServer, Help: "Step that all trainers have finished.", From: "the clocks of trainers"},
+	ServerRows:        {Name: "ringo_ps_rows", Type: Gauge, Role: OfServer, Label: "table", tiers: true, Help: "Rows by the tier in which they lie: memory or ssd.", From: "the tables"},
+	ServerBytes:       {Name: "ringo_ps_row_bytes", Type: Gauge, Role: OfServer, Label: "table", tiers: true, Help: "Bytes of rows by the tier in which they lie: memory or ssd.", From: "the tables"},
+	ServerKeys:        {Name: "ringo_ps_keys_total", Type: Counter, Role: OfServer, Label: "table", Help: "Keys of pulls and pushes, in tables with two tiers.", From: "the tables"},
+	ServerHits:        {Name: "ringo_ps_hits_total", Type: Counter, Role: OfServer, Label: "table", tiers: true, Help: "Keys of pulls and pushes by the tier in which their row was: memory or ssd.", From: "the tables"},
+	ServerDenied:      {Name: "ringo_ps_denied_keys_total", Type: Counter, Role: OfServer, Label: "table", Help: "Keys that got no row, since admission did not let them in.", From: "the tables"},
+	ServerPrefetched:  {Name: "ringo_ps_prefetched_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that came from the SSD while their pull waited for other trainers: it did not miss them.", From: "the tables"},
+	ServerEvicted:     {Name: "ringo_ps_evicted_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that left memory for the SSD.", From: "the tables"},
+	ServerDeleted:     {Name: "ringo_ps_deleted_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that passing days have deleted.", From: "the tables"},
+	ServerLog:         {Name: "ringo_ps_log_bytes", Type: Gauge, Role: OfServer, Help: "Bytes of the log since the last checkpoint.", From: "the log"},
+	ServerLogLimit:    {Name: "ringo_ps_log_limit_bytes", Type: Gauge, Role: OfServer, Help: "Bytes of the log at which a checkpoint is due.", From: "the log"},
+	ServerLogQueue:    {Name: "ringo_ps_log_queue_records", Type: Gauge, Role: OfServer, Help: "Records of the log that are not safe yet.", From: "the log"},
+	ServerCheckpoint:  {Name: "ringo_ps_checkpoint_number", Type: Gauge, Role: OfServer, Help: "Number of the newest checkpoint, 0 for none.", From: "the engine"},
+	ServerResident:    {Name: "ringo_ps_resident_memory_bytes", Type: Gauge, Role: OfServer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`"},
+	ServerCPUTime:     {Name: "ringo_ps_cpu_seconds_total", Type: Counter, Role: OfServer, Help: "Processor time of the server's process.", From: "`getrusage`"},
+}
+
+// Table is every metric, in the order in which documents show them.
+func Table() []Row { return slices.Clone(table[:]) }
+
+// Row is a metric.
+func (id ID) Row() *Row { return &table[id] }
+
+// OfRole are the rows of a role.
+func OfRole(role Role) (out []ID) {
+	for id := range ids {
+		if table[id].Role == role {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// value is what the row's label is at a place.
+func (r *Row) value(at int) string {
+	if r.ofPeer {
+		return strconv.Itoa(at)
+	}
+	return r.Values[at]
+}
+
+// words is how many a row of a rank needs in a job of so many.
+func (r *Row) words(size int) int {
+	switch {
+	case r.Type == Histogram:
+		return len(Bounds) + 2 // a count of each bucket, and the sum
+	case r.ofPeer:
+		return size
+	}
+	return max(1, len(r.Values))
+}
+
+// bucket is where a duration is counted.
+func bucket(d time.Duration) int {
+	at, _ := slices.BinarySearch(Bounds, d.Seconds())
+	return at
+}
