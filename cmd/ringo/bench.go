@@ -8,15 +8,11 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/codecs"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/collectives"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/kernels"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/operations"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/reading"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/steps"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
@@ -25,7 +21,7 @@ import (
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: exchanges, steps, products, kernels, codecs, files, servers",
+		Short: "Measure exchanges, training steps and parameter servers here",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Lookup("rank") != nil {
 				return nil // it looks itself, beside what else is wrong
@@ -36,8 +32,7 @@ func newBench() *cobra.Command {
 			return nil
 		},
 	}
-	return console.Group(cmd, collectives.AllReduce(&benchRanks{}), collectives.Command(&benchRanks{}), steps.Command(&benchTrainers{}),
-		kernels.Gemm(), kernels.Command(), operations.Command(), codecs.Command(), reading.Command(), servers.Command())
+	return console.Group(cmd, collectives.AllReduce(&benchRanks{}), collectives.Command(&benchRanks{}), steps.Command(&benchTrainers{}), servers.Command())
 }
 
 // benchRanks are the ranks of a measuring program.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 	"github.com/ringo-ml/ringo/internal/launch"
 )
 

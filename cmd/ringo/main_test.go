@@ -84,7 +84,6 @@ func TestCompletion(t *testing.T) {
 		"plan ''":                  "resnet50\n|:4\n",
 		"bench step mlp ''":        ":4\n",
 		"bench collective --op ''": "allgather\n|reduce-scatter\n|all\n",
-		"bench gemm --kernels ''":  "portable\n|:4\n",
 		"plan mlp --plan ''":       "one\n|saved\n",
 		"ps show ''":               ":16\n",
 		"data mnist --progress ''": "auto\nbar\nplain\nnone\n:4\n",

@@ -52,8 +52,6 @@ func TestNoRegularFilesAreRefused(t *testing.T) {
 		{"data criteo --generate 5 --like " + in("train.txt") + " --out " + in("made"), in("train.txt"), "a pipe"},
 		{"data criteo --generate 5 --like /dev/zero --out " + in("made"), "/dev/zero", "a device"},
 		{"data cifar10 --from " + in("set.tar.gz") + " --out " + in("made"), in("set.tar.gz"), "a pipe"},
-		{"bench read " + in("train.txt"), in("train.txt"), "a pipe"},
-		{"bench read " + in("rows.gz"), in("rows.gz"), "a pipe"},
 		{brief + "--np 1 --epochs 1 --json " + in("train.txt"), in("train.txt"), "a pipe that nobody reads"},
 		{brief + "--np 1 --epochs 1 --trace " + in("train.txt"), in("train.txt"), "a pipe that nobody reads"},
 	} {

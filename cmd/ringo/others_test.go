@@ -43,7 +43,7 @@ func TestStartedByAnotherLauncher(t *testing.T) {
 		"train mnist --data synthetic --np 4 --rendezvous /x":                  "there are to be 4 ranks, but mpirun of Open MPI",
 		"train mnist --data synthetic --transport mem --rendezvous /x":         "--transport mem keeps all ranks in one process",
 		"run -- ./trainer --epochs 3":                                          "it is to run once",
-		"bench gemm":                                                           "it is to run once",
+		"bench ps":                                                             "it is to run once",
 		"train mnist --data synthetic --rendezvous h:1 --ticket-file /no/such": "ticket: ",
 	} {
 		if strings.HasSuffix(line, "/no/such") {

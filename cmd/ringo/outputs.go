@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
 )
 
 // checkOutputs reports files that cannot be written before ranks are started: they

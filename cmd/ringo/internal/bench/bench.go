@@ -8,14 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 )
-
-// MostTurns bounds how often a program is told to measure: a slip of the finger.
-const MostTurns = 1000
 
 // Ranks are the ranks that a command starts as its flags say.
 type Ranks interface {
@@ -82,15 +79,6 @@ func Slowest(g *collective.Group, own []float64) ([]float64, error) {
 		out[i%len(own)] = max(out[i%len(own)], v)
 	}
 	return out, nil
-}
-
-// Median of x, which is not empty and gets sorted.
-func Median(x []float64) float64 {
-	slices.Sort(x)
-	if n := len(x); n%2 == 0 {
-		return (x[n/2-1] + x[n/2]) / 2
-	}
-	return x[len(x)/2]
 }
 
 // Mean of x, which is not empty.

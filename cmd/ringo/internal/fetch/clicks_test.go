@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 )
 
 // Rows that are made are read by their layout, and files that several processes make are those of one.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 )
 
 func TestDataCriteoGenerate(t *testing.T) {

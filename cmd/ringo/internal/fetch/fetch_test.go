@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 )
 
 // mirror serves two small files in the place of MNIST's.

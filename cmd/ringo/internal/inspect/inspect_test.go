@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/bucket"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
 )
 
 // processes are those of a role, as a flag says them: COUNT, or COUNTxPROCESSORS with how many processors each has, more of these after

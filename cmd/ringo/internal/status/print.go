@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
+	"github.com/ringo-ml/ringo/internal/console"
 )
 
 // askEvery is the time between two answers of `ringo status --watch`.

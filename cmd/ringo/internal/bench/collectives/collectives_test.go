@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/benchtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 )
 
 const collectiveFields = "bench op np transport algorithm buffer type redop root bytes count median_us min_us algbw_gb_s busbw_gb_s bytes_sent_per_rank wrong iterations"

@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/median"
 )
 
 // trial is an operation on one rank, ready to be called many times.
@@ -43,7 +44,7 @@ type timing struct {
 	loop  float64   // of arrivals: microseconds from call to call
 }
 
-func (t *timing) median() float64 { return bench.Median(t.us) }
+func (t *timing) median() float64 { return median.Of(t.us) }
 
 // stopwatch times the trials of one rank.
 type stopwatch struct {
@@ -71,7 +72,7 @@ func (s *stopwatch) measure(t trial) (timing, error) {
 			return timing{}, err
 		}
 	}
-	samples, err := s.samples(bench.Median(warm) * float64(calls))
+	samples, err := s.samples(median.Of(warm) * float64(calls))
 	if err != nil {
 		return timing{}, err
 	}

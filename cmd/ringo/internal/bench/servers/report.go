@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/server/load"
 )
 
@@ -173,7 +173,7 @@ func (m *measurement) result(k *work) result {
 	r := result{
 		Bench: "ps", Op: string(w.Op), Dist: w.Dist.String(), Batch: w.Batch, Keys: k.keys, Dim: m.c.dim, Optimizer: m.c.optimizer,
 		Clients: m.c.clients, Ahead: w.Ahead, Insert: w.Insert, CheckedRows: k.checked, Turns: len(k.rates),
-		RowsPerS: bench.Median(k.rates), SingleBatches: len(k.us), P50US: percentile(k.us, 0.5), P99US: percentile(k.us, 0.99),
+		RowsPerS: median.Of(k.rates), SingleBatches: len(k.us), P50US: percentile(k.us, 0.5), P99US: percentile(k.us, 0.99),
 		BytesPerS:       float64(k.sent+k.read) / k.seconds,
 		SentBytesPerRow: float64(k.sent) / float64(k.rows), ReadBytesPerRow: float64(k.read) / float64(k.rows),
 		MemoryHitRate: 1, AllocsPerBatch: float64(k.allocs) / float64(k.batches),
@@ -190,7 +190,7 @@ func (m *measurement) result(k *work) result {
 	for _, l := range k.limits {
 		limits, chases = append(limits, limitOf(w.Op, l)), append(chases, l.Chase)
 	}
-	r.LimitRowsPerS, r.LatencyRowsPerS = bench.Median(limits), bench.Median(chases)
+	r.LimitRowsPerS, r.LatencyRowsPerS = median.Of(limits), median.Of(chases)
 	r.ShareOfLimit, r.ShareOfLatency = r.RowsPerS/r.LimitRowsPerS, r.RowsPerS/r.LatencyRowsPerS
 	return r
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/server/load"
 	"github.com/ringo-ml/ringo/internal/server/store"
 	"github.com/ringo-ml/ringo/optim"
@@ -102,7 +101,7 @@ func (c *command) check(changed func(string) bool) error {
 		faults.Add("--batch, --dist and --op: want at least one each")
 	}
 	faults.Budget("time", c.time)
-	faults.Range("repeat", c.repeat, 1, bench.MostTurns)
+	faults.Range("repeat", c.repeat, 1, console.MostTurns)
 	if c.ahead < 1 {
 		faults.Add("--ahead %d: want at least 1", c.ahead)
 	}

@@ -11,8 +11,9 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/median"
+	"github.com/ringo-ml/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/model"
@@ -217,7 +218,7 @@ func (c *command) result(job *ringo.Job, cfg train.Config, replica *train.Replic
 		Strategy: string(o.Strategy()), Plan: o.PlanName(), Buckets: len(o.Plan()), Kernels: replica.Kernels(),
 		AllocsPerStep: most[0], RSSGrowthBytes: int64(most[1]), choice: choiceOf(replica),
 	}
-	r.StepMS = bench.Median(whole)
+	r.StepMS = median.Of(whole)
 	r.SamplesPerS = 1e3 * float64(cfg.Batch*job.Size()) / r.StepMS
 	if replica.Spec.Task == model.Language {
 		r.TokensPerS = train.Figure{Value: r.SamplesPerS * float64(replica.Spec.Labels), Known: true}

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/benchtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -49,7 +49,7 @@ func TestBreakDownAddsUp(t *testing.T) {
 		}
 		b := times.breakDown()
 		sum := b.ComputeMS + b.CompressMS + b.ExposedCommMS + b.UpdateMS
-		m := bench.Median(times.parts[wholePart])
+		m := median.Of(times.parts[wholePart])
 		if math.Abs(sum-m) > 0.01*m || math.Abs(sum-c.want) > 0.01*c.want || math.Abs(b.ExposedCommMS-0.3*sum) > 1e-6*sum || b.Density != 0.25 {
 			t.Errorf("steps of %v ms: %+v, sum %v, median %v, want %v", c.steps, b, sum, m, c.want)
 		}

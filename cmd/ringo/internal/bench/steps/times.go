@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -125,5 +125,5 @@ func (t *stepTimes) medianOf(kind train.StepKind) train.Figure {
 	if len(ms) == 0 {
 		return train.Figure{}
 	}
-	return train.Figure{Value: bench.Median(ms), Known: true}
+	return train.Figure{Value: median.Of(ms), Known: true}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 )
 
 const fields = "bench model batch threads of alone_us beside_us shared_us serial_us speedup of_linear rounds "

@@ -1,4 +1,4 @@
-// Package kernels is `ringo bench kernels` and `ringo bench gemm`: it times vector kernels, and compares with what
+// Package kernels is `meters kernels` and `meters gemm`: it times vector kernels, and compares with what
 // limits them.
 package kernels
 
@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// command is `ringo bench kernels`.
+// command is `meters kernels`.
 type command struct {
 	only  []string
 	level string
@@ -46,7 +46,7 @@ type result struct {
 	Iterations  int     `json:"iterations"`
 }
 
-// Command is `ringo bench kernels`.
+// Command is `meters kernels`.
 func Command() *cobra.Command {
 	c := &command{}
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ func Command() *cobra.Command {
 		Short: "Time each kernel on one thread, and compare with what limits it",
 		Long: "Time each kernel on one thread, in turns with what limits it: passes over memory for\n" +
 			"those that move it, multiply-adds on registers for those that compute.",
-		Example: "  ringo bench kernels\n  ringo bench kernels --only conv,gemm --json -",
+		Example: "  go run ./bench/meters kernels\n  go run ./bench/meters kernels --only conv,gemm --json -",
 		Args:    console.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
@@ -168,14 +168,14 @@ func (l *limits) measure(k kernel, budget time.Duration) result {
 	}
 	limit := 0.0
 	for _, rates := range limits {
-		limit = max(limit, bench.Median(rates))
+		limit = max(limit, median.Of(rates))
 	}
 	return k.result(l.level.Name(), times, limit)
 }
 
 // result sums up the times of a kernel with a limit in GFLOP/s or GB/s.
 func (k kernel) result(level string, times []float64, limit float64) result {
-	median := bench.Median(times)
+	median := median.Of(times)
 	r := result{
 		Bench: "kernels", Kernel: k.name, Shape: k.shape, Kernels: level, MedianUS: 1e6 * median, Iterations: len(times),
 	}

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 )
 
 // A long transfer is told about now and then, a file's end always.

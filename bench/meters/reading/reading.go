@@ -1,4 +1,4 @@
-// Package reading is `ringo bench read`: it times how fast click logs become batches, and what limits that.
+// Package reading is `meters read`: it times how fast click logs become batches, and what limits that.
 package reading
 
 import (
@@ -10,15 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/train"
 )
 
-// command is `ringo bench read`.
+// command is `meters read`.
 type command struct {
 	batch, window, interleave int
 	rows                      int // of the table that ids index; 0: keys
@@ -61,7 +61,7 @@ type pipelineResult struct {
 	ShareOfLimit   float64 `json:"share_of_limit"`
 }
 
-// Command is `ringo bench read`.
+// Command is `meters read`.
 func Command() *cobra.Command {
 	c := &command{}
 	cmd := &cobra.Command{
@@ -73,10 +73,10 @@ parsing text in memory. A PATH is a file or a folder of them; .gz and .zst are
 unpacked. All of the files is read in each turn. What the system keeps of them in
 memory is dropped before they are read, where that is possible (Linux), unless
 --cached says that it may stay.`,
-		Example: "  ringo bench read criteo-10m/train.tsv\n  ringo bench read days --interleave 4 --shuffle-window 65536 --json -",
+		Example: "  go run ./bench/meters read criteo-10m/train.tsv\n  go run ./bench/meters read days --interleave 4 --shuffle-window 65536 --json -",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return console.Usagef("`ringo bench read` needs files or folders, for instance of `ringo data criteo --generate 1M --like FILE --out DIR`")
+				return console.Usagef("`meters read` needs files or folders, for instance of `ringo data criteo --generate 1M --like FILE --out DIR`")
 			}
 			return nil
 		},
@@ -98,7 +98,7 @@ memory is dropped before they are read, where that is possible (Linux), unless
 func (c *command) execute(cmd *cobra.Command, paths []string) error {
 	var faults console.Faults
 	faults.Range("threads", c.threads, 0, train.MaxThreads)
-	faults.Range("repeat", c.repeat, 1, bench.MostTurns)
+	faults.Range("repeat", c.repeat, 1, console.MostTurns)
 	if err := faults.Usage(); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (c *command) result(p *passes, s stage) result {
 	}
 	r := result{
 		Bench: "read", Stage: s.name, Files: len(p.files), Threads: threads, Cached: c.cached && s.name != "parse",
-		MedianMS: bench.Median(s.ms), Iterations: len(s.ms),
+		MedianMS: median.Of(s.ms), Iterations: len(s.ms),
 	}
 	r.MinMS = s.ms[0] // sorted by median
 	rate := func(n int64) float64 { return float64(n) / r.MedianMS / 1e3 }

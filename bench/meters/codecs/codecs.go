@@ -1,4 +1,4 @@
-// Package codecs is `ringo bench codec`: it times the stages of codecs on one thread.
+// Package codecs is `meters codec`: it times the stages of codecs on one thread.
 package codecs
 
 import (
@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// command is `ringo bench codec`.
+// command is `meters codec`.
 type command struct {
 	values []int
 	ratios []float64
@@ -56,7 +56,7 @@ type result struct {
 // mostValues bounds the memory that a measurement takes: 4 GiB.
 const mostValues = 1 << 28
 
-// Command is `ringo bench codec`.
+// Command is `meters codec`.
 func Command() *cobra.Command {
 	c := &command{data: []string{"normal", "heavy"}}
 	cmd := &cobra.Command{
@@ -66,7 +66,7 @@ func Command() *cobra.Command {
 			"gradient and residual. Every call gets another gradient; residuals and thresholds\nare as after many steps. One group alone stays in the caches that it fits; with\n" +
 			"--arena, calls go through many groups, as a step does, and find residuals where the\nstep before has left them.\n\n" +
 			"Codecs and stages:\n" + console.InLines(stageNames()),
-		Example: "  ringo bench codec\n  ringo bench codec --only dlgs,payload --values 4096,65536 --ratio 0.01 --json -",
+		Example: "  go run ./bench/meters codec\n  go run ./bench/meters codec --only dlgs,payload --values 4096,65536 --ratio 0.01 --json -",
 		Args:    console.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
@@ -201,7 +201,7 @@ func (s *scene) measure(of stage, ratio float64, budget time.Duration) (result, 
 	}
 	r := result{
 		Bench: "codec", Codec: of.codec, Stage: of.part, Data: s.data, Values: s.n, Arena: s.n * s.groups, Ratio: ratio, Density: runs.density(),
-		MedianUS: bench.Median(us), StreamUS: bench.Median(streams), Streams: bench.Median(quotients), Kernels: simd.Host().Name(), Iterations: len(us) * calls,
+		MedianUS: median.Of(us), StreamUS: median.Of(streams), Streams: median.Of(quotients), Kernels: simd.Host().Name(), Iterations: len(us) * calls,
 	}
 	r.GBPerS = run.bytes() / r.MedianUS / 1e3
 	r.StreamGBPerS = 12 * float64(s.n) / r.StreamUS / 1e3

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/spf13/cobra"
 )
 

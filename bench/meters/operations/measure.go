@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/median"
+	"github.com/ringo-ml/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
@@ -69,9 +69,9 @@ type samples struct {
 
 // median sums samples up.
 func (s *samples) median(threads int) times {
-	t := times{AloneUS: bench.Median(s.us[alone]), BesideUS: bench.Median(s.us[beside]), SharedUS: bench.Median(s.us[shared])}
+	t := times{AloneUS: median.Of(s.us[alone]), BesideUS: median.Of(s.us[beside]), SharedUS: median.Of(s.us[shared])}
 	if len(s.serial) > 0 {
-		t.SerialUS = bench.Median(s.serial)
+		t.SerialUS = median.Of(s.serial)
 	}
 	t.rate(threads)
 	return t

@@ -13,6 +13,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
+// MostTurns bounds the number of measurements: a higher one is a typing error.
+const MostTurns = 1000
+
 // Choice adds a flag that takes one of some words, and has the field's value unless it is given. Completion offers them.
 func Choice(cmd *cobra.Command, field *string, name, usage string, words ...string) {
 	cmd.Flags().StringVar(field, name, *field, usage)

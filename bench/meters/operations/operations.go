@@ -1,4 +1,4 @@
-// Package operations is `ringo bench operations`: it times each operation of a model's step on one thread and on several.
+// Package operations is `meters operations`: it times each operation of a model's step on one thread and on several.
 package operations
 
 import (
@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/median"
+	"github.com/ringo-ml/ringo/internal/noise"
 	"github.com/ringo-ml/ringo/models"
 )
 
-// command is `ringo bench operations MODEL`.
+// command is `meters operations MODEL`.
 type command struct {
 	batch, threads, rounds int
 	eval                   bool
@@ -56,7 +56,7 @@ type times struct {
 	OfLinear float64 `json:"of_linear"`
 }
 
-// Command is `ringo bench operations`.
+// Command is `meters operations`.
 func Command() *cobra.Command {
 	c := &command{}
 	cmd := &cobra.Command{
@@ -67,7 +67,7 @@ with a copy of the model computing on every other core, and on several threads t
 share each operation. Linear is what copies get done that have nothing to share. Operations
 of less than a hundredth of the step are told in JSON alone; the update is not
 timed.`,
-		Example: "  ringo bench operations cifar-resnet20 --threads 2\n  ringo bench operations resnet50 --batch 1 --eval --json -",
+		Example: "  go run ./bench/meters operations cifar-resnet20 --threads 2\n  go run ./bench/meters operations resnet50 --batch 1 --eval --json -",
 		Args:    console.OneArgument("a model", "mnist"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
@@ -89,7 +89,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	var faults console.Faults
 	faults.Range("batch", c.batch, 0, noise.MostSamples)
 	faults.Range("threads", c.threads, 0, cores)
-	faults.Range("rounds", c.rounds, 1, bench.MostTurns)
+	faults.Range("rounds", c.rounds, 1, console.MostTurns)
 	if err := faults.Usage(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (c *command) report(model string, m *measure, out *console.Output) error {
 	all := m.whole.median(c.threads)
 	apart := 0.0
 	if c.threads > 1 {
-		apart = bench.Median(m.handovers)
+		apart = median.Of(m.handovers)
 		out.Line("# a word takes %.2f us from one core to another and back", apart)
 	}
 	out.Line("%-52s %10s %10s %10s %9s %8s %6s", "us", "alone", "beside", "shared", "serial", "speedup", "linear")

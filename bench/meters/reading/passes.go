@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// passes are the passes of `ringo bench read` over files.
+// passes are the passes of `meters read` over files.
 type passes struct {
 	files   []string
 	packed  int // of them are compressed

@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// kernel is something that `bench kernels` times: a vector kernel, or a layer
+// kernel is one thing that `meters kernels` times: a vector kernel, or a layer
 // with its memory around one.
 type kernel struct {
 	name, shape string

@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/train"
 )
 
-// gemm is `ringo bench gemm`.
+// gemm is `meters gemm`.
 type gemm struct {
 	n              []int
 	m, k           int // 0: as n
@@ -47,7 +47,7 @@ type gemmResult struct {
 	Iterations int     `json:"iterations"`
 }
 
-// Gemm is `ringo bench gemm`.
+// Gemm is `meters gemm`.
 func Gemm() *cobra.Command {
 	c := &gemm{}
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ func Gemm() *cobra.Command {
 		Short: "Time matrix products, and compare with the processor's peak",
 		Long: `Times C[m,n] = A[m,k] B[k,n] in float32. The peak is measured in turns with
 the products: fused multiply-adds on registers alone, on as many threads.`,
-		Example: "  ringo bench gemm --n 1024,2048 --threads 1 --json -\n  ringo bench gemm --m 64 --k 800 --n 500 --trans-b",
+		Example: "  go run ./bench/meters gemm --n 1024,2048 --threads 1 --json -\n  go run ./bench/meters gemm --m 64 --k 800 --n 500 --trans-b",
 		Args:    console.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
@@ -211,7 +211,7 @@ func (p *product) measure(ctx context.Context, d time.Duration) (gemmResult, err
 	r := gemmResult{
 		Bench: "gemm", M: p.m, N: p.n, K: p.k, TransA: p.transA, TransB: p.transB,
 		Threads: len(p.workers), Kernels: p.kernels.Name(),
-		MedianUS: bench.Median(us), PeakGFlops: bench.Median(peaks), Iterations: len(us),
+		MedianUS: median.Of(us), PeakGFlops: median.Of(peaks), Iterations: len(us),
 	}
 	r.MinUS = us[0] // sorted by median
 	r.GFlops = 2 * float64(p.m) * float64(p.n) * float64(p.k) / r.MedianUS / 1e3

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/commandtest"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/console/commandtest"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 

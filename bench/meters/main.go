@@ -1,0 +1,33 @@
+// Command meters times single parts of ringo against the limits of the machine: vector kernels, matrix products, the
+// operations of a model's step, codecs, and reading click logs. `go run ./bench/meters --help` lists them.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/bench/meters/codecs"
+	"github.com/ringo-ml/ringo/bench/meters/kernels"
+	"github.com/ringo-ml/ringo/bench/meters/operations"
+	"github.com/ringo-ml/ringo/bench/meters/reading"
+	"github.com/ringo-ml/ringo/internal/console"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	root := console.Group(&cobra.Command{Use: "meters", Short: "Time parts of ringo against the limits of this machine", SilenceErrors: true, SilenceUsage: true},
+		kernels.Command(), kernels.Gemm(), operations.Command(), codecs.Command(), reading.Command())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return console.Usage(err) })
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "meters:", err)
+		if console.IsUsage(err) {
+			os.Exit(console.UsageFault)
+		}
+		os.Exit(console.Failed)
+	}
+}

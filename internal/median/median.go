@@ -1,0 +1,13 @@
+// Package median has the median of measured values.
+package median
+
+import "slices"
+
+// Of returns the median of x, which is not empty; it sorts x.
+func Of(x []float64) float64 {
+	slices.Sort(x)
+	if n := len(x); n%2 == 0 {
+		return (x[n/2-1] + x[n/2]) / 2
+	}
+	return x[len(x)/2]
+}
