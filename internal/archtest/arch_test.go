@@ -203,6 +203,11 @@ type file struct {
 	ast  *ast.File
 }
 
+// public reports whether other modules can import the file's package. Programs in bench/ and examples/ are to run.
+func (f file) public() bool {
+	return !strings.Contains("/"+f.pkg+"/", "/internal/") && !matches([]string{"bench/...", "examples/...", "cmd/..."}, f.pkg)
+}
+
 func (f file) test() bool { return strings.HasSuffix(f.path, "_test.go") }
 
 // source parses every Go file of the module, nested modules left out.
