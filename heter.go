@@ -24,7 +24,7 @@ import (
 // a rank would do next is not for it, so train.Run returns this error in place of a result. Run takes it for a good end.
 var ErrServed = errors.New("this process has been a heter-trainer of its job, and all ranks have left")
 
-// HeterTrainer is the place in a job of a process that computes a part of the model for ranks. Package internal/heter/role does its work.
+// HeterTrainer is the place in a job of a process that computes a part of the model for ranks. Package train does its work.
 type HeterTrainer struct {
 	Index    int      // its number
 	Addrs    []string // where all of them listen, by number
@@ -124,7 +124,7 @@ func joinHeter(ctx context.Context, place launch.RoleEnv, cfg Config) (*Job, err
 
 // idle says what a program has to do as a heter-trainer.
 func (h *HeterTrainer) idle() error {
-	return fmt.Errorf("this process is heter-trainer %d of %d of its job, and no rank: a program that has one calls train.Run or train.NewLoop with its model, or role.Serve (package internal/heter/role) where Job.HeterTrainer says so, before all else", h.Index, len(h.Addrs))
+	return fmt.Errorf("this process is heter-trainer %d of %d of its job, and no rank: a program that has one calls train.Run or train.NewLoop with its model", h.Index, len(h.Addrs))
 }
 
 // unserved is why a program has ended too early that was to be a heter-trainer.

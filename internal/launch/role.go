@@ -87,7 +87,7 @@ func ParameterServers(n int, command ...string) Role {
 // HeterTrainers is the role of those that compute dense layers for ranks, which connect to them by themselves.
 func HeterTrainers(n int, command ...string) Role {
 	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true, Alike: true, Stateless: true,
-		Unserved: "a program that has a part for heter-trainers calls ringo.Run, and there train.Run, or Serve of package internal/heter/role"}
+		Unserved: "a program that has a part for heter-trainers calls ringo.Run, and there train.Run or train.NewLoop"}
 }
 
 // roleName is a word that may be part of a variable's name.
