@@ -86,7 +86,7 @@ func TestSourceOfArrays(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	src, err := OpenSource("../data/npy/testdata/kinds.npz")
+	src, err := OpenSource("../internal/data/npy/testdata/kinds.npz")
 	if err != nil {
 		t.Fatal(err)
 	}

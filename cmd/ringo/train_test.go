@@ -143,7 +143,7 @@ func TestRunTimeFaults(t *testing.T) {
 	for _, c := range [][]string{
 		{"train mnist --data " + nowhere, nowhere, "no folder", "ringo data mnist --out", "--data synthetic"},
 		{"train mnist --np 2 --data " + nowhere, nowhere, "no folder"},
-		{"train mnist --data " + images, images + ": want a name that ends in .arrow"},
+		{"train mnist --data " + images, images + " is not a folder: want one with the four IDX files"},
 		{"train mnist --data " + dir, images, "byte 1000: truncated"},
 		{"train mnist --np 2 --transport mem --data " + dir, images, "byte 1000: truncated"},
 		{"train mlp " + small + "--json " + nowhere + "/run.jsonl", "--json", nowhere + "/run.jsonl", "no such file or directory"},

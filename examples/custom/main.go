@@ -1,5 +1,4 @@
-// Command custom is a user's own model, data and loop: distopt wraps an optimizer, with strategies
-// that change between steps.
+// Command custom has its own model and loop: distopt wraps an optimizer, and changes strategies.
 //
 //	go build ./examples/custom && ./custom  # alone
 //	ringo run --np 2 -- ./custom            # as two ranks

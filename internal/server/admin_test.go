@@ -36,7 +36,7 @@ func (l *told) about(word string) (out []string) {
 	defer l.mu.Unlock()
 	for _, line := range l.lines {
 		if strings.Contains(line, word) {
-			out = append(out, regexp.MustCompile(`127\.0\.0\.1:\d+|\d+ bytes in [^ ]+`).ReplaceAllString(line, "N"))
+			out = append(out, regexp.MustCompile(`127\.0\.0\.1:\d+|[\d.]+ [KMi]*B in [^ ]+|\d+ bytes in [^ ]+`).ReplaceAllString(line, "N"))
 		}
 	}
 	return out
