@@ -31,7 +31,7 @@ func serverFields(t reflect.Type, as string, decided func(field string) bool, fi
 		if t.Name() != "" {
 			as, _, _ = strings.Cut(t.String(), "[")
 		}
-		own := t.Name() == "" || strings.Contains(t.PkgPath(), "/ps/") || strings.HasSuffix(t.PkgPath(), "/optim")
+		own := t.Name() == "" || strings.Contains(t.PkgPath(), "/internal/server/") || strings.HasSuffix(t.PkgPath(), "/ps/schema") || strings.HasSuffix(t.PkgPath(), "/optim")
 		if seen[t] || !own && t.PkgPath() != "sync/atomic" {
 			return
 		}
