@@ -87,6 +87,9 @@ func whyRejected(loss, lr float64, b *data.Batch) error {
 
 // skipped counts the step if it was skipped. It is an error if too many were.
 func (r *run) skipped(epoch, step int) error {
+	if !r.replica.skips { // workers of other threads are at their own steps
+		return nil
+	}
 	why, s := r.replica.Opt.Times().Skipped, &r.past.skips
 	if why == nil {
 		s.InRow = 0
