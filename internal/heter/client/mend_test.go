@@ -298,7 +298,7 @@ func TestLostBeforeAllCame(t *testing.T) {
 		for _, order := range []string{"found first", "found last"} { // by who has lost it
 			t.Run(fmt.Sprint(order, lost), func(t *testing.T) {
 				r := newRig(t, 2, 2, nil)
-				r.steps = 60
+				r.steps = 120 // some are over before it is found where the machine is busy
 				back, told := make(chan struct{}, 64), make(chan string, 64)
 				r.config.Report = func(line string) {
 					if told <- line; strings.Contains(line, "is there again") {
