@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
@@ -120,8 +121,8 @@ func (c paceCase) run(s *setup, dir string) verdict {
 	if len(ratios) == 0 {
 		return broken(fmt.Errorf("it stands still while strangers come to others"))
 	}
-	ratio := median(ratios)
-	v.Said = fmt.Sprintf("%.2f of the speed with strangers at %d ports of others (rounds %.2f); %.0f steps a second with them here, at first %.0f without", ratio, len(ports), slices.Sorted(slices.Values(ratios)), median(disturbed), quiet)
+	ratio := median.Of(slices.Clone(ratios))
+	v.Said = fmt.Sprintf("%.2f of the speed with strangers at %d ports of others (rounds %.2f); %.0f steps a second with them here, at first %.0f without", ratio, len(ports), slices.Sorted(slices.Values(ratios)), median.Of(disturbed), quiet)
 	if ratio < paceLeast {
 		v.wrong("%s", v.Said)
 	}
@@ -161,11 +162,6 @@ func sinks(n int) (ports []int, shut func(), err error) {
 		}()
 	}
 	return ports, shut, nil
-}
-
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
 // arrive lets strangers come to all ports, until the returned function is called.

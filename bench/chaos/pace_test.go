@@ -39,14 +39,6 @@ func TestStepsOfAJob(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
-	for want, x := range map[float64][]float64{2: {3, 1, 2}, 2.5: {4, 1, 3, 2}, 7: {7}} {
-		if got := median(x); got != want {
-			t.Errorf("median of %v: %v", x, got)
-		}
-	}
-}
-
 // Each crowd finds who listens, comes more than once, and leaves when it is told to.
 func TestCrowdsCome(t *testing.T) {
 	leakcheck.Check(t)

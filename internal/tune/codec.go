@@ -7,6 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/median"
 )
 
 // Codec measures what the candidate costs on the compute path of a model of so many
@@ -54,7 +55,5 @@ func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (co
 	return cost, unit, err
 }
 
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
-}
+// medianOf is the median of x, which stays as it is.
+func medianOf(x []float64) float64 { return median.Of(slices.Clone(x)) }

@@ -177,7 +177,7 @@ func (b *exchangeBench) overlap(ops []*exchange.Op, long float64) (out overlappe
 		loads, exchanges = append(loads, alone.load), append(exchanges, free.end)
 		bothLoads, bothEnds = append(bothLoads, both.load), append(bothEnds, both.end)
 	}
-	return overlapped{median(loads), median(exchanges), contended{median(bothLoads), median(bothEnds)}}, nil
+	return overlapped{medianOf(loads), medianOf(exchanges), contended{medianOf(bothLoads), medianOf(bothEnds)}}, nil
 }
 
 // together is how long both went on at once.

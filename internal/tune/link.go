@@ -159,10 +159,10 @@ func (b *exchangeBench) time(size int) (float64, error) {
 			}
 		}
 	}
-	took := max(median(times), 1e-9)
+	took := max(medianOf(times), 1e-9)
 	b.points = append(b.points, point{
 		Sample: bucket.Sample{Size: b.payload.Bytes(size), Seconds: took}, algorithm: op.Sent.Algorithm,
-		values: size, start: median(starts), wait: median(waits),
+		values: size, start: medianOf(starts), wait: medianOf(waits),
 	})
 	return took, nil
 }

@@ -40,7 +40,7 @@ func (t *Tuner) densities() error {
 	if t.auto || t.cfg.Exchange.Density() > 0 {
 		return nil
 	}
-	seen := []float64{min(1, max(1e-9, median(t.steps.density)))}
+	seen := []float64{min(1, max(1e-9, medianOf(t.steps.density)))}
 	if err := slowest(t.g, seen); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (t *Tuner) sent(f *bucket.Profile) error {
 	}
 	for i := range f.Codecs {
 		if f.Codecs[i].Name == c.codec() && len(reused) > 0 {
-			f.Codecs[i].Sent = median(reused)
+			f.Codecs[i].Sent = medianOf(reused)
 		}
 	}
 	return nil
@@ -86,10 +86,10 @@ func (t *Tuner) computation() (bucket.Profile, error) {
 	if err != nil {
 		return f, fmt.Errorf("tune: %w", err)
 	}
-	if f.Forward, f.Update, backward, err = computation(t.g, forward, median(recent(t.steps.update)), backward); err != nil {
+	if f.Forward, f.Update, backward, err = computation(t.g, forward, medianOf(recent(t.steps.update)), backward); err != nil {
 		return f, err
 	}
-	rows := []float64{median(recent(t.steps.rows))}
+	rows := []float64{medianOf(recent(t.steps.rows))}
 	if err := slowest(t.g, rows); err != nil {
 		return f, err
 	}
@@ -105,7 +105,7 @@ func (t *Tuner) computation() (bucket.Profile, error) {
 	for _, b := range backward {
 		all += b
 	}
-	if more := median(whole) / all; more > 1 {
+	if more := medianOf(whole) / all; more > 1 {
 		f.Forward *= more
 		for i := range backward {
 			backward[i] *= more
@@ -244,7 +244,7 @@ func (t *Tuner) End() error {
 // measured are the times of the phase's steps, of the slowest rank.
 func (t *Tuner) measured() (Measured, error) {
 	exact, reuse := t.steps.split(t.candidate(t.choice.Strategy).reuses())
-	all := []float64{median(t.steps.total), median(t.steps.exposed), medianOr0(exact), medianOr0(reuse)}
+	all := []float64{medianOf(t.steps.total), medianOf(t.steps.exposed), medianOr0(exact), medianOr0(reuse)}
 	if err := slowest(t.g, all); err != nil {
 		return Measured{}, err
 	}
@@ -283,7 +283,7 @@ func (t *Tuner) look() error {
 	if err != nil {
 		return err
 	}
-	exposed := []float64{median(recent(t.steps.exposed))}
+	exposed := []float64{medianOf(recent(t.steps.exposed))}
 	if err := slowest(t.g, exposed); err != nil {
 		return err
 	}

@@ -465,5 +465,5 @@ func medianOr0(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
 	}
-	return median(x)
+	return medianOf(x)
 }
