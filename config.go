@@ -80,8 +80,9 @@ type Config struct {
 	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
 	// about themselves; Ranks and ID are left out.
 	Collective collective.Config
-	// Metrics is where this rank keeps its figures, for who answers for the ranks of the host (package internal/watch/metrics/scrape). nil: where a
-	// launcher says so, in RINGO_METRICS, or nowhere.
+	// Metrics is where this rank keeps its figures, for who answers for the ranks of the host
+	// (package internal/watch/metrics/scrape). nil: where a launcher says so, in RINGO_METRICS, or
+	// nowhere.
 	Metrics *metrics.Board
 	// BlackBox is the folder in which a process that no launcher has started records what it does, in a file that stays there if the
 	// process is killed or its job fails: `ringo blackbox FILE...` merges those of a host. "": it is in memory alone. A launcher has

@@ -24,7 +24,8 @@ import (
 // a rank would do next is not for it, so train.Run returns this error in place of a result. Run takes it for a good end.
 var ErrServed = errors.New("this process has been a heter-trainer of its job, and all ranks have left")
 
-// HeterTrainer is the place in a job of a process that computes a part of the model for ranks. Package train does its work.
+// HeterTrainer is the place in a job of a process that computes a part of the model for ranks.
+// Package train does its work.
 type HeterTrainer struct {
 	Index    int      // its number
 	Addrs    []string // where all of them listen, by number

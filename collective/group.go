@@ -158,10 +158,10 @@ func (g *Group) isClosed() bool {
 // that have ended.
 func (g *Group) Sent() int64 { return g.sent.Load() }
 
-// Fail breaks the group on every rank: what is in flight and what comes later fails
-// with err, which the others see as this rank's. It is for a fault outside of the
-// operations that keeps this rank from starting those that the others wait for. It
-// returns the group's first fault. A nil err breaks nothing: the result is nil then if the group works.
+// Fail breaks the group on every rank: what is in flight and what comes later fails with err, which
+// the others see as this rank's. It is for a fault outside of the operations that keeps this rank
+// from starting those that the others wait for. It returns the group's first fault. A nil err
+// breaks nothing: the result is nil then if the group works.
 func (g *Group) Fail(err error) error {
 	if fault := g.fault.Load(); err == nil && fault == nil {
 		return nil

@@ -35,8 +35,8 @@ func (o *Optimizer) agree(cfg Config) error {
 	return nil
 }
 
-// agreeModel reports ranks with other parameters or tables than rank 0: the first name or shape that differs. Ranks compare a hash,
-// and texts only if hashes differ.
+// agreeModel reports ranks with other parameters or tables than rank 0: the first name or shape
+// that differs. Ranks compare a hash, and texts only if hashes differ.
 func agreeModel(g *collective.Group, layers []bucket.Layer, rows []Table) error {
 	if g.Size() == 1 {
 		return nil

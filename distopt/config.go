@@ -44,9 +44,10 @@ type Config struct {
 	BucketBytes int
 	// ClipNorm bounds the Euclidean norm of the whole agreed gradient; 0 is off.
 	ClipNorm float64
-	// NonFinite is the consequence of a gradient that is not finite on any rank: "end", Step fails, or "skip", no rank applies the step
-	// and StepTimes.Skipped has the reason. Empty means "end". With "skip" updates begin when all sums are there, and strategies that
-	// keep residuals, clip values or average parameters exchange after backward.
+	// NonFinite is the consequence of a gradient that is not finite on any rank: "end", Step fails,
+	// or "skip", no rank applies the step and StepTimes.Skipped has the reason. Empty means "end".
+	// With "skip" updates begin when all sums are there, and strategies that keep residuals, clip
+	// values or average parameters exchange after backward.
 	NonFinite string
 	// Accumulation is how many backwards make one step; their gradients are
 	// averaged. 0 means 1.

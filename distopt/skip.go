@@ -9,10 +9,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// With Config.NonFinite "skip" a step is applied on all ranks or on none: they agree on it before any of them changes a parameter, a row,
-// a state of the optimizer or a residual. Sums of strategies without a codec's state show on all ranks alike where a gradient is not
-// finite, so these exchange while backward runs, and update afterwards. A codec with a state changes it when it encodes, and
-// PartialUpdate has no sum of gradients: their ranks agree after backward, and exchange then.
+// With Config.NonFinite "skip" a step is applied on all ranks or on none: they agree on it before
+// any of them changes a parameter, a row, a state of the optimizer or a residual. Sums of
+// strategies without a codec's state show on all ranks alike where a gradient is not finite, so
+// these exchange while backward runs, and update afterwards. A codec with a state changes it when
+// it encodes, and PartialUpdate has no sum of gradients: their ranks agree after backward, and
+// exchange then.
 
 // causeBytes is the length of the text that the ranks share on why a step is skipped.
 const causeBytes = 512
@@ -24,9 +26,10 @@ type skips struct {
 	last  error // all ranks' reason to skip it; nil: it is applied
 }
 
-// Reject gives this rank's reason not to apply the step in progress, such as a loss that is not finite. It is called instead of
-// backward, or between backwards, before Step; a later reason replaces an earlier one. With Config.NonFinite "skip" no rank applies
-// the step, and layers and tables without a gradient need none. Otherwise Step fails with the reason.
+// Reject gives this rank's reason not to apply the step in progress, such as a loss that is not
+// finite. It is called instead of backward, or between backwards, before Step; a later reason
+// replaces an earlier one. With Config.NonFinite "skip" no rank applies the step, and layers and
+// tables without a gradient need none. Otherwise Step fails with the reason.
 func (o *Optimizer) Reject(cause error) {
 	if !o.cfg.skips() {
 		o.failStep("", cause)
@@ -48,7 +51,8 @@ func (o *Optimizer) gated() bool {
 	return o.cfg.skips() && (o.codec.local != nil || o.cfg.Strategy == PartialUpdate)
 }
 
-// completeRejected gives layers and tables a gradient where Reject has taken the place of their backward: other ranks wait for it.
+// completeRejected gives layers and tables a gradient where Reject has taken the place of their
+// backward: other ranks wait for it.
 func (o *Optimizer) completeRejected() {
 	if o.skip.cause == nil {
 		return
@@ -170,8 +174,9 @@ func (o *Optimizer) gatedStep() {
 	}
 }
 
-// agreeToApply reports whether no rank has a cause to skip the step. Else the cause of one rank, of those with a reason from Reject if
-// there are any, becomes that of all. Cost: an allreduce of 4 bytes, and a broadcast of causeBytes for a skipped step.
+// agreeToApply reports whether no rank has a cause to skip the step. Else the cause of one rank, of
+// those with a reason from Reject if there are any, becomes that of all. Cost: an allreduce of 4
+// bytes, and a broadcast of causeBytes for a skipped step.
 func (o *Optimizer) agreeToApply(cause error) bool {
 	n := int32(o.group.Size())
 	vote := []int32{2 * n}

@@ -74,13 +74,12 @@ func (o *Optimizer) send(b int) {
 	}
 }
 
-// Step ends the step that backward began: it agrees on what is still missing
-// and updates the parameters. On an error, which names the step and the
-// bucket, the parameters are not usable on this rank and every later Step
-// fails with the same error. What selections were to send of buckets that were not
-// agreed on is then kept again: State has the gradients of the step and what was
-// kept before. After a gradient that is not finite residuals and velocities can have such values, too: the run cannot go on from them.
-// Config.NonFinite "skip" leaves them as they were.
+// Step ends the step that backward began: it agrees on what is still missing and updates the
+// parameters. On an error, which names the step and the bucket, the parameters are not usable on
+// this rank and every later Step fails with the same error. What selections were to send of buckets
+// that were not agreed on is then kept again: State has the gradients of the step and what was kept
+// before. After a gradient that is not finite residuals and velocities can have such values, too:
+// the run cannot go on from them. Config.NonFinite "skip" leaves them as they were.
 //
 // Where the fault is this rank's own, a layer or rows that do not fit or a gradient that cannot be coded, Step breaks the group: the steps
 // of the others, which would wait for what this rank never sends, fail at once with an error that names it and has its text.
@@ -201,7 +200,8 @@ func (o *Optimizer) wait(b int) bool {
 	return true
 }
 
-// named adds the parameter to an error that only says where in the arena it is. A NaN has no place in the range of any code.
+// named adds the parameter to an error that only says where in the arena it is. A NaN has no place
+// in the range of any code.
 func (o *Optimizer) named(err error) error {
 	var value *exchange.ValueError
 	switch {

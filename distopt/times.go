@@ -39,7 +39,8 @@ type StepTimes struct {
 	// of the arena's values that lie where this step selected anew all the same.
 	Reuses bool
 	Anew   float64
-	// Skipped is the reason why no rank applied the step, see Config.NonFinite; nil if it was applied. The other fields are then 0.
+	// Skipped is the reason why no rank applied the step, see Config.NonFinite; nil if it was
+	// applied. The other fields are then 0.
 	Skipped error
 }
 

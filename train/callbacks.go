@@ -178,7 +178,8 @@ func (r *run) called(err error) (stop bool, _ error) {
 	return slices.ContainsFunc(all, func(b []byte) bool { return len(b) == 1 && b[0] == 1 }), nil
 }
 
-// calling calls a callback of a name. Its panic is an error, and every error of it but ErrStop names it.
+// calling calls a callback of a name. Its panic is an error, and every error of it but ErrStop
+// names it.
 func calling(name string, callback func() error) error {
 	err := panics.Do(callback)
 	if err == nil || errors.Is(err, ErrStop) {

@@ -83,7 +83,8 @@ func notFinite(loss, lr float64, b *data.Batch) error {
 	return fmt.Errorf("the loss is %s, and all inputs are finite: training has diverged; lower the learning rate (now %s)", quantity.Exact(loss), quantity.Exact(lr))
 }
 
-// badSample names the sample of a batch that has brought in a loss that is not finite; nil without one.
+// badSample names the sample of a batch that has brought in a loss that is not finite; nil without
+// one.
 func badSample(loss float64, b *data.Batch) error {
 	for _, x := range []struct {
 		what   string

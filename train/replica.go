@@ -143,9 +143,9 @@ func (r *Replica) Batch(b *data.Batch) model.Batch {
 
 // Backward runs the model over a batch and adds to the gradients. With last, it is the step's last
 // backward: each gradient is handed to the optimizer as soon as it is final. What it returns is
-// good until the next call. An error is one of the servers that parameters lie on. A loss that is not finite has no
-// gradients: the rank that has the bad sample ends before its values reach other ranks or servers, or with Exchange.NonFinite "skip" Step
-// applies nothing on any rank.
+// good until the next call. An error is one of the servers that parameters lie on. A loss that is
+// not finite has no gradients: the rank that has the bad sample ends before its values reach other
+// ranks or servers, or with Exchange.NonFinite "skip" Step applies nothing on any rank.
 func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, true); err != nil {
 		return pass, err
@@ -200,7 +200,8 @@ func (r *Replica) backward(b model.Batch, seed uint64, last bool) model.Pass {
 	return pass
 }
 
-// differentiate runs backward from a batch's loss, which counts by its share of the step; 0 means 1.
+// differentiate runs backward from a batch's loss, which counts by its share of the step; 0 means
+// 1.
 func (r *Replica) differentiate(loss *nn.Tensor, share float32, ready func(slot int)) {
 	if share == 0 || share == 1 {
 		r.tape.Backward(loss, ready)

@@ -1,5 +1,6 @@
-// Command meters times single parts of ringo against the limits of the machine: vector kernels, matrix products, the
-// operations of a model's step, codecs, and reading click logs. `go run ./bench/meters --help` lists them.
+// Command meters times single parts of ringo against the limits of the machine: vector kernels,
+// matrix products, the operations of a model's step, codecs, and reading click logs. `go run
+// ./bench/meters --help` lists them.
 package main
 
 import (

@@ -48,7 +48,8 @@ func failed(rank int, err error) message {
 	return out
 }
 
-// missedIn is the operation that failed because the other rank ended early; "": err has another reason.
+// missedIn is the operation that failed because the other rank ended early; "": err has another
+// reason.
 func missedIn(err error) string {
 	abort, lost := (*transport.AbortError)(nil), (*transport.LostError)(nil)
 	early := errors.Is(err, transport.ErrGoodbye) && !errors.As(err, &abort)

@@ -81,7 +81,8 @@ func (p proof) settle() time.Duration {
 	return 0
 }
 
-// left turns a suspicion into proof that the accused left early, after its operation last, if the accuser noticed that it left.
+// left turns a suspicion into proof that the accused left early, after its operation last, if the
+// accuser noticed that it left.
 func (e *evidence) left(last string) {
 	if e.proof == proofSuspect && e.in != "" {
 		after := ""

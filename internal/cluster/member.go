@@ -364,9 +364,9 @@ func (m *Member) Fail(err error) (told bool) {
 	return m.depart(last)
 }
 
-// Leave leaves in good order after an operation, "" if there was none, or hangs up if the job has ended already, and
-// frees everything. It returns when the coordinator knows, or after 2 s. A rank that waits for this one then ends the job:
-// this one ended early.
+// Leave leaves in good order after an operation, "" if there was none, or hangs up if the job has
+// ended already, and frees everything. It returns when the coordinator knows, or after 2 s. A rank
+// that waits for this one then ends the job: this one ended early.
 func (m *Member) Leave(last string) error {
 	m.depart(message{Kind: kindLeave, Peer: -1, In: last})
 	m.leaving.Do(func() {

@@ -100,8 +100,9 @@ func (j *job) silent(p *process, told []outcome.End) (out []outcome.End) {
 	return out
 }
 
-// missedOne reports whether an operation of any process failed, as the process reported or recorded, even if all of
-// them then ended with status 0: a job of which a process ended before the others has succeeded only without that.
+// missedOne reports whether an operation of any process failed, as the process reported or
+// recorded, even if all of them then ended with status 0: a job of which a process ended before the
+// others has succeeded only without that.
 func (j *job) missedOne() bool {
 	return slices.ContainsFunc(j.ends(), func(e outcome.End) bool { return !e.Stopped }) ||
 		slices.ContainsFunc(j.procs, (*process).hasFault)

@@ -294,8 +294,8 @@ func (j *job) judge(p *process) {
 	}
 }
 
-// lastLine quotes the last line for the other ranks' errors, or a panic before it; the launcher's own
-// shows more.
+// lastLine quotes the last line for the other ranks' errors, or a panic before it; the launcher's
+// own shows more.
 func lastLine(lines []string) string {
 	if len(lines) == 0 {
 		return ""

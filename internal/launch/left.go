@@ -26,8 +26,8 @@ type Left struct {
 	folder, job string
 }
 
-// keptJobs is the number of jobs whose files a folder keeps, and freshLeft the age below which a file
-// is kept in any case: its process may not hold it yet.
+// keptJobs is the number of jobs whose files a folder keeps, and freshLeft the age below which a
+// file is kept in any case: its process may not hold it yet.
 const (
 	keptJobs  = 20
 	freshLeft = time.Minute
@@ -64,8 +64,8 @@ func (l Left) Recorder(who record.Who) *record.Recorder {
 	return r
 }
 
-// prune removes the files of all jobs but this one and the keptJobs newest. A job of which one process
-// works on this host keeps all of its files.
+// prune removes the files of all jobs but this one and the keptJobs newest. A job of which one
+// process works on this host keeps all of its files.
 func (l Left) prune() {
 	entries, err := os.ReadDir(l.folder)
 	if err != nil {

@@ -79,7 +79,8 @@ func Aggregators(n int, command ...string) Role {
 	return Role{Name: "server", Count: n, Command: command, Mesh: true}
 }
 
-// ParameterServers is the role of servers that keep the parameters (internal/server), to which ranks connect by themselves.
+// ParameterServers is the role of servers that keep the parameters (internal/server), to which
+// ranks connect by themselves.
 func ParameterServers(n int, command ...string) Role {
 	return Role{Name: tables, Called: outcome.ParameterServer, Count: n, Command: command, Listens: true, ShowsLife: true}
 }

@@ -100,7 +100,8 @@ func isPanic(line string) bool {
 	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }
 
-// last returns the last lines. Of a panic that began before them, its first lines replace the first of these.
+// last returns the last lines. Of a panic that began before them, its first lines replace the first
+// of these.
 func (t *tail) last() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,7 @@
-// Package saved reads what the servers of a job have saved, without a server: for a person who looks, to
-// write embeddings for serving, and to begin another job with it. Servers of package internal/server, whose
-// tables are those of internal/server/tiers, have a folder each in a directory that they have in common.
+// Package saved reads what the servers of a job have saved, without a server: for a person who
+// looks, to write embeddings for serving, and to begin another job with it. Servers of package
+// internal/server, whose tables are those of internal/server/tiers, have a folder each in a
+// directory that they have in common.
 package saved
 
 import (

@@ -27,8 +27,9 @@ const (
 type Schema struct {
 	Sparse []Sparse `json:"sparse,omitempty"`
 	Dense  []Dense  `json:"dense,omitempty"`
-	// Inputs describe the inputs and outputs of the model in their order, as far as they have names. They are no part of
-	// the hash; a job that begins with another job's tables needs the same ones.
+	// Inputs describe the inputs and outputs of the model in their order, as far as they have
+	// names. They are no part of the hash; a job that begins with another job's tables needs the
+	// same ones.
 	Inputs []string `json:"inputs,omitempty"`
 }
 

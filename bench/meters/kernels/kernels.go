@@ -1,5 +1,5 @@
-// Package kernels is `meters kernels` and `meters gemm`: it times vector kernels, and compares with what
-// limits them.
+// Package kernels is `meters kernels` and `meters gemm`: it times vector kernels, and compares with
+// what limits them.
 package kernels
 
 import (

@@ -1,4 +1,5 @@
-// Package operations is `meters operations`: it times each operation of a model's step on one thread and on several.
+// Package operations is `meters operations`: it times each operation of a model's step on one
+// thread and on several.
 package operations
 
 import (

@@ -1,4 +1,5 @@
-// Package reading is `meters read`: it times how fast click logs become batches, and what limits that.
+// Package reading is `meters read`: it times how fast click logs become batches, and what limits
+// that.
 package reading
 
 import (

@@ -1,5 +1,6 @@
-// Package client is a trainer's connections to the heter-trainers of its job: micro-batches go to whichever will be done first, as many
-// at a time as these allow, and each comes back once. Package internal/heter/service is the other end.
+// Package client is a trainer's connections to the heter-trainers of its job: micro-batches go to
+// whichever will be done first, as many at a time as these allow, and each comes back once. Package
+// internal/heter/service is the other end.
 //
 //	c, err := client.Dial(ctx, client.Config{Addrs: …, Cut: cut, …})
 //	t, err := heter.NewTrainer(model, cut, 4, c, nn.TapeConfig{})

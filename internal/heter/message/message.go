@@ -25,11 +25,14 @@
 // the part's output as float32, and the gradients that come back. How long they are follows from the number of samples: a frame of
 // another length, or with more samples than the Welcome allows, is refused before memory is made for it.
 //
-// Where the trainer has the part's parameters (Hello.Lent) it Puts those that the Micros behind them are to be computed with, all of them in pieces
-// one after the other, of which none is Taken. It may say the End when the last Micro of a step was sent, and the answer to that are the Values of
-// the sum of gradients of all Micros since the last End, in pieces as well. There is no Commit, and nothing to Ask. An empty Put says
-// that they lie in the first slot of the trainer's memory (package internal/heter/near), where they stay as they are while Micros are under way. The heter-trainer may leave the sum in the
-// last slot of its own then, and say so with empty Values: it writes there only for an End, and the trainer says the next one when it has read the sum.
+// Where the trainer has the part's parameters (Hello.Lent) it Puts those that the Micros behind
+// them are to be computed with, all of them in pieces one after the other, of which none is Taken.
+// It may say the End when the last Micro of a step was sent, and the answer to that are the Values
+// of the sum of gradients of all Micros since the last End, in pieces as well. There is no Commit,
+// and nothing to Ask. An empty Put says that they lie in the first slot of the trainer's memory
+// (package internal/heter/near), where they stay as they are while Micros are under way. The
+// heter-trainer may leave the sum in the last slot of its own then, and say so with empty Values:
+// it writes there only for an End, and the trainer says the next one when it has read the sum.
 package message
 
 import (
@@ -197,7 +200,8 @@ type Welcome struct {
 	Life uint64
 	// Heartbeat is how often each end shows that it lives, and Silence after which the other one is taken for dead.
 	Heartbeat, Silence time.Duration
-	// Near is the name of a socket where a trainer of the same host gets memory that both have, with a Key: see package internal/heter/near. Zero: there is none.
+	// Near is the name of a socket where a trainer of the same host gets memory that both have,
+	// with a Key: see package internal/heter/near. Zero: there is none.
 	Near, Key [16]byte
 }
 

@@ -7,9 +7,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// Placed is a Micro whose tensors, labels and targets lie in shared memory (package internal/heter/near): of the trainer's a slot There, from BodyAt on, in
-// the form that they have in a frame. The results are wanted in slot Back of the heter-trainer's, from its begin on, of which the trainer
-// names none again before it has read them; a PlacedDone says that they are there, and is a Head. As it is sent:
+// Placed is a Micro whose tensors, labels and targets lie in shared memory (package
+// internal/heter/near): of the trainer's a slot There, from BodyAt on, in the form that they have
+// in a frame. The results are wanted in slot Back of the heter-trainer's, from its begin on, of
+// which the trainer names none again before it has read them; a PlacedDone says that they are
+// there, and is a Head. As it is sent:
 //
 //	offset bytes
 //	0      40    Head

@@ -1,5 +1,6 @@
-// Package service is a heter-trainer on the network: trainers send it micro-batches of what crosses a model's cut, and a
-// [heter.Device] computes them. Package internal/heter/client is the other end, internal/heter/message says what travels between them.
+// Package service is a heter-trainer on the network: trainers send it micro-batches of what crosses
+// a model's cut, and a [heter.Device] computes them. Package internal/heter/client is the other
+// end, internal/heter/message says what travels between them.
 //
 // # Steps
 //

@@ -212,7 +212,8 @@ func (s *Server) ready() Engine {
 	}
 }
 
-// open makes the engine of a schema from somewhere unless there is one. Others wait for it meanwhile.
+// open makes the engine of a schema from somewhere unless there is one. Others wait for it
+// meanwhile.
 func (s *Server) open(sc schema.Schema, from string) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()

@@ -146,8 +146,9 @@ func (t *Table) enter(tr *trip, push bool) (made int, err error) {
 	return made + n, err
 }
 
-// make makes rows for the trip's absent keys that are admitted. Where keys are counted the rows count as changed:
-// one that left memory without an image in the store would be counted, and perhaps denied, when its key comes again.
+// make makes rows for the trip's absent keys that are admitted. Where keys are counted the rows
+// count as changed: one that left memory without an image in the store would be counted, and
+// perhaps denied, when its key comes again.
 func (t *Table) make(tr *trip, admits func(key uint64) bool) (made int, err error) {
 	tr.fresh = tr.fresh[:0]
 	for i, from := range tr.from {

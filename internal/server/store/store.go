@@ -6,8 +6,9 @@
 //
 // # Limits
 //
-// The index takes 9 to 10 bytes of memory for each row on SSD: 10 GB for 10^9 rows. A log-structured
-// merge-tree needs a fifth of that, but took seven times the CPU time and wrote each row ten times.
+// The index takes 9 to 10 bytes of memory for each row on SSD: 10 GB for 10^9 rows. A
+// log-structured merge-tree needs a fifth of that, but took seven times the CPU time and wrote each
+// row ten times.
 package store
 
 import (

@@ -141,7 +141,8 @@ func fitting(has, want schema.Schema) error {
 	return errors.Join(append(errs, sameInputs(has.Inputs, want.Inputs))...)
 }
 
-// sameInputs reports inputs whose places in the tables differ. A job whose inputs have no names takes them by place.
+// sameInputs reports inputs whose places in the tables differ. A job whose inputs have no names
+// takes them by place.
 func sameInputs(has, want []string) error {
 	if len(has) == 0 || len(want) == 0 || slices.Equal(has, want) {
 		return nil

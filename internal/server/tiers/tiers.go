@@ -1,5 +1,5 @@
-// Package tiers gives a server of internal/server/tables tables of internal/server/shard: rows in memory, within a
-// budget, and the rest on SSD.
+// Package tiers gives a server of internal/server/tables tables of internal/server/shard: rows in
+// memory, within a budget, and the rest on SSD.
 package tiers
 
 import (
@@ -21,9 +21,10 @@ import (
 
 // Config says where rows are kept. The zero value is memory without a limit.
 type Config struct {
-	// Dir is a directory for rows that memory has no room for, made where there is
-	// none. The index of each row there takes 9 to 10 bytes on top of MemoryBytes. It is scratch: what it has from an earlier process is removed, because
-	// checkpoints and logs hold all rows. Empty: there is no second tier.
+	// Dir is a directory for rows that memory has no room for, made where there is none. The index
+	// of each row there takes 9 to 10 bytes on top of MemoryBytes. It is scratch: what it has from
+	// an earlier process is removed, because checkpoints and logs hold all rows. Empty: there is no
+	// second tier.
 	Dir string
 	// MemoryBytes bounds the memory of all tables' rows together, shared so that
 	// each has room for about as many. 0 is no limit, and for no Dir.
