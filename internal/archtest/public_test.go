@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,4 +48,22 @@ func publicPackages(t *testing.T) []string {
 		return strings.Compare(a, b)
 	})
 	return all
+}
+
+// TestArchitectureNamesEachPackage: ARCHITECTURE.md has each internal package outside cmd/, by path or as `/name`.
+func TestArchitectureNamesEachPackage(t *testing.T) {
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, f := range source(t) {
+		if f.test() || seen[f.pkg] || !strings.HasPrefix(f.pkg, "internal/") || strings.HasPrefix(f.pkg, "internal/simd/") {
+			continue
+		}
+		seen[f.pkg] = true
+		if text := string(page); !strings.Contains(text, "`"+f.pkg+"`") && !strings.Contains(text, "`/"+path.Base(f.pkg)+"`") {
+			t.Errorf("ARCHITECTURE.md has no package %s", f.pkg)
+		}
+	}
 }
