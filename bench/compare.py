@@ -13,6 +13,8 @@ import argparse, dataclasses, json, math, os, re, statistics, subprocess, sys, t
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 
+OLD_CORES = ("Prescott", "Core2", "Nehalem", "Generic")  # what OpenBLAS falls back to on a processor newer than itself
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -105,15 +107,26 @@ class Torch:
         """Tells once what the peer is, and refuses a peer that is not itself."""
         if self.seen:
             return
-        self.seen = {k: r[k] for k in ("version", "build", "blas", "mkldnn")}
-        note(f"peer: PyTorch {r['version']} ({r['build']})\n      BLAS {r['blas']}\n      oneDNN {'on' if r['mkldnn'] else 'OFF'}")
+        self.seen = {k: r[k] for k in ("version", "build", "blas", "blas_core", "mkldnn")}
+        note(f"peer: PyTorch {r['version']} ({r['build']})\n      BLAS {r['blas']} {r['blas_core']}\n      oneDNN {'on' if r['mkldnn'] else 'OFF'}")
         if not r["blas_is_fast"]:
             raise SystemExit(
                 f"\nREFUSED: PyTorch computes with {r['blas']}, not with a BLAS that anyone would train with.\n"
                 "A comparison with it says nothing. Install one (Debian: apt-get install libopenblas0-pthread),\n"
                 "and see `update-alternatives --display libblas.so.3-x86_64-linux-gnu`.")
+        if r["blas_core"] in OLD_CORES and "avx2" in self.flags():
+            raise SystemExit(
+                f"\nREFUSED: OpenBLAS takes this processor for a {r['blas_core']} and runs kernels without AVX, some five times slower.\n"
+                "Set OPENBLAS_CORETYPE=SKYLAKEX (with AVX-512) or HASWELL, or install an OpenBLAS that knows the processor.")
         if not r["mkldnn"]:
             raise SystemExit("\nREFUSED: this PyTorch has no oneDNN, so its convolutions are not those that anyone would train with.")
+
+
+    @staticmethod
+    def flags():
+        """The processor's features, as Linux names them."""
+        with open("/proc/cpuinfo") as f:
+            return set(re.findall(r"\w+", next((line for line in f if line.startswith("flags")), "")))
 
 
 def listed_models(text):

@@ -63,15 +63,23 @@ class Models(unittest.TestCase):
 
     def test_a_slow_peer_is_refused(self):
         torch = compare.Torch.__new__(compare.Torch)
-        seen = {"version": "2", "build": "x", "blas": "libblas", "mkldnn": True, "blas_is_fast": True}
-        for wrong in ({"blas_is_fast": False}, {"mkldnn": False}):
+        seen = {"version": "2", "build": "x", "blas": "libblas", "mkldnn": True, "blas_is_fast": True, "blas_core": "SkylakeX"}
+        torch.flags = lambda: {"avx2", "avx512f"}
+        for wrong in ({"blas_is_fast": False}, {"mkldnn": False}, {"blas_core": "Prescott"}):
             torch.seen = None
-            with self.assertRaisesRegex(SystemExit, "REFUSED"), contextlib.redirect_stderr(io.StringIO()):
+            with self.subTest(wrong), self.assertRaisesRegex(SystemExit, "REFUSED"), contextlib.redirect_stderr(io.StringIO()):
                 torch.check({**seen, **wrong})
         torch.seen = None
         with contextlib.redirect_stderr(io.StringIO()):
             torch.check(seen)
         self.assertEqual(torch.seen["blas"], "libblas")
+
+    def test_an_old_processor_has_old_kernels(self):
+        torch = compare.Torch.__new__(compare.Torch)
+        torch.seen, torch.flags = None, lambda: {"sse3"}
+        with contextlib.redirect_stderr(io.StringIO()):
+            torch.check({"version": "2", "build": "x", "blas": "libblas", "mkldnn": True, "blas_is_fast": True, "blas_core": "Prescott"})
+        self.assertEqual(torch.seen["blas_core"], "Prescott")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,22 @@ def blas():
     return path or "an unknown BLAS", False
 
 
+def openblas_core():
+    """The processor whose kernels OpenBLAS runs, such as "SkylakeX"; "" if another library computes."""
+    import ctypes
+
+    with open("/proc/self/maps") as f:
+        loaded = sorted({line.split(maxsplit=5)[5].strip() for line in f if "openblas" in line and ".so" in line})
+    for path in loaded:
+        try:
+            corename = ctypes.CDLL(path).openblas_get_corename
+        except (OSError, AttributeError):
+            continue
+        corename.restype = ctypes.c_char_p
+        return corename().decode()
+    return ""
+
+
 def measure(rank, o, port):
     import torch
     import torch.nn.functional as F
@@ -121,7 +137,7 @@ def measure(rank, o, port):
             "peer": "pytorch", "version": torch.__version__, "model": o.model, "batch": o.batch, "np": o.np,
             "threads": o.threads, "step_ms": step, "samples_per_s": 1e3 * o.batch * o.np / step, "params": params,
             "steps": o.steps, "loss": loss.item(), "growth_mib": memory_mib("VmHWM") - before,
-            "blas": library, "blas_is_fast": fast, "mkldnn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
+            "blas": library, "blas_is_fast": fast, "blas_core": openblas_core(), "mkldnn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
             "build": " ".join(re.findall(r"MKL-DNN v\S+|CPU capability usage: \S+|BLAS_INFO=\w+|GCC \S+", torch.__config__.show())),
         }), flush=True)
     if o.np > 1:
