@@ -66,52 +66,52 @@ func (n *Network) Settings() []setting.Row {
 	connects := setting.All(setting.Not("job.transport", "mem"), setting.Not("servers.lost", string(tables.LostGoesOn)))
 	return []setting.Row{
 		{
-			Path: "network.interface", Flag: "interface", Unit: "NAME", Scope: setting.Local, Needs: connects,
+			Path: "network.interface", Commands: setting.AllCommands &^ setting.Run, Flag: "interface", Unit: "NAME", Scope: setting.Local, Needs: connects,
 			About: "network interface on which ranks listen for each other; empty: that of the address by which they reach the coordinator",
 			Value: setting.Text(&n.Interface),
 		},
 		{
-			Path: "network.port-range", Flag: "port-range", Unit: "FIRST-LAST", Scope: setting.Local, Needs: connects,
+			Path: "network.port-range", Commands: setting.AllCommands &^ setting.Run, Flag: "port-range", Unit: "FIRST-LAST", Scope: setting.Local, Needs: connects,
 			About: "ports on which ranks may listen for each other, such as 20000-20100; empty: any",
 			Value: setting.Text(&n.PortRange),
 		},
 		{
-			Path: "network.streams", Unit: "CONNECTIONS", Scope: setting.Changeable, Needs: connects,
+			Path: "network.streams", Commands: setting.AllCommands &^ setting.Run, Unit: "CONNECTIONS", Scope: setting.Changeable, Needs: connects,
 			About: "connections between each two ranks; several help where one does not fill the link",
 			Value: setting.Int(&n.Streams),
 		},
 		{
-			Path: "network.congestion-control", Unit: "NAME", Scope: setting.Local, Needs: connects,
+			Path: "network.congestion-control", Commands: setting.AllCommands &^ setting.Run, Unit: "NAME", Scope: setting.Local, Needs: connects,
 			About: "congestion control algorithm of the connections, such as reno, cubic or bbr; empty: the system's, and reno instead of bbr between ranks of one host",
 			Value: setting.Text(&n.CongestionControl),
 		},
 		{
-			Path: "network.checksum", Scope: setting.Changeable, Needs: connects,
+			Path: "network.checksum", Commands: setting.AllCommands &^ setting.Run, Scope: setting.Changeable, Needs: connects,
 			About: "check the payload of every message by a CRC-32C",
 			Value: setting.Bool(&n.Checksum),
 		},
 		{
-			Path: "network.lending", Scope: setting.Local, Needs: connects,
+			Path: "network.lending", Commands: setting.AllCommands &^ setting.Run, Scope: setting.Local, Needs: connects,
 			About: "whether large payloads are sent from where they lie instead of being copied into the socket; measured: where that costs less on this machine. No result depends on it",
 			Value: setting.Choice(&n.Lending, append([]string{""}, tcp.Lendings()...)...),
 		},
 		{
-			Path: "network.tls", Scope: setting.Local, Needs: processes,
+			Path: "network.tls", Commands: setting.AllCommands, Scope: setting.Local, Needs: processes,
 			About: "which connections are encrypted, by TLS 1.3 with certificates at both ends: auto, those between hosts; on, all; off, none. The same for all processes",
 			Value: setting.Choice(&n.TLS.Mode, "", transport.TLSAuto, transport.TLSOn, transport.TLSOff),
 		},
 		{
-			Path: "network.tls-ca", Unit: "FILE", Scope: setting.Local, Needs: processes,
+			Path: "network.tls-ca", Commands: setting.AllCommands, Unit: "FILE", Scope: setting.Local, Needs: processes,
 			About: "certificates in PEM that other processes' must come from, with network.tls-cert and network.tls-key; empty: certificates made of the job's ticket",
 			Value: setting.Text(&n.TLS.CA),
 		},
 		{
-			Path: "network.tls-cert", Unit: "FILE", Scope: setting.Local, Needs: processes,
+			Path: "network.tls-cert", Commands: setting.AllCommands, Unit: "FILE", Scope: setting.Local, Needs: processes,
 			About: "this process's certificate in PEM; it and the others are read again for each connection",
 			Value: setting.Text(&n.TLS.Cert),
 		},
 		{
-			Path: "network.tls-key", Unit: "FILE", Scope: setting.Local, Needs: processes,
+			Path: "network.tls-key", Commands: setting.AllCommands, Unit: "FILE", Scope: setting.Local, Needs: processes,
 			About: "its private key in PEM",
 			Value: setting.Text(&n.TLS.Key),
 		},

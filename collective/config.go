@@ -137,17 +137,17 @@ func (c Config) Validate() error {
 func (c *Config) Settings() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathAlgorithm, Flag: "algorithm", Scope: setting.Result,
+			Path: pathAlgorithm, Commands: setting.AllCommands &^ setting.Run, Flag: "algorithm", Scope: setting.Result,
 			About: "how ranks sum and gather, for operations that have this algorithm; auto: chosen by the number of ranks and bytes",
 			Value: setting.Choice(&c.Algorithm, append([]string{Auto}, Algorithms()...)...),
 		},
 		{
-			Path: "job.timeout", Flag: "timeout", Unit: "TIME", Scope: setting.Changeable,
+			Path: "job.timeout", Commands: setting.AllCommands &^ setting.Run, Flag: "timeout", Unit: "TIME", Scope: setting.Changeable,
 			About: "longest wait for another rank in an exchange, or for a server; dead ones are found much earlier, and slow ones are only reported until then",
 			Value: setting.Duration(&c.Timeout),
 		},
 		{
-			Path: pathRules, Scope: setting.Result,
+			Path: pathRules, Commands: setting.Bench | setting.BenchStep, Scope: setting.Result,
 			About: "algorithms by operation, each with the bytes up to which it is taken, as an earlier run of as many ranks found them by measuring, such as allreduce=doubling:128KiB,pairwise; barrier=doubling",
 			Value: setting.Textual(&c.Rules),
 		},

@@ -41,11 +41,11 @@ type Heter struct {
 func (h *Heter) settings() []setting.Row {
 	kept, some := setting.Is("sync", Consistencies()...), setting.On("heter.count")
 	return []setting.Row{
-		{Path: "heter.count", Scope: setting.Changeable, Flag: "heter", Unit: "processes", Needs: kept, Value: setting.Int(&h.Count),
+		{Path: "heter.count", Commands: setting.Run | setting.Heter, Scope: setting.Changeable, Flag: "heter", Unit: "processes", Needs: kept, Value: setting.Int(&h.Count),
 			About: "number of heter-trainers, which compute the dense layers that the model's code marks for them, and under sync bsp own their parameters; 0: ranks compute all"},
-		{Path: "heter.micro-batches", Scope: setting.Changeable, Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
+		{Path: "heter.micro-batches", Commands: setting.Heter, Scope: setting.Changeable, Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
 			About: "in how many micro-batches a batch goes to heter-trainers, which compute one while ranks are at the next"},
-		{Path: "heter.values", Scope: setting.Changeable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
+		{Path: "heter.values", Commands: setting.Heter, Scope: setting.Changeable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
 			About: "how activations and their gradients travel between ranks and heter-trainers"},
 	}
 }

@@ -36,7 +36,7 @@ func (c *Config) otherSettings() []setting.Row {
 func (c *Config) trainingSettings() []setting.Row {
 	optimizers := func(names ...string) setting.Need { return setting.Is("training.optimizer", names...) }
 	return []setting.Row{
-		{Path: "training.batch", Flag: "batch", Unit: "samples", Value: setting.Int(&c.Batch),
+		{Path: "training.batch", Commands: setting.BenchStep, Flag: "batch", Unit: "samples", Value: setting.Int(&c.Batch),
 			About: "samples of a batch of each rank"},
 		{Path: "training.epochs", Flag: "epochs", Unit: "epochs", Scope: setting.Changeable, Value: setting.Int(&c.Epochs),
 			About: "how often the training set is seen"},
@@ -66,7 +66,7 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "share of values that language models drop while they are trained; default: the model's own"},
 		{Path: aucWindow, Unit: "samples", Value: setting.Int(&c.AUCWindow),
 			About: "of how many of the last samples of all ranks AUC, log-loss and calibration are told while a click model trains; 0: 1,000,000"},
-		{Path: "training.threads", Flag: "threads", Unit: "threads", Scope: setting.Local, Value: setting.Int(&c.Threads),
+		{Path: "training.threads", OneStart: true, Commands: setting.Ranks, Flag: "threads", Unit: "threads", Scope: setting.Local, Value: setting.Int(&c.Threads),
 			About: "threads that compute in each rank, which do not change the result; 0: this machine's cores, within the quota of its control group, are shared among the ranks started here"},
 	}
 }
@@ -74,7 +74,7 @@ func (c *Config) trainingSettings() []setting.Row {
 // exchangeSettings are those of the exchange that need epochs.
 func (c *Config) exchangeSettings() []setting.Row {
 	return []setting.Row{
-		{Path: "exchange.warmup-density", Unit: "SHARE,…", Needs: setting.Is("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
+		{Path: "exchange.warmup-density", Commands: setting.BenchStep, Unit: "SHARE,…", Needs: setting.Is("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
 			About: "shares of values that are sent in the first epochs, such as 0.25,0.0625,0.015625,0.004"},
 	}
 }
@@ -82,39 +82,39 @@ func (c *Config) exchangeSettings() []setting.Row {
 func (c *Config) dataSettings() []setting.Row {
 	stream := setting.On("data.stream")
 	return []setting.Row{
-		{Path: "data.dir", Flag: "data", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Data),
+		{Path: "data.dir", Commands: setting.Eval | setting.Predict, Flag: "data", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Data),
 			About: "folder with the data set's files, of images a .tar.gz too, a table such as my.csv, arrays such as my.npz, shards such as my-{000..009}.tar, or the word synthetic; needed unless both files are named"},
-		{Path: "data.train-file", Flag: "train-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.TrainFile),
+		{Path: "data.train-file", Commands: setting.Eval, Flag: "train-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.TrainFile),
 			About: "file to train on, of text and rows of clicks; with data.stream it may be a folder"},
-		{Path: "data.eval-file", Flag: "eval-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.EvalFile),
+		{Path: "data.eval-file", Commands: setting.Eval, Flag: "eval-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.EvalFile),
 			About: "file to evaluate on, of text and rows of clicks"},
-		{Path: "data.skip-bad", Unit: "lines", Value: setting.Int(&c.SkipBad),
+		{Path: "data.skip-bad", Commands: setting.Eval | setting.Predict, Unit: "lines", Value: setting.Int(&c.SkipBad),
 			About: "leave out up to so many bad lines or images, and count them"},
-		{Path: "data.train-limit", Flag: "train-limit", Unit: "samples", Value: setting.Int(&c.TrainLimit),
+		{Path: "data.train-limit", Commands: setting.Eval, Flag: "train-limit", Unit: "samples", Value: setting.Int(&c.TrainLimit),
 			About: "train on the first so many samples only, of a tree of images on so many spread over its classes; 0: all"},
-		{Path: "data.eval-limit", Flag: "eval-limit", Unit: "samples", Value: setting.Int(&c.EvalLimit),
+		{Path: "data.eval-limit", Commands: setting.Eval, Flag: "eval-limit", Unit: "samples", Value: setting.Int(&c.EvalLimit),
 			About: "evaluate on so few samples likewise; 0: all"},
-		{Path: "data.target", Unit: "COLUMN", Value: setting.Text(&c.Target),
+		{Path: "data.target", Commands: setting.Eval, Unit: "COLUMN", Value: setting.Text(&c.Target),
 			About: "the column of a table (CSV), or the array, that the model is to find; default: one called target, label, class or y, else the last"},
-		{Path: "data.schema", Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
+		{Path: "data.schema", Commands: setting.Eval, Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
 			About: "what columns of a table, or arrays, are for: number, category, label, target or ignore; what is not said is guessed and told"},
-		{Path: settingLayout, Flag: "schema", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.Layout),
+		{Path: settingLayout, Commands: setting.Eval, Flag: "schema", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.Layout),
 			About: "how a click model's samples lie in their files: a YAML file that says which columns are labels, numbers, categories, bags and sequences, or " + strings.Join(layout.Names(), ", ") + "; default: Criteo's format"},
-		{Path: "data.split", Flag: "split", Unit: "share", Value: setting.Float(&c.Split),
+		{Path: "data.split", Commands: setting.Eval, Flag: "split", Unit: "share", Value: setting.Float(&c.Split),
 			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
-		{Path: SettingImageSize, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
+		{Path: SettingImageSize, Commands: setting.Eval, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
 			About: "height and width to which images of folders and shards are resized and cropped; 0: those that the model is made for"},
-		{Path: SettingPartition, Flag: "partition", Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, ""),
+		{Path: SettingPartition, Commands: setting.Eval, Flag: "partition", Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, ""),
 			About: "shuffled: ranks share each epoch's order of one set; fixed: each rank has its own part in all epochs, or its own files"},
-		{Path: "data.table-rows", Unit: "rows", Value: setting.Int(&c.TableRows),
+		{Path: "data.table-rows", Commands: setting.Eval, Unit: "rows", Value: setting.Int(&c.TableRows),
 			About: "rows of the embedding table to which a click model's categories are hashed; 0: the model's own number"},
 		{Path: "data.stream", Flag: "stream", Value: setting.Bool(&c.Stream),
 			About: "read a click model's rows from their files as they are needed, and do not hold them in memory"},
-		{Path: "data.shuffle-window", Unit: "rows", Needs: stream, Value: setting.Int(&c.Window),
+		{Path: "data.shuffle-window", Commands: setting.Eval, Unit: "rows", Needs: stream, Value: setting.Int(&c.Window),
 			About: fmt.Sprintf("rows of a stream that are shuffled among each other, a multiple of the batch; 0: %d batches; -1: none", usualWindow)},
-		{Path: "data.by-file", Needs: stream, Value: setting.Bool(&c.ByFile),
+		{Path: "data.by-file", Commands: setting.Eval, Needs: stream, Value: setting.Bool(&c.ByFile),
 			About: "share whole files of a stream among the ranks, not blocks of them, so that each rank unpacks its own files alone"},
-		{Path: "data.interleave", Unit: "files", Needs: stream, Value: setting.Int(&c.Interleave),
+		{Path: "data.interleave", Commands: setting.Eval, Unit: "files", Needs: stream, Value: setting.Int(&c.Interleave),
 			About: "files of a stream that are read at once, a block of each in turn; 0: 1"},
 	}
 }
@@ -122,13 +122,13 @@ func (c *Config) dataSettings() []setting.Row {
 func (c *Config) checkpointSettings() []setting.Row {
 	folder := setting.On("checkpoint.dir")
 	return []setting.Row{
-		{Path: "checkpoint.dir", Flag: "checkpoint", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Checkpoint.Dir),
+		{Path: "checkpoint.dir", OneStart: true, Commands: setting.Run, Flag: "checkpoint", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Checkpoint.Dir),
 			About: "save the run in this folder, or below this URL (s3://, azblob://, file://): at its end, when a signal tells it to end, and now and then"},
 		{Path: "checkpoint.every", Flag: "every", Unit: "steps", Scope: setting.Changeable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
 			About: "save after so many steps each; 0: after each epoch"},
 		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.Local, Needs: folder, Value: setting.Int(&c.Checkpoint.Keep),
 			About: "number of checkpoints that remain, the latest, next to the best and the last healthy one; 0: 3"},
-		{Path: "checkpoint.resume", Flag: "resume", Scope: setting.Local, Needs: folder, Value: setting.Bool(&c.Checkpoint.Resume),
+		{Path: "checkpoint.resume", OneStart: true, Commands: setting.Run, Flag: "resume", Scope: setting.Local, Needs: folder, Value: setting.Bool(&c.Checkpoint.Resume),
 			About: "go on from the last checkpoint, if there is one; what is not given is as the run was begun"},
 	}
 }
@@ -136,17 +136,17 @@ func (c *Config) checkpointSettings() []setting.Row {
 func (s *Servers) settings() []setting.Row {
 	kept := setting.Is("sync", "bsp", "ssp", "async", "geo") // on servers
 	return []setting.Row{
-		{Path: "servers.staleness", Flag: "staleness", Unit: "steps", Needs: setting.Is("sync", "ssp"), Value: setting.Int(&s.Staleness),
+		{Path: "servers.staleness", Commands: setting.Run | setting.Server, Flag: "staleness", Unit: "steps", Needs: setting.Is("sync", "ssp"), Value: setting.Int(&s.Staleness),
 			About: "how many steps a rank may be ahead of the slowest one under sync ssp"},
-		{Path: "servers.geo-steps", Flag: "geo-steps", Unit: "steps", Needs: setting.Is("sync", "geo"), Value: setting.Int(&s.GeoSteps),
+		{Path: "servers.geo-steps", Commands: setting.Server, Flag: "geo-steps", Unit: "steps", Needs: setting.Is("sync", "geo"), Value: setting.Int(&s.GeoSteps),
 			About: "after how many steps each ranks and servers exchange by how much parameters have moved, under sync geo"},
-		{Path: "servers.values", Needs: kept, Value: setting.Choice(&s.Values, "fp32", "fp16", "bf16", "int8", ""),
+		{Path: "servers.values", Commands: setting.Server, Needs: kept, Value: setting.Choice(&s.Values, "fp32", "fp16", "bf16", "int8", ""),
 			About: "how values travel between ranks and servers that keep parameters; int8: gradients of rows in 8 bits, all else as fp16"},
-		{Path: "servers.trainer-threads", Unit: "threads", Needs: setting.Is("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
+		{Path: "servers.trainer-threads", Commands: setting.Run | setting.Server, Unit: "threads", Needs: setting.Is("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
 			About: "threads of each rank that train at once, each on batches of its own; they share training.threads"},
-		{Path: "servers.cache", Unit: "SIZE", Scope: setting.Local, Needs: setting.Is("sync", "bsp", "ssp", "async"), Value: setting.Bytes(&s.CacheBytes),
+		{Path: "servers.cache", Commands: setting.Run | setting.Server, Unit: "SIZE", Scope: setting.Local, Needs: setting.Is("sync", "bsp", "ssp", "async"), Value: setting.Bytes(&s.CacheBytes),
 			About: "memory of each rank for rows of earlier batches that it uses again instead of pulling them, such as 64MiB: under ssp as servers.staleness allows, under async in the 3 steps after it was pulled, under bsp in evaluations alone; 0: none"},
-		{Path: "servers.click", Unit: "NAME=X,…", Needs: setting.Is("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
+		{Path: "servers.click", Commands: setting.Server, Unit: "NAME=X,…", Needs: setting.Is("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
 			About: "settings of optimizer click: rate (rows learn at so many times the learning rate; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)"},
 	}
 }

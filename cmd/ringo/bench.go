@@ -41,7 +41,7 @@ type benchRanks struct {
 	words []string
 }
 
-func (b *benchRanks) Register(cmd *cobra.Command) { b.register(cmd.Flags()) }
+func (b *benchRanks) Register(cmd *cobra.Command) { b.register(cmd.Flags(), setting.Bench) }
 
 func (b *benchRanks) Check(cmd *cobra.Command) []error { return b.check(cmd, "") }
 
@@ -62,7 +62,7 @@ type benchTrainers struct {
 }
 
 func (b *benchTrainers) Register(cmd *cobra.Command) {
-	b.register(cmd.Flags(), "exchange", "sync", "servers.count", "training.batch", "training.clip-norm", "training.accumulate", "output.trace", "output.trace-steps")
+	b.register(cmd.Flags(), setting.BenchStep)
 }
 
 // Check makes the job of a model, which is the command line's word.

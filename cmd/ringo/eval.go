@@ -40,10 +40,7 @@ func (c *evalCommand) command() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
-	c.given.register(cmd.Flags(), func(p setting.Path) bool {
-		return slices.Contains([]string{"job", "network", "data"}, job.GroupOf(p)) && p != "data.stream" ||
-			slices.Contains([]setting.Path{"training.threads", "output.progress", "output.json", "servers.count"}, p)
-	})
+	c.register(cmd.Flags(), setting.Eval)
 	return cmd
 }
 

@@ -25,11 +25,11 @@ import (
 // given is the settings of a command: its flags, which are rows of a job's table, a job file and --set. Flags win over
 // --set, and that over the file. A process that a launcher has started has them from there.
 type given struct {
-	takes func(setting.Path) bool // which settings the command has
-	file  string
-	set   []string
-	flags []setting.Assignment // in their order
-	usual []setting.Assignment // what the command has otherwise than a job has it, where nothing is given
+	command setting.Commands // the command, in the column of the settings
+	file    string
+	set     []string
+	flags   []setting.Assignment // in their order
+	usual   []setting.Assignment // what the command has otherwise than a job has it, where nothing is given
 
 	*job.Spec
 	table  *setting.Table
@@ -52,15 +52,16 @@ type given struct {
 // letters are flags of one letter, as other launchers have them.
 var letters = map[string]string{"np": "n"} // never written
 
-// register adds the flags of a command that has the settings of some groups and single ones, but for some.
-func (g *given) register(fs *pflag.FlagSet, takes func(setting.Path) bool) {
-	g.takes, g.ranks = takes, takes("job.rank")
+// register adds the flags of the settings that a command takes. It hides those that server and heter only accept.
+func (g *given) register(fs *pflag.FlagSet, command setting.Commands) {
+	g.command = command
+	g.ranks = g.takes("job.rank") && command&(setting.Server|setting.Heter) == 0 // other launchers start ranks
 	table := usualTable()
 	for _, r := range table.Rows() {
-		if r.Flag == "" || !takes(r.Path) {
+		if r.Flag == "" || !g.takes(r.Path) {
 			continue
 		}
-		f := &pflag.Flag{Name: r.Flag, Shorthand: letters[r.Flag], Usage: r.About, DefValue: table.Default(r.Path), Value: &settingFlag{given: g, row: r, text: table.Default(r.Path)}}
+		f := &pflag.Flag{Name: r.Flag, Shorthand: letters[r.Flag], Usage: r.About, DefValue: table.Default(r.Path), Hidden: !r.Commands.Has(command), Value: &settingFlag{given: g, row: r, text: table.Default(r.Path)}}
 		if isBool(r) {
 			f.NoOptDefVal = "true"
 		}
@@ -68,6 +69,12 @@ func (g *given) register(fs *pflag.FlagSet, takes func(setting.Path) bool) {
 	}
 	fs.StringVar(&g.file, "job", "", "read settings from this job `FILE`, or the one that ringo jobs lists by this name; flags win over it")
 	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as servers.durability=wal; may be repeated")
+}
+
+// takes reports whether the command accepts a setting.
+func (g *given) takes(p setting.Path) bool {
+	r, _ := usualTable().Row(p)
+	return r.Commands.Has(g.command) || g.command&(setting.Server|setting.Heter) != 0
 }
 
 // usualTable is the settings of a job with their usual values. A dozen commands read it at every start, so it is made once.
@@ -292,10 +299,8 @@ func inFile(o setting.Origin) bool { return strings.Contains(string(o), ":") }
 
 // flagOf is a setting's flag, or its path where it has none.
 func flagOf(p setting.Path) string {
-	for _, r := range usualTable().Rows() {
-		if r.Path == p && r.Flag != "" {
-			return "--" + r.Flag
-		}
+	if r, _ := usualTable().Row(p); r.Flag != "" {
+		return "--" + r.Flag
 	}
 	return string(p)
 }
@@ -316,7 +321,7 @@ func (g *given) isGiven(p setting.Path) bool { return g.table.Origin(p) != "" }
 
 // handed is what the processes of the job are told.
 func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
-	said := job.Changed(g.table)
+	said := job.Changed(g.table, nil)
 	if g.Hosts != "" { // which bring it themselves
 		said = g.asSaidOf(said, readElsewhere)
 	}

@@ -124,14 +124,6 @@ func groupHelp(to io.Writer, g job.Group) {
 	}
 }
 
-// hideBut hides the flags of settings in usage texts, but for those of some groups and single ones.
-func hideBut(fs *pflag.FlagSet, shown ...string) {
-	fs.VisitAll(func(f *pflag.Flag) {
-		s, is := f.Value.(*settingFlag)
-		f.Hidden = is && !oneOf(job.GroupOf(s.row.Path), shown...) && !oneOf(string(s.row.Path), shown...)
-	})
-}
-
 // newHelp is `ringo help`, with topics of train.
 func newHelp() *cobra.Command {
 	return &cobra.Command{

@@ -45,9 +45,7 @@ func newHeter() *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
-	c.register(cmd.Flags(), func(setting.Path) bool { return true })
-	c.ranks = false // other launchers start ranks
-	hideBut(cmd.Flags(), "job", "heter", "network", "output.verbose")
+	c.register(cmd.Flags(), setting.Heter)
 	cmd.Flags().IntVar(&c.index, "index", -1, "which `heter-trainer` this is, from 0")
 	return cmd
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/folder"
-	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/predict"
@@ -64,10 +63,7 @@ func (c *predictCommand) command() *cobra.Command {
 	fs.IntVar(&c.text.Tokens, "tokens", 256, "how many words or bytes a language model writes")
 	fs.Float64Var(&c.text.Temperature, "temperature", 1, "how freely it writes: 0 takes the most probable each time")
 	fs.Uint64Var(&c.text.Seed, "seed", 1, "decides what it draws: the same one writes the same text")
-	c.given.register(fs, func(p setting.Path) bool {
-		network := job.GroupOf(p) == "network" || p == "servers.count" || p == "data.skip-bad"
-		return slices.Contains([]string{"job"}, job.GroupOf(p)) || network || slices.Contains([]setting.Path{"data.dir", "training.threads", "output.progress"}, p)
-	})
+	c.register(fs, setting.Predict)
 	return cmd
 }
 

@@ -16,15 +16,10 @@ import (
 // told is what checkpoints keep of the job for a later start. Paths of files are whole: that start may have another
 // working directory.
 func (g *given) told() []setting.Assignment {
-	out := g.asSaid(job.Changed(g.table, job.OfOneStart()...))
+	out := g.asSaid(job.Changed(g.table, func(r setting.Row) bool { return r.OneStart }))
 	for i, a := range out {
-		if a.Path == "data.layout" && slices.Contains(layout.Names(), a.Text) {
-			continue
-		}
-		if remote.IsURL(a.Text) {
-			continue
-		}
-		if slices.Contains([]setting.Path{"data.dir", "data.layout", "data.train-file", "data.eval-file", "tuning.profile", "training.init-from"}, a.Path) && a.Text != "" && a.Text != data.Synthetic {
+		word := a.Path == "data.layout" && slices.Contains(layout.Names(), a.Text) || a.Path == "data.dir" && a.Text == data.Synthetic
+		if r, _ := g.table.Row(a.Path); (r.Unit == "DIR" || r.Unit == "FILE") && a.Text != "" && !word && !remote.IsURL(a.Text) {
 			if whole, err := filepath.Abs(a.Text); err == nil { // else it is as it was given
 				out[i].Text = whole
 			}

@@ -38,15 +38,6 @@ type jobFlags struct {
 	spent    string        // what this rank has spent its time with, behind that it is done
 }
 
-// register adds the flags that all such commands have, and those of more groups or settings.
-func (f *jobFlags) register(fs *pflag.FlagSet, more ...string) {
-	f.given.register(fs, func(p setting.Path) bool {
-		of := job.GroupOf(p)
-		return slices.Contains([]string{"job", "tuning", "network"}, of) || slices.Contains([]setting.Path{"training.threads", "output.progress"}, p) ||
-			of != "" && slices.Contains(more, of) || slices.Contains(more, string(p))
-	})
-}
-
 // check makes the job of what is given and reports every fault of which processes there are.
 func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 	var faults faultList

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -44,10 +43,7 @@ func (c *runRole) command() *cobra.Command {
 		},
 		RunE: c.execute,
 	}
-	c.given.register(cmd.Flags(), func(p setting.Path) bool {
-		others := []setting.Path{"job.rank", "job.ticket-file", "job.algorithm", "job.timeout", "servers.addresses", "servers.values", "servers.click", "servers.geo-steps"}
-		return (slices.Contains([]string{"job", "servers"}, job.GroupOf(p)) || slices.Contains([]setting.Path{"sync", "heter.count", "network.tls", "network.tls-ca", "network.tls-cert", "network.tls-key", "checkpoint.dir", "checkpoint.resume", "heter.restarts", "heter.hosts", "output.metrics", "output.verbose", "output.log-dir"}, p)) && !slices.Contains(others, p)
-	})
+	c.register(cmd.Flags(), setting.Run)
 	c.starts, c.anyProgram = true, true
 	cmd.Flags().SetInterspersed(false) // the program's flags are its own
 	return cmd

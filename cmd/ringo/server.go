@@ -41,9 +41,7 @@ func (c *serverRole) command() *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.carried(func() error { return c.execute(cmd) }) },
 	}
-	c.register(cmd.Flags(), func(setting.Path) bool { return true })
-	c.ranks = false // other launchers start ranks
-	hideBut(cmd.Flags(), "sync", "job", "servers", "network", "output.verbose")
+	c.register(cmd.Flags(), setting.Server)
 	cmd.Flags().IntVar(&c.index, "index", -1, "which `server` this is, from 0")
 	return cmd
 }

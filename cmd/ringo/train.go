@@ -48,7 +48,7 @@ func (c *trainCommand) command() *cobra.Command {
 		},
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { shortHelp(cmd.OutOrStdout()) })
-	c.given.register(cmd.Flags(), func(setting.Path) bool { return true })
+	c.register(cmd.Flags(), setting.Train)
 	cmd.Flags().StringVar(&c.write, "write-job", "", "write what the run resolved to, also what it chose, as a job `FILE` that repeats it")
 	return cmd
 }

@@ -53,11 +53,11 @@ func (t Times) Validate() error {
 // Settings are the rows of t, which holds the defaults.
 func (t *Times) Settings() []setting.Row {
 	return []setting.Row{
-		{Path: pathJoin, Flag: "join-timeout", Scope: setting.Local, Value: positive{setting.Duration(&t.Join), &t.Join},
+		{Path: pathJoin, Commands: setting.AllCommands, Flag: "join-timeout", Scope: setting.Local, Value: positive{setting.Duration(&t.Join), &t.Join},
 			About: "how long ranks and servers wait for each other at the start"},
-		{Path: pathHeartbeat, Scope: setting.Changeable, Value: positive{setting.Duration(&t.Heartbeat), &t.Heartbeat},
+		{Path: pathHeartbeat, Commands: setting.AllCommands, Scope: setting.Changeable, Value: positive{setting.Duration(&t.Heartbeat), &t.Heartbeat},
 			About: "time between signs of life of ranks and servers"},
-		{Path: pathDeadAfter, Flag: "dead-after", Scope: setting.Changeable, Value: positive{setting.Duration(&t.DeadAfter), &t.DeadAfter},
+		{Path: pathDeadAfter, Commands: setting.AllCommands, Flag: "dead-after", Scope: setting.Changeable, Value: positive{setting.Duration(&t.DeadAfter), &t.DeadAfter},
 			About: "a rank or server without a sign of life for so long is lost, four times as long if its process is seen to use the processor"},
 	}
 }

@@ -2,7 +2,6 @@ package job
 
 import (
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo"
@@ -133,10 +132,10 @@ func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config 
 }
 
 // Changed are the texts of settings that were given, as assignments: what a launcher hands to its processes, and a
-// checkpoint keeps for a later start. but leaves some out.
-func Changed(t *setting.Table, but ...setting.Path) (out []setting.Assignment) {
+// checkpoint keeps for a later start. Rows for which without is true are left out; nil leaves out none.
+func Changed(t *setting.Table, without func(setting.Row) bool) (out []setting.Assignment) {
 	for _, r := range t.Rows() {
-		if o := t.Origin(r.Path); o != "" && !slices.Contains(but, r.Path) {
+		if o := t.Origin(r.Path); o != "" && (without == nil || !without(r)) {
 			text, _ := t.Get(r.Path)
 			out = append(out, setting.Assignment{Path: r.Path, Text: text, Origin: o})
 		}

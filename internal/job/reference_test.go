@@ -38,13 +38,15 @@ func reference(t *testing.T) string {
 	b.WriteString("# Settings\n\nAll settings of a training job, by path. A job file gives them as `group:` and `name: value`; the command line as " +
 		"`--set PATH=VALUE`, or by the flag where there is one; flags win over `--set`, and that over the file. The defaults of batch, epochs, optimizer, " +
 		"learning rate, momentum, weight decay and clipping are the model's: `ringo help train models` lists them.\n\n" +
-		"*Equal on*: all processes, and a resumed run, where the setting affects the result; all processes, where a resumed run may change it; or this process alone.\n")
+		"*Equal on*: all processes, and a resumed run, where the setting affects the result; all processes, where a resumed run may change it; or this process alone. " +
+		"With *this start*, a resumed run does not repeat the value.\n\n*Commands*: those that take the setting. " +
+		"`ringo server` and `ringo heter` also accept the others, since a job file of the ranks may hold them.\n")
 	for _, g := range job.Groups() {
 		name := g.Name
 		if name == "" {
 			name = "The whole job"
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| path | flag | values | default | equal on | what it does |\n|---|---|---|---|---|---|\n", name, strings.ToUpper(g.About[:1])+g.About[1:])
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| path | flag | values | default | equal on | commands | what it does |\n|---|---|---|---|---|---|---|\n", name, strings.ToUpper(g.About[:1])+g.About[1:])
 		for _, r := range table.Rows() {
 			if job.GroupOf(r.Path) == g.Name {
 				b.WriteString(line(table, r))
@@ -55,7 +57,10 @@ func reference(t *testing.T) string {
 }
 
 func line(table *setting.Table, r setting.Row) string {
-	flag, values, about := "", r.Unit, r.About
+	flag, values, about, equal := "", r.Unit, r.About, r.Scope.String()
+	if r.OneStart {
+		equal += ", this start"
+	}
 	if r.Flag != "" {
 		flag = "`--" + r.Flag + "`"
 	}
@@ -72,5 +77,5 @@ func line(table *setting.Table, r setting.Row) string {
 		}
 		return "`" + cell(text) + "`"
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", code(string(r.Path)), flag, cell(values), code(table.Default(r.Path)), r.Scope, cell(about))
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |\n", code(string(r.Path)), flag, cell(values), code(table.Default(r.Path)), equal, r.Commands, cell(about))
 }

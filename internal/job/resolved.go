@@ -17,7 +17,7 @@ func (s *Spec) Resolved(t *setting.Table, chosen ...setting.Assignment) []settin
 			if text = chosen[i].Text; text == t.Default(r.Path) {
 				continue
 			}
-		} else if r.Scope == setting.Local && t.Origin(r.Path) == "" || slices.Contains(OfOneStart(), r.Path) {
+		} else if r.Scope == setting.Local && t.Origin(r.Path) == "" || r.OneStart {
 			continue
 		}
 		all = append(all, setting.Assignment{Path: r.Path, Text: text, Origin: "resolved"})
@@ -30,13 +30,4 @@ func (s *Spec) Resolved(t *setting.Table, chosen ...setting.Assignment) []settin
 	return slices.DeleteFunc(all, func(a setting.Assignment) bool {
 		return slices.ContainsFunc(idle, func(f *setting.Fault) bool { return f.Path == a.Path })
 	})
-}
-
-// OfOneStart are settings that say how one start of a job goes, or where one of its processes is: a later start does not
-// take them over.
-func OfOneStart() []setting.Path {
-	return []setting.Path{
-		"checkpoint.dir", "checkpoint.resume", "output.black-box", "output.json", "output.metrics", "output.page", "output.tensorboard", "output.trace", "output.trace-steps", "output.progress", "output.verbose", "tuning.save-profile",
-		"training.threads", "job.rank", "job.rendezvous", "servers.addresses", "servers.from",
-	}
 }

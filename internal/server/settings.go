@@ -38,7 +38,7 @@ func Defaults() Config {
 
 // Settings are the rows of what a person says of servers that keep parameters, bound to c.
 func (c *Config) Settings() []setting.Row {
-	return slices.Concat(c.keeping(), c.joining(), c.aging(), c.answering())
+	return setting.For(setting.Run|setting.Server, slices.Concat(c.keeping(), c.joining(), c.aging(), c.answering())...)
 }
 
 // keeps is what all settings of servers that keep parameters need, and perhaps more.
@@ -87,7 +87,7 @@ func (c *Config) keeping() []setting.Row {
 func (c *Config) joining() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathFrom, Unit: "DIR", Scope: setting.Local, Needs: keeps(),
+			Path: pathFrom, OneStart: true, Unit: "DIR", Scope: setting.Local, Needs: keeps(),
 			About: "begin with the newest checkpoints in the folder of an earlier job's servers, however many these were, with the state of the optimizer",
 			Value: setting.Text(&c.From),
 		},

@@ -9,6 +9,7 @@ package setting
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
@@ -41,6 +42,47 @@ func (s Scope) String() string {
 	return "this process"
 }
 
+// Commands is a set of commands that take a setting.
+type Commands uint8
+
+// The commands. Train takes every setting. Server and Heter also accept those of other commands, because the ranks' job
+// file may hold them.
+const (
+	Run Commands = 1 << iota
+	Eval
+	Predict
+	Bench // allreduce and collectives
+	BenchStep
+	Server
+	Heter
+	Train Commands = 0
+
+	Ranks       = Eval | Predict | Bench | BenchStep // start ranks of ringo itself
+	AllCommands = Ranks | Run | Server | Heter
+)
+
+// Has reports whether the command of is among c.
+func (c Commands) Has(of Commands) bool { return of == Train || c&of != 0 }
+
+// String lists the commands as users type them.
+func (c Commands) String() string {
+	names := []string{"train"}
+	for i, name := range []string{"run", "eval", "predict", "bench allreduce, bench collectives", "bench step", "server", "heter"} {
+		if c&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// For adds commands to the rows of a group.
+func For(c Commands, rows ...Row) []Row {
+	for i := range rows {
+		rows[i].Commands |= c
+	}
+	return rows
+}
+
 // Row is one setting.
 type Row struct {
 	Path Path
@@ -51,6 +93,10 @@ type Row struct {
 	// About is one sentence, without the default.
 	About string
 	Scope Scope
+	// Commands are those besides train that take the setting.
+	Commands Commands
+	// OneStart reports whether the value holds for one start of the job: a resumed run does not repeat it.
+	OneStart bool
 	// Needs is what must hold for the setting to have an effect; nil: nothing.
 	Needs Need
 	// Value is bound to the field, which holds the default when the table is made.
@@ -95,6 +141,15 @@ func New(rows ...Row) (*Table, error) {
 
 // Rows are the settings, in order.
 func (t *Table) Rows() []Row { return slices.Clone(t.rows) }
+
+// Row returns a setting, and whether there is such a one.
+func (t *Table) Row(p Path) (r Row, known bool) {
+	i, known := t.at[p]
+	if known {
+		r = t.rows[i]
+	}
+	return r, known
+}
 
 // Default is the text of a setting's value when the table was made.
 func (t *Table) Default(p Path) string { return t.defaults[t.at[p]] }
