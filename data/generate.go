@@ -42,16 +42,13 @@ type numberColumn struct {
 	weight    float64 // for a click, per deviation
 }
 
-// slotColumn is the distribution of a category. Outcome i of the alias table
-// (Walker 1977) is values[i]; the last one is a new value. With a law, that decides
-// instead.
+// slotColumn is the distribution of a category. Outcome i is values[i]; the last one is a
+// new value.
 type slotColumn struct {
-	missing uint64
-	law     *zipf.Law
-	values  []string
-	weights []float64 // for a click
-	keep    []uint64  // of 2^63: the outcome itself, otherwise its alias
-	alias   []int32
+	missing  uint64
+	values   []string
+	weights  []float64 // for a click
+	outcomes zipf.Alias
 }
 
 // LearnCriteo reads the statistics of a file, compressed or not, of which it
@@ -193,42 +190,12 @@ func learnSlot(values []string, count map[string]int, rows, slot int) slotColumn
 		odds = append(odds, float64(count[v]))
 	}
 	c.missing = ofRows(rows-present, rows)
-	c.keep, c.alias = aliasTable(append(odds, float64(single)))
+	odds = append(odds, float64(single))
+	for i, o := range odds { // a column that is always missing has NaN, and draws nothing
+		odds[i] = o * float64(len(odds)) / float64(present)
+	}
+	c.outcomes = zipf.NewAlias(odds, 1, func(x float64) uint64 { return uint64(x * (1 << 63)) })
 	return c
-}
-
-// aliasTable prepares drawing outcomes of the given odds in constant time.
-func aliasTable(odds []float64) (keep []uint64, alias []int32) {
-	total := 0.0
-	for _, o := range odds {
-		total += o
-	}
-	keep, alias = make([]uint64, len(odds)), make([]int32, len(odds))
-	if total == 0 { // a column that is always missing draws nothing
-		return keep, alias
-	}
-	share := make([]float64, len(odds))
-	var small, large []int32
-	for i, o := range odds {
-		if share[i] = o * float64(len(odds)) / total; share[i] < 1 {
-			small = append(small, int32(i))
-		} else {
-			large = append(large, int32(i))
-		}
-	}
-	for len(small) > 0 && len(large) > 0 {
-		s, l := small[len(small)-1], large[len(large)-1]
-		small = small[:len(small)-1]
-		keep[s], alias[s] = uint64(share[s]*(1<<63)), l
-		if share[l] -= 1 - share[s]; share[l] < 1 {
-			large = large[:len(large)-1]
-			small = append(small, l)
-		}
-	}
-	for _, i := range append(small, large...) {
-		keep[i], alias[i] = 1<<63, i
-	}
-	return keep, alias
 }
 
 // draw appends the column's field and returns what it speaks for a click.
@@ -244,46 +211,11 @@ func (c *numberColumn) draw(row []byte, p *clickParser, r *rng) ([]byte, float64
 	return strconv.AppendInt(row, x, 10), c.weight * (float64(p.number(x)) - c.mean)
 }
 
-// Follow has the categories of all columns follow Zipf's law over so many values each,
-// in place of the sample's: tables of any size, with known heat. What they speak for a
-// click are hidden weights too.
-func (m *criteoModel) Follow(exponent float64, values uint32) error {
-	law, err := zipf.New(exponent, uint64(values))
-	if err != nil {
-		return err
-	}
-	for i := range m.slots {
-		m.slots[i].law = &law
-	}
-	m.calibrate()
-	return nil
-}
-
-// lawful appends a value by the law. Values are eight hexadecimal digits, in no order.
-func (c *slotColumn) lawful(row []byte, slot int, r *rng) ([]byte, float64) {
-	value, ok := c.law.Draw(r.unit())
-	for !ok {
-		value, ok = c.law.Draw(r.unit())
-	}
-	name := uint32(value) * 0x9e3779b1 // odd: no two values have one name
-	const digits = "0123456789abcdef"
-	for shift := 28; shift >= 0; shift -= 4 {
-		row = append(row, digits[name>>shift&15])
-	}
-	return row, hiddenWeight(slot, value)
-}
-
-func (c *slotColumn) draw(row []byte, slot int, r *rng) ([]byte, float64) {
+func (c *slotColumn) draw(row []byte, r *rng) ([]byte, float64) {
 	if r.next()>>1 < c.missing {
 		return row, 0
 	}
-	if c.law != nil {
-		return c.lawful(row, slot, r)
-	}
-	i := r.below(len(c.keep))
-	if r.next()>>1 >= c.keep[i] {
-		i = int(c.alias[i])
-	}
+	i := c.outcomes.Draw(r.next(), r.next())
 	if i < len(c.values) {
 		return append(row, c.values[i]...), c.weights[i]
 	}
@@ -314,7 +246,7 @@ func (m *criteoModel) features(line []byte, r *rng) (_ []byte, logit float64, st
 		logit += part
 	}
 	for i := range m.slots {
-		line, part = m.slots[i].draw(append(line, '\t'), i, r)
+		line, part = m.slots[i].draw(append(line, '\t'), r)
 		logit += part
 	}
 	return line, logit, start

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
 // ClickMaker makes rows of clicks by a layout, whose keys have a known heat and whose clicks follow from a known model: a logistic one, of a
@@ -38,7 +39,7 @@ type madeColumn struct {
 	// table is a hash of its name, which tells its values from others'.
 	table uint64
 	// heat is how often each value comes; columns of one table share it, as they do keys.
-	heat *heat
+	heat *zipf.Law
 	// lo and hi are the least and the most values of a bag, each number as likely; 1 of a category.
 	lo, hi int
 	// scale is by how much a weight of a key or number counts, of oddsOne.
@@ -65,7 +66,7 @@ func NewClickMaker(l *layout.Layout, values uint64, exponent float64) (*ClickMak
 		return nil, err
 	}
 	parts := int64(len(p.slots) + p.numbers)
-	heats := map[string]*heat{}
+	heats := map[string]*zipf.Law{}
 	for i := range l.Columns {
 		if between := l.Separator + l.Columns[i].Separator; strings.ContainsAny(between, "-.0123456789abcdefghijklmnopqrstuvwxyz") {
 			return nil, fmt.Errorf("%s: column %q: one of %q stands between values, and is in values that are made: choose others", l.Name(), l.Columns[i].Name, between)
@@ -87,7 +88,7 @@ func NewClickMaker(l *layout.Layout, values uint64, exponent float64) (*ClickMak
 }
 
 // slot finds the heat of a slot's keys, which columns of one table share.
-func (c *madeColumn) slot(values uint64, exponent float64, heats map[string]*heat) (err error) {
+func (c *madeColumn) slot(values uint64, exponent float64, heats map[string]*zipf.Law) (err error) {
 	c.lo, c.hi = 1, 1
 	if several := c.Kind != layout.Category; several {
 		c.lo, c.hi = 0, 10
@@ -105,7 +106,7 @@ func (c *madeColumn) slot(values uint64, exponent float64, heats map[string]*hea
 		return fmt.Errorf("%d values: hexadecimal ones have 32 bits: want at most %d", values, uint64(1)<<32)
 	}
 	if c.heat = heats[c.Table]; c.heat == nil {
-		c.heat, err = newHeat(values, exponent)
+		c.heat, err = zipf.New(exponent, values)
 		heats[c.Table] = c.heat
 	}
 	return err
@@ -222,7 +223,7 @@ func (c *madeColumn) bag(row *madeRow, r *rng) {
 		if k > 0 {
 			row.text = append(row.text, c.Separator[0])
 		}
-		value := c.heat.draw(r)
+		value := c.heat.Draw(r.next(), r.next(), r.next())
 		sum += weight(c.table, value)
 		if value&7 == last&7 {
 			alike++

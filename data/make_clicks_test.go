@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -115,71 +114,14 @@ func TestClickTruth(t *testing.T) {
 	}
 }
 
-// Whole numbers make the powers, logarithms and probabilities that floating-point ones do.
-func TestWholeNumbers(t *testing.T) {
-	roots := newPowers()
-	for x := int64(-20 << 16); x <= 0; x += 4999 {
-		if got, want := float64(roots.of(x))/(1<<32), math.Exp2(float64(x)/(1<<16)); math.Abs(got-want) > 1e-9 {
-			t.Errorf("2^%v is %v, want %v", float64(x)/(1<<16), got, want)
-		}
-	}
-	for x := uint64(1); x < 1<<62; x = x*3/2 + 1 {
-		if got, want := float64(log2(x))/(1<<16), math.Log2(float64(x)); math.Abs(got-want) > 1.0/(1<<15) {
-			t.Errorf("log2 of %d is %v, want %v", x, got, want)
-		}
-	}
+// Whole numbers make the probabilities that floating-point ones do.
+func TestOddsAreProbabilities(t *testing.T) {
 	o := newOdds()
 	for _, x := range []float64{-30, -5, -0.5, 0, 0.25, 3, 24, 99} {
 		want := 1 / (1 + math.Exp2(-min(max(x, -oddsMost), oddsMost)))
 		if got := float64(o.probability(int64(x*oddsOne))) / (1 << 32); math.Abs(got-want) > 1e-6 {
 			t.Errorf("odds of 2^%v are %v, want %v", x, got, want)
 		}
-	}
-}
-
-// Values come as often as Zipf's law says, in ranges and each.
-func TestHeat(t *testing.T) {
-	for _, c := range []struct {
-		values   uint64
-		exponent float64
-	}{{1, 1}, {10, 0.5}, {100_000, 1.05}, {1 << 30, 0.8}, {1 << 30, 2}} {
-		h, err := newHeat(c.values, c.exponent)
-		if err != nil {
-			t.Fatal(err)
-		}
-		weight := func(lo, hi uint64) float64 { // of values from lo to below hi, from 0
-			sum := 0.0
-			for v := lo; v < min(hi, lo+1000); v++ {
-				sum += math.Pow(float64(v+1), -c.exponent)
-			}
-			if hi > lo+1000 { // by Euler and Maclaurin's first terms
-				a, b := float64(lo+1000)+0.5, float64(hi)+0.5
-				sum += (math.Pow(b, 1-c.exponent) - math.Pow(a, 1-c.exponent)) / (1 - c.exponent)
-			}
-			return sum
-		}
-		const draws = 200_000
-		edges := []uint64{0, 1, 2, 10, 100, 1000, 1 << 20, 1 << 30}
-		counts := make([]int, len(edges))
-		r := stream(7, 8, 9)
-		for range draws {
-			v := h.draw(&r)
-			if v >= c.values {
-				t.Fatalf("value %d of %d", v, c.values)
-			}
-			at, _ := slices.BinarySearch(edges, v+1)
-			counts[at-1]++
-		}
-		for i := range len(edges) - 1 {
-			lo, hi := min(edges[i], c.values), min(edges[i+1], c.values)
-			want := draws * weight(lo, hi) / weight(0, c.values)
-			if got := float64(counts[i]); math.Abs(got-want) > 5*math.Sqrt(want)+0.01*want+5 {
-				t.Errorf("%+v: values from %d to %d come %v times, want %v", c, lo, hi, got, want)
-			}
-		}
-	}
-	if _, err := newHeat(0, 1); err == nil {
-		t.Error("no values at all are taken")
 	}
 }
 

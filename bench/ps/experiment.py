@@ -8,7 +8,7 @@ tiers   a table of eight times the servers' memory against one in memory: the sa
         second, the most bytes on disk; the whole job is in a memory cgroup (needs root)
 kills   servers killed -9 during training, with a log, against a run that is left alone: AUC, over seeds
 
-Rows are made of the statistics of --like (Criteo's format; `ringo data criteo` fetches one). Runs are
+Rows are made of the statistics of --like (Criteo's format; `ringo data criteo` fetches one), those of tiers by Zipf's law. Runs are
 kept in --out, and those that are whole are not made again.
 """
 import argparse, math, os, statistics, subprocess, sys, tempfile
@@ -60,8 +60,8 @@ def rows(o, ringo, count, seed, zipf=0, values=0):
     folder = os.path.join(o.out, name)
     path = os.path.join(folder, "train.tsv")
     if not os.path.exists(path):
-        law = ["--zipf", str(zipf), "--values", str(values)] if zipf else []
-        subprocess.run([ringo, "data", "criteo", "--generate", str(count), "--like", o.like, "--seed", str(seed), "--out", folder, *law], check=True, stdout=sys.stderr)
+        like = ["clicks", "--schema", "criteo", "--zipf", str(zipf), "--values", str(values)] if zipf else ["criteo", "--like", o.like]
+        subprocess.run([ringo, "data", *like, "--generate", str(count), "--seed", str(seed), "--out", folder], check=True, stdout=sys.stderr)
     return path
 
 

@@ -1,64 +1,107 @@
-// Package zipf draws from Zipf's law, also for exponents of 1 and less, which
-// math/rand's needs to be above 1.
+// Package zipf draws from Zipf's law and other discrete distributions, in constant time for each draw.
+//
+// A Law computes with whole numbers alone, so that its draws are the same on every machine: floating-point powers and logarithms differ in
+// their last bits.
 package zipf
 
 import (
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Law gives value i of n, from 0, a probability proportional to 1/(i+1)^s.
+// Law gives value i of n, from 0, a probability proportional to 1/(i+1)^s. Values are in ranges, of which the first ones have one value
+// each and the others at most a 64th of their first value; the values of a range are equally likely. About 45 ranges cover each doubling:
+// a billion values need about 1,200. A value's probability is within s/128 of its share by the law.
 type Law struct {
-	n, s             float64
-	high, span, sure float64
+	first []uint64 // value of each range, and n
+	alias Alias
 }
 
-// MaxValues is the most values of a law: of more, float64s do not tell neighbours apart
-// well enough.
-const MaxValues = 1 << 40
+// rangeFine is the first value of a range divided by its greatest number of values.
+const rangeFine = 64
 
-// New makes a law. s is above 0 and at most 10, n from 1 to MaxValues.
-func New(s float64, n uint64) (Law, error) {
-	if !(s > 0 && s <= 10) || n < 1 || n > MaxValues {
-		return Law{}, fmt.Errorf("zipf: exponent %s over %d values: want above 0 to 10, and 1 to %d", quantity.Exact(s), n, uint64(MaxValues))
+// maxValues is the largest n of a law: the logarithms below have 16 bits after the point.
+const maxValues = 1 << 40
+
+// New makes a law. s is above 0 and at most 10, n from 1 to 2^40.
+func New(s float64, n uint64) (*Law, error) {
+	if !(s > 0 && s <= 10) || n < 1 || n > maxValues {
+		return nil, fmt.Errorf("zipf: exponent %s over %d values: want above 0 to 10, and 1 to %d", quantity.Exact(s), n, uint64(maxValues))
 	}
-	l := Law{n: float64(n), s: s}
-	l.high = l.integral(l.n + 0.5)
-	l.span = l.integral(1.5) - 1 - l.high
-	l.sure = 2 - l.inverse(l.integral(2.5)-l.density(2))
+	l := new(Law)
+	exponent := int64(math.Round(s * (1 << 16))) // a multiple is exact anywhere
+	var logs []int64                             // of the ranges' weights
+	for at := uint64(0); at < n; {
+		size := min(max(1, (at+1)/rangeFine), n-at)
+		l.first, logs = append(l.first, at), append(logs, log2(size)-exponent*log2(at+1+size/2)>>16)
+		at += size
+	}
+	l.first = append(l.first, n)
+	most, total, weights := slices.Max(logs), uint64(0), make([]uint64, len(logs))
+	for i, x := range logs {
+		weights[i] = max(1, Exp2(x-most)<<8) // below 2^41
+		total += weights[i]
+	}
+	for i := range weights {
+		weights[i] *= uint64(len(weights))
+	}
+	l.alias = NewAlias(weights, total, func(x uint64) uint64 {
+		part, _ := bits.Div64(x>>1, x<<63, total)
+		return part
+	})
 	return l, nil
 }
 
-// Draw turns a number drawn evenly from [0, 1) into a value. Where ok is false that one is
-// used up and another is to be drawn, which happens less than once in ten times.
-//
-// It is rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
-// variates from monotone discrete distributions", 1996): two or three transcendental
-// functions for any n.
-func (l Law) Draw(unit float64) (value uint64, ok bool) {
-	u := l.high + unit*l.span
-	x := l.inverse(u)
-	k := min(max(math.Floor(x+0.5), 1), l.n)
-	return uint64(k) - 1, k-x <= l.sure || u >= l.integral(k+0.5)-l.density(k)
+// Draw turns three numbers, each drawn evenly from all of 64 bits, into a value.
+func (l *Law) Draw(a, b, c uint64) uint64 {
+	i := l.alias.Draw(a, b)
+	hi, _ := bits.Mul64(c, l.first[i+1]-l.first[i])
+	return l.first[i] + hi
 }
 
-func (l Law) density(x float64) float64 { return math.Exp(-l.s * math.Log(x)) }
-
-// integral is (x^(1-s)-1)/(1-s), and log(x) where s is 1.
-func (l Law) integral(x float64) float64 {
-	log := math.Log(x)
-	if t := (1 - l.s) * log; math.Abs(t) > 1e-8 {
-		return math.Expm1(t) / t * log
-	}
-	return log
+// Alias is a table of aliases (Walker 1977), which draws one of n outcomes in constant time. Each of n places is equally likely. It belongs
+// to its own outcome with the probability keep, else to its alias.
+type Alias struct {
+	keep  []uint64 // of 2^63
+	alias []int32
 }
 
-func (l Law) inverse(y float64) float64 {
-	t := max(y*(1-l.s), -1)
-	if math.Abs(t) > 1e-8 {
-		return math.Exp(math.Log1p(t) / t * y)
+// NewAlias makes the table of outcomes by their shares, of which mean is the mean. part returns a share below it as a part of it, of 2^63.
+// The shares are used up.
+func NewAlias[T uint64 | float64](share []T, mean T, part func(T) uint64) Alias {
+	t := Alias{make([]uint64, len(share)), make([]int32, len(share))}
+	var small, large []int32
+	for i, s := range share {
+		if s < mean {
+			small = append(small, int32(i))
+		} else {
+			large = append(large, int32(i))
+		}
 	}
-	return math.Exp(y)
+	for len(small) > 0 && len(large) > 0 { // a small one gets the rest of its place from a large one
+		s, l := small[len(small)-1], large[len(large)-1]
+		small = small[:len(small)-1]
+		t.keep[s], t.alias[s] = part(share[s]), l
+		if share[l] -= mean - share[s]; share[l] < mean {
+			large = large[:len(large)-1]
+			small = append(small, l)
+		}
+	}
+	for _, i := range append(small, large...) {
+		t.keep[i] = 1 << 63
+	}
+	return t
+}
+
+// Draw turns two numbers, each drawn evenly from all of 64 bits, into an outcome.
+func (t *Alias) Draw(a, b uint64) int {
+	i, _ := bits.Mul64(a, uint64(len(t.keep)))
+	if b>>1 >= t.keep[i] {
+		return int(t.alias[i])
+	}
+	return int(i)
 }

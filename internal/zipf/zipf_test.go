@@ -3,19 +3,13 @@ package zipf
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
-func (l Law) next(r *rand.Rand) uint64 {
-	for {
-		if v, ok := l.Draw(r.Float64()); ok {
-			return v
-		}
-	}
-}
+func (l *Law) next(r *rand.Rand) uint64 { return l.Draw(r.Uint64(), r.Uint64(), r.Uint64()) }
 
-// The counts of draws are those of the law: chi-square over all values, those too rare to
-// count on their own put together.
+// Draws have the counts of the law: chi-square over all values, of which rare ones are put together.
 func TestDrawFollowsTheLaw(t *testing.T) {
 	const draws = 200_000
 	r := rand.New(rand.NewPCG(1, 2))
@@ -49,41 +43,89 @@ func TestDrawFollowsTheLaw(t *testing.T) {
 	}
 }
 
-// Few draws are used up, and the largest law stays in its range.
-func TestDrawIsCheapAndBounded(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for _, s := range []float64{0.01, 0.99, 1, 1.2, 10} {
-		l, err := New(s, MaxValues)
+// A billion values have the law's shares in ranges that span all of them, and the largest law stays below its limit.
+func TestDrawOfManyValues(t *testing.T) {
+	for _, c := range []struct {
+		values   uint64
+		exponent float64
+	}{{1 << 30, 0.8}, {1 << 30, 2}, {maxValues, 0.99}, {maxValues, 10}} {
+		l, err := New(c.exponent, c.values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused := 0
-		for i := range 20_000 {
-			u := r.Float64()
-			if i < 2 {
-				u = []float64{0, math.Nextafter(1, 0)}[i]
+		weight := func(lo, hi uint64) float64 { // of values from lo to below hi, from 0
+			sum := 0.0
+			for v := lo; v < min(hi, lo+1000); v++ {
+				sum += math.Pow(float64(v+1), -c.exponent)
 			}
-			v, ok := l.Draw(u)
-			if v >= MaxValues {
-				t.Fatalf("s %v: value %d", s, v)
+			if hi > lo+1000 { // by Euler and Maclaurin's first terms
+				a, b := float64(lo+1000)+0.5, float64(hi)+0.5
+				sum += (math.Pow(b, 1-c.exponent) - math.Pow(a, 1-c.exponent)) / (1 - c.exponent)
 			}
-			if !ok {
-				refused++
-			}
+			return sum
 		}
-		if refused > 2000 {
-			t.Errorf("s %v: %d of 20,000 draws used up", s, refused)
+		const draws = 200_000
+		edges := []uint64{0, 1, 2, 10, 100, 1000, 1 << 20, 1 << 30, maxValues}
+		counts := make([]int, len(edges))
+		r := rand.New(rand.NewPCG(7, 8))
+		for range draws {
+			v := l.next(r)
+			if v >= c.values {
+				t.Fatalf("value %d of %d", v, c.values)
+			}
+			at, _ := slices.BinarySearch(edges, v+1)
+			counts[at-1]++
+		}
+		for i := range len(edges) - 1 {
+			lo, hi := min(edges[i], c.values), min(edges[i+1], c.values)
+			want := draws * weight(lo, hi) / weight(0, c.values)
+			if got := float64(counts[i]); math.Abs(got-want) > 5*math.Sqrt(want)+0.01*want+5 {
+				t.Errorf("%+v: values from %d to %d come %v times, want %v", c, lo, hi, got, want)
+			}
 		}
 	}
 }
 
+// New refuses exponents and numbers of values outside its limits.
 func TestNewRefuses(t *testing.T) {
 	for _, c := range []struct {
 		s float64
 		n uint64
-	}{{0, 5}, {-1, 5}, {math.NaN(), 5}, {11, 5}, {1, 0}, {1, MaxValues + 1}} {
+	}{{0, 5}, {-1, 5}, {math.NaN(), 5}, {11, 5}, {1, 0}, {1, maxValues + 1}} {
 		if _, err := New(c.s, c.n); err == nil {
 			t.Errorf("exponent %v over %d values is taken", c.s, c.n)
+		}
+	}
+}
+
+// Places of an alias table give each outcome its share.
+func TestAliasKeepsShares(t *testing.T) {
+	for _, share := range [][]float64{{1}, {1, 1}, {0.2, 0, 0.04, 3.76}, {0.75, 0.25, 1, 0.25, 1.25, 2.25, 0.5, 1.75}} {
+		table := NewAlias(slices.Clone(share), 1, func(x float64) uint64 { return uint64(x * (1 << 63)) })
+		got := make([]float64, len(share))
+		for i := range table.keep {
+			own := float64(table.keep[i]) / (1 << 63)
+			got[i] += own
+			got[table.alias[i]] += 1 - own
+		}
+		for i, want := range share {
+			if math.Abs(got[i]-want) > 1e-9 {
+				t.Errorf("%v: outcome %d has %v, want %v", share, i, got[i], want)
+			}
+		}
+	}
+}
+
+// Whole numbers make the powers and logarithms that floating-point ones do.
+func TestWholeNumbers(t *testing.T) {
+	for x := int64(-20 << 16); x <= 0; x += 4999 {
+		if got, want := float64(Exp2(x))/(1<<32), math.Exp2(float64(x)/(1<<16)); math.Abs(got-want) > 1e-9 {
+			t.Errorf("2^%v is %v, want %v", float64(x)/(1<<16), got, want)
+		}
+	}
+	for x := uint64(1); x < 1<<62; x = x*3/2 + 1 {
+		if got, want := float64(log2(x))/(1<<16), math.Log2(float64(x)); math.Abs(got-want) > 1.0/(1<<15) {
+			t.Errorf("log2 of %d is %v, want %v", x, got, want)
 		}
 	}
 }

@@ -47,13 +47,7 @@ func (d Dist) ranks(n uint64, r *rand.Rand) (func() uint64, error) {
 		return func() uint64 { return r.Uint64N(n) }, nil
 	}
 	law, err := zipf.New(d.Skew, n)
-	return func() uint64 {
-		for {
-			if rank, ok := law.Draw(r.Float64()); ok {
-				return rank
-			}
-		}
-	}, err
+	return func() uint64 { return law.Draw(r.Uint64(), r.Uint64(), r.Uint64()) }, err
 }
 
 // beyond is about how often, of n ranks, one behind the first so many is drawn.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/internal/zipf"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -42,26 +43,18 @@ const (
 	benchBatches = 256
 )
 
-// skewed draws ranks below n with frequencies of about rank^-s: the inverse of the
-// continuous distribution. s = 0 is uniform.
-func skewed(r *rand.Rand, n int, s float64) uint64 {
-	u := r.Float64()
-	if s == 0 {
-		return uint64(u * float64(n))
-	}
-	e := 1 - s
-	x := math.Pow((math.Pow(float64(n), e)-1)*u+1, 1/e)
-	return min(uint64(x)-1, uint64(n-1))
-}
-
 // benchKeys are batches of different keys of n, as a client sends them.
 func benchKeys(n int, s float64) [][]uint64 {
 	r := rand.New(rand.NewPCG(1, 2))
+	law, err := zipf.New(max(s, 1e-9), uint64(n)) // which rounds that to 0, where all are equally likely
+	if err != nil {
+		panic(err)
+	}
 	out := make([][]uint64, benchBatches)
 	for i := range out {
 		seen := make(map[uint64]bool, benchBatch)
 		for len(out[i]) < benchBatch {
-			key := mix(skewed(r, n, s))
+			key := mix(law.Draw(r.Uint64(), r.Uint64(), r.Uint64()))
 			if !seen[key] {
 				seen[key] = true
 				out[i] = append(out[i], key)

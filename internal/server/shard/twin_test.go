@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
 // stores are what a table may stand on.
@@ -319,9 +320,11 @@ func BenchmarkShard(b *testing.B) {
 				}
 				step(keys)
 			}
+			law, err := zipf.New(1.01, n)
+			must(b, err)
 			batches := make([][]uint64, 512) // so many that what is rare is not there by chance
 			for i := range batches {
-				batches[i] = zipf(r, n, batch)
+				batches[i] = hotKeys(r, law, batch)
 			}
 			for _, keys := range batches[:256] { // until memory has what is hot
 				step(keys)
@@ -338,14 +341,12 @@ func BenchmarkShard(b *testing.B) {
 	}
 }
 
-// zipf draws different keys of n with frequencies of about 1/rank, as neighbours
-// nowhere.
-func zipf(r *rand.Rand, n, count int) []uint64 {
-	z := rand.NewZipf(r, 1.01, 1, uint64(n-1))
+// hotKeys draws different keys of a law's values, which are neighbours nowhere.
+func hotKeys(r *rand.Rand, law *zipf.Law, count int) []uint64 {
 	seen := map[uint64]bool{}
 	out := make([]uint64, 0, count)
 	for len(out) < count {
-		if key := mix(z.Uint64()); !seen[key] {
+		if key := mix(law.Draw(r.Uint64(), r.Uint64(), r.Uint64())); !seen[key] {
 			seen[key] = true
 			out = append(out, key)
 		}

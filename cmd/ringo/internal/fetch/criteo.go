@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // criteo is the command that fetches the sample, or makes rows like one.
@@ -27,8 +25,8 @@ sample (how often each column is missing, quantiles of the counts, frequencies
 of the categories, new values at the sample's rate, the share of clicks):
 train.tsv with ROWS rows, and test.tsv with a tenth of that, 100,000 at most.
 Clicks depend on hidden weights of the columns, so that models learn; the
-columns do not depend on each other. With --zipf the categories follow a law in
-place of the sample, over as many values as are asked for.`
+columns do not depend on each other. Rows whose categories follow Zipf's law come
+from "ringo data clicks --schema criteo".`
 	cmd.Example = "  ringo data criteo --out criteo\n" +
 		"  ringo data criteo --generate 10M --like criteo/train.tsv --out criteo-10m\n" +
 		"  ringo train ctr-dnn --data criteo-10m --np 2"
@@ -51,8 +49,6 @@ place of the sample, over as many values as are asked for.`
 	}
 	cmd.Flags().Var((*console.Count)(&g.rows), "generate", "make so many `ROWS` (10M, 500k) instead of fetching")
 	cmd.Flags().StringVar(&g.like, "like", "", "`FILE` with the rows whose statistics they get (with --generate)")
-	cmd.Flags().Float64Var(&g.zipf, "zipf", 0, "draw categories by Zipf's law of this `EXPONENT` instead, such as 0.99, over --values of them in each column")
-	cmd.Flags().Var((*console.Count)(&g.values), "values", "so many `VALUES` (1M) of each column of categories (with --zipf)")
 	cmd.Flags().Uint64Var(&g.seed, "seed", 1, "`SEED` of the rows (with --generate); the same one gives the same files")
 	return cmd
 }
@@ -62,19 +58,12 @@ type generation struct {
 	rows int64
 	like string
 	seed uint64
-
-	zipf   float64
-	values int64
 }
 
 func (g *generation) check(cmd *cobra.Command, dir string) error {
 	switch {
-	case g.rows == 0 && (g.like != "" || cmd.Flags().Changed("seed") || g.zipf != 0):
-		return console.Usagef("--like, --seed and --zipf belong to --generate ROWS")
-	case (g.zipf != 0) != (g.values != 0):
-		return console.Usagef("--zipf %s with --values %d: a law of categories needs both", quantity.Exact(g.zipf), g.values)
-	case g.values > math.MaxUint32:
-		return console.Usagef("--values %d: want at most %d, which is how many categories there are", g.values, uint32(math.MaxUint32))
+	case g.rows == 0 && (g.like != "" || cmd.Flags().Changed("seed")):
+		return console.Usagef("--like and --seed belong to --generate ROWS")
 	case g.rows > 0 && g.like == "":
 		return console.Usagef("--generate needs --like FILE, the rows whose statistics to take")
 	case g.rows > 0 && dir == "":
@@ -95,11 +84,6 @@ func (g *generation) run(cmd *cobra.Command, dir string, p *console.Progress) er
 	model, err := data.LearnCriteo(g.like)
 	if err != nil {
 		return fmt.Errorf("--like: %w", err)
-	}
-	if g.zipf != 0 {
-		if err := model.Follow(g.zipf, uint32(g.values)); err != nil {
-			return console.Usagef("--zipf: %w", err)
-		}
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
