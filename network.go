@@ -2,6 +2,8 @@ package ringo
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/server/tables"
@@ -51,10 +53,10 @@ func (n Network) Validate() error {
 		faults = append(faults, setting.Faultf("network.interface", "%w", err))
 	}
 	if err := tcp.CheckCongestionControl(n.CongestionControl); err != nil {
-		faults = append(faults, setting.Faultf("network.congestion-control", "%w", err))
+		faults = append(faults, setting.Faultf("", "Network.CongestionControl %w", err))
 	}
 	if err := tcp.CheckLending(n.Lending); err != nil {
-		faults = append(faults, setting.Faultf("network.lending", "%w", err))
+		faults = append(faults, setting.Faultf("", "Network.Lending %w", err))
 	}
 	return errors.Join(faults.Err(), n.TLS.Validate())
 }
@@ -81,19 +83,9 @@ func (n *Network) Settings() []setting.Row {
 			Value: setting.Int(&n.Streams),
 		},
 		{
-			Path: "network.congestion-control", Commands: setting.AllCommands &^ setting.Run, Unit: "NAME", Scope: setting.Local, Needs: connects,
-			About: "congestion control algorithm of the connections, such as reno, cubic or bbr; empty: the system's, and reno instead of bbr between ranks of one host",
-			Value: setting.Text(&n.CongestionControl),
-		},
-		{
 			Path: "network.checksum", Commands: setting.AllCommands &^ setting.Run, Scope: setting.Changeable, Needs: connects,
 			About: "check the payload of every message by a CRC-32C",
 			Value: setting.Bool(&n.Checksum),
-		},
-		{
-			Path: "network.lending", Commands: setting.AllCommands &^ setting.Run, Scope: setting.Local, Needs: connects,
-			About: "whether large payloads are sent from where they lie instead of being copied into the socket; measured: where that costs less on this machine. No result depends on it",
-			Value: setting.Choice(&n.Lending, append([]string{""}, tcp.Lendings()...)...),
 		},
 		{
 			Path: "network.tls", Commands: setting.AllCommands, Scope: setting.Local, Needs: processes,
@@ -101,21 +93,34 @@ func (n *Network) Settings() []setting.Row {
 			Value: setting.Choice(&n.TLS.Mode, "", transport.TLSAuto, transport.TLSOn, transport.TLSOff),
 		},
 		{
-			Path: "network.tls-ca", Commands: setting.AllCommands, Unit: "FILE", Scope: setting.Local, Needs: processes,
-			About: "certificates in PEM that other processes' must come from, with network.tls-cert and network.tls-key; empty: certificates made of the job's ticket",
-			Value: setting.Text(&n.TLS.CA),
-		},
-		{
-			Path: "network.tls-cert", Commands: setting.AllCommands, Unit: "FILE", Scope: setting.Local, Needs: processes,
-			About: "this process's certificate in PEM; it and the others are read again for each connection",
-			Value: setting.Text(&n.TLS.Cert),
-		},
-		{
-			Path: "network.tls-key", Commands: setting.AllCommands, Unit: "FILE", Scope: setting.Local, Needs: processes,
-			About: "its private key in PEM",
-			Value: setting.Text(&n.TLS.Key),
+			Path: "network.tls-files", Commands: setting.AllCommands, Unit: "CA,CERT,KEY", Scope: setting.Local, Needs: processes,
+			About: "certificates in PEM that those of other processes must come from, this process's certificate, and its private key; each connection reads the files again; empty: certificates from the job's ticket",
+			Value: setting.Textual(tlsFiles{&n.TLS}),
 		},
 	}
+}
+
+// tlsFiles are the files of a configuration as one text.
+type tlsFiles struct{ *transport.TLS }
+
+// MarshalText returns CA,CERT,KEY, or nothing without files.
+func (f tlsFiles) MarshalText() ([]byte, error) {
+	if *f.TLS == (transport.TLS{Mode: f.Mode}) {
+		return nil, nil
+	}
+	return []byte(strings.Join([]string{f.CA, f.Cert, f.Key}, ",")), nil
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (f tlsFiles) UnmarshalText(text []byte) error {
+	files := strings.Split(string(text), ",")
+	if len(text) == 0 {
+		files = make([]string, 3)
+	} else if len(files) != 3 || slices.Contains(files, "") {
+		return errors.New("want three files, CA,CERT,KEY")
+	}
+	f.CA, f.Cert, f.Key = files[0], files[1], files[2]
+	return nil
 }
 
 // ports is PortRange, which Validate has checked.

@@ -127,12 +127,13 @@ func (c Config) checkStrategy() (errs []error) {
 		"%s has no effect on %v %s, which selects by %s and has plan %s alone: leave it out", c.Plan, setting.Path("exchange.strategy"), i.Name, i.Scope, i.Plan)
 	plan := c.planName(i)
 	add(c.BucketBytes > 0 && plan != PlanFixed, "exchange.bucket-bytes", "%d has no effect on %v %s: use %s or leave it out", c.BucketBytes, setting.Path("exchange.plan"), plan, PlanFixed)
-	add(c.SparseAlgorithm != "" && c.Reducer != nil, SettingAlgorithm, "%s has no effect on a reducer of one's own: leave it out", c.SparseAlgorithm)
+	add(c.SparseAlgorithm != "" && c.Reducer != nil, fieldAlgorithm, "%s has no effect on a reducer of one's own: leave it out", c.SparseAlgorithm)
+	add(c.SparseAlgorithm != "" && i.Name != "" && !i.HasEffect(fieldAlgorithm), fieldAlgorithm, "has no effect: it needs %v %s", setting.Path("exchange.strategy"), strings.Join(Takers(fieldAlgorithm), " or "))
 	if err := c.sparse().Validate(); c.Reducer == nil && err != nil {
-		add(true, SettingAlgorithm, "%w", err)
+		add(true, fieldAlgorithm, "%w", err)
 	}
 	add(c.BoundSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split, SettingBound,
-		"has no effect with %v %s: it bounds sums that are met in parts, by %s", SettingAlgorithm, c.SparseAlgorithm, exchange.Split)
+		"has no effect with %v %s: it bounds sums that are met in parts, by %s", fieldAlgorithm, c.SparseAlgorithm, exchange.Split)
 	return append(errs, c.checkSettings(i)...)
 }
 

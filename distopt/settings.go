@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
@@ -48,8 +47,6 @@ func (c *Config) Settings() []setting.Row {
 			About: "limit each value of a rank's gradient to this magnitude before it is compressed; 0: no limit"},
 		{Path: SettingPartitions, Commands: setting.BenchStep, Unit: "parts", Needs: takers(SettingPartitions), Value: setting.Int(&c.Partitions),
 			About: "into how many parts partialUpdate cuts the parameters, which it averages in turn; 0: 4"},
-		{Path: SettingAlgorithm, Commands: setting.BenchStep, Needs: setting.All(takers(SettingAlgorithm), ranks), Value: setting.Choice(&c.SparseAlgorithm, append(exchange.Algorithms(), "")...),
-			About: "how the ranks exchange selected values; empty: chosen by their number"},
 		{Path: SettingBound, Commands: setting.BenchStep, Needs: setting.All(takers(SettingBound), ranks), Value: setting.Bool(&c.BoundSum),
 			About: "keep at most as many values of a sum as one rank sends, as Ok-Topk does, so that traffic does not grow with the ranks"},
 		{Path: "exchange.update", Commands: setting.BenchStep, Scope: setting.Changeable, Value: setting.Choice(&c.Update, UpdateWhole, UpdateSharded, ""),

@@ -68,9 +68,11 @@ const (
 	SettingMomentum   setting.Path = "exchange.momentum-correction"
 	SettingWarmup     setting.Path = "exchange.warmup-density" // of train.Config
 	SettingThresholds setting.Path = "exchange.layer-thresholds"
-	SettingAlgorithm  setting.Path = "exchange.sparse-algorithm"
 	SettingBound      setting.Path = "exchange.bound-sum"
 )
+
+// fieldAlgorithm stands for Config.SparseAlgorithm, which is no setting of a job.
+const fieldAlgorithm setting.Path = "SparseAlgorithm"
 
 // Info is a strategy's row of the table.
 type Info struct {
@@ -106,7 +108,7 @@ const (
 // in docs/strategies.md. "auto" is no row of it: what it does is to choose one of
 // these.
 func Infos() []Info {
-	least := []setting.Path{SettingSpars, SettingClipValue, SettingMomentum, SettingAlgorithm}
+	least := []setting.Path{SettingSpars, SettingClipValue, SettingMomentum, fieldAlgorithm}
 	ratio := append(slices.Clone(least), SettingBound, SettingWarmup)
 	topk := func(c Config) compress.Selector { return compress.TopK{Ratio: c.spars()} }
 	grouped := append(slices.Clone(ratio), SettingThresholds)
@@ -159,7 +161,7 @@ func Lookup(s Strategy) (Info, error) {
 	}
 	if s == Custom {
 		return Info{Name: Custom, About: "a chain of one's own", Scope: ByBucket, Exchange: "as the chain needs",
-			Takes: []setting.Path{SettingThresholds, SettingAlgorithm}}, nil
+			Takes: []setting.Path{SettingThresholds, fieldAlgorithm}}, nil
 	}
 	var known []string
 	for _, i := range Infos() {

@@ -84,7 +84,7 @@ func TestIdleSettings(t *testing.T) {
 	}
 	settings := map[setting.Path]Config{
 		SettingSpars: {Spars: 0.5}, SettingEvery: {Every: 3}, SettingRule: {Rule: compress.RuleCorrected}, SettingPartitions: {Partitions: 2}, SettingClipValue: {ClipValue: 1},
-		SettingMomentum: {Momentum: 0.5}, SettingThresholds: {LayerThresholds: true}, SettingAlgorithm: {SparseAlgorithm: "split"}, SettingBound: {BoundSum: true},
+		SettingMomentum: {Momentum: 0.5}, SettingThresholds: {LayerThresholds: true}, fieldAlgorithm: {SparseAlgorithm: "split"}, SettingBound: {BoundSum: true},
 	}
 	for path, c := range settings {
 		for _, i := range Infos() {
@@ -103,8 +103,8 @@ func TestIdleSettings(t *testing.T) {
 		"exchange.spars has no effect: it needs":                      {Chain: chain, Spars: 0.5},
 		"exchange.plan one has no effect on exchange.strategy lags":   {Strategy: LAGS, Plan: PlanOne},
 		`"x" of sparse exchanges is not known`:                        {Strategy: DLGS, SparseAlgorithm: "x"},
-		"sparse-algorithm split has no effect on a reducer":           {Strategy: DLGS, SparseAlgorithm: "split", Reducer: newNaive(nil)},
-		"bound-sum has no effect with exchange.sparse-algorithm tree": {Strategy: DLGS, SparseAlgorithm: "tree", BoundSum: true},
+		"SparseAlgorithm split has no effect on a reducer":           {Strategy: DLGS, SparseAlgorithm: "split", Reducer: newNaive(nil)},
+		"bound-sum has no effect with SparseAlgorithm tree": {Strategy: DLGS, SparseAlgorithm: "tree", BoundSum: true},
 		"exchange.update sharded is for exchange.strategy fp32":       {Strategy: DLGS, Update: UpdateSharded},
 		"exchange.spars 2: want a share":                              {Strategy: DLGS, Spars: 2},
 		"exchange.spars -1: want a magnitude":                         {Strategy: SparseThreshold, Spars: -1},

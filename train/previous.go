@@ -19,6 +19,7 @@ type Previous struct {
 	Told []setting.Assignment
 
 	values setting.Values // those that the run had
+	gone   error          // its settings that do not exist any more, and changed something
 }
 
 // FindPrevious reads what a checkpoint, or a folder's last one, says of how its run was started. No
@@ -35,13 +36,29 @@ func FindPrevious(path string) (Previous, error) {
 	if err != nil {
 		return Previous{}, err
 	}
-	p := Previous{File: path, values: f.Header.Settings}
+	p := Previous{File: path}
+	p.values, p.gone = f.Header.Settings.Current()
 	if text, ok := f.Header.More[moreTold]; ok {
 		if err = json.Unmarshal([]byte(text), &p.Told); err != nil {
 			err = fmt.Errorf("%s: what the run was told cannot be read: %w", path, err)
 		}
 	}
+	p.Told = p.current(p.Told)
 	return p, errors.Join(err, f.Close())
+}
+
+// current returns assignments with the names of this version, without the settings that do not exist any more.
+func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment) {
+	for _, a := range told {
+		now, _, exists, err := setting.Current(a)
+		if exists {
+			out = append(out, now)
+		}
+		if err != nil && p.gone == nil { // of scope Local, which the values are without
+			p.gone = err
+		}
+	}
+	return out
 }
 
 // Refuse reports every setting that a run would have when it goes on, otherwise than the
@@ -53,7 +70,7 @@ func (p Previous) Refuse(now setting.Values) error {
 	maps.DeleteFunc(known, func(path setting.Path, _ string) bool { _, ok := now[path]; return !ok || path == ranksPath })
 	now = maps.Clone(now)
 	maps.DeleteFunc(now, func(path setting.Path, _ string) bool { _, ok := known[path]; return !ok })
-	if err := unlike(now, known); err != nil {
+	if err := errors.Join(p.gone, unlike(now, known)); err != nil {
 		return fmt.Errorf("resuming: %s is of a run with other settings: %w; leave these out, or name another folder", p.File, err)
 	}
 	return nil
@@ -84,8 +101,8 @@ func (r *run) judge(h checkpoint.Header) (changed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	saved, was := setting.Values{}, setting.Values{}
-	maps.Copy(saved, h.Settings)
+	saved, gone := h.Settings.Current()
+	was := setting.Values{}
 	if h.Position == 0 && r.cfg.Servers.geoSteps() == 0 { // what ranks keep of copies is their own
 		saved[ranksPath] = fixed[ranksPath]
 	}
@@ -98,7 +115,7 @@ func (r *run) judge(h checkpoint.Header) (changed []string, err error) {
 	for _, d := range free.Differences(was) {
 		changed = append(changed, fmt.Sprintf("%s %s instead of %s", d.Path, shown(d.Mine), shown(d.Theirs)))
 	}
-	err = unlike(fixed, saved)
+	err = errors.Join(gone, unlike(fixed, saved))
 	if !r.loop && h.More[moreData] != r.dataName() {
 		err = errors.Join(err, fmt.Errorf("the data are others: their fingerprint is %s, the checkpoint has %s", r.dataName(), shown(h.More[moreData])))
 	}

@@ -28,8 +28,8 @@ func TestResumeWithOtherRates(t *testing.T) {
 	}{
 		{func(c *Config) {}, "[]"},
 		{func(c *Config) { c.LR = 0.25 }, "[training.lr 0.25 instead of 0.005]"},
-		{func(c *Config) { c.Epochs = 3; c.Drops = []schedule.Drop{{Epoch: 1, LR: 0.001}} }, "[training.epochs 3 instead of 2 training.lr-steps 1:0.001 instead of none]"},
-		{func(c *Config) { c.Cosine, c.Floor, c.Warmup = true, 0.001, schedule.Warmup{Steps: 2} }, "[training.lr-cosine true instead of false training.lr-floor 0.001 instead of 0 training.warmup 2 steps instead of 0 steps]"},
+		{func(c *Config) { c.Epochs = 3; c.Drops = []schedule.Drop{{Epoch: 1, LR: 0.001}} }, "[training.epochs 3 instead of 2 training.lr-schedule 1:0.001 instead of none]"},
+		{func(c *Config) { c.Cosine, c.Floor, c.Warmup = true, 0.001, schedule.Warmup{Steps: 2} }, "[training.lr-schedule cosine:0.001 instead of none training.warmup 2 steps instead of 0 steps]"},
 	} {
 		again := cfg
 		c.edit(&again)

@@ -60,8 +60,8 @@ type lastScores struct {
 	steps, since int
 }
 
-// aucWindow is the setting of Config.AUCWindow.
-const aucWindow setting.Path = "training.auc-window"
+// aucWindow stands for Config.AUCWindow, which is no setting of a job.
+const aucWindow setting.Path = "AUCWindow"
 
 // aucWindow is how many samples of all ranks make the figures.
 func (c Config) aucWindow() int { return cmp.Or(c.AUCWindow, usualAUCWindow) }

@@ -121,12 +121,12 @@ func TestProgressiveOfOthers(t *testing.T) {
 		t.Errorf("%+v", e.Progressive)
 	}
 	cfg.AUCWindow = 100
-	if err := runAlone(t, cfg); err == nil || !strings.Contains(err.Error(), "training.auc-window 100 has no effect") {
+	if err := runAlone(t, cfg); err == nil || !strings.Contains(err.Error(), "AUCWindow 100 has no effect") {
 		t.Errorf("%v", err)
 	}
 	for _, n := range []int{-1, 50_000_001, math.MaxInt} {
 		cfg.AUCWindow = n
-		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("training.auc-window %d: want 1 to 50000000", n)) {
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("AUCWindow %d: want 1 to 50000000", n)) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -48,12 +48,8 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "what moves the rows of tables in place of the optimizer, by name or pattern, such as *=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01"},
 		{Path: "training.lr", Flag: "lr", Unit: "rate", Scope: setting.Changeable, Value: setting.Float(&c.LR),
 			About: "learning rate"},
-		{Path: "training.lr-steps", Flag: "lr-steps", Unit: "EPOCH:LR,…", Scope: setting.Changeable, Value: setting.Parsed(&c.Drops, schedule.ParseDrops, schedule.FormatDrops),
-			About: "the learning rate after so many epochs, such as 80:0.01,120:0.001"},
-		{Path: "training.lr-cosine", Flag: "lr-cosine", Scope: setting.Changeable, Value: setting.Bool(&c.Cosine),
-			About: "let the learning rate fall along half a cosine until the end"},
-		{Path: "training.lr-floor", Unit: "rate", Scope: setting.Changeable, Needs: setting.On("training.lr-cosine"), Value: setting.Float(&c.Floor),
-			About: "learning rate at the end of the cosine"},
+		{Path: "training.lr-schedule", Flag: "lr-schedule", Unit: "EPOCH:LR,…", Scope: setting.Changeable, Value: setting.Textual(lrSchedule{c}),
+			About: "the learning rate after so many epochs, such as 80:0.01,120:0.001; or cosine, half a cosine down to 0 at the end, or cosine:0.001 down to another rate; empty: constant"},
 		{Path: "training.warmup", Flag: "warmup", Unit: "length", Scope: setting.Changeable, Value: setting.Parsed(&c.Warmup, schedule.ParseWarmup, schedule.Warmup.String),
 			About: "let the learning rate rise over so many steps, such as 500, or epochs, such as 2epochs, first"},
 		{Path: "training.momentum", Flag: "momentum", Unit: "factor", Needs: optimizers("sgd"), Value: setting.Float(&c.Momentum),
@@ -64,8 +60,6 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "L2 penalty on the parameters; with adamw a decay apart from the gradient, of all but biases and normalisations"},
 		{Path: "training.dropout", Flag: "dropout", Unit: "share", Value: setting.Parsed(&c.Dropout, parseDropout, formatDropout),
 			About: "share of values that language models drop while they are trained; default: the model's own"},
-		{Path: aucWindow, Unit: "samples", Value: setting.Int(&c.AUCWindow),
-			About: "of how many of the last samples of all ranks AUC, log-loss and calibration are told while a click model trains; 0: 1,000,000"},
 		{Path: "training.threads", OneStart: true, Commands: setting.Ranks, Flag: "threads", Unit: "threads", Scope: setting.Local, Value: setting.Int(&c.Threads),
 			About: "threads that compute in each rank, which do not change the result; 0: this machine's cores, within the quota of its control group, are shared among the ranks started here"},
 	}
@@ -104,18 +98,14 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
 		{Path: SettingImageSize, Commands: setting.Eval, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
 			About: "height and width to which images of folders and shards are resized and cropped; 0: those that the model is made for"},
-		{Path: SettingPartition, Commands: setting.Eval, Flag: "partition", Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, ""),
-			About: "shuffled: ranks share each epoch's order of one set; fixed: each rank has its own part in all epochs, or its own files"},
+		{Path: SettingPartition, Commands: setting.Eval, Flag: "partition", Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, PartitionFiles, ""),
+			About: "shuffled: ranks share each epoch's order of one set; fixed: each rank has its own part in all epochs, or its own files; files: each rank reads and unpacks whole files of a stream"},
 		{Path: "data.table-rows", Commands: setting.Eval, Unit: "rows", Value: setting.Int(&c.TableRows),
 			About: "rows of the embedding table to which a click model's categories are hashed; 0: the model's own number"},
 		{Path: "data.stream", Flag: "stream", Value: setting.Bool(&c.Stream),
 			About: "read a click model's rows from their files as they are needed, and do not hold them in memory"},
 		{Path: "data.shuffle-window", Commands: setting.Eval, Unit: "rows", Needs: stream, Value: setting.Int(&c.Window),
 			About: fmt.Sprintf("rows of a stream that are shuffled among each other, a multiple of the batch; 0: %d batches; -1: none", usualWindow)},
-		{Path: "data.by-file", Commands: setting.Eval, Needs: stream, Value: setting.Bool(&c.ByFile),
-			About: "share whole files of a stream among the ranks, not blocks of them, so that each rank unpacks its own files alone"},
-		{Path: "data.interleave", Commands: setting.Eval, Unit: "files", Needs: stream, Value: setting.Int(&c.Interleave),
-			About: "files of a stream that are read at once, a block of each in turn; 0: 1"},
 	}
 }
 
@@ -149,6 +139,43 @@ func (s *Servers) settings() []setting.Row {
 		{Path: "servers.click", Commands: setting.Server, Unit: "NAME=X,…", Needs: setting.Is("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
 			About: "settings of optimizer click: rate (rows learn at so many times the learning rate; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)"},
 	}
+}
+
+// lrSchedule is Drops, Cosine and Floor of a configuration as one text.
+type lrSchedule struct{ *Config }
+
+const cosine = "cosine"
+
+// MarshalText returns what UnmarshalText reads.
+func (s lrSchedule) MarshalText() ([]byte, error) {
+	text := schedule.FormatDrops(s.Drops)
+	if s.Cosine {
+		text = cosine
+		if s.Floor != 0 {
+			text += ":" + strconv.FormatFloat(s.Floor, 'g', -1, 64)
+		}
+	}
+	return []byte(text), nil
+}
+
+// UnmarshalText reads EPOCH:LR,..., cosine or cosine:LR.
+func (s lrSchedule) UnmarshalText(text []byte) (err error) {
+	word, end, more := strings.Cut(string(text), ":")
+	if word != cosine {
+		var drops []schedule.Drop
+		if drops, err = schedule.ParseDrops(string(text)); err == nil {
+			s.Drops, s.Cosine, s.Floor = drops, false, 0
+		}
+		return err
+	}
+	floor := 0.
+	if more {
+		if floor, err = strconv.ParseFloat(end, 64); err != nil || floor != floor {
+			return fmt.Errorf("%q: want the rate at the end, such as %s:0.001", end, cosine)
+		}
+	}
+	s.Drops, s.Cosine, s.Floor = nil, true, floor
+	return nil
 }
 
 // modelsOwn is the text of a dropout that is left to the model.

@@ -38,12 +38,12 @@ func assigned(values setting.Values) (out []setting.Assignment) {
 // other is a configuration of which no setting has its default.
 func other() Config {
 	c := Config{
-		Data: "d", TrainFile: "t", EvalFile: "e", SkipBad: 1, TrainLimit: 2, EvalLimit: 3, TableRows: 4, Target: "y", Schema: table.Schema{"a": table.Ignore}, Split: 0.3, Layout: "avazu", Partition: PartitionFixed, ImageSize: 64, Stream: true, ByFile: true, Window: 5, Interleave: 6,
-		Best: Best{Metric: "loss", Patience: 3}, LogEvery: 2, AUCWindow: 12, Batch: 7, Epochs: 8, Optimizer: "adam", TableRules: "w*=ftrl:rate=50", LR: 0.3, Drops: []schedule.Drop{{Epoch: 2, LR: 1e-3}, {Epoch: 4, LR: 1e-5}}, Cosine: true, Floor: 1e-9,
+		Data: "d", TrainFile: "t", EvalFile: "e", SkipBad: 1, TrainLimit: 2, EvalLimit: 3, TableRows: 4, Target: "y", Schema: table.Schema{"a": table.Ignore}, Split: 0.3, Layout: "avazu", Partition: PartitionFiles, ImageSize: 64, Stream: true, Window: 5,
+		Best: Best{Metric: "loss", Patience: 3}, LogEvery: 2, Batch: 7, Epochs: 8, Optimizer: "adam", TableRules: "w*=ftrl:rate=50", LR: 0.3, Cosine: true, Floor: 1e-9,
 		Warmup: schedule.Warmup{Epochs: 0.1}, Momentum: 0.5, Eps: 1e-7, WeightDecay: 2, Dropout: 0.25, Seed: 1 << 63, Threads: 9,
 		Heter: Heter{Count: 2, Micros: 3, Values: "bf16"}, Servers: Servers{CacheBytes: 1 << 20, Staleness: 1, GeoSteps: 2, Threads: 3, Values: "bf16", Click: map[string]float64{"decay": 0.1, "rate": 3}},
 		Exchange: distopt.Config{Strategy: "auto", Plan: "exact", BucketBytes: 10, ClipNorm: 11, Accumulation: 12, Partitions: 13, Spars: 0.1, Every: 14,
-			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, SparseAlgorithm: "tree", BoundSum: true, LayerThresholds: true, Update: distopt.UpdateWhole, NonFinite: "skip"},
+			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, BoundSum: true, LayerThresholds: true, Update: distopt.UpdateWhole, NonFinite: "skip"},
 		WarmupDensity: []float64{0.1, 1. / 3}, Checkpoint: Checkpoint{Dir: "c", Every: 16, Keep: 5, Resume: true}, Layers: true,
 		Tuning: Tuning{Choices: tune.Choices{{Step: 3, Reselect: true}}},
 		Start:  Start{From: "f", Except: []string{"head.*"}, Freeze: []string{"a", "b*"}, Rates: []Rate{{"c.?", 0.1}, {"d=e", 10}}},
@@ -111,7 +111,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 // Texts that are no values are refused.
 func TestTextsThatAreNoValues(t *testing.T) {
 	for p, texts := range map[setting.Path][]string{
-		"training.optimizer": {"", "adma"}, "training.lr-steps": {"1", "2:1,1:1"}, "training.warmup": {"x", "-1epochs"}, "training.dropout": {"", "1", "-0.1", "nan", "none"},
+		"training.optimizer": {"", "adma"}, "training.lr-schedule": {"1", "2:1,1:1", "cosine:", "cosine:x", "cosine:nan"}, "training.warmup": {"x", "-1epochs"}, "training.dropout": {"", "1", "-0.1", "nan", "none"},
 		"exchange.warmup-density": {"0.1,", "nan", "a"}, "servers.click": {"decay", "decay=1,decay=1", "speed=1", "decay=2", "=1"},
 		"exchange.strategy": {"custom", "tpok"}, "exchange.plan": {"x"}, "exchange.dlgs-rule": {"x"}, "servers.values": {"fp8"}, "training.freeze": {"a,,b"}, "training.rates": {"a", "a=", "a=1,,b=2", "=x"},
 	} {

@@ -26,8 +26,10 @@ const usualWindow = 128
 // validateStream reports what is wrong with the settings of a stream.
 func (c Config) validateStream(f *faults) {
 	f.add(c.Stream && c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "data.shuffle-window", "%d: want a multiple of %v %d; 0 for %d batches, or -1 for none", c.Window, setting.Path("training.batch"), c.Batch, usualWindow)
-	f.add(c.Stream && c.Partition == PartitionFixed, SettingPartition, "%s: a stream's ranks share blocks of its files, or whole files with %v", c.Partition, setting.Path("data.by-file"))
-	f.add(c.Interleave < 0, "data.interleave", "%d: want at least 0", c.Interleave)
+	f.add(c.Stream && c.Partition == PartitionFixed, SettingPartition, "%s: a stream's ranks share blocks of its files (%s), or whole files (%s)", c.Partition, PartitionShuffled, PartitionFiles)
+	f.add(!c.Stream && c.Partition == PartitionFiles, SettingPartition, "%s has no effect: it needs %v", c.Partition, setting.Path("data.stream"))
+	f.add(c.Interleave < 0, "Interleave", "%d: want at least 0", c.Interleave)
+	f.add(c.Interleave != 0 && !c.Stream, "Interleave", "has no effect: it needs %v", setting.Path("data.stream"))
 }
 
 // window is how many rows are shuffled among each other.
@@ -59,7 +61,7 @@ func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 func (r *run) openStream() (*streamed, error) {
 	cfg := data.ClickStreamConfig{
 		Files: r.set.Files, Batch: r.cfg.Batch, Layout: r.set.Layout, Window: r.cfg.window(), Seed: r.cfg.Seed,
-		Rank: r.job.Rank(), Size: r.job.Size(), ByFile: r.cfg.ByFile, Interleave: r.cfg.Interleave, SkipBad: r.cfg.SkipBad, Threads: r.cfg.Threads, Remainder: true,
+		Rank: r.job.Rank(), Size: r.job.Size(), ByFile: r.cfg.Partition == PartitionFiles, Interleave: r.cfg.Interleave, SkipBad: r.cfg.SkipBad, Threads: r.cfg.Threads, Remainder: true,
 	}
 	if cfg.Layout == nil {
 		cfg.Rows, cfg.Keys = r.idRows(), len(r.spec.Slots) > 0

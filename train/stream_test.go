@@ -79,7 +79,10 @@ func TestStreamResume(t *testing.T) {
 	for _, np := range []int{1, 2} {
 		for _, accumulation := range []int{1, 2} {
 			cfg := streaming(clickFiles(t))
-			cfg.Exchange.Accumulation, cfg.ByFile = accumulation, accumulation == 2
+			cfg.Exchange.Accumulation = accumulation
+			if accumulation == 2 {
+				cfg.Partition = PartitionFiles
+			}
 			want, whole := onRanks(t, np, cfg)
 			// What is bad does not count, and what may be does.
 			if most := (300/np + 8*accumulation - 1) / (8 * accumulation); whole.info.TrainSamples != 300 || whole.info.StepsPerEpoch > most || whole.info.StepsPerEpoch < most-3 {
@@ -133,7 +136,9 @@ func TestStreamSkipsAreOfTheJob(t *testing.T) {
 	}
 	for _, np := range []int{1, 2, 4} {
 		cfg := streaming(dir)
-		cfg.Batch, cfg.ByFile = 4, np == 2
+		if cfg.Batch = 4; np == 2 {
+			cfg.Partition = PartitionFiles
+		}
 		if sum, _ := onRanks(t, np, cfg); len(sum.LeftOut) != 1 || sum.LeftOut[0].Count != 3 {
 			t.Errorf("%d ranks: %+v, want 3 bad samples", np, sum.LeftOut)
 		}
@@ -168,11 +173,11 @@ func TestStreamFaults(t *testing.T) {
 		change func(*Config)
 		says   string
 	}{
-		{func(c *Config) { c.Stream = false }, "data.shuffle-window has no effect: it needs data.stream\ndata.interleave has"},
+		{func(c *Config) { c.Stream = false }, "Interleave has no effect: it needs data.stream\ndata.shuffle-window has"},
 		{func(c *Config) { c.Data = data.Synthetic }, "has no files to read synthetic rows from"},
 		{func(c *Config) { c.TrainLimit = 7 }, "data.train-limit 7"},
 		{func(c *Config) { c.Window = 41 }, "a multiple of training.batch 8"},
-		{func(c *Config) { c.Interleave = -1 }, "data.interleave -1"},
+		{func(c *Config) { c.Interleave = -1 }, "Interleave -1"},
 		{func(c *Config) { c.Model = zoo("mnist") }, "are read into memory"},
 	} {
 		cfg := streaming(dir)

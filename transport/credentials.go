@@ -69,12 +69,12 @@ func (c TLS) Validate() error {
 	switch {
 	case given == 0:
 	case given < 3:
-		faults = append(faults, setting.Faultf("network.tls-ca", "%q, with network.tls-cert %q and network.tls-key %q: give all three, or none for certificates that are made of the ticket", c.CA, c.Cert, c.Key))
+		faults = append(faults, setting.Faultf("network.tls-files", "%q,%q,%q: give all three, or none for certificates that are made of the ticket", c.CA, c.Cert, c.Key))
 	case c.Mode == TLSOff:
 		faults = append(faults, setting.Faultf("network.tls", "off, with certificates in %s: nothing would use them", c.Cert))
 	default:
 		if _, err := c.files(); err != nil {
-			faults = append(faults, setting.Faultf("network.tls-cert", "%w", err))
+			faults = append(faults, setting.Faultf("network.tls-files", "%w", err))
 		}
 	}
 	return errors.Join(faults...)

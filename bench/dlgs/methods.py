@@ -21,7 +21,7 @@ class Task:
         """The whole schedule."""
         limit = ["--train-limit", str(self.train_limit)] if self.train_limit else []
         steps = ",".join(f"{epoch}:{self.lr / 10**n:g}" for n, epoch in enumerate(self.drops, 1))
-        return self.flags() + ["--epochs", str(self.epochs), "--lr-steps", steps, *limit]
+        return self.flags() + ["--epochs", str(self.epochs), "--lr-schedule", steps, *limit]
 
     def timing(self, workers, steps, epochs):
         """Some epochs of so many steps, without drops, and next to no evaluation."""

@@ -68,7 +68,7 @@ def commands(o, task, build_dir):
     if o.epochs:
         settings["epochs"] = o.epochs
     if o.lr_steps:
-        settings["lr-steps"] = o.lr_steps
+        settings["lr-schedule"] = o.lr_steps
     flags = [x for k, v in settings.items() for x in ("--" + k, str(v))]
     out = {}
     if o.side != "pytorch":

@@ -29,6 +29,7 @@ type given struct {
 	file    string
 	set     []string
 	flags   []setting.Assignment // in their order
+	notes   []string             // names of earlier versions among them, with those of now
 	usual   []setting.Assignment // what the command has otherwise than a job has it, where nothing is given
 
 	*job.Spec
@@ -67,6 +68,16 @@ func (g *given) register(fs *pflag.FlagSet, command setting.Commands) {
 		}
 		fs.AddFlag(f)
 	}
+	for name, path := range setting.FormerFlags() {
+		now, _, _, _ := setting.Current(setting.Assignment{Path: path, Text: "true"})
+		if r, _ := table.Row(now.Path); g.takes(r.Path) {
+			f := fs.VarPF(&settingFlag{given: g, row: r, former: name, path: path}, name, "", r.About)
+			f.Hidden = true
+			if isBool(r) || now.Text != "true" {
+				f.NoOptDefVal = "true"
+			}
+		}
+	}
 	fs.StringVar(&g.file, "job", "", "read settings from this job `FILE`, or the one that ringo jobs lists by this name; flags win over it")
 	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as servers.durability=wal; may be repeated")
 }
@@ -92,15 +103,26 @@ func isBool(r setting.Row) bool {
 
 // settingFlag is the flag of a setting. What it is given is looked at with all other settings.
 type settingFlag struct {
-	given *given
-	row   setting.Row
-	text  string
+	given  *given
+	row    setting.Row
+	text   string
+	former string       // its name in an earlier version, where that was given
+	path   setting.Path // the setting's path in that version
 }
 
 // Set notes what the command line says.
 func (f *settingFlag) Set(text string) error {
 	f.text = text
-	f.given.flags = append(f.given.flags, setting.Assignment{Path: f.row.Path, Text: text, Origin: setting.Origin("--" + f.row.Flag)})
+	a := setting.Assignment{Path: f.row.Path, Text: text, Origin: setting.Origin(flagOf(f.row.Path))}
+	if f.former != "" {
+		a.Path = f.path
+		f.given.notes = append(f.given.notes, "--"+f.former+" is "+flagOf(f.row.Path))
+		var exists bool
+		if a, _, exists, _ = setting.Current(a); !exists {
+			return nil
+		}
+	}
+	f.given.flags = append(f.given.flags, a)
 	return nil
 }
 
@@ -144,6 +166,10 @@ func (g *given) resolve(cmd *cobra.Command, model string) error {
 		return err
 	} else if err != nil {
 		return usageError{err}
+	}
+	if notes := g.notes; len(notes) > 0 && !g.worker {
+		slices.Sort(notes)
+		fmt.Fprintf(cmd.ErrOrStderr(), "ringo: names of earlier versions, accepted until 1.0: %s\n", strings.Join(slices.Compact(notes), "; "))
 	}
 	if err := g.brought(cmd, all); err != nil {
 		return g.faults(err)
@@ -224,12 +250,30 @@ func (g *given) read() (out []setting.Assignment, err error) {
 		}
 		out = append(out, setting.Assignment{Path: setting.Path(path), Text: value, Origin: bySet})
 	}
+	out, err = g.current(out)
 	for _, a := range out {
 		if _, known := usualTable().Get(a.Path); known && !g.takes(a.Path) {
 			return nil, fmt.Errorf("%s: %s has no effect on this command", a.Origin, a.Path)
 		}
 	}
-	return out, nil
+	return out, err
+}
+
+// current returns assignments with the names of this version, and notes the others for the user.
+func (g *given) current(all []setting.Assignment) (out []setting.Assignment, err error) {
+	for _, a := range all {
+		now, note, exists, fault := setting.Current(a)
+		if exists {
+			out = append(out, now)
+		}
+		if note != "" {
+			g.notes = append(g.notes, note)
+		}
+		if fault != nil {
+			err = errors.Join(err, errors.New(g.tell(fault.(*setting.Fault))))
+		}
+	}
+	return out, err
 }
 
 // readJob reads a job file, or a preset where there is no such file.

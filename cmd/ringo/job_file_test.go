@@ -82,7 +82,7 @@ func TestJobFileFaults(t *testing.T) {
 		"training:\n  batch: 3.5\n":                        "job.yaml:2: training.batch 3.5: want a whole number",
 		"job:\n  timeout: 30\n":                            "job.yaml:2: job.timeout 30: want a time with its unit, such as 30s",
 		"servers:\n  memory: 4giga\n":                      "job.yaml:2: servers.memory 4giga: ",
-		"training: {lr-cosine: maybe}\n":                   "job.yaml:1: training.lr-cosine maybe: want true or false",
+		"training: {accumulate: maybe}\n":                  "job.yaml:1: training.accumulate maybe: want a whole number",
 		"training:\n  batch: 1\n  batch: 2\n":              "job.yaml:3: training.batch is given twice: first on line 2",
 		"training:\n  batch: x\ndata:\n  dri: y\n":         `job.yaml:4: data.dri is no setting (did you mean "data.dir"?)`,
 		"model: [mnist\n":                                  "job.yaml: ",

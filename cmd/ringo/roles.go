@@ -101,25 +101,17 @@ func (g *given) orders() error {
 	return err
 }
 
-// apply gives this process its slices of time, and those that it starts. What was started by a launcher has the
-// launcher's. Unless it was asked for it is a hint: the system may refuse.
-func (g *given) apply() error {
-	_, launched := launch.JobFromEnv(os.LookupEnv)
-	told := g.isGiven("job.slice")
-	if g.Slice == 0 || (g.worker || launched) && !told {
-		return nil
+// shortenSlices gives this process short slices of time, and the processes that it starts. What a launcher has started has
+// the launcher's. It is a hint: Linux before 6.12 and other systems refuse.
+func (g *given) shortenSlices() {
+	if _, launched := launch.JobFromEnv(os.LookupEnv); !launched && !g.worker {
+		_ = timeslice.Set(timeslice.Short)
 	}
-	if err := timeslice.Set(g.Slice); err != nil && told {
-		return setting.Faultf("job.slice", "%v: %w", g.Slice, err)
-	}
-	return nil
 }
 
 // run plays the command's role: body is what a rank does. words are those of the command line.
 func (f *jobFlags) run(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
-	if err := f.apply(); err != nil {
-		return err
-	}
+	f.shortenSlices()
 	return f.watched(cmd, func() error { return f.play(cmd, words, body) })
 }
 

@@ -53,9 +53,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
 	}
-	if err := c.apply(); err != nil {
-		return err
-	}
+	c.shortenSlices()
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own file, which is its servers: %w", err)

@@ -50,9 +50,7 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
 	}
-	if err := c.apply(); err != nil {
-		return err
-	}
+	c.shortenSlices()
 	if c.Sync.Kept() {
 		return c.serveTables(cmd)
 	}

@@ -67,7 +67,7 @@ func TestJobKilledAndResumed(t *testing.T) {
 		victim      func(p *program) int
 	}{
 		{"--optimizer adagrad ", "", "--transport mem --algorithm naive", 2, func(p *program) int { return p.cmd.Process.Pid }},
-		{"--optimizer sgd --lr-steps 2:0.05,4:0.02 --warmup 40 --set data.table-rows=100000 ", "--ps-memory 600KiB --set servers.disk=64MiB ", "--transport mem --algorithm naive", 3, func(p *program) int { return p.keeper(1) }},
+		{"--optimizer sgd --lr-schedule 2:0.05,4:0.02 --warmup 40 --set data.table-rows=100000 ", "--ps-memory 600KiB --set servers.disk=64MiB ", "--transport mem --algorithm naive", 3, func(p *program) int { return p.keeper(1) }},
 		{"--optimizer click ", "--durability wal --set servers.save-every=20ms --set servers.restarts=1 ", "--sync bsp", 1, func(p *program) int { return p.worker(1) }},
 	} {
 		dir := filepath.Join(t.TempDir(), "saved")

@@ -91,7 +91,7 @@ func elsewhere() []calledElsewhere {
 		{"batch", "b bs bsz batchsize trainbatchsize microbatchsize perdevicetrainbatchsize perdevicebatchsize minibatch minibatchsize"},
 		{"accumulate", "gradientaccumulationsteps accumulationsteps gradaccum gradaccumsteps batchesperallreduce backwardpassesperstep"},
 		{"lr", "learningrate baselr initlr eta alpha"},
-		{"lr-steps", "lrsteps milestones lrmilestones lrdecayepochs"},
+		{"lr-schedule", "lrsteps lrscheduler cosine milestones lrmilestones lrdecayepochs"},
 		{"warmup", "warmupsteps warmupepochs numwarmupsteps lrwarmup lrwarmupepochs"},
 		{"epochs", "e epoch nepochs numepochs maxepochs maxepoch numtrainepochs"},
 		{"weight-decay", "wd l2"},

@@ -30,8 +30,8 @@ func TestParametersOnServers(t *testing.T) {
 		line        string
 		np, servers int
 	}{
-		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks + "--set data.table-rows=20000 ", 2, 2}, {fewClicks + "--optimizer sgd --lr-steps 1:0.05 ", 3, 1},
-		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {fewClicks + "--warmup 0.5epochs --lr-cosine ", 2, 1},
+		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks + "--set data.table-rows=20000 ", 2, 2}, {fewClicks + "--optimizer sgd --lr-schedule 1:0.05 ", 3, 1},
+		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {fewClicks + "--warmup 0.5epochs --lr-schedule cosine ", 2, 1},
 	} {
 		want := runSummary(t, fmt.Sprintf("%s--np %d --transport mem --algorithm naive", c.line, c.np))
 		got := runSummary(t, fmt.Sprintf("%s--np %d --sync bsp --servers %d", c.line, c.np, c.servers))
@@ -64,7 +64,7 @@ func TestParametersBelowMemory(t *testing.T) {
 // how it ended.
 func TestParametersOutOfStep(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"async", "ssp --staleness 2 --set output.verbose=true"} {
+	for _, mode := range []string{"async", "ssp --staleness 2"} {
 		status, out, errs := command(t, fewClicks+"--np 2 --servers 2 --sync "+mode)
 		if status != 0 {
 			t.Fatalf("%s: status %d: %s", mode, status, errs)
@@ -72,8 +72,8 @@ func TestParametersOutOfStep(t *testing.T) {
 		checkHolds(t, "stdout", out, "test log-loss", "parameters sha256")
 		errs = regexp.MustCompile(`127.0.0.1:\d+|[\d.]+ [kMG]?B\b|[\d,]+ (rows|pulled|pushed)`).ReplaceAllString(errs, "N")
 		name, _, _ := strings.Cut(mode, " ")
-		if told := strings.Count(errs, "has connected"); told != map[string]int{"async": 0, "ssp": 4}[name] {
-			t.Errorf("%s: %d connections are told:\n%s", mode, told, errs)
+		if strings.Contains(errs, "has connected") {
+			t.Errorf("%s: connections are reported:\n%s", mode, errs)
 		}
 		checkHolds(t, "stderr", errs, "[ps 0] parameter server 0 of 2 is up at N, for 2 trainers, "+name+"\n", "trainer 0 of 2 is up, with 2 servers\n",
 			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")

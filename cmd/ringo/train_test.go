@@ -251,16 +251,16 @@ func TestTrainSeeds(t *testing.T) {
 func TestModelDefaults(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
-		"":                            "sgd, learning rate 0.00125 (0.005 for a global batch of 64, scaled to 16);",
-		"--batch 32 --np 2":           "sgd, learning rate 0.005 (usual for a global batch of 64);",
-		"--lr 0.5":                    "sgd, learning rate 0.5;",
-		"--optimizer adamw":           "adamw, learning rate 0.001;",
-		"--lr 0.02 --optimizer adamw": "adamw, learning rate 0.02;",
-		"--optimizer adam":            "adam, learning rate 0.001;",
-		"--optimizer ftrl":            "ftrl, learning rate 0.5;",
-		"--optimizer sgd":             "sgd, learning rate 0.00125 (0.005 for a global batch of 64, scaled to 16);",
-		"--lr-steps 1:0.01,3:0.002":   "learning rate 0.00125, 0.01 from epoch 1, 0.002 from epoch 3 (0.005 for",
-		"--lr-cosine --warmup 3":      "learning rate 0.00125, cosine to 0, warm-up 3 steps (0.005 for",
+		"":                                "sgd, learning rate 0.00125 (0.005 for a global batch of 64, scaled to 16);",
+		"--batch 32 --np 2":               "sgd, learning rate 0.005 (usual for a global batch of 64);",
+		"--lr 0.5":                        "sgd, learning rate 0.5;",
+		"--optimizer adamw":               "adamw, learning rate 0.001;",
+		"--lr 0.02 --optimizer adamw":     "adamw, learning rate 0.02;",
+		"--optimizer adam":                "adam, learning rate 0.001;",
+		"--optimizer ftrl":                "ftrl, learning rate 0.5;",
+		"--optimizer sgd":                 "sgd, learning rate 0.00125 (0.005 for a global batch of 64, scaled to 16);",
+		"--lr-schedule 1:0.01,3:0.002":    "learning rate 0.00125, 0.01 from epoch 1, 0.002 from epoch 3 (0.005 for",
+		"--lr-schedule cosine --warmup 3": "learning rate 0.00125, cosine to 0, warm-up 3 steps (0.005 for",
 	} {
 		status, out, errs := command(t, "train mlp "+small+flags)
 		if status != 0 || !strings.Contains(out, want) {

@@ -17,7 +17,7 @@ func TestWrittenJobsRepeat(t *testing.T) {
 	const mlp = "train mlp --data synthetic --train-limit 960 --eval-limit 33 --batch 16 --epochs 1 --threads 1 --np 2 "
 	for name, line := range map[string]string{
 		"plain":             mlp,
-		"another optimizer": mlp + "--optimizer adamw --warmup 10 --lr-cosine --set training.lr-floor=0.0001 --accumulate 2",
+		"another optimizer": mlp + "--optimizer adamw --warmup 10 --lr-schedule cosine:0.0001 --accumulate 2",
 		"dlgs":              mlp + "--strategy dlgs --spars 0.1 --set exchange.dlgs-every=7 --momentum 0 --set exchange.momentum-correction=0.9",
 		"auto":              mlp + "--strategy auto --spars 0.1",
 		"tuned":             mlp + "--tune --plan exact --transport tcp",

@@ -95,7 +95,7 @@ func TestPresetsAreJobs(t *testing.T) {
 func TestResolvedRoundTrip(t *testing.T) {
 	for _, words := range [][]string{
 		{"model=mnist", "data.dir=synthetic"},
-		{"model=mnist", "data.dir=synthetic", "training.optimizer=adamw", "training.warmup=2epochs", "training.lr-steps=1:0.5,2:0.1", "job.ranks=3", "job.transport=tcp"},
+		{"model=mnist", "data.dir=synthetic", "training.optimizer=adamw", "training.warmup=2epochs", "training.lr-schedule=1:0.5,2:0.1", "job.ranks=3", "job.transport=tcp"},
 		{"model=cifar-resnet20", "data.dir=synthetic", "exchange.strategy=dlgs", "exchange.dlgs-every=7", "exchange.warmup-density=0.25,0.1", "training.momentum=0"},
 		{"model=ctr-dnn", "data.dir=synthetic", "sync=geo", "servers.count=3", "servers.values=fp16", "training.dropout=0"},
 		{"model=ctr-dnn", "data.dir=synthetic", "sync=ssp", "servers.staleness=4", "servers.admit=count:3,share:0.5", "servers.durability=wal", "servers.dir=x y", "servers.fsync=true"},
@@ -172,7 +172,7 @@ func TestValidate(t *testing.T) {
 		words []string
 		want  []string
 	}{
-		{[]string{"job.ranks=0", "job.timeout=0s", "job.slice=1ns"}, []string{"job.ranks 0: want 1 to 1024", "job.timeout 0s: want a positive time", "job.slice 1ns: "}},
+		{[]string{"job.ranks=0", "job.timeout=0s"}, []string{"job.ranks 0: want 1 to 1024", "job.timeout 0s: want a positive time"}},
 		{[]string{"job.ranks=2", "job.rank=2", "job.rendezvous=h"}, []string{"job.rank 2: want 0 to 1, since job.ranks is 2", `job.rendezvous "h": want HOST:PORT`}},
 		{[]string{"job.rank=0"}, []string{"job.rank 0 needs job.rendezvous, the HOST:PORT"}},
 		{[]string{"training.seeds=0"}, []string{"training.seeds 0: want 1 to 1000"}},

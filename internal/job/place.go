@@ -117,7 +117,7 @@ func (s *Spec) keep() server.Config {
 // launcher names those that did not join.
 func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config {
 	c := s.keep()
-	c.Index, c.Verbose, c.Version = index, s.Output.Verbose, ringo.Version
+	c.Index, c.Version = index, ringo.Version
 	c.FullWait, c.Told = fullWait, s.Told(t, false)
 	if training := s.Training(0); s.Train.Start.From != "" {
 		c.Begin = training.BeginRows

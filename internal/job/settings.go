@@ -7,7 +7,6 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
-	"github.com/ringo-ml/ringo/internal/timeslice"
 )
 
 // Group is settings that belong together: a page of help, and a mapping in job files.
@@ -79,8 +78,6 @@ func (s *Spec) processes() []setting.Row {
 			Value: setting.Choice(&s.Transport, TransportAuto, ringo.TransportSHM, ringo.TransportTCP, TransportMem)},
 		{Path: "job.bind", Commands: setting.AllCommands, Flag: "bind", About: "whether ranks are bound to processors, on Linux: auto (each to as many of its own as there are for all, where their threads fit and nobody has bound them already), core (a core for each thread, or an error), none",
 			Scope: setting.Local, Needs: setting.Not("job.transport", TransportMem), Value: setting.Choice(&s.Bind, launch.Binds()...)},
-		{Path: "job.slice", Commands: setting.AllCommands, Unit: "time", About: "how long a thread may run while others wait for its core, short so that one that computes lets one that communicates through; 0 leaves it as it is; Linux from 6.12 on, at least " + timeslice.Short.String(),
-			Scope: setting.Local, Value: setting.Duration(&s.Slice)},
 	}
 }
 
@@ -121,6 +118,5 @@ func (s *Spec) output() []setting.Row {
 		{Path: "output.pprof", Unit: "HOST:PORT", About: "tell a profiler at this address of this host what takes rank 0's processor time, by phase, layer and operation, below a token that is told at the start; rank 1 has the next port, and so on, and port 0 is any free one", Scope: setting.Local, Value: setting.Text(&o.Profiles)},
 		{Path: "output.trace", OneStart: true, Commands: setting.BenchStep, Flag: "trace", Unit: "FILE", About: "write a timeline of all ranks to a file in Chrome's trace format: ui.perfetto.dev opens it", Scope: setting.Changeable, Value: setting.Text(&o.Trace)},
 		{Path: "output.trace-steps", OneStart: true, Commands: setting.BenchStep, Unit: "steps", About: "record the first steps, so many; 0: all, while memory for them lasts", Scope: setting.Changeable, Needs: setting.On("output.trace"), Value: setting.Int(&o.TraceSteps)},
-		{Path: "output.verbose", OneStart: true, Commands: setting.Run | setting.Server | setting.Heter, About: "tell of every connection to servers that keep parameters, not only of those that come back", Scope: setting.Local, Value: setting.Bool(&o.Verbose)},
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/server"
 	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/setting"
-	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -99,8 +98,6 @@ type Spec struct {
 	Bind launch.Bind
 	// Cores, when above 0, is how many cores a rank has found for itself that was started by hand, or is one of several hosts.
 	Cores int
-	// Slice is how long a thread may run while others wait for its core; 0 leaves it as it is.
-	Slice time.Duration
 	// Network is how processes are connected.
 	Network ringo.Network
 
@@ -161,8 +158,6 @@ type Output struct {
 	Trace string
 	// TraceSteps is how many steps it records; 0: all, while memory for them lasts.
 	TraceSteps int
-	// Verbose tells of every connection to servers that keep parameters.
-	Verbose bool
 }
 
 // Defaults of settings whose packages leave a choice.
@@ -179,7 +174,7 @@ func newSpec(name, optimizer string) *Spec {
 	}
 	s := &Spec{
 		Model: name, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
-		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto, Slice: timeslice.Short,
+		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto,
 		Output: Output{Progress: "auto", TraceSteps: defaultTraceSteps},
 	}
 	s.Train.Threads, s.Network.Streams = 0, 1

@@ -13,7 +13,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/setting"
-	"github.com/ringo-ml/ringo/internal/timeslice"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -81,10 +80,6 @@ func (s *Spec) ValidateProcesses() error {
 	}
 	errs = append(errs, s.validateHosts())
 	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)
-	if s.Slice != 0 {
-		err := timeslice.Check(s.Slice)
-		errs.add(err != nil, "job.slice", "%v: %w, or 0", s.Slice, err)
-	}
 	errs.add(s.Train.Threads < 0 || s.Train.Threads > train.MaxThreads, "training.threads", "%d: want 1 to %d, or 0 for this rank's share of the cores", s.Train.Threads, train.MaxThreads)
 	errs.add(s.Collective.Algorithm == collective.Exchange && s.Ranks > 2, "job.algorithm", "%s is for two ranks, %v is %d", s.Collective.Algorithm, setting.Path("job.ranks"), s.Ranks)
 	errs.add(s.Tuning.Tune && s.Tuning.Profile != "", "tuning.tune", "and %v %s are two sources for one choice: choose one", setting.Path("tuning.profile"), s.Tuning.Profile)

@@ -105,8 +105,6 @@ type Config struct {
 	Record *record.Recorder
 	// Report gets lines about what a person should know, from many goroutines. It may be nil.
 	Report func(line string)
-	// Verbose reports every connection: see service.Config.
-	Verbose bool
 }
 
 // Stats are what a server has done.
@@ -199,7 +197,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	}
 	s.service, err = service.New(service.Config{
 		Ticket: cfg.Ticket, TLS: cfg.TLS, Version: cfg.Version, Job: cfg.Job, Settings: cfg.told(), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
-		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Verbose: cfg.Verbose, Open: s.open, Record: cfg.Record, Begun: cfg.begun(),
+		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Open: s.open, Record: cfg.Record, Begun: cfg.begun(),
 	})
 	if err != nil {
 		return Stats{}, err

@@ -7,7 +7,7 @@ import (
 )
 
 func TestNear(t *testing.T) {
-	flags := []string{"np", "batch", "bucket-bytes", "lr", "lr-steps", "data", "train-file", "eval-file", "epochs", "seed", "seeds", "servers"}
+	flags := []string{"np", "batch", "bucket-bytes", "lr", "lr-schedule", "data", "train-file", "eval-file", "epochs", "seed", "seeds", "servers"}
 	for given, want := range map[string][]string{
 		"bacth": {"batch"}, "Batch": {"batch"}, "batchsize": {"batch"}, "bucketbytes": {"bucket-bytes"}, "bucket_bytes": {"bucket-bytes"},
 		"train_file": {"train-file"}, "trian-file": {"train-file"}, "file": {"train-file", "eval-file"}, "epoch": {"epochs"}, "sed": {"seed"}, "serves": {"servers"},

@@ -57,18 +57,18 @@ func (s Schedule) Validate() error {
 			faults = append(faults, setting.Faultf(p, format, args...))
 		}
 	}
-	const steps, floor, warmup setting.Path = "training.lr-steps", "training.lr-floor", "training.warmup"
+	const falls, warmup setting.Path = "training.lr-schedule", "training.warmup"
 	want(positive(s.LR), "training.lr", "%s: want a positive number", quantity.Exact(s.LR))
 	epoch := 0
 	for i, d := range s.Drops {
-		want(d.Epoch >= 1, steps, "at epoch %d: want at least 1", d.Epoch)
-		want(i == 0 || d.Epoch > epoch, steps, "at epoch %d after epoch %d: want ascending epochs", d.Epoch, epoch)
-		want(positive(d.LR), steps, "%s from epoch %d: want a positive number", quantity.Exact(d.LR), d.Epoch)
+		want(d.Epoch >= 1, falls, "at epoch %d: want at least 1", d.Epoch)
+		want(i == 0 || d.Epoch > epoch, falls, "at epoch %d after epoch %d: want ascending epochs", d.Epoch, epoch)
+		want(positive(d.LR), falls, "%s from epoch %d: want a positive number", quantity.Exact(d.LR), d.Epoch)
 		epoch = d.Epoch
 	}
-	want(!s.Cosine || len(s.Drops) == 0, steps, "%s with %v: want one of them", FormatDrops(s.Drops), setting.Path("training.lr-cosine"))
-	want(s.Cosine || s.Floor == 0, floor, "has no effect: it needs %v", setting.Path("training.lr-cosine"))
-	want(!s.Cosine || s.Floor >= 0 && s.Floor <= s.LR, floor, "%s: want a number from 0 to the learning rate %s", quantity.Exact(s.Floor), quantity.Exact(s.LR))
+	want(!s.Cosine || len(s.Drops) == 0, falls, "%s with a cosine: want one of them", FormatDrops(s.Drops))
+	want(s.Cosine || s.Floor == 0, falls, "without a cosine has no rate %s at the end", quantity.Exact(s.Floor))
+	want(!s.Cosine || s.Floor >= 0 && s.Floor <= s.LR, falls, "cosine:%s: want a number from 0 to the learning rate %s", quantity.Exact(s.Floor), quantity.Exact(s.LR))
 	w := s.Warmup
 	want(w.Steps >= 0, warmup, "%d steps: want 0 or more", w.Steps)
 	want(w.Epochs >= 0 && !math.IsInf(w.Epochs, 0), warmup, "%s epochs: want a number from 0", quantity.Exact(w.Epochs))

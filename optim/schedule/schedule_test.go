@@ -167,8 +167,8 @@ func TestValidate(t *testing.T) {
 		Warmup: Warmup{Steps: -7, Epochs: math.NaN()},
 	}
 	err := s.Validate()
-	for _, want := range []string{"training.lr -1", "training.lr-steps at epoch 0", "training.lr-steps -2 from epoch 5", "epoch 4 after epoch 5",
-		"0:0.1,5:-2,4:0.1", "training.lr-floor 3", "training.warmup -7 steps", "NaN epochs"} {
+	for _, want := range []string{"training.lr -1", "training.lr-schedule at epoch 0", "training.lr-schedule -2 from epoch 5", "epoch 4 after epoch 5",
+		"0:0.1,5:-2,4:0.1", "training.lr-schedule cosine:3", "training.warmup -7 steps", "NaN epochs"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
 		}

@@ -85,11 +85,8 @@ func (c *conn) run() {
 	}()
 	err := c.greet()
 	if err == nil {
-		switch {
-		case c.again:
+		if c.again {
 			c.s.cfg.Report(c.s.says("trainer %d has connected again from %v, session %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Session))
-		case c.s.cfg.Verbose:
-			c.s.cfg.Report(c.s.says("trainer %d has connected from %v, session %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Session))
 		}
 		err = c.serve()
 	}

@@ -54,17 +54,6 @@ func TestReplacement(t *testing.T) {
 	}
 }
 
-// With Verbose every connection is told.
-func TestVerbose(t *testing.T) {
-	w := start(t, 1, func(c *Config, _ *fake.Config) { c.Verbose = true })
-	p, _ := w.join(hello(0, 1))
-	p.pulls(1, 1, 1)
-	p.row(1, 0, 0, 0)
-	if !w.reported("server 0: trainer 0 has connected from", "session 0") {
-		t.Error("nothing says that a trainer came")
-	}
-}
-
 // A trainer that shows nothing is closed after Silence and lost after Rejoin; one that
 // is slow but lives is not.
 func TestSilenceAndLoss(t *testing.T) {

@@ -159,9 +159,6 @@ type Config struct {
 	// Report gets a line about what a person should know: who comes, goes, is
 	// refused. It may be nil; it is called by many goroutines.
 	Report func(line string)
-	// Verbose reports every connection of a trainer. Otherwise those are that come back after
-	// one that was lost.
-	Verbose bool
 }
 
 // withDefaults fills in what is zero.

@@ -98,10 +98,10 @@ func (c Config) Validate() error {
 		faults = append(faults, setting.Faultf("network.streams", "%d: want 1 to %d, or 0 for 1", c.Streams, MaxStreams))
 	}
 	if err := CheckCongestionControl(c.CongestionControl); err != nil {
-		faults = append(faults, setting.Faultf("network.congestion-control", "%w", err))
+		faults = append(faults, setting.Faultf("", "CongestionControl %w", err))
 	}
 	if err := CheckLending(c.Lending); err != nil {
-		faults = append(faults, setting.Faultf("network.lending", "%w", err))
+		faults = append(faults, setting.Faultf("", "Lending %w", err))
 	}
 	if c.Size > 1 {
 		faults = append(faults, c.TLS.Validate())

@@ -178,7 +178,7 @@ func readMetric(h *Hub, f *figures) {
 
 // readProgressive reads how well a click model predicts what it is about to learn from.
 func readProgressive(h *Hub, f *figures) {
-	f.Note = "Of the last samples of all ranks, each scored before it was learnt from (training.auc-window)."
+	f.Note = "Of the last samples of all ranks, each scored before it was learnt from."
 	h.curves(f, curve{"AUC", runs.OfSteps, "progressive_auc"}, curve{"log-loss", runs.OfSteps, "progressive_logloss"},
 		curve{"AUC after an epoch", runs.OfEpochs, "progressive_auc"}, curve{"log-loss after an epoch", runs.OfEpochs, "progressive_logloss"})
 }

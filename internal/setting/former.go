@@ -1,0 +1,91 @@
+package setting
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// former is a setting of an earlier version. Its names remain accepted until 1.0.
+type former struct {
+	path  Path              // path in that version
+	flag  string            // flag in that version, if it has changed
+	now   Path              // path of the setting that replaces it; empty if none does
+	words map[string]string // values that have new names; an empty one is what the new setting means if it is left out
+	usual []string          // values without replacement that equal today's behaviour
+	hint  string            // remedy for the other values
+}
+
+const tlsHint = "give all three files as network.tls-files=CA,CERT,KEY"
+
+func formers() []former {
+	return []former{
+		{path: "exchange.sparse-algorithm", usual: []string{""}, hint: "leave it out, or set distopt.Config.SparseAlgorithm in a program"},
+		{path: "data.by-file", now: "data.partition", words: map[string]string{"true": "files", "false": ""}},
+		{path: "data.interleave", usual: []string{"0", "1"}, hint: "leave it out, or set train.Config.Interleave in a program"},
+		{path: "training.auc-window", usual: []string{"0", "1000000"}, hint: "leave it out, or set train.Config.AUCWindow in a program"},
+		{path: "training.lr-steps", flag: "lr-steps", now: "training.lr-schedule"},
+		{path: "training.lr-cosine", flag: "lr-cosine", now: "training.lr-schedule", words: map[string]string{"true": "cosine", "false": ""}},
+		{path: "training.lr-floor", usual: []string{"0"}, hint: "give training.lr-schedule=cosine:LR, with the rate at the end"},
+		{path: "job.slice", usual: []string{"100µs", "100us"}, hint: "leave it out: slices are 100µs"},
+		{path: "network.congestion-control", usual: []string{""}, hint: "set the host's (sysctl net.ipv4.tcp_congestion_control), or ringo.Network.CongestionControl in a program"},
+		{path: "network.lending", usual: []string{"", "measured"}, hint: "leave it out, or set ringo.Network.Lending in a program"},
+		{path: "network.tls-ca", usual: []string{""}, hint: tlsHint},
+		{path: "network.tls-cert", usual: []string{""}, hint: tlsHint},
+		{path: "network.tls-key", usual: []string{""}, hint: tlsHint},
+		{path: "output.verbose", usual: []string{"false"}, hint: "leave it out: servers report connections that return, and their HTTP address reports all"},
+		{path: "heter.device", usual: []string{"", "auto", "cpu"}, hint: "leave it out"},
+	}
+}
+
+// Current returns an assignment with the names of this version, the note for the user if it had others, and whether it
+// still gives a setting. A setting that is gone is an error unless its value changes nothing.
+func Current(a Assignment) (now Assignment, note string, exists bool, err error) {
+	i := slices.IndexFunc(formers(), func(f former) bool { return f.path == a.Path && f.now != a.Path })
+	if i < 0 {
+		return a, "", true, nil
+	}
+	f := formers()[i]
+	if f.now == "" {
+		if !slices.Contains(f.usual, a.Text) {
+			err = &Fault{Path: a.Path, Origin: a.Origin, format: "%s: the setting was removed: " + f.hint, args: []any{a.Text}}
+		}
+		return a, fmt.Sprintf("%s was removed", a.Path), false, err
+	}
+	a.Path = f.now
+	word, renamed := f.words[a.Text]
+	if renamed {
+		a.Text = word
+	}
+	return a, fmt.Sprintf("%s is %s", f.path, f.now), !renamed || word != "", nil
+}
+
+// FormerFlags returns the flags of earlier versions with the paths of that version.
+func FormerFlags() map[string]Path {
+	flags := map[string]Path{}
+	for _, f := range formers() {
+		if f.flag != "" {
+			flags[f.flag] = f.path
+		}
+	}
+	return flags
+}
+
+// Current returns values with the names of this version. Settings that are gone are left out; the error names those
+// whose values are not today's behaviour.
+func (v Values) Current() (Values, error) {
+	if v == nil {
+		return nil, nil
+	}
+	out, faults := Values{}, Faults(nil)
+	for p, text := range v {
+		a, _, exists, err := Current(Assignment{Path: p, Text: text})
+		if err != nil {
+			faults = append(faults, err.(*Fault))
+		} else if exists && (out[a.Path] == "" || a.Path != p && a.Text != "") {
+			out[a.Path] = a.Text
+		}
+	}
+	slices.SortFunc(faults, func(a, b *Fault) int { return cmp.Compare(a.Path, b.Path) })
+	return out, faults.Err()
+}

@@ -1,0 +1,51 @@
+package setting_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/internal/setting"
+)
+
+// A setting of an earlier version is read by its new name, left out where its value changes nothing, and otherwise
+// rejected with the remedy.
+func TestCurrentReadsNamesOfEarlierVersions(t *testing.T) {
+	for _, c := range []struct{ path, text, want string }{
+		{"training.lr", "0.1", "training.lr=0.1"},
+		{"training.lr-steps", "2:0.1", "training.lr-schedule=2:0.1"},
+		{"training.lr-cosine", "true", "training.lr-schedule=cosine"},
+		{"training.lr-cosine", "false", ""},
+		{"training.lr-floor", "0", ""},
+		{"training.lr-floor", "0.1", "training.lr-floor 0.1: the setting was removed: give training.lr-schedule=cosine:LR"},
+		{"data.by-file", "true", "data.partition=files"},
+		{"job.slice", "100µs", ""},
+		{"job.slice", "1ms", "job.slice 1ms: the setting was removed: leave it out"},
+		{"network.tls-ca", "ca.pem", "network.tls-ca ca.pem: the setting was removed: give all three files as network.tls-files"},
+	} {
+		now, note, exists, err := setting.Current(setting.Assignment{Path: setting.Path(c.path), Text: c.text})
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else if exists {
+			got = string(now.Path) + "=" + now.Text
+		}
+		if got != c.want && (err == nil || !strings.HasPrefix(got, c.want)) || (note == "") != (c.path == "training.lr") {
+			t.Errorf("%s=%s: got %q with note %q, want %q", c.path, c.text, got, note, c.want)
+		}
+	}
+}
+
+// Values of an earlier version's checkpoint have the names of this version; a setting without replacement is an error
+// where it changed something.
+func TestCurrentValues(t *testing.T) {
+	was := setting.Values{"training.lr": "1", "training.lr-steps": "", "training.lr-cosine": "true", "data.partition": "shuffled", "data.by-file": "true", "output.verbose": "false"}
+	got, err := was.Current()
+	if want := (setting.Values{"training.lr": "1", "training.lr-schedule": "cosine", "data.partition": "files"}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v (%v), want %v", got, err, want)
+	}
+	was["data.interleave"] = "3"
+	if _, err := was.Current(); err == nil || !strings.Contains(err.Error(), "data.interleave 3: the setting was removed: leave it out") {
+		t.Errorf("%v", err)
+	}
+}
