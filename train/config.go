@@ -300,10 +300,10 @@ func (c Config) validateModel(spec model.Spec, f *faults) {
 	f.add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
 	f.add(!(c.Dropout < 1), "training.dropout", "%s: want below 1; negative for none, 0 for the model's own", quantity.Exact(c.Dropout))
 	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%s has no effect on model %s, which drops nothing: leave it out", quantity.Exact(c.Dropout), spec.Name)
-	f.add(c.ImageSize < 0 || c.ImageSize > MaxImageSize, SettingImageSize, "%d: want 1 to %d; 0 for the model's", c.ImageSize, MaxImageSize)
+	f.add(c.ImageSize < 0 || c.ImageSize > MaxImageSize, settingImageSize, "%d: want 1 to %d; 0 for the model's", c.ImageSize, MaxImageSize)
 	if set := c.setName(); c.ImageSize > 0 && !c.given {
-		f.add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), SettingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)
-		f.add(!spec.AnySize && !spec.AnyShape && !(len(spec.Input) == 3 && spec.Input[0] == c.ImageSize), SettingImageSize, "%d: model %s takes images of %v alone", c.ImageSize, spec.Name, spec.Input)
+		f.add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), settingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)
+		f.add(!spec.AnySize && !spec.AnyShape && !(len(spec.Input) == 3 && spec.Input[0] == c.ImageSize), settingImageSize, "%d: model %s takes images of %v alone", c.ImageSize, spec.Name, spec.Input)
 	}
 	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for rows of clicks alone; the data of %s are read into memory", spec.Name)
 	f.add(c.Layout != "" && !spec.AnySlots, settingLayout, "%s has no effect on model %s, which takes no slots of keys: use ctr-dnn, wide-deep, deepfm, dcn-v2, dlrm or din", c.Layout, spec.Name)
@@ -387,8 +387,8 @@ func FindData(c Config) error {
 // MaxImageSize bounds Config.ImageSize.
 const MaxImageSize = 1 << 12
 
-// SettingImageSize is the path of Config.ImageSize.
-const SettingImageSize setting.Path = "data.image-size"
+// settingImageSize is the path of Config.ImageSize.
+const settingImageSize setting.Path = "data.image-size"
 
 // settingLayout is the path of Config.Layout.
 const settingLayout setting.Path = "data.layout"

@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// SettingPartition says how ranks share the training samples: see Config.Partition.
-const SettingPartition setting.Path = "data.partition"
+// settingPartition says how ranks share the training samples: see Config.Partition.
+const settingPartition setting.Path = "data.partition"
 
 const (
 	// PartitionShuffled has all ranks hold the same set, which is shuffled in each epoch before it is parted.
@@ -104,7 +104,7 @@ func sharesOf(all []holding, rank, batch int) (s shares, err error) {
 	for r, t := range all {
 		if t.Meaning != all[0].Meaning {
 			return s, fmt.Errorf("samples of rank %d mean something else than those of rank 0 (another number or order of classes, words or columns, or another scale): %w", r,
-				setting.Faultf("", "ranks with files of their own under %v %s need the same classes and encoding", SettingPartition, PartitionFixed))
+				setting.Faultf("", "ranks with files of their own under %v %s need the same classes and encoding", settingPartition, PartitionFixed))
 		}
 		if groups[t.Fingerprint] == nil {
 			s.train, s.eval = s.train+int(t.Train), s.eval+int(t.Eval)
