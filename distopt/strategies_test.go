@@ -100,16 +100,16 @@ func TestIdleSettings(t *testing.T) {
 	}
 	for want, c := range map[string]Config{
 		"exchange.strategy topk with a chain": {Strategy: TopK, Chain: chain}, "exchange.strategy custom needs a chain": {Strategy: Custom},
-		"exchange.spars has no effect: it needs":                      {Chain: chain, Spars: 0.5},
-		"exchange.plan one has no effect on exchange.strategy lags":   {Strategy: LAGS, Plan: PlanOne},
-		`"x" of sparse exchanges is not known`:                        {Strategy: DLGS, SparseAlgorithm: "x"},
-		"SparseAlgorithm split has no effect on a reducer":           {Strategy: DLGS, SparseAlgorithm: "split", Reducer: newNaive(nil)},
-		"bound-sum has no effect with SparseAlgorithm tree": {Strategy: DLGS, SparseAlgorithm: "tree", BoundSum: true},
-		"exchange.update sharded is for exchange.strategy fp32":       {Strategy: DLGS, Update: UpdateSharded},
-		"exchange.spars 2: want a share":                              {Strategy: DLGS, Spars: 2},
-		"exchange.spars -1: want a magnitude":                         {Strategy: SparseThreshold, Spars: -1},
-		"exchange.clip-value NaN":                                     {Strategy: FP16, ClipValue: math.NaN()},
-		`rule "x" is not known: use corrected or`:                     {Strategy: DLGS, Rule: "x"},
+		"exchange.spars has no effect: it needs":                    {Chain: chain, Spars: 0.5},
+		"exchange.plan one has no effect on exchange.strategy lags": {Strategy: LAGS, Plan: PlanOne},
+		`"x" of sparse exchanges is not known`:                      {Strategy: DLGS, SparseAlgorithm: "x"},
+		"SparseAlgorithm split has no effect on a reducer":          {Strategy: DLGS, SparseAlgorithm: "split", Reducer: newNaive(nil)},
+		"bound-sum has no effect with SparseAlgorithm tree":         {Strategy: DLGS, SparseAlgorithm: "tree", BoundSum: true},
+		"exchange.update sharded is for exchange.strategy fp32":     {Strategy: DLGS, Update: UpdateSharded},
+		"exchange.spars 2: want a share":                            {Strategy: DLGS, Spars: 2},
+		"exchange.spars -1: want a magnitude":                       {Strategy: SparseThreshold, Spars: -1},
+		"exchange.clip-value NaN":                                   {Strategy: FP16, ClipValue: math.NaN()},
+		`rule "x" is not known: use corrected or`:                   {Strategy: DLGS, Rule: "x"},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
