@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -20,7 +21,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/internal/chart"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -49,9 +49,17 @@ type picture struct{ name, text string }
 
 // draw draws all of them.
 func draw(root string) (out []picture, err error) {
+	style, err := pathname.Read(filepath.Join(root, themeFile), 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	theme, err := themeOf(string(style))
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range []struct {
 		name, from string
-		of         func(text string) (chart.Chart, error)
+		of         func(text string) (chart, error)
 	}{
 		{"gradient.svg", "testdata/passage.txt", gradient},
 		{"timeline.svg", "bench/pictures/testdata/trace.json", timeline},
@@ -65,7 +73,7 @@ func draw(root string) (out []picture, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.from, err)
 		}
-		out = append(out, picture{p.name, chart.File(c, width, 300)})
+		out = append(out, picture{p.name, svg(c, width, 300, theme)})
 	}
 	return out, nil
 }
@@ -76,12 +84,12 @@ var stages = []string{"nn", "exchange", "transport", "optim", "distopt"}
 var bucketBounds = regexp.MustCompile(`from (\d+) to (\d+)`)
 
 // gradient draws the first passage: what happened to gradients, in order, a line for each package. Colours are of buckets.
-func gradient(text string) (chart.Chart, error) {
+func gradient(text string) (chart, error) {
 	passage, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n# ")
 	title, lines, _ := strings.Cut(passage, "\n")
-	c := chart.Tracks{Title: "One step's gradients, in the order of events", Kinds: nil}
+	c := tracks{name: "One step's gradients, in the order of events", kinds: nil}
 	for _, s := range stages {
-		c.Rows = append(c.Rows, chart.Track{Label: s})
+		c.rows = append(c.rows, track{label: s})
 	}
 	// Events have no times in a passage: their place in it is theirs. What transport does is of the bucket that exchange or optim named last,
 	// and a gradient that is final is of the next bucket to be complete.
@@ -99,28 +107,28 @@ func gradient(text string) (chart.Chart, error) {
 		kind := bucket
 		if m := bucketBounds.FindString(what); m != "" && (stage == "exchange" || stage == "optim") {
 			name := "bucket " + strings.TrimPrefix(m, "from ")
-			if kind = slices.Index(c.Kinds, name); kind < 0 {
-				kind, c.Kinds = len(c.Kinds), append(c.Kinds, name)
+			if kind = slices.Index(c.kinds, name); kind < 0 {
+				kind, c.kinds = len(c.kinds), append(c.kinds, name)
 			}
 			bucket = kind
 		} else if stage == "nn" {
-			bucket = len(c.Kinds)
+			bucket = len(c.kinds)
 			kind = bucket
 		}
-		c.Rows[row].Boxes = append(c.Rows[row].Boxes, chart.Box{From: float64(at), To: float64(at + 1), Kind: kind, Text: what})
+		c.rows[row].boxes = append(c.rows[row].boxes, box{from: float64(at), to: float64(at + 1), kind: kind, text: what})
 		at++
 	}
-	if len(c.Kinds) == 0 {
+	if len(c.kinds) == 0 {
 		return nil, fmt.Errorf("the passage %q has no bucket", title)
 	}
-	for i := range c.Rows { // what is of no bucket, such as the end of backward, has a colour of its own
-		for k := range c.Rows[i].Boxes {
-			if b := &c.Rows[i].Boxes[k]; b.Kind >= len(c.Kinds) {
-				b.Kind = len(c.Kinds)
+	for i := range c.rows { // what is of no bucket, such as the end of backward, has a colour of its own
+		for k := range c.rows[i].boxes {
+			if b := &c.rows[i].boxes[k]; b.kind >= len(c.kinds) {
+				b.kind = len(c.kinds)
 			}
 		}
 	}
-	c.Kinds = append(c.Kinds, "of no bucket")
+	c.kinds = append(c.kinds, "of no bucket")
 	return c, nil
 }
 
@@ -141,7 +149,7 @@ type event struct {
 var drawn = []string{"forward", "backward", "exchange", "update"}
 
 // timeline draws the last whole step of all ranks.
-func timeline(text string) (chart.Chart, error) {
+func timeline(text string) (chart, error) {
 	var file struct {
 		Events []event `json:"traceEvents"`
 	}
@@ -155,7 +163,7 @@ func timeline(text string) (chart.Chart, error) {
 			last = max(last, e.Args.Step)
 		}
 	}
-	c := chart.Tracks{Title: "A step of ResNet-20 on two ranks over TCP", Unit: "ms", Kinds: drawn}
+	c := tracks{name: "A step of ResNet-20 on two ranks over TCP", unit: "ms", kinds: drawn}
 	begin, ranks := math.Inf(1), 0
 	for _, e := range file.Events {
 		if e.Phase == "X" && e.Args.Step == last && slices.Contains(drawn, e.Kind) {
@@ -165,21 +173,21 @@ func timeline(text string) (chart.Chart, error) {
 	for rank := 1; rank <= ranks; rank++ {
 		head := fmt.Sprintf("rank %d", rank-1)
 		for kind, stage := range drawn {
-			t := chart.Track{Head: head, Label: stage}
+			t := track{head: head, label: stage}
 			before := 0. // an exchange that began behind others waited for its turn
 			for _, e := range file.Events {
 				if e.Phase == "X" && e.Rank == rank && e.Kind == stage && e.Args.Step == last {
 					from, to := (e.Start-begin)/1e3, (e.Start+e.Long-begin)/1e3
 					from, before = min(max(from, before), to), max(before, to)
-					t.Boxes = append(t.Boxes, chart.Box{From: from, To: to, Kind: kind, Text: fmt.Sprintf("%s: %.2f to %.2f ms", e.Name, from, to)})
+					t.boxes = append(t.boxes, box{from: from, to: to, kind: kind, text: fmt.Sprintf("%s: %.2f to %.2f ms", e.Name, from, to)})
 				}
 			}
-			if len(t.Boxes) > 0 {
-				c.Rows, head = append(c.Rows, t), ""
+			if len(t.boxes) > 0 {
+				c.rows, head = append(c.rows, t), ""
 			}
 		}
 	}
-	if len(c.Rows) == 0 {
+	if len(c.rows) == 0 {
 		return nil, fmt.Errorf("step %d has nothing to draw", last)
 	}
 	return c, nil
@@ -197,14 +205,14 @@ var short = [][2]string{
 var ratio = regexp.MustCompile(`^([0-9.]+)(?: to ([0-9.]+))?$`)
 
 // ratios draws README's table of ratios against peers.
-func ratios(text string) (chart.Chart, error) {
+func ratios(text string) (chart, error) {
 	_, text, _ = strings.Cut(text, "\n| what | ratio |")
-	c := chart.Bars{Title: "Against peers: above 1 ringo is ahead", Unit: "x", Parts: []string{"ratio, or the least of a range", "up to"}}
+	c := ranges{name: "Against peers: above 1 ringo is ahead", kinds: []string{"ringo is ahead", "ringo is behind"}}
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
 		cells := strings.Split(lines.Text(), " | ")
 		if len(cells) < 3 {
-			if len(c.Rows) > 0 {
+			if len(c.rows) > 0 {
 				break
 			}
 			continue
@@ -214,13 +222,15 @@ func ratios(text string) (chart.Chart, error) {
 		if m == nil || i < 0 {
 			return nil, fmt.Errorf("the row %q has no ratio, or no short name in bench/pictures", name)
 		}
-		// A range has its least ratio as one part of the bar, and how far it reaches as the other; a ratio alone has one part.
-		low, _ := strconv.ParseFloat(m[1], 64)
-		high, _ := strconv.ParseFloat(m[2], 64)
-		c.Rows = append(c.Rows, chart.Bar{Label: short[i][1], Values: []float64{low, max(0, high-low)}})
+		low, errLow := strconv.ParseFloat(m[1], 64)
+		high, errHigh := strconv.ParseFloat(cmp.Or(m[2], m[1]), 64)
+		if errLow != nil || errHigh != nil || low <= 0 || high < low {
+			return nil, fmt.Errorf("the ratio %q of the row %q is no range above 0", m[0], name)
+		}
+		c.rows = append(c.rows, valueRange{label: short[i][1], low: low, high: high})
 	}
-	if len(c.Rows) != len(short) {
-		return nil, fmt.Errorf("%d ratios, want %d: the table has changed", len(c.Rows), len(short))
+	if len(c.rows) != len(short) {
+		return nil, fmt.Errorf("%d ratios, want %d: the table has changed", len(c.rows), len(short))
 	}
 	return c, nil
 }

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/ringo-ml/ringo/internal/chart"
 )
 
 // The pictures of the docs are what this program draws: `go run ./bench/pictures` draws them anew.
@@ -41,16 +39,16 @@ func TestDrawn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracks := c.(chart.Tracks)
-	if len(tracks.Kinds) != 2 || tracks.Kinds[0] != "bucket 0 to 2" || len(tracks.Rows[2].Boxes) != 1 || tracks.Rows[3].Boxes[0].From != 3 {
-		t.Errorf("%+v", tracks)
+	got := c.(tracks)
+	if len(got.kinds) != 2 || got.kinds[0] != "bucket 0 to 2" || len(got.rows[2].boxes) != 1 || got.rows[3].boxes[0].from != 3 {
+		t.Errorf("%+v", got)
 	}
 	c, err = timeline(`{"traceEvents":[{"ph":"X","cat":"forward","name":"forward","pid":2,"ts":5000,"dur":1000,"args":{"step":3}},{"ph":"X","cat":"update","name":"u","pid":2,"ts":7000,"dur":500,"args":{"step":3}},{"ph":"X","cat":"forward","pid":1,"ts":1,"dur":2,"args":{"step":1}}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tracks = c.(chart.Tracks); len(tracks.Rows) != 2 || tracks.Rows[0].Head != "rank 1" || tracks.Rows[1].Head != "" || tracks.Rows[1].Boxes[0].From != 2 {
-		t.Errorf("%+v", tracks)
+	if got = c.(tracks); len(got.rows) != 2 || got.rows[0].head != "rank 1" || got.rows[1].head != "" || got.rows[1].boxes[0].from != 2 {
+		t.Errorf("%+v", got)
 	}
 	for _, bad := range []string{"", "# x\n\nnowhere y\n", "# x\n\nnn y\n"} {
 		if _, err := gradient(bad); err == nil {
@@ -62,7 +60,8 @@ func TestDrawn(t *testing.T) {
 			t.Errorf("a timeline of %q", bad)
 		}
 	}
-	for _, bad := range []string{"", "\n| what | ratio | x |\n|---|---|---|\n| rows pulled per second from our tables | many | x |\n", "\n| what | ratio | x |\n|---|---|---|\n| rows pulled per second from our tables | 2 | x |\n"} {
+	for _, bad := range []string{"", "\n| what | ratio | x |\n|---|---|---|\n| rows pulled per second from our tables | many | x |\n", "\n| what | ratio | x |\n|---|---|---|\n| rows pulled per second from our tables | 2 | x |\n",
+		"\n| what | ratio | x |\n|---|---|---|\n| rows pulled per second from our tables | 2 to 1 | x |\n", "\n| what | ratio | x |\n|---|---|---|\n| rows pulled per second from our tables | 0 | x |\n"} {
 		if _, err := ratios(bad); err == nil {
 			t.Errorf("ratios of %q", bad)
 		}

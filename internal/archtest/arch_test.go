@@ -128,7 +128,7 @@ var forbidden = []struct {
 		why:  "what records times is called by all stages and knows none of them",
 	},
 	{
-		from: []string{"internal/runs", "internal/chart"},
+		from: []string{"internal/runs"},
 		to:   []string{"..."},
 		why:  "reports, and pages of jobs that go on, show runs by their records alone",
 	},
@@ -306,12 +306,6 @@ var heavy = []struct {
 		in:     "internal/watch/metrics/scrape",
 		reach:  []string{"internal/watch/metrics/scrape", "internal/server", "internal/job", "cmd/...", "bench/keys"},
 		why:    "who trains counts figures in plain words, and who answers reads them",
-	},
-	{
-		module: "golang.org/x/image",
-		in:     "internal/chart",
-		reach:  []string{"internal/chart", "cmd/...", "bench/pictures"},
-		why:    "who trains draws no charts",
 	},
 }
 

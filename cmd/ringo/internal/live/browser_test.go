@@ -287,6 +287,12 @@ func TestInBrowser(t *testing.T) {
 	t.Logf("64 ribbons are drawn in %.1f ms", took)
 	go h.Close(errors.New("it failed: " + hostile))
 	b.until(`document.title.includes("ringo report") && document.body.innerText.includes("it failed: <script>")`)
+	b.until(`document.querySelectorAll("#charts figure canvas").length >= 4 && document.querySelectorAll("#charts .legend b").length >= 4`)
+	var saved []string
+	b.eval(`(() => { const out = []; HTMLAnchorElement.prototype.click = function () { out.push(this.download, this.href.slice(0, 22), String(this.href.length > 5000)); }; document.querySelector("#charts button").click(); return out; })()`, &saved)
+	if got := strings.Join(saved, " "); got != "step-loss.png data:image/png;base64, true" {
+		t.Errorf("the report saves a chart as %q", got)
+	}
 	var ran bool
 	if b.eval("window.ran == 1", &ran); ran {
 		t.Error("a stranger's text was run")

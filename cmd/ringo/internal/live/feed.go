@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/plot"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -149,24 +149,10 @@ func (f *Feed) Close() {
 }
 
 // number is a float that is null in JSON where it is none: losses may blow up.
-type number float64
+type number = plot.Number
 
-// MarshalJSON writes the number, or null.
-func (n number) MarshalJSON() ([]byte, error) {
-	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (n *number) UnmarshalJSON(text []byte) error {
-	if string(text) == "null" {
-		*n = number(math.NaN())
-		return nil
-	}
-	return json.Unmarshal(text, (*float64)(n))
-}
+// none is no value.
+var none = plot.None
 
 // beat is what a rank tells of its steps since it did last: means, but for what says where it is. Names are those of records of steps.
 type beat struct {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/plot"
 	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
@@ -23,13 +24,7 @@ type figures struct {
 	Kind string `json:"kind"`
 	Why  string `json:"why,omitempty"`
 
-	// Of lines and bands: one place of X for each column of Data, and a row of Data for each label, null where there is no figure.
-	XLabel  string     `json:"x_label,omitempty"`
-	Unit    string     `json:"unit,omitempty"`
-	Percent bool       `json:"percent,omitempty"` // 1 is 100 %
-	X       []float64  `json:"x,omitempty"`
-	Labels  []string   `json:"labels,omitempty"`
-	Data    [][]number `json:"data,omitempty"`
+	plot.Lines
 
 	Ribbons []ribbon `json:"ribbons,omitempty"`
 	Grids   []grid   `json:"grids,omitempty"`
@@ -120,40 +115,21 @@ type curve struct {
 	field string
 }
 
-// curves puts curves over one axis.
+// curves puts curves over one axis, but for those without a point.
 func (h *Hub) curves(f *figures, all ...curve) {
-	f.XLabel = "step"
+	var drawn []plot.Curve
 	group := h.group()
-	columns := map[float64][]number{}
-	used := 0
 	for _, c := range all {
-		points := runs.Thin(group.Curve(c.table, c.field), shown)
-		if len(points) == 0 {
-			continue
+		one := plot.Curve{Label: c.label}
+		for _, p := range runs.Thin(group.Curve(c.table, c.field), shown) {
+			one.Points = append(one.Points, plot.Point{X: float64(p.Done), Y: p.Mean})
 		}
-		f.Labels = append(f.Labels, c.label)
-		used++
-		for _, p := range points {
-			x := float64(p.Done)
-			for len(columns[x]) < used {
-				columns[x] = append(columns[x], none)
-			}
-			columns[x][used-1] = number(p.Mean)
+		if len(one.Points) > 0 {
+			drawn = append(drawn, one)
 		}
 	}
-	if used == 0 {
-		return
-	}
-	f.X, f.Data = slices.Sorted(maps.Keys(columns)), make([][]number, used)
-	for _, x := range f.X {
-		for i := range f.Data {
-			v := none
-			if i < len(columns[x]) {
-				v = columns[x][i]
-			}
-			f.Data[i] = append(f.Data[i], v)
-		}
-	}
+	f.XLabel = "step"
+	f.Set(drawn, false)
 }
 
 // group are the runs of the job, which differ in their seed alone.
@@ -364,9 +340,6 @@ func (h *Hub) at(out *head, i runs.Info) {
 	}
 	out.Share = min(1, epoch/float64(max(1, p.Epochs, i.Epochs)))
 }
-
-// none is no figure.
-var none = number(nan)
 
 // short writes a figure with four digits.
 func short(v float64) string { return quantity.FloatDigits(v, 4) }

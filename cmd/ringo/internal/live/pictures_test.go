@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,7 +68,7 @@ func TestPictures(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	for path, f := range files {
-		mux.HandleFunc("GET "+path, (&site{}).file(f.name, f.kind))
+		mux.HandleFunc("GET "+path, (&site{}).file(f.name, f.kind, f.before))
 	}
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -82,6 +84,10 @@ func TestPictures(t *testing.T) {
 	b := open(t, server.URL)
 	b.until(`document.getElementById("panel-settings") && document.getElementById("panel-loss").chart`)
 	defer server.CloseClientConnections()
+	var head head
+	must(t, json.Unmarshal(job.Head, &head))
+	b.eval(fmt.Sprintf(`(Date.now = () => %d, true)`, head.Begun+270_000), new(bool)) // the job was recorded then
+	b.until(`document.getElementById("state").textContent.includes("4:30")`)
 	for _, scheme := range []string{"light", "dark"} {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 		for _, text := range strings.Split(*widths, ",") {
@@ -107,10 +113,10 @@ func TestPictures(t *testing.T) {
 // drawnFrom is a sum of all that pictures of the page are drawn from. It lies beside them.
 func drawnFrom(t *testing.T) string {
 	sum := sha256.New()
-	for _, path := range []string{"page.html", "page.css", "page.js", "uplot.js", "uplot.css"} {
-		b, err := assets.ReadFile("assets/" + path)
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		b, err := assets.ReadFile(files[path].name)
 		must(t, err)
-		sum.Write(b)
+		sum.Write(append([]byte(files[path].before), b...))
 	}
 	b, err := os.ReadFile(filepath.Join("testdata", "job.json"))
 	must(t, err)

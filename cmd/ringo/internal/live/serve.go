@@ -15,31 +15,26 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/page"
-	"github.com/ringo-ml/ringo/internal/chart"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/plot"
 	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/web"
 )
 
-// assets are the page: HTML, style and script of ours, and uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot), as `npm pack uplot` has
-// it: dist/uPlot.iife.min.js and dist/uPlot.min.css, with its license.
+// assets are the page: HTML, style and script, beside those of its charts (package plot).
 //
 //go:embed assets
 var assets embed.FS
 
-// files are what is served, by path.
-var files = map[string]struct{ name, kind string }{
-	"/{$}":       {"assets/page.html", "text/html; charset=utf-8"},
-	"/page.js":   {"assets/page.js", "text/javascript; charset=utf-8"},
-	"/page.css":  {style, "text/css; charset=utf-8"},
-	"/uplot.js":  {"assets/uplot.js", "text/javascript; charset=utf-8"},
-	"/uplot.css": {"assets/uplot.css", "text/css; charset=utf-8"},
+// files are what is served, by path: text, and what stands before it.
+var files = map[string]struct{ name, kind, before string }{
+	"/{$}":      {"assets/page.html", "text/html; charset=utf-8", ""},
+	"/page.js":  {"assets/page.js", "text/javascript; charset=utf-8", plot.Script()},
+	"/page.css": {"assets/page.css", "text/css; charset=utf-8", plot.Style()},
 }
 
-const style = "assets/page.css"
-
-// policy lets a browser ask nobody but this server, and run nothing but its files. The report that takes the page's place has its style
-// within it.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// policy lets a browser ask nobody but this server, and run nothing but its files and the report that takes the page's place, which has its style and
+// its script within it.
+var policy = "default-src 'none'; script-src 'self' " + page.ScriptSource() + "; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 const (
 	paintEvery  = time.Second
@@ -180,7 +175,7 @@ func (h *Hub) Close(err error) {
 func (s *site) routes(look, tell web.Guard) http.Handler {
 	mux := http.NewServeMux()
 	for path, f := range files {
-		mux.HandleFunc("GET "+path, s.file(f.name, f.kind))
+		mux.HandleFunc("GET "+path, s.file(f.name, f.kind, f.before))
 	}
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /state", s.state)
@@ -196,7 +191,7 @@ func (s *site) routes(look, tell web.Guard) http.Handler {
 	})
 }
 
-func (s *site) file(name, kind string) http.HandlerFunc {
+func (s *site) file(name, kind, before string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		b, err := assets.ReadFile(name)
 		if err != nil {
@@ -204,10 +199,7 @@ func (s *site) file(name, kind string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", kind)
-		if name == style { // in the colours of the report's charts
-			b = append([]byte(chart.Theme()), b...)
-		}
-		_, _ = w.Write(b) // who asked may be gone
+		_, _ = io.WriteString(w, before+string(b)) // who asked may be gone
 	}
 }
 

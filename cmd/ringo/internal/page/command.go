@@ -1,18 +1,13 @@
 package page
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/chart"
 	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/folder"
 	"github.com/ringo-ml/ringo/internal/pathname"
@@ -21,7 +16,7 @@ import (
 
 // options are the flags.
 type options struct {
-	out, charts, target string
+	out, target string
 }
 
 // Command is `ringo report`.
@@ -32,7 +27,7 @@ func Command() *cobra.Command {
 		Short: "Write a page that compares runs by their records",
 		Long: "Write one page, which needs nothing else, that compares runs by what they have written with --json:\n" +
 			"curves with the spread over seeds, time to a figure, parts of the step, bytes, settings that differ,\nmachine.",
-		Example: "  ringo report run.jsonl\n  ringo report fp32.jsonl dlgs.jsonl --target accuracy=0.97 --out report.html --charts charts",
+		Example: "  ringo report run.jsonl\n  ringo report fp32.jsonl dlgs.jsonl --target accuracy=0.97 --out report.html",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return console.Usagef("`%s` needs a file of --json, for instance `%[1]s run.jsonl`", cmd.CommandPath())
@@ -42,7 +37,6 @@ func Command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	cmd.Flags().StringVar(&o.out, "out", "report.html", "write the page to `FILE`")
-	cmd.Flags().StringVar(&o.charts, "charts", "", "write each chart to this folder, too, as .svg, .png and -dark.png; `DIR` is made")
 	cmd.Flags().StringVar(&o.target, "target", "", "tell when runs reached this `figure` of the evaluation, such as 0.97 or auc=0.75; else the best that all reach")
 	return cmd
 }
@@ -56,21 +50,10 @@ func (o options) run(cmd *cobra.Command, files []string) error {
 	if err := q.aim(o.target); err != nil {
 		return console.Usage(err)
 	}
-	c := q.answer()
-	if err := folder.WriteFile(o.out, c.write); err != nil {
+	if err := folder.WriteFile(o.out, q.answer().write); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	written := 0
-	if o.charts != "" {
-		if written, err = draw(o.charts, c.Pictures); err != nil {
-			return fmt.Errorf("--charts: %w", err)
-		}
-	}
-	text := fmt.Sprintf("report of %s in %s", console.Counted(q.count(), "run"), o.out)
-	if written > 0 {
-		text += fmt.Sprintf("; %s in %s", console.Counted(written, "picture"), o.charts)
-	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "report of %s in %s\n", console.Counted(q.count(), "run"), o.out)
 	return err
 }
 
@@ -148,25 +131,4 @@ func (q *question) choose(name string) error {
 		known = append(known, m.Name)
 	}
 	return fmt.Errorf("--target %s: the evaluations have %s", name, strings.Join(known, ", "))
-}
-
-// pixels is how many a PNG has for each of the chart's.
-const pixels = 2
-
-// draw writes pictures to a folder, and returns how many files. Each appears whole or not at all; others there stay.
-func draw(dir string, all []picture) (written int, err error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return 0, err
-	}
-	for _, p := range all {
-		for suffix, write := range map[string]func(io.Writer) error{
-			".svg":      func(w io.Writer) error { _, err := io.WriteString(w, chart.File(p.chart, wideW, wideH)); return err },
-			".png":      func(w io.Writer) error { return chart.PNG(w, p.chart, wideW, wideH, pixels, false) },
-			"-dark.png": func(w io.Writer) error { return chart.PNG(w, p.chart, wideW, wideH, pixels, true) },
-		} {
-			err = errors.Join(err, folder.WriteFile(filepath.Join(dir, p.name+suffix), write))
-			written++
-		}
-	}
-	return written, err
 }

@@ -2,7 +2,9 @@
 package page
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"html/template"
@@ -10,33 +12,30 @@ import (
 	"math"
 	"strings"
 
-	"github.com/ringo-ml/ringo/internal/chart"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/plot"
 	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
-// source is the page, a template whose texts html/template escapes by where they stand. It has no script, and a policy under which a
-// browser would ask for nothing even if there were something to ask for.
+// source is the page, a template whose texts html/template escapes by where they stand.
 //
 //go:embed page.html
 var source string
 
-// picture is a chart and the name of its files.
-type picture struct {
-	name  string
-	chart chart.Chart
+// reportScript draws the charts.
+//
+//go:embed report.js
+var reportScript string
+
+// script is all that a browser runs of a report.
+func script() string { return plot.Script() + reportScript }
+
+// ScriptSource is the report's script as a Content-Security-Policy names it: no other script runs.
+func ScriptSource() string {
+	sum := sha256.Sum256([]byte(script()))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
-
-// The sizes of charts, in pixels: one for screens, and one for phones, where a wide one would have letters too small to read.
-const (
-	wideW, wideH     = 680.0, 380.0
-	narrowW, narrowH = 330.0, 300.0
-)
-
-// Wide and Narrow are the chart in both sizes, for the page.
-func (p picture) Wide() template.HTML   { return template.HTML(chart.SVG(p.chart, wideW, wideH)) } // which escapes its texts
-func (p picture) Narrow() template.HTML { return template.HTML(chart.SVG(p.chart, narrowW, narrowH)) }
 
 // table is one of the page's: its first column names the rows.
 type table struct {
@@ -47,17 +46,22 @@ type table struct {
 
 // content is what the page shows.
 type content struct {
-	Title    string
-	Theme    template.CSS
-	Facts    []string
-	Notes    []string
-	Results  table
-	Pictures []picture
-	Tables   []table
+	Title   string
+	Facts   []string
+	Notes   []string
+	Results table
+	Figures []figure
+	Tables  []table
+	// A browser asks for nothing by Policy, even if there were something to ask for.
+	Policy string
+	Style  template.CSS
+	Script template.JS
 }
 
 // write writes the page.
 func (c content) write(to io.Writer) error {
+	c.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src " + ScriptSource()
+	c.Style, c.Script = template.CSS(plot.Style()), template.JS(script())
 	t, err := template.New("page").Parse(source)
 	if err != nil {
 		return err
@@ -87,7 +91,7 @@ type question struct {
 
 // answer makes the page of it.
 func (q question) answer() content {
-	c := content{Title: q.title(), Theme: template.CSS(chart.Theme()), Notes: q.notes, Results: q.results(), Pictures: q.pictures()}
+	c := content{Title: q.title(), Notes: q.notes, Results: q.results(), Figures: q.figures()}
 	c.Facts = q.facts()
 	for _, t := range []table{q.parts(), q.bytes(), q.settings(), q.machines()} {
 		if len(t.Rows) > 0 {
@@ -147,13 +151,13 @@ func (q question) facts() (out []string) {
 		if q.asked {
 			which = "as asked for"
 		}
-		out = append(out, fmt.Sprintf("target: test %s of %s, %s", q.metric.Title, figure(q.metric, q.target), which))
+		out = append(out, fmt.Sprintf("target: test %s of %s, %s", q.metric.Title, metricText(q.metric, q.target), which))
 	}
 	return out
 }
 
-// figure writes a metric's value.
-func figure(m runs.Metric, v float64) string {
+// metricText writes a metric's value.
+func metricText(m runs.Metric, v float64) string {
 	switch {
 	case math.IsNaN(v):
 		return "–"
@@ -198,12 +202,12 @@ func (q question) results() table {
 	}
 	t.Head = append(t.Head, "best "+q.metric.Title, q.unit()+"/s", "ms a step", "seconds")
 	if !math.IsNaN(q.target) {
-		t.Head = append(t.Head, "seconds to "+figure(q.metric, q.target), "epochs to it")
+		t.Head = append(t.Head, "seconds to "+metricText(q.metric, q.target), "epochs to it")
 	}
 	for _, g := range q.groups {
 		row := []string{g.Label, fmt.Sprint(len(g.Runs))}
 		for _, m := range metrics {
-			row = append(row, spread(g.Last(runs.OfEpochs, "eval_"+m.Name), func(v float64) string { return figure(m, v) }))
+			row = append(row, spread(g.Last(runs.OfEpochs, "eval_"+m.Name), func(v float64) string { return metricText(m, v) }))
 		}
 		var best, walls []float64
 		for _, r := range g.Runs {
@@ -212,7 +216,7 @@ func (q question) results() table {
 				walls = append(walls, r.Epochs.WallS[n-1])
 			}
 		}
-		row = append(row, spread(runs.SpreadOf(best), func(v float64) string { return figure(q.metric, v) }), spread(g.Steady(q.rate()), number),
+		row = append(row, spread(runs.SpreadOf(best), func(v float64) string { return metricText(q.metric, v) }), spread(g.Steady(q.rate()), number),
 			spread(g.Steady("step_ms"), number), spread(runs.SpreadOf(walls), number))
 		if !math.IsNaN(q.target) {
 			row = append(row, q.reached(g)...)

@@ -3,7 +3,7 @@ package page
 import (
 	"encoding/json"
 	"fmt"
-	"image/png"
+	"html"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -56,21 +56,22 @@ var tags = regexp.MustCompile(`<[^>]*>`)
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	a, b := records(t, dir, "a.jsonl", "64", 1, 2), records(t, dir, "b.jsonl", hostile, 1)
-	page, charts := filepath.Join(dir, "r.html"), filepath.Join(dir, "charts")
-	status, out, errs := commandtest.Run(Command(), fmt.Sprintf("%s %s --out %s --charts %s --target 75%%", a, b, page, charts))
-	if status != 0 || out != fmt.Sprintf("report of 3 runs in %s; 24 pictures in %s\n", page, charts) {
+	page := filepath.Join(dir, "r.html")
+	status, out, errs := commandtest.Run(Command(), fmt.Sprintf("%s %s --out %s --target 75%%", a, b, page))
+	if status != 0 || out != fmt.Sprintf("report of 3 runs in %s\n", page) {
 		t.Fatalf("status %d, %q, %q", status, out, errs)
 	}
 	raw, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(raw)
+	text := strings.Replace(string(raw), script(), "", 1)
+	text, data := cut(t, text, `<script type="application/json" id="data">`, "</script>")
 	shown := strings.Join(strings.Fields(tags.ReplaceAllString(text, " ")), " ")
 	commandtest.Holds(t, "the page", shown, "3 runs of mlp", "3 runs in 2 groups", "target: test accuracy of 75.00%, as asked for",
-		"batch=64 2 81.50% ± 0.71%", "seconds to 75.00%", "31.5 ± 0.71 3", "Test accuracy, by time", "Training loss, by step",
-		"forward and backward 6 6", "exposed exchange 3 3", "by a rank in a step 4.1 kB 4.1 kB", "training.batch 64 &lt;img", "processor X X", "step 3 ")
-	if !strings.Contains(shown, "seconds to 75.00%") || strings.Contains(text, "<img") || strings.Contains(text, "<script") {
+		"batch=64 2 81.50% ± 0.71%", "seconds to 75.00%", "31.5 ± 0.71 3", "The charts need JavaScript",
+		"forward and backward 6 6", "exposed exchange 3 3", "by a rank in a step 4.1 kB 4.1 kB", "training.batch 64 &lt;img", "processor X X")
+	if !strings.Contains(shown, "seconds to 75.00%") || strings.Contains(text+data, "<img") || strings.Count(text, "<script") != 1 || len(text) > len(raw)-len(script()) {
 		t.Error("text of a file is not escaped")
 	}
 	for _, what := range []string{`src=`, `href=`, `url(`, `@import`, `<link`} {
@@ -78,31 +79,51 @@ func TestReport(t *testing.T) {
 			t.Errorf("the page asks for something: %s", what)
 		}
 	}
-	if strings.Count(text, "http") != 1+2*8 { // the policy's attribute, and the name space of each chart
-		t.Errorf("%d times http", strings.Count(text, "http"))
+	if strings.Count(text+data, "http") != 1 || !strings.Contains(html.UnescapeString(text), "script-src "+ScriptSource()) {
+		t.Errorf("%d times http, or a policy without the script", strings.Count(text+data, "http"))
 	}
-	checkCharts(t, charts)
+	checkFigures(t, data)
 }
 
-// checkCharts looks for all pictures.
-func checkCharts(t *testing.T, dir string) {
+// cut takes what lies between two texts out of a page.
+func cut(t *testing.T, page, from, to string) (rest, part string) {
 	t.Helper()
-	for _, name := range []string{"step-loss", "train-loss", "test-accuracy", "test-loss", "time-accuracy", "rate", "parts", "density"} {
-		svg, err := os.ReadFile(filepath.Join(dir, name+".svg"))
-		if err != nil || !strings.Contains(string(svg), "prefers-color-scheme:dark") {
-			t.Errorf("%s.svg: %v", name, err)
-		}
-		for _, suffix := range []string{".png", "-dark.png"} {
-			f, err := os.Open(filepath.Join(dir, name+suffix))
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			if c, err := png.DecodeConfig(f); err != nil || c.Width != pixels*wideW {
-				t.Errorf("%s%s: %+v, %v", name, suffix, c, err)
-			}
-			f.Close()
-		}
+	before, after, found := strings.Cut(page, from)
+	part, after, closed := strings.Cut(after, to)
+	if !found || !closed {
+		t.Fatalf("the page has no %s", from)
+	}
+	return before + after, part
+}
+
+// checkFigures compares the data of the charts with the records: means of two seeds, with the spread beside them.
+func checkFigures(t *testing.T, data string) {
+	t.Helper()
+	var all []figure
+	if err := json.Unmarshal([]byte(data), &all); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range all {
+		names = append(names, f.Name)
+	}
+	if got := strings.Join(names, " "); got != "step-loss train-loss test-accuracy test-loss time-accuracy rate parts density" {
+		t.Errorf("charts %s", got)
+	}
+	if got := fmt.Sprintf("%.4g", []any{all[0].X, all[0].Data[1]}); got != "[[1 2 3 4 5] [1 0.5 0.3333 0.25 0.2]]" {
+		t.Errorf("the loss by step: %s", got)
+	}
+	f := all[2]
+	if got := fmt.Sprintf("%.4g", []any{f.X, f.Data[0], f.Low[0], f.High[0]}); got != "[[1 2 3] [0.615 0.715 0.815] [0.61 0.71 0.81] [0.62 0.72 0.82]]" || !f.Percent {
+		t.Errorf("the accuracy by epoch: %s, %+v", got, f)
+	}
+	f = all[4]
+	if got := fmt.Sprintf("%.4g", []any{f.X, f.Data}); got != "[[11 11.5 21 21.5 31 31.5] [[NaN 0.615 NaN 0.715 NaN 0.815] [0.61 NaN 0.71 NaN 0.81 NaN]]]" || !f.FromZero {
+		t.Errorf("the accuracy by time: %s, %+v", got, f)
+	}
+	f = all[6]
+	if got := fmt.Sprintf("%v", []any{f.Names, f.Labels, f.Data}); got != "[[batch=64 batch="+hostile+"] [forward and backward waiting for data exposed exchange] [[6 6] [1 1] [3 3]]]" || f.Kind != "bars" {
+		t.Errorf("the parts: %s, %+v", got, f)
 	}
 }
 
@@ -145,7 +166,7 @@ func TestReportRefuses(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		empty: "no run: want what `ringo train --json FILE` writes", a + "x": "no such file", dir: "it is a folder",
-		filepath.Join(dir, "page_test.go"): "no such file", a + " --charts " + a: "--charts: ",
+		filepath.Join(dir, "page_test.go"): "no such file",
 	} {
 		status, _, errs := commandtest.Run(Command(), line+out)
 		if status != console.Failed || !strings.Contains(errs, want) {

@@ -2,34 +2,11 @@
 // the page as text, never as HTML: names of layers, files and hosts are strangers'.
 "use strict";
 (function () {
+  const { el, color, series, number, chart } = plot;
   const byID = (id) => document.getElementById(id);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const views = new Map(); // by panel
   let job = null, clock = 0;
-
-  // el makes an element with text and children.
-  function el(tag, kind, text, ...children) {
-    const e = document.createElement(tag);
-    if (kind) e.className = kind;
-    if (text !== undefined && text !== null) e.textContent = text;
-    e.append(...children);
-    return e;
-  }
-
-  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  const series = (i) => color("s" + (i % 8));
-
-  function number(v, percent) {
-    if (v === null || v === undefined) return "–";
-    if (percent) return trim((100 * v).toPrecision(4)) + " %";
-    const a = Math.abs(v);
-    if (a >= 1e9) return trim((v / 1e9).toPrecision(4)) + "G";
-    if (a >= 1e6) return trim((v / 1e6).toPrecision(4)) + "M";
-    if (a >= 1e5) return trim((v / 1e3).toPrecision(4)) + "k";
-    if (a !== 0 && a < 1e-3) return v.toExponential(2);
-    return trim(v.toPrecision(a >= 1000 ? Math.ceil(Math.log10(a + 1)) : 4));
-  }
-  const trim = (s) => (s.includes(".") && !s.includes("e") ? s.replace(/\.?0+$/, "") : s);
 
   function duration(ms) {
     const s = Math.max(0, Math.round(ms / 1000)), two = (n) => String(n).padStart(2, "0");
@@ -93,8 +70,8 @@
 
   const draw = {
     none(v, f) { v.body.replaceChildren(el("p", "why", "No figures: " + f.why + ".")); },
-    lines(v, f) { chart(v, f, false); },
-    bands(v, f) { chart(v, f, true); },
+    lines(v, f) { chart(v, f, f.kind); },
+    bands(v, f) { chart(v, f, f.kind); },
     grids(v, f) {
       if (f.grids[0].columns.length > 16) v.box.classList.add("wide");
       while ((v.pictures || []).length > f.grids.length) v.pictures.pop().canvas.parentElement.remove();
@@ -301,83 +278,6 @@
       c.globalAlpha = 1;
       c.fillRect(x, h - mine, width, mine);
     });
-  }
-
-  // chart draws lines, or bands that lie one above the other.
-  function chart(v, f, bands) {
-    const data = [f.x, ...(bands ? stacked(f.data) : f.data)], shape = f.labels.join("\n");
-    if (!v.chart || v.shape !== shape) {
-      if (v.chart) v.chart.destroy();
-      if (v.watch) v.watch.disconnect();
-      v.shape = shape;
-      v.legend = el("ul", "legend");
-      v.plot = el("div", "chart");
-      v.plot.tabIndex = 0;
-      v.plot.setAttribute("role", "img");
-      v.body.replaceChildren(v.legend, v.plot);
-      v.chart = new uPlot(options(v, f, bands), data, v.plot);
-      v.box.chart = v.chart;
-      v.watch = new ResizeObserver(() => v.chart && v.chart.setSize(size(v.plot)));
-      v.watch.observe(v.plot);
-      v.plot.addEventListener("keydown", (e) => move(v, e));
-    } else {
-      v.chart.setData(data);
-    }
-    legend(v);
-  }
-  const size = (box) => ({ width: Math.max(200, Math.floor(box.clientWidth)), height: Math.round(Math.max(200, Math.min(420, box.clientWidth * 0.42))) });
-
-  // stacked are sums from below; the last label lies on the top.
-  function stacked(data) {
-    const sum = data.length ? data[0].map(() => 0) : [];
-    return data.map((row) => row.map((y, i) => (sum[i] += y || 0)));
-  }
-
-  function options(v, f, bands) {
-    const axis = (extra) => ({ stroke: () => color("muted"), grid: { stroke: () => color("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif", ...extra });
-    const all = f.labels.map((label, i) => ({
-      label, spanGaps: true, width: bands ? 1 : 2, stroke: () => series(i), points: { show: (u) => f.x.length < 2 || u.data[i + 1].filter((y) => y !== null).length < 20, size: 5, fill: () => series(i) },
-      fill: bands ? () => series(i) + "cc" : undefined,
-    }));
-    return {
-      ...size(v.plot), legend: { show: false }, padding: [8, 8, 0, 0], cursor: { y: false, points: { size: 7 } },
-      scales: { x: { time: false }, y: { range: (u, lo, hi) => range(lo, hi, bands) } },
-      axes: [axis({ size: 30, values: (u, all) => all.map((x) => number(x)) }), axis({ size: 62, values: (u, all) => all.map((y) => number(y, f.percent)) })],
-      series: [{}, ...all],
-      // A band is filled down to the one below it; the lowest to zero.
-      bands: bands ? f.labels.slice(1).map((_, i) => ({ series: [i + 2, i + 1] })) : undefined,
-      hooks: { setCursor: [() => legend(v)] },
-    };
-  }
-  function range(lo, hi, zero) {
-    if (lo === null || hi === null) return [0, 1];
-    const room = (hi - lo) * 0.06 || Math.abs(hi) * 0.1 || 1;
-    return [zero || (lo >= 0 && lo - room < 0) ? Math.min(0, lo) : lo - room, hi + room];
-  }
-
-  // legend tells the figures under the cursor, or the newest.
-  function legend(v) {
-    const f = v.figures, at = v.chart && v.chart.cursor.idx;
-    const from = at === null || at === undefined || at >= f.x.length ? null : at;
-    const newest = (row) => { for (let i = row.length - 1; i >= 0; i--) if (row[i] !== null) return row[i]; return null; };
-    const items = f.labels.map((label, i) => {
-      const swatch = el("i"), y = from === null ? newest(f.data[i]) : f.data[i][from];
-      swatch.style.background = series(i);
-      return el("li", "", null, swatch, document.createTextNode(label + " "), el("b", "", number(y, f.percent) + (f.unit && y !== null ? " " + f.unit : "")));
-    });
-    items.push(el("li", "x", f.x_label + " " + number(f.x[from === null ? f.x.length - 1 : from])));
-    v.legend.replaceChildren(...items);
-    v.plot.setAttribute("aria-label", f.title + ": " + items.map((i) => i.textContent).join(", "));
-  }
-
-  // move moves the cursor by keys.
-  function move(v, e) {
-    const n = v.figures.x.length, at = v.chart.cursor.idx ?? n - 1, step = Math.max(1, Math.round(n / 100));
-    const to = { ArrowLeft: at - step, ArrowRight: at + step, Home: 0, End: n - 1 }[e.key];
-    if (to === undefined) return;
-    e.preventDefault();
-    const i = Math.min(n - 1, Math.max(0, to));
-    v.chart.setCursor({ left: v.chart.valToPos(v.figures.x[i], "x"), top: 10 });
   }
 
   // The report takes the place of the page.

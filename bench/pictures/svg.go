@@ -1,39 +1,27 @@
-package chart
+package main
 
 import (
 	"fmt"
-	"math"
 	"strings"
 )
 
-// Theme is the CSS of the colours that charts are drawn with, light and dark, for a page that has charts.
-func Theme() string {
-	return ":root{" + css(light) + "}\n@media (prefers-color-scheme:dark){:root{" + css(dark) + "}}\n" + tipCSS
-}
-
-// tipCSS shows what is told of the stretch under the pointer.
+// tipCSS shows the texts of the stretch under the pointer.
 const tipCSS = `.tip>g{visibility:hidden;pointer-events:none}.tip:hover>g{visibility:visible}`
 
-// of is the value of a colour of Theme.
-func of(color string) string { return "var(--" + color + ")" }
+// themeFile is the style of the pages' charts, whose first two lines are the colours, light and dark.
+const themeFile = "cmd/ringo/internal/plot/assets/chart.css"
 
-// css are the colours of a theme as variables, in a fixed order: the same chart is the same bytes.
-func css(theme map[string]rgb) string {
-	var b strings.Builder
-	for _, name := range names() {
-		c := theme[name]
-		fmt.Fprintf(&b, "--%s:#%02x%02x%02x;", name, c[0], c[1], c[2])
+// themeOf returns the colours of a style as CSS.
+func themeOf(style string) (string, error) {
+	lines := strings.SplitN(style, "\n", 3)
+	if len(lines) < 3 || !strings.HasPrefix(lines[0], ":root{--bg:") || !strings.HasPrefix(lines[1], "@media (prefers-color-scheme:dark){:root{--bg:") {
+		return "", fmt.Errorf("%s: the first two lines are not the colours of the charts", themeFile)
 	}
-	return b.String()
+	return lines[0] + "\n" + lines[1] + "\n" + tipCSS, nil
 }
 
-// SVG writes a chart of a size as an element for a page that has Theme.
-func SVG(c Chart, w, h float64) string { return svg(c, w, h, "") }
-
-// File writes a chart of a size as a file that stands alone and has the colours that its reader prefers.
-func File(c Chart, w, h float64) string {
-	return `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + svg(c, w, h, "<style>"+Theme()+"</style>")
-}
+// of returns the value of a colour of the theme.
+func of(color string) string { return "var(--" + color + ")" }
 
 // entities are what text may not have in an element or in an attribute between double quotes.
 var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
@@ -48,17 +36,13 @@ func escape(text string) string {
 	}, strings.ToValidUTF8(text, "\ufffd")))
 }
 
-// svg writes the scene of a chart: its shapes in their order, and the stretches that tell figures on top. style is what a file that
-// stands alone brings, also its ground; on a page both are the page's.
-func svg(c Chart, w, h float64, style string) string {
+// svg writes a chart of a size as a file that stands alone, in the colours that its reader prefers.
+func svg(c chart, w, h float64, theme string) string {
 	s := c.draw(w, h)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%[1]s" height="%[2]s" role="img" aria-label="%[3]s" font-family="system-ui,-apple-system,'Segoe UI',sans-serif">`,
+	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%[1]s" height="%[2]s" role="img" aria-label="%[3]s" font-family="system-ui,-apple-system,'Segoe UI',sans-serif">`,
 		px(s.w), px(s.h), escape(c.title()))
-	b.WriteString(style)
-	if style != "" {
-		fmt.Fprintf(&b, `<rect width="%s" height="%s" style="fill:%s"/>`, px(s.w), px(s.h), of("bg"))
-	}
+	fmt.Fprintf(&b, `<style>%s</style><rect width="%s" height="%s" style="fill:%s"/>`, theme, px(s.w), px(s.h), of("bg"))
 	for _, x := range s.shapes {
 		x.svg(&b)
 	}
@@ -79,13 +63,9 @@ func (x shape) svg(b *strings.Builder) {
 		fmt.Fprintf(b, `<text x="%s" y="%s" font-size="%s" text-anchor="%s" style="fill:%s">%s</text>`,
 			px(x.points[0][0]), px(x.points[0][1]), px(x.size), x.anchor, of(x.color), escape(x.text))
 	case x.width > 0:
-		dash := ""
-		if x.dash {
-			dash = ` stroke-dasharray="6 4"`
-		}
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke-width="%s" stroke-linejoin="round" stroke-linecap="round"%s style="stroke:%s"/>`, x.list(), px(x.width), dash, of(x.color))
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke-width="%s" stroke-linejoin="round" stroke-linecap="round" style="stroke:%s"/>`, x.list(), px(x.width), of(x.color))
 	default:
-		fmt.Fprintf(b, `<polygon points="%s" fill-opacity="%.2f" style="fill:%s"/>`, x.list(), x.alpha, of(x.color))
+		fmt.Fprintf(b, `<polygon points="%s" fill-opacity="1.00" style="fill:%s"/>`, x.list(), of(x.color))
 	}
 }
 
@@ -108,18 +88,9 @@ func (t tip) svg(b *strings.Builder, s *scene) {
 	}
 	width = min(width+2*pad, s.w-4)
 	height := lead*float64(len(t.rows)+1) + pad
-	x, y := t.x1+6, t.y0
-	if x+width > s.w-2 {
-		x = max(2, min(t.x0-6-width, s.w-2-width))
-	}
-	if math.IsNaN(t.at) { // a bar: over it the tip would hide what it tells of
-		x, y = max(2, (s.w-width)/2), t.y1
-	}
+	x, y := max(2, (s.w-width)/2), t.y1 // above, it would hide the stretch
 	y = max(2, min(y, s.h-height-2))
 	fmt.Fprintf(b, `<g class="tip"><rect x="%s" y="%s" width="%s" height="%s" fill-opacity="0"/><g>`, px(t.x0), px(t.y0), px(t.x1-t.x0), px(t.y1-t.y0))
-	if !math.IsNaN(t.at) {
-		fmt.Fprintf(b, `<path d="M%s %sV%s" style="stroke:%s"/>`, px(t.at), px(t.y0), px(t.y1), of("muted"))
-	}
 	fmt.Fprintf(b, `<rect x="%s" y="%s" width="%s" height="%s" rx="4" style="fill:%s;stroke:%s"/>`, px(x), px(y), px(width), px(height), of("bg"), of("muted"))
 	fmt.Fprintf(b, `<text x="%s" y="%s" font-size="%s" style="fill:%s">%s</text>`, px(x+pad), px(y+lead), px(size), of("muted"), escape(shorten(t.head, size, width-2*pad)))
 	for i, r := range t.rows {
