@@ -115,7 +115,7 @@ func TestChosen(t *testing.T) {
 		options
 		want int
 	}{
-		{options{Case: -1}, 100 + serverCases + 100 + 100 + oddCases + len(hostileInputs) + len(floods) + len(adminPaths) + len(pacedJobs)*len(crowds)},
+		{options{Case: -1}, 100 + serverCases + 100 + 100 + 100 + oddCases + len(hostileInputs) + len(floods) + len(adminPaths) + len(pacedJobs)*len(crowds)},
 		{options{Case: -1, Only: "ranks,files", Cases: 7}, 14},
 		{options{Case: 17, Only: "servers"}, 1},
 	} {

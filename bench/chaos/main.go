@@ -38,6 +38,7 @@ type part struct {
 var parts = []part{
 	{"ranks", 100, func(rng *rand.Rand, _ int) trial { return drawRank(rng) }},
 	{"servers", serverCases, func(rng *rand.Rand, n int) trial { return drawServer(rng, n) }},
+	{"operations", 100, func(rng *rand.Rand, _ int) trial { return drawOperation(rng) }},
 	{"boxes", 100, func(rng *rand.Rand, n int) trial { return drawBox(rng, n) }},
 	{"files", 100, func(rng *rand.Rand, n int) trial { return drawDamage(rng, n) }},
 	{"odd", oddCases, func(rng *rand.Rand, n int) trial { return drawOdd(rng, n) }},
@@ -56,13 +57,12 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == workerWord {
-		if err := worker(os.Args[2:]); err != nil {
-			if !ringo.Told(err) {
-				fmt.Fprintln(os.Stderr, "chaos:", err)
-			}
-			os.Exit(1)
+	if isRank, err := rank(os.Args); err != nil {
+		if !ringo.Told(err) {
+			fmt.Fprintln(os.Stderr, "chaos:", err)
 		}
+		os.Exit(1)
+	} else if isRank {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -83,10 +83,21 @@ func main() {
 	}
 }
 
+// rank is a rank of a job of this program's, if the arguments make it one.
+func rank(args []string) (is bool, err error) {
+	if len(args) > 2 && args[1] == workerWord {
+		return true, worker(args[2:])
+	}
+	if len(args) > 2 && args[1] == operationWord {
+		return true, operate(args[2:])
+	}
+	return false, nil
+}
+
 func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.Ringo, "ringo", "", "the ringo `binary` to try (required)")
 	f.Uint64Var(&o.Seed, "seed", 1, "what cases are drawn from")
-	f.StringVar(&o.Only, "only", "", "the parts to do, such as ranks,files (default all: ranks,servers,boxes,files,odd,inputs,ports,pages,pace)")
+	f.StringVar(&o.Only, "only", "", "the parts to do, such as ranks,files (default all: ranks,servers,operations,boxes,files,odd,inputs,ports,pages,pace)")
 	f.IntVar(&o.Cases, "cases", 0, "how many cases of each part; 0: as many as README.md says")
 	f.IntVar(&o.Case, "case", -1, "do the case of this number alone")
 	f.IntVar(&o.Parallel, "parallel", 2, "cases at once")
