@@ -28,7 +28,7 @@ func (c *Config) otherSettings() []setting.Row {
 	return slices.Concat(c.Start.settings(), c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Best.settings(), c.Servers.settings(), c.Heter.settings(), c.Tuning.settings(), []setting.Row{
 		{Path: "output.log-every", Flag: "log-every", Unit: "steps", Scope: setting.Local, Value: setting.Int(&c.LogEvery),
 			About: "tell of rank 0's step after so many steps of an epoch each; 0: of epochs alone"},
-		{Path: "output.layers", Scope: setting.Local, Needs: setting.Any(setting.On("output.json"), setting.On("output.page")), Value: setting.Bool(&c.Layers),
+		{Path: "output.layers", Scope: setting.Local, Needs: setting.Any(setting.On("output.json"), setting.On("output.http")), Value: setting.Bool(&c.Layers),
 			About: "tell of each layer what rank 0's last step of an epoch, and steps that are told of, sent of it and kept back"},
 	})
 }

@@ -191,7 +191,7 @@ class Job:
 
     def __init__(self, ringo, what, shaped, rows, said):
         self.ringo, self.rows, self.over, self.ends, self.threads, self.said = ringo, rows, threading.Event(), [], [], said
-        command = [ringo, "train", *what.format(rows=rows).split(), "--page", "127.0.0.1:0", "--progress", "none"]
+        command = [ringo, "train", *what.format(rows=rows).split(), "--http", "127.0.0.1:0", "--progress", "none"]
         if shaped:  # a host of its own, whose ranks speak over a shaped link
             if not shutil.which("tc") or not shutil.which("unshare"):
                 raise Left("no tc, or no unshare")

@@ -12,9 +12,9 @@ import (
 
 // mostFlags is how many flags train may have: what few people need is given by its path. Of the last five, --init-from,
 // --partition and --image-size, each is what somebody types who begins with other weights, files or images, and --tensorboard
-// --page, --metrics and --log-dir what somebody types who watches, --hosts what starts a job on several, --schema, beside --data, what
+// --http and --log-dir what somebody types who watches, --hosts what starts a job on several, --schema, beside --data, what
 // one types who has clicks, and --heter how many of a job's processes are heter-trainers.
-const mostFlags = 71
+const mostFlags = 70
 
 // Every flag of train is a setting, but for those that say where settings are, and they stay few.
 func TestFlagsOfTrainAreSettings(t *testing.T) {

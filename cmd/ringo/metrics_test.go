@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/freeport"
+	"github.com/ringo-ml/ringo/internal/web"
 )
 
 // An address that is not to be had is a fault before anything is trained, with one process and with several.
@@ -26,10 +28,10 @@ func TestMetricsNeedTheirAddress(t *testing.T) {
 	}
 	defer l.Close()
 	for _, line := range []string{"train mlp " + small + "--np 1", "train mlp " + small + "--np 2"} {
-		checkRefused(t, exitFailed, line+" --metrics "+l.Addr().String(), "--metrics", l.Addr().String(), "address already in use")
+		checkRefused(t, exitFailed, line+" --http "+l.Addr().String(), "--http", l.Addr().String(), "address already in use")
 	}
 	for _, bad := range []string{"9400", "host:", "host:99999", "127.0.0.1:http"} {
-		checkRefused(t, exitUsage, "train mlp "+small+"--metrics "+bad, "--metrics", "want HOST:PORT")
+		checkRefused(t, exitUsage, "train mlp "+small+"--http "+bad, "--http", "want HOST:PORT")
 	}
 }
 
@@ -58,7 +60,7 @@ func holdsAll(text string, lines ...string) bool {
 func TestMetricsOfAJob(t *testing.T) {
 	t.Parallel()
 	at := freeport.Address(t)
-	p := start(t, "train mlp --data synthetic --epochs 1000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 --strategy topk --metrics "+at)
+	p := start(t, "train mlp --data synthetic --epochs 1000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 --strategy topk --http "+at)
 	text := ""
 	eventually(t, "figures of both ranks", func() bool {
 		text = metricsOf(at)
@@ -71,7 +73,7 @@ func TestMetricsOfAJob(t *testing.T) {
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGINT)
 	p.wait()
-	checkHolds(t, "what is told", p.errs.String(), "ringo: metrics are at http://"+at+"/metrics")
+	checkHolds(t, "what is told", p.errs.String(), ", metrics: http://"+at+"/metrics\n")
 	if left := metricsOf(at); left != "" {
 		t.Errorf("when the job has ended, the address answers %s", left)
 	}
@@ -87,7 +89,7 @@ func TestPrometheusReadsAJob(t *testing.T) {
 	host, port, _ := net.SplitHostPort(servers)
 	n, _ := strconv.Atoi(port)
 	second := net.JoinHostPort(host, strconv.Itoa(n+1))
-	p := start(t, "train mlp --data synthetic --epochs 100000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 8 --servers 2 --sync async --ps-lost go-on --metrics "+ranks+" --ps-http "+servers)
+	p := start(t, "train mlp --data synthetic --epochs 100000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 8 --servers 2 --sync async --ps-lost go-on --http "+ranks+" --ps-http "+servers)
 	dir, asked := t.TempDir(), freeport.Address(t)
 	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs:\n- job_name: ringo\n  static_configs: [{targets: [%q, %q, %q]}]\n", ranks, servers, second)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
@@ -140,15 +142,24 @@ func ask(at, query string) float64 {
 	return v
 }
 
+// The addresses that are printed are those of this host, and a token that the user has chosen is not printed.
 func TestPlaceOf(t *testing.T) {
-	where := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 9400}
-	for given, want := range map[string]string{
-		"127.0.0.1:0": "http://127.0.0.1:9400/metrics", "node7:9400": "http://node7:9400/metrics", "[2001:DB8::1]:9400": "http://[2001:DB8::1]:9400/metrics",
-		":9400": "http://127.0.0.1:9400/metrics, and at this host's other addresses", "[::]:0": "http://127.0.0.1:9400/metrics, and at this host's other addresses",
-		"0.0.0.0:9400": "http://127.0.0.1:9400/metrics, and at this host's other addresses",
+	for _, c := range []struct{ given, shown, want string }{
+		{"127.0.0.1:0", "", "dashboard: http://AT/secret/, metrics: http://AT/metrics"},
+		{"localhost:0", "$X", "dashboard: http://AT/$X/, metrics: http://AT/metrics"},
+		{":0", "$X", "dashboard: http://AT/$X/, metrics: http://AT/metrics"},
+		{"0.0.0.0:0", "$X", "dashboard: http://AT/$X/, metrics: http://AT/metrics, and at this host's other addresses (other hosts can reach them; all but /metrics and /healthz needs the token)"},
 	} {
-		if got := placeOf(given, where); got != want {
-			t.Errorf("%s: %s, want %s", given, got, want)
+		site, err := web.NewSite(c.given, "secret", nil)
+		if err == nil {
+			err = site.Listen()
 		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := placeOf(c.given, c.shown, site); got != strings.ReplaceAll(c.want, "AT", site.At()) {
+			t.Errorf("%s: %s, want %s", c.given, got, c.want)
+		}
+		site.Close()
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
-var pageAddress = regexp.MustCompile(`live page: (http://127\.0\.0\.1:\d+/\w+/)\n`)
+var pageAddress = regexp.MustCompile(`dashboard: (http://127\.0\.0\.1:\d+/\w+/), `)
 
 // shownPage is what a browser is sent: the last of each panel, by its name, and what the page became at the end.
 type shownPage struct {
@@ -28,7 +28,7 @@ type shownPage struct {
 // look looks at a program's page until the job ends.
 func look(t *testing.T, p *program) shownPage {
 	t.Helper()
-	p.await(&p.errs, "live page: ")
+	p.await(&p.errs, "dashboard: ")
 	url := pageAddress.FindStringSubmatch(p.errs.String())[1]
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(url + "events")
@@ -73,7 +73,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	for _, flags := range []string{"--np 2 --log-every 1", "--np 2 --transport mem --log-every 2 --set output.layers=true --strategy dlgs"} {
 		file := filepath.Join(t.TempDir(), "run.jsonl")
-		p := start(t, "train mlp "+small+flags+" --page :0 --json "+file)
+		p := start(t, "train mlp "+small+flags+" --http :0 --json "+file)
 		got := look(t, p)
 		p.checkEnd(0)
 		from, err := os.Open(file)
@@ -174,7 +174,7 @@ func sliceOf(rows [][]any) (out []any) {
 // The page outlives ranks, and says why the job has failed. Ranks of another job do not tell it.
 func TestPageOfAFailure(t *testing.T) {
 	t.Parallel()
-	p := start(t, endless+"--np 2 --page 127.0.0.1:0", pageVar+"=127.0.0.1:1/x")
+	p := start(t, endless+"--np 2 --http 127.0.0.1:0", pageVar+"=1s /none")
 	go func() {
 		p.await(&p.out, "epoch")
 		_ = syscall.Kill(p.worker(1), syscall.SIGKILL)

@@ -2,9 +2,9 @@ package main
 
 import (
 	"compress/gzip"
+	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,13 +13,13 @@ import (
 // Each rank tells a profiler what takes its time, by phase, layer and operation, on its helpers' threads, too.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
-	p := start(t, endless+"--np 2 --threads 2 --set output.pprof=127.0.0.1:0")
-	p.await(&p.errs, "profiles of rank 0: ")
-	p.await(&p.errs, "profiles of rank 1: ")
+	p := start(t, endless+"--np 2 --threads 2 --http 127.0.0.1:0")
+	p.await(&p.errs, "dashboard: ")
 	p.await(&p.out, "epoch       1/")
-	for _, found := range regexp.MustCompile(`profiles of rank \d: (\S+)\n`).FindAllStringSubmatch(p.errs.String(), -1) {
+	url := pageAddress.FindStringSubmatch(p.errs.String())[1]
+	for rank := range 2 {
 		client := http.Client{Timeout: time.Minute}
-		res, err := client.Get(found[1] + "profile?seconds=1")
+		res, err := client.Get(fmt.Sprintf("%sranks/%d/debug/pprof/profile?seconds=1", url, rank))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,13 +41,4 @@ func TestProfiles(t *testing.T) {
 	_ = p.cmd.Process.Kill()
 	p.wait()
 	p.checkGone()
-}
-
-func TestProfilesAreRefused(t *testing.T) {
-	t.Parallel()
-	for at, want := range map[string]string{"0.0.0.0:0": "want 127.0.0.1, ::1 or localhost", "127.0.0.1": "want HOST:PORT", "127.0.0.1:65535": "rank 1 would listen at port 65536"} {
-		if status, _, errs := command(t, "train mlp --data synthetic --np 2 --set output.pprof="+at); status != exitUsage || !strings.Contains(errs, want) {
-			t.Errorf("%s: status %d, %s", at, status, errs)
-		}
-	}
 }

@@ -32,6 +32,7 @@ type jobFlags struct {
 	tuning   tuning
 	progress string    // auto resolved
 	hub      *live.Hub // of the job, where this process has it
+	answers  answered
 	sight    *launch.Sight
 	mu       sync.Mutex
 	ranks    []launch.Seen // of this process, by number
@@ -94,7 +95,7 @@ func (g *given) partFault() error {
 
 // orders reports a secret for orders to servers that they would refuse.
 func (g *given) orders() error {
-	if g.Keep.HTTP == "" {
+	if g.Output.HTTP == "" && g.Keep.HTTP == "" {
 		return nil
 	}
 	_, err := launch.OrdersFromEnv(os.LookupEnv)
@@ -126,16 +127,7 @@ func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job
 			return err
 		}
 		cfg.BlackBox = folder
-		with := secret()
-		if f.ByHand() {
-			with = f.ofTicket()
-		}
-		answered, err := f.answer(cmd, with)
-		if err != nil {
-			return err
-		}
-		defer answered.end()
-		cfg.Metrics = answered.board
+		cfg.Metrics = f.answers.board
 	}
 	switch {
 	case f.worker || f.ByHand():
@@ -320,12 +312,7 @@ func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config, self string) (e
 	}
 	cfg.LogDir = f.Output.LogDir
 	f.tells(&cfg)
-	answered, err := f.answer(cmd, secret())
-	if err != nil {
-		return err
-	}
-	defer answered.end()
-	cfg.Metrics = answered.path()
+	cfg.Metrics = f.answers.path()
 	return launchProgram(cmd, cfg)
 }
 

@@ -124,7 +124,7 @@ func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 		return err
 	}
 	c.tracing = tracing{c.Output.Trace, c.Output.TraceSteps}
-	errs = append(errs, c.faults(errors.Join(c.awayFault(), c.ValidateTraining(), c.tracing.fault(), c.pageFault())))
+	errs = append(errs, c.faults(errors.Join(c.awayFault(), c.ValidateTraining(), c.tracing.fault())))
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
@@ -159,12 +159,12 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 		}
 		cfg := cfg // each rank has a timeline of its own
 		cfg.Threads = c.Threads()
-		cfg.Traced, cfg.Labelled = timeline.line != nil, c.Output.Profiles != ""
-		told, err := c.profiles(cmd, job.Rank())
+		cfg.Traced, cfg.Labelled = timeline.line != nil, c.Output.HTTP != ""
+		end, err := c.profiled(job.Rank())
 		if err != nil {
 			return err
 		}
-		return errors.Join(timeline.end(c.trainOn(cmd, job, cfg), cmd.ErrOrStderr()), told.Close())
+		return errors.Join(timeline.end(c.trainOn(cmd, job, cfg), cmd.ErrOrStderr()), end())
 	})
 }
 

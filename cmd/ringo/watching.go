@@ -31,24 +31,30 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	if f.worker {
 		return do()
 	}
-	page := f.Output.Page
-	if f.ByHand() && f.Rank > 0 {
-		page = ""
-	}
 	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
-	return live.While(page, say, func(h *live.Hub) error {
-		f.hub, f.sight = h, new(launch.Sight)
-		h.Owns(f.own)
-		defer f.entered()()
-		h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
-		far := f.tellsFar(h, say)
-		err := do()
-		far.Close(endOf(cmd.Context(), err))
-		if page != "" {
-			err = errors.Join(err, f.tellWaits(cmd, h))
-		}
+	h := live.NewHub()
+	f.hub, f.sight = h, new(launch.Sight)
+	h.Owns(f.own)
+	leave, err := f.entered()
+	if err != nil && f.Output.HTTP != "" {
+		return setting.Faultf("output.http", "ranks cannot report to the dashboard: %w", err)
+	}
+	if f.answers, err = f.answer(cmd, h); err != nil {
+		leave()
+		h.Close(err)
 		return err
-	})
+	}
+	h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
+	far := f.tellsFar(h, say)
+	err = do()
+	far.Close(endOf(cmd.Context(), err))
+	if f.Output.HTTP != "" && !(f.ByHand() && f.Rank > 0) {
+		err = errors.Join(err, f.tellWaits(cmd, h))
+	}
+	leave()
+	h.Close(err)
+	f.answers.end()
+	return err
 }
 
 // tellsFar tells Kubeflow Trainer how far the job is, where this is a pod of a TrainJob that wants that, and has rank 0; else it is nil.
@@ -75,20 +81,20 @@ func endOf(ctx context.Context, err error) trainjob.End {
 	return trainjob.Failed
 }
 
-// entered enters the job where `ringo status` finds it, until leave is called. Where there is no place for that the job goes on unseen.
-func (f *jobFlags) entered() (leave func()) {
+// entered enters the job where `ringo status` finds it, until leave is called. After an error the job goes on unseen.
+func (f *jobFlags) entered() (leave func(), err error) {
 	entry, err := registry.Enter(registry.Base())
 	if err != nil {
-		return func() {}
+		return func() {}, err
 	}
 	f.hub.Identify(entry.Name(), strings.Join(os.Args, " "), f.look)
 	l, err := entry.Listen()
 	if err != nil {
 		entry.Leave()
-		return func() {}
+		return func() {}, err
 	}
 	f.hub.Answer(l)
-	return entry.Leave
+	return entry.Leave, nil
 }
 
 // own are the processes that this launcher has started and that run.
@@ -162,15 +168,18 @@ func (f *jobFlags) tellWaits(cmd *cobra.Command, h *live.Hub) error {
 	return nil
 }
 
-// pageFault reports an address that cannot be.
-func (f *jobFlags) pageFault() error {
-	if f.Output.Page == "" {
-		return nil
+// profiled serves the profiles of a rank that is a process of its own to its launcher, until close is called. By hand the
+// rank has its own address, and ranks that are goroutines have their process's.
+func (f *jobFlags) profiled(rank int) (close func() error, err error) {
+	address, _ := os.LookupEnv(pageVar)
+	if f.Output.HTTP == "" || !f.worker || address == "" {
+		return func() error { return nil }, nil
 	}
-	if err := live.CheckAddress(f.Output.Page); err != nil {
-		return setting.Faultf("output.page", "%w", err)
+	s, err := live.AnswerAs(address, "rank", rank, live.Profiles())
+	if err != nil {
+		return nil, setting.Faultf("output.http", "of rank %d: %w", rank, err)
 	}
-	return nil
+	return s.Close, nil
 }
 
 // feed is what a rank tells the page by; nil where there is none.

@@ -143,17 +143,12 @@ type Output struct {
 	LogDir string
 	// JSON is the file of one object per epoch and a summary; "-" is standard output.
 	JSON string
-	// Metrics is the HOST:PORT at which Prometheus may ask for the figures of this host's ranks.
-	Metrics string
+	// HTTP is the HOST:PORT of the dashboard, metrics and profiles of this host's ranks; "": none.
+	HTTP string
 	// Progress is how progress is shown: auto, bar, plain or none.
 	Progress string
 	// TensorBoard is the folder of event files.
 	TensorBoard string
-	// Page is the HOST:PORT of a page that shows the job while it goes on; "": there is none.
-	Page string
-	// Profiles is the HOST:PORT of this host alone at which rank 0 tells a profiler what takes its processor's time; the others take the next
-	// ports, and port 0 is any free one; "": nobody is told.
-	Profiles string
 	// Trace is the file of a timeline of all ranks.
 	Trace string
 	// TraceSteps is how many steps it records; 0: all, while memory for them lasts.

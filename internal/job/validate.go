@@ -63,20 +63,9 @@ func (s *Spec) ValidateProcesses() error {
 		_, _, err := hostport.Split(s.Rendezvous, 1)
 		errs.add(err != nil, "job.rendezvous", "%q: %w, the absolute path of a file, or etcd://HOST:PORT/KEY", s.Rendezvous, err)
 	}
-	if at := s.Output.Metrics; at != "" {
+	if at := s.Output.HTTP; at != "" {
 		_, _, err := hostport.Split(at, 0)
-		errs.add(err != nil, "output.metrics", "%q: %w, such as 127.0.0.1:9400, or :9400 for all of this host's addresses", at, err)
-	}
-	if at := s.Output.Profiles; at != "" {
-		host, port, err := hostport.Split(at, 0)
-		switch {
-		case err != nil:
-			errs.add(true, "output.pprof", "%q: %w, such as 127.0.0.1:6060", at, err)
-		case host != "" && !hostport.Loopback(host):
-			errs.add(true, "output.pprof", "%q: a profile tells all of a program, and takes its time: want 127.0.0.1, ::1 or localhost", at)
-		case port > 0 && port+s.Ranks-1 > 65535:
-			errs.add(true, "output.pprof", "%q: rank %d would listen at port %d: want ports up to 65535", at, s.Ranks-1, port+s.Ranks-1)
-		}
+		errs.add(err != nil, "output.http", "%q: %w, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses of this host", at, err)
 	}
 	errs = append(errs, s.validateHosts())
 	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)

@@ -151,10 +151,7 @@ func (g Guard) Allows(r *http.Request) bool {
 func (g Guard) Below(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, _, below := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		// The address must not be told to others, nor what it shows be kept by a browser that several people use.
-		w.Header().Set("Referrer-Policy", "no-referrer")
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		private(w)
 		switch {
 		case !g.holds(token):
 			http.Error(w, "refused: the address needs the token that was printed with it", http.StatusForbidden)
@@ -164,6 +161,13 @@ func (g Guard) Below(next http.Handler) http.Handler {
 			http.StripPrefix("/"+token, next).ServeHTTP(w, r)
 		}
 	})
+}
+
+// private sets the headers of an answer that no browser may store, and whose address no other site may get.
+func private(w http.ResponseWriter) {
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
 // holds compares with the token. The time that it takes says nothing of it.

@@ -193,8 +193,8 @@ func TestInBrowser(t *testing.T) {
 	h.servers = []served{{tables: []servedTable{{Name: "ids " + hostile, Rows: 1234, StoredRows: 10, Bytes: 4096, Pulled: 100, Missed: 25}}}, {fault: "it does not answer"}}
 	serve(t, h)
 	b := open(t, "data:text/html,<p>evil")
-	b.refusesOthers(h.URL())
-	b.call("Page.navigate", map[string]any{"url": h.URL()}, nil)
+	b.refusesOthers(h.url())
+	b.call("Page.navigate", map[string]any{"url": h.url()}, nil)
 	b.until(`document.getElementById("panel-settings") && document.getElementById("panel-loss").chart`)
 	log, err := runs.Read("json", strings.NewReader(strings.Join(told(t, 3), "\n")))
 	must(t, err)
@@ -298,7 +298,7 @@ func TestInBrowser(t *testing.T) {
 		t.Error("a stranger's text was run")
 	}
 	for _, address := range b.asked {
-		if u, err := url.Parse(address); err != nil || u.Host != h.site.at() && u.Scheme != "data" && u.Scheme != "about" {
+		if u, err := url.Parse(address); err != nil || u.Host != h.site.web.At() && u.Scheme != "data" && u.Scheme != "about" {
 			t.Errorf("the page asks for %s", address)
 		}
 	}

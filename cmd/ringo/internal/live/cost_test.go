@@ -1,6 +1,7 @@
 package live
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"math"
@@ -20,6 +21,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
 	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -140,10 +142,16 @@ func (a *audience) come() error {
 		}
 		return out
 	})
-	if err := a.hub.Serve("127.0.0.1:0"); err != nil {
+	at, err := web.NewSite("127.0.0.1:0", rand.Text(), nil)
+	if err != nil {
 		return err
 	}
-	stream, err := http.Get(a.hub.URL() + "events")
+	a.hub.Serve(at)
+	by, err := scrape.Start(scrape.Config{Site: at, Board: a.board, Version: "x"})
+	if err != nil {
+		return err
+	}
+	stream, err := http.Get(a.hub.url() + "events")
 	if err != nil {
 		return err
 	}
@@ -152,17 +160,13 @@ func (a *audience) come() error {
 		defer close(read)
 		_, _ = io.Copy(io.Discard, stream.Body) // until the hub ends
 	}()
-	by, err := scrape.Start(scrape.Config{Address: "127.0.0.1:0", Board: a.board, Version: "x"})
-	if err != nil {
-		return err
-	}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
-			if r, err := http.Get("http://" + by.Address().String() + scrape.Path); err == nil {
+			if r, err := http.Get("http://" + at.At() + scrape.Path); err == nil {
 				_, _ = io.Copy(io.Discard, r.Body)
 				_ = r.Body.Close()
 			}
@@ -173,7 +177,7 @@ func (a *audience) come() error {
 			}
 		}
 	}()
-	a.leave = []func(){func() { close(stop); <-ended }, by.Close, func() { a.hub.Close(nil); _ = stream.Body.Close(); <-read }}
+	a.leave = []func(){func() { close(stop); <-ended }, func() { a.hub.Close(nil); by.Close(); _ = stream.Body.Close(); <-read }}
 	return nil
 }
 

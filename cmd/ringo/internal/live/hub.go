@@ -1,4 +1,4 @@
-// Package live is the page of a job that goes on (`ringo train --page`): what its ranks tell is brought together in one place, kept in
+// Package live is the page of a job that goes on (`ringo train --http`): what its ranks tell is brought together in one place, kept in
 // memory of a bounded size, and shown by panels, which are rows of a table.
 //
 // The place is the launcher, which outlives ranks and hears of their end; of a job without one it is the process of rank 0. Ranks tell

@@ -3,6 +3,7 @@ package live
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -120,10 +123,13 @@ func recorded(rank, steps int) *record.Recorder {
 	return r
 }
 
-// serve serves a hub until the test ends.
-func serve(t *testing.T, h *Hub) *site {
+// serve has a hub served until the test or benchmark ends.
+func serve(t testing.TB, h *Hub) *site {
 	t.Helper()
-	must(t, h.Serve(":0"))
+	at, err := web.NewSite(":0", rand.Text(), nil)
+	must(t, err)
+	h.Serve(at)
+	must(t, at.Listen())
 	t.Cleanup(func() {
 		h.site.mu.Lock()
 		ended := h.site.frame.ended
@@ -131,9 +137,13 @@ func serve(t *testing.T, h *Hub) *site {
 		if !ended {
 			h.Close(nil)
 		}
+		at.Close()
 	})
 	return h.site
 }
+
+// url is the address of a hub's page.
+func (h *Hub) url() string { return h.site.web.URL("") }
 
 // client is one of a test, which keeps no connections.
 var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -159,7 +169,7 @@ func TestStream(t *testing.T) {
 	leakcheck.Check(t)
 	h := scene(t, 2)
 	s := serve(t, h)
-	r, err := http.NewRequest("GET", h.URL()+"events", nil)
+	r, err := http.NewRequest("GET", h.url()+"events", nil)
 	must(t, err)
 	res, err := client.Do(r)
 	must(t, err)
@@ -223,9 +233,9 @@ func TestNobodyElseLooks(t *testing.T) {
 	leakcheck.Check(t)
 	h := scene(t, 1)
 	s := serve(t, h)
-	host := "http://" + s.at()
-	token, feed := s.token, s.feed
-	for _, path := range []string{"/", "/events", "/state", "/page.js", "/" + feed + "/", "/" + feed + "/state", "/" + token[1:] + "/state", "/x/" + token + "/state", "/?" + token, "/feed"} {
+	host := "http://" + s.web.At()
+	token := path.Base(h.url())
+	for _, path := range []string{"/", "/events", "/debug/pprof/", "/ranks/0/debug/pprof/", "/state", "/page.js", "/" + token[1:] + "/state", "/x/" + token + "/state", "/?" + token, "/feed"} {
 		if status, body, _ := get(t, host+path, nil); status != http.StatusForbidden || strings.Contains(body, "mlp") {
 			t.Errorf("%s: status %d, %q", path, status, body)
 		}
@@ -236,23 +246,23 @@ func TestNobodyElseLooks(t *testing.T) {
 		"another site":           func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
 		"no origin":              func(r *http.Request) { r.Header.Set("Origin", "null") },
 		"another one's frame":    func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
-		"rebound, on our port":   func(r *http.Request) { r.Host = strings.Replace(s.at(), "127.0.0.1", "evil.example", 1) },
+		"rebound, on our port":   func(r *http.Request) { r.Host = strings.Replace(s.web.At(), "127.0.0.1", "evil.example", 1) },
 		"with a host of nothing": func(r *http.Request) { r.Host = ":1" },
 	} {
 		for _, path := range []string{"", "events", "state", "page.js"} {
-			if status, body, _ := get(t, h.URL()+path, change); status != http.StatusForbidden || strings.Contains(body, "mlp") {
+			if status, body, _ := get(t, h.url()+path, change); status != http.StatusForbidden || strings.Contains(body, "mlp") {
 				t.Errorf("%s, /%s: status %d, %q", name, path, status, body)
 			}
 		}
 	}
 	for _, path := range []string{"", "page.js", "page.css", "state"} {
-		status, body, header := get(t, h.URL()+path, nil)
+		status, body, header := get(t, h.url()+path, nil)
 		if status != http.StatusOK || len(body) < 500 || header.Get("Content-Security-Policy") != policy || header.Get("Cache-Control") != "no-store" {
 			t.Errorf("/%s: status %d, %d bytes, %v", path, status, len(body), header)
 		}
 	}
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
-		r, err := http.NewRequest(method, h.URL()+"state", nil)
+		r, err := http.NewRequest(method, h.url()+"state", nil)
 		must(t, err)
 		res, err := client.Do(r)
 		must(t, err)
@@ -260,15 +270,47 @@ func TestNobodyElseLooks(t *testing.T) {
 			t.Errorf("%s: status %d", method, res.StatusCode)
 		}
 	}
+	for path, want := range map[string]string{"/healthz": "training", "/" + token + "/healthz": "training"} {
+		if status, body, _ := get(t, host+path, nil); status != http.StatusOK || body != want+"\n" {
+			t.Errorf("%s: status %d, %q", path, status, body)
+		}
+	}
 	// Who may look may not tell.
-	r, err := http.NewRequest("POST", host+"/feed", strings.NewReader(`{"event":"remark","text":"mine"}`+"\n"))
+	r, err := http.NewRequest("POST", h.url()+"feed", strings.NewReader(`{"event":"remark","text":"mine"}`+"\n"))
 	must(t, err)
-	r.Header.Set("Authorization", "Bearer "+token)
 	res, err := client.Do(r)
 	must(t, err)
 	res.Body.Close()
-	if _, body, _ := get(t, h.URL()+"state", nil); res.StatusCode != http.StatusForbidden || strings.Contains(body, "mine") {
+	if _, body, _ := get(t, h.url()+"state", nil); res.StatusCode != http.StatusNotFound || strings.Contains(body, "mine") {
 		t.Errorf("status %d: a stranger's line is shown", res.StatusCode)
+	}
+}
+
+// Profiles of ranks that are processes of their own are forwarded, with the token, and longer ones than other answers may take.
+func TestServeForwardsProfiles(t *testing.T) {
+	leakcheck.Check(t)
+	h := NewHub()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "answers"))
+	must(t, err)
+	h.Answer(l)
+	serve(t, h)
+	for range 2 { // a restarted rank replaces the socket
+		rank, err := AnswerAs(h.Address(), "rank", 1, Profiles())
+		must(t, err)
+		defer rank.Close()
+	}
+	for path, want := range map[string]string{"debug/pprof/": "goroutine", "ranks/1/debug/pprof/": "goroutine", "ranks/1/debug/pprof/profile?seconds=1": "\x1f\x8b", "debug/pprof/goroutine?debug=1": "live.Test"} {
+		if status, body, _ := get(t, h.url()+path, nil); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("/%s: status %d, %.200q", path, status, body)
+		}
+		if status, body, _ := get(t, h.url()+path, func(r *http.Request) { r.Host = "evil.example" }); status != http.StatusForbidden || strings.Contains(body, want) {
+			t.Errorf("/%s for another host: status %d, %.200q", path, status, body)
+		}
+	}
+	for path, want := range map[string]int{"ranks/2/debug/pprof/": http.StatusBadGateway, "ranks/x/debug/pprof/": http.StatusNotFound, "ranks/1/state": http.StatusNotFound, "ranks/-1/debug/pprof/": http.StatusNotFound} {
+		if status, body, _ := get(t, h.url()+path, nil); status != want {
+			t.Errorf("/%s: status %d, want %d: %s", path, status, want, body)
+		}
 	}
 }
 
@@ -350,10 +392,10 @@ func TestSlowReader(t *testing.T) {
 	leakcheck.Check(t)
 	h := scene(t, 1)
 	s := serve(t, h)
-	c, err := net.Dial("tcp", s.at())
+	c, err := net.Dial("tcp", s.web.At())
 	must(t, err)
 	defer c.Close()
-	_, err = fmt.Fprintf(c, "GET /%s/events HTTP/1.1\r\nHost: %s\r\n\r\n", s.token, s.at())
+	_, err = fmt.Fprintf(c, "GET /%s/events HTTP/1.1\r\nHost: %s\r\n\r\n", path.Base(h.url()), s.web.At())
 	must(t, err)
 	head, err := bufio.NewReaderSize(c, 16).ReadString('\n') // and no more
 	must(t, err)
@@ -389,7 +431,10 @@ func TestSlowReader(t *testing.T) {
 func TestFeed(t *testing.T) {
 	leakcheck.Check(t)
 	h := NewHub()
-	s := serve(t, h)
+	serve(t, h)
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "answers"))
+	must(t, err)
+	h.Answer(l)
 	lines := told(t, 1)
 	f := Dial(h.Address())
 	for _, line := range lines {
@@ -405,18 +450,10 @@ func TestFeed(t *testing.T) {
 	local := h.Feed()
 	local.Record(json.RawMessage(`{"event":"remark","text":"of this process"}`))
 	local.Close()
-	if _, body, _ := get(t, h.URL()+"state", nil); !strings.Contains(body, "of this process") {
+	if _, body, _ := get(t, h.url()+"state", nil); !strings.Contains(body, "of this process") {
 		t.Errorf("state: %s", body)
 	}
-	wrong := Dial("1s " + s.at() + "/" + s.token)
-	for range 3 * queued {
-		wrong.Record(json.RawMessage(`{"event":"remark","text":"of a stranger"}`))
-	}
-	wrong.Close()
-	if _, body, _ := get(t, h.URL()+"state", nil); strings.Contains(body, "stranger") {
-		t.Error("a feed without the token was heard")
-	}
-	gone := Dial("1s 127.0.0.1:1/x") // where nobody listens
+	gone := Dial("1s " + filepath.Join(t.TempDir(), "none"))
 	for range 3 * queued {
 		gone.passing(beat{})
 	}
@@ -424,7 +461,7 @@ func TestFeed(t *testing.T) {
 	var none *Feed
 	none.Record(1)
 	none.Close()
-	if none.Steps(0, false) != nil || none.Observe(nil) != nil || Dial("") != nil || Dial("1s ") != nil || Dial("127.0.0.1:1/x") != nil || (*Hub)(nil).Feed() != nil {
+	if none.Steps(0, false) != nil || none.Observe(nil) != nil || Dial("") != nil || Dial("1s ") != nil || Dial("/none") != nil || (*Hub)(nil).Feed() != nil {
 		t.Error("a nil feed tells something")
 	}
 }
@@ -463,23 +500,6 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-func TestServeRefuses(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	for address, want := range map[string]string{"8080": "want HOST:PORT", "": "want HOST:PORT", l.Addr().String(): "cannot listen at", "127.0.0.1:99999": "want HOST:PORT", "192.0.2.1:0": "cannot listen at"} {
-		if err := NewHub().Serve(address); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", address, err, want)
-		}
-	}
-	var said []string
-	err = While(":0", func(line string) { said = append(said, line) }, func(h *Hub) error { return errors.New("x") })
-	if err == nil || err.Error() != "x" || len(said) != 1 || !strings.HasPrefix(said[0], "live page: http://127.0.0.1:") {
-		t.Errorf("%v, %q", err, said)
-	}
-	must(t, While("", nil, func(h *Hub) error { h.Tell("x"); h.Add(nil); h.Close(nil); return nil }))
-}
-
 // BenchmarkFrame is a frame of 64 ranks after 100,000 steps.
 func BenchmarkFrame(b *testing.B) {
 	h := NewHub()
@@ -492,8 +512,7 @@ func BenchmarkFrame(b *testing.B) {
 	for i := range 64 * mostBeats {
 		h.beat(beat{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: 7}, nil)
 	}
-	must(b, h.Serve(":0"))
-	defer h.Close(nil)
+	serve(b, h)
 	for b.Loop() {
 		h.site.draw(false)
 	}

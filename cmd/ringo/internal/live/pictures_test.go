@@ -135,7 +135,7 @@ func TestLongJobInBrowser(t *testing.T) {
 		h.Add([]byte(line))
 	}
 	serve(t, h)
-	b := open(t, h.URL())
+	b := open(t, h.url())
 	b.until(`document.getElementById("panel-settings")`)
 	b.call("Performance.enable", nil, nil)
 	const steps, updates = 100_000, 20

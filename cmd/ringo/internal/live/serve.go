@@ -2,21 +2,17 @@ package live
 
 import (
 	"bytes"
-	"crypto/rand"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/page"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/plot"
-	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/web"
 )
 
@@ -48,14 +44,9 @@ const (
 // site serves a hub.
 type site struct {
 	hub     *Hub
-	host    string // as it was given
-	listen  net.Listener
-	token   string // of who may look
-	feed    string // of who may tell
-	server  *http.Server
+	web     *web.Site // nil: this user's socket alone
 	stop    chan struct{}
 	painter sync.WaitGroup
-	serving sync.WaitGroup
 
 	mu      sync.Mutex
 	viewers map[chan struct{}]bool // each has room for one
@@ -77,52 +68,49 @@ type painted struct {
 	version uint64 // counts its changes
 }
 
-// Serve lets people look at the hub's page at address, HOST:PORT, where an empty host is 127.0.0.1 and port 0 any free one. It returns at
-// once, and Close ends it.
-func (h *Hub) Serve(address string) error {
-	if err := CheckAddress(address); err != nil {
-		return err
-	}
-	host, port, _ := net.SplitHostPort(address)
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return fmt.Errorf("cannot listen at %s: %w", address, err)
-	}
-	_, port, _ = net.SplitHostPort(l.Addr().String())
-	s := &site{hub: h, host: host, listen: l, token: rand.Text(), feed: rand.Text(), stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
+// Serve registers the dashboard's routes at a site that does not listen yet, and those of the processes below this hub's
+// socket. Close ends what it starts.
+func (h *Hub) Serve(at *web.Site) {
+	s := &site{hub: h, web: at, stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
 	h.site = s
-	given := net.JoinHostPort(host, port)
-	look, tell := web.NewGuard(given, s.token), web.NewGuard(given, s.feed)
-	s.server = web.NewServer(look.Before(s.routes(look, tell), func(*http.Request, string) {}))
-	s.serving.Go(func() { _ = s.server.Serve(web.NewCrowd(l, mostViewers+mostRanks)) }) // Close ends it
+	for path, f := range files {
+		s.handle("GET "+path, s.file(f.name, f.kind, f.before))
+	}
+	s.handle("GET /events", s.events)
+	s.handle("GET /state", s.state)
+	s.handle("GET /status", s.status)
+	at.Public("GET /healthz", http.HandlerFunc(s.health))
+	at.HandleLocal("GET /debug/pprof/", Profiles())
+	at.HandleLocal("GET /ranks/{number}/debug/pprof/", h.forward("rank"))
 	s.painter.Go(s.paint)
 	s.painter.Go(func() { h.lookAll(s.stop) })
-	return nil
 }
 
-// CheckAddress reports what Serve cannot take, whatever goes on on this host.
-func CheckAddress(address string) error {
-	if _, _, err := hostport.Split(address, 0); err != nil {
-		return fmt.Errorf("%q: %w, such as 127.0.0.1:8080, or :0 for any free port", address, err)
+// handle registers a route of the page.
+func (s *site) handle(pattern string, answer http.HandlerFunc) {
+	s.web.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
+		answer(w, r)
+	}))
+}
+
+// health answers probes: 503 if the job has failed.
+func (s *site) health(w http.ResponseWriter, _ *http.Request) {
+	s.hub.mu.Lock()
+	state := s.hub.state
+	s.hub.mu.Unlock()
+	if state == "failed" {
+		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	return nil
+	_, _ = io.WriteString(w, state+"\n")
 }
 
-// URL is what a person opens.
-func (h *Hub) URL() string { return "http://" + h.site.at() + "/" + h.site.token + "/" }
-
-// Address is what Dial takes, how often ranks are to tell of their steps and where; "" where the hub neither answers nor serves.
+// Address is what Dial takes, how often ranks are to tell of their steps and where; "" where the hub does not answer.
 func (h *Hub) Address() string {
-	switch {
-	case h.socket != "":
-		return fmt.Sprint(h.every(), " ", overSocket, h.socket)
-	case h.site != nil:
-		return fmt.Sprint(h.every(), " ", h.site.at(), "/", h.site.feed)
+	if h.socket == "" {
+		return ""
 	}
-	return ""
+	return fmt.Sprint(h.every(), " ", h.socket)
 }
 
 // every is how often ranks tell of their steps: where there is no page often enough for who asks now and then.
@@ -133,21 +121,7 @@ func (h *Hub) every() time.Duration {
 	return beatEvery
 }
 
-// overSocket begins the address of a hub that is told over a socket of this host.
-const overSocket = "unix:"
-
-// at is where this host reaches the site.
-func (s *site) at() string {
-	return web.Reach(s.host, s.listen.Addr())
-}
-
-// Open says that others than this host may reach the site.
-func (h *Hub) Open() bool {
-	a, err := netip.ParseAddrPort(h.site.listen.Addr().String())
-	return err != nil || !a.Addr().IsLoopback()
-}
-
-// Close tells browsers how the job has ended, gives them the report of the run in the page's place, and ends the site.
+// Close tells browsers how the job has ended, and gives them the report of the run in the page's place.
 func (h *Hub) Close(err error) {
 	if h == nil {
 		return
@@ -167,28 +141,6 @@ func (h *Hub) Close(err error) {
 	case <-gone:
 	case <-time.After(farewell):
 	}
-	_ = s.server.Close()
-	s.serving.Wait()
-}
-
-// routes are what is answered.
-func (s *site) routes(look, tell web.Guard) http.Handler {
-	mux := http.NewServeMux()
-	for path, f := range files {
-		mux.HandleFunc("GET "+path, s.file(f.name, f.kind, f.before))
-	}
-	mux.HandleFunc("GET /events", s.events)
-	mux.HandleFunc("GET /state", s.state)
-	mux.HandleFunc("GET /status", s.status)
-	below := look.Below(mux)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == "POST" && r.URL.Path == "/feed" && tell.Allows(r) {
-			s.take(w, r)
-			return
-		}
-		w.Header().Set("Content-Security-Policy", policy)
-		below.ServeHTTP(w, r)
-	})
 }
 
 func (s *site) file(name, kind, before string) http.HandlerFunc {
@@ -413,23 +365,4 @@ func (h *Hub) report() []byte {
 		return nil
 	}
 	return b.Bytes()
-}
-
-// While lets do go on with a hub that is served at address, "" for nowhere, and tells it how do has ended. say gets a line about where the
-// page is.
-func While(address string, say func(line string), do func(*Hub) error) error {
-	h := NewHub()
-	if address != "" {
-		if err := h.Serve(address); err != nil {
-			return fmt.Errorf("--page: %w", err)
-		}
-		line := "live page: " + h.URL()
-		if h.Open() {
-			line += " (other hosts can reach it; whoever knows the token can read)"
-		}
-		say(line)
-	}
-	err := do(h)
-	h.Close(err)
-	return err
 }

@@ -58,7 +58,7 @@ func TestStatus(t *testing.T) {
 	if p := by["parameter server 0"]; p.Rank != -1 || p.Restarts != 2 || p.Steps != -1 {
 		t.Errorf("server: %+v", p)
 	}
-	client := &http.Client{Transport: hubAt("unix", path)}
+	client := &http.Client{Transport: hubAt(path)}
 	defer client.CloseIdleConnections()
 	answered := func(url string) (got Status) {
 		res, err := client.Get(url)
@@ -67,7 +67,7 @@ func TestStatus(t *testing.T) {
 		must(t, json.NewDecoder(res.Body).Decode(&got))
 		return got
 	}
-	_, body, _ := get(t, h.URL()+"status", nil)
+	_, body, _ := get(t, h.url()+"status", nil)
 	var page Status
 	must(t, json.Unmarshal([]byte(body), &page))
 	over := answered("http://job/status")

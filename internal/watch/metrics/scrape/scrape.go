@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"time"
 
@@ -82,16 +81,16 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Config says who answers.
+// Config holds the parameters of an Answerer.
 type Config struct {
-	// Address is the HOST:PORT to listen at. A HOST that is empty or 0.0.0.0 stands for all of this host's addresses.
-	Address string
+	// Site gets the route of the metrics. It must not listen yet.
+	Site    *web.Site
 	Board   *metrics.Board
 	Version string
-	// Report gets a line about what a person should know; nil: nobody does.
-	Report func(line string)
+	// Answers is called if this process answers, when it begins to. It may be nil.
+	Answers func()
 
-	every time.Duration // how often a process that does not answer looks whether anybody does; 0: takeOver
+	every time.Duration // how often a process that does not answer looks whether any other does; 0: takeOver
 }
 
 // Answerer answers for the ranks of a host.
@@ -100,35 +99,36 @@ type Answerer struct {
 	cancel  context.CancelFunc
 	ended   chan struct{}
 	release func() error
-	listens net.Listener
-	addr    net.Addr // where it answers from the beginning
+	first   bool
 }
 
-// takeOver is how often a process that does not answer looks whether anybody else does.
+// takeOver is how often a process that does not answer checks whether another one does.
 const takeOver = time.Second
 
-// Start makes this process the one that answers for the board at the address, or, while another one of the job does, the one that
-// takes its place when it has ended. An error says that the address is not to be had.
+// Start has the site listen, or, while another process of the job answers for the board, when that has ended. An error
+// names an address that is not available.
 func Start(cfg Config) (*Answerer, error) {
-	if cfg.Report == nil {
-		cfg.Report = func(string) {}
+	if cfg.Answers == nil {
+		cfg.Answers = func() {}
 	}
 	a := &Answerer{cfg: cfg, ended: make(chan struct{})}
-	answers, err := a.claim()
-	if err != nil {
+	cfg.Site.Public("GET "+Path, Handler(a.collect, metrics.OfHost, metrics.OfRank, metrics.OfSummer))
+	var err error
+	if a.first, err = a.claim(); err != nil {
 		return nil, err
-	}
-	if answers {
-		a.addr = a.listens.Addr()
 	}
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())
+	if a.first {
+		cfg.Answers()
+	}
 	go func() {
 		defer close(a.ended)
-		if !answers && !a.wait(ctx) {
-			return
+		if a.first || a.wait(ctx) {
+			<-ctx.Done()
+			cfg.Site.Close()
+			_ = a.release()
 		}
-		a.serve(ctx)
 	}()
 	return a, nil
 }
@@ -139,16 +139,15 @@ func (a *Answerer) claim() (ok bool, err error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	l, err := net.Listen("tcp", a.cfg.Address)
-	if err != nil {
-		return false, errors.Join(fmt.Errorf("metrics cannot be had at %s: %w", a.cfg.Address, err), release())
+	if err := a.cfg.Site.Listen(); err != nil {
+		return false, errors.Join(err, release())
 	}
-	a.release, a.listens = release, l
+	a.release = release
 	return true, nil
 }
 
-// wait returns true when this process answers, false when ctx has ended. That an address is taken for a while, by a process that ends,
-// is no fault then.
+// wait returns true when this process answers, false when ctx has ended. An address that a process which ends still has
+// is no error then.
 func (a *Answerer) wait(ctx context.Context) bool {
 	t := time.NewTicker(cmp.Or(a.cfg.every, takeOver))
 	defer t.Stop()
@@ -158,36 +157,17 @@ func (a *Answerer) wait(ctx context.Context) bool {
 			return false
 		case <-t.C:
 			if ok, _ := a.claim(); ok {
+				a.cfg.Answers()
 				return true
 			}
 		}
 	}
 }
 
-// serve answers until ctx ends.
-func (a *Answerer) serve(ctx context.Context) {
-	server := web.NewServer(a.handler())
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // which ends Serve
-	defer stop()
-	if err := server.Serve(web.NewCrowd(a.listens, web.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
-		a.cfg.Report(fmt.Sprintf("there are no metrics at %s any more: %v", a.listens.Addr(), err))
-	}
-	_ = a.release()
-}
+// First reports whether this process has answered from the beginning.
+func (a *Answerer) First() bool { return a.first }
 
-// handler answers who may ask.
-func (a *Answerer) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET "+Path, Handler(a.collect, metrics.OfHost, metrics.OfRank, metrics.OfSummer))
-	host, _, _ := net.SplitHostPort(a.cfg.Address)
-	_, port, _ := net.SplitHostPort(a.listens.Addr().String())
-	return web.NewGuard(net.JoinHostPort(host, port), "").Before(mux, func(*http.Request, string) {})
-}
-
-// Address is where this process answers; nil: another one did when this one began.
-func (a *Answerer) Address() net.Addr { return a.addr }
-
-// Close answers no more.
+// Close ends the site.
 func (a *Answerer) Close() {
 	a.cancel()
 	<-a.ended

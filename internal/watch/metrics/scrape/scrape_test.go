@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
+	"github.com/ringo-ml/ringo/internal/web"
 )
 
 func must(t *testing.T, err error) {
@@ -44,10 +45,18 @@ func site(t *testing.T) (*metrics.Board, *Answerer) {
 	must(t, err)
 	s.Put(metrics.SumExchanges, 0, 7)
 	t.Cleanup(func() { must(t, s.Close()) })
-	a, err := Start(Config{Address: "127.0.0.1:0", Board: b, Version: `1.0 "beta"`})
+	a, err := Start(Config{Site: at(t, "127.0.0.1:0"), Board: b, Version: `1.0 "beta"`})
 	must(t, err)
 	t.Cleanup(a.Close)
 	return b, a
+}
+
+// at is a site that does not listen yet.
+func at(t *testing.T, address string) *web.Site {
+	t.Helper()
+	s, err := web.NewSite(address, "0123456789abcdef", nil)
+	must(t, err)
+	return s
 }
 
 // ask is what is answered.
@@ -71,7 +80,7 @@ func ask(t *testing.T, url string, header ...string) (int, string) {
 
 func TestAnswer(t *testing.T) {
 	_, a := site(t)
-	url := "http://" + a.Address().String() + Path
+	url := "http://" + a.cfg.Site.At() + Path
 	status, text := ask(t, url)
 	if status != http.StatusOK {
 		t.Fatalf("status %d: %s", status, text)
@@ -138,13 +147,13 @@ func TestAllRows(t *testing.T) {
 // Whoever comes from a page of another site, or asks for another name, is refused.
 func TestOthersAreRefused(t *testing.T) {
 	_, a := site(t)
-	url := "http://" + a.Address().String() + Path
+	url := "http://" + a.cfg.Site.At() + Path
 	for _, header := range [][]string{{"Host", "evil.example"}, {"Origin", "http://evil.example"}, {"Sec-Fetch-Site", "cross-site"}} {
 		if status, text := ask(t, url, header...); status != http.StatusForbidden || strings.Contains(text, "ringo_") {
 			t.Errorf("%q: status %d", header, status)
 		}
 	}
-	if status, _ := ask(t, "http://"+a.Address().String()+"/"); status != http.StatusNotFound {
+	if status, _ := ask(t, "http://"+a.cfg.Site.At()+"/"); status != http.StatusForbidden {
 		t.Errorf("another page: status %d", status)
 	}
 }
@@ -155,13 +164,13 @@ func TestAddressInUse(t *testing.T) {
 	defer l.Close()
 	b, err := metrics.Open(filepath.Join(t.TempDir(), "board"))
 	must(t, err)
-	_, err = Start(Config{Address: l.Addr().String(), Board: b})
-	if err == nil || !strings.Contains(err.Error(), "metrics cannot be had at "+l.Addr().String()) || !strings.Contains(err.Error(), "address already in use") {
+	_, err = Start(Config{Site: at(t, l.Addr().String()), Board: b})
+	if err == nil || !strings.Contains(err.Error(), "cannot listen at "+l.Addr().String()) || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("error %v", err)
 	}
-	a, err := Start(Config{Address: "127.0.0.1:0", Board: b}) // the right to answer was given back
+	a, err := Start(Config{Site: at(t, "127.0.0.1:0"), Board: b}) // the right to answer was given back
 	must(t, err)
-	if a.Address() == nil {
+	if !a.First() {
 		t.Error("nobody answers")
 	}
 	a.Close()
@@ -170,11 +179,11 @@ func TestAddressInUse(t *testing.T) {
 // When who answers has ended, the next one does.
 func TestTakeOver(t *testing.T) {
 	b, first := site(t)
-	address := first.Address().String()
-	second, err := Start(Config{Address: address, Board: b, every: time.Millisecond})
+	address := first.cfg.Site.At()
+	second, err := Start(Config{Site: at(t, address), Board: b, every: time.Millisecond})
 	must(t, err)
 	defer second.Close()
-	if second.Address() != nil {
+	if second.First() {
 		t.Error("two answer")
 	}
 	first.Close()
