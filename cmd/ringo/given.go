@@ -30,6 +30,7 @@ type given struct {
 	set     []string
 	flags   []setting.Assignment // in their order
 	notes   []string             // names of earlier versions among them, with those of now
+	renamed []setting.Assignment // given by these names, which are the origins
 	usual   []setting.Assignment // what the command has otherwise than a job has it, where nothing is given
 
 	*job.Spec
@@ -120,6 +121,9 @@ func (f *settingFlag) Set(text string) error {
 		var exists bool
 		if a, _, exists, _ = setting.Current(a); !exists {
 			return nil
+		}
+		if err := f.given.rename(a, "--"+f.former); err != nil {
+			return err
 		}
 	}
 	f.given.flags = append(f.given.flags, a)
@@ -268,12 +272,27 @@ func (g *given) current(all []setting.Assignment) (out []setting.Assignment, err
 		}
 		if note != "" {
 			g.notes = append(g.notes, note)
+			if exists {
+				err = errors.Join(err, g.rename(now, string(a.Path)))
+			}
 		}
 		if fault != nil {
 			err = errors.Join(err, errors.New(g.tell(fault.(*setting.Fault))))
 		}
 	}
 	return out, err
+}
+
+// rename notes a setting that was given by a name of an earlier version. Two such names of one setting need one value.
+func (g *given) rename(a setting.Assignment, former string) error {
+	for _, b := range g.renamed {
+		if b.Path == a.Path && b.Text != a.Text && string(b.Origin) != former {
+			return fmt.Errorf("%s: %s with %s %s: both are %s now, which has one value: give that", former, a.Text, b.Origin, b.Text, flagOf(a.Path))
+		}
+	}
+	a.Origin = setting.Origin(former)
+	g.renamed = append(g.renamed, a)
+	return nil
 }
 
 // readJob reads a job file, or a preset where there is no such file.

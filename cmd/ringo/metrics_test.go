@@ -35,6 +35,15 @@ func TestMetricsNeedTheirAddress(t *testing.T) {
 	}
 }
 
+// Flags of earlier versions are names of --http, which has one value.
+func TestFormerAddressesAreOne(t *testing.T) {
+	checkRefused(t, exitUsage, "train mlp "+small+"--page :8080 --metrics :9400", "--metrics: 0.0.0.0:9400 with --page :8080: both are --http now, which has one value: give that")
+	checkRefused(t, exitUsage, "train mlp "+small+"--page :8080 --set output.pprof=:0", "output.pprof: :0 with --page :8080")
+	p := start(t, "train mlp "+small+"--np 1 --page :0 --set output.pprof=:0")
+	p.checkEnd(0)
+	checkHolds(t, "what is printed", p.errs.String(), "ringo: names of earlier versions, accepted until 1.0: --page is --http; output.pprof is output.http\n", "ringo: dashboard: http://127.0.0.1:")
+}
+
 // metricsOf is what is answered at an address, "" before there is anybody.
 func metricsOf(address string) string {
 	w, err := http.Get("http://" + address + "/metrics")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // former is a setting of an earlier version. Its names remain accepted until 1.0.
@@ -12,6 +13,7 @@ type former struct {
 	flag  string            // flag in that version, if it has changed
 	now   Path              // path of the setting that replaces it; empty if none does
 	words map[string]string // values that have new names; an empty one is what the new setting means if it is left out
+	host  string            // HOST that an address without one meant
 	usual []string          // values without replacement that equal today's behaviour
 	hint  string            // remedy for the other values
 }
@@ -34,6 +36,9 @@ func formers() []former {
 		{path: "network.tls-cert", usual: []string{""}, hint: tlsHint},
 		{path: "network.tls-key", usual: []string{""}, hint: tlsHint},
 		{path: "output.verbose", usual: []string{"false"}, hint: "leave it out: servers report connections that return, and their HTTP address reports all"},
+		{path: "output.page", flag: "page", now: "output.http", words: map[string]string{"": ""}},
+		{path: "output.metrics", flag: "metrics", now: "output.http", words: map[string]string{"": ""}, host: "0.0.0.0"},
+		{path: "output.pprof", now: "output.http", words: map[string]string{"": ""}},
 		{path: "heter.device", usual: []string{"", "auto", "cpu"}, hint: "leave it out"},
 	}
 }
@@ -53,6 +58,9 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 		return a, fmt.Sprintf("%s was removed", a.Path), false, err
 	}
 	a.Path = f.now
+	if strings.HasPrefix(a.Text, ":") {
+		a.Text = f.host + a.Text
+	}
 	word, renamed := f.words[a.Text]
 	if renamed {
 		a.Text = word

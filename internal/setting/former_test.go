@@ -20,6 +20,10 @@ func TestCurrentReadsNamesOfEarlierVersions(t *testing.T) {
 		{"training.lr-floor", "0.1", "training.lr-floor 0.1: the setting was removed: give training.lr-schedule=cosine:LR"},
 		{"data.by-file", "true", "data.partition=files"},
 		{"job.slice", "100µs", ""},
+		{"output.page", ":8080", "output.http=:8080"},
+		{"output.metrics", ":9400", "output.http=0.0.0.0:9400"},
+		{"output.metrics", "127.0.0.1:9400", "output.http=127.0.0.1:9400"},
+		{"output.pprof", "", ""},
 		{"job.slice", "1ms", "job.slice 1ms: the setting was removed: leave it out"},
 		{"network.tls-ca", "ca.pem", "network.tls-ca ca.pem: the setting was removed: give all three files as network.tls-files"},
 	} {

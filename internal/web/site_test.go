@@ -23,7 +23,9 @@ func TestSiteHasOneRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "shown "+r.Method+" "+r.URL.Path) })
+	shown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "shown "+r.Method+" "+r.URL.Path)
+	})
 	s.Public("GET /healthz", shown)
 	s.Handle("GET /state", shown)
 	s.HandleLocal("POST /save", shown)
