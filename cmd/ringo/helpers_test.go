@@ -3,11 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -39,7 +40,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	os.Setenv("TMPDIR", temporary) // where jobs that fail leave their black boxes
+	os.Setenv("TMPDIR", temporary)                                   // where jobs that fail leave their black boxes
+	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // most tests wait for processes
 	status := m.Run()
 	os.RemoveAll(temporary)
 	os.Exit(status)
@@ -185,6 +187,18 @@ func (p *program) checkEnd(status int, want ...string) {
 	}
 }
 
+// checkSilent wants each of who to be lost by a silence of at least so long. It is longer on a busy
+// machine, where processes tell that they are late.
+func (p *program) checkSilent(who string, least time.Duration) {
+	p.t.Helper()
+	told := regexp.MustCompile(regexp.QuoteMeta(who+" is lost: ") + `(?:server \d+: )?no sign of life for ([0-9.hmsµ]+)`).FindStringSubmatch(p.errs.String())
+	if told == nil {
+		p.t.Errorf("%s: no silence of %s is in\n%s", p.line, who, &p.errs)
+	} else if silent, err := time.ParseDuration(told[1]); err != nil || silent < least {
+		p.t.Errorf("%s: %s is lost by a silence of %s, want at least %v: %v", p.line, who, told[1], least, err)
+	}
+}
+
 // await waits for text on an output.
 func (p *program) await(b *buffer, text string) {
 	p.t.Helper()
@@ -201,40 +215,46 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// family returns the living processes of p by their RINGO_RANK, "" for the
-// launcher and the guard. It skips the test where processes cannot be looked at.
-func (p *program) family() map[string]int {
+// processes returns the environments of the living processes of p by their numbers. It skips the
+// test where the system does not list processes.
+func (p *program) processes() map[int][]string {
 	p.t.Helper()
-	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
-	if len(environs) == 0 {
+	listed, err := os.ReadDir("/proc")
+	if err != nil {
 		p.cmd.Process.Kill()
 		p.t.Skipf("%s has no /proc to find processes in", runtime.GOOS)
 	}
-	out := map[string]int{}
-	for _, path := range environs {
-		env, _ := os.ReadFile(path) // that of a process that has ended is empty
+	out := map[int][]string{}
+	for _, entry := range listed {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		env, _ := os.ReadFile("/proc/" + entry.Name() + "/environ") // that of a process that has ended is empty
 		if vars := strings.Split(string(env), "\x00"); slices.Contains(vars, p.mark) {
-			rank := ""
-			for _, v := range vars {
-				if value, ok := strings.CutPrefix(v, launch.RankVar+"="); ok {
-					rank = value
-				}
-			}
-			out[rank], _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			out[pid] = vars
 		}
 	}
 	return out
 }
 
-// worker returns the process of a rank.
-func (p *program) worker(rank int) (pid int) {
+// process waits for the process of p in whose environment the variable has this number.
+func (p *program) process(variable string, number int) (pid int) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%s to start rank %d", p.line, rank), func() bool {
-		pid = p.family()[strconv.Itoa(rank)]
+	setting := fmt.Sprintf("%s=%d", variable, number)
+	eventually(p.t, p.line+" to start a process with "+setting, func() bool {
+		for found, vars := range p.processes() {
+			if slices.Contains(vars, setting) && (pid == 0 || found < pid) { // before those that it has started
+				pid = found
+			}
+		}
 		return pid != 0
 	})
 	return pid
 }
+
+// worker returns the process of a rank.
+func (p *program) worker(rank int) (pid int) { return p.process(launch.RankVar, rank) }
 
 // checkGone wants no process left.
 func (p *program) checkGone() {
@@ -242,5 +262,5 @@ func (p *program) checkGone() {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		return
 	}
-	eventually(p.t, "the end of all processes of "+p.line, func() bool { return len(p.family()) == 0 })
+	eventually(p.t, "the end of all processes of "+p.line, func() bool { return len(p.processes()) == 0 })
 }

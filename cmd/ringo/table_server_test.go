@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -165,26 +163,6 @@ func epochsOf(t *testing.T, path string) (first, last map[string]any) {
 
 // keeper is the process of a server that keeps parameters.
 func (p *program) keeper(index int) (pid int) { return p.process(launch.TableVar, index) }
-
-// process is that of a role, whose variable of its number is given.
-func (p *program) process(variable string, index int) (pid int) {
-	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%s to start a process with %s=%d", p.line, variable, index), func() bool {
-		environs, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, path := range environs {
-			env, _ := os.ReadFile(path)
-			if vars := strings.Split(string(env), "\x00"); slices.Contains(vars, p.mark) && slices.Contains(vars, fmt.Sprintf("%s=%d", variable, index)) {
-				pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
-				return true
-			}
-		}
-		return len(environs) == 0
-	})
-	if pid == 0 {
-		p.t.Skip("no /proc to find processes in")
-	}
-	return pid
-}
 
 // A server that is killed comes back with all that it has acknowledged, and training ends
 // with the bits of a run that nothing has disturbed. Without a log it ends the job, by name.
