@@ -43,37 +43,62 @@ func (c *Clock) Now() time.Time {
 // late is how much of the time since a tick this process has slept.
 func late(since, most time.Duration) time.Duration { return max(0, since-most) }
 
-// pieces is in how many pieces a silence is counted: it is noticed late by at most one of them.
+// pieces is in how many pieces a silence is counted where nobody ticks: it is noticed late by at most one of them.
 const pieces = 8
 
-// Longest is how many times longer than usual a process may be silent that has an excuse, such as that it was seen to
-// run: it waits for its turn to show a sign of life, which on a crowded machine may come late by seconds, or it hangs.
-const Longest = 4
+// longest is how many times its limit a silence may last that has an excuse, such as that the process is seen to
+// run: it waits for its turn to send a heartbeat, which on a crowded machine may be late by seconds, or it hangs.
+const longest = 4
 
-// Silence counts for how long another process has shown no sign of life, in waits of this process: one
-// that was suspended has waited once, however long that took.
+// Silence counts for how long another process has sent no heartbeat, in time in which this process ran. A process that ticks
+// calls Pass with each tick. One that only waits calls Missed after each Wait: a wait during a suspension counts as one, however long it was.
 type Silence struct {
 	// Limit is the silence after which the other process is taken for dead.
-	Limit           time.Duration
-	missed, excused int
+	Limit time.Duration
+
+	heard time.Time     // when the last heartbeat came; zero: it is counted already
+	lasts time.Duration // counted
+	ran   time.Duration // what lasts was when the process was last seen to run; 0: never
+	late  time.Duration // by how much its ticks are late, as it last reported
 }
 
-// Wait is how long to wait for a sign of life before Missed is called.
-func (s *Silence) Wait() time.Duration { return max(1, s.Limit/pieces) }
+// Heard notes a heartbeat.
+func (s *Silence) Heard() { s.HeardAt(time.Time{}, 0) }
 
-// Heard notes a sign of life.
-func (s *Silence) Heard() { s.missed, s.excused = 0, 0 }
+// HeardAt notes a heartbeat of a process whose own ticks are late by so much.
+func (s *Silence) HeardAt(now time.Time, late time.Duration) {
+	*s = Silence{Limit: s.Limit, heard: now, late: late}
+}
 
-// Missed notes a wait without one, and tells whether the limit is reached.
-func (s *Silence) Missed() bool { return s.MissedBy(false) }
-
-// MissedBy is Missed for a process of which is known whether it has run during the wait. If it has, the limit is
-// Longest times as long.
-func (s *Silence) MissedBy(ran bool) bool {
-	if ran {
-		s.excused++
-	} else {
-		s.missed++
+// Pass notes a tick of this process, which counts for so much, and whether the other process ran since the last.
+func (s *Silence) Pass(now time.Time, counts time.Duration, ran bool) {
+	if !s.heard.IsZero() {
+		counts = min(counts, now.Sub(s.heard))
+		s.heard = time.Time{}
 	}
-	return s.missed >= pieces || s.missed+s.excused >= Longest*pieces
+	s.lasts += counts
+	if ran {
+		s.ran = s.lasts
+	}
 }
+
+// Wait is how long to wait for a heartbeat before Missed is called.
+func (s *Silence) Wait() time.Duration { return max(1, (s.Limit+pieces-1)/pieces) }
+
+// Missed notes a wait without a heartbeat, and whether the process was seen to run during it, and tells whether the limit is reached.
+func (s *Silence) Missed(ran bool) bool {
+	s.Pass(time.Time{}, s.Wait(), ran)
+	return s.Lost()
+}
+
+// Lasts is the silence until now.
+func (s *Silence) Lasts() time.Duration { return s.lasts }
+
+// Most is the longest silence of this process: more than the limit where it has reported that its ticks are late, or until it
+// has not been seen to run for half of the limit; at most four times the limit.
+func (s *Silence) Most() time.Duration {
+	return min(max(s.Limit+2*s.late, s.ran+s.Limit/2), longest*s.Limit)
+}
+
+// Lost reports whether the process has been silent for too long.
+func (s *Silence) Lost() bool { return s.lasts >= s.Most() }

@@ -43,14 +43,14 @@ func TestSilence(t *testing.T) {
 	}
 	for range 3 {
 		for i := range pieces - 1 {
-			if s.Missed() {
+			if s.Missed(false) {
 				t.Fatalf("silent after %d waits", i+1)
 			}
 		}
 		s.Heard()
 	}
 	for i := range pieces {
-		if s.Missed() != (i == pieces-1) {
+		if s.Missed(false) != (i == pieces-1) {
 			t.Errorf("wait %d", i+1)
 		}
 	}
@@ -59,16 +59,16 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A process that is seen to run may be silent for four times as long; what it missed when it did not run counts as ever.
+// A process that is seen to run may be silent until it has not run for half of the limit, for at most four times as long.
 func TestSilenceOfOneThatRuns(t *testing.T) {
-	for _, ran := range []int{0, 5, Longest * pieces} {
+	for _, ran := range []int{0, 2, 5, longest * pieces} {
 		s, waits := Silence{Limit: time.Second}, 1
-		for ; !s.MissedBy(waits <= ran); waits++ {
+		for ; !s.Missed(waits <= ran); waits++ {
 		}
-		if want := min(ran+pieces, Longest*pieces); waits != want {
+		if want := min(max(pieces, ran+pieces/2), longest*pieces); waits != want {
 			t.Errorf("it ran for %d waits: lost after %d, want %d", ran, waits, want)
 		}
-		if s.Heard(); s.MissedBy(false) || s.MissedBy(true) {
+		if s.Heard(); s.Missed(false) || s.Missed(true) {
 			t.Error("a sign of life was not heard")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/internal/watch/outcome"
 	"github.com/ringo-ml/ringo/transport"
@@ -127,7 +128,8 @@ func (c *Coordinator) seat(rank int, ch channel, reached net.IP) {
 	}
 	s := &c.seats[rank]
 	s.state, s.member, s.addr, s.reached, s.at = seatJoined, member, m.Addr, reached, time.Now()
-	s.quiet.hear(s.at, 0)
+	s.quiet = awake.Silence{Limit: c.cfg.Times.DeadAfter}
+	s.quiet.HeardAt(s.at, 0)
 	if c.verdict != nil {
 		member.post(verdictMessage(c.verdict))
 	}
@@ -230,7 +232,7 @@ func (c *Coordinator) heard(rank int, m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.seats[rank]
-	s.quiet.hear(time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
+	s.quiet.HeardAt(time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
 	switch m.Kind {
 	case kindStatus:
 		if m.Moved > s.status.Moved {

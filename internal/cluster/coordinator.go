@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/outcome"
 	"github.com/ringo-ml/ringo/transport"
@@ -120,11 +121,11 @@ type seat struct {
 	state   seatState
 	member  *connection // from seatJoined on
 	addr    string
-	reached net.IP    // the address at which it has reached this host; nil: unknown
-	status  message   // the last of kindStatus
-	last    string    // its last operation, once it has left
-	at      time.Time // when it came
-	quiet   silence   // since its last message
+	reached net.IP        // the address at which it has reached this host; nil: unknown
+	status  message       // the last of kindStatus
+	last    string        // its last operation, once it has left
+	at      time.Time     // when it came
+	quiet   awake.Silence // since its last message
 
 	accused bool // of its silence
 
@@ -208,7 +209,7 @@ func (c *Coordinator) Silent(rank int) bool {
 }
 
 // silent is Silent. The caller holds mu.
-func (c *Coordinator) silent(s *seat) bool { return s.accused && s.quiet.lost(c.cfg.Times.DeadAfter) }
+func (c *Coordinator) silent(s *seat) bool { return s.accused && s.quiet.Lost() }
 
 // Left says whether rank left in good order.
 func (c *Coordinator) Left(rank int) bool {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/awake"
 	"github.com/ringo-ml/ringo/internal/cluster/meeting"
 	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -109,7 +110,7 @@ type Member struct {
 	came    int64         // what that was at the last heartbeat
 	moved   int64         // at how many heartbeats it had grown
 	still   time.Duration // for how long it has not grown
-	quiet   silence       // since the coordinator's last message
+	quiet   awake.Silence // since the coordinator's last message
 	heard   time.Time
 	stopper *Stopper
 	left    bool
@@ -216,7 +217,8 @@ func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 	return &Member{
 		cfg: cfg, ch: ch, listener: listener, hostRank: -1,
 		ready: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
-		bye: make(chan struct{}), gone: make(chan struct{}), halted: make(chan StoppedError, 1),
+		quiet: awake.Silence{Limit: cfg.Times.DeadAfter},
+		bye:   make(chan struct{}), gone: make(chan struct{}), halted: make(chan StoppedError, 1),
 	}
 }
 

@@ -40,7 +40,7 @@ func (m *Member) beat() {
 func (m *Member) pass(now time.Time, counts time.Duration) quietFor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.quiet.pass(now, counts, false)
+	m.quiet.Pass(now, counts, false)
 	m.still += counts
 	if m.data != nil {
 		if came := m.data(); came > m.came {
@@ -48,7 +48,7 @@ func (m *Member) pass(now time.Time, counts time.Duration) quietFor {
 			m.moved++
 		}
 	}
-	return quietFor{silent: m.quiet.lasts, limit: m.quiet.limit(m.cfg.Times.DeadAfter), moved: m.still, heard: oneIf(m.data != nil), near: m.ch.within()}
+	return quietFor{silent: m.quiet.Lasts(), limit: m.quiet.Most(), moved: m.still, heard: oneIf(m.data != nil), near: m.ch.within()}
 }
 
 func oneIf(is bool) int {
@@ -99,7 +99,7 @@ func (m *Member) read() {
 		}
 		m.mu.Lock()
 		m.heard = time.Now()
-		m.quiet.hear(m.heard, time.Duration(msg.LateMillis)*time.Millisecond)
+		m.quiet.HeardAt(m.heard, time.Duration(msg.LateMillis)*time.Millisecond)
 		m.mu.Unlock()
 		if msg.Kind == kindClosing {
 			m.mu.Lock()

@@ -41,38 +41,6 @@ func (c *clock) lateMillis() int64 {
 // it knows of others is old.
 func (c *clock) stalled(counts time.Duration) bool { return 2*counts < c.beat && c.late > c.beat }
 
-// That a peer is late, or busy, excuses it up to a limit.
-const maxPatience = awake.Longest // times DeadAfter
-
-// silence is since when a peer has shown no sign of life, by one's own clock.
-type silence struct {
-	heard time.Time     // when it last did; zero: it is counted already
-	lasts time.Duration // counted
-	ran   time.Duration // what lasts was when its process was last seen to run; 0: never
-	late  time.Duration // by how much its ticks were late, as it last told
-}
-
-// hear notes a sign of life of a peer whose own ticks are late by so much.
-func (s *silence) hear(now time.Time, late time.Duration) { *s = silence{heard: now, late: late} }
-
-// pass notes a tick of one's own clock, which counts for so much, and whether the peer's process ran since the last.
-func (s *silence) pass(now time.Time, counts time.Duration, ran bool) {
-	if !s.heard.IsZero() {
-		counts = min(counts, now.Sub(s.heard))
-		s.heard = time.Time{}
-	}
-	s.lasts += counts
-	if ran {
-		s.ran = s.lasts
-	}
-}
-
-// limit is for how long the peer may show no sign of life: for longer than usual where it has
-// told that it gets to run only now and then, or until it has not been seen to run for half of deadAfter.
-func (s *silence) limit(deadAfter time.Duration) time.Duration {
-	return min(max(deadAfter+2*s.late, s.ran+deadAfter/2), maxPatience*deadAfter)
-}
-
 // patience is for how many times DeadAfter nobody is taken for dead by silence on the control connection alone: links to the
 // coordinator may be cut for 15 s, and TCP takes as long again to notice that they are back.
 const patience = 3
@@ -111,6 +79,3 @@ func (q quietFor) dead() (lost bool, why string) {
 	}
 	return true, sign(q.limit)
 }
-
-// lost says that the peer has shown no sign of life for too long.
-func (s *silence) lost(deadAfter time.Duration) bool { return s.lasts >= s.limit(deadAfter) }

@@ -4,17 +4,19 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/awake"
 )
 
 // How long a peer that says nothing lives, by a clock whose ticks come as given.
 func lives(deadAfter, late time.Duration, ticks ...time.Duration) (after time.Duration, lost bool) {
 	now := time.Unix(0, 0)
-	c, s := clock{beat: time.Second, last: now}, silence{}
+	c, s := clock{beat: time.Second, last: now}, awake.Silence{Limit: deadAfter}
 	start := now
-	s.hear(now, late)
+	s.HeardAt(now, late)
 	for _, t := range ticks {
 		now = now.Add(t)
-		if s.pass(now, c.tick(now), false); s.lost(deadAfter) {
+		if s.Pass(now, c.tick(now), false); s.Lost() {
 			return now.Sub(start), true
 		}
 	}

@@ -60,7 +60,7 @@ func (c *Coordinator) beat(now time.Time) []string {
 			continue
 		}
 		s.member.post(message{Kind: kindBeat, Peer: -1, LateMillis: c.clock.lateMillis()})
-		s.quiet.pass(now, counts, s.ran())
+		s.quiet.Pass(now, counts, s.ran())
 	}
 	c.still += counts
 	c.accuseSilent()
@@ -82,7 +82,7 @@ func (c *Coordinator) accuseSilent() {
 	heard, silence := 0, 0
 	for r := range c.seats {
 		if s := &c.seats[r]; s.state == seatJoined {
-			silent := s.quiet.lasts > c.cfg.Times.DeadAfter/2
+			silent := s.quiet.Lasts() > c.cfg.Times.DeadAfter/2
 			heard, silence = heard+oneIf(!silent), silence+oneIf(silent)
 		}
 	}
@@ -91,7 +91,7 @@ func (c *Coordinator) accuseSilent() {
 		if s.state != seatJoined || s.accused {
 			continue
 		}
-		q := quietFor{silent: s.quiet.lasts, limit: s.quiet.limit(c.cfg.Times.DeadAfter), moved: c.still, heard: heard, silence: silence - 1, near: s.member.ch.within()}
+		q := quietFor{silent: s.quiet.Lasts(), limit: s.quiet.Most(), moved: c.still, heard: heard, silence: silence - 1, near: s.member.ch.within()}
 		if lost, why := q.dead(); lost {
 			s.accused = true
 			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: why})
@@ -134,7 +134,7 @@ func (c *Coordinator) statuses() []Status {
 			In:   s.status.In,
 			Gone: s.state != seatJoined,
 		}
-		if s.quiet.lasts > 2*c.cfg.Times.Heartbeat { // one may be under way, one late
+		if s.quiet.Lasts() > 2*c.cfg.Times.Heartbeat { // one may be under way, one late
 			out[r].Silent = age
 		}
 	}

@@ -64,7 +64,7 @@ func (c *Conn) Header() (wire.Header, error) {
 		if late && c.interrupted.Load() {
 			return f, ErrInterrupted
 		}
-		if !late || silence.Missed() {
+		if !late || silence.Missed(false) {
 			return f, c.readError(err)
 		}
 	}
@@ -82,7 +82,7 @@ func (c *Conn) Read(dst []byte) error {
 		}
 		if n > 0 {
 			silence.Heard()
-		} else if silence.Missed() {
+		} else if silence.Missed(false) {
 			return c.readError(err)
 		}
 		dst = dst[n:]

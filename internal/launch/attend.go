@@ -122,7 +122,7 @@ func (a *attendant) awaitSilence(over <-chan struct{}) {
 		case <-looks.C:
 			if a.heard.Swap(false) {
 				silence.Heard()
-			} else if silence.Missed() {
+			} else if silence.Missed(false) {
 				a.out.cut(fmt.Errorf("the job's launcher shows no sign of life for %v", silence.Limit))
 				return
 			}

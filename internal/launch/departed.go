@@ -21,7 +21,7 @@ func (j *job) endStopped() {
 		}
 		if !p.stoppedNow() || !j.coordinator.Left(p.number) {
 			p.halted.Heard()
-		} else if p.halted.Missed() {
+		} else if p.halted.Missed(false) {
 			p.hang(fmt.Sprintf("stopped by a signal after it had left the job, and not continued within %v", j.cfg.Times.DeadAfter))
 		}
 	}

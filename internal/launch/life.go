@@ -63,7 +63,7 @@ func (p *process) listen(begin, after time.Duration) {
 			silence = awake.Silence{Limit: after}
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return
-		case silence.MissedBy(p.ran(&busy)):
+		case silence.Missed(p.ran(&busy)):
 			p.hang(fmt.Sprintf("no sign of life for %v%s", silence.Limit, p.advice()))
 			return
 		}

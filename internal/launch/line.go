@@ -129,7 +129,7 @@ func (l *line) beat(every, silent time.Duration) {
 		case <-looks.C:
 			if l.heard.Swap(false) || !l.reading.Load() {
 				silence.Heard()
-			} else if silence.Missed() {
+			} else if silence.Missed(false) {
 				l.lose(fmt.Sprintf("no sign of life for %v", silent))
 			}
 		}
