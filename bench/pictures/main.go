@@ -10,7 +10,6 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
@@ -22,6 +21,8 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/steptrace"
+	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
 // width is that of pictures in px: texts of 12 px can be read where a telephone shows them on 320.
@@ -132,60 +133,50 @@ func gradient(text string) (chart, error) {
 	return c, nil
 }
 
-// event is one of a timeline, in the format of Chrome's traces.
-type event struct {
-	Phase string  `json:"ph"`
-	Name  string  `json:"name"`
-	Kind  string  `json:"cat"`
-	Rank  int     `json:"pid"` // plus one
-	Start float64 `json:"ts"`  // us
-	Long  float64 `json:"dur"`
-	Args  struct {
-		Step int `json:"step"`
-	} `json:"args"`
-}
+// drawn are the tracks that a picture of a step has.
+var drawn = []trace.Track{trace.Forward, trace.Backward, trace.Exchange, trace.Update}
 
-// drawn are the stages that a picture of a step has.
-var drawn = []string{"forward", "backward", "exchange", "update"}
-
-// timeline draws the last whole step of all ranks.
+// timeline draws the last whole step of all ranks: that which was updated last, because later ones were cut when the timeline was full.
 func timeline(text string) (chart, error) {
-	var file struct {
-		Events []event `json:"traceEvents"`
-	}
-	if err := json.Unmarshal([]byte(text), &file); err != nil {
+	file, err := steptrace.Read(strings.NewReader(text))
+	if err != nil {
 		return nil, err
 	}
-	// The last step that was updated is whole: the steps behind it were cut when the timeline was full.
-	last := 0
-	for _, e := range file.Events {
-		if e.Phase == "X" && e.Kind == "update" {
-			last = max(last, e.Args.Step)
+	c := tracks{name: "A step of ResNet-20 on two ranks over TCP", unit: "ms"}
+	last, spans := int64(0), make([][][]steptrace.Span, len(file.Ranks)) // by rank and track
+	for _, r := range file.Ranks {
+		for _, s := range r.Spans {
+			if s.Track == trace.Update {
+				last = max(last, s.Step)
+			}
 		}
 	}
-	c := tracks{name: "A step of ResNet-20 on two ranks over TCP", unit: "ms", kinds: drawn}
-	begin, ranks := math.Inf(1), 0
-	for _, e := range file.Events {
-		if e.Phase == "X" && e.Args.Step == last && slices.Contains(drawn, e.Kind) {
-			begin, ranks = min(begin, e.Start), max(ranks, e.Rank)
+	begin := int64(math.MaxInt64)
+	for rank, r := range file.Ranks {
+		spans[rank] = make([][]steptrace.Span, len(drawn))
+		for _, s := range r.Spans {
+			if kind := slices.Index(drawn, s.Track); kind >= 0 && s.Step == last {
+				begin, spans[rank][kind] = min(begin, s.Start), append(spans[rank][kind], s)
+			}
 		}
 	}
-	for rank := 1; rank <= ranks; rank++ {
-		head := fmt.Sprintf("rank %d", rank-1)
-		for kind, stage := range drawn {
-			t := track{head: head, label: stage}
+	for rank, head := range spans {
+		label := fmt.Sprintf("rank %d", rank)
+		for kind, all := range head {
+			t := track{head: label, label: drawn[kind].String()}
 			before := 0. // an exchange that began behind others waited for its turn
-			for _, e := range file.Events {
-				if e.Phase == "X" && e.Rank == rank && e.Kind == stage && e.Args.Step == last {
-					from, to := (e.Start-begin)/1e3, (e.Start+e.Long-begin)/1e3
-					from, before = min(max(from, before), to), max(before, to)
-					t.boxes = append(t.boxes, box{from: from, to: to, kind: kind, text: fmt.Sprintf("%s: %.2f to %.2f ms", e.Name, from, to)})
-				}
+			for _, s := range all {
+				from, to := float64(s.Start-begin)/1e6, float64(s.End-begin)/1e6
+				from, before = min(max(from, before), to), max(before, to)
+				t.boxes = append(t.boxes, box{from: from, to: to, kind: kind, text: fmt.Sprintf("%s: %.2f to %.2f ms", file.Name(s), from, to)})
 			}
 			if len(t.boxes) > 0 {
-				c.rows, head = append(c.rows, t), ""
+				c.rows, label = append(c.rows, t), ""
 			}
 		}
+	}
+	for _, stage := range drawn {
+		c.kinds = append(c.kinds, stage.String())
 	}
 	if len(c.rows) == 0 {
 		return nil, fmt.Errorf("step %d has nothing to draw", last)

@@ -43,7 +43,8 @@ func TestDrawn(t *testing.T) {
 	if len(got.kinds) != 2 || got.kinds[0] != "bucket 0 to 2" || len(got.rows[2].boxes) != 1 || got.rows[3].boxes[0].from != 3 {
 		t.Errorf("%+v", got)
 	}
-	c, err = timeline(`{"traceEvents":[{"ph":"X","cat":"forward","name":"forward","pid":2,"ts":5000,"dur":1000,"args":{"step":3}},{"ph":"X","cat":"update","name":"u","pid":2,"ts":7000,"dur":500,"args":{"step":3}},{"ph":"X","cat":"forward","pid":1,"ts":1,"dur":2,"args":{"step":1}}]}`)
+	c, err = timeline(`{"displayTimeUnit":"ms","traceEvents":[{"ph":"X","cat":"forward","name":"forward","pid":2,"tid":1,"ts":5000,"dur":1000,"args":{"step":3}},{"ph":"X","cat":"update","name":"u","pid":2,"tid":1,"ts":7000,"dur":500,"args":{"step":3}},{"ph":"X","cat":"forward","name":"f","pid":1,"tid":1,"ts":1,"dur":2,"args":{"step":1}}],
+"otherData":{"ranks":[{"rank":0,"clock_offset_us":0,"clock_error_us":0,"spans":1,"spans_left_out":0},{"rank":1,"clock_offset_us":0,"clock_error_us":0,"spans":2,"spans_left_out":0}]}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestDrawn(t *testing.T) {
 			t.Errorf("a gradient of %q", bad)
 		}
 	}
-	for _, bad := range []string{"", "{}"} {
+	for _, bad := range []string{"", "{}", `{"displayTimeUnit":"ms","traceEvents":[],"otherData":{"ranks":[]}}`} {
 		if _, err := timeline(bad); err == nil {
 			t.Errorf("a timeline of %q", bad)
 		}

@@ -1,103 +1,60 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
-// timelineBox is one of a timeline, in microseconds.
-type timelineBox struct {
-	name       string
-	step       int
-	start, end float64
-}
-
-// rows reads a timeline: the boxes by rank and row, and by rank how wrong its clock
-// may be.
-func rows(t *testing.T, file string) (boxes map[string]map[string][]timelineBox, wrong map[string]float64) {
+// readTrace reads a timeline, and returns the spans by rank and track.
+func readTrace(t *testing.T, file string) (line *steptrace.Timeline, tracks []map[string][]steptrace.Span) {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f struct {
-		Events []struct {
-			Ph, Name string
-			Pid, Tid int
-			TS, Dur  *float64
-			Args     struct {
-				Name string
-				Step int
-			}
-		} `json:"traceEvents"`
-		Other struct {
-			Ranks []struct {
-				Rank  int
-				Wrong float64 `json:"clock_error_us"`
-			}
-		} `json:"otherData"`
+	defer f.Close()
+	if line, err = steptrace.Read(f); err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal(text, &f); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	ranks, threads := map[int]string{}, map[[2]int]string{}
-	boxes, wrong = map[string]map[string][]timelineBox{}, map[string]float64{}
-	for _, e := range f.Events {
-		switch {
-		case e.Ph == "M" && e.Name == "process_name":
-			ranks[e.Pid] = e.Args.Name
-			boxes[e.Args.Name] = map[string][]timelineBox{}
-		case e.Ph == "M" && e.Name == "thread_name":
-			threads[[2]int{e.Pid, e.Tid}] = e.Args.Name
-		case e.Ph == "X":
-			if e.TS == nil || e.Dur == nil || *e.TS < 0 || *e.Dur < 0 {
-				t.Fatalf("%+v has no time", e)
-			}
-			row := threads[[2]int{e.Pid, e.Tid}]
-			boxes[ranks[e.Pid]][row] = append(boxes[ranks[e.Pid]][row], timelineBox{e.Name, e.Args.Step, *e.TS, *e.TS + *e.Dur})
+	for _, r := range line.Ranks {
+		all := map[string][]steptrace.Span{}
+		for _, s := range r.Spans {
+			all[s.Track.String()] = append(all[s.Track.String()], s)
 		}
+		tracks = append(tracks, all)
 	}
-	for _, r := range f.Other.Ranks {
-		wrong[fmt.Sprintf("rank %d", r.Rank)] = r.Wrong
-	}
-	return boxes, wrong
+	return line, tracks
 }
 
 // checkCausal wants no allreduce to have ended on one rank before it began on
 // another, but for what clocks may be wrong.
-func checkCausal(t *testing.T, boxes map[string]map[string][]timelineBox, wrong map[string]float64) {
+func checkCausal(t *testing.T, line *steptrace.Timeline, tracks []map[string][]steptrace.Span) {
 	t.Helper()
 	type key struct {
 		name string
-		step int
+		step int64
 	}
-	began, by := map[key]timelineBox{}, map[key]string{}
-	each := func(fn func(rank string, k key, b timelineBox)) {
-		for rank, tracks := range boxes {
-			for row, list := range tracks {
-				for _, b := range list {
-					if strings.HasPrefix(row, "exchange") {
-						fn(rank, key{b.name, b.step}, b)
-					}
-				}
+	began, by := map[key]int64{}, map[key]int{}
+	for rank, all := range tracks {
+		for _, s := range all["exchange"] {
+			if k := (key{line.Name(s), s.Step}); s.Start > began[k] {
+				began[k], by[k] = s.Start, rank
 			}
 		}
 	}
-	each(func(rank string, k key, b timelineBox) {
-		if last, ok := began[k]; !ok || b.start > last.start {
-			began[k], by[k] = b, rank
+	for rank, all := range tracks {
+		for _, s := range all["exchange"] {
+			k := key{line.Name(s), s.Step}
+			if wrong := line.Ranks[rank].ClockError + line.Ranks[by[k]].ClockError; s.End < began[k]-wrong-10 {
+				t.Errorf("%+v ends at %v ns on rank %d and begins at %v on rank %d; clocks are said to be within %v", k, s.End, rank, began[k], by[k], wrong)
+			}
 		}
-	})
-	each(func(rank string, k key, b timelineBox) {
-		if late, at := began[k].start, by[k]; b.end < late-wrong[rank]-wrong[at]-0.01 {
-			t.Errorf("%s of step %d ends at %v µs on %s and begins at %v on %s; clocks are said to be within %v", k.name, k.step, b.end, rank, late, at, wrong)
-		}
-	})
+	}
 }
 
 // Every rank's stages are on the timeline, as often as there were steps.
@@ -116,31 +73,26 @@ func TestTraceOfATraining(t *testing.T) {
 		if status != 0 || !strings.HasPrefix(errs, "timeline of "+counted(c.ranks, "rank")) || strings.Contains(errs, "cut:") != (c.cut > 0) {
 			t.Fatalf("%s: status %d, stderr %q", c.flags, status, errs)
 		}
-		got, wrong := rows(t, file)
-		if len(got) != c.ranks || len(wrong) != c.ranks {
+		line, got := readTrace(t, file)
+		if len(got) != c.ranks {
 			t.Errorf("%s: %d ranks", c.flags, len(got))
 		}
-		checkCausal(t, got, wrong)
+		checkCausal(t, line, got)
 		for rank, tracks := range got {
 			for _, name := range []string{"data wait", "forward", "backward"} {
 				if len(tracks[name]) != c.steps {
-					t.Errorf("%s, %s: %d boxes of %s in %d steps", c.flags, rank, len(tracks[name]), name, c.steps)
+					t.Errorf("%s, rank %d: %d boxes of %s in %d steps", c.flags, rank, len(tracks[name]), name, c.steps)
 				}
 			}
-			exchanges := 0
-			for name, boxes := range tracks {
-				if strings.HasPrefix(name, "exchange") {
-					exchanges += len(boxes)
-				}
-			}
+			exchanges := len(tracks["exchange"])
 			if updates := len(tracks["update"]); exchanges != updates || exchanges < c.steps || exchanges%c.steps != 0 {
-				t.Errorf("%s, %s: %d exchanges and %d updates of buckets in %d steps", c.flags, rank, exchanges, updates, c.steps)
+				t.Errorf("%s, rank %d: %d exchanges and %d updates of buckets in %d steps", c.flags, rank, exchanges, updates, c.steps)
 			}
 			if want := 1 - min(1, c.cut); len(tracks["evaluation"]) != want {
-				t.Errorf("%s, %s: %d evaluations, want %d", c.flags, rank, len(tracks["evaluation"]), want)
+				t.Errorf("%s, rank %d: %d evaluations, want %d", c.flags, rank, len(tracks["evaluation"]), want)
 			}
 			if saves := strings.Contains(c.flags, "--checkpoint"); (len(tracks["checkpoint"]) > 0) != saves {
-				t.Errorf("%s, %s: %d checkpoints", c.flags, rank, len(tracks["checkpoint"]))
+				t.Errorf("%s, rank %d: %d checkpoints", c.flags, rank, len(tracks["checkpoint"]))
 			}
 		}
 	}
@@ -157,13 +109,13 @@ func TestTraceOfABenchmark(t *testing.T) {
 	if !regexp.MustCompile(`ms  density 0\.0(09|1)`).MatchString(out) {
 		t.Errorf("stdout: no density of about 0.01 in\n%s", out)
 	}
-	boxes, _ := rows(t, file)
-	for rank, tracks := range boxes {
+	line, got := readTrace(t, file)
+	for rank, tracks := range got {
 		if n := len(tracks["forward"]); n != 6 { // three to warm up
-			t.Errorf("%s: %d boxes of forward", rank, n)
+			t.Errorf("rank %d: %d boxes of forward", rank, n)
 		}
-		if len(tracks["compress"]) < 6 || !strings.HasPrefix(tracks["compress"][0].name, "bucket ") {
-			t.Errorf("%s: compress holds %+v", rank, tracks["compress"])
+		if len(tracks["compress"]) < 6 || !strings.HasPrefix(line.Name(tracks["compress"][0]), "bucket ") {
+			t.Errorf("rank %d: compress holds %+v", rank, tracks["compress"])
 		}
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
 	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -197,7 +197,9 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	}
 	rep.Begin(c.record())
 	rep.Also(feed.Record)
-	rep.Seen(func() (glimpse.Step, bool) { return glimpse.StepOf(0, job.Recorder().Glance(glimpse.Enough)) })
+	rep.Seen(func() (steptrace.Step, bool) {
+		return steptrace.StepOf(0, job.Recorder().Glance(steptrace.WholeStepEvents))
+	})
 	if c.Output.TensorBoard != "" {
 		rep.TensorBoard(c.Output.TensorBoard, c.Seeds > 1)
 	}

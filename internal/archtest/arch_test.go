@@ -153,9 +153,9 @@ var forbidden = []struct {
 		why:  "who writes figures for TensorBoard may have a loop of his own",
 	},
 	{
-		from: []string{"internal/timeline", "internal/glimpse", "internal/cause"},
+		from: []string{"internal/steptrace"},
 		to:   []string{"", "distopt", "bucket", "compress", "internal/exchange", "nn", "model", "models", "train", "data", "internal/launch", "cmd/..."},
-		why:  "what a timeline shows is found in the file alone, and what a glimpse shows, or slows a job, in what ranks record",
+		why:  "steps are analysed from trace files and recorders alone",
 	},
 	{
 		from: []string{"internal/server/wal", "internal/server/store", "internal/server/snapshot", "internal/server/export", "internal/folder"},

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
 // browser is a Chromium without a window, told what to do over pipes by its DevTools protocol.
@@ -269,10 +269,10 @@ func TestInBrowser(t *testing.T) {
 	for i := range 64 * mostBeats {
 		h.beat(beat{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: number(6 + i%64/63*3), ExposedCommMS: 1}, nil)
 	}
-	h.looks.seen, h.looks.step, h.looks.last, h.looks.whole, h.looks.count = 0, glimpse.Step{}, nil, nil, 0
-	var many []glimpse.Wait
+	h.looks.seen, h.looks.step, h.looks.last, h.looks.whole, h.looks.count = 0, steptrace.Step{}, nil, nil, 0
+	var many []steptrace.RankWait
 	for i := range 64 * 64 {
-		many = append(many, glimpse.Wait{Rank: i / 64, For: i % 64, MS: 0.1 + float64(i%64)/63})
+		many = append(many, steptrace.RankWait{Rank: i / 64, For: i % 64, MS: 0.1 + float64(i%64)/63})
 	}
 	h.waited(many)
 	h.mu.Unlock()
@@ -333,7 +333,7 @@ func (b *browser) sameAsRecords(h *Hub, run *runs.Run) {
 		}
 		same("waits", parts("waits", picture), want)
 	}
-	step, ok := glimpse.StepOf(0, recorded(0, 3).Glance(glimpse.Enough))
+	step, ok := steptrace.StepOf(0, recorded(0, 3).Glance(steptrace.WholeStepEvents))
 	if !ok {
 		b.t.Fatal("no step")
 	}

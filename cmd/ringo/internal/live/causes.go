@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/cause"
-	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
@@ -22,8 +21,8 @@ const (
 )
 
 // of is what a rank's steps were like, for who looks for causes. Waiting for data and for servers is a part of what beats call computation.
-func of(number int, b beat) cause.Rank {
-	return cause.Rank{
+func of(number int, b beat) steptrace.RankTimes {
+	return steptrace.RankTimes{
 		Number: number, StepMS: float64(b.StepMS), ComputeMS: float64(b.ComputeMS - b.DataWaitMS - b.PullWaitMS), DataMS: float64(b.DataWaitMS), ServersMS: float64(b.PullWaitMS),
 		CompressMS: float64(b.CompressMS), UpdateMS: float64(b.UpdateMS), ExposedMS: float64(b.ExposedCommMS), QueuedMS: float64(b.QueuedMS), StorageBytes: float64(b.StorageBytes),
 	}
@@ -33,7 +32,7 @@ func of(number int, b beat) cause.Rank {
 func own(b beat) (ms float64) { return of(0, b).OwnMS() }
 
 // lately are the ranks' last seconds.
-func (h *Hub) lately() (out []cause.Rank) {
+func (h *Hub) lately() (out []steptrace.RankTimes) {
 	for _, n := range h.sorted() {
 		if r := h.ranks[n]; len(r.beats) >= max(leastBeats, h.beatsIn(2*time.Second)) {
 			out = append(out, of(n, r.recent(h.beatsIn(lastly))))
@@ -46,11 +45,11 @@ func (h *Hub) lately() (out []cause.Rank) {
 func (h *Hub) beatsIn(t time.Duration) int { return int(t / h.every()) }
 
 // slowed are the ranks of the job that hold up others now.
-func (h *Hub) slowed() []cause.Straggler { return cause.Stragglers(h.lately()) }
+func (h *Hub) slowed() []steptrace.Straggler { return steptrace.Stragglers(h.lately()) }
 
 // slows names what slows the job now; ok is false where nothing does that is known.
-func (h *Hub) slows() (c cause.Cause, ok bool) {
-	j := cause.Job{Ranks: h.lately()}
+func (h *Hub) slows() (c steptrace.Cause, ok bool) {
+	j := steptrace.Job{Ranks: h.lately()}
 	if len(j.Ranks) == 0 || len(j.Ranks) < len(h.ranks) {
 		return c, false
 	}
@@ -59,14 +58,13 @@ func (h *Hub) slows() (c cause.Cause, ok bool) {
 		j.Foreign = h.processors.foreign()
 	}
 	h.looks.tell(&j, h.clock())
-	return cause.Of(j)
+	return steptrace.FindCause(j)
 }
 
 // looked is what was seen of a step's exchanges.
 type looked struct {
-	at    time.Time
-	all   []glimpse.Exchanged
-	waits []glimpse.Wait
+	at time.Time
+	steptrace.Last
 }
 
 const (
@@ -83,20 +81,18 @@ func (l *looks) keep(x looked) {
 }
 
 // tell adds the exchanges that were seen in the last seconds.
-func (l *looks) tell(j *cause.Job, now time.Time) {
+func (l *looks) tell(j *steptrace.Job, now time.Time) {
 	all, net := 0., map[pair]float64{} // of pairs, by how much longer the first waited for the second than that for it
 	for _, seen := range l.exchanges {
 		if now.Sub(seen.at) > fresh {
 			continue
 		}
-		for _, w := range seen.waits {
+		for _, w := range seen.Waits {
 			all += w.MS
 			net[pair{min(w.Rank, w.For), max(w.Rank, w.For)}] += w.MS * float64(cmp.Compare(w.Rank, w.For))
 		}
-		j.PerStep = len(seen.all) / len(j.Ranks)
-		for _, x := range seen.all {
-			j.Exchanges = append(j.Exchanges, cause.Exchange{Bytes: float64(x.Bytes), MS: x.MS})
-		}
+		j.PerStep = len(seen.Exchanges) / len(j.Ranks)
+		j.Exchanges = append(j.Exchanges, seen.Exchanges...)
 	}
 	if all > 0 {
 		j.Together = 1
@@ -110,24 +106,23 @@ func (l *looks) tell(j *cause.Job, now time.Time) {
 func (h *Hub) saw(all []*record.Snapshot) (whole, exchanged bool) {
 	// Buckets are shown of the first rank that is here: rank 0, where its process is on this host.
 	first := slices.IndexFunc(all, func(s *record.Snapshot) bool { return s != nil })
-	step, whole := glimpse.StepOf(first, all[first])
-	done, waits, exchanged := glimpse.Waits(all)
-	exchanges := glimpse.Exchanges(all)
+	step, whole := steptrace.StepOf(first, all[first])
+	last, exchanged := steptrace.LastStep(all)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := &h.looks
 	if whole {
 		l.step = step
 	}
-	if exchanged && (l.count == 0 || done != l.seen) {
-		l.seen = done
+	if exchanged && (l.count == 0 || last.Done != l.seen) {
+		l.seen = last.Done
 		for rank, s := range all {
 			if s != nil { // it is in the matrix though it waits for nobody
-				waits = append(waits, glimpse.Wait{Rank: rank, For: rank})
+				last.Waits = append(last.Waits, steptrace.RankWait{Rank: rank, For: rank})
 			}
 		}
-		h.waited(waits)
-		l.keep(looked{h.clock(), exchanges, waits})
+		h.waited(last.Waits)
+		l.keep(looked{h.clock(), last})
 	}
 	return whole, exchanged
 }

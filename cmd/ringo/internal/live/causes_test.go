@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/cause"
-	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
@@ -41,7 +40,7 @@ func TestCause(t *testing.T) {
 		}
 	})
 	s := h.Status()
-	if s.Cause == nil || s.Cause.Kind != cause.SlowRank || s.Cause.Rank != 1 || len(s.Stragglers) != 1 {
+	if s.Cause == nil || s.Cause.Kind != steptrace.SlowRank || s.Cause.Rank != 1 || len(s.Stragglers) != 1 {
 		t.Fatalf("%+v, %+v", s.Cause, s.Stragglers)
 	}
 	if f := h.show(panels[1]); f.Kind != "list" || !strings.Contains(f.Rows[0][1], "rank 1 holds up the others") {
@@ -107,7 +106,7 @@ func TestSlowLink(t *testing.T) {
 	if whole, exchanged := h.saw(all); !whole || !exchanged {
 		t.Fatal("no step was seen")
 	}
-	if c, ok := h.slows(); !ok || c.Kind != cause.SlowLink || !strings.Contains(c.Text, "10 MB/s") {
+	if c, ok := h.slows(); !ok || c.Kind != steptrace.SlowLink || !strings.Contains(c.Text, "10 MB/s") {
 		t.Errorf("%+v, %v", c, ok)
 	}
 	*now = now.Add(time.Minute)
@@ -139,8 +138,8 @@ func TestForeign(t *testing.T) {
 func TestTogether(t *testing.T) {
 	at := time.Unix(1000, 0)
 	l := &looks{}
-	l.keep(looked{at, nil, []glimpse.Wait{{Rank: 0, For: 0, MS: 4}, {Rank: 0, For: 1, MS: 3}, {Rank: 1, For: 0, MS: 1}, {Rank: 1, For: 1, MS: 2}}})
-	j := cause.Job{Ranks: make([]cause.Rank, 2)}
+	l.keep(looked{at, steptrace.Last{Waits: []steptrace.RankWait{{Rank: 0, For: 0, MS: 4}, {Rank: 0, For: 1, MS: 3}, {Rank: 1, For: 0, MS: 1}, {Rank: 1, For: 1, MS: 2}}}})
+	j := steptrace.Job{Ranks: make([]steptrace.RankTimes, 2)}
 	if l.tell(&j, at); math.Abs(j.Together-0.8) > 1e-9 {
 		t.Errorf("%v of the waits are nobody's, want 0.8", j.Together)
 	}

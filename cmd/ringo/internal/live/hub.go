@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
 // What a hub keeps, so that neither ranks nor steps make it large: 64 ranks and any number of steps take about 4 MB.
@@ -154,7 +154,7 @@ func (h *Hub) record(event string, line []byte) {
 	case "step":
 		h.told(line)
 	case "timeline":
-		var s glimpse.Step
+		var s steptrace.Step
 		if json.Unmarshal(line, &s) == nil {
 			h.looks.step = s
 		}

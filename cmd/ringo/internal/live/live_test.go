@@ -19,10 +19,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/internal/web"
 	"github.com/ringo-ml/ringo/train"
@@ -350,16 +350,16 @@ func TestMemory(t *testing.T) {
 		h.Add([]byte(line))
 	}
 	layers := make([]layer, mostLayers)
-	var waits []glimpse.Wait
+	var waits []steptrace.RankWait
 	for rank := range 64 {
 		for by := range 64 {
-			waits = append(waits, glimpse.Wait{Rank: rank, For: by, MS: 1})
+			waits = append(waits, steptrace.RankWait{Rank: rank, For: by, MS: 1})
 		}
 	}
 	for i := range steps {
 		if i%100 == 0 {
 			h.passed.add(int64(i), append([]layer(nil), layers...))
-			h.waited(append([]glimpse.Wait(nil), waits...))
+			h.waited(append([]steptrace.RankWait(nil), waits...))
 		}
 		for rank := range 64 * ((i + 1) % 10 / 9) {
 			b := beat{Event: "beat", Rank: rank, Told: true, Steps: 1, Done: int64(i + 1), StepMS: 10}
@@ -532,7 +532,7 @@ func TestLooks(t *testing.T) {
 			if rank == 2 {
 				return nil, io.ErrClosedPipe
 			}
-			if asked = append(asked, n); n == glimpse.Enough {
+			if asked = append(asked, n); n == steptrace.WholeStepEvents {
 				n = 9 // the last step is not whole in them
 			}
 			return r.Glance(n), nil

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
@@ -36,9 +36,9 @@ type looks struct {
 	glass     int       // how many phases a look reads of a rank
 
 	seen int64
-	step glimpse.Step // of the first rank; without bars: none was seen
+	step steptrace.Step // of the first rank; without bars: none was seen
 	// last are the waits of the last looks, and whole those of all, per step.
-	last      [][]glimpse.Wait
+	last      [][]steptrace.RankWait
 	whole     map[pair]float64
 	count     int // looks in whole
 	exchanges []looked
@@ -81,7 +81,7 @@ func (h *Hub) look() time.Duration {
 // lookAtSteps is look. The looks' mutex is held.
 func (h *Hub) lookAtSteps() time.Duration {
 	l, begun := &h.looks, time.Now()
-	l.glass = max(l.glass, glimpse.Enough)
+	l.glass = max(l.glass, steptrace.WholeStepEvents)
 	if all := h.glance(l.glass); len(all) > 0 {
 		if whole, exchanged := h.saw(all); !whole || !exchanged {
 			l.glass = min(2*l.glass, mostGlass) // a step has more of them, or ranks are apart
@@ -120,7 +120,7 @@ func (h *Hub) glance(phases int) (all []*record.Snapshot) {
 }
 
 // waited counts the waits of a step.
-func (h *Hub) waited(waits []glimpse.Wait) {
+func (h *Hub) waited(waits []steptrace.RankWait) {
 	l := &h.looks
 	if n := len(l.last); n == lastLooks {
 		l.last = append(l.last[:0], l.last[1:]...)
@@ -318,9 +318,9 @@ func readBuckets(h *Hub, f *figures) {
 	}{{"data and servers", []string{"data wait", "pull"}}, {"forward, backward", []string{"forward", "backward"}}, {"codecs", []string{"compress"}}, {"exchange", []string{"exchange"}}, {"update", []string{"update"}}} {
 		t := track{Label: lane.label}
 		now := number(-1e300)
-		bars := slices.DeleteFunc(slices.Clone(s.Bars), func(b glimpse.Bar) bool { return !slices.Contains(lane.phases, b.Phase) })
+		bars := slices.DeleteFunc(slices.Clone(s.Bars), func(b steptrace.Bar) bool { return !slices.Contains(lane.phases, b.Phase) })
 		if lane.label == "exchange" {
-			slices.SortStableFunc(bars, func(a, b glimpse.Bar) int { return cmp.Compare(a.EndMS, b.EndMS) })
+			slices.SortStableFunc(bars, func(a, b steptrace.Bar) int { return cmp.Compare(a.EndMS, b.EndMS) })
 		}
 		for _, b := range bars {
 			x := bar{Name: cmp.Or(b.Name, b.Phase), From: number(b.StartMS), To: number(b.EndMS), Tone: tone(cmp.Or(b.Name, b.Phase))}

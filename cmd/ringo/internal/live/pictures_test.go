@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
 // pictures names a folder for the pictures of the page: go test ./cmd/ringo/internal/live -run Pictures -pictures ../../../../docs/pictures
@@ -139,9 +139,9 @@ func TestLongJobInBrowser(t *testing.T) {
 	b.until(`document.getElementById("panel-settings")`)
 	b.call("Performance.enable", nil, nil)
 	const steps, updates = 100_000, 20
-	var waits []glimpse.Wait
+	var waits []steptrace.RankWait
 	for i := range 64 * 64 {
-		waits = append(waits, glimpse.Wait{Rank: i / 64, For: i % 64, MS: float64(i%64) / 64})
+		waits = append(waits, steptrace.RankWait{Rank: i / 64, For: i % 64, MS: float64(i%64) / 64})
 	}
 	for i := range steps {
 		h.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/cause"
 	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/internal/web"
 )
@@ -50,8 +50,8 @@ type Status struct {
 	// Stragglers are the ranks that hold up the others, the worst first.
 	Stragglers []Straggler `json:"stragglers"`
 	// Cause is what slows the job most; null: nothing that is known costs a fifth of a step.
-	Cause  *cause.Cause `json:"cause"`
-	Faults []FaultAt    `json:"faults"`
+	Cause  *steptrace.Cause `json:"cause"`
+	Faults []FaultAt        `json:"faults"`
 	// FaultsLeftOut is how many there were between the first and the last that are kept.
 	FaultsLeftOut int `json:"faults_left_out"`
 }

@@ -1,8 +1,8 @@
 package report
 
 import (
-	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -14,7 +14,7 @@ func (r *Reporter) Begin(job runs.Job) { r.job = &job }
 func (r *Reporter) Also(tell func(v any)) { r.also = tell }
 
 // Seen gives what sees rank 0's last whole step, which is told after each epoch.
-func (r *Reporter) Seen(step func() (glimpse.Step, bool)) { r.seen = step }
+func (r *Reporter) Seen(step func() (steptrace.Step, bool)) { r.seen = step }
 
 // tellStep tells of that.
 func (r *Reporter) tellStep() {

@@ -16,9 +16,9 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/glimpse"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -34,7 +34,7 @@ type Reporter struct {
 	job         *runs.Job // to be written first; nil: it was, or there is none
 	board       *board    // nil: nothing is written for TensorBoard
 	also        func(any) // is told each record; nil: nobody is
-	seen        func() (glimpse.Step, bool)
+	seen        func() (steptrace.Step, bool)
 	bar         *progressbar.ProgressBar
 	info        train.Info
 	phase       string

@@ -18,7 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/console/commandtest"
-	"github.com/ringo-ml/ringo/internal/glimpse"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
@@ -250,8 +250,8 @@ func TestTensorBoardWithoutFolder(t *testing.T) {
 func TestSeenStep(t *testing.T) {
 	var records bytes.Buffer
 	r := &Reporter{out: console.Output{Lines: io.Discard, JSON: &records}, status: io.Discard, style: "none"}
-	steps := []glimpse.Step{{Event: "timeline", Done: 7, Bars: []glimpse.Bar{{Phase: "forward", EndMS: 2}}}}
-	r.Seen(func() (s glimpse.Step, ok bool) {
+	steps := []steptrace.Step{{Event: "timeline", Done: 7, Bars: []steptrace.Bar{{Phase: "forward", EndMS: 2}}}}
+	r.Seen(func() (s steptrace.Step, ok bool) {
 		if ok = len(steps) > 0; ok {
 			s, steps = steps[0], steps[1:]
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/internal/cause"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
 // busy is a state with all that the screen has.
@@ -29,7 +29,7 @@ func busy(t *testing.T) live.Status {
 		put(&p.Parts.ExposedCommMS, 2.3-2.2*float64(i))
 	}
 	s.Processes[3].UnderWay = 2
-	s.Cause = &cause.Cause{Kind: cause.SlowRank, Rank: 1, Share: 0.21, Text: s.Stragglers[0].Cause}
+	s.Cause = &steptrace.Cause{Kind: steptrace.SlowRank, Rank: 1, Share: 0.21, Text: s.Stragglers[0].Cause}
 	s.Stragglers = append(s.Stragglers, live.Straggler{Rank: 0, Cause: "rank 0 holds up the others, too"})
 	s.Tables = []live.TableStatus{{Table: "users", Rows: 1_234_567, Below: 12, Bytes: 5e8}, {Table: "items", Rows: 9}, {Server: 1, Fault: "it does not answer: EOF"}}
 	put(&s.Tables[0].Hits, 0.987)

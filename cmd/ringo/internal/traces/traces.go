@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/internal/timeline"
+	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
 // Command is `ringo trace`.
@@ -56,32 +56,32 @@ func summaryCommand() *cobra.Command {
 }
 
 // summary is what a file shows. Faults name the file and the place in it.
-func summary(path string) (timeline.Summary, error) {
+func summary(path string) (steptrace.Summary, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
-		return timeline.Summary{}, err
+		return steptrace.Summary{}, err
 	}
 	defer f.Close()
-	line, err := timeline.Read(f)
+	line, err := steptrace.Read(f)
 	if err != nil {
-		return timeline.Summary{}, fmt.Errorf("%s: %w", path, err)
+		return steptrace.Summary{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return timeline.Summarise(line), nil
+	return steptrace.Summarise(line), nil
 }
 
 // told is a summary as a line of JSON.
 type told struct {
 	Event string `json:"event"` // "trace_summary"
 	File  string `json:"file"`
-	timeline.Summary
+	steptrace.Summary
 }
 
 // compared is what two files have otherwise.
 type compared struct {
-	Event   string            `json:"event"` // "trace_comparison"
-	A       string            `json:"a"`
-	B       string            `json:"b"`
-	Figures []timeline.Change `json:"figures"`
+	Event   string             `json:"event"` // "trace_comparison"
+	A       string             `json:"a"`
+	B       string             `json:"b"`
+	Figures []steptrace.Change `json:"figures"`
 }
 
 // tell tells of each timeline, and of two what differs, to a person and as JSON.
@@ -98,7 +98,7 @@ func tell(out *console.Output, all []told) error {
 	if len(all) < 2 {
 		return nil
 	}
-	c := compared{"trace_comparison", all[0].File, all[1].File, timeline.Compare(all[0].Summary, all[1].Summary)}
+	c := compared{"trace_comparison", all[0].File, all[1].File, steptrace.Compare(all[0].Summary, all[1].Summary)}
 	out.Line("")
 	c.print(out)
 	return out.Object(c)
@@ -129,7 +129,7 @@ func (t told) print(out *console.Output) {
 }
 
 // row is a rank's line of the table, or that of the mean.
-func row(out *console.Output, name string, r timeline.RankSummary) {
+func row(out *console.Output, name string, r steptrace.RankSummary) {
 	out.Line("%4s  %11s  %8s  %9s  %10s  %6s  %7s  %s", name, quantity.Percent(r.Compute), quantity.Percent(r.Exchange), quantity.Percent(r.Data), quantity.Percent(r.Other), quantity.Percent(r.Idle),
 		quantity.Percent(r.Overlap), console.Bytes(r.StepBytesSent))
 }
@@ -168,19 +168,19 @@ func times(n int) string {
 }
 
 // waited says who waited for what, and why.
-func waited(w timeline.Wait) string {
+func waited(w steptrace.Wait) string {
 	text := fmt.Sprintf("rank %d", w.Rank)
 	if w.Step >= 0 {
 		text += fmt.Sprintf(", step %d", w.Step)
 	}
-	if w.Cause == timeline.NoData {
+	if w.Cause == steptrace.NoData {
 		return text + ": the next batch was not there"
 	}
 	text += ", " + plain(w.For)
 	if w.LateRank >= 0 {
 		text += fmt.Sprintf(": rank %d began it %s ms later, mostly in %s (%s ms)", w.LateRank, console.Milliseconds(w.LateMS), plain(w.LateIn), console.Milliseconds(w.LateInMS))
 	}
-	if w.Cause == timeline.LateRank {
+	if w.Cause == steptrace.LateRank {
 		return text
 	}
 	text += fmt.Sprintf(": exchanging took %s ms", console.Milliseconds(w.WaitMS-w.LateMS))

@@ -1,4 +1,4 @@
-package cause
+package steptrace
 
 import (
 	"math"
@@ -12,16 +12,16 @@ import (
 func usual() Job {
 	j := Job{PerStep: 4, Together: 0.7, Foreign: 0.05}
 	for n := range 4 {
-		j.Ranks = append(j.Ranks, Rank{Number: 2 * n, StepMS: 10, ComputeMS: 6, DataMS: 0.5, CompressMS: 0.5, UpdateMS: 0.5, ExposedMS: 2.5, QueuedMS: 0.3})
+		j.Ranks = append(j.Ranks, RankTimes{Number: 2 * n, StepMS: 10, ComputeMS: 6, DataMS: 0.5, CompressMS: 0.5, UpdateMS: 0.5, ExposedMS: 2.5, QueuedMS: 0.3})
 	}
 	j.Exchanges = over(1e9, 0.05, 100e3, 200e3, 300e3, 400e3)
 	return j
 }
 
 // over are exchanges over a link.
-func over(rate, each float64, sizes ...float64) (out []Exchange) {
+func over(rate, each float64, sizes ...float64) (out []ExchangeTime) {
 	for _, bytes := range sizes {
-		out = append(out, Exchange{bytes, each + bytes/rate*1e3})
+		out = append(out, ExchangeTime{bytes, each + bytes/rate*1e3})
 	}
 	return out
 }
@@ -33,11 +33,11 @@ func many(n int, bytes float64) (out []float64) {
 	return out
 }
 
-func TestOf(t *testing.T) {
+func TestFindCause(t *testing.T) {
 	tensors := many(65, 4e3)
 	for name, c := range map[string]struct {
 		change func(*Job)
-		kind   Kind // "": nothing
+		kind   CauseKind // "": nothing
 		rank   int
 		says   string
 	}{
@@ -81,18 +81,18 @@ func TestOf(t *testing.T) {
 		"small buckets, all the same":                    {func(j *Job) { slow(j, over(1e9, 0.3, 4e3, 4e3, 4e3, 4e3, 4e3)); j.PerStep = 5 }, SmallBuckets, -1, ""},
 		"small ones on a link whose bytes take the time": {func(j *Job) { slow(j, over(1e6, 0.3, tensors...)); j.PerStep = 65 }, SlowLink, -1, "1 MB/s"},
 		"few buckets far away":                           {func(j *Job) { slow(j, over(1e9, 5, 1e3, 2e3)); j.PerStep = 2 }, "", 0, ""},
-		"they share memory":                              {func(j *Job) { slow(j, []Exchange{{0, 5}, {0, 5}}) }, "", 0, ""},
+		"they share memory":                              {func(j *Job) { slow(j, []ExchangeTime{{0, 5}, {0, 5}}) }, "", 0, ""},
 		"the larger of two":                              {func(j *Job) { j.Ranks[2].ComputeMS += 3; j.Ranks[1].DataMS += 5 }, SlowData, 2, ""},
 		"no figures": {func(j *Job) {
 			for i := range j.Ranks {
-				j.Ranks[i] = Rank{StepMS: math.NaN()}
+				j.Ranks[i] = RankTimes{StepMS: math.NaN()}
 			}
 		}, "", 0, ""},
-		"no steps": {func(j *Job) { j.Ranks = make([]Rank, 4) }, "", 0, ""},
+		"no steps": {func(j *Job) { j.Ranks = make([]RankTimes, 4) }, "", 0, ""},
 	} {
 		j := usual()
 		c.change(&j)
-		got, ok := Of(j)
+		got, ok := FindCause(j)
 		if ok != (c.kind != "") || ok && (got.Kind != c.kind || got.Rank != c.rank || !strings.Contains(got.Text, c.says) || got.Text == "" || !(got.Share > conspicuous)) {
 			t.Errorf("%s: %+v, %v; want %s of rank %d, %q", name, got, ok, c.kind, c.rank, c.says)
 		}
@@ -100,7 +100,7 @@ func TestOf(t *testing.T) {
 }
 
 // slow makes exchanges half of the step.
-func slow(j *Job, all []Exchange) {
+func slow(j *Job, all []ExchangeTime) {
 	j.Exchanges = all
 	for i := range j.Ranks {
 		j.Ranks[i].StepMS += 8
@@ -111,9 +111,9 @@ func slow(j *Job, all []Exchange) {
 // The line through exchanges is found though each of them is far from it.
 func TestLine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var all []Exchange
+	var all []ExchangeTime
 	for range 2000 {
-		x := Exchange{Bytes: 1e6 * rng.Float64()}
+		x := ExchangeTime{Bytes: 1e6 * rng.Float64()}
 		x.MS = (0.2 + x.Bytes/1e8*1e3) * 2 * rng.Float64()
 		all = append(all, x)
 	}
@@ -121,35 +121,35 @@ func TestLine(t *testing.T) {
 		t.Errorf("%v ms each and %v ms a byte", each, perByte)
 	}
 	// Longer with fewer bytes: not the bytes.
-	if each, perByte := line([]Exchange{{1e5, 3}, {4e5, 1}}); each != 2 || perByte != 0 {
+	if each, perByte := line([]ExchangeTime{{1e5, 3}, {4e5, 1}}); each != 2 || perByte != 0 {
 		t.Errorf("%v, %v", each, perByte)
 	}
 	// As long as the bytes say, and not below zero each.
-	if each, perByte := line([]Exchange{{1e5, 0.1}, {4e5, 4}}); each < 0 || perByte < 0 {
+	if each, perByte := line([]ExchangeTime{{1e5, 0.1}, {4e5, 4}}); each < 0 || perByte < 0 {
 		t.Errorf("%v, %v", each, perByte)
 	}
 }
 
 func TestStragglers(t *testing.T) {
-	with := func(change func(r *Rank)) []Rank {
+	with := func(change func(r *RankTimes)) []RankTimes {
 		all := usual().Ranks
 		change(&all[2])
 		return all
 	}
 	for _, c := range []struct {
-		all  []Rank
+		all  []RankTimes
 		want string
 	}{
-		{with(func(r *Rank) {}), ""},
-		{with(func(r *Rank) { r.ComputeMS += 1; r.ExposedMS -= 1 }), ""},
-		{with(func(r *Rank) { r.ComputeMS += 3; r.ExposedMS -= 2 }), "rank 4 holds up the others: its step takes 3.00 ms of its own more than theirs; it computes 3.00 ms longer"},
-		{with(func(r *Rank) { r.ComputeMS += 0.5; r.DataMS += 3.5 }), "it waits for data 3.50 ms longer"},
-		{with(func(r *Rank) { r.CompressMS += 3 }), "it is in codecs 3.00 ms longer"},
-		{with(func(r *Rank) { r.UpdateMS += 3 }), "it updates 3.00 ms longer"},
-		{with(func(r *Rank) { r.ExposedMS += 3; r.ServersMS += 3 }), ""}, // it waits for others
+		{with(func(r *RankTimes) {}), ""},
+		{with(func(r *RankTimes) { r.ComputeMS += 1; r.ExposedMS -= 1 }), ""},
+		{with(func(r *RankTimes) { r.ComputeMS += 3; r.ExposedMS -= 2 }), "rank 4 holds up the others: its step takes 3.00 ms of its own more than theirs; it computes 3.00 ms longer"},
+		{with(func(r *RankTimes) { r.ComputeMS += 0.5; r.DataMS += 3.5 }), "it waits for data 3.50 ms longer"},
+		{with(func(r *RankTimes) { r.CompressMS += 3 }), "it is in codecs 3.00 ms longer"},
+		{with(func(r *RankTimes) { r.UpdateMS += 3 }), "it updates 3.00 ms longer"},
+		{with(func(r *RankTimes) { r.ExposedMS += 3; r.ServersMS += 3 }), ""}, // it waits for others
 		{usual().Ranks[:1], ""},
 		{nil, ""},
-		{with(func(r *Rank) { r.ComputeMS = math.NaN() }), ""},
+		{with(func(r *RankTimes) { r.ComputeMS = math.NaN() }), ""},
 	} {
 		got := Stragglers(c.all)
 		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0].Text, c.want) || got[0].Rank != 4) {
@@ -168,13 +168,13 @@ func medianWithout(all []float64, rank int) float64 {
 func TestMedianOfTheOthers(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
-		ranks := make([]Rank, 2+random.IntN(9))
+		ranks := make([]RankTimes, 2+random.IntN(9))
 		for i := range ranks {
 			if ranks[i].StepMS = float64(random.IntN(6)); random.IntN(20) == 0 {
 				ranks[i].StepMS = math.NaN()
 			}
 		}
-		c := columnOf(ranks, func(r Rank) float64 { return r.StepMS })
+		c := columnOf(ranks, func(r RankTimes) float64 { return r.StepMS })
 		for i := range ranks {
 			if got, want := c.without(i), medianWithout(c.of, i); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
 				t.Fatalf("of %v without %d: %v, want %v", c.of, i, got, want)
@@ -185,9 +185,9 @@ func TestMedianOfTheOthers(t *testing.T) {
 
 // BenchmarkStragglers looks for them among 64 ranks, of which one is slow.
 func BenchmarkStragglers(b *testing.B) {
-	ranks := make([]Rank, 64)
+	ranks := make([]RankTimes, 64)
 	for i := range ranks {
-		ranks[i] = Rank{Number: i, StepMS: 10, ComputeMS: 5 + float64(i%7)/10}
+		ranks[i] = RankTimes{Number: i, StepMS: 10, ComputeMS: 5 + float64(i%7)/10}
 	}
 	ranks[40].ComputeMS = 9
 	for b.Loop() {

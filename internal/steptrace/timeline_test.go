@@ -1,4 +1,4 @@
-package timeline
+package steptrace
 
 import (
 	"bytes"
@@ -28,16 +28,16 @@ func drawn(r *rand.Rand) *Timeline {
 }
 
 // tick is what a rank does in the time from at to at+1, found by looking at all of its spans.
-func (r *Rank) tick(at int64) (k Kind, span int, exchanging bool) {
-	k, span = Idle, -1
+func (r *Rank) tick(at int64) (k spanKind, span int, exchanging bool) {
+	k, span = kindIdle, -1
 	for i, s := range r.Spans {
 		if s.Start > at || s.End <= at {
 			continue
 		}
 		kind := kindOf(s.Track)
-		exchanging = exchanging || kind == Exchange
+		exchanging = exchanging || kind == kindExchange
 		switch {
-		case kind < k, kind == k && kind != Exchange, kind == k && s.End < r.Spans[span].End:
+		case kind < k, kind == k && kind != kindExchange, kind == k && s.End < r.Spans[span].End:
 			k, span = kind, i
 		}
 	}
@@ -113,7 +113,7 @@ func (n *naive) path() (spent map[int][kinds]int64) {
 	rank, busy := 0, int64(-1)
 	for i := range n.Ranks {
 		for t := n.hi; t > n.lo; t-- {
-			if k, _, _ := n.Ranks[i].tick(t - 1); k != Idle {
+			if k, _, _ := n.Ranks[i].tick(t - 1); k != kindIdle {
 				if t > busy {
 					rank, busy = i, t
 				}
@@ -124,7 +124,7 @@ func (n *naive) path() (spent map[int][kinds]int64) {
 	for t := n.hi; t > n.lo; {
 		k, span, _ := n.Ranks[rank].tick(t - 1)
 		from, on := n.began(rank, t), rank
-		if k == Exchange {
+		if k == kindExchange {
 			who, start := n.lastStarter(rank, span)
 			if who != rank && start > from+n.Ranks[rank].ClockError+n.Ranks[who].ClockError && start < t {
 				from, rank = start, who
@@ -159,7 +159,7 @@ func TestSummaryIsThatOfItsNaiveTwin(t *testing.T) {
 				times[k]++
 				if exchanging {
 					exchange++
-					if k == Compute {
+					if k == kindCompute {
 						both++
 					}
 				}
@@ -184,7 +184,7 @@ func TestSummaryIsThatOfItsNaiveTwin(t *testing.T) {
 			t.Fatalf("the naive path has %d ticks of %v", ticks, whole)
 		}
 		for k := range kinds {
-			same("the path's "+Kind(k).String(), s.Path.Of(Kind(k)), float64(byKind[k])/max(1, whole))
+			same("the path's "+spanKind(k).String(), s.Path.Of(spanKind(k)), float64(byKind[k])/max(1, whole))
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestLongestWaitsAreKept(t *testing.T) {
 		var all []float64
 		for _, pieces := range a.pieces {
 			for _, p := range pieces {
-				if p.kind == Exchange || p.kind == Data {
+				if p.kind == kindExchange || p.kind == kindData {
 					all = append(all, ms(p.end-p.start))
 				}
 			}

@@ -1,4 +1,4 @@
-package timeline
+package steptrace
 
 // Change is a figure of two timelines, A of the first and B of the second. Names stay as they are: programs find figures by them.
 // Of what a timeline does not have, such as codecs, the figure is 0.
@@ -13,14 +13,14 @@ type Change struct {
 func Compare(a, b Summary) []Change {
 	out := []Change{{"step", "ms", a.StepMS, b.StepMS}}
 	for k := range kinds {
-		if k != Other { // which is not part of a step
+		if k != kindOther { // which is not part of a step
 			out = append(out, Change{k.String(), "ms", a.kindMS(k), b.kindMS(k)})
 		}
 	}
 	for _, t := range tracks {
-		if kindOf(t) == Compute || kindOf(t) == Exchange {
+		if kindOf(t) == kindCompute || kindOf(t) == kindExchange {
 			name := t.String()
-			if kindOf(t) == Exchange {
+			if kindOf(t) == kindExchange {
 				name += ", hidden or not"
 			}
 			out = append(out, Change{name, "ms", a.Mean.TracksMS[t.String()], b.Mean.TracksMS[t.String()]})
@@ -33,6 +33,8 @@ func Compare(a, b Summary) []Change {
 	return append(out, Change{"sent by a rank in a step", "B", a.Mean.StepBytesSent, b.Mean.StepBytesSent})
 }
 
-// kindMS is the time of a kind in a step, as a mean over ranks: the kinds but Other add up to the step, whether its parts lie behind
+// kindMS is the time of a kind in a step, as a mean over ranks: the kinds but kindOther add up to the step, whether its parts lie behind
 // each other or not, because each moment counts once.
-func (s Summary) kindMS(k Kind) float64 { return s.Mean.Of(k) * s.WallMS / float64(max(1, s.Steps)) }
+func (s Summary) kindMS(k spanKind) float64 {
+	return s.Mean.Of(k) * s.WallMS / float64(max(1, s.Steps))
+}

@@ -1,4 +1,4 @@
-package timeline
+package steptrace
 
 import (
 	"bytes"
@@ -24,20 +24,6 @@ var (
 	// ErrLarge says that the file holds more than is read.
 	ErrLarge = errors.New("too large")
 )
-
-// Error is a fault of a file and where it was found.
-type Error struct {
-	// Offset is how many bytes were before it, or before the value that has it.
-	Offset int64
-	// Err is one of this package's, or of reading.
-	Err error
-}
-
-// Error says where.
-func (e *Error) Error() string { return fmt.Sprintf("byte %d: %v", e.Offset, e.Err) }
-
-// Unwrap returns the fault itself.
-func (e *Error) Unwrap() error { return e.Err }
 
 func formatf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
@@ -69,23 +55,23 @@ func (m *metered) Read(p []byte) (int, error) {
 // reader takes a timeline off a file. It goes through the file once, value by value, and keeps the spans alone: of a hostile file it
 // holds no more than maxValue bytes at a time, and refuses it before a limit is passed.
 type reader struct {
-	meter  metered
-	json   *json.Decoder
-	out    Timeline
-	places map[string]uint32
-	spans  int
-	ranks  map[int]*Rank // by number, as processes were met
-	notes  []rankNote
+	meter metered
+	json  *json.Decoder
+	out   Timeline
+	spans int
+	ranks map[int]*Rank // by number, as processes were met
+	notes []rankNote
 }
 
-// Read reads a timeline. Errors are *Error: ErrTruncated, ErrFormat or ErrLarge, or of reading.
+// Read reads a timeline. Errors are ErrTruncated, ErrFormat or ErrLarge, or of reading, behind the number of bytes before the value at
+// fault.
 func Read(from io.Reader) (*Timeline, error) {
-	r := &reader{meter: metered{from, maxValue}, places: map[string]uint32{}, ranks: map[int]*Rank{}}
+	r := &reader{meter: metered{from, maxValue}, ranks: map[int]*Rank{}}
 	r.json = json.NewDecoder(&r.meter)
 	r.json.DisallowUnknownFields()
-	r.place("") // of what has no algorithm
+	r.out.place("") // of what has no algorithm
 	if err := r.file(); err != nil {
-		return nil, &Error{r.json.InputOffset(), named(err)}
+		return nil, fmt.Errorf("byte %d: %w", r.json.InputOffset(), named(err))
 	}
 	return &r.out, nil
 }
@@ -298,22 +284,11 @@ func (r *reader) known(name string) (uint32, error) {
 		return 0, largef("a name of %d bytes", len(name))
 	}
 	if len(r.out.names) == maxNames {
-		if _, ok := r.places[name]; !ok {
+		if _, ok := r.out.places[name]; !ok {
 			return 0, largef("more than %d names", maxNames)
 		}
 	}
-	return r.place(name), nil
-}
-
-// place is the number of a name, which stands once however many spans have it.
-func (r *reader) place(name string) uint32 {
-	at, ok := r.places[name]
-	if !ok {
-		at = uint32(len(r.out.names))
-		r.places[name] = at
-		r.out.names = append(r.out.names, name)
-	}
-	return at
+	return r.out.place(name), nil
 }
 
 // rankNote is what the file says of a rank beside its spans.
@@ -355,7 +330,7 @@ func (r *reader) finish() error {
 		if len(rank.Spans) != n.Spans {
 			return formatf("%d spans of rank %d, of which otherData says that there are %d", len(rank.Spans), n.Rank, n.Spans)
 		}
-		slices.SortStableFunc(rank.Spans, func(a, b Span) int { return cmp.Compare(a.Start, b.Start) })
+		rank.sort()
 		r.out.Ranks = append(r.out.Ranks, rank)
 	}
 	return nil

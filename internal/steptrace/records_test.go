@@ -1,4 +1,4 @@
-package glimpse
+package steptrace
 
 import (
 	"fmt"
@@ -34,13 +34,13 @@ func recorder(epoch time.Time, steps ...[]phase) *record.Recorder {
 var more = []phase{{record.Forward, "", 1000, 1001}}
 
 // The wait of a rank is for the last that begins the exchange which ends first, and from then on for the exchange itself.
-func TestWaits(t *testing.T) {
+func TestLastStepWaits(t *testing.T) {
 	epoch := time.Unix(1000, 0)
 	of := func(shift float64, phases ...phase) *record.Snapshot {
 		for i := range phases { // the same times by a clock that began earlier
 			phases[i].begun, phases[i].end = phases[i].begun+shift, phases[i].end+shift
 		}
-		return recorder(epoch.Add(-time.Duration(shift*1e6)), phases, more).Glance(Enough)
+		return recorder(epoch.Add(-time.Duration(shift*1e6)), phases, more).Glance(WholeStepEvents)
 	}
 	all := []*record.Snapshot{
 		of(0, phase{record.Exchange, "a", 2, 12}, phase{record.Exchange, "b", 5, 20}, phase{record.Exposed, "", 6, 20}),
@@ -48,14 +48,15 @@ func TestWaits(t *testing.T) {
 		of(7, phase{record.Exchange, "a", 4, 12}, phase{record.Exchange, "b", 15, 20}, phase{record.Exposed, "", 16, 20}),
 		nil, // a rank that is not known
 	}
-	done, got, ok := Waits(all)
-	want := []Wait{
+	last, ok := LastStep(all)
+	got := last.Waits
+	want := []RankWait{
 		{0, 0, 7}, {0, 1, 4}, {0, 2, 3}, // 6 to 10 for rank 1, to 12 a, to 15 for rank 2, to 20 b
 		{1, 1, 5.5}, {1, 2, 3}, // to 12 a, to 15 for rank 2, to 20 b
 		{2, 2, 4},
 	}
-	if !ok || done != 0 || len(got) != len(want) {
-		t.Fatalf("step %d, %v, %v", done, got, ok)
+	if !ok || last.Done != 0 || len(got) != len(want) {
+		t.Fatalf("%+v, %v", last, ok)
 	}
 	for i, w := range want {
 		if g := got[i]; g.Rank != w.Rank || g.For != w.For || math.Abs(g.MS-w.MS) > 1e-6 {
@@ -64,16 +65,16 @@ func TestWaits(t *testing.T) {
 	}
 	for name, few := range map[string][]*record.Snapshot{
 		"none": nil, "one": all[:1], "nothing": {nil, nil}, "no exchange": {of(0, phase{record.Forward, "", 1, 2}), of(0, phase{record.Forward, "", 1, 2})},
-		"apart": {all[0], recorder(epoch, nil, more).Glance(Enough)},
+		"apart": {all[0], recorder(epoch, nil, more).Glance(WholeStepEvents)},
 	} {
-		if _, got, ok := Waits(few); ok {
+		if got, ok := LastStep(few); ok {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
 // Waits of random steps are as a naive twin finds them, which looks at every microsecond.
-func TestWaitsByMoments(t *testing.T) {
+func TestLastStepWaitsByMoments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	epoch := time.Unix(1000, 0)
 	for range 200 {
@@ -96,9 +97,9 @@ func TestWaitsByMoments(t *testing.T) {
 			}
 			exposed[r] = [2]float64{slices.Max(begun[r]), slices.Max(ends)} // a rank has begun all of its own
 			phases = append(phases, phase{record.Exposed, "", exposed[r][0], exposed[r][1]})
-			all = append(all, recorder(epoch, phases, more).Glance(Enough))
+			all = append(all, recorder(epoch, phases, more).Glance(WholeStepEvents))
 		}
-		_, got, ok := Waits(all)
+		got, ok := LastStep(all)
 		if !ok {
 			t.Fatal("nothing is seen")
 		}
@@ -120,7 +121,7 @@ func TestWaitsByMoments(t *testing.T) {
 				want[[2]int{r, by}] += 0.001
 			}
 		}
-		for _, w := range got {
+		for _, w := range got.Waits {
 			at := [2]int{w.Rank, w.For}
 			if math.Abs(w.MS-want[at]) > 1e-4 {
 				t.Fatalf("%+v, want %v: begun %v, ends %v, exposed %v", w, want[at], begun, ends, exposed)
@@ -139,7 +140,7 @@ func TestWaitsByMoments(t *testing.T) {
 func TestStepOf(t *testing.T) {
 	step := []phase{{record.Data, "", 8, 9}, {record.Forward, "", 10, 12}, {record.Compress, "bucket 0: x", 13, 14}, {record.Backward, "", 12, 16}, {record.Exchange, "bucket 0: x", 14, 20}, {record.Update, "", 20, 21}, {record.Evaluation, "", 22, 90}}
 	r := recorder(time.Unix(5, 0), step, step, more)
-	got, ok := StepOf(3, r.Glance(Enough))
+	got, ok := StepOf(3, r.Glance(WholeStepEvents))
 	want := []Bar{{"data wait", "", -2, -1, 0}, {"forward", "", 0, 2, 0}, {"backward", "", 2, 6, 0}, {"compress", "bucket 0: x", 3, 4, 0}, {"exchange", "bucket 0: x", 4, 10, 0}, {"update", "", 10, 11, 0}}
 	if !ok || got.Rank != 3 || got.Done != 2 || !slices.Equal(got.Bars, want) {
 		t.Errorf("%+v, %v", got, ok)
@@ -161,16 +162,16 @@ func TestStepOf(t *testing.T) {
 }
 
 // An exchange takes from when all have begun it and the one before it has ended.
-func TestExchanges(t *testing.T) {
+func TestLastStepExchanges(t *testing.T) {
 	epoch := time.Unix(1000, 0)
 	a := recorder(epoch, []phase{{record.Exchange, "a", 2, 12}, {record.Exchange, "b", 5, 20}, {record.Exchange, "c", 6, 20.5}, {record.Exposed, "", 6, 21}}, more)
 	b := recorder(epoch, []phase{{record.Exchange, "a", 10, 13}, {record.Exchange, "b", 11, 20}, {record.Exchange, "c", 18, 20.5}, {record.Exposed, "", 11.5, 21}}, more)
-	got := Exchanges([]*record.Snapshot{a.Glance(Enough), nil, b.Glance(Enough)})
-	want := []Exchanged{{0, 0, 2}, {0, 0, 8}, {0, 0, 0.5}, {2, 0, 3}, {2, 0, 7}, {2, 0, 0.5}}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	got, _ := LastStep([]*record.Snapshot{a.Glance(WholeStepEvents), nil, b.Glance(WholeStepEvents)})
+	want := []ExchangeTime{{0, 2}, {0, 8}, {0, 0.5}, {0, 3}, {0, 7}, {0, 0.5}}
+	if !slices.Equal(got.Exchanges, want) {
+		t.Errorf("%v, want %v", got.Exchanges, want)
 	}
-	if got := Exchanges([]*record.Snapshot{a.Glance(Enough)}); got != nil {
+	if got, ok := LastStep([]*record.Snapshot{a.Glance(WholeStepEvents)}); ok || got.Exchanges != nil {
 		t.Errorf("%v of one rank", got)
 	}
 }

@@ -1,4 +1,4 @@
-package timeline
+package steptrace
 
 import (
 	"cmp"
@@ -36,22 +36,17 @@ type Wait struct {
 // waits are the longest of all ranks.
 func (a *analysis) waits() []Wait {
 	var longest []leg
-	order := func(x, y leg) int {
-		return cmp.Or(cmp.Compare(y.end-y.start, x.end-x.start), cmp.Compare(x.start, y.start), cmp.Compare(x.rank, y.rank))
-	}
 	for rank, all := range a.pieces {
 		for _, p := range all {
-			if p.kind != Exchange && p.kind != Data {
-				continue
-			}
-			// Few are kept, in order, of what may be millions.
-			at, _ := slices.BinarySearchFunc(longest, leg{rank, p}, order)
-			if at < shown {
-				longest = slices.Insert(longest, at, leg{rank, p})
-				longest = longest[:min(shown, len(longest))]
+			if p.kind == kindExchange || p.kind == kindData {
+				longest = append(longest, leg{rank, p})
 			}
 		}
 	}
+	slices.SortFunc(longest, func(x, y leg) int {
+		return cmp.Or(cmp.Compare(y.end-y.start, x.end-x.start), cmp.Compare(x.start, y.start), cmp.Compare(x.rank, y.rank))
+	})
+	longest = longest[:min(shown, len(longest))]
 	out := make([]Wait, 0, len(longest))
 	for _, l := range longest {
 		out = append(out, a.wait(l))
@@ -63,7 +58,7 @@ func (a *analysis) waits() []Wait {
 func (a *analysis) wait(l leg) Wait {
 	s := a.Ranks[l.rank].Spans[l.span]
 	w := Wait{Rank: l.rank, Step: s.Step, StartMS: ms(l.start - a.lo), WaitMS: ms(l.end - l.start), For: a.Name(s), Cause: NoData, Algorithm: a.How(s), BytesSent: s.Bytes, LateRank: -1}
-	if l.kind == Data {
+	if l.kind == kindData {
 		return w
 	}
 	w.Cause = Transfer
@@ -89,8 +84,8 @@ func (a *analysis) mostly(rank int, lo, hi int64) (what string, long float64) {
 		if p.start >= hi {
 			break
 		}
-		name := cmp.Or(a.track(rank, p), Idle.String())
-		if p.kind == Exchange {
+		name := cmp.Or(a.track(rank, p), kindIdle.String())
+		if p.kind == kindExchange {
 			name += " of " + a.Name(a.Ranks[rank].Spans[p.span])
 		}
 		spent[name] += min(p.end, hi) - max(p.start, lo)

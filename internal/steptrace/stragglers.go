@@ -1,4 +1,4 @@
-package cause
+package steptrace
 
 import (
 	"cmp"
@@ -9,20 +9,20 @@ import (
 // part is where a rank's step goes.
 type part struct {
 	doing string // of a straggler
-	of    func(Rank) float64
+	of    func(RankTimes) float64
 }
 
 // parts are those by which one rank is slower than others. The exposed exchange is none, nor is waiting for servers: there ranks wait for
 // others.
 var parts = []part{
-	{"computes", func(r Rank) float64 { return r.ComputeMS }},
-	{"waits for data", func(r Rank) float64 { return r.DataMS }},
-	{"is in codecs", func(r Rank) float64 { return r.CompressMS }},
-	{"updates", func(r Rank) float64 { return r.UpdateMS }},
+	{"computes", func(r RankTimes) float64 { return r.ComputeMS }},
+	{"waits for data", func(r RankTimes) float64 { return r.DataMS }},
+	{"is in codecs", func(r RankTimes) float64 { return r.CompressMS }},
+	{"updates", func(r RankTimes) float64 { return r.UpdateMS }},
 }
 
 // OwnMS is how long a rank's step takes of its own, without what it waits for others.
-func (r Rank) OwnMS() (ms float64) {
+func (r RankTimes) OwnMS() (ms float64) {
 	for _, p := range parts {
 		ms += p.of(r)
 	}
@@ -40,11 +40,11 @@ type Straggler struct {
 
 // Stragglers are the ranks whose steps take longer by themselves than the median of the others, by more than a fifth of a step, the
 // worst first. It takes n log n.
-func Stragglers(ranks []Rank) (out []Straggler) {
+func Stragglers(ranks []RankTimes) (out []Straggler) {
 	if len(ranks) < 2 {
 		return nil
 	}
-	own, step := columnOf(ranks, Rank.OwnMS), columnOf(ranks, func(r Rank) float64 { return r.StepMS })
+	own, step := columnOf(ranks, RankTimes.OwnMS), columnOf(ranks, func(r RankTimes) float64 { return r.StepMS })
 	var columns []column // of the parts, once one is needed
 	for i, r := range ranks {
 		more := own.of[i] - own.without(i)

@@ -1,9 +1,17 @@
-// Package timeline reads the timelines that `ringo train` writes with a file for its trace, and says what they show: where each
-// rank's time went, how much of the exchanges computing hides, what the critical path over all ranks is made of, and what ranks waited
-// for longest.
-package timeline
+// Package steptrace analyses the steps of ranks. A step is spans by one clock, read from a trace file ([Read]) or from the memory of
+// the ranks' recorders ([LastStep], a few hundred events of each rank, however long the job runs).
+//
+// Of a file [Summarise] shows where each rank's time went, how much of the exchanges computing hides, the critical path over all ranks
+// and the longest waits, and [Compare] the difference between two. Of a running job [LastStep] shows which rank waits for which, and
+// [FindCause] names what slows it, by the means that ranks report. All are pure functions.
+package steptrace
 
-import "github.com/ringo-ml/ringo/internal/watch/trace"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/watch/trace"
+)
 
 // What a timeline may hold, so that a file takes no more than about 400 MB of memory.
 const (
@@ -18,7 +26,22 @@ type Timeline struct {
 	// Ranks are those of the job, in order.
 	Ranks []Rank
 
-	names []string
+	names  []string
+	places map[string]uint32 // of names
+}
+
+// place returns the number of a name, which is stored once for all spans that have it.
+func (t *Timeline) place(name string) uint32 {
+	at, ok := t.places[name]
+	if !ok {
+		if t.places == nil {
+			t.places = map[string]uint32{}
+		}
+		at = uint32(len(t.names))
+		t.places[name] = at
+		t.names = append(t.names, name)
+	}
+	return at
 }
 
 // Rank is what one rank has recorded.
@@ -29,6 +52,11 @@ type Rank struct {
 	LeftOut int64
 	// Spans are by their start.
 	Spans []Span
+}
+
+// sort puts the spans in the order of their start.
+func (r *Rank) sort() {
+	slices.SortStableFunc(r.Spans, func(a, b Span) int { return cmp.Compare(a.Start, b.Start) })
 }
 
 // Span is one thing that a rank did. Bytes and Step are -1 for what has none.
@@ -50,33 +78,33 @@ var tracks = [...]trace.Track{
 	trace.Data, trace.Forward, trace.Backward, trace.Compress, trace.Exchange, trace.Update, trace.Evaluation, trace.Checkpoint,
 }
 
-// Kind is what a rank's time goes into.
-type Kind uint8
+// spanKind is what a rank's time goes into.
+type spanKind uint8
 
 // The kinds. Where several go on at once the first one counts: what is computed hides what is exchanged meanwhile.
 const (
-	Compute  Kind = iota // forward, backward, codecs, updates
-	Data                 // waiting for the next batch
-	Other                // evaluations and checkpoints
-	Exchange             // waiting for gradients to be agreed, exposed
-	Idle                 // nothing that is recorded
+	kindCompute  spanKind = iota // forward, backward, codecs, updates
+	kindData                     // waiting for the next batch
+	kindOther                    // evaluations and checkpoints
+	kindExchange                 // waiting for gradients to be agreed, exposed
+	kindIdle                     // nothing that is recorded
 	kinds
 )
 
 // String returns the kind's name.
-func (k Kind) String() string {
+func (k spanKind) String() string {
 	return [...]string{"computation", "waiting for data", "evaluation and checkpoints", "exchange", "idle"}[k]
 }
 
 // kindOf is the kind of a track.
-func kindOf(t trace.Track) Kind {
+func kindOf(t trace.Track) spanKind {
 	switch t {
 	case trace.Data:
-		return Data
+		return kindData
 	case trace.Exchange:
-		return Exchange
+		return kindExchange
 	case trace.Evaluation, trace.Checkpoint:
-		return Other
+		return kindOther
 	}
-	return Compute
+	return kindCompute
 }

@@ -1,10 +1,4 @@
-// Package cause names what slows a job, of what its ranks tell of their steps, what they record of their exchanges, and what the
-// machine says of its processors. It is pure functions.
-//
-// Each cause that it knows is given the time of a step that it costs, such as what a rank computes longer than the others, or what
-// ranks wait for exchanges beyond their latency. The one that costs most is named, if it is more than a fifth of a step: below that, steps of
-// ranks on shared machines differ all the time.
-package cause
+package steptrace
 
 import (
 	"fmt"
@@ -14,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Rank is what one rank's last steps were like: means in ms of a step, if nothing else is said. Its parts do not overlap.
-type Rank struct {
+// RankTimes is what one rank's last steps were like: means in ms of a step, if nothing else is said. Its parts do not overlap.
+type RankTimes struct {
 	Number                                                                int
 	StepMS, ComputeMS, DataMS, ServersMS, CompressMS, UpdateMS, ExposedMS float64
 	// QueuedMS is for how long its threads were ready to run and had no processor, all together.
@@ -24,17 +18,17 @@ type Rank struct {
 	StorageBytes float64
 }
 
-// Exchange is the exchange of a bucket from when all ranks had begun it, and those that ended before it had ended, until it had.
-type Exchange struct {
+// ExchangeTime is the exchange of a bucket from when all ranks had begun it, and those that ended before it had ended, until it had.
+type ExchangeTime struct {
 	Bytes float64 // that a rank has sent
 	MS    float64
 }
 
 // Job is what is known of one.
 type Job struct {
-	Ranks []Rank
+	Ranks []RankTimes
 	// Exchanges are those of some steps that were looked at, of all ranks, and PerStep how many a rank has in a step.
-	Exchanges []Exchange
+	Exchanges []ExchangeTime
 	PerStep   int
 	// Together is which share of the time in which ranks waited for exchanges is nobody's, from 0 to 1: all had begun them, or ranks waited for
 	// each other by turns. The rest they waited for one that comes later than they.
@@ -43,22 +37,22 @@ type Job struct {
 	Foreign float64
 }
 
-// Kind is a cause.
-type Kind string
+// CauseKind is a cause.
+type CauseKind string
 
 // The causes.
 const (
-	SlowRank     Kind = "slow_rank"     // one rank computes longer than the others
-	SlowDisk     Kind = "slow_disk"     // ranks wait for data, and storage reads it
-	SlowData     Kind = "slow_data"     // ranks wait for data, which does not come from storage: to prepare it takes so long
-	SlowLink     Kind = "slow_link"     // exchanges take as long as their bytes do on a slow link
-	SmallBuckets Kind = "small_buckets" // exchanges take as long as their number does
-	CoreTaken    Kind = "core_taken"    // other processes have processors that ranks want
+	SlowRank     CauseKind = "slow_rank"     // one rank computes longer than the others
+	SlowDisk     CauseKind = "slow_disk"     // ranks wait for data, and storage reads it
+	SlowData     CauseKind = "slow_data"     // ranks wait for data, which does not come from storage: to prepare it takes so long
+	SlowLink     CauseKind = "slow_link"     // exchanges take as long as their bytes do on a slow link
+	SmallBuckets CauseKind = "small_buckets" // exchanges take as long as their number does
+	CoreTaken    CauseKind = "core_taken"    // other processes have processors that ranks want
 )
 
 // Cause is what slows a job.
 type Cause struct {
-	Kind Kind `json:"kind"`
+	Kind CauseKind `json:"kind"`
 	// Rank is which one it concerns, -1: all.
 	Rank int `json:"rank"`
 	// MS is what it costs of a step, and Share which part of the step.
@@ -80,13 +74,14 @@ const (
 	few   = 4
 )
 
-// Of names what slows a job most; ok is false where nothing that it knows costs enough.
-func Of(j Job) (c Cause, ok bool) {
+// FindCause names what slows a job most; ok is false where nothing that it knows costs more than a fifth of a step: below that, steps of
+// ranks on shared machines differ all the time.
+func FindCause(j Job) (c Cause, ok bool) {
 	if len(j.Ranks) == 0 {
 		return c, false
 	}
-	step := median(j.Ranks, func(r Rank) float64 { return r.StepMS })
-	for _, one := range []func(Job, float64) Cause{taken, data, slowRank, exchanges} {
+	step := median(j.Ranks, func(r RankTimes) float64 { return r.StepMS })
+	for _, one := range []func(Job, float64) Cause{coreTaken, dataWait, slowRank, exchanges} {
 		if d := one(j, step); d.MS > c.MS {
 			c = d
 		}
@@ -99,11 +94,11 @@ func Of(j Job) (c Cause, ok bool) {
 // it, or no cost. They do not look at each other: where two cost something, such as a slow rank whose step is long because another process
 // has its processor, the part of the one is taken off the other where it is computed.
 
-// taken is what other processes cost the rank that they cost most: no more than they ran.
-func taken(j Job, step float64) Cause {
+// coreTaken is what other processes cost the rank that they cost most: no more than they ran.
+func coreTaken(j Job, step float64) Cause {
 	c := Cause{Kind: CoreTaken, Rank: -1}
 	for _, r := range j.Ranks {
-		if ms := j.robbed(r); ms > c.MS {
+		if ms := j.preemptedMS(r); ms > c.MS {
 			c.MS, c.Rank = ms, r.Number
 		}
 	}
@@ -111,15 +106,15 @@ func taken(j Job, step float64) Cause {
 	return c
 }
 
-// robbed is for how long of a step others had a rank's processor.
-func (j Job) robbed(r Rank) float64 {
+// preemptedMS is for how long of a step others had a rank's processor.
+func (j Job) preemptedMS(r RankTimes) float64 {
 	return min(r.QueuedMS, j.Foreign*r.StepMS, r.StepMS)
 }
 
-// data is what the rank waits for data that waits longest: the others wait for it.
-func data(j Job, step float64) Cause {
+// dataWait is what the rank waits for data that waits longest: the others wait for it.
+func dataWait(j Job, step float64) Cause {
 	c := Cause{Kind: SlowData, Rank: -1}
-	var longest Rank
+	var longest RankTimes
 	waiting := 0
 	for _, r := range j.Ranks {
 		if r.DataMS > longest.DataMS {
@@ -146,10 +141,10 @@ func data(j Job, step float64) Cause {
 // slowRank is what one rank takes longer of its own than the median of the others, beyond what others have taken from it and what it waits for data.
 func slowRank(j Job, step float64) Cause {
 	c := Cause{Kind: SlowRank, Rank: -1}
-	data := columnOf(j.Ranks, func(r Rank) float64 { return r.DataMS })
+	data := columnOf(j.Ranks, func(r RankTimes) float64 { return r.DataMS })
 	for _, s := range Stragglers(j.Ranks) {
 		r := j.Ranks[s.at]
-		without := s.MS - max(0, r.DataMS-data.without(s.at)) - j.robbed(r)
+		without := s.MS - max(0, r.DataMS-data.without(s.at)) - j.preemptedMS(r)
 		if without > c.MS {
 			c.MS, c.Rank, c.Text = without, s.Rank, s.Text
 		}
@@ -166,7 +161,7 @@ func exchanges(j Job, step float64) Cause {
 	}
 	// Ranks wait for whichever exchange ends first, so that what they wait is of them all, and how much is known. What it is for,
 	// is told by the exchanges one by one: those that go on while backward does are as long as those that are waited for.
-	wait := j.Together*median(j.Ranks, func(r Rank) float64 { return r.ExposedMS }) - median(j.Ranks, func(r Rank) float64 { return r.QueuedMS })
+	wait := j.Together*median(j.Ranks, func(r RankTimes) float64 { return r.ExposedMS }) - median(j.Ranks, func(r RankTimes) float64 { return r.QueuedMS })
 	each, perByte := line(j.Exchanges)
 	var bytes, ms float64
 	for _, x := range j.Exchanges {
@@ -196,7 +191,7 @@ func exchanges(j Job, step float64) Cause {
 
 // line is what an exchange takes, in ms, and what a byte of it does besides: the line with the least squares, as far as sizes differ
 // enough to tell. Exchanges that are all alike take their time for their bytes, unless these are few.
-func line(all []Exchange) (each, perByte float64) {
+func line(all []ExchangeTime) (each, perByte float64) {
 	n := float64(len(all))
 	var x, y float64
 	for _, e := range all {
@@ -219,7 +214,7 @@ func line(all []Exchange) (each, perByte float64) {
 // column is a figure of all ranks, by rank and by size.
 type column struct{ of, sorted []float64 }
 
-func columnOf(ranks []Rank, of func(Rank) float64) (c column) {
+func columnOf(ranks []RankTimes, of func(RankTimes) float64) (c column) {
 	for _, r := range ranks {
 		c.of = append(c.of, of(r))
 	}
@@ -241,7 +236,7 @@ func (c column) without(rank int) float64 {
 }
 
 // median is that of a figure over the ranks.
-func median(ranks []Rank, of func(Rank) float64) float64 {
+func median(ranks []RankTimes, of func(RankTimes) float64) float64 {
 	all, n := columnOf(ranks, of).sorted, len(ranks)
 	return (all[(n-1)/2] + all[n/2]) / 2
 }

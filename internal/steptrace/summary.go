@@ -1,4 +1,4 @@
-package timeline
+package steptrace
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ type Shares struct {
 }
 
 // Of is the share of a kind.
-func (s Shares) Of(k Kind) float64 {
-	return [...]float64{Compute: s.Compute, Data: s.Data, Other: s.Other, Exchange: s.Exchange, Idle: s.Idle}[k]
+func (s Shares) Of(k spanKind) float64 {
+	return [...]float64{kindCompute: s.Compute, kindData: s.Data, kindOther: s.Other, kindExchange: s.Exchange, kindIdle: s.Idle}[k]
 }
 
 // sharesOf turns times by kind into shares.
@@ -26,8 +26,8 @@ func sharesOf(t [kinds]int64) Shares {
 		whole += float64(v)
 	}
 	whole = max(whole, 1)
-	of := func(k Kind) float64 { return float64(t[k]) / whole }
-	return Shares{Compute: of(Compute), Exchange: of(Exchange), Data: of(Data), Other: of(Other), Idle: of(Idle)}
+	of := func(k spanKind) float64 { return float64(t[k]) / whole }
+	return Shares{Compute: of(kindCompute), Exchange: of(kindExchange), Data: of(kindData), Other: of(kindOther), Idle: of(kindIdle)}
 }
 
 // Summary is what a timeline shows. Times are in milliseconds.
@@ -184,7 +184,7 @@ func (a *analysis) match() {
 	for rank, r := range a.Ranks {
 		again, keys := map[exchangeKey]int32{}, map[int]exchangeKey{}
 		for i, s := range r.Spans {
-			if kindOf(s.Track) != Exchange {
+			if kindOf(s.Track) != kindExchange {
 				continue
 			}
 			key := exchangeKey{step: s.Step, name: s.name}
@@ -202,7 +202,7 @@ func (a *analysis) match() {
 // late is who has begun a piece's exchange last, and after the rank had begun to wait for it by more than clocks may be wrong; false
 // where that is nobody else.
 func (a *analysis) late(rank int, p piece) (latest, bool) {
-	if p.kind != Exchange {
+	if p.kind != kindExchange {
 		return latest{}, false
 	}
 	l := a.starts[a.keys[rank][p.span]]
@@ -266,7 +266,7 @@ func (a *analysis) legs() (out []leg) {
 // busyUntil is when a rank's last piece ends that is not idle.
 func (a *analysis) busyUntil(rank int) int64 {
 	for _, p := range slices.Backward(a.pieces[rank]) {
-		if p.kind != Idle {
+		if p.kind != kindIdle {
 			return p.end
 		}
 	}

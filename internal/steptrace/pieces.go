@@ -1,4 +1,4 @@
-package timeline
+package steptrace
 
 import (
 	"container/heap"
@@ -11,7 +11,7 @@ type piece struct {
 	// span is which of the rank's it belongs to, -1 while it is idle: of what is computed the one that began last, which lies within the
 	// others; of exchanges the one that ends first, for which the rank waits.
 	span int
-	kind Kind
+	kind spanKind
 }
 
 // hidden is how long a rank had exchanges under way, and how long it computed meanwhile.
@@ -46,12 +46,12 @@ func (q *queue) at(t int64) int {
 	return q.open[0]
 }
 
-// queues are one for each kind but Idle.
-func queues(spans []Span) (all [Idle]queue) {
+// queues are one for each kind but kindIdle.
+func queues(spans []Span) (all [kindIdle]queue) {
 	for k := range all {
 		all[k] = queue{spans: spans, before: func(a, b int) bool { return a > b }} // spans are by their start
 	}
-	all[Exchange].before = func(a, b int) bool {
+	all[kindExchange].before = func(a, b int) bool {
 		return spans[a].End < spans[b].End || spans[a].End == spans[b].End && a < b
 	}
 	return all
@@ -63,23 +63,22 @@ func (r *Rank) pieces(lo, hi int64) (out []piece, h hidden) {
 	// each span is pushed and popped once.
 	open := queues(r.Spans)
 	next := 0 // span to begin
-	for _, cut := range cuts(r.Spans, lo, hi) {
-		for next < len(r.Spans) && r.Spans[next].Start <= cut.start {
-			s := r.Spans[next]
-			heap.Push(&open[kindOf(s.Track)], next)
-			next++
+	times := cuts(r.Spans, lo, hi)
+	for i, now := range times[:len(times)-1] {
+		for ; next < len(r.Spans) && r.Spans[next].Start <= now; next++ {
+			heap.Push(&open[kindOf(r.Spans[next].Track)], next)
 		}
-		p := piece{start: cut.start, end: cut.end, kind: Idle, span: -1}
-		exchanging := open[Exchange].at(cut.start) >= 0
+		p := piece{start: now, end: times[i+1], kind: kindIdle, span: -1}
+		exchanging := open[kindExchange].at(now) >= 0
 		for k := range open {
-			if at := open[k].at(cut.start); at >= 0 {
-				p.kind, p.span = Kind(k), at
+			if at := open[k].at(now); at >= 0 {
+				p.kind, p.span = spanKind(k), at
 				break
 			}
 		}
 		if exchanging {
 			h.exchange += p.end - p.start
-			if p.kind == Compute {
+			if p.kind == kindCompute {
 				h.computing += p.end - p.start
 			}
 		}
@@ -92,11 +91,8 @@ func (r *Rank) pieces(lo, hi int64) (out []piece, h hidden) {
 	return out, h
 }
 
-// stretch is a time between two others at which spans begin or end.
-type stretch struct{ start, end int64 }
-
-// cuts are the stretches of a time within which the same spans are open.
-func cuts(spans []Span, lo, hi int64) (out []stretch) {
+// cuts are the times from lo to hi between which the same spans are open.
+func cuts(spans []Span, lo, hi int64) []int64 {
 	times := []int64{lo, hi}
 	for _, s := range spans {
 		for _, t := range [...]int64{s.Start, s.End} {
@@ -106,11 +102,7 @@ func cuts(spans []Span, lo, hi int64) (out []stretch) {
 		}
 	}
 	slices.Sort(times)
-	times = slices.Compact(times)
-	for i := 1; i < len(times); i++ {
-		out = append(out, stretch{times[i-1], times[i]})
-	}
-	return out
+	return slices.Compact(times)
 }
 
 // window is the time that all ranks have recorded: to the last span's end or, where spans were left out, to where the first rank's
