@@ -140,7 +140,9 @@ fi
 if command -v cmake >/dev/null; then
   cmake -S capi/testdata/cmake -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
   cmake --build "$work/cmake" >/dev/null
-  ringo run --np 2 -- "$work/cmake/mean" | grep '^2 ranks, the greatest mean is 99.5$'
+  for program in mean mean_static; do
+    ringo run --np 2 -- "$work/cmake/$program" | grep '^2 ranks, the greatest mean is 99.5$'
+  done
 else
   echo "no cmake: left out"
 fi

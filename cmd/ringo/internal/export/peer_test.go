@@ -121,11 +121,11 @@ func near(t *testing.T, got, want []float32, share float64) {
 	}
 }
 
-var withPyTorch = flag.Bool("pytorch", false, "compare with PyTorch and torchvision of /usr/bin/python3, which takes minutes")
+var withPyTorch = flag.Bool("pytorch", false, "compare with PyTorch and torchvision of /usr/bin/python3, for half a minute")
 
 func needTorch(t *testing.T) {
 	if !*withPyTorch {
-		t.Skip("whether PyTorch loads what is exported was NOT tested: that takes minutes, and is done by go test ./cmd/ringo/internal/export -pytorch")
+		t.Skip("whether PyTorch loads what is exported was NOT tested: .ci/run does it, by go test ./cmd/ringo/internal/export -run PyTorch -pytorch")
 	}
 	if exec.Command("/usr/bin/python3", "-c", "import torch, torchvision").Run() != nil {
 		t.Fatal("/usr/bin/python3 has no torch and torchvision: install python3-torch and python3-torchvision")
