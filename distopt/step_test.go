@@ -69,10 +69,15 @@ func TestExposed(t *testing.T) {
 	layers := toy()
 	n := total(layers)
 	for _, c := range []struct {
-		late int           // who begins 3 s later
-		more time.Duration // that rank 0's backward takes after its last gradient
-		want time.Duration // on rank 0
-	}{{1, 0, 3 * time.Second}, {1, time.Second, 2 * time.Second}, {1, 5 * time.Second, 0}, {0, 0, 0}} {
+		late int              // who begins 3 s later
+		more time.Duration    // that rank 0's backward takes after its last gradient
+		want [2]time.Duration // by rank; rank 1's is 2 s in the third case if exchanges wait until rank 0 has ended backward
+	}{
+		{1, 0, [2]time.Duration{3 * time.Second, 0}},
+		{1, time.Second, [2]time.Duration{2 * time.Second, 0}},
+		{1, 5 * time.Second, [2]time.Duration{}},
+		{0, 0, [2]time.Duration{0, 3 * time.Second}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			for _, err := range ranks(t, 2, func(g *collective.Group) error {
 				sgd := testSGD
@@ -92,8 +97,8 @@ func TestExposed(t *testing.T) {
 				if err := o.Step(); err != nil {
 					return err
 				}
-				if g.Rank() == 0 && o.Exposed() != c.want {
-					return fmt.Errorf("rank %d late, backward %v longer: %v exposed, want %v", c.late, c.more, o.Exposed(), c.want)
+				if want := c.want[g.Rank()]; o.Exposed() != want {
+					return fmt.Errorf("rank %d of rank %d late, backward %v longer: %v exposed, want %v", g.Rank(), c.late, c.more, o.Exposed(), want)
 				}
 				return nil
 			}) {
