@@ -33,8 +33,8 @@ type Stranger struct {
 	sent bool // away, for another one's sake
 }
 
-// ErrCrowded: a connection was closed because it was silent while others came.
-var ErrCrowded = errors.New("sent away because it was slow and others came")
+// errCrowded: a connection was closed because it was silent while others came.
+var errCrowded = errors.New("sent away because it was slow and others came")
 
 // maxTold is how many kinds of refusals a Door reports and remembers, and of how many it answers the first.
 const maxTold = 64
@@ -101,7 +101,7 @@ func (s *Stranger) Accept(ctx context.Context, who Credentials, mine Hello, chec
 		return check(h)
 	})
 	if d.leave(s) && err != nil {
-		err = fmt.Errorf("connection from %v: %w", s.conn.RemoteAddr(), ErrCrowded)
+		err = fmt.Errorf("connection from %v: %w", s.conn.RemoteAddr(), errCrowded)
 	}
 	if err != nil && ctx.Err() == nil {
 		d.tell(s.conn.RemoteAddr(), err)
@@ -154,7 +154,7 @@ const networksFault = "the network's fault"
 // kindOfRefusal is the same for those that a person would not want to read twice.
 // What the holder of a ticket did wrong is always worth a line of its own.
 func kindOfRefusal(err error) string {
-	for _, kind := range []error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrTimeout, ErrCrowded} {
+	for _, kind := range []error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrTimeout, errCrowded} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}

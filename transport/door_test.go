@@ -146,7 +146,7 @@ func TestDoorInACrowd(t *testing.T) {
 	}
 	errs, lines := p.refused(100 - 8)
 	for _, err := range errs {
-		if !errors.Is(err, ErrCrowded) && !errors.Is(err, ErrNotRingo) && !strings.Contains(err.Error(), "reset") {
+		if !errors.Is(err, errCrowded) && !errors.Is(err, ErrNotRingo) && !strings.Contains(err.Error(), "reset") {
 			t.Errorf("unexpected: %v", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/watch/outcome"
 )
@@ -199,4 +200,9 @@ func Culprit(err error, fallback int) int {
 		return link.Peer
 	}
 	return fallback
+}
+
+// Permanent reports whether err is a refusal of a handshake, which another try would only repeat.
+func Permanent(err error) bool {
+	return slices.ContainsFunc([]error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrRefused}, func(e error) bool { return errors.Is(err, e) })
 }

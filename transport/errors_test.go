@@ -3,6 +3,8 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"testing"
 )
 
@@ -15,5 +17,19 @@ func TestEchoOfAnAbort(t *testing.T) {
 	}
 	if own := NewAbortError(1, Aborted(&LostError{Rank: 3})); own.Rank != 1 || Culprit(own, -1) != 3 {
 		t.Errorf("got %v", own)
+	}
+}
+
+// Permanent is true of each refusal of a handshake, however wrapped, and false of what another try may change.
+func TestPermanentIsOfRefusals(t *testing.T) {
+	for _, err := range []error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrRefused} {
+		if !Permanent(fmt.Errorf("dial: %w", err)) {
+			t.Errorf("%v would be tried again", err)
+		}
+	}
+	for _, err := range []error{nil, ErrTimeout, ErrClosed, errCrowded, io.EOF, os.ErrDeadlineExceeded} {
+		if Permanent(err) {
+			t.Errorf("%v would not be tried again", err)
+		}
 	}
 }

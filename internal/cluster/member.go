@@ -202,12 +202,7 @@ func attempt(ctx context.Context, cfg *MemberConfig, mine transport.Hello) (*tra
 
 // final says that trying again would not help.
 func final(err error) bool {
-	for _, e := range []error{transport.ErrTicket, transport.ErrCertificate, transport.ErrVersion, transport.ErrRefused, transport.ErrNotRingo} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return errors.As(err, new(*meeting.UnsafeError))
+	return transport.Permanent(err) || errors.As(err, new(*meeting.UnsafeError))
 }
 
 // Ticket is the job's secret, as it was given, or as Look found it.

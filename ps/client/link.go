@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,15 +140,9 @@ func isFinal(err error) bool {
 	if errors.As(err, &f) {
 		return true
 	}
-	for _, fault := range []error{
-		transport.ErrTicket, transport.ErrCertificate, transport.ErrVersion, transport.ErrNotRingo, transport.ErrRefused, message.ErrMalformed, message.ErrProtocol,
-		wire.ErrMagic, wire.ErrVersion, wire.ErrChecksum, wire.ErrTooLong,
-	} {
-		if errors.Is(err, fault) {
-			return true
-		}
-	}
-	return false
+	return transport.Permanent(err) || slices.ContainsFunc([]error{
+		message.ErrMalformed, message.ErrProtocol, wire.ErrMagic, wire.ErrVersion, wire.ErrChecksum, wire.ErrTooLong,
+	}, func(fault error) bool { return errors.Is(err, fault) })
 }
 
 // reach connects. It tries again, more and more slowly, for as long as a server may be

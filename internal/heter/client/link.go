@@ -114,16 +114,7 @@ func (r *refusal) Error() string { return r.text }
 
 // isFinal tells faults that another try would only repeat.
 func isFinal(err error) bool {
-	r := (*refusal)(nil)
-	if errors.As(err, &r) {
-		return true
-	}
-	for _, fault := range []error{transport.ErrTicket, transport.ErrVersion, transport.ErrNotRingo, transport.ErrRefused, message.ErrMalformed} {
-		if errors.Is(err, fault) {
-			return true
-		}
-	}
-	return false
+	return transport.Permanent(err) || errors.Is(err, message.ErrMalformed) || errors.As(err, new(*refusal))
 }
 
 // try connects once: late, to one that stands in for another that was lost.

@@ -220,7 +220,7 @@ func (f *formation) dial(ctx context.Context, rank, stream int) {
 			f.update(func() { f.links[rank][stream] = link })
 			return
 		}
-		if permanent(err) {
+		if transport.Permanent(err) {
 			f.update(func() { f.fatal = fmt.Errorf("rank %d: %w", rank, err) })
 			return
 		}
@@ -245,12 +245,6 @@ func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.
 			transport.ErrRefused, f.cfg.Addrs[rank], theirs.Rank, theirs.WorldSize, rank, f.cfg.Size)
 	}
 	return link, err
-}
-
-// permanent faults do not go away by trying again.
-func permanent(err error) bool {
-	return slices.ContainsFunc([]error{transport.ErrNotRingo, transport.ErrVersion, transport.ErrTicket, transport.ErrCertificate, transport.ErrRefused},
-		func(e error) bool { return errors.Is(err, e) })
 }
 
 // listen takes connections until the listener is closed. Each shakes hands in
