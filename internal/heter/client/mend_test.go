@@ -312,6 +312,7 @@ func TestLostBeforeAllCame(t *testing.T) {
 					r.again(lost)
 					eventually(t, func() bool { return !before.links[lost].gone }, before)
 				} else {
+					<-before.links[lost].over // else it may begin to look after the wait
 					before.stop()
 					before.seekers.Wait()
 					r.again(lost)
