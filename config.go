@@ -141,7 +141,7 @@ func (c Config) Validate() error {
 	}
 	fault(c.NoMesh && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (NoMesh) reach servers that keep parameters, and no others", c.Servers)
 	set(c.NoMesh && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
-	set(c.NoMesh && !c.HeterTrainer && c.Size > 0 && len(c.Tables) == 0, "servers.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
+	set(c.NoMesh && !c.HeterTrainer && c.Size > 0 && len(c.Tables) == 0, "ps.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
 	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
 	if c.Size > 0 && !c.NoMesh && !c.HeterTrainer && !meeting.IsPlace(c.Rendezvous) {
 		_, _, err := hostport.Split(c.Rendezvous, 1)
@@ -151,7 +151,7 @@ func (c Config) Validate() error {
 	set(c.Size == 0 && c.Rendezvous != "", pathRendezvous, "%q places a rank by hand, which needs %v, too", c.Rendezvous, setting.Path("job.ranks"))
 	for i, addr := range c.Tables {
 		_, _, err := hostport.Split(addr, 1)
-		set(err != nil, "servers.addresses", "%q of server %d: %w", addr, i, err)
+		set(err != nil, "ps.addresses", "%q of server %d: %w", addr, i, err)
 	}
 	set(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
 		"job.transport", "%q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)

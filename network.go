@@ -65,7 +65,7 @@ func (n Network) Validate() error {
 // process have none, nor have those that go on without each other.
 func (n *Network) Settings() []setting.Row {
 	processes := setting.Not("job.transport", "mem")
-	connects := setting.All(setting.Not("job.transport", "mem"), setting.Not("servers.lost", string(tables.LostGoesOn)))
+	connects := setting.All(setting.Not("job.transport", "mem"), setting.Not("ps.failure-policy", string(tables.LostGoesOn)))
 	return []setting.Row{
 		{
 			Path: "network.interface", Commands: setting.AllCommands &^ setting.Run, Flag: "interface", Unit: "NAME", Scope: setting.Local, Needs: connects,

@@ -27,10 +27,10 @@ func TestNetworkSettings(t *testing.T) {
 	for _, c := range []struct{ transport, lost, idle string }{
 		{"shm", "end", ""},
 		{"mem", "end", "it needs job.transport other than mem"},
-		{"tcp", "go-on", "it needs servers.lost other than go-on"},
+		{"tcp", "continue", "it needs ps.failure-policy other than continue"},
 	} {
 		n := Network{Streams: 1}
-		table, err := setting.New(append(n.Settings(), setting.Row{Path: "job.transport", Value: setting.Text(&c.transport)}, setting.Row{Path: "servers.lost", Value: setting.Text(&c.lost)})...)
+		table, err := setting.New(append(n.Settings(), setting.Row{Path: "job.transport", Value: setting.Text(&c.transport)}, setting.Row{Path: "ps.failure-policy", Value: setting.Text(&c.lost)})...)
 		if err != nil {
 			t.Fatal(err)
 		}

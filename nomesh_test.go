@@ -30,7 +30,7 @@ func TestNoMesh(t *testing.T) {
 		cfg  ringo.Config
 		want string
 	}{
-		{ringo.Config{NoMesh: true, Size: 1}, "servers.addresses are missing"},
+		{ringo.Config{NoMesh: true, Size: 1}, "ps.addresses are missing"},
 		{ringo.Config{NoMesh: true, Size: 1, Servers: 2, Tables: cfg.Tables}, "2 servers that sum gradients"},
 		{ringo.Config{NoMesh: true, Size: 1, Rendezvous: "h:1", Tables: cfg.Tables}, `job.rendezvous "h:1" has no effect`},
 		{ringo.Config{NoMesh: true}, launch.RankVar + " is not set: ranks without a mesh (NoMesh) need a launcher"},

@@ -57,7 +57,7 @@ type Config struct {
 	Room int
 }
 
-const pathAlgorithm setting.Path = "job.algorithm"
+const pathAlgorithm setting.Path = "job.collective-algorithm"
 
 const (
 	defaultTimeout  = 10 * time.Minute
@@ -137,7 +137,7 @@ func (c Config) Validate() error {
 func (c *Config) Settings() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathAlgorithm, Commands: setting.AllCommands &^ setting.Run, Flag: "algorithm", Scope: setting.Result,
+			Path: pathAlgorithm, Commands: setting.AllCommands &^ setting.Run, Flag: "collective-algorithm", Scope: setting.Result,
 			About: "how ranks sum and gather, for operations that have this algorithm; auto: chosen by the number of ranks and bytes",
 			Value: setting.Choice(&c.Algorithm, append([]string{Auto}, Algorithms()...)...),
 		},

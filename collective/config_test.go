@@ -69,8 +69,8 @@ func TestSettings(t *testing.T) {
 	} else {
 		g.Close()
 	}
-	faults := table.Apply(setting.Assignment{Path: "job.algorithm", Text: "rng"}, setting.Assignment{Path: "job.timeout", Text: "3s"})
-	if len(faults) != 1 || !strings.Contains(faults[0].Error(), `job.algorithm rng: want one of auto, ring`) || c.Timeout != 3*time.Second {
+	faults := table.Apply(setting.Assignment{Path: "job.collective-algorithm", Text: "rng"}, setting.Assignment{Path: "job.timeout", Text: "3s"})
+	if len(faults) != 1 || !strings.Contains(faults[0].Error(), `job.collective-algorithm rng: want one of auto, ring`) || c.Timeout != 3*time.Second {
 		t.Errorf("got %v, %+v", faults, c)
 	}
 }

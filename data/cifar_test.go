@@ -157,7 +157,7 @@ func TestCIFARFaults(t *testing.T) {
 		says  []string
 	}{
 		{"truncated record", cut, []string{"data_batch_4.bin", fmt.Sprintf("byte %d", cifarRecord+100), "record 1", "100 of 3073"}},
-		{"label", label, []string{"data_batch_3.bin", "byte 3073", "impossible label 77 of image 1", "data.skip-bad"}},
+		{"label", label, []string{"data_batch_3.bin", "byte 3073", "impossible label 77 of image 1", "data.max-bad-records"}},
 		{"missing", gone, []string{"has no data_batch_5.bin", "ringo data cifar10"}},
 		{"empty", empty, []string{"test_batch.bin", "truncated"}},
 	} {

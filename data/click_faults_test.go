@@ -67,7 +67,7 @@ func TestClickStreamBadLines(t *testing.T) {
 				if !errors.As(err, &fault) || fault.File != files[1] || fault.Offset < int64(offset(at)) || fault.Offset >= int64(offset(at+1)) {
 					t.Fatalf("%s, limit %d: %v", form, limit, err)
 				}
-				wants := []string{fmt.Sprintf("line %d: ", at+1), bad[at].says, "data.skip-bad"}
+				wants := []string{fmt.Sprintf("line %d: ", at+1), bad[at].says, "data.max-bad-records"}
 				if limit > 0 {
 					wants = append(wants, fmt.Sprintf("%d more before it", limit), "line 41: "+bad[40].says)
 				}

@@ -114,7 +114,7 @@ var errEnough = errors.New("enough")
 // eachTyped is each of a file whose columns have types.
 func (f *lineFormat) eachTyped(path string, bad *skips, collect func(*chunk) bool) error {
 	if f.layout == nil {
-		return fmt.Errorf("%s: in Criteo's format rows are lines of text; --schema says what columns are", path)
+		return fmt.Errorf("%s: in Criteo's format rows are lines of text; --layout says what columns are", path)
 	}
 	in, err := OpenTable(path)
 	if err != nil {

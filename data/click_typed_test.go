@@ -148,7 +148,7 @@ func TestTypedFiles(t *testing.T) {
 	if _, err := Open("criteo", Config{Dir: dir}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if err := (&lineFormat{}).eachTyped("a.parquet", new(skips), nil); err == nil || !strings.Contains(err.Error(), "--schema") {
+	if err := (&lineFormat{}).eachTyped("a.parquet", new(skips), nil); err == nil || !strings.Contains(err.Error(), "--layout") {
 		t.Error(err)
 	}
 }

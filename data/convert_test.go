@@ -51,7 +51,7 @@ func TestConvertCIFAR(t *testing.T) {
 	}
 	files["train/class3/0.png"] = []byte("no image")
 	from, to = writeTree(t, files), filepath.Join(t.TempDir(), "less")
-	if _, err := ConvertCIFAR(from, to, 1, 0); err == nil || !strings.Contains(err.Error(), "data.skip-bad") {
+	if _, err := ConvertCIFAR(from, to, 1, 0); err == nil || !strings.Contains(err.Error(), "data.max-bad-records") {
 		t.Errorf("a bad image: %v", err)
 	}
 	if n, err := ConvertCIFAR(from, to, 1, 1); len(n) != 1 || n[0].Count != 1 || err != nil {

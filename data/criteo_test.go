@@ -177,7 +177,7 @@ func TestCriteoFaults(t *testing.T) {
 			}
 			_, err := readClicks("f", strings.NewReader(text), criteoFormat(1000, false), 2, 0, new(skips))
 			want := fmt.Sprintf("f: byte %d: line 3: ", len(good[0])+len(good[1])+2+c.offset)
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "data.skip-bad") {
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "data.max-bad-records") {
 				t.Errorf("%s: %v\nwant %s…%s", c.name, err, want, c.says)
 			}
 			got, bad := read(t, []byte(text), 2, 0, 1)

@@ -19,7 +19,7 @@ type LeftOut struct {
 	Names []string `json:"names"`
 }
 
-// BadSample is the kind of damaged samples, which data.skip-bad leaves out.
+// BadSample is the kind of damaged samples, which data.max-bad-records leaves out.
 const BadSample = "bad sample"
 
 // maxNames limits the names of a kind.

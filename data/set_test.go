@@ -100,7 +100,7 @@ func TestOpenFaults(t *testing.T) {
 		cfg  Config
 		says []string
 	}{
-		{"nist", Config{SkipBad: -1}, []string{`"nist"`, "mnist", "no data: name the folder", "data.skip-bad -1"}},
+		{"nist", Config{SkipBad: -1}, []string{`"nist"`, "mnist", "no data: name the folder", "data.max-bad-records -1"}},
 		{"mnist", Config{Dir: Synthetic, TrainFile: "x", Rows: 1, Vocabulary: 2}, []string{`"x"`, "data.table-rows 1", "Vocabulary 2"}},
 		{"mnist", Config{TrainFile: "x", EvalFile: "y"}, []string{"mnist is a folder", `"x", "y"`, "data.dir alone"}},
 		{"cifar10", Config{Dir: "/nowhere", EvalFile: "y"}, []string{"cifar10 is a folder", `"", "y"`}},
@@ -144,7 +144,7 @@ func TestHead(t *testing.T) {
 // A limit of bad samples is refused for sets that have none to leave out.
 func TestSkipsHaveAnEffect(t *testing.T) {
 	for _, name := range []string{"mnist", "chars", "arrays"} {
-		want := "data.skip-bad 3 has no effect on the data set " + name
+		want := "data.max-bad-records 3 has no effect on the data set " + name
 		if _, err := Open(name, Config{Dir: t.TempDir(), SkipBad: 3}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -153,7 +153,7 @@ func TestSkipsHaveAnEffect(t *testing.T) {
 		}
 	}
 	_, err := OpenInput(Description{Name: "arrays"}, InputConfig{Path: "a.npy", Batch: 1, SkipBad: 3})
-	if err == nil || !strings.Contains(err.Error(), "data.skip-bad 3 has no effect on arrays") {
+	if err == nil || !strings.Contains(err.Error(), "data.max-bad-records 3 has no effect on arrays") {
 		t.Errorf("rows to predict: %v", err)
 	}
 }

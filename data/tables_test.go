@@ -94,7 +94,7 @@ func TestTablesAreRefused(t *testing.T) {
 		`column "nix": there is no such column`: {Dir: at("t.csv"), Target: "nix"},
 		"no such file":                          {Dir: at("none.csv")},
 		"truncated: the file ends too early":    {Dir: at("cut.csv.gz")},
-		"data.split":                            {Dir: at("t.csv"), EvalFile: at("t.csv"), Split: 0.5},
+		"data.eval-split":                       {Dir: at("t.csv"), EvalFile: at("t.csv"), Split: 0.5},
 		"want a share above 0 and below 1":      {Dir: at("t.csv"), Split: 1.5},
 		"data.train-file":                       {Dir: at("t.csv"), TrainFile: at("t.csv"), EvalFile: at("t.csv")},
 	} {

@@ -182,7 +182,7 @@ func TestTreeFaults(t *testing.T) {
 			}
 			lazy = set.Train.Fill(new(Batch), []int32{1, 2, 3}, Draw{Augment: true})
 			for _, err := range []error{err, lazy} {
-				for _, says := range append(c.says, path, "train/cow/1.png", "byte ", "data.skip-bad") {
+				for _, says := range append(c.says, path, "train/cow/1.png", "byte ", "data.max-bad-records") {
 					if err == nil || !strings.Contains(err.Error(), says) {
 						t.Errorf("%s: %v\ndoes not say %q", c.name, err, says)
 					}

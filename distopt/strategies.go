@@ -68,7 +68,7 @@ const (
 	SettingMomentum   setting.Path = "exchange.momentum-correction"
 	SettingWarmup     setting.Path = "exchange.warmup-density" // of train.Config
 	SettingThresholds setting.Path = "exchange.layer-thresholds"
-	SettingBound      setting.Path = "exchange.bound-sum"
+	SettingBound      setting.Path = "exchange.limit-sum"
 )
 
 // fieldAlgorithm stands for Config.SparseAlgorithm, which is no setting of a job.

@@ -25,7 +25,7 @@ func (r *run) values(scopes ...setting.Scope) (setting.Values, error) {
 	if scopes[0] != setting.Result {
 		return v, nil
 	}
-	v["model"], v["job.ranks"], v["job.algorithm"] = r.spec.Name, strconv.Itoa(r.job.Size()), cmp.Or(r.job.Group().Algorithm(), "auto")
+	v["model"], v["job.ranks"], v["job.collective-algorithm"] = r.spec.Name, strconv.Itoa(r.job.Size()), cmp.Or(r.job.Group().Algorithm(), "auto")
 	if !r.cfg.Tuning.Measure { // which finds others each time
 		v["tuning.algorithms"] = r.job.Group().Rules().String()
 	}

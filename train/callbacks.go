@@ -80,12 +80,12 @@ type Best struct {
 }
 
 func (b *Best) settings() []setting.Row {
-	metric := setting.On("training.best")
+	metric := setting.On("training.monitor")
 	return []setting.Row{
-		{Path: "training.best", Unit: "metric", Scope: setting.Changeable, Value: setting.Text(&b.Metric),
+		{Path: "training.monitor", Unit: "metric", Scope: setting.Changeable, Value: setting.Text(&b.Metric),
 			About: "the evaluation's figure by which epochs are compared, such as accuracy, auc or loss, or progressive_auc of click models' training: the best one's checkpoint is kept"},
 		{Path: "training.patience", Unit: "epochs", Scope: setting.Changeable, Needs: metric, Value: setting.Int(&b.Patience),
-			About: "end the run after so many epochs that were no better by training.best; 0: go on"},
+			About: "end the run after so many epochs that were no better by training.monitor; 0: go on"},
 	}
 }
 
@@ -118,7 +118,7 @@ func (r *run) checkBest() error {
 	if m == "" || slices.Contains(known, m) {
 		return nil
 	}
-	return setting.Faultf("training.best", "%s: the evaluation of %s has %s", m, r.cfg.name(), strings.Join(known, ", "))
+	return setting.Faultf("training.monitor", "%s: the evaluation of %s has %s", m, r.cfg.name(), strings.Join(known, ", "))
 }
 
 // compare notes an epoch that is the best so far, and whether it is. An epoch without the figure is not.

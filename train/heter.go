@@ -45,7 +45,7 @@ func (h *Heter) settings() []setting.Row {
 			About: "number of heter-trainers, which compute the dense layers that the model's code marks for them, and under sync bsp own their parameters; 0: ranks compute all"},
 		{Path: "heter.micro-batches", Commands: setting.Heter, Scope: setting.Changeable, Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
 			About: "in how many micro-batches a batch goes to heter-trainers, which compute one while ranks are at the next"},
-		{Path: "heter.values", Commands: setting.Heter, Scope: setting.Changeable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
+		{Path: "heter.wire-dtype", Commands: setting.Heter, Scope: setting.Changeable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
 			About: "how activations and their gradients travel between ranks and heter-trainers"},
 	}
 }
@@ -59,7 +59,7 @@ func (c Config) validateHeter(f *faults) {
 	}
 	f.add(h.Micros < 1, "heter.micro-batches", "%d: want at least 1", h.Micros)
 	if _, err := h.code(); err != nil {
-		f.add(true, "heter.values", "%q: %w", h.Values, err)
+		f.add(true, "heter.wire-dtype", "%q: %w", h.Values, err)
 	}
 }
 

@@ -203,13 +203,13 @@ func TestHeterRefuses(t *testing.T) {
 	cfg.Servers.Consistency = ""
 	cfg.Heter = Heter{Count: 1, Values: "fp8"}
 	err := cfg.Validate()
-	for _, want := range []string{"heter.count has no effect: it needs sync bsp or ssp or async or geo", `heter.values "fp8"`, "heter.micro-batches 0: want at least 1"} {
+	for _, want := range []string{"heter.count has no effect: it needs sync bsp or ssp or async or geo", `heter.wire-dtype "fp8"`, "heter.micro-batches 0: want at least 1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	cfg.Heter, cfg.Servers = Heter{Count: 1, Micros: 1}, Servers{Consistency: "geo", GeoSteps: 3, CacheBytes: 1 << 20}
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "servers.cache has no effect with sync geo: there ranks have copies of rows") {
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "ps.row-cache has no effect with sync geo: there ranks have copies of rows") {
 		t.Errorf("geo with a cache: %v", err)
 	}
 	if _, _, err := OpenPart(cfg, []byte(`{"Rows": 1}`)); err == nil || !strings.Contains(err.Error(), "what a rank says of its model") {

@@ -13,7 +13,7 @@ import (
 // are checked. It is a collective call where the ranks have a mesh and share one set.
 func (r *run) verifyData(train bool) error {
 	if r.cfg.SkipBad > 0 {
-		r.prepares("decoding all images once, because of data.skip-bad")
+		r.prepares("decoding all images once, because of data.max-bad-records")
 	}
 	if r.job.NoMesh() || r.cfg.Partition == PartitionFixed {
 		return r.set.Verify(train, 0, 1, nil)
@@ -56,11 +56,11 @@ func gatherLeft(p peers, set []byte, left []data.LeftOut) (sum []data.LeftOut, e
 	return sum, nil
 }
 
-// fewBad reports bad samples of all ranks that are more than data.skip-bad allows.
+// fewBad reports bad samples of all ranks that are more than data.max-bad-records allows.
 func fewBad(left []data.LeftOut, most int) error {
 	for _, l := range left {
 		if l.Kind == data.BadSample && l.Count > most {
-			return setting.Faultf("data.skip-bad", "%d: all ranks' training and evaluation files together have more: %v", most, l)
+			return setting.Faultf("data.max-bad-records", "%d: all ranks' training and evaluation files together have more: %v", most, l)
 		}
 	}
 	return nil

@@ -107,7 +107,7 @@ func TestRunRefuses(t *testing.T) {
 		{mine(), &data.Set{Train: set.Train}, Config{}, "data.Split"},
 		{images, set, Config{Batch: 4}, "model mine takes [28 28 1]"},
 		{model.Spec{Name: "none"}, set, Config{}, `"none" has no Build`},
-		{mine(), set, Config{Batch: 4, Best: Best{Metric: "auc"}}, "training.best auc: the evaluation of mine has loss, accuracy"},
+		{mine(), set, Config{Batch: 4, Best: Best{Metric: "auc"}}, "training.monitor auc: the evaluation of mine has loss, accuracy"},
 		{mine(), set, Config{Batch: 4, LogEvery: -1, Best: Best{Metric: "loss", Patience: -1}}, "output.log-every -1"},
 	} {
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {

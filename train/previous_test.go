@@ -55,7 +55,7 @@ func TestResumeWithOtherRates(t *testing.T) {
 func TestPrevious(t *testing.T) {
 	cfg := small()
 	cfg.TrainLimit = 96
-	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Told: []setting.Assignment{{Path: "training.batch", Text: "16", Origin: "--batch"}, {Path: "servers.durability", Text: "wal"}}}
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Told: []setting.Assignment{{Path: "training.batch", Text: "16", Origin: "--batch"}, {Path: "ps.durability", Text: "wal"}}}
 	if p, err := FindPrevious(cfg.Checkpoint.Dir); err != nil || p.File != "" || p.Refuse(setting.Values{"training.batch": "3"}) != nil {
 		t.Errorf("no checkpoint: %+v, %v", p, err)
 	}
@@ -65,14 +65,14 @@ func TestPrevious(t *testing.T) {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	same := rowsOf(t, &cfg).Values(setting.Result)
-	maps.Copy(same, setting.Values{"model": "mlp", "sync": "allreduce", "job.ranks": "7", "job.algorithm": "auto", "servers.admit": "count:3"}) // ranks may come and go, and the last is not of the run
+	maps.Copy(same, setting.Values{"model": "mlp", "sync": "allreduce", "job.ranks": "7", "job.collective-algorithm": "auto", "ps.admission": "count:3"}) // ranks may come and go, and the last is not of the run
 	if err := p.Refuse(same); err != nil {
 		t.Error(err)
 	}
 	for path, text := range same {
 		now := maps.Clone(same)
 		now[path] = "another"
-		err, known := p.Refuse(now), path != "job.ranks" && path != "servers.admit"
+		err, known := p.Refuse(now), path != "job.ranks" && path != "ps.admission"
 		want := fmt.Sprintf("%s another: the checkpoint has %s; leave these out, or name another folder", path, shown(text))
 		if (err != nil) != known || known && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), p.File)) {
 			t.Errorf("%v, want %s", err, want)

@@ -62,7 +62,7 @@ type Servers struct {
 func (s Servers) told() setting.Values {
 	out := setting.Values{message.PathSync: s.Consistency}
 	if s.Consistency == "ssp" {
-		out["servers.staleness"] = strconv.Itoa(s.Staleness)
+		out["ps.staleness"] = strconv.Itoa(s.Staleness)
 	}
 	return out
 }
@@ -115,14 +115,14 @@ func (c Config) validateServers(f *faults) {
 		return
 	}
 	f.add(!slices.Contains(Consistencies(), s.Consistency), sync, "%q is not known where servers keep the parameters: use one of %s", s.Consistency, strings.Join(Consistencies(), ", "))
-	f.add(s.Consistency == "geo" && s.GeoSteps < 1, "servers.geo-steps", "%d: want at least 1", s.GeoSteps)
-	f.add(s.Staleness < 0, "servers.staleness", "%d: want 0 or more", s.Staleness)
-	f.add(s.CacheBytes < 0, "servers.cache", "%d bytes: want 0 or more", s.CacheBytes)
-	f.add(s.CacheBytes > 0 && s.Consistency == "geo", "servers.cache", "has no effect with %v geo: there ranks have copies of rows; leave it out", sync)
+	f.add(s.Consistency == "geo" && s.GeoSteps < 1, "ps.geo-steps", "%d: want at least 1", s.GeoSteps)
+	f.add(s.Staleness < 0, "ps.staleness", "%d: want 0 or more", s.Staleness)
+	f.add(s.CacheBytes < 0, "ps.row-cache", "%d bytes: want 0 or more", s.CacheBytes)
+	f.add(s.CacheBytes > 0 && s.Consistency == "geo", "ps.row-cache", "has no effect with %v geo: there ranks have copies of rows; leave it out", sync)
 	f.add(s.Start < 0, "", "start %d of the job: want at least 1, or 0", s.Start)
-	f.add(s.Threads < 0 || s.Threads > MaxThreads, "servers.trainer-threads", "%d: want 1 to %d", s.Threads, MaxThreads)
+	f.add(s.Threads < 0 || s.Threads > MaxThreads, "ps.trainer-threads", "%d: want 1 to %d", s.Threads, MaxThreads)
 	if err := s.codes(new(client.Config)); err != nil {
-		f.add(true, "servers.values", "%q: %w", s.Values, err)
+		f.add(true, "ps.wire-dtype", "%q: %w", s.Values, err)
 	}
 	x := c.Exchange.Resolved()
 	only := func(wrong bool, p setting.Path, value any, why string) {
@@ -132,11 +132,11 @@ func (c Config) validateServers(f *faults) {
 	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
 	only(x.Accumulation > 1, "training.accumulate", x.Accumulation, "servers take the gradients of each batch")
 	only(x.NonFinite == "skip", "training.non-finite", x.NonFinite, "gradients that a rank has pushed cannot be taken back")
-	f.add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.rates", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
+	f.add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.lr-multipliers", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
 	f.add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: nothing is tuned there: leave it out", setting.Path("tuning.profile"), sync, s.Consistency)
 	if c.Optimizer == OptimizerClick {
 		_, err := c.clickRule(1)
-		f.add(err != nil, "servers.click", "%w", err)
+		f.add(err != nil, "ps.click", "%w", err)
 	}
 	f.add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%s: on servers adamw decays all parameters, biases too: use adam, or 0", quantity.Exact(c.WeightDecay))
 }

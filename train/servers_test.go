@@ -28,7 +28,7 @@ func TestServersRuleOut(t *testing.T) {
 	c.Servers.Start = -1
 	c.Servers.Threads, c.Servers.Values = -1, "fp8"
 	err := c.Validate()
-	for _, want := range []string{`sync "later" is not known where servers keep the parameters: use one of bsp, ssp, async, geo`, "exchange.strategy topk with sync later", "training.clip-norm 1 with", "training.accumulate 3", "nothing is tuned", "start -1 of the job", "servers.trainer-threads -1", `no code "fp8"`} {
+	for _, want := range []string{`sync "later" is not known where servers keep the parameters: use one of bsp, ssp, async, geo`, "exchange.strategy topk with sync later", "training.clip-norm 1 with", "training.accumulate 3", "nothing is tuned", "start -1 of the job", "ps.trainer-threads -1", `no code "fp8"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -42,12 +42,12 @@ func TestServersSettings(t *testing.T) {
 		servers Servers
 		want    string
 	}{
-		{Servers{Threads: 2}, "servers.trainer-threads has no effect: it needs sync ssp or async or geo"},
+		{Servers{Threads: 2}, "ps.trainer-threads has no effect: it needs sync ssp or async or geo"},
 		{Servers{Start: 1}, "start 1 of the job is for parameters on servers"},
 		{Servers{Consistency: "bsp", Start: 7}, ""},
 		{Servers{GeoSteps: 8, Threads: 1, Values: "fp32"}, ""}, // as Defaults has them
-		{Servers{Consistency: "geo"}, "servers.geo-steps 0: want"},
-		{Servers{Consistency: "bsp", Threads: 2}, "servers.trainer-threads has no effect: it needs sync ssp or async or geo"},
+		{Servers{Consistency: "geo"}, "ps.geo-steps 0: want"},
+		{Servers{Consistency: "bsp", Threads: 2}, "ps.trainer-threads has no effect: it needs sync ssp or async or geo"},
 		{Servers{Consistency: "geo", GeoSteps: 3, Threads: 2, Values: "int8"}, ""},
 		{Servers{Consistency: "ssp", Threads: 1, Values: "bf16"}, ""},
 	} {
@@ -70,8 +70,8 @@ func TestServersSettings(t *testing.T) {
 		{"mlp", OptimizerClick, "bsp", 0, nil, "it is for click models such as ctr-dnn"},
 		{"ctr-dnn", OptimizerClick, "async", 0, map[string]float64{"decay": 2, "speed": 1}, "speed = 1"},
 		{"ctr-dnn", OptimizerClick, "async", 0, map[string]float64{"decay": 2}, "decay 2"},
-		{"ctr-dnn", "adagrad", "async", 0, map[string]float64{"decay": 0.5}, "servers.click has no effect: it needs training.optimizer click"},
-		{"ctr-dnn", "adagrad", "", 0, map[string]float64{"decay": 0.5}, "servers.click has no effect: it needs training.optimizer click"},
+		{"ctr-dnn", "adagrad", "async", 0, map[string]float64{"decay": 0.5}, "ps.click has no effect: it needs training.optimizer click"},
+		{"ctr-dnn", "adagrad", "", 0, map[string]float64{"decay": 0.5}, "ps.click has no effect: it needs training.optimizer click"},
 	} {
 		cfg := Defaults(zoo(c.model), data.Synthetic)
 		cfg.SetOptimizer(c.optimizer)

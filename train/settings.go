@@ -28,7 +28,7 @@ func (c *Config) otherSettings() []setting.Row {
 	return slices.Concat(c.Start.settings(), c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Best.settings(), c.Servers.settings(), c.Heter.settings(), c.Tuning.settings(), []setting.Row{
 		{Path: "output.log-every", Flag: "log-every", Unit: "steps", Scope: setting.Local, Value: setting.Int(&c.LogEvery),
 			About: "tell of rank 0's step after so many steps of an epoch each; 0: of epochs alone"},
-		{Path: "output.layers", Scope: setting.Local, Needs: setting.Any(setting.On("output.json"), setting.On("output.http")), Value: setting.Bool(&c.Layers),
+		{Path: "output.layer-stats", Scope: setting.Local, Needs: setting.Any(setting.On("output.json"), setting.On("output.http")), Value: setting.Bool(&c.Layers),
 			About: "tell of each layer what rank 0's last step of an epoch, and steps that are told of, sent of it and kept back"},
 	})
 }
@@ -82,7 +82,7 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "file to train on, of text and rows of clicks; with data.stream it may be a folder"},
 		{Path: "data.eval-file", Commands: setting.Eval, Flag: "eval-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.EvalFile),
 			About: "file to evaluate on, of text and rows of clicks"},
-		{Path: "data.skip-bad", Commands: setting.Eval | setting.Predict, Unit: "lines", Value: setting.Int(&c.SkipBad),
+		{Path: "data.max-bad-records", Commands: setting.Eval | setting.Predict, Unit: "lines", Value: setting.Int(&c.SkipBad),
 			About: "leave out up to so many bad lines or images, and count them"},
 		{Path: "data.train-limit", Commands: setting.Eval, Flag: "train-limit", Unit: "samples", Value: setting.Int(&c.TrainLimit),
 			About: "train on the first so many samples only, of a tree of images on so many spread over its classes; 0: all"},
@@ -92,9 +92,9 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "the column of a table (CSV), or the array, that the model is to find; default: one called target, label, class or y, else the last"},
 		{Path: "data.schema", Commands: setting.Eval, Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
 			About: "what columns of a table, or arrays, are for: number, category, label, target or ignore; what is not said is guessed and told"},
-		{Path: settingLayout, Commands: setting.Eval, Flag: "schema", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.Layout),
+		{Path: settingLayout, Commands: setting.Eval, Flag: "layout", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.Layout),
 			About: "how a click model's samples lie in their files: a YAML file that says which columns are labels, numbers, categories, bags and sequences, or " + strings.Join(layout.Names(), ", ") + "; default: Criteo's format"},
-		{Path: "data.split", Commands: setting.Eval, Flag: "split", Unit: "share", Value: setting.Float(&c.Split),
+		{Path: "data.eval-split", Commands: setting.Eval, Flag: "eval-split", Unit: "share", Value: setting.Float(&c.Split),
 			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
 		{Path: settingImageSize, Commands: setting.Eval, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
 			About: "height and width to which images of folders and shards are resized and cropped; 0: those that the model is made for"},
@@ -114,7 +114,7 @@ func (c *Config) checkpointSettings() []setting.Row {
 	return []setting.Row{
 		{Path: "checkpoint.dir", OneStart: true, Commands: setting.Run, Flag: "checkpoint", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Checkpoint.Dir),
 			About: "save the run in this folder, or below this URL (s3://, azblob://, file://): at its end, when a signal tells it to end, and now and then"},
-		{Path: "checkpoint.every", Flag: "every", Unit: "steps", Scope: setting.Changeable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
+		{Path: "checkpoint.every", Flag: "checkpoint-every", Unit: "steps", Scope: setting.Changeable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
 			About: "save after so many steps each; 0: after each epoch"},
 		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.Local, Needs: folder, Value: setting.Int(&c.Checkpoint.Keep),
 			About: "number of checkpoints that remain, the latest, next to the best and the last healthy one; 0: 3"},
@@ -126,17 +126,17 @@ func (c *Config) checkpointSettings() []setting.Row {
 func (s *Servers) settings() []setting.Row {
 	kept := setting.Is("sync", "bsp", "ssp", "async", "geo") // on servers
 	return []setting.Row{
-		{Path: "servers.staleness", Commands: setting.Run | setting.Server, Flag: "staleness", Unit: "steps", Needs: setting.Is("sync", "ssp"), Value: setting.Int(&s.Staleness),
+		{Path: "ps.staleness", Commands: setting.Run | setting.Server, Flag: "staleness", Unit: "steps", Needs: setting.Is("sync", "ssp"), Value: setting.Int(&s.Staleness),
 			About: "how many steps a rank may be ahead of the slowest one under sync ssp"},
-		{Path: "servers.geo-steps", Commands: setting.Server, Flag: "geo-steps", Unit: "steps", Needs: setting.Is("sync", "geo"), Value: setting.Int(&s.GeoSteps),
+		{Path: "ps.geo-steps", Commands: setting.Server, Flag: "geo-steps", Unit: "steps", Needs: setting.Is("sync", "geo"), Value: setting.Int(&s.GeoSteps),
 			About: "after how many steps each ranks and servers exchange by how much parameters have moved, under sync geo"},
-		{Path: "servers.values", Commands: setting.Server, Needs: kept, Value: setting.Choice(&s.Values, "fp32", "fp16", "bf16", "int8", ""),
+		{Path: "ps.wire-dtype", Commands: setting.Server, Needs: kept, Value: setting.Choice(&s.Values, "fp32", "fp16", "bf16", "int8", ""),
 			About: "how values travel between ranks and servers that keep parameters; int8: gradients of rows in 8 bits, all else as fp16"},
-		{Path: "servers.trainer-threads", Commands: setting.Run | setting.Server, Unit: "threads", Needs: setting.Is("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
+		{Path: "ps.trainer-threads", Commands: setting.Run | setting.Server, Unit: "threads", Needs: setting.Is("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
 			About: "threads of each rank that train at once, each on batches of its own; they share training.threads"},
-		{Path: "servers.cache", Commands: setting.Run | setting.Server, Unit: "SIZE", Scope: setting.Local, Needs: setting.Is("sync", "bsp", "ssp", "async"), Value: setting.Bytes(&s.CacheBytes),
-			About: "memory of each rank for rows of earlier batches that it uses again instead of pulling them, such as 64MiB: under ssp as servers.staleness allows, under async in the 3 steps after it was pulled, under bsp in evaluations alone; 0: none"},
-		{Path: "servers.click", Commands: setting.Server, Unit: "NAME=X,…", Needs: setting.Is("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
+		{Path: "ps.row-cache", Commands: setting.Run | setting.Server, Unit: "SIZE", Scope: setting.Local, Needs: setting.Is("sync", "bsp", "ssp", "async"), Value: setting.Bytes(&s.CacheBytes),
+			About: "memory of each rank for rows of earlier batches that it uses again instead of pulling them, such as 64MiB: under ssp as ps.staleness allows, under async in the 3 steps after it was pulled, under bsp in evaluations alone; 0: none"},
+		{Path: "ps.click", Commands: setting.Server, Unit: "NAME=X,…", Needs: setting.Is("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
 			About: "settings of optimizer click: rate (rows learn at so many times the learning rate; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)"},
 	}
 }

@@ -112,8 +112,8 @@ func TestEveryFieldHasARow(t *testing.T) {
 func TestTextsThatAreNoValues(t *testing.T) {
 	for p, texts := range map[setting.Path][]string{
 		"training.optimizer": {"", "adma"}, "training.lr-schedule": {"1", "2:1,1:1", "cosine:", "cosine:x", "cosine:nan"}, "training.warmup": {"x", "-1epochs"}, "training.dropout": {"", "1", "-0.1", "nan", "none"},
-		"exchange.warmup-density": {"0.1,", "nan", "a"}, "servers.click": {"decay", "decay=1,decay=1", "speed=1", "decay=2", "=1"},
-		"exchange.strategy": {"custom", "tpok"}, "exchange.plan": {"x"}, "exchange.dlgs-rule": {"x"}, "servers.values": {"fp8"}, "training.freeze": {"a,,b"}, "training.rates": {"a", "a=", "a=1,,b=2", "=x"},
+		"exchange.warmup-density": {"0.1,", "nan", "a"}, "ps.click": {"decay", "decay=1,decay=1", "speed=1", "decay=2", "=1"},
+		"exchange.strategy": {"custom", "tpok"}, "exchange.plan": {"x"}, "exchange.dlgs-rule": {"x"}, "ps.wire-dtype": {"fp8"}, "training.freeze": {"a,,b"}, "training.lr-multipliers": {"a", "a=", "a=1,,b=2", "=x"},
 	} {
 		for _, text := range texts {
 			c := Defaults(zoo("mlp"), data.Synthetic)
@@ -130,7 +130,7 @@ func FuzzSettings(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, p := range []setting.Path{"training.dropout", "exchange.warmup-density", "servers.click", "training.rates"} {
+		for _, p := range []setting.Path{"training.dropout", "exchange.warmup-density", "ps.click", "training.lr-multipliers"} {
 			var a, b Config
 			if rowsOf(t, &a).Apply(setting.Assignment{Path: p, Text: text}) != nil {
 				continue

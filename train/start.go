@@ -61,7 +61,7 @@ func (s *Start) settings() []setting.Row {
 			About: "parameters that begin with random values all the same, by name, such as fc.* for another head"},
 		{Path: "training.freeze", Unit: "PATTERN,…", Value: setting.List(&s.Freeze),
 			About: "parameters that keep their values and are in no exchange, by name, such as layer1.*,layer2.*"},
-		{Path: "training.rates", Unit: "PATTERN=FACTOR,…", Scope: setting.Changeable, Value: setting.Parsed(&s.Rates, parseRates, formatRates),
+		{Path: "training.lr-multipliers", Unit: "PATTERN=FACTOR,…", Scope: setting.Changeable, Value: setting.Parsed(&s.Rates, parseRates, formatRates),
 			About: "what the learning rate of some parameters is multiplied by, such as fc.*=10; where several match the last one counts"},
 	}
 }
@@ -93,7 +93,7 @@ func formatRates(rates []Rate) string {
 
 func (s Start) validate(f *faults) {
 	for _, r := range s.Rates {
-		f.add(!(r.Factor > 0) || math.IsInf(r.Factor, 0), "training.rates", "%s: want a positive number; %v leaves parameters as they are", formatRates([]Rate{r}), setting.Path("training.freeze"))
+		f.add(!(r.Factor > 0) || math.IsInf(r.Factor, 0), "training.lr-multipliers", "%s: want a positive number; %v leaves parameters as they are", formatRates([]Rate{r}), setting.Path("training.freeze"))
 	}
 	for _, p := range s.Except {
 		_, err := path.Match(p, "")
@@ -111,7 +111,7 @@ func (s Start) choose(ps *nn.Params, names weights.Names) error {
 	}
 	for _, r := range s.Rates {
 		if err := ps.SetRate(r.Factor, r.Pattern); err != nil {
-			errs = append(errs, setting.Faultf("training.rates", "%w", errors.Unwrap(err)))
+			errs = append(errs, setting.Faultf("training.lr-multipliers", "%w", errors.Unwrap(err)))
 		}
 	}
 	return errors.Join(errs...)
@@ -180,7 +180,7 @@ func (r *Replica) take(src *source, c Config) ([]string, error) {
 		return nil, fmt.Errorf("%w; %v leaves a tensor of the model at its own first values", err, setting.Path("training.init-except"))
 	}
 	if len(fit.Elsewhere) > 0 && !c.Servers.Begin {
-		return nil, fmt.Errorf("%s: its rows lie on servers that were not told of the file: let `ringo train` start them, or have them begin with what servers have saved (servers.from); %v leaves the table at first values", some(fit.Elsewhere), setting.Path("training.init-except"))
+		return nil, fmt.Errorf("%s: its rows lie on servers that were not told of the file: let `ringo train` start them, or have them begin with what servers have saved (ps.init-from); %v leaves the table at first values", some(fit.Elsewhere), setting.Path("training.init-except"))
 	}
 	if len(fit.Taken)+len(fit.Elsewhere) == 0 {
 		return nil, fmt.Errorf("it has no tensor of the model: that has %s, the file %s", some(fit.Left), some(fit.Unused))

@@ -202,8 +202,8 @@ func TestStartFaults(t *testing.T) {
 	}
 	for want, s := range map[string]Start{
 		`training.freeze pattern "heads.*": no parameter has such a name (did you mean`:               {Freeze: []string{"heads.*"}},
-		`training.rates pattern "q": no parameter has such a name: names begin with one, no`:          {Rates: []Rate{{"q", 2}}},
-		`training.rates head.*=0: want a positive number`:                                             {Rates: []Rate{{"head.*", 0}}},
+		`training.lr-multipliers pattern "q": no parameter has such a name: names begin with one, no`: {Rates: []Rate{{"q", 2}}},
+		`training.lr-multipliers head.*=0: want a positive number`:                                    {Rates: []Rate{{"head.*", 0}}},
 		`training.init-except hed.weight: the model has no such tensor (did you mean "head.weight"?)`: {From: file, Except: []string{"hed.weight"}},
 		`training.init-except head.* has no effect without training.init-from`:                        {Except: []string{"head.*"}},
 		`no .npz archive`: {From: other},
@@ -280,7 +280,7 @@ func TestResumeFrozenOtherwise(t *testing.T) {
 		t.Errorf("other layers frozen: %v", err)
 	}
 	cfg.Start.Rates = []Rate{{"head.*", 0.5}}
-	if _, rec, err := runTall(t, 1, tall(2), cfg, nil); err != nil || !strings.Contains(fmt.Sprint(rec.info.Changed), "training.rates head.*=0.5 instead of") {
+	if _, rec, err := runTall(t, 1, tall(2), cfg, nil); err != nil || !strings.Contains(fmt.Sprint(rec.info.Changed), "training.lr-multipliers head.*=0.5 instead of") {
 		t.Errorf("another rate: %v, %v", err, rec.info.Changed)
 	}
 }

@@ -143,7 +143,7 @@ func TestStreamSkipsAreOfTheJob(t *testing.T) {
 			t.Errorf("%d ranks: %+v, want 3 bad samples", np, sum.LeftOut)
 		}
 		cfg.SkipBad = 2
-		if err := failsOn(t, np, cfg); err == nil || !strings.Contains(err.Error(), "data.skip-bad 2: all ranks' training and evaluation files together have more: left out 3 bad samples: ") {
+		if err := failsOn(t, np, cfg); err == nil || !strings.Contains(err.Error(), "data.max-bad-records 2: all ranks' training and evaluation files together have more: left out 3 bad samples: ") {
 			t.Errorf("%d ranks with a limit of 2: %v", np, err)
 		}
 	}

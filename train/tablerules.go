@@ -22,7 +22,7 @@ type tableRule struct {
 	rule string
 }
 
-const tableRules setting.Path = "training.table-rules"
+const tableRules setting.Path = "training.table-optimizers"
 
 // parseTableRules reads PATTERN=RULE, separated by commas.
 func parseTableRules(text string) (rules []tableRule, err error) {

@@ -55,7 +55,7 @@ func TestTableRulesRefused(t *testing.T) {
 	} {
 		c := Defaults(zoo("wide-deep"), data.Synthetic)
 		c.TableRules = rules
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "training.table-rules") {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "training.table-optimizers") {
 			t.Errorf("%s: %v, want %q", rules, err, want)
 		}
 	}

@@ -40,15 +40,15 @@ bits "ctr-dnn sum" "${clicks[@]}" --np 2 --servers 2 --sync sum
 for sync in bsp ssp async geo; do bits "ctr-dnn $sync" "${clicks[@]}" --np 1 --servers 2 --sync $sync; done
 bits "ctr-dnn bsp np 2" "${clicks[@]}" --np 2 --servers 2 --sync bsp
 bits "ctr-dnn bsp on SSD" "${clicks[@]}" --np 2 --servers 1 --sync bsp --ps-memory 2MiB --ps-dir "$dir/ssd"
-bits "ctr-dnn bsp admitted" "${clicks[@]}" --np 2 --servers 2 --sync bsp --set servers.admit=count:2
+bits "ctr-dnn bsp admitted" "${clicks[@]}" --np 2 --servers 2 --sync bsp --set ps.admission=count:2
 bits "ctr-dnn click" "${clicks[@]}" --np 2 --servers 2 --sync bsp --optimizer click
 bits "ctr-dnn heter" "${clicks[@]}" --np 1 --servers 1 --heter 1 --set heter.micro-batches=1
 by=$old
-bits "mlp saved" mlp "${small[@]}" --np 2 --strategy topk --checkpoint saved --every 2
+bits "mlp saved" mlp "${small[@]}" --np 2 --strategy topk --checkpoint saved --checkpoint-every 2
 by=$ringo
 bits "mlp resumed" mlp "${small[@]}" --np 2 --strategy topk --checkpoint saved --resume --epochs 2
 by=$old
-bits "ctr-dnn saved" "${clicks[@]}" --np 2 --servers 2 --sync bsp --checkpoint served --every 4
+bits "ctr-dnn saved" "${clicks[@]}" --np 2 --servers 2 --sync bsp --checkpoint served --checkpoint-every 4
 by=$ringo
 bits "ctr-dnn resumed" "${clicks[@]}" --np 2 --servers 2 --sync bsp --checkpoint served --resume --epochs 2
 exit $failed

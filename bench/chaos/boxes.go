@@ -157,7 +157,7 @@ func (c *boxCase) fail(s *setup, dir, self string, v *verdict) (*finding, error)
 func (c *boxCase) launched(s *setup, dir, self string, v *verdict) (said string, done func(), err error) {
 	args := []string{"run", "--np", strconv.Itoa(c.Ranks)}
 	if c.tables() {
-		args = append(args, "--dead-after", deadAfter.String(), "--join-timeout", "30s")
+		args = append(args, "--heartbeat-timeout", deadAfter.String(), "--join-timeout", "30s")
 	}
 	if c.Servers > 0 {
 		args = append(args, "--servers", strconv.Itoa(c.Servers), "--sync", c.Way)

@@ -35,7 +35,7 @@ def cost(binary, ticket, kind, tls, n, rate):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         address = s.getsockname()
-    command = [binary, "server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addrs", f"127.0.0.1:{address[1]}", "--ticket-file", ticket]
+    command = [binary, "server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addresses", f"127.0.0.1:{address[1]}", "--ticket-file", ticket]
     server = subprocess.Popen([*command, *(["--set", "network.tls=on"] if tls else [])], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         server.stderr.readline()  # it is up; it tells of few strangers

@@ -49,8 +49,8 @@ type strikeCase struct {
 	Transport  string
 	Strategy   string
 	Accumulate int
-	GoOn       bool // --ps-lost go-on
-	Restarts   bool // --durability wal --set servers.restarts=3
+	GoOn       bool // --ps-failure-policy continue
+	Restarts   bool // --ps-durability wal --set ps.max-restarts=3
 	Stop       bool // SIGSTOP instead of SIGKILL
 	Victim     victim
 	Moment     moment
@@ -136,7 +136,7 @@ func (c *strikeCase) args(dir string) []string {
 	out := []string{
 		"train", c.Model.Name, "--data", "synthetic", "--batch", c.Model.Batch, "--train-limit", train, "--eval-limit", eval,
 		"--np", strconv.Itoa(c.Ranks), "--threads", "1", "--epochs", strconv.Itoa(epochs), "--strategy", c.Strategy,
-		"--accumulate", strconv.Itoa(c.Accumulate), "--dead-after", deadAfter.String(), "--join-timeout", joinTimeout.String(),
+		"--accumulate", strconv.Itoa(c.Accumulate), "--heartbeat-timeout", deadAfter.String(), "--join-timeout", joinTimeout.String(),
 	}
 	if c.Model == clicks {
 		out = append(out, "--set", "data.table-rows=1000")
@@ -151,13 +151,13 @@ func (c *strikeCase) args(dir string) []string {
 		out = append(out, "--staleness", "2")
 	}
 	if c.GoOn {
-		out = append(out, "--ps-lost", "go-on")
+		out = append(out, "--ps-failure-policy", "continue")
 	}
 	if c.Restarts {
-		out = append(out, "--durability", "wal", "--set", "servers.restarts=3", "--ps-dir", dir+"/servers")
+		out = append(out, "--ps-durability", "wal", "--set", "ps.max-restarts=3", "--ps-dir", dir+"/servers")
 	}
 	if c.Moment == atSaving {
-		out = append(out, "--checkpoint", dir+"/saved", "--every", "2")
+		out = append(out, "--checkpoint", dir+"/saved", "--checkpoint-every", "2")
 	}
 	return out
 }

@@ -99,7 +99,7 @@ func TestRealData(t *testing.T) {
 	for args, want := range map[string]string{
 		"train mlp --data synthetic --np 2":     "train mlp --data D/mnist --np 2",
 		"train gpt --data synthetic --np 2":     "train gpt --data synthetic --np 2",
-		"train ctr-dnn --data synthetic --np 2": "train ctr-dnn --train-file D/criteo/criteo_8000_train.tsv --eval-file D/criteo/criteo_8000_test.tsv --set data.skip-bad=1000 --np 2",
+		"train ctr-dnn --data synthetic --np 2": "train ctr-dnn --train-file D/criteo/criteo_8000_train.tsv --eval-file D/criteo/criteo_8000_test.tsv --set data.max-bad-records=1000 --np 2",
 	} {
 		if got := strings.Join(s.real(strings.Fields(args)), " "); got != want {
 			t.Errorf("%s becomes %s, want %s", args, got, want)

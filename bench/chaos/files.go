@@ -49,30 +49,32 @@ var savings = []saving{
 	{
 		name: "checkpoint of ranks",
 		make: func(s *setup, dir string) error {
-			return s.saved(dir, with(tiny, "--checkpoint", dir+"/saved", "--every", "2"))
+			return s.saved(dir, with(tiny, "--checkpoint", dir+"/saved", "--checkpoint-every", "2"))
 		},
-		read: func(dir string) []string { return with(tiny, "--checkpoint", dir+"/saved", "--every", "2", "--resume") },
+		read: func(dir string) []string {
+			return with(tiny, "--checkpoint", dir+"/saved", "--checkpoint-every", "2", "--resume")
+		},
 	},
 	{
 		name: "checkpoint of ranks and servers",
 		make: func(s *setup, dir string) error {
-			return s.saved(dir, with(tables, "--checkpoint", dir+"/saved", "--every", "2"))
+			return s.saved(dir, with(tables, "--checkpoint", dir+"/saved", "--checkpoint-every", "2"))
 		},
 		read: func(dir string) []string {
-			return with(tables, "--checkpoint", dir+"/saved", "--every", "2", "--resume")
+			return with(tables, "--checkpoint", dir+"/saved", "--checkpoint-every", "2", "--resume")
 		},
 	},
 	{
 		name: "checkpoints of servers, for another job",
 		make: func(s *setup, dir string) error {
-			return s.saved(dir, with(tables, "--durability", "wal", "--ps-dir", dir+"/saved"))
+			return s.saved(dir, with(tables, "--ps-durability", "wal", "--ps-dir", dir+"/saved"))
 		},
-		read: func(dir string) []string { return with(tables, "--set", "servers.from="+dir+"/saved") },
+		read: func(dir string) []string { return with(tables, "--set", "ps.init-from="+dir+"/saved") },
 	},
 	{
 		name: "checkpoints of servers, to export",
 		make: func(s *setup, dir string) error {
-			return s.saved(dir, with(tables, "--durability", "wal", "--ps-dir", dir+"/saved"))
+			return s.saved(dir, with(tables, "--ps-durability", "wal", "--ps-dir", dir+"/saved"))
 		},
 		read:   func(dir string) []string { return []string{"ps", "export", dir + "/saved", "--out", dir + "/rows"} },
 		result: rowsOf,
@@ -80,7 +82,7 @@ var savings = []saving{
 	{
 		name: "logs of servers",
 		make: func(s *setup, dir string) error {
-			if err := s.saved(dir, with(tables, "--durability", "wal", "--ps-dir", dir+"/saved")); err != nil {
+			if err := s.saved(dir, with(tables, "--ps-durability", "wal", "--ps-dir", dir+"/saved")); err != nil {
 				return err
 			}
 			return removeNewest(dir + "/saved/server-*/checkpoints/checkpoint-*")
@@ -95,10 +97,10 @@ var savings = []saving{
 			if err := os.Mkdir(dir+"/saved", 0o755); err != nil {
 				return err
 			}
-			return s.saved(dir, with(measured, "--tune", "--plan", "exact", "--save-profile", dir+"/saved/profile"))
+			return s.saved(dir, with(measured, "--tune", "--plan", "exact", "--save-cost-profile", dir+"/saved/profile"))
 		},
 		read: func(dir string) []string {
-			return with(measured, "--plan", "saved", "--profile", dir+"/saved/profile")
+			return with(measured, "--plan", "saved", "--cost-profile", dir+"/saved/profile")
 		},
 	},
 }

@@ -266,8 +266,12 @@ var hostileLines = []hostile{
 	{name: "Criteo: zero bytes", blame: linesFile, make: badLine(strings.Repeat("\x00", 5000) + "\n")},
 	{name: "Criteo: a line of 100 MB", blame: linesFile, make: badLine("1\t" + strings.Repeat("1", 100<<20))},
 	{name: "Criteo: random bytes", blame: linesFile, make: func(t *trap) []string { return t.lines(string(t.bytes(5000))) }},
-	{name: "Criteo: more bad lines than data.skip-bad", blame: linesFile, make: func(t *trap) []string { return with(t.lines(strings.Repeat("bad\n", 20)), "--set", "data.skip-bad=19") }},
-	{name: "Criteo: as many bad lines as data.skip-bad", blame: nil, mayTrain: []string{"20 bad", "20 lines", "bad lines"}, make: func(t *trap) []string { return with(t.lines(strings.Repeat("bad\n", 20)), "--set", "data.skip-bad=20") }},
+	{name: "Criteo: more bad lines than data.max-bad-records", blame: linesFile, make: func(t *trap) []string {
+		return with(t.lines(strings.Repeat("bad\n", 20)), "--set", "data.max-bad-records=19")
+	}},
+	{name: "Criteo: as many bad lines as data.max-bad-records", blame: nil, mayTrain: []string{"20 bad", "20 lines", "bad lines"}, make: func(t *trap) []string {
+		return with(t.lines(strings.Repeat("bad\n", 20)), "--set", "data.max-bad-records=20")
+	}},
 	{name: "Criteo: streamed, few columns", blame: linesFile, make: func(t *trap) []string { return with(t.lines("1\t2\t3\n"), "--stream") }},
 	{name: "Criteo: empty file", blame: []string{"empty.tsv"}, make: func(t *trap) []string {
 		args := t.lines("")

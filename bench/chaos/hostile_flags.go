@@ -27,7 +27,7 @@ var hostileFlags = []hostile{
 	{name: "an unknown model", blame: []string{"mistake"}, make: func(*trap) []string { return []string{"train", "mistake", "--data", "synthetic"} }},
 	{name: "epochs below 0", blame: []string{"epochs"}, make: flags("--epochs", "-1")},
 	{name: "a size of no unit", blame: []string{"1XB"}, make: flags("--sync", "bsp", "--ps-memory", "1XB")},
-	{name: "a sign of life every nanosecond", blame: []string{"dead-after", "heartbeat"}, make: flags("--np", "2", "--dead-after", "1ns")},
+	{name: "a sign of life every nanosecond", blame: []string{"dead-after", "heartbeat"}, make: flags("--np", "2", "--heartbeat-timeout", "1ns")},
 	{name: "a seed below 0", blame: []string{"--seed"}, make: flags("--seed", "-1")},
 	{name: "a port that is none", blame: []string{"99999"}, make: flags("--np", "2", "--port-range", "99998-99999")},
 	{name: "an address that is none", blame: []string{"ps-http"}, make: flags("--sync", "bsp", "--ps-http", "a:b:c")},
@@ -61,7 +61,7 @@ var hostilePlaces = []hostile{
 	{name: "figures into a folder that is not there", blame: []string{"nowhere"}, make: flags("--json", "/nowhere/at/all")},
 	{name: "figures onto a full device", blame: []string{"/dev/full"}, make: flags("--json", "/dev/full")},
 	{name: "a timeline onto a full device", blame: []string{"/dev/full"}, make: flags("--trace", "/dev/full")},
-	{name: "a profile of garbage", blame: []string{"prof"}, make: func(t *trap) []string { return flags("--profile", t.write("prof", t.bytes(300)))(t) }},
+	{name: "a profile of garbage", blame: []string{"prof"}, make: func(t *trap) []string { return flags("--cost-profile", t.write("prof", t.bytes(300)))(t) }},
 	{name: "checkpoints of garbage", blame: []string{"step-000000001.ringo"}, make: func(t *trap) []string {
 		t.write("saved/step-000000001.ringo", t.bytes(3000))
 		return flags("--checkpoint", t.dir+"/saved", "--resume")(t)
@@ -71,7 +71,7 @@ var hostilePlaces = []hostile{
 	}},
 	// One server: several that fail are several faults, each with a line.
 	{name: "a server's logs onto a full disk", blame: noSpace, skip: notRoot, make: func(t *trap) []string {
-		return with(tables, "--servers", "1", "--durability", "wal", "--ps-dir", t.disk("1m"))
+		return with(tables, "--servers", "1", "--ps-durability", "wal", "--ps-dir", t.disk("1m"))
 	}},
 	{name: "started by mpirun", env: []string{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1"}, blame: []string{"OMPI_"}, make: flags("--np", "1")},
 	{name: "started by srun", env: []string{"SLURM_NTASKS=4", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_ID=0"}, blame: []string{"SLURM_"}, make: flags("--np", "1")},

@@ -128,7 +128,7 @@ var oddImages = []oddity{
 	{name: "images: half of one, in evaluation", make: added("val/down/x.png", half), blame: []string{"x.png"}, say: []string{"x.png"}},
 	{name: "images: half of one, left out", make: photos(func(o *oddTree) {
 		o.put("train/across/x.png", half(o.trap))
-		o.args = []string{"--set", "data.skip-bad=1"}
+		o.args = []string{"--set", "data.max-bad-records=1"}
 	}), blame: []string{"x.png"}, say: []string{"x.png"}},
 	{name: "images: an empty file", make: added("train/across/x.png", nothing), blame: []string{"x.png"}, say: []string{"x.png"}},
 	{name: "images: a web page as .jpg", make: added("train/down/x.jpg", func(*trap) []byte { return []byte("<html>404</html>") }), blame: []string{"x.jpg"}, say: []string{"x.jpg"}},

@@ -149,7 +149,7 @@ func request(address, text string) (int, string, error) {
 // pageJob is a job with two tables' worth of clicks that trains until it is ended.
 func pageJob(dir string) []string {
 	return []string{"train", "ctr-dnn", "--data", "synthetic", "--train-limit", "640", "--eval-limit", "64", "--batch", "32", "--set", "data.table-rows=1000", "--np", "2", "--threads", "1",
-		"--epochs", "1000000", "--servers", "1", "--sync", "async", "--set", "servers.unseen=400", "--ps-http", "127.0.0.1:0", "--durability", "checkpoint", "--ps-dir", dir + "/servers"}
+		"--epochs", "1000000", "--servers", "1", "--sync", "async", "--set", "ps.delete-after-unseen-days=400", "--ps-http", "127.0.0.1:0", "--ps-durability", "checkpoint", "--ps-dir", dir + "/servers"}
 }
 
 var (

@@ -68,12 +68,12 @@ var plainFloods = []flood{
 		floodRank(2, 1, "--sync", "sum", "--servers", "1"),
 	}},
 	{port: "a server's of tables", owner: 0, pick: "TABLES", greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
-		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addrs", "TABLES"},
-		floodRank(2, 0, "--sync", "bsp", "--ps-addrs", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addrs", "TABLES"),
+		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addresses", "TABLES"},
+		floodRank(2, 0, "--sync", "bsp", "--ps-addresses", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addresses", "TABLES"),
 	}},
 	{port: "the administration's", owner: 0, pick: "ADMIN", greets: "GET /health HTTP/1.1\r\n", members: [][]string{
-		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addrs", "TABLES", "--ps-http", "127.0.0.1:0"},
-		floodRank(2, 0, "--sync", "bsp", "--ps-addrs", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addrs", "TABLES"),
+		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addresses", "TABLES", "--ps-http", "127.0.0.1:0"},
+		floodRank(2, 0, "--sync", "bsp", "--ps-addresses", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addresses", "TABLES"),
 	}},
 }
 

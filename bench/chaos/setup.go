@@ -84,7 +84,7 @@ func (s *setup) real(args []string) []string {
 		return slices.Concat(args[:at], []string{s.Data + "/mnist"}, args[at+1:])
 	case clicks.Name:
 		return slices.Concat(args[:at-1], []string{"--train-file", s.Data + "/criteo/criteo_8000_train.tsv", "--eval-file", s.Data + "/criteo/criteo_8000_test.tsv",
-			"--set", "data.skip-bad=1000"}, args[at+1:])
+			"--set", "data.max-bad-records=1000"}, args[at+1:])
 	}
 	return args
 }

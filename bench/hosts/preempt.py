@@ -9,7 +9,7 @@ and goes on where there is one, in a folder here or, with --away, below a URL su
 import argparse, os, random, re, signal, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TRAIN = ["train", "mnist", "--data", "synthetic", "--train-limit", "4000", "--eval-limit", "200", "--epochs", "20", "--progress", "none", "--algorithm", "ring"]
+TRAIN = ["train", "mnist", "--data", "synthetic", "--train-limit", "4000", "--eval-limit", "200", "--epochs", "20", "--progress", "none", "--collective-algorithm", "ring"]
 GRACE = 30  # seconds between SIGTERM and SIGKILL
 PATIENCE = 300
 

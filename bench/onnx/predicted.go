@@ -61,7 +61,7 @@ func rehearsals(folder string) (out []rehearsal) {
 		case s.Task == model.Click:
 			const rows = " --set data.table-rows=5000"
 			synthetic := rehearsal{s.Name, "--data synthetic --train-limit 512 --eval-limit 64 --batch 64", writeClicks}
-			bags := rehearsal{s.Name, "--batch 64 --schema " + filepath.Join(folder, "my.yaml") + " --data " + filepath.Join(folder, "bags"),
+			bags := rehearsal{s.Name, "--batch 64 --layout " + filepath.Join(folder, "my.yaml") + " --data " + filepath.Join(folder, "bags"),
 				func(string) (string, error) { return filepath.Join(folder, "bags", "other.tsv"), nil }}
 			if !slices.ContainsFunc(s.Slots, func(s model.Slot) bool { return s.Sequence }) {
 				out = append(out, synthetic)
@@ -172,7 +172,7 @@ func (c *contest) writeBags(program string) error {
 		return err
 	}
 	for out, values := range map[string]string{folder: "500", more: "100000"} {
-		if _, err := output("", program, "data", "clicks", "--schema", schema, "--generate", "2000", "--values", values, "--out", out); err != nil {
+		if _, err := output("", program, "data", "clicks", "--layout", schema, "--generate", "2000", "--values", values, "--out", out); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ def rows(o, ringo, count, seed, zipf=0, values=0):
     folder = os.path.join(o.out, name)
     path = os.path.join(folder, "train.tsv")
     if not os.path.exists(path):
-        like = ["clicks", "--schema", "criteo", "--zipf", str(zipf), "--values", str(values)] if zipf else ["criteo", "--like", o.like]
+        like = ["clicks", "--layout", "criteo", "--zipf", str(zipf), "--values", str(values)] if zipf else ["criteo", "--like", o.like]
         subprocess.run([ringo, "data", *like, "--generate", str(count), "--seed", str(seed), "--out", folder], check=True, stdout=sys.stderr)
     return path
 
@@ -113,7 +113,7 @@ def tiers(o, ringo):
         with tempfile.TemporaryDirectory(dir=o.out) as folder:
             disk = x.runner.watch = Folder(folder, "below")
             x.runner.prefix = group.enter()
-            bounded = x.run(f"tiers-{o.memory}", 1, *common, "--ps-dir", folder, "--ps-memory", f"{o.memory // o.servers}MiB", "--set", f"servers.disk={o.disk // o.servers}MiB")
+            bounded = x.run(f"tiers-{o.memory}", 1, *common, "--ps-dir", folder, "--ps-memory", f"{o.memory // o.servers}MiB", "--set", f"ps.disk={o.disk // o.servers}MiB")
             peak = group.peak()
     finally:
         group.remove()
@@ -131,7 +131,7 @@ def kills(o, ringo):
     for seed in o.seeds:
         with tempfile.TemporaryDirectory(dir=o.out) as folder:
             killer = x.runner.watch = Killer(o.kills, o.kill_every, seed)
-            killed.append(x.run(f"killed-{o.kills}", seed, "--sync", "async", "--durability", "wal", "--ps-dir", folder, "--set", "servers.save-every=20s", "--set", "servers.restarts="+str(o.kills)))
+            killed.append(x.run(f"killed-{o.kills}", seed, "--sync", "async", "--ps-durability", "wal", "--ps-dir", folder, "--set", "ps.checkpoint-every=20s", "--set", "ps.max-restarts="+str(o.kills)))
             count += killer.killed
     x.runner.watch = None
     out = Table(f"ctr-dnn, async, {o.rows:,} rows, {len(o.seeds)} seeds, {count} kills of a server", ["servers", "AUC", "standard error", "log-loss", "samples/s"])

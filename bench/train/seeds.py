@@ -27,7 +27,7 @@ class Task:
 def clicks(model, lr, schema="criteo"):
     """A model of keys, by tables of so many rows that a dense Adagrad of PyTorch takes seconds."""
     return Task(model, 1, "torch_clicks.py", {"epochs": 2, "batch": 128, "lr": lr}, ("train_loss", "eval_logloss", "eval_auc"),
-                ("--optimizer", "adagrad", "--schema", schema, "--set", "data.table-rows=10000"), ("--model", model))
+                ("--optimizer", "adagrad", "--layout", schema, "--set", "data.table-rows=10000"), ("--model", model))
 
 
 TASKS = {

@@ -8,7 +8,7 @@ empty is missing. A number v becomes log(1 + v), 0 where it is missing or not po
 it, and the row of a table of --rows by ringo's hash of the key; one that is missing is an empty bag, of zeros. Adagrad, by gradients of the
 rows that a batch names alone.
 
-For din they are comma-separated, as `ringo data clicks --schema movielens --generate` writes them, without numbers: values are rows by a
+For din they are comma-separated, as `ringo data clicks --layout movielens --generate` writes them, without numbers: values are rows by a
 hash of their column and text, a history's movies those of the movies.
 """
 import csv, glob, hashlib, os

@@ -29,8 +29,8 @@ type afar struct {
 
 // savedElsewhere are settings that name a folder in which a job saves, readElsewhere those of what it reads.
 var (
-	savedElsewhere = []setting.Path{"checkpoint.dir", "servers.dir"}                                                       // never written
-	readElsewhere  = []setting.Path{"data.dir", "data.train-file", "data.eval-file", "training.init-from", "servers.from"} // never written
+	savedElsewhere = []setting.Path{"checkpoint.dir", "ps.dir"}                                                            // never written
+	readElsewhere  = []setting.Path{"data.dir", "data.train-file", "data.eval-file", "training.init-from", "ps.init-from"} // never written
 )
 
 // spooled has URLs of folders in which the job saves be folders of this host, and brings there what it goes on with.
@@ -50,7 +50,7 @@ func (g *given) spooled(cmd *cobra.Command, said, placed []setting.Assignment) e
 		}
 		if rank > 0 {
 			want = away.Look
-		} else if last["checkpoint.resume"].Text == "true" || a.Path == "servers.dir" {
+		} else if last["checkpoint.resume"].Text == "true" || a.Path == "ps.dir" {
 			want = away.Resume
 		}
 		if err := hostedElsewhere(a, last["job.hosts"].Text); err != nil {
@@ -97,7 +97,7 @@ func hostedElsewhere(a setting.Assignment, list string) error {
 	if list == "" || err != nil || len(found) == 0 {
 		return nil // what is wrong is told with all other faults
 	}
-	if a.Path == "servers.dir" || !isHere(found[0].Name) {
+	if a.Path == "ps.dir" || !isHere(found[0].Name) {
 		return setting.Faultf(a.Path, "%s: it is this host that carries what is saved, and it would be saved on others: start the job on the first host of %v, without servers that keep parameters, or name a folder that all hosts have", remote.Shown(a.Text), setting.Path("job.hosts"))
 	}
 	return nil
@@ -146,8 +146,8 @@ func (g *given) asSaidOf(all []setting.Assignment, paths []setting.Path) []setti
 
 // awayFault reports what cannot be kept elsewhere.
 func (g *given) awayFault() error {
-	if g.away.spools["servers.dir"] != nil && g.Keep.Durability == tables.WAL {
-		return setting.Faultf("servers.durability", "wal with a %v that lies elsewhere: a change is on a disk before it is acknowledged, and checkpoints alone are carried: say checkpoint, or name a folder", setting.Path("servers.dir"))
+	if g.away.spools["ps.dir"] != nil && g.Keep.Durability == tables.WAL {
+		return setting.Faultf("ps.durability", "wal with a %v that lies elsewhere: a change is on a disk before it is acknowledged, and checkpoints alone are carried: say checkpoint, or name a folder", setting.Path("ps.dir"))
 	}
 	if g.away.spools["checkpoint.dir"] != nil && g.Hosts != "" && g.Sync.Kept() {
 		return setting.Faultf("checkpoint.dir", "servers on other hosts would save there what this host has to carry: name a folder that all hosts have")

@@ -18,7 +18,7 @@ func TestSavedElsewhere(t *testing.T) {
 	want := hashOf(t, job+"--np 2")
 	dir := filepath.Join(t.TempDir(), "far")
 	far := "file://" + dir
-	p := start(t, job+"--np 2 --every 37 --checkpoint "+far+"/run --resume=auto")
+	p := start(t, job+"--np 2 --checkpoint-every 37 --checkpoint "+far+"/run --resume=auto")
 	eventually(t, "a checkpoint", func() bool { // on its way
 		files, _ := filepath.Glob(filepath.Join(os.TempDir(), "ringo-*", "spool-*", "file:", dir, "run", "*.ringo"))
 		return len(files) > 0
@@ -27,7 +27,7 @@ func TestSavedElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.checkEnd(128+int(syscall.SIGTERM), "what is saved goes to "+far+"/run, by way of ", "--resume goes on from there")
-	p = start(t, job+"--np 2 --every 37 --checkpoint "+far+"/run --resume=auto")
+	p = start(t, job+"--np 2 --checkpoint-every 37 --checkpoint "+far+"/run --resume=auto")
 	if status := p.wait(); status != 0 || sha(t, p.out.String()) != want {
 		t.Errorf("status %d, %s%s, want sha256 %s", status, p.out.String(), p.errs.String(), want)
 	}
@@ -89,7 +89,7 @@ func TestServersSavedElsewhere(t *testing.T) {
 	}
 	checkRefused(t, exitUsage, "ps recover "+far+"/clicks/start-2", "`ringo ps recover` changes the folder, and "+far+"/clicks/start-2 lies elsewhere")
 	checkRefused(t, exitFailed, "ps show "+far+"/none", "none")
-	checkRefused(t, exitUsage, "train ctr-dnn --data synthetic --np 2 --servers 2 --sync async --durability wal --ps-dir "+far+"/wal", "checkpoints alone are carried")
+	checkRefused(t, exitUsage, "train ctr-dnn --data synthetic --np 2 --servers 2 --sync async --ps-durability wal --ps-dir "+far+"/wal", "checkpoints alone are carried")
 	checkRefused(t, exitUsage, "train mlp --data synthetic --hosts elsewhere.example:2 --checkpoint "+far+"/x", "it is this host that carries what is saved")
 	checkRefused(t, exitUsage, "train mlp --data synthetic --checkpoint s3://b/run", "--checkpoint s3://b/run: this binary reaches no buckets", "go build -C remote/cloud")
 }

@@ -50,10 +50,10 @@ func TestBenchAllReduce(t *testing.T) {
 		algorithm string
 	}{
 		{"", 1, "mem", "doubling"}, // what the table has for few bytes
-		{"--np 2 --transport mem --algorithm ring", 2, "mem", "ring"},
-		{"--np 3 --transport mem --algorithm ring", 3, "mem", "ring"},
-		{"--np 2 --transport mem --algorithm naive", 2, "mem", "naive"},
-		{"--np 2 --transport tcp --algorithm ring", 2, "tcp", "ring"},
+		{"--np 2 --transport mem --collective-algorithm ring", 2, "mem", "ring"},
+		{"--np 3 --transport mem --collective-algorithm ring", 3, "mem", "ring"},
+		{"--np 2 --transport mem --collective-algorithm naive", 2, "mem", "naive"},
+		{"--np 2 --transport tcp --collective-algorithm ring", 2, "tcp", "ring"},
 		{"--np 2", 2, processes, map[string]string{"shm": "direct", "tcp": "exchange"}[processes]},
 	} {
 		status, out, errs := command(t, "bench allreduce --floats 0,1,2,1000 --time 1ms --json - "+c.flags)
@@ -89,8 +89,8 @@ func TestBenchAllReduce(t *testing.T) {
 // The table in force is that of the ranks there are, and of what was named.
 func TestExplain(t *testing.T) {
 	for line, want := range map[string][]string{
-		"--np 3 --transport mem":                  {"3 ranks on 1 host, by the default rules\nallreduce     doubling to 128 KiB, then pairwise\n", "\nbarrier       doubling\n"},
-		"--np 3 --transport mem --algorithm ring": {"; ring wherever an operation has it\nallreduce     ring\n", "\nbarrier       doubling\n"},
+		"--np 3 --transport mem":                             {"3 ranks on 1 host, by the default rules\nallreduce     doubling to 128 KiB, then pairwise\n", "\nbarrier       doubling\n"},
+		"--np 3 --transport mem --collective-algorithm ring": {"; ring wherever an operation has it\nallreduce     ring\n", "\nbarrier       doubling\n"},
 	} {
 		status, out, errs := command(t, "bench allreduce --explain "+line)
 		if status != 0 || errs != "" {

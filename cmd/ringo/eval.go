@@ -48,8 +48,8 @@ func (c *evalCommand) command() *cobra.Command {
 // in one piece.
 func notForEval(a setting.Assignment) bool {
 	return job.GroupOf(a.Path) == "heter" || slices.Contains([]setting.Path{
-		"checkpoint.every", "checkpoint.keep", "servers.dir", "servers.durability", "servers.fsync", "servers.save-every", "servers.restarts",
-		"servers.http", "servers.http-open", "servers.lost", "servers.shrink-every", "servers.unseen", "tuning.tune", "tuning.profile", "training.seeds", "training.init-from", "training.init-except",
+		"checkpoint.every", "checkpoint.keep", "ps.dir", "ps.durability", "ps.fsync", "ps.checkpoint-every", "ps.max-restarts",
+		"servers.http", "servers.http-open", "ps.failure-policy", "ps.shrink-every", "ps.delete-after-unseen-days", "tuning.tune", "tuning.profile", "training.seeds", "training.init-from", "training.init-except",
 	}, a.Path)
 }
 
@@ -87,8 +87,8 @@ func (g *given) reading(said []setting.Assignment) ([]setting.Assignment, error)
 // needsServers says whether servers are to read what those of the run have saved: some were asked for, or the rows were more than memory was
 // to hold. Else the ranks read it themselves.
 func needsServers(told, said []setting.Assignment) bool {
-	return slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "servers.count" || a.Path == "servers.addresses" }) ||
-		slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "servers.memory" })
+	return slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "servers.count" || a.Path == "ps.addresses" }) ||
+		slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "ps.memory" })
 }
 
 // withoutServers are a run's settings for ranks that need none of its servers that keep parameters.
@@ -96,7 +96,7 @@ func withoutServers(told []setting.Assignment) (out []setting.Assignment) {
 	kept := slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "sync" && job.Sync(a.Text).Kept() })
 	for _, a := range told {
 		switch {
-		case kept && (a.Path == "sync" || job.GroupOf(a.Path) == "servers"):
+		case kept && (a.Path == "sync" || slices.Contains([]string{"servers", "ps"}, job.GroupOf(a.Path))):
 			continue
 		case kept && a.Path == "training.optimizer" && a.Text == train.OptimizerClick: // which servers alone have
 			a.Text = "adagrad"

@@ -44,7 +44,7 @@ func TestEvalRepeatsTheRun(t *testing.T) {
 		"clicks":     "ctr-dnn --data synthetic --batch 2048 --train-limit 10000 --eval-limit 3001 --set data.table-rows=20000",
 		"on servers": "ctr-dnn --data synthetic --batch 2048 --train-limit 10000 --eval-limit 3001 --set data.table-rows=20000 --sync bsp",
 		"batch norm": "cifar-resnet20 --data synthetic --batch 8 --set data.train-limit=48 --set data.eval-limit=33",
-		"copies":     "ctr-dnn --data synthetic --batch 64 --set data.train-limit=640 --set data.eval-limit=333 --sync geo --set servers.geo-steps=2",
+		"copies":     "ctr-dnn --data synthetic --batch 64 --set data.train-limit=640 --set data.eval-limit=333 --sync geo --set ps.geo-steps=2",
 		"text":       "lstm --train-file " + text + " --eval-file " + text + " --batch 2",
 	} {
 		t.Run(name, func(t *testing.T) {

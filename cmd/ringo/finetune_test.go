@@ -36,11 +36,11 @@ func TestFineTuning(t *testing.T) {
 			t.Errorf("%s: sha256 %s, want %s", other, got, want)
 		}
 	}
-	rates := hashOf(t, tuning2+how+dir+" --sync geo --set servers.geo-steps=3 --set training.rates=out.*=0.5")
-	if once := hashOf(t, tuning2+how+dir+" --sync geo --set servers.geo-steps=3"); once == rates {
+	rates := hashOf(t, tuning2+how+dir+" --sync geo --set ps.geo-steps=3 --set training.lr-multipliers=out.*=0.5")
+	if once := hashOf(t, tuning2+how+dir+" --sync geo --set ps.geo-steps=3"); once == rates {
 		t.Error("another rate under geo changes nothing")
 	}
-	checkRefused(t, exitUsage, tuning2+"--sync bsp --set training.rates=out.*=0.5", "training.rates", "one rate for all")
+	checkRefused(t, exitUsage, tuning2+"--sync bsp --set training.lr-multipliers=out.*=0.5", "training.lr-multipliers", "one rate for all")
 	checkRefused(t, exitFailed, tuning2+"--init-from "+filepath.Join(dir, "none"), "none")
 	checkRefused(t, exitUsage, tuning2+"--set training.init-except=hidden.*", "training.init-except", "--init-from")
 }
@@ -56,7 +56,7 @@ func TestKilledFineTuning(t *testing.T) {
 		}
 		want := hashOf(t, line)
 		dir := filepath.Join(t.TempDir(), "saved")
-		p := start(t, line+"--every 20 --checkpoint "+dir)
+		p := start(t, line+"--checkpoint-every 20 --checkpoint "+dir)
 		eventually(t, "a checkpoint", func() bool {
 			steps, _ := checkpoint.Steps(dir)
 			return len(steps) > 1
@@ -93,7 +93,7 @@ func TestKilledFineTuning(t *testing.T) {
 func TestTablesBegin(t *testing.T) {
 	dir := t.TempDir()
 	ranks, servers, file := filepath.Join(dir, "ranks"), filepath.Join(dir, "servers"), filepath.Join(dir, "w.safetensors")
-	const alone = "--transport mem --algorithm naive "
+	const alone = "--transport mem --collective-algorithm naive "
 	before := hashOf(t, fewClicks+"--np 2 --epochs 1 "+alone+"--checkpoint "+ranks)
 	if got := hashOf(t, fewClicks+"--np 2 --epochs 1 --sync bsp --servers 2 --checkpoint "+servers); got != before {
 		t.Fatalf("bsp has other bits than ranks: %s, %s", got, before)
@@ -112,10 +112,10 @@ func TestTablesBegin(t *testing.T) {
 		}
 	}
 	checkRefused(t, exitFailed, fewClicks+"--set data.table-rows=4000 --init-from "+servers, "embedding: the file has [5000 10], the model has [4000 10]", "training.init-except")
-	checkRefused(t, exitUsage, fewClicks+"--sync bsp --set servers.from="+filepath.Join(servers, "start-1")+" --init-from "+ranks, "servers.from", "--init-from")
+	checkRefused(t, exitUsage, fewClicks+"--sync bsp --set ps.init-from="+filepath.Join(servers, "start-1")+" --init-from "+ranks, "ps.init-from", "--init-from")
 	checkRefused(t, exitFailed, "train mlp --data synthetic --train-limit 64 --eval-limit 33 --progress none --init-from "+servers, "it is of model ctr-dnn")
-	checkRefused(t, exitUsage, "server --index 0 --np 2 --sync bsp --ps-addrs localhost:1 --init-from "+file, "--set model=NAME")
-	mark, both := ticket(), "--np 2 --sync bsp --ps-addrs "+freeport.Address(t)+","+freeport.Address(t)+" "
+	checkRefused(t, exitUsage, "server --index 0 --np 2 --sync bsp --ps-addresses localhost:1 --init-from "+file, "--set model=NAME")
+	mark, both := ticket(), "--np 2 --sync bsp --ps-addresses "+freeport.Address(t)+","+freeport.Address(t)+" "
 	byHand := func(told string) (ranks, servers []*program) {
 		line := fewClicks + "--epochs 1 --servers 2 --init-from " + file + " --rendezvous " + freeport.Address(t) + " " + both
 		for i := range 2 {

@@ -11,7 +11,7 @@ import (
 )
 
 // lostAtOnce makes servers lost soon after they are frozen.
-const lostAtOnce = "--set job.heartbeat=200ms --dead-after 3s "
+const lostAtOnce = "--set job.heartbeat-interval=200ms --heartbeat-timeout 3s "
 
 // freeze stops a server that keeps parameters in the middle of training.
 func (p *program) freeze(server int) {
@@ -35,9 +35,9 @@ func (p *program) checkNobodyBlamed() {
 // A server that is frozen is named by all, and killed, in every mode; no rank is blamed.
 func TestFrozenKeeper(t *testing.T) {
 	t.Parallel()
-	modes := []string{"bsp", "async", "ssp --staleness 1", "geo", "bsp --ps-lost go-on", "async --ps-lost go-on"}
+	modes := []string{"bsp", "async", "ssp --staleness 1", "geo", "bsp --ps-failure-policy continue", "async --ps-failure-policy continue"}
 	if testing.Short() {
-		modes = []string{"bsp", "bsp --ps-lost go-on"}
+		modes = []string{"bsp", "bsp --ps-failure-policy continue"}
 	}
 	for _, mode := range modes {
 		p := start(t, endless+lostAtOnce+"--np 2 --servers 2 --sync "+mode)
@@ -57,10 +57,10 @@ func TestFrozenKeeper(t *testing.T) {
 func TestFrozenKeeperComesBack(t *testing.T) {
 	t.Parallel()
 	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
-	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
-	flags := lostAtOnce + "--np 2 --servers 2 --sync bsp --durability wal --set servers.restarts=1 "
+	want := runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]
+	flags := lostAtOnce + "--np 2 --servers 2 --sync bsp --ps-durability wal --set ps.max-restarts=1 "
 	runs := []string{
-		line + flags + "--ps-lost go-on --ps-dir " + t.TempDir(),
+		line + flags + "--ps-failure-policy continue --ps-dir " + t.TempDir(),
 		"run " + flags + "--ps-dir " + t.TempDir() + " -- " + os.Args[0] + " " + line + "--servers 2 --sync bsp",
 	}
 	if testing.Short() {
@@ -81,11 +81,11 @@ func TestFrozenKeeperComesBack(t *testing.T) {
 // Ranks that were started by hand, as their servers were, name the frozen one themselves.
 func TestFrozenKeeperByHand(t *testing.T) {
 	t.Parallel()
-	for _, lost := range []string{"end", "go-on"} {
+	for _, lost := range []string{"fail", "continue"} {
 		addrs, mark := freeport.Address(t)+","+freeport.Address(t), ticket()
-		both := lostAtOnce + "--np 2 --sync async --ps-lost " + lost + " --ps-addrs " + addrs + " "
+		both := lostAtOnce + "--np 2 --sync async --ps-failure-policy " + lost + " --ps-addresses " + addrs + " "
 		ranks, meet := endless+"--servers 2 "+both, ""
-		if lost == "end" {
+		if lost == "fail" {
 			meet = "--rendezvous " + freeport.Address(t)
 		}
 		servers := []*program{start(t, "server --index 0 "+both, mark), start(t, "server --index 1 "+both, mark)}
@@ -127,7 +127,7 @@ func TestFrozenServerByHand(t *testing.T) {
 // --timeout bounds what a rank waits for at servers, too, such as the pushes of another one that is alive as far as anybody knows.
 func TestTimeoutOfKeepers(t *testing.T) {
 	t.Parallel()
-	p := start(t, endless+"--timeout 4s --dead-after 5m --np 2 --servers 2 --sync bsp")
+	p := start(t, endless+"--timeout 4s --heartbeat-timeout 5m --np 2 --servers 2 --sync bsp")
 	p.await(&p.out, "2/")
 	if err := syscall.Kill(p.worker(1), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -141,9 +141,9 @@ func TestTimeoutOfKeepers(t *testing.T) {
 func TestSuspendedJob(t *testing.T) {
 	t.Parallel()
 	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
-	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
-	for _, lost := range []string{"end", "go-on"} {
-		p := start(t, line+"--set job.heartbeat=300ms --dead-after 2s --np 2 --servers 2 --sync bsp --ps-lost "+lost)
+	want := runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]
+	for _, lost := range []string{"fail", "continue"} {
+		p := start(t, line+"--set job.heartbeat-interval=300ms --heartbeat-timeout 2s --np 2 --servers 2 --sync bsp --ps-failure-policy "+lost)
 		p.await(&p.out, "epoch  2/")
 		pids := append([]int{p.keeper(0), p.keeper(1), p.worker(0), p.worker(1)}, p.cmd.Process.Pid)
 		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
@@ -159,7 +159,7 @@ func TestSuspendedJob(t *testing.T) {
 		p.checkEnd(0)
 		p.checkNobodyBlamed()
 		if got := sha(t, p.out.String()); got != want {
-			t.Errorf("--ps-lost %s: sha256 %s, want %s", lost, got, want)
+			t.Errorf("--ps-failure-policy %s: sha256 %s, want %s", lost, got, want)
 		}
 	}
 }

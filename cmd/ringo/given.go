@@ -69,7 +69,10 @@ func (g *given) register(fs *pflag.FlagSet, command setting.Commands) {
 		}
 		fs.AddFlag(f)
 	}
-	for name, path := range setting.FormerFlags() {
+	for path, name := range setting.Formers() {
+		if name == "" {
+			continue
+		}
 		now, _, _, _ := setting.Current(setting.Assignment{Path: path, Text: "true"})
 		if r, _ := table.Row(now.Path); g.takes(r.Path) {
 			f := fs.VarPF(&settingFlag{given: g, row: r, former: name, path: path}, name, "", r.About)
@@ -80,7 +83,7 @@ func (g *given) register(fs *pflag.FlagSet, command setting.Commands) {
 		}
 	}
 	fs.StringVar(&g.file, "job", "", "read settings from this job `FILE`, or the one that ringo jobs lists by this name; flags win over it")
-	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as servers.durability=wal; may be repeated")
+	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as ps.durability=wal; may be repeated")
 }
 
 // takes reports whether the command accepts a setting.

@@ -47,7 +47,7 @@ func TestHeterRoles(t *testing.T) {
 // The last heter-trainer that is killed is named, and the job ends.
 func TestLostHeter(t *testing.T) {
 	t.Parallel()
-	p := start(t, strings.Replace(splitClicks, "--heter 2", "--heter 1", 1)+"--epochs 100 --set job.heartbeat=500ms --dead-after 6s")
+	p := start(t, strings.Replace(splitClicks, "--heter 2", "--heter 1", 1)+"--epochs 100 --set job.heartbeat-interval=500ms --heartbeat-timeout 6s")
 	p.await(&p.out, "epoch  ")
 	if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 		sig        syscall.Signal
 		sync, done string
 	}{{syscall.SIGKILL, "bsp", "210 steps, "}, {syscall.SIGSTOP, "bsp", "210 steps, "}, {syscall.SIGKILL, "async", ""}} {
-		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 30 --set job.heartbeat=200ms --dead-after 2s")
+		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 30 --set job.heartbeat-interval=200ms --heartbeat-timeout 2s")
 		p.await(&p.out, "epoch  2")
 		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), c.sig); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 // A heter-trainer that is lost is started again, learns its part from the other one, and then stands in for that.
 func TestHeterStartedAgain(t *testing.T) {
 	t.Parallel()
-	p := start(t, splitClicks+"--epochs 100 --set job.heartbeat=200ms --dead-after 2s --set heter.restarts=1")
+	p := start(t, splitClicks+"--epochs 100 --set job.heartbeat-interval=200ms --heartbeat-timeout 2s --set heter.max-restarts=1")
 	for _, which := range []int{1, 0} {
 		p.await(&p.out, "epoch  ")
 		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", which), syscall.SIGKILL); err != nil {
@@ -91,13 +91,13 @@ func TestHeterStartedAgain(t *testing.T) {
 func TestHeterByHand(t *testing.T) {
 	t.Parallel()
 	mark, servers, heters, meet := ticket(), freeport.Address(t), freeport.Address(t)+","+freeport.Address(t), freeport.Address(t)
-	const soon = "--set job.heartbeat=200ms --dead-after 2s "
+	const soon = "--set job.heartbeat-interval=200ms --heartbeat-timeout 2s "
 	heter := func(i int) *program {
 		return start(t, fmt.Sprintf("heter --index %d --set model=ctr-dnn --np 2 %s--set data.table-rows=5000 --set heter.addresses=%s", i, soon, heters), mark)
 	}
-	line := fmt.Sprintf("%s%s--epochs 60 --servers 1 --ps-addrs %s --set heter.addresses=%s", fewClicks, soon, servers, heters)
+	line := fmt.Sprintf("%s%s--epochs 60 --servers 1 --ps-addresses %s --set heter.addresses=%s", fewClicks, soon, servers, heters)
 	one, other := heter(1), heter(0)
-	server := start(t, "server --index 0 --np 2 --sync bsp "+soon+"--ps-addrs "+servers, mark)
+	server := start(t, "server --index 0 --np 2 --sync bsp "+soon+"--ps-addresses "+servers, mark)
 	ranks := []*program{byHand(t, line, "0", meet, mark), byHand(t, line, "1", meet, mark)}
 	ranks[0].await(&ranks[0].out, "epoch  2")
 	if err := other.cmd.Process.Kill(); err != nil {

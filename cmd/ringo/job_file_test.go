@@ -12,7 +12,7 @@ import (
 
 // mostFlags is how many flags train may have: what few people need is given by its path. Of the last five, --init-from,
 // --partition and --image-size, each is what somebody types who begins with other weights, files or images, and --tensorboard
-// --http and --log-dir what somebody types who watches, --hosts what starts a job on several, --schema, beside --data, what
+// --http and --log-dir what somebody types who watches, --hosts what starts a job on several, --layout, beside --data, what
 // one types who has clicks, and --heter how many of a job's processes are heter-trainers.
 const mostFlags = 69
 
@@ -80,18 +80,18 @@ job: {ranks: 1}
 
 func TestJobFileFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"training:\n  bacth: 32\n":                         `job.yaml:2: training.bacth is no setting (did you mean "training.batch"?)`,
-		"training:\n  batch: many\n":                       "job.yaml:2: training.batch many: want a whole number",
-		"training:\n  batch: 3.5\n":                        "job.yaml:2: training.batch 3.5: want a whole number",
-		"job:\n  timeout: 30\n":                            "job.yaml:2: job.timeout 30: want a time with its unit, such as 30s",
-		"servers:\n  memory: 4giga\n":                      "job.yaml:2: servers.memory 4giga: ",
-		"training: {accumulate: maybe}\n":                  "job.yaml:1: training.accumulate maybe: want a whole number",
-		"training:\n  batch: 1\n  batch: 2\n":              "job.yaml:3: training.batch is given twice: first on line 2",
-		"training:\n  batch: x\ndata:\n  dri: y\n":         `job.yaml:4: data.dri is no setting (did you mean "data.dir"?)`,
-		"model: [mnist\n":                                  "job.yaml: ",
-		"model: mnits\n":                                   `unknown model "mnits" (did you mean "mnist"?)`,
-		"training: {batch: 0}\ndata: {dir: synthetic}":     "batch 0: want at least 1",
-		"data: {dir: synthetic}\nservers:\n  staleness: 3": "job.yaml:3: servers.staleness has no effect: it needs --sync ssp",
+		"training:\n  bacth: 32\n":                     `job.yaml:2: training.bacth is no setting (did you mean "training.batch"?)`,
+		"training:\n  batch: many\n":                   "job.yaml:2: training.batch many: want a whole number",
+		"training:\n  batch: 3.5\n":                    "job.yaml:2: training.batch 3.5: want a whole number",
+		"job:\n  timeout: 30\n":                        "job.yaml:2: job.timeout 30: want a time with its unit, such as 30s",
+		"ps:\n  memory: 4giga\n":                       "job.yaml:2: ps.memory 4giga: ",
+		"training: {accumulate: maybe}\n":              "job.yaml:1: training.accumulate maybe: want a whole number",
+		"training:\n  batch: 1\n  batch: 2\n":          "job.yaml:3: training.batch is given twice: first on line 2",
+		"training:\n  batch: x\ndata:\n  dri: y\n":     `job.yaml:4: data.dri is no setting (did you mean "data.dir"?)`,
+		"model: [mnist\n":                              "job.yaml: ",
+		"model: mnits\n":                               `unknown model "mnits" (did you mean "mnist"?)`,
+		"training: {batch: 0}\ndata: {dir: synthetic}": "batch 0: want at least 1",
+		"data: {dir: synthetic}\nps:\n  staleness: 3":  "job.yaml:3: ps.staleness has no effect: it needs --sync ssp",
 	} {
 		name := jobFile(t, text)
 		words := ""

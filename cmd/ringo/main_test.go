@@ -33,7 +33,7 @@ func TestHelp(t *testing.T) {
 		"help train":             "ringo train mnist --data synthetic --np 2 --epochs 3",
 		"train --help":           "ringo train mnist --data synthetic --np 2 --epochs 3|--data DIR|ringo help train models|exchange, tuning, servers",
 		"run --help":             "ringo run --np N -- PROGRAM|RINGO_LOCAL_RANK|--servers servers",
-		"server --help":          "ringo server --index 0 --servers 2 --np 4|RINGO_TICKET|--dead-after",
+		"server --help":          "ringo server --index 0 --servers 2 --np 4|RINGO_TICKET|--heartbeat-timeout",
 		"bench allreduce --help": "--floats sizes",
 		"bench step --help":      "--batch samples",
 		"data mnist --help":      "--out DIR|--mirror URL",

@@ -98,7 +98,7 @@ func TestPrometheusReadsAJob(t *testing.T) {
 	host, port, _ := net.SplitHostPort(servers)
 	n, _ := strconv.Atoi(port)
 	second := net.JoinHostPort(host, strconv.Itoa(n+1))
-	p := start(t, "train mlp --data synthetic --epochs 100000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 8 --servers 2 --sync async --ps-lost go-on --http "+ranks+" --ps-http "+servers)
+	p := start(t, "train mlp --data synthetic --epochs 100000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 8 --servers 2 --sync async --ps-failure-policy continue --http "+ranks+" --ps-http "+servers)
 	dir, asked := t.TempDir(), freeport.Address(t)
 	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs:\n- job_name: ringo\n  static_configs: [{targets: [%q, %q, %q]}]\n", ranks, servers, second)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {

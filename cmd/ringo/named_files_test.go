@@ -48,7 +48,7 @@ func TestNoRegularFilesAreRefused(t *testing.T) {
 		{"train resnet50 --data " + in("set.tar.gz"), in("set.tar.gz"), "a pipe"},
 		{"train cifar-resnet20 --data " + dir, in("data_batch_1.bin"), "a pipe"},
 		{"train mlp --data synthetic --train-limit 64 --eval-limit 8 --np 1 --resume --checkpoint " + dir, in("step-000000001.ringo"), "a pipe"},
-		{"plan mlp --np 2 --profile " + in("train.txt"), in("train.txt"), "a pipe"},
+		{"plan mlp --np 2 --cost-profile " + in("train.txt"), in("train.txt"), "a pipe"},
 		{"data criteo --generate 5 --like " + in("train.txt") + " --out " + in("made"), in("train.txt"), "a pipe"},
 		{"data criteo --generate 5 --like /dev/zero --out " + in("made"), "/dev/zero", "a device"},
 		{"data cifar10 --from " + in("set.tar.gz") + " --out " + in("made"), in("set.tar.gz"), "a pipe"},

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -20,7 +21,7 @@ func (g *given) placed(said []setting.Assignment) ([]setting.Assignment, error) 
 	}
 	ranks, _ := strconv.Atoi(text["job.ranks"]) // what is no number its own row tells
 	rendezvous := text["job.rendezvous"]
-	meshless := text["servers.lost"] == "go-on" // they meet at servers
+	meshless := text["ps.failure-policy"] == string(tables.LostGoesOn) // they meet at servers
 	if meshless {
 		rendezvous = "/"
 	}

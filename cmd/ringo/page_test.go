@@ -71,7 +71,7 @@ func look(t *testing.T, p *program) shownPage {
 // A job's page shows what --json has, of ranks that are processes and of those that are not, and becomes the report at the end.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	for _, flags := range []string{"--np 2 --log-every 1", "--np 2 --transport mem --log-every 2 --set output.layers=true --strategy dlgs"} {
+	for _, flags := range []string{"--np 2 --log-every 1", "--np 2 --transport mem --log-every 2 --set output.layer-stats=true --strategy dlgs"} {
 		file := filepath.Join(t.TempDir(), "run.jsonl")
 		p := start(t, "train mlp "+small+flags+" --http :0 --json "+file)
 		got := look(t, p)

@@ -253,7 +253,7 @@ func leftOfAll(p *train.Predictor, own []data.LeftOut, limit int) (left []data.L
 			continue
 		}
 		if slices.Sort(l.Names); l.Count > limit {
-			return left, setting.Faultf("data.skip-bad", "%d: the ranks have left out %d", limit, l.Count)
+			return left, setting.Faultf("data.max-bad-records", "%d: the ranks have left out %d", limit, l.Count)
 		}
 	}
 	return left, nil

@@ -91,7 +91,7 @@ func TestDifferentRanks(t *testing.T) {
 	for _, c := range []struct{ zero, one, want string }{
 		{"train mlp " + small, "train mlp --lr 0.1 " + small, "--lr is 0.005 on rank 0 and 0.1 on rank 1"},
 		{"train mlp " + small, "train mnist " + small, "model is mlp on rank 0 and mnist-cnn on rank 1"},
-		{"train mlp " + small, "train mlp --algorithm naive " + small, "--algorithm is auto on rank 0 and naive on rank 1"},
+		{"train mlp " + small, "train mlp --collective-algorithm naive " + small, "--collective-algorithm is auto on rank 0 and naive on rank 1"},
 	} {
 		address, ticket := freeport.Address(t), ticket()
 		zero, one := byHand(t, c.zero, "0", address, ticket), byHand(t, c.one, "1", address, ticket)

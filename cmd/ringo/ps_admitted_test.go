@@ -11,7 +11,7 @@ import (
 func TestCountsOfAdmissionAreResumed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	want := runSummary(t, "train ctr-dnn --data synthetic --np 2 --servers 2 --sync bsp --set servers.admit=count:2 --batch 64 --train-limit 4000 --eval-limit 500 --epochs 2 --progress none --every 20 --checkpoint "+dir)["params_sha256"]
+	want := runSummary(t, "train ctr-dnn --data synthetic --np 2 --servers 2 --sync bsp --set ps.admission=count:2 --batch 64 --train-limit 4000 --eval-limit 500 --epochs 2 --progress none --checkpoint-every 20 --checkpoint "+dir)["params_sha256"]
 	files, err := filepath.Glob(filepath.Join(dir, "step-*"))
 	if err != nil || len(files) != 3 {
 		t.Fatalf("%v, %v", files, err)

@@ -16,8 +16,8 @@ const clickRun = clicks + "--set data.table-rows=20000 --np 2 --servers 2 --opti
 func TestClickTable(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ps")
-	line := strings.Replace(clickRun, "700", "4000", 1) + "--sync bsp --set servers.click=extend_at=2,decay=0.9 "
-	want := runSummary(t, line+"--durability checkpoint --set servers.shrink-every=24h --ps-dir "+dir)
+	line := strings.Replace(clickRun, "700", "4000", 1) + "--sync bsp --set ps.click=extend_at=2,decay=0.9 "
+	want := runSummary(t, line+"--ps-durability checkpoint --set ps.shrink-every=24h --ps-dir "+dir)
 	if want["optimizer"] != "click" || want["params_sha256"] == nil {
 		t.Errorf("%v", want)
 	}
@@ -44,7 +44,7 @@ func TestClickTable(t *testing.T) {
 	if whole < 100 || first < 100 {
 		t.Errorf("%d rows have all weights, and %d the first alone", whole, first)
 	}
-	from := runSummary(t, strings.Replace(line, "--servers 2", "--servers 1", 1)+"--set servers.from="+dir)
+	from := runSummary(t, strings.Replace(line, "--servers 2", "--servers 1", 1)+"--set ps.init-from="+dir)
 	if a, b := from["train_loss"].(float64), want["train_loss"].(float64); a >= b {
 		t.Errorf("the loss of a second epoch is %v, that of the first %v", a, b)
 	}
@@ -56,7 +56,7 @@ func TestClickTableOutOfStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("several runs")
 	}
-	for _, flags := range []string{"async --set servers.values=int8", "ssp --staleness 2 --set servers.trainer-threads=2", "async --set servers.admit=count:2"} {
+	for _, flags := range []string{"async --set ps.wire-dtype=int8", "ssp --staleness 2 --set ps.trainer-threads=2", "async --set ps.admission=count:2"} {
 		out := filepath.Join(t.TempDir(), "run.jsonl")
 		line := strings.Replace(clickRun, "--epochs 1", "--epochs 3", 1) + "--lr 0.005 " // whose losses hardly differ from run to run
 		if status, _, errs := command(t, line+"--sync "+flags+" --json "+out); status != 0 {
@@ -84,7 +84,7 @@ func TestClickTableKilled(t *testing.T) {
 	}
 	line := strings.Replace(clickRun, "--epochs 1", "--epochs 25", 1) + "--sync bsp "
 	want := runSummary(t, line)["params_sha256"]
-	p := start(t, line+"--durability wal --set servers.restarts=3 --set servers.save-every=50ms --ps-dir "+t.TempDir())
+	p := start(t, line+"--ps-durability wal --set ps.max-restarts=3 --set ps.checkpoint-every=50ms --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  5/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i), syscall.SIGKILL); err != nil {
@@ -115,12 +115,12 @@ func TestServersFromOtherColumns(t *testing.T) {
 	}
 	price, user, item := "price, kind: number", "user, kind: category, make: {values: 50}", "item, kind: category, make: {values: 50}"
 	first, second := layout("first.yaml", price, user, item), layout("second.yaml", price, item, user)
-	if status, _, errs := command(t, "data clicks --schema "+first+" --generate 600 --out "+filepath.Join(dir, "d")); status != 0 {
+	if status, _, errs := command(t, "data clicks --layout "+first+" --generate 600 --out "+filepath.Join(dir, "d")); status != 0 {
 		t.Fatal(errs)
 	}
 	line := "train wide-deep --data " + filepath.Join(dir, "d") + " --batch 16 --epochs 1 --threads 1 --progress none --np 2 --servers 2 --sync bsp "
-	runSummary(t, line+"--schema "+first+" --durability checkpoint --ps-dir "+filepath.Join(dir, "ps"))
-	from := "--set servers.from=" + filepath.Join(dir, "ps") + " "
-	runSummary(t, line+from+"--schema "+first)
-	start(t, line+from+"--schema "+second).checkEnd(exitFailed, "ringo: parameter server ", `number 2 of 4 is "user category text of table user", this job's of 4 "item category text of table item"`, "training.init-from")
+	runSummary(t, line+"--layout "+first+" --ps-durability checkpoint --ps-dir "+filepath.Join(dir, "ps"))
+	from := "--set ps.init-from=" + filepath.Join(dir, "ps") + " "
+	runSummary(t, line+from+"--layout "+first)
+	start(t, line+from+"--layout "+second).checkEnd(exitFailed, "ringo: parameter server ", `number 2 of 4 is "user category text of table user", this job's of 4 "item category text of table item"`, "training.init-from")
 }

@@ -15,10 +15,10 @@ import (
 )
 
 // lostSoon makes ranks lost after a moment.
-const lostSoon = "--set job.heartbeat=500ms --dead-after 6s "
+const lostSoon = "--set job.heartbeat-interval=500ms --heartbeat-timeout 6s "
 
 // goingOn is a run of a while whose ranks may be lost.
-const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --np 3 --servers 2 --ps-lost go-on " + lostSoon
+const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --np 3 --servers 2 --ps-failure-policy continue " + lostSoon
 
 // hit sends a rank a signal in the middle of training.
 func (p *program) hit(rank int, sig syscall.Signal) {
@@ -100,7 +100,7 @@ func TestRunningStatisticsWithoutMesh(t *testing.T) {
 	t.Parallel()
 	line := "train cifar-resnet20 --data synthetic --np 2 --epochs 1 --batch 8 --train-limit 32 --eval-limit 17 --threads 1 --progress none "
 	want := hashOf(t, line)
-	if got := hashOf(t, line+"--sync bsp --ps-lost go-on"); got != want {
+	if got := hashOf(t, line+"--sync bsp --ps-failure-policy continue"); got != want {
 		t.Errorf("parameters %s, want %s", got, want)
 	}
 }
@@ -122,7 +122,7 @@ func TestFirstRankCannotBeLost(t *testing.T) {
 // Told to end, all do so with a rank that hangs, by its name.
 func TestStoppedRankEnds(t *testing.T) {
 	t.Parallel()
-	p := start(t, strings.Replace(goingOn, "go-on", "end", 1)+"--sync async")
+	p := start(t, strings.Replace(goingOn, "continue", "fail", 1)+"--sync async")
 	p.hit(1, syscall.SIGSTOP)
 	p.checkEnd(exitFailed, "\nringo: rank 1 is lost: ")
 	p.checkSilent("rank 1", 6*time.Second)
@@ -149,15 +149,15 @@ func TestMissingRankOfKeepers(t *testing.T) {
 func TestApartByHand(t *testing.T) {
 	t.Parallel()
 	line := "train mlp " + small
-	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")
+	want := runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")
 	addrs := freeport.Address(t) + "," + freeport.Address(t)
 	mark := ticket()
-	flags := line + "--np 2 --servers 2 --sync bsp --ps-lost go-on --ps-addrs " + addrs
+	flags := line + "--np 2 --servers 2 --sync bsp --ps-failure-policy continue --ps-addresses " + addrs
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	all := []*program{
 		start(t, flags+" --rank 1", mark), start(t, flags+" --rank 0 --json "+file, mark),
-		start(t, "server --index 1 --np 2 --sync bsp --ps-lost go-on --ps-addrs "+addrs, mark),
-		start(t, "server --index 0 --np 2 --sync bsp --ps-lost go-on --join-timeout 20s --ps-addrs "+addrs, mark),
+		start(t, "server --index 1 --np 2 --sync bsp --ps-failure-policy continue --ps-addresses "+addrs, mark),
+		start(t, "server --index 0 --np 2 --sync bsp --ps-failure-policy continue --join-timeout 20s --ps-addresses "+addrs, mark),
 	}
 	for _, p := range all {
 		p.checkEnd(0)
@@ -178,10 +178,10 @@ func TestApartByHand(t *testing.T) {
 	}
 	checkHolds(t, "stdout", all[1].out.String(), "over 2 servers; ")
 	one := freeport.Address(t)
-	flags = line + "--np 2 --sync bsp --ps-lost go-on " + lostSoon + "--join-timeout 5s --ps-addrs " + one
+	flags = line + "--np 2 --sync bsp --ps-failure-policy continue " + lostSoon + "--join-timeout 5s --ps-addresses " + one
 	zero := start(t, flags+" --rank 0", mark)
 	other := start(t, flags+" --rank 1 --seed 2", mark)
-	server := start(t, "server --index 0 --np 2 --sync bsp --ps-lost go-on --join-timeout 5s --ps-addrs "+one+" "+lostSoon, mark)
+	server := start(t, "server --index 0 --np 2 --sync bsp --ps-failure-policy continue --join-timeout 5s --ps-addresses "+one+" "+lostSoon, mark)
 	zero.wait()
 	other.wait()
 	// The second to come is refused. Without rank 0 there is no job; without the other it goes on.

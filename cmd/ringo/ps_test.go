@@ -21,7 +21,7 @@ import (
 func kept(t *testing.T, flags string) (dir string, sum map[string]any) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "ps")
-	return dir, runSummary(t, fewClicks+"--np 2 --sync bsp --durability checkpoint --ps-dir "+dir+" "+flags)
+	return dir, runSummary(t, fewClicks+"--np 2 --sync bsp --ps-durability checkpoint --ps-dir "+dir+" "+flags)
 }
 
 // What two servers have saved is shown and exported, the same in both formats, and jobs of any number of
@@ -67,13 +67,13 @@ func TestSavedByServers(t *testing.T) {
 	}); err != nil || again.String() != text || text == "" {
 		t.Errorf("%v; the formats differ: %d and %d bytes", err, again.Len(), len(text))
 	}
-	three, want := kept(t, "--servers 3 --set servers.from="+two)
-	_, got := kept(t, "--servers 1 --set servers.from="+two)
+	three, want := kept(t, "--servers 3 --set ps.init-from="+two)
+	_, got := kept(t, "--servers 1 --set ps.init-from="+two)
 	if got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
 		t.Errorf("sha256 %v and %v", got["params_sha256"], want["params_sha256"])
 	}
-	_, want = kept(t, "--servers 2 --set servers.from="+three)
-	if _, got = kept(t, "--servers 1 --set servers.from="+three); got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
+	_, want = kept(t, "--servers 2 --set ps.init-from="+three)
+	if _, got = kept(t, "--servers 1 --set ps.init-from="+three); got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
 		t.Errorf("sha256 %v and %v", got["params_sha256"], want["params_sha256"])
 	}
 	checkRefused(t, exitFailed, "ps export --table users --out - "+two, `has no table "users": it has "embedding"`)
@@ -82,7 +82,7 @@ func TestSavedByServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRefused(t, exitFailed, "ps show "+two, "server-1 is missing: the job had 2 servers")
-	p := start(t, fewClicks+"--np 2 --sync bsp --set servers.from="+two)
+	p := start(t, fewClicks+"--np 2 --sync bsp --set ps.init-from="+two)
 	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: ", "server-1 is missing: the job had 2 servers", "; ranks 0 and 1 ended because of it")
 }
 
@@ -95,9 +95,9 @@ func TestKeeperKilledOften(t *testing.T) {
 		t.Skip("TestKeeperKilled, again and again")
 	}
 	line := "train mlp --data synthetic --epochs 45 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
-	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
+	want := runSummary(t, line+"--transport mem --collective-algorithm naive")["params_sha256"]
 	dir := t.TempDir()
-	p := start(t, line+"--servers 1 --sync bsp --durability wal --set servers.save-every=20ms --set servers.restarts=9 --ps-dir "+dir)
+	p := start(t, line+"--servers 1 --sync bsp --ps-durability wal --set ps.checkpoint-every=20ms --set ps.max-restarts=9 --ps-dir "+dir)
 	for i := range 6 {
 		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+3*i))
 		if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
@@ -113,7 +113,7 @@ func TestKeeperKilledOften(t *testing.T) {
 		t.Errorf("hardly any checkpoints:\n%s", out)
 	}
 	dir = t.TempDir()
-	p = start(t, endless+"--np 1 --sync bsp --durability wal --ps-dir "+dir)
+	p = start(t, endless+"--np 1 --sync bsp --ps-durability wal --ps-dir "+dir)
 	p.await(&p.out, "epoch       3/")
 	if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func second(_ int, out, _ string) string { return out }
 // A person asks servers by HTTP, each at a port of its own; orders are POSTs.
 func TestKeepersOverHTTP(t *testing.T) {
 	dir := t.TempDir()
-	p := start(t, endless+"--np 2 --servers 2 --sync async --durability checkpoint --ps-http 127.0.0.1:0 --ps-dir "+dir)
+	p := start(t, endless+"--np 2 --servers 2 --sync async --ps-durability checkpoint --ps-http 127.0.0.1:0 --ps-dir "+dir)
 	p.await(&p.out, "epoch       2/")
 	found := regexp.MustCompile(`\[ps (\d)\] parameter server \d of 2 answers at (http://127.0.0.1:\d+): `).FindAllStringSubmatch(p.errs.String(), -1)
 	if len(found) != 2 {
@@ -193,7 +193,7 @@ func TestKeepersOverHTTP(t *testing.T) {
 	defer busy.Close()
 	name, value, _ := strings.Cut(ticket(), "=")
 	t.Setenv(name, value)
-	checkRefused(t, exitFailed, "server --index 0 --np 1 --sync bsp --ps-addrs "+busy.Addr().String(), "--ps-addrs has the place of parameter server 0, where it cannot listen: listening on "+busy.Addr().String())
+	checkRefused(t, exitFailed, "server --index 0 --np 1 --sync bsp --ps-addresses "+busy.Addr().String(), "--ps-addresses has the place of parameter server 0, where it cannot listen: listening on "+busy.Addr().String())
 	p = start(t, endless+"--np 1 --sync async --ps-http "+busy.Addr().String())
 	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: servers.http "+busy.Addr().String()+": cannot listen at "+busy.Addr().String()+": listen tcp", "address already in use; rank 0 ended because of it")
 	if errs := p.errs.String(); strings.Count(errs, "cannot listen") != 1 {

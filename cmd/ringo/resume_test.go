@@ -30,7 +30,7 @@ func TestKilledAndResumed(t *testing.T) {
 			}
 		}
 		dir := filepath.Join(t.TempDir(), "saved")
-		flags := line + "--np " + np + " --checkpoint " + dir + " --every 37 "
+		flags := line + "--np " + np + " --checkpoint " + dir + " --checkpoint-every 37 "
 		p := start(t, flags)
 		victim := p.cmd.Process.Pid
 		if np == "2" {
@@ -87,7 +87,7 @@ func hashOf(t *testing.T, line string) string {
 // A folder of checkpoints is one job's, however its ranks are started: the second is told whose it is, the first goes on.
 func TestFolderOfARunningJob(t *testing.T) {
 	t.Parallel()
-	line := endless + "--every 20 --checkpoint "
+	line := endless + "--checkpoint-every 20 --checkpoint "
 	for _, how := range []string{"--np 1", "--np 2", "--np 2 --transport mem", "by hand"} {
 		dir := filepath.Join(t.TempDir(), "saved")
 		var first, one *program

@@ -70,7 +70,7 @@ func (f *jobFlags) atHand() error {
 	if f.isGiven("job.rank") && !f.ByHand() {
 		errs = append(errs, setting.Faultf("job.rank", "%d: want a rank from 0 on", f.Rank))
 	}
-	for _, p := range []setting.Path{"job.rendezvous", "job.ticket-file", "servers.addresses", "heter.addresses"} {
+	for _, p := range []setting.Path{"job.rendezvous", "job.ticket-file", "ps.addresses", "heter.addresses"} {
 		if f.isGiven(p) && !inFile(f.table.Origin(p)) && !f.ByHand() && (p != "job.rendezvous" || f.Hosts == "") {
 			errs = append(errs, setting.Faultf(p, "is for ranks started by hand: give %v too", setting.Path("job.rank")))
 		}

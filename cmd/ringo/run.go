@@ -118,13 +118,13 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	if dir := c.Train.Checkpoint.Dir; dir != "" && !c.Sync.Kept() {
 		errs = append(errs, setting.Faultf("checkpoint.dir", "%s: is for servers that keep parameters (%v), which save with the program; without them it saves by itself", dir, setting.Path("sync")))
 	}
-	for _, p := range []setting.Path{"job.heartbeat", "job.dead-after"} {
+	for _, p := range []setting.Path{"job.heartbeat-interval", "job.heartbeat-timeout"} {
 		if c.isGiven(p) && !c.Sync.Kept() {
 			errs = append(errs, setting.Faultf(p, "has no effect without servers that keep parameters (%v): the program says when a rank is lost", setting.Path("sync")))
 		}
 	}
 	if c.GoesOn() && c.isGiven("job.transport") {
-		errs = append(errs, setting.Faultf("job.transport", "%s is not for %v go-on: ranks are connected to servers, and not to each other", c.Transport, setting.Path("servers.lost")))
+		errs = append(errs, setting.Faultf("job.transport", "%s is not for %v continue: ranks are connected to servers, and not to each other", c.Transport, setting.Path("ps.failure-policy")))
 	}
 	if c.isGiven("job.rendezvous") && c.Hosts == "" {
 		errs = append(errs, setting.Faultf("job.rendezvous", "is where this launcher is reached from other hosts: say %v, too", setting.Path("job.hosts")))

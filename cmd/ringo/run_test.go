@@ -12,7 +12,7 @@ import (
 func TestRunTables(t *testing.T) {
 	t.Parallel()
 	program := os.Args[0] + " train mlp " + small + "--servers 2 --sync bsp "
-	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --algorithm naive")["params_sha256"]
+	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]
 	status, out, errs := command(t, "run --np 2 --servers 2 --sync bsp -- "+program)
 	if status != 0 || sha(t, out) != want {
 		t.Errorf("status %d, stdout %q, stderr %q, want sha256 %v", status, out, errs, want)
@@ -21,13 +21,13 @@ func TestRunTables(t *testing.T) {
 
 	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
 	dir := t.TempDir()
-	p := start(t, "run --np 2 --servers 2 --sync bsp --durability wal --set servers.restarts=2 --ps-dir "+dir+" -- "+os.Args[0]+" "+line+"--servers 2 --sync bsp")
+	p := start(t, "run --np 2 --servers 2 --sync bsp --ps-durability wal --set ps.max-restarts=2 --ps-dir "+dir+" -- "+os.Args[0]+" "+line+"--servers 2 --sync bsp")
 	p.await(&p.out, "epoch  3/")
 	if err := syscall.Kill(p.keeper(1), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	p.checkEnd(0, "parameter server 1 is lost: killed by signal 9 (SIGKILL)", "it is started again (1 of 2)")
-	if got, want := sha(t, p.out.String()), runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]; got != want {
+	if got, want := sha(t, p.out.String()), runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]; got != want {
 		t.Errorf("sha256 %s, want %v", got, want)
 	}
 	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 2 {
@@ -73,7 +73,7 @@ func TestRunTellsTheTransport(t *testing.T) {
 func TestRunTablesLost(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "run.jsonl")
-	p := start(t, "run --np 3 --servers 2 --sync async --ps-lost go-on "+lostSoon+"-- "+os.Args[0]+" "+goingOn+"--sync async --json "+file)
+	p := start(t, "run --np 3 --servers 2 --sync async --ps-failure-policy continue "+lostSoon+"-- "+os.Args[0]+" "+goingOn+"--sync async --json "+file)
 	p.hit(1, syscall.SIGKILL)
 	p.checkEnd(0, "ringo: rank 1 is lost: killed by signal 9 (SIGKILL)", "; the others go on\n", "[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 6s")
 	checkLost(t, p, file)

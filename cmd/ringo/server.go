@@ -33,10 +33,10 @@ func (c *serverRole) command() *cobra.Command {
 		Long: "Be a server of a job, which sums gradients for its workers (--sync sum) or keeps their\n" +
 			"parameters (--sync bsp, ssp, async or geo). Launchers start servers by themselves; one\n" +
 			"that is started by hand needs --index, --np, --sync and the ticket in RINGO_TICKET, and to\n" +
-			"sum --servers and --rendezvous, to keep --ps-addrs; or the job file of the ranks. It ends\n" +
+			"sum --servers and --rendezvous, to keep --ps-addresses; or the job file of the ranks. It ends\n" +
 			"when all workers have left.",
 		Example: "  ringo server --index 0 --servers 2 --np 4 --rendezvous host0:4000\n" +
-			"  ringo server --index 0 --np 4 --sync async --ps-addrs host0:5000,host1:5000\n" +
+			"  ringo server --index 0 --np 4 --sync async --ps-addresses host0:5000,host1:5000\n" +
 			"  ringo server --index 0 --job job.yaml",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.carried(func() error { return c.execute(cmd) }) },
@@ -118,7 +118,7 @@ func (c *serverRole) byHand() error {
 	case !c.isGiven("job.ranks"):
 		return setting.Faultf("job.ranks", "is missing: a server waits for so many workers")
 	case c.Sync.Kept() && n == 0:
-		return setting.Faultf("servers.addresses", "is missing: where all servers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
+		return setting.Faultf("ps.addresses", "is missing: where all servers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
 	case !c.Sync.Kept() && c.Rendezvous == "":
 		return setting.Faultf("job.rendezvous", "is missing: a server needs the address where rank 0 listens")
 	case c.Sync.Kept() && c.Train.Start.From != "" && c.Train.Model.Name == "":

@@ -33,7 +33,7 @@ func TestModePS(t *testing.T) {
 	t.Parallel()
 	for _, np := range []int{2, 3} {
 		line := fmt.Sprintf("train mlp %s--np %d --transport mem ", small, np)
-		naive := runSummary(t, line+"--algorithm naive")
+		naive := runSummary(t, line+"--collective-algorithm naive")
 		for servers := 1; servers <= 3; servers++ {
 			got := runSummary(t, fmt.Sprintf("%s--sync sum --servers %d", line, servers))
 			if got["params_sha256"] != naive["params_sha256"] || got["servers"] != float64(servers) {
@@ -42,10 +42,10 @@ func TestModePS(t *testing.T) {
 		}
 	}
 	line := "train mlp " + small + "--np 3 --transport "
-	for _, strategy := range []string{"fp32 --algorithm naive", "int8", "dlgs"} {
-		among, own, _ := strings.Cut(strategy, " --algorithm")
+	for _, strategy := range []string{"fp32 --collective-algorithm naive", "int8", "dlgs"} {
+		among, own, _ := strings.Cut(strategy, " --collective-algorithm")
 		if own != "" {
-			own = "--algorithm" + own
+			own = "--collective-algorithm" + own
 		}
 		want := runSummary(t, line+"mem --strategy "+among+" "+own)["params_sha256"]
 		got := runSummary(t, line+"tcp --sync sum --servers 2 --strategy "+among)["params_sha256"]
@@ -102,7 +102,7 @@ func TestServerKilled(t *testing.T) {
 // A server that is stopped is lost when it shows no sign of life.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
-	p := start(t, endless+"--np 2 --sync sum --servers 1 --set job.heartbeat=500ms --dead-after 5s")
+	p := start(t, endless+"--np 2 --sync sum --servers 1 --set job.heartbeat-interval=500ms --heartbeat-timeout 5s")
 	p.await(&p.out, "epoch       2/")
 	if err := syscall.Kill(p.worker(2), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestRunServers(t *testing.T) {
 	t.Parallel()
 	program := os.Args[0] + " train mlp " + small
 	status, out, errs := command(t, "run --np 2 --servers 2 -- "+program)
-	if want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --algorithm naive")["params_sha256"]; status != 0 || sha(t, out) != want {
+	if want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]; status != 0 || sha(t, out) != want {
 		t.Errorf("status %d, stdout %q, stderr %q, want sha256 %v", status, out, errs, want)
 	}
 	checkHolds(t, "stderr", errs, "[server 1] server 1 of 2 is done: 24 exchanges")

@@ -60,7 +60,7 @@ func TestStoppedAndResumed(t *testing.T) {
 			}
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "saved")
-			want, flags := hashOf(t, c.line), c.line+"--checkpoint "+dir+" --every 37 "
+			want, flags := hashOf(t, c.line), c.line+"--checkpoint "+dir+" --checkpoint-every 37 "
 			p := start(t, flags)
 			awaitSteps(p, dir, 1)
 			p.cmd.Process.Signal(c.sig)
@@ -196,11 +196,11 @@ func lastStep(dir string) int64 {
 	return slices.Max(append(steps, 0))
 }
 
-// A launcher that is suspended suspends its job, and goes on with it, however long that was against --dead-after. One
+// A launcher that is suspended suspends its job, and goes on with it, however long that was against --heartbeat-timeout. One
 // that alone was stopped goes on, too: its ranks have not taken it for dead. Nor does --timeout count that time.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
-	const short = "--set job.heartbeat=250ms --dead-after 1s --timeout 2s "
+	const short = "--set job.heartbeat-interval=250ms --heartbeat-timeout 1s --timeout 2s "
 	for _, c := range []struct {
 		name, line string
 		sig        syscall.Signal

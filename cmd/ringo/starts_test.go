@@ -66,15 +66,15 @@ func TestJobKilledAndResumed(t *testing.T) {
 		servers     int
 		victim      func(p *program) int
 	}{
-		{"--optimizer adagrad ", "", "--transport mem --algorithm naive", 2, func(p *program) int { return p.cmd.Process.Pid }},
-		{"--optimizer sgd --lr-schedule 2:0.05,4:0.02 --warmup 40 --set data.table-rows=100000 ", "--ps-memory 600KiB --set servers.disk=64MiB ", "--transport mem --algorithm naive", 3, func(p *program) int { return p.keeper(1) }},
-		{"--optimizer click ", "--durability wal --set servers.save-every=20ms --set servers.restarts=1 ", "--sync bsp", 1, func(p *program) int { return p.worker(1) }},
+		{"--optimizer adagrad ", "", "--transport mem --collective-algorithm naive", 2, func(p *program) int { return p.cmd.Process.Pid }},
+		{"--optimizer sgd --lr-schedule 2:0.05,4:0.02 --warmup 40 --set data.table-rows=100000 ", "--ps-memory 600KiB --set ps.disk=64MiB ", "--transport mem --collective-algorithm naive", 3, func(p *program) int { return p.keeper(1) }},
+		{"--optimizer click ", "--ps-durability wal --set ps.checkpoint-every=20ms --set ps.max-restarts=1 ", "--sync bsp", 1, func(p *program) int { return p.worker(1) }},
 	} {
 		dir := filepath.Join(t.TempDir(), "saved")
 		epochs := func(n int) string {
 			return strings.Replace(fewClicks, "--epochs 1", fmt.Sprintf("--epochs %d", n), 1) + c.flags + "--np 2 "
 		}
-		job := c.more + "--sync bsp --every 11 --checkpoint "
+		job := c.more + "--sync bsp --checkpoint-every 11 --checkpoint "
 		p := start(t, epochs(1000000)+job+dir+" --servers 2")
 		awaitSteps(p, dir, 2)
 		if strings.Contains(c.more, "wal") {
@@ -114,8 +114,8 @@ func TestJobKilledAndResumed(t *testing.T) {
 // one whose newest checkpoint lacks a part, when a person has said so.
 func TestJobStopsBetween(t *testing.T) {
 	t.Parallel()
-	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1) + "--np 2 --sync bsp --servers 2 --every 5 --checkpoint "
-	want := hashOf(t, strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1)+"--np 2 --transport mem --algorithm naive")
+	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1) + "--np 2 --sync bsp --servers 2 --checkpoint-every 5 --checkpoint "
+	want := hashOf(t, strings.Replace(fewClicks, "--epochs 1", "--epochs 3", 1)+"--np 2 --transport mem --collective-algorithm naive")
 	dir := filepath.Join(t.TempDir(), "saved")
 	inTheWay := checkpoint.PathOf(dir, 10)
 	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o777); err != nil {
@@ -173,9 +173,9 @@ func TestJobResumedOutOfStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a dozen runs")
 	}
-	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--sync sum --every 3 "
+	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--sync sum --checkpoint-every 3 "
 	for _, flags := range []string{
-		"--np 2 --sync async", "--np 2 --sync ssp --staleness 1 --set servers.trainer-threads=2", "--np 2 --sync geo --geo-steps 2 --set servers.trainer-threads=3 --optimizer adam",
+		"--np 2 --sync async", "--np 2 --sync ssp --staleness 1 --set ps.trainer-threads=2", "--np 2 --sync geo --geo-steps 2 --set ps.trainer-threads=3 --optimizer adam",
 		"--np 1 --sync geo --geo-steps 4 --optimizer adam",
 	} {
 		dir := t.TempDir()
@@ -241,7 +241,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 // together is refused.
 func TestJobCheckpointUsage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "saved")
-	p := start(t, endless+"--np 2 --sync async --every 50 --checkpoint "+dir)
+	p := start(t, endless+"--np 2 --sync async --checkpoint-every 50 --checkpoint "+dir)
 	awaitSteps(p, dir, 1)
 	checkRefused(t, exitFailed, endless+"--np 2 --sync async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "name another folder")
 	p.cmd.Process.Signal(os.Interrupt)

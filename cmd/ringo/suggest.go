@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
@@ -71,7 +72,7 @@ func pathNear(cmd *cobra.Command, given string) string {
 	}
 	for _, r := range usualTable().Rows() {
 		_, short, _ := strings.Cut(string(r.Path), ".")
-		if r.Flag == "" && short != "" && (short == given || "ps-"+short == given) {
+		if r.Flag == "" && short != "" && (short == given || job.GroupOf(r.Path)+"-"+short == given) {
 			return string(r.Path) + "=..."
 		}
 	}
@@ -104,7 +105,7 @@ func elsewhere() []calledElsewhere {
 		{"threads", "j t numthreads nthreads cpupernode cpuspertask ompnumthreads nprocperproc threadsperrank"},
 		{"checkpoint", "save savedir savepath checkpointdir checkpointpath ckpt ckptdir outputdir modeldir savemodel"},
 		{"resume", "load restore resumefromcheckpoint loadcheckpoint"},
-		{"every", "saveevery savesteps saveinterval checkpointfreq saveperiod"},
+		{"checkpoint-every", "saveevery savesteps saveinterval checkpointfreq saveperiod"},
 		{"rendezvous", "masteraddr masterport rdzvendpoint initmethod disturl coordinator"},
 		{"rank", "noderank machinerank localrank globalrank trainerid"},
 		{"transport", "backend distbackend comm network"},

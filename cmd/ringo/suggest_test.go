@@ -62,9 +62,9 @@ func TestUnknownValuesAreAnswered(t *testing.T) {
 		"train mnits --data synthetic": "mnist", "train resnet-20 --data synthetic": "resnet20",
 		"train mnist --data synthetic --strategy topkk": "topk", "train mnist --data synthetic --strategy partial-update": "partialUpdate", "train mnist --data synthetic --optimizer adma": "adam",
 		"train mnist --data synthetic --transport tpc": "tcp", "train mnist --data synthetic --plan exct": "exact",
-		"train mnist --data synthetic --algorithm rnig": "ring", "train mnist --data synthetic --progress plian": "plain",
+		"train mnist --data synthetic --collective-algorithm rnig": "ring", "train mnist --data synthetic --progress plian": "plain",
 		"train ctr-dnn --data synthetic --sync asnyc": "async", "train mnist --data synthetic --set exchange.update=share": "sharded",
-		"bench allreduce --algorithm rnig": "ring",
+		"bench allreduce --collective-algorithm rnig": "ring",
 	} {
 		checkRefused(t, exitUsage, line, `(did you mean "`+want+`"?)`)
 	}

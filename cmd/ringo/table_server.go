@@ -125,7 +125,7 @@ func (c *serverRole) tableConfig(cmd *cobra.Command) (server.Config, error) {
 		return cfg, err
 	}
 	if cfg.Listener, err = cluster.Listen(cmd.Context(), c.Servers.Addresses[index], c.Times.Join, c.tellsOfAway(cmd)); err != nil {
-		return cfg, setting.Faultf("servers.addresses", "has the place of parameter server %d, where it cannot listen: %w", index, err)
+		return cfg, setting.Faultf("ps.addresses", "has the place of parameter server %d, where it cannot listen: %w", index, err)
 	}
 	return cfg, nil
 }

@@ -31,7 +31,7 @@ func TestParametersOnServers(t *testing.T) {
 		{"train mlp " + small, 3, 2}, {"train mlp " + small + "--optimizer adam ", 2, 1}, {clicks + "--set data.table-rows=20000 ", 2, 2}, {fewClicks + "--optimizer sgd --lr-schedule 1:0.05 ", 3, 1},
 		{"train mlp " + small + "--optimizer adam --warmup 7 ", 2, 2}, {fewClicks + "--warmup 0.5epochs --lr-schedule cosine ", 2, 1},
 	} {
-		want := runSummary(t, fmt.Sprintf("%s--np %d --transport mem --algorithm naive", c.line, c.np))
+		want := runSummary(t, fmt.Sprintf("%s--np %d --transport mem --collective-algorithm naive", c.line, c.np))
 		got := runSummary(t, fmt.Sprintf("%s--np %d --sync bsp --servers %d", c.line, c.np, c.servers))
 		if got["servers"] != float64(c.servers) {
 			t.Errorf("%+v: %v servers", c, got["servers"])
@@ -52,7 +52,7 @@ func TestParametersBelowMemory(t *testing.T) {
 	}
 	line := strings.Replace(clicks, "700", "4000", 1) + "--np 2 --sync bsp --servers 1 "
 	want := runSummary(t, line)
-	got := runSummary(t, line+"--ps-memory 800KiB --set servers.disk=64MiB --ps-dir "+t.TempDir())
+	got := runSummary(t, line+"--ps-memory 800KiB --set ps.disk=64MiB --ps-dir "+t.TempDir())
 	if got["params_sha256"] != want["params_sha256"] || want["params_sha256"] == nil {
 		t.Errorf("%v, in memory %v", got, want)
 	}
@@ -76,13 +76,13 @@ func TestParametersOutOfStep(t *testing.T) {
 		checkHolds(t, "stderr", errs, "[ps 0] parameter server 0 of 2 is up at N, for 2 trainers, "+name+"\n", "trainer 0 of 2 is up, with 2 servers\n",
 			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")
 	}
-	for _, flags := range []string{"--lr 1e30 --set servers.trainer-threads=3 --sync ssp", "--lr 1e30 --set servers.trainer-threads=2 --sync geo"} { // a thread's fault ends the others' waits; which tells first, of its loss or of a gradient, is by chance
+	for _, flags := range []string{"--lr 1e30 --set ps.trainer-threads=3 --sync ssp", "--lr 1e30 --set ps.trainer-threads=2 --sync geo"} { // a thread's fault ends the others' waits; which tells first, of its loss or of a gradient, is by chance
 		status, _, errs := command(t, fewClicks+"--np 1 --sync sum --servers 2 "+flags)
 		if want := "has diverged"; status != exitFailed || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, stderr %q, want %q", flags, status, errs, want)
 		}
 	}
-	status, _, errs := command(t, "train lstm --data synthetic --np 1 --sync async --set servers.trainer-threads=2 --epochs 1 --train-limit 2000 --eval-limit 500 --clip-norm 0 --progress none")
+	status, _, errs := command(t, "train lstm --data synthetic --np 1 --sync async --set ps.trainer-threads=2 --epochs 1 --train-limit 2000 --eval-limit 500 --clip-norm 0 --progress none")
 	if want := "model lstm carries state from batch to batch: it cannot train on 2 threads at once"; status != exitFailed || !strings.Contains(errs, want) {
 		t.Errorf("status %d, stderr %q, want %q", status, errs, want)
 	}
@@ -106,7 +106,7 @@ func TestParametersNearSync(t *testing.T) {
 		flags  string
 		within float64 // of the evaluation's loss
 	}{
-		{"geo --geo-steps 1", 1e-3}, {"geo --geo-steps 5", 1e-3}, {"bsp --set servers.values=fp16", 0.1}, {"bsp --set servers.values=int8", 0.1},
+		{"geo --geo-steps 1", 1e-3}, {"geo --geo-steps 5", 1e-3}, {"bsp --set ps.wire-dtype=fp16", 0.1}, {"bsp --set ps.wire-dtype=int8", 0.1},
 	} {
 		got := runSummary(t, line+"--np 1 --servers 2 --sync "+c.flags)
 		if diff := math.Abs(figure(got, "eval_loss") - figure(want, "eval_loss")); diff > c.within {
@@ -121,7 +121,7 @@ func TestParametersNearSync(t *testing.T) {
 	// one evaluation's is within 0.015 of training in step, whether they do one, the other, or one after the other, or one thread is slow.
 	const slow = "--lr 0.001 "
 	inStep := runSummary(t, line+slow+"--np 2 --servers 2 --sync bsp")
-	for _, flags := range []string{"geo --geo-steps 3", "async --set servers.trainer-threads=2", "ssp --staleness 1 --set servers.trainer-threads=3", "geo --set servers.trainer-threads=2", "async --set servers.values=bf16"} {
+	for _, flags := range []string{"geo --geo-steps 3", "async --set ps.trainer-threads=2", "ssp --staleness 1 --set ps.trainer-threads=3", "geo --set ps.trainer-threads=2", "async --set ps.wire-dtype=bf16"} {
 		out := filepath.Join(t.TempDir(), "run.jsonl")
 		if status, _, errs := command(t, line+slow+"--np 2 --servers 2 --sync "+flags+" --json "+out); status != 0 {
 			t.Fatalf("%s: status %d: %s", flags, status, errs)
@@ -169,8 +169,8 @@ func (p *program) keeper(index int) (pid int) { return p.process(launch.TableVar
 func TestKeeperKilled(t *testing.T) {
 	t.Parallel()
 	line := "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
-	want := runSummary(t, line+"--transport mem --algorithm naive")["params_sha256"]
-	p := start(t, line+"--servers 2 --sync bsp --durability wal --set servers.restarts=3 --ps-dir "+t.TempDir())
+	want := runSummary(t, line+"--transport mem --collective-algorithm naive")["params_sha256"]
+	p := start(t, line+"--servers 2 --sync bsp --ps-durability wal --set ps.max-restarts=3 --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  7/", "epoch 12/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i%2), syscall.SIGKILL); err != nil {
@@ -202,7 +202,7 @@ func TestKeeperKilledInGeo(t *testing.T) {
 	}
 	line := strings.Replace(clicks, "--epochs 1", "--epochs 25", 1) + "--set data.table-rows=5000 --np 1 --servers 2 --sync geo --geo-steps 3 "
 	want := runSummary(t, line)["params_sha256"]
-	p := start(t, line+"--durability wal --set servers.restarts=3 --ps-dir "+t.TempDir())
+	p := start(t, line+"--ps-durability wal --set ps.max-restarts=3 --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  5/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i), syscall.SIGKILL); err != nil {
@@ -233,13 +233,13 @@ func TestTrainerOfKeepersKilled(t *testing.T) {
 func TestKeepersByHand(t *testing.T) {
 	t.Parallel()
 	line := "train mlp " + small
-	want := runSummary(t, line+"--np 2 --transport mem --algorithm naive")["params_sha256"]
+	want := runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]
 	rendezvous, ticket := freeport.Address(t), ticket()
 	addrs := freeport.Address(t) + "," + freeport.Address(t)
 	server := func(i int) *program {
-		return start(t, fmt.Sprintf("server --index %d --np 2 --sync bsp --ps-addrs %s", i, addrs), ticket)
+		return start(t, fmt.Sprintf("server --index %d --np 2 --sync bsp --ps-addresses %s", i, addrs), ticket)
 	}
-	flags := line + "--servers 2 --sync bsp --ps-addrs " + addrs
+	flags := line + "--servers 2 --sync bsp --ps-addresses " + addrs
 	one := server(1)
 	ranks := []*program{byHand(t, flags, "0", rendezvous, ticket), byHand(t, flags, "1", rendezvous, ticket)}
 	zero := server(0) // they wait for it
@@ -249,7 +249,7 @@ func TestKeepersByHand(t *testing.T) {
 	if got := sha(t, ranks[0].out.String()); got != want {
 		t.Errorf("sha256 %s, want %s", got, want)
 	}
-	status, _, errs := command(t, "server --index 0 --np 1 --sync bsp --ps-addrs 127.0.0.1:1")
+	status, _, errs := command(t, "server --index 0 --np 1 --sync bsp --ps-addresses 127.0.0.1:1")
 	if status != exitFailed || !strings.Contains(errs, launch.TicketVar) {
 		t.Errorf("status %d: %s", status, errs)
 	}

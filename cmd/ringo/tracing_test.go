@@ -124,7 +124,7 @@ func TestTraceFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "no", "trace.json")
 	checkRefused(t, exitUsage, "train mlp "+small+"--set output.trace-steps=4", "--set output.trace-steps has no effect: it needs --trace")
 	checkRefused(t, exitUsage, "train mlp "+small+"--trace "+file+" --set output.trace-steps=-1", "--set output.trace-steps")
-	checkRefused(t, exitUsage, "train mlp "+small+"--set output.layers=true", "--set output.layers has no effect: it needs --json")
+	checkRefused(t, exitUsage, "train mlp "+small+"--set output.layer-stats=true", "--set output.layer-stats has no effect: it needs --json")
 	for _, np := range []string{"1", "2 --transport mem", "2 --transport tcp"} {
 		checkRefused(t, exitFailed, "train mlp "+small+"--trace "+file+" --np "+np, "--trace", file)
 	}

@@ -38,8 +38,8 @@ func TestTrain(t *testing.T) {
 	for _, c := range []struct{ np, model, again string }{
 		{"1", "mnist", "--transport mem"},
 		{"2", "mnist", "--transport tcp"},
-		{"3 --algorithm ring", "mnist", "--transport mem"}, // of three the order shows
-		{"2", "mlp", "--algorithm naive"},                  // with two ranks every sum has one order
+		{"3 --collective-algorithm ring", "mnist", "--transport mem"}, // of three the order shows
+		{"2", "mlp", "--collective-algorithm naive"},                  // with two ranks every sum has one order
 	} {
 		line := "train " + c.model + " " + small + "--np " + c.np + " "
 		first, again := summary(t, line), summary(t, line+c.again)

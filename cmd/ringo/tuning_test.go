@@ -16,7 +16,7 @@ import (
 func TestTuneIsSavedAndUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "links.json")
 	const bench = "bench allreduce --np 3 --transport mem --floats 16 --time 1ms "
-	status, _, errs := command(t, bench+"--tune --save-profile "+file)
+	status, _, errs := command(t, bench+"--tune --save-cost-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)
 	}
@@ -29,7 +29,7 @@ func TestTuneIsSavedAndUsed(t *testing.T) {
 	if err := tune.Save(file, p); err != nil {
 		t.Fatal(err)
 	}
-	status, out, errs := command(t, bench+"--json - --profile "+file)
+	status, out, errs := command(t, bench+"--json - --cost-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)
 	}
@@ -37,11 +37,11 @@ func TestTuneIsSavedAndUsed(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Algorithm != collective.Pairwise {
 		t.Errorf("by %q, want the profile's %s: %s", r.Algorithm, collective.Pairwise, out)
 	}
-	_, out, _ = command(t, bench+"--explain --profile "+file)
+	_, out, _ = command(t, bench+"--explain --cost-profile "+file)
 	checkHolds(t, "explain", out, "by tuned rules")
 	_, out, _ = command(t, bench+"--explain --tune")
 	checkHolds(t, "explain", out, "by tuned rules")
-	status, _, errs = command(t, "bench allreduce --np 2 --transport mem --floats 16 --profile "+file)
+	status, _, errs = command(t, "bench allreduce --np 2 --transport mem --floats 16 --cost-profile "+file)
 	if status == 0 || !strings.Contains(errs, "the profile is for 3 ranks on 1 hosts, the group has 2 on 1: tune again") {
 		t.Errorf("another number of ranks: status %d, %s", status, errs)
 	}
@@ -66,20 +66,20 @@ func TestTuneUsage(t *testing.T) {
 	}
 	for _, cmd := range []string{synthetic, "bench allreduce ", "bench step mnist "} {
 		for _, c := range [][]string{
-			{"--tune --profile " + links, "--tune and --profile " + links + " are two sources for one choice"},
-			{"--profile " + links, "--profile " + links, `rule 0: barrier has no algorithm "ring"`},
-			{"--profile " + bare, "--profile " + bare, `format ""`, "measure again"},
-			{"--profile " + planner, "--profile " + planner + " has no rules of collectives"},
+			{"--tune --cost-profile " + links, "--tune and --cost-profile " + links + " are two sources for one choice"},
+			{"--cost-profile " + links, "--cost-profile " + links, `rule 0: barrier has no algorithm "ring"`},
+			{"--cost-profile " + bare, "--cost-profile " + bare, `format ""`, "measure again"},
+			{"--cost-profile " + planner, "--cost-profile " + planner + " has no rules of collectives"},
 		} {
 			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
 		}
 	}
 	for _, cmd := range []string{synthetic, "bench step mnist "} {
-		checkRefused(t, exitUsage, cmd+"--plan exact --profile "+planner, `was measured with model "mlp", not with mnist-cnn`)
+		checkRefused(t, exitUsage, cmd+"--plan exact --cost-profile "+planner, `was measured with model "mlp", not with mnist-cnn`)
 	}
 	file := filepath.Join(dir, "no", "file")
-	checkRefused(t, exitFailed, "bench allreduce --np 2 --transport mem --floats 1 --tune --save-profile "+file, "--save-profile: ", file)
-	checkRefused(t, exitUsage, "plan mlp --profile "+links+" --np 2", "--profile: "+links)
+	checkRefused(t, exitFailed, "bench allreduce --np 2 --transport mem --floats 1 --tune --save-cost-profile "+file, "--save-cost-profile: ", file)
+	checkRefused(t, exitUsage, "plan mlp --cost-profile "+links+" --np 2", "--cost-profile: "+links)
 }
 
 // Auto says what it chose and how steps then went, to a person and to programs, and
@@ -88,7 +88,7 @@ func TestTrainAuto(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "job.json")
 	const run = "train mlp --data synthetic --np 2 --transport mem --threads 1 --batch 16 --train-limit 1280 --eval-limit 64 --epochs 1 --strategy auto --spars 0.1 --json - "
-	status, out, errs := command(t, run+"--save-profile "+file)
+	status, out, errs := command(t, run+"--save-cost-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)
 	}
@@ -104,7 +104,7 @@ func TestTrainAuto(t *testing.T) {
 	}
 	shas := map[any]bool{}
 	for range 2 {
-		status, out, errs = command(t, run+"--profile "+file)
+		status, out, errs = command(t, run+"--cost-profile "+file)
 		if status != 0 {
 			t.Fatalf("status %d, %s", status, errs)
 		}
@@ -125,7 +125,7 @@ func TestBenchStepTuned(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "job.json")
 	const bench = "bench step mlp --batch 4 --threads 1 --steps 3 --np 2 --transport mem --strategy dlgs --spars 0.1 --set exchange.dlgs-every=4 --plan exact --json - "
-	status, out, errs := command(t, bench+"--tune --save-profile "+file)
+	status, out, errs := command(t, bench+"--tune --save-cost-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)
 	}
@@ -143,7 +143,7 @@ func TestBenchStepTuned(t *testing.T) {
 	if tuned.Plan != "exact" || !(tuned.PredictedMS > 0) || !(tuned.PredictedExactMS > 0 && tuned.PredictedReuseMS > 0) {
 		t.Errorf("%+v", tuned)
 	}
-	status, out, errs = command(t, bench+"--profile "+file)
+	status, out, errs = command(t, bench+"--cost-profile "+file)
 	if err := json.Unmarshal([]byte(out), &again); status != 0 || err != nil || again.SHA256 != tuned.SHA256 || again.PredictedMS != tuned.PredictedMS {
 		t.Errorf("by the profile: status %d, %s%+v, measured %+v", status, errs, again, tuned)
 	}

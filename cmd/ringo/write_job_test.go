@@ -21,11 +21,11 @@ func TestWrittenJobsRepeat(t *testing.T) {
 		"dlgs":              mlp + "--strategy dlgs --spars 0.1 --set exchange.dlgs-every=7 --momentum 0 --set exchange.momentum-correction=0.9",
 		"auto":              mlp + "--strategy auto --spars 0.1",
 		"tuned":             mlp + "--tune --plan exact --transport tcp",
-		"partial":           mlp + "--strategy partialUpdate --set exchange.partitions=3 --np 3 --algorithm ring",
+		"partial":           mlp + "--strategy partialUpdate --set exchange.partitions=3 --np 3 --collective-algorithm ring",
 		"sum":               mlp + "--sync sum --servers 2 --strategy int8 --clip-norm 1",
-		"bsp":               click + "--sync bsp --set servers.values=fp16",
+		"bsp":               click + "--sync bsp --set ps.wire-dtype=fp16",
 		"geo":               click + "--sync geo --geo-steps 3 --np 1",
-		"click rule":        click + "--sync bsp --optimizer click --set servers.click=decay=0.9,extend_at=2",
+		"click rule":        click + "--sync bsp --optimizer click --set ps.click=decay=0.9,extend_at=2",
 		"language model":    "train gpt-mini --data synthetic --train-limit 16 --eval-limit 4 --batch 2 --epochs 1 --threads 1 --np 2 --dropout 0",
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {

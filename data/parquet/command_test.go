@@ -114,7 +114,7 @@ func TestCommand(t *testing.T) {
 	clickFiles(t, dir)
 	trained := map[string]string{}
 	for _, file := range []string{"clicks.csv", "clicks.parquet", "clicks.arrow"} {
-		out := run("train din --schema clicks.yaml --train-file " + file + " --eval-file " + file + " --set data.table-rows=100 --np 2 --batch 16 --epochs 1 --progress none --json - --checkpoint saved-" + file)
+		out := run("train din --layout clicks.yaml --train-file " + file + " --eval-file " + file + " --set data.table-rows=100 --np 2 --batch 16 --epochs 1 --progress none --json - --checkpoint saved-" + file)
 		trained[file] = parameters.FindString(out) + run("predict saved-clicks.csv --data "+file+" --progress none")
 	}
 	if want := trained["clicks.csv"]; parameters.FindString(want) == "" || trained["clicks.parquet"] != want || trained["clicks.arrow"] != want {

@@ -176,7 +176,7 @@ func TestMessages(t *testing.T) {
 		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, Servers: 1, WaitMillis: 60000},
 		{Kind: kindRoster, Peer: 0, Addrs: []string{"a:1", "b:2", "c:3"}},
 		{Kind: kindFailed, Peer: 1, Why: "no \"space\"\nleft"},
-		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", Settings: setting.Values{"sync": "bsp", "servers.admit": ""}},
+		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", Settings: setting.Values{"sync": "bsp", "ps.admission": ""}},
 		{Kind: kindVerdict, Peer: -1, Disagree: setting.Disagreements{{Path: "sync", Who: "rank 0", Text: "bsp", Other: "server 1", OtherText: "ssp"}}},
 	} {
 		b, err := encode(m)
@@ -229,7 +229,7 @@ func FuzzDecode(f *testing.F) {
 		{Kind: kindVerdict, Peer: -1, Missing: []int{1}, World: 3, Servers: 2},
 		{Kind: kindStatus, Waits: true, WaitMillis: 5, Doing: "\x00"},
 		{Kind: kindReport, Peer: -1, Why: "a line"},
-		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", Settings: setting.Values{"sync": "bsp", "servers.admit": ""}},
+		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", Settings: setting.Values{"sync": "bsp", "ps.admission": ""}},
 		{Kind: kindVerdict, Peer: -1, Disagree: setting.Disagreements{{Path: "sync", Who: "rank 0", Text: "bsp", Other: "server 1", OtherText: "ssp"}}},
 	} {
 		b, _ := encode(m)

@@ -73,7 +73,7 @@ func TestLatenessFades(t *testing.T) {
 	}
 }
 
-// A heartbeat that is late by a moment is no silence of --dead-after, whatever the phase of the two clocks. It was
+// A heartbeat that is late by a moment is no silence of --heartbeat-timeout, whatever the phase of the two clocks. It was
 // taken for one after little more than half of that.
 func TestSilenceIsNoShorterThanTold(t *testing.T) {
 	for phase := 100 * time.Millisecond; phase < time.Second; phase += 200 * time.Millisecond {

@@ -23,8 +23,8 @@ type Times struct {
 // The settings that Times are.
 const (
 	pathJoin      setting.Path = "job.join-timeout"
-	pathHeartbeat setting.Path = "job.heartbeat"
-	pathDeadAfter setting.Path = "job.dead-after"
+	pathHeartbeat setting.Path = "job.heartbeat-interval"
+	pathDeadAfter setting.Path = "job.heartbeat-timeout"
 )
 
 // WithDefaults returns the times with defaults in place of zero values.
@@ -57,7 +57,7 @@ func (t *Times) Settings() []setting.Row {
 			About: "how long ranks and servers wait for each other at the start"},
 		{Path: pathHeartbeat, Commands: setting.AllCommands, Scope: setting.Changeable, Value: positive{setting.Duration(&t.Heartbeat), &t.Heartbeat},
 			About: "time between signs of life of ranks and servers"},
-		{Path: pathDeadAfter, Commands: setting.AllCommands, Flag: "dead-after", Scope: setting.Changeable, Value: positive{setting.Duration(&t.DeadAfter), &t.DeadAfter},
+		{Path: pathDeadAfter, Commands: setting.AllCommands, Flag: "heartbeat-timeout", Scope: setting.Changeable, Value: positive{setting.Duration(&t.DeadAfter), &t.DeadAfter},
 			About: "a rank or server without a sign of life for so long is lost, four times as long if its process is seen to use the processor"},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo/internal/setting"
 )
@@ -86,4 +87,11 @@ func (n *Count) Set(text string) error {
 // HasAny tells whether text has one of some words in it; none: it does.
 func HasAny(text string, words []string) bool {
 	return len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
+}
+
+// Former adds a hidden flag of an earlier version, which sets the flag now and prints a warning.
+func Former(fs *pflag.FlagSet, old, now string) {
+	f := *fs.Lookup(now)
+	f.Name, f.Hidden, f.Deprecated = old, true, "use --"+now
+	fs.AddFlag(&f)
 }

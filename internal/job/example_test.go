@@ -13,11 +13,11 @@ func ExampleNew() {
 		setting.Assignment{Path: "model", Text: "mnist"},
 		setting.Assignment{Path: "data.dir", Text: "synthetic"},
 		setting.Assignment{Path: "job.ranks", Text: "2"},
-		setting.Assignment{Path: "servers.staleness", Text: "3", Origin: "--staleness"},
+		setting.Assignment{Path: "ps.staleness", Text: "3", Origin: "--staleness"},
 	)
 	fmt.Println(spec.Model, spec.Ranks, spec.Train.Optimizer, spec.Train.Batch, err)
 	fmt.Println(spec.Idle(table).Err())
 	// Output:
 	// mnist 2 sgd 64 <nil>
-	// servers.staleness has no effect: it needs sync ssp
+	// ps.staleness has no effect: it needs sync ssp
 }

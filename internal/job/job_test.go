@@ -97,8 +97,8 @@ func TestResolvedRoundTrip(t *testing.T) {
 		{"model=mnist", "data.dir=synthetic"},
 		{"model=mnist", "data.dir=synthetic", "training.optimizer=adamw", "training.warmup=2epochs", "training.lr-schedule=1:0.5,2:0.1", "job.ranks=3", "job.transport=tcp"},
 		{"model=cifar-resnet20", "data.dir=synthetic", "exchange.strategy=dlgs", "exchange.dlgs-every=7", "exchange.warmup-density=0.25,0.1", "training.momentum=0"},
-		{"model=ctr-dnn", "data.dir=synthetic", "sync=geo", "servers.count=3", "servers.values=fp16", "training.dropout=0"},
-		{"model=ctr-dnn", "data.dir=synthetic", "sync=ssp", "servers.staleness=4", "servers.admit=count:3,share:0.5", "servers.durability=wal", "servers.dir=x y", "servers.fsync=true"},
+		{"model=ctr-dnn", "data.dir=synthetic", "sync=geo", "servers.count=3", "ps.wire-dtype=fp16", "training.dropout=0"},
+		{"model=ctr-dnn", "data.dir=synthetic", "sync=ssp", "ps.staleness=4", "ps.admission=count:3,share:0.5", "ps.durability=wal", "ps.dir=x y", "ps.fsync=true"},
 		{"model=mnist", "data.dir=synthetic", "sync=sum", "servers.count=2", "output.json=x", "job.rank=0", "job.rendezvous=h:1"},
 	} {
 		s, table := newJob(t, words...)
@@ -133,7 +133,7 @@ func TestResolvedRoundTrip(t *testing.T) {
 }
 
 func TestLaunchedRoundTrip(t *testing.T) {
-	l := job.Launched{Command: "ringo train", Settings: said("model=mnist", "servers.dir=a\nb"), Start: &job.Start{Number: 2, Dir: "d", Parts: []uint64{1, 9}}}
+	l := job.Launched{Command: "ringo train", Settings: said("model=mnist", "ps.dir=a\nb"), Start: &job.Start{Number: 2, Dir: "d", Parts: []uint64{1, 9}}}
 	text, err := l.Text()
 	if err != nil {
 		t.Fatal(err)
@@ -179,12 +179,12 @@ func TestValidate(t *testing.T) {
 		{[]string{"model=ctr-dnn", "sync=async", "training.seeds=2"}, []string{"training.seeds 2 with sync async: servers keep the parameters of one run"}},
 		{[]string{"training.seeds=2", "checkpoint.dir=x"}, []string{`training.seeds 2 with checkpoint.dir "x"`}},
 		{[]string{"model=ctr-dnn", "sync=async", "job.transport=mem"}, []string{"sync async needs ranks that are processes: leave job.transport mem out"}},
-		{[]string{"model=ctr-dnn", "sync=async", "checkpoint.dir=x", "servers.dir=y", "servers.durability=checkpoint", "servers.lost=go-on"},
-			[]string{`servers.dir "y" with checkpoint.dir "x"`, "servers.durability checkpoint with checkpoint.dir", "checkpoint.dir with servers.lost go-on"}},
-		{[]string{"job.algorithm=exchange", "job.ranks=3"}, []string{"job.algorithm exchange is for two ranks, job.ranks is 3"}},
+		{[]string{"model=ctr-dnn", "sync=async", "checkpoint.dir=x", "ps.dir=y", "ps.durability=checkpoint", "ps.failure-policy=continue"},
+			[]string{`ps.dir "y" with checkpoint.dir "x"`, "ps.durability checkpoint with checkpoint.dir", "checkpoint.dir with ps.failure-policy continue"}},
+		{[]string{"job.collective-algorithm=exchange", "job.ranks=3"}, []string{"job.collective-algorithm exchange is for two ranks, job.ranks is 3"}},
 		{[]string{"tuning.tune=true", "tuning.profile=f"}, []string{"tuning.tune and tuning.profile f are two sources"}},
-		{[]string{"sync=async", "servers.addresses=a", "servers.http=1.2.3.4:5", "servers.count=2000"},
-			[]string{`servers.addresses "a": want HOST:PORT`, `servers.http "1.2.3.4:5": other hosts may reach it`, "servers.count 2000: want 1 to 1024"}},
+		{[]string{"sync=async", "ps.addresses=a", "servers.http=1.2.3.4:5", "servers.count=2000"},
+			[]string{`ps.addresses "a": want HOST:PORT`, `servers.http "1.2.3.4:5": other hosts may reach it`, "servers.count 2000: want 1 to 1024"}},
 	} {
 		s, _ := newJob(t, append([]string{"model=mnist", "data.dir=synthetic"}, c.words...)...)
 		err := s.Validate()
@@ -201,8 +201,8 @@ func TestIdle(t *testing.T) {
 		{[]string{"servers.count=2"}, []string{"servers.count has no effect: it needs sync sum or bsp or ssp or async or geo"}},
 		{[]string{"network.streams=2"}, []string{"network.streams has no effect: ranks that are goroutines of one process make no connections"}},
 		{[]string{"job.ranks=2", "network.streams=2"}, nil},
-		{[]string{"sync=sum", "exchange.strategy=topk", "exchange.bound-sum=true"}, []string{"exchange.bound-sum has no effect: it needs sync allreduce"}},
-		{[]string{"model=ctr-dnn", "sync=async", "servers.lost=go-on", "job.algorithm=ring"}, []string{"job.algorithm has no effect: with servers.lost go-on"}},
+		{[]string{"sync=sum", "exchange.strategy=topk", "exchange.limit-sum=true"}, []string{"exchange.limit-sum has no effect: it needs sync allreduce"}},
+		{[]string{"model=ctr-dnn", "sync=async", "ps.failure-policy=continue", "job.collective-algorithm=ring"}, []string{"job.collective-algorithm has no effect: with ps.failure-policy continue"}},
 		{[]string{"output.trace-steps=5"}, []string{"output.trace-steps has no effect: it needs output.trace"}},
 	} {
 		s, table := newJob(t, append([]string{"model=mnist", "data.dir=synthetic"}, c.words...)...)
@@ -256,7 +256,7 @@ func TestCountedByAddresses(t *testing.T) {
 	given := func(more ...setting.Assignment) []setting.Assignment {
 		return append([]setting.Assignment{
 			{Path: "model", Text: "dlrm"}, {Path: "sync", Text: "bsp"}, {Path: "data.dir", Text: "synthetic"}, {Path: "job.ranks", Text: "2"}, {Path: "job.rank", Text: "0"},
-			{Path: "job.rendezvous", Text: "h:1"}, {Path: "servers.addresses", Text: "h:2,h:3"}, {Path: "heter.addresses", Text: "h:4,h:5,h:6"},
+			{Path: "job.rendezvous", Text: "h:1"}, {Path: "ps.addresses", Text: "h:2,h:3"}, {Path: "heter.addresses", Text: "h:4,h:5,h:6"},
 		}, more...)
 	}
 	s, _, err := job.New(given()...)

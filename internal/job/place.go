@@ -62,7 +62,7 @@ const pathInitFrom setting.Path = "training.init-from"
 func (s *Spec) Told(t *setting.Table, rank bool) setting.Values {
 	all := s.Values(t, setting.Result, setting.Changeable)
 	for p := range all {
-		if !rank && t.Origin(p) == "" && GroupOf(p) != "servers" && p != "sync" {
+		if !rank && t.Origin(p) == "" && GroupOf(p) != "servers" && GroupOf(p) != "ps" && p != "sync" {
 			delete(all, p)
 		}
 	}

@@ -27,7 +27,8 @@ func Groups() []Group {
 		{"job", "which ranks there are, and how they meet"},
 		{"exchange", "what ranks exchange: strategies, compression, buckets"},
 		{"tuning", "choosing by what is measured"},
-		{"servers", "parameter servers"},
+		{"servers", "servers that sum gradients or keep parameters"},
+		{"ps", "servers that keep parameters"},
 		{"heter", "dense layers on heter-trainers"},
 		{"network", "connections between hosts"},
 		{"output", "what is told and written"},
@@ -58,7 +59,7 @@ func (s *Spec) own() []setting.Row {
 	return []setting.Row{
 		{Path: "model", Unit: "NAME", About: "the model that is trained: `ringo help train models` lists them", Value: setting.Text(&s.Model)},
 		{Path: "sync", Commands: setting.Run | setting.BenchStep | setting.Server, Flag: "sync", About: "how ranks agree: allreduce (they sum gradients), sum (servers sum them), or servers keep the parameters and update them: " +
-			"bsp (by all ranks' gradients, in step), ssp (as gradients come, no rank more than servers.staleness steps ahead), async (as they come), geo (ranks move copies and exchange by how much)",
+			"bsp (by all ranks' gradients, in step), ssp (as gradients come, no rank more than ps.staleness steps ahead), async (as they come), geo (ranks move copies and exchange by how much)",
 			Value: setting.Choice(&s.Sync, Syncs()...)},
 		{Path: "training.seeds", Unit: "seeds", About: "how many seeds are trained one after the other, from the first on, with mean and spread told", Value: setting.Int(&s.Seeds)},
 	}
@@ -85,8 +86,8 @@ func (s *Spec) tuning() []setting.Row {
 	t := &s.Tuning
 	return []setting.Row{
 		{Path: "tuning.tune", Commands: setting.Bench | setting.BenchStep, Flag: "tune", About: "measure the links and, for a plan that needs it, the first steps, and choose by that; results then depend on what was measured", Value: setting.Bool(&t.Tune)},
-		{Path: "tuning.profile", Commands: setting.Bench | setting.BenchStep, Flag: "profile", Unit: "FILE", About: "choose by what an earlier job has measured and saved, with the same results each time; every rank reads it", Scope: setting.Local, Value: setting.Text(&t.Profile)},
-		{Path: "tuning.save-profile", OneStart: true, Commands: setting.Bench | setting.BenchStep, Flag: "save-profile", Unit: "FILE", About: "write what was measured to a file", Scope: setting.Local,
+		{Path: "tuning.profile", Commands: setting.Bench | setting.BenchStep, Flag: "cost-profile", Unit: "FILE", About: "choose by what an earlier job has measured and saved, with the same results each time; every rank reads it", Scope: setting.Local, Value: setting.Text(&t.Profile)},
+		{Path: "tuning.save-profile", OneStart: true, Commands: setting.Bench | setting.BenchStep, Flag: "save-cost-profile", Unit: "FILE", About: "write what was measured to a file", Scope: setting.Local,
 			Needs: setting.Any(setting.On("tuning.tune"), setting.Is("exchange.strategy", "auto")), Value: setting.Text(&t.SaveProfile)},
 	}
 }
@@ -96,12 +97,12 @@ func (s *Spec) servers() []setting.Row {
 	kept := setting.Is("sync", string(BSP), string(SSP), string(Async), string(Geo))
 	return []setting.Row{
 		{Path: "servers.count", Commands: setting.AllCommands &^ setting.Bench &^ setting.Heter, Flag: "servers", Unit: "servers", About: "number of servers; 0: one where there is any use for it", Needs: setting.Is("sync", string(Sum), string(BSP), string(SSP), string(Async), string(Geo)), Value: setting.Int(&v.Count)},
-		{Path: "servers.restarts", Commands: setting.Run | setting.Server, Unit: "times", About: "how often each server is started again when it is lost", Scope: setting.Local, Needs: setting.All(kept, setting.Is("servers.durability", "wal")), Value: setting.Int(&v.Restarts)},
+		{Path: "ps.max-restarts", Commands: setting.Run | setting.Server, Unit: "times", About: "how often each server is started again when it is lost", Scope: setting.Local, Needs: setting.All(kept, setting.Is("ps.durability", "wal")), Value: setting.Int(&v.Restarts)},
 		{Path: "servers.hosts", Commands: setting.Run | setting.Server, Unit: "HOST:N,...", About: "the hosts on which servers are started, in turn; default: those of the ranks", Scope: setting.Local, Needs: setting.On("job.hosts"), Value: setting.Text(&v.Hosts)},
-		{Path: "heter.restarts", Commands: setting.Run | setting.Heter, Unit: "times", About: "how often each heter-trainer is started again when it is lost and another one is left", Scope: setting.Local, Needs: setting.On("heter.count"), Value: setting.Int(&s.HeterRestarts)},
+		{Path: "heter.max-restarts", Commands: setting.Run | setting.Heter, Unit: "times", About: "how often each heter-trainer is started again when it is lost and another one is left", Scope: setting.Local, Needs: setting.On("heter.count"), Value: setting.Int(&s.HeterRestarts)},
 		{Path: "heter.hosts", Commands: setting.Run | setting.Heter, Unit: "HOST:N,...", About: "the hosts on which heter-trainers are started, in turn; default: those of the ranks", Scope: setting.Local, Needs: setting.All(setting.On("job.hosts"), setting.On("heter.count")), Value: setting.Text(&s.HeterHosts)},
 		{Path: "heter.addresses", Commands: setting.Heter, Unit: "HOST:PORT,...", About: "where the heter-trainers listen, for ranks and heter-trainers started by hand", Scope: setting.Local, Needs: setting.On("heter.count"), Value: setting.List(&s.HeterAddresses)},
-		{Path: "servers.addresses", OneStart: true, Commands: setting.Server, Flag: "ps-addrs", Unit: "HOST:PORT,...", About: "where the servers listen that keep parameters, for ranks and servers started by hand", Scope: setting.Local, Needs: kept, Value: setting.List(&v.Addresses)},
+		{Path: "ps.addresses", OneStart: true, Commands: setting.Server, Flag: "ps-addresses", Unit: "HOST:PORT,...", About: "where the servers listen that keep parameters, for ranks and servers started by hand", Scope: setting.Local, Needs: kept, Value: setting.List(&v.Addresses)},
 	}
 }
 

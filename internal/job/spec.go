@@ -200,8 +200,8 @@ func implied(given []setting.Assignment) []setting.Assignment {
 	at := func(path setting.Path) int {
 		return slices.IndexFunc(given, func(a setting.Assignment) bool { return a.Path == path })
 	}
-	for _, group := range []setting.Path{"servers", "heter"} {
-		addresses, count := group+".addresses", group+".count"
+	for _, p := range [][2]setting.Path{{"ps.addresses", "servers.count"}, {"heter.addresses", "heter.count"}} {
+		addresses, count := p[0], p[1]
 		if i := at(addresses); i >= 0 && at(count) < 0 {
 			n := 1 + strings.Count(last(given, addresses), ",")
 			given = append(slices.Clip(given), setting.Assignment{Path: count, Text: strconv.Itoa(n), Origin: given[i].Origin})

@@ -46,7 +46,7 @@ func (s *Spec) ValidateTraining() error {
 	errs.add(s.Seeds > 1 && s.Train.Checkpoint.Dir != "", "training.seeds", "%d with %v %q: a folder of checkpoints is of one run", s.Seeds, setting.Path("checkpoint.dir"), s.Train.Checkpoint.Dir)
 	errs.add(s.Sync == Sum && s.Train.Exchange.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: it averages parameters among the ranks and has nothing for servers", s.Train.Exchange.Strategy, setting.Path("sync"), s.Sync)
 	errs.add(s.Train.Model.Build != nil && !s.Train.Model.Drops && s.Train.Dropout > 0, "training.dropout", "%s has no effect on %s, which drops nothing: leave it out", quantity.Exact(s.Train.Dropout), s.Model)
-	errs.add(s.Keep.From != "" && s.Train.Start.From != "", "servers.from", "with %v, which says where rows are from, too: choose one", setting.Path("training.init-from"))
+	errs.add(s.Keep.From != "" && s.Train.Start.From != "", "ps.init-from", "with %v, which says where rows are from, too: choose one", setting.Path("training.init-from"))
 	errs.add(s.Seeds > 1 && len(s.Train.Tuning.Choices) > 0, "training.seeds", "%d with %v: these were made for one seed", s.Seeds, setting.Path("tuning.choices"))
 	errs.add((s.Tuning.Tune || s.Tuning.Profile != "") && len(s.Collective.Rules) > 0, "tuning.algorithms", "with %v or %v, which find their own: choose one", setting.Path("tuning.tune"), setting.Path("tuning.profile"))
 	errs = append(errs, s.validateWhole())
@@ -70,7 +70,7 @@ func (s *Spec) ValidateProcesses() error {
 	errs = append(errs, s.validateHosts())
 	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)
 	errs.add(s.Train.Threads < 0 || s.Train.Threads > train.MaxThreads, "training.threads", "%d: want 1 to %d, or 0 for this rank's share of the cores", s.Train.Threads, train.MaxThreads)
-	errs.add(s.Collective.Algorithm == collective.Exchange && s.Ranks > 2, "job.algorithm", "%s is for two ranks, %v is %d", s.Collective.Algorithm, setting.Path("job.ranks"), s.Ranks)
+	errs.add(s.Collective.Algorithm == collective.Exchange && s.Ranks > 2, "job.collective-algorithm", "%s is for two ranks, %v is %d", s.Collective.Algorithm, setting.Path("job.ranks"), s.Ranks)
 	errs.add(s.Tuning.Tune && s.Tuning.Profile != "", "tuning.tune", "and %v %s are two sources for one choice: choose one", setting.Path("tuning.profile"), s.Tuning.Profile)
 	errs.add(s.Bind == launch.BindCore && s.InProcess(), "job.bind", "core is for ranks that are processes, and these are goroutines of one: say %v shm", setting.Path("job.transport"))
 	errs.add(s.Transport == TransportMem && s.ByHand(), "job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")
@@ -103,9 +103,9 @@ func (s *Spec) validateServers() error {
 	var errs faults
 	v := s.Servers
 	errs.add(v.Count < 0 || v.Count > MaxRanks, "servers.count", "%d: want 1 to %d", v.Count, MaxRanks)
-	errs.add(v.Restarts < 0, "servers.restarts", "%d: want at least 0", v.Restarts)
-	errs.add(s.HeterRestarts < 0, "heter.restarts", "%d: want at least 0", s.HeterRestarts)
-	for path, addrs := range map[setting.Path][]string{"servers.addresses": v.Addresses, "heter.addresses": s.HeterAddresses} {
+	errs.add(v.Restarts < 0, "ps.max-restarts", "%d: want at least 0", v.Restarts)
+	errs.add(s.HeterRestarts < 0, "heter.max-restarts", "%d: want at least 0", s.HeterRestarts)
+	for path, addrs := range map[setting.Path][]string{"ps.addresses": v.Addresses, "heter.addresses": s.HeterAddresses} {
 		for _, a := range addrs {
 			_, _, err := hostport.Split(a, 1)
 			errs.add(err != nil, path, "%q: %w", a, err)
@@ -117,11 +117,11 @@ func (s *Spec) validateServers() error {
 	errs = append(errs, s.keep().CheckSettings())
 	errs.add(s.InProcess(), "sync", "%s needs ranks that are processes: leave %v mem out", s.Sync, setting.Path("job.transport"))
 	most := transport.HandshakeTimeout / 2
-	errs.add(s.Times.Heartbeat > most, "job.heartbeat", "%v: want at most %v with servers that keep parameters", s.Times.Heartbeat, most)
+	errs.add(s.Times.Heartbeat > most, "job.heartbeat-interval", "%v: want at most %v with servers that keep parameters", s.Times.Heartbeat, most)
 	n := s.Train.Heter.Count
-	errs.add(n > 0 && s.Sync == BSP && s.GoesOn(), "servers.lost", "go-on with heter-trainers in %s: a step is that of all trainers there, and none can be done without; use ssp, async or geo", BSP)
+	errs.add(n > 0 && s.Sync == BSP && s.GoesOn(), "ps.failure-policy", "continue with heter-trainers in %s: a step is that of all trainers there, and none can be done without; use ssp, async or geo", BSP)
 	errs.add((s.ByHand() || s.HeterAddresses != nil) && len(s.HeterAddresses) != n, "heter.addresses", "has %d, but %v is %d: processes started by hand need those of all heter-trainers", len(s.HeterAddresses), setting.Path("heter.count"), n)
-	errs.add(s.ByHand() && len(v.Addresses) != v.Count, "servers.addresses", "has %d, but %v is %d: processes started by hand need those of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
+	errs.add(s.ByHand() && len(v.Addresses) != v.Count, "ps.addresses", "has %d, but %v is %d: processes started by hand need those of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
 	return errors.Join(errs...)
 }
 
@@ -132,10 +132,10 @@ func (s *Spec) validateWhole() error {
 		return nil
 	}
 	var errs faults
-	errs.add(s.ByHand(), "checkpoint.dir", "with %v %s and ranks that are started by hand: their servers would not be of the same moment: start all with one command, or let servers save theirs (%v)", setting.Path("sync"), s.Sync, setting.Path("servers.durability"))
-	errs.add(s.Keep.Dir != "", "servers.dir", "%q with %v %q: servers keep what they have in the folder of the checkpoints: leave it out", s.Keep.Dir, setting.Path("checkpoint.dir"), dir)
-	errs.add(s.Keep.Durability == tables.Checkpoint, "servers.durability", "%s with %v: the job's checkpoints hold what servers have: leave it out, or use wal", s.Keep.Durability, setting.Path("checkpoint.dir"))
-	errs.add(s.GoesOn(), "checkpoint.dir", "with %v go-on: ranks that go on without each other have no step in common to save at: let all end when one is lost", setting.Path("servers.lost"))
+	errs.add(s.ByHand(), "checkpoint.dir", "with %v %s and ranks that are started by hand: their servers would not be of the same moment: start all with one command, or let servers save theirs (%v)", setting.Path("sync"), s.Sync, setting.Path("ps.durability"))
+	errs.add(s.Keep.Dir != "", "ps.dir", "%q with %v %q: servers keep what they have in the folder of the checkpoints: leave it out", s.Keep.Dir, setting.Path("checkpoint.dir"), dir)
+	errs.add(s.Keep.Durability == tables.Checkpoint, "ps.durability", "%s with %v: the job's checkpoints hold what servers have: leave it out, or use wal", s.Keep.Durability, setting.Path("checkpoint.dir"))
+	errs.add(s.GoesOn(), "checkpoint.dir", "with %v continue: ranks that go on without each other have no step in common to save at: let all end when one is lost", setting.Path("ps.failure-policy"))
 	return errors.Join(errs...)
 }
 
@@ -156,8 +156,8 @@ func (s *Spec) Idle(t *setting.Table) setting.Faults {
 		switch {
 		case of == "network" && s.InProcess():
 			idle(r.Path, "ranks that are goroutines of one process make no connections")
-		case s.GoesOn() && (of == "network" || slices.Contains([]setting.Path{"job.rendezvous", "job.transport", "job.algorithm", "output.trace"}, r.Path)):
-			idle(r.Path, "with %v go-on ranks are connected to servers, and not to each other", setting.Path("servers.lost"))
+		case s.GoesOn() && (of == "network" || slices.Contains([]setting.Path{"job.rendezvous", "job.transport", "job.collective-algorithm", "output.trace"}, r.Path)):
+			idle(r.Path, "with %v continue ranks are connected to servers, and not to each other", setting.Path("ps.failure-policy"))
 		}
 	}
 	return out

@@ -215,7 +215,7 @@ func TestDaysFit(t *testing.T) {
 	if err == nil {
 		t.Error("a server with days that do nothing")
 	}
-	if err := <-r.end; err == nil || !strings.Contains(err.Error(), "servers.unseen 3 has no effect") || !strings.Contains(err.Error(), "delete_after") {
+	if err := <-r.end; err == nil || !strings.Contains(err.Error(), "ps.delete-after-unseen-days 3 has no effect") || !strings.Contains(err.Error(), "delete_after") {
 		t.Errorf("got %v", err)
 	}
 }

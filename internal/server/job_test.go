@@ -80,7 +80,7 @@ func TestOrderedCheckpoints(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	err = Config{Job: "x", FromStep: 3, Mode: tables.BSP, Durability: tables.None, Servers: 1, Trainers: 1}.Validate()
-	for _, want := range []string{`it begins with checkpoints [] of step 3 in ""`, "servers.dir is missing: servers.durability checkpoint"} {
+	for _, want := range []string{`it begins with checkpoints [] of step 3 in ""`, "ps.dir is missing: ps.durability checkpoint"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -152,7 +152,7 @@ func (c Config) told() setting.Values {
 	maps.Copy(told, c.Told)
 	told[message.PathSync] = string(c.Mode)
 	if c.Mode == tables.SSP {
-		told["servers.staleness"] = strconv.Itoa(c.Staleness)
+		told["ps.staleness"] = strconv.Itoa(c.Staleness)
 	}
 	return told
 }

@@ -228,7 +228,7 @@ func TestSaveEvery(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	err := Config{SaveEvery: time.Second, Durability: tables.None, Mode: "both", Servers: 1, Trainers: 1}.Validate()
-	for _, want := range []string{"nowhere to listen", "servers.save-every 1s has no effect with servers.durability none", `sync "both"`} {
+	for _, want := range []string{"nowhere to listen", "ps.checkpoint-every 1s has no effect with ps.durability none", `sync "both"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

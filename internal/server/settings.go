@@ -15,14 +15,14 @@ import (
 
 // Settings that several rows or faults name.
 const (
-	pathDir         setting.Path = "servers.dir"
-	pathMemory      setting.Path = "servers.memory"
-	pathDisk        setting.Path = "servers.disk"
-	pathDurability  setting.Path = "servers.durability"
-	pathSaveEvery   setting.Path = "servers.save-every"
-	pathFrom        setting.Path = "servers.from"
-	pathUnseen      setting.Path = "servers.unseen"
-	pathShrinkEvery setting.Path = "servers.shrink-every"
+	pathDir         setting.Path = "ps.dir"
+	pathMemory      setting.Path = "ps.memory"
+	pathDisk        setting.Path = "ps.disk"
+	pathDurability  setting.Path = "ps.durability"
+	pathSaveEvery   setting.Path = "ps.checkpoint-every"
+	pathFrom        setting.Path = "ps.init-from"
+	pathUnseen      setting.Path = "ps.delete-after-unseen-days"
+	pathShrinkEvery setting.Path = "ps.shrink-every"
 	pathHTTP        setting.Path = "servers.http"
 	pathHTTPOpen    setting.Path = "servers.http-open"
 	pathOptimizer   setting.Path = "training.optimizer"
@@ -51,7 +51,7 @@ func keeps(more ...setting.Need) setting.Need {
 func (c *Config) keeping() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathDurability, Flag: "durability", Scope: setting.Changeable, Needs: keeps(),
+			Path: pathDurability, Flag: "ps-durability", Scope: setting.Changeable, Needs: keeps(),
 			About: "what survives when a server is lost: none, checkpoint (what its last checkpoint held) or wal (everything that it has acknowledged)",
 			Value: setting.Choice(&c.Durability, tables.None, tables.Checkpoint, tables.WAL),
 		},
@@ -71,7 +71,7 @@ func (c *Config) keeping() []setting.Row {
 			Value: setting.Bytes(&c.DiskBytes),
 		},
 		{
-			Path: "servers.fsync", Scope: setting.Local, Needs: keeps(setting.Is(pathDurability, string(tables.WAL))),
+			Path: "ps.fsync", Scope: setting.Local, Needs: keeps(setting.Is(pathDurability, string(tables.WAL))),
 			About: "make the log survive a loss of power, too: each group of changes waits for the disk",
 			Value: setting.Bool(&c.Fsync),
 		},
@@ -92,12 +92,12 @@ func (c *Config) joining() []setting.Row {
 			Value: setting.Text(&c.From),
 		},
 		{
-			Path: "servers.lost", Flag: "ps-lost", Scope: setting.Changeable, Needs: keeps(),
-			About: "what happens when a rank is lost: end (the job ends) or go-on (the others continue without it and its part of the training data; rank 0 cannot be lost)",
+			Path: "ps.failure-policy", Flag: "ps-failure-policy", Scope: setting.Changeable, Needs: keeps(),
+			About: "what happens when a rank is lost: fail (the job ends) or continue (the others continue without it and its part of the training data; rank 0 cannot be lost)",
 			Value: setting.Choice(&c.Lost, tables.LostEnds, tables.LostGoesOn),
 		},
 		{
-			Path: "servers.admit", Unit: "RULE", Scope: setting.Changeable, Needs: keeps(),
+			Path: "ps.admission", Unit: "RULE", Scope: setting.Changeable, Needs: keeps(),
 			About: "which keys get a row: count:3 (those pulled 3 times), share:0.1 (a tenth of all, chosen by a hash), both with a comma between, or empty for all; other keys keep their first values; of single tables by name, such as count:3;wide=share:0.1",
 			Value: setting.Textual(admitting{c}),
 		},
@@ -163,11 +163,11 @@ func (c Config) faults() (faults setting.Faults) {
 	fault(c.ShrinkEvery < 0, pathShrinkEvery, "%v: want 0 or more, such as 24h", c.ShrinkEvery)
 	fault(c.HTTPOpen && c.HTTP == "", pathHTTPOpen, "has no effect without %v", pathHTTP)
 	if err := c.Admission.Validate(); err != nil {
-		fault(true, "servers.admit", "%w", err)
+		fault(true, "ps.admission", "%w", err)
 	}
 	for name, a := range c.TableAdmission {
 		if err := a.Validate(); err != nil {
-			fault(true, "servers.admit", "table %s: %w", name, err)
+			fault(true, "ps.admission", "table %s: %w", name, err)
 		}
 	}
 	if c.HTTP != "" {

@@ -26,7 +26,11 @@ func give(t *testing.T, table *setting.Table, text string) {
 	t.Helper()
 	for _, one := range strings.Fields(text) {
 		name, value, _ := strings.Cut(one, "=")
-		if err := table.Apply(setting.Assignment{Path: setting.Path("servers." + name), Text: value, Origin: "test"}).Err(); err != nil {
+		group := "ps."
+		if strings.HasPrefix(name, "http") {
+			group = "servers."
+		}
+		if err := table.Apply(setting.Assignment{Path: setting.Path(group + name), Text: value, Origin: "test"}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,19 +42,19 @@ func TestSettingsThatHaveNoEffect(t *testing.T) {
 		mode, optimizer, given string
 		idle                   string // of the first, "" for none
 	}{
-		{"ssp", "sgd", "durability=wal dir=x fsync=true save-every=1m from=y lost=go-on admit=count:2 http=127.0.0.1:0 http-open=true memory=1GiB disk=2GiB unseen=3 shrink-every=24h", ""},
-		{"allreduce", "sgd", "durability=wal", "servers.durability has no effect: " + keeps},
-		{"sum", "sgd", "lost=go-on", "servers.lost has no effect: " + keeps},
-		{"async", "sgd", "dir=x", "servers.dir has no effect: it needs servers.durability or servers.memory"},
+		{"ssp", "sgd", "durability=wal dir=x fsync=true checkpoint-every=1m init-from=y failure-policy=continue admission=count:2 http=127.0.0.1:0 http-open=true memory=1GiB disk=2GiB delete-after-unseen-days=3 shrink-every=24h", ""},
+		{"allreduce", "sgd", "durability=wal", "ps.durability has no effect: " + keeps},
+		{"sum", "sgd", "failure-policy=continue", "ps.failure-policy has no effect: " + keeps},
+		{"async", "sgd", "dir=x", "ps.dir has no effect: it needs ps.durability or ps.memory"},
 		{"async", "sgd", "dir=x memory=1GiB", ""},
-		{"async", "sgd", "durability=checkpoint fsync=true", "servers.fsync has no effect: it needs servers.durability wal"},
-		{"async", "sgd", "disk=1GiB", "servers.disk has no effect: it needs servers.memory"},
-		{"async", "sgd", "save-every=1m", "servers.save-every has no effect: it needs servers.durability"},
+		{"async", "sgd", "durability=checkpoint fsync=true", "ps.fsync has no effect: it needs ps.durability wal"},
+		{"async", "sgd", "disk=1GiB", "ps.disk has no effect: it needs ps.memory"},
+		{"async", "sgd", "checkpoint-every=1m", "ps.checkpoint-every has no effect: it needs ps.durability"},
 		{"async", "sgd", "http-open=true", "servers.http-open has no effect: it needs servers.http"},
-		{"async", "sgd", "unseen=3", "servers.unseen has no effect: it needs servers.shrink-every or servers.http"},
-		{"async", "sgd", "unseen=3 http=localhost:0", ""},
-		{"async", "click", "unseen=3 http=localhost:0", "servers.unseen has no effect: it needs training.optimizer other than click"},
-		{"async", "sgd", "shrink-every=1h", "servers.shrink-every has no effect: it needs servers.unseen or training.optimizer click"},
+		{"async", "sgd", "delete-after-unseen-days=3", "ps.delete-after-unseen-days has no effect: it needs ps.shrink-every or servers.http"},
+		{"async", "sgd", "delete-after-unseen-days=3 http=localhost:0", ""},
+		{"async", "click", "delete-after-unseen-days=3 http=localhost:0", "ps.delete-after-unseen-days has no effect: it needs training.optimizer other than click"},
+		{"async", "sgd", "shrink-every=1h", "ps.shrink-every has no effect: it needs ps.delete-after-unseen-days or training.optimizer click"},
 		{"async", "click", "shrink-every=1h", ""},
 	} {
 		_, table := newSettings(t, c.mode, c.optimizer)
@@ -70,16 +74,16 @@ func TestSettingsAreCheckedBeforeThePlaceIsKnown(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range []struct{ given, want string }{
-		{"durability=wal", "servers.dir is missing: servers.durability wal keeps what survives in a folder"},
-		{"memory=1GiB", "servers.dir is missing: with servers.memory 1GiB, rows beyond memory are kept in a folder"},
-		{"memory=1GiB dir=x disk=1MiB", "servers.disk 1MiB: want at least 16 MiB, or 0 for no limit"},
-		{"disk=1GiB", "servers.disk 1GiB has no effect without servers.memory: all rows are in memory"},
-		{"save-every=-1m durability=wal dir=x", "servers.save-every -1m0s: want 0 or more"},
-		{"save-every=1m", "servers.save-every 1m0s has no effect with servers.durability none: want checkpoint or wal"},
-		{"from=./x dir=x durability=wal", `servers.from and servers.dir are both "x": the new job needs a folder of its own`},
-		{"unseen=-1", "servers.unseen -1: want 0 or more days"},
-		{"shrink-every=-1s", "servers.shrink-every -1s: want 0 or more, such as 24h"},
-		{"fsync=true", "servers.fsync has no effect with servers.durability none: it is for servers.durability wal alone"},
+		{"durability=wal", "ps.dir is missing: ps.durability wal keeps what survives in a folder"},
+		{"memory=1GiB", "ps.dir is missing: with ps.memory 1GiB, rows beyond memory are kept in a folder"},
+		{"memory=1GiB dir=x disk=1MiB", "ps.disk 1MiB: want at least 16 MiB, or 0 for no limit"},
+		{"disk=1GiB", "ps.disk 1GiB has no effect without ps.memory: all rows are in memory"},
+		{"checkpoint-every=-1m durability=wal dir=x", "ps.checkpoint-every -1m0s: want 0 or more"},
+		{"checkpoint-every=1m", "ps.checkpoint-every 1m0s has no effect with ps.durability none: want checkpoint or wal"},
+		{"init-from=./x dir=x durability=wal", `ps.init-from and ps.dir are both "x": the new job needs a folder of its own`},
+		{"delete-after-unseen-days=-1", "ps.delete-after-unseen-days -1: want 0 or more days"},
+		{"shrink-every=-1s", "ps.shrink-every -1s: want 0 or more, such as 24h"},
+		{"fsync=true", "ps.fsync has no effect with ps.durability none: it is for ps.durability wal alone"},
 		{"http-open=true", "servers.http-open has no effect without servers.http"},
 		{"http=0.0.0.0:80", `servers.http "0.0.0.0:80": other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or servers.http-open`},
 		{"http=0.0.0.0:80 http-open=true", ""},
@@ -92,7 +96,7 @@ func TestSettingsAreCheckedBeforeThePlaceIsKnown(t *testing.T) {
 		got := ""
 		if err := cfg.CheckSettings(); err != nil {
 			got = err.Error()
-			if lines := setting.Lines(err, func(p setting.Path) string { return "<" + string(p) + ">" }); !strings.HasPrefix(lines[0], "<servers.") {
+			if lines := setting.Lines(err, func(p setting.Path) string { return "<" + string(p) + ">" }); !strings.HasPrefix(lines[0], "<servers.") && !strings.HasPrefix(lines[0], "<ps.") {
 				t.Errorf("%s: a command cannot name the setting in %q", c.given, lines[0])
 			}
 		}
@@ -127,7 +131,7 @@ func TestListenHTTP(t *testing.T) {
 func TestEverySettingHasOneSentence(t *testing.T) {
 	_, table := newSettings(t, "async", "sgd")
 	for _, r := range table.Rows() {
-		if strings.HasPrefix(string(r.Path), "servers.") && (r.About == "" || slices.Contains([]byte("."), r.About[len(r.About)-1]) || strings.Contains(r.About, "--")) {
+		if (strings.HasPrefix(string(r.Path), "servers.") || strings.HasPrefix(string(r.Path), "ps.")) && (r.About == "" || slices.Contains([]byte("."), r.About[len(r.About)-1]) || strings.Contains(r.About, "--")) {
 			t.Errorf("%s: %q", r.Path, r.About)
 		}
 	}

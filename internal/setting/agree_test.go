@@ -19,9 +19,9 @@ func TestAgreement(t *testing.T) {
 	}{
 		{"rank 0", setting.Values{"sync": "bsp", "training.lr": "0.1"}, nil},
 		{"rank 1", nil, nil},
-		{"rank 2", setting.Values{"sync": "bsp", "servers.admit": ""}, nil},
-		{"rank 3", setting.Values{"sync": "bsp", "training.seed": "7", "training.lr": "0.2", "servers.admit": "count:3"}, []string{
-			`servers.admit is "" on rank 2 and count:3 on rank 3: give all processes of a job the same`,
+		{"rank 2", setting.Values{"sync": "bsp", "ps.admission": ""}, nil},
+		{"rank 3", setting.Values{"sync": "bsp", "training.seed": "7", "training.lr": "0.2", "ps.admission": "count:3"}, []string{
+			`ps.admission is "" on rank 2 and count:3 on rank 3: give all processes of a job the same`,
 			"training.lr is 0.1 on rank 0 and 0.2 on rank 3: give all processes of a job the same",
 		}},
 		{"server 1", setting.Values{"training.seed": "8"}, nil}, // who was refused has told nothing

@@ -22,6 +22,41 @@ const tlsHint = "give all three files as network.tls-files=CA,CERT,KEY"
 
 func formers() []former {
 	return []former{
+		{path: "servers.addresses", flag: "ps-addrs", now: "ps.addresses"},
+		{path: "servers.dir", now: "ps.dir"},
+		{path: "servers.memory", now: "ps.memory"},
+		{path: "servers.disk", now: "ps.disk"},
+		{path: "servers.fsync", now: "ps.fsync"},
+		{path: "servers.click", now: "ps.click"},
+		{path: "servers.durability", flag: "durability", now: "ps.durability"},
+		{path: "servers.staleness", now: "ps.staleness"},
+		{path: "servers.geo-steps", now: "ps.geo-steps"},
+		{path: "servers.trainer-threads", now: "ps.trainer-threads"},
+		{path: "servers.shrink-every", now: "ps.shrink-every"},
+		{path: "servers.lost", flag: "ps-lost", now: "ps.failure-policy", words: map[string]string{"end": "fail", "go-on": "continue"}},
+		{path: "servers.values", now: "ps.wire-dtype"},
+		{path: "heter.values", now: "heter.wire-dtype"},
+		{path: "servers.unseen", now: "ps.delete-after-unseen-days"},
+		{path: "servers.admit", now: "ps.admission"},
+		{path: "servers.restarts", now: "ps.max-restarts"},
+		{path: "heter.restarts", now: "heter.max-restarts"},
+		{path: "servers.from", now: "ps.init-from"},
+		{path: "servers.cache", now: "ps.row-cache"},
+		{path: "servers.save-every", now: "ps.checkpoint-every"},
+		{path: "job.dead-after", flag: "dead-after", now: "job.heartbeat-timeout"},
+		{path: "job.heartbeat", now: "job.heartbeat-interval"},
+		{path: "job.algorithm", flag: "algorithm", now: "job.collective-algorithm"},
+		{path: "output.layers", now: "output.layer-stats"},
+		{path: "exchange.bound-sum", now: "exchange.limit-sum"},
+		{path: "training.best", now: "training.monitor"},
+		{path: "training.rates", now: "training.lr-multipliers"},
+		{path: "training.table-rules", now: "training.table-optimizers"},
+		{path: "data.skip-bad", now: "data.max-bad-records"},
+		{path: "data.split", flag: "split", now: "data.eval-split"},
+		{path: "data.layout", flag: "schema", now: "data.layout"},
+		{path: "checkpoint.every", flag: "every", now: "checkpoint.every"},
+		{path: "tuning.profile", flag: "profile", now: "tuning.profile"},
+		{path: "tuning.save-profile", flag: "save-profile", now: "tuning.save-profile"},
 		{path: "exchange.sparse-algorithm", usual: []string{""}, hint: "leave it out, or set distopt.Config.SparseAlgorithm in a program"},
 		{path: "data.by-file", now: "data.partition", words: map[string]string{"true": "files", "false": ""}},
 		{path: "data.interleave", usual: []string{"0", "1"}, hint: "leave it out, or set train.Config.Interleave in a program"},
@@ -68,13 +103,11 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 	return a, fmt.Sprintf("%s is %s", f.path, f.now), !renamed || word != "", nil
 }
 
-// FormerFlags returns the flags of earlier versions with the paths of that version.
-func FormerFlags() map[string]Path {
-	flags := map[string]Path{}
+// Formers returns the flags of earlier versions by the paths of that version; the flag is empty if it has not changed.
+func Formers() map[Path]string {
+	flags := map[Path]string{}
 	for _, f := range formers() {
-		if f.flag != "" {
-			flags[f.flag] = f.path
-		}
+		flags[f.path] = f.flag
 	}
 	return flags
 }

@@ -102,7 +102,7 @@ func (n joined) describe() (string, []any) {
 
 func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
-// Requirement is a need in words, with paths: "needs servers.durability wal".
+// Requirement is a need in words, with paths: "needs ps.durability wal".
 func Requirement(n Need) string {
 	format, args := n.describe()
 	return "needs " + fmt.Sprintf(format, args...)

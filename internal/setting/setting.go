@@ -15,7 +15,7 @@ import (
 )
 
 // Path names a setting: lower-case words joined by hyphens, in groups that dots separate, such as
-// "servers.durability".
+// "ps.durability".
 type Path string
 
 // Scope says who must agree on a setting.

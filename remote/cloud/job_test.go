@@ -112,7 +112,7 @@ func trains(t *testing.T, ringo, at, query string) {
 	if err != nil || want == "" {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	saves := []string{"--checkpoint", at + "/run" + query, "--every", "100", "--resume=auto"}
+	saves := []string{"--checkpoint", at + "/run" + query, "--checkpoint-every", "100", "--resume=auto"}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { // once it has saved something
 		for ctx.Err() == nil {

@@ -92,5 +92,5 @@ func TestBenchReadRefuses(t *testing.T) {
 	commandtest.Refused(t, Command(), console.UsageFault, ""+dir+"/plain --batch 3 --shuffle-window 4 --interleave 0 --rows 1", "multiple of the batch", "table of 1 rows")
 	commandtest.Refused(t, Command(), console.Failed, "/nowhere", "/nowhere")
 	commandtest.Refused(t, Command(), console.Failed, ""+t.TempDir(), "has no .tsv")
-	commandtest.Refused(t, Command(), console.Failed, ""+dir+"/plain", "line 3001", "a.tsv", "data.skip-bad")
+	commandtest.Refused(t, Command(), console.Failed, ""+dir+"/plain", "line 3001", "a.tsv", "data.max-bad-records")
 }

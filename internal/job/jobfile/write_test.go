@@ -13,9 +13,9 @@ func TestWrite(t *testing.T) {
 	var b strings.Builder
 	err := jobfile.Write(&b,
 		setting.Assignment{Path: "model", Text: "mnist"}, setting.Assignment{Path: "training.batch", Text: "32"},
-		setting.Assignment{Path: "servers.addresses", Text: "a:1,b:2"}, setting.Assignment{Path: "training.lr-schedule", Text: "80:0.01"},
+		setting.Assignment{Path: "ps.addresses", Text: "a:1,b:2"}, setting.Assignment{Path: "training.lr-schedule", Text: "80:0.01"},
 		setting.Assignment{Path: "data.dir", Text: "/a folder"}, setting.Assignment{Path: "data.train-file", Text: ""}, setting.Assignment{Path: "data.eval-file", Text: "null"})
-	want := "model: mnist\ntraining:\n  batch: 32\n  lr-schedule: 80:0.01\nservers:\n  addresses: a:1,b:2\ndata:\n  dir: \"/a folder\"\n  train-file: \"\"\n  eval-file: \"null\"\n"
+	want := "model: mnist\ntraining:\n  batch: 32\n  lr-schedule: 80:0.01\nps:\n  addresses: a:1,b:2\ndata:\n  dir: \"/a folder\"\n  train-file: \"\"\n  eval-file: \"null\"\n"
 	if err != nil || b.String() != want {
 		t.Errorf("got %v\n%s\nwant\n%s", err, b.String(), want)
 	}

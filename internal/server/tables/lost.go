@@ -5,6 +5,6 @@ type Lost string
 
 // What may happen. Empty is LostEnds.
 const (
-	LostEnds   Lost = "end"   // the job ends with an error that names the trainer
-	LostGoesOn Lost = "go-on" // the others go on as if the trainer had left
+	LostEnds   Lost = "fail"     // the job ends with an error that names the trainer
+	LostGoesOn Lost = "continue" // the others go on as if the trainer had left
 )

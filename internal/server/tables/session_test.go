@@ -128,7 +128,7 @@ func TestConfigFaultsTogether(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"server 3 of 2", "0 trainers", `sync "both"`, "servers.staleness -1", `servers.durability "raid"`, "servers.dir is missing", "servers.fsync has no effect with servers.durability raid", "-1 checkpoints", "wait limit", "-1 rows", "buffer of 3 bytes", "nothing to serve"} {
+	for _, want := range []string{"server 3 of 2", "0 trainers", `sync "both"`, "ps.staleness -1", `ps.durability "raid"`, "ps.dir is missing", "ps.fsync has no effect with ps.durability raid", "-1 checkpoints", "wait limit", "-1 rows", "buffer of 3 bytes", "nothing to serve"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported in:\n%v", want, err)
 		}

@@ -87,8 +87,8 @@ const (
 // Settings that several faults name.
 const (
 	pathMode       setting.Path = "sync"
-	pathDurability setting.Path = "servers.durability"
-	pathDir        setting.Path = "servers.dir"
+	pathDurability setting.Path = "ps.durability"
+	pathDir        setting.Path = "ps.dir"
 )
 
 // Limits.
@@ -251,12 +251,12 @@ func (c Config) Validate() error {
 	want(c.Trainers >= 1 && c.Sessions >= 1 && c.Trainers <= MaxSessions && c.Sessions <= MaxSessions && c.Trainers*c.Sessions <= MaxSessions,
 		"%d trainers with %d sessions each: want at least 1, and at most %d sessions together", c.Trainers, c.Sessions, MaxSessions)
 	set(c.Mode == BSP || c.Mode == Async || c.Mode == SSP || c.Mode == Geo, pathMode, "%q: want bsp, async, ssp or geo", c.Mode)
-	set(c.Staleness >= 0, "servers.staleness", "%d: want 0 or more", c.Staleness)
-	set(c.Staleness <= 0 || c.Mode == SSP, "servers.staleness", "%d has no effect with %v %s: it is for %[2]v ssp alone", c.Staleness, pathMode, c.Mode)
+	set(c.Staleness >= 0, "ps.staleness", "%d: want 0 or more", c.Staleness)
+	set(c.Staleness <= 0 || c.Mode == SSP, "ps.staleness", "%d has no effect with %v %s: it is for %[2]v ssp alone", c.Staleness, pathMode, c.Mode)
 	set(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, pathDurability, "%q: want none, checkpoint or wal", c.Durability)
 	set(c.Dir != "" || c.Durability == None, pathDir, "is missing: %v %s keeps what survives in a folder", pathDurability, c.Durability)
-	set(!c.Fsync || c.Durability == WAL, "servers.fsync", "has no effect with %v %s: it is for %[1]v wal alone", pathDurability, c.Durability)
-	set(c.Lost == "" || c.Lost == LostEnds || c.Lost == LostGoesOn, "servers.lost", "%q: want end or go-on", c.Lost)
+	set(!c.Fsync || c.Durability == WAL, "ps.fsync", "has no effect with %v %s: it is for %[1]v wal alone", pathDurability, c.Durability)
+	set(c.Lost == "" || c.Lost == LostEnds || c.Lost == LostGoesOn, "ps.failure-policy", "%q: want fail or continue", c.Lost)
 	want(len(c.FromNumbers) == 0 || len(c.FromNumbers) == len(c.From), "%d numbers of checkpoints for %d directories: want one for each, or none", len(c.FromNumbers), len(c.From))
 	want(!c.Ordered || c.Durability == Checkpoint, "checkpoints to order only with durability %q: it is for checkpoint alone", c.Durability)
 	want(c.Keep >= 1, "%d checkpoints to keep: want 1 or more", c.Keep)

@@ -67,7 +67,7 @@ with ringo.join() as job:
 class Tables(unittest.TestCase):
     def agree(self, program: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            servers = ("--servers", "2", "--sync", "bsp", "--durability", "checkpoint", "--ps-dir", folder)
+            servers = ("--servers", "2", "--sync", "bsp", "--ps-durability", "checkpoint", "--ps-dir", folder)
             done = run("ringo", "run", "--np", "2", *servers, "--", sys.executable, "-c", program)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual(done.stdout.count("agrees"), 2, done.stdout)

@@ -33,7 +33,7 @@ type making struct {
 func clicks() *cobra.Command {
 	m := making{values: 100_000, zipf: 1.05, seed: 1, files: 1, file: -1}
 	cmd := &cobra.Command{
-		Use:   "clicks --schema FILE --generate ROWS --out DIR",
+		Use:   "clicks --layout FILE --generate ROWS --out DIR",
 		Short: "Make rows of clicks by a layout, with keys of known heat",
 		Long: `Make rows of clicks as a layout has them: train with ROWS rows, and test with a
 tenth of that, 100,000 at most. Values of each slot follow Zipf's law; how many
@@ -42,13 +42,14 @@ layout, or --values and --zipf. Clicks, one in four, are drawn from a logistic
 model with a hidden weight for each value: its AUC, which no model beats, is told.
 Rows are the same bytes on every machine. With --files they lie in so many files
 of a folder, and --file makes one of these alone, for several processes.`,
-		Example: "  ringo data clicks --schema movielens --generate 1M --out clicks\n" +
-			"  ringo data clicks --schema mlperf --generate 1G --files 64 --file 5 --out clicks\n" +
-			"  ringo train dlrm --data clicks --schema mlperf --stream --np 2",
+		Example: "  ringo data clicks --layout movielens --generate 1M --out clicks\n" +
+			"  ringo data clicks --layout mlperf --generate 1G --files 64 --file 5 --out clicks\n" +
+			"  ringo train dlrm --data clicks --layout mlperf --stream --np 2",
 		Args: console.NoArguments,
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&m.schema, "schema", "", "`FILE`, or name, of the layout (required)")
+	fs.StringVar(&m.schema, "layout", "", "`FILE`, or name, of the layout (required)")
+	console.Former(fs, "schema", "layout")
 	fs.StringVar(&m.dir, "out", "", "`DIR` for the files (required)")
 	fs.Var((*console.Count)(&m.rows), "generate", "make so many `ROWS` (10M, 500k; required)")
 	fs.Var((*console.Count)(&m.values), "values", "so many `VALUES` (1M) of each slot, where the layout says nothing")
@@ -74,7 +75,7 @@ of a folder, and --file makes one of these alone, for several processes.`,
 func (m *making) check(cmd *cobra.Command) (err error) {
 	switch {
 	case m.schema == "" || m.dir == "" || m.rows == 0:
-		return console.Usagef("`ringo data clicks` needs --schema FILE, --generate ROWS and --out DIR")
+		return console.Usagef("`ringo data clicks` needs --layout FILE, --generate ROWS and --out DIR")
 	case m.values < 1:
 		return console.Usagef("--values %d: want at least 1", m.values)
 	case m.files < 1 || m.files > 100_000:
@@ -83,7 +84,7 @@ func (m *making) check(cmd *cobra.Command) (err error) {
 		return console.Usagef("--file %d of --files %d: want one from 0 to %d", m.file, m.files, m.files-1)
 	}
 	if m.layout, err = layout.Open(m.schema); err != nil {
-		return console.Usagef("--schema: %w", err)
+		return console.Usagef("--layout: %w", err)
 	}
 	return nil
 }
@@ -125,7 +126,7 @@ func (m *making) list() (out []clickFile) {
 func (m *making) run(cmd *cobra.Command, p *console.Progress) error {
 	maker, err := data.NewClickMaker(m.layout, uint64(m.values), m.zipf)
 	if err != nil {
-		return console.Usagef("--schema: %w", err)
+		return console.Usagef("--layout: %w", err)
 	}
 	files := m.list()
 	for _, f := range files {
@@ -163,6 +164,6 @@ func (m *making) run(cmd *cobra.Command, p *console.Progress) error {
 	}
 	fmt.Fprintf(out, "the best of all models has AUC %.5f and log-loss %.5f on the %s rows of %s, %s of them clicks\n", truth.AUC, truth.LogLoss,
 		console.Grouped(int(truth.Rows)), files[len(files)-1].path, quantity.Percent(float64(truth.Clicks)/float64(truth.Rows)))
-	fmt.Fprintf(out, "%s rows are in %s; train with `ringo train %s --data %s --schema %s%s`\n", console.Grouped(int(m.rows)), m.dir, model, m.dir, m.schema, stream)
+	fmt.Fprintf(out, "%s rows are in %s; train with `ringo train %s --data %s --layout %s%s`\n", console.Grouped(int(m.rows)), m.dir, model, m.dir, m.schema, stream)
 	return nil
 }

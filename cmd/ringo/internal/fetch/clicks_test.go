@@ -15,8 +15,8 @@ import (
 // Rows that are made are read by their layout, and files that several processes make are those of one.
 func TestDataClicks(t *testing.T) {
 	one := filepath.Join(t.TempDir(), "made", "here")
-	status, out, errs := commandtest.Run(clicks(), "--schema movielens --generate 5k --values 500 --progress plain --out "+one)
-	if status != 0 || !strings.Contains(out, "the best of all models has AUC 0.") || !strings.Contains(out, "train with `ringo train wide-deep --data "+one+" --schema movielens`") {
+	status, out, errs := commandtest.Run(clicks(), "--layout movielens --generate 5k --values 500 --progress plain --out "+one)
+	if status != 0 || !strings.Contains(out, "the best of all models has AUC 0.") || !strings.Contains(out, "train with `ringo train wide-deep --data "+one+" --layout movielens`") {
 		t.Fatalf("status %d, stdout %q, stderr %q", status, out, errs)
 	}
 	if want := "train.csv: 5,000 rows\ntest.csv: 500 rows\n"; errs != want {
@@ -28,7 +28,7 @@ func TestDataClicks(t *testing.T) {
 	}
 	several := t.TempDir()
 	for _, more := range []string{" --file 0", " --file 1"} {
-		if status, _, errs := commandtest.Run(clicks(), "--schema movielens --generate 5k --values 500 --progress none --files 2 --out "+several+more); status != 0 {
+		if status, _, errs := commandtest.Run(clicks(), "--layout movielens --generate 5k --values 500 --progress none --files 2 --out "+several+more); status != 0 {
 			t.Fatalf("status %d, stderr %q", status, errs)
 		}
 	}
@@ -46,20 +46,20 @@ func TestDataClicks(t *testing.T) {
 	if whole, err := os.ReadFile(filepath.Join(one, "train.csv")); err != nil || !bytes.Equal(whole, all) {
 		t.Errorf("%d bytes of two files, %d of one, %v", len(all), len(whole), err)
 	}
-	if status, _, errs := commandtest.Run(clicks(), "--schema movielens --generate 5k --out "+one); status != console.Failed || !strings.Contains(errs, "is there already") {
+	if status, _, errs := commandtest.Run(clicks(), "--layout movielens --generate 5k --out "+one); status != console.Failed || !strings.Contains(errs, "is there already") {
 		t.Errorf("again: status %d, stderr %q", status, errs)
 	}
 }
 
 func TestDataClicksFaults(t *testing.T) {
 	for line, says := range map[string]string{
-		"":                           "needs --schema FILE, --generate ROWS and --out DIR",
-		"--schema movielens --out x": "needs --schema FILE",
-		"--schema moviesens --out x --generate 5":            `did you mean "movielens"`,
-		"--schema movielens --out x --generate 5 --values 0": "--values",
-		"--schema movielens --out x --generate 5 --files 0":  "--files 0",
-		"--schema movielens --out x --generate 5 --file 1":   "--file 1 of --files 1",
-		"--schema movielens --out x --generate 5 --zipf 11":  "exponent 11",
+		"":                           "needs --layout FILE, --generate ROWS and --out DIR",
+		"--layout movielens --out x": "needs --layout FILE",
+		"--layout moviesens --out x --generate 5":            `did you mean "movielens"`,
+		"--layout movielens --out x --generate 5 --values 0": "--values",
+		"--layout movielens --out x --generate 5 --files 0":  "--files 0",
+		"--layout movielens --out x --generate 5 --file 1":   "--file 1 of --files 1",
+		"--layout movielens --out x --generate 5 --zipf 11":  "exponent 11",
 	} {
 		commandtest.Refused(t, clicks(), console.UsageFault, line, says)
 	}

@@ -26,7 +26,7 @@ of the categories, new values at the sample's rate, the share of clicks):
 train.tsv with ROWS rows, and test.tsv with a tenth of that, 100,000 at most.
 Clicks depend on hidden weights of the columns, so that models learn; the
 columns do not depend on each other. Rows whose categories follow Zipf's law come
-from "ringo data clicks --schema criteo".`
+from "ringo data clicks --layout criteo".`
 	cmd.Example = "  ringo data criteo --out criteo\n" +
 		"  ringo data criteo --generate 10M --like criteo/train.tsv --out criteo-10m\n" +
 		"  ringo train ctr-dnn --data criteo-10m --np 2"

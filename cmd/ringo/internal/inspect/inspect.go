@@ -169,11 +169,11 @@ func recoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover DIR",
 		Short: "Bring the checkpoints of servers that were killed to what their logs have",
-		Long: "Bring the checkpoints of servers that were killed to what their logs have (--durability\n" +
-			"wal), so that another job can begin with them (servers.from), and export sees them. It says\n" +
+		Long: "Bring the checkpoints of servers that were killed to what their logs have (--ps-durability\n" +
+			"wal), so that another job can begin with them (ps.init-from), and export sees them. It says\n" +
 			"where each log ends and how it knows: one that has lost changes there is refused. Only\n" +
 			"one server's tables are in memory at a time.",
-		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --set servers.from=DIR --ps-dir DIR2",
+		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --set ps.init-from=DIR --ps-dir DIR2",
 		Args:    oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var faults console.Faults

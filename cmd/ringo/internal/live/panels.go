@@ -80,7 +80,7 @@ var panels = []panel{
 	{"buckets", "Buckets of a step", "tracks", readBuckets, "no whole step of rank 0 was seen yet", true},
 	{"density", "Share of values sent", "lines", readDensity, "all values are sent: --strategy dlgs or topk sends few", false},
 	{"layer-times", "Layers over time", "grids", readLayerTimes, "", false},
-	{"layers", "Layers", "table", readLayers, "--set output.layers=true tells of each layer after an epoch", false},
+	{"layers", "Layers", "table", readLayers, "--set output.layer-stats=true tells of each layer after an epoch", false},
 	{"bytes", "Bytes", "table", readBytes, "no epoch has ended yet", false},
 	{"servers", "Tables of servers", "table", readServers, "--ps-http tells where servers that keep parameters, if there are any, may be asked", true},
 	{"choices", "What was chosen by measurement", "table", readChoices, "nothing was measured: --strategy auto, --tune or a measured --plan do", false},

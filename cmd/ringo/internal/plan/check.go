@@ -29,13 +29,13 @@ func (c *command) check(spec model.Spec) error {
 	if c.profile != "" {
 		var err error
 		if c.loaded, err = plannerPart(c.profile); err != nil {
-			faults.Add("--profile: %w", err)
+			faults.Add("--cost-profile: %w", err)
 		} else if c.loaded.Model != spec.Name {
-			faults.Add("--profile %s is of model %q, not of %s", c.profile, c.loaded.Model, spec.Name)
+			faults.Add("--cost-profile %s is of model %q, not of %s", c.profile, c.loaded.Model, spec.Name)
 		}
 	}
 	if c.plan == savedPlan && c.loaded.Plan == nil {
-		faults.Add("--plan %s: no plan was saved: name a file with one with --profile", savedPlan)
+		faults.Add("--plan %s: no plan was saved: name a file with one with --cost-profile", savedPlan)
 	}
 	return faults.Usage()
 }
@@ -91,7 +91,7 @@ func (c *command) checkCompute(faults *console.Faults) {
 		}
 	}
 	if sources != 1 {
-		faults.Add("want one of --compute-ms MS, --measure and --profile FILE, got %d", sources)
+		faults.Add("want one of --compute-ms MS, --measure and --cost-profile FILE, got %d", sources)
 	}
 	if c.changed("compute-ms") && (!(c.computeMS > 0) || math.IsInf(c.computeMS, 0)) {
 		faults.Add("--compute-ms %s: want a positive number", quantity.Exact(c.computeMS))
@@ -101,7 +101,7 @@ func (c *command) checkCompute(faults *console.Faults) {
 	}
 	faults.Range("threads", c.threads, 0, train.MaxThreads)
 	if c.changed("batch") && c.profile != "" {
-		faults.Add("--batch has no effect with --profile, which is of its own batch: leave it out")
+		faults.Add("--batch has no effect with --cost-profile, which is of its own batch: leave it out")
 	}
 	if c.changed("batch") {
 		faults.Range("batch", c.batch, 1, noise.MostSamples)
@@ -131,7 +131,7 @@ func (c *command) checkStrategy(faults *console.Faults) {
 	}
 	c.checkPlan(faults)
 	if s.algorithm != "" && c.changed("algorithm") && c.algorithm != s.algorithm {
-		faults.Add("--algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
+		faults.Add("--collective-algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
 	}
 	if s.algorithm != "" {
 		c.algorithm = s.algorithm
@@ -140,7 +140,7 @@ func (c *command) checkStrategy(faults *console.Faults) {
 		return
 	}
 	if len(pick(c.described(), c.algorithm)) == 0 {
-		faults.Add("--algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(wayNames(c.described()), auto)...), strings.Join(wayNames(c.described()), ", "))
+		faults.Add("--collective-algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(wayNames(c.described()), auto)...), strings.Join(wayNames(c.described()), ", "))
 	}
 }
 

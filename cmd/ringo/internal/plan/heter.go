@@ -86,7 +86,7 @@ func (c *command) checkSplit(spec model.Spec) error {
 	}
 	c.checkSplitLinks(&faults)
 	if c.measure == (c.profile != "") {
-		faults.Add("want one of --measure and --profile FILE with --heter")
+		faults.Add("want one of --measure and --cost-profile FILE with --heter")
 	}
 	if c.save != "" && !c.measure {
 		faults.Add("--save with --heter keeps what --measure finds: give both, or leave it out")
@@ -102,11 +102,11 @@ func (c *command) checkSplit(spec model.Spec) error {
 		p, err := tune.Load(c.profile)
 		switch {
 		case err != nil:
-			faults.Add("--profile: %w", err)
+			faults.Add("--cost-profile: %w", err)
 		case p.Heter == nil:
-			faults.Add("--profile %s has no costs of stages: bench/heter/mixes.py writes them, and --measure with --save does", c.profile)
+			faults.Add("--cost-profile %s has no costs of stages: bench/heter/mixes.py writes them, and --measure with --save does", c.profile)
 		case p.Heter.Model != spec.Name:
-			faults.Add("--profile %s is of model %q, not of %s", c.profile, p.Heter.Model, spec.Name)
+			faults.Add("--cost-profile %s is of model %q, not of %s", c.profile, p.Heter.Model, spec.Name)
 		default:
 			c.costs = *p.Heter
 		}

@@ -47,12 +47,12 @@ func splitOf(t *testing.T, line string) (r heterResult, text string) {
 
 func TestSplitPays(t *testing.T) {
 	costs := saved(t, nil)
-	r, text := splitOf(t, "--np 4x0.25 --servers 1x0.5 --heter 1x1 --profile "+costs)
+	r, text := splitOf(t, "--np 4x0.25 --servers 1x0.5 --heter 1x1 --cost-profile "+costs)
 	if !r.Pays || r.By != forecast.HeterTrainer || len(r.Trainers) != 4 || r.Trainers[3] != 0.25 || r.Rate < 18_000 || r.Rate > 1e6/28 {
 		t.Errorf("%+v", r)
 	}
 	commandtest.Holds(t, "plan --heter", text, "4 trainers with 0.25 processors each", "1 heter-trainer with 1 processor", "bound by heter-trainers", "splitting pays: ", "of 5 machines best are ")
-	many, _ := splitOf(t, "--np 4x1 --servers 2x4 --heter 1x16 --hosts 12 --inter 10Gbit/s --profile "+costs)
+	many, _ := splitOf(t, "--np 4x1 --servers 2x4 --heter 1x16 --hosts 12 --inter 10Gbit/s --cost-profile "+costs)
 	if many.Best.Trainers+many.Best.Heters != 10 || many.Best.Rate < many.Rate {
 		t.Errorf("of 12 hosts %+v, asked for %v samples/s", many.Best, many.Rate)
 	}
@@ -66,7 +66,7 @@ func TestSplitDoesNotPay(t *testing.T) {
 		"links carry ":         func(c *forecast.Costs) { c.There = 1e8 },
 		"ms of waiting":        func(c *forecast.Costs) { c.OfSplit.Wait = 1 },
 	} {
-		r, text := splitOf(t, "--np 1 --heter 1 --profile "+saved(t, change))
+		r, text := splitOf(t, "--np 1 --heter 1 --cost-profile "+saved(t, change))
 		if r.Pays || !strings.Contains(text, "splitting does not pay: ") || !strings.Contains(text, want) {
 			t.Errorf("want %q: %+v\n%s", want, r, text)
 		}
@@ -78,7 +78,7 @@ func TestSplitMeasured(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "costs.json")
 	r, text := splitOf(t, "--np 1 --heter 1 --measure --threads 1 --batch 16 --save "+path)
 	commandtest.Holds(t, "plan --heter --measure", text, "measured here on 1 thread", "were not measured, and count nothing")
-	again, _ := splitOf(t, "--np 1 --heter 1 --profile "+path)
+	again, _ := splitOf(t, "--np 1 --heter 1 --cost-profile "+path)
 	if r.Batch != 16 || again.Rate != r.Rate || again.CostsFrom == r.CostsFrom {
 		t.Errorf("%+v, saved %+v", r, again)
 	}
@@ -87,24 +87,24 @@ func TestSplitMeasured(t *testing.T) {
 func TestSplitRefused(t *testing.T) {
 	costs := saved(t, nil)
 	for line, want := range map[string]string{
-		"ctr-dnn --heter 1": "want one of --measure and --profile",
-		"ctr-dnn --heter 1 --profile " + costs + " --strategy dlgs":            "--strategy has no effect with --heter",
-		"ctr-dnn --heter 1 --profile " + costs + " --servers 0":                "want at least one of each",
-		"ctr-dnn --heter 5000 --profile " + costs:                              "4096 at most in all",
-		"ctr-dnn --heter 1 --hosts 3 --profile " + costs:                       "--hosts 3: want 1",
-		"ctr-dnn --heter 1 --inter 1GB/s --profile " + costs:                   "--inter has no effect",
-		"ctr-dnn --heter 1 --intra 1GB --profile " + costs:                     "want a positive number and a unit",
-		"ctr-dnn --heter 1x0 --profile " + costs:                               "want a number, such as 4",
-		"ctr-dnn --heter x --profile " + costs:                                 "want a number, such as 4",
-		"ctr-dnn --heter 1 --threads 2 --profile " + costs:                     "--threads belongs to --measure",
-		"ctr-dnn --heter 1 --save x --profile " + costs:                        "keeps what --measure finds",
-		"deepfm --heter 1 --profile " + costs:                                  `of model "ctr-dnn", not of deepfm`,
-		"din --heter 1 --measure":                                              "nothing in its code is marked",
-		"ctr-dnn --profile " + costs:                                           "nothing to plan from",
-		"ctr-dnn --compute-ms 1 --np 2x3":                                      "processors have no effect without --heter",
-		"ctr-dnn --compute-ms 1 --servers 2":                                   "--servers has no effect without --heter",
-		"ctr-dnn --heter 1 --latency -1s --profile " + costs:                   "--latency -1s",
-		"ctr-dnn --heter 1 --profile " + filepath.Join(t.TempDir(), "nothing"): "no such file",
+		"ctr-dnn --heter 1": "want one of --measure and --cost-profile",
+		"ctr-dnn --heter 1 --cost-profile " + costs + " --strategy dlgs":            "--strategy has no effect with --heter",
+		"ctr-dnn --heter 1 --cost-profile " + costs + " --servers 0":                "want at least one of each",
+		"ctr-dnn --heter 5000 --cost-profile " + costs:                              "4096 at most in all",
+		"ctr-dnn --heter 1 --hosts 3 --cost-profile " + costs:                       "--hosts 3: want 1",
+		"ctr-dnn --heter 1 --inter 1GB/s --cost-profile " + costs:                   "--inter has no effect",
+		"ctr-dnn --heter 1 --intra 1GB --cost-profile " + costs:                     "want a positive number and a unit",
+		"ctr-dnn --heter 1x0 --cost-profile " + costs:                               "want a number, such as 4",
+		"ctr-dnn --heter x --cost-profile " + costs:                                 "want a number, such as 4",
+		"ctr-dnn --heter 1 --threads 2 --cost-profile " + costs:                     "--threads belongs to --measure",
+		"ctr-dnn --heter 1 --save x --cost-profile " + costs:                        "keeps what --measure finds",
+		"deepfm --heter 1 --cost-profile " + costs:                                  `of model "ctr-dnn", not of deepfm`,
+		"din --heter 1 --measure":                                                   "nothing in its code is marked",
+		"ctr-dnn --cost-profile " + costs:                                           "nothing to plan from",
+		"ctr-dnn --compute-ms 1 --np 2x3":                                           "processors have no effect without --heter",
+		"ctr-dnn --compute-ms 1 --servers 2":                                        "--servers has no effect without --heter",
+		"ctr-dnn --heter 1 --latency -1s --cost-profile " + costs:                   "--latency -1s",
+		"ctr-dnn --heter 1 --cost-profile " + filepath.Join(t.TempDir(), "nothing"): "no such file",
 	} {
 		if status, _, errs := commandtest.Run(Command(), line); status == 0 || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, want %q in %s", line, status, want, errs)

@@ -51,7 +51,7 @@ type command struct {
 	memoryRate            float64 // bytes a second
 	chosen                strategyCost
 	planners              []bucket.Named
-	loaded                bucket.Profile // of --profile
+	loaded                bucket.Profile // of --cost-profile
 	computeFrom, linkFrom string         // what the figures rest on, for the report
 	codecFrom             string
 }
@@ -110,7 +110,7 @@ func Command() *cobra.Command {
 			"shared out by the work of the layers, measured here, or from a profile.\nWith --heter it predicts how fast a click model trains whose dense part heter-trainers\nhave, what the best shares of machines are, and whether that pays.\n\nStrategies (of --spars values where that matters):\n" + strategyHelp() + "\nPlans:\n" + planHelp(),
 		Example: "  ringo plan lstm-300m --np 40 --hosts 5 --inter 6GB/s --intra 10GB/s \\\n    --latency 10us --compute-ms 370 --batch 32 --plan all\n" +
 			"  ringo plan resnet50 --np 8 --hosts 8 --inter 1Gbit/s --measure --strategy dlgs\n" +
-			"  ringo plan ctr-dnn --np 4x2 --servers 2 --heter 1x16 --hosts 8 --profile FILE",
+			"  ringo plan ctr-dnn --np 4x2 --servers 2 --heter 1x16 --hosts 8 --cost-profile FILE",
 		Args: console.OneArgument("a model", "mnist"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
@@ -122,12 +122,14 @@ func Command() *cobra.Command {
 	fs.StringVar(&c.inter, "inter", "1.25GB/s", "`rate` of a host's link to the others, each way, such as 6GB/s or 25Gbit/s")
 	fs.StringVar(&c.intra, "intra", "10GB/s", "`rate` between two ranks of a host")
 	fs.DurationVar(&c.latency, "latency", 10*time.Microsecond, "`time` that a message takes besides its bytes")
-	fs.Float64Var(&c.computeMS, "compute-ms", 0, "`ms` of forward and backward of one worker; or --measure, or --profile")
+	fs.Float64Var(&c.computeMS, "compute-ms", 0, "`ms` of forward and backward of one worker; or --measure, or --cost-profile")
 	fs.BoolVar(&c.measure, "measure", false, "measure forward and backward here")
 	fs.IntVar(&c.threads, "threads", 0, "compute `threads` of --measure; 0: this machine's cores")
-	fs.StringVar(&c.profile, "profile", "", "take layers, their times, and costs of codecs and links that it has, from `FILE`")
+	fs.StringVar(&c.profile, "cost-profile", "", "take layers, their times, and costs of codecs and links that it has, from `FILE`")
 	fs.StringVar(&c.save, "save", "", "save a profile with the plan in `FILE`")
-	fs.StringVar(&c.schema, "schema", "", "`FILE`, or name, of how a click model's samples lie in their files: as train has it (default: Criteo's)")
+	fs.StringVar(&c.schema, "layout", "", "`FILE`, or name, of how a click model's samples lie in their files: as train has it (default: Criteo's)")
+	console.Former(fs, "profile", "cost-profile")
+	console.Former(fs, "schema", "layout")
 	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
 	console.Choice(cmd, &c.strategy, "strategy", "what the ranks exchange; see above", namesOf(strategyCosts())...)
 	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")

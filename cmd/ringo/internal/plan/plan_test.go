@@ -70,7 +70,7 @@ func TestPlanPublishedFigures(t *testing.T) {
 // The straw man's figures, as quoted and as they are.
 func TestPlanNaiveFigures(t *testing.T) {
 	for np, want := range map[int]float64{2: 1200, 10: 10800} {
-		for _, as := range []string{"--strategy naive", "--algorithm naive"} {
+		for _, as := range []string{"--strategy naive", "--collective-algorithm naive"} {
 			results, text := planOf(t, fmt.Sprintf("lstm-300m --np %d --hosts %d --inter 1GB/s --compute-ms 370 %s", np, np, as))
 			r := results[0]
 			if math.Abs(r.NaiveOneWayMS/want-1) > 0.001 || math.Abs(r.NaiveMS/(2*want)-1) > 0.001 {
@@ -163,7 +163,7 @@ func TestPlanStrategies(t *testing.T) {
 			t.Errorf("at density 0.9 by %s", g.By)
 		}
 	}
-	if by := plan("--strategy topk --spars 0.001 --algorithm allgather").Groups[0].By; by != "allgather" {
+	if by := plan("--strategy topk --spars 0.001 --collective-algorithm allgather").Groups[0].By; by != "allgather" {
 		t.Errorf("by %s", by)
 	}
 }
@@ -215,7 +215,7 @@ func TestPlanHierarchical(t *testing.T) {
 		"--np 40 --hosts 5 --latency 0s --inter 6GB/s":    "ring",
 		"--np 16 --latency 10ms":                          "doubling",
 		"--np 1":                                          "none",
-		"--np 64 --hosts 8 --algorithm ring":              "ring",
+		"--np 64 --hosts 8 --collective-algorithm ring":   "ring",
 	} {
 		if got := by(flags); got != want {
 			t.Errorf("%s: by %s, want %s", flags, got, want)
@@ -229,8 +229,8 @@ func TestPlanProfile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mnist.json")
 	const cluster = " --np 2 --hosts 2 --inter 1Gbit/s"
 	first, _ := planOf(t, "mnist --measure --threads 1 --batch 8 --save "+file+cluster)
-	again, text := planOf(t, "mnist --profile "+file+cluster)
-	saved, _ := planOf(t, "mnist --plan saved --profile "+file+cluster)
+	again, text := planOf(t, "mnist --cost-profile "+file+cluster)
+	saved, _ := planOf(t, "mnist --plan saved --cost-profile "+file+cluster)
 	for _, r := range [][]result{again, saved} {
 		if r[0].SHA256 != first[0].SHA256 || math.Abs(r[0].StepMS-first[0].StepMS) > 1e-9 || r[0].Batch != 8 {
 			t.Errorf("%+v, saved from %+v", r[0], first[0])
@@ -255,7 +255,7 @@ func TestPlanProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(flags string) result {
-		results, _ := planOf(t, "mnist --plan one --profile "+file+flags)
+		results, _ := planOf(t, "mnist --plan one --cost-profile "+file+flags)
 		return results[0]
 	}
 	if r := run(" --np 2 --hosts 2"); math.Abs(r.ExposedMS-1000) > 1e-6 || r.LinksFrom != "of the profile" || r.BytesSent != float64(r.Bytes) {
@@ -271,16 +271,16 @@ func TestPlanProfile(t *testing.T) {
 		t.Errorf("the profile's codec: %+v", r)
 	}
 
-	results, text := planOf(t, "mnist --plan per-layer --np 2 --hosts 2 --strategy sparseTopK --spars 0.25 --profile "+file)
+	results, text := planOf(t, "mnist --plan per-layer --np 2 --hosts 2 --strategy sparseTopK --spars 0.25 --cost-profile "+file)
 	if r := results[0]; r.Groups[0].By != "tree" || r.SlowedMS <= 0 || !strings.Contains(text, " + slowed ") || math.Abs(r.ComputeMS+r.SlowedMS+r.SelectMS+r.ExposedMS+r.UpdateMS-r.StepMS) > 1e-6 {
 		t.Errorf("by the profile's entries: %+v\n%s", r, text)
 	}
 
-	commandtest.Refused(t, Command(), console.UsageFault, "mlp --profile "+file, "--profile "+file+` is of model "mnist-cnn", not of mlp`)
+	commandtest.Refused(t, Command(), console.UsageFault, "mlp --cost-profile "+file, "--cost-profile "+file+` is of model "mnist-cnn", not of mlp`)
 	if err := os.WriteFile(file, []byte(`{"format":"x"}`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	commandtest.Refused(t, Command(), console.UsageFault, "mnist --profile "+file, "--profile: "+file, `format "x"`)
+	commandtest.Refused(t, Command(), console.UsageFault, "mnist --cost-profile "+file, "--cost-profile: "+file, `format "x"`)
 }
 
 // With --measure the codec is timed, too, and its cost is part of the profile that is
@@ -294,7 +294,7 @@ func TestPlanCodec(t *testing.T) {
 	if r.CodecFrom != "measured here on 1 thread" || r.SelectMS <= 0 || r.StepExactMS <= 0 {
 		t.Errorf("%+v", r)
 	}
-	again, text := planOf(t, job+"--profile "+file)
+	again, text := planOf(t, job+"--cost-profile "+file)
 	commandtest.Holds(t, "plan", text, "codec of the profile")
 	if again[0].SHA256 != r.SHA256 || math.Abs(again[0].SelectMS-r.SelectMS) > 1e-9 {
 		t.Errorf("by the profile %+v, measured %+v", again[0], r)
@@ -317,7 +317,7 @@ func TestPlanUsage(t *testing.T) {
 		{"", "`plan` needs a model"},
 		{"mnits", `unknown model "mnits" (did you mean "mnist"?)`},
 		{"mnist mlp", "takes one model"},
-		{"mnist", "want one of --compute-ms MS, --measure and --profile FILE, got 0"},
+		{"mnist", "want one of --compute-ms MS, --measure and --cost-profile FILE, got 0"},
 		{ok + "--measure", "got 2"},
 		{"mnist --compute-ms 0", "--compute-ms 0: want a positive number"},
 		{"mnist --compute-ms nan", "--compute-ms NaN"},
@@ -346,11 +346,11 @@ func TestPlanUsage(t *testing.T) {
 		{ok + "--plan all --save x", "--save keeps one plan"},
 		{ok + "--bucket-bytes 100", "--bucket-bytes 100: want at least 4, with --plan fixed"},
 		{ok + "--plan fixed --bucket-bytes 3", "--bucket-bytes 3"},
-		{ok + "--algorithm hierarchical", `--algorithm "hierarchical" is not known for strategy fp32 on 4 ranks on 1 host`, "ring, doubling, naive"},
-		{ok + "--strategy naive --algorithm ring", "--algorithm ring: strategy naive has only naive"},
+		{ok + "--collective-algorithm hierarchical", `--collective-algorithm "hierarchical" is not known for strategy fp32 on 4 ranks on 1 host`, "ring, doubling, naive"},
+		{ok + "--strategy naive --collective-algorithm ring", "--collective-algorithm ring: strategy naive has only naive"},
 		{ok + "--batch 0", "--batch 0: want 1 to 65536"},
 		{ok + "--threads 2", "--threads belongs to --measure"},
-		{"mnist --profile nowhere.json --batch 3", "--profile: tune: loading a profile", "--batch has no effect with --profile"},
+		{"mnist --cost-profile nowhere.json --batch 3", "--cost-profile: tune: loading a profile", "--batch has no effect with --cost-profile"},
 		// all faults are told together
 		{"mnist --np 0 --inter 6 --latency -1s --compute-ms -1 --strategy x --plan y", "--np 0", `"6"`, "--latency -1s", "--compute-ms -1", `"x"`, "; "},
 	} {
@@ -382,10 +382,10 @@ func TestPlanSchema(t *testing.T) {
 		}
 		return out
 	}
-	if layers("") == layers(" --schema movielens") {
+	if layers("") == layers(" --layout movielens") {
 		t.Error("the layout is of no matter")
 	}
-	for words, says := range map[string]string{"mlp --compute-ms 1 --schema avazu": "no effect on model mlp", "din --compute-ms 1 --schema avazuu": `did you mean "avazu"`} {
+	for words, says := range map[string]string{"mlp --compute-ms 1 --layout avazu": "no effect on model mlp", "din --compute-ms 1 --layout avazuu": `did you mean "avazu"`} {
 		commandtest.Refused(t, Command(), console.UsageFault, words, says)
 	}
 }

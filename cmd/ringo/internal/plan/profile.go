@@ -24,17 +24,17 @@ import (
 // without it.
 const flopsPerByte = 16
 
-// shaped is a click model for the samples of the layout that --schema names.
+// shaped is a click model for the samples of the layout that --layout names.
 func (c *command) shaped(spec model.Spec) (model.Spec, error) {
 	if c.schema == "" {
 		return spec, nil
 	}
 	if !spec.AnySlots {
-		return spec, fmt.Errorf("--schema %s has no effect on model %s, which takes no slots of keys", c.schema, spec.Name)
+		return spec, fmt.Errorf("--layout %s has no effect on model %s, which takes no slots of keys", c.schema, spec.Name)
 	}
 	l, err := layout.Open(c.schema)
 	if err != nil {
-		return spec, fmt.Errorf("--schema: %w", err)
+		return spec, fmt.Errorf("--layout: %w", err)
 	}
 	spec.Input, spec.Slots, spec.IDs = nil, nil, 0
 	if n := len(l.Of(func(c layout.Column) bool { return c.Kind == layout.Number })); n > 0 {

@@ -30,11 +30,11 @@ type Trainers struct {
 	cfg   train.Config
 }
 
-// Register adds --np, --transport and --algorithm.
+// Register adds --np, --transport and --collective-algorithm.
 func (r *Ranks) Register(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&r.place.Ranks, "np", 1, "")
 	cmd.Flags().StringVar(&r.place.Transport, "transport", "auto", "")
-	cmd.Flags().StringVar(&r.place.Algorithm, "algorithm", "auto", "")
+	cmd.Flags().StringVar(&r.place.Algorithm, "collective-algorithm", "auto", "")
 }
 
 // Check reports too few ranks.
