@@ -194,7 +194,7 @@ func countBinary(t *testing.T, got map[string]int) {
 		t.Fatal(err)
 	}
 	got[binarySize] = int(info.Size() >> 20)
-	for _, page := range []string{"../../docs/data.md", "../../docs/cluster.md"} {
+	for _, page := range []string{"../../docs/cluster.md"} {
 		text, err := os.ReadFile(page)
 		said := regexp.MustCompile(`(?:the default one|instead of) (\d+) MB`).FindSubmatch(text)
 		if err != nil || said == nil {

@@ -53,7 +53,7 @@ func TestPathsHaveRows(t *testing.T) {
 	}
 	each(func(f file, n ast.Node) {
 		e, ok := n.(ast.Expr)
-		if !ok {
+		if !ok || f.path == "internal/setting/former.go" { // names of earlier versions
 			return
 		}
 		if p := pathIn(e); p != "" && !rows[p] && !strings.Contains(noSettings, " "+p+" ") {
