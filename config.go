@@ -40,25 +40,25 @@ type Config struct {
 	// Aggregate says how the servers that sum gradients and their clients work.
 	// Trainers is left 0: it is Size.
 	Aggregate aggregate.Config
-	// Tables are the addresses of the job's servers of tables, HOST:PORT each, by
-	// number, the same on all ranks: see Job.DialTables. Empty: those that a launcher started.
-	Tables []string
+	// ParameterServers are the addresses of the job's servers of tables, HOST:PORT each, by
+	// number, the same on all ranks: see Job.DialParameterServers. Empty: those that a launcher started.
+	ParameterServers []string
 	// Heters are those of its heter-trainers, likewise: see Job.Heters.
 	Heters []string
 	// HeterTrainer says that Size places a heter-trainer by hand, and no rank: Rank is its number among Heters, where it listens at its
 	// own place. Without Size a launcher says so, or by hand RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket.
 	HeterTrainer bool
-	// NoMesh makes no connections among ranks: they meet at the job's servers of tables alone,
+	// ServersOnly makes no connections among ranks: they meet at the job's servers of tables alone,
 	// and go on when one of them is lost, if the servers do. What is said of connections
 	// among ranks has no effect then. A launcher must be told, too.
-	NoMesh bool
+	ServersOnly bool
 	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given; or the absolute path of a file on a folder that all ranks
 	// have, in which rank 0 posts where it listens; or etcd://HOST:PORT/KEY, a key of etcd in which it does (etcds:// under TLS; module
 	// cluster/meeting/etcd). A file has the job's ticket, too, where nobody is given one.
 	Rendezvous string
-	// OpenPlace opens a Rendezvous that is no address, such as Open of that module. nil: meeting.Open, and of etcd, too, in a
+	// OpenBackend opens a Rendezvous that is no address, such as Open of that module. nil: meeting.Open, and of etcd, too, in a
 	// program that was built with that module's overlay.
-	OpenPlace func(rendezvous string) (meeting.Place, error)
+	OpenBackend func(rendezvous string) (meeting.Backend, error)
 	// TicketFile is a file with the job's ticket, which only its owner may read. Empty: RINGO_TICKET has it, or the file that
 	// RINGO_TICKET_FILE names. It needs Size.
 	TicketFile string
@@ -83,7 +83,7 @@ type Config struct {
 	// Metrics is where this rank keeps its figures, for who answers for the ranks of the host
 	// (package internal/watch/metrics/scrape). nil: where a launcher says so, in RINGO_METRICS, or
 	// nowhere.
-	Metrics *metrics.Board
+	Metrics *metrics.Dir
 	// BlackBox is the folder in which a process that no launcher has started records what it does, in a file that stays there if the
 	// process is killed or its job fails: `ringo blackbox FILE...` merges those of a host. "": it is in memory alone. A launcher has
 	// a folder of its own.
@@ -121,7 +121,7 @@ func (c Config) Validate() error {
 	}
 	set := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {
-			errs = append(errs, setting.Faultf(p, format, args...))
+			errs = append(errs, setting.Errorf(p, format, args...))
 		}
 	}
 	set(c.Servers < 0, "servers.count", "%d: want at least 0", c.Servers)
@@ -139,17 +139,17 @@ func (c Config) Validate() error {
 	} else {
 		set(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "job.rank", "%d: want 0 to %d, since %v is %d", c.Rank, c.Size-1, setting.Path("job.ranks"), c.Size)
 	}
-	fault(c.NoMesh && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (NoMesh) reach servers that keep parameters, and no others", c.Servers)
-	set(c.NoMesh && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
-	set(c.NoMesh && !c.HeterTrainer && c.Size > 0 && len(c.Tables) == 0, "ps.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
+	fault(c.ServersOnly && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (NoMesh) reach servers that keep parameters, and no others", c.Servers)
+	set(c.ServersOnly && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
+	set(c.ServersOnly && !c.HeterTrainer && c.Size > 0 && len(c.ParameterServers) == 0, "ps.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
 	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
-	if c.Size > 0 && !c.NoMesh && !c.HeterTrainer && !meeting.IsPlace(c.Rendezvous) {
+	if c.Size > 0 && !c.ServersOnly && !c.HeterTrainer && !meeting.IsBackend(c.Rendezvous) {
 		_, _, err := hostport.Split(c.Rendezvous, 1)
 		set(err != nil, pathRendezvous, "%q: %w, where rank 0 listens, or the absolute path of a file, or etcd://HOST:PORT/KEY, in which it says so", c.Rendezvous, err)
 	}
 	set(c.Size == 0 && c.Rank != 0, "job.rank", "%d places a rank by hand, which needs %v, too", c.Rank, setting.Path("job.ranks"))
 	set(c.Size == 0 && c.Rendezvous != "", pathRendezvous, "%q places a rank by hand, which needs %v, too", c.Rendezvous, setting.Path("job.ranks"))
-	for i, addr := range c.Tables {
+	for i, addr := range c.ParameterServers {
 		_, _, err := hostport.Split(addr, 1)
 		set(err != nil, "ps.addresses", "%q of server %d: %w", addr, i, err)
 	}
@@ -191,24 +191,24 @@ func (c Config) lookup() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// place finds this rank's place in its job; present is false in none.
-func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, present bool, err error) {
+// rankEnv finds this rank's place in its job; present is false in none.
+func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv, present bool, err error) {
 	if err := c.Validate(); err != nil {
 		return env, false, err
 	}
 	if c.Size == 0 {
-		if env, present, err = launch.FromEnv(lookup); !present && err == nil && !c.NoMesh && !c.serves && c.Servers == 0 {
-			env, present, err = c.fromOthers(lookup)
+		if env, present, err = launch.RankFromEnv(lookup); !present && err == nil && !c.ServersOnly && !c.serves && c.Servers == 0 {
+			env, present, err = c.fromExternal(lookup)
 		}
 		switch {
 		case err != nil:
 		case !present && (c.serves || c.Servers > 0):
 			err = fmt.Errorf("%s is not set: a job with servers needs a launcher, or its size", launch.RankVar)
-		case present && c.NoMesh && len(env.Tables) == 0:
-			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need servers of tables", launch.TablesVar)
-		case present && !c.NoMesh && env.Rendezvous == "":
+		case present && c.ServersOnly && len(env.Tables) == 0:
+			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need servers of tables", launch.ParameterServersVar)
+		case present && !c.ServersOnly && env.Rendezvous == "":
 			err = fmt.Errorf("%s is not set, so the launcher started ranks without a mesh: set Config.NoMesh", launch.RendezvousVar)
-		case !present && c.NoMesh:
+		case !present && c.ServersOnly:
 			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need a launcher, or Size and Rank", launch.RankVar)
 		case present && c.Servers > 0 && c.Servers != env.Servers:
 			err = fmt.Errorf("servers %d, but %s is %d", c.Servers, launch.ServersVar, env.Servers)
@@ -219,18 +219,18 @@ func (c Config) place(lookup func(string) (string, bool)) (env launch.Env, prese
 		}
 		return env, present, err
 	}
-	env, present, err = launch.FromEnv(c.byHand(lookup))
-	if other, _, is, err := launch.FromOthers(lookup, c.Size, c.Rendezvous); is && err == nil && !c.serves && other.Rank == env.Rank && other.WorldSize == env.WorldSize {
+	env, present, err = launch.RankFromEnv(c.byHand(lookup))
+	if other, _, is, err := launch.FromExternal(lookup, c.Size, c.Rendezvous); is && err == nil && !c.serves && other.Rank == env.Rank && other.WorldSize == env.WorldSize {
 		env.Job, env.OneHost = other.Job, other.OneHost // whoever has placed it by hand has read them
 	}
 	return env, present, err
 }
 
-// fromOthers is the place that another launcher says.
-func (c Config) fromOthers(lookup func(string) (string, bool)) (launch.Env, bool, error) {
-	env, place, present, err := launch.FromOthers(lookup, 0, "")
+// fromExternal is the place that another launcher says.
+func (c Config) fromExternal(lookup func(string) (string, bool)) (launch.RankEnv, bool, error) {
+	env, place, present, err := launch.FromExternal(lookup, 0, "")
 	if present && err == nil && place.Each > 1 {
-		err = &launch.ManyError{Place: place}
+		err = &launch.SeveralRanksError{Place: place}
 	}
 	if present && err == nil && env.Rank == 0 && c.Report != nil {
 		c.Report(fmt.Sprintf("%s placed by %v", quantity.Count(env.WorldSize, "rank"), place))
@@ -260,8 +260,8 @@ func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string,
 	if c.TicketFile != "" {
 		mine[launch.TicketFileVar], mine[launch.TicketVar] = c.TicketFile, ""
 	}
-	if len(c.Tables) > 0 {
-		mine[launch.TablesVar] = strings.Join(c.Tables, ",")
+	if len(c.ParameterServers) > 0 {
+		mine[launch.ParameterServersVar] = strings.Join(c.ParameterServers, ",")
 	}
 	return func(name string) (string, bool) {
 		if v, ok := mine[name]; ok {

@@ -9,7 +9,7 @@ import (
 
 // JoinOver is Join of the rank that env names, over a mesh that is there already: one that tells what it does, and whose
 // links a test cuts.
-func JoinOver(ctx context.Context, env launch.Env, cfg Config, mesh transport.Mesh) (*Job, error) {
+func JoinOver(ctx context.Context, env launch.RankEnv, cfg Config, mesh transport.Mesh) (*Job, error) {
 	cfg.Times = cfg.Times.WithDefaults()
 	j := &Job{rank: env.Rank, size: env.WorldSize, launched: env.Launched, outer: ctx}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)

@@ -51,7 +51,7 @@ func (j *Job) missed(err error) error {
 	if j.stops != nil {
 		how += j.stops.after(gone.Peer)
 	}
-	return j.explain(err, &transport.LostError{Rank: gone.Peer, Why: outcome.Early(how, outcome.Rank(j.rank), during{err}.Operation())})
+	return j.explain(err, &transport.LostError{Rank: gone.Peer, Reason: outcome.Early(how, outcome.Rank(j.rank), during{err}.Operation())})
 }
 
 // during is an error with the name of the operation that failed first.
@@ -71,14 +71,14 @@ func (j *Job) explain(err, best error) error {
 	if said := (*explained)(nil); errors.As(best, &said) {
 		return best
 	}
-	return &explained{rank: j.rank, ranks: j.size, stopped: j.outer != nil && context.Cause(j.outer) == best, best: best, seen: err}
+	return &explained{rank: j.rank, ranks: j.size, stopped: j.outer != nil && context.Cause(j.outer) == best, best: best, observed: err}
 }
 
 // explained is why the job ended, and what a rank saw of that.
 type explained struct {
-	rank, ranks int
-	stopped     bool // by whoever has started it
-	best, seen  error
+	rank, ranks    int
+	stopped        bool // by whoever has started it
+	best, observed error
 }
 
 // Is tells that an end that was asked for is a context.Canceled, whatever the context's cause.
@@ -87,15 +87,15 @@ func (e *explained) Is(target error) bool { return e.stopped && target == contex
 // Error names who is lost, where this rank was in its run, and the operation and the message
 // at which it noticed.
 func (e *explained) Error() string {
-	lost, at := (*transport.LostError)(nil), outcome.PlaceOf(e.seen)
+	lost, at := (*transport.LostError)(nil), outcome.PositionOf(e.observed)
 	if !errors.As(e.best, &lost) {
 		return outcome.At(e.best.Error(), at)
 	}
-	text := outcome.Loss{
-		Who: outcome.Rank(lost.Rank), How: lost.Why, Rank: lost.Rank, Ranks: e.ranks,
-		Others: []outcome.End{{Rank: e.rank, Cause: outcome.Rank(lost.Rank), Place: at}},
+	text := outcome.LostProcess{
+		Name: outcome.Rank(lost.Rank), Status: lost.Reason, Rank: lost.Rank, Ranks: e.ranks,
+		Affected: []outcome.Exit{{Rank: e.rank, Cause: outcome.Rank(lost.Rank), Place: at}},
 	}.String()
-	if op := operation(e.seen); op != "" {
+	if op := operation(e.observed); op != "" {
 		text += ": " + op
 	}
 	return text
@@ -105,7 +105,7 @@ func (e *explained) Error() string {
 func (e *explained) Reason() error { return e.best }
 
 // Unwrap returns why the job ended, then what this rank saw.
-func (e *explained) Unwrap() []error { return []error{e.best, e.seen} }
+func (e *explained) Unwrap() []error { return []error{e.best, e.observed} }
 
 // operation names the first of the operations that failed, and its message; "" if none did.
 func operation(err error) string {
@@ -139,43 +139,43 @@ func (j *Job) Fail(err error) error {
 	switch {
 	case j.member != nil:
 		known = j.member.Fail(during{best})
-	case j.tell != nil:
-		known = j.tell(cluster.EndOf(j.rank, best))
+	case j.reportExit != nil:
+		known = j.reportExit(cluster.EndOf(j.rank, best))
 	}
 	j.mesh.Abort(best)
 	j.failed.Store(!errors.Is(best, context.Canceled)) // nobody asks what a job was doing that was told to end
 	_ = j.close(reported)                              // what it could say is the echo of best
-	if best = j.mark(best, known); !j.failed.Load() {
+	if best = j.markReported(best, known); !j.failed.Load() {
 		return best
 	}
-	return j.left.Explain(best) // the file stays: others may be about to wait for this rank
+	return j.recordFiles.WithRecords(best) // the file stays: others may be about to wait for this rank
 }
 
-// mark makes err one that a launcher tells.
-func (j *Job) mark(err error, known bool) error {
+// markReported makes err one that a launcher tells.
+func (j *Job) markReported(err error, known bool) error {
 	if !j.launched || !known {
 		return err
 	}
-	return told{err}
+	return reportedError{err}
 }
 
-// told is an error that a launcher has heard of.
-type told struct{ error }
+// reportedError is an error that a launcher has heard of.
+type reportedError struct{ error }
 
 // Unwrap returns the error.
-func (t told) Unwrap() error { return t.error }
+func (t reportedError) Unwrap() error { return t.error }
 
-// Told tells whether a launcher has been told of err, which Run, Join, Serve or Job.Fail has
+// Reported tells whether a launcher has been told of err, which Run, Join, Serve or Job.Fail has
 // returned. It then tells of it once for all ranks, when the last of them has ended, and a
 // program that printed err too would only repeat that:
 //
 //	if err := ringo.Run(ctx, ringo.Config{}, train); err != nil {
-//		if !ringo.Told(err) {
+//		if !ringo.Reported(err) {
 //			fmt.Fprintln(os.Stderr, err)
 //		}
 //		os.Exit(1)
 //	}
-func Told(err error) bool {
-	var t told
+func Reported(err error) bool {
+	var t reportedError
 	return errors.As(err, &t)
 }

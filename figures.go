@@ -7,47 +7,47 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Figures are what this rank counts for who watches the job; nil where nobody does, which counts nothing. What the job itself knows is
-// counted without further ado, steps are the program's to tell: Figures.Step. See Config.Metrics.
-func (j *Job) Figures() *metrics.Figures { return j.figures }
+// Metrics are what this rank counts for who watches the job; nil where nobody does, which counts nothing. What the job itself knows is
+// counted without further ado, steps are the program's to tell: Metrics.Step. See Config.Metrics.
+func (j *Job) Metrics() *metrics.RankMetrics { return j.figures }
 
-// count begins this rank's figures.
-func (j *Job) count(board *metrics.Board) (err error) {
+// startMetrics begins this rank's figures.
+func (j *Job) startMetrics(board *metrics.Dir) (err error) {
 	if board == nil {
 		return nil
 	}
 	if j.serves() {
-		return j.countSums(board)
+		return j.countAggregation(board)
 	}
 	if j.figures, err = board.Rank(j.rank, j.size); err != nil {
 		return err
 	}
 	j.uncount = j.figures.Follow(metrics.Source{
-		Sent:    func() int64 { return j.Traffic().WireSent },
-		Carried: j.carried,
-		Queued:  j.queued,
-		Waiting: func() (int, bool) { w, ok := j.waiting(time.Hour); return w.Peer, ok },
-		Heard:   j.heard,
+		Sent:          func() int64 { return j.Traffic().WireSent },
+		Carried:       j.carried,
+		Queued:        j.queued,
+		Waiting:       func() (int, bool) { w, ok := j.waiting(time.Hour); return w.Peer, ok },
+		LastHeartbeat: j.lastHeartbeat,
 	})
 	return nil
 }
 
-// countSums begins the figures of a server that sums.
-func (j *Job) countSums(board *metrics.Board) (err error) {
-	if j.figures, err = board.Summer(j.rank-j.size, j.size); err != nil {
+// countAggregation begins the figures of a server that sums.
+func (j *Job) countAggregation(board *metrics.Dir) (err error) {
+	if j.figures, err = board.Aggregator(j.rank-j.size, j.size); err != nil {
 		return err
 	}
 	j.uncount = j.figures.Follow(metrics.Source{
 		Waiting: func() (int, bool) { w, ok := j.waiting(time.Hour); return w.Peer, ok },
-		Summed:  func() metrics.Sums { return metrics.Sums(j.server.Stats()) },
+		Summed:  func() metrics.AggregatorStats { return metrics.AggregatorStats(j.server.Stats()) },
 	})
 	return nil
 }
 
 // carried is how many bytes shared memory has carried.
 func (j *Job) carried() int64 {
-	if w := j.Windows(); w != nil {
-		return w.Carried.Load()
+	if w := j.SharedMemory(); w != nil {
+		return w.BytesCarried.Load()
 	}
 	return 0
 }
@@ -62,10 +62,10 @@ func (j *Job) queued() (n int) {
 	return n
 }
 
-// heard is when the coordinator was last heard of.
-func (j *Job) heard() (at time.Time) {
+// lastHeartbeat is when the coordinator was last heard of.
+func (j *Job) lastHeartbeat() (at time.Time) {
 	if j.member != nil {
-		at = j.member.Heard()
+		at = j.member.LastHeartbeat()
 	}
 	return at
 }

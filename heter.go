@@ -20,19 +20,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/outcome"
 )
 
-// ErrServed ends a program that a launcher has started as a heter-trainer: it has computed for the ranks until all of them had left. What
+// ErrHeterTrainerDone ends a program that a launcher has started as a heter-trainer: it has computed for the ranks until all of them had left. What
 // a rank would do next is not for it, so train.Run returns this error in place of a result. Run takes it for a good end.
-var ErrServed = errors.New("this process has been a heter-trainer of its job, and all ranks have left")
+var ErrHeterTrainerDone = errors.New("this process has been a heter-trainer of its job, and all ranks have left")
 
 // HeterTrainer is the place in a job of a process that computes a part of the model for ranks.
 // Package train does its work.
 type HeterTrainer struct {
-	Index    int      // its number
-	Addrs    []string // where all of them listen, by number
-	Trainers int      // how many ranks there are
-	Times    cluster.Times
-	LinkOnly bool // no memory is to be shared with ranks of this host
-	GoesOn   bool // the others go on without a rank that is lost (Config.NoMesh)
+	Index          int      // its number
+	Addrs          []string // where all of them listen, by number
+	Trainers       int      // how many ranks there are
+	Times          cluster.Times
+	LinkOnly       bool // no memory is to be shared with ranks of this host
+	ContinueOnLoss bool // the others go on without a rank that is lost (Config.ServersOnly)
 
 	place  launch.RoleEnv
 	cfg    Config
@@ -89,13 +89,13 @@ func (c Config) heterByHand(lookup func(string) (string, bool)) func(string) (st
 // validateHeter reports what is wrong with a heter-trainer that is placed by hand.
 func (c Config) validateHeter() (errs []error) {
 	if len(c.Heters) == 0 {
-		errs = append(errs, setting.Faultf("heter.addresses", "are missing: where all heter-trainers listen, HOST:PORT each; this one at its own place"))
+		errs = append(errs, setting.Errorf("heter.addresses", "are missing: where all heter-trainers listen, HOST:PORT each; this one at its own place"))
 	} else if c.Rank < 0 || c.Rank >= len(c.Heters) {
 		errs = append(errs, fmt.Errorf("heter-trainer %d: want 0 to %d, as there are %d", c.Rank, len(c.Heters)-1, len(c.Heters)))
 	}
 	for i, addr := range c.Heters {
 		if _, _, err := hostport.Split(addr, 1); err != nil {
-			errs = append(errs, setting.Faultf("heter.addresses", "%q of heter-trainer %d: %w", addr, i, err))
+			errs = append(errs, setting.Errorf("heter.addresses", "%q of heter-trainer %d: %w", addr, i, err))
 		}
 	}
 	return errs
@@ -104,17 +104,17 @@ func (c Config) validateHeter() (errs []error) {
 // joinHeter makes this process a heter-trainer in a place.
 func joinHeter(ctx context.Context, place launch.RoleEnv, cfg Config) (*Job, error) {
 	j := &Job{
-		rank: -1, size: place.WorldSize, heters: place.Addrs, ticket: place.Ticket, tls: cfg.Network.TLS, noMesh: true, launched: place.End > 0,
+		rank: -1, size: place.WorldSize, heters: place.Addrs, ticket: place.Ticket, tls: cfg.Network.TLS, serversOnly: true, launched: place.End > 0,
 		outer: ctx, timeout: cfg.Collective.Timeout, settings: cfg.Settings, cores: 1, recorder: place.Recorder(),
 	}
 	j.heter = &HeterTrainer{
 		Index: place.Index, Addrs: place.Addrs, Trainers: place.WorldSize, Times: cfg.Times.WithDefaults(),
-		LinkOnly: cmp.Or(cfg.Transport, place.Transport) == TransportTCP, GoesOn: cfg.NoMesh, place: place, cfg: cfg,
+		LinkOnly: cmp.Or(cfg.Transport, place.Transport) == TransportTCP, ContinueOnLoss: cfg.ServersOnly, place: place, cfg: cfg,
 	}
-	j.tell = func(end outcome.End) bool { return ctx.Err() == nil && place.Tell(end) } // who has ended it knows why
+	j.reportExit = func(end outcome.Exit) bool { return ctx.Err() == nil && place.ReportExit(end) } // who has ended it knows why
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	nobody := mem.New(2)[1]
-	nobody.Abort(j.heter.idle())
+	nobody.Abort(j.heter.usageHint())
 	cfg.Metrics, cfg.Servers = nil, 0
 	if err := j.start(nobody, cfg); err != nil {
 		_ = j.release() // of a mesh in memory
@@ -123,17 +123,17 @@ func joinHeter(ctx context.Context, place launch.RoleEnv, cfg Config) (*Job, err
 	return j, nil
 }
 
-// idle says what a program has to do as a heter-trainer.
-func (h *HeterTrainer) idle() error {
+// usageHint says what a program has to do as a heter-trainer.
+func (h *HeterTrainer) usageHint() error {
 	return fmt.Errorf("this process is heter-trainer %d of %d of its job, and no rank: a program that has one calls train.Run or train.NewLoop with its model", h.Index, len(h.Addrs))
 }
 
-// unserved is why a program has ended too early that was to be a heter-trainer.
-func (j *Job) unserved() error {
+// notServedError is why a program has ended too early that was to be a heter-trainer.
+func (j *Job) notServedError() error {
 	if j.heter == nil || j.heter.stop != nil {
 		return nil
 	}
-	return j.heter.idle()
+	return j.heter.usageHint()
 }
 
 // Begin opens the socket at which ranks find the process, and shows its launcher from now on that it lives. It is called once, by
@@ -149,10 +149,10 @@ func (h *HeterTrainer) Begin() (l net.Listener, err error) {
 		}
 		_ = socket.Close() // l is another descriptor of it
 	} else if l, err = cluster.Listen(context.Background(), h.Addrs[h.Index], h.Times.Join, h.cfg.Report); err != nil {
-		return nil, setting.Faultf("heter.addresses", "has the place of heter-trainer %d, where it cannot listen: %w", h.Index, err)
+		return nil, setting.Errorf("heter.addresses", "has the place of heter-trainer %d, where it cannot listen: %w", h.Index, err)
 	}
 	if h.stop = func() {}; h.place.End > 0 {
-		h.stop = h.place.ShowLife(h.Times.Heartbeat)
+		h.stop = h.place.SendHeartbeats(h.Times.Heartbeat)
 	}
 	h.listen, h.over = l, interfaceOf(l.Addr())
 	return l, nil
@@ -168,11 +168,11 @@ func (h *HeterTrainer) end() {
 
 // Meet forms a job of some heter-trainers alone, of which this is one, members[0] says at place where it listens for the others. The job
 // is its caller's to close.
-func (h *HeterTrainer) Meet(ctx context.Context, members []int, place meeting.Place) (*Job, error) {
+func (h *HeterTrainer) Meet(ctx context.Context, members []int, place meeting.Backend) (*Job, error) {
 	ticket := h.place.Ticket.String()
 	cfg := Config{
 		Size: len(members), Rank: slices.Index(members, h.Index), Times: h.cfg.Times, Collective: h.cfg.Collective, Network: h.cfg.Network, Bind: launch.BindNone,
-		Rendezvous: fmt.Sprintf("/heter-trainer-%d", members[0]), OpenPlace: func(string) (meeting.Place, error) { return place, nil },
+		Rendezvous: fmt.Sprintf("/heter-trainer-%d", members[0]), OpenBackend: func(string) (meeting.Backend, error) { return place, nil },
 		Lookup: func(name string) (string, bool) {
 			if name == launch.TicketVar {
 				return ticket, true

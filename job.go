@@ -39,45 +39,45 @@ type Job struct {
 	rank, size, localRank int // of a server rank is its number in the mesh
 	servers               int
 	columns               int
-	launched              bool             // a launcher hosts the coordinator
-	tables, heters        []string         // addresses
-	heter                 *HeterTrainer    // nil: it is none
-	saving                launch.Saving    // what its launcher says of checkpoints
-	noMesh                bool             // there are no connections among ranks
-	watched               bool             // the launcher ends those that hang
-	timeout               time.Duration    // of waits for others
-	ticket                transport.Ticket // nil in a job of one process
+	launched              bool                 // a launcher hosts the coordinator
+	tables, heters        []string             // addresses
+	heter                 *HeterTrainer        // nil: it is none
+	saving                launch.CheckpointEnv // what its launcher says of checkpoints
+	serversOnly           bool                 // there are no connections among ranks
+	watched               bool                 // the launcher ends those that hang
+	timeout               time.Duration        // of waits for others
+	ticket                transport.Ticket     // nil in a job of one process
 	tls                   transport.TLS
 
-	recorder   *record.Recorder
-	left       launch.Left      // where it lies, if no launcher holds it
-	failed     atomic.Bool      // it is of use
-	figures    *metrics.Figures // nil: nobody wants them
-	dialed     atomic.Int32     // clients of DialTables that have not left
-	uncount    func()           // ends what keeps them up to date
-	outer      context.Context  // what Join was given
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	mesh       transport.Mesh
-	group      *collective.Group // nil in a server
-	subs       subgroups
-	collective collective.Config // of the group, for those of some ranks
-	settings   setting.Values    // that it was told
-	client     *aggregate.Client // of the servers, nil without
-	server     *aggregate.Server // nil in a rank that trains
-	stops      *together         // of a job of one process
+	recorder    *record.Recorder
+	recordFiles launch.RecordFiles   // where it lies, if no launcher holds it
+	failed      atomic.Bool          // it is of use
+	figures     *metrics.RankMetrics // nil: nobody wants them
+	dialed      atomic.Int32         // clients of DialParameterServers that have not left
+	uncount     func()               // ends what keeps them up to date
+	outer       context.Context      // what Join was given
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	mesh        transport.Mesh
+	group       *collective.Group // nil in a server
+	subs        subgroups
+	collective  collective.Config // of the group, for those of some ranks
+	settings    setting.Values    // that it was told
+	client      *aggregate.Client // of the servers, nil without
+	server      *aggregate.Server // nil in a rank that trains
+	stops       *localStoppers    // of a job of one process
 
-	member      *cluster.Member               // nil in a job of one process
-	tell        func(outcome.End) (told bool) // of a rank without a mesh: tells its launcher
-	coordinator *cluster.Coordinator          // of a job started by hand, in rank 0
+	member      *cluster.Member                // nil in a job of one process
+	reportExit  func(outcome.Exit) (told bool) // of a rank without a mesh: tells its launcher
+	coordinator *cluster.Coordinator           // of a job started by hand, in rank 0
 	kind        string
 	fallback    string
-	placed      string         // where ranks run, in words
-	cores       int            // that this rank has for itself
-	board       *metrics.Board // that Join has opened; nil: it has not
-	place       meeting.Place  // where rank 0 says that it listens; nil: it is known
-	withdraw    func()         // removes the notice of where this rank listens; nil: there is none
-	unbind      func()         // undoes that this rank has bound itself; nil: it has not
+	placed      string          // where ranks run, in words
+	cores       int             // that this rank has for itself
+	board       *metrics.Dir    // that Join has opened; nil: it has not
+	place       meeting.Backend // where rank 0 says that it listens; nil: it is known
+	withdraw    func()          // removes the notice of where this rank listens; nil: there is none
+	unbind      func()          // undoes that this rank has bound itself; nil: it has not
 	watching    sync.WaitGroup
 	closed      sync.Once
 	closeErr    error
@@ -95,19 +95,19 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	} else if is {
 		return joinHeter(ctx, place, cfg)
 	}
-	env, present, err := cfg.place(cfg.lookup())
+	env, present, err := cfg.rankEnv(cfg.lookup())
 	if err != nil {
 		return nil, fmt.Errorf("joining the job: %w", err)
 	}
 	if !present {
-		return local(ctx, mem.New(1)[0], cfg, &together{ranks: make([]*Stopper, 1)}, launch.LeaveIn(cfg.BlackBox, nil))
+		return local(ctx, mem.New(1)[0], cfg, &localStoppers{ranks: make([]*Stopper, 1)}, launch.NewRecordFiles(cfg.BlackBox, nil))
 	}
 	return join(ctx, env, cfg)
 }
 
 // join takes the place that env says.
-func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
-	var opened *metrics.Board
+func join(ctx context.Context, env launch.RankEnv, cfg Config) (*Job, error) {
+	var opened *metrics.Dir
 	if cfg.Times = cfg.Times.WithDefaults(); cfg.Metrics == nil && env.Metrics != "" {
 		board, err := metrics.Open(env.Metrics)
 		if err != nil {
@@ -120,36 +120,36 @@ func join(ctx context.Context, env launch.Env, cfg Config) (*Job, error) {
 	j.placed, j.cores = env.Placed, placement.Usable()
 	j.record(env, cfg)
 	j.watched, j.timeout, j.settings = env.Launched, cfg.Collective.Timeout, cfg.Settings
-	if len(cfg.Tables) > 0 {
-		j.tables, j.watched = cfg.Tables, false
+	if len(cfg.ParameterServers) > 0 {
+		j.tables, j.watched = cfg.ParameterServers, false
 	}
 	if len(cfg.Heters) > 0 {
 		j.heters = cfg.Heters
 	}
 	j.outer = ctx
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
-	listener, err := j.meet(&env, cfg)
+	listener, err := j.rendezvous(&env, cfg)
 	switch {
 	case err != nil:
 		_ = j.release() // err says more
 		return nil, fmt.Errorf("joining the job: %w", err)
-	case cfg.NoMesh:
-		j.tell = env.Tell
-		return j.alone(cfg)
+	case cfg.ServersOnly:
+		j.reportExit = env.Tell
+		return j.joinServersOnly(cfg)
 	}
 	if err := j.connect(env, listener, cfg); err != nil {
 		known := j.giveUp(err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("rank %d gave up joining the job at %s: %w", j.rank, env.Rendezvous, err)
 		}
-		return nil, j.mark(err, known)
+		return nil, j.markReported(err, known)
 	}
 	return j, nil
 }
 
-// alone makes a rank that meets the others at servers only.
-func (j *Job) alone(cfg Config) (*Job, error) {
-	j.noMesh, j.kind = true, ""
+// joinServersOnly makes a rank that meets the others at servers only.
+func (j *Job) joinServersOnly(cfg Config) (*Job, error) {
+	j.serversOnly, j.kind = true, ""
 	if err := j.start(mem.New(1)[0], cfg); err != nil {
 		_ = j.release() // of a mesh in memory
 		return nil, err
@@ -159,7 +159,7 @@ func (j *Job) alone(cfg Config) (*Job, error) {
 
 // connect joins the cluster, then builds the mesh and the group. A rank that is
 // lost on the way ends it.
-func (j *Job) connect(env launch.Env, listener net.Listener, cfg Config) error {
+func (j *Job) connect(env launch.RankEnv, listener net.Listener, cfg Config) error {
 	if err := j.enter(env, listener, cfg); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (j *Job) connect(env launch.Env, listener net.Listener, cfg Config) error {
 	mesh, err := tcp.New(j.ctx, tcp.Config{
 		Rank: env.Rank, Size: env.Members(), Ticket: env.Ticket, Version: Version, JoinTimeout: cfg.Times.Join,
 		Listener: j.member.Listener(), Addrs: j.member.Addrs(), Report: cfg.Report,
-		Streams: cfg.Network.Streams, CongestionControl: cfg.Network.CongestionControl, Checksum: cfg.Network.Checksum, Lending: cfg.Network.Lending,
+		Streams: cfg.Network.Streams, CongestionControl: cfg.Network.CongestionControl, Checksum: cfg.Network.Checksum, Lending: cfg.Network.ZeroCopy,
 		TLS: cfg.Network.TLS,
 	})
 	if err != nil {
@@ -219,14 +219,14 @@ func (j *Job) waiting(long time.Duration) (cluster.Wait, bool) {
 	out := cluster.Wait{Peer: longest.Peer, Since: longest.Since, In: fmt.Sprintf("%s %d", longest.Op, longest.Seq)}
 	if j.group != nil && time.Since(longest.Since) >= long {
 		for _, b := range j.group.Begun() {
-			out.Begun = append(out.Begun, cluster.Begun{Number: b.Seq, What: b.What})
+			out.Begun = append(out.Begun, cluster.Begun{Number: b.Seq, Operation: b.Operation})
 		}
 	}
 	return out, true
 }
 
 // share arranges memory among the ranks of each host. It owns mesh.
-func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh, error) {
+func (j *Job) share(mesh transport.Mesh, env launch.RankEnv, cfg Config) (*shm.Mesh, error) {
 	asked := cmp.Or(cfg.Transport, env.Transport)
 	off := ""
 	if asked == TransportTCP {
@@ -238,7 +238,7 @@ func (j *Job) share(mesh transport.Mesh, env launch.Env, cfg Config) (*shm.Mesh,
 	if err != nil {
 		return nil, err
 	}
-	if m.Windows() != nil {
+	if m.SharedMemory() != nil {
 		j.kind = TransportSHM
 	}
 	why, failed := m.Reason()
@@ -273,7 +273,7 @@ func (j *Job) start(mesh transport.Mesh, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if err = j.count(cfg.Metrics); err != nil {
+	if err = j.startMetrics(cfg.Metrics); err != nil {
 		return err
 	}
 	j.watching.Go(j.watch)
@@ -286,7 +286,7 @@ func (j *Job) giveUp(err error) (known bool) {
 	if j.member != nil {
 		known = j.member.Fail(err)
 	} else {
-		known = cluster.Knows(err)
+		known = cluster.IsVerdict(err)
 	}
 	if j.coordinator != nil {
 		j.coordinator.MarkLost(j.rank, err.Error())
@@ -312,7 +312,7 @@ func (j *Job) watch() {
 		return
 	}
 	j.mesh.Abort(cause)
-	if (j.size == 1 || j.noMesh) && j.group != nil { // its operations never touch the mesh
+	if (j.size == 1 || j.serversOnly) && j.group != nil { // its operations never touch the mesh
 		_ = j.group.Close()
 	}
 }
@@ -337,8 +337,8 @@ func (j *Job) Reducer() exchange.Reducer {
 	return j.client
 }
 
-// NoMesh tells whether the job has no connections among its ranks: see Config.NoMesh.
-func (j *Job) NoMesh() bool { return j.noMesh }
+// ServersOnly tells whether the job has no connections among its ranks: see Config.ServersOnly.
+func (j *Job) ServersOnly() bool { return j.serversOnly }
 
 // LocalRank is this rank's number among those of its host.
 func (j *Job) LocalRank() int { return j.localRank }
@@ -364,7 +364,7 @@ func (j *Job) Fallback() string { return j.fallback }
 // when what it held is gone, and Free gives it back before. It is not to be called
 // from two goroutines at once.
 func (j *Job) Alloc(n int) []float32 {
-	if w := j.Windows(); w != nil {
+	if w := j.SharedMemory(); w != nil {
 		if b := w.Alloc(4 * n); b != nil {
 			x := raw.As[float32](b)
 			hugepage.Collapse(x)
@@ -377,14 +377,14 @@ func (j *Job) Alloc(n int) []float32 {
 // Free gives back what the last Alloc returned. Anything else stays until the
 // job ends. No operation on it may be under way.
 func (j *Job) Free(x []float32) {
-	if w := j.Windows(); w != nil && len(x) > 0 {
+	if w := j.SharedMemory(); w != nil && len(x) > 0 {
 		w.Return(raw.Bytes(x))
 	}
 }
 
-// Windows is the memory that the ranks of this host share, nil if they share
+// SharedMemory is the memory that the ranks of this host share, nil if they share
 // none. Operands that lie in it are reduced without a copy.
-func (j *Job) Windows() *transport.Windows { return transport.WindowsOf(j.mesh) }
+func (j *Job) SharedMemory() *transport.SharedMemory { return transport.SharedMemoryOf(j.mesh) }
 
 // Columns is the width of the terminal that rank 0's output ends up on, though
 // it may write to its launcher's pipe; 0 when that is not known.

@@ -41,7 +41,7 @@ func TestSharedMemory(t *testing.T) {
 }
 
 func sharesMemory(job *ringo.Job) error {
-	w := job.Windows()
+	w := job.SharedMemory()
 	if job.Transport() != ringo.TransportSHM || job.Fallback() != "" || w == nil {
 		return fmt.Errorf("over %s: %s", job.Transport(), job.Fallback())
 	}
@@ -65,7 +65,7 @@ func sharesMemory(job *ringo.Job) error {
 	if again := job.Alloc(1000); &again[0] != &x[0] || again[0] != 0 {
 		return errors.New("memory that was freed is not used again, or not cleared")
 	}
-	for n := len(w.Own()); n > 0; n /= 2 {
+	for n := len(w.Arena()); n > 0; n /= 2 {
 		for w.Alloc(n) != nil {
 		}
 	}
@@ -93,7 +93,7 @@ func TestToldNotToShare(t *testing.T) {
 			cfgs[r].Report = func(line string) { t.Errorf("reported: %s", line) }
 		}
 		for _, err := range runAll(t, cfgs, func(job *ringo.Job) error {
-			if job.Transport() != c.want || job.Fallback() != "" || (job.Windows() == nil) != (c.want == "tcp") {
+			if job.Transport() != c.want || job.Fallback() != "" || (job.SharedMemory() == nil) != (c.want == "tcp") {
 				return fmt.Errorf("over %s: %s", job.Transport(), job.Fallback())
 			}
 			if x := job.Alloc(10); len(x) != 10 {

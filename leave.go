@@ -26,7 +26,7 @@ func (j *Job) close(broken func() error) error {
 		if fault := broken(); fault != nil {
 			j.member.Fail(during{fault})
 		}
-		j.closeErr = errors.Join(j.unserved(), j.release())
+		j.closeErr = errors.Join(j.notServedError(), j.release())
 	})
 	return j.closeErr
 }
@@ -61,7 +61,7 @@ func (j *Job) last() string {
 	if len(begun) == 0 || several {
 		return ""
 	}
-	name := begun[len(begun)-1].What
+	name := begun[len(begun)-1].Operation
 	for _, more := range []string{" (", " of ", " with ", " by "} {
 		name, _, _ = strings.Cut(name, more)
 	}

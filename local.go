@@ -16,8 +16,8 @@ import (
 )
 
 // Run joins, calls fn and leaves. When fn fails, the other ranks are told, and
-// the error is the best that this rank knows: of a lost peer, who it is. See Told for
-// who prints it. A *StoppedError of fn is no failure: the rank leaves in good order. Nor is ErrServed.
+// the error is the best that this rank knows: of a lost peer, who it is. See Reported for
+// who prints it. A *StoppedError of fn is no failure: the rank leaves in good order. Nor is ErrHeterTrainerDone.
 func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	job, err := Join(ctx, cfg)
 	if err != nil {
@@ -43,9 +43,9 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errDone)
-	left := launch.LeaveIn(cfg.BlackBox, nil)
+	left := launch.NewRecordFiles(cfg.BlackBox, nil)
 	errs := make([]error, n+cfg.Servers)
-	stops := &together{ranks: make([]*Stopper, n)}
+	stops := &localStoppers{ranks: make([]*Stopper, n)}
 	var wg sync.WaitGroup
 	for rank, mesh := range mem.New(n + cfg.Servers) {
 		body := fn
@@ -59,12 +59,12 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	if err == nil || stoppedBy(err) != nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return left.Explain(err, left.Files()...)
+	return left.WithRecords(err, left.Files()...)
 }
 
 // runLocal is one rank of Local. It cancels with its fault before the other
 // ranks can see the echo; all that fail then return the same.
-func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transport.Mesh, cfg Config, stops *together, left launch.Left, fn func(*Job) error) error {
+func runLocal(ctx context.Context, cancel context.CancelCauseFunc, mesh transport.Mesh, cfg Config, stops *localStoppers, left launch.RecordFiles, fn func(*Job) error) error {
 	j, err := local(ctx, mesh, cfg, stops, left)
 	if err != nil {
 		return err
@@ -103,9 +103,9 @@ func (j *Job) yield(ctx context.Context, err error) {
 }
 
 // local is a rank whose mesh is there already.
-func local(ctx context.Context, mesh transport.Mesh, cfg Config, stops *together, left launch.Left) (*Job, error) {
-	j := &Job{left: left, stops: stops, rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
-	j.recorder = left.Recorder(j.who())
+func local(ctx context.Context, mesh transport.Mesh, cfg Config, stops *localStoppers, left launch.RecordFiles) (*Job, error) {
+	j := &Job{recordFiles: left, stops: stops, rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, servers: cfg.Servers, localRank: mesh.Rank(), mesh: mesh, kind: "mem"}
+	j.recorder = left.Recorder(j.process())
 	j.cores = max(1, runtime.GOMAXPROCS(0)/mesh.Size())
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	if err := j.start(mesh, cfg); err != nil {

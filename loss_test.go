@@ -81,7 +81,7 @@ type standIn struct {
 // standsFor is what it tells.
 type standsFor struct {
 	PID int
-	Env launch.Env
+	Env launch.RankEnv
 }
 
 // say has it write a line, or "exit N".
@@ -136,7 +136,7 @@ func TestStandIn(t *testing.T) {
 	if !told {
 		t.Skip("only for another test")
 	}
-	env, _, err := launch.FromEnv(os.LookupEnv)
+	env, _, err := launch.RankFromEnv(os.LookupEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func (s *lossScene) survive(mesh transport.Mesh, rank int, tell *lossStory) {
 	best := job.Fail(err)
 	tell.line("cluster", "the verdict: %v", context.Cause(job.Context()))
 	tell.line("ringo", "the program's error: %v", best)
-	if !ringo.Told(best) {
+	if !ringo.Reported(best) {
 		s.t.Errorf("the launcher of rank %d was not told", rank)
 	}
 	tell.line("launch", "it is told of this, and tells it once for all: the program is silent")
@@ -246,7 +246,7 @@ func (s *lossScene) train(job *ringo.Job, at func()) error {
 		return err
 	}
 	for ; ; gate.step++ {
-		n.backward(func(nn.Slot) {})
+		n.backward(func(nn.ParamRange) {})
 		if err := n.opt.Step(); err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ type gatedReducer struct {
 	errs       []error
 }
 
-func (r *gatedReducer) Start(op *sums.Op) {
+func (r *gatedReducer) Start(op *sums.Request) {
 	if r.next == 0 {
 		r.errs = r.errs[:0]
 	}
@@ -274,7 +274,7 @@ func (r *gatedReducer) Start(op *sums.Op) {
 	r.next = (r.next + 1) % (lastBucket + 1)
 }
 
-func (r *gatedReducer) Wait(*sums.Op) (time.Time, error) {
+func (r *gatedReducer) Wait(*sums.Request) (time.Time, error) {
 	err := r.errs[0]
 	r.errs = r.errs[1:]
 	return time.Now(), err

@@ -11,32 +11,32 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// meet completes a place whose ticket stands in a file, or whose rank 0 says elsewhere where it listens: rank 0 listens and posts
+// rendezvous completes a place whose ticket stands in a file, or whose rank 0 says elsewhere where it listens: rank 0 listens and posts
 // that. Of rank 0 it returns the listener.
-func (j *Job) meet(env *launch.Env, cfg Config) (listener net.Listener, err error) {
+func (j *Job) rendezvous(env *launch.RankEnv, cfg Config) (listener net.Listener, err error) {
 	if env.TicketFile != "" {
 		if env.Ticket, err = meeting.Ticket(env.TicketFile); err != nil {
 			return nil, err
 		}
 	}
-	if meeting.IsPlace(env.Rendezvous) {
-		open := cfg.OpenPlace
+	if meeting.IsBackend(env.Rendezvous) {
+		open := cfg.OpenBackend
 		if open == nil {
-			open = openPlace
+			open = openBackend
 		}
 		if j.place, err = open(env.Rendezvous); err != nil {
 			return nil, err
 		}
 	}
-	if env.Rank == 0 && !cfg.NoMesh && j.place != nil {
-		listener, err = j.post(env, cfg)
+	if env.Rank == 0 && !cfg.ServersOnly && j.place != nil {
+		listener, err = j.publish(env, cfg)
 	}
 	j.ticket = env.Ticket
 	return listener, err
 }
 
-// post listens at a free port, and tells the others.
-func (j *Job) post(env *launch.Env, cfg Config) (net.Listener, error) {
+// publish listens at a free port, and tells the others.
+func (j *Job) publish(env *launch.RankEnv, cfg Config) (net.Listener, error) {
 	ip, err := cluster.HostAddress(cfg.Network.Interface, env.OneHost)
 	if err != nil {
 		return nil, err
@@ -45,14 +45,14 @@ func (j *Job) post(env *launch.Env, cfg Config) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rank 0 listens for the others: %w", err)
 	}
-	notice := meeting.Notice{Job: env.Job, Address: listener.Addr().String()}
+	notice := meeting.Endpoint{Job: env.Job, Address: listener.Addr().String()}
 	if env.Ticket == nil {
 		env.Ticket = transport.NewTicket()
 		notice.Ticket = env.Ticket.String()
 	}
 	limited, cancel := context.WithTimeout(j.ctx, cfg.Times.WithDefaults().Join)
 	defer cancel()
-	if j.withdraw, err = j.place.Post(limited, notice); err != nil {
+	if j.withdraw, err = j.place.Publish(limited, notice); err != nil {
 		_ = listener.Close() // err says more
 		return nil, err
 	}
@@ -60,14 +60,14 @@ func (j *Job) post(env *launch.Env, cfg Config) (net.Listener, error) {
 	return listener, nil
 }
 
-// look finds what rank 0 has posted: its address, and the ticket, unless this process was given one. It is nil where
+// lookup finds what rank 0 has posted: its address, and the ticket, unless this process was given one. It is nil where
 // nothing is posted, and for who has posted it.
-func (j *Job) look(env launch.Env) func() (string, transport.Ticket, error) {
+func (j *Job) lookup(env launch.RankEnv) func() (string, transport.Ticket, error) {
 	if j.place == nil || j.withdraw != nil {
 		return nil
 	}
 	return func() (string, transport.Ticket, error) {
-		notice, err := j.place.Look(j.ctx, env.Job)
+		notice, err := j.place.Lookup(j.ctx, env.Job)
 		if err != nil {
 			return "", nil, err
 		}
@@ -84,7 +84,7 @@ func (j *Job) look(env launch.Env) func() (string, transport.Ticket, error) {
 
 // enter joins the cluster, which rank 0 hosts unless there is a launcher: at listener, or, where
 // that is nil, at the rendezvous.
-func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err error) {
+func (j *Job) enter(env launch.RankEnv, listener net.Listener, cfg Config) (err error) {
 	if env.Rank == 0 && !env.Launched {
 		if listener == nil {
 			if listener, err = cluster.Listen(j.ctx, env.Rendezvous, cfg.Times.Join, cfg.Report); err != nil {
@@ -103,7 +103,7 @@ func (j *Job) enter(env launch.Env, listener net.Listener, cfg Config) (err erro
 	j.member, err = cluster.Join(j.ctx, cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, TLS: cfg.Network.TLS, Version: Version,
 		Rank: env.Rank, WorldSize: env.Members(), Times: cfg.Times,
-		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: j.look(env), Report: cfg.Report,
+		Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), Settings: cfg.Settings, Look: j.lookup(env), Report: cfg.Report,
 	})
 	if _, file := j.place.(meeting.File); err == nil && file && j.withdraw != nil {
 		j.withdraw() // all ranks are here: a job with the same variables may meet now

@@ -37,7 +37,7 @@ func TestMeetByFile(t *testing.T) {
 	}
 	for _, file := range []string{"", ticket} {
 		path := filepath.Join(t.TempDir(), "meet")
-		if _, err := meeting.File(path).Post(t.Context(), meeting.Notice{Address: freeport.Address(t), Ticket: strings.Repeat("ab", 32)}); err != nil {
+		if _, err := meeting.File(path).Publish(t.Context(), meeting.Endpoint{Address: freeport.Address(t), Ticket: strings.Repeat("ab", 32)}); err != nil {
 			t.Fatal(err)
 		}
 		cfgs := byFile(path, 3)
@@ -136,13 +136,13 @@ func TestJoinByAnotherLauncher(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	os.Unsetenv(launch.RankVar)
-	_, place, _, err := launch.FromOthers(os.LookupEnv, 0, "")
+	_, place, _, err := launch.FromExternal(os.LookupEnv, 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var told []string
 	cfgs := []ringo.Config{{Report: func(line string) { told = append(told, line) }}, {Size: 2, Rank: 1}}
-	env, _, _, _ := launch.FromOthers(os.LookupEnv, 0, "")
+	env, _, _, _ := launch.FromExternal(os.LookupEnv, 0, "")
 	cfgs[1].Rendezvous = env.Rendezvous // its variables would be another process's
 	if err := errors.Join(runAll(t, cfgs, exchange)...); err != nil {
 		t.Error(err)

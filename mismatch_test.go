@@ -12,7 +12,7 @@ import (
 // Ranks that do not run the same operation are all told so, also where none of
 // their messages would ever meet a receive of the other operation.
 func TestMismatchOnAllRanks(t *testing.T) {
-	f32 := func(n int, op collective.Op) func(*collective.Group) error {
+	f32 := func(n int, op collective.ReduceOp) func(*collective.Group) error {
 		return func(g *collective.Group) error { return collective.AllReduce(g, make([]float32, n), op) }
 	}
 	same := f32(1000, collective.Sum)

@@ -31,10 +31,10 @@ type Network struct {
 	CongestionControl string
 	// Checksum has the payload of every message checked by a CRC-32C.
 	Checksum bool
-	// Lending says whether large payloads are sent from where they lie instead of being copied into the socket:
+	// ZeroCopy says whether large payloads are sent from where they lie instead of being copied into the socket:
 	// "measured" (where a measurement of this machine says that it costs less), "always" or "never". Empty: "measured".
 	// No result depends on it.
-	Lending string
+	ZeroCopy string
 	// TLS says which connections are encrypted, all that carry something of the job: between ranks, with the coordinator and
 	// with servers. Zero: those between hosts, by certificates that are made of the job's ticket.
 	TLS transport.TLS
@@ -42,21 +42,21 @@ type Network struct {
 
 // Validate reports every fault of n at once.
 func (n Network) Validate() error {
-	var faults setting.Faults
+	var faults setting.ErrorList
 	if _, err := cluster.ParsePortRange(n.PortRange); err != nil {
-		faults = append(faults, setting.Faultf("network.port-range", "%w", err))
+		faults = append(faults, setting.Errorf("network.port-range", "%w", err))
 	}
 	if n.Streams < 0 || n.Streams > tcp.MaxStreams {
-		faults = append(faults, setting.Faultf("network.streams", "%d: want 1 to %d, or 0 for 1", n.Streams, tcp.MaxStreams))
+		faults = append(faults, setting.Errorf("network.streams", "%d: want 1 to %d, or 0 for 1", n.Streams, tcp.MaxStreams))
 	}
 	if err := cluster.CheckInterface(n.Interface); err != nil {
-		faults = append(faults, setting.Faultf("network.interface", "%w", err))
+		faults = append(faults, setting.Errorf("network.interface", "%w", err))
 	}
 	if err := tcp.CheckCongestionControl(n.CongestionControl); err != nil {
-		faults = append(faults, setting.Faultf("", "Network.CongestionControl %w", err))
+		faults = append(faults, setting.Errorf("", "Network.CongestionControl %w", err))
 	}
-	if err := tcp.CheckLending(n.Lending); err != nil {
-		faults = append(faults, setting.Faultf("", "Network.Lending %w", err))
+	if err := tcp.CheckLending(n.ZeroCopy); err != nil {
+		faults = append(faults, setting.Errorf("", "Network.Lending %w", err))
 	}
 	return errors.Join(faults.Err(), n.TLS.Validate())
 }
@@ -64,36 +64,36 @@ func (n Network) Validate() error {
 // Settings are the rows of what a person says of the connections between ranks, bound to n. Ranks that are goroutines of one
 // process have none, nor have those that go on without each other.
 func (n *Network) Settings() []setting.Row {
-	processes := setting.Not("job.transport", "mem")
-	connects := setting.All(setting.Not("job.transport", "mem"), setting.Not("ps.failure-policy", string(tables.LostGoesOn)))
+	processes := setting.NotEquals("job.transport", "mem")
+	connects := setting.All(setting.NotEquals("job.transport", "mem"), setting.NotEquals("ps.failure-policy", string(tables.ContinueJob)))
 	return []setting.Row{
 		{
-			Path: "network.interface", Commands: setting.AllCommands &^ setting.Run, Flag: "interface", Unit: "NAME", Scope: setting.Local, Needs: connects,
+			Path: "network.interface", Commands: setting.AllCommands &^ setting.Run, Flag: "interface", Unit: "NAME", Scope: setting.PerProcess, Needs: connects,
 			About: "network interface on which ranks listen for each other; empty: that of the address by which they reach the coordinator",
 			Value: setting.Text(&n.Interface),
 		},
 		{
-			Path: "network.port-range", Commands: setting.AllCommands &^ setting.Run, Flag: "port-range", Unit: "FIRST-LAST", Scope: setting.Local, Needs: connects,
+			Path: "network.port-range", Commands: setting.AllCommands &^ setting.Run, Flag: "port-range", Unit: "FIRST-LAST", Scope: setting.PerProcess, Needs: connects,
 			About: "ports on which ranks may listen for each other, such as 20000-20100; empty: any",
 			Value: setting.Text(&n.PortRange),
 		},
 		{
-			Path: "network.streams", Commands: setting.AllCommands &^ setting.Run, Unit: "CONNECTIONS", Scope: setting.Changeable, Needs: connects,
+			Path: "network.streams", Commands: setting.AllCommands &^ setting.Run, Unit: "CONNECTIONS", Scope: setting.JobMutable, Needs: connects,
 			About: "connections between each two ranks; several help where one does not fill the link",
 			Value: setting.Int(&n.Streams),
 		},
 		{
-			Path: "network.checksum", Commands: setting.AllCommands &^ setting.Run, Scope: setting.Changeable, Needs: connects,
+			Path: "network.checksum", Commands: setting.AllCommands &^ setting.Run, Scope: setting.JobMutable, Needs: connects,
 			About: "check the payload of every message by a CRC-32C",
 			Value: setting.Bool(&n.Checksum),
 		},
 		{
-			Path: "network.tls", Commands: setting.AllCommands, Scope: setting.Local, Needs: processes,
+			Path: "network.tls", Commands: setting.AllCommands, Scope: setting.PerProcess, Needs: processes,
 			About: "which connections are encrypted, by TLS 1.3 with certificates at both ends: auto, those between hosts; on, all; off, none. The same for all processes",
 			Value: setting.Choice(&n.TLS.Mode, "", transport.TLSAuto, transport.TLSOn, transport.TLSOff),
 		},
 		{
-			Path: "network.tls-files", Commands: setting.AllCommands, Unit: "CA,CERT,KEY", Scope: setting.Local, Needs: processes,
+			Path: "network.tls-files", Commands: setting.AllCommands, Unit: "CA,CERT,KEY", Scope: setting.PerProcess, Needs: processes,
 			About: "certificates in PEM that those of other processes must come from, this process's certificate, and its private key; each connection reads the files again; empty: certificates from the job's ticket",
 			Value: setting.Textual(tlsFiles{&n.TLS}),
 		},

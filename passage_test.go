@@ -99,7 +99,7 @@ func oneStep(mesh transport.Mesh, cfg distopt.Config, tell *story) error {
 		return err
 	}
 	tell.begin("%s, plan %s; buckets: %d; messages are group/operation/part", cmp.Or(cfg.Strategy, distopt.FP32), cfg.Plan, len(n.opt.Plan()))
-	n.backward(func(s nn.Slot) {
+	n.backward(func(s nn.ParamRange) {
 		tell.line("nn", "the gradient of %s is final: %d values at %d", s.Name, s.Len, s.Offset)
 	})
 	tell.line("nn", "backward has ended; Step is called")
@@ -135,12 +135,12 @@ func newTwoLayers(group *collective.Group, cfg distopt.Config, update optim.Opti
 	if err := params.Arrange(n.forward); err != nil {
 		return nil, err
 	}
-	var layers []bucket.Layer
+	var layers []bucket.Param
 	for _, s := range params.Slots() {
-		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len})
+		layers = append(layers, bucket.Param{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len})
 	}
 	var err error
-	if n.reducer, err = sums.Over(group, sums.Config{}); err != nil {
+	if n.reducer, err = sums.NewGroupReducer(group, sums.Config{}); err != nil {
 		return nil, err
 	}
 	cfg.Reducer = told(n.reducer)
@@ -149,7 +149,7 @@ func newTwoLayers(group *collective.Group, cfg distopt.Config, update optim.Opti
 }
 
 // backward computes the gradients and hands each out when it is final, after see has seen it.
-func (n *twoLayers) backward(see func(nn.Slot)) {
+func (n *twoLayers) backward(see func(nn.ParamRange)) {
 	n.tape.Backward(n.forward(n.tape), func(slot int) {
 		see(n.params.Slots()[slot])
 		n.opt.GradReady(slot)
@@ -227,10 +227,10 @@ func (m *toldMesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []by
 type toldReducer struct {
 	sums.Reducer
 	tell *story
-	done map[*sums.Op]error
+	done map[*sums.Request]error
 }
 
-func (r *toldReducer) Start(op *sums.Op) {
+func (r *toldReducer) Start(op *sums.Request) {
 	what, code := "all its values leave as %s", "fp32"
 	if op.Code != nil {
 		code = op.Code.Name()
@@ -243,12 +243,12 @@ func (r *toldReducer) Start(op *sums.Op) {
 	_, err := r.Reducer.Wait(op)
 	r.tell.tellMessages()
 	if r.done == nil {
-		r.done = map[*sums.Op]error{}
+		r.done = map[*sums.Request]error{}
 	}
 	r.done[op] = err
 }
 
-func (r *toldReducer) Wait(op *sums.Op) (time.Time, error) {
+func (r *toldReducer) Wait(op *sums.Request) (time.Time, error) {
 	r.tell.line("exchange", "the bucket from %d to %d is summed: %s, %d bytes sent", op.Lo, op.Lo+len(op.X), op.Sent.Algorithm, op.Sent.Bytes)
 	return time.Now(), r.done[op]
 }

@@ -2,6 +2,6 @@ package ringo
 
 import "github.com/ringo-ml/ringo/internal/cluster/meeting"
 
-// openPlace opens a rendezvous that is no address. A build with etcd's client has another file in the place of this one
+// openBackend opens a rendezvous that is no address. A build with etcd's client has another file in the place of this one
 // (cluster/meeting/etcd/overlay.json).
-func openPlace(rendezvous string) (meeting.Place, error) { return meeting.Open(rendezvous) }
+func openBackend(address string) (meeting.Backend, error) { return meeting.Open(address) }

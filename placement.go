@@ -19,7 +19,7 @@ func (j *Job) Placement() string { return j.placed }
 func (j *Job) Cores() int { return j.cores }
 
 // takes is how many cores this process wants, as its neighbours are told; 0: none of its own.
-func (c Config) takes(env launch.Env) int {
+func (c Config) takes(env launch.RankEnv) int {
 	bind := cmp.Or(c.Bind, env.Bind)
 	if c.serves || env.Serves() || bind == launch.BindNone && !env.Launched {
 		return 0
@@ -29,10 +29,10 @@ func (c Config) takes(env launch.Env) int {
 
 // settle finds out on which processors this rank runs, until it leaves. One that no launcher has started binds itself: all ranks of the
 // machine decide alike, by what they know of each other.
-func (j *Job) settle(env launch.Env, cfg Config) func([]shm.Neighbour) (shm.Settled, error) {
+func (j *Job) settle(env launch.RankEnv, cfg Config) func([]shm.Neighbour) (shm.Settled, error) {
 	return func(here []shm.Neighbour) (shm.Settled, error) {
 		j.placed = env.Placed
-		machine := placement.Here()
+		machine := placement.LocalMachine()
 		ranks := placement.Processes(processesOf(here, j.rank))
 		if !env.Launched {
 			plan, undo, err := ranks.Bind(machine, cmp.Or(cfg.Bind, env.Bind))
@@ -41,7 +41,7 @@ func (j *Job) settle(env launch.Env, cfg Config) func([]shm.Neighbour) (shm.Sett
 			}
 			j.placed, j.unbind = plan.String(), undo
 		}
-		j.cores = ranks.Own(machine)
+		j.cores = ranks.CPUShare(machine)
 		s := shm.Settled{Cores: ranks.Together(machine)}
 		s.Node, s.Homed = machine.Home(placement.Allowed())
 		return s, nil
@@ -50,7 +50,7 @@ func (j *Job) settle(env launch.Env, cfg Config) func([]shm.Neighbour) (shm.Sett
 
 func processesOf(here []shm.Neighbour, me int) (out []placement.Process) {
 	for _, n := range here {
-		out = append(out, placement.Process{CPUs: n.CPUs, Threads: n.Threads, Near: n.Near, Me: n.Rank == me, Here: n.Here})
+		out = append(out, placement.Process{CPUs: n.CPUs, Threads: n.Threads, Near: n.Near, Me: n.Rank == me, SameProcess: n.SameProcess})
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 // error names what is missing or who is lost.
 func Serve(ctx context.Context, cfg Config, up func(s Serving)) (aggregate.Stats, error) {
 	cfg.serves = true
-	env, _, err := cfg.place(cfg.lookup())
+	env, _, err := cfg.rankEnv(cfg.lookup())
 	if err != nil {
 		return aggregate.Stats{}, fmt.Errorf("joining the job: %w", err)
 	}

@@ -26,7 +26,7 @@ func reduce(job *ringo.Job) error {
 
 // sum is an exchange with servers alone.
 func sum(job *ringo.Job) error {
-	op := &over.Op{X: make([]float32, 5000)}
+	op := &over.Request{X: make([]float32, 5000)}
 	for i := range op.X {
 		op.X[i] = float32(job.Rank() + i)
 	}
@@ -178,7 +178,7 @@ func TestServeFaults(t *testing.T) {
 func TestServeMismatch(t *testing.T) {
 	leakcheck.Check(t)
 	errs, servers := withServers(t, 2, 1, t.Context(), func(job *ringo.Job) error {
-		op := &over.Op{X: make([]float32, 100+job.Rank())}
+		op := &over.Request{X: make([]float32, 100+job.Rank())}
 		job.Reducer().Start(op)
 		_, err := job.Reducer().Wait(op)
 		return err

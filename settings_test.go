@@ -31,20 +31,22 @@ func allSettings(t *testing.T) *setting.Table {
 	return table
 }
 
-// told are the settings on which all processes must agree.
-func told(t *setting.Table) setting.Values { return t.Values(setting.Result, setting.Changeable) }
+// reportedError are the settings on which all processes must agree.
+func reportedError(t *setting.Table) setting.Values {
+	return t.Values(setting.JobFixed, setting.JobMutable)
+}
 
 // Whatever setting of those that all processes must have, a rank that was told otherwise ends the job, and a server refuses a
 // trainer that was, with the setting, both processes and both values. What each process may have for itself does not.
 func TestEverySettingIsCompared(t *testing.T) {
 	leakcheck.Check(t)
 	table := allSettings(t)
-	all, dial := told(table), tableServer(t, told(table))
+	all, dial := reportedError(table), tableServer(t, reportedError(table))
 	compared := 0
 	for _, row := range table.Rows() {
 		other := settingtest.Another(t, row, "allreduce=ring", "12:fp32/exact=3,4", "price=number", "wide=sgd")
 		now := row.Value.String()
-		if row.Scope == setting.Local {
+		if row.Scope == setting.PerProcess {
 			if err := row.Value.Set(other); err != nil { // from here on
 				t.Fatal(err)
 			}
@@ -64,12 +66,12 @@ func TestEverySettingIsCompared(t *testing.T) {
 	if compared < 40 {
 		t.Errorf("%d settings were compared: where are the others?", compared)
 	}
-	for r, err := range ranksTold(t, all, told(table)) {
+	for r, err := range ranksTold(t, all, reportedError(table)) {
 		if err != nil {
 			t.Errorf("rank %d, where settings of one process differ: %v", r, err)
 		}
 	}
-	if err := dial(told(table)); err != nil {
+	if err := dial(reportedError(table)); err != nil {
 		t.Errorf("where settings of one process differ: %v", err)
 	}
 }
@@ -84,7 +86,7 @@ func checkConflict(t *testing.T, err error, path setting.Path, words ...string) 
 	}
 	d := conflict.Over[0]
 	for _, w := range words {
-		if w != d.Who && w != d.Other && w != d.Text && w != d.OtherText {
+		if w != d.Process && w != d.Other && w != d.Text && w != d.OtherText {
 			t.Errorf("%s: %q is not in %+v", path, w, d)
 		}
 	}
@@ -130,7 +132,7 @@ func tableServer(t *testing.T, told setting.Values) (dial func(setting.Values) e
 		t.Fatal(err)
 	}
 	cfg := server.Defaults()
-	cfg.Listener, cfg.Ticket, cfg.Version, cfg.Servers, cfg.Trainers, cfg.Mode, cfg.Told = l, transport.NewTicket(), "1", 1, 1, tables.Async, told
+	cfg.Listener, cfg.Ticket, cfg.Version, cfg.Servers, cfg.Trainers, cfg.Mode, cfg.JobSettings = l, transport.NewTicket(), "1", 1, 1, tables.Async, told
 	ctx, cancel := context.WithCancel(context.Background())
 	end := make(chan error, 1)
 	go func() {

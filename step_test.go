@@ -22,7 +22,7 @@ const whyStep = "distopt: step 2: Step was called before the gradient of layer 0
 func trainUntil(bad int, failed func(job *ringo.Job)) func(job *ringo.Job) error {
 	return func(job *ringo.Job) error {
 		params, grads := make([]float32, 64), make([]float32, 64)
-		opt, err := distopt.New(job.Group(), &optim.SGD{LR: 1}, []bucket.Layer{{Name: "weight", Len: 64}}, params, grads, nil, distopt.Config{Reducer: job.Reducer()})
+		opt, err := distopt.New(job.Group(), &optim.SGD{LR: 1}, []bucket.Param{{Name: "weight", Len: 64}}, params, grads, nil, distopt.Config{Reducer: job.Reducer()})
 		if err != nil {
 			return err
 		}

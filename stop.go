@@ -47,15 +47,15 @@ func (j *Job) Stop(why string) (StoppedError, error) {
 	return StoppedError{}, ErrCannotStop
 }
 
-// together are the ranks of one process that can stop, nil those that cannot.
-type together struct {
+// localStoppers are the ranks of one process that can stop, nil those that cannot.
+type localStoppers struct {
 	mu    sync.Mutex
 	ranks []*Stopper
 	last  map[int]string // the last operation of each rank that has left
 }
 
 // leave notes that a rank leaves after an operation.
-func (t *together) leave(rank int, last string) {
+func (t *localStoppers) leave(rank int, last string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last == nil {
@@ -65,7 +65,7 @@ func (t *together) leave(rank int, last string) {
 }
 
 // after is " after allreduce 98", the last operation of a rank that has left; "" without one.
-func (t *together) after(rank int) string {
+func (t *localStoppers) after(rank int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last[rank] == "" {
@@ -74,13 +74,13 @@ func (t *together) after(rank int) string {
 	return " after " + t.last[rank]
 }
 
-func (t *together) add(rank int, s *Stopper) {
+func (t *localStoppers) add(rank int, s *Stopper) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ranks[rank] = s
 }
 
-func (t *together) stop(why string) (StoppedError, error) {
+func (t *localStoppers) stop(why string) (StoppedError, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return cluster.StopTogether(why, slices.Clone(t.ranks))
@@ -98,10 +98,10 @@ func stoppedBy(err error) *StoppedError {
 // end ends the job because its body has returned err.
 func (j *Job) end(err error) error {
 	switch {
-	case errors.Is(err, ErrServed):
+	case errors.Is(err, ErrHeterTrainerDone):
 		return j.Close()
-	case err == nil && j.unserved() != nil:
-		return j.Fail(j.unserved())
+	case err == nil && j.notServedError() != nil:
+		return j.Fail(j.notServedError())
 	case err == nil && j.unleft() != nil:
 		return j.Fail(j.unleft())
 	case stoppedBy(err) != nil:

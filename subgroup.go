@@ -14,12 +14,12 @@ import (
 
 // subgroups are a job's groups of some of its ranks.
 type subgroups struct {
-	mu      sync.Mutex
-	forming *collective.Group     // of all ranks, for messages between two alone; nil until it is needed
-	next    uint32                // the lowest ID that no group of this rank has had
-	rooms   [16]*collective.Group // the last one in each room of the memory that ranks share
-	all     []*collective.Group   // that were not found closed when the last one was made
-	closed  bool                  // with the job: the memory that its ranks share may be gone
+	mu       sync.Mutex
+	forming  *collective.Group     // of all ranks, for messages between two alone; nil until it is needed
+	next     uint32                // the lowest ID that no group of this rank has had
+	shmSlots [16]*collective.Group // the last one in each room of the memory that ranks share
+	all      []*collective.Group   // that were not found closed when the last one was made
+	closed   bool                  // with the job: the memory that its ranks share may be gone
 }
 
 // formingID is that of the messages by which members agree on an ID.
@@ -70,10 +70,10 @@ func (j *Job) subgroup(ranks []int) (*collective.Group, error) {
 	}
 	s.next = id + 1
 	cfg := j.collective
-	cfg.Ranks, cfg.ID, cfg.Room, cfg.Profile, cfg.Rules = ranks, id, room, nil, nil
+	cfg.Ranks, cfg.ID, cfg.ShmSlot, cfg.Profile, cfg.Rules = ranks, id, room, nil, nil
 	g, err := collective.New(j.mesh, cfg)
 	if err == nil && room > 0 {
-		s.rooms[room-1] = g
+		s.shmSlots[room-1] = g
 	}
 	return g, err
 }
@@ -85,7 +85,7 @@ func (j *Job) canGroup(ranks []int) error {
 		return errors.New("the job was closed")
 	case j.serves():
 		return errors.New("this process is a server, which is in no group")
-	case j.noMesh && j.size > 1:
+	case j.serversOnly && j.size > 1:
 		return errors.New("the job has no mesh among its ranks (Config.NoMesh), which groups need")
 	}
 	var errs []error
@@ -104,8 +104,8 @@ func (j *Job) canGroup(ranks []int) error {
 
 // free are the rooms that this rank can offer another group, a bit each.
 func (s *subgroups) free() (rooms int64) {
-	for i, last := range s.rooms {
-		if last == nil || last.Vacated() {
+	for i, last := range s.shmSlots {
+		if last == nil || last.ShmReleased() {
 			rooms |= 1 << i
 		}
 	}

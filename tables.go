@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Tables is how many servers of tables the job has: 0 for none.
-func (j *Job) Tables() int { return len(j.tables) }
+// ParameterServers is how many servers of tables the job has: 0 for none.
+func (j *Job) ParameterServers() int { return len(j.tables) }
 
 // Heters are the addresses of the job's heter-trainers, by number, and what they want to see: for Dial of package
 // internal/heter/client. There are none without a launcher that has started some, or Config.Heters.
@@ -22,7 +22,7 @@ func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 	return j.heters, j.ticket.Under(j.tls)
 }
 
-// DialTables connects this rank to the job's servers of tables, as trainer number Rank. cfg says
+// DialParameterServers connects this rank to the job's servers of tables, as trainer number Rank. cfg says
 // what is asked of them; who and where they are, who watches them, the ticket and the version are
 // the job's, and so is Timeout where cfg has none: Config.Collective's. Config.Settings are told,
 // too, where cfg.Settings has no other. It waits for servers that are not up yet. The client is its
@@ -32,9 +32,9 @@ func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 //
 // Servers of mode geo take by how much copies have moved, and no gradients: they refuse a client that does
 // not say so by the setting "sync".
-func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
+func (j *Job) DialParameterServers(cfg client.Config) (*client.Client, error) {
 	if j.heter != nil {
-		return nil, j.heter.idle()
+		return nil, j.heter.usageHint()
 	}
 	if len(j.tables) == 0 {
 		return nil, fmt.Errorf("the job has no servers that keep parameters: start it by ringo run with some (servers.count 1, sync async), or give all ranks their addresses (Config.Tables)")
@@ -67,7 +67,7 @@ func (j *Job) DialTables(cfg client.Config) (*client.Client, error) {
 	return c, err
 }
 
-// unleft is the error of a program that ends well with a client of DialTables that has not left:
+// unleft is the error of a program that ends well with a client of DialParameterServers that has not left:
 // its servers and, through them, the other ranks would wait for it.
 func (j *Job) unleft() error {
 	if j.dialed.Load() == 0 {
@@ -78,4 +78,4 @@ func (j *Job) unleft() error {
 
 // Saving is what `ringo run --checkpoint` has said of checkpoints of a job whose servers keep its parameters; zero: nothing.
 // Package train heeds it.
-func (j *Job) Saving() launch.Saving { return j.saving }
+func (j *Job) Saving() launch.CheckpointEnv { return j.saving }

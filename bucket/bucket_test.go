@@ -8,18 +8,18 @@ import (
 )
 
 // layersOf lays out layers of the given lengths one after the other.
-func layersOf(lens ...int) []Layer {
-	var out []Layer
+func layersOf(lens ...int) []Param {
+	var out []Param
 	at := 0
 	for i, n := range lens {
-		out = append(out, Layer{Name: string(rune('a' + i)), Offset: at, Len: n})
+		out = append(out, Param{Name: string(rune('a' + i)), Offset: at, Len: n})
 		at += n
 	}
 	return out
 }
 
 // groups writes a plan as the layer names of each bucket: "ab|c".
-func groups(layers []Layer, p Plan) string {
+func groups(layers []Param, p Plan) string {
 	var parts []string
 	for _, b := range p {
 		s := ""
@@ -35,19 +35,19 @@ func TestPlans(t *testing.T) {
 	four := layersOf(16, 16, 64, 16)
 	cases := []struct {
 		name   string
-		layers []Layer
-		plan   func([]Layer) Plan
+		layers []Param
+		plan   func([]Param) Plan
 		want   string
 	}{
 		{"one", four, One, "abcd"},
 		{"one, no layers", nil, One, ""},
 		{"per layer", four, PerLayer, "a|b|c|d"},
-		{"fixed: reached", four, func(l []Layer) Plan { return Fixed(l, 128) }, "ab|c|d"},
-		{"fixed: pending bucket is flushed before a large layer", layersOf(16, 64, 16, 16), func(l []Layer) Plan { return Fixed(l, 200) }, "a|b|cd"},
-		{"fixed: everything fits", four, func(l []Layer) Plan { return Fixed(l, 1<<20) }, "abcd"},
-		{"fixed: every layer is large", four, func(l []Layer) Plan { return Fixed(l, 4) }, "a|b|c|d"},
-		{"fixed: no layers", nil, func(l []Layer) Plan { return Fixed(l, 4) }, ""},
-		{"fixed: default gives several buckets", layersOf(32, 32, 32, 32, 32, 32, 32, 32), func(l []Layer) Plan { return Fixed(l, 0) }, "ab|cd|ef|gh"},
+		{"fixed: reached", four, func(l []Param) Plan { return Fixed(l, 128) }, "ab|c|d"},
+		{"fixed: pending bucket is flushed before a large layer", layersOf(16, 64, 16, 16), func(l []Param) Plan { return Fixed(l, 200) }, "a|b|cd"},
+		{"fixed: everything fits", four, func(l []Param) Plan { return Fixed(l, 1<<20) }, "abcd"},
+		{"fixed: every layer is large", four, func(l []Param) Plan { return Fixed(l, 4) }, "a|b|c|d"},
+		{"fixed: no layers", nil, func(l []Param) Plan { return Fixed(l, 4) }, ""},
+		{"fixed: default gives several buckets", layersOf(32, 32, 32, 32, 32, 32, 32, 32), func(l []Param) Plan { return Fixed(l, 0) }, "ab|cd|ef|gh"},
 	}
 	for _, c := range cases {
 		p := c.plan(c.layers)
@@ -174,7 +174,7 @@ func TestQueueRandomOrders(t *testing.T) {
 	for range 300 {
 		l := layersOf(make([]int, 1+rng.IntN(12))...)
 		for i := range l {
-			l[i] = Layer{Offset: 16 * i, Len: 16}
+			l[i] = Param{Offset: 16 * i, Len: 16}
 		}
 		p := Fixed(l, 64*(1+rng.IntN(5)))
 		q := NewQueue(p)

@@ -77,7 +77,7 @@ func exactFront(s Step) (p Plan, largest int) {
 			backward += s.Backward[i]
 			values := span(s.Layers, i, j-1).Len()
 			sel, send := s.Costs.group(values)
-			work := s.Costs.Contention.behind(i, backward+sel)
+			work := s.Costs.Contention.afterMessages(i, backward+sel)
 			for k, f := range fronts[i] {
 				if f := f.then(s.Costs.Contention, work, send, j == n); !bound.cuts(f, j) {
 					all = append(all, prefix{f, i, k})
@@ -106,9 +106,9 @@ func exactFront(s Step) (p Plan, largest int) {
 type bound struct {
 	contention Contention
 	end        float64 // of all groups, under the better of two quick plans
-	// left is by number of layers what is still to come at least: backward, and
+	// remaining is by number of layers what is still to come at least: backward, and
 	// exchanges without what each message costs.
-	left []finish
+	remaining []finish
 }
 
 func boundOf(s Step) bound {
@@ -121,15 +121,15 @@ func boundOf(s Step) bound {
 		perValue = min(perValue, w.PerByte*w.Payload.Unit*w.Payload.share())
 	}
 	for j := n - 1; j >= 0; j-- {
-		b.left[j] = finish{b.left[j+1].compute + s.Backward[j], b.left[j+1].channel + perValue*float64(s.Layers[j].Len)}
+		b.remaining[j] = finish{b.remaining[j+1].compute + s.Backward[j], b.remaining[j+1].channel + perValue*float64(s.Layers[j].Len)}
 	}
 	return b
 }
 
 // cuts reports whether a prefix of j layers is of no use.
 func (b bound) cuts(f finish, j int) bool {
-	compute := f.compute + b.left[j].compute
-	channel := f.channel + b.contention.stretch()*b.left[j].channel
+	compute := f.compute + b.remaining[j].compute
+	channel := f.channel + b.contention.stretch()*b.remaining[j].channel
 	return compute > b.end || b.contention.settle(channel, compute) > b.end
 }
 

@@ -10,7 +10,7 @@ import (
 // own, and with the best plan.
 func Example() {
 	s := bucket.Step{
-		Layers: []bucket.Layer{
+		Layers: []bucket.Param{
 			{Name: "output", Offset: 0, Len: 1_500_000},
 			{Name: "hidden", Offset: 1_500_000, Len: 250_000},
 			{Name: "input", Offset: 1_750_000, Len: 250_000},

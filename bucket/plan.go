@@ -20,8 +20,8 @@ import (
 	"fmt"
 )
 
-// Layer is one parameter's place in the gradient arena.
-type Layer struct {
+// Param is one parameter's place in the gradient arena.
+type Param struct {
 	Name string
 	// Offset and Len are in values. Len includes the padding that follows the
 	// parameter, so that layer i+1 starts where layer i ends.
@@ -51,7 +51,7 @@ const valueBytes = 4
 
 // One puts all layers in one bucket: a single message after backward has
 // ended, with no overlap. It is the baseline of every other plan.
-func One(layers []Layer) Plan {
+func One(layers []Param) Plan {
 	if len(layers) == 0 {
 		return nil
 	}
@@ -60,7 +60,7 @@ func One(layers []Layer) Plan {
 
 // PerLayer puts every layer in a bucket of its own: the earliest possible
 // start of each, at one message latency per layer.
-func PerLayer(layers []Layer) Plan {
+func PerLayer(layers []Param) Plan {
 	p := make(Plan, len(layers))
 	for i := range layers {
 		p[i] = span(layers, i, i)
@@ -72,7 +72,7 @@ func PerLayer(layers []Layer) Plan {
 // holds at least bytes. A layer that alone is that large travels alone: what
 // was collected before it is sent first, so that buckets stay contiguous.
 // bytes <= 0 means DefaultBytes.
-func Fixed(layers []Layer, bytes int) Plan {
+func Fixed(layers []Param, bytes int) Plan {
 	if bytes <= 0 {
 		bytes = DefaultBytes(layers)
 	}
@@ -99,7 +99,7 @@ func Fixed(layers []Layer, bytes int) Plan {
 // DefaultBytes is the size Fixed uses when none is given: 8 MiB, halved until
 // the plan has at least 4 buckets, or little would overlap. A model of fewer
 // layers has a bucket for each.
-func DefaultBytes(layers []Layer) int {
+func DefaultBytes(layers []Param) int {
 	const most, parts = 8 << 20, 4
 	bytes := most
 	for bytes > valueBytes && len(Fixed(layers, bytes)) < min(parts, len(layers)) {
@@ -108,13 +108,13 @@ func DefaultBytes(layers []Layer) int {
 	return bytes
 }
 
-func span(layers []Layer, first, last int) Bucket {
+func span(layers []Param, first, last int) Bucket {
 	return Bucket{First: first, Last: last, Lo: layers[first].Offset, Hi: layers[last].Offset + layers[last].Len}
 }
 
 // Cut is the plan whose buckets end with these layers, the inverse of Ends. Whatever they are, the plan is valid, or there
 // is an error.
-func Cut(layers []Layer, ends []int) (Plan, error) {
+func Cut(layers []Param, ends []int) (Plan, error) {
 	var p Plan
 	first := 0
 	for i, last := range ends {
@@ -141,7 +141,7 @@ func (p Plan) Ends() []int {
 
 // Validate reports why p is not a cut of layers: every layer in exactly one
 // bucket, buckets contiguous and in arena order.
-func (p Plan) Validate(layers []Layer) error {
+func (p Plan) Validate(layers []Param) error {
 	var errs []error
 	next := 0
 	for i, b := range p {
@@ -182,7 +182,7 @@ func (p Plan) SHA256() string {
 
 // Decode is the inverse of Encode for the same layers. Whatever the bytes, the
 // plan it returns is valid, or there is an error.
-func Decode(data []byte, layers []Layer) (Plan, error) {
+func Decode(data []byte, layers []Param) (Plan, error) {
 	if len(data)%4 != 0 || len(data)/4 > len(layers) {
 		return nil, fmt.Errorf("bucket: an encoded plan of %d bytes for %d layers: want 4 bytes a bucket and at most one bucket a layer", len(data), len(layers))
 	}

@@ -87,7 +87,7 @@ func MGWFBP(s Step) Plan {
 			}
 		}
 		p = append(p, b)
-		state = state.then(s.Costs.Contention, s.Costs.Contention.behind(len(p)-1, backward+sel), send, i+1 == len(s.Layers))
+		state = state.then(s.Costs.Contention, s.Costs.Contention.afterMessages(len(p)-1, backward+sel), send, i+1 == len(s.Layers))
 		if first = i + 1; first < len(s.Layers) {
 			backward = s.Backward[first]
 		}

@@ -16,7 +16,7 @@ func randomStep(rng *rand.Rand, layers int, selects bool) Step {
 	at := 0
 	for range layers {
 		n := 16 * (1 + rng.IntN(1<<rng.IntN(12)))
-		s.Layers = append(s.Layers, Layer{Offset: at, Len: n})
+		s.Layers = append(s.Layers, Param{Offset: at, Len: n})
 		at += n
 		s.Backward = append(s.Backward, rng.ExpFloat64()*float64(rng.IntN(3)))
 	}
@@ -38,7 +38,7 @@ func randomStep(rng *rand.Rand, layers int, selects bool) Step {
 }
 
 // cut is the plan whose bit i says that a group ends after layer i.
-func cut(layers []Layer, bits int) Plan {
+func cut(layers []Param, bits int) Plan {
 	var p Plan
 	first := 0
 	for i := range layers {
@@ -258,7 +258,7 @@ func TestPredictTotal(t *testing.T) {
 		for _, b := range s.Backward {
 			sum += b
 		}
-		if !near(got.Compute, sum+got.Selecting+got.Busy) || len(got.Layers) != len(s.Layers) || len(got.Groups) != len(p) {
+		if !near(got.Compute, sum+got.Selecting+got.Busy) || len(got.Layers) != len(s.Layers) || len(got.Buckets) != len(p) {
 			t.Fatalf("predicted %+v: compute is not forward, backward, selecting and busy, %v", got, sum)
 		}
 	}

@@ -119,11 +119,11 @@ func (f Profile) SavedPlan() Plan {
 }
 
 // layers lays the profile's layers out one after the other.
-func (f Profile) layers() []Layer {
-	out := make([]Layer, len(f.Layers))
+func (f Profile) layers() []Param {
+	out := make([]Param, len(f.Layers))
 	at := 0
 	for i, l := range f.Layers {
-		out[i] = Layer{Name: l.Name, Offset: at, Len: l.Values}
+		out[i] = Param{Name: l.Name, Offset: at, Len: l.Values}
 		at += l.Values
 	}
 	return out

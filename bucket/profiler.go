@@ -18,11 +18,11 @@ type Profiler struct {
 	steps  int // that ended
 	// ready is, by place and layer, when it was final, with the time away taken
 	// off; forward is by place.
-	ready   []time.Duration
-	forward []time.Duration
-	away    time.Duration // in this step
-	marked  int           // layers of this step
-	now     int           // this step's place
+	ready    []time.Duration
+	forward  []time.Duration
+	excluded time.Duration // in this step
+	marked   int           // layers of this step
+	now      int           // this step's place
 }
 
 // NewProfiler makes a profiler for that many layers that keeps so many steps, at
@@ -40,7 +40,7 @@ func NewProfiler(layers, steps int) (*Profiler, error) {
 const notReady = time.Duration(-1)
 
 func (p *Profiler) begin() {
-	p.now, p.away, p.marked = p.steps%p.places, 0, 0
+	p.now, p.excluded, p.marked = p.steps%p.places, 0, 0
 	p.forward[p.now] = 0
 	for i := range p.layers {
 		p.ready[p.now*p.layers+i] = notReady
@@ -51,10 +51,10 @@ func (p *Profiler) begin() {
 // forward.
 func (p *Profiler) Backward(at time.Duration) { p.forward[p.now] = at }
 
-// Away says that so much of the time since backward began went into something
+// Exclude says that so much of the time since backward began went into something
 // else, such as selecting what to send; the layers that are ready from now on
 // are so much earlier.
-func (p *Profiler) Away(d time.Duration) { p.away += d }
+func (p *Profiler) Exclude(d time.Duration) { p.excluded += d }
 
 // Ready says that a layer's gradient is final.
 func (p *Profiler) Ready(layer int, at time.Duration) error {
@@ -65,7 +65,7 @@ func (p *Profiler) Ready(layer int, at time.Duration) error {
 	if *r != notReady {
 		return fmt.Errorf("bucket: profiler: layer %d is ready twice in one step", layer)
 	}
-	*r = max(0, at-p.away)
+	*r = max(0, at-p.excluded)
 	p.marked++
 	return nil
 }

@@ -75,11 +75,11 @@ func TestProfilerAwayAndDrop(t *testing.T) {
 	if err := p.Ready(0, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	p.Away(time.Second)
+	p.Exclude(time.Second)
 	p.Drop()
 	p.Backward(10 * time.Millisecond)
 	_ = p.Ready(0, 12*time.Millisecond)
-	p.Away(7 * time.Millisecond)
+	p.Exclude(7 * time.Millisecond)
 	_ = p.Ready(1, 22*time.Millisecond)
 	if err := p.End(); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestProfilerAllocatesNothing(t *testing.T) {
 		p.Backward(1)
 		for l := range 3 {
 			_ = p.Ready(l, time.Duration(l))
-			p.Away(1)
+			p.Exclude(1)
 		}
 		_ = p.End()
 	}); n != 0 {

@@ -19,7 +19,7 @@ import (
 // themselves, the two slow each other down while they overlap (Contention).
 type Step struct {
 	// Layers are the layers in the order in which backward finishes them.
-	Layers []Layer
+	Layers []Param
 	// Forward is the time from the step's start to the start of backward.
 	Forward float64
 	// Backward is the time of each layer: from the previous gradient to this one.
@@ -87,9 +87,9 @@ func (c Contention) work(now, channel, work float64) float64 {
 	return now + work/(1-c.Share)
 }
 
-// behind is work on the compute path after so many messages have been handed to the channel:
+// afterMessages is work on the compute path after so many messages have been handed to the channel:
 // it is with the next group that the last one's Cut is counted.
-func (c Contention) behind(messages int, work float64) float64 {
+func (c Contention) afterMessages(messages int, work float64) float64 {
 	if messages == 0 {
 		return work
 	}

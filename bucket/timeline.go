@@ -3,8 +3,8 @@ package bucket
 // Timeline is what a step under a plan is predicted to be. Times are in
 // seconds from the step's start.
 type Timeline struct {
-	Layers []Interval // the backward of each layer
-	Groups []GroupTimes
+	Layers  []Interval // the backward of each layer
+	Buckets []BucketTimes
 	// Compute is when the compute path ends: backward, and the selection of the
 	// last group.
 	Compute float64
@@ -22,9 +22,9 @@ type Timeline struct {
 // Interval is a time from Start to End.
 type Interval struct{ Start, End float64 }
 
-// GroupTimes is what happens to one group. Its gradients are final at
+// BucketTimes is what happens to one group. Its gradients are final at
 // Select.Start.
-type GroupTimes struct {
+type BucketTimes struct {
 	Select Interval
 	Send   Interval
 	By     string  // the Send that was cheapest
@@ -44,11 +44,11 @@ type GroupTimes struct {
 //
 // It costs O(layers).
 func Predict(s Step, p Plan) Timeline {
-	t := Timeline{Layers: make([]Interval, 0, len(s.Layers)), Groups: make([]GroupTimes, 0, len(p))}
+	t := Timeline{Layers: make([]Interval, 0, len(s.Layers)), Buckets: make([]BucketTimes, 0, len(p))}
 	contention := s.Costs.Contention
 	now, channel, alone := s.Forward, 0.0, s.Forward // channel: if the computation went on for ever
 	for k, b := range p {
-		now = contention.work(now, channel, contention.behind(k, 0))
+		now = contention.work(now, channel, contention.afterMessages(k, 0))
 		for i := b.First; i <= b.Last; i++ {
 			start := now
 			now = contention.work(now, channel, s.Backward[i])
@@ -56,7 +56,7 @@ func Predict(s Step, p Plan) Timeline {
 			alone += s.Backward[i]
 		}
 		way, took := s.Costs.Send(b.Len())
-		g := GroupTimes{By: way.Name, Bytes: way.Payload.Bytes(b.Len()), Select: Interval{Start: now}}
+		g := BucketTimes{By: way.Name, Bytes: way.Payload.Bytes(b.Len()), Select: Interval{Start: now}}
 		selecting := s.Costs.Select.At(b.Len())
 		t.Selecting += selecting
 		now = contention.work(now, channel, selecting)
@@ -64,13 +64,13 @@ func Predict(s Step, p Plan) Timeline {
 		g.Send.Start = max(now, channel)
 		g.Send.End = g.Send.Start + contention.send(took)
 		channel = g.Send.End
-		t.Groups = append(t.Groups, g)
+		t.Buckets = append(t.Buckets, g)
 	}
 	t.Compute = now
 	t.Busy = max(0, now-alone-t.Selecting)
 	s.settle(p, &t)
-	if n := len(t.Groups); n > 0 {
-		t.Exposed = max(0, t.Groups[n-1].Send.End-t.Compute)
+	if n := len(t.Buckets); n > 0 {
+		t.Exposed = max(0, t.Buckets[n-1].Send.End-t.Compute)
 	}
 	t.Exposed += s.Rows
 	t.Total = s.updated(p, t) + s.Rows
@@ -80,8 +80,8 @@ func Predict(s Step, p Plan) Timeline {
 // settle makes the exchanges behind the computation those of a channel that has it no
 // longer beside. The last group is never beside it.
 func (s Step) settle(p Plan, t *Timeline) {
-	for g := range t.Groups {
-		send := &t.Groups[g].Send
+	for g := range t.Buckets {
+		send := &t.Buckets[g].Send
 		send.Start = s.Costs.Contention.settle(send.Start, t.Compute)
 		send.End = s.Costs.Contention.settle(send.End, t.Compute)
 		if g == len(p)-1 {
@@ -99,12 +99,12 @@ func (s Step) updated(p Plan, t Timeline) float64 {
 		all += b.Len()
 	}
 	for g, b := range p {
-		now = max(now, t.Groups[g].Send.End+late)
+		now = max(now, t.Buckets[g].Send.End+late)
 		work := s.Costs.After.At(b.Len())
 		if s.Overlap {
 			work += s.Update * float64(b.Len()) / float64(max(1, all))
 		}
-		left := max(0, t.Groups[len(p)-1].Send.End+late-now) // to exchange
+		left := max(0, t.Buckets[len(p)-1].Send.End+late-now) // to exchange
 		meanwhile := now + left*s.Costs.Contention.stretch()
 		end := s.Costs.Contention.work(now, meanwhile, work)
 		together := min(end, meanwhile) - now
@@ -127,7 +127,7 @@ func (s Step) total(p Plan) float64 {
 			backward += s.Backward[i]
 		}
 		sel, send := s.Costs.group(b.Len())
-		state = state.then(s.Costs.Contention, s.Costs.Contention.behind(g, backward+sel), send, g == len(p)-1)
+		state = state.then(s.Costs.Contention, s.Costs.Contention.afterMessages(g, backward+sel), send, g == len(p)-1)
 	}
 	return max(state.compute, state.channel) + s.Update + s.Rows
 }

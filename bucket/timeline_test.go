@@ -34,7 +34,7 @@ const ms = 1e-3
 func parseScenario(text string) (s scenario, err error) {
 	for _, line := range strings.Split(text, "\n") {
 		word, rest, _ := strings.Cut(line, " ")
-		var l Layer
+		var l Param
 		var w Send
 		var t float64
 		switch word {
@@ -98,7 +98,7 @@ func (s scenario) trace() string {
 			for i := k.First; i <= k.Last; i++ {
 				fmt.Fprintf(&b, "%-8s %16s\n", "  "+s.Layers[i].Name, written(t.Layers[i]))
 			}
-			fmt.Fprintf(&b, "%-8s %16s %16s %16s  %s, %v\n", groups(s.Layers, p[g:g+1]), "", written(t.Groups[g].Select), written(t.Groups[g].Send), t.Groups[g].By, t.Groups[g].Bytes)
+			fmt.Fprintf(&b, "%-8s %16s %16s %16s  %s, %v\n", groups(s.Layers, p[g:g+1]), "", written(t.Buckets[g].Select), written(t.Buckets[g].Send), t.Buckets[g].By, t.Buckets[g].Bytes)
 		}
 		fmt.Fprintf(&b, "compute %.4g (selecting %.4g) + exposed %.4g + update %.4g = %.4g\n", t.Compute/ms, t.Selecting/ms, t.Exposed/ms, s.Update/ms, t.Total/ms)
 	}
@@ -139,7 +139,7 @@ func TestGoldenTimelines(t *testing.T) {
 // Updates happen while later groups travel, as far as the exchange leaves them cores.
 func TestPredictOverlap(t *testing.T) {
 	s := Step{
-		Layers: []Layer{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 4,
+		Layers: []Param{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 4,
 		Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}, Fixed: 4}}},
 	}
 	for _, c := range []struct {
@@ -171,7 +171,7 @@ func TestPredictOverlap(t *testing.T) {
 // the last group is alone, and so is what others have left when the computation ends.
 func TestPredictContention(t *testing.T) {
 	s := Step{
-		Layers: []Layer{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 1,
+		Layers: []Param{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 1,
 		Costs: Costs{Sends: []Send{{Payload: Payload{Unit: 4}, Fixed: 4}}},
 	}
 	for _, c := range []struct {

@@ -126,9 +126,9 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 	return report(f, err)
 }
 
-// own has a part of the job closed when the job is left, if nobody has closed it before. Where it was left meanwhile the part is closed
+// closeWith has a part of the job closed when the job is left, if nobody has closed it before. Where it was left meanwhile the part is closed
 // here, and refused.
-func (j *job) own(h cgo.Handle, part io.Closer) error {
+func (j *job) closeWith(h cgo.Handle, part io.Closer) error {
 	j.mu.Lock()
 	if j.parts != nil {
 		defer j.mu.Unlock()
@@ -164,7 +164,7 @@ func borderFail(h *C.ringo_job, why *C.char, told *C.int, f *C.border_fault) (co
 	if err != nil {
 		return report(f, err)
 	}
-	if err := j.Fail(errors.New(text(why))); told != nil && ringo.Told(err) {
+	if err := j.Fail(errors.New(text(why))); told != nil && ringo.Reported(err) {
 		*told = 1
 	}
 	return C.RINGO_OK
@@ -185,7 +185,7 @@ func borderAsk(h *C.ringo_job, what C.int, f *C.border_fault) (code C.int) {
 	case C.BORDER_LOCAL_RANK:
 		return C.int(j.LocalRank())
 	case C.BORDER_SERVERS:
-		return C.int(j.Tables())
+		return C.int(j.ParameterServers())
 	}
 	return C.int(map[string]int{ringo.TransportTCP: 1, ringo.TransportSHM: 2}[j.Transport()])
 }

@@ -26,11 +26,11 @@ func report(f *C.border_fault, err error) C.int {
 	if code == foreign.OK || code == foreign.Pending {
 		return C.int(code)
 	}
-	tell(f, rank, foreign.Text(err, len(f.text)-1))
+	setError(f, rank, foreign.Text(err, len(f.text)-1))
 	return C.int(code)
 }
 
-func tell(f *C.border_fault, rank int, text string) {
+func setError(f *C.border_fault, rank int, text string) {
 	f.rank = C.int(rank)
 	room := unsafe.Slice((*byte)(unsafe.Pointer(&f.text)), len(f.text))
 	room[copy(room[:len(room)-1], text)] = 0
@@ -39,7 +39,7 @@ func tell(f *C.border_fault, rank int, text string) {
 // guard turns a panic into a code: none crosses the border. It is to be deferred.
 func guard(f *C.border_fault, code *C.int) {
 	if p := recover(); p != nil {
-		tell(f, -1, foreign.Text(fmt.Errorf("a fault within libringo: %v", p), len(f.text)-1))
+		setError(f, -1, foreign.Text(fmt.Errorf("a fault within libringo: %v", p), len(f.text)-1))
 		*code = C.int(foreign.Internal)
 	}
 }

@@ -39,7 +39,7 @@ func (j *job) alloc(bytes C.size_t) (unsafe.Pointer, error) {
 	if j.memory == nil {
 		return nil, foreign.Misusef("the job was left")
 	}
-	if w := j.Windows(); w != nil {
+	if w := j.SharedMemory(); w != nil {
 		if b := w.Alloc(n); b != nil {
 			hugepage.Collapse(raw.As[float32](b))
 			p := unsafe.Pointer(unsafe.SliceData(b))
@@ -76,7 +76,7 @@ func (j *job) free(p unsafe.Pointer) error {
 	case shared == nil:
 		C.free(p)
 	default:
-		j.Windows().Return(shared)
+		j.SharedMemory().Return(shared)
 	}
 	delete(j.memory, p)
 	return nil

@@ -68,7 +68,7 @@ func (w *waited) Wait() error {
 // request is r as Go has it.
 func request(r *C.border_request, size int) foreign.Request {
 	q := foreign.Request{
-		Kind: foreign.Kind(r.kind), Type: foreign.Type(r._type), Op: collective.Op(r.op), Peer: int(r.peer),
+		Kind: foreign.Kind(r.kind), Type: foreign.Type(r._type), Op: collective.ReduceOp(r.op), Peer: int(r.peer),
 		Dst: r.dst, Src: unsafe.Pointer(r.src), N: int(r.n),
 	}
 	if r._type < 0 || r._type > 255 {

@@ -41,7 +41,7 @@ func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names 
 	}
 	opened := &strategy{group: g, Strategy: s}
 	opened.self = cgo.NewHandle(opened)
-	if err := g.job.own(opened.self, opened); err != nil {
+	if err := g.job.closeWith(opened.self, opened); err != nil {
 		return report(f, err)
 	}
 	*out = *(**C.ringo_strategy)(unsafe.Pointer(&opened.self))

@@ -34,7 +34,7 @@ func borderTablesOpen(h *C.ringo_job, schema *C.char, out **C.ringo_tables, f *C
 	}
 	t := &tables{job: j, Tables: opened}
 	t.self = cgo.NewHandle(t)
-	if err := j.own(t.self, t); err != nil {
+	if err := j.closeWith(t.self, t); err != nil {
 		return report(f, err)
 	}
 	*out = *(**C.ringo_tables)(unsafe.Pointer(&t.self))
@@ -131,7 +131,7 @@ func borderSave(h *C.ringo_tables, step, oldest C.uint64_t, numbers *C.uint64_t,
 	if err != nil {
 		return report(f, err)
 	}
-	if servers := t.job.Tables(); numbers != nil && int(room) < servers {
+	if servers := t.job.ParameterServers(); numbers != nil && int(room) < servers {
 		return report(f, foreign.Misusef("room for the numbers of %d servers, there are %d", int(room), servers))
 	}
 	saved, err := t.Save(uint64(step), uint64(oldest))

@@ -117,8 +117,8 @@ func Passing(name string, n int, pass func(part []float32) error) Array {
 	return Array{name: name, kind: float32s, n: n, pass: pass}
 }
 
-// room is memory for a part of an array that is nowhere whole.
-func (a Array) room() []float32 {
+// buffer is memory for a part of an array that is nowhere whole.
+func (a Array) buffer() []float32 {
 	if a.pass == nil {
 		return nil
 	}

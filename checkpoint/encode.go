@@ -90,7 +90,7 @@ func (l *latched) Write(b []byte) (int, error) {
 }
 
 func (a Array) write(w io.Writer, buf []byte) error {
-	sum, per, room := uint32(0), len(buf)/a.kind.width(), a.room()
+	sum, per, room := uint32(0), len(buf)/a.kind.width(), a.buffer()
 	for lo := 0; lo < a.len(); lo += per {
 		hi := min(a.len(), lo+per)
 		from, at := a.window(lo, hi, room)

@@ -180,7 +180,7 @@ func (f *File) verify() error {
 // value, piece by piece, and checks its checksum.
 func (f *File) readArray(i int, buf []byte, to Array) error {
 	a, at := f.arrays[i], f.starts[i]
-	width, sum, room := int64(kind(a.Kind).width()), uint32(0), to.room()
+	width, sum, room := int64(kind(a.Kind).width()), uint32(0), to.buffer()
 	per := int64(len(buf)) / width
 	for lo := int64(0); lo < a.Len; lo += per {
 		n := min(per, a.Len-lo)
@@ -225,7 +225,7 @@ func (f *File) readAt(b []byte, at int64) error {
 }
 
 func (f *File) damage(at int64, format string, args ...any) error {
-	return &DamageError{Path: f.path, Offset: at, What: fmt.Sprintf(format, args...)}
+	return &DamageError{Path: f.path, Offset: at, Item: fmt.Sprintf(format, args...)}
 }
 
 // DamageError is a file that is not what was written.
@@ -234,8 +234,8 @@ type DamageError struct {
 	// part, begins.
 	Path   string
 	Offset int64
-	// What is wrong there.
-	What string
+	// Item is wrong there.
+	Item string
 	// Whole is the newest older checkpoint of the folder that is whole, ""
 	// where there is none.
 	Whole string
@@ -243,7 +243,7 @@ type DamageError struct {
 
 // Error says what to do, too.
 func (e *DamageError) Error() string {
-	text := fmt.Sprintf("checkpoint: %s is damaged at offset %d: %s", e.Path, e.Offset, e.What)
+	text := fmt.Sprintf("checkpoint: %s is damaged at offset %d: %s", e.Path, e.Offset, e.Item)
 	if e.Whole == "" {
 		return text + "; the folder has no older one that is whole"
 	}

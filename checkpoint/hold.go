@@ -58,7 +58,7 @@ func Take(dir string, fresh bool) (h *Hold, warning string, err error) {
 func (h *Hold) look(dir string, fresh bool) error {
 	all, err := list(dir)
 	if err == nil && fresh && len(all) > 0 {
-		return setting.Faultf("checkpoint.dir", "%s holds a run already, saved last in %s: go on with it (%v), name another folder, or remove its checkpoints", dir, filepath.Base(all[0].path), setting.Path("checkpoint.resume"))
+		return setting.Errorf("checkpoint.dir", "%s holds a run already, saved last in %s: go on with it (%v), name another folder, or remove its checkpoints", dir, filepath.Base(all[0].path), setting.Path("checkpoint.resume"))
 	}
 	if err == nil {
 		err = removeLeftovers(dir, h.lock != nil)

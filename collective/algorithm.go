@@ -17,11 +17,11 @@ const (
 	Auto         = "auto"     // what the rules choose; of Config alone
 )
 
-// method is an algorithm in a rule or a tag.
-type method uint8
+// algorithm is an algorithm in a rule or a tag.
+type algorithm uint8
 
 const (
-	byRules method = iota // as the rules say
+	byRules algorithm = iota // as the rules say
 	byRing
 	byDoubling
 	byHalving
@@ -36,30 +36,30 @@ const (
 
 var methodNames = [methods]string{"", Ring, Doubling, Halving, Tree, Hierarchical, Exchange, Direct, Pairwise, Naive}
 
-func (m method) String() string { return methodNames[m] }
+func (m algorithm) String() string { return methodNames[m] }
 
 // methodOf returns the algorithm of that name; ok is false if no operation has
 // it.
-func methodOf(name string) (m method, ok bool) {
+func methodOf(name string) (m algorithm, ok bool) {
 	for m, n := range methodNames {
-		if n == name && (m == 0 || offered(method(m))) {
-			return method(m), true
+		if n == name && (m == 0 || offered(algorithm(m))) {
+			return algorithm(m), true
 		}
 	}
 	return 0, false
 }
 
 // fits reports why a group of so many ranks cannot use an algorithm.
-func fits(m method, size int) error {
+func fits(m algorithm, size int) error {
 	if m == byExchange && size > 2 {
 		return fmt.Errorf("%v: it is for two ranks, and the group has %d", m, size)
 	}
 	return nil
 }
 
-func offered(m method) bool {
+func offered(m algorithm) bool {
 	for k := range kinds {
-		if carrier(k, m) != nil {
+		if implementation(k, m) != nil {
 			return true
 		}
 	}
@@ -77,9 +77,9 @@ func Algorithms() []string {
 	return out
 }
 
-// carrier returns what carries an operation out by an algorithm, nil where the
+// implementation returns what carries an operation out by an algorithm, nil where the
 // operation has no such algorithm.
-func carrier(k kind, m method) func(*Work) error { return carriers[k][m] }
+func implementation(k kind, m algorithm) func(*Work) error { return carriers[k][m] }
 
 var carriers = [kinds][methods]func(*Work) error{
 	kindAllReduce: {

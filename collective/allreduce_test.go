@@ -13,7 +13,7 @@ import (
 
 // serialRing is the ring's result by its definition: chunk c is the sum that
 // begins at rank c and goes round.
-func serialRing(n, size int, op Op, of func(rank, i int) float32) []float32 {
+func serialRing(n, size int, op ReduceOp, of func(rank, i int) float32) []float32 {
 	out := make([]float32, n)
 	for c := range size {
 		lo, hi := RingChunk(n, size, c)
@@ -44,8 +44,8 @@ func filled(rank, n int) []float32 {
 func TestRingAllReduceBits(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 5, 7, 8, 16, 33, 64} {
 		lengths := []int{0, 1, 2, size - 1, size, size + 1, 1000, 2099}
-		want := map[Op][][]float32{}
-		for _, op := range []Op{Sum, Mean} {
+		want := map[ReduceOp][][]float32{}
+		for _, op := range []ReduceOp{Sum, Mean} {
 			for _, n := range lengths {
 				want[op] = append(want[op], serialRing(n, size, op, operand))
 			}
@@ -265,7 +265,7 @@ func checkReductions[T Number](g *Group) error {
 	const n = 101
 	value := func(r, i int) T { return T((r*7+i*3)%5 + 1) }
 	for op := range reductions {
-		fold := map[Op]func(a, b T) T{
+		fold := map[ReduceOp]func(a, b T) T{
 			Sum:  func(a, b T) T { return a + b },
 			Min:  func(a, b T) T { return min(a, b) },
 			Max:  func(a, b T) T { return max(a, b) },

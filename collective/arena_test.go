@@ -21,19 +21,19 @@ func TestPlaceAndAt(t *testing.T) {
 		defer m.Close()
 		defer groups[r].Close()
 	}
-	_ = transport.WindowsOf(meshes[0]).Alloc(100) // so that places differ from zero
-	b := transport.WindowsOf(meshes[0]).Alloc(40)
+	_ = transport.SharedMemoryOf(meshes[0]).Alloc(100) // so that places differ from zero
+	b := transport.SharedMemoryOf(meshes[0]).Alloc(40)
 	x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), 10)
 	x[7] = 5
-	place := Place(groups[0], x)
-	got, err := At[float32](groups[1], 0, place, 10)
+	place := SharedOffset(groups[0], x)
+	got, err := SharedSlice[float32](groups[1], 0, place, 10)
 	if err != nil || place <= 0 || got[7] != 5 {
 		t.Fatalf("at %d: %v, %v", place, got, err)
 	}
-	if p := Place(groups[0], make([]float32, 10)); p != -1 {
+	if p := SharedOffset(groups[0], make([]float32, 10)); p != -1 {
 		t.Errorf("memory of its own is at %d", p)
 	}
-	if p := Place(groups[0], []float32(nil)); p != 0 {
+	if p := SharedOffset(groups[0], []float32(nil)); p != 0 {
 		t.Errorf("nothing is at %d", p)
 	}
 	for _, bad := range []struct {
@@ -41,7 +41,7 @@ func TestPlaceAndAt(t *testing.T) {
 		place int64
 		n     int
 	}{{0, -1, 1}, {0, 2, 1}, {0, math.MaxInt64 - 3, 1}, {0, 0, math.MaxInt}, {0, 0, -1}, {2, 0, 1}, {-1, 0, 1}} {
-		if got, err := At[float32](groups[1], bad.rank, bad.place, bad.n); err == nil {
+		if got, err := SharedSlice[float32](groups[1], bad.rank, bad.place, bad.n); err == nil {
 			t.Errorf("%+v: %d values", bad, len(got))
 		}
 	}

@@ -23,13 +23,13 @@ func (s situation) several() bool { return 1 < s.hosts && s.hosts < s.ranks }
 // rule is what carries out operations of up to so many bytes.
 type rule struct {
 	upTo   int // of the operand; 0: all that are longer than the rule before says
-	method method
+	method algorithm
 }
 
 // ruleSet has the rules of each operation, the shortest operands first.
 type ruleSet [kinds][]rule
 
-func (t *ruleSet) choose(k kind, bytes int) method {
+func (t *ruleSet) choose(k kind, bytes int) algorithm {
 	for _, r := range t[k] {
 		if bytes <= r.upTo || r.upTo == 0 {
 			return r.method
@@ -50,7 +50,7 @@ func defaultRules(s situation) *ruleSet {
 }
 
 func defaultRulesOf(k kind, s situation) []rule {
-	if s.shared && carrier(k, byDirect) != nil {
+	if s.shared && implementation(k, byDirect) != nil {
 		return []rule{{0, byDirect}}
 	}
 	switch k {
@@ -114,11 +114,11 @@ func (g *Group) defaults() *ruleSet {
 
 // method is the algorithm of an operation: the configured one where the
 // operation has it, else what the rules say.
-func (g *Group) method(k kind, bytes int) method {
+func (g *Group) method(k kind, bytes int) algorithm {
 	if k == kindSharded {
 		return byDirect // there is no other
 	}
-	if g.named != byRules && carrier(k, g.named) != nil {
+	if g.named != byRules && implementation(k, g.named) != nil {
 		return g.named
 	}
 	return g.rules.Load().choose(k, bytes)
@@ -150,7 +150,7 @@ func (g *Group) Explain() string {
 	for k := range kindSend {
 		fmt.Fprintf(&b, "\n%-13s ", k)
 		rules := t[k]
-		if g.named != byRules && carrier(k, g.named) != nil {
+		if g.named != byRules && implementation(k, g.named) != nil {
 			rules = []rule{{0, g.named}}
 		}
 		for i, r := range rules {

@@ -114,7 +114,7 @@ func FuzzProfile(f *testing.F) {
 		}
 		for k := range kinds {
 			for _, bytes := range []int{0, 1, 1 << 20, math.MaxInt} {
-				if err == nil && len(rules[k]) > 0 && carrier(k, rules.choose(k, bytes)) == nil {
+				if err == nil && len(rules[k]) > 0 && implementation(k, rules.choose(k, bytes)) == nil {
 					t.Errorf("%s: nothing carries %v of %d bytes", text, k, bytes)
 				}
 			}

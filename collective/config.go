@@ -51,10 +51,10 @@ type Config struct {
 	// from those that Group.Dup gives. Ranks share memory in groups with the IDs 0 to 7, and in
 	// those with 8 to 23 with less room and not for Send and Receive.
 	ID uint32
-	// Room is the group's place in the memory that ranks share, 1 to 16, where its ID is from FirstSubgroup on; 0: that of its
+	// ShmSlot is the group's place in the memory that ranks share, 1 to 16, where its ID is from FirstSubgroup on; 0: that of its
 	// ID, if there is one; below 0: none. Groups that have a rank in common have different ones, or one after the other: see
-	// Group.Vacated. All members have the same.
-	Room int
+	// Group.ShmReleased. All members have the same.
+	ShmSlot int
 }
 
 const pathAlgorithm setting.Path = "job.collective-algorithm"
@@ -74,15 +74,15 @@ const FirstSubgroup = 8
 
 const (
 	maxSubgroup = 1 << 20 // IDs from here on are those of duplicates
-	rooms       = 16      // see Config.Room
+	shmSlots    = 16      // see Config.ShmSlot
 )
 
 // room is the group's place in shared memory, -1: it has none. Those of groups below FirstSubgroup come first.
 func (c Config) room() int {
 	switch {
-	case c.Room > 0:
-		return FirstSubgroup + c.Room - 1
-	case c.Room == 0 && c.ID < shareGroups:
+	case c.ShmSlot > 0:
+		return FirstSubgroup + c.ShmSlot - 1
+	case c.ShmSlot == 0 && c.ID < shareGroups:
 		return int(c.ID)
 	}
 	return -1
@@ -101,16 +101,16 @@ func (c Config) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("collective: "+format, args...)) }
 	if _, ok := methodOf(c.Algorithm); !ok && c.Algorithm != Auto {
-		faults = append(faults, setting.Faultf(pathAlgorithm, "%q is not known%s: want one of auto, %s", c.Algorithm, spelling.Hint(c.Algorithm, Algorithms()...), strings.Join(Algorithms(), ", ")))
+		faults = append(faults, setting.Errorf(pathAlgorithm, "%q is not known%s: want one of auto, %s", c.Algorithm, spelling.Hint(c.Algorithm, Algorithms()...), strings.Join(Algorithms(), ", ")))
 	}
 	if _, err := c.Rules.ruleSet(0); err != nil {
-		faults = append(faults, setting.Faultf(pathRules, "%v: %w", c.Rules, err))
+		faults = append(faults, setting.Errorf(pathRules, "%v: %w", c.Rules, err))
 	}
 	if c.Profile != nil && len(c.Rules) > 0 {
-		faults = append(faults, setting.Faultf(pathRules, "%v and %v, of %d ranks, are two sources for one choice: leave one of them out", c.Rules, setting.Path("tuning.profile"), c.Profile.Ranks))
+		faults = append(faults, setting.Errorf(pathRules, "%v and %v, of %d ranks, are two sources for one choice: leave one of them out", c.Rules, setting.Path("tuning.profile"), c.Profile.Ranks))
 	}
 	if c.Timeout < 0 {
-		faults = append(faults, setting.Faultf("job.timeout", "%v: want a positive time, such as 30s, or 0 for %v", c.Timeout, defaultTimeout))
+		faults = append(faults, setting.Errorf("job.timeout", "%v: want a positive time, such as 30s, or 0 for %v", c.Timeout, defaultTimeout))
 	}
 	if c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment) {
 		fault("segment bytes %d: want %d to %d, or 0 for %d", c.SegmentBytes, minSegment, maxSegment, defaultSegment)
@@ -121,10 +121,10 @@ func (c Config) Validate() error {
 	if c.SlowAfter < 0 {
 		fault("slow after %v: want 0 or more", c.SlowAfter)
 	}
-	if c.Room > rooms || c.Room > 0 && c.ID < FirstSubgroup {
-		fault("room %d of group %d: want 1 to %d, for groups from %d on, or none", c.Room, c.ID, rooms, FirstSubgroup)
+	if c.ShmSlot > shmSlots || c.ShmSlot > 0 && c.ID < FirstSubgroup {
+		fault("room %d of group %d: want 1 to %d, for groups from %d on, or none", c.ShmSlot, c.ID, shmSlots, FirstSubgroup)
 	}
-	if c.Room != 0 && c.ID >= maxSubgroup {
+	if c.ShmSlot != 0 && c.ID >= maxSubgroup {
 		fault("group %d: a member was in %d groups before: keep them in place of making them anew", c.ID, maxSubgroup-FirstSubgroup)
 	}
 	if c.ID > maxID {
@@ -137,17 +137,17 @@ func (c Config) Validate() error {
 func (c *Config) Settings() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathAlgorithm, Commands: setting.AllCommands &^ setting.Run, Flag: "collective-algorithm", Scope: setting.Result,
+			Path: pathAlgorithm, Commands: setting.AllCommands &^ setting.Run, Flag: "collective-algorithm", Scope: setting.JobFixed,
 			About: "how ranks sum and gather, for operations that have this algorithm; auto: chosen by the number of ranks and bytes",
 			Value: setting.Choice(&c.Algorithm, append([]string{Auto}, Algorithms()...)...),
 		},
 		{
-			Path: "job.timeout", Commands: setting.AllCommands &^ setting.Run, Flag: "timeout", Unit: "TIME", Scope: setting.Changeable,
+			Path: "job.timeout", Commands: setting.AllCommands &^ setting.Run, Flag: "timeout", Unit: "TIME", Scope: setting.JobMutable,
 			About: "longest wait for another rank in an exchange, or for a server; dead ones are found much earlier, and slow ones are only reported until then",
 			Value: setting.Duration(&c.Timeout),
 		},
 		{
-			Path: pathRules, Commands: setting.Bench | setting.BenchStep, Scope: setting.Result,
+			Path: pathRules, Commands: setting.Bench | setting.BenchStep, Scope: setting.JobFixed,
 			About: "algorithms by operation, each with the bytes up to which it is taken, as an earlier run of as many ranks found them by measuring, such as allreduce=doubling:128KiB,pairwise; barrier=doubling",
 			Value: setting.Textual(&c.Rules),
 		},

@@ -27,7 +27,7 @@ func TestMisuse(t *testing.T) {
 	onRanks(t, 2, Config{}, func(g *Group) error {
 		for name, got := range map[string]error{
 			"mean":          AllReduce(g, []int32{1}, Mean),
-			"op":            AllReduce(g, []float32{1}, Op(7)),
+			"op":            AllReduce(g, []float32{1}, ReduceOp(7)),
 			"root 2":        Broadcast(g, []uint8{1}, 2),
 			"counts":        AllGatherV(g, make([]int32, 3), make([]int32, 3), []int{3}),
 			"rank 1":        AllGatherV(g, make([]int32, 3), make([]int32, 2), []int{2, 2}),

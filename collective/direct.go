@@ -12,13 +12,13 @@ import (
 )
 
 // Direct algorithms: ranks of one host load and store each other's memory
-// (transport.Windows). Nothing is sent; what orders the accesses are counters
+// (transport.SharedMemory). Nothing is sent; what orders the accesses are counters
 // in shared memory, each raised by one rank and waited for by the others.
 //
 // Every operation begins by arriving: each rank says in a cache line of its own
 // what it does and where its operand lies, and waits for all others' lines. An
 // operand that lies in a rank's arena is read and written there by all; any
-// other is copied through staging buffers in Windows.Control. All ranks know
+// other is copied through staging buffers in SharedMemory.Control. All ranks know
 // after the arrival which of the two it is.
 //
 // Control, of which transport gives ControlBytes for each rank of the windows,
@@ -45,12 +45,12 @@ import (
 // q-S, hence ended q-2S, which was the last one in q's slot.
 //
 // A room of Control serves one group after the other: a rank that closes one says so in the room's first line, with the group's number,
-// and offers the room again (Group.Vacated) when all have.
+// and offers the room again (Group.ShmReleased) when all have.
 
 const (
 	// shareGroups is how many groups over a mesh have room in Control: those with
 	// the IDs below it. From FirstSubgroup on they have less, and none for pairs of ranks.
-	shareGroups = FirstSubgroup + rooms
+	shareGroups = FirstSubgroup + shmSlots
 	subBytes    = 512 << 10
 	// shareBytes is a group's part of a rank's piece of Control, stagedBytes what
 	// collective operations have of it.
@@ -64,40 +64,40 @@ const (
 	inlineSize = waiting.InlineBytes
 )
 
-// share is the part of a group that shares memory with this rank.
-type share struct {
-	windows *transport.Windows
-	ranks   []int // of the group, ascending; everything below counts places in it
-	seats   []int // the place of each rank of the group; -1: it shares no memory
-	me      int
-	arenas  [][]byte
-	slots   int             // a power of two
-	closed  []*waiting.Flag // by place: the number of the last group that the rank there has closed, plus one
-	flags   []*waiting.Flag
-	staging [][]byte // by slot and place
-	pairs   []pair   // by place; nil: there is no room
-	waiter  waiting.Waiter
-	behind  waiting.Waiter        // of operations that a worker carries out, while the rank computes
-	order   atomic.Pointer[[]int] // the other places, as they are waited for
-	next    uint64                // number of the next operation; Group.mu is held
-	left    bool                  // the windows are no longer held; likewise
-	quick   *Work                 // the one that needs no other goroutine
+// shmGroup is the part of a group that shares memory with this rank.
+type shmGroup struct {
+	windows      *transport.SharedMemory
+	ranks        []int // of the group, ascending; everything below counts places in it
+	shmRanks     []int // the place of each rank of the group; -1: it shares no memory
+	me           int
+	arenas       [][]byte
+	slots        int             // a power of two
+	closed       []*waiting.Flag // by place: the number of the last group that the rank there has closed, plus one
+	flags        []*waiting.Flag
+	staging      [][]byte // by slot and place
+	pairs        []pair   // by place; nil: there is no room
+	waiter       waiting.Waiter
+	workerWaiter waiting.Waiter        // of operations that a worker carries out, while the rank computes
+	order        atomic.Pointer[[]int] // the other places, as they are waited for
+	next         uint64                // number of the next operation; Group.mu is held
+	released     bool                  // the windows are no longer held; likewise
+	quick        *Work                 // the one that needs no other goroutine
 }
 
 // newShare returns the share of a group, nil if it has none: the mesh has no
 // windows or is closed, the group has no room in them, or no other rank of the group
 // is in them. Counters never go back while a group has its room.
-func newShare(g *Group) (*share, error) {
-	windows := transport.WindowsOf(g.mesh)
+func newShare(g *Group) (*shmGroup, error) {
+	windows := transport.SharedMemoryOf(g.mesh)
 	if windows == nil || g.cfg.room() < 0 {
 		return nil, nil
 	}
-	s := &share{windows: windows, slots: 1 << bits.Len(uint(2*g.cfg.InFlight-1))}
+	s := &shmGroup{windows: windows, slots: 1 << bits.Len(uint(2*g.cfg.InFlight-1))}
 	var places []int
 	for r, meshRank := range g.ranks {
-		s.seats = append(s.seats, -1)
+		s.shmRanks = append(s.shmRanks, -1)
 		if place := slices.Index(windows.Ranks, meshRank); place >= 0 {
-			s.seats[r] = len(s.ranks)
+			s.shmRanks[r] = len(s.ranks)
 			if r == g.rank {
 				s.me = len(s.ranks)
 			}
@@ -123,7 +123,7 @@ func newShare(g *Group) (*share, error) {
 	s.waiter = waiting.New(waiting.Config{
 		Ranks: len(s.ranks), Cores: windows.Cores, OneProcess: windows.OneProcess, Seats: seats, Me: s.me,
 	})
-	s.behind = s.waiter.Behind()
+	s.workerWaiter = s.waiter.WhileComputing()
 	s.arrange()
 	s.quick = &Work{g: g, group: g.cfg.ID}
 	windows.Hold()
@@ -131,17 +131,17 @@ func newShare(g *Group) (*share, error) {
 }
 
 // leave lets the windows go, once, and says that the group with this number needs its room no more.
-func (s *share) leave(id uint32) {
-	if s != nil && !s.left {
-		s.left = true
+func (s *shmGroup) leave(id uint32) {
+	if s != nil && !s.released {
+		s.released = true
 		s.closed[s.me].Raise(uint64(id) + 1)
 		s.windows.Drop()
 	}
 }
 
-// Vacated tells whether all ranks that share memory have closed the group: another group may then have its room. The flags of this rank are
+// ShmReleased tells whether all ranks that share memory have closed the group: another group may then have its room. The flags of this rank are
 // cleared for that: every member of the next group asks this before any of them makes it. It is asked before the end of the mesh.
-func (g *Group) Vacated() bool {
+func (g *Group) ShmReleased() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.share
@@ -162,7 +162,7 @@ func (g *Group) Vacated() bool {
 }
 
 // lay finds the flags and staging buffers in Control.
-func (s *share) lay(places []int, number int) {
+func (s *shmGroup) lay(places []int, number int) {
 	at, staged := number*shareBytes, stagedBytes
 	if number >= FirstSubgroup {
 		at, staged = FirstSubgroup*shareBytes+(number-FirstSubgroup)*subBytes, subBytes
@@ -187,21 +187,21 @@ func (s *share) lay(places []int, number int) {
 }
 
 // whole reports whether the share is all of the group.
-func (s *share) whole(size int) bool { return s != nil && len(s.ranks) == size }
+func (s *shmGroup) whole(size int) bool { return s != nil && len(s.ranks) == size }
 
 // flag returns a line of a place in the slot of operation n.
-func (s *share) flag(n uint64, place, line int) *waiting.Flag {
+func (s *shmGroup) flag(n uint64, place, line int) *waiting.Flag {
 	slot := int(n) & (s.slots - 1)
 	return s.flags[(slot*len(s.ranks)+place)*slotLines+line]
 }
 
 // stage returns a place's staging buffer in the slot of operation n.
-func (s *share) stage(n uint64, place int) []byte {
+func (s *shmGroup) stage(n uint64, place int) []byte {
 	return s.staging[int(n)&(s.slots-1)*len(s.ranks)+place]
 }
 
 // sit notes now and then where this rank runs: one that never waits would not say it.
-func (s *share) sit(number uint64) {
+func (s *shmGroup) sit(number uint64) {
 	if number%sitEvery == 0 {
 		s.waiter.Sit()
 		s.arrange()
@@ -211,7 +211,7 @@ func (s *share) sit(number uint64) {
 const sitEvery = 64
 
 // arrange puts the places in the order in which they are waited for.
-func (s *share) arrange() {
+func (s *shmGroup) arrange() {
 	var room [64]int
 	order := s.waiter.Order(room[:0], len(s.ranks), s.me)
 	if old := s.order.Load(); old == nil || !slices.Equal(*old, order) {
@@ -221,7 +221,7 @@ func (s *share) arrange() {
 }
 
 // turn is how often the slot of operation n has been used, with it.
-func (s *share) turn(n uint64) uint64 { return n/uint64(s.slots) + 1 }
+func (s *shmGroup) turn(n uint64) uint64 { return n/uint64(s.slots) + 1 }
 
 // step says that this rank has finished step n >= 1 of operation w and waits
 // until all have.
@@ -256,7 +256,7 @@ const spinsApart = 256
 
 // awaitNext is await of the next place in share.order.
 func (w *Work) awaitNext(f *waiting.Flag, n uint64, i int) error {
-	if waiter := &w.g.share.waiter; waiter.InCompany() && waiter.Apart(i) && f.Spin(n, spinsApart) {
+	if waiter := &w.g.share.waiter; waiter.InCompany() && waiter.OtherCore(i) && f.Spin(n, spinsApart) {
 		return nil
 	}
 	return w.await(f, n, i)
@@ -276,8 +276,8 @@ func (w *Work) await(f *waiting.Flag, n uint64, i int) error {
 	}
 	w.waitsFor(s.ranks[i])
 	waiter := &s.waiter
-	if w.behind {
-		waiter = &s.behind
+	if w.onWorker {
+		waiter = &s.workerWaiter
 	}
 	err := waiter.AtLeast(f, n, g.mesh, g.ranks[s.ranks[i]], w.timeout())
 	w.waited(err)

@@ -90,7 +90,7 @@ func (w *Work) arrive(place uint64, most int) error {
 	turn := s.turn(w.number) << summaryBits
 	s.sit(w.number)
 	f.Raise(turn | w.sig.summary(false))
-	w.shows = append(w.shows[:0], make([]show, len(s.ranks))...)
+	w.shows = append(w.shows[:0], make([]peerOperand, len(s.ranks))...)
 	w.shows[s.me] = mine.show()
 	for _, i := range *s.order.Load() {
 		f := s.flag(w.number, i, lineArrived)
@@ -102,7 +102,7 @@ func (w *Work) arrive(place uint64, most int) error {
 		if f.Load()&summaryAll != 0 || arrivalOf(f).sig != w.sig {
 			return w.differs(f, i)
 		}
-		if err := w.look(i, *arrivalOf(f)); err != nil {
+		if err := w.readPeer(i, *arrivalOf(f)); err != nil {
 			return err
 		}
 	}
@@ -111,9 +111,9 @@ func (w *Work) arrive(place uint64, most int) error {
 
 // arrival is what is in the line when the operand is not.
 type arrival struct {
-	sig   signature
-	place uint64 // where in the rank's arena the operand lies, or nowhere
-	most  uint64 // the length of its largest part
+	sig         signature
+	arenaOffset uint64 // where in the rank's arena the operand lies, or nowhere
+	most        uint64 // the length of its largest part
 	// of a shared update, where the parameters lie
 	second uint64
 }
@@ -131,34 +131,34 @@ func (w *Work) differs(f *waiting.Flag, i int) error {
 	return w.waitFault(i, &transport.MismatchError{Mine: uint64(w.sig), Theirs: uint64(theirs)})
 }
 
-// show is what a rank has arrived with. It is read once: what a peer writes there
+// peerOperand is what a rank has arrived with. It is read once: what a peer writes there
 // later has no effect.
-type show struct {
+type peerOperand struct {
 	off    int // of its operand in its arena
 	most   int // the length of its largest part
 	placed bool
 	second int // of a shared update: the parameters; -1: they are elsewhere
 }
 
-func (a arrival) show() show {
-	return show{off: int(a.place), most: int(a.most), placed: a.place != nowhere, second: int(a.second)}
+func (a arrival) show() peerOperand {
+	return peerOperand{off: int(a.arenaOffset), most: int(a.most), placed: a.arenaOffset != nowhere, second: int(a.second)}
 }
 
-// look keeps what rank i has arrived with, unless it points to where that rank has
+// readPeer keeps what rank i has arrived with, unless it points to where that rank has
 // no memory, or is as long as no operand of this operation: a fault of its program,
 // or of one that writes to memory that is not its own.
-func (w *Work) look(i int, a arrival) error {
+func (w *Work) readPeer(i int, a arrival) error {
 	s := w.g.share
 	room := uint64(len(s.arenas[i]))
 	if want, known := w.expects(i); known && a.most != uint64(want) || a.most > maxOperand {
 		return w.waitFault(i, fmt.Errorf("%w: its parts have %d bytes, this rank's %d", transport.ErrLength, a.most, want))
 	}
 	whole := a.most
-	if w.parts() > 1 && w.kind != kindAllToAllV && w.how != byHierarchy { // takeAll looks at each part of the first
+	if w.parts() > 1 && w.kind != kindAllToAllV && w.algorithm != byHierarchy { // takeAll looks at each part of the first
 		whole *= uint64(w.parts())
 	}
-	if a.place != nowhere && (a.place > room || whole > room-a.place) {
-		return w.outside(i, a.place, whole)
+	if a.arenaOffset != nowhere && (a.arenaOffset > room || whole > room-a.arenaOffset) {
+		return w.outside(i, a.arenaOffset, whole)
 	}
 	if w.kind == kindSharded && a.second != nowhere && (a.second > room || whole > room-a.second) {
 		return w.outside(i, a.second, whole)
@@ -178,7 +178,7 @@ func (w *Work) outside(i int, place, n uint64) error {
 // expects returns the length of the largest part that rank i must show, unless it
 // is known to that rank only. Within a host all show everything.
 func (w *Work) expects(i int) (n int, known bool) {
-	if w.how == byHierarchy {
+	if w.algorithm == byHierarchy {
 		return len(w.x), true
 	}
 	switch w.kind {

@@ -62,7 +62,7 @@ func median(times []time.Duration) float64 {
 func measureDirect(t testing.TB, g *Group, arena bool, n, times int) []time.Duration {
 	x := make([]float32, n)
 	if arena {
-		x = raw.As[float32](g.share.windows.Own()[:4*n])
+		x = raw.As[float32](g.share.windows.Arena()[:4*n])
 	}
 	took := make([]time.Duration, 0, times)
 	for i := range times + 3 {
@@ -94,16 +94,16 @@ func measureDirect(t testing.TB, g *Group, arena bool, n, times int) []time.Dura
 // of each other.
 type inherited struct {
 	transport.Mesh
-	windows transport.Windows
+	windows transport.SharedMemory
 	size    int
 }
 
-func (m *inherited) Rank() int                   { return m.windows.Index }
-func (m *inherited) Size() int                   { return m.size }
-func (m *inherited) Fault(int) error             { return nil }
-func (m *inherited) Abort(error)                 {}
-func (m *inherited) Close() error                { return nil }
-func (m *inherited) Windows() *transport.Windows { return &m.windows }
+func (m *inherited) Rank() int                             { return m.windows.Index }
+func (m *inherited) Size() int                             { return m.size }
+func (m *inherited) Fault(int) error                       { return nil }
+func (m *inherited) Abort(error)                           {}
+func (m *inherited) Close() error                          { return nil }
+func (m *inherited) SharedMemory() *transport.SharedMemory { return &m.windows }
 
 const inheritedArena = 64 << 20
 
@@ -113,7 +113,7 @@ func mapInherited(fd, rank, size int) (*inherited, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.windows = transport.Windows{Index: rank, Control: all[:size*transport.ControlBytes], Cores: runtime.NumCPU()}
+	m.windows = transport.SharedMemory{Index: rank, Control: all[:size*transport.ControlBytes], Cores: runtime.NumCPU()}
 	for i := range size {
 		m.windows.Ranks = append(m.windows.Ranks, i)
 		m.windows.Arenas = append(m.windows.Arenas, all[size*transport.ControlBytes+i*inheritedArena:][:inheritedArena])

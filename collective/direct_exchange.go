@@ -90,8 +90,8 @@ func (w *Work) goal(i int) []byte {
 	case kindAllGatherV:
 		return stretch(w.x, w.ends, i)
 	case kindAllGather:
-		if len(w.apart) > 0 {
-			return w.apart[i]
+		if len(w.separateOuts) > 0 {
+			return w.separateOuts[i]
 		}
 		return w.x[i*len(w.src):][:len(w.src)]
 	case kindGather:

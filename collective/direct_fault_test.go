@@ -221,18 +221,18 @@ func TestDirectRefusesOldID(t *testing.T) {
 // meshesLeftOpen are meshes whose Close does nothing.
 func meshesLeftOpen(meshes []transport.Mesh) (out []transport.Mesh) {
 	for _, m := range meshes {
-		out = append(out, &leftOpen{m, transport.WindowsOf(m)})
+		out = append(out, &leftOpen{m, transport.SharedMemoryOf(m)})
 	}
 	return out
 }
 
 type leftOpen struct {
 	transport.Mesh
-	windows *transport.Windows
+	windows *transport.SharedMemory
 }
 
-func (m *leftOpen) Windows() *transport.Windows { return m.windows }
-func (m *leftOpen) Close() error                { return nil }
+func (m *leftOpen) SharedMemory() *transport.SharedMemory { return m.windows }
+func (m *leftOpen) Close() error                          { return nil }
 
 // A part that nobody takes is an error where it should have been taken, also by a
 // rank that expects nothing at all.

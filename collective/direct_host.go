@@ -5,9 +5,9 @@ import "slices"
 // The two halves of the hierarchical allreduce within a host whose ranks share
 // memory. They are one operation of the share: one arrival, then steps.
 
-// sharesHost reports whether the ranks of this host, as the hierarchy has them,
+// hostSharesMemory reports whether the ranks of this host, as the hierarchy has them,
 // are those that share memory.
-func (g *Group) sharesHost() bool {
+func (g *Group) hostSharesMemory() bool {
 	return g.share != nil && g.hosting != nil && slices.Equal(g.share.ranks, g.hosting.local.ranks)
 }
 

@@ -54,7 +54,7 @@ func (w *Work) hostRounds(most, room int, read func(i int) bool, stage, take fun
 }
 
 // halfStage is how long the pieces are where there is one for all.
-func (s *share) halfStage() int { return len(s.staging[0]) / 2 }
+func (s *shmGroup) halfStage() int { return len(s.staging[0]) / 2 }
 
 // stagePiece copies piece t of x.
 func (w *Work) stagePiece(t, room int) {

@@ -13,10 +13,10 @@ import (
 // hosted is a mesh of which only the ranks of one host share memory.
 type hosted struct {
 	transport.Mesh
-	windows *transport.Windows
+	windows *transport.SharedMemory
 }
 
-func (m *hosted) Windows() *transport.Windows { return m.windows }
+func (m *hosted) SharedMemory() *transport.SharedMemory { return m.windows }
 
 // onHosts returns a mesh with the windows of each host.
 func onHosts(hosts []int) []transport.Mesh {
@@ -27,8 +27,8 @@ func onHosts(hosts []int) []transport.Mesh {
 	meshes := mem.New(len(hosts))
 	for _, ranks := range members {
 		for i, m := range mem.NewShared(len(ranks), testArena) {
-			all := transport.WindowsOf(m)
-			meshes[ranks[i]] = &hosted{meshes[ranks[i]], &transport.Windows{
+			all := transport.SharedMemoryOf(m)
+			meshes[ranks[i]] = &hosted{meshes[ranks[i]], &transport.SharedMemory{
 				Ranks: ranks, Index: i, Control: all.Control, Arenas: all.Arenas, Cores: all.Cores, OneProcess: true,
 			}}
 		}
@@ -41,7 +41,7 @@ func onHosts(hosts []int) []transport.Mesh {
 func TestHierarchicalDirect(t *testing.T) {
 	for _, hosts := range hostings {
 		for r, err := range onMeshes(t, onHosts(hosts), Config{Algorithm: Hierarchical, Hosts: hosts, SegmentBytes: 4096}, func(g *Group) error {
-			if g.share != nil && !g.sharesHost() {
+			if g.share != nil && !g.hostSharesMemory() {
 				return errors.New("memory is not used")
 			}
 			rng := rand.New(rand.NewPCG(uint64(g.Rank()), 5))

@@ -81,7 +81,7 @@ type pair struct{ out, in *pipe }
 
 // layPairs finds the pipes in Control; there are none if they would be too small.
 // base is where the piece of a place of the share begins, for the group.
-func (s *share) layPairs(base func(place int) int) {
+func (s *shmGroup) layPairs(base func(place int) int) {
 	n := len(s.ranks)
 	room := pairCellBytes / (n - 1) / pairSlots &^ (cacheLine - 1)
 	if room < leastCell || n*pairLines*cacheLine > pairFlagBytes {
@@ -118,7 +118,7 @@ func (s *share) layPairs(base func(place int) int) {
 // it has none.
 func (w *Work) pairPlace() int {
 	if s := w.g.share; s != nil && s.pairs != nil {
-		return s.seats[w.root]
+		return s.shmRanks[w.root]
 	}
 	return -1
 }
@@ -143,7 +143,7 @@ func (w *Work) put(out *pipe) (done bool) {
 		place = w.place(w.x)
 	}
 	fits := out.inCell(n) || n > eager && (place != nowhere || len(out.cells[k]) >= leastStream)
-	if fits && !w.aside && w.free(out, k) {
+	if fits && !w.forceMesh && w.free(out, k) {
 		out.held[k] = w.number + 1
 		m := out.notices[k]
 		m.sig, m.bytes, m.place = w.sig, uint64(n), place
@@ -153,7 +153,7 @@ func (w *Work) put(out *pipe) (done bool) {
 			copy(out.cells[k], w.x)
 		}
 		m.number.Store(w.number + 1)
-		w.how, done = byDirect, out.inCell(n)
+		w.algorithm, done = byDirect, out.inCell(n)
 	}
 	out.announced.Raise(w.number + 1)
 	return done
@@ -190,10 +190,10 @@ func (w *Work) finishPut(i int) error {
 	return w.await(out.taken[k], progress(w.number, pieceAll), i)
 }
 
-// hear waits until the message of w was announced. Receives wait for that one after
+// awaitAnnouncement waits until the message of w was announced. Receives wait for that one after
 // the other, as messages are announced, so that only the first of many takes a thread
 // of its own when it sleeps.
-func (w *Work) hear(i int) error {
+func (w *Work) awaitAnnouncement(i int) error {
 	in := w.g.share.pairs[i].in
 	in.line(w.number)
 	defer in.pass()
@@ -203,9 +203,9 @@ func (w *Work) hear(i int) error {
 	return w.await(in.announced, w.number+1, i)
 }
 
-// stepAside takes and passes the turn of a Receive that a fault keeps from beginning:
+// skipTurn takes and passes the turn of a Receive that a fault keeps from beginning:
 // those after it wait for no deadline but its.
-func (w *Work) stepAside() {
+func (w *Work) skipTurn() {
 	if w.kind != kindReceive {
 		return
 	}

@@ -5,7 +5,7 @@ package collective
 // channel, the time of the end. ok is false when that does not do, because
 // others are under way or the operation is not direct or not right: then nothing
 // has begun.
-func (s *share) allReduce(g *Group, e element, x []byte, op Op) (ok bool, err error) {
+func (s *shmGroup) allReduce(g *Group, e element, x []byte, op ReduceOp) (ok bool, err error) {
 	if op >= reductions || op == Mean && !e.float() {
 		return false, nil
 	}

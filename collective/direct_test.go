@@ -26,7 +26,7 @@ func onShared(t testing.TB, n int, cfg Config, body func(g *Group) error) {
 }
 
 // inRankOrder is the definition of a direct reduction.
-func inRankOrder[T Number](n, size int, op Op, of func(rank, i int) T) []T {
+func inRankOrder[T Number](n, size int, op ReduceOp, of func(rank, i int) T) []T {
 	out := make([]T, n)
 	for i := range out {
 		acc := of(0, i)
@@ -57,7 +57,7 @@ func put[T Number](g *Group, where string, x []T) []T {
 	if g.share == nil { // the mesh had ended before the group was made
 		return append([]T(nil), x...)
 	}
-	arena := g.share.windows.Own()
+	arena := g.share.windows.Arena()
 	switch {
 	case where == "arena":
 		arena = arena[64:]
@@ -189,7 +189,7 @@ func TestLinesCoverAll(t *testing.T) {
 // The summary of a signature holds all of it if the operand is short.
 func TestSummaryHoldsSignature(t *testing.T) {
 	for k := range kindSend { // what two ranks do is never direct
-		w := &Work{kind: k, elem: elements - 1, op: reductions - 1, how: byDirect, root: 1000, x: make([]byte, 48)}
+		w := &Work{kind: k, elem: elements - 1, op: reductions - 1, algorithm: byDirect, root: 1000, x: make([]byte, 48)}
 		if sig := w.signature(); signatureOf(sig.summary(true)) != sig {
 			t.Errorf("%v became %v", sig, signatureOf(sig.summary(true)))
 		}
@@ -201,7 +201,7 @@ func TestSummaryHoldsSignature(t *testing.T) {
 // It holds invariant[signed-operations].
 func TestDirectMismatch(t *testing.T) {
 	type start func(g *Group) error
-	sum := func(n int, op Op) start {
+	sum := func(n int, op ReduceOp) start {
 		return func(g *Group) error { return AllReduce(g, make([]float32, n), op) }
 	}
 	floats64 := func(g *Group) error { return AllReduce(g, make([]float64, 5), Sum) }
@@ -344,15 +344,15 @@ func TestCarried(t *testing.T) {
 	onShared(t, 2, Config{}, func(g *Group) error {
 		w := g.share.windows
 		for i, values := range []int{8, 100_000} {
-			before := w.Carried.Load()
+			before := w.BytesCarried.Load()
 			if err := AllReduce(g, make([]float32, values), Sum); err != nil {
 				return err
 			}
-			if got := w.Carried.Load() - before; got != int64(4*values) {
+			if got := w.BytesCarried.Load() - before; got != int64(4*values) {
 				return fmt.Errorf("operation %d carried %d bytes, want those of %d values", i, got, values)
 			}
 		}
-		before := w.Carried.Load()
+		before := w.BytesCarried.Load()
 		x := make([]float32, 1000)
 		var err error
 		if g.rank == 0 {
@@ -360,8 +360,8 @@ func TestCarried(t *testing.T) {
 		} else {
 			err = Receive(g, x, 0)
 		}
-		if want := int64(4000 * (1 - g.rank)); err == nil && w.Carried.Load()-before != want {
-			err = fmt.Errorf("a message carried %d bytes, want %d", w.Carried.Load()-before, want)
+		if want := int64(4000 * (1 - g.rank)); err == nil && w.BytesCarried.Load()-before != want {
+			err = fmt.Errorf("a message carried %d bytes, want %d", w.BytesCarried.Load()-before, want)
 		}
 		return err
 	})

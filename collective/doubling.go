@@ -24,7 +24,7 @@ func (w *Work) doublingAllReduce() error {
 		return w.exchange(step{number: last, from: rank + 1, in: w.x})
 	}
 	if rank < 2*extra {
-		if err := w.exchange(step{from: rank - 1, in: w.x, own: w.x}); err != nil {
+		if err := w.exchange(step{from: rank - 1, in: w.x, operand: w.x}); err != nil {
 			return err
 		}
 	}
@@ -34,7 +34,7 @@ func (w *Work) doublingAllReduce() error {
 	}
 	for k, far := 1, 1; far < full; k, far = k+1, far*2 {
 		peer := unfolded(own^far, extra)
-		if err := w.exchange(step{number: k, to: peer, out: w.x, from: peer, in: w.x, own: w.x}); err != nil {
+		if err := w.exchange(step{number: k, to: peer, out: w.x, from: peer, in: w.x, operand: w.x}); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (w *Work) exchangeChunks(number int, out, in chunkRange, add bool) error {
 	s.out, s.moreOut = w.x[outs[0].lo:outs[0].hi], w.x[outs[1].lo:outs[1].hi]
 	s.in, s.moreIn = w.x[ins[0].lo:ins[0].hi], w.x[ins[1].lo:ins[1].hi]
 	if add {
-		s.own = s.in
+		s.operand = s.in
 	}
 	return w.exchange(s)
 }

@@ -7,7 +7,7 @@ package collective
 
 func (w *Work) exchangeAllReduce() error {
 	peer := 1 - w.scope.rank
-	if err := w.exchange(step{to: peer, out: w.x, from: peer, in: w.x, own: w.x}); err != nil {
+	if err := w.exchange(step{to: peer, out: w.x, from: peer, in: w.x, operand: w.x}); err != nil {
 		return err
 	}
 	w.average(w.x)

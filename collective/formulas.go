@@ -13,7 +13,7 @@ import (
 // counters of a mesh.
 type formulas struct {
 	kind   kind
-	method method
+	method algorithm
 
 	steps    func(n int) int     // that follow each other, each rank sending one message at a time
 	busiest  func(n int) float64 // bytes that the busiest rank sends, in K
@@ -117,7 +117,7 @@ func allFormulas() []formulas {
 }
 
 // formulasOf returns the formulas of an operation by an algorithm that it has.
-func formulasOf(k kind, m method) formulas {
+func formulasOf(k kind, m algorithm) formulas {
 	all := allFormulas()
 	return all[slices.IndexFunc(all, func(f formulas) bool { return f.kind == k && f.method == m })]
 }

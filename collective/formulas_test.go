@@ -173,7 +173,7 @@ func TestFiguresAreComplete(t *testing.T) {
 					in = kindAllGather
 				}
 			}
-			if carrier(k, m) != nil && m != byDirect && m != byHierarchy && !have[[2]int{int(in), int(m)}] {
+			if implementation(k, m) != nil && m != byDirect && m != byHierarchy && !have[[2]int{int(in), int(m)}] {
 				t.Errorf("%v by %v has no formulas", k, m)
 			}
 		}
@@ -197,7 +197,7 @@ func TestCostsDocument(t *testing.T) {
 	}
 	for _, limit := range []string{
 		fmt.Sprintf("segment (%d KiB;", defaultSegment>>10), fmt.Sprintf("at most %d MiB for all other ranks", rowCache>>20),
-		fmt.Sprintf("%d MiB or more), a ring ends", lendFrom>>20), fmt.Sprintf("above %d KiB the sender", eager>>10),
+		fmt.Sprintf("%d MiB or more), a ring ends", zeroCopyMin>>20), fmt.Sprintf("above %d KiB the sender", eager>>10),
 	} {
 		if !strings.Contains(string(doc), limit) {
 			t.Errorf("docs/costs.md lacks %q", limit)

@@ -37,21 +37,21 @@ import (
 // from several goroutines as long as their order is the same on every rank.
 type Group struct {
 	mesh       transport.Mesh
-	lender     transport.Lender // the mesh, if it lends
-	rank, size int              // in the group
-	ranks      []int            // of the mesh, by rank in the group
-	hosts      int              // how many hosts they are on
-	hostOf     []int            // of each rank
+	lender     transport.ZeroCopySender // the mesh, if it lends
+	rank, size int                      // in the group
+	ranks      []int                    // of the mesh, by rank in the group
+	hosts      int                      // how many hosts they are on
+	hostOf     []int                    // of each rank
 	cfg        Config
-	named      method // cfg.Algorithm
-	all        scope  // every rank, in order
+	named      algorithm // cfg.Algorithm
+	all        rankSet   // every rank, in order
 	hosting    *hierarchy
-	ring       scope // every rank, those of one host together
-	scribe     scribe
+	ring       rankSet // every rank, those of one host together
+	scribe     opRecorder
 	kernels    *simd.Kernels
 	rules      atomic.Pointer[ruleSet]
 	tuned      atomic.Pointer[Rules] // nil: the rules are the default ones
-	share      *share                // nil: no memory shared with other ranks
+	share      *shmGroup             // nil: no memory shared with other ranks
 
 	mu      sync.Mutex
 	wake    sync.Cond      // the queue's head may be admissible, or the group was closed
@@ -72,9 +72,9 @@ type Group struct {
 	dupped uint32   // how many there have been
 	sent   atomic.Int64
 
-	talking  []*Work  // Sends and Receives under way
-	sends    []uint64 // how many Sends to each rank were started
-	receives []uint64 // how many Receives from each rank
+	activeP2P []*Work  // Sends and Receives under way
+	sends     []uint64 // how many Sends to each rank were started
+	receives  []uint64 // how many Receives from each rank
 }
 
 // New makes a group of cfg.Ranks, or of all ranks of mesh. It sends nothing; the
@@ -92,26 +92,26 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	rank, size := slices.Index(ranks, mesh.Rank()), len(ranks)
 	named, _ := methodOf(cfg.Algorithm)
 	if err := fits(named, size); err != nil {
-		return nil, setting.Faultf(pathAlgorithm, "%w", err)
+		return nil, setting.Errorf(pathAlgorithm, "%w", err)
 	}
 	g := &Group{
 		mesh: mesh, rank: rank, size: size, ranks: ranks, hosts: distinct(cfg.hostsAmong(ranks)), hostOf: cfg.hostsAmong(ranks), cfg: cfg, named: named,
 		all: newScope(Ranks(size), rank), ring: newScope(byHost(cfg.hostsAmong(ranks)), rank),
 		sends: make([]uint64, size), receives: make([]uint64, size),
-		kernels: simd.Host(), lender: transport.LenderOf(mesh),
+		kernels: simd.Host(), lender: transport.ZeroCopyOf(mesh),
 		window: newWindow(cfg.InFlight, cfg.InFlight*cfg.SegmentBytes),
 	}
 	g.wake.L = &g.mu
 	g.hosting = newHierarchy(cfg.hostsAmong(ranks), rank)
 	if g.hosting == nil && named == byHierarchy {
-		return nil, setting.Faultf(pathAlgorithm, "%v: a host has more than %d ranks of the group, the most that this algorithm can do", named, maxLocal)
+		return nil, setting.Errorf(pathAlgorithm, "%v: a host has more than %d ranks of the group, the most that this algorithm can do", named, maxLocal)
 	}
 	if g.share, err = newShare(g); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
 	if named == byDirect && !g.share.whole(size) {
 		g.share.leave(g.cfg.ID)
-		return nil, setting.Faultf(pathAlgorithm, "%s: %s; use %s, or name another", Direct, g.whyNotShared(), Auto)
+		return nil, setting.Errorf(pathAlgorithm, "%s: %s; use %s, or name another", Direct, g.whyNotShared(), Auto)
 	}
 	g.rules.Store(g.defaults())
 	if err := g.configure(); err != nil {
@@ -131,7 +131,7 @@ func (g *Group) Dup() (*Group, error) {
 	g.mu.Lock()
 	g.dupped++
 	cfg := g.cfg
-	cfg.ID, cfg.Room = dupID(cfg.ID, g.dupped), 0
+	cfg.ID, cfg.ShmSlot = dupID(cfg.ID, g.dupped), 0
 	g.mu.Unlock()
 	cfg.Ranks, cfg.Profile, cfg.Rules = g.ranks, nil, nil
 	b, err := New(g.mesh, cfg)
@@ -174,7 +174,7 @@ func (g *Group) Fail(err error) error {
 
 // whyNotShared says why the ranks of the group do not all share memory.
 func (g *Group) whyNotShared() string {
-	if g.cfg.room() < 0 && transport.WindowsOf(g.mesh) != nil {
+	if g.cfg.room() < 0 && transport.SharedMemoryOf(g.mesh) != nil {
 		return fmt.Sprintf("group %d shares no memory, which has room for the groups with the IDs 0 to %d, and for those that are given a room", g.cfg.ID, shareGroups-1)
 	}
 	return fmt.Sprintf("the %d ranks of group %d do not share memory", g.size, g.cfg.ID)
@@ -201,7 +201,7 @@ func (g *Group) Algorithm() string { return g.cfg.Algorithm }
 // peers. The mesh is left open.
 func (g *Group) Close() error {
 	g.mu.Lock()
-	busy := g.head != nil || g.window.busy() || len(g.talking) > 0
+	busy := g.head != nil || g.window.busy() || len(g.activeP2P) > 0
 	first := !g.closed
 	g.closed = true
 	g.mu.Unlock()
@@ -229,7 +229,7 @@ func (g *Group) Closed() bool {
 // leave gives shared memory up after the last operation of a closed group. g.mu
 // is held.
 func (g *Group) leave() {
-	if g.closed && g.head == nil && !g.window.busy() && len(g.talking) == 0 {
+	if g.closed && g.head == nil && !g.window.busy() && len(g.activeP2P) == 0 {
 		g.share.leave(g.cfg.ID)
 		g.scribe.leave()
 	}

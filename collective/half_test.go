@@ -25,7 +25,7 @@ func rounded16[T Float16 | BFloat16](x []float32) []T {
 func halves[T Float16 | BFloat16](g *Group) error {
 	of := func(rank, i int) float32 { return float32((rank*5+i*3)%4 + 1) }
 	for _, n := range []int{0, 1, 7, 24, 25, 100, 1023, 5003} {
-		for _, op := range []Op{Sum, Mean, Min, Max} {
+		for _, op := range []ReduceOp{Sum, Mean, Min, Max} {
 			x := rounded16[T](numbers(n, func(i int) float32 { return of(g.Rank(), i) }))
 			if g.share != nil {
 				x = put(g, places[n%len(places)], x)

@@ -17,15 +17,15 @@ import "sync/atomic"
 
 // hierarchy is this rank's place among the hosts.
 type hierarchy struct {
-	local  scope
+	local  rankSet
 	slices int
-	first  int     // of this rank's slices
-	cross  []scope // for each of them: who has it on each host
-	ends   []int   // how many slices end with each local rank
+	first  int       // of this rank's slices
+	cross  []rankSet // for each of them: who has it on each host
+	ends   []int     // how many slices end with each local rank
 
-	lists   [][]int                 // of ranks, by host
-	bundles [][]int                 // for each local place: the ranks whose parts it has between the phases
-	leaders []atomic.Pointer[scope] // by root: see leadersOf
+	lists   [][]int                   // of ranks, by host
+	bundles [][]int                   // for each local place: the ranks whose parts it has between the phases
+	leaders []atomic.Pointer[rankSet] // by root: see leadersOf
 }
 
 // maxLocal is how many ranks of a host the numbers of messages have room for.
@@ -45,7 +45,7 @@ func newHierarchy(hosts []int, rank int) *hierarchy {
 			own = last
 		}
 	}
-	h := &hierarchy{local: newScope(lists[own], rank), lists: lists, leaders: make([]atomic.Pointer[scope], len(hosts))}
+	h := &hierarchy{local: newScope(lists[own], rank), lists: lists, leaders: make([]atomic.Pointer[rankSet], len(hosts))}
 	for _, list := range lists {
 		h.slices = max(h.slices, len(list))
 	}
@@ -54,11 +54,11 @@ func newHierarchy(hosts []int, rank int) *hierarchy {
 	}
 	h.ends, h.bundles = make([]int, h.local.size), make([][]int, h.local.size)
 	for s := range h.slices {
-		peers, mute := partsOf(lists, s, h.slices)
+		peers, absent := partsOf(lists, s, h.slices)
 		owner := ownerOf(s, h.slices, h.local.size)
 		h.ends[owner] = s + 1
 		for i, r := range peers {
-			if mute == nil || !mute[i] {
+			if absent == nil || !absent[i] {
 				h.bundles[owner] = append(h.bundles[owner], r)
 			}
 		}
@@ -69,7 +69,7 @@ func newHierarchy(hosts []int, rank int) *hierarchy {
 			h.first = s
 		}
 		h.cross = append(h.cross, newScope(peers, rank))
-		h.cross[len(h.cross)-1].silent = mute
+		h.cross[len(h.cross)-1].absent = absent
 	}
 	return h
 }
@@ -85,7 +85,7 @@ func (w *Work) hierarchicalAllReduce() error {
 		w.op = Sum // until the sum is whole
 	}
 	scatter, gather := (*Work).pairScatter, (*Work).pairGather
-	if w.g.sharesHost() {
+	if w.g.hostSharesMemory() {
 		scatter, gather = (*Work).hostScatter, (*Work).hostGather
 	}
 	if err := scatter(w); err != nil {

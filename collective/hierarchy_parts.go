@@ -21,17 +21,17 @@ func leads(s, slices, n int) bool {
 
 // partsOf returns who has slice s on each host, and whose part is in another slice;
 // mute is nil if no part is.
-func partsOf(lists [][]int, s, slices int) (ranks []int, mute []bool) {
+func partsOf(lists [][]int, s, slices int) (ranks []int, absent []bool) {
 	silent := false
 	for _, list := range lists {
 		ranks = append(ranks, list[ownerOf(s, slices, len(list))])
-		mute = append(mute, !leads(s, slices, len(list)))
-		silent = silent || mute[len(mute)-1]
+		absent = append(absent, !leads(s, slices, len(list)))
+		silent = silent || absent[len(absent)-1]
 	}
 	if !silent {
-		mute = nil
+		absent = nil
 	}
-	return ranks, mute
+	return ranks, absent
 }
 
 // bundleOf is the bytes of the parts that the local place i has between the phases.
@@ -91,7 +91,7 @@ func (w *Work) hierarchicalAllGather() error {
 			return err
 		}
 	}
-	if w.g.sharesHost() {
+	if w.g.hostSharesMemory() {
 		return w.hostExchange()
 	}
 	w.scope, w.base = &h.local, 0
@@ -120,7 +120,7 @@ func (w *Work) swapParts(to, from int, out, in []int, own []byte) error {
 			s.in = w.x[lo:hi]
 			if own != nil {
 				s.in = own[at:][:hi-lo]
-				s.own = s.in
+				s.operand = s.in
 			}
 			at += hi - lo
 		}
@@ -161,7 +161,7 @@ func (w *Work) hierarchicalReduceScatter() error {
 // reduceBundle reduces, over the ranks of this host, the parts that this one has then.
 func (w *Work) reduceBundle(bundle []byte) error {
 	h := w.g.hosting
-	if w.g.sharesHost() {
+	if w.g.hostSharesMemory() {
 		return w.hostDeal(bundle)
 	}
 	w.stretches(h.local.rank, 0, len(bundle), func(lo, hi, at int) { copy(bundle[at:], w.x[lo:hi]) })
@@ -184,7 +184,7 @@ func (w *Work) aroundHosts(parts []byte, first int) (n int, err error) {
 		at := 0
 		for p := range s.size {
 			size := 0
-			if s.silent == nil || !s.silent[p] {
+			if s.absent == nil || !s.absent[p] {
 				lo, hi := w.partAt(s.ranks[p])
 				size = hi - lo
 			}
@@ -202,7 +202,7 @@ func (w *Work) aroundHosts(parts []byte, first int) (n int, err error) {
 		in := part(s.rank - 2 - k)
 		err := w.exchange(step{
 			number: first + k, to: (s.rank + 1) % s.size, out: part(s.rank - 1 - k),
-			from: mod(s.rank-1, s.size), in: in, own: in,
+			from: mod(s.rank-1, s.size), in: in, operand: in,
 		})
 		if err != nil {
 			return 0, err

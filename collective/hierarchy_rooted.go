@@ -22,7 +22,7 @@ func chained(ranks, bytes int) bool { return ranks > 2 && bytes > treeBytes }
 
 // leadersOf returns the leaders of the hosts if root, which is place 0, is its host's.
 // A rank that is none has no place. The hosts follow each other as in the ring.
-func (h *hierarchy) leadersOf(root int) *scope {
+func (h *hierarchy) leadersOf(root int) *rankSet {
 	if s := h.leaders[root].Load(); s != nil {
 		return s
 	}
@@ -55,7 +55,7 @@ func (w *Work) hierarchicalBroadcast() error {
 			return err
 		}
 	}
-	if w.g.sharesHost() {
+	if w.g.hostSharesMemory() {
 		return w.hostSpread(here)
 	}
 	w.scope, w.root, w.base = &h.local, here, 1<<phaseBits
@@ -66,7 +66,7 @@ func (w *Work) hierarchicalReduce() error {
 	h, x, op, root := w.g.hosting, w.x, w.op, w.root
 	leaders, here := h.leadersOf(root), h.leaderHere(root)
 	leads := leaders.rank >= 0
-	defer func() { w.x, w.op, w.root, w.owned = x, op, root, false }()
+	defer func() { w.x, w.op, w.root, w.inputCopied = x, op, root, false }()
 	if w.g.hosts > 1 && op == Mean {
 		w.op = Sum // until the sum is whole
 	}
@@ -74,7 +74,7 @@ func (w *Work) hierarchicalReduce() error {
 		if len(w.copied) < len(x) {
 			w.copied = make([]byte, len(x))
 		}
-		w.x, w.owned = w.copied[:len(x)], true
+		w.x, w.inputCopied = w.copied[:len(x)], true
 	}
 	if err := w.reduceHere(x, here); err != nil || !leads || w.g.hosts == 1 {
 		return err
@@ -85,10 +85,10 @@ func (w *Work) hierarchicalReduce() error {
 
 // reduceHere reduces the operands of this host to x of the leader, whose own is own.
 func (w *Work) reduceHere(own []byte, leader int) error {
-	if w.g.sharesHost() {
+	if w.g.hostSharesMemory() {
 		return w.hostCollect(own, leader)
 	}
-	if w.owned {
+	if w.inputCopied {
 		copy(w.x, own)
 	}
 	w.scope, w.root = &w.g.hosting.local, leader

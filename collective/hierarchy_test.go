@@ -172,7 +172,7 @@ func TestHierarchicalCrossing(t *testing.T) {
 				}
 				got := map[string]map[int]int{}
 				for _, algorithm := range []string{Hierarchical, Ring, Tree, Doubling, Pairwise} {
-					if m, _ := methodOf(algorithm); carrier(k, m) != nil {
+					if m, _ := methodOf(algorithm); implementation(k, m) != nil {
 						got[algorithm] = crossingOf(t, mem.New(len(hosts)), k, algorithm, hosts, root)
 					}
 				}
@@ -192,7 +192,7 @@ func crossingOf(t *testing.T, meshes []transport.Mesh, k kind, algorithm string,
 	spies := make([]*spy, len(hosts))
 	for r := range meshes {
 		spies[r] = &spy{Mesh: meshes[r]}
-		meshes[r] = &hosted{spies[r], transport.WindowsOf(meshes[r])}
+		meshes[r] = &hosted{spies[r], transport.SharedMemoryOf(meshes[r])}
 	}
 	for r, err := range onMeshes(t, meshes, Config{Algorithm: algorithm, Hosts: hosts}, func(g *Group) error { return runFrom(k, g, crossingLen, root) }) {
 		if err != nil {

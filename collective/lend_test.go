@@ -18,7 +18,7 @@ func TestLentOperandsAreGivenBack(t *testing.T) {
 			if raceDetector && size != 3 {
 				continue // time
 			}
-			n := size*lendFrom/4 + 4*size + 1 // chunks of unequal length
+			n := size*zeroCopyMin/4 + 4*size + 1 // chunks of unequal length
 			leakcheck.Check(t)
 			// two operations in flight, of which neither is to end before the other
 			for r, err := range onMeshes(t, tcpMeshes(t, size), Config{Algorithm: algorithm, SegmentBytes: 96 << 10, InFlight: 64}, func(g *Group) error {
@@ -61,7 +61,7 @@ func TestLentOperandsAreGivenBack(t *testing.T) {
 
 // A parts list of an allgather by ring is lent likewise.
 func TestLentPartsAreGivenBack(t *testing.T) {
-	const size, part = 3, lendFrom/4 + 3
+	const size, part = 3, zeroCopyMin/4 + 3
 	for r, err := range onMeshes(t, tcpMeshes(t, size), Config{Algorithm: Ring}, func(g *Group) error {
 		src, dst := make([]float32, part), make([]float32, size*part)
 		for round := range 4 {
@@ -90,9 +90,9 @@ func TestLentPartsAreGivenBack(t *testing.T) {
 // barrier, and as many bytes.
 func TestLendingCostsMessages(t *testing.T) {
 	const size = 3
-	for i, n := range []int{size * (lendFrom/4 - 1), size * lendFrom / 4, size * (lendFrom/4 - 1), size * lendFrom / 4} {
+	for i, n := range []int{size * (zeroCopyMin/4 - 1), size * zeroCopyMin / 4, size * (zeroCopyMin/4 - 1), size * zeroCopyMin / 4} {
 		meshes := tcpMeshes(t, size)
-		cfg := Config{Algorithm: []string{Ring, Pairwise}[i/2], SegmentBytes: lendFrom}
+		cfg := Config{Algorithm: []string{Ring, Pairwise}[i/2], SegmentBytes: zeroCopyMin}
 		for r, err := range onMeshes(t, meshes, cfg, func(g *Group) error {
 			return AllReduce(g, make([]float32, n), Sum)
 		}) {
@@ -101,7 +101,7 @@ func TestLendingCostsMessages(t *testing.T) {
 			}
 		}
 		want := int64(2 * (size - 1))
-		if n >= size*lendFrom/4 {
+		if n >= size*zeroCopyMin/4 {
 			want += int64([]int{1, rounds(size)}[i/2])
 		}
 		for r, m := range meshes {
@@ -119,7 +119,7 @@ func TestAPeerThatDoesNotGiveBack(t *testing.T) {
 	meshes := tcpMeshes(t, size)
 	meshes[1] = fault.Wrap(meshes[1], fault.Rule{Rank: 1, Peer: 0, Op: fault.Send, Do: fault.Drop})
 	errs := onMeshes(t, meshes, Config{Algorithm: Ring, Timeout: 5 * time.Second, SegmentBytes: 1 << 20}, func(g *Group) error {
-		return AllReduce(g, make([]float32, size*lendFrom/4), Sum)
+		return AllReduce(g, make([]float32, size*zeroCopyMin/4), Sum)
 	})
 	var link *transport.Error
 	if !errors.Is(errs[0], transport.ErrTimeout) || !errors.As(errs[0], &link) || link.Peer != 1 {

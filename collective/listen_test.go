@@ -14,7 +14,7 @@ func TestListen(t *testing.T) {
 				time.Sleep(120 * time.Millisecond)
 				return Send(g, values(1, 0, 5, n), 0)
 			}
-			if err := StartListen(g, x, 1).Wait(); err != nil {
+			if err := StartReceiveNoTimeout(g, x, 1).Wait(); err != nil {
 				return err
 			}
 			return same("message", x, values(1, 0, 5, n))

@@ -53,10 +53,10 @@ func (w *Work) send(i, to int, p []byte) error {
 	if _, since := w.waits.Load(); since == 0 { // one between two ranks that was to go through shared memory
 		w.g.scribe.look(w)
 	}
-	w.waits.Still(peer)
+	w.waits.Continue(peer)
 	var err error
-	if w.lending {
-		err = w.g.lender.Lend(peer, w.tag(i), p, w.g.cfg.Timeout)
+	if w.zeroCopy {
+		err = w.g.lender.SendZeroCopy(peer, w.tag(i), p, w.g.cfg.Timeout)
 	} else {
 		err = w.g.mesh.Send(peer, w.tag(i), p, w.g.cfg.Timeout)
 	}
@@ -65,18 +65,18 @@ func (w *Work) send(i, to int, p []byte) error {
 	return err
 }
 
-// lendFrom is from how many bytes for each rank on large messages are lent and not
+// zeroCopyMin is from how many bytes for each rank on large messages are lent and not
 // copied, which ends with a word from who has received them. That word and the calls
 // that look up the pages cost two ranks a third of a sum of 256 KiB each, a sixth at
 // 512 KiB, and nothing that could be measured from 2 MiB on; four ranks on two cores
 // a twentieth at 256 KiB, and they gain as much from 512 KiB on and a sixth at 1.5 MiB.
-const lendFrom = 1 << 20
+const zeroCopyMin = 1 << 20
 
-// lends decides whether send lends, as it does on all ranks: what an operation
+// chooseZeroCopy decides whether send lends, as it does on all ranks: what an operation
 // sends must then not be overwritten before its receiver has it, and the end of
 // the operation is to wait for that.
-func (w *Work) lends() {
-	w.lending = w.g.lender != nil && len(w.x)/w.scope.size >= lendFrom
+func (w *Work) chooseZeroCopy() {
+	w.zeroCopy = w.g.lender != nil && len(w.x)/w.scope.size >= zeroCopyMin
 }
 
 // waitsFor notes that the operation waits for a rank of the group.
@@ -85,13 +85,13 @@ func (w *Work) waitsFor(peer int) {
 		w.g.scribe.look(w)
 	}
 	w.stamped = false
-	w.waits.Still(w.g.ranks[peer])
+	w.waits.Continue(w.g.ranks[peer])
 }
 
 // waited notes that a wait has ended. Of one that has failed it stays known for whom it was.
 func (w *Work) waited(err error) {
 	if err == nil {
-		w.waits.Over()
+		w.waits.Clear()
 	}
 }
 
@@ -106,11 +106,11 @@ func (w *Work) meshRank(place int) int { return w.g.ranks[w.scope.ranks[place]] 
 
 // room returns place for n bytes to arrive in for each posted receive.
 func (w *Work) room(n int) {
-	w.rooms(posted, n)
+	w.arrivalBuffers(posted, n)
 }
 
-// rooms is room for another number of receives.
-func (w *Work) rooms(count, n int) {
+// arrivalBuffers is room for another number of receives.
+func (w *Work) arrivalBuffers(count, n int) {
 	n = (n + cacheLine - 1) &^ (cacheLine - 1)
 	if len(w.scratch) < count*n {
 		w.scratch = make([]byte, count*n)

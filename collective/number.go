@@ -71,7 +71,7 @@ func elementOf[T Number]() element {
 }
 
 // kernel is the reduction without what a mean does at the end.
-func (op Op) kernel() simd.Reduction {
+func (op ReduceOp) kernel() simd.Reduction {
 	switch op {
 	case Min:
 		return simd.ReduceMin

@@ -6,12 +6,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 )
 
-// Op is a reduction.
-type Op uint8
+// ReduceOp is a reduction.
+type ReduceOp uint8
 
 const (
 	// Sum adds the values of all ranks.
-	Sum Op = iota
+	Sum ReduceOp = iota
 	// Mean is the sum times 1/Size; floating point only. Where the sum of 16-bit values
 	// is too large for the type, the mean may be infinite: see Float16.
 	Mean
@@ -26,7 +26,7 @@ const (
 )
 
 // String returns the name of the operation.
-func (op Op) String() string {
+func (op ReduceOp) String() string {
 	if op < reductions {
 		return [...]string{"sum", "mean", "min", "max", "prod"}[op]
 	}
@@ -38,8 +38,8 @@ func (op Op) String() string {
 //
 // What each algorithm costs is in docs/costs.md; long slices cost 2(N-1)/N of x
 // sent by each rank. Ranks that share memory send nothing: they reduce x where it
-// lies if that is every rank's arena (transport.Windows), and copy it otherwise.
-func AllReduce[T Number](g *Group, x []T, op Op) error {
+// lies if that is every rank's arena (transport.SharedMemory), and copy it otherwise.
+func AllReduce[T Number](g *Group, x []T, op ReduceOp) error {
 	if g.share.whole(g.size) {
 		if ok, err := g.share.allReduce(g, elementOf[T](), raw.Bytes(x), op); ok {
 			return err
@@ -50,9 +50,9 @@ func AllReduce[T Number](g *Group, x []T, op Op) error {
 
 // StartAllReduce is AllReduce in the background: x must not be touched until
 // Wait returns.
-func StartAllReduce[T Number](g *Group, x []T, op Op) *Work { return allReduce(g, x, op, false) }
+func StartAllReduce[T Number](g *Group, x []T, op ReduceOp) *Work { return allReduce(g, x, op, false) }
 
-func allReduce[T Number](g *Group, x []T, op Op, blocking bool) *Work {
+func allReduce[T Number](g *Group, x []T, op ReduceOp, blocking bool) *Work {
 	w := g.newWork(kindAllReduce, elementOf[T]())
 	w.x, w.op = raw.Bytes(x), op
 	return g.startReduction(w, blocking)
@@ -146,7 +146,7 @@ func allGatherTo[T Number](g *Group, dst [][]T, src []T, blocking bool) *Work {
 		if len(part) != len(src) {
 			return w.misuse("dst of rank %d holds %d values, want %d as src", r, len(part), len(src))
 		}
-		w.apart = append(w.apart, raw.Bytes(part))
+		w.separateOuts = append(w.separateOuts, raw.Bytes(part))
 	}
 	w.src = raw.Bytes(src)
 	return g.start(w, blocking)

@@ -38,9 +38,9 @@ func (w *Work) pairwise(move func(*Work, int) step) error {
 		if err := w.waitFor(slot, s.from); err != nil {
 			return err
 		}
-		if s.own != nil {
+		if s.operand != nil {
 			dst := w.cut(s.in, i)
-			w.combine(dst, w.cut(s.own, i), w.landing(s, i, slot, depth))
+			w.combine(dst, w.cut(s.operand, i), w.landing(s, i, slot, depth))
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (w *Work) nextOf(l *walk, move func(*Work, int) step, sending bool) (s step
 // landing is where segment i of s arrives.
 func (w *Work) landing(s step, i, slot, count int) []byte {
 	dst := w.cut(s.in, i)
-	if s.own != nil {
+	if s.operand != nil {
 		return w.spaceOf(slot, count, len(dst))
 	}
 	return dst
@@ -113,7 +113,7 @@ func (w *Work) region(place int) []byte {
 
 // pairScatter reduces this rank's chunk: in dst, or in x if there is no dst.
 func (w *Work) pairScatter() error {
-	w.rooms(w.depth(), min(w.largest(), w.segmentBytes()))
+	w.arrivalBuffers(w.depth(), min(w.largest(), w.segmentBytes()))
 	if w.dst != nil && w.scope.size > 1 {
 		copy(w.dst, w.region(w.scope.rank))
 	}
@@ -145,7 +145,7 @@ func (w *Work) largest() int {
 func pairReduce(w *Work, k int) step {
 	to, from := w.places(k)
 	own := w.result()
-	return step{to: to, out: w.region(to), from: from, in: own, own: own}
+	return step{to: to, out: w.region(to), from: from, in: own, operand: own}
 }
 
 // pairGather hands every rank's chunk of x to all.
@@ -157,11 +157,11 @@ func pairSpread(w *Work, k int) step {
 }
 
 func (w *Work) pairAllReduce() error {
-	w.lends()
-	if err := w.pairReduceAll(); err != nil || !w.lending {
+	w.chooseZeroCopy()
+	if err := w.pairReduceAll(); err != nil || !w.zeroCopy {
 		return err
 	}
-	w.lending = false
+	w.zeroCopy = false
 	w.nextPhase()
 	return w.disseminate()
 }

@@ -9,17 +9,17 @@ import "github.com/ringo-ml/ringo/internal/raw"
 // every rank. src is only read; dst may be this rank's part of it.
 //
 // Every rank sends (N-1)/N of src.
-func ReduceScatter[T Number](g *Group, dst, src []T, op Op) error {
+func ReduceScatter[T Number](g *Group, dst, src []T, op ReduceOp) error {
 	return reduceScatter(g, dst, src, op, true).Wait()
 }
 
 // StartReduceScatter is ReduceScatter in the background: neither slice must be
 // touched until Wait returns.
-func StartReduceScatter[T Number](g *Group, dst, src []T, op Op) *Work {
+func StartReduceScatter[T Number](g *Group, dst, src []T, op ReduceOp) *Work {
 	return reduceScatter(g, dst, src, op, false)
 }
 
-func reduceScatter[T Number](g *Group, dst, src []T, op Op, blocking bool) *Work {
+func reduceScatter[T Number](g *Group, dst, src []T, op ReduceOp, blocking bool) *Work {
 	w := g.newWork(kindReduceScatter, elementOf[T]())
 	if len(src) != g.size*len(dst) {
 		return w.misuse("src holds %d values, want %d: %d ranks x %d of dst", len(src), g.size*len(dst), g.size, len(dst))
@@ -33,17 +33,17 @@ func reduceScatter[T Number](g *Group, dst, src []T, op Op, blocking bool) *Work
 //
 // Short slices go up a binomial tree, long ones along a chain, where every rank
 // sends x once.
-func Reduce[T Number](g *Group, x []T, op Op, root int) error {
+func Reduce[T Number](g *Group, x []T, op ReduceOp, root int) error {
 	return reduce(g, x, op, root, true).Wait()
 }
 
 // StartReduce is Reduce in the background: x must not be touched until Wait
 // returns.
-func StartReduce[T Number](g *Group, x []T, op Op, root int) *Work {
+func StartReduce[T Number](g *Group, x []T, op ReduceOp, root int) *Work {
 	return reduce(g, x, op, root, false)
 }
 
-func reduce[T Number](g *Group, x []T, op Op, root int, blocking bool) *Work {
+func reduce[T Number](g *Group, x []T, op ReduceOp, root int, blocking bool) *Work {
 	w := g.newWork(kindReduce, elementOf[T]())
 	w.x, w.op, w.root = raw.Bytes(x), op, root
 	if !g.has(root) {

@@ -26,32 +26,32 @@ const (
 // length. The Sends to one rank are received in the order in which they were
 // started. It returns when x may be written again: up to 64 KiB it need not have
 // been received, above that the other rank has at least called Receive.
-func Send[T Number](g *Group, x []T, to int) error { return talk(g, kindSend, x, to, true).Wait() }
+func Send[T Number](g *Group, x []T, to int) error { return startP2P(g, kindSend, x, to, true).Wait() }
 
 // StartSend is Send in the background: x must not be touched until Wait returns.
-func StartSend[T Number](g *Group, x []T, to int) *Work { return talk(g, kindSend, x, to, false) }
+func StartSend[T Number](g *Group, x []T, to int) *Work { return startP2P(g, kindSend, x, to, false) }
 
 // Receive replaces x by what rank from sends. The i-th Receive from a rank gets its
 // i-th Send to this one.
 func Receive[T Number](g *Group, x []T, from int) error {
-	return talk(g, kindReceive, x, from, true).Wait()
+	return startP2P(g, kindReceive, x, from, true).Wait()
 }
 
 // StartReceive is Receive in the background: x must not be touched until Wait
 // returns.
 func StartReceive[T Number](g *Group, x []T, from int) *Work {
-	return talk(g, kindReceive, x, from, false)
+	return startP2P(g, kindReceive, x, from, false)
 }
 
-// StartListen is StartReceive for who listens for what may never come: Config.Timeout does not bound the wait for it. A lost rank
+// StartReceiveNoTimeout is StartReceive for who listens for what may never come: Config.Timeout does not bound the wait for it. A lost rank
 // does.
-func StartListen[T Number](g *Group, x []T, from int) *Work {
+func StartReceiveNoTimeout[T Number](g *Group, x []T, from int) *Work {
 	w := g.newWork(kindReceive, elementOf[T]())
-	w.patient = true
+	w.noTimeout = true
 	return talkBy(w, x, from, false)
 }
 
-func talk[T Number](g *Group, k kind, x []T, peer int, blocking bool) *Work {
+func startP2P[T Number](g *Group, k kind, x []T, peer int, blocking bool) *Work {
 	return talkBy(g.newWork(k, elementOf[T]()), x, peer, blocking)
 }
 
@@ -72,13 +72,13 @@ func (g *Group) startPair(w *Work, blocking bool) *Work {
 	case err != nil:
 		return w.refuse(w.wrap(err))
 	case sent:
-		if w.here = true; !blocking {
+		if w.ranInline = true; !blocking {
 			g.workers.Done()
 		}
-		g.hush(w)
+		g.removeP2P(w)
 	case blocking:
-		w.err, w.here = w.run(), true
-		g.hush(w)
+		w.err, w.ranInline = w.run(), true
+		g.removeP2P(w)
 	default:
 		go w.talk()
 	}
@@ -120,25 +120,25 @@ func (g *Group) numberPair(w *Work, blocking bool) error {
 	}
 	w.number, w.seq = *counter, uint32(*counter)
 	*counter++
-	w.how, w.sig = byRules, w.signature()
+	w.algorithm, w.sig = byRules, w.signature()
 	g.scribe.begin(w, blocking)
-	g.talking = append(g.talking, w)
+	g.activeP2P = append(g.activeP2P, w)
 	if !blocking {
 		g.workers.Add(1)
 	}
 	return nil
 }
 
-// hush takes w, which has ended, out of those under way.
-func (g *Group) hush(w *Work) {
+// removeP2P takes w, which has ended, out of those under way.
+func (g *Group) removeP2P(w *Work) {
 	g.scribe.stop(w)
 	g.mu.Lock()
 	g.scribe.ended(w)
-	for i := range g.talking {
-		if g.talking[i] == w {
-			last := len(g.talking) - 1
-			g.talking[i], g.talking[last] = g.talking[last], nil
-			g.talking = g.talking[:last]
+	for i := range g.activeP2P {
+		if g.activeP2P[i] == w {
+			last := len(g.activeP2P) - 1
+			g.activeP2P[i], g.activeP2P[last] = g.activeP2P[last], nil
+			g.activeP2P = g.activeP2P[:last]
 			break
 		}
 	}
@@ -146,25 +146,25 @@ func (g *Group) hush(w *Work) {
 	g.mu.Unlock()
 }
 
-// converse runs w on a goroutine of its own.
-func (w *Work) converse() {
+// runP2P runs w on a goroutine of its own.
+func (w *Work) runP2P() {
 	g := w.g
 	defer g.workers.Done()
 	w.err = w.run()
-	g.hush(w)
+	g.removeP2P(w)
 	w.done <- struct{}{}
 }
 
-// sendAside is Send over the mesh, whatever memory is shared: for Tune, which
+// sendViaMesh is Send over the mesh, whatever memory is shared: for Tune, which
 // measures the links.
-func sendAside(g *Group, x []uint8, to int, blocking bool) *Work {
+func sendViaMesh(g *Group, x []uint8, to int, blocking bool) *Work {
 	w := g.newWork(kindSend, uint8s)
-	w.x, w.root, w.aside = x, to, true
+	w.x, w.root, w.forceMesh = x, to, true
 	return g.startPair(w, blocking)
 }
 
 func (w *Work) sendPair() error {
-	if w.how == byDirect {
+	if w.algorithm == byDirect {
 		return w.finishPut(w.pairPlace())
 	}
 	switch n := len(w.x); {
@@ -190,7 +190,7 @@ const announcement = 1 << phaseBits
 
 func (w *Work) receivePair() error {
 	if i := w.pairPlace(); i >= 0 {
-		if err := w.hear(i); err != nil {
+		if err := w.awaitAnnouncement(i); err != nil {
 			return err
 		}
 		if ok, err := w.take(i); ok {

@@ -236,8 +236,8 @@ func TestReceivesHaveTheirTurn(t *testing.T) {
 		second := StartReceive(g, make([]float32, 1), 1)
 		synctest.Wait() // for its turn
 		_ = g.Fail(errors.New("a bad disk"))
-		first.err, first.here = first.run(), true
-		g.hush(first)
+		first.err, first.ranInline = first.run(), true
+		g.removeP2P(first)
 		for _, w := range []*Work{first, second} {
 			if err := w.Wait(); err == nil || !strings.Contains(err.Error(), "a bad disk") {
 				t.Error(err)
@@ -361,41 +361,41 @@ func TestHostileMemory(t *testing.T) {
 		of   func(g *Group, w *Work) // completes what the hostile rank 1 has started
 		show arrival
 	}{
-		"allreduce":     {kindAllReduce, func(g *Group) error { return AllReduce(g, put(g, "arena", x()), Sum) }, nil, arrival{place: testArena - 4, most: 4 * n}},
-		"far":           {kindAllReduce, func(g *Group) error { return AllReduce(g, x(), Sum) }, nil, arrival{place: 1 << 60, most: 4 * n}},
-		"wraps":         {kindAllReduce, func(g *Group) error { return AllReduce(g, x(), Sum) }, nil, arrival{place: nowhere - 63, most: 4 * n}},
-		"length":        {kindAllReduce, func(g *Group) error { return AllReduce(g, put(g, "arena", x()), Sum) }, nil, arrival{place: 0, most: 4}},
-		"reduce":        {kindReduce, func(g *Group) error { return Reduce(g, put(g, "arena", x()), Sum, 0) }, nil, arrival{place: testArena, most: 4 * n}},
-		"reduce, none":  {kindReduce, func(g *Group) error { return Reduce(g, put(g, "arena", x()), Sum, 0) }, nil, arrival{place: nowhere, most: 0}},
-		"reducescatter": {kindReduceScatter, func(g *Group) error { return ReduceScatter(g, make([]float32, n/2), put(g, "arena", x()), Sum) }, nil, arrival{place: testArena - 4*n/2, most: 4 * n / 2}},
-		"parts":         {kindAllToAll, func(g *Group) error { return AllToAll(g, x(), put(g, "arena", x())) }, nil, arrival{place: 0, most: 1 << 62}},
+		"allreduce":     {kindAllReduce, func(g *Group) error { return AllReduce(g, put(g, "arena", x()), Sum) }, nil, arrival{arenaOffset: testArena - 4, most: 4 * n}},
+		"far":           {kindAllReduce, func(g *Group) error { return AllReduce(g, x(), Sum) }, nil, arrival{arenaOffset: 1 << 60, most: 4 * n}},
+		"wraps":         {kindAllReduce, func(g *Group) error { return AllReduce(g, x(), Sum) }, nil, arrival{arenaOffset: nowhere - 63, most: 4 * n}},
+		"length":        {kindAllReduce, func(g *Group) error { return AllReduce(g, put(g, "arena", x()), Sum) }, nil, arrival{arenaOffset: 0, most: 4}},
+		"reduce":        {kindReduce, func(g *Group) error { return Reduce(g, put(g, "arena", x()), Sum, 0) }, nil, arrival{arenaOffset: testArena, most: 4 * n}},
+		"reduce, none":  {kindReduce, func(g *Group) error { return Reduce(g, put(g, "arena", x()), Sum, 0) }, nil, arrival{arenaOffset: nowhere, most: 0}},
+		"reducescatter": {kindReduceScatter, func(g *Group) error { return ReduceScatter(g, make([]float32, n/2), put(g, "arena", x()), Sum) }, nil, arrival{arenaOffset: testArena - 4*n/2, most: 4 * n / 2}},
+		"parts":         {kindAllToAll, func(g *Group) error { return AllToAll(g, x(), put(g, "arena", x())) }, nil, arrival{arenaOffset: 0, most: 1 << 62}},
 		"allgatherv": {kindAllGatherV, func(g *Group) error { return AllGatherV(g, x(), make([]float32, n/2), []int{n / 2, n / 2}) },
-			nil, arrival{place: testArena - 8, most: 4 * n / 2}},
+			nil, arrival{arenaOffset: testArena - 8, most: 4 * n / 2}},
 		"endless": {kindAllGatherV, func(g *Group) error { return AllGatherV(g, x(), make([]float32, n/2), []int{n / 2, n / 2}) },
-			nil, arrival{place: nowhere, most: 1 << 62}},
+			nil, arrival{arenaOffset: nowhere, most: 1 << 62}},
 		"alltoallv": {kindAllToAllV, func(g *Group) error {
 			return AllToAllV(g, x(), put(g, "arena", x()), []int{n / 2, n / 2}, []int{n / 2, n / 2})
 		}, func(g *Group, w *Work) {
 			w.table(g.share.me)[0] = 4 * n / 2
-		}, arrival{place: testArena - 8, most: 8}},
+		}, arrival{arenaOffset: testArena - 8, most: 8}},
 		"alltoallv, before": {kindAllToAllV, func(g *Group) error {
 			return AllToAllV(g, x(), put(g, "arena", x()), []int{n / 2, n / 2}, []int{n / 2, n / 2})
 		}, func(g *Group, w *Work) {
 			w.table(g.share.me)[0] = 4*n/2 - 1<<40
-		}, arrival{place: 64, most: 4 * n / 2}},
+		}, arrival{arenaOffset: 64, most: 4 * n / 2}},
 	} {
 		errs := onMeshes(t, mem.NewShared(2, testArena), Config{Timeout: 20 * time.Second}, func(g *Group) error {
 			if g.Rank() == 0 {
 				return c.call(g)
 			}
-			w := &Work{g: g, kind: c.kind, how: byDirect, x: make([]byte, 4*n), ends: []int{1}, root: 0}
+			w := &Work{g: g, kind: c.kind, algorithm: byDirect, x: make([]byte, 4*n), ends: []int{1}, root: 0}
 			if c.of != nil {
 				c.of(g, w)
 			}
 			s, show := g.share, c.show
 			show.sig = w.signature()
 			if c.kind == kindReduceScatter || c.kind == kindAllToAll {
-				show.sig = (&Work{g: g, kind: c.kind, how: byDirect, x: make([]byte, 4*n)}).signature()
+				show.sig = (&Work{g: g, kind: c.kind, algorithm: byDirect, x: make([]byte, 4*n)}).signature()
 			}
 			f := s.flag(0, s.me, lineArrived)
 			*arrivalOf(f) = show

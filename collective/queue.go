@@ -76,7 +76,7 @@ func (g *Group) start(w *Work, blocking bool) *Work {
 		g.window.admit(w)
 		g.mu.Unlock()
 		w.err = w.run()
-		w.here = true
+		w.ranInline = true
 		g.scribe.stop(w)
 		g.mu.Lock()
 		g.scribe.ended(w)
@@ -98,7 +98,7 @@ func (w *Work) whole() int {
 	case kindGather, kindScatter:
 		return w.share() * w.g.size // only the root has x
 	case kindAllGather:
-		return max(len(w.x), len(w.src)*len(w.apart))
+		return max(len(w.x), len(w.src)*len(w.separateOuts))
 	case kindAllToAllV:
 		return max(len(w.x), len(w.dst))
 	}
@@ -110,10 +110,10 @@ func (w *Work) whole() int {
 func (g *Group) number(w *Work, blocking bool) {
 	w.seq = g.next
 	g.next++
-	w.how = g.method(w.kind, w.shared()*w.elem.size())
+	w.algorithm = g.method(w.kind, w.shared()*w.elem.size())
 	w.sig = w.signature()
 	g.scribe.begin(w, blocking)
-	if w.how == byDirect || w.how == byHierarchy && g.sharesHost() {
+	if w.algorithm == byDirect || w.algorithm == byHierarchy && g.hostSharesMemory() {
 		w.number = g.share.next
 		g.share.next++
 	}
@@ -165,7 +165,7 @@ func (g *Group) worker() {
 			return
 		}
 		g.mu.Unlock()
-		w.behind = true
+		w.onWorker = true
 		w.err = w.run()
 		g.scribe.stop(w)
 		g.mu.Lock()

@@ -92,7 +92,7 @@ func TestWaitingReceive(t *testing.T) {
 func TestScratchIsAligned(t *testing.T) {
 	w := new(Work)
 	for _, c := range [][2]int{{4, 512 << 10}, {3, 512 << 10}, {5, 200}, {32, 4}, {10, 4096}, {7, 1000}} {
-		w.rooms(c[0], c[1])
+		w.arrivalBuffers(c[0], c[1])
 		end := uintptr(0)
 		for slot := range c[0] {
 			p := w.spaceOf(slot, c[0], c[1])
@@ -123,7 +123,7 @@ func TestDone(t *testing.T) {
 			if err := errors.Join(w.Wait(), same("sum", x, []float32{2})); err != nil {
 				return err
 			}
-			refused := StartAllReduce(g, x, Op(99))
+			refused := StartAllReduce(g, x, ReduceOp(99))
 			if !refused.Done(0) || refused.Wait() == nil {
 				return errors.New("a reduction that is none goes on, or ends well")
 			}

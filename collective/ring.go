@@ -92,7 +92,7 @@ func (w *Work) ringReduceScatter() error {
 		}
 		err := w.exchange(step{
 			number: k, to: (w.scope.rank + 1) % n, out: out,
-			from: mod(w.scope.rank-1, n), in: in, own: w.region(mod(w.scope.rank-2-k, n)),
+			from: mod(w.scope.rank-1, n), in: in, operand: w.region(mod(w.scope.rank-2-k, n)),
 		})
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (w *Work) ring(steps []RingStep, reduce bool) error {
 	out, in := w.cursor(steps, sending, reduce), w.cursor(steps, receiving, reduce)
 	ask := in
 	own, free := out.messages(0), in.total()
-	w.lends()
+	w.chooseZeroCopy()
 	if reduce {
 		w.room(min(w.largest(), w.segmentBytes()))
 		free = in.added()
@@ -160,16 +160,16 @@ func (w *Work) ring(steps []RingStep, reduce bool) error {
 			return err
 		}
 	}
-	return w.giveBack(left, right)
+	return w.awaitConsumed(left, right)
 }
 
-// giveBack ends the lending: it tells the left neighbour that this rank has
+// awaitConsumed ends the lending: it tells the left neighbour that this rank has
 // received all, and waits until the right one has.
-func (w *Work) giveBack(left, right int) error {
-	if !w.lending {
+func (w *Work) awaitConsumed(left, right int) error {
+	if !w.zeroCopy {
 		return nil
 	}
-	w.lending = false
+	w.zeroCopy = false
 	w.post(received, right, nil)
 	if err := w.send(received, left, nil); err != nil {
 		return err

@@ -58,7 +58,7 @@ func (r rows) part(place, row int) []byte {
 }
 
 func (r rows) allReduce() error {
-	r.rooms(r.scope.size-1, r.bytes)
+	r.arrivalBuffers(r.scope.size-1, r.bytes)
 	for row := range r.count {
 		if err := r.spread(row); err != nil {
 			return err

@@ -120,7 +120,7 @@ func (l Rules) ruleSet(ranks int) (t *ruleSet, err error) {
 		case k >= kinds || k.pairs() || k == kindSharded:
 			fault(i, "there is no operation %q", r.Operation)
 			continue
-		case !ok || carrier(k, m) == nil:
+		case !ok || implementation(k, m) == nil:
 			fault(i, "%s has no algorithm %q", r.Operation, r.Algorithm)
 		case fits(m, ranks) != nil:
 			fault(i, "%v", fits(m, ranks))
@@ -167,7 +167,7 @@ func (g *Group) configure() error {
 		return nil
 	}
 	if err := g.follow(g.cfg.Rules); err != nil {
-		return setting.Faultf(pathRules, "%v: %w", g.cfg.Rules, err)
+		return setting.Errorf(pathRules, "%v: %w", g.cfg.Rules, err)
 	}
 	return nil
 }

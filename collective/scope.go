@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// scope is the ranks that an algorithm runs on, numbered by their places: all of
+// rankSet is the ranks that an algorithm runs on, numbered by their places: all of
 // the group, those of one host, or one of each host.
-type scope struct {
+type rankSet struct {
 	ranks []int // of the group, by place
 	rank  int   // this one's place
 	size  int
 	steps []RingStep // of an allreduce around the ring of places
-	// silent says whose parts are of another scope: see hierarchy_parts.go. Nil: all
+	// absent says whose parts are of another scope: see hierarchy_parts.go. Nil: all
 	// are of this one.
-	silent []bool
+	absent []bool
 }
 
-func newScope(ranks []int, own int) scope {
+func newScope(ranks []int, own int) rankSet {
 	rank := slices.Index(ranks, own)
-	return scope{ranks: ranks, rank: rank, size: len(ranks), steps: RingSchedule(rank, len(ranks))}
+	return rankSet{ranks: ranks, rank: rank, size: len(ranks), steps: RingSchedule(rank, len(ranks))}
 }
 
 // byHost returns the ranks so that those of one host are neighbours and a ring

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// scribe records a group's operations.
+// opRecorder records a group's operations.
 //
 // An operation is recorded when it gets its number, which is when its caller starts it, and not when a worker takes it: a rank
 // whose operation is queued has begun it as far as the others are concerned. Until it ends, Work.waits points to where its record
@@ -17,9 +17,9 @@ import (
 //
 // Cost: of a short operation through shared memory, which takes 200 ns, 10 ns: it is written in the group's lane, and nobody looks at
 // the clock unless it waits for long. Of others 50 ns and two looks at the clock.
-type scribe struct {
+type opRecorder struct {
 	rec    *record.Recorder
-	lane   *record.Lane // its lock is the group's; nil: there was none left
+	lane   *record.OpRing // its lock is the group's; nil: there was none left
 	group  uint32
 	kinds  [kinds]record.Name
 	hows   [methods]record.Name
@@ -74,8 +74,8 @@ func (g *Group) For(bucket int, label record.Name) {
 
 // begin records that w begins, unless this rank is the only one. Its caller waits for it, or not. g.mu is held, so that its number
 // is not another's before.
-func (s *scribe) begin(w *Work, blocking bool) {
-	if w.timed = !blocking; w.g.size == 1 {
+func (s *opRecorder) begin(w *Work, blocking bool) {
+	if w.hasStart = !blocking; w.g.size == 1 {
 		return
 	}
 	if blocking && w.bytes() < shortBytes {
@@ -84,79 +84,79 @@ func (s *scribe) begin(w *Work, blocking bool) {
 			*k, s.draft = likeness{sig: w.sig, kind: w.kind, root: w.root, bytes: w.bytes(), bucket: bucket}, e.Draft()
 		}
 		s.draft.Seq(w.seq)
-		w.entry, w.inLane = s.lane.Begin(&s.draft), true
+		w.entry, w.hasRing = s.lane.Begin(&s.draft), true
 	}
-	if !w.entry.Seen() {
-		w.begun, w.timed, w.inLane = s.rec.Now(), true, false
+	if !w.entry.Recorded() {
+		w.begun, w.hasStart, w.hasRing = s.rec.Now(), true, false
 		e := s.event(w)
 		e.Begun = w.begun
 		w.entry = s.rec.Begin(&e)
 	}
 	if w.waits = w.entry.Wait(); w.waits == nil {
 		w.waits = &w.unseen
-		w.unseen.Over()
+		w.unseen.Clear()
 	}
 }
 
 // event is what is recorded when w begins, without the time.
-func (s *scribe) event(w *Work) record.Event {
+func (s *opRecorder) event(w *Work) record.Event {
 	bucket := s.bucket.Load()
 	e := record.Event{
-		Kind: record.Operation, Name: s.kinds[w.kind], How: s.hows[w.how], Bucket: int32(bucket>>16) - 1, Label: record.Name(bucket),
-		Group: s.group, Seq: w.seq, With: -1, Peer: -1, Sent: -1, Size: int64(w.bytes()), Sig: uint64(w.sig),
+		Kind: record.Operation, Name: s.kinds[w.kind], Algorithm: s.hows[w.algorithm], Bucket: int32(bucket>>16) - 1, Label: record.Name(bucket),
+		Group: s.group, Seq: w.seq, Other: -1, Peer: -1, Sent: -1, Size: int64(w.bytes()), Sig: uint64(w.sig),
 	}
 	switch {
 	case w.kind.pairs():
-		e.Kind, e.Bucket, e.Label, e.With = record.Message, -1, 0, int32(w.g.ranks[w.root])
+		e.Kind, e.Bucket, e.Label, e.Other = record.Message, -1, 0, int32(w.g.ranks[w.root])
 	case w.kind.rooted():
-		e.With = int32(w.g.ranks[w.root])
+		e.Other = int32(w.g.ranks[w.root])
 	}
 	return e
 }
 
 // look notes the time, from which w waits. If it is in the lane nobody has asked for it yet.
-func (s *scribe) look(w *Work) {
+func (s *opRecorder) look(w *Work) {
 	now := s.rec.Now()
-	if !w.timed {
-		w.begun, w.timed = now, true
+	if !w.hasStart {
+		w.begun, w.hasStart = now, true
 	}
 	w.waits.Start(now)
 }
 
 // stop looks at the clock at the end of w, if that was done before.
-func (s *scribe) stop(w *Work) {
+func (s *opRecorder) stop(w *Work) {
 	w.end = record.Unknown
-	if w.timed {
+	if w.hasStart {
 		w.end = s.rec.Now()
 	}
 }
 
 // ended records that w has ended, if it has begun. g.mu is held: nobody looks at w.waits any more when another may
 // have its place.
-func (s *scribe) ended(w *Work) {
-	if w.inLane && w.timed {
+func (s *opRecorder) ended(w *Work) {
+	if w.hasRing && w.hasStart {
 		w.entry.Began(w.begun)
 	}
-	if w.how == byDirect && w.err == nil && w.kind != kindReceive && w.g.share != nil {
-		w.g.share.windows.Carried.Add(int64(w.bytes()))
+	if w.algorithm == byDirect && w.err == nil && w.kind != kindReceive && w.g.share != nil {
+		w.g.share.windows.BytesCarried.Add(int64(w.bytes()))
 	}
 	w.entry.End(w.end, w.sent, w.err != nil)
-	w.entry, w.inLane, w.stamped, w.waits = record.Op{}, false, false, &w.unseen
+	w.entry, w.hasRing, w.stamped, w.waits = record.Op{}, false, false, &w.unseen
 }
 
 // leave gives the lane back, once: another group may have it now. g.mu is held.
-func (s *scribe) leave() {
+func (s *opRecorder) leave() {
 	s.lane.Free()
 	s.lane = nil
 }
 
 // fault records what has broken the group, and which rank is lost by what it says.
-func (s *scribe) fault(cause *OpError) {
+func (s *opRecorder) fault(cause *OpError) {
 	now, with := s.rec.Now(), -1
 	if lost := (*transport.LostError)(nil); errors.As(cause, &lost) {
 		with = lost.Rank
 	}
 	s.rec.Add(&record.Event{
-		Kind: record.Fault, Name: s.rec.Name(cause.Error()), Group: s.group, Seq: cause.Seq, Bucket: -1, With: int32(with), Peer: int32(cause.Peer), Sent: -1, Begun: now, Done: now,
+		Kind: record.Fault, Name: s.rec.Name(cause.Error()), Group: s.group, Seq: cause.Seq, Bucket: -1, Other: int32(with), Peer: int32(cause.Peer), Sent: -1, Begun: now, Done: now,
 	})
 }

@@ -20,8 +20,8 @@ func recordedBy(s *record.Snapshot) (out []string) {
 		if e.Bucket >= 0 {
 			text += fmt.Sprintf(", bucket %d %s", e.Bucket, s.Text(e.Label))
 		}
-		if e.With >= 0 {
-			text += fmt.Sprintf(" with %d", e.With)
+		if e.Other >= 0 {
+			text += fmt.Sprintf(" with %d", e.Other)
 		}
 		if e.Failed {
 			text += " failed"
@@ -151,7 +151,7 @@ func TestWaitsAreRecorded(t *testing.T) {
 		if at < 0 || !s.Operations[at].Failed || s.Operations[at].Peer != 1 || s.Operations[at].Begun <= 0 || len(s.Open) != 0 {
 			t.Errorf("%s: ended %+v, going on %+v", name, s.Operations, s.Open)
 		}
-		if !slices.ContainsFunc(s.Operations, func(e record.Event) bool { return e.Kind == record.Fault && e.With == lost }) {
+		if !slices.ContainsFunc(s.Operations, func(e record.Event) bool { return e.Kind == record.Fault && e.Other == lost }) {
 			t.Errorf("%s: no fault that says who is lost in %+v", name, s.Operations)
 		}
 		g.Close()

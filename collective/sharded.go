@@ -63,7 +63,7 @@ func canShard(g *Group, values []float32) error {
 		return fmt.Errorf("the group has one rank")
 	case !g.share.whole(g.size):
 		return fmt.Errorf("the ranks share no memory")
-	case Place(g, values) < 0:
+	case SharedOffset(g, values) < 0:
 		return fmt.Errorf("the values do not lie in the memory that the ranks share")
 	}
 	return nil

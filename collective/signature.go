@@ -22,7 +22,7 @@ func (w *Work) signature() signature {
 	if w.kind.pairs() { // the two have different roots, and only one sends
 		return signature(kindSend) | signature(w.elem)<<5 | signature(w.shared())<<26
 	}
-	return signature(w.kind) | signature(w.elem)<<5 | signature(w.op)<<9 | signature(w.how)<<12 |
+	return signature(w.kind) | signature(w.elem)<<5 | signature(w.op)<<9 | signature(w.algorithm)<<12 |
 		signature(w.root&1023)<<16 | signature(w.shared())<<26
 }
 
@@ -42,7 +42,7 @@ func (w *Work) shared() int {
 
 // String describes the operation as its caller started it.
 func (s signature) String() string {
-	k, e, op, how := kind(s&31), element(s>>5&15), Op(s>>9&7), method(s>>12&15)
+	k, e, op, how := kind(s&31), element(s>>5&15), ReduceOp(s>>9&7), algorithm(s>>12&15)
 	if k >= kinds || e >= elements || op >= reductions || how >= methods {
 		return fmt.Sprintf("an unknown operation (%#x)", uint64(s))
 	}

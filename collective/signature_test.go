@@ -14,10 +14,10 @@ func TestSignature(t *testing.T) {
 		w    *Work
 		want string
 	}{
-		{&Work{kind: kindAllReduce, elem: float32s, op: Mean, how: byRing, x: make([]byte, 400)}, "allreduce (mean) of 100 float32 by ring"},
-		{&Work{kind: kindBroadcast, elem: int64s, how: byTree, root: 3, x: make([]byte, 8)}, "broadcast of 1 int64 with root 3 by tree"},
-		{&Work{kind: kindAllGather, elem: uint8s, how: byRing, x: make([]byte, 1<<20)}, "allgather of 1048576 uint8 by ring"},
-		{&Work{kind: kindBarrier, elem: uint8s, how: byDoubling}, "barrier by doubling"},
+		{&Work{kind: kindAllReduce, elem: float32s, op: Mean, algorithm: byRing, x: make([]byte, 400)}, "allreduce (mean) of 100 float32 by ring"},
+		{&Work{kind: kindBroadcast, elem: int64s, algorithm: byTree, root: 3, x: make([]byte, 8)}, "broadcast of 1 int64 with root 3 by tree"},
+		{&Work{kind: kindAllGather, elem: uint8s, algorithm: byRing, x: make([]byte, 1<<20)}, "allgather of 1048576 uint8 by ring"},
+		{&Work{kind: kindBarrier, elem: uint8s, algorithm: byDoubling}, "barrier by doubling"},
 	} {
 		if got := c.w.signature().String(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
@@ -50,7 +50,7 @@ func TestMismatch(t *testing.T) {
 			return AllReduce(g, make([]float32, 40), Sum)
 		},
 		"reduction": func(g *Group, odd bool) error {
-			return AllReduce(g, make([]float32, 40), map[bool]Op{true: Max}[odd])
+			return AllReduce(g, make([]float32, 40), map[bool]ReduceOp{true: Max}[odd])
 		},
 		"length": func(g *Group, odd bool) error {
 			return AllReduce(g, make([]float32, map[bool]int{true: 39, false: 40}[odd]), Sum)

@@ -5,12 +5,12 @@ package collective
 // while the next ones arrive; sends run at most `posted` segments ahead of the
 // receives, so that no rank floods another.
 type step struct {
-	number int    // of the step within the algorithm's phase, below 1024
-	to     int    // place in the scope
-	out    []byte // nothing is sent if it is empty
-	from   int
-	in     []byte // where the result goes; nothing is received if it is empty
-	own    []byte // what is combined with what arrives, of in's length; nil: in is overwritten
+	number  int    // of the step within the algorithm's phase, below 1024
+	to      int    // place in the scope
+	out     []byte // nothing is sent if it is empty
+	from    int
+	in      []byte // where the result goes; nothing is received if it is empty
+	operand []byte // what is combined with what arrives, of in's length; nil: in is overwritten
 
 	// What lies elsewhere in the slice and follows out and in, as the messages of the next
 	// number, where in is combined in place or not at all.
@@ -41,7 +41,7 @@ func (w *Work) exchange(s step) error {
 		if err := w.waitFor(i%posted, s.from); err != nil {
 			return err
 		}
-		if s.own != nil {
+		if s.operand != nil {
 			_, dst := w.part(s.number, s.in, s.moreIn, i)
 			w.merge(dst, w.operand(s, i, dst), w.target(s, i, dst), s.from)
 		}
@@ -60,7 +60,7 @@ func (w *Work) part(step int, p, more []byte, i int) (int, []byte) {
 // inPlace says that in holds this rank's operand, so that what arrives must go
 // elsewhere first.
 func (w *Work) inPlace(s step) bool {
-	return s.own != nil && (len(s.in) > 0 && &s.own[0] == &s.in[0] || len(s.moreIn) > 0)
+	return s.operand != nil && (len(s.in) > 0 && &s.operand[0] == &s.in[0] || len(s.moreIn) > 0)
 }
 
 // target is where segment i, whose result goes to dst, arrives.
@@ -76,7 +76,7 @@ func (w *Work) operand(s step, i int, dst []byte) []byte {
 	if w.inPlace(s) {
 		return dst
 	}
-	return w.cut(s.own, i)
+	return w.cut(s.operand, i)
 }
 
 // merge combines this rank's operand with a peer's, the lower rank's first.
@@ -109,7 +109,7 @@ func (w *Work) chunk(i int) (lo, hi int) { return w.chunks(i, i+1) }
 func (w *Work) chunks(i, j int) (lo, hi int) {
 	size := w.scope.size
 	if w.byRank {
-		if w.scope.silent != nil && w.scope.silent[i] {
+		if w.scope.absent != nil && w.scope.absent[i] {
 			return 0, 0
 		}
 		size = w.g.size

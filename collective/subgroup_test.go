@@ -33,7 +33,7 @@ func TestRooms(t *testing.T) {
 	make2 := func(id uint32, room int) (gs [2]*Group) {
 		for r := range gs {
 			var err error
-			if gs[r], err = New(meshes[r], Config{ID: id, Room: room}); err != nil {
+			if gs[r], err = New(meshes[r], Config{ID: id, ShmSlot: room}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -60,24 +60,24 @@ func TestRooms(t *testing.T) {
 		}
 		sum(gs)
 		for r, g := range gs {
-			if g.Vacated() {
+			if g.ShmReleased() {
 				t.Errorf("group %d: room 3 is free when %d ranks have closed it", id, r)
 			}
 			if err := g.Close(); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := New(meshes[0], Config{ID: id + 100, Room: 3}); err == nil || !strings.Contains(err.Error(), "its room still is") {
+		if _, err := New(meshes[0], Config{ID: id + 100, ShmSlot: 3}); err == nil || !strings.Contains(err.Error(), "its room still is") {
 			t.Errorf("the room of group %d that was not vacated: %v", id, err)
 		}
-		if !gs[0].Vacated() || !gs[1].Vacated() {
+		if !gs[0].ShmReleased() || !gs[1].ShmReleased() {
 			t.Errorf("room 3 is taken, though both ranks have closed group %d", id)
 		}
 	}
 	sum(make2(2000, -1)) // by messages
-	for _, c := range []Config{{ID: 9, Room: 17}, {ID: 3, Room: 1}, {ID: maxSubgroup, Room: 1}} {
+	for _, c := range []Config{{ID: 9, ShmSlot: 17}, {ID: 3, ShmSlot: 1}, {ID: maxSubgroup, ShmSlot: 1}} {
 		if err := c.Validate(); err == nil {
-			t.Errorf("room %d of group %d is not refused", c.Room, c.ID)
+			t.Errorf("room %d of group %d is not refused", c.ShmSlot, c.ID)
 		}
 	}
 }

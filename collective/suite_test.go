@@ -31,7 +31,7 @@ func (t *trial[T]) put(x []T) []T {
 		return x
 	}
 	p := raw.Bytes(x)
-	arena := t.g.share.windows.Own()
+	arena := t.g.share.windows.Arena()
 	if t.used += t.rng.IntN(5) * 8; t.used+len(p) > len(arena) {
 		t.used = 0
 	}
@@ -52,7 +52,7 @@ func (t *trial[T]) filled(rank, n int) []T {
 }
 
 // reduced is the reduction of all ranks' n values, in rank order.
-func (t *trial[T]) reduced(n int, op Op) []T {
+func (t *trial[T]) reduced(n int, op ReduceOp) []T {
 	out := t.filled(0, n)
 	for i := range out {
 		for r := 1; r < t.g.Size(); r++ {
@@ -91,11 +91,11 @@ func (t *trial[T]) check(what string, err error, got, want []T) {
 	}
 }
 
-func (t *trial[T]) ops() []Op {
+func (t *trial[T]) ops() []ReduceOp {
 	if elementOf[T]().float() {
-		return []Op{Sum, Mean, Min, Max, Prod}
+		return []ReduceOp{Sum, Mean, Min, Max, Prod}
 	}
-	return []Op{Sum, Min, Max, Prod}
+	return []ReduceOp{Sum, Min, Max, Prod}
 }
 
 func (t *trial[T]) all(lengths []int) error {
@@ -112,7 +112,7 @@ func (t *trial[T]) all(lengths []int) error {
 	return errors.Join(t.errs...)
 }
 
-func (t *trial[T]) reductions(n int, op Op) {
+func (t *trial[T]) reductions(n int, op ReduceOp) {
 	g, size := t.g, t.g.Size()
 	x := t.put(t.filled(g.Rank(), n))
 	t.check(fmt.Sprintf("allreduce (%v) of %d", op, n), AllReduce(g, x, op), x, t.reduced(n, op))
@@ -331,7 +331,7 @@ func checkHalves(g *Group) error {
 }
 
 // checkHalfParts compares the other reductions of 16 bits with those of float32.
-func checkHalfParts(g *Group, op Op) error {
+func checkHalfParts(g *Group, op ReduceOp) error {
 	const n = 21
 	size, root := g.Size(), int(op)%g.Size()
 	x := make([]float32, n*size)

@@ -70,7 +70,7 @@ func (w *Work) collect(chain bool) error {
 	for i, asked := 0, 0; i < n; i++ {
 		own := w.segment(i)
 		sum := own
-		if place > 0 && w.kind == kindReduce && !w.owned {
+		if place > 0 && w.kind == kindReduce && !w.inputCopied {
 			sum = held[:len(own)]
 		}
 		for c := range children {

@@ -79,13 +79,13 @@ func timeLink(g *Group, peer int, first bool) (latency, bandwidth float64, err e
 	for i := range trips {
 		start := time.Now()
 		if first {
-			err = sendAside(g, short, peer, true).Wait()
+			err = sendViaMesh(g, short, peer, true).Wait()
 		}
 		if err == nil {
 			err = Receive(g, short, peer)
 		}
 		if err == nil && !first {
-			err = sendAside(g, short, peer, true).Wait()
+			err = sendViaMesh(g, short, peer, true).Wait()
 		}
 		if err != nil {
 			return 0, 0, err
@@ -96,7 +96,7 @@ func timeLink(g *Group, peer int, first bool) (latency, bandwidth float64, err e
 	swaps := make([]float64, tuneSwaps)
 	for i := range swaps {
 		start := time.Now()
-		w := sendAside(g, out, peer, false)
+		w := sendViaMesh(g, out, peer, false)
 		err := Receive(g, in, peer)
 		if sent := w.Wait(); err == nil {
 			err = sent
@@ -192,13 +192,13 @@ const ringBonus = 0.9
 
 // quickest returns the algorithm of k that takes the least time, the ring where none is
 // clearly faster; the hierarchical one only if hosts says that it can be had.
-func (p Profile) quickest(all []flat, k kind, bytes int, hosts bool) (best method) {
+func (p Profile) quickest(all []flat, k kind, bytes int, hosts bool) (best algorithm) {
 	least, ring, whole := time.Duration(math.MaxInt64), time.Duration(0), bytes
 	if k == kindGather || k == kindScatter {
 		whole *= p.Ranks // tables count a part
 	}
 	for _, f := range all {
-		if f.kind != k.even() || carrier(k, f.method) == nil {
+		if f.kind != k.even() || implementation(k, f.method) == nil {
 			continue
 		}
 		took := f.over(p.slowest(), p.add(), p.Ranks, f.wire, float64(whole))
@@ -232,7 +232,7 @@ func (p Profile) slowest() Link {
 // rooted operations, what is to be added between hosts. Within a host all goes by
 // messages here: where its ranks share memory, it takes less.
 func (p Profile) hierarchical(k kind, bytes int) (took time.Duration, ok bool) {
-	if p.Hosts < 2 || p.Hosts >= p.Ranks || carrier(k, byHierarchy) == nil {
+	if p.Hosts < 2 || p.Hosts >= p.Ranks || implementation(k, byHierarchy) == nil {
 		return 0, false
 	}
 	local := (p.Ranks + p.Hosts - 1) / p.Hosts
@@ -250,7 +250,7 @@ func (p Profile) hierarchical(k kind, bytes int) (took time.Duration, ok bool) {
 }
 
 // treeOrChain is what a hierarchical broadcast or reduce takes among so many ranks.
-func treeOrChain(ranks, bytes int) method {
+func treeOrChain(ranks, bytes int) algorithm {
 	if chained(ranks, bytes) {
 		return byRing
 	}

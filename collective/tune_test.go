@@ -47,7 +47,7 @@ func TestRulesOfLinks(t *testing.T) {
 	for _, c := range []struct {
 		hosts []int
 		bytes int
-		want  method
+		want  algorithm
 	}{
 		{[]int{0, 0}, 1, byExchange},
 		{make([]int, 8), 8, byDoubling},
@@ -82,7 +82,7 @@ func TestRulesOfAdding(t *testing.T) {
 	for _, c := range []struct {
 		ranks, bytes int
 		add          float64
-		want         method
+		want         algorithm
 	}{
 		{2, 1 << 14, 0, byExchange}, {2, 1 << 14, 1e9, byRing}, {2, 64, 1e9, byExchange},
 		{8, 1 << 13, 0, byDoubling}, {8, 1 << 13, 1e9, byHalving}, {8, 64, 1e9, byDoubling},

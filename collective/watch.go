@@ -37,7 +37,7 @@ func (g *Group) Waiting() (longest Wait, ok bool) {
 			look(w)
 		}
 	}
-	for _, w := range g.talking {
+	for _, w := range g.activeP2P {
 		look(w)
 	}
 	for _, b := range g.dups {
@@ -56,8 +56,8 @@ const begun = 16
 
 // Begun is an operation that this rank has started.
 type Begun struct {
-	Seq  uint32 // which one of the group, from 0
-	What string // in words that are the same on all ranks that start the same
+	Seq       uint32 // which one of the group, from 0
+	Operation string // in words that are the same on all ranks that start the same
 }
 
 // Begun returns the last operations that were started, at most 16, oldest first: a reader of the group's recorder.
@@ -81,7 +81,7 @@ func (g *Group) Begun() []Begun {
 	events = slices.CompactFunc(events, func(a, b record.Event) bool { return a.Seq == b.Seq })
 	var out []Begun
 	for _, e := range events[max(0, len(events)-begun):] {
-		out = append(out, Begun{Seq: e.Seq, What: signature(e.Sig).String()})
+		out = append(out, Begun{Seq: e.Seq, Operation: signature(e.Sig).String()})
 	}
 	return out
 }

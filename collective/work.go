@@ -11,60 +11,60 @@ import (
 // Work is a started operation. Its slices belong to the operation until Wait
 // returns; after that the Work belongs to the group again and must not be used.
 type Work struct {
-	g      *Group
-	kind   kind
-	elem   element
-	op     Op
-	how    method
-	root   int
-	x      []byte // all of it: the operand, or what is gathered or scattered
-	src    []byte // this rank's part, where parts are gathered
-	dst    []byte // the result, where it is not x
-	ends   []int  // where each rank's part ends in x, in bytes, if parts differ; of AllToAllV in dst
-	outs   []int  // AllToAllV: where what goes to each rank ends in x, in bytes
-	seq    uint32
-	sig    signature
-	err    error
-	sent   int64         // bytes of payload by this rank
-	end    int64         // by the recorder's clock, unless unknown
-	done   chan struct{} // holds one token from the end of the operation until Wait
-	next   *Work         // in the queue, or in the group's free list
-	live   bool          // between start and Wait
-	here   bool          // it ran on its caller's goroutine and has ended
-	behind bool          // it runs on a worker's
+	g         *Group
+	kind      kind
+	elem      element
+	op        ReduceOp
+	algorithm algorithm
+	root      int
+	x         []byte // all of it: the operand, or what is gathered or scattered
+	src       []byte // this rank's part, where parts are gathered
+	dst       []byte // the result, where it is not x
+	ends      []int  // where each rank's part ends in x, in bytes, if parts differ; of AllToAllV in dst
+	outs      []int  // AllToAllV: where what goes to each rank ends in x, in bytes
+	seq       uint32
+	sig       signature
+	err       error
+	sent      int64         // bytes of payload by this rank
+	end       int64         // by the recorder's clock, unless unknown
+	done      chan struct{} // holds one token from the end of the operation until Wait
+	next      *Work         // in the queue, or in the group's free list
+	started   bool          // between start and Wait
+	ranInline bool          // it ran on its caller's goroutine and has ended
+	onWorker  bool          // it runs on a worker's
 
-	apart  [][]byte                        // of AllGatherTo: the results, in place of x
-	apply  func(lo, hi int, sum []float32) // of a shared update
-	second uint64                          // where its parameters lie
+	separateOuts [][]byte                        // of AllGatherTo: the results, in place of x
+	apply        func(lo, hi int, sum []float32) // of a shared update
+	second       uint64                          // where its parameters lie
 
-	scope   *scope // whom the algorithm runs on
-	group   uint32 // of the messages' tags
-	base    uint32 // added to the numbers of messages, to tell phases apart
-	byRank  bool   // the chunks of x are the parts of the ranks
-	lending bool   // send lends
-	owned   bool   // x is a copy of the operand, which a reduce may write to
+	scope       *rankSet // whom the algorithm runs on
+	group       uint32   // of the messages' tags
+	base        uint32   // added to the numbers of messages, to tell phases apart
+	byRank      bool     // the chunks of x are the parts of the ranks
+	zeroCopy    bool     // send lends
+	inputCopied bool     // x is a copy of the operand, which a reduce may write to
 
-	entry   record.Op       // see scribe
-	inLane  bool            // entry is
-	timed   bool            // the clock was looked at when it began, or first waited: begun
-	begun   int64           // by the recorder's clock
-	waits   *record.Waiting // in entry: who of the mesh is waited for
-	unseen  record.Waiting  // in its place where that has no room
-	stamped bool            // waits counts from this operation's start, which its first wait takes
+	entry    record.Op       // see scribe
+	hasRing  bool            // entry is
+	hasStart bool            // the clock was looked at when it began, or first waited: begun
+	begun    int64           // by the recorder's clock
+	waits    *record.Waiting // in entry: who of the mesh is waited for
+	unseen   record.Waiting  // in its place where that has no room
+	stamped  bool            // waits counts from this operation's start, which its first wait takes
 
-	recvs   [slots]transport.Recv
-	pending [slots]bool // which of recvs have been posted and not waited for
-	scratch []byte      // where what is to be added arrives
-	held    []byte      // what an operation that leaves its operand alone has reduced so far
-	copied  []byte      // and what it has of a whole host
-	talk    func()      // runs a Send or Receive that is not waited for at once
-	aside   bool        // a Send is to go over the mesh
-	patient bool        // a Receive waits however long it takes
+	recvs     [slots]transport.Recv
+	pending   [slots]bool // which of recvs have been posted and not waited for
+	scratch   []byte      // where what is to be added arrives
+	held      []byte      // what an operation that leaves its operand alone has reduced so far
+	copied    []byte      // and what it has of a whole host
+	talk      func()      // runs a Send or Receive that is not waited for at once
+	forceMesh bool        // a Send is to go over the mesh
+	noTimeout bool        // a Receive waits however long it takes
 
-	number       uint64   // among those by direct algorithms, or of two ranks
-	shows        []show   // what the ranks have arrived with
-	steps        int      // of these that this rank has finished; hierarchical
-	dsts, srcs   [][]byte // tables of operands
+	number       uint64        // among those by direct algorithms, or of two ranks
+	shows        []peerOperand // what the ranks have arrived with
+	steps        int           // of these that this rank has finished; hierarchical
+	dsts, srcs   [][]byte      // tables of operands
 	dst32, src32 [][]float32
 	dst16, src16 [][]uint16
 	block        []byte
@@ -76,7 +76,7 @@ func (g *Group) newWork(k kind, e element) *Work {
 	if w == nil {
 		w = g.reuse()
 	}
-	w.kind, w.elem, w.live = k, e, true
+	w.kind, w.elem, w.started = k, e, true
 	return w
 }
 
@@ -87,7 +87,7 @@ func (g *Group) reuse() *Work {
 	if w == nil {
 		w = &Work{g: g, done: make(chan struct{}, 1)}
 		w.waits = &w.unseen
-		w.talk = w.converse
+		w.talk = w.runP2P
 		return w
 	}
 	g.free, w.next = w.next, nil
@@ -115,7 +115,7 @@ func (w *Work) Wait() error {
 
 // Done tells whether Wait would return at once, after waiting so long for that. It may be called any number of times before Wait.
 func (w *Work) Done(within time.Duration) bool {
-	if w.here || !w.live || len(w.done) > 0 {
+	if w.ranInline || !w.started || len(w.done) > 0 {
 		return true
 	}
 	if within <= 0 {
@@ -142,10 +142,10 @@ func (w *Work) WaitEnd() (time.Time, error) {
 // WaitSent is WaitEnd, and also returns how many bytes of payload this rank sent for
 // the operation; none where ranks share memory.
 func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
-	if !w.live {
+	if !w.started {
 		return time.Time{}, 0, errors.New("collective: Wait was called twice on the same Work")
 	}
-	if !w.here {
+	if !w.ranInline {
 		<-w.done
 	}
 	g, bytes, err := w.g, w.sent, w.err
@@ -156,17 +156,17 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 		g.sent.Add(bytes)
 		w.sent = 0
 	}
-	w.live, w.here, w.behind, w.byRank, w.lending, w.aside, w.patient, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
+	w.started, w.ranInline, w.onWorker, w.byRank, w.zeroCopy, w.forceMesh, w.noTimeout, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
 	w.ends, w.outs = w.ends[:0], w.outs[:0]
-	clear(w.apart)
-	w.apart = w.apart[:0]
+	clear(w.separateOuts)
+	w.separateOuts = w.separateOuts[:0]
 	g.recycle(w)
 	return end, bytes, err
 }
 
 // timeout bounds each of its waits.
 func (w *Work) timeout() time.Duration {
-	if w.patient {
+	if w.noTimeout {
 		return forever
 	}
 	return w.g.cfg.Timeout
@@ -177,7 +177,7 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // refuse ends an operation that was never started.
 func (w *Work) refuse(err error) *Work {
-	w.err, w.end, w.here = err, w.g.scribe.rec.Now(), true
+	w.err, w.end, w.ranInline = err, w.g.scribe.rec.Now(), true
 	return w
 }
 
@@ -190,7 +190,7 @@ func (w *Work) bytes() int { return max(w.whole(), len(w.src), len(w.dst)) }
 func (w *Work) run() error {
 	g := w.g
 	if fault := g.fault.Load(); fault != nil {
-		w.stepAside()
+		w.skipTurn()
 		return w.wrap(fault)
 	}
 	err := w.toParts()
@@ -221,29 +221,29 @@ func (w *Work) execute() error {
 		if w.pairPlace() < 0 {
 			w.stamp()
 		}
-		return carrier(w.kind, byRules)(w)
+		return implementation(w.kind, byRules)(w)
 	}
-	if w.how == byDirect {
+	if w.algorithm == byDirect {
 		if err := w.aborted(); err != nil {
 			return err
 		}
 	} else {
 		w.stamp()
 	}
-	return carrier(w.kind, w.how)(w)
+	return implementation(w.kind, w.algorithm)(w)
 }
 
 // toParts is execute for operations whose results may lie apart. Only the direct algorithm writes them there itself: others send and
 // receive several parts in one message, so for them they lie one behind the other first.
 func (w *Work) toParts() error {
-	if len(w.apart) == 0 || w.how == byDirect && w.g.size > 1 {
+	if len(w.separateOuts) == 0 || w.algorithm == byDirect && w.g.size > 1 {
 		return w.execute()
 	}
 	w.x = make([]byte, w.whole())
 	if err := w.execute(); err != nil {
 		return err
 	}
-	for r, part := range w.apart {
+	for r, part := range w.separateOuts {
 		copy(part, w.x[r*len(part):])
 	}
 	return nil

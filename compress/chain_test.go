@@ -117,7 +117,7 @@ func TestHeirs(t *testing.T) {
 		for after := 1; after < 9; after++ {
 			seen := map[int]int{}
 			for rank := range after {
-				for _, from := range Heirs(before, after, rank) {
+				for _, from := range Inherited(before, after, rank) {
 					seen[from]++
 				}
 			}
@@ -173,8 +173,8 @@ func TestNoSuchGroup(t *testing.T) {
 		if b.Select(&s, 1, zeros(4)) == nil || b.Select(&s, 0, zeros(3)) == nil || b.Round(-1, nil) == nil {
 			t.Errorf("%v: a call that fits no group was taken", c)
 		}
-		for _, g := range []Group{{Lo: -1, Hi: 4}, {Lo: 0, Hi: 5}, {Lo: 3, Hi: 2}, {Lo: 1, Hi: 4, Parts: []int{0}}, {Lo: 1, Hi: 4, Parts: []int{3, 2}}} {
-			if err := b.SetGroups([]Group{g}); err == nil || !strings.Contains(err.Error(), "group 0") {
+		for _, g := range []Bucket{{Lo: -1, Hi: 4}, {Lo: 0, Hi: 5}, {Lo: 3, Hi: 2}, {Lo: 1, Hi: 4, Parts: []int{0}}, {Lo: 1, Hi: 4, Parts: []int{3, 2}}} {
+			if err := b.SetGroups([]Bucket{g}); err == nil || !strings.Contains(err.Error(), "group 0") {
 				t.Errorf("group %+v: %v", g, err)
 			}
 		}
@@ -198,7 +198,7 @@ func TestErrorsNameTheParameter(t *testing.T) {
 		}
 		b, err := chain.Bind(params, 9008, nil)
 		if err == nil {
-			err = b.SetGroups([]Group{{Lo: 0, Hi: 5}, {Lo: 5, Hi: 9008, Parts: []int{5000}}})
+			err = b.SetGroups([]Bucket{{Lo: 0, Hi: 5}, {Lo: 5, Hi: 9008, Parts: []int{5000}}})
 		}
 		if err != nil {
 			t.Fatal(err)

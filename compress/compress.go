@@ -14,7 +14,7 @@
 // are exchanged together.
 //
 //	c, err := chain.Bind(params, len(grads), nil)
-//	err = c.SetGroups([]compress.Group{{Lo: 0, Hi: len(grads)}})
+//	err = c.SetGroups([]compress.Bucket{{Lo: 0, Hi: len(grads)}})
 //	for each step {
 //	    err = c.Select(&sparse, 0, grads)     // what others shall see of it; the rest is kept
 //	    payload, err = c.Encode(payload[:0], &sparse)

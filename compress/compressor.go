@@ -11,10 +11,10 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Group is a range of the arena, [Lo, Hi), whose values are exchanged together,
+// Bucket is a range of the arena, [Lo, Hi), whose values are exchanged together,
 // and selected from together: one threshold. Parts are places inside, ascending,
 // where a selection of its own begins, as for a threshold per layer.
-type Group struct {
+type Bucket struct {
 	Lo, Hi int
 	Parts  []int
 }
@@ -30,7 +30,7 @@ type Compressor struct {
 	transforms []Transformer
 	work       *Workspace
 	coder      *Coder
-	groups     []Group
+	groups     []Bucket
 	picks      map[[2]int]Selection // by range
 	parts      [][]part             // by group
 	state      []optim.State
@@ -60,7 +60,7 @@ func (c *Chain) Bind(params []Param, n int, pool Pool) (*Compressor, error) {
 	for _, t := range c.transforms {
 		b.transforms = append(b.transforms, t.Bind(l))
 	}
-	return b, b.SetGroups([]Group{{Lo: 0, Hi: n}})
+	return b, b.SetGroups([]Bucket{{Lo: 0, Hi: n}})
 }
 
 // Change goes on with another chain, between steps: another ratio, as in a warm-up,
@@ -90,7 +90,7 @@ func (c *Compressor) Change(chain *Chain) error {
 // SetGroups changes the groups, between steps. What is kept does not change. A
 // range that was selected from before keeps its threshold; the first selection
 // from any other is exact.
-func (c *Compressor) SetGroups(groups []Group) error {
+func (c *Compressor) SetGroups(groups []Bucket) error {
 	var errs []error
 	bounds := make([][]int, len(groups))
 	for i, g := range groups {
@@ -107,7 +107,7 @@ func (c *Compressor) SetGroups(groups []Group) error {
 		return fmt.Errorf("compress: %w", err)
 	}
 	old := c.picks
-	c.groups, c.parts, c.picks = append([]Group(nil), groups...), make([][]part, len(groups)), map[[2]int]Selection{}
+	c.groups, c.parts, c.picks = append([]Bucket(nil), groups...), make([][]part, len(groups)), map[[2]int]Selection{}
 	for i, b := range bounds {
 		for j, lo := range b[:len(b)-1] {
 			c.parts[i] = append(c.parts[i], c.pick(old, lo, b[j+1]))
@@ -165,7 +165,7 @@ func (c *Compressor) gatherState() {
 func (c *Compressor) State() []optim.State { return c.state }
 
 // Absorb takes over what another rank kept, its State, times factor: see
-// [Heirs]. Thresholds are left alone. Residuals are an error where the chain keeps
+// [Inherited]. Thresholds are left alone. Residuals are an error where the chain keeps
 // none: they would be lost.
 func (c *Compressor) Absorb(states []optim.State, factor float32) error {
 	var err error
@@ -288,7 +288,7 @@ func (c *Compressor) offPadding(s *Sparse, start, groupLo int, p part) {
 }
 
 // roundEntries makes the values what others will decode, and keeps the rest.
-func (c *Compressor) roundEntries(s *Sparse, g *Group) error {
+func (c *Compressor) roundEntries(s *Sparse, g *Bucket) error {
 	q := c.chain.quantiser
 	if q.Code() == CodeFP32 {
 		return nil

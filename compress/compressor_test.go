@@ -51,7 +51,7 @@ func TestNothingIsLost(t *testing.T) {
 		}
 		r := rand.New(rand.NewPCG(51, 52))
 		for step := range 8 {
-			groups := [][]Group{
+			groups := [][]Bucket{
 				{{Lo: 0, Hi: someLen}},
 				{{Lo: 0, Hi: 3008}, {Lo: 3008, Hi: someLen, Parts: []int{5008}}},
 				{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 1}, {Lo: 1, Hi: someLen}},
@@ -68,7 +68,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-func checkStep(t *testing.T, what string, c *Compressor, group int, g Group, grads []float32) {
+func checkStep(t *testing.T, what string, c *Compressor, group int, g Bucket, grads []float32) {
 	t.Helper()
 	clip(50).Apply(0, grads)
 	c.Layout().ClearPadding(g.Lo, grads)
@@ -156,10 +156,10 @@ func TestResidualSurvivesAChangeOfGroups(t *testing.T) {
 	}
 	r, naive := rand.New(rand.NewPCG(53, 54)), zeros(someLen)
 	for step := range 6 {
-		var groups []Group
+		var groups []Bucket
 		for lo := 0; lo < someLen; {
 			hi := min(someLen, lo+1+r.IntN(4000))
-			groups, lo = append(groups, Group{Lo: lo, Hi: hi}), hi
+			groups, lo = append(groups, Bucket{Lo: lo, Hi: hi}), hi
 		}
 		if err := c.SetGroups(groups); err != nil {
 			t.Fatal(err)
@@ -191,7 +191,7 @@ func TestStateContinues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		groups := []Group{{Lo: 0, Hi: 5008}, {Lo: 5008, Hi: someLen}}
+		groups := []Bucket{{Lo: 0, Hi: 5008}, {Lo: 5008, Hi: someLen}}
 		bind := func() *Compressor {
 			c, err := chain.Bind(someParams, someLen, nil)
 			if err == nil {
@@ -282,7 +282,7 @@ func TestChangeOfChain(t *testing.T) {
 		vectors[0].fill(r, grads)
 		c.Layout().ClearPadding(0, grads)
 		if i != 1 {
-			checkStep(t, chain.String(), c, 0, Group{Hi: someLen}, grads)
+			checkStep(t, chain.String(), c, 0, Bucket{Hi: someLen}, grads)
 		} else if err := c.Select(&Sparse{}, 0, grads); err != nil {
 			t.Fatal(err)
 		}

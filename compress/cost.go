@@ -75,9 +75,9 @@ type costMeter struct {
 
 // sample measures groups of n values.
 func (m *costMeter) sample(n int) (CostSample, error) {
-	var groups []Group
+	var groups []Bucket
 	for lo := 0; lo < len(m.grads); lo += n {
-		groups = append(groups, Group{Lo: lo, Hi: lo + n})
+		groups = append(groups, Bucket{Lo: lo, Hi: lo + n})
 	}
 	s := CostSample{Values: n, Entries: n}
 	if len(m.sent) < len(groups) {
@@ -120,7 +120,7 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 
 // send does what one step does on the path of the computation to send every group,
 // with nothing kept before, and returns the seconds.
-func (m *costMeter) send(groups []Group) (float64, error) {
+func (m *costMeter) send(groups []Bucket) (float64, error) {
 	for lo := 0; lo < len(m.grads); lo += len(m.noise) {
 		copy(m.grads[lo:], m.noise)
 	}
@@ -143,7 +143,7 @@ func (m *costMeter) send(groups []Group) (float64, error) {
 }
 
 // encode makes the payloads of what send has left.
-func (m *costMeter) encode(groups []Group) (float64, error) {
+func (m *costMeter) encode(groups []Bucket) (float64, error) {
 	m.payload, m.ends = m.payload[:0], m.ends[:0]
 	start := time.Now()
 	for i, g := range groups {
@@ -162,7 +162,7 @@ func (m *costMeter) encode(groups []Group) (float64, error) {
 }
 
 // apply decodes every group and adds it.
-func (m *costMeter) apply(groups []Group) (float64, error) {
+func (m *costMeter) apply(groups []Bucket) (float64, error) {
 	start, lo := time.Now(), 0
 	for i, g := range groups {
 		p := m.payload[lo:m.ends[i]]

@@ -87,19 +87,19 @@ func (c DLGS) Validate() error {
 
 // Bind makes the state for n values: its first step is exact.
 func (c DLGS) Bind(n int) Selection {
-	r := reused{k: Entries(c.Ratio, n), every: c.every(), kept: make([]float32, dlgsOver)}
+	r := reused{k: Entries(c.Ratio, n), every: c.every(), savedState: make([]float32, dlgsOver)}
 	if c.rule() == RulePaper {
 		return &paper{r}
 	}
-	r.kept = make([]float32, dlgsOver+1)
+	r.savedState = make([]float32, dlgsOver+1)
 	return &corrected{r}
 }
 
 // reused is what both rules have.
 type reused struct {
-	k, every int
-	last     Pick
-	kept     []float32 // what a checkpoint holds, by the places below
+	k, every   int
+	last       Pick
+	savedState []float32 // what a checkpoint holds, by the places below
 }
 
 // Places in reused.kept.
@@ -111,21 +111,21 @@ const (
 
 // takes tells whether a step uses the threshold, and counts it.
 func (d *reused) takes() bool {
-	if d.kept[dlgsLeft] < 1 {
+	if d.savedState[dlgsLeft] < 1 {
 		return false
 	}
-	d.kept[dlgsLeft]--
+	d.savedState[dlgsLeft]--
 	return true
 }
 
 // exact selects exactly, and keeps the threshold for the steps that follow.
 func (d *reused) exact(w *Workspace, s *Sparse, base int, residual, grad []float32) {
 	d.last = Pick{w.Exact(s, base, residual, grad, d.k), true}
-	d.kept[dlgsThreshold], d.kept[dlgsLeft] = d.last.Threshold, float32(d.every-1)
+	d.savedState[dlgsThreshold], d.savedState[dlgsLeft] = d.last.Threshold, float32(d.every-1)
 }
 
 func (d *reused) Last() Pick           { return d.last }
-func (d *reused) State() []optim.State { return []optim.State{{Name: "threshold", Data: d.kept}} }
+func (d *reused) State() []optim.State { return []optim.State{{Name: "threshold", Data: d.savedState}} }
 
 // paper is RulePaper.
 type paper struct{ reused }
@@ -135,6 +135,6 @@ func (d *paper) Select(w *Workspace, s *Sparse, base int, residual, grad []float
 		d.exact(w, s, base, residual, grad)
 		return
 	}
-	d.last = Pick{Threshold: d.kept[dlgsThreshold]}
+	d.last = Pick{Threshold: d.savedState[dlgsThreshold]}
 	w.reaching(s, base, residual, grad, d.last.Threshold, len(residual), d.k)
 }

@@ -14,7 +14,7 @@ func (d *corrected) Select(w *Workspace, s *Sparse, base int, residual, grad []f
 	start := len(s.Index)
 	if d.takes() {
 		if d.reuse(w, s, base, residual, grad) {
-			d.last = Pick{Threshold: d.kept[dlgsThreshold]}
+			d.last = Pick{Threshold: d.savedState[dlgsThreshold]}
 			d.correct(w, s.Value[start:])
 			return
 		}
@@ -29,7 +29,7 @@ func (d *corrected) Select(w *Workspace, s *Sparse, base int, residual, grad []f
 func (d *corrected) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
 	start, most := len(s.Index), min(4*d.k, len(residual))
 	d.look(w, residual, grad)
-	count := w.reaching(s, base, residual, grad, d.kept[dlgsThreshold], most, d.k)
+	count := w.reaching(s, base, residual, grad, d.savedState[dlgsThreshold], most, d.k)
 	if count <= most && 4*count >= d.k {
 		return true
 	}
@@ -59,7 +59,7 @@ const (
 // compaction is about 3 there (16 to 64 Ki values), of about 20 instructions for 8 values,
 // and a step whose residuals lie beyond the caches takes 1.5 to 1.8 up to 128 Ki.
 func (d *corrected) look(w *Workspace, residual, grad []float32) {
-	n, h := len(residual), d.kept[dlgsThreshold]
+	n, h := len(residual), d.savedState[dlgsThreshold]
 	if n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {
 		return
 	}
@@ -69,20 +69,20 @@ func (d *corrected) look(w *Workspace, residual, grad []float32) {
 	if wanted < lookEnough {
 		return
 	}
-	w.sampleOf(residual, grad, n/m, uint32(d.kept[dlgsLeft]))
+	w.sampleOf(residual, grad, n/m, uint32(d.savedState[dlgsLeft]))
 	reach := w.kernel().CountAtLeast(w.sample, simd.Magnitude(h))
 	if math.Abs(float64(reach)-wanted) <= lookBound*math.Sqrt(wanted) {
 		return
 	}
 	if bits, _ := w.kthLargest(w.sample, min(m, int(wanted)), 0); bits > 0 {
-		d.kept[dlgsThreshold] = math.Float32frombits(bits)
+		d.savedState[dlgsThreshold] = math.Float32frombits(bits)
 	}
 }
 
 // wish is how many times k a step should send for what deviated in all: 2^(-over/2) at its
 // ends, 1/2 and 2, and about that between.
 func (d *corrected) wish() float64 {
-	over := min(1, max(-1, float64(d.kept[dlgsOver])/dlgsOverSteps))
+	over := min(1, max(-1, float64(d.savedState[dlgsOver])/dlgsOverSteps))
 	if over < 0 {
 		return 1 - over
 	}
@@ -94,8 +94,8 @@ func (d *corrected) share(count int) float64 { return float64(count) / float64(d
 
 // deviates notes what a threshold let through, as share.
 func (d *corrected) deviates(share float64) {
-	over := float64(d.kept[dlgsOver]) + share - 1
-	d.kept[dlgsOver] = float32(min(dlgsOverMost, max(-dlgsOverMost, over)))
+	over := float64(d.savedState[dlgsOver]) + share - 1
+	d.savedState[dlgsOver] = float32(min(dlgsOverMost, max(-dlgsOverMost, over)))
 }
 
 // How a threshold is corrected.
@@ -123,17 +123,17 @@ func (d *corrected) correct(w *Workspace, sent []float32) {
 	}
 	share := d.share(len(sent))
 	d.deviates(share)
-	h := float64(d.kept[dlgsThreshold])
-	if d.kept[dlgsLeft] < 1 || !(h > 0 && h <= math.MaxFloat32) {
+	h := float64(d.savedState[dlgsThreshold])
+	if d.savedState[dlgsLeft] < 1 || !(h > 0 && h <= math.MaxFloat32) {
 		return // the next step is exact; or nothing bounds what is sent, or nothing can
 	}
-	spread := min(1, float64(w.middleOf(sent, d.kept[dlgsThreshold]))/h-1)
-	e := float64(dlgsStepShare*log2(share)) + float64(d.kept[dlgsOver])/dlgsOverSteps
+	spread := min(1, float64(w.middleOf(sent, d.savedState[dlgsThreshold]))/h-1)
+	e := float64(dlgsStepShare*log2(share)) + float64(d.savedState[dlgsOver])/dlgsOverSteps
 	change := 1 + math.Abs(float64(e*spread))
 	if e < 0 {
 		change = 1 / change
 	}
-	d.kept[dlgsThreshold] = float32(h * change)
+	d.savedState[dlgsThreshold] = float32(h * change)
 }
 
 // middleMost is how many entries the median is estimated from.

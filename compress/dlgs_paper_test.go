@@ -26,7 +26,7 @@ type paperRig struct {
 	ranges map[string]int // how far from k reuse steps were
 }
 
-func newPaperRig(t *testing.T, d DLGS, params []Param, groups []Group, pool Pool) *paperRig {
+func newPaperRig(t *testing.T, d DLGS, params []Param, groups []Bucket, pool Pool) *paperRig {
 	t.Helper()
 	chain, err := NewChain(d)
 	if err != nil {
@@ -51,7 +51,7 @@ func newPaperRig(t *testing.T, d DLGS, params []Param, groups []Group, pool Pool
 			}
 			if lo = hi; len(place) > 0 {
 				rig.place = append(rig.place, place)
-				rig.layers = append(rig.layers, &dlgspaper.Layer{Ratio: d.Ratio, Every: d.Every, Kept: zeros(len(place))})
+				rig.layers = append(rig.layers, &dlgspaper.Layer{Ratio: d.Ratio, Every: d.Every, Residual: zeros(len(place))})
 			}
 		}
 	}
@@ -99,8 +99,8 @@ func (rig *paperRig) step(scale float32, nan int) error {
 				return fmt.Errorf("group %d, part %d: threshold %v, want %v", g, part, last.Threshold, l.H)
 			}
 			for i, at := range place {
-				if !same(kept[at], l.Kept[i]) {
-					return fmt.Errorf("%v is kept at %d, want %v", kept[at], at, l.Kept[i])
+				if !same(kept[at], l.Residual[i]) {
+					return fmt.Errorf("%v is kept at %d, want %v", kept[at], at, l.Residual[i])
 				}
 			}
 			layer++
@@ -134,12 +134,12 @@ func TestPaperRule(t *testing.T) {
 	params, n := paddedParams()
 	params = append(params, Param{"long", n, n + 3101})
 	n += 3104
-	merged := []Group{{Lo: 0, Hi: 48}, {Lo: 48, Hi: n}}
-	apart := []Group{{Lo: 0, Hi: n, Parts: []int{16, 32, 64, 368, 400}}}
+	merged := []Bucket{{Lo: 0, Hi: 48}, {Lo: 48, Hi: n}}
+	apart := []Bucket{{Lo: 0, Hi: n, Parts: []int{16, 32, 64, 368, 400}}}
 	ratios := map[int][]float64{1: {1e-9, 1}, 2: {0.05}} // by the number of groups
 	for _, every := range paperPeriods {
 		ranges := map[string]int{}
-		for _, groups := range [][]Group{merged, apart} {
+		for _, groups := range [][]Bucket{merged, apart} {
 			for _, ratio := range ratios[len(groups)] {
 				for _, v := range vectors {
 					rig := newPaperRig(t, DLGS{Ratio: ratio, Every: every, Rule: RulePaper}, params, groups, nil)
@@ -162,7 +162,7 @@ func TestPaperRule(t *testing.T) {
 func TestPaperRuleOfLongGroups(t *testing.T) {
 	const n = 2*minSegment + 11
 	try := func(t *testing.T, kernels *simd.Kernels, pool Pool) {
-		rig := newPaperRig(t, DLGS{Ratio: 0.01, Every: 8, Rule: RulePaper}, []Param{{"long", 0, n}}, []Group{{Lo: 0, Hi: n + 5}}, pool)
+		rig := newPaperRig(t, DLGS{Ratio: 0.01, Every: 8, Rule: RulePaper}, []Param{{"long", 0, n}}, []Bucket{{Lo: 0, Hi: n + 5}}, pool)
 		rig.c.work.kernels, rig.v = kernels, vectors[0]
 		for step := range 10 {
 			if err := rig.step(paperScale(step, 8), -1); err != nil {
@@ -182,7 +182,7 @@ func TestPaperRuleOfLongGroups(t *testing.T) {
 func TestPaperRuleRefusesNaN(t *testing.T) {
 	params, n := paddedParams()
 	for nanStep := range 4 {
-		rig := newPaperRig(t, DLGS{Ratio: 0.01, Every: 2, Rule: RulePaper}, params, []Group{{Lo: 0, Hi: n}}, nil)
+		rig := newPaperRig(t, DLGS{Ratio: 0.01, Every: 2, Rule: RulePaper}, params, []Bucket{{Lo: 0, Hi: n}}, nil)
 		rig.v = vectors[0]
 		for step := range nanStep {
 			if err := rig.step(1, -1); err != nil {

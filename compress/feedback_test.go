@@ -27,7 +27,7 @@ func TestMomentumLosesNothing(t *testing.T) {
 			}
 			r, u := rand.New(rand.NewPCG(65, 66)), zeros(someLen)
 			for step := range 6 {
-				groups := []Group{{Lo: 0, Hi: 5008}, {Lo: 5008, Hi: someLen}}[:2-step/4]
+				groups := []Bucket{{Lo: 0, Hi: 5008}, {Lo: 5008, Hi: someLen}}[:2-step/4]
 				groups[len(groups)-1].Hi = someLen
 				if err := c.SetGroups(groups); err != nil {
 					t.Fatal(err)
@@ -76,7 +76,7 @@ func TestOneValue(t *testing.T) {
 			t.Fatal(err)
 		}
 		for step, v := range []float32{0, 1, -2, 1e-30, 0, 3, 3, 3, -1} {
-			checkStep(t, fmt.Sprintf("%v, step %d", chain, step), c, 0, Group{Hi: 1}, []float32{v})
+			checkStep(t, fmt.Sprintf("%v, step %d", chain, step), c, 0, Bucket{Hi: 1}, []float32{v})
 		}
 	}
 }

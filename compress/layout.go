@@ -148,13 +148,13 @@ func (m *Memory) Absorb(states []optim.State, factor float32) error {
 	return nil
 }
 
-// Heirs returns whose residuals a rank takes over when a job goes on with
+// Inherited returns whose residuals a rank takes over when a job goes on with
 // another number of ranks: those of old ranks equal to it modulo the new number.
 // Together the ranks inherit each old rank's residual once, so that nothing is
 // lost; with more ranks than before the new ones begin with none. As the mean
 // divides by the number of ranks, what is inherited is multiplied by new/old to
 // move parameters as it would have.
-func Heirs(oldRanks, newRanks, rank int) []int {
+func Inherited(oldRanks, newRanks, rank int) []int {
 	var from []int
 	for r := rank; r < oldRanks; r += newRanks {
 		from = append(from, r)

@@ -80,7 +80,7 @@ func archiveFault(path string, offset int64, after string, err error) error {
 	case errors.Is(err, tar.ErrHeader):
 		problem = "no tar header here"
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
-		problem = why(err)
+		problem = reasonOf(err)
 	}
 	return &FormatError{path, offset, fmt.Sprintf("%s (of the unpacked archive, after %s); fetch or pack it again", problem, after)}
 }

@@ -77,11 +77,11 @@ func (r roles) known(path string, names []string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.schema)) {
 		if !has(name) {
-			return setting.Faultf(schemaPath, "%s: %s has no such array; there are %s", name, path, strings.Join(names, ", "))
+			return setting.Errorf(schemaPath, "%s: %s has no such array; there are %s", name, path, strings.Join(names, ", "))
 		}
 	}
 	if r.target != "" && !has(r.target) {
-		return setting.Faultf(targetPath, "%s: %s has no such array; there are %s", r.target, path, strings.Join(names, ", "))
+		return setting.Errorf(targetPath, "%s: %s has no such array; there are %s", r.target, path, strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -92,12 +92,12 @@ func findArrays(c Config) error {
 }
 
 // openArrays opens the arrays of a .npz, or of a .npy and those beside it.
-func openArrays(c Config, _ *skips) (*Set, error) {
+func openArrays(c Config, _ *skips) (*Dataset, error) {
 	path, evalPath, err := oneFile("arrays", c)
 	if err != nil {
 		return nil, err
 	}
-	in := arrayFiles{roles: roles{c.Schema, c.Target}, parts: map[string][]*npy.Array{}, set: new(Set)}
+	in := arrayFiles{roles: roles{c.Schema, c.Target}, parts: map[string][]*npy.Array{}, set: new(Dataset)}
 	if err = in.read(path, ""); err == nil && evalPath != "" {
 		err = in.read(evalPath, "test")
 	}
@@ -114,7 +114,7 @@ func openArrays(c Config, _ *skips) (*Set, error) {
 type arrayFiles struct {
 	roles
 	parts map[string][]*npy.Array
-	set   *Set
+	set   *Dataset
 }
 
 // read opens a file's arrays, all of which are of one part if that is told.
@@ -156,7 +156,7 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 		return err
 	}
 	if split != 0 {
-		return setting.Faultf(splitPath, "%s: %s has arrays to evaluate on: there is nothing to hold out", quantity.Exact(split), evalPath)
+		return setting.Errorf(splitPath, "%s: %s has arrays to evaluate on: there is nothing to hold out", quantity.Exact(split), evalPath)
 	}
 	eval, err := in.source(evalPath, in.parts[parts[used]])
 	if err != nil {
@@ -200,13 +200,13 @@ func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 			of = &s.values
 		}
 		if *of != nil {
-			return nil, fmt.Errorf("arrays: %s: both %v and %v could be meant: %w", path, *of, a, setting.Faultf(schemaPath, "says which: NAME=number for samples, NAME=label or NAME=target, NAME=ignore"))
+			return nil, fmt.Errorf("arrays: %s: both %v and %v could be meant: %w", path, *of, a, setting.Errorf(schemaPath, "says which: NAME=number for samples, NAME=label or NAME=target, NAME=ignore"))
 		}
 		*of = a
 	}
 	if s.values == nil || s.goal == nil {
 		return nil, fmt.Errorf("arrays: %s: want an array of samples, called %s, and one of what is to be found, called %s; there are %s: %w", path, strings.Join(valueNames, ", "), strings.Join(goalNames, ", "),
-			cmp.Or(strings.Join(names, ", "), "none of those"), setting.Faultf(schemaPath, "gives others: NAME=number,NAME=label"))
+			cmp.Or(strings.Join(names, ", "), "none of those"), setting.Errorf(schemaPath, "gives others: NAME=number,NAME=label"))
 	}
 	if s.values.Len() != s.goal.Len() {
 		return nil, fmt.Errorf("arrays: %s: %v and %v: want as many rows of both", path, s.values, s.goal)
@@ -261,7 +261,7 @@ func (s *arrays) goals(path string, target bool) error {
 		return fmt.Errorf("arrays: %s: %v: want one label for each sample, or numbers", path, a)
 	}
 	if !target && !a.Type.Integer() {
-		return fmt.Errorf("arrays: %s: %v: labels have to be integers: %w", path, a, setting.Faultf(schemaPath, "%s=target would have numbers found", a.Name))
+		return fmt.Errorf("arrays: %s: %v: labels have to be integers: %w", path, a, setting.Errorf(schemaPath, "%s=target would have numbers found", a.Name))
 	}
 	if target {
 		s.shape.Targets, s.targets = each, make([]float32, 0, a.Len()*each)

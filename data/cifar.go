@@ -61,7 +61,7 @@ func findCIFAR(c Config) error {
 
 // openCIFAR reads CIFAR-10, binary or as a tree of 32x32 images, in a folder
 // or an archive.
-func openCIFAR(c Config, bad *skips) (*Set, error) {
+func openCIFAR(c Config, bad *skips) (*Dataset, error) {
 	path, archive, err := locate("cifar10", c.Dir, hasCIFAR)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func interleave(dst, planes []uint8) {
 	}
 }
 
-func (c *cifar) set(cfg Config) (*Set, error) {
+func (c *cifar) set(cfg Config) (*Dataset, error) {
 	if c.parts == [6]*records{} {
 		return c.treeSet(cfg)
 	}
@@ -194,7 +194,7 @@ func (c *cifar) set(cfg Config) (*Set, error) {
 }
 
 // treeSet decodes a tree into memory.
-func (c *cifar) treeSet(cfg Config) (*Set, error) {
+func (c *cifar) treeSet(cfg Config) (*Dataset, error) {
 	train, eval, classes, err := c.tree.split()
 	if err != nil {
 		return nil, fmt.Errorf("cifar10: %w", err)
@@ -210,15 +210,15 @@ func (c *cifar) treeSet(cfg Config) (*Set, error) {
 		return nil, err
 	}
 	sizes := balance(labelsOf(train, classes), len(classes), classes)
-	set.Notes, set.left = append(c.tree.notes(train, eval), sizes...), c.tree.left.sorted()
+	set.Notes, set.left = append(c.tree.notes(train, eval), sizes...), c.tree.skipped.sorted()
 	return set, nil
 }
 
-func cifarSet(train, eval *records, classes []string) (*Set, error) {
+func cifarSet(train, eval *records, classes []string) (*Dataset, error) {
 	if len(train.labels) == 0 || len(eval.labels) == 0 {
 		return nil, fmt.Errorf("cifar10: %s to train on and %d to evaluate are left: both are needed", quantity.Count(len(train.labels), "image"), len(eval.labels))
 	}
-	return &Set{Train: train.source().jittered(4), Eval: eval.source(), Classes: len(classes), Words: classes}, nil
+	return &Dataset{Train: train.source().jittered(4), Eval: eval.source(), Classes: len(classes), Words: classes}, nil
 }
 
 func (r *records) source() *pixels {

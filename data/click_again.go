@@ -11,10 +11,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/raw"
 )
 
-// clickFile is the source of the rows of a file that is not compressed, which are read
+// clickFileSource is the source of the rows of a file that is not compressed, which are read
 // and parsed again when they are asked for: it takes a byte of memory for each. It is
 // for rows that are asked for in their order.
-type clickFile struct {
+type clickFileSource struct {
 	path   string
 	format *lineFormat
 	parser lineParser
@@ -46,13 +46,13 @@ type clickReader struct {
 const partBytes = 1 << 16
 
 // openClickFile parses a file to its end, or until limit rows are there (0: all).
-func openClickFile(path string, f *lineFormat, threads, limit int, bad *skips) (*clickFile, error) {
+func openClickFile(path string, f *lineFormat, threads, limit int, bad *skips) (*clickFileSource, error) {
 	in, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	out := &clickFile{path: path, format: f}
+	out := &clickFileSource{path: path, format: f}
 	head, err := f.each(path, in, partBytes, threads, bad, func(c *chunk) bool {
 		if n := len(c.block.labels); n > 0 {
 			out.parts = append(out.parts, clickPart{c.offset, len(c.text), len(out.labels), n})
@@ -72,10 +72,10 @@ func openClickFile(path string, f *lineFormat, threads, limit int, bad *skips) (
 	return out, err
 }
 
-func (c *clickFile) Len() int     { return len(c.labels) }
-func (c *clickFile) Shape() Shape { return c.format.shape() }
+func (c *clickFileSource) Len() int     { return len(c.labels) }
+func (c *clickFileSource) Shape() Shape { return c.format.shape() }
 
-func (c *clickFile) evidence(w io.Writer) {
+func (c *clickFileSource) evidence(w io.Writer) {
 	labels := make([]int32, 0, pageRows)
 	for page := range slices.Chunk(c.labels, pageRows) {
 		labels = labels[:0]
@@ -87,7 +87,7 @@ func (c *clickFile) evidence(w io.Writer) {
 }
 
 // Fill parses the rows. Those of a batch may be of several parts, of which the reader has one at a time.
-func (c *clickFile) Fill(b *Batch, idx []int32, _ Draw) error {
+func (c *clickFileSource) Fill(b *Batch, idx []int32, _ Draw) error {
 	shape := c.Shape()
 	b.places = b.places[:0]
 	if len(idx) == 0 {
@@ -114,7 +114,7 @@ func (c *clickFile) Fill(b *Batch, idx []int32, _ Draw) error {
 }
 
 // take returns a reader that nobody has, the one with a row if there is one.
-func (c *clickFile) take(row int) *clickReader {
+func (c *clickFileSource) take(row int) *clickReader {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(c.idle)
@@ -129,7 +129,7 @@ func (c *clickFile) take(row int) *clickReader {
 	return r
 }
 
-func (c *clickFile) give(r *clickReader) {
+func (c *clickFileSource) give(r *clickReader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle = append(c.idle, r)
@@ -140,7 +140,7 @@ func (r *clickReader) has(row int) bool {
 }
 
 // read parses the part that a row is in.
-func (r *clickReader) read(c *clickFile, row int) error {
+func (r *clickReader) read(c *clickFileSource, row int) error {
 	r.part = clickPart{} // until it is there
 	part := c.parts[sort.Search(len(c.parts), func(i int) bool { return c.parts[i].first > row })-1]
 	f, err := pathname.Open(c.path)

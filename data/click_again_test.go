@@ -13,11 +13,11 @@ import (
 )
 
 // evalSets opens a file to evaluate on twice: rows of which are in memory, and read again.
-func evalSets(t *testing.T, text []byte, limit, most int) (memory, again *Set) {
+func evalSets(t *testing.T, text []byte, limit, most int) (memory, again *Dataset) {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, map[string][]byte{"train.tsv": clickText(10), "test.tsv": text})
-	var sets []*Set
+	var sets []*Dataset
 	for _, stream := range []bool{false, true} {
 		s, err := Open("criteo", Config{Dir: dir, Rows: 1000, Stream: stream, EvalLimit: limit, SkipBad: most, Threads: 2})
 		if err != nil {
@@ -49,7 +49,7 @@ func TestClicksReadAgain(t *testing.T) {
 		if limit == 0 && (memory.skips.count() != bad || again.skips.count() != bad) || again.Eval.Len() != memory.Eval.Len() || again.Eval.Shape().IDs != clickSlots {
 			t.Fatalf("limit %d: %d rows, want %d; %d and %d bad lines of %d", limit, again.Eval.Len(), memory.Eval.Len(), again.skips.count(), memory.skips.count(), bad)
 		}
-		if _, ok := again.Eval.(*clickFile); !ok && limit == 0 {
+		if _, ok := again.Eval.(*clickFileSource); !ok && limit == 0 {
 			t.Fatalf("rows are in memory: %T", again.Eval)
 		}
 		var one, other bytes.Buffer
@@ -110,7 +110,7 @@ func evidenceOf(t *testing.T, s Source) interface{ evidence(w io.Writer) } {
 // Rows in their order are parsed once, whatever the batch.
 func TestClicksReadOnce(t *testing.T) {
 	_, again := evalSets(t, clickText(1500), 0, 0)
-	c := again.Eval.(*clickFile)
+	c := again.Eval.(*clickFileSource)
 	reads, last := 0, clickPart{}
 	var b Batch
 	for lo := 0; lo < c.Len(); lo += 40 {
@@ -134,7 +134,7 @@ func TestClicksReadOnce(t *testing.T) {
 func TestClicksChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.tsv")
 	text := clickText(600)
-	open := func() (*clickFile, error) {
+	open := func() (*clickFileSource, error) {
 		if err := os.WriteFile(path, text, 0o666); err != nil {
 			t.Fatal(err)
 		}

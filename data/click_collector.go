@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// collector turns blocks into windows, in order, and judges what is bad in them.
-type collector struct {
+// orderedCollector turns blocks into windows, in order, and judges what is bad in them.
+type orderedCollector struct {
 	limit int           // bad lines that are left out
 	bad   int           // those so far
 	first []*clickFault // that were left out since the beginning, or the position that was resumed
@@ -17,8 +17,8 @@ type collector struct {
 	failed error       // one that could not be read, or
 	fault  *clickFault // a bad line too many
 
-	coming *clickBlock // taken from the run, but perhaps not done
-	block  *clickBlock // whose rows go to windows
+	coming *clickSplit // taken from the run, but perhaps not done
+	block  *clickSplit // whose rows go to windows
 	row    int         // the next one of it
 	before int         // bad lines before block
 }
@@ -34,7 +34,7 @@ type clickFault struct {
 // fill adds rows to the window ahead until it has as many as the one before it has
 // given out, or there are no more; without wait only rows that are there.
 func (s *ClickStream) fill(wait bool) {
-	w, full := s.ahead, s.cfg.window()-s.now.left()
+	w, full := s.nextWindow, s.cfg.window()-s.now.remaining()
 	for len(w.rows) < full {
 		if s.block == nil || s.row == len(s.block.labels) {
 			if !s.collect(wait) {
@@ -112,7 +112,7 @@ func (s *ClickStream) arrived(wait bool) bool {
 }
 
 // judge counts a block's bad lines and returns the one that is too many.
-func (c *collector) judge(b *clickBlock) *clickFault {
+func (c *orderedCollector) judge(b *clickSplit) *clickFault {
 	for _, f := range b.faults {
 		fault := &clickFault{b.path, b.offset, b.offset + int64(f.offset), f.text}
 		if c.bad == c.limit {
@@ -126,7 +126,7 @@ func (c *collector) judge(b *clickBlock) *clickFault {
 }
 
 // leftOut returns the first bad lines, n in all: none, or one kind.
-func (c *collector) leftOut(n int) []LeftOut {
+func (c *orderedCollector) leftOut(n int) []LeftOut {
 	if n == 0 {
 		return nil
 	}
@@ -138,11 +138,11 @@ func (c *collector) leftOut(n int) []LeftOut {
 }
 
 // broken reports whether rows ended before the files did.
-func (c *collector) broken() bool { return c.failed != nil || c.fault != nil }
+func (c *orderedCollector) broken() bool { return c.failed != nil || c.fault != nil }
 
-// told is the failure in words. The number of a bad line is found by reading its
+// badLineError is the failure in words. The number of a bad line is found by reading its
 // file again up to it, which only a run does that ends.
-func (c *collector) told() error {
+func (c *orderedCollector) badLineError() error {
 	if c.fault == nil {
 		return c.failed
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// clickBlock is a piece of a file on its way from the cutter by way of a worker
+// clickSplit is a piece of a file on its way from the cutter by way of a worker
 // to the collector. It owns the memory of its rows alone.
-type clickBlock struct {
+type clickSplit struct {
 	block
 	number int64  // in the order of all ranks' blocks of an epoch
 	path   string // of its file
@@ -27,9 +27,9 @@ type clickBlock struct {
 	text   []byte
 }
 
-// clickCutter gives out the blocks of files, in an order that depends on the files,
+// clickSplitter gives out the blocks of files, in an order that depends on the files,
 // the size of blocks and how many files are read at once.
-type clickCutter struct {
+type clickSplitter struct {
 	cfg    *ClickStreamConfig
 	format *lineFormat
 	first  int64 // blocks before it are left out
@@ -43,17 +43,17 @@ type clickCutter struct {
 	number int64 // of the next block
 }
 
-// clickSource is an open file of a clickCutter.
+// clickSource is an open file of a clickSplitter.
 type clickSource interface {
 	// next makes b its next block, or with want false leaves that out. io.EOF:
 	// there are no more.
-	next(b *clickBlock, want bool) error
+	next(b *clickSplit, want bool) error
 	close()
 }
 
 // cut makes b the next block of this rank; io.EOF when there are no more.
 // Another error is that of the block.
-func (c *clickCutter) cut(b *clickBlock) error {
+func (c *clickSplitter) cut(b *clickSplit) error {
 	for {
 		select {
 		case <-c.stop:
@@ -88,7 +88,7 @@ func (c *clickCutter) cut(b *clickBlock) error {
 }
 
 // refill opens files until so many are open as shall be read at once.
-func (c *clickCutter) refill() error {
+func (c *clickSplitter) refill() error {
 	for ; c.next < len(c.cfg.Files) && len(c.open) < c.cfg.Interleave; c.next++ {
 		if c.cfg.ByFile && c.next%c.cfg.Size != c.cfg.Rank {
 			continue
@@ -103,7 +103,7 @@ func (c *clickCutter) refill() error {
 	return nil
 }
 
-func (c *clickCutter) source(path string) (clickSource, error) {
+func (c *clickSplitter) source(path string) (clickSource, error) {
 	head, err := c.format.head(path)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (c *clickCutter) source(path string) (clickSource, error) {
 }
 
 // close ends the files that are open.
-func (c *clickCutter) close() {
+func (c *clickSplitter) close() {
 	for _, src := range c.open {
 		src.close()
 	}
@@ -143,7 +143,7 @@ type plainSource struct {
 	at   int64
 }
 
-func (p *plainSource) next(b *clickBlock, want bool) error {
+func (p *plainSource) next(b *clickSplit, want bool) error {
 	if p.at*p.file.size >= p.file.length {
 		return io.EOF
 	}
@@ -221,7 +221,7 @@ func (u *unpacker) send(p unpacked) bool {
 	return false
 }
 
-func (u *unpacker) next(b *clickBlock, want bool) error {
+func (u *unpacker) next(b *clickSplit, want bool) error {
 	var p unpacked
 	select {
 	case p = <-u.out:

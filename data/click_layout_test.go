@@ -197,7 +197,7 @@ func TestLayoutStreamLargeBag(t *testing.T) {
 		}
 	}
 	for _, page := range s.shelf.pages {
-		for _, own := range page.own {
+		for _, own := range page.keysByRow {
 			if cap(own) > spareKeys {
 				t.Errorf("memory of %d keys is kept for none", cap(own))
 			}

@@ -33,7 +33,7 @@ func (c Config) clickFormat() (*lineFormat, error) {
 	}
 	l, err := layout.Open(c.Layout)
 	if err != nil {
-		return nil, setting.Faultf(layoutPath, "%w", err)
+		return nil, setting.Errorf(layoutPath, "%w", err)
 	}
 	return layoutFormat(l)
 }
@@ -97,13 +97,13 @@ func isFolder(path string) bool {
 
 // openClicks reads the two files into memory, but for what is streamed: then rows to evaluate are
 // read again each time, unless they are compressed.
-func openClicks(c Config, bad *skips) (*Set, error) {
+func openClicks(c Config, bad *skips) (*Dataset, error) {
 	f, err := c.clickFormat()
 	if err != nil {
 		return nil, err
 	}
 	var files pair
-	s := &Set{Classes: 2, Rows: or(c.Rows, clickTableRows), Layout: f.layout}
+	s := &Dataset{Classes: 2, Rows: or(c.Rows, clickTableRows), Layout: f.layout}
 	if c.Stream {
 		s.Files, files, err = findClickStream(c)
 	} else {

@@ -143,12 +143,12 @@ func (p *clickParser) parse(text []byte, out *block) {
 	if p.slots != nil {
 		out.keys, out.ends, out.starts = out.keys[:0], out.ends[:0], append(out.starts[:0], 0)
 	}
-	room := p.room(&out.clickRows, 0, len(text)/usualClick+1)
+	room := p.reserve(&out.clickRows, 0, len(text)/usualClick+1)
 	var values [clickSlots]uint64
 	n := 0
 	for at := 0; at < len(text); out.lines++ {
 		if n == room {
-			room = p.room(&out.clickRows, n, 2*room)
+			room = p.reserve(&out.clickRows, n, 2*room)
 		}
 		given, end, fault := p.line(text, at, (*[clickNumbers]float32)(out.numbers[n*clickNumbers:]), &values)
 		if fault == "" {
@@ -171,12 +171,12 @@ func (p *clickParser) parse(text []byte, out *block) {
 		}
 		at = end + 1
 	}
-	p.room(&out.clickRows, n, n)
+	p.reserve(&out.clickRows, n, n)
 }
 
-// room resizes r to so many rows, of which the first are kept, and returns how
+// reserve resizes r to so many rows, of which the first are kept, and returns how
 // many it has.
-func (p *clickParser) room(r *clickRows, keep, rows int) int {
+func (p *clickParser) reserve(r *clickRows, keep, rows int) int {
 	r.numbers = resized(r.numbers, keep*clickNumbers, rows*clickNumbers)
 	r.labels = resized(r.labels, keep, rows)
 	if p.rows > 0 {

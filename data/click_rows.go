@@ -13,9 +13,9 @@ type clickRows struct {
 	keys    []uint64  // Shape.Keys a row; or those of each row's bags
 	labels  []int32
 
-	ends   []uint32   // of each row's bags, slot by slot, counted from the row's first key
-	starts []int      // of each row's keys, and where the last one's end
-	own    [][]uint64 // in place of keys and starts: each row's, in memory of its own
+	ends      []uint32   // of each row's bags, slot by slot, counted from the row's first key
+	starts    []int      // of each row's keys, and where the last one's end
+	keysByRow [][]uint64 // in place of keys and starts: each row's, in memory of its own
 }
 
 func (r *clickRows) reset() {
@@ -28,8 +28,8 @@ func (s *Shape) bagged() bool { return s.Keys == 0 && len(s.Slots) > 0 }
 
 // keysOf are the keys of a row's bags.
 func (r *clickRows) keysOf(row int) []uint64 {
-	if r.own != nil {
-		return r.own[row]
+	if r.keysByRow != nil {
+		return r.keysByRow[row]
 	}
 	return r.keys[r.starts[row]:r.starts[row+1]]
 }
@@ -70,7 +70,7 @@ func (s *Shape) room(rows int) clickRows {
 		numbers: make([]float32, rows*s.Size()), labels: make([]int32, rows), ids: make([]int32, rows*s.IDs), keys: make([]uint64, rows*s.Keys),
 	}
 	if s.bagged() {
-		r.ends, r.own = make([]uint32, rows*len(s.Slots)), make([][]uint64, rows)
+		r.ends, r.keysByRow = make([]uint32, rows*len(s.Slots)), make([][]uint64, rows)
 	}
 	return r
 }
@@ -92,11 +92,11 @@ func (r *clickRows) set(s *Shape, at int, from *clickRows, row int) {
 		return
 	}
 	copy(r.ends[at*slots:][:slots], from.ends[row*slots:])
-	keys, own := from.keysOf(row), r.own[at]
+	keys, own := from.keysOf(row), r.keysByRow[at]
 	if cap(own) > max(spareKeys, spareTimes*len(keys)) {
 		own = nil
 	}
-	r.own[at] = append(own[:0], keys...)
+	r.keysByRow[at] = append(own[:0], keys...)
 }
 
 // clickAt is where a row is.

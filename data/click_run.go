@@ -11,9 +11,9 @@ import (
 // the blocks and their order are the same.
 type clickRun struct {
 	count bool             // lines alone
-	free  chan *clickBlock // blocks that may be cut; holds them all
-	queue chan *clickBlock // to the workers
-	order chan *clickBlock // to the collector; closed after the last one
+	free  chan *clickSplit // blocks that may be cut; holds them all
+	queue chan *clickSplit // to the workers
+	order chan *clickSplit // to the collector; closed after the last one
 	stop  chan struct{}
 	all   sync.WaitGroup
 }
@@ -23,12 +23,12 @@ func newClickRun(cfg *ClickStreamConfig, format *lineFormat, first int64, count 
 	blocks := 2*cfg.Threads + 2 // each worker has one, and one waiting
 	r := &clickRun{
 		count: count, stop: make(chan struct{}),
-		free: make(chan *clickBlock, blocks), queue: make(chan *clickBlock, blocks), order: make(chan *clickBlock, blocks),
+		free: make(chan *clickSplit, blocks), queue: make(chan *clickSplit, blocks), order: make(chan *clickSplit, blocks),
 	}
 	for range blocks {
 		r.free <- newClickBlock()
 	}
-	c := &clickCutter{cfg: cfg, format: format, first: first, stop: r.stop, side: &r.all}
+	c := &clickSplitter{cfg: cfg, format: format, first: first, stop: r.stop, side: &r.all}
 	r.all.Go(func() { r.cut(c) })
 	for range cfg.Threads {
 		r.all.Go(r.work)
@@ -36,15 +36,15 @@ func newClickRun(cfg *ClickStreamConfig, format *lineFormat, first int64, count 
 	return r
 }
 
-func newClickBlock() *clickBlock { return &clickBlock{done: make(chan struct{}, 1)} }
+func newClickBlock() *clickSplit { return &clickSplit{done: make(chan struct{}, 1)} }
 
 // cut hands out blocks until there are no more, or one that cannot be had.
-func (r *clickRun) cut(c *clickCutter) {
+func (r *clickRun) cut(c *clickSplitter) {
 	defer close(r.queue)
 	defer close(r.order)
 	defer c.close()
 	for {
-		var b *clickBlock
+		var b *clickSplit
 		select {
 		case b = <-r.free:
 		case <-r.stop:
@@ -66,7 +66,7 @@ func (r *clickRun) cut(c *clickCutter) {
 }
 
 // reset makes b an empty block.
-func (b *clickBlock) reset() {
+func (b *clickSplit) reset() {
 	b.clickRows.reset()
 	b.lines, b.faults, b.err = 0, b.faults[:0], nil
 	b.plain, b.packed, b.text = nil, nil, nil
@@ -100,7 +100,7 @@ func (r *clickRun) work() {
 }
 
 // parse makes samples of a block's lines, or counts them; a header is none.
-func (r *clickRun) parse(b *clickBlock) {
+func (r *clickRun) parse(b *clickSplit) {
 	lines := b.text
 	if b.offset == 0 && b.head.bytes > 0 {
 		n := min(b.head.bytes, len(lines))

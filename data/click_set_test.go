@@ -14,7 +14,7 @@ func TestOpenClickStreamSet(t *testing.T) {
 	text := clickText(30)
 	dir := t.TempDir()
 	write(t, dir, map[string][]byte{"Train_2.tsv": text, "train_10.tsv.gz": compress(text), "train_2.tsv.zst": nil, "train.md": nil, "test.tsv": clickText(20)})
-	open := func(cfg Config) (*Set, error) { return Open("criteo", cfg) }
+	open := func(cfg Config) (*Dataset, error) { return Open("criteo", cfg) }
 	set, err := open(Config{Dir: dir, Stream: true})
 	if err != nil {
 		t.Fatal(err)

@@ -172,17 +172,17 @@ type ClickStream struct {
 	shape  Shape
 	batch  Batch
 
-	run    *clickRun // nil before the first epoch
-	epoch  int
-	step   int64
-	err    error // told from now on
-	ended  bool  // no more batches in this epoch
-	window [2]clickWindow
-	now    *clickWindow // whose rows are given out
-	ahead  *clickWindow // filled meanwhile
-	shelf  clickShelf
+	run        *clickRun // nil before the first epoch
+	epoch      int
+	step       int64
+	err        error // told from now on
+	ended      bool  // no more batches in this epoch
+	window     [2]clickWindow
+	now        *clickWindow // whose rows are given out
+	nextWindow *clickWindow // filled meanwhile
+	shelf      rowPages
 
-	collector
+	orderedCollector
 }
 
 // OpenClickStream checks the configuration and the files' existence; call Start
@@ -200,7 +200,7 @@ func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
 	}
 	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), format: format, shape: format.shape(), ended: true}
 	s.shelf = newClickShelf(s.shape, cfg.window())
-	s.now, s.ahead = &s.window[0], &s.window[1]
+	s.now, s.nextWindow = &s.window[0], &s.window[1]
 	return s, nil
 }
 
@@ -216,7 +216,7 @@ func (s *ClickStream) Start(epoch int) { s.start(StreamPosition{Epoch: epoch}) }
 func (s *ClickStream) start(p StreamPosition) {
 	s.halt()
 	s.epoch, s.step, s.err, s.ended = p.Epoch, p.First, nil, false
-	s.collector = collector{limit: s.cfg.SkipBad, bad: p.Bad, skip: p.Row}
+	s.orderedCollector = orderedCollector{limit: s.cfg.SkipBad, bad: p.Bad, skip: p.Row}
 	s.now.begin = StreamPosition{Epoch: p.Epoch, Step: p.First, First: p.First, Block: p.Block, Row: p.Row, Bad: p.Bad, Of: s.of}
 	s.now.bad = p.Bad
 	s.run = newClickRun(&s.cfg, s.format, p.Block, false)
@@ -230,7 +230,7 @@ func (s *ClickStream) halt() {
 	s.run.close()
 	s.run = nil
 	s.shelf.drop(s.now)
-	s.shelf.drop(s.ahead)
+	s.shelf.drop(s.nextWindow)
 	s.ended = true
 }
 
@@ -336,7 +336,7 @@ func (s *ClickStream) end(n int) error {
 			s.cfg.Rank, s.cfg.Size, s.step, s.cfg.Batch, s.epoch, s.cfg.Steps)
 	case s.step == 0:
 		return fmt.Errorf("click stream: rank %d of %d has %s of %s (%s, ...), fewer than one batch of %d: want %s",
-			s.cfg.Rank, s.cfg.Size, quantity.Count(n, "row"), quantity.Count(len(s.cfg.Files), "file"), s.cfg.Files[0], s.cfg.Batch, s.format.wants())
+			s.cfg.Rank, s.cfg.Size, quantity.Count(n, "row"), quantity.Count(len(s.cfg.Files), "file"), s.cfg.Files[0], s.cfg.Batch, s.format.requirement())
 	}
 	return nil
 }
@@ -344,24 +344,24 @@ func (s *ClickStream) end(n int) error {
 // more is how many rows are left in the window, after opening the next one if
 // fewer than a batch are. 0: the epoch has no more.
 func (s *ClickStream) more() (int, error) {
-	if left := s.now.left(); left >= s.cfg.Batch || left > 0 && s.over {
+	if left := s.now.remaining(); left >= s.cfg.Batch || left > 0 && s.over {
 		return left, nil
 	}
 	// A window is a multiple of the batch, so that nothing is left of a full one.
 	s.fill(true)
-	if s.broken() && s.ahead.left() < s.cfg.window() {
-		return 0, s.told()
+	if s.broken() && s.nextWindow.remaining() < s.cfg.window() {
+		return 0, s.badLineError()
 	}
-	if s.ahead.left() == 0 {
+	if s.nextWindow.remaining() == 0 {
 		return 0, nil
 	}
 	first := s.step
 	s.shelf.drop(s.now)
-	s.now, s.ahead = s.ahead, s.now
+	s.now, s.nextWindow = s.nextWindow, s.now
 	s.now.begin.Epoch, s.now.begin.First, s.now.begin.Of = s.epoch, first, s.of
 	window := uint64(first) / uint64(s.cfg.window()/s.cfg.Batch)
 	s.now.order = stream(s.cfg.Seed, uint64(s.epoch), window*uint64(s.cfg.Size)+uint64(s.cfg.Rank))
-	return s.now.left(), nil
+	return s.now.remaining(), nil
 }
 
 // LeftOut returns the bad lines left out in this epoch, up to the end of the last block with rows
@@ -381,7 +381,7 @@ func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err
 	}
 	r := newClickRun(&s.cfg, format, 0, s.cfg.SkipBad == 0)
 	defer r.close()
-	bad := collector{limit: s.cfg.SkipBad}
+	bad := orderedCollector{limit: s.cfg.SkipBad}
 	for b := range r.order {
 		select {
 		case <-b.done:
@@ -392,7 +392,7 @@ func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err
 			return 0, nil, b.err
 		}
 		if bad.fault = bad.judge(b); bad.fault != nil {
-			return 0, nil, bad.told()
+			return 0, nil, bad.badLineError()
 		}
 		rows += int64(b.lines - len(b.faults))
 		r.free <- b

@@ -288,7 +288,7 @@ func TestClickStreamMemory(t *testing.T) {
 			if _, ok, err := s.Next(); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
-			if held := len(s.now.rows) - s.now.given + len(s.ahead.rows); held > window || len(s.shelf.free) != window-held || len(s.shelf.pages) != 1 {
+			if held := len(s.now.rows) - s.now.given + len(s.nextWindow.rows); held > window || len(s.shelf.free) != window-held || len(s.shelf.pages) != 1 {
 				t.Fatalf("epoch %d, step %d: %d rows are held, %d places of %d pages are free", epoch, step, held, len(s.shelf.free), len(s.shelf.pages))
 			}
 		}

@@ -24,7 +24,7 @@ func typed(path string) bool {
 // value has the key and the faults that it has in text.
 type typedParser struct {
 	slotParser
-	want []int // of the file's columns, by field
+	columnNumbers []int // of the file's columns, by field
 }
 
 // newTypedParser is that of a file with some columns.
@@ -34,7 +34,7 @@ func newTypedParser(l *layout.Layout, names []string, unlabelled bool) (*typedPa
 		return nil, err
 	}
 	for i := range p.columns {
-		p.want = append(p.want, int(p.columns[i].field))
+		p.columnNumbers = append(p.columnNumbers, int(p.columns[i].field))
 		p.columns[i].field = int32(i)
 	}
 	p.fields = len(p.columns)
@@ -134,7 +134,7 @@ func (f *lineFormat) rowsOf(in table.Reader, bad *skips, collect func(*chunk) bo
 		return &table.Fault{File: in.Name(), Problem: err.Error()}
 	}
 	c := new(chunk)
-	err = text.ScanText(slices.Clone(p.want), func(rows *table.Chunk) error {
+	err = text.ScanText(slices.Clone(p.columnNumbers), func(rows *table.Chunk) error {
 		p.parse(rows, &c.block)
 		for _, fault := range c.block.faults {
 			told := &table.Fault{File: in.Name(), Line: rows.First + int64(fault.line), Row: true, Column: p.columns[fault.offset].Name, Problem: fault.text}

@@ -10,24 +10,24 @@ type clickWindow struct {
 	bad   int            // lines up to the end of its last block, in this epoch
 }
 
-// left is how many rows were not given out.
-func (w *clickWindow) left() int { return len(w.rows) - w.given }
+// remaining is how many rows were not given out.
+func (w *clickWindow) remaining() int { return len(w.rows) - w.given }
 
 // draw gives out a row: with shuffle any of those that are left (a step of
 // Fisher and Yates', so that the cost of shuffling is spread over the batches).
 func (w *clickWindow) draw(shuffle bool) int32 {
 	if shuffle {
-		i := w.given + w.order.below(w.left())
+		i := w.given + w.order.below(w.remaining())
 		w.rows[w.given], w.rows[i] = w.rows[i], w.rows[w.given]
 	}
 	w.given++
 	return w.rows[w.given-1]
 }
 
-// clickShelf has the rows of windows, page by page, so that none is ever moved. The
+// rowPages has the rows of windows, page by page, so that none is ever moved. The
 // place of a row that was given out is the next one's: the window that is filled
 // takes no memory beyond that of the one that is given out.
-type clickShelf struct {
+type rowPages struct {
 	shape Shape
 	per   int // rows of a page
 	pages []clickRows
@@ -35,12 +35,12 @@ type clickShelf struct {
 }
 
 // newClickShelf is a shelf for about so many rows, which has none yet.
-func newClickShelf(s Shape, rows int) clickShelf {
-	return clickShelf{shape: s, per: min(rows, pageRows)}
+func newClickShelf(s Shape, rows int) rowPages {
+	return rowPages{shape: s, per: min(rows, pageRows)}
 }
 
 // put copies rows [lo, hi) of a block and appends their places.
-func (s *clickShelf) put(places []int32, from *clickRows, lo, hi int) []int32 {
+func (s *rowPages) put(places []int32, from *clickRows, lo, hi int) []int32 {
 	for row := lo; row < hi; row++ {
 		if len(s.free) == 0 {
 			s.extend()
@@ -55,12 +55,12 @@ func (s *clickShelf) put(places []int32, from *clickRows, lo, hi int) []int32 {
 }
 
 // row is the page that a place is on, and which row of it that is.
-func (s *clickShelf) row(place int32) clickAt {
+func (s *rowPages) row(place int32) clickAt {
 	return clickAt{&s.pages[int(place)/s.per], int(place) % s.per}
 }
 
 // extend adds a page.
-func (s *clickShelf) extend() {
+func (s *rowPages) extend() {
 	for place := (len(s.pages)+1)*s.per - 1; place >= len(s.pages)*s.per; place-- {
 		s.free = append(s.free, int32(place))
 	}
@@ -68,7 +68,7 @@ func (s *clickShelf) extend() {
 }
 
 // take copies a window's next n rows to a batch of that size.
-func (s *clickShelf) take(w *clickWindow, b *Batch, n int, shuffle bool) error {
+func (s *rowPages) take(w *clickWindow, b *Batch, n int, shuffle bool) error {
 	b.places = b.places[:0]
 	for range n {
 		place := w.draw(shuffle)
@@ -79,14 +79,14 @@ func (s *clickShelf) take(w *clickWindow, b *Batch, n int, shuffle bool) error {
 }
 
 // skip gives out a window's next n rows to nobody, in the order in which take would.
-func (s *clickShelf) skip(w *clickWindow, n int, shuffle bool) {
+func (s *rowPages) skip(w *clickWindow, n int, shuffle bool) {
 	for range n {
 		s.free = append(s.free, w.draw(shuffle))
 	}
 }
 
 // drop empties a window.
-func (s *clickShelf) drop(w *clickWindow) {
+func (s *rowPages) drop(w *clickWindow) {
 	s.free = append(s.free, w.rows[w.given:]...)
 	w.rows, w.given = w.rows[:0], 0
 }

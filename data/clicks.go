@@ -22,7 +22,7 @@ func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // fields missing. Whether a row is a click is drawn from a hidden logistic
 // model of both, one in four on average; the best possible AUC is about 0.8.
 // 100,000 rows to train on and 20,000 to evaluate; about 3 us per row.
-func syntheticCriteo(c Config) *Set {
+func syntheticCriteo(c Config) *Dataset {
 	rows := or(c.Rows, clickTableRows)
 	p := newClickParser(c.criteoRows())
 	p.keys = c.Keys
@@ -37,7 +37,7 @@ func syntheticCriteo(c Config) *Set {
 		}
 		return out
 	}
-	return &Set{
+	return &Dataset{
 		Train: source(0, or(c.TrainLimit, 100_000)), Eval: source(1, or(c.EvalLimit, 20_000)),
 		Classes: 2, Rows: rows,
 	}

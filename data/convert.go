@@ -24,7 +24,7 @@ func ConvertCIFAR(from, to string, threads, skipBad int) (left []LeftOut, err er
 }
 
 // writeCIFAR writes a set that was read from a place to another.
-func writeCIFAR(set *Set, from, to string) error {
+func writeCIFAR(set *Dataset, from, to string) error {
 	if set.Classes != cifarClasses {
 		return fmt.Errorf("cifar10: %s has %d classes, the binary form %d", from, set.Classes, cifarClasses)
 	}

@@ -307,7 +307,7 @@ func auc(scores []float64, labels []int32) float64 {
 }
 
 // logisticAUC trains a logistic regression on the numbers and the ids.
-func logisticAUC(t *testing.T, set *Set) float64 {
+func logisticAUC(t *testing.T, set *Dataset) float64 {
 	t.Helper()
 	w, v := make([]float64, set.Rows), make([]float64, clickNumbers+1)
 	score := func(b *Batch, i int) float64 {

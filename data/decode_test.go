@@ -189,7 +189,7 @@ func TestOrientation(t *testing.T) {
 // checkSameImages compares all samples of two trees.
 func checkSameImages(t *testing.T, what, name, a, b string) {
 	t.Helper()
-	var sets [2]*Set
+	var sets [2]*Dataset
 	for i, dir := range []string{a, b} {
 		var err error
 		if sets[i], err = Open(name, Config{Dir: dir, ImageSize: 12}); err != nil {

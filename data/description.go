@@ -29,7 +29,7 @@ type Description struct {
 }
 
 // Description is that of the set.
-func (s *Set) Description() Description {
+func (s *Dataset) Description() Description {
 	d := Description{Name: s.Name, Classes: s.Classes, Vocabulary: s.Vocabulary, Rows: s.Rows, Words: s.Words, Encoder: s.Encoder, Layout: s.Layout}
 	if s.Eval != nil {
 		d.Shape = s.Eval.Shape()

@@ -164,7 +164,7 @@ func (s *scratch) cut(im image.Image, box image.Rectangle, turn orientation) {
 
 // openImages reads an image folder, or an archive of one, for samples of
 // ImageSize x ImageSize.
-func openImages(c Config, bad *skips) (*Set, error) {
+func openImages(c Config, bad *skips) (*Dataset, error) {
 	t, err := openTree("images", c.Dir)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func openImages(c Config, bad *skips) (*Set, error) {
 	train, eval = spread(train, c.TrainLimit), spread(eval, c.EvalLimit)
 	sizes := balance(labelsOf(train, classes), len(classes), classes)
 	size := or(c.ImageSize, 224)
-	s := &Set{Classes: len(classes), Words: classes, Notes: append(t.notes(train, eval), sizes...), left: t.left.sorted()}
+	s := &Dataset{Classes: len(classes), Words: classes, Notes: append(t.notes(train, eval), sizes...), left: t.skipped.sorted()}
 	return s, s.openParts(c, bad, [2][]picture{train, eval}, [2][]int32{labelsOf(train, classes), labelsOf(eval, classes)}, func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error) {
 		return newEncoded(pictures[0], labels[0], size, bad), newEncoded(pictures[1], labels[1], size, bad), nil
 	})
@@ -184,7 +184,7 @@ func openImages(c Config, bad *skips) (*Set, error) {
 
 // openParts opens images to train on and to evaluate on. Verify opens them again if some of them
 // are bad.
-func (s *Set) openParts(c Config, bad *skips, pictures [2][]picture, labels [2][]int32, open func([2][]picture, [2][]int32) (train, eval Source, err error)) (err error) {
+func (s *Dataset) openParts(c Config, bad *skips, pictures [2][]picture, labels [2][]int32, open func([2][]picture, [2][]int32) (train, eval Source, err error)) (err error) {
 	limited := func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error) {
 		if train, eval, err = open(pictures, labels); err != nil {
 			return nil, nil, err
@@ -223,7 +223,7 @@ func (t *tree) other(h *tar.Header) {
 	if h.Typeflag == tar.TypeDir {
 		t.addFolder(splitPart(strings.TrimSuffix(h.Name, "/") + "/"))
 	} else if kind := entryKind(h); kind != "" && len(below) > 0 {
-		t.left.add(kind, part+"/"+strings.Join(below, "/"))
+		t.skipped.add(kind, part+"/"+strings.Join(below, "/"))
 	}
 }
 

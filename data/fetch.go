@@ -224,7 +224,7 @@ func byHand(dir string, files []File) error {
 		}
 		what, names = "files", names+between+file.stored()
 	}
-	return setting.Faultf("", "copy the %s into %s by hand (%s), or train without with %v %s", what, dir, names, dataDir, Synthetic)
+	return setting.Errorf("", "copy the %s into %s by hand (%s), or train without with %v %s", what, dir, names, dataDir, Synthetic)
 }
 
 // unreachable says whether no server answered at all.

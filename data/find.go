@@ -39,7 +39,7 @@ func findPair(set string, c Config) (p pair, err error) {
 			continue
 		}
 		if _, err := pathname.Check(path); err != nil {
-			return p, fmt.Errorf("%s: %w", set, setting.Faultf([]setting.Path{trainFile, evalFile}[i], "%w", err))
+			return p, fmt.Errorf("%s: %w", set, setting.Errorf([]setting.Path{trainFile, evalFile}[i], "%w", err))
 		}
 	}
 	if p.train != "" && p.eval != "" {
@@ -61,7 +61,7 @@ func findPair(set string, c Config) (p pair, err error) {
 		if p.eval, err = named(c.Dir, names, evalWords()...); err != nil {
 			return p, fmt.Errorf("%s: %w; %w", set, err, textAlternatives(set, c.Dir))
 		}
-		p.unused = others(names, p)
+		p.unused = unusedFiles(names, p)
 	}
 	for _, path := range []string{p.train, p.eval} {
 		if _, err := pathname.Check(path); err != nil {
@@ -71,9 +71,9 @@ func findPair(set string, c Config) (p pair, err error) {
 	return p, nil
 }
 
-// others are the names that could have been those of the file to evaluate on, but for
+// unusedFiles are the names that could have been those of the file to evaluate on, but for
 // compressed and plain twins of what is used.
-func others(names []string, p pair) (unused []string) {
+func unusedFiles(names []string, p pair) (unused []string) {
 	used, _ := unpackedName(filepath.Base(p.eval))
 	for _, name := range names {
 		plain, _ := unpackedName(name)
@@ -143,7 +143,7 @@ func named(dir string, names []string, words ...string) (string, error) {
 		case 1:
 			return filepath.Join(dir, found[0]), nil
 		default:
-			return "", setting.Faultf(dataDir, "%s has %d files with %q in their names (%s): name one with %v or %v", dir, len(found), word, strings.Join(found, ", "), trainFile, evalFile)
+			return "", setting.Errorf(dataDir, "%s has %d files with %q in their names (%s): name one with %v or %v", dir, len(found), word, strings.Join(found, ", "), trainFile, evalFile)
 		}
 	}
 	return "", fmt.Errorf("%s has no .txt or .tsv file (or .gz or .zst of one) with %s in its name: %w", dir, strings.Join(words, ", "), fs.ErrNotExist)
@@ -158,7 +158,7 @@ func textAlternatives(set, dir string) error {
 	case "text", "chars":
 		fetch = fmt.Sprintf("fetch WikiText-2 with `ringo data text --out %s`, ", dir)
 	}
-	return setting.Faultf("", "%sname the files with %v and %v, or train with %v %s", fetch, trainFile, evalFile, dataDir, Synthetic)
+	return setting.Errorf("", "%sname the files with %v and %v, or train with %v %s", fetch, trainFile, evalFile, dataDir, Synthetic)
 }
 
 // The settings that say where data are, and how many may be bad.

@@ -289,7 +289,7 @@ type GenerateConfig struct {
 	Rows    int64
 	Seed    uint64
 	Part    uint64 // rows of another part, such as the evaluation set, are others
-	First   int64  // of a ClickMaker: the number of the first row, a multiple of 2,048
+	First   int64  // of a ClickGenerator: the number of the first row, a multiple of 2,048
 	Threads int    // goroutines that draw rows; the bytes do not depend on it
 	// Progress, if set, is told of the rows written, from the goroutine that
 	// called Write.

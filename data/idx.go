@@ -149,7 +149,7 @@ func (s idxStream) body(offset, total int64) ([]byte, error) {
 	case n > 0:
 		return nil, s.fault(end, "trailing bytes after the last element")
 	case err != io.EOF:
-		return nil, s.fault(end, "%s", why(err))
+		return nil, s.fault(end, "%s", reasonOf(err))
 	}
 	return data, nil
 }
@@ -159,11 +159,11 @@ func (s idxStream) truncated(offset int64, err error, promised int64, of string)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return s.fault(offset, "truncated: the content ends here, the %s is to be %d bytes long", of, promised)
 	}
-	return s.fault(offset, "%s", why(err))
+	return s.fault(offset, "%s", reasonOf(err))
 }
 
-// why names a decompressor's error in the file's terms.
-func why(err error) string {
+// reasonOf names a decompressor's error in the file's terms.
+func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, gzip.ErrChecksum):
 		return "the gzip checksum does not match: the file is damaged"
@@ -186,5 +186,5 @@ func whyNoGzip(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "truncated, or not a gzip file: it ends within its first 10 bytes"
 	}
-	return "not a gzip file: " + why(err)
+	return "not a gzip file: " + reasonOf(err)
 }

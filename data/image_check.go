@@ -29,7 +29,7 @@ type badImage struct {
 // other kinds are checked by Open.
 //
 // Cost: one decoding of each image, divided by all ranks' threads.
-func (s *Set) Verify(train bool, rank, size int, gather func(own []byte) ([][]byte, error)) error {
+func (s *Dataset) Verify(train bool, rank, size int, gather func(own []byte) ([][]byte, error)) error {
 	images := s.images
 	if images == nil {
 		return nil
@@ -64,7 +64,7 @@ func (s *Set) Verify(train bool, rank, size int, gather func(own []byte) ([][]by
 }
 
 // exclude opens the set again without its bad images.
-func (s *Set) exclude(bad [2]map[int]string) (err error) {
+func (s *Dataset) exclude(bad [2]map[int]string) (err error) {
 	if len(bad[0])+len(bad[1]) == 0 {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Rows are a batch of an Input, without labels that mean anything.
+// Rows are a batch of an PredictInput, without labels that mean anything.
 type Rows struct {
 	Batch
 	// Numbers are those of the rows in the whole input, from 0: rows of a table, lines of a text,
@@ -20,14 +20,14 @@ type Rows struct {
 	Numbers []int64
 	// Files name the images, where they lie in files of their own.
 	Files []string
-	// Kept are the columns of each row that were asked for, as words.
-	Kept [][]string
+	// PassThrough are the columns of each row that were asked for, as words.
+	PassThrough [][]string
 }
 
-// Input gives samples that were not seen in training: a table or rows of Criteo are read from a
+// PredictInput gives samples that were not seen in training: a table or rows of Criteo are read from a
 // file, several, or the standard input while they are needed, and never held; images are decoded
 // ahead by several goroutines. Batches come in their order. It belongs to one goroutine.
-type Input interface {
+type PredictInput interface {
 	// Next returns the rank's next batch, which is good until the next call, or false at the end.
 	// Rows that were bad and could be left out are missing in it: there may be none.
 	Next() (rows *Rows, ok bool, err error)
@@ -38,12 +38,12 @@ type Input interface {
 	Close()
 }
 
-// InputConfig says what an Input reads.
+// InputConfig says what an PredictInput reads.
 type InputConfig struct {
 	// Path is a file or folder, Synthetic, or - for Stdin.
 	Path  string
 	Stdin io.Reader
-	// Batch is how many rows come at a time, at least 1. Batches are inTurn to the ranks in turns:
+	// Batch is how many rows come at a time, at least 1. Batches are roundRobin to the ranks in turns:
 	// Rank has every Size-th one, from its own number on; a Size of 0 stands for 1.
 	Batch, Rank, Size int
 	// Threads read ahead; 0: GOMAXPROCS.
@@ -53,7 +53,7 @@ type InputConfig struct {
 	// Schema is that of the training, by which an array of samples that has another name than usual
 	// is known.
 	Schema table.Schema
-	// Columns are those of a table that Rows.Kept has.
+	// Columns are those of a table that Rows.PassThrough has.
 	Columns []string
 	// Seed is that of synthetic data.
 	Seed uint64
@@ -72,7 +72,7 @@ func nameOfInput(path string) string {
 
 // OpenInput opens what Path names as samples of the kind that is described, whose model they are
 // for.
-func OpenInput(d Description, c InputConfig) (Input, error) {
+func OpenInput(d Description, c InputConfig) (PredictInput, error) {
 	if c.Size, c.Threads = or(c.Size, 1), or(c.Threads, runtime.GOMAXPROCS(0)); c.Batch < 1 || c.Rank < 0 || c.Rank >= c.Size {
 		return nil, fmt.Errorf("data: batches of %d for rank %d of %d: want at least 1, and a rank below their number", c.Batch, c.Rank, c.Size)
 	}
@@ -85,13 +85,13 @@ func OpenInput(d Description, c InputConfig) (Input, error) {
 	case d.Encoder != nil:
 		return openAskedTable(d, c, bad)
 	case c.Path == Stdin && d.Name != "criteo" && d.Name != "clicks":
-		return nil, setting.Faultf(dataDir, "-: the standard input can be a table or rows of Criteo, but the model was trained on %s: name a file or folder", nameOr(d.Name))
+		return nil, setting.Errorf(dataDir, "-: the standard input can be a table or rows of Criteo, but the model was trained on %s: name a file or folder", nameOr(d.Name))
 	case c.Path == Synthetic:
 		return openAskedSet(d, c)
 	case d.Name == "criteo", d.Name == "clicks" && d.Layout != nil:
 		return openAskedClicks(d, c, bad)
 	case d.Name == "arrays" && c.SkipBad > 0:
-		return nil, setting.Faultf(skipBad, "%d has no effect on arrays: none of their samples can be left out", c.SkipBad)
+		return nil, setting.Errorf(skipBad, "%d has no effect on arrays: none of their samples can be left out", c.SkipBad)
 	case d.Name == "arrays":
 		return openAskedArrays(d, c, bad)
 	case d.Name == "mnist" || d.Name == "cifar10" || d.Name == "images" || d.Name == "imagenet":
@@ -110,7 +110,7 @@ func nameOr(name string) string {
 
 // openAskedSet is the evaluation part of a set that OpenInput's caller names by its folder, or of a
 // synthetic one.
-func openAskedSet(d Description, c InputConfig) (Input, error) {
+func openAskedSet(d Description, c InputConfig) (PredictInput, error) {
 	cfg := Config{Dir: c.Path, Seed: c.Seed, Rows: d.Rows, Keys: len(d.Shape.Slots) > 0, Threads: c.Threads, SkipBad: c.SkipBad}
 	if len(d.Shape.Values) == 3 {
 		cfg.ImageSize = d.Shape.Values[0]
@@ -130,10 +130,10 @@ func openAskedSet(d Description, c InputConfig) (Input, error) {
 	return newPicked(set.Eval, c, set.skips, set.left, set)
 }
 
-// picked is the Input of a source.
-type picked struct {
+// indexedInput is the PredictInput of a source.
+type indexedInput struct {
 	loader *Loader
-	inTurn inTurn
+	inTurn roundRobin
 	source Source
 	skips  *skips
 	left   []LeftOut // files that are no images
@@ -143,11 +143,11 @@ type picked struct {
 
 // newPicked reads a source in its order. files are those that samples are read from, which it
 // closes; nil: there are none.
-func newPicked(source Source, c InputConfig, bad *skips, left []LeftOut, files io.Closer) (Input, error) {
+func newPicked(source Source, c InputConfig, bad *skips, left []LeftOut, files io.Closer) (PredictInput, error) {
 	if c.Rank > 0 {
 		left = nil
 	}
-	p := &picked{source: source, skips: bad, left: left, files: files, inTurn: inTurn{n: source.Len(), batch: c.Batch, rank: c.Rank, size: c.Size}}
+	p := &indexedInput{source: source, skips: bad, left: left, files: files, inTurn: roundRobin{n: source.Len(), batch: c.Batch, rank: c.Rank, size: c.Size}}
 	order := p.inTurn
 	loader, err := NewLoader(LoaderConfig{Source: source, Sampler: &order, Workers: c.Threads})
 	if err != nil {
@@ -160,7 +160,7 @@ func newPicked(source Source, c InputConfig, bad *skips, left []LeftOut, files i
 }
 
 // Next numbers the batch's samples, and takes out those in whose place others stand.
-func (p *picked) Next() (*Rows, bool, error) {
+func (p *indexedInput) Next() (*Rows, bool, error) {
 	b, ok, err := p.loader.Next()
 	if !ok || err != nil {
 		return nil, false, err
@@ -191,39 +191,39 @@ func (b *Batch) cut(s Shape, n int) {
 	b.Labels, b.Targets = b.Labels[:n*s.Labels], b.Targets[:n*s.Targets]
 }
 
-func (p *picked) LeftOut() []LeftOut { return slices.Concat(p.left, p.skips.left()) }
+func (p *indexedInput) LeftOut() []LeftOut { return slices.Concat(p.left, p.skips.left()) }
 
-func (p *picked) Close() {
+func (p *indexedInput) Close() {
 	p.loader.Close()
 	if p.files != nil {
 		_ = p.files.Close() // they were only read
 	}
 }
 
-// inTurn is the sampler of batches in order, of which each rank gets one in turns. The order is
+// roundRobin is the sampler of batches in order, of which each rank gets one in turns. The order is
 // that of the source, never shuffled, and every sample comes once: the last batch may be short, and
 // ranks may have one batch more than others, unlike those of training and evaluation, who make
 // their steps together.
-type inTurn struct {
+type roundRobin struct {
 	n, batch, rank, size int
 	idx                  []int32
 	at                   position
 }
 
 // Steps is how many batches this rank gets.
-func (s *inTurn) Steps() int {
+func (s *roundRobin) Steps() int {
 	all := (s.n + s.batch - 1) / s.batch
 	return max(0, (all-s.rank+s.size-1)/s.size)
 }
 
 // Start begins anew: the order is the same each time.
-func (s *inTurn) Start(int) { s.Seek(0) }
+func (s *roundRobin) Start(int) { s.Seek(0) }
 
 // Seek makes step the next one.
-func (s *inTurn) Seek(step int) { s.at.seek(step, s.Steps()) }
+func (s *roundRobin) Seek(step int) { s.at.seek(step, s.Steps()) }
 
 // Next returns the indices of the next batch.
-func (s *inTurn) Next() (idx []int32, ok bool) {
+func (s *roundRobin) Next() (idx []int32, ok bool) {
 	step, ok := s.at.advance()
 	if !ok {
 		return nil, false
@@ -236,11 +236,11 @@ func (s *inTurn) Next() (idx []int32, ok bool) {
 	return s.idx, true
 }
 
-// pushed is the Input of what is read from its beginning to its end, such as a stream, by a
+// streamInput is the PredictInput of what is read from its beginning to its end, such as a stream, by a
 // goroutine of its own: while one batch is used, the following ones are parsed and encoded. Batches
 // are recycled, so that as many are held as there is room for, however far apart the two are. It is
-// the Input of a reader that hands its batches over, some ahead of those that are used.
-type pushed struct {
+// the PredictInput of a reader that hands its batches over, some ahead of those that are used.
+type streamInput struct {
 	full  chan *Rows
 	free  chan *Rows
 	stop  chan struct{}
@@ -254,13 +254,13 @@ type pushed struct {
 // pushedAhead is how many batches wait to be used.
 const pushedAhead = 4
 
-// errStopped ends a reader whose Input was closed.
+// errStopped ends a reader whose PredictInput was closed.
 var errStopped = errors.New("closed")
 
 // newPushed has read run in a goroutine of its own: fill gets a batch's memory, which is then given
 // on.
-func newPushed(bad *skips, waits bool, read func(hand func(fill func(*Rows)) error) error) *pushed {
-	p := &pushed{full: make(chan *Rows, pushedAhead+2), free: make(chan *Rows, pushedAhead+2), stop: make(chan struct{}), skips: bad, waits: waits}
+func newPushed(bad *skips, waits bool, read func(hand func(fill func(*Rows)) error) error) *streamInput {
+	p := &streamInput{full: make(chan *Rows, pushedAhead+2), free: make(chan *Rows, pushedAhead+2), stop: make(chan struct{}), skips: bad, waits: waits}
 	for range cap(p.free) {
 		p.free <- new(Rows)
 	}
@@ -271,7 +271,7 @@ func newPushed(bad *skips, waits bool, read func(hand func(fill func(*Rows)) err
 	return p
 }
 
-func (p *pushed) hand(fill func(*Rows)) error {
+func (p *streamInput) hand(fill func(*Rows)) error {
 	select {
 	case rows := <-p.free:
 		fill(rows)
@@ -283,7 +283,7 @@ func (p *pushed) hand(fill func(*Rows)) error {
 }
 
 // Next returns the next batch that was read.
-func (p *pushed) Next() (*Rows, bool, error) {
+func (p *streamInput) Next() (*Rows, bool, error) {
 	if p.last != nil {
 		p.free <- p.last
 		p.last = nil
@@ -296,9 +296,9 @@ func (p *pushed) Next() (*Rows, bool, error) {
 	return rows, true, nil
 }
 
-func (p *pushed) LeftOut() []LeftOut { return p.skips.left() }
+func (p *streamInput) LeftOut() []LeftOut { return p.skips.left() }
 
-func (p *pushed) Close() {
+func (p *streamInput) Close() {
 	close(p.stop)
 	if p.waits {
 		p.ended.Wait()

@@ -9,7 +9,7 @@ import (
 )
 
 // openAskedClicks reads rows of Criteo, or by the layout of the training, from files, or the standard input, as they are needed.
-func openAskedClicks(d Description, c InputConfig, bad *skips) (Input, error) {
+func openAskedClicks(d Description, c InputConfig, bad *skips) (PredictInput, error) {
 	format, err := d.clickFormat()
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func openAskedClicks(d Description, c InputConfig, bad *skips) (Input, error) {
 		}
 	}
 	return newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
-		a := &askedClicks{cfg: c, format: format, shape: format.shape(), hand: hand, number: -1}
+		a := &predictClicks{cfg: c, format: format, shape: format.shape(), hand: hand, number: -1}
 		for _, path := range files {
 			if err := a.file(path, bad); err != nil {
 				return err
@@ -47,8 +47,8 @@ func (d Description) clickFormat() (*lineFormat, error) {
 	return f, err
 }
 
-// askedClicks collects this rank's batches: lines k*Batch to (k+1)*Batch-1 of all files are one.
-type askedClicks struct {
+// predictClicks collects this rank's batches: lines k*Batch to (k+1)*Batch-1 of all files are one.
+type predictClicks struct {
 	cfg    InputConfig
 	format *lineFormat
 	shape  Shape
@@ -61,7 +61,7 @@ type askedClicks struct {
 }
 
 // file reads a file to its end.
-func (a *askedClicks) file(path string, bad *skips) error {
+func (a *predictClicks) file(path string, bad *skips) error {
 	var stopped error
 	take := func(c *chunk) bool {
 		stopped = a.take(c)
@@ -92,7 +92,7 @@ func (a *askedClicks) file(path string, bad *skips) error {
 
 // take adds the rows of a chunk. Lines are numbered whether they are good or not, so that all ranks agree on which batch a line is of
 // without having looked at the others'.
-func (a *askedClicks) take(c *chunk) error {
+func (a *predictClicks) take(c *chunk) error {
 	faults, row := c.block.faults, 0
 	for i := range c.block.lines {
 		if k := a.line / int64(a.cfg.Batch); k != a.number {
@@ -116,7 +116,7 @@ func (a *askedClicks) take(c *chunk) error {
 }
 
 // end hands the batch over.
-func (a *askedClicks) end() error {
+func (a *predictClicks) end() error {
 	if !a.open {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // openAskedImages reads the images of a set's evaluation part, where Path names a set as it was trained on; else an image, or all those of
 // a folder and its folders in the order of their paths.
-func openAskedImages(d Description, c InputConfig, bad *skips) (Input, error) {
+func openAskedImages(d Description, c InputConfig, bad *skips) (PredictInput, error) {
 	info, err := os.Stat(c.Path)
 	if err != nil {
 		return nil, err

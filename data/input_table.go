@@ -10,18 +10,18 @@ import (
 )
 
 // openAskedTable reads a table's rows as they are needed, and encodes those of this rank.
-func openAskedTable(d Description, c InputConfig, bad *skips) (Input, error) {
+func openAskedTable(d Description, c InputConfig, bad *skips) (PredictInput, error) {
 	in, err := openRows(c)
 	if err != nil {
 		return nil, err
 	}
 	mine := func(k int64) bool { return k%int64(c.Size) == int64(c.Rank) }
 	return newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
-		return d.Encoder.Each(in, c.Columns, c.Batch, mine, bad.skip, func(a *table.Asked) error {
+		return d.Encoder.Each(in, c.Columns, c.Batch, mine, bad.skip, func(a *table.Unlabelled) error {
 			return hand(func(rows *Rows) {
 				rows.N = a.N
 				rows.Values, rows.IDs = append(rows.Values[:0], a.Values...), append(rows.IDs[:0], a.IDs...)
-				rows.Numbers, rows.Kept = append(rows.Numbers[:0], a.Rows...), append(rows.Kept[:0], a.Kept...)
+				rows.Numbers, rows.PassThrough = append(rows.Numbers[:0], a.Rows...), append(rows.PassThrough[:0], a.PassThrough...)
 			})
 		})
 	}), nil
@@ -31,11 +31,11 @@ func openAskedTable(d Description, c InputConfig, bad *skips) (Input, error) {
 func openRows(c InputConfig) (table.Reader, error) {
 	switch {
 	case c.Path == Synthetic || isFolder(c.Path) && !isParts(c.Path):
-		return nil, setting.Faultf(dataDir, "%s: the model was trained on a table: name a file of rows such as my.csv, or - for the standard input", c.Path)
+		return nil, setting.Errorf(dataDir, "%s: the model was trained on a table: name a file of rows such as my.csv, or - for the standard input", c.Path)
 	case c.Path != Stdin:
 		return OpenTable(c.Path)
 	}
-	again := &once{r: c.Stdin}
+	again := &rereader{r: c.Stdin}
 	in, err := table.OpenCSV(nameOfInput(c.Path), again.open)
 	if err != nil {
 		return nil, err
@@ -43,16 +43,16 @@ func openRows(c InputConfig) (table.Reader, error) {
 	return in, nil
 }
 
-// once is a stream that is opened twice, at first for its beginning alone, which is then read
+// rereader is a stream that is opened twice, at first for its beginning alone, which is then read
 // again. The first pass is for the names of the columns: what it has read ahead, at most a row's
 // limit, is kept for the second one, and nothing else is.
-type once struct {
+type rereader struct {
 	r      io.Reader
 	begun  bytes.Buffer
 	opened int
 }
 
-func (o *once) open() (io.ReadCloser, error) {
+func (o *rereader) open() (io.ReadCloser, error) {
 	switch o.opened++; o.opened {
 	case 1:
 		return io.NopCloser(io.TeeReader(o.r, &o.begun)), nil

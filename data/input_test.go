@@ -18,7 +18,7 @@ import (
 )
 
 // taken is all that an input gives, a string for each row.
-func taken(t *testing.T, in Input) (rows []string, err error) {
+func taken(t *testing.T, in PredictInput) (rows []string, err error) {
 	t.Helper()
 	defer in.Close()
 	for {
@@ -141,7 +141,7 @@ func TestBatchesInTurn(t *testing.T) {
 			for step, more := 0, true; more; step++ {
 				more = false
 				for rank := range size {
-					s := inTurn{n: n, batch: 4, rank: rank, size: size}
+					s := roundRobin{n: n, batch: 4, rank: rank, size: size}
 					s.Start(1)
 					if step > s.Steps() {
 						continue
@@ -198,7 +198,7 @@ func TestInputsEnd(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)
 		}
 	}
-	if _, err := (&once{opened: 2}).open(); err == nil {
+	if _, err := (&rereader{opened: 2}).open(); err == nil {
 		t.Error("a stream was opened three times")
 	}
 }

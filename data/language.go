@@ -60,7 +60,7 @@ func (c *chain) after(word int, r *rng) int {
 // to train on, 82,000 to evaluate. Word 1, after which lines end, comes 20
 // words apart on average. The same seed gives the same text; both parts are of
 // one language.
-func syntheticText(c Config) *Set {
+func syntheticText(c Config) *Dataset {
 	vocabulary, steps := or(c.Vocabulary, textVocabulary), or(c.Steps, textSteps)
 	language := newChain(vocabulary-2, c.Seed^languageStream)
 	source := func(set uint64, sequences, usual int) Source {
@@ -78,7 +78,7 @@ func syntheticText(c Config) *Set {
 		}
 		return &tokens{ids, steps}
 	}
-	return &Set{
+	return &Dataset{
 		Train: source(0, c.TrainLimit, 930_000), Eval: source(1, c.EvalLimit, 82_000),
 		Vocabulary: vocabulary, Streams: true,
 	}
@@ -86,7 +86,7 @@ func syntheticText(c Config) *Set {
 
 // syntheticChars spells such a language out, a million bytes to train on and a
 // hundred thousand to evaluate: words of two to seven letters, sentences.
-func syntheticChars(c Config) *Set {
+func syntheticChars(c Config) *Dataset {
 	steps := or(c.Steps, charSteps)
 	language := newChain(1000, c.Seed^languageStream)
 	source := func(set uint64, sequences, usual int) Source {
@@ -105,7 +105,7 @@ func syntheticChars(c Config) *Set {
 		}
 		return &tokens{ids[:n], steps}
 	}
-	return &Set{
+	return &Dataset{
 		Train: source(0, c.TrainLimit, 1_000_000), Eval: source(1, c.EvalLimit, 100_000),
 		Vocabulary: 256, Streams: true,
 	}

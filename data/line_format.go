@@ -75,8 +75,8 @@ func (f *lineFormat) shape() Shape {
 	return layoutShape(f.layout)
 }
 
-// wants says what lines should be like.
-func (f *lineFormat) wants() string {
+// requirement says what lines should be like.
+func (f *lineFormat) requirement() string {
 	if f.layout == nil {
 		return "lines of a label, 13 numbers and 26 categories, separated by tabs"
 	}
@@ -159,7 +159,7 @@ func (f *lineFormat) each(name string, r io.Reader, size, threads int, bad *skip
 // none is the fault of a text without samples.
 func (f *lineFormat) none(name string) error {
 	if f.layout == nil {
-		return &FormatError{name, 0, "no rows: want " + f.wants()}
+		return &FormatError{name, 0, "no rows: want " + f.requirement()}
 	}
-	return &FormatError{name, 0, "no samples: want " + f.wants()}
+	return &FormatError{name, 0, "no samples: want " + f.requirement()}
 }

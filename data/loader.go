@@ -13,12 +13,12 @@ import (
 
 // LoaderConfig says what a Loader reads, and with how many hands.
 type LoaderConfig struct {
-	Source  Source
-	Sampler Sampler // the Loader's own from now on
-	Seed    uint64  // of the augmentation
-	Augment bool
-	Workers int // goroutines that fill batches ahead; 0: Next fills each when asked
-	Ahead   int // batches filled or being filled while one is used; 0: Workers+1
+	Source   Source
+	Sampler  Sampler // the Loader's own from now on
+	Seed     uint64  // of the augmentation
+	Augment  bool
+	Workers  int // goroutines that fill batches ahead; 0: Next fills each when asked
+	Prefetch int // batches filled or being filled while one is used; 0: Workers+1
 }
 
 // Validate reports all faults together.
@@ -33,8 +33,8 @@ func (c LoaderConfig) Validate() error {
 	if c.Workers < 0 {
 		errs = append(errs, fmt.Errorf("loader: %d workers", c.Workers))
 	}
-	if c.Ahead < 0 {
-		errs = append(errs, fmt.Errorf("loader: %d batches ahead", c.Ahead))
+	if c.Prefetch < 0 {
+		errs = append(errs, fmt.Errorf("loader: %d batches ahead", c.Prefetch))
 	}
 	return errors.Join(errs...)
 }
@@ -42,7 +42,7 @@ func (c LoaderConfig) Validate() error {
 // Loader fills the batches of an epoch ahead of the step that uses them, by
 // several goroutines, and hands them out in the sampler's order. A batch
 // depends on its indices, the seed and the epoch alone, so that the bytes are
-// the same whatever the number of workers. Its 1+Ahead batches are recycled:
+// the same whatever the number of workers. Its 1+Prefetch batches are recycled:
 // in the steady state a step allocates nothing.
 //
 // A Loader belongs to one goroutine, which also runs the sampler: workers get
@@ -75,7 +75,7 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	ahead := cfg.Ahead
+	ahead := cfg.Prefetch
 	switch {
 	case cfg.Workers == 0:
 		ahead = 0

@@ -61,7 +61,7 @@ func newTestLoader(t *testing.T, workers, ahead int, bad int32) *Loader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewLoader(LoaderConfig{Source: numbers{103, bad}, Sampler: sampler, Seed: 9, Augment: true, Workers: workers, Ahead: ahead})
+	l, err := NewLoader(LoaderConfig{Source: numbers{103, bad}, Sampler: sampler, Seed: 9, Augment: true, Workers: workers, Prefetch: ahead})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestLoaderDoesNotAllocate(t *testing.T) {
 }
 
 func TestLoaderConfigFaults(t *testing.T) {
-	_, err := NewLoader(LoaderConfig{Workers: -1, Ahead: -2})
+	_, err := NewLoader(LoaderConfig{Workers: -1, Prefetch: -2})
 	for _, want := range []string{"no source", "no sampler", "-1 workers", "-2 batches"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)

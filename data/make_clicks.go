@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
-// ClickMaker makes rows of clicks by a layout, whose keys have a known heat and whose clicks follow from a known model: a logistic one, of a
+// ClickGenerator makes rows of clicks by a layout, whose keys have a known heat and whose clicks follow from a known model: a logistic one, of a
 // hidden weight for each key and number. It computes with whole numbers alone, so that rows are the same bytes on every machine: floating-point
 // sums may be fused and powers differ in their last bits, and one row in a billion that falls out otherwise is another file.
 //
@@ -24,22 +24,22 @@ import (
 //
 // Weights add up over a bag, so that a linear model of keys with sum pooling, such as the wide part of wide-deep, can come to know them all,
 // but for those of values that come too seldom, and for what a sequence has in common with a value.
-type ClickMaker struct {
+type ClickGenerator struct {
 	layout *layout.Layout
 	// made are the layout's columns, ignored ones among them, in their order in a line.
-	made []madeColumn
+	made []generatedColumn
 	// bias is added to log-odds so that a row in four is clicked.
 	bias int64
 	odds *odds
 }
 
-// madeColumn is a column of rows that are made.
-type madeColumn struct {
+// generatedColumn is a column of rows that are made.
+type generatedColumn struct {
 	*layout.Column
 	// table is a hash of its name, which tells its values from others'.
 	table uint64
-	// heat is how often each value comes; columns of one table share it, as they do keys.
-	heat *zipf.Law
+	// zipfSampler is how often each value comes; columns of one table share it, as they do keys.
+	zipfSampler *zipf.Law
 	// lo and hi are the least and the most values of a bag, each number as likely; 1 of a category.
 	lo, hi int
 	// scale is by how much a weight of a key or number counts, of oddsOne.
@@ -48,7 +48,7 @@ type madeColumn struct {
 	candidate bool
 }
 
-// madeSpread is the deviation of log-odds, of base 2, that a ClickMaker aims at, and madeRate how many clicks there are in 1,024 rows.
+// madeSpread is the deviation of log-odds, of base 2, that a ClickGenerator aims at, and madeRate how many clicks there are in 1,024 rows.
 const (
 	madeSpread = 2
 	madeRate   = 256
@@ -59,8 +59,8 @@ const madeMissing = 10
 
 // NewClickMaker says what rows of a layout are like: by Column.Make where it says something, else values distinct values in each slot, hot by
 // Zipf's law of an exponent.
-func NewClickMaker(l *layout.Layout, values uint64, exponent float64) (*ClickMaker, error) {
-	m := &ClickMaker{layout: l, odds: newOdds()}
+func NewClickMaker(l *layout.Layout, values uint64, exponent float64) (*ClickGenerator, error) {
+	m := &ClickGenerator{layout: l, odds: newOdds()}
 	p, err := newSlotParser(l, []byte(header(l)), false) // which refuses what cannot be read again
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func NewClickMaker(l *layout.Layout, values uint64, exponent float64) (*ClickMak
 		if between := l.Separator + l.Columns[i].Separator; strings.ContainsAny(between, "-.0123456789abcdefghijklmnopqrstuvwxyz") {
 			return nil, fmt.Errorf("%s: column %q: one of %q stands between values, and is in values that are made: choose others", l.Name(), l.Columns[i].Name, between)
 		}
-		c := madeColumn{Column: &l.Columns[i], table: textKey(0, []byte(l.Columns[i].Table))}
+		c := generatedColumn{Column: &l.Columns[i], table: textKey(0, []byte(l.Columns[i].Table))}
 		if c.Slotted() {
 			if err := c.slot(values, exponent, heats); err != nil {
 				return nil, fmt.Errorf("%s: column %q: %w", l.Name(), c.Name, err)
@@ -88,7 +88,7 @@ func NewClickMaker(l *layout.Layout, values uint64, exponent float64) (*ClickMak
 }
 
 // slot finds the heat of a slot's keys, which columns of one table share.
-func (c *madeColumn) slot(values uint64, exponent float64, heats map[string]*zipf.Law) (err error) {
+func (c *generatedColumn) slot(values uint64, exponent float64, heats map[string]*zipf.Law) (err error) {
 	c.lo, c.hi = 1, 1
 	if several := c.Kind != layout.Category; several {
 		c.lo, c.hi = 0, 10
@@ -105,9 +105,9 @@ func (c *madeColumn) slot(values uint64, exponent float64, heats map[string]*zip
 	if c.Values == layout.Hex && values > 1<<32 {
 		return fmt.Errorf("%d values: hexadecimal ones have 32 bits: want at most %d", values, uint64(1)<<32)
 	}
-	if c.heat = heats[c.Table]; c.heat == nil {
-		c.heat, err = zipf.New(exponent, values)
-		heats[c.Table] = c.heat
+	if c.zipfSampler = heats[c.Table]; c.zipfSampler == nil {
+		c.zipfSampler, err = zipf.New(exponent, values)
+		heats[c.Table] = c.zipfSampler
 	}
 	return err
 }
@@ -127,10 +127,10 @@ func header(l *layout.Layout) string {
 
 // calibrate finds the bias by which as many rows are clicked as madeRate says, by bisection over rows of its own: they are the same
 // whatever the seed, so that all parts of a set, and sets of other seeds, have one bias.
-func (m *ClickMaker) calibrate() {
+func (m *ClickGenerator) calibrate() {
 	const rows = 4096
 	logits := make([]int64, rows)
-	var line madeRow
+	var line generatedRow
 	for i := range logits {
 		r := stream(clicksStream, 3<<40, uint64(i))
 		m.draw(&line, &r)
@@ -152,8 +152,8 @@ func (m *ClickMaker) calibrate() {
 	m.bias = lo
 }
 
-// madeRow is a row that is being made.
-type madeRow struct {
+// generatedRow is a row that is being made.
+type generatedRow struct {
 	text []byte
 	// logit is the log-odds of a click, of base 2 and of oddsOne, without the bias.
 	logit int64
@@ -168,7 +168,7 @@ func weight(table, value uint64) int64 {
 }
 
 // draw makes a row of no label: its place is where label goes.
-func (m *ClickMaker) draw(row *madeRow, r *rng) (labelAt int) {
+func (m *ClickGenerator) draw(row *generatedRow, r *rng) (labelAt int) {
 	row.text, row.logit, labelAt = row.text[:0], 0, -1
 	for i := range m.made {
 		if i > 0 {
@@ -191,7 +191,7 @@ func (m *ClickMaker) draw(row *madeRow, r *rng) (labelAt int) {
 
 // number appends a count: of a logarithm that is drawn evenly where that is what the model sees, else below 100. What it says of a click
 // is by how many deviations it is from its mean; a missing one says nothing.
-func (c *madeColumn) number(row *madeRow, r *rng) {
+func (c *generatedColumn) number(row *generatedRow, r *rng) {
 	if r.below(madeMissing) == 0 {
 		return
 	}
@@ -211,7 +211,7 @@ func (c *madeColumn) number(row *madeRow, r *rng) {
 }
 
 // bag appends the values of a slot.
-func (c *madeColumn) bag(row *madeRow, r *rng) {
+func (c *generatedColumn) bag(row *generatedRow, r *rng) {
 	n := r.between(c.lo, c.hi)
 	if c.Kind == layout.Category && r.below(madeMissing) == 0 {
 		n = 0
@@ -223,7 +223,7 @@ func (c *madeColumn) bag(row *madeRow, r *rng) {
 		if k > 0 {
 			row.text = append(row.text, c.Separator[0])
 		}
-		value := c.heat.Draw(r.next(), r.next(), r.next())
+		value := c.zipfSampler.Draw(r.next(), r.next(), r.next())
 		sum += weight(c.table, value)
 		if value&7 == last&7 {
 			alike++
@@ -238,7 +238,7 @@ func (c *madeColumn) bag(row *madeRow, r *rng) {
 }
 
 // value appends the name of a value: those of keys and of hexadecimal numbers are in no order.
-func (c *madeColumn) value(text []byte, value uint64) []byte {
+func (c *generatedColumn) value(text []byte, value uint64) []byte {
 	switch c.Values {
 	case layout.Key:
 		return strconv.AppendUint(text, mixed(c.table^value), 10)
@@ -255,7 +255,7 @@ func (c *madeColumn) value(text []byte, value uint64) []byte {
 
 // row appends a whole line, and counts it. The odds are those of the bin that the row is counted in: what is told of the best
 // model is then exact, and not of odds that were rounded afterwards.
-func (m *ClickMaker) row(text []byte, row *madeRow, r *rng, t *truth) []byte {
+func (m *ClickGenerator) row(text []byte, row *generatedRow, r *rng, t *oracleCounts) []byte {
 	at := m.draw(row, r)
 	bin := m.odds.bin(row.logit + m.bias)
 	click := r.next()>>32 < m.odds.of[bin]
@@ -267,7 +267,7 @@ func (m *ClickMaker) row(text []byte, row *madeRow, r *rng, t *truth) []byte {
 
 // label appends that a row is a click, or is none: 1 or 0, or of a layout whose clicks are numbers from a limit on, that limit or one
 // less.
-func (m *ClickMaker) label(text []byte, click bool) []byte {
+func (m *ClickGenerator) label(text []byte, click bool) []byte {
 	from := 1.0
 	for _, c := range m.made {
 		if c.From != nil {
@@ -285,15 +285,15 @@ func (m *ClickMaker) label(text []byte, click bool) []byte {
 
 // Write makes rows and writes them as lines, in memory that does not depend on their number. The rows of a Part are the same whoever writes
 // them; First says with which row, a multiple of 2,048, this one begins. It ends early with the context's cause.
-func (m *ClickMaker) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) (ClickTruth, error) {
+func (m *ClickGenerator) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) (ClickTruth, error) {
 	if m.layout.Header {
 		if _, err := io.WriteString(w, header(m.layout)+"\n"); err != nil {
 			return ClickTruth{}, err
 		}
 	}
-	truths := make(chan *truth, cfg.Threads)
+	truths := make(chan *oracleCounts, cfg.Threads)
 	err := writePieces(ctx, w, cfg, func() (draw func(p *piece), done func()) {
-		t, row := newTruth(), new(madeRow)
+		t, row := newTruth(), new(generatedRow)
 		return func(p *piece) {
 			r := stream(cfg.Seed^clicksStream, 4<<40+cfg.Part, uint64(cfg.First/generateRows+p.number))
 			for range p.rows {
@@ -308,7 +308,7 @@ func (m *ClickMaker) Write(ctx context.Context, w io.Writer, cfg GenerateConfig)
 	for range cfg.Threads {
 		all.merge(<-truths)
 	}
-	return all.told(), nil
+	return all.summary(), nil
 }
 
 // ClickTruth is what the best of all models finds of made rows: the one by which clicks were drawn.
@@ -320,15 +320,15 @@ type ClickTruth struct {
 	LogLoss float64
 }
 
-// truth counts rows by their true odds. Each goroutine has one of its own, and they are added up at the end: counts have no order, so that
+// oracleCounts counts rows by their true odds. Each goroutine has one of its own, and they are added up at the end: counts have no order, so that
 // threads change nothing.
-type truth struct{ clicked, not []int64 }
+type oracleCounts struct{ clicked, not []int64 }
 
-func newTruth() *truth {
-	return &truth{make([]int64, oddsBins), make([]int64, oddsBins)}
+func newTruth() *oracleCounts {
+	return &oracleCounts{make([]int64, oddsBins), make([]int64, oddsBins)}
 }
 
-func (t *truth) add(bin int, click bool) {
+func (t *oracleCounts) add(bin int, click bool) {
 	if click {
 		t.clicked[bin]++
 	} else {
@@ -336,14 +336,14 @@ func (t *truth) add(bin int, click bool) {
 	}
 }
 
-func (t *truth) merge(o *truth) {
+func (t *oracleCounts) merge(o *oracleCounts) {
 	for i := range t.clicked {
 		t.clicked[i] += o.clicked[i]
 		t.not[i] += o.not[i]
 	}
 }
 
-func (t *truth) told() (out ClickTruth) {
+func (t *oracleCounts) summary() (out ClickTruth) {
 	below, pairs, loss := 0.0, 0.0, 0.0
 	for bin := range t.clicked {
 		c, n := float64(t.clicked[bin]), float64(t.not[bin])

@@ -108,7 +108,7 @@ func TestClickTruth(t *testing.T) {
 			}
 		}
 	}
-	got := all.told()
+	got := all.summary()
 	if math.Abs(got.AUC-pairs/float64(len(clicked)*len(not))) > 1e-12 || math.Abs(got.LogLoss-loss/500) > 1e-12 || got.Clicks != int64(len(clicked)) {
 		t.Errorf("%+v, want AUC %v, log-loss %v", got, pairs/float64(len(clicked)*len(not)), loss/500)
 	}

@@ -62,7 +62,7 @@ func TestSourcesInMemory(t *testing.T) {
 		if err := s.Fill(&got, idx, Draw{}); err != nil || !same(got, want) || s.Len() != 7 {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
-		if a, b := (&Set{Train: s}).Fingerprint(), (&Set{Train: Head(s, 6)}).Fingerprint(); a == b {
+		if a, b := (&Dataset{Train: s}).Fingerprint(), (&Dataset{Train: Head(s, 6)}).Fingerprint(); a == b {
 			t.Errorf("%s: fewer samples have the same fingerprint", name)
 		}
 	}

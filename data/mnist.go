@@ -153,11 +153,11 @@ func missing(dir string, err error) error {
 
 // alternatives is what to do where the files are not there.
 func alternatives(dir string) error {
-	return setting.Faultf("", "fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with %v %s", dir, dataDir, Synthetic)
+	return setting.Errorf("", "fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with %v %s", dir, dataDir, Synthetic)
 }
 
-// openMNISTSet is openMNIST as a Set.
-func openMNISTSet(c Config, _ *skips) (*Set, error) {
+// openMNISTSet is openMNIST as a Dataset.
+func openMNISTSet(c Config, _ *skips) (*Dataset, error) {
 	train, test, err := openMNIST(c.Dir)
 	if err != nil {
 		return nil, err
@@ -165,12 +165,12 @@ func openMNISTSet(c Config, _ *skips) (*Set, error) {
 	return mnistSet(train, test), nil
 }
 
-func syntheticMNISTSet(c Config) *Set {
+func syntheticMNISTSet(c Config) *Dataset {
 	return mnistSet(SyntheticMNIST(c.Seed, or(c.TrainLimit, 60000), or(c.EvalLimit, 10000)))
 }
 
-func mnistSet(train, test *Images) *Set {
-	return &Set{
+func mnistSet(train, test *Images) *Dataset {
+	return &Dataset{
 		Train: newPixels(train, mnistStatistics()), Eval: newPixels(test, mnistStatistics()),
 		Classes: mnistClasses,
 	}

@@ -74,7 +74,7 @@ func partsOf(dir string) (paths []string, err error) {
 		})
 	}
 	if has("train") && has(evalWords()...) {
-		return nil, setting.Faultf(dataDir, "%s has files to train on and to evaluate on (%s): name one of each with %v and %v", dir, strings.Join(names[:min(len(names), 5)], ", "), trainFile, evalFile)
+		return nil, setting.Errorf(dataDir, "%s has files to train on and to evaluate on (%s): name one of each with %v and %v", dir, strings.Join(names[:min(len(names), 5)], ", "), trainFile, evalFile)
 	}
 	return paths, nil
 }

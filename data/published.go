@@ -104,7 +104,7 @@ func checkClickSample(r io.Reader) error {
 func withClickSample(r io.Reader, use func(io.Reader) error) error {
 	z, err := gzip.NewReader(r)
 	if err != nil {
-		return fmt.Errorf("not a gzip file: %s", why(err))
+		return fmt.Errorf("not a gzip file: %s", reasonOf(err))
 	}
 	found := false
 	err = walkTar(clickSample, z, func(name string, _ int64, r io.Reader) error {

@@ -158,7 +158,7 @@ func BenchmarkShards(b *testing.B) {
 			}
 		}
 	})
-	open := func() *Set {
+	open := func() *Dataset {
 		set, err := Open("shards", Config{Dir: path, EvalFile: path, ImageSize: 112, Threads: 1})
 		if err != nil {
 			b.Fatal(err)

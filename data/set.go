@@ -34,19 +34,19 @@ type Config struct {
 	Vocabulary int    // text: the most frequent words to know, <unk> and <eos> included (10,000)
 	Rows       int    // criteo: rows of the embedding table, row 0 for what is missing (1,000,001)
 	Keys       bool   // criteo: bags of keys in slots instead of ids
-	Stream     bool   // criteo: leave the training rows where they are, for a ClickStream over Set.Files, and rows to evaluate in their file if it is not compressed; TrainFile may be a folder
+	Stream     bool   // criteo: leave the training rows where they are, for a ClickStream over Dataset.Files, and rows to evaluate in their file if it is not compressed; TrainFile may be a folder
 	Layout     string // clicks: how samples lie in the files, a file or the name of a ready one; see package layout
 	ImageSize  int    // images: height and width of a sample (224)
 	Threads    int    // that read and decode at once (GOMAXPROCS)
 
-	Target  string         // table: the column to find; see table.Choice
+	Target  string         // table: the column to find; see table.Options
 	Schema  table.Schema   // table: what columns are for; what is not told is guessed
-	Encoder *table.Encoder // table: that of the run that trained the model, instead of Target, Schema and guesses; EvalFile alone is then evaluated whole, without Set.Train
-	// Previous, of a table, is table.Choice's: the encoder of the checkpoint that a run starts
+	Encoder *table.Encoder // table: that of the run that trained the model, instead of Target, Schema and guesses; EvalFile alone is then evaluated whole, without Dataset.Train
+	// Previous, of a table, is table.Options's: the encoder of the checkpoint that a run starts
 	// from.
 	Previous *table.Encoder
 	Split    float64 // sets without an evaluation part: the share of samples held out for it (0.1)
-	// Gather, of a table, is table.Choice's: processes with files of their own encode them alike.
+	// Gather, of a table, is table.Options's: processes with files of their own encode them alike.
 	Gather func(own []byte) ([][]byte, error)
 }
 
@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 	var errs []error
 	fault := func(bad bool, p setting.Path, format string, args ...any) {
 		if bad {
-			errs = append(errs, setting.Faultf(p, format, args...))
+			errs = append(errs, setting.Errorf(p, format, args...))
 		}
 	}
 	whole := c.Encoder != nil && c.EvalFile != ""
@@ -99,8 +99,8 @@ func or(value, usual int) int {
 	return value
 }
 
-// Set is a data set opened for training.
-type Set struct {
+// Dataset is a data set opened for training.
+type Dataset struct {
 	Name        string
 	Train, Eval Source
 	Files       []string // with Config.Stream: where the training rows are, instead of Train
@@ -124,7 +124,7 @@ type Set struct {
 
 // Close ends the reading of samples, of which there are none afterwards. Sets that are held in
 // memory need none.
-func (s *Set) Close() error {
+func (s *Dataset) Close() error {
 	var errs []error
 	for _, f := range s.open {
 		errs = append(errs, f.Close())
@@ -136,11 +136,11 @@ func (s *Set) Close() error {
 // LeftOut returns what the set leaves out, by kind: files that are no samples, and bad lines and
 // images (Config.SkipBad). Without Verify an image is found bad when it is decoded, and the next
 // one stands in.
-func (s *Set) LeftOut() []LeftOut { return slices.Concat(s.left, s.skips.left()) }
+func (s *Dataset) LeftOut() []LeftOut { return slices.Concat(s.left, s.skips.left()) }
 
 // Fingerprint is a checksum over names, sizes, labels and tokens, by which
 // hosts find out that they hold different data.
-func (s *Set) Fingerprint() [sha256.Size]byte {
+func (s *Dataset) Fingerprint() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %q\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words)
 	if s.Layout != nil {
@@ -173,7 +173,7 @@ func (s *Set) Fingerprint() [sha256.Size]byte {
 // Meaning is a checksum over what a model makes of a sample: the shape, the number and names of
 // classes or tokens, how a table's columns became numbers. Sets of other samples with the same
 // meaning train one model.
-func (s *Set) Meaning() [sha256.Size]byte {
+func (s *Dataset) Meaning() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %q %v\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words, s.Eval.Shape())
 	if s.Encoder != nil {
@@ -185,20 +185,20 @@ func (s *Set) Meaning() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// format is how one kind of set is found, opened and made up.
-type format struct {
+// datasetFormat is how one kind of set is found, opened and made up.
+type datasetFormat struct {
 	name      string
 	pair      bool // one or two files, which can be named
 	columns   bool // named columns or arrays, whose kinds can be told
 	split     bool // a share can be held out
 	skips     bool // bad samples can be left out
 	find      func(Config) error
-	open      func(Config, *skips) (*Set, error)
-	synthetic func(Config) *Set
+	open      func(Config, *skips) (*Dataset, error)
+	synthetic func(Config) *Dataset
 }
 
-func formats() []format {
-	return []format{
+func formats() []datasetFormat {
+	return []datasetFormat{
 		{"mnist", false, false, false, false, func(c Config) error { return findMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
 		{"cifar10", false, false, false, true, findCIFAR, openCIFAR, syntheticCIFAR},
 		{"images", false, false, false, true, findImages, openImages, syntheticImages},
@@ -222,15 +222,15 @@ func Names() []string {
 	return names
 }
 
-func formatOf(name string, cfg Config) (format, error) {
+func formatOf(name string, cfg Config) (datasetFormat, error) {
 	err := cfg.Validate()
 	all := formats()
-	i := slices.IndexFunc(all, func(f format) bool { return f.name == name })
+	i := slices.IndexFunc(all, func(f datasetFormat) bool { return f.name == name })
 	if i < 0 {
-		return format{}, errors.Join(fmt.Errorf("data: no data set is called %q%s; known are %s", name, spelling.Hint(name, Names()...), strings.Join(Names(), ", ")), err)
+		return datasetFormat{}, errors.Join(fmt.Errorf("data: no data set is called %q%s; known are %s", name, spelling.Hint(name, Names()...), strings.Join(Names(), ", ")), err)
 	}
 	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
-		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): %w", name, cfg.TrainFile, cfg.EvalFile, setting.Faultf("", "give the folder with %v alone", dataDir)))
+		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): %w", name, cfg.TrainFile, cfg.EvalFile, setting.Errorf("", "give the folder with %v alone", dataDir)))
 	}
 	if cfg.Encoder == nil {
 		for _, v := range []struct {
@@ -239,18 +239,18 @@ func formatOf(name string, cfg Config) (format, error) {
 			value        any
 		}{{cfg.Target != "", all[i].columns, targetPath, cfg.Target}, {cfg.Schema != nil, all[i].columns, schemaPath, cfg.Schema}, {cfg.Split != 0, all[i].split, splitPath, cfg.Split}} {
 			if v.given && !v.taken {
-				err = errors.Join(err, setting.Faultf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
+				err = errors.Join(err, setting.Errorf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
 			}
 		}
 	}
 	if cfg.SkipBad > 0 && !all[i].skips {
-		err = errors.Join(err, setting.Faultf(skipBad, "%d has no effect on the data set %s: none of its samples can be left out", cfg.SkipBad, name))
+		err = errors.Join(err, setting.Errorf(skipBad, "%d has no effect on the data set %s: none of its samples can be left out", cfg.SkipBad, name))
 	}
 	if (name == "clicks") != (cfg.Layout != "") {
-		err = errors.Join(err, setting.Faultf(layoutPath, "%q: the data set clicks needs a layout, which says what columns are, and no other set takes one; this is %s", cfg.Layout, name))
+		err = errors.Join(err, setting.Errorf(layoutPath, "%q: the data set clicks needs a layout, which says what columns are, and no other set takes one; this is %s", cfg.Layout, name))
 	}
 	if cfg.Stream && name != "criteo" && name != "clicks" {
-		err = errors.Join(err, setting.Faultf(streamPath, "is for clicks, Criteo's and those by a layout; %s is read into memory", name))
+		err = errors.Join(err, setting.Errorf(streamPath, "is for clicks, Criteo's and those by a layout; %s is read into memory", name))
 	}
 	return all[i], err
 }
@@ -267,12 +267,12 @@ func Find(name string, cfg Config) error {
 
 // Open reads the set of a name, one of Names, or makes its synthetic twin. An
 // error names the file, the line or entry, the byte offset and what to do.
-func Open(name string, cfg Config) (*Set, error) {
+func Open(name string, cfg Config) (*Dataset, error) {
 	f, err := formatOf(name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	var s *Set
+	var s *Dataset
 	if cfg.Dir == Synthetic {
 		s = f.synthetic(cfg)
 		s.skips = new(skips)

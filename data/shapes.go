@@ -6,7 +6,7 @@ package data
 // with noise. Its colour hints at the class three times in five and misleads
 // otherwise. The drawing is in integers and image i depends on (seed, set, i)
 // alone. About 15 us per image.
-func syntheticCIFAR(c Config) *Set {
+func syntheticCIFAR(c Config) *Dataset {
 	draw := func(set uint64, n int) *records {
 		out := &records{make([]uint8, n*3*cifarPlane), make([]int32, n)}
 		for i := range n {
@@ -116,12 +116,12 @@ type stripes struct {
 const stripeClasses = 100
 
 // syntheticImages is the twin of an ImageNet-like set.
-func syntheticImages(c Config) *Set {
+func syntheticImages(c Config) *Dataset {
 	size := or(c.ImageSize, 224)
 	source := func(set uint64, n int) Source {
 		return &stripes{n, Shape{Values: []int{size, size, 3}, Labels: 1}, c.Seed ^ stripesStream, set, imagenetStatistics().tables()}
 	}
-	return &Set{Train: source(0, or(c.TrainLimit, 10000)), Eval: source(1, or(c.EvalLimit, 1000)), Classes: stripeClasses}
+	return &Dataset{Train: source(0, or(c.TrainLimit, 10000)), Eval: source(1, or(c.EvalLimit, 1000)), Classes: stripeClasses}
 }
 
 func (s *stripes) Len() int     { return s.n }

@@ -58,7 +58,7 @@ func TestSyntheticCIFAR(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains on one goroutine")
 	}
-	open := func(seed uint64, train int) *Set {
+	open := func(seed uint64, train int) *Dataset {
 		set, err := Open("cifar10", Config{Dir: Synthetic, Seed: seed, TrainLimit: train, EvalLimit: 300})
 		if err != nil {
 			t.Fatal(err)

@@ -333,10 +333,10 @@ func findShards(c Config) error {
 // shardsOf are the shards to train on and those to evaluate on, if there are any.
 func shardsOf(c Config) (train, eval []string, err error) {
 	if c.TrainFile != "" && c.Dir != "" {
-		return nil, nil, setting.Faultf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
+		return nil, nil, setting.Errorf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
 	}
 	if c.EvalFile != "" && c.Split != 0 {
-		return nil, nil, setting.Faultf(splitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), evalFile, c.EvalFile)
+		return nil, nil, setting.Errorf(splitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), evalFile, c.EvalFile)
 	}
 	if train, err = shardNames(cmp.Or(c.TrainFile, c.Dir)); err == nil && c.EvalFile != "" {
 		eval, err = shardNames(c.EvalFile)
@@ -348,7 +348,7 @@ func shardsOf(c Config) (train, eval []string, err error) {
 }
 
 // openShards lists the samples of shards; their images are read and decoded when they are needed.
-func openShards(c Config, bad *skips) (*Set, error) {
+func openShards(c Config, bad *skips) (*Dataset, error) {
 	train, eval, err := shardsOf(c)
 	if err != nil {
 		return nil, err
@@ -372,7 +372,7 @@ func openShards(c Config, bad *skips) (*Set, error) {
 	sizes := balance(labels[:len(samples)], classes, words)
 	size := or(c.ImageSize, 224)
 	n, share := len(samples), cmp.Or(c.Split, usualSplit)
-	s := &Set{Classes: classes, Words: words, left: left.sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
+	s := &Dataset{Classes: classes, Words: words, left: left.sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
 	s.Notes = append(s.Notes, sizes...)
 	if len(eval) > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("evaluates on %s in %s", quantity.Count(len(others), "sample"), quantity.Count(len(eval), "shard")))

@@ -59,13 +59,13 @@ func (s *skips) skipOnce() func(fault error) error {
 // be known.
 func tooManyBad(fault error, most, n int, first error) error {
 	if most == 0 {
-		return fmt.Errorf("%w; %w", fault, setting.Faultf("", "%v N leaves out up to N such faults", skipBad))
+		return fmt.Errorf("%w; %w", fault, setting.Errorf("", "%v N leaves out up to N such faults", skipBad))
 	}
 	text := ""
 	if first != nil {
 		text = fmt.Sprintf(", the first: %v", first)
 	}
-	return fmt.Errorf("%w; %w", fault, setting.Faultf("", "%d more before it were left out, as %v allows%s", n, skipBad, text))
+	return fmt.Errorf("%w; %w", fault, setting.Errorf("", "%d more before it were left out, as %v allows%s", n, skipBad, text))
 }
 
 // left returns the bad samples left out so far: none, or one kind. A set of the caller's own has no

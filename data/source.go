@@ -1,7 +1,7 @@
 // Package data holds what a job is trained on.
 //
-// Open reads a Set by name: MNIST, CIFAR-10, a folder of images, text as words
-// or bytes, rows of Criteo, or the synthetic twin of each. A Set has a Source
+// Open reads a Dataset by name: MNIST, CIFAR-10, a folder of images, text as words
+// or bytes, rows of Criteo, or the synthetic twin of each. A Dataset has a Source
 // of samples to train on and one to evaluate. A Sampler says which samples a
 // rank sees at each step (shuffled Shards, or Streams for sequences that follow
 // one another), and a Loader fills the batches ahead of the step. Published

@@ -57,7 +57,7 @@ func Split(s Source, share float64) (train, eval Source, err error) {
 // heldOut says of n samples which are held out.
 func heldOut(n int, share float64) ([]bool, error) {
 	if !(share > 0 && share < 1) {
-		return nil, setting.Faultf(splitPath, "%s: want a share above 0 and below 1", quantity.Exact(share))
+		return nil, setting.Errorf(splitPath, "%s: want a share above 0 and below 1", quantity.Exact(share))
 	}
 	if n < 2 {
 		return nil, fmt.Errorf("%d samples cannot be split: both parts need at least one", n)

@@ -69,10 +69,10 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 	if train == "" {
 		train = c.Dir
 	} else if c.Dir != "" {
-		return "", "", setting.Faultf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
+		return "", "", setting.Errorf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
 	}
 	if c.EvalFile != "" && c.Split != 0 {
-		return "", "", setting.Faultf(splitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), evalFile, c.EvalFile)
+		return "", "", setting.Errorf(splitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), evalFile, c.EvalFile)
 	}
 	for _, path := range []string{train, c.EvalFile} {
 		if path == "" {
@@ -140,7 +140,7 @@ func OpenTable(path string) (table.Reader, error) {
 
 // openTable reads a table in two passes: one finds out what the columns hold, the other encodes
 // them.
-func openTable(c Config, bad *skips) (*Set, error) {
+func openTable(c Config, bad *skips) (*Dataset, error) {
 	path, evalPath, err := oneFile("table", c)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func openTable(c Config, bad *skips) (*Set, error) {
 	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
 	enc, skip := c.Encoder, bad.skipOnce()
 	if enc == nil {
-		enc, err = table.Study(in, table.Choice{Target: c.Target, Schema: c.Schema, Gather: c.Gather, Previous: c.Previous}, heldOut, skip)
+		enc, err = table.InferEncoder(in, table.Options{Target: c.Target, Schema: c.Schema, Gather: c.Gather, Previous: c.Previous}, heldOut, skip)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +182,7 @@ func openTable(c Config, bad *skips) (*Set, error) {
 
 // wholeTable is the set of all rows of a file, to evaluate on, by the encoder of a run on another
 // one.
-func wholeTable(c Config, path string, bad *skips) (*Set, error) {
+func wholeTable(c Config, path string, bad *skips) (*Dataset, error) {
 	var eval table.Samples
 	in, err := encodeOther(c.Encoder, path, &eval, c.EvalLimit, bad)
 	if err != nil {
@@ -198,8 +198,8 @@ func wholeTable(c Config, path string, bad *skips) (*Set, error) {
 }
 
 // encodedSet is a set of a table without samples.
-func encodedSet(enc *table.Encoder, in table.Reader) *Set {
-	set := &Set{Encoder: enc, Rows: enc.Rows(), Notes: enc.Notes(in)}
+func encodedSet(enc *table.Encoder, in table.Reader) *Dataset {
+	set := &Dataset{Encoder: enc, Rows: enc.Rows(), Notes: enc.Notes(in)}
 	if goal, _ := enc.Goal(); goal.Kind == table.Label {
 		set.Classes, set.Words = len(goal.Words), goal.Words
 	}
@@ -207,7 +207,7 @@ func encodedSet(enc *table.Encoder, in table.Reader) *Set {
 }
 
 // unseen notes values of categories that training has not seen.
-func (s *Set) unseen(use string, samples *table.Samples) {
+func (s *Dataset) unseen(use string, samples *table.Samples) {
 	for _, c := range s.Encoder.Columns {
 		if n := samples.Unseen[c.Name]; n > 0 {
 			s.Notes = append(s.Notes, fmt.Sprintf("column %q: in %d of %d rows to %s a value that training has not seen, which is treated as a missing one", c.Name, n, samples.N, use))
@@ -233,11 +233,11 @@ func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, b
 }
 
 // tableSet is the set of encoded rows.
-func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, share float64) (*Set, error) {
+func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, share float64) (*Dataset, error) {
 	set := encodedSet(enc, in)
 	if train.N == 0 || eval.N == 0 {
 		return nil, fmt.Errorf("table: %s: %s to train on and %d to evaluate on: %w", in.Name(), quantity.Count(train.N, "row"), eval.N,
-			setting.Faultf("", "both are needed: another share with %v, or a file with %v", splitPath, evalFile))
+			setting.Errorf("", "both are needed: another share with %v, or a file with %v", splitPath, evalFile))
 	}
 	if share > 0 {
 		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %s)", eval.N, train.N+eval.N, splitPath, quantity.Exact(share)))
@@ -265,7 +265,7 @@ func tableSource(enc *table.Encoder, s *table.Samples) Source {
 
 // syntheticTable makes rows of eight numbers of which a hidden function says the class, one of
 // four.
-func syntheticTable(c Config) *Set {
+func syntheticTable(c Config) *Dataset {
 	source := func(part uint64, n int) Source {
 		m := &memory{shape: Shape{Values: []int{8}, Labels: 1}}
 		m.all.Resize(m.shape, n)
@@ -284,5 +284,5 @@ func syntheticTable(c Config) *Set {
 		}
 		return m
 	}
-	return &Set{Train: source(0, or(c.TrainLimit, 20_000)), Eval: source(1, or(c.EvalLimit, 2_000)), Classes: 4}
+	return &Dataset{Train: source(0, or(c.TrainLimit, 20_000)), Eval: source(1, or(c.EvalLimit, 2_000)), Classes: 4}
 }

@@ -26,7 +26,7 @@ func shops(n int) []byte {
 func TestTablesAreOpened(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string][]byte{"t.csv": shops(500), "t.csv.gz": compress(shops(500)), "t.tsv": bytes.ReplaceAll(shops(500), []byte(","), []byte("\t"))})
-	var first *Set
+	var first *Dataset
 	for _, name := range []string{"t.csv", "t.csv.gz", "t.tsv"} {
 		c := Config{Dir: filepath.Join(dir, name), Split: 0.2}
 		if got := NameOf("mnist", c); got != "table" {

@@ -175,7 +175,7 @@ func findText(c Config) error {
 }
 
 // openText reads two texts as words. The vocabulary is the training text's.
-func openText(c Config, bad *skips) (*Set, error) {
+func openText(c Config, bad *skips) (*Dataset, error) {
 	v := newVocabulary()
 	s, err := openTokens("text", c, or(c.Steps, textSteps), func(name string, r io.Reader, training bool) ([]int32, error) {
 		ids, err := readWords(name, r, v, training, maxElements, bad)
@@ -192,7 +192,7 @@ func openText(c Config, bad *skips) (*Set, error) {
 }
 
 // openChars reads two texts byte by byte.
-func openChars(c Config, _ *skips) (*Set, error) {
+func openChars(c Config, _ *skips) (*Dataset, error) {
 	s, err := openTokens("chars", c, or(c.Steps, charSteps), func(name string, r io.Reader, _ bool) ([]int32, error) {
 		return readChars(name, r, maxElements)
 	})
@@ -204,12 +204,12 @@ func openChars(c Config, _ *skips) (*Set, error) {
 }
 
 // openTokens reads the training and then the evaluation text.
-func openTokens(set string, c Config, steps int, read func(name string, r io.Reader, training bool) ([]int32, error)) (*Set, error) {
+func openTokens(set string, c Config, steps int, read func(name string, r io.Reader, training bool) ([]int32, error)) (*Dataset, error) {
 	files, err := findPair(set, c)
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Streams: true, Notes: files.notes()}
+	s := &Dataset{Streams: true, Notes: files.notes()}
 	for _, part := range []struct {
 		path string
 		into *Source

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-func textSet(t *testing.T, name, train, eval string, cfg Config) (*Set, error) {
+func textSet(t *testing.T, name, train, eval string, cfg Config) (*Dataset, error) {
 	t.Helper()
 	cfg.Dir = t.TempDir()
 	write(t, cfg.Dir, map[string][]byte{"train.txt": []byte(train), "valid.txt.gz": compress([]byte(eval))})
@@ -87,7 +87,7 @@ func TestChars(t *testing.T) {
 
 // perplexities of the evaluation text under the training text's word and pair
 // frequencies.
-func perplexities(set *Set) (words, pairs float64) {
+func perplexities(set *Dataset) (words, pairs float64) {
 	train, eval := set.Train.(*tokens).ids, set.Eval.(*tokens).ids
 	count, pair := map[int32]float64{}, map[[2]int32]float64{}
 	for i, id := range train {

@@ -183,7 +183,7 @@ func TestTransformedIsDeterministic(t *testing.T) {
 	if len(slices.Compact(numbers)) != 4 {
 		t.Errorf("of three sources one upon another, and the set's own, two draw alike: %x", numbers)
 	}
-	named := func(s Source) [32]byte { return (&Set{Train: s}).Fingerprint() }
+	named := func(s Source) [32]byte { return (&Dataset{Train: s}).Fingerprint() }
 	if own := Transformed(all, change...); named(own) == named(all) || named(own) != named(Transformed(all, change...)) || named(Head(own, 9)) == named(Head(all, 9)) {
 		t.Error("a set does not know its transforms")
 	}

@@ -31,7 +31,7 @@ type picture struct {
 type tree struct {
 	root    string
 	parts   map[string][]picture
-	left    leftOuts        // files and folders of parts that are no samples
+	skipped leftOuts        // files and folders of parts that are no samples
 	folders map[string]bool // PART/CLASS of all class folders
 	hidden  map[string]bool // hidden folders that are counted
 	room    int64           // bytes of encoded images that may still be kept in memory
@@ -72,7 +72,7 @@ func (t *tree) add(name string, p picture) {
 		t.parts[part] = append(t.parts[part], p)
 	default:
 		t.addFolder(part, below[:len(below)-1])
-		t.left.add(leftKind(name), part+"/"+strings.Join(below, "/"))
+		t.skipped.add(leftKind(name), part+"/"+strings.Join(below, "/"))
 	}
 }
 
@@ -104,10 +104,10 @@ func (t *tree) addHidden(part string, below []string) {
 	path := part + "/" + strings.Join(below[:max(i, 0)+1], "/")
 	switch {
 	case i < 0:
-		t.left.add(hiddenFile, part+"/"+strings.Join(below, "/"))
+		t.skipped.add(hiddenFile, part+"/"+strings.Join(below, "/"))
 	case !t.hidden[path]:
 		t.hidden[path] = true
-		t.left.add(hiddenFolder, path)
+		t.skipped.add(hiddenFolder, path)
 	}
 }
 
@@ -131,7 +131,7 @@ func (t *tree) finish() *tree {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(t.folders)) {
-		t.left.add(emptyClass, path)
+		t.skipped.add(emptyClass, path)
 	}
 	return t
 }
@@ -196,7 +196,7 @@ func openTreeFolder(dir string) (*tree, error) {
 			continue
 		}
 		part := filepath.Join(dir, e.Name())
-		if err := walkImages(part, &t.left, func(below string, folder bool) bool {
+		if err := walkImages(part, &t.skipped, func(below string, folder bool) bool {
 			name := e.Name() + "/" + filepath.ToSlash(below)
 			if !folder {
 				t.add(name, picture{path: filepath.Join(part, below)})
@@ -261,7 +261,7 @@ func (t *tree) split() (train, eval []picture, classes []string, err error) {
 		}
 	}
 	if len(train) == 0 || len(eval) == 0 {
-		left := strings.Join(append([]string{""}, t.left.sentences()...), "; ")
+		left := strings.Join(append([]string{""}, t.skipped.sentences()...), "; ")
 		return nil, nil, nil, fmt.Errorf("%s has %s in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
 			t.root, quantity.Count(len(train), "image"), len(eval), left)
 	}
@@ -364,9 +364,9 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 func imageAlternatives(set, dir string) error {
 	const tree = "train/CLASS/NAME.jpg and test/CLASS/NAME.jpg (or val/…; .png too; a .tar.gz of that is read as it is)"
 	if set == "cifar10" {
-		return setting.Faultf("", "want data_batch_1.bin to data_batch_5.bin and test_batch.bin, cifar-10-binary.tar.gz, or %s; fetch them with `ringo data cifar10 --out %s`, or train on images drawn by the program with %v %s", tree, dir, dataDir, Synthetic)
+		return setting.Errorf("", "want data_batch_1.bin to data_batch_5.bin and test_batch.bin, cifar-10-binary.tar.gz, or %s; fetch them with `ringo data cifar10 --out %s`, or train on images drawn by the program with %v %s", tree, dir, dataDir, Synthetic)
 	}
-	return setting.Faultf("", "want %s, or train on images drawn by the program with %v %s", tree, dataDir, Synthetic)
+	return setting.Errorf("", "want %s, or train on images drawn by the program with %v %s", tree, dataDir, Synthetic)
 }
 
 // hasTree says whether a folder has the parts of a tree.

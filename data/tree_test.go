@@ -429,7 +429,7 @@ func TestVerifyIsTheSameForAnyRanks(t *testing.T) {
 	dir := writeTree(t, files)
 	for _, n := range []int{1, 2, 4} {
 		for _, most := range []int{3, 2} {
-			sets, parts := make([]*Set, n), make([][]byte, n)
+			sets, parts := make([]*Dataset, n), make([][]byte, n)
 			for r := range n { // what each rank has found
 				set, err := Open("images", Config{Dir: dir, ImageSize: 8, SkipBad: most})
 				if err != nil {

@@ -53,7 +53,7 @@ func OpenText(path string) (io.ReadCloser, error) {
 	if packing != ".gz" {
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow))
 		if err != nil {
-			return nil, errors.Join(&FormatError{path, 0, why(err)}, f.Close())
+			return nil, errors.Join(&FormatError{path, 0, reasonOf(err)}, f.Close())
 		}
 		return &unzstd{z, f}, nil
 	}
@@ -87,5 +87,5 @@ func readFault(path string, offset int64, err error) error {
 	if errors.As(err, &disk) {
 		return err
 	}
-	return &FormatError{path, offset, why(err)}
+	return &FormatError{path, offset, reasonOf(err)}
 }

@@ -26,7 +26,7 @@ func (file File) verify(path string) error {
 	if !file.Plain && strings.HasSuffix(strings.TrimSuffix(path, ".part"), ".gz") {
 		unpacked, err := gzip.NewReader(f)
 		if err != nil {
-			return fmt.Errorf("%w: %s", errUnusable, why(err))
+			return fmt.Errorf("%w: %s", errUnusable, reasonOf(err))
 		}
 		r = unpacked
 	}
@@ -40,7 +40,7 @@ func (file File) verify(path string) error {
 	case errors.As(err, &disk):
 		return &localError{err}
 	case err != nil:
-		return fmt.Errorf("%w: after %d bytes: %s", errUnusable, n, why(err))
+		return fmt.Errorf("%w: after %d bytes: %s", errUnusable, n, reasonOf(err))
 	case n != file.Size:
 		return fmt.Errorf("%w: %s %d bytes decompressed, want %d", errUnusable, atLeast(n, file.Size), n, file.Size)
 	}

@@ -23,13 +23,13 @@ func (o *Optimizer) agree(cfg Config) error {
 	if o.group.Size() == 1 {
 		return nil
 	}
-	own, all := told(cfg), make([]byte, agreedBytes*o.group.Size())
+	own, all := strategyBytes(cfg), make([]byte, agreedBytes*o.group.Size())
 	if err := collective.AllGather(o.group, all, own); err != nil {
 		return fmt.Errorf("comparing the strategies: %w", err)
 	}
 	for rank := range o.group.Size() {
 		if theirs := all[rank*agreedBytes:][:agreedBytes]; !bytes.Equal(theirs, all[:agreedBytes]) {
-			return fmt.Errorf("rank %d has strategy %s, rank 0 %s: all ranks must have the same", rank, shown(theirs), shown(all))
+			return fmt.Errorf("rank %d has strategy %s, rank 0 %s: all ranks must have the same", rank, strategyText(theirs), strategyText(all))
 		}
 	}
 	return nil
@@ -37,7 +37,7 @@ func (o *Optimizer) agree(cfg Config) error {
 
 // agreeModel reports ranks with other parameters or tables than rank 0: the first name or shape
 // that differs. Ranks compare a hash, and texts only if hashes differ.
-func agreeModel(g *collective.Group, layers []bucket.Layer, rows []Table) error {
+func agreeModel(g *collective.Group, layers []bucket.Param, rows []Table) error {
 	if g.Size() == 1 {
 		return nil
 	}
@@ -77,9 +77,9 @@ func agreeModel(g *collective.Group, layers []bucket.Layer, rows []Table) error 
 	return modeltext.Compare(all)
 }
 
-// told is the strategy of cfg as it is compared, with what else decides over exchanges and
+// strategyBytes is the strategy of cfg as it is compared, with what else decides over exchanges and
 // the agreed gradient.
-func told(cfg Config) []byte {
+func strategyBytes(cfg Config) []byte {
 	text := string(cfg.Strategy)
 	if c, err := cfg.chain(); err == nil && c != nil {
 		text += " (" + c.String() + ")"
@@ -96,7 +96,7 @@ func told(cfg Config) []byte {
 	if cfg.Strategy == PartialUpdate {
 		text += fmt.Sprintf(", partitions %d", cfg.partitions())
 	}
-	if cfg.BoundSum {
+	if cfg.LimitSum {
 		text += ", bound-sum"
 	}
 	hash := fnv.New64a()
@@ -106,7 +106,7 @@ func told(cfg Config) []byte {
 	return append(out, make([]byte, agreedBytes-len(out))...)
 }
 
-// shown is the text of what told made.
-func shown(told []byte) string {
+// strategyText is the text of what told made.
+func strategyText(told []byte) string {
 	return string(bytes.TrimRight(told[8:agreedBytes], "\x00"))
 }

@@ -12,10 +12,10 @@ import (
 
 // TestRanksWithOtherModelsNameTheParameter names the first parameter that one rank has otherwise than rank 0, on all ranks.
 func TestRanksWithOtherModelsNameTheParameter(t *testing.T) {
-	layers := func(names string, lens ...int) (out []bucket.Layer, total int) {
+	layers := func(names string, lens ...int) (out []bucket.Param, total int) {
 		for i, name := range strings.Fields(names) {
 			name, shape, _ := strings.Cut(name, ":")
-			l := bucket.Layer{Name: name, Offset: total, Len: lens[i]}
+			l := bucket.Param{Name: name, Offset: total, Len: lens[i]}
 			if shape != "" {
 				l.Shape = make([]int, 2)
 				fmt.Sscanf(shape, "%dx%d", &l.Shape[0], &l.Shape[1])

@@ -63,7 +63,7 @@ func TestFaultOfOneRank(t *testing.T) {
 						all.Go(func() {
 							err := onMesh(m, func(g *collective.Group) error {
 								defer g.Close()
-								err := c.train(g, transport.WindowsOf(m))
+								err := c.train(g, transport.SharedMemoryOf(m))
 								if rank == badRank {
 									others.Wait()
 								} else {
@@ -88,7 +88,7 @@ func TestFaultOfOneRank(t *testing.T) {
 const badRank = 1
 
 // train trains until a step fails: the third, on badRank.
-func (c *alone) train(g *collective.Group, w *transport.Windows) error {
+func (c *alone) train(g *collective.Group, w *transport.SharedMemory) error {
 	layers := toy()
 	params, grads := make([]float32, total(layers)), make([]float32, total(layers))
 	if w != nil {

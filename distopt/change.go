@@ -60,7 +60,7 @@ func (o *Optimizer) SetStrategy(s Strategy) error {
 
 // change goes on with another strategy; chain is its own or, if nil, that of before.
 func (o *Optimizer) change(s Strategy, chain *compress.Chain) error {
-	cfg, other := o.turned(s)
+	cfg, other := o.withStrategy(s)
 	switch {
 	case s != Custom:
 		cfg.Chain = nil
@@ -80,9 +80,9 @@ func (o *Optimizer) change(s Strategy, chain *compress.Chain) error {
 	return nil
 }
 
-// turned is the configuration under another strategy, whose share is not a threshold, and
+// withStrategy is the configuration under another strategy, whose share is not a threshold, and
 // the one of the two that it does not take.
-func (o *Optimizer) turned(to Strategy) (cfg Config, other float64) {
+func (o *Optimizer) withStrategy(to Strategy) (cfg Config, other float64) {
 	cfg, other = o.cfg, o.otherSpars
 	if (to == SparseThreshold) != (cfg.Strategy == SparseThreshold) {
 		cfg.Spars, other = other, cfg.Spars
@@ -169,7 +169,7 @@ func (o *Optimizer) arrange() error {
 	}
 	if !slices.Equal(plan, o.plan) || o.queue == nil {
 		o.plan, o.queue = plan, bucket.NewQueue(plan)
-		o.ops, o.flying = make([]exchange.Op, len(plan)), make([]bool, len(plan))
+		o.requests, o.inFlight = make([]exchange.Request, len(plan)), make([]bool, len(plan))
 		o.watch.plan(names(plan, o.layers))
 	}
 	if err := o.arrangeShards(); err != nil {
@@ -179,13 +179,13 @@ func (o *Optimizer) arrange() error {
 	if err := o.codec.group(plan, o.layers, perLayer); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
-	for b := range o.ops {
-		k, op := plan[b], &o.ops[b]
+	for b := range o.requests {
+		k, op := plan[b], &o.requests[b]
 		op.X, op.Lo, op.Code, op.Sparse = o.grads[k.Lo:k.Hi:k.Hi], k.Lo, o.codec.code, o.codec.entries(b)
-		op.Bucket = exchange.Bucket{Number: b, First: o.layers[k.First].Name, Last: o.layers[k.Last].Name}
+		op.Bucket = exchange.BucketInfo{Number: b, First: o.layers[k.First].Name, Last: o.layers[k.Last].Name}
 		op.Bucket.Label = o.watch.rec.Name(op.Bucket.String())
-		if op.Most = 0; op.Sparse != nil && o.info.HasEffect(SettingBound) {
-			op.Most = o.cfg.most(o.codec.local.Layout(), o.codec.groups[b])
+		if op.MaxEntries = 0; op.Sparse != nil && o.info.HasEffect(SettingBound) {
+			op.MaxEntries = o.cfg.maxEntries(o.codec.local.Layout(), o.codec.groups[b])
 		}
 	}
 	return nil
@@ -227,7 +227,7 @@ func (o *Optimizer) setPlan(name string, p bucket.Plan) error {
 		return nil
 	}
 	o.agreed = p
-	if err := o.codec.forget(); err != nil {
+	if err := o.codec.forceExact(); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
 	return o.arrange()
@@ -235,7 +235,7 @@ func (o *Optimizer) setPlan(name string, p bucket.Plan) error {
 
 // agreePlan gives every rank rank 0's plan. Where that is none all ranks have an error,
 // and none waits for the others.
-func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Layer) (bucket.Plan, error) {
+func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Param) (bucket.Plan, error) {
 	var code []byte
 	var bad error
 	size := []int32{0}

@@ -14,16 +14,16 @@ type codec struct {
 	local  *compress.Compressor // nil: nothing happens
 	pool   compress.Pool        // what it computes with; nil: the caller's thread
 	code   compress.Quantiser   // how values travel; nil: float32
-	groups []compress.Group     // by bucket
+	groups []compress.Bucket    // by bucket
 	sparse []compress.Sparse    // by bucket: what is sent of it
-	// owes: local has residuals of a strategy before, which its chain alone would
+	// carriesResidual: local has residuals of a strategy before, which its chain alone would
 	// not have. They go with the next gradients.
-	owes bool
+	carriesResidual bool
 }
 
 // use goes on with a chain; nil: values travel as they are. What is kept stays
 // as long as it is not zero.
-func (c *codec) use(chain *compress.Chain, layers []bucket.Layer, n int) (err error) {
+func (c *codec) use(chain *compress.Chain, layers []bucket.Param, n int) (err error) {
 	local, code := chain, compress.Quantiser(nil)
 	if chain == nil {
 		if local, err = compress.NewChain(); err != nil {
@@ -35,7 +35,7 @@ func (c *codec) use(chain *compress.Chain, layers []bucket.Layer, n int) (err er
 			local = chain.Uncoded() // the exchange divides before it casts
 		}
 	}
-	kept := c.local != nil && (c.owes || c.local.Chain().Feedback())
+	kept := c.local != nil && (c.carriesResidual || c.local.Chain().Feedback())
 	switch {
 	case c.local != nil && (kept || !local.Identity()):
 		err = c.local.Change(local)
@@ -44,13 +44,13 @@ func (c *codec) use(chain *compress.Chain, layers []bucket.Layer, n int) (err er
 	default:
 		c.local, err = local.Bind(paramsOf(layers), n, c.pool)
 	}
-	c.code, c.owes = code, kept && !local.Feedback()
+	c.code, c.carriesResidual = code, kept && !local.Feedback()
 	return err
 }
 
-// anewOwing is a codec that has kept nothing but, if it owes, what the next step sends:
+// newCodecCarrying is a codec that has kept nothing but, if it owes, what the next step sends:
 // zeros, until they are written.
-func (c *codec) anewOwing(owes bool, layers []bucket.Layer, n int) (codec, error) {
+func (c *codec) newCodecCarrying(owes bool, layers []bucket.Param, n int) (codec, error) {
 	out := codec{pool: c.pool}
 	if !owes {
 		return out, nil
@@ -71,7 +71,7 @@ func halves(q compress.Quantiser) bool {
 }
 
 // paramsOf are the layers without their padding.
-func paramsOf(layers []bucket.Layer) []compress.Param {
+func paramsOf(layers []bucket.Param) []compress.Param {
 	out := make([]compress.Param, len(layers))
 	for i, l := range layers {
 		out[i] = compress.Param{Name: l.Name, Lo: l.Offset, Hi: l.Offset + l.Len - l.Pad}
@@ -81,7 +81,7 @@ func paramsOf(layers []bucket.Layer) []compress.Param {
 
 // group makes the plan's buckets the groups of the chain. With perLayer, each layer
 // is selected from by itself.
-func (c *codec) group(plan bucket.Plan, layers []bucket.Layer, perLayer bool) error {
+func (c *codec) group(plan bucket.Plan, layers []bucket.Param, perLayer bool) error {
 	if c.local == nil {
 		c.sparse = nil
 		return nil
@@ -89,9 +89,9 @@ func (c *codec) group(plan bucket.Plan, layers []bucket.Layer, perLayer bool) er
 	if len(c.sparse) != len(plan) {
 		c.sparse = make([]compress.Sparse, len(plan))
 	}
-	c.groups = make([]compress.Group, len(plan))
+	c.groups = make([]compress.Bucket, len(plan))
 	for b, k := range plan {
-		c.groups[b] = compress.Group{Lo: k.Lo, Hi: k.Hi}
+		c.groups[b] = compress.Bucket{Lo: k.Lo, Hi: k.Hi}
 		for l := k.First + 1; perLayer && l <= k.Last; l++ {
 			c.groups[b].Parts = append(c.groups[b].Parts, layers[l].Offset)
 		}
@@ -99,8 +99,8 @@ func (c *codec) group(plan bucket.Plan, layers []bucket.Layer, perLayer bool) er
 	return c.local.SetGroups(c.groups)
 }
 
-// forget makes the next selections exact.
-func (c *codec) forget() error {
+// forceExact makes the next selections exact.
+func (c *codec) forceExact() error {
 	if c.local == nil {
 		return nil
 	}
@@ -131,57 +131,57 @@ func (c *codec) clean(lo int, x []float32) {
 	}
 }
 
-// takeBack keeps what this rank contributed to entries that a sum left out, and what
+// restoreExcluded keeps what this rank contributed to entries that a sum left out, and what
 // falls to it of what coding a sum lost.
-func (c *codec) takeBack(op *exchange.Op) {
-	if op.Sent.Left > 0 {
+func (c *codec) restoreExcluded(op *exchange.Request) {
+	if op.Sent.Excluded > 0 {
 		op.Sparse.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
 	}
-	for _, l := range op.Lost { // of a code, for which there is a chain
+	for _, l := range op.SumError { // of a code, for which there is a chain
 		c.local.Keep(op.Lo+l.At, l.Values)
 	}
 }
 
-// giveBack keeps what this rank was to send of a bucket that was not agreed on: gradient
+// restoreUnsent keeps what this rank was to send of a bucket that was not agreed on: gradient
 // and old residual are then kept. Of a dense code only what rounding lost is, because
 // sums take the place of what was to be sent.
-func (c *codec) giveBack(op *exchange.Op) {
+func (c *codec) restoreUnsent(op *exchange.Request) {
 	if op.Sparse == nil {
 		return
 	}
 	all := *op.Sparse
-	if op.Sent.Left > 0 { // summed, before another bucket failed
+	if op.Sent.Excluded > 0 { // summed, before another bucket failed
 		all.Index, all.Value = all.Index[:op.Sent.Entries], all.Value[:op.Sent.Entries]
 	}
 	all.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
 }
 
-// settle ends a step. What was owed went with it, and where nothing is left to
+// endStep ends a step. What was owed went with it, and where nothing is left to
 // do, nothing is done from now on: it then returns true.
-func (c *codec) settle() bool {
-	if !c.owes || !c.local.Chain().Identity() {
+func (c *codec) endStep() bool {
+	if !c.carriesResidual || !c.local.Chain().Identity() {
 		return false
 	}
-	c.local, c.owes, c.sparse = nil, false, nil
+	c.local, c.carriesResidual, c.sparse = nil, false, nil
 	return true
 }
 
 // part is the selection that a layer of a bucket belongs to.
-func (c *codec) part(b, layer int) int {
+func (c *codec) part(b, param int) int {
 	if len(c.groups[b].Parts) == 0 {
 		return 0
 	}
-	return layer
+	return param
 }
 
 // threshold is that of a bucket's layer in the last step.
-func (c *codec) threshold(b, layer int) float32 {
-	return c.local.Last(b, c.part(b, layer)).Threshold
+func (c *codec) threshold(b, param int) float32 {
+	return c.local.Last(b, c.part(b, param)).Threshold
 }
 
-// anew is how many values lie in what the last step selected anew, where
+// exactCount is how many values lie in what the last step selected anew, where
 // thresholds are reused.
-func (c *codec) anew() (values int, reuses bool) {
+func (c *codec) exactCount() (values int, reuses bool) {
 	if c.local == nil || !c.local.Chain().Reuses() {
 		return 0, false
 	}

@@ -257,7 +257,7 @@ func TestLargeTensor(t *testing.T) {
 		t.Skip("four million values, chosen from on one goroutine")
 	}
 	const large = 4<<20 + 1
-	layers := []bucket.Layer{{Name: "large", Len: large + 15, Pad: 15}, {Name: "one", Offset: large + 15, Len: 16, Pad: 15}}
+	layers := []bucket.Param{{Name: "large", Len: large + 15, Pad: 15}, {Name: "one", Offset: large + 15, Len: 16, Pad: 15}}
 	for _, s := range []Strategy{TopK, DLGS} {
 		onRanks(t, 2, func(g *collective.Group) error {
 			w, err := newRig(g, layers, Config{Strategy: s, Spars: 1.0 / (8 << 20)})

@@ -76,10 +76,10 @@ type Config struct {
 	// exchange.Algorithms; empty: chosen by exchange.Choose. It is for the reducer
 	// that New makes.
 	SparseAlgorithm string
-	// BoundSum limits the sum of sparse gradients to as many entries as one rank sends, the
+	// LimitSum limits the sum of sparse gradients to as many entries as one rank sends, the
 	// largest, so that what travels does not grow with the number of ranks (Ok-Topk; Li and
 	// Hoefler, PPoPP 2022). The others stay in the residual. It needs exchange.Split.
-	BoundSum bool
+	LimitSum bool
 	// LayerThresholds selects from each layer of a bucket separately, with a threshold of its
 	// own. The layers still travel together.
 	LayerThresholds bool
@@ -96,7 +96,7 @@ func (c Config) Validate() error {
 	var errs []error
 	add := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {
-			errs = append(errs, setting.Faultf(p, format, args...))
+			errs = append(errs, setting.Errorf(p, format, args...))
 		}
 	}
 	add(c.Plan != "" && !slices.Contains(Plans(), c.Plan), "exchange.plan", "%q is not known%s: use one of %s", c.Plan, spelling.Hint(c.Plan, Plans()...), strings.Join(Plans(), ", "))
@@ -114,7 +114,7 @@ func (c Config) Validate() error {
 func (c Config) checkStrategy() (errs []error) {
 	add := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {
-			errs = append(errs, setting.Faultf(p, format, args...))
+			errs = append(errs, setting.Errorf(p, format, args...))
 		}
 	}
 	add(c.Chain != nil && c.Strategy != "" && c.Strategy != Custom, "exchange.strategy", "%s with a chain of one's own (%v): leave one of them out", c.Strategy, c.Chain)
@@ -132,14 +132,14 @@ func (c Config) checkStrategy() (errs []error) {
 	if err := c.sparse().Validate(); c.Reducer == nil && err != nil {
 		add(true, fieldAlgorithm, "%w", err)
 	}
-	add(c.BoundSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split, SettingBound,
+	add(c.LimitSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split, SettingBound,
 		"has no effect with %v %s: it bounds sums that are met in parts, by %s", fieldAlgorithm, c.SparseAlgorithm, exchange.Split)
 	return append(errs, c.checkSettings(i)...)
 }
 
-// most is how many entries the sum of a group of l's arena may have; 0: all.
-func (c Config) most(l *compress.Layout, g compress.Group) (n int) {
-	if !c.BoundSum {
+// maxEntries is how many entries the sum of a group of l's arena may have; 0: all.
+func (c Config) maxEntries(l *compress.Layout, g compress.Bucket) (n int) {
+	if !c.LimitSum {
 		return 0
 	}
 	lo := g.Lo
@@ -218,7 +218,7 @@ func (c Config) planName(i Info) string {
 }
 
 // plan cuts layers as the name says.
-func (c Config) plan(layers []bucket.Layer, name string) bucket.Plan {
+func (c Config) plan(layers []bucket.Param, name string) bucket.Plan {
 	switch name {
 	case PlanOne:
 		return bucket.One(layers)

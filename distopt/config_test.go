@@ -49,7 +49,7 @@ func TestParseStrategy(t *testing.T) {
 }
 
 func TestConfigPlans(t *testing.T) {
-	layers := []bucket.Layer{{Name: "a", Offset: 0, Len: 16}, {Name: "b", Offset: 16, Len: 16}, {Name: "c", Offset: 32, Len: 16}}
+	layers := []bucket.Param{{Name: "a", Offset: 0, Len: 16}, {Name: "b", Offset: 16, Len: 16}, {Name: "c", Offset: 32, Len: 16}}
 	for _, c := range []struct {
 		cfg  Config
 		want int

@@ -46,7 +46,7 @@ type Optimizer struct {
 	group   *collective.Group
 	reducer exchange.Reducer
 	opt     optim.Optimizer
-	layers  []bucket.Layer
+	layers  []bucket.Param
 	params  []float32
 	grads   []float32
 	tables  tables
@@ -58,14 +58,14 @@ type Optimizer struct {
 	planName string      // of it
 	plan     bucket.Plan // of the strategy
 	queue    *bucket.Queue
-	ops      []exchange.Op // by bucket
-	flying   []bool        // by bucket: started and not waited for
-	partial  exchange.Op   // of a partition of the parameters
+	requests []exchange.Request // by bucket
+	inFlight []bool             // by bucket: started and not waited for
+	partial  exchange.Request   // of a partition of the parameters
 	codec    codec
 	shards   shards
 	pieces   pieces  // what the norm is summed by
 	factor   float32 // of a shared update under way
-	watch    watch
+	watch    stepTimer
 	skip     skips
 
 	otherSpars float64 // the share while cfg.Spars is a threshold, and the reverse
@@ -81,7 +81,7 @@ type Optimizer struct {
 // which opt must be an optim.RowOptimizer. The plan is computed by rank 0 and broadcast, so New is
 // a collective call. Errors: a bad configuration (all faults together), arenas that do not fit the
 // layers, ranks with other strategies, or a failed broadcast.
-func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
+func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Param, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
 	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
@@ -123,7 +123,7 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 		return nil, err
 	}
 	if o.reducer = cfg.Reducer; o.reducer == nil {
-		own, err := exchange.Over(g, cfg.sparse())
+		own, err := exchange.NewGroupReducer(g, cfg.sparse())
 		if err != nil {
 			return nil, fmt.Errorf("distopt: %w", err)
 		}
@@ -133,7 +133,7 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Layer, params
 }
 
 // checkArenas reports layers that do not cover the arenas without gaps.
-func checkArenas(layers []bucket.Layer, params, grads []float32) error {
+func checkArenas(layers []bucket.Param, params, grads []float32) error {
 	at := 0
 	for i, l := range layers {
 		if l.Offset != at || l.Len < 0 || l.Pad < 0 || l.Pad > l.Len {
@@ -151,12 +151,14 @@ func checkArenas(layers []bucket.Layer, params, grads []float32) error {
 // bucket are exchanged; "" where the strategy selects none, or the reducer does not
 // tell.
 func (o *Optimizer) Explain() string {
-	e, ok := o.reducer.(interface{ Explain(op *exchange.Op) string })
+	e, ok := o.reducer.(interface {
+		Explain(op *exchange.Request) string
+	})
 	if !ok || len(o.plan) == 0 || o.codec.entries(0) == nil {
 		return ""
 	}
 	largest := slices.MaxFunc(o.plan, func(a, b bucket.Bucket) int { return a.Len() - b.Len() })
-	return e.Explain(&o.ops[slices.Index(o.plan, largest)])
+	return e.Explain(&o.requests[slices.Index(o.plan, largest)])
 }
 
 // Close ends the reducer that New made. In the middle of a step, after a fault of the

@@ -18,17 +18,17 @@ import (
 )
 
 // toy has layers of awkward sizes; offsets follow each other.
-func toy() []bucket.Layer {
-	var layers []bucket.Layer
+func toy() []bucket.Param {
+	var layers []bucket.Param
 	at := 0
 	for i, n := range []int{16, 4096, 32, 48, 16384, 64, 1} {
-		layers = append(layers, bucket.Layer{Name: fmt.Sprintf("layer%d", i), Offset: at, Len: n})
+		layers = append(layers, bucket.Param{Name: fmt.Sprintf("layer%d", i), Offset: at, Len: n})
 		at += n
 	}
 	return layers
 }
 
-func total(layers []bucket.Layer) int {
+func total(layers []bucket.Param) int {
 	last := layers[len(layers)-1]
 	return last.Offset + last.Len
 }
@@ -261,7 +261,7 @@ func TestPartialUpdate(t *testing.T) {
 
 // partialOracle trains size replicas apart, averages partition step%k of them
 // after each step, and at the end everything.
-func partialOracle(layers []bucket.Layer, size, k, steps int) *oracle {
+func partialOracle(layers []bucket.Param, size, k, steps int) *oracle {
 	n := total(layers)
 	replicas := make([]*oracle, size)
 	for r := range replicas {

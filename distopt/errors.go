@@ -16,7 +16,7 @@ type Error struct {
 	Bucket, Buckets int
 	// First and Last are the layers that the bucket begins and ends with; "" for a partition.
 	First, Last string
-	What        string // what was being done; may be empty
+	Doing       string // what was being done; may be empty
 	Err         error
 }
 
@@ -26,8 +26,8 @@ func (e *Error) Error() string {
 	if at := e.bucket(); at != "" {
 		text += ", " + at
 	}
-	if e.What != "" {
-		text += ": " + e.What
+	if e.Doing != "" {
+		text += ": " + e.Doing
 	}
 	return fmt.Sprintf("%s: %v", text, e.Err)
 }
@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Place is the step and the bucket in words.
-func (e *Error) Place() outcome.Place {
-	return outcome.Place{Where: fmt.Sprintf("in step %d", e.Step), Bucket: e.bucket()}
+func (e *Error) Place() outcome.Position {
+	return outcome.Position{Where: fmt.Sprintf("in step %d", e.Step), Bucket: e.bucket()}
 }
 
 func (e *Error) bucket() string {
@@ -57,10 +57,10 @@ func (o *Optimizer) fail(err error) {
 	}
 }
 
-// told is the fault, of which the other ranks were told. It has an effect where nobody knows of it:
+// breakGroup is the fault, of which the other ranks were told. It has an effect where nobody knows of it:
 // what failed in an exchange has broken the group already, and of what all ranks fail with, such as
 // a norm that they agree on, none needs to be told.
-func (o *Optimizer) told() error {
+func (o *Optimizer) breakGroup() error {
 	if o.fault != nil && !o.alike && o.group.Size() > 1 {
 		_ = o.group.Fail(o.fault)
 	}
@@ -69,11 +69,11 @@ func (o *Optimizer) told() error {
 
 // failStep fails with a fault of the step under way and of no bucket.
 func (o *Optimizer) failStep(what string, err error) {
-	o.fail(&Error{Step: o.step, What: what, Err: err})
+	o.fail(&Error{Step: o.step, Doing: what, Err: err})
 }
 
 // failBucket fails with a fault of a bucket of the plan.
 func (o *Optimizer) failBucket(b int, what string, err error) {
 	k := o.plan[b]
-	o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), First: o.layers[k.First].Name, Last: o.layers[k.Last].Name, What: what, Err: err})
+	o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), First: o.layers[k.First].Name, Last: o.layers[k.Last].Name, Doing: what, Err: err})
 }

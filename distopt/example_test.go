@@ -22,7 +22,7 @@ func ExampleOptimizer_SetStrategy() {
 	}
 	err = ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
 		params, grads := make([]float32, 4), make([]float32, 4)
-		layers := []bucket.Layer{{Name: "weight", Len: 4}}
+		layers := []bucket.Param{{Name: "weight", Len: 4}}
 		opt, err := distopt.New(job.Group(), &optim.SGD{LR: 1}, layers, params, grads, nil, distopt.Config{Chain: chain})
 		if err != nil {
 			return err

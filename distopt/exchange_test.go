@@ -194,9 +194,9 @@ func TestCompressedStepAllocatesNothing(t *testing.T) {
 func TestFailedStepKeepsBound(t *testing.T) {
 	errs := ranks(t, 2, func(g *collective.Group) error {
 		defer g.Close()
-		layers := []bucket.Layer{{Name: "a", Len: 1600}, {Name: "b", Offset: 1600, Len: 1600}}
+		layers := []bucket.Param{{Name: "a", Len: 1600}, {Name: "b", Offset: 1600, Len: 1600}}
 		params, grads := make([]float32, 3200), make([]float32, 3200)
-		o, err := New(g, &optim.SGD{LR: 0.1}, layers, params, grads, nil, Config{Strategy: SparseTopK, Spars: 0.1, Plan: PlanPerLayer, BoundSum: true, SparseAlgorithm: exchange.Split})
+		o, err := New(g, &optim.SGD{LR: 0.1}, layers, params, grads, nil, Config{Strategy: SparseTopK, Spars: 0.1, Plan: PlanPerLayer, LimitSum: true, SparseAlgorithm: exchange.Split})
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func TestFailedStepKeepsBound(t *testing.T) {
 		if failed == nil || g.Rank() == 0 { // where the first bucket was agreed on
 			return errors.Join(failed, o.Close())
 		}
-		if o.ops[0].Sent.Left == 0 {
+		if o.requests[0].Sent.Excluded == 0 {
 			return errors.New("the sum left nothing out: the test shows nothing")
 		}
 		for i, v := range o.codec.local.Residual(0, 1600) {
@@ -242,7 +242,7 @@ func TestBoundSum(t *testing.T) {
 		w := &rig{layers: layers, params: make([]float32, total(layers)), grads: make([]float32, total(layers)), rank: g.Rank()}
 		sgd := optim.SGD{LR: 1}
 		var err error
-		cfg := Config{Strategy: SparseTopK, Spars: 0.1, BucketBytes: 4000, LayerThresholds: true, BoundSum: true, SparseAlgorithm: exchange.Split}
+		cfg := Config{Strategy: SparseTopK, Spars: 0.1, BucketBytes: 4000, LayerThresholds: true, LimitSum: true, SparseAlgorithm: exchange.Split}
 		if w.o, err = New(g, &sgd, layers, w.params, w.grads, nil, cfg); err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func TestBoundSum(t *testing.T) {
 					return fmt.Errorf("bucket %d: a sum of %d entries, want at most %d", b, entries, most)
 				}
 				mu.Lock()
-				left += w.o.ops[b].Sent.Left
+				left += w.o.requests[b].Sent.Excluded
 				mu.Unlock()
 			}
 			if d, all := w.o.Layers(nil)[3].Density, 0.2; d <= 0 || d > all {

@@ -116,7 +116,7 @@ func (p *countedPool) Run(parts int, part func(i int)) {
 
 // Selections use the pool, and have the same bits without one.
 func TestPool(t *testing.T) {
-	layers := []bucket.Layer{{Name: "large", Len: 3 << 16}}
+	layers := []bucket.Param{{Name: "large", Len: 3 << 16}}
 	var want []float32
 	for _, pool := range []*countedPool{nil, {}} {
 		cfg := Config{Strategy: DLGS}

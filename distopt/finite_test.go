@@ -22,7 +22,7 @@ func notFiniteStep(m transport.Mesh, cfg Config, at int, v float32) (params []fl
 		layers := toy()
 		params = make([]float32, total(layers))
 		grads := make([]float32, total(layers))
-		if w := transport.WindowsOf(m); w != nil {
+		if w := transport.SharedMemoryOf(m); w != nil {
 			params, grads = inArena(w, params), inArena(w, grads)
 		}
 		data = make([]float32, 18)

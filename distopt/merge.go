@@ -15,7 +15,7 @@ type merger struct {
 	keys, spare []uint64 // an id and, below it, where its row lies
 	runs        []int    // where each sorted run of keys ends
 	ids, from   []int32  // of the result, and which row is the first of each
-	again       []repeat
+	repeats     []repeat
 	later       []repeat // see common
 	rows        []float32
 }
@@ -39,7 +39,7 @@ func (m *merger) merge(dim int, counts []int, ids []int32, rows []float32) ([]in
 	m.unite()
 	m.rows = raw.Sized(m.rows, len(m.ids)*dim)
 	m.kernels.Lookup(m.rows, rows, m.from, dim)
-	for _, a := range m.again {
+	for _, a := range m.repeats {
 		m.kernels.Add(m.rows[int(a.to)*dim:][:dim], rows[int(a.from)*dim:][:dim])
 	}
 	return m.ids, m.rows
@@ -54,14 +54,14 @@ func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int
 	n := counts[0]
 	first, second, theirs := ids[:n], ids[n:], rows[n*dim:]
 	m.common(first, second)
-	for _, a := range m.again {
+	for _, a := range m.repeats {
 		m.kernels.Add(rows[int(a.to)*dim:][:dim], theirs[int(a.from)*dim:][:dim])
 	}
 	kept, at := 0, 0
-	for k := 0; k <= len(m.again); k++ { // what is between two that are taken out
+	for k := 0; k <= len(m.repeats); k++ { // what is between two that are taken out
 		end := len(second)
-		if k < len(m.again) {
-			end = int(m.again[k].from)
+		if k < len(m.repeats) {
+			end = int(m.repeats[k].from)
 		}
 		if kept != at {
 			copy(second[kept:], second[at:end])
@@ -77,14 +77,14 @@ func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int
 // O(n + dim n) with n ids, and reads each row once.
 func (m *merger) split(dim int, own, ids []int32, rows []float32) ([]int32, []float32) {
 	m.common(own, ids)
-	rest := len(ids) - len(m.again)
+	rest := len(ids) - len(m.repeats)
 	m.ids, m.rows = raw.Sized(m.ids, rest), raw.Sized(m.rows, len(ids)*dim)
 	both := m.rows[rest*dim:]
 	at, kept := 0, 0
-	for k := 0; k <= len(m.again); k++ { // what is between two that both have, then the latter
+	for k := 0; k <= len(m.repeats); k++ { // what is between two that both have, then the latter
 		end := len(ids)
-		if k < len(m.again) {
-			end = int(m.again[k].from)
+		if k < len(m.repeats) {
+			end = int(m.repeats[k].from)
 			copy(both[k*dim:][:dim], rows[end*dim:])
 		}
 		copy(m.ids[kept:], ids[at:end])
@@ -98,7 +98,7 @@ func (m *merger) split(dim int, own, ids []int32, rows []float32) ([]int32, []fl
 // are the sums that merge has.
 func (m *merger) fold(dim int, rows []float32) {
 	both := m.rows[len(m.ids)*dim:]
-	for k, a := range m.again {
+	for k, a := range m.repeats {
 		m.kernels.Add(rows[int(a.to)*dim:][:dim], both[k*dim:][:dim])
 	}
 }
@@ -107,7 +107,7 @@ func (m *merger) fold(dim int, rows []float32) {
 // on their order. The lists are cut in two at the same id, and both halves are looked
 // through at once: neither waits for the other's loads.
 func (m *merger) common(a, b []int32) {
-	m.again = m.again[:0]
+	m.repeats = m.repeats[:0]
 	cut, cutB := len(a)/2, 0
 	if cut > 0 {
 		cutB, _ = slices.BinarySearch(b, a[cut])
@@ -118,7 +118,7 @@ func (m *merger) common(a, b []int32) {
 	for i < len(lowA) && j < len(lowB) && k < len(highA) && l < len(highB) {
 		x, y, z, w := lowA[i], lowB[j], highA[k], highB[l]
 		if x == y {
-			m.again = append(m.again, repeat{int32(i), int32(j)})
+			m.repeats = append(m.repeats, repeat{int32(i), int32(j)})
 		}
 		if z == w {
 			m.later = append(m.later, repeat{int32(cut + k), int32(cutB + l)})
@@ -126,9 +126,9 @@ func (m *merger) common(a, b []int32) {
 		i, j = i+upTo(x, y), j+upTo(y, x)
 		k, l = k+upTo(z, w), l+upTo(w, z)
 	}
-	m.again = commonFrom(m.again, a[:cut], b[:cutB], i, j)
-	m.again = append(m.again, m.later...)
-	m.again = commonFrom(m.again, a, b, cut+k, cutB+l)
+	m.repeats = commonFrom(m.repeats, a[:cut], b[:cutB], i, j)
+	m.repeats = append(m.repeats, m.later...)
+	m.repeats = commonFrom(m.repeats, a, b, cut+k, cutB+l)
 }
 
 // commonFrom goes on in one pair of lists.
@@ -192,12 +192,12 @@ func mergeRuns(out, a, b []uint64) {
 // unite finds the first row of each id and the others of the same.
 func (m *merger) unite() {
 	m.ids, m.from = raw.Sized(m.ids, len(m.keys)), raw.Sized(m.from, len(m.keys))
-	m.again = m.again[:0]
+	m.repeats = m.repeats[:0]
 	n, last := 0, int32(-1)
 	for _, key := range m.keys {
 		id, from := int32(key>>32), int32(uint32(key))
 		if id == last {
-			m.again = append(m.again, repeat{int32(n - 1), from})
+			m.repeats = append(m.repeats, repeat{int32(n - 1), from})
 			continue
 		}
 		m.ids[n], m.from[n] = id, from

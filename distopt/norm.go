@@ -20,7 +20,7 @@ type pieces struct {
 }
 
 // piecesOf cuts layers.
-func piecesOf(layers []bucket.Layer) pieces {
+func piecesOf(layers []bucket.Param) pieces {
 	var p pieces
 	at := 0
 	for _, l := range layers {
@@ -58,14 +58,14 @@ func (p *pieces) cut(lo, hi, ranks int) []int {
 
 // measure sums the squares of all pieces.
 func (p *pieces) measure(k *simd.Kernels, grads []float32) {
-	p.room()
+	p.grow()
 	for i := range p.squares {
 		p.squares[i] = k.SumSquares(grads[p.starts[i]:p.starts[i+1]])
 	}
 }
 
-// room makes p.squares, once.
-func (p *pieces) room() {
+// grow makes p.squares, once.
+func (p *pieces) grow() {
 	if p.squares == nil {
 		p.squares = make([]float64, len(p.starts)-1)
 	}

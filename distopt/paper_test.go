@@ -48,7 +48,7 @@ type paperJob struct {
 }
 
 // newPaperJob merges layers as the plan does; apart: selects from each by itself.
-func newPaperJob(workers int, layers []bucket.Layer, plan bucket.Plan, apart bool, ratio float64, every int) *paperJob {
+func newPaperJob(workers int, layers []bucket.Param, plan bucket.Plan, apart bool, ratio float64, every int) *paperJob {
 	j := &paperJob{params: make([]float32, total(layers)), workers: workers}
 	for _, k := range plan {
 		for l := k.First; l <= k.Last; l++ {
@@ -64,7 +64,7 @@ func newPaperJob(workers int, layers []bucket.Layer, plan bucket.Plan, apart boo
 	for range workers {
 		var of []*dlgspaper.Layer
 		for _, places := range j.groups {
-			of = append(of, &dlgspaper.Layer{Ratio: ratio, Every: every, Kept: make([]float32, len(places))})
+			of = append(of, &dlgspaper.Layer{Ratio: ratio, Every: every, Residual: make([]float32, len(places))})
 		}
 		j.layers = append(j.layers, of)
 	}

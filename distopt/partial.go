@@ -40,7 +40,7 @@ func (o *Optimizer) averagePartition() {
 	o.reducer.Start(op)
 	end, err := o.reducer.Wait(op)
 	if err != nil {
-		o.fail(&Error{Step: o.step, Bucket: k, Buckets: parts, What: "averaging a partition of the parameters", Err: err})
+		o.fail(&Error{Step: o.step, Bucket: k, Buckets: parts, Doing: "averaging a partition of the parameters", Err: err})
 		return
 	}
 	if n := o.group.Size(); n > 1 {
@@ -81,7 +81,7 @@ func (o *Optimizer) Sync() error {
 		return err
 	}
 	if err := collective.AllReduce(o.group, o.params, collective.Mean); err != nil {
-		return &Error{Step: o.step, What: "averaging the parameters", Err: err}
+		return &Error{Step: o.step, Doing: "averaging the parameters", Err: err}
 	}
 	return nil
 }

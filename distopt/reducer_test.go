@@ -12,19 +12,19 @@ import (
 // adds them in the order of ranks. It keeps its own last contribution.
 type naive struct {
 	group *collective.Group
-	gave  map[int][]float32     // by Op.Lo
-	lost  map[int]exchange.Loss // likewise
+	gave  map[int][]float32          // by Op.Lo
+	lost  map[int]exchange.ErrorSpan // likewise
 	err   error
 	end   time.Time
 }
 
 func newNaive(g *collective.Group) *naive {
-	return &naive{group: g, gave: map[int][]float32{}, lost: map[int]exchange.Loss{}}
+	return &naive{group: g, gave: map[int][]float32{}, lost: map[int]exchange.ErrorSpan{}}
 }
 
-func (r *naive) Start(op *exchange.Op) {
+func (r *naive) Start(op *exchange.Request) {
 	own := append([]float32(nil), op.X...)
-	op.Sent = exchange.Sent{Algorithm: "naive", Entries: len(own), Dense: op.Sparse == nil, Bytes: int64(4 * len(own))}
+	op.Sent = exchange.Result{Algorithm: "naive", Entries: len(own), Dense: op.Sparse == nil, Bytes: int64(4 * len(own))}
 	if op.Sparse != nil {
 		clear(own)
 		op.Sparse.AddTo(own)
@@ -50,7 +50,7 @@ func (r *naive) Start(op *exchange.Op) {
 
 // recode stores the sum as the ranks' values were. What that loses of a rank's share of the
 // blocks is left with the rank.
-func (r *naive) recode(op *exchange.Op) error {
+func (r *naive) recode(op *exchange.Request) error {
 	chain, err := compress.NewChain(op.Code)
 	if err != nil {
 		return err
@@ -70,10 +70,10 @@ func (r *naive) recode(op *exchange.Op) error {
 	block, size := op.Code.Block(), r.group.Size()
 	at := func(rank int) int { return min(len(sum), (len(sum)+block-1)/block*rank/size*block) }
 	lo, hi := at(r.group.Rank()), at(r.group.Rank()+1)
-	op.Lost = append(op.Lost[:0], exchange.Loss{At: lo, Values: sum[lo:hi]})
-	r.lost[op.Lo] = op.Lost[0]
+	op.SumError = append(op.SumError[:0], exchange.ErrorSpan{At: lo, Values: sum[lo:hi]})
+	r.lost[op.Lo] = op.SumError[0]
 	return nil
 }
 
-func (r *naive) Wait(*exchange.Op) (time.Time, error) { return r.end, r.err }
-func (r *naive) Close() error                         { return nil }
+func (r *naive) Wait(*exchange.Request) (time.Time, error) { return r.end, r.err }
+func (r *naive) Close() error                              { return nil }

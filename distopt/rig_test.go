@@ -10,19 +10,19 @@ import (
 
 // padded is a model whose parameters do not fill their places: of one element, of
 // many, one above the size from which selections are estimated.
-func padded() []bucket.Layer {
-	var layers []bucket.Layer
+func padded() []bucket.Param {
+	var layers []bucket.Param
 	at := 0
 	for i, n := range []int{1, 10, 300, 4500, 17, 64, 1} {
 		room := (n + 15) / 16 * 16
-		layers = append(layers, bucket.Layer{Name: fmt.Sprintf("p%d", i), Offset: at, Len: room, Pad: room - n})
+		layers = append(layers, bucket.Param{Name: fmt.Sprintf("p%d", i), Offset: at, Len: room, Pad: room - n})
 		at += room
 	}
 	return layers
 }
 
 // clearPads makes padding zero, as a model's is.
-func clearPads(layers []bucket.Layer, x []float32) {
+func clearPads(layers []bucket.Param, x []float32) {
 	for _, l := range layers {
 		clear(x[l.Offset+l.Len-l.Pad : l.Offset+l.Len])
 	}
@@ -32,12 +32,12 @@ func clearPads(layers []bucket.Layer, x []float32) {
 type rig struct {
 	o             *Optimizer
 	r             *naive
-	layers        []bucket.Layer
+	layers        []bucket.Param
 	params, grads []float32
 	rank, step    int
 }
 
-func newRig(g *collective.Group, layers []bucket.Layer, cfg Config) (*rig, error) {
+func newRig(g *collective.Group, layers []bucket.Param, cfg Config) (*rig, error) {
 	n := total(layers)
 	w := &rig{r: newNaive(g), layers: layers, params: make([]float32, n), grads: make([]float32, n), rank: g.Rank()}
 	cfg.Reducer = w.r

@@ -12,18 +12,18 @@ import (
 // Settings are the rows of what users set of c. Their needs are those of the table of strategies
 // (Infos); the setting "sync", which they name too, is not of this package.
 func (c *Config) Settings() []setting.Row {
-	ranks := setting.Is("sync", "allreduce") // servers keep all entries of a sum, and have an exchange of their own
-	takers := func(p setting.Path) setting.Need {
+	ranks := setting.Equals("sync", "allreduce") // servers keep all entries of a sum, and have an exchange of their own
+	takers := func(p setting.Path) setting.Condition {
 		names := Takers(p)
 		if own, _ := Lookup(Custom); c.Chain != nil && own.HasEffect(p) {
 			names = append(names, string(Custom))
 		}
-		return setting.Is("exchange.strategy", names...)
+		return setting.Equals("exchange.strategy", names...)
 	}
 	return []setting.Row{
 		{Path: "training.clip-norm", Commands: setting.BenchStep, Flag: "clip-norm", Value: setting.Float(&c.ClipNorm),
 			About: "scale the whole gradient down where its norm is above this; 0: never"},
-		{Path: "training.non-finite", Scope: setting.Changeable, Value: setting.Choice(&c.NonFinite, nonFiniteEnd, nonFiniteSkip, ""),
+		{Path: "training.non-finite", Scope: setting.JobMutable, Value: setting.Choice(&c.NonFinite, nonFiniteEnd, nonFiniteSkip, ""),
 			About: "the consequence of a loss or a gradient that is not finite: end ends the run; skip leaves the step out on all ranks, and counts it"},
 		{Path: "training.accumulate", Commands: setting.BenchStep, Flag: "accumulate", Unit: "batches", Value: setting.Int(&c.Accumulation),
 			About: "batches of each rank whose gradients make one step"},
@@ -47,9 +47,9 @@ func (c *Config) Settings() []setting.Row {
 			About: "limit each value of a rank's gradient to this magnitude before it is compressed; 0: no limit"},
 		{Path: SettingPartitions, Commands: setting.BenchStep, Unit: "parts", Needs: takers(SettingPartitions), Value: setting.Int(&c.Partitions),
 			About: "into how many parts partialUpdate cuts the parameters, which it averages in turn; 0: 4"},
-		{Path: SettingBound, Commands: setting.BenchStep, Needs: setting.All(takers(SettingBound), ranks), Value: setting.Bool(&c.BoundSum),
+		{Path: SettingBound, Commands: setting.BenchStep, Needs: setting.All(takers(SettingBound), ranks), Value: setting.Bool(&c.LimitSum),
 			About: "keep at most as many values of a sum as one rank sends, as Ok-Topk does, so that traffic does not grow with the ranks"},
-		{Path: "exchange.update", Commands: setting.BenchStep, Scope: setting.Changeable, Value: setting.Choice(&c.Update, UpdateWhole, UpdateSharded, ""),
+		{Path: "exchange.update", Commands: setting.BenchStep, Scope: setting.JobMutable, Value: setting.Choice(&c.Update, UpdateWhole, UpdateSharded, ""),
 			About: "who updates the parameters: whole, each rank all of them; sharded, each rank a part, which it writes into the memory of the others; empty: sharded where it can be"},
 	}
 }

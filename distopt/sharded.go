@@ -22,10 +22,10 @@ const (
 	UpdateSharded Update = "sharded"
 )
 
-// ShareUpdate says whether ranks that can share updates do so in the following steps, as at
+// SetSharding says whether ranks that can share updates do so in the following steps, as at
 // first. It is a collective call between steps, with the same answer on every rank. A
 // tune.Tuner makes it, too.
-func (o *Optimizer) ShareUpdate(on bool) error {
+func (o *Optimizer) SetSharding(on bool) error {
 	if err := o.between("call ShareUpdate"); err != nil {
 		return err
 	}
@@ -36,8 +36,8 @@ func (o *Optimizer) ShareUpdate(on bool) error {
 	return o.arrangeShards()
 }
 
-// CanShare tells whether ranks share updates under FP32 where ShareUpdate allows it.
-func (o *Optimizer) CanShare() bool { return o.shards.can }
+// CanShard tells whether ranks share updates under FP32 where SetSharding allows it.
+func (o *Optimizer) CanShard() bool { return o.shards.can }
 
 // shards are who updates what where the ranks share the work.
 //
@@ -47,7 +47,7 @@ func (o *Optimizer) CanShare() bool { return o.shards.can }
 // update.
 type shards struct {
 	can   bool // all ranks can, and are told to
-	off   bool // ShareUpdate said so
+	off   bool // SetSharding said so
 	on    bool // the strategy does, too
 	split bool // each rank has the optimizer's state of its own parts alone,
 	whole int  // but for this one, which has all of it; nobody: -1
@@ -128,7 +128,7 @@ func (o *Optimizer) arrangeShards() error {
 	}
 	sumsFirst := o.cfg.ClipNorm > 0 || o.cfg.skips()
 	if sumsFirst {
-		o.pieces.room()
+		o.pieces.grow()
 	}
 	s.list = make([]shard, len(o.plan))
 	for b, k := range o.plan {
@@ -190,7 +190,7 @@ func (o *Optimizer) startShard(b int) {
 	h := &o.shards.list[b]
 	h.piece = h.first
 	o.watch.started(b)
-	o.group.For(b, o.ops[b].Bucket.Label)
+	o.group.For(b, o.requests[b].Bucket.Label)
 	h.work = collective.StartSharded(o.group, h.summing)
 	o.group.For(-1, 0)
 }
@@ -235,7 +235,7 @@ func (o *Optimizer) waitShard(b int) bool {
 		return false
 	}
 	o.watch.agreed(end)
-	o.watch.sent(b, end, exchange.Sent{Algorithm: collective.Direct, Entries: o.plan[b].Len(), Dense: true})
+	o.watch.sent(b, end, exchange.Result{Algorithm: collective.Direct, Entries: o.plan[b].Len(), Dense: true})
 	return true
 }
 
@@ -245,7 +245,7 @@ func (o *Optimizer) updateShards(factor float32) {
 	o.factor = o.scale() * factor
 	for b := range o.shards.list {
 		h := &o.shards.list[b]
-		o.group.For(b, o.ops[b].Bucket.Label)
+		o.group.For(b, o.requests[b].Bucket.Label)
 		h.work = collective.StartSharded(o.group, h.update)
 	}
 	o.group.For(-1, 0)

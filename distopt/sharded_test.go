@@ -21,13 +21,13 @@ type shared struct {
 	g             *collective.Group
 	o             *Optimizer
 	opt           optim.Optimizer
-	layers        []bucket.Layer
+	layers        []bucket.Param
 	params, grads []float32
 	step          int
 }
 
 // onShared runs fn on ranks that share memory, and returns what each returned.
-func onShared[T any](t *testing.T, size int, fn func(g *collective.Group, w *transport.Windows) (T, error)) []T {
+func onShared[T any](t *testing.T, size int, fn func(g *collective.Group, w *transport.SharedMemory) (T, error)) []T {
 	t.Helper()
 	out, errs := sharedRanks(size, fn)
 	if err := errors.Join(errs...); err != nil {
@@ -36,14 +36,14 @@ func onShared[T any](t *testing.T, size int, fn func(g *collective.Group, w *tra
 	return out
 }
 
-func sharedRanks[T any](size int, fn func(g *collective.Group, w *transport.Windows) (T, error)) (out []T, errs []error) {
+func sharedRanks[T any](size int, fn func(g *collective.Group, w *transport.SharedMemory) (T, error)) (out []T, errs []error) {
 	out, errs = make([]T, size), make([]error, size)
 	done := make(chan struct{})
 	for _, m := range mem.NewShared(size, 4<<20) {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			errs[m.Rank()] = onMesh(m, func(g *collective.Group) (err error) {
-				out[m.Rank()], err = fn(g, transport.WindowsOf(m))
+				out[m.Rank()], err = fn(g, transport.SharedMemoryOf(m))
 				return err
 			})
 		}()
@@ -54,7 +54,7 @@ func sharedRanks[T any](size int, fn func(g *collective.Group, w *transport.Wind
 	return out, errs
 }
 
-func newShared(g *collective.Group, w *transport.Windows, opt optim.Optimizer, cfg Config) (*shared, error) {
+func newShared(g *collective.Group, w *transport.SharedMemory, opt optim.Optimizer, cfg Config) (*shared, error) {
 	s := &shared{g: g, opt: opt, layers: toy()}
 	n := total(s.layers)
 	s.params, s.grads = inArena(w, make([]float32, n)), inArena(w, make([]float32, n))
@@ -122,7 +122,7 @@ func TestShardedEqualsWhole(t *testing.T) {
 				{ClipNorm: 1e9, Plan: PlanFixed, BucketBytes: 20000},
 			} {
 				run := func(u Update) []result {
-					return onShared(t, size, func(g *collective.Group, w *transport.Windows) (result, error) {
+					return onShared(t, size, func(g *collective.Group, w *transport.SharedMemory) (result, error) {
 						cfg := cfg
 						cfg.Update = u
 						s, err := newShared(g, w, rule(), cfg)
@@ -162,7 +162,7 @@ func equalRuns(t *testing.T, what string, want, got []result) {
 // Each rank brings forward the state of its own part alone.
 func TestShardedStateIsApart(t *testing.T) {
 	const size = 4
-	runs := onShared(t, size, func(g *collective.Group, w *transport.Windows) (result, error) {
+	runs := onShared(t, size, func(g *collective.Group, w *transport.SharedMemory) (result, error) {
 		s, err := newShared(g, w, sharedRules["momentum"](), Config{Plan: PlanOne})
 		if err != nil {
 			return result{}, err
@@ -196,7 +196,7 @@ func TestShardedStateIsApart(t *testing.T) {
 func TestShardedThroughChanges(t *testing.T) {
 	for _, clip := range []float64{0, 1} {
 		run := func(u Update) []result {
-			return onShared(t, 3, func(g *collective.Group, w *transport.Windows) (result, error) {
+			return onShared(t, 3, func(g *collective.Group, w *transport.SharedMemory) (result, error) {
 				s, err := newShared(g, w, sharedRules["adamw"](), Config{Update: u, ClipNorm: clip})
 				if err != nil {
 					return result{}, err
@@ -218,8 +218,8 @@ func TestShardedThroughChanges(t *testing.T) {
 						}
 						return s.o.Broadcast()
 					},
-					func() error { return s.o.ShareUpdate(false) },
-					func() error { return s.o.ShareUpdate(true) },
+					func() error { return s.o.SetSharding(false) },
+					func() error { return s.o.SetSharding(true) },
 				} {
 					if err := errors.Join(change(), s.train(2)); err != nil {
 						return result{}, fmt.Errorf("after change %d: %w", i, err)
@@ -250,7 +250,7 @@ func TestShardedRefusals(t *testing.T) {
 	}
 	// Where one rank's values lie elsewhere none shares, and who insists is told by all.
 	for _, insist := range []bool{false, true} {
-		_, errs := sharedRanks(3, func(g *collective.Group, w *transport.Windows) (struct{}, error) {
+		_, errs := sharedRanks(3, func(g *collective.Group, w *transport.SharedMemory) (struct{}, error) {
 			layers := toy()
 			params, grads := inArena(w, make([]float32, total(layers))), inArena(w, make([]float32, total(layers)))
 			if g.Rank() == 1 {
@@ -285,7 +285,7 @@ func TestShardedRefusals(t *testing.T) {
 func TestShardedNormNamesTheLayer(t *testing.T) {
 	for _, u := range []Update{UpdateWhole, UpdateSharded} {
 		for _, value := range []float64{math.NaN(), math.Inf(-1)} {
-			_, errs := sharedRanks(2, func(g *collective.Group, w *transport.Windows) (struct{}, error) {
+			_, errs := sharedRanks(2, func(g *collective.Group, w *transport.SharedMemory) (struct{}, error) {
 				s, err := newShared(g, w, &optim.SGD{LR: 0.1}, Config{ClipNorm: 1, Update: u})
 				if err != nil {
 					return struct{}{}, err
@@ -310,7 +310,7 @@ func TestShardedNormNamesTheLayer(t *testing.T) {
 // A lost rank is an error of the step, nothing is left under way, and later steps have the
 // same error.
 func TestShardedFault(t *testing.T) {
-	_, errs := sharedRanks(3, func(g *collective.Group, w *transport.Windows) (struct{}, error) {
+	_, errs := sharedRanks(3, func(g *collective.Group, w *transport.SharedMemory) (struct{}, error) {
 		s, err := newShared(g, w, testRule(), Config{Plan: PlanPerLayer})
 		if err == nil {
 			err = s.train(2)
@@ -347,7 +347,7 @@ func TestShardedStepAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	for _, clip := range []float64{0, 1} {
-		onShared(t, 2, func(g *collective.Group, w *transport.Windows) (struct{}, error) {
+		onShared(t, 2, func(g *collective.Group, w *transport.SharedMemory) (struct{}, error) {
 			s, err := newShared(g, w, testRule(), Config{ClipNorm: clip, Plan: PlanPerLayer})
 			if err != nil {
 				return struct{}{}, err

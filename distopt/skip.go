@@ -108,9 +108,9 @@ func (o *Optimizer) waitSum(b int) error {
 		}
 		return nil
 	}
-	op := &o.ops[b]
+	op := &o.requests[b]
 	end, err := o.reducer.Wait(op)
-	o.flying[b] = false
+	o.inFlight[b] = false
 	var value *exchange.ValueError
 	if err != nil && !errors.As(err, &value) {
 		o.failBucket(b, "averaging the gradients", err)

@@ -76,7 +76,7 @@ func (r skipRun) train() ([]kept, error) {
 	for rank, m := range meshes {
 		all.Go(func() {
 			errs[rank] = onMesh(m, func(g *collective.Group) (err error) {
-				out[rank], err = r.rank(g, transport.WindowsOf(m))
+				out[rank], err = r.rank(g, transport.SharedMemoryOf(m))
 				return err
 			})
 		})
@@ -85,7 +85,7 @@ func (r skipRun) train() ([]kept, error) {
 	return out, errors.Join(errs...)
 }
 
-func (r skipRun) rank(g *collective.Group, w *transport.Windows) (out kept, err error) {
+func (r skipRun) rank(g *collective.Group, w *transport.SharedMemory) (out kept, err error) {
 	n := total(toy())
 	k := skipRank{skipRun: r, g: g, opt: r.rule(), params: make([]float32, n), grads: make([]float32, n), tables: embeddings()}
 	if w != nil {

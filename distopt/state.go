@@ -34,16 +34,16 @@ type Setup struct {
 	// hash: of the plan that was agreed, also where the strategy has its own.
 	Last   []int  `json:"last_layers"`
 	SHA256 string `json:"plan_sha256"`
-	// Owes: there are residuals that the next step sends and the strategy itself
+	// CarriesResidual: there are residuals that the next step sends and the strategy itself
 	// has not.
-	Owes bool `json:"owes,omitempty"`
+	CarriesResidual bool `json:"owes,omitempty"`
 	// Skipped is the number of steps that were not applied, see Config.NonFinite.
 	Skipped int64 `json:"skipped,omitempty"`
 }
 
 // Setup is that of the next step.
 func (o *Optimizer) Setup() Setup {
-	s := Setup{Strategy: o.cfg.Strategy, Spars: o.cfg.Spars, Other: o.otherSpars, PlanName: o.planName, Last: o.agreed.Ends(), SHA256: o.agreed.SHA256(), Owes: o.codec.owes, Skipped: o.skip.count}
+	s := Setup{Strategy: o.cfg.Strategy, Spars: o.cfg.Spars, Other: o.otherSpars, PlanName: o.planName, Last: o.agreed.Ends(), SHA256: o.agreed.SHA256(), CarriesResidual: o.codec.carriesResidual, Skipped: o.skip.count}
 	if o.info.HasEffect(SettingSpars) {
 		s.Spars = o.Spars() // the default, too
 	}
@@ -62,7 +62,7 @@ func (o *Optimizer) Restore(s Setup) error {
 	if err != nil {
 		return fmt.Errorf("distopt: restoring the plan %q: %w", s.PlanName, err)
 	}
-	cfg, _ := o.turned(s.Strategy)
+	cfg, _ := o.withStrategy(s.Strategy)
 	if s.Strategy != Custom {
 		cfg.Chain = nil
 	}
@@ -76,7 +76,7 @@ func (o *Optimizer) Restore(s Setup) error {
 		return err
 	}
 	before := o.codec
-	if o.codec, err = o.codec.anewOwing(s.Owes, o.layers, len(o.grads)); err == nil {
+	if o.codec, err = o.codec.newCodecCarrying(s.CarriesResidual, o.layers, len(o.grads)); err == nil {
 		err = o.adopt(cfg)
 	}
 	if err != nil {
@@ -87,7 +87,7 @@ func (o *Optimizer) Restore(s Setup) error {
 	return o.setPlan(s.PlanName, plan)
 }
 
-func (s Setup) plan(layers []bucket.Layer) (bucket.Plan, error) {
+func (s Setup) plan(layers []bucket.Param) (bucket.Plan, error) {
 	p, err := bucket.Cut(layers, s.Last)
 	if err != nil {
 		return nil, err

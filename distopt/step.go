@@ -15,19 +15,19 @@ import (
 // background; the gradients of reported layers must not be touched until Step
 // returns, nor their parameters, which may be updated already. A fault is kept for
 // Step to return.
-func (o *Optimizer) GradReady(layer int) {
+func (o *Optimizer) GradReady(param int) {
 	if o.fault != nil {
 		return
 	}
-	if err := o.queue.Mark(layer); err != nil {
+	if err := o.queue.Mark(param); err != nil {
 		name := "unknown"
-		if layer >= 0 && layer < len(o.layers) {
-			name = o.layers[layer].Name
+		if param >= 0 && param < len(o.layers) {
+			name = o.layers[param].Name
 		}
 		o.failStep("layer "+name, err)
 		return
 	}
-	since := o.watch.ready(layer)
+	since := o.watch.ready(param)
 	if o.gated() {
 		return
 	}
@@ -40,7 +40,7 @@ func (o *Optimizer) GradReady(layer int) {
 	// Where computing takes every core, this is when exchanges get their turn:
 	// between two layers, with nothing in the caches that is still needed.
 	runtime.Gosched()
-	o.watch.away(since)
+	o.watch.compressDone(since)
 }
 
 // send compresses a complete bucket and starts its exchange, where values are
@@ -50,7 +50,7 @@ func (o *Optimizer) send(b int) {
 		o.startShard(b)
 		return
 	}
-	op, coded := &o.ops[b], o.codec.local != nil || o.codec.code != nil
+	op, coded := &o.requests[b], o.codec.local != nil || o.codec.code != nil
 	var start time.Time
 	if coded {
 		start = time.Now()
@@ -66,7 +66,7 @@ func (o *Optimizer) send(b int) {
 	}
 	if o.cfg.Strategy != PartialUpdate {
 		o.watch.started(b)
-		o.flying[b] = true
+		o.inFlight[b] = true
 		o.reducer.Start(op)
 	}
 	if coded {
@@ -98,22 +98,22 @@ func (o *Optimizer) Step() error {
 	o.drain()
 	skipped := o.skipped()
 	if o.fault == nil && !skipped {
-		anew, reuses := o.codec.anew()
-		o.watch.now.Reuses, o.watch.now.Anew = reuses, float64(anew)/float64(max(1, len(o.grads)))
+		anew, reuses := o.codec.exactCount()
+		o.watch.now.Reuses, o.watch.now.ExactShare = reuses, float64(anew)/float64(max(1, len(o.grads)))
 		o.fault = o.watch.end(valuesOf(o.layers))
 	}
 	if o.fault != nil {
 		o.watch.drop()
-		return o.told()
+		return o.breakGroup()
 	}
 	o.queue.Reset()
 	o.tables.reset()
 	o.shards.begun, o.skip.cause, o.skip.last = false, nil, nil
 	o.step++
-	if !skipped && o.codec.settle() {
+	if !skipped && o.codec.endStep() {
 		o.fault = o.arrangeShards() // nothing is kept any more
 	}
-	return o.told()
+	return o.breakGroup()
 }
 
 // apply agrees on the gradients and updates with them.
@@ -185,15 +185,15 @@ func (o *Optimizer) gatherTables() bool {
 
 // wait waits for one bucket and returns whether it was agreed.
 func (o *Optimizer) wait(b int) bool {
-	op := &o.ops[b]
+	op := &o.requests[b]
 	end, err := o.reducer.Wait(op)
-	o.flying[b] = false
+	o.inFlight[b] = false
 	if err != nil {
-		o.codec.giveBack(op)
+		o.codec.restoreUnsent(op)
 		o.failBucket(b, "averaging the gradients", o.named(err))
 		return false
 	}
-	o.codec.takeBack(op)
+	o.codec.restoreExcluded(op)
 	o.codec.clean(op.Lo, op.X)
 	o.watch.agreed(end)
 	o.watch.sent(b, end, op.Sent)
@@ -218,11 +218,11 @@ func (o *Optimizer) named(err error) error {
 // these buckets, summed or not: what was to be sent of them stays kept.
 func (o *Optimizer) drain() {
 	o.drainShards()
-	for b, flying := range o.flying {
+	for b, flying := range o.inFlight {
 		if flying {
-			_, _ = o.reducer.Wait(&o.ops[b]) // the first fault is already kept
-			o.flying[b] = false
-			o.codec.giveBack(&o.ops[b])
+			_, _ = o.reducer.Wait(&o.requests[b]) // the first fault is already kept
+			o.inFlight[b] = false
+			o.codec.restoreUnsent(&o.requests[b])
 		}
 	}
 	o.tables.drain()

@@ -36,7 +36,7 @@ func losePeer(t *testing.T, s Strategy) {
 		for step := range 3 {
 			if step == 2 && g.Rank() == 1 {
 				before.Wait()
-				return &transport.LostError{Rank: 1, Why: "pulled the plug"}
+				return &transport.LostError{Rank: 1, Reason: "pulled the plug"}
 			}
 			backward(o, grads, step, g.Rank(), 1, []int{0, 1, 2, 3, 4, 5, 6})
 			if err := o.Step(); err != nil {

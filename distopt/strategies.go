@@ -47,15 +47,15 @@ const (
 	Custom Strategy = "custom"
 )
 
-// Scope is what one selection or one message is of.
-type Scope string
+// Granularity is what one selection or one message is of.
+type Granularity string
 
 // The scopes of the table.
 const (
-	ByBucket    Scope = "bucket"
-	ByLayer     Scope = "layer"
-	ByModel     Scope = "model"
-	ByPartition Scope = "partition" // of the parameters
+	PerBucket   Granularity = "bucket"
+	ByLayer     Granularity = "layer"
+	ByModel     Granularity = "model"
+	ByPartition Granularity = "partition" // of the parameters
 )
 
 // Settings that only some strategies take.
@@ -81,7 +81,7 @@ type Info struct {
 	// Codec is the chain of compress, settings by their names; clip and momentum are
 	// there where they are set. Empty: values are sent as they are.
 	Codec    string
-	Scope    Scope
+	Scope    Granularity
 	Exchange string
 	// Plan is the only plan that the strategy has; empty: any.
 	Plan string
@@ -113,18 +113,18 @@ func Infos() []Info {
 	topk := func(c Config) compress.Selector { return compress.TopK{Ratio: c.spars()} }
 	grouped := append(slices.Clone(ratio), SettingThresholds)
 	return []Info{
-		{Name: FP32, About: "all values in single precision", Scope: ByBucket, Exchange: byAllReduce},
-		{Name: FP16, About: "all values in half precision", Scope: ByBucket, Exchange: byHalves,
+		{Name: FP32, About: "all values in single precision", Scope: PerBucket, Exchange: byAllReduce},
+		{Name: FP16, About: "all values in half precision", Scope: PerBucket, Exchange: byHalves,
 			Codec: clipped + "fp16", Takes: []setting.Path{SettingClipValue}, code: compress.FP16{}},
-		{Name: BF16, About: "all values in bfloat16", Scope: ByBucket, Exchange: byHalves,
+		{Name: BF16, About: "all values in bfloat16", Scope: PerBucket, Exchange: byHalves,
 			Codec: clipped + "bf16", Takes: []setting.Path{SettingClipValue}, code: compress.BF16{}},
-		{Name: Int8, About: "all values in a byte each, what rounding loses is kept", Scope: ByBucket, Exchange: byBlocks,
+		{Name: Int8, About: "all values in a byte each, what rounding loses is kept", Scope: PerBucket, Exchange: byBlocks,
 			Codec: clipped + "int8", Takes: []setting.Path{SettingClipValue}, code: compress.Int8{}},
 		{Name: PartialUpdate, About: "own updates, then the mean of one partition of the parameters", Scope: ByPartition, Exchange: byMean,
 			Takes: []setting.Path{SettingPartitions}},
-		{Name: SparseTopK, About: "the largest of each bucket", Scope: ByBucket, Exchange: byEntries,
+		{Name: SparseTopK, About: "the largest of each bucket", Scope: PerBucket, Exchange: byEntries,
 			Codec: corrected + "topk(spars) > fp32", Takes: grouped, selects: topk},
-		{Name: SparseThreshold, About: "all of at least a magnitude, spars", Scope: ByBucket, Exchange: byEntries,
+		{Name: SparseThreshold, About: "all of at least a magnitude, spars", Scope: PerBucket, Exchange: byEntries,
 			Codec: corrected + "threshold(spars) > fp32", Takes: least,
 			selects: func(c Config) compress.Selector {
 				return compress.Threshold{Least: c.spars() * float64(max(1, c.Accumulation))}
@@ -133,10 +133,10 @@ func Infos() []Info {
 			Codec: corrected + "topk(spars) > fp32", Takes: ratio, selects: topk},
 		{Name: LAGS, About: "the largest of each layer", Scope: ByLayer, Exchange: byEntries, Plan: PlanPerLayer,
 			Codec: corrected + "topk(spars) > fp32", Takes: ratio, selects: topk},
-		{Name: DGC, About: "the largest of each bucket, by a sampled threshold", Scope: ByBucket, Exchange: byEntries,
+		{Name: DGC, About: "the largest of each bucket, by a sampled threshold", Scope: PerBucket, Exchange: byEntries,
 			Codec: corrected + "sampled(spars) > fp32", Takes: grouped,
 			selects: func(c Config) compress.Selector { return compress.Sampled{Ratio: c.spars()} }},
-		{Name: DLGS, About: "the largest of each bucket, by a threshold that is reused", Scope: ByBucket, Exchange: byEntries,
+		{Name: DLGS, About: "the largest of each bucket, by a threshold that is reused", Scope: PerBucket, Exchange: byEntries,
 			Codec: corrected + "dlgs(spars, every dlgs-every, dlgs-rule) > fp32", Takes: append(slices.Clone(grouped), SettingEvery, SettingRule),
 			selects: func(c Config) compress.Selector {
 				return compress.DLGS{Ratio: c.spars(), Every: c.Every, Rule: c.Rule}
@@ -160,7 +160,7 @@ func Lookup(s Strategy) (Info, error) {
 		s = FP32
 	}
 	if s == Custom {
-		return Info{Name: Custom, About: "a chain of one's own", Scope: ByBucket, Exchange: "as the chain needs",
+		return Info{Name: Custom, About: "a chain of one's own", Scope: PerBucket, Exchange: "as the chain needs",
 			Takes: []setting.Path{SettingThresholds, fieldAlgorithm}}, nil
 	}
 	var known []string
@@ -170,7 +170,7 @@ func Lookup(s Strategy) (Info, error) {
 		}
 		known = append(known, string(i.Name))
 	}
-	return Info{}, setting.Faultf("exchange.strategy", "%q is not known%s: use one of %s", s, spelling.Hint(string(s), known...), strings.Join(known, ", "))
+	return Info{}, setting.Errorf("exchange.strategy", "%q is not known%s: use one of %s", s, spelling.Hint(string(s), known...), strings.Join(known, ", "))
 }
 
 // parseStrategy returns the strategy of that name; the empty name is FP32.
@@ -228,12 +228,12 @@ func (c Config) checkSettings(i Info) []error {
 	var errs []error
 	if i.Name != "" { // it is known
 		c.Strategy = i.Name
-		idle, err := setting.Idle(c.Settings(), new(Config).Settings())
+		idle, err := setting.Unused(c.Settings(), new(Config).Settings())
 		errs = []error{idle.Err(), err}
 	}
 	add := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {
-			errs = append(errs, setting.Faultf(p, format, args...))
+			errs = append(errs, setting.Errorf(p, format, args...))
 		}
 	}
 	limit := func(p setting.Path, value, below float64) {

@@ -84,7 +84,7 @@ func TestIdleSettings(t *testing.T) {
 	}
 	settings := map[setting.Path]Config{
 		SettingSpars: {Spars: 0.5}, SettingEvery: {Every: 3}, SettingRule: {Rule: compress.RuleCorrected}, SettingPartitions: {Partitions: 2}, SettingClipValue: {ClipValue: 1},
-		SettingMomentum: {Momentum: 0.5}, SettingThresholds: {LayerThresholds: true}, fieldAlgorithm: {SparseAlgorithm: "split"}, SettingBound: {BoundSum: true},
+		SettingMomentum: {Momentum: 0.5}, SettingThresholds: {LayerThresholds: true}, fieldAlgorithm: {SparseAlgorithm: "split"}, SettingBound: {LimitSum: true},
 	}
 	for path, c := range settings {
 		for _, i := range Infos() {
@@ -104,7 +104,7 @@ func TestIdleSettings(t *testing.T) {
 		"exchange.plan one has no effect on exchange.strategy lags": {Strategy: LAGS, Plan: PlanOne},
 		`"x" of sparse exchanges is not known`:                      {Strategy: DLGS, SparseAlgorithm: "x"},
 		"SparseAlgorithm split has no effect on a reducer":          {Strategy: DLGS, SparseAlgorithm: "split", Reducer: newNaive(nil)},
-		"limit-sum has no effect with SparseAlgorithm tree":         {Strategy: DLGS, SparseAlgorithm: "tree", BoundSum: true},
+		"limit-sum has no effect with SparseAlgorithm tree":         {Strategy: DLGS, SparseAlgorithm: "tree", LimitSum: true},
 		"exchange.update sharded is for exchange.strategy fp32":     {Strategy: DLGS, Update: UpdateSharded},
 		"exchange.spars 2: want a share":                            {Strategy: DLGS, Spars: 2},
 		"exchange.spars -1: want a magnitude":                       {Strategy: SparseThreshold, Spars: -1},

@@ -42,11 +42,11 @@ type table struct {
 
 // tables carries the row-sparse gradients of a step.
 type tables struct {
-	group    *collective.Group
-	opt      optim.RowOptimizer
-	list     []*table
-	own, all []int64          // what is shown of this rank's tables, of all ranks'
-	counting *collective.Work // gathers them
+	group      *collective.Group
+	opt        optim.RowOptimizer
+	list       []*table
+	local, all []int64          // what is shown of this rank's tables, of all ranks'
+	counting   *collective.Work // gathers them
 }
 
 // newTables binds the optimizer to the tables and reports those that do not
@@ -70,7 +70,7 @@ func newTables(g *collective.Group, opt optim.Optimizer, list []Table) (tables, 
 		s.list = append(s.list, &table{Table: t, counts: make([]int, g.Size()), views: make([]view, g.Size()), merger: merger{kernels: simd.Host()}})
 	}
 	s.opt = rows
-	s.own, s.all = make([]int64, shownLen*len(list)), make([]int64, shownLen*len(list)*g.Size())
+	s.local, s.all = make([]int64, shownLen*len(list)), make([]int64, shownLen*len(list)*g.Size())
 	if len(errs) == 0 {
 		errs = append(errs, rows.BindTables(dims))
 	}
@@ -128,9 +128,9 @@ func (s *tables) begin() {
 		return
 	}
 	for i, t := range s.list {
-		t.show(s.group, s.own[shownLen*i:])
+		t.show(s.group, s.local[shownLen*i:])
 	}
-	s.counting = collective.StartAllGather(s.group, s.all, s.own)
+	s.counting = collective.StartAllGather(s.group, s.all, s.local)
 }
 
 // finish gathers and merges all gradients and returns when the last was there. Unless

@@ -12,7 +12,7 @@ import (
 // that, after which each rank may change its own.
 
 // What a rank shows of a table: how many ids it has, and where they and their rows lie
-// (collective.Place).
+// (collective.SharedOffset).
 const (
 	shownCount = iota
 	shownIDs
@@ -29,7 +29,7 @@ type view struct {
 // show says what this rank has.
 func (t *table) show(g *collective.Group, shown []int64) {
 	shown[shownCount] = int64(len(t.ids))
-	shown[shownIDs], shown[shownRows] = collective.Place(g, t.ids), collective.Place(g, t.rows)
+	shown[shownIDs], shown[shownRows] = collective.SharedOffset(g, t.ids), collective.SharedOffset(g, t.rows)
 }
 
 // inPlace reports whether all ranks' gradients of all tables lie in shared memory:
@@ -83,10 +83,10 @@ func (t *table) look(g *collective.Group, shown []int64, stride int) (err error)
 	for r := range t.views {
 		at, v := shown[r*stride:], &t.views[r]
 		n := t.counts[r]
-		if v.ids, err = collective.At[int32](g, r, at[shownIDs], n); err != nil {
+		if v.ids, err = collective.SharedSlice[int32](g, r, at[shownIDs], n); err != nil {
 			return err
 		}
-		if v.rows, err = collective.At[float32](g, r, at[shownRows], n*t.Dim); err != nil {
+		if v.rows, err = collective.SharedSlice[float32](g, r, at[shownRows], n*t.Dim); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // inArena copies x to the memory that a rank shares with the others.
-func inArena[T int32 | float32](w *transport.Windows, x []T) []T {
+func inArena[T int32 | float32](w *transport.SharedMemory, x []T) []T {
 	to := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(w.Alloc(4*len(x))))), len(x))
 	copy(to, x)
 	return to
@@ -32,7 +32,7 @@ func placedRun(t *testing.T, cfg Config, size, steps int, placed func(rank int) 
 		tables[rank] = embeddings()
 		go func() {
 			errs <- onMesh(m, func(g *collective.Group) error {
-				return placedSteps(g, transport.WindowsOf(m), cfg, tables[rank], steps, placed)
+				return placedSteps(g, transport.SharedMemoryOf(m), cfg, tables[rank], steps, placed)
 			})
 		}()
 	}
@@ -46,7 +46,7 @@ func placedRun(t *testing.T, cfg Config, size, steps int, placed func(rank int) 
 	return tables
 }
 
-func placedSteps(g *collective.Group, w *transport.Windows, cfg Config, tables []Table, steps int, placed func(rank int) bool) error {
+func placedSteps(g *collective.Group, w *transport.SharedMemory, cfg Config, tables []Table, steps int, placed func(rank int) bool) error {
 	layers := toy()
 	params, grads := make([]float32, total(layers)), make([]float32, total(layers))
 	o, err := New(g, &rowSGD{SGD: testSGD}, layers, params, grads, tables, cfg)

@@ -394,7 +394,7 @@ func TestLostPeerOfTables(t *testing.T) {
 			backward(o, grads, step, g.Rank(), 1, []int{0, 1, 2, 3, 4, 5, 6})
 			if step == 2 && g.Rank() == 1 {
 				before.Wait()
-				return &transport.LostError{Rank: 1, Why: "pulled the plug"}
+				return &transport.LostError{Rank: 1, Reason: "pulled the plug"}
 			}
 			for i, tab := range tabs {
 				ids, rows := rowGradient(tab, i, step, g.Rank())

@@ -37,8 +37,8 @@ type StepTimes struct {
 	Density float64
 	// Reuses: the strategy selects by thresholds of earlier steps. Anew is the share
 	// of the arena's values that lie where this step selected anew all the same.
-	Reuses bool
-	Anew   float64
+	Reuses     bool
+	ExactShare float64
 	// Skipped is the reason why no rank applied the step, see Config.NonFinite; nil if it was
 	// applied. The other fields are then 0.
 	Skipped error
@@ -83,7 +83,7 @@ func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
 				t.Threshold = o.codec.threshold(b, i-k.First)
 			}
 			t.Density = float64(sent) / float64(max(1, values))
-			if at := o.ops[b].Sent; at.Left > 0 {
+			if at := o.requests[b].Sent; at.Excluded > 0 {
 				t.Density = float64(at.Entries) / float64(max(1, valuesOf(o.layers[k.First:k.Last+1])))
 			}
 			if c := o.codec.local; c != nil {
@@ -106,7 +106,7 @@ func (o *Optimizer) ResidualNorm() (norm float64, ok bool) {
 }
 
 // valuesOf is how many values layers have, padding left out.
-func valuesOf(layers []bucket.Layer) (n int) {
+func valuesOf(layers []bucket.Param) (n int) {
 	for _, l := range layers {
 		n += l.Len - l.Pad
 	}
@@ -130,11 +130,11 @@ type BucketTimes struct {
 	Exact bool
 	// Started is when its exchange started, Ended when it had ended.
 	Started, Ended time.Time
-	Sent           exchange.Sent
+	Sent           exchange.Result
 }
 
-// watch measures steps.
-type watch struct {
+// stepTimer measures steps.
+type stepTimer struct {
 	now, last StepTimes
 	start     time.Time // of Step
 	entries   int
@@ -151,14 +151,14 @@ type watch struct {
 }
 
 // newWatch records in rec.
-func newWatch(rec *record.Recorder) watch {
-	w := watch{rec: rec}
+func newWatch(rec *record.Recorder) stepTimer {
+	w := stepTimer{rec: rec}
 	w.words.whole, w.words.tables, w.words.partition = rec.Name("all gradients"), rec.Name("tables"), rec.Name("partition")
 	return w
 }
 
 // plan is told the names of a plan's buckets.
-func (w *watch) plan(names []string) {
+func (w *stepTimer) plan(names []string) {
 	w.buckets, w.names, w.exchanges = nil, nil, make([]int64, len(names))
 	for _, name := range names {
 		w.names = append(w.names, w.rec.Name(name))
@@ -166,7 +166,7 @@ func (w *watch) plan(names []string) {
 }
 
 // names are those of a plan's buckets.
-func names(plan bucket.Plan, layers []bucket.Layer) []string {
+func names(plan bucket.Plan, layers []bucket.Param) []string {
 	out := make([]string, len(plan))
 	for b, k := range plan {
 		out[b] = fmt.Sprintf("bucket %d: %s", b, layers[k.First].Name)
@@ -225,23 +225,23 @@ func (o *Optimizer) Buckets(dst []BucketTimes) []BucketTimes {
 
 // ready notes that a gradient is final and returns when that was, if anyone wants
 // to know.
-func (w *watch) ready(layer int) (now time.Time) {
+func (w *stepTimer) ready(param int) (now time.Time) {
 	if w.profiler != nil {
 		now = time.Now()
-		_ = w.profiler.Ready(layer, now.Sub(w.begun)) // the queue has checked it
+		_ = w.profiler.Ready(param, now.Sub(w.begun)) // the queue has checked it
 	}
 	return now
 }
 
-// away ends what ready began.
-func (w *watch) away(since time.Time) {
+// compressDone ends what ready began.
+func (w *stepTimer) compressDone(since time.Time) {
 	if w.profiler != nil {
-		w.profiler.Away(time.Since(since))
+		w.profiler.Exclude(time.Since(since))
 	}
 }
 
 // compressed counts what a codec took for a bucket.
-func (w *watch) compressed(b int, start, end time.Time) {
+func (w *stepTimer) compressed(b int, start, end time.Time) {
 	d := end.Sub(start)
 	w.now.Compress += d
 	if w.profiler != nil {
@@ -250,12 +250,12 @@ func (w *watch) compressed(b int, start, end time.Time) {
 	w.rec.Span(record.Compress, w.names[b], w.rec.At(start), w.rec.At(end))
 }
 
-func (w *watch) started(b int) {
+func (w *stepTimer) started(b int) {
 	w.exchanges[b] = w.rec.Now()
 }
 
 // at is a bucket's entry.
-func (w *watch) at(b int) *BucketTimes {
+func (w *stepTimer) at(b int) *BucketTimes {
 	for len(w.buckets) <= b {
 		w.buckets = append(w.buckets, BucketTimes{})
 	}
@@ -263,19 +263,19 @@ func (w *watch) at(b int) *BucketTimes {
 }
 
 // begin notes the end of backward.
-func (w *watch) begin() {
+func (w *stepTimer) begin() {
 	w.start, w.last, w.entries = time.Now(), StepTimes{}, 0
 }
 
 // agreed notes when a bucket was.
-func (w *watch) agreed(end time.Time) {
+func (w *stepTimer) agreed(end time.Time) {
 	w.now.Exposed = max(w.now.Exposed, end.Sub(w.start))
 	w.now.Dense = w.now.Exposed
 }
 
 // gathered notes when the tables' rows were, which were waited for since then; end
 // is zero where there was nothing to wait for.
-func (w *watch) gathered(since, end time.Time) {
+func (w *stepTimer) gathered(since, end time.Time) {
 	if end.IsZero() {
 		return
 	}
@@ -284,7 +284,7 @@ func (w *watch) gathered(since, end time.Time) {
 }
 
 // sent counts what a bucket's exchange was.
-func (w *watch) sent(b int, end time.Time, s exchange.Sent) {
+func (w *stepTimer) sent(b int, end time.Time, s exchange.Result) {
 	w.count(s)
 	if w.profiler != nil {
 		t := w.at(b)
@@ -294,28 +294,28 @@ func (w *watch) sent(b int, end time.Time, s exchange.Sent) {
 }
 
 // exchanged records the exchange of a bucket, or of what is none: -1.
-func (w *watch) exchanged(b int, name record.Name, s exchange.Sent, begun int64, end time.Time) {
+func (w *stepTimer) exchanged(b int, name record.Name, s exchange.Result, begun int64, end time.Time) {
 	done := max(begun, w.rec.At(end))
 	w.now.Exchange += time.Duration(max(0, done-max(begun, w.until)))
 	w.until = max(w.until, done)
 	w.rec.Add(&record.Event{
-		Kind: record.PhaseKind, Phase: record.Exchange, Name: name, How: w.rec.Name(s.Algorithm), Bucket: int32(b), With: -1, Peer: -1,
+		Kind: record.PhaseKind, Phase: record.Exchange, Name: name, Algorithm: w.rec.Name(s.Algorithm), Bucket: int32(b), Other: -1, Peer: -1,
 		Sent: s.Bytes, Begun: begun, Done: done,
 	})
 }
 
 // updated records an update that began then.
-func (w *watch) updated(name record.Name, begun int64) {
+func (w *stepTimer) updated(name record.Name, begun int64) {
 	w.rec.Span(record.Update, name, begun, w.rec.Now())
 }
 
-func (w *watch) count(s exchange.Sent) {
+func (w *stepTimer) count(s exchange.Result) {
 	w.now.BytesSent += s.Bytes
 	w.entries += s.Entries
 }
 
 // end ends a step of n values without padding, which travels where all values do.
-func (w *watch) end(n int) error {
+func (w *stepTimer) end(n int) error {
 	now := time.Now()
 	w.now.Update = max(0, now.Sub(w.start)-w.now.Exposed)
 	w.now.Density = min(1, float64(w.entries)/float64(max(1, n)))
@@ -331,7 +331,7 @@ func (w *watch) end(n int) error {
 }
 
 // drop forgets a step that failed.
-func (w *watch) drop() {
+func (w *stepTimer) drop() {
 	w.now = StepTimes{}
 	if w.profiler != nil {
 		w.profiler.Drop()

@@ -125,8 +125,8 @@ func TestAnew(t *testing.T) {
 					}
 				}
 				got := o.Times()
-				if want := float64(anew) / float64(n); got.Reuses != c.reuses || got.Anew != want || c.reuses && step == 0 && want != 1 {
-					return fmt.Errorf("%s, step %d: reuses %v, share %v selected anew, the buckets say %v", c.strategy, step, got.Reuses, got.Anew, want)
+				if want := float64(anew) / float64(n); got.Reuses != c.reuses || got.ExactShare != want || c.reuses && step == 0 && want != 1 {
+					return fmt.Errorf("%s, step %d: reuses %v, share %v selected anew, the buckets say %v", c.strategy, step, got.Reuses, got.ExactShare, want)
 				}
 				var sum time.Duration
 				for _, b := range o.Buckets(nil) {
@@ -135,7 +135,7 @@ func TestAnew(t *testing.T) {
 				if got.Exchange <= 0 || got.Exchange > sum+time.Microsecond {
 					return fmt.Errorf("%s, step %d: exchanges were under way for %v, those of buckets for %v, one by one", c.strategy, step, got.Exchange, sum)
 				}
-				if c.reuses && got.Anew < 1 {
+				if c.reuses && got.ExactShare < 1 {
 					reused++
 				}
 			}

@@ -22,7 +22,7 @@ func (o *Optimizer) Reselect() error {
 	if err := o.between("call Reselect"); err != nil {
 		return err
 	}
-	if err := o.codec.forget(); err != nil {
+	if err := o.codec.forceExact(); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
 	return o.arrange()

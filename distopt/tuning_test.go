@@ -51,13 +51,13 @@ func TestReselect(t *testing.T) {
 			if err := w.train(1); err != nil {
 				return err
 			}
-			if anew := w.o.Times().Anew; anew != 1 {
+			if anew := w.o.Times().ExactShare; anew != 1 {
 				t.Errorf("turn %d: %v of the values were selected anew", turn, anew)
 			}
 			if err := w.train(1); err != nil {
 				return err
 			}
-			if anew := w.o.Times().Anew; anew == 1 {
+			if anew := w.o.Times().ExactShare; anew == 1 {
 				t.Errorf("turn %d: the second step selects all anew", turn)
 			}
 			kept := w.residual()
@@ -121,17 +121,17 @@ func TestStrategiesDiffer(t *testing.T) {
 	}
 	plain := Config{Strategy: DLGS, Spars: 0.1}
 	other := []Config{plain, plain, plain, plain, plain, {Strategy: PartialUpdate}, {Strategy: PartialUpdate, Partitions: 3}}
-	other[0].Spars, other[1].ClipNorm, other[2].Accumulation, other[3].BoundSum, other[4].Rule = 0.2, 1, 2, true, compress.RulePaper
+	other[0].Spars, other[1].ClipNorm, other[2].Accumulation, other[3].LimitSum, other[4].Rule = 0.2, 1, 2, true, compress.RulePaper
 	seen := map[string]bool{}
 	for _, c := range append(other, plain) {
-		text := told(c)
+		text := strategyBytes(c)
 		if len(text) != agreedBytes || seen[string(text)] {
 			t.Errorf("%q is of two", text)
 		}
 		seen[string(text)] = true
 	}
 	plain.Accumulation = 1
-	if !seen[string(told(plain))] {
+	if !seen[string(strategyBytes(plain))] {
 		t.Error("one backward a step is another setting than none said")
 	}
 }

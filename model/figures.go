@@ -66,13 +66,13 @@ func (m Model) Samples(words [][]uint64, p Pass) {
 	}
 }
 
-// Figures are values of metrics by name. Those that have none are left out.
-type Figures map[string]float64
+// Metrics are values of metrics by name. Those that have none are left out.
+type Metrics map[string]float64
 
 // Figures are what the metrics come to: of training, or, with the words of Samples, of an
 // evaluation.
-func (m Model) Figures(c Counts, words [][]uint64, training bool) Figures {
-	out := Figures{}
+func (m Model) Figures(c Counts, words [][]uint64, training bool) Metrics {
+	out := Metrics{}
 	rest := c.Sums
 	for _, x := range m.Metrics {
 		var v float64

@@ -46,7 +46,7 @@ type ctr struct {
 	byKeys bool
 	hidden []nn.Layer
 	out    nn.Layer
-	dense  nn.Part
+	dense  nn.Stage
 }
 
 func buildCTR(ps *nn.Params, o model.Options, widths []int) model.Model {
@@ -79,7 +79,7 @@ func (m *ctr) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	} else {
 		x = t.EmbeddingTable(b.IDs, b.N, m.table, b.Values)
 	}
-	return model.Outputs{t.On(heter, m.dense, x)}
+	return model.Outputs{t.OnDevice(heter, m.dense, x)}
 }
 
 // logits are those of rows and numbers side by side.

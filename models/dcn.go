@@ -22,7 +22,7 @@ func dcnV2() model.Spec {
 			return deep.forward(t, cross.forward(t, x[0]), nn.Identity)
 		}
 		return func(t *nn.Tape, b model.Batch) *nn.Tensor {
-			return t.On(heter, dense, t.EmbeddingBag(b.Bags, rows, nn.SumPool, b.Values))
+			return t.OnDevice(heter, dense, t.EmbeddingBag(b.Bags, rows, nn.SumPool, b.Values))
 		}
 	})
 }

@@ -27,7 +27,7 @@ func deepFM() model.Spec {
 				x = t.Concat(1, v, b.Values)
 			}
 			shallow := t.Add(linear.forward(t, b), t.Scale(t.Reshape(pairs, b.N, 1), 0.5))
-			return t.On(heter, sum, x, shallow)
+			return t.OnDevice(heter, sum, x, shallow)
 		}
 	})
 }

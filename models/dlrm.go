@@ -50,7 +50,7 @@ func dlrm() model.Spec {
 			for i, rows := range tables {
 				parts = append(parts, t.EmbeddingBag(b.Bags.Slots(i, i+1), rows, nn.SumPool, nil))
 			}
-			return t.On(heter, dense, parts...)
+			return t.OnDevice(heter, dense, parts...)
 		}
 	})
 }

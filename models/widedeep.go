@@ -18,7 +18,7 @@ func wideDeep() model.Spec {
 		sum := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Add(x[1], deep.forward(t, x[0], nn.Identity)) }
 		return func(t *nn.Tape, b model.Batch) *nn.Tensor {
 			x := t.EmbeddingBag(b.Bags, rows, nn.SumPool, b.Values)
-			return t.On(heter, sum, x, linear.forward(t, b))
+			return t.OnDevice(heter, sum, x, linear.forward(t, b))
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (o *activationOp) result() *Tensor                   { return &o.y }
 // Activate is act of every value; of Identity, x itself. Backward overwrites the
 // result's gradient with x's.
 func (t *Tape) Activate(x *Tensor, act Activation) *Tensor {
-	want(act <= GELU, "activation", "one of the constants", int(act))
+	require(act <= GELU, "activation", "one of the constants", int(act))
 	if act == Identity {
 		return x
 	}

@@ -36,7 +36,7 @@ func (o *attentionOp) result() *Tensor                   { return &o.y }
 // operations forward, half of what all pairs would, and 2.5 times that backward.
 func (t *Tape) Attention(qkv *Tensor, heads, steps int) *Tensor {
 	if len(qkv.Shape) != 2 || heads < 1 || steps < 1 || qkv.Shape[0] == 0 || qkv.Shape[0]%steps != 0 || qkv.Shape[1] == 0 || qkv.Shape[1]%(3*heads) != 0 {
-		panic(&ShapeError{Op: "attention", Want: fmt.Sprintf("queries, keys and values [n*%d, 3*width], n > 0, width a multiple of %d heads", steps, heads), Got: qkv.Shape})
+		panic(&ShapeError{Op: "attention", Required: fmt.Sprintf("queries, keys and values [n*%d, 3*width], n > 0, width a multiple of %d heads", steps, heads), Got: qkv.Shape})
 	}
 	rows, width := qkv.Shape[0], qkv.Shape[1]/3
 	o := record[attentionOp](t)

@@ -39,7 +39,7 @@ func (ps *Params) BatchNorm(name string, channels int) Norm {
 	}
 }
 
-func (l Norm) want(ok bool, op, need string, got ...int) {
+func (l Norm) require(ok bool, op, need string, got ...int) {
 	Layer{W: l.Gamma}.want(ok, op, need, got...)
 }
 
@@ -119,11 +119,11 @@ func (o *batchNormOp) check() {
 	const name = "batch norm"
 	l, x := o.l, o.x
 	c := len(l.Gamma.Data)
-	l.want(len(l.Beta.Data) == c && len(l.Mean.Data) == c && len(l.Var.Data) == c, name, "as many values of each kind", c)
-	l.want(len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == c && len(x.Data) > 0, name, "an input whose last axis is the layer's channels", x.Shape...)
-	l.want(o.act == Identity || o.act == ReLU, name, "Identity or ReLU", int(o.act))
+	l.require(len(l.Beta.Data) == c && len(l.Mean.Data) == c && len(l.Var.Data) == c, name, "as many values of each kind", c)
+	l.require(len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == c && len(x.Data) > 0, name, "an input whose last axis is the layer's channels", x.Shape...)
+	l.require(o.act == Identity || o.act == ReLU, name, "Identity or ReLU", int(o.act))
 	if o.r != nil {
-		l.want(sameShape(o.r, x), name, "a residual of the input's shape", o.r.Shape...)
+		l.require(sameShape(o.r, x), name, "a residual of the input's shape", o.r.Shape...)
 	}
 }
 

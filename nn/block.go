@@ -23,7 +23,7 @@ func Residual(block, shortcut Block) Block {
 			x = shortcut(t, x)
 		}
 		if !sameShape(x, y) {
-			panic(&ShapeError{Op: "residual", Want: shapeText("a block's result of the shortcut's shape", x.Shape), Got: append([]int(nil), y.Shape...)})
+			panic(&ShapeError{Op: "residual", Required: shapeText("a block's result of the shortcut's shape", x.Shape), Got: append([]int(nil), y.Shape...)})
 		}
 		return t.Add(y, x)
 	}

@@ -48,7 +48,7 @@ func (t *Tape) binary(kind arithmetic, a, b *Tensor) *Tensor {
 		}
 	}
 	if !fits {
-		panic(&ShapeError{Op: kind.String(), Want: shapeText("a shape that is broadcast with", a.Shape), Got: append([]int(nil), b.Shape...)})
+		panic(&ShapeError{Op: kind.String(), Required: shapeText("a shape that is broadcast with", a.Shape), Got: append([]int(nil), b.Shape...)})
 	}
 	o := record[binaryOp](t)
 	o.kind, o.a, o.b = kind, a, b
@@ -194,7 +194,7 @@ func (t *Tape) Broadcast(x *Tensor, shape ...int) *Tensor {
 		fits = d == shape[i] || d == 1
 	}
 	if !fits {
-		panic(&ShapeError{Op: "broadcast", Want: shapeText("a shape to which is broadcast", x.Shape), Got: append([]int(nil), shape...)})
+		panic(&ShapeError{Op: "broadcast", Required: shapeText("a shape to which is broadcast", x.Shape), Got: append([]int(nil), shape...)})
 	}
 	o := record[expandOp](t)
 	o.x, o.m = x, makeNest(shape, alongside(x.Shape, rank), strides{})

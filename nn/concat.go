@@ -59,7 +59,7 @@ func axisOf(name string, shape []int, axis int) int {
 		i += len(shape)
 	}
 	if i < 0 || i >= len(shape) {
-		panic(&ShapeError{Op: name, Want: shapeText("an axis of", shape), Got: []int{axis}})
+		panic(&ShapeError{Op: name, Required: shapeText("an axis of", shape), Got: []int{axis}})
 	}
 	return i
 }
@@ -78,7 +78,7 @@ func (o *concatOp) result() *Tensor                    { return &o.y }
 // A negative axis counts from the last, -1. Values are copied once forward and once backward.
 func (t *Tape) Concat(axis int, xs ...*Tensor) *Tensor {
 	const name = "concat"
-	want(len(xs) > 0 && len(xs[0].Shape) <= maxAxes, name, "one tensor at least, of at most 8 axes", len(xs))
+	require(len(xs) > 0 && len(xs[0].Shape) <= maxAxes, name, "one tensor at least, of at most 8 axes", len(xs))
 	var shape [maxAxes]int
 	rank := copy(shape[:], xs[0].Shape)
 	axis = axisOf(name, xs[0].Shape, axis)
@@ -88,7 +88,7 @@ func (t *Tape) Concat(axis int, xs ...*Tensor) *Tensor {
 			fits = i == axis || x.Shape[i] == shape[i]
 		}
 		if !fits {
-			panic(&ShapeError{Op: name, Want: shapeText("but for one axis, the shape", xs[0].Shape), Got: slices.Clone(x.Shape)})
+			panic(&ShapeError{Op: name, Required: shapeText("but for one axis, the shape", xs[0].Shape), Got: slices.Clone(x.Shape)})
 		}
 		shape[axis] += x.Shape[axis]
 	}
@@ -141,10 +141,10 @@ func (o *sliceOp) result() *Tensor                   { return &o.y }
 // Backward writes a gradient of x's size for the first slice of x, and adds those of others to it.
 func (t *Tape) Slice(x *Tensor, axis, lo, hi int) *Tensor {
 	const name = "slice"
-	want(len(x.Shape) <= maxAxes, name, "at most 8 axes", x.Shape...)
+	require(len(x.Shape) <= maxAxes, name, "at most 8 axes", x.Shape...)
 	axis = axisOf(name, x.Shape, axis)
 	if lo < 0 || hi < lo || hi > x.Shape[axis] {
-		panic(&ShapeError{Op: name, Want: shapeText("bounds, the lower first, of one axis of", x.Shape), Got: []int{axis, lo, hi}})
+		panic(&ShapeError{Op: name, Required: shapeText("bounds, the lower first, of one axis of", x.Shape), Got: []int{axis, lo, hi}})
 	}
 	var shape [maxAxes]int
 	rank := copy(shape[:], x.Shape)

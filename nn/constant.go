@@ -21,14 +21,14 @@ type weightsKey struct {
 // weightsOf is where p's weights lie, and whether they are to be made now (fresh). Where parameters
 // may change they lie in memory that all operations share, and are made each time.
 func (t *Tape) weightsOf(p *Param, tile int) (w *weights, fresh bool) {
-	if t.kept == nil {
+	if t.packedWeights == nil {
 		return &t.packed.weights, true
 	}
 	key := weightsKey{p, tile}
-	w = t.kept[key]
+	w = t.packedWeights[key]
 	if w == nil {
 		w = new(weights)
-		t.kept[key] = w
+		t.packedWeights[key] = w
 	}
 	fresh, w.made = !w.made && !t.pool.dry, true
 	return w, fresh

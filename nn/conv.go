@@ -117,7 +117,7 @@ func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 	o.algo = implicitGEMM{}
 	if winogradPays(win, o.out, cfg) {
 		o.grid = newTileGrid(x.Shape[0], h, w)
-		if !t.eval || !o.grid.few(x.Shape[0]*h*w, t.kept != nil) {
+		if !t.eval || !o.grid.few(x.Shape[0]*h*w, t.packedWeights != nil) {
 			o.algo = winograd{}
 		}
 	}
@@ -134,14 +134,14 @@ func convWindows(x *Tensor, l Layer, cfg Conv) simd.Windows {
 	l.want(l.B == nil || len(l.B.Data) == s[3], "convolution", "one bias per output channel", s[3])
 	l.want(cfg.Activation == Identity || cfg.Activation == ReLU, "convolution", "no activation or ReLU", int(cfg.Activation))
 	if len(x.Shape) != 4 || x.Shape[0] == 0 || x.Shape[3] != s[2] {
-		panic(&ShapeError{Op: "convolution " + l.W.Name, Want: fmt.Sprintf("an input [n, h, w, %d], n > 0", s[2]), Got: x.Shape})
+		panic(&ShapeError{Op: "convolution " + l.W.Name, Required: fmt.Sprintf("an input [n, h, w, %d], n > 0", s[2]), Got: x.Shape})
 	}
 	win := simd.Windows{
 		Height: x.Shape[1], Width: x.Shape[2], Channels: s[2],
 		KernelHeight: s[0], KernelWidth: s[1], Stride: cfg.Stride, Pad: cfg.Pad,
 	}
 	if err := win.Validate(); err != nil {
-		panic(&ShapeError{Op: "convolution " + l.W.Name, Want: "a window that fits the image: " + err.Error(), Got: x.Shape})
+		panic(&ShapeError{Op: "convolution " + l.W.Name, Required: "a window that fits the image: " + err.Error(), Got: x.Shape})
 	}
 	return win
 }

@@ -216,7 +216,7 @@ func (o *convOp) winogradRun(t *Tape) {
 	width := t.k.PanelWidth()
 	in, out := p.from.channels, p.to.channels
 	tiles := p.grid.rows() * p.grid.wide
-	if out >= 256 && tiles < out && t.kept == nil {
+	if out >= 256 && tiles < out && t.packedWeights == nil {
 		p.v = o.packed.v.all(p.grid.points, tiles, in)
 		p.stride = width*min(panelRows, in) | lineValues
 		o.share(t, winogradInputs, p.grid.rows(), 1, 1)

@@ -44,9 +44,9 @@ func (o *crossEntropyOp) result() *Tensor                   { return &o.y }
 // the loss and its gradient are 0. It panics when another label is not a class, or the smoothing is out of its range.
 func (t *Tape) CrossEntropy(logits *Tensor, labels []int32, cfg CrossEntropy) (loss *Tensor, correct, counted int) {
 	const name = "cross-entropy"
-	want(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)
+	require(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)
 	n, classes := logits.Shape[0], logits.Shape[1]
-	want(len(labels) == n, name, "one label per sample", len(labels), n)
+	require(len(labels) == n, name, "one label per sample", len(labels), n)
 	if !(cfg.Smoothing >= 0 && cfg.Smoothing < 1) {
 		panic(fmt.Errorf("nn: %s: smoothing %s: want at least 0 and less than 1", name, quantity.Exact(cfg.Smoothing)))
 	}

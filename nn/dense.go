@@ -35,14 +35,14 @@ func (o *denseOp) result() *Tensor { return &o.y }
 // backward.
 func (t *Tape) Dense(x *Tensor, l Layer, act Activation) *Tensor {
 	checkDense(x, l)
-	want(act <= GELU, "dense", "one of the activations", int(act))
+	require(act <= GELU, "dense", "one of the activations", int(act))
 	if act == GELU { // its slope is known by its input, which is kept
 		return t.GELU(t.Dense(x, l, Identity))
 	}
 	o := record[denseOp](t)
 	o.x, o.l, o.act = x, l, act
 	y := t.begin(o, x.Shape[0], l.W.Shape[0])
-	if out, in := l.W.Shape[0], l.W.Shape[1]; o.byRows(t) || t.kept != nil {
+	if out, in := l.W.Shape[0], l.W.Shape[1]; o.byRows(t) || t.packedWeights != nil {
 		o.packed = t.matrixOf(l.W, true, in, out, in)
 		if x.Shape[0] >= productRows || t.pool.threads() == 1 {
 			o.run(t, denseForwardRows, x.Shape[0], 1, productRows)
@@ -60,7 +60,7 @@ func checkDense(x *Tensor, l Layer) {
 	out, in := l.W.Shape[0], l.W.Shape[1]
 	l.want(l.B == nil || len(l.B.Data) == out, "dense", "one bias per output", out)
 	if len(x.Shape) != 2 || x.Shape[0] == 0 || x.Shape[1] != in {
-		panic(&ShapeError{Op: "dense " + l.W.Name, Want: fmt.Sprintf("an input [n, %d], n > 0", in), Got: x.Shape})
+		panic(&ShapeError{Op: "dense " + l.W.Name, Required: fmt.Sprintf("an input [n, %d], n > 0", in), Got: x.Shape})
 	}
 }
 

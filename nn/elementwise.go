@@ -75,7 +75,7 @@ func (o *reshapeOp) result() *Tensor                   { return &o.y }
 // Reshape gives the same values another shape of as many values. The result
 // shares x's memory.
 func (t *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
-	want(volume(shape) == len(x.Data), "reshape", "a shape of as many values", shape...)
+	require(volume(shape) == len(x.Data), "reshape", "a shape of as many values", shape...)
 	o := record[reshapeOp](t)
 	o.x = x
 	o.y.Shape = append(o.y.Shape[:0], shape...)
@@ -86,7 +86,7 @@ func (t *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
 
 // Flatten makes one row of each sample: [n, ...] becomes [n, values].
 func (t *Tape) Flatten(x *Tensor) *Tensor {
-	want(len(x.Shape) > 0 && x.Shape[0] > 0, "flatten", "at least one sample", x.Shape...)
+	require(len(x.Shape) > 0 && x.Shape[0] > 0, "flatten", "at least one sample", x.Shape...)
 	return t.Reshape(x, x.Shape[0], len(x.Data)/x.Shape[0])
 }
 

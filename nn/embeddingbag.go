@@ -6,7 +6,7 @@ import (
 )
 
 // Bags are the keys of N samples in some slots, slot after slot and within a slot sample after
-// sample. Bag slot*N+sample has Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]]: none where
+// sample. Bag slot*N+sample has Keys[Offsets[param*N+sample]:Offsets[param*N+sample+1]]: none where
 // the sample has nothing there.
 type Bags struct {
 	Keys    []uint64
@@ -78,22 +78,22 @@ func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *
 // EmbeddingSequence is the rows of the last steps keys of one slot, in their order: the result is
 // [N, steps, Dim], with zeros behind a shorter sequence. How long each is, bags say.
 func (t *Tape) EmbeddingSequence(bags Bags, tab *Table, steps int) *Tensor {
-	tab.want(steps > 0 && bags.Len() == 1, "the bags of one slot, of which so many steps are wanted", bags.Len(), steps)
+	tab.require(steps > 0 && bags.Len() == 1, "the bags of one slot, of which so many steps are wanted", bags.Len(), steps)
 	return t.lookUpBags(bags, tab, SumPool, nil, steps)
 }
 
 // lookUpBags is EmbeddingBag, or with steps EmbeddingSequence.
 func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, steps int) *Tensor {
 	n, slots := bags.N, bags.Len()
-	tab.want(n > 0 && slots > 0 && len(bags.Offsets) == slots*n+1, "bags of n > 0 samples in one or more slots", len(bags.Offsets), n)
+	tab.require(n > 0 && slots > 0 && len(bags.Offsets) == slots*n+1, "bags of n > 0 samples in one or more slots", len(bags.Offsets), n)
 	o := record[tableLookupOp](t)
 	cols := max(1, steps) * slots * tab.Dim
 	o.tab, o.rest, o.slots, o.steps, o.first, o.pool = tab, rest, slots, steps, bags.first, pool
 	if rest != nil {
-		tab.want(len(rest.Shape) == 2 && rest.Shape[0] == n, "values [n, m] beside the rows", rest.Shape...)
+		tab.require(len(rest.Shape) == 2 && rest.Shape[0] == n, "values [n, m] beside the rows", rest.Shape...)
 		cols += rest.Shape[1]
 	}
-	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see rowKeys
+	tab.require(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see rowKeys
 	if t.pool.dry {
 		tab.note(bags.first, slots, steps)
 	}
@@ -188,7 +188,7 @@ func (t *Table) rowsOf(bags Bags, steps int, rows []int32) []int32 {
 	lo, hi := bags.Offsets[0], bags.Offsets[len(bags.Offsets)-1]
 	rows = rows[:0]
 	if t.owner.elsewhere {
-		t.want(lo == hi || len(t.at) == len(bags.Keys) && t.reading(bags.first, bags.Len(), steps), "keys whose rows are held", bags.first, bags.Len(), len(t.at))
+		t.require(lo == hi || len(t.at) == len(bags.Keys) && t.reading(bags.first, bags.Len(), steps), "keys whose rows are held", bags.first, bags.Len(), len(t.at))
 		if lo == hi {
 			return rows
 		}

@@ -25,9 +25,9 @@ type tableLookupOp struct {
 	scales  []float32 // what sums are multiplied by
 	scaled  bool      // by something else than 1
 
-	back bool      // parts are those of backward
-	dy   []float32 // the gradient of what is added up, placed as y's
-	own  []float32 // memory for dy
+	back    bool      // parts are those of backward
+	dy      []float32 // the gradient of what is added up, placed as y's
+	scratch []float32 // memory for dy
 }
 
 func (o *tableLookupOp) operands() ([4]*Tensor, [4]*Param) {
@@ -42,13 +42,13 @@ func (o *tableLookupOp) table() *Table   { return o.tab }
 // ids are kept until Backward. The gradient costs O(len(ids)·Dim), whatever the
 // table's size. It panics with an *IndexError when an id is not a row.
 func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Tensor {
-	tab.want(n > 0 && len(ids) > 0 && len(ids)%n == 0, "the same number of ids for each of n > 0 samples", len(ids), n)
+	tab.require(n > 0 && len(ids) > 0 && len(ids)%n == 0, "the same number of ids for each of n > 0 samples", len(ids), n)
 	cols := len(ids) / n * tab.Dim
 	if rest != nil {
-		tab.want(len(rest.Shape) == 2 && rest.Shape[0] == n, "values [n, m] beside the rows", rest.Shape...)
+		tab.require(len(rest.Shape) == 2 && rest.Shape[0] == n, "values [n, m] beside the rows", rest.Shape...)
 		cols += rest.Shape[1]
 	}
-	tab.want(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see rowKeys
+	tab.require(n*cols <= math.MaxUint32, "fewer than 2^32 values", n, cols) // see rowKeys
 	checkIDs(tab.Name, ids, tab.held())
 	o := record[tableLookupOp](t)
 	o.ids, o.tab, o.rest, o.slots, o.steps, o.scaled = ids, tab, rest, 0, 0, false
@@ -57,10 +57,10 @@ func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Ten
 	return y
 }
 
-// want panics unless ok.
-func (t *Table) want(ok bool, need string, got ...int) {
+// require panics unless ok.
+func (t *Table) require(ok bool, need string, got ...int) {
 	if !ok {
-		panic(&ShapeError{Op: "embedding " + t.Name, Want: need, Got: slices.Clone(got)})
+		panic(&ShapeError{Op: "embedding " + t.Name, Required: need, Got: slices.Clone(got)})
 	}
 }
 
@@ -88,8 +88,8 @@ func (o *tableLookupOp) part(w *worker, i int) {
 
 func (o *tableLookupOp) backward(t *Tape) {
 	if o.dy = o.y.grad; o.scaled {
-		o.own = sized(o.own, len(o.y.Data))
-		o.dy, o.back = o.own, true
+		o.scratch = sized(o.scratch, len(o.y.Data))
+		o.dy, o.back = o.scratch, true
 		t.pool.run(o, (len(o.scales)+gatherRows-1)/gatherRows)
 		o.back = false
 	}
@@ -118,7 +118,7 @@ func (o *tableLookupOp) backward(t *Tape) {
 func (t *Table) merge(k *simd.Kernels, keys []uint64, dy []float32) {
 	oldIDs, oldGrads := t.ids, t.grads
 	ids, grads := t.spareIDs[:0], t.spareGrads[:0]
-	grads, ids = t.room(grads, ids, len(oldGrads)+len(keys)*t.Dim)
+	grads, ids = t.scratch(grads, ids, len(oldGrads)+len(keys)*t.Dim)
 	take := func() { // the next row of the old gradient
 		ids, oldIDs = append(ids, oldIDs[0]), oldIDs[1:]
 		grads, oldGrads = append(grads, oldGrads[:t.Dim]...), oldGrads[t.Dim:]
@@ -142,8 +142,8 @@ func (t *Table) merge(k *simd.Kernels, keys []uint64, dy []float32) {
 	t.ids, t.grads = ids, grads
 }
 
-// room is memory for n gradients and their ids: what is given, if it is enough.
-func (t *Table) room(grads []float32, ids []int32, n int) ([]float32, []int32) {
+// scratch is memory for n gradients and their ids: what is given, if it is enough.
+func (t *Table) scratch(grads []float32, ids []int32, n int) ([]float32, []int32) {
 	if cap(grads) < n {
 		return t.owner.takeRows(n, t.Dim) // as many as there can be: later steps may name more rows
 	}

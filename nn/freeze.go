@@ -25,7 +25,7 @@ func (ps *Params) Freeze(patterns ...string) error {
 }
 
 // SetRate multiplies the learning rate of the parameters whose names match one of the patterns by
-// factor, which is positive: see Slot.Rate; of several calls the last one counts. It is called
+// factor, which is positive: see ParamRange.Rate; of several calls the last one counts. It is called
 // before Arrange, and fails as Freeze does.
 func (ps *Params) SetRate(factor float64, patterns ...string) error {
 	if !(factor > 0) || math.IsInf(factor, 0) {
@@ -132,7 +132,7 @@ func (ps *Params) Frozen() []*Param { return ps.list[ps.trained():] }
 func (ps *Params) settle() error {
 	slices.SortStableFunc(ps.list, func(a, b *Param) int { return order(a.frozen) - order(b.frozen) })
 	for i, p := range ps.list {
-		p.slot = i
+		p.param = i
 	}
 	if n := len(ps.list); n > 0 && ps.trained() == 0 && len(ps.tables) == 0 {
 		return fmt.Errorf("nn: Arrange: all %d parameters are frozen: nothing is left to train", n)
@@ -176,9 +176,9 @@ func allFrozen(ps ...*Param) bool {
 // frozen.
 type skipper interface{ skips() bool }
 
-// lend gives the frozen parameters of an operation memory for gradients that nobody reads, where it
+// allocFrozenGrads gives the frozen parameters of an operation memory for gradients that nobody reads, where it
 // computes them together with others.
-func (t *Tape) lend(o op) {
+func (t *Tape) allocFrozenGrads(o op) {
 	if s, ok := o.(skipper); ok && s.skips() {
 		return
 	}

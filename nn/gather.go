@@ -18,8 +18,8 @@ func (o *gatherOp) result() *Tensor                   { return &o.y }
 // row of [rows, cols], reshape it to [rows*cols, 1] and gather row*cols + col.
 func (t *Tape) Gather(x *Tensor, ids []int32) *Tensor {
 	const name = "gather"
-	want(len(x.Shape) > 0 && len(x.Shape) <= maxAxes, name, "rows, [rows, ...], of at most 8 axes", x.Shape...)
-	want(len(ids) > 0, name, "at least one id", len(ids))
+	require(len(x.Shape) > 0 && len(x.Shape) <= maxAxes, name, "rows, [rows, ...], of at most 8 axes", x.Shape...)
+	require(len(ids) > 0, name, "at least one id", len(ids))
 	checkIDs(name, ids, x.Shape[0])
 	var shape [maxAxes]int
 	rank := copy(shape[:], x.Shape)
@@ -61,7 +61,7 @@ type transposeOp struct {
 	x       *Tensor
 	y       Tensor
 	from    [maxAxes]int
-	there   nest // over the result, x beside it
+	target  nest // over the result, x beside it
 	andBack nest // over x, the result beside it
 }
 
@@ -72,7 +72,7 @@ func (o *transposeOp) result() *Tensor                   { return &o.y }
 // axes the order is reversed. x has at most 8 axes.
 func (t *Tape) Transpose(x *Tensor, axes ...int) *Tensor {
 	rank := len(x.Shape)
-	want(rank <= maxAxes, "transpose", "at most 8 axes", x.Shape...)
+	require(rank <= maxAxes, "transpose", "at most 8 axes", x.Shape...)
 	var from, shape [maxAxes]int
 	var seen [maxAxes]bool
 	for i := range rank {
@@ -88,7 +88,7 @@ func (t *Tape) Transpose(x *Tensor, axes ...int) *Tensor {
 			}
 		}
 		if !fits {
-			panic(&ShapeError{Op: "transpose", Want: shapeText("all axes, each once, of", x.Shape), Got: append([]int(nil), axes...)})
+			panic(&ShapeError{Op: "transpose", Required: shapeText("all axes, each once, of", x.Shape), Got: append([]int(nil), axes...)})
 		}
 	}
 	for i, a := range from[:rank] {
@@ -102,9 +102,9 @@ func (t *Tape) Transpose(x *Tensor, axes ...int) *Tensor {
 	o := record[transposeOp](t)
 	o.from = from
 	o.x = x
-	o.there, o.andBack = makeNest(shape[:rank], inX, strides{}), makeNest(x.Shape, inY, strides{})
+	o.target, o.andBack = makeNest(shape[:rank], inX, strides{}), makeNest(x.Shape, inY, strides{})
 	y := t.begin(o, shape[:rank]...)
-	t.spread(copyStretch, &o.there, y.Data, x.Data, &o.there.a, nil, &o.there.b)
+	t.spread(copyStretch, &o.target, y.Data, x.Data, &o.target.a, nil, &o.target.b)
 	return y
 }
 

@@ -82,11 +82,11 @@ func (o *groupNormOp) result() *Tensor { return &o.y }
 func (t *Tape) GroupNorm(x *Tensor, l Norm, groups int) *Tensor {
 	const name = "group norm"
 	c := len(l.Gamma.Data)
-	l.want(len(l.Beta.Data) == c, name, "as many values of each kind", c)
+	l.require(len(l.Beta.Data) == c, name, "as many values of each kind", c)
 	if groups < 1 || c%groups != 0 {
-		panic(&ShapeError{Op: name + " " + l.Gamma.Name, Want: fmt.Sprintf("a number of groups that divides %d channels", c), Got: []int{groups}})
+		panic(&ShapeError{Op: name + " " + l.Gamma.Name, Required: fmt.Sprintf("a number of groups that divides %d channels", c), Got: []int{groups}})
 	}
-	l.want(len(x.Shape) > 1 && x.Shape[len(x.Shape)-1] == c && len(x.Data) > 0, name, "an input [n, ..., channels] of the layer's channels", x.Shape...)
+	l.require(len(x.Shape) > 1 && x.Shape[len(x.Shape)-1] == c && len(x.Data) > 0, name, "an input [n, ..., channels] of the layer's channels", x.Shape...)
 	o := record[groupNormOp](t)
 	o.x, o.l, o.groups = x, l, groups
 	y := t.begin(o, x.Shape...)

@@ -95,7 +95,7 @@ func (l GRULayer) check(x *Tensor, state []float32, steps int) (n, hidden int) {
 		"gru", "recurrent weights [3*hidden, hidden]", l.WeightHH.Shape...)
 	w.want(len(l.BiasIH.Data) == rows && len(l.BiasHH.Data) == rows, "gru", "two biases [3*hidden]", len(l.BiasIH.Data), len(l.BiasHH.Data))
 	if len(x.Shape) != 2 || steps < 1 || x.Shape[0] == 0 || x.Shape[0]%steps != 0 || x.Shape[1] != in {
-		panic(&ShapeError{Op: "gru " + l.WeightIH.Name, Want: fmt.Sprintf("an input [%d*n, %d], n > 0", steps, in), Got: x.Shape})
+		panic(&ShapeError{Op: "gru " + l.WeightIH.Name, Required: fmt.Sprintf("an input [%d*n, %d], n > 0", steps, in), Got: x.Shape})
 	}
 	n = x.Shape[0] / steps
 	w.want(state == nil || len(state) == n*hidden, "gru", "a state of n*hidden values", len(state))

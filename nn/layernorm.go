@@ -29,8 +29,8 @@ func (ps *Params) LayerNorm(name string, dim int) Norm {
 func (t *Tape) LayerNorm(x *Tensor, l Norm) *Tensor {
 	const name = "layer norm"
 	d := len(l.Gamma.Data)
-	l.want(len(l.Beta.Data) == d, name, "as many values of each kind", d)
-	l.want(len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == d && len(x.Data) > 0, name, "an input whose last axis is the layer's", x.Shape...)
+	l.require(len(l.Beta.Data) == d, name, "as many values of each kind", d)
+	l.require(len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == d && len(x.Data) > 0, name, "an input whose last axis is the layer's", x.Shape...)
 	o := record[layerNormOp](t)
 	o.x, o.l = x, l
 	y := t.begin(o, x.Shape...)

@@ -42,9 +42,9 @@ func (o *lossOp) result() *Tensor                   { return &o.y }
 // needs none.
 func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor, correct int) {
 	const name = "softmax cross-entropy"
-	want(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)
+	require(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)
 	n, classes := logits.Shape[0], logits.Shape[1]
-	want(len(labels) == n, name, "one label per sample", len(labels), n)
+	require(len(labels) == n, name, "one label per sample", len(labels), n)
 	for i, label := range labels {
 		if label < 0 || int(label) >= classes {
 			panic(fmt.Errorf("nn: %s: sample %d has label %d, but there are %d classes", name, i, label, classes))

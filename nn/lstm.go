@@ -96,7 +96,7 @@ func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor
 	t.k.AddTo(o.bias, l.BiasIH.Data, l.BiasHH.Data)
 	o.packed = t.matrixOf(l.WeightIH, true, l.WeightIH.Shape[1], 4*hidden, l.WeightIH.Shape[1])
 	o.share(t, lstmInput, steps*n, 1, productRows)
-	if t.kept == nil || o.recurrent != l.WeightHH {
+	if t.packedWeights == nil || o.recurrent != l.WeightHH {
 		o.recurrent = l.WeightHH
 		o.run(t, lstmPackForward, hidden)
 	}
@@ -121,7 +121,7 @@ func (l LSTMLayer) check(x *Tensor, state *LSTMState, steps int) (n, hidden int)
 		"lstm", "recurrent weights [4*hidden, hidden]", l.WeightHH.Shape...)
 	w.want(len(l.BiasIH.Data) == rows && len(l.BiasHH.Data) == rows, "lstm", "two biases [4*hidden]", len(l.BiasIH.Data), len(l.BiasHH.Data))
 	if len(x.Shape) != 2 || steps < 1 || x.Shape[0] == 0 || x.Shape[0]%steps != 0 || x.Shape[1] != in {
-		panic(&ShapeError{Op: "lstm " + l.WeightIH.Name, Want: fmt.Sprintf("an input [%d*n, %d], n > 0", steps, in), Got: x.Shape})
+		panic(&ShapeError{Op: "lstm " + l.WeightIH.Name, Required: fmt.Sprintf("an input [%d*n, %d], n > 0", steps, in), Got: x.Shape})
 	}
 	n = x.Shape[0] / steps
 	if state != nil {

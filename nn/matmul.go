@@ -69,9 +69,9 @@ func (o *matMulOp) fit() (shape [maxAxes]int, rank int) {
 
 func (o *matMulOp) refuse(need string) {
 	panic(&ShapeError{
-		Op:   "matmul",
-		Want: fmt.Sprintf("%s %v (transposed: %v and %v)", need, o.a.Shape, o.cfg.TransposeA, o.cfg.TransposeB),
-		Got:  slices.Clone(o.b.Shape),
+		Op:       "matmul",
+		Required: fmt.Sprintf("%s %v (transposed: %v and %v)", need, o.a.Shape, o.cfg.TransposeA, o.cfg.TransposeB),
+		Got:      slices.Clone(o.b.Shape),
 	})
 }
 

@@ -59,7 +59,7 @@ func (j *mergeJob) run(t *Tape, o *tableLookupOp, parts int) {
 		s.rows, all = all, all+s.rows
 	}
 	tab := o.tab
-	grads, ids := tab.room(tab.grads, tab.ids, len(o.ids)*tab.Dim)
+	grads, ids := tab.scratch(tab.grads, tab.ids, len(o.ids)*tab.Dim)
 	tab.ids, tab.grads = ids[:all], grads[:all*tab.Dim]
 	j.write = true
 	t.pool.run(j, parts)

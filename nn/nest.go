@@ -120,9 +120,9 @@ type foldJob struct {
 	dst, src []float32
 	scale    float32
 
-	kept, gone nest // the loops that dst moves along, and the others, but for the last of them
-	run        int  // values of the last loop of those
-	step       int  // between them, in src
+	outer, reduced nest // the loops that dst moves along, and the others, but for the last of them
+	run            int  // values of the last loop of those
+	step           int  // between them, in src
 }
 
 // foldColumns is how many columns a part of a fold sums up at least.
@@ -150,21 +150,21 @@ func (t *Tape) fold(m *nest, s *strides, dst, src []float32, scale float32) {
 // split sorts the loops. Those of gone have their strides in src as a; so have those of kept.
 func (j *foldJob) split() {
 	for l := range j.m.n {
-		to := &j.gone
+		to := &j.reduced
 		if j.s[l] != 0 {
-			to = &j.kept
+			to = &j.outer
 		}
 		to.dims[to.n], to.a[to.n] = j.m.dims[l], j.m.full[l]
 		to.n++
 	}
-	if j.gone.n > 0 {
-		last := j.gone.n - 1
-		j.run, j.step, j.gone.dims[last] = j.gone.dims[last], j.gone.a[last], 1
+	if j.reduced.n > 0 {
+		last := j.reduced.n - 1
+		j.run, j.step, j.reduced.dims[last] = j.reduced.dims[last], j.reduced.a[last], 1
 	}
 }
 
 // outputs is how many sums of runs a part computes.
-func (j *foldJob) outputs() int { return max(1, valuesPart/(j.run*j.gone.size())) }
+func (j *foldJob) outputs() int { return max(1, valuesPart/(j.run*j.reduced.size())) }
 
 // blocks is in how many parts the last loop is cut, where dst moves along it.
 func (j *foldJob) blocks() int { return (j.m.inner() + foldColumns - 1) / foldColumns }
@@ -181,9 +181,9 @@ func (j *foldJob) part(w *worker, i int) {
 func (j *foldJob) sums(w *worker, i int) {
 	n := j.outputs()
 	for o := i * n; o < min((i+1)*n, len(j.dst)); o++ {
-		from, sum := j.kept.at(o), 0.0
-		for g := range j.gone.size() {
-			sum += w.k.Sum(j.src[from+j.gone.at(g):][:j.run])
+		from, sum := j.outer.at(o), 0.0
+		for g := range j.reduced.size() {
+			sum += w.k.Sum(j.src[from+j.reduced.at(g):][:j.run])
 		}
 		j.dst[o] = float32(sum * float64(j.scale))
 	}
@@ -194,10 +194,10 @@ func (j *foldJob) columns(w *worker, i int) {
 	inner, blocks := j.m.inner(), j.blocks()
 	row, block := i/blocks, i%blocks
 	lo, hi := inner*block/blocks, inner*(block+1)/blocks
-	dst, from := j.dst[row*inner+lo:row*inner+hi], j.kept.at(row*inner)+lo
+	dst, from := j.dst[row*inner+lo:row*inner+hi], j.outer.at(row*inner)+lo
 	clear(dst)
-	for g := range j.gone.size() {
-		w.k.SumRows(dst, j.src[from+j.gone.at(g):], j.step, j.run)
+	for g := range j.reduced.size() {
+		w.k.SumRows(dst, j.src[from+j.reduced.at(g):], j.step, j.run)
 	}
 	if j.scale != 1 {
 		w.k.Scale(dst, j.scale)

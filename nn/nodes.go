@@ -105,7 +105,7 @@ func (o *reduceOp) node() Node {
 		n.Op = "mean"
 	}
 	for i := range o.x.Shape {
-		if o.gone[i] {
+		if o.reduced[i] {
 			n.Axes = append(n.Axes, i)
 		}
 	}

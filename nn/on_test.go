@@ -15,7 +15,7 @@ func TestOn(t *testing.T) {
 	}
 	part := func(t *Tape, x []*Tensor) *Tensor { return t.Add(t.Dense(x[0], l, ReLU), x[1]) }
 	y := NewTensor(4, 2)
-	marked := func(t *Tape) *Tensor { return t.Mean(t.On("elsewhere", part, x, y), 0, 1) }
+	marked := func(t *Tape) *Tensor { return t.Mean(t.OnDevice("elsewhere", part, x, y), 0, 1) }
 	plain := func(t *Tape) *Tensor { return t.Mean(t.Add(t.Dense(x, l, ReLU), y), 0, 1) }
 	if err := ps.Arrange(func(t *Tape) *Tensor { return t.Reshape(marked(t), 1) }); err != nil {
 		t.Fatal(err)
@@ -34,11 +34,11 @@ func TestOn(t *testing.T) {
 	if !slices.Equal(gotLoss, loss) || !slices.Equal(gotGrads, grads) {
 		t.Errorf("marked: loss %v and gradients %v, want %v and %v", gotLoss, gotGrads, loss, grads)
 	}
-	if n := testing.AllocsPerRun(10, func() { tape.ResetEval(); tape.On("elsewhere", part, x, y) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { tape.ResetEval(); tape.OnDevice("elsewhere", part, x, y) }); n != 0 {
 		t.Errorf("a mark makes %v allocations", n)
 	}
 	var given []*Tensor
-	tape.Divert(func(place string, _ Part, x []*Tensor) *Tensor {
+	tape.Intercept(func(place string, _ Stage, x []*Tensor) *Tensor {
 		if place != "elsewhere" {
 			t.Errorf("place %q", place)
 		}
@@ -46,11 +46,11 @@ func TestOn(t *testing.T) {
 		return y
 	})
 	tape.ResetEval()
-	if got := tape.On("elsewhere", part, x, y); got != y || !slices.Equal(given, []*Tensor{x, y}) {
+	if got := tape.OnDevice("elsewhere", part, x, y); got != y || !slices.Equal(given, []*Tensor{x, y}) {
 		t.Errorf("diverted: result %p, given %p; want %p, and %p and %[3]p", got, given, y, x)
 	}
-	tape.Divert(nil)
-	if got := tape.On("elsewhere", part, x, y); got == y {
+	tape.Intercept(nil)
+	if got := tape.OnDevice("elsewhere", part, x, y); got == y {
 		t.Error("it is still diverted")
 	}
 }

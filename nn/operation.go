@@ -67,12 +67,12 @@ func (o *operationOp) result() *Tensor { return &o.y }
 // not called in the dry run of Params.Arrange: there the result is zeros. inputs and params are
 // copied. It panics where the operation has no Forward, or an input or a parameter is nil.
 func (t *Tape) Apply(op *Operation, shape []int, inputs []*Tensor, params ...*Param) *Tensor {
-	want(op != nil && op.Forward != nil, "operation", "one with a Forward")
+	require(op != nil && op.Forward != nil, "operation", "one with a Forward")
 	for i, x := range inputs {
-		want(x != nil, op.Name, "inputs that are not nil; this one is", i)
+		require(x != nil, op.Name, "inputs that are not nil; this one is", i)
 	}
 	for i, p := range params {
-		want(p != nil, op.Name, "parameters that are not nil; this one is", i)
+		require(p != nil, op.Name, "parameters that are not nil; this one is", i)
 	}
 	o := record[operationOp](t)
 	o.op = op

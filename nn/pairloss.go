@@ -21,12 +21,12 @@ func (k pairKind) String() string {
 
 // pairLossOp is the mean of a loss of every value of x and its target z.
 type pairLossOp struct {
-	kind  pairKind
-	x, z  *Tensor
-	delta float32
-	y     Tensor
-	plain Tensor // z, where the target is numbers and no tensor: they are the caller's, or own
-	own   []float32
+	kind    pairKind
+	x, z    *Tensor
+	delta   float32
+	y       Tensor
+	plain   Tensor // z, where the target is numbers and no tensor: they are the caller's, or own
+	scratch []float32
 
 	sums   []float64 // by part
 	dx, dz []float32
@@ -47,7 +47,7 @@ func (t *Tape) MeanSquaredError(x, target *Tensor) *Tensor {
 // MeanSquaredErrorTo is MeanSquaredError from numbers, in the order of x's values, such as a
 // batch's targets: they get no gradient, and must stay as they are until the end of Backward.
 func (t *Tape) MeanSquaredErrorTo(x *Tensor, target []float32) *Tensor {
-	want(len(x.Data) == len(target), squaredError.String(), "as many targets as values", len(target))
+	require(len(x.Data) == len(target), squaredError.String(), "as many targets as values", len(target))
 	o := record[pairLossOp](t)
 	o.plain.Shape, o.plain.Data = append(o.plain.Shape[:0], x.Shape...), target
 	return t.measure(o, squaredError, x, &o.plain, 0)
@@ -58,7 +58,7 @@ func (t *Tape) MeanSquaredErrorTo(x *Tensor, target []float32) *Tensor {
 // positive.
 func (t *Tape) Huber(x, target *Tensor, delta float32) *Tensor {
 	if !(delta > 0) {
-		panic(&ShapeError{Op: huberLoss.String(), Want: "a positive delta", Got: []int{int(delta)}})
+		panic(&ShapeError{Op: huberLoss.String(), Required: "a positive delta", Got: []int{int(delta)}})
 	}
 	return t.pairLoss(huberLoss, x, target, delta)
 }
@@ -73,26 +73,26 @@ func (t *Tape) BinaryCrossEntropy(logits, target *Tensor) *Tensor {
 // BinaryCrossEntropyTo is BinaryCrossEntropy from labels of 0 and 1, in the order of the logits:
 // they are copied.
 func (t *Tape) BinaryCrossEntropyTo(logits *Tensor, labels []int32) *Tensor {
-	want(len(logits.Data) == len(labels), logisticLoss.String(), "as many labels as logits", len(labels))
+	require(len(logits.Data) == len(labels), logisticLoss.String(), "as many labels as logits", len(labels))
 	o := record[pairLossOp](t)
-	o.own = sized(o.own, len(labels))
-	o.plain.Shape, o.plain.Data = append(o.plain.Shape[:0], logits.Shape...), o.own
+	o.scratch = sized(o.scratch, len(labels))
+	o.plain.Shape, o.plain.Data = append(o.plain.Shape[:0], logits.Shape...), o.scratch
 	for i, l := range labels {
-		o.own[i] = float32(l)
+		o.scratch[i] = float32(l)
 	}
 	return t.measure(o, logisticLoss, logits, &o.plain, 0)
 }
 
 func (t *Tape) pairLoss(kind pairKind, x, z *Tensor, delta float32) *Tensor {
 	if !sameShape(x, z) {
-		panic(&ShapeError{Op: kind.String(), Want: shapeText("a target of shape", x.Shape), Got: append([]int(nil), z.Shape...)})
+		panic(&ShapeError{Op: kind.String(), Required: shapeText("a target of shape", x.Shape), Got: append([]int(nil), z.Shape...)})
 	}
 	return t.measure(record[pairLossOp](t), kind, x, z, delta)
 }
 
 // measure fills the operation of a loss, and computes it.
 func (t *Tape) measure(o *pairLossOp, kind pairKind, x, z *Tensor, delta float32) *Tensor {
-	want(len(x.Data) > 0, kind.String(), "one value at least", x.Shape...)
+	require(len(x.Data) > 0, kind.String(), "one value at least", x.Shape...)
 	o.kind, o.x, o.z, o.delta, o.back = kind, x, z, delta, false
 	y := t.begin(o, 1)
 	parts := (len(x.Data) + pairPart - 1) / pairPart

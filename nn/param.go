@@ -25,7 +25,7 @@ type Param struct {
 	Grad []float32
 
 	owner   *Params
-	slot    int
+	param   int
 	touched bool // Grad holds a contribution of this step
 	frozen  bool
 	rate    float64 // see SetRate; 0 is 1
@@ -61,8 +61,8 @@ func Normal(deviation float64) Init {
 // convolutional layers.
 func FanIn(n int) Init { return Uniform(1 / math.Sqrt(float64(max(1, n)))) }
 
-// Slot is a parameter's place in the arenas, in values.
-type Slot struct {
+// ParamRange is a parameter's place in the arenas, in values.
+type ParamRange struct {
 	Name   string
 	Offset int // a multiple of 16 values, 64 bytes
 	Len    int // true length
@@ -76,19 +76,19 @@ type Slot struct {
 
 // Params is the registry of a model's parameters. It is used by one goroutine.
 type Params struct {
-	seed     uint64
-	list     []*Param // as made, then (arranged) in arena order
-	faults   []error
-	slots    []Slot
-	values   []float32
-	grads    []float32
-	alloc    func(n int) []float32 // where grads come from
-	home     func(n int) []float32 // where values come from
-	lent     [][]float32           // what these gave, the latest last
-	tables   []*Table
-	buffers  []*Buffer
-	state    []float32 // the arena of buffers
-	finished bool      // the last Backward ended a step
+	seed      uint64
+	list      []*Param // as made, then (arranged) in arena order
+	faults    []error
+	slots     []ParamRange
+	values    []float32
+	grads     []float32
+	alloc     func(n int) []float32 // where grads come from
+	home      func(n int) []float32 // where values come from
+	allocated [][]float32           // what these gave, the latest last
+	tables    []*Table
+	buffers   []*Buffer
+	state     []float32 // the arena of buffers
+	finished  bool      // the last Backward ended a step
 
 	alias     func(name string) string
 	outline   bool // see NewOutline
@@ -105,7 +105,7 @@ func NewParams(seed uint64) *Params { return &Params{seed: seed} }
 // New makes a parameter. Faults (a name used twice, a shape without values, a
 // call after Arrange) are reported by Arrange.
 func (ps *Params) New(name string, init Init, shape ...int) *Param {
-	p := &Param{Name: name, Shape: slices.Clone(shape), owner: ps, slot: len(ps.list)}
+	p := &Param{Name: name, Shape: slices.Clone(shape), owner: ps, param: len(ps.list)}
 	if err := ps.check(name, shape); err != nil {
 		ps.faults = append(ps.faults, err)
 		return p
@@ -180,7 +180,7 @@ func (ps *Params) List() []*Param { return ps.list }
 
 // Slots returns the parameters' places in the order in which backward finishes
 // them, nil before Arrange. It must not be changed.
-func (ps *Params) Slots() []Slot { return ps.slots }
+func (ps *Params) Slots() []ParamRange { return ps.slots }
 
 // Values is the arena of parameters. Padding is always zero.
 func (ps *Params) Values() []float32 { return ps.values }
@@ -217,10 +217,10 @@ func (ps *Params) ArenasFrom(alloc func(n int) []float32) { ps.alloc, ps.home = 
 // Release hands what the alloc of GradsFrom or ArenasFrom has given to free, the
 // latest first. No gradient may be used afterwards, and no parameter that lies there.
 func (ps *Params) Release(free func(x []float32)) {
-	for _, x := range slices.Backward(ps.lent) {
+	for _, x := range slices.Backward(ps.allocated) {
 		free(x)
 	}
-	ps.lent = nil
+	ps.allocated = nil
 }
 
 // take is memory of alloc, if there is one.
@@ -229,7 +229,7 @@ func (ps *Params) take(alloc func(n int) []float32, n int) []float32 {
 		return aligned(n)
 	}
 	x := alloc(n)
-	ps.lent = append(ps.lent, x)
+	ps.allocated = append(ps.allocated, x)
 	return x
 }
 
@@ -253,7 +253,7 @@ func (ps *Params) arena(alloc func(n int) []float32, n int, name string) ([]floa
 func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 	return ps.ArrangeOutputs(func(t *Tape) []*Tensor {
 		loss := dry(t)
-		want(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
+		require(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
 		return []*Tensor{loss}
 	})
 }
@@ -314,13 +314,13 @@ func (ps *Params) finishingOrder(dry func(t *Tape) []*Tensor) (order []*Param, e
 const lineValues = 16 // values in a cache line of 64 bytes
 
 func (ps *Params) layOut(order []*Param) error {
-	ps.slots = make([]Slot, 0, len(order))
+	ps.slots = make([]ParamRange, 0, len(order))
 	at := 0
 	for i, p := range order {
 		n := len(p.Data)
 		padded := (n + lineValues - 1) / lineValues * lineValues
-		ps.slots = append(ps.slots, Slot{Name: p.Name, Offset: at, Len: n, Padded: padded, Rate: cmp.Or(p.rate, 1), Shape: p.Shape})
-		p.slot = i
+		ps.slots = append(ps.slots, ParamRange{Name: p.Name, Offset: at, Len: n, Padded: padded, Rate: cmp.Or(p.rate, 1), Shape: p.Shape})
+		p.param = i
 		at += padded
 	}
 	ps.list = append(order, frozenOf(ps.list)...)

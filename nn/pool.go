@@ -64,28 +64,28 @@ type pool struct {
 // share is what one thread has to do, and the thread. The caller writes all of it at once: it lies
 // on one pair of cache lines.
 type share struct {
-	left  atomic.Uint64 // its parts that nobody has taken: the first, and 32 bits below one more than the last
-	job   job           // that these are of
-	label *label        // that the job carries
-	w     *worker
-	sleep sleeper
-	_     [64]byte
+	remaining atomic.Uint64 // its parts that nobody has taken: the first, and 32 bits below one more than the last
+	job       job           // that these are of
+	label     *label        // that the job carries
+	w         *worker
+	sleep     sleeper
+	_         [64]byte
 }
 
 // take takes a part of what is left: the first, or with last the last.
 func (s *share) take(last bool) (part int, ok bool) {
 	for {
-		left := s.left.Load()
+		left := s.remaining.Load()
 		lo, hi := uint32(left>>32), uint32(left)
 		switch {
 		case lo == hi:
 			return 0, false
 		case last:
-			if s.left.CompareAndSwap(left, left-1) {
+			if s.remaining.CompareAndSwap(left, left-1) {
 				return int(hi - 1), true
 			}
 		default:
-			if s.left.CompareAndSwap(left, left+1<<32) {
+			if s.remaining.CompareAndSwap(left, left+1<<32) {
 				return int(lo), true
 			}
 		}
@@ -110,7 +110,7 @@ func newPool(k *simd.Kernels, threads int) *pool {
 // next one for a while before it sleeps.
 func (p *pool) serve(s *share) {
 	more := func() bool {
-		left := s.left.Load()
+		left := s.remaining.Load()
 		return uint32(left>>32) != uint32(left) || p.closed.Load()
 	}
 	for !p.closed.Load() {
@@ -169,7 +169,7 @@ func (p *pool) share(j job, parts int) {
 	for i, s := range p.shares {
 		lo, hi := (i*parts+n-1)/n, ((i+1)*parts+n-1)/n
 		s.job, s.label = j, p.label
-		s.left.Store(uint64(lo)<<32 | uint64(hi))
+		s.remaining.Store(uint64(lo)<<32 | uint64(hi))
 		if i > 0 && lo < hi {
 			s.sleep.wake()
 		}

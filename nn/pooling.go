@@ -63,7 +63,7 @@ func (t *Tape) window(name string, x *Tensor, p Pool) *windowOp {
 	s := x.Shape
 	win := simd.Window{Channels: s[3], Height: s[1], Width: s[2], Size: p.Size, Stride: p.Stride, Pad: p.Pad}
 	if err := win.Validate(); err != nil {
-		panic(&ShapeError{Op: name, Want: "windows that fit the image: " + err.Error(), Got: append([]int(nil), s...)})
+		panic(&ShapeError{Op: name, Required: "windows that fit the image: " + err.Error(), Got: append([]int(nil), s...)})
 	}
 	o := record[windowOp](t)
 	o.x = x
@@ -73,7 +73,7 @@ func (t *Tape) window(name string, x *Tensor, p Pool) *windowOp {
 }
 
 func wantImages(name string, x *Tensor) {
-	want(len(x.Shape) == 4 && len(x.Data) > 0, name, "images [n, h, w, c]", x.Shape...)
+	require(len(x.Shape) == 4 && len(x.Data) > 0, name, "images [n, h, w, c]", x.Shape...)
 }
 
 // sampleOf is what data, which holds as much for each sample of x, has of sample s.
@@ -171,8 +171,8 @@ func (o *subsampleOp) result() *Tensor                   { return &o.y }
 func (t *Tape) SubsamplePad(x *Tensor, stride, channels int) *Tensor {
 	const name = "subsampling"
 	wantImages(name, x)
-	want(stride > 0, name, "a positive stride", stride)
-	want(channels >= x.Shape[3], name, "at least as many channels as the input's", channels, x.Shape[3])
+	require(stride > 0, name, "a positive stride", stride)
+	require(channels >= x.Shape[3], name, "at least as many channels as the input's", channels, x.Shape[3])
 	o := record[subsampleOp](t)
 	o.x, o.stride = x, stride
 	y := t.begin(o, x.Shape[0], (x.Shape[1]+stride-1)/stride, (x.Shape[2]+stride-1)/stride, channels)

@@ -3,12 +3,12 @@ package nn
 import "slices"
 
 type reduceOp struct {
-	x     *Tensor
-	y     Tensor
-	m     nest
-	scale float32
-	mean  bool
-	gone  [maxAxes]bool // axes that are summed over
+	x       *Tensor
+	y       Tensor
+	m       nest
+	scale   float32
+	mean    bool
+	reduced [maxAxes]bool // axes that are summed over
 }
 
 func (o *reduceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
@@ -21,28 +21,28 @@ func (t *Tape) Sum(x *Tensor, axes ...int) *Tensor { return t.reduce("sum", x, a
 
 // Mean is the mean over some axes of x, as Sum has the sum. It panics where there is no value.
 func (t *Tape) Mean(x *Tensor, axes ...int) *Tensor {
-	want(len(x.Data) > 0, "mean", "one value at least", x.Shape...)
+	require(len(x.Data) > 0, "mean", "one value at least", x.Shape...)
 	return t.reduce("mean", x, axes, true)
 }
 
 func (t *Tape) reduce(name string, x *Tensor, axes []int, mean bool) *Tensor {
 	rank := len(x.Shape)
-	want(rank <= maxAxes, name, "at most 8 axes", x.Shape...)
-	var gone [maxAxes]bool
+	require(rank <= maxAxes, name, "at most 8 axes", x.Shape...)
+	var reduced [maxAxes]bool
 	for _, a := range axes {
 		if i := a + rank; a < 0 && i >= 0 {
 			a = i
 		}
-		if a < 0 || a >= rank || gone[a] {
-			panic(&ShapeError{Op: name, Want: shapeText("axes, each once, of", x.Shape), Got: slices.Clone(axes)})
+		if a < 0 || a >= rank || reduced[a] {
+			panic(&ShapeError{Op: name, Required: shapeText("axes, each once, of", x.Shape), Got: slices.Clone(axes)})
 		}
-		gone[a] = true
+		reduced[a] = true
 	}
 	var shape [maxAxes]int
 	n, count := 0, 1
 	for i, d := range x.Shape {
-		if gone[i] || len(axes) == 0 {
-			gone[i], count = true, count*d
+		if reduced[i] || len(axes) == 0 {
+			reduced[i], count = true, count*d
 			continue
 		}
 		shape[n] = d
@@ -52,21 +52,21 @@ func (t *Tape) reduce(name string, x *Tensor, axes []int, mean bool) *Tensor {
 		shape[0], n = 1, 1
 	}
 	o := record[reduceOp](t)
-	o.x, o.scale, o.mean, o.gone = x, 1, mean, gone
+	o.x, o.scale, o.mean, o.reduced = x, 1, mean, reduced
 	if mean {
 		o.scale = 1 / float32(count)
 	}
-	o.m = makeNest(x.Shape, stepsOf(x.Shape, gone), strides{})
+	o.m = makeNest(x.Shape, stepsOf(x.Shape, reduced), strides{})
 	y := t.begin(o, shape[:n]...)
 	t.fold(&o.m, &o.m.a, y.Data, x.Data, o.scale)
 	return y
 }
 
 // stepsOf is the strides, along x's axes, of a tensor that lacks those that are gone.
-func stepsOf(shape []int, gone [maxAxes]bool) (s strides) {
+func stepsOf(shape []int, reduced [maxAxes]bool) (s strides) {
 	step := 1
 	for i := len(shape) - 1; i >= 0; i-- {
-		if !gone[i] && shape[i] != 1 {
+		if !reduced[i] && shape[i] != 1 {
 			s[i] = step
 			step *= shape[i]
 		}

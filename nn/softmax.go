@@ -8,10 +8,10 @@ type rowOp struct {
 	a, b *Tensor // b is nil but of rowDot
 	y    Tensor
 
-	dim       int
-	stats     []float32 // a value a row, of those kinds that keep one
-	dx, other []float32 // of dotGrad
-	pass      func(o *rowOp, w *worker, r int)
+	dim         int
+	stats       []float32 // a value a row, of those kinds that keep one
+	dx, operand []float32 // of dotGrad
+	pass        func(o *rowOp, w *worker, r int)
 }
 
 // rowKind is what is done to rows.
@@ -46,14 +46,14 @@ func (t *Tape) Normalize(x *Tensor) *Tensor { return t.byRows(rowNormalize, x, n
 // there is no other axis.
 func (t *Tape) RowDot(a, b *Tensor) *Tensor {
 	if !sameShape(a, b) {
-		panic(&ShapeError{Op: rowDot.String(), Want: shapeText("the same shape as", a.Shape), Got: append([]int(nil), b.Shape...)})
+		panic(&ShapeError{Op: rowDot.String(), Required: shapeText("the same shape as", a.Shape), Got: append([]int(nil), b.Shape...)})
 	}
 	return t.byRows(rowDot, a, b)
 }
 
 func (t *Tape) byRows(kind rowKind, a, b *Tensor) *Tensor {
 	n := len(a.Shape)
-	want(n > 0 && len(a.Data) > 0, kind.String(), "rows of one value at least", a.Shape...)
+	require(n > 0 && len(a.Data) > 0, kind.String(), "rows of one value at least", a.Shape...)
 	o := record[rowOp](t)
 	o.kind, o.a, o.b, o.dim = kind, a, b, a.Shape[n-1]
 	shape := a.Shape
@@ -150,16 +150,16 @@ func normalizeBackward(o *rowOp, w *worker, r int) {
 
 // dotGrad adds, for each row, dy times the other operand.
 func (o *rowOp) dotGrad(t *Tape, x *Tensor) {
-	o.other = o.a.Data // the other
+	o.operand = o.a.Data // the other
 	if x == o.a {
-		o.other = o.b.Data
+		o.operand = o.b.Data
 	}
 	o.dx = t.into(x)
 	o.run(t, func(o *rowOp, w *worker, r int) {
 		dx := o.row(o.dx, r)
-		copy(dx, o.row(o.other, r))
+		copy(dx, o.row(o.operand, r))
 		w.k.Scale(dx, o.y.grad[r])
 	})
 	t.merge(x, o.dx)
-	o.dx, o.other = nil, nil
+	o.dx, o.operand = nil, nil
 }

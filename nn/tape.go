@@ -44,34 +44,34 @@ type Tape struct {
 	k    *simd.Kernels
 	pool *pool
 
-	ops     []op // the first n are recorded, the rest wait to be reused
-	n       int
-	eval    bool
-	params  *Params // those of the recorded operations, nil when none yet
-	last    *Params // those of earlier recordings
-	pending []int   // by slot: contributions still to come in this Backward
-	grads   freeList
-	norm    normScratch
-	roots   []*Tensor  // of the Backward under way
-	inputs  []*Tensor  // of operandsOf
-	weights []*Param   // of operandsOf
-	values  vectorJob  // the elementwise operation under way
-	strided stridedJob // that with broadcasting
-	folds   foldJob    // the sum under way
-	rows    rowsJob    // the copy of rows under way
-	parts   partsJob   // the sum of parts under way
-	packing packJob    // the packing under way
-	merging mergeJob   // the merging of a table's gradient under way
-	blocks  blocksJob  // the sum over rows under way
-	packed  convPacked
-	kept    map[weightsKey]*weights // of constant parameters; nil: they may change
-	seed    uint64                  // see SetSeed
-	work    Work                    // of a dry walk, since the last slot
-	watch   watch
-	labels  labels
+	ops           []op // the first n are recorded, the rest wait to be reused
+	n             int
+	eval          bool
+	params        *Params // those of the recorded operations, nil when none yet
+	last          *Params // those of earlier recordings
+	pending       []int   // by slot: contributions still to come in this Backward
+	grads         freeList
+	norm          normScratch
+	roots         []*Tensor  // of the Backward under way
+	inputs        []*Tensor  // of operandsOf
+	weights       []*Param   // of operandsOf
+	values        vectorJob  // the elementwise operation under way
+	strided       stridedJob // that with broadcasting
+	folds         foldJob    // the sum under way
+	rows          rowsJob    // the copy of rows under way
+	parts         partsJob   // the sum of parts under way
+	packing       packJob    // the packing under way
+	merging       mergeJob   // the merging of a table's gradient under way
+	blocks        blocksJob  // the sum over rows under way
+	packed        convPacked
+	packedWeights map[weightsKey]*weights // of constant parameters; nil: they may change
+	seed          uint64                  // see SetSeed
+	work          Work                    // of a dry walk, since the last slot
+	watch         watch
+	labels        labels
 
-	crossing []*Tensor // what the parts under way were given, see On
-	divert   func(place string, part Part, x []*Tensor) *Tensor
+	crossing []*Tensor // what the parts under way were given, see OnDevice
+	divert   func(place string, part Stage, x []*Tensor) *Tensor
 }
 
 // op is a recorded operation. It owns its result and its working memory.
@@ -126,7 +126,7 @@ func NewTape(cfg TapeConfig) *Tape {
 	t := &Tape{k: cfg.Kernels, pool: newPool(cfg.Kernels, max(1, cfg.Threads)), eval: cfg.Constant}
 	t.labels = labels{on: cfg.Labels, known: map[string]*label{}}
 	if cfg.Constant {
-		t.kept = map[weightsKey]*weights{}
+		t.packedWeights = map[weightsKey]*weights{}
 	}
 	return t
 }
@@ -150,7 +150,7 @@ func (f partFunc) part(_ *worker, i int) { f(i) }
 
 // Reset forgets the recording, for the next training step. It panics where parameters are constant.
 func (t *Tape) Reset() {
-	if t.kept != nil {
+	if t.packedWeights != nil {
 		panic(errors.New("nn: Reset of a tape whose parameters are constant: it is for evaluations, which begin with ResetEval"))
 	}
 	t.reset(false)
@@ -237,7 +237,7 @@ func (t *Tape) belongs(owner *Params, name string) {
 // Parameters that no Backward of the step contributed to become zero and are
 // reported at the end. The next Backward starts a new sum.
 func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
-	want(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
+	require(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
 	t.roots = append(t.roots[:0], loss)
 	t.check()
 	t.walk(nil, false, ready)
@@ -248,9 +248,9 @@ func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
 // which another process computes the rest: that one's RetainGrad and Grad give the seeds.
 // The contributions of an output that comes twice are added.
 func (t *Tape) BackwardFrom(outputs []*Tensor, seeds [][]float32, ready func(slot int)) {
-	want(len(outputs) > 0 && len(outputs) == len(seeds), "backward", "a seed for each output, one at least", len(outputs), len(seeds))
+	require(len(outputs) > 0 && len(outputs) == len(seeds), "backward", "a seed for each output, one at least", len(outputs), len(seeds))
 	for i, y := range outputs {
-		want(y != nil && len(y.Data) == len(seeds[i]), "backward", "a seed of as many values as the output", append([]int{len(seeds[i])}, shapeOf(y)...)...)
+		require(y != nil && len(y.Data) == len(seeds[i]), "backward", "a seed of as many values as the output", append([]int{len(seeds[i])}, shapeOf(y)...)...)
 	}
 	t.roots = append(t.roots[:0], outputs...)
 	t.check()
@@ -294,7 +294,7 @@ func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
 		case !y.cut:
 			t.watch.begin(t, o, i, "backward")
 			t.operation(o, i, backwardPass, false)
-			t.lend(o)
+			t.allocFrozenGrads(o)
 			o.backward(t)
 			t.watch.end(t)
 		}
@@ -335,7 +335,7 @@ func (t *Tape) plan() {
 	}
 	for _, o := range t.ops[:t.n] {
 		y := o.result()
-		y.live, y.has, y.kept = false, false, y.kept[:0]
+		y.live, y.has, y.retainedGrad = false, false, y.retainedGrad[:0]
 	}
 	for _, y := range t.roots {
 		y.live, y.has = true, false
@@ -350,7 +350,7 @@ func (t *Tape) plan() {
 		}
 		for _, p := range ps {
 			if !p.frozen {
-				t.pending[p.slot]++
+				t.pending[p.param]++
 			}
 		}
 	}
@@ -364,11 +364,11 @@ func (t *Tape) contributed(o op, ready func(slot int)) {
 			continue
 		}
 		p.touched = true
-		t.pending[p.slot]--
-		if t.pending[p.slot] == 0 && ready != nil {
+		t.pending[p.param]--
+		if t.pending[p.param] == 0 && ready != nil {
 			t.mark("ready")
-			ready(p.slot)
-			t.pending[p.slot] = -1
+			ready(p.param)
+			t.pending[p.param] = -1
 		}
 	}
 }

@@ -42,10 +42,10 @@ type Tensor struct {
 	has   bool      // grad holds a contribution
 	grad  []float32 // d loss / d this
 
-	made     bool      // by an operation
-	retained bool      // its gradient shall be readable
-	cut      bool      // retained, and nothing upstream needs it
-	kept     []float32 // the gradient of an operation's result that is retained
+	made         bool      // by an operation
+	retained     bool      // its gradient shall be readable
+	cut          bool      // retained, and nothing upstream needs it
+	retainedGrad []float32 // the gradient of an operation's result that is retained
 }
 
 // NewTensor makes a tensor of zeros.
@@ -82,8 +82,8 @@ func (x *Tensor) Grad() []float32 {
 		return nil
 	case !x.made && x.has:
 		return x.grad
-	case len(x.kept) > 0:
-		return x.kept
+	case len(x.retainedGrad) > 0:
+		return x.retainedGrad
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (x *Tensor) Grad() []float32 {
 // keep copies the gradient of a result that is retained: backward may destroy it.
 func (x *Tensor) keep() {
 	if x.retained {
-		x.kept = append(x.kept[:0], x.grad...)
+		x.retainedGrad = append(x.retainedGrad[:0], x.grad...)
 	}
 }
 
@@ -100,7 +100,7 @@ func volume(shape []int) int {
 	n := 1
 	for _, d := range shape {
 		if d < 0 {
-			panic(&ShapeError{Op: "shape", Want: "no negative dimension", Got: slices.Clone(shape)})
+			panic(&ShapeError{Op: "shape", Required: "no negative dimension", Got: slices.Clone(shape)})
 		}
 		n *= d
 	}
@@ -118,29 +118,29 @@ func sized(buf []float32, n int) []float32 {
 
 // ShapeError says that an operation was given operands that do not fit.
 type ShapeError struct {
-	Op   string // the operation
-	Want string // what it wants
-	Got  []int  // the shape, or the value, it got
+	Op       string // the operation
+	Required string // what it wants
+	Got      []int  // the shape, or the value, it got
 }
 
 // Error returns one line.
 func (e *ShapeError) Error() string {
-	return fmt.Sprintf("nn: %s: got %v, want %s", e.Op, e.Got, e.Want)
+	return fmt.Sprintf("nn: %s: got %v, want %s", e.Op, e.Got, e.Required)
 }
 
 // shapeText is what is wanted of another operand beside one of this shape.
 func shapeText(need string, shape []int) string { return fmt.Sprintf("%s %v", need, shape) }
 
-// want panics unless ok.
-func want(ok bool, op, need string, got ...int) {
+// require panics unless ok.
+func require(ok bool, op, need string, got ...int) {
 	if !ok {
-		panic(&ShapeError{Op: op, Want: need, Got: slices.Clone(got)})
+		panic(&ShapeError{Op: op, Required: need, Got: slices.Clone(got)})
 	}
 }
 
 // want is as above, of an operation with this layer's parameters.
 func (l Layer) want(ok bool, op, need string, got ...int) {
 	if !ok {
-		panic(&ShapeError{Op: op + " " + l.W.Name, Want: need, Got: slices.Clone(got)})
+		panic(&ShapeError{Op: op + " " + l.W.Name, Required: need, Got: slices.Clone(got)})
 	}
 }

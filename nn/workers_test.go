@@ -116,7 +116,7 @@ func TestPoolDoesNotAllocate(t *testing.T) {
 // A thread takes its own parts from the first on, and another the last of them: neighbours stay together.
 func TestSharesAreTakenFromBothEnds(t *testing.T) {
 	var s share
-	s.left.Store(3<<32 | 7)
+	s.remaining.Store(3<<32 | 7)
 	for _, want := range []struct {
 		last bool
 		part int

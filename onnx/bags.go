@@ -94,7 +94,7 @@ func (b *builder) embeddingBag() error {
 		name = b.reshape(name, []dim{batch, fixed(len(slots) * t.Dim)})
 	}
 	if n.Inputs[0] != nil {
-		name = b.add("Concat", []string{name, b.here(0)}, intOf("axis", 1))
+		name = b.add("Concat", []string{name, b.localInput(0)}, intOf("axis", 1))
 	}
 	if steps := int(n.Attrs["steps"]); steps > 0 {
 		name = b.reshape(name, b.shapes[n.Output])

@@ -236,8 +236,8 @@ func (b *builder) asHere(v *value) string {
 	return name
 }
 
-// here is input k of the operation under way, in our own layout.
-func (b *builder) here(k int) string { return b.asHere(b.input(k)) }
+// localInput is input k of the operation under way, in our own layout.
+func (b *builder) localInput(k int) string { return b.asHere(b.input(k)) }
 
 // channelsFirst is a value of images in ONNX's layout.
 func (b *builder) channelsFirst(v *value) string {

@@ -140,7 +140,7 @@ func (b *builder) in(v *value, lies layout) string {
 // layerNorm is over the last axis in both; it is new in opset 17.
 func (b *builder) layerNorm() error {
 	n := b.node()
-	b.result(b.add("LayerNormalization", []string{b.here(0), b.param(n.Params[0]), b.param(n.Params[1])}, intOf("axis", -1), floatOf("epsilon", normEpsilon)), asHere)
+	b.result(b.add("LayerNormalization", []string{b.localInput(0), b.param(n.Params[0]), b.param(n.Params[1])}, intOf("axis", -1), floatOf("epsilon", normEpsilon)), asHere)
 	return nil
 }
 
@@ -197,7 +197,7 @@ func (b *builder) attention() error {
 	y := b.shapes[n.Output]
 	width := y[1].plus
 	rows := dim{each: y[0].each / steps, plus: y[0].plus / steps}
-	parts := b.addAll("Split", []string{b.here(0), b.list(width, width, width)}, 3, intOf("axis", 1))
+	parts := b.addAll("Split", []string{b.localInput(0), b.list(width, width, width)}, 3, intOf("axis", 1))
 	for i := range parts {
 		perm := []int{0, 2, 1, 3}
 		if i == 1 {

@@ -86,7 +86,7 @@ func (b *builder) reshapes() error {
 }
 
 func (b *builder) broadcast() error {
-	b.result(b.add("Expand", []string{b.here(0), b.vector(b.shapes[b.node().Output])}), asHere)
+	b.result(b.add("Expand", []string{b.localInput(0), b.vector(b.shapes[b.node().Output])}), asHere)
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (b *builder) parameter() error {
 }
 
 func (b *builder) transpose() error {
-	b.result(b.add("Transpose", []string{b.here(0)}, intsOf("perm", b.node().Axes...)), asHere)
+	b.result(b.add("Transpose", []string{b.localInput(0)}, intsOf("perm", b.node().Axes...)), asHere)
 	return nil
 }
 
@@ -105,9 +105,9 @@ func (b *builder) reduce() error {
 	n := b.node()
 	name := ""
 	if n.Op == "sum" {
-		name = b.add("ReduceSum", []string{b.here(0), b.list(n.Axes...)}, intOf("keepdims", 0))
+		name = b.add("ReduceSum", []string{b.localInput(0), b.list(n.Axes...)}, intOf("keepdims", 0))
 	} else {
-		name = b.add("ReduceMean", []string{b.here(0)}, intsOf("axes", n.Axes...), intOf("keepdims", 0))
+		name = b.add("ReduceMean", []string{b.localInput(0)}, intsOf("axes", n.Axes...), intOf("keepdims", 0))
 	}
 	if len(n.Axes) == len(n.Inputs[0].Shape) {
 		name = b.reshape(name, []dim{fixed(1)})
@@ -118,20 +118,20 @@ func (b *builder) reduce() error {
 
 func (b *builder) softmax() error {
 	op := map[string]string{"softmax": "Softmax", "log-softmax": "LogSoftmax"}[b.node().Op]
-	b.result(b.add(op, []string{b.here(0)}, intOf("axis", -1)), asHere)
+	b.result(b.add(op, []string{b.localInput(0)}, intOf("axis", -1)), asHere)
 	return nil
 }
 
 // normalize divides by lengths that are bounded from below, as nn does.
 func (b *builder) normalize() error {
-	length := b.add("ReduceL2", []string{b.here(0)}, intsOf("axes", -1), intOf("keepdims", 1))
-	b.result(b.add("Div", []string{b.here(0), b.add("Max", []string{length, b.scalar(1e-12)})}), asHere)
+	length := b.add("ReduceL2", []string{b.localInput(0)}, intsOf("axes", -1), intOf("keepdims", 1))
+	b.result(b.add("Div", []string{b.localInput(0), b.add("Max", []string{length, b.scalar(1e-12)})}), asHere)
 	return nil
 }
 
 // rowDot has one value for each row; of a single row it is [1] here.
 func (b *builder) rowDot() error {
-	name := b.add("ReduceSum", []string{b.add("Mul", []string{b.here(0), b.here(1)}), b.list(-1)}, intOf("keepdims", 0))
+	name := b.add("ReduceSum", []string{b.add("Mul", []string{b.localInput(0), b.localInput(1)}), b.list(-1)}, intOf("keepdims", 0))
 	if len(b.input(0).shape) == 1 {
 		name = b.reshape(name, []dim{fixed(1)})
 	}
@@ -145,7 +145,7 @@ func (b *builder) matMul() error {
 	n := b.node()
 	var names []string
 	for k, attr := range []string{"transposea", "transposeb"} {
-		name := b.here(k)
+		name := b.localInput(k)
 		if n.Attrs[attr] != 0 {
 			name = b.add("Transpose", []string{name}, intsOf("perm", lastTwo(len(b.input(k).shape))...))
 		}
@@ -166,7 +166,7 @@ func lastTwo(rank int) []int {
 }
 
 // gather chooses rows of a tensor, and embedding those of a parameter.
-func (b *builder) gather() error { return b.look(b.here(0)) }
+func (b *builder) gather() error { return b.look(b.localInput(0)) }
 
 func (b *builder) embedding() error { return b.look(b.param(b.node().Params[0])) }
 
@@ -191,7 +191,7 @@ func (b *builder) embeddingTable() error {
 		name = b.rows[b.i]
 	}
 	if n.Inputs[0] != nil {
-		name = b.add("Concat", []string{name, b.here(0)}, intOf("axis", 1))
+		name = b.add("Concat", []string{name, b.localInput(0)}, intOf("axis", 1))
 	}
 	b.result(name, asHere)
 	return nil

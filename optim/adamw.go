@@ -40,13 +40,13 @@ type AdamW struct {
 	// and normalisations, in any order. They are settled by Bind.
 	NoDecay [][2]int
 
-	plain   bool          // Adam, which has no weight decay
-	kernels *simd.Kernels // nil before Bind
-	m, v    []float32
-	kept    [][2]int // NoDecay sorted, without overlaps
-	step    [2]float32
-	factors simd.AdamFactors
-	tables  tables
+	plain         bool          // Adam, which has no weight decay
+	kernels       *simd.Kernels // nil before Bind
+	m, v          []float32
+	noDecayRanges [][2]int // NoDecay sorted, without overlaps
+	step          [2]float32
+	factors       simd.AdamFactors
+	tables        tables
 }
 
 var _ RowOptimizer = (*AdamW)(nil)
@@ -72,8 +72,8 @@ func (a *AdamW) faults() (f faults) {
 	f.fraction("beta2", a.Beta2)
 	f.positive("eps", a.Eps)
 	f.notNegative("weight decay", a.WeightDecay)
-	f.want(!(a.LR*a.WeightDecay >= 1), "weight decay %s with learning rate %s: want a product below 1", quantity.Exact(a.WeightDecay), quantity.Exact(a.LR))
-	f.want(!a.plain || a.WeightDecay == 0, "weight decay %s: adam has none; use adamw", quantity.Exact(a.WeightDecay))
+	f.require(!(a.LR*a.WeightDecay >= 1), "weight decay %s with learning rate %s: want a product below 1", quantity.Exact(a.WeightDecay), quantity.Exact(a.LR))
+	f.require(!a.plain || a.WeightDecay == 0, "weight decay %s: adam has none; use adamw", quantity.Exact(a.WeightDecay))
 	return f
 }
 
@@ -91,13 +91,13 @@ func (a *AdamW) Bind(n int) error {
 	f := a.faults()
 	f.bound(len(a.m), n, a.kernels != nil)
 	for _, r := range a.NoDecay {
-		f.want(0 <= r[0] && r[0] <= r[1] && r[1] <= n, "range [%d, %d) without decay: want it within the arena's %d values", r[0], r[1], n)
+		f.require(0 <= r[0] && r[0] <= r[1] && r[1] <= n, "range [%d, %d) without decay: want it within the arena's %d values", r[0], r[1], n)
 	}
 	if len(f) > 0 || a.kernels != nil {
 		return f.err(a.Name())
 	}
 	a.kernels, a.m, a.v = simd.Host(), make([]float32, n), make([]float32, n)
-	a.kept = merged(a.NoDecay)
+	a.noDecayRanges = merged(a.NoDecay)
 	return nil
 }
 
@@ -186,14 +186,14 @@ func (a *AdamW) Update(lo int, params, grads []float32, gradScale float32) {
 // stretch returns how many values from `at` on decay alike, and whether they
 // do. The cost is logarithmic in the number of ranges.
 func (a *AdamW) stretch(at int) (n int, decays bool) {
-	i := sort.Search(len(a.kept), func(i int) bool { return a.kept[i][1] > at })
+	i := sort.Search(len(a.noDecayRanges), func(i int) bool { return a.noDecayRanges[i][1] > at })
 	switch {
-	case i == len(a.kept):
+	case i == len(a.noDecayRanges):
 		return len(a.m) - at, true
-	case a.kept[i][0] > at:
-		return a.kept[i][0] - at, true
+	case a.noDecayRanges[i][0] > at:
+		return a.noDecayRanges[i][0] - at, true
 	default:
-		return a.kept[i][1] - at, false
+		return a.noDecayRanges[i][1] - at, false
 	}
 }
 

@@ -61,11 +61,11 @@ func (p ClickPolicy) Validate() error { return p.faults().err("click policy") }
 func (p ClickPolicy) faults() (f faults) {
 	f.notNegative("worth of a show without a click", p.NoClick)
 	f.notNegative("worth of a click", p.Click)
-	f.want(!(p.NoClick == 0 && p.Click == 0), "shows and clicks worth 0: all scores would be 0; want one of them positive")
+	f.require(!(p.NoClick == 0 && p.Click == 0), "shows and clicks worth 0: all scores would be 0; want one of them positive")
 	f.notNegative("extension's least score", p.ExtendAt)
-	f.want(p.Decay > 0 && p.Decay <= 1, "decay %s: want a number above 0 and at most 1", quantity.Exact(p.Decay))
+	f.require(p.Decay > 0 && p.Decay <= 1, "decay %s: want a number above 0 and at most 1", quantity.Exact(p.Decay))
 	f.notNegative("least score", p.DeleteBelow)
-	f.want(p.DeleteAfter >= 1, "days until deletion %s: want 1 or more", quantity.Exact(p.DeleteAfter))
+	f.require(p.DeleteAfter >= 1, "days until deletion %s: want 1 or more", quantity.Exact(p.DeleteAfter))
 	f.notNegative("days until cold", p.ColdAfter)
 	return f
 }
@@ -77,8 +77,8 @@ func (p ClickPolicy) worth(show, click float32) float32 {
 	return float32((show-click)*float32(p.NoClick)) + float32(click*float32(p.Click))
 }
 
-// Seen is the statistics after samples of today showed and clicked the row.
-func (p ClickPolicy) Seen(f ClickStats, show, click float32) ClickStats {
+// Observe is the statistics after samples of today showed and clicked the row.
+func (p ClickPolicy) Observe(f ClickStats, show, click float32) ClickStats {
 	return ClickStats{Show: f.Show + show, Click: f.Click + click, Delta: f.Delta + p.worth(show, click)}
 }
 

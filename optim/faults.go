@@ -11,7 +11,7 @@ import (
 // faults collects what is wrong with settings, to report all together.
 type faults []error
 
-func (f *faults) want(ok bool, format string, args ...any) {
+func (f *faults) require(ok bool, format string, args ...any) {
 	if !ok {
 		*f = append(*f, fmt.Errorf(format, args...))
 	}
@@ -19,21 +19,21 @@ func (f *faults) want(ok bool, format string, args ...any) {
 
 // positive wants a setting that is positive and finite, also as a float32.
 func (f *faults) positive(name string, v float64) {
-	f.want(float32(v) > 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a positive number", name, quantity.Exact(v))
+	f.require(float32(v) > 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a positive number", name, quantity.Exact(v))
 }
 
 func (f *faults) fraction(name string, v float64) {
-	f.want(v >= 0 && v < 1, "%s %s: want a number from 0 to below 1", name, quantity.Exact(v))
+	f.require(v >= 0 && v < 1, "%s %s: want a number from 0 to below 1", name, quantity.Exact(v))
 }
 
 func (f *faults) notNegative(name string, v float64) {
-	f.want(v >= 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a number from 0", name, quantity.Exact(v))
+	f.require(v >= 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a number from 0", name, quantity.Exact(v))
 }
 
 // bound wants n to be what an optimizer was bound to before, if it was.
 func (f *faults) bound(was, n int, already bool) {
-	f.want(n >= 0, "an arena of %d values: want 0 or more", n)
-	f.want(!already || was == n, "bound to %d values already, cannot bind to %d", was, n)
+	f.require(n >= 0, "an arena of %d values: want 0 or more", n)
+	f.require(!already || was == n, "bound to %d values already, cannot bind to %d", was, n)
 }
 
 func (f faults) err(name string) error {

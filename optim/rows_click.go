@@ -120,7 +120,7 @@ func (c *ClickRows) UpdateRows(data []float32, state [][]float32, dim int, ids [
 			state[extensionSum][id] = max(0, state[extensionSum][id])
 		}
 		m.move(data, state, dim, id, grads[i*dim:][:dim], nil)
-		c.Policy.Seen(ClickStatsOf(state[clickStats], id), 1, 0).Put(state[clickStats], id)
+		c.Policy.Observe(ClickStatsOf(state[clickStats], id), 1, 0).Put(state[clickStats], id)
 	}
 }
 
@@ -140,7 +140,7 @@ func (c *ClickRows) UpdateCounted(data []float32, state [][]float32, dim int, id
 			scale = nil
 		}
 		m.move(data, state, dim, id, g[:dim], scale)
-		f := c.Policy.Seen(ClickStatsOf(state[clickStats], id), g[dim], g[dim+1])
+		f := c.Policy.Observe(ClickStatsOf(state[clickStats], id), g[dim], g[dim+1])
 		f.Put(state[clickStats], id)
 		if dim > 1 && state[extensionSum][id] < 0 && c.Policy.Extends(f) {
 			due = append(due, int32(i))

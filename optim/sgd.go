@@ -99,7 +99,7 @@ func (s *SGD) State() []State {
 // BindTables checks the settings: plain descent has no state.
 func (s *SGD) BindTables(dims [][2]int) error {
 	f := s.faults()
-	f.want(len(dims) == 0 || s.Momentum == 0, "momentum %s with row-sparse tables: it would move rows that a step did not use; set it to 0, or use adagrad", quantity.Exact(s.Momentum))
+	f.require(len(dims) == 0 || s.Momentum == 0, "momentum %s with row-sparse tables: it would move rows that a step did not use; set it to 0, or use adagrad", quantity.Exact(s.Momentum))
 	refuseDecay(&f, dims, s.WeightDecay)
 	return s.tables.bind(f, s.Name(), dims, (&SGDRows{}).Parts)
 }

@@ -19,10 +19,10 @@ type tables struct {
 // faults to those that the caller found.
 func (t *tables) bind(f faults, optimizer string, dims [][2]int, parts func(dim int) []RowPart) error {
 	for i, d := range dims {
-		f.want(d[0] >= 1 && d[0] <= math.MaxInt32 && d[1] >= 1 && d[1] <= math.MaxInt32 && d[0]*d[1] > 0,
+		f.require(d[0] >= 1 && d[0] <= math.MaxInt32 && d[1] >= 1 && d[1] <= math.MaxInt32 && d[0]*d[1] > 0,
 			"table %d of %d rows by %d: want at least 1 and at most %d each", i, d[0], d[1], math.MaxInt32)
 	}
-	f.want(t.dims == nil || slices.Equal(t.dims, dims), "bound to tables of rows and dimensions %v already, cannot bind to %v", t.dims, dims)
+	f.require(t.dims == nil || slices.Equal(t.dims, dims), "bound to tables of rows and dimensions %v already, cannot bind to %v", t.dims, dims)
 	if len(f) > 0 || t.dims != nil {
 		return f.err(optimizer)
 	}
@@ -53,5 +53,5 @@ func (t *tables) dim(table int) int { return t.dims[table][1] }
 
 // refuseDecay reports a weight decay that tables cannot have.
 func refuseDecay(f *faults, dims [][2]int, decay float64) {
-	f.want(len(dims) == 0 || decay == 0, "weight decay %s with row-sparse tables: it would move rows that a step did not use; set it to 0", quantity.Exact(decay))
+	f.require(len(dims) == 0 || decay == 0, "weight decay %s with row-sparse tables: it would move rows that a step did not use; set it to 0", quantity.Exact(decay))
 }

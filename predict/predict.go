@@ -73,7 +73,7 @@ func (c Config) typed() bool { return c.Format == Parquet || c.Format == Arrow }
 
 // Run predicts the rows of an input, of which each rank has its part, and writes them on rank 0 to out, in order. Memory is that of
 // a batch on each rank, whatever the input. What it writes does not depend on the number of ranks. It is a collective call.
-func Run(p *train.Predictor, rank int, in data.Input, out io.Writer, cfg Config) (rows int64, err error) {
+func Run(p *train.Predictor, rank int, in data.PredictInput, out io.Writer, cfg Config) (rows int64, err error) {
 	w, err := newWriter(p, cfg)
 	if err != nil {
 		return 0, err
@@ -122,7 +122,7 @@ func Run(p *train.Predictor, rank int, in data.Input, out io.Writer, cfg Config)
 }
 
 // next is this rank's next block: how many rows, and their text; empty at its end.
-func (w *writer) next(p *train.Predictor, in data.Input) ([]byte, error) {
+func (w *writer) next(p *train.Predictor, in data.PredictInput) ([]byte, error) {
 	rows, ok, err := in.Next()
 	if err != nil || !ok {
 		return nil, err

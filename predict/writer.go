@@ -149,8 +149,8 @@ func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte,
 			file = rows.Files[i]
 		}
 		var kept []string
-		if len(rows.Kept) > 0 {
-			kept = rows.Kept[i]
+		if len(rows.PassThrough) > 0 {
+			kept = rows.PassThrough[i]
 		}
 		switch w.Format {
 		case CSV:

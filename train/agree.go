@@ -22,7 +22,7 @@ func (r *run) values(scopes ...setting.Scope) (setting.Values, error) {
 		return nil, err
 	}
 	v := t.Values(scopes...)
-	if scopes[0] != setting.Result {
+	if scopes[0] != setting.JobFixed {
 		return v, nil
 	}
 	v["model"], v["job.ranks"], v["job.collective-algorithm"] = r.spec.Name, strconv.Itoa(r.job.Size()), cmp.Or(r.job.Group().Algorithm(), "auto")
@@ -45,7 +45,7 @@ const chainOfOnesOwn = "chain"
 // agreeConfig reports ranks that were started with other settings: their sums would be wrong, or their operations would
 // not match. Of what may differ by rank, such as folders, all have some or none.
 func (r *run) agreeConfig() error {
-	v, err := r.values(setting.Result, setting.Changeable)
+	v, err := r.values(setting.JobFixed, setting.JobMutable)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (r *run) agreeConfig() error {
 // agreeModel reports ranks whose model has other parameters or tables than rank 0's, by the first
 // name or shape that differs. Replicas that exchange gradients compare theirs themselves (package
 // distopt).
-func agreeModel(ranks peers, ps *nn.Params) error {
+func agreeModel(ranks communicator, ps *nn.Params) error {
 	var text modeltext.Text
 	for _, p := range ps.List() {
 		text.Parameter(p.Name, p.Shape...)
@@ -122,9 +122,9 @@ func sameSettings(rank int, text, first []byte) error {
 	if err := errors.Join(json.Unmarshal(text, &theirs), json.Unmarshal(first, &zeros)); err != nil {
 		return fmt.Errorf("the settings of ranks 0 and %d cannot be read: %w", rank, err)
 	}
-	var faults setting.Faults
+	var faults setting.ErrorList
 	for _, d := range theirs.Differences(zeros) {
-		faults = append(faults, setting.Faultf(d.Path, "%s on rank %d and %s on rank 0", shown(d.Mine), rank, shown(d.Theirs)))
+		faults = append(faults, setting.Errorf(d.Path, "%s on rank %d and %s on rank 0", shown(d.Mine), rank, shown(d.Theirs)))
 	}
 	if len(faults) == 0 {
 		return nil

@@ -18,7 +18,7 @@ import (
 func agreeOn(t *testing.T, one, two Config) error {
 	t.Helper()
 	return ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) (err error) {
-		r := &run{job: job, cfg: one, peers: meshed{job.Group()}}
+		r := &run{job: job, cfg: one, peers: meshComm{job.Group()}}
 		if job.Rank() == 1 {
 			r.cfg = two
 		}
@@ -40,10 +40,10 @@ func TestRanksAgreeOnEveryRow(t *testing.T) {
 		}
 		err := agreeOn(t, usual, two)
 		want := fmt.Sprintf("%s %s on rank 1 and %s on rank 0", row.Path, text, shown(row.Value.String()))
-		local := row.Scope == setting.Local && !slices.Contains([]setting.Path{"checkpoint.dir", "checkpoint.resume", "training.init-from"}, row.Path)
+		local := row.Scope == setting.PerProcess && !slices.Contains([]setting.Path{"checkpoint.dir", "checkpoint.resume", "training.init-from"}, row.Path)
 		if local != (err == nil) {
 			t.Errorf("%s: %v", row.Path, err)
-		} else if row.Scope != setting.Local && !strings.Contains(err.Error(), want) {
+		} else if row.Scope != setting.PerProcess && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -50,7 +50,7 @@ func TestSequenceWithoutCandidate(t *testing.T) {
 		cfg := Defaults(zoo("din"), "")
 		cfg.Batch, cfg.TableRows = 2, 10
 		err = ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
-			_, err := Run(t.Context(), job, zoo("din"), &data.Set{Name: "own", Train: src, Eval: src, Classes: 2, Rows: 10}, cfg)
+			_, err := Run(t.Context(), job, zoo("din"), &data.Dataset{Name: "own", Train: src, Eval: src, Classes: 2, Rows: 10}, cfg)
 			return err
 		})
 		if (err != nil) != first || first && !strings.Contains(err.Error(), `none is before "history" of data set own`) {

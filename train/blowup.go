@@ -18,9 +18,9 @@ const (
 	leastStart     = 0.1 // a first loss below it is by chance
 )
 
-// blowsUp tells what of an epoch's losses has grown far over that of the run's first step, start; "" where all is well, or where
+// diverges tells what of an epoch's losses has grown far over that of the run's first step, start; "" where all is well, or where
 // start is not known: 0. A loss that is not finite has.
-func blowsUp(start, training, evaluation float64) string {
+func diverges(start, training, evaluation float64) string {
 	if start <= 0 || !finite(start) {
 		return ""
 	}
@@ -45,9 +45,9 @@ func (r *run) firstLoss(loss float64) {
 	}
 }
 
-// blownUp is what blowsUp says of the last epoch, and what to do; "" where all is well.
-func (r *run) blownUp() string {
-	text := blowsUp(r.past.Start, r.past.Last.TrainLoss, r.past.Last.EvalLoss)
+// divergence is what diverges says of the last epoch, and what to do; "" where all is well.
+func (r *run) divergence() string {
+	text := diverges(r.past.Start, r.past.Last.TrainLoss, r.past.Last.EvalLoss)
 	if text == "" {
 		return ""
 	}

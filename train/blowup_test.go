@@ -31,7 +31,7 @@ func TestBlowsUp(t *testing.T) {
 		{"a lucky start", 1e-6, 0.2, 0.9, ""},
 		{"an unknown start", 0, 1e9, 1e9, ""},
 	} {
-		if got := blowsUp(c.start, c.training, c.evaluate); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+		if got := diverges(c.start, c.training, c.evaluate); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}
@@ -41,13 +41,13 @@ func TestBlowsUp(t *testing.T) {
 func TestBlownUpRun(t *testing.T) {
 	cfg := small()
 	cfg.Epochs, cfg.TrainLimit = 2, 96
-	if sum, rec := onRanks(t, 2, cfg); sum.BlownUp != "" || len(rec.remarks) != 0 {
-		t.Errorf("%q, %v", sum.BlownUp, rec.remarks)
+	if sum, rec := onRanks(t, 2, cfg); sum.Diverged != "" || len(rec.remarks) != 0 {
+		t.Errorf("%q, %v", sum.Diverged, rec.remarks)
 	}
 	cfg.LR, cfg.Epochs = 4, 1
 	sum, rec := onRanks(t, 2, cfg)
-	if len(rec.remarks) != 1 || !strings.Contains(sum.BlownUp, "training blows up") || !strings.Contains(sum.BlownUp, "lower the learning rate (4)") {
-		t.Fatalf("%q, %v of %+v", sum.BlownUp, rec.remarks, rec.epochs)
+	if len(rec.remarks) != 1 || !strings.Contains(sum.Diverged, "training blows up") || !strings.Contains(sum.Diverged, "lower the learning rate (4)") {
+		t.Fatalf("%q, %v of %+v", sum.Diverged, rec.remarks, rec.epochs)
 	}
 }
 

@@ -18,19 +18,19 @@ type BreakDown struct {
 	Density float64 `json:"density"`
 	// StepExactMS and StepReuseMS are whole steps of strategies that reuse
 	// thresholds, by their StepKind.
-	StepExactMS Figure `json:"step_exact_ms,omitzero"`
-	StepReuseMS Figure `json:"step_reuse_ms,omitzero"`
+	StepExactMS OptionalFloat `json:"step_exact_ms,omitzero"`
+	StepReuseMS OptionalFloat `json:"step_reuse_ms,omitzero"`
 }
 
-// spent adds up the times of steps, in seconds.
-type spent struct {
+// stepTotals adds up the times of steps, in seconds.
+type stepTotals struct {
 	steps, compute, data, compress, exposed, update float64
 	bytes, density                                  float64
 	exacts, exact, reuses, reuse                    float64 // how many steps of a kind, and their time
 	pull                                            float64 // not in checkpoints: runs that have it write none
 }
 
-func (s *spent) values() []*float64 {
+func (s *stepTotals) values() []*float64 {
 	return []*float64{
 		&s.steps, &s.compute, &s.data, &s.compress, &s.exposed, &s.update, &s.bytes, &s.density,
 		&s.exacts, &s.exact, &s.reuses, &s.reuse,
@@ -38,7 +38,7 @@ func (s *spent) values() []*float64 {
 }
 
 // add counts a step.
-func (s *spent) add(t StepTime) {
+func (s *stepTotals) add(t StepTimes) {
 	s.steps++
 	s.compute += t.Compute.Seconds()
 	s.data += t.Data.Seconds()
@@ -59,7 +59,7 @@ func (s *spent) add(t StepTime) {
 }
 
 // breakDown is the mean over the steps, of which there is at least one.
-func (s *spent) breakDown() BreakDown {
+func (s *stepTotals) breakDown() BreakDown {
 	ms := 1000 / s.steps
 	return BreakDown{
 		ComputeMS: ms * s.compute, CompressMS: ms * s.compress, ExposedCommMS: ms * s.exposed,
@@ -69,18 +69,18 @@ func (s *spent) breakDown() BreakDown {
 }
 
 // breakDown is that of one step.
-func (t StepTime) breakDown() BreakDown {
-	var one spent
+func (t StepTimes) breakDown() BreakDown {
+	var one stepTotals
 	one.add(t)
 	return one.breakDown()
 }
 
 // meanMS is known where there is something to take the mean of.
-func meanMS(seconds, n float64) Figure {
+func meanMS(seconds, n float64) OptionalFloat {
 	if n == 0 {
-		return Figure{}
+		return OptionalFloat{}
 	}
-	return Figure{Value: 1000 * seconds / n, Known: true}
+	return OptionalFloat{Value: 1000 * seconds / n, Known: true}
 }
 
 // Layer is what a step did to a layer's gradient on one rank.

@@ -12,7 +12,7 @@ const ms = time.Millisecond
 
 // made is a step of synthetic times: what backward took without codecs, the wait
 // for data in it, and what the optimizer says of itself.
-func made(w *Watch, clock *time.Time, compute, data time.Duration, t distopt.StepTimes) StepTime {
+func made(w *StepTimer, clock *time.Time, compute, data time.Duration, t distopt.StepTimes) StepTimes {
 	w.Waited(data)
 	*clock = clock.Add(compute + t.Compress)
 	w.Ready(*clock)
@@ -22,7 +22,7 @@ func made(w *Watch, clock *time.Time, compute, data time.Duration, t distopt.Ste
 
 func TestPartsOfAStepAddUp(t *testing.T) {
 	clock := time.Now()
-	var w Watch
+	var w StepTimer
 	w.Begin(clock)
 	for i, c := range []struct {
 		compute, data time.Duration
@@ -46,7 +46,7 @@ func TestPartsOfAStepAddUp(t *testing.T) {
 // What is between two steps is the next one's, and a pause is nobody's.
 func TestWatchOfStepsInARow(t *testing.T) {
 	clock := time.Now()
-	var w Watch
+	var w StepTimer
 	w.Begin(clock)
 	made(&w, &clock, 10*ms, 0, distopt.StepTimes{Update: ms})
 	clock = clock.Add(3 * ms)
@@ -61,15 +61,15 @@ func TestWatchOfStepsInARow(t *testing.T) {
 }
 
 func TestBreakDownOfAnEpoch(t *testing.T) {
-	step := func(whole, compute time.Duration, kind StepKind) StepTime {
-		s := StepTime{Whole: whole, Compute: compute, Data: 2 * ms, Kind: kind}
+	step := func(whole, compute time.Duration, kind StepKind) StepTimes {
+		s := StepTimes{Whole: whole, Compute: compute, Data: 2 * ms, Kind: kind}
 		s.Compress, s.Exposed, s.Update = 5*ms, 20*ms, 10*ms
 		s.BytesSent, s.Density = 600, 0.1
 		return s
 	}
-	var all spent
+	var all stepTotals
 	for range 2 { // as many ranks
-		var s spent
+		var s stepTotals
 		s.add(step(75*ms, 40*ms, ExactStep))
 		s.add(step(65*ms, 30*ms, ReuseStep))
 		s.add(step(55*ms, 20*ms, ReuseStep))
@@ -78,7 +78,7 @@ func TestBreakDownOfAnEpoch(t *testing.T) {
 			*all.values()[i] += *v
 		}
 	}
-	got, known := all.breakDown(), func(v float64) Figure { return Figure{Value: v, Known: true} }
+	got, known := all.breakDown(), func(v float64) OptionalFloat { return OptionalFloat{Value: v, Known: true} }
 	want := BreakDown{ComputeMS: 30, CompressMS: 5, ExposedCommMS: 20, UpdateMS: 10, Density: 0.1, StepExactMS: known(75), StepReuseMS: known(60)}
 	near := func(name string, got, want float64) {
 		if math.Abs(got-want) > 1e-9 {
@@ -95,7 +95,7 @@ func TestBreakDownOfAnEpoch(t *testing.T) {
 	near("bytes", all.bytes/all.steps, 600)
 	near("data", 1000*all.data/all.steps, 2)
 	near("the sum of the parts", got.ComputeMS+got.CompressMS+got.ExposedCommMS+got.UpdateMS, 65)
-	var dense spent
+	var dense stepTotals
 	dense.add(step(75*ms, 40*ms, OtherStep))
 	if b := dense.breakDown(); b.StepExactMS.Known || b.StepReuseMS.Known {
 		t.Errorf("a strategy that reuses nothing has %+v", b)
@@ -120,9 +120,9 @@ func TestKindsOfSteps(t *testing.T) {
 	}{
 		{distopt.StepTimes{}, OtherStep},
 		{distopt.StepTimes{Reuses: true}, ReuseStep},
-		{distopt.StepTimes{Reuses: true, Anew: 0.1}, ReuseStep},
-		{distopt.StepTimes{Reuses: true, Anew: 0.5}, OtherStep},
-		{distopt.StepTimes{Reuses: true, Anew: 1}, ExactStep},
+		{distopt.StepTimes{Reuses: true, ExactShare: 0.1}, ReuseStep},
+		{distopt.StepTimes{Reuses: true, ExactShare: 0.5}, OtherStep},
+		{distopt.StepTimes{Reuses: true, ExactShare: 1}, ExactStep},
 	} {
 		if got := kindOf(c.times); got != c.want {
 			t.Errorf("%+v is of kind %d, want %d", c.times, got, c.want)

@@ -130,7 +130,7 @@ func descriptionOf(h *checkpoint.Header) (d data.Description, err error) {
 // about what it mapped, what is new and what is not used. Tensors that except names keep their own
 // first values, and need no match. Without names on one side, or with the same on both, s stays as
 // it is.
-func (r *Replica) byName(s *source, c Config, except func(string) bool) (lines []string, err error) {
+func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lines []string, err error) {
 	if c.about == nil {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func (r *Replica) byName(s *source, c Config, except func(string) bool) (lines [
 	if reflect.DeepEqual(old, now) && compare(was, *c.about, true) == nil {
 		return lines, nil
 	}
-	_, spec, o, err := Described(*s.Saved, r.Spec)
+	_, spec, o, err := ModelFromCheckpoint(*s.Saved, r.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (r *Replica) followed(before, after axes, old, now names, head bool) error 
 
 // renameAll replaces the tensors of s whose places differ here. A tensor that does not match along
 // an unnamed axis stays as it is, and Fit reports both shapes.
-func (r *Replica) renameAll(s *source, before, after axes, except func(string) bool) error {
+func (r *Replica) renameAll(s *initSource, before, after axes, except func(string) bool) error {
 	has := map[string]weights.Info{}
 	for _, i := range s.Tensors {
 		has[i.Name] = i
@@ -281,7 +281,7 @@ func nameBefore(name string, before, after axes) string {
 }
 
 // replace makes s read tensors by maps. Tables of moved that no map names are gone from it.
-func (s *source) replace(maps map[string]tensorMap, moved map[string]bool, here []tensor) {
+func (s *initSource) replace(maps map[string]tensorMap, moved map[string]bool, here []tensor) {
 	var all []weights.Info
 	for _, i := range s.Tensors {
 		if _, ok := maps[i.Name]; !ok && !moved[i.Name] {

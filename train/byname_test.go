@@ -126,7 +126,7 @@ func (s side) start(t *testing.T, was side, except ...string) ([]string, error) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := &source{Source: &weights.Source{Path: "old", Saved: &checkpoint.Header{Model: was.spec.Name, More: map[string]string{moreSet: string(text)}}}}
+	src := &initSource{Source: &weights.Source{Path: "old", Saved: &checkpoint.Header{Model: was.spec.Name, More: map[string]string{moreSet: string(text)}}}}
 	old := map[string][]float32{}
 	for _, x := range (&Replica{Params: was.ps}).tensors() {
 		src.Tensors = append(src.Tensors, weights.Info{Name: x.name, Type: "F32", Shape: x.shape})

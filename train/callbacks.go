@@ -80,11 +80,11 @@ type Best struct {
 }
 
 func (b *Best) settings() []setting.Row {
-	metric := setting.On("training.monitor")
+	metric := setting.Enabled("training.monitor")
 	return []setting.Row{
-		{Path: "training.monitor", Unit: "metric", Scope: setting.Changeable, Value: setting.Text(&b.Metric),
+		{Path: "training.monitor", Unit: "metric", Scope: setting.JobMutable, Value: setting.Text(&b.Metric),
 			About: "the evaluation's figure by which epochs are compared, such as accuracy, auc or loss, or progressive_auc of click models' training: the best one's checkpoint is kept"},
-		{Path: "training.patience", Unit: "epochs", Scope: setting.Changeable, Needs: metric, Value: setting.Int(&b.Patience),
+		{Path: "training.patience", Unit: "epochs", Scope: setting.JobMutable, Needs: metric, Value: setting.Int(&b.Patience),
 			About: "end the run after so many epochs that were no better by training.monitor; 0: go on"},
 	}
 }
@@ -118,7 +118,7 @@ func (r *run) checkBest() error {
 	if m == "" || slices.Contains(known, m) {
 		return nil
 	}
-	return setting.Faultf("training.monitor", "%s: the evaluation of %s has %s", m, r.cfg.name(), strings.Join(known, ", "))
+	return setting.Errorf("training.monitor", "%s: the evaluation of %s has %s", m, r.cfg.name(), strings.Join(known, ", "))
 }
 
 // compare notes an epoch that is the best so far, and whether it is. An epoch without the figure is not.
@@ -190,11 +190,11 @@ func calling(name string, callback func() error) error {
 
 // inStep says that the ranks' steps are the same ones, one after the other.
 func (r *run) inStep() bool {
-	return len(r.workers) == 1 && slices.Contains([]string{"", "bsp"}, r.cfg.Servers.Consistency) && !r.job.NoMesh()
+	return len(r.workers) == 1 && slices.Contains([]string{"", "bsp"}, r.cfg.Servers.Consistency) && !r.job.ServersOnly()
 }
 
 // afterStep tells of a step, and finds out whether the epoch ends with it.
-func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error {
+func (c *threadPool) afterStep(w *trainerThread, t StepTimes, loss float64, lr float64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	told := c.cfg.LogEvery > 0 && (w.at+1)%c.cfg.LogEvery == 0 && finite(loss)
@@ -203,7 +203,7 @@ func (c *crew) afterStep(w *worker, t StepTime, loss float64, lr float64) error 
 	}
 	s := Step{
 		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
-		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.stepSamples(w.at, c.there...)) / max(t.Whole.Seconds(), 1e-9), Progressive: c.scores.told(),
+		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.stepSamples(w.at, c.there...)) / max(t.Whole.Seconds(), 1e-9), Progressive: c.scores.latest(),
 	}
 	if c.cfg.EachStep != nil {
 		c.cfg.EachStep(s)

@@ -17,7 +17,7 @@ import (
 )
 
 // Checkpoint says where and when a run is saved. Only rank 0 needs the folder, and servers that keep parameters, in
-// Servers.Start's part of it.
+// Servers.Init's part of it.
 //
 // A resumed run has the same bits as one that never stopped, the figures of an
 // epoch that was cut in two among them, times apart. Under
@@ -43,20 +43,20 @@ type Checkpoint struct {
 	Keep int
 	// Resume goes on from the folder's last checkpoint, where there is one.
 	Resume bool
-	// FullWait is how long the run waits at its end for room on a full disk for its last checkpoint: without it the
+	// DiskFullWait is how long the run waits at its end for room on a full disk for its last checkpoint: without it the
 	// run fails. 0: DefaultFullWait; negative: it does not wait. Before the end a full disk stops nothing: see
-	// Summary.NoRoom.
-	FullWait time.Duration
-	// Told is what the program that starts the run was told. Checkpoints have it for a later start, which finds it by
+	// Summary.DiskFullCheckpoints.
+	DiskFullWait time.Duration
+	// Assignments is what the program that starts the run was told. Checkpoints have it for a later start, which finds it by
 	// FindPrevious; it has no effect on the run.
-	Told []setting.Assignment
+	Assignments []setting.Assignment
 
 	create func(path string) (checkpoint.WriteFile, error) // for tests: checkpoint.State.Create
 }
 
 // Validate reports every fault of c at once.
 func (c Checkpoint) Validate() error {
-	var f faults
+	var f errorList
 	f.add(c.Every < 0, "checkpoint.every", "%d: want at least 1 step, or 0 for each epoch", c.Every)
 	f.add(c.Keep < 0, "", "%d checkpoints to keep: want at least 1, or 0 for %d", c.Keep, checkpoint.DefaultKeep)
 	return errors.Join(f...)
@@ -103,13 +103,13 @@ type position struct {
 	// epoch is from 1, and step how many steps of it are done.
 	epoch, step int
 	// tally is this rank's, over these steps.
-	tally tally
+	tally epochCounters
 	// places are where the streams of all ranks are, if a checkpoint has them.
 	places []data.StreamPosition
 }
 
-// past is what a run keeps of the epochs that are done.
-type past struct {
+// runHistory is what a run keeps of the epochs that are done.
+type runHistory struct {
 	Last Epoch `json:"last"`
 	// TrainS is how many seconds were spent in training, the mean over ranks.
 	TrainS float64 `json:"train_s"`
@@ -134,8 +134,8 @@ func (r *run) due(step int, ended bool) bool {
 		return false
 	case ended && step == r.steps*r.cfg.Epochs:
 		return true
-	case r.room.again > 0: // the disk was full
-		return step >= r.room.again
+	case r.room.retryStep > 0: // the disk was full
+		return step >= r.room.retryStep
 	case c.Every == 0:
 		return ended
 	}
@@ -147,13 +147,13 @@ func (r *run) due(step int, ended bool) bool {
 func (r *run) write(p position) error {
 	r.job.SetStatus("saving a checkpoint")
 	if p.step > 0 {
-		r.reach("saving a checkpoint", p.epoch, p.step)
+		r.setPosition("saving a checkpoint", p.epoch, p.step)
 	} else {
-		r.reach("saving a checkpoint", p.epoch-1, r.steps)
+		r.setPosition("saving a checkpoint", p.epoch-1, r.steps)
 	}
 	before := r.stepsDone(position{epoch: r.saved.epoch, step: r.saved.step})
 	healthy := r.confirm(p, before)
-	r.saved = place{p.epoch, p.step}
+	r.saved = epochStep{p.epoch, p.step}
 	defer r.during(record.Checkpoint)()
 	if err := r.finished(p); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (r *run) write(p position) error {
 		return err
 	}
 	if r.job.Rank() != 0 {
-		return r.sendKept()
+		return r.sendLocal()
 	}
 	w, err := checkpoint.Write(r.cfg.Checkpoint.Dir, state)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *run) collect(p position) (state checkpoint.State, err error) {
 	if err != nil {
 		return state, err
 	}
-	kept, err := r.kept()
+	kept, err := r.localArrays()
 	if err != nil {
 		return state, err
 	}
@@ -207,7 +207,7 @@ func (r *run) collect(p position) (state checkpoint.State, err error) {
 		Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
 		NP: r.job.Size(), Strategy: string(r.replica.Opt.Strategy()), Shapes: r.shapes(),
 	}
-	if state.Header.Settings, err = r.values(setting.Result, setting.Changeable); err != nil {
+	if state.Header.Settings, err = r.values(setting.JobFixed, setting.JobMutable); err != nil {
 		return state, err
 	}
 	if state.Header.More, err = r.more(p, places); err == nil {
@@ -231,8 +231,8 @@ func (r *run) more(p position, places string) (map[string]string, error) {
 		return nil, fmt.Errorf("what was chosen cannot be saved: %w", err)
 	}
 	more := map[string]string{moreData: r.dataName(), moreSet: r.description, morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
-	if c := r.cfg.Checkpoint; c.Told != nil {
-		told, err := json.Marshal(c.Told)
+	if c := r.cfg.Checkpoint; c.Assignments != nil {
+		told, err := json.Marshal(c.Assignments)
 		if err != nil {
 			return nil, fmt.Errorf("what the run was told cannot be saved: %w", err)
 		}
@@ -308,7 +308,7 @@ func (r *run) shapes() map[string][]int {
 
 // tallies brings the tallies of all ranks to all, as the bits of their figures, one rank's after the other's. It is a
 // collective call.
-func (r *run) tallies(own tally) (bits []uint64, err error) {
+func (r *run) tallies(own epochCounters) (bits []uint64, err error) {
 	var numbers []int64
 	for _, f := range own.values() {
 		numbers = append(numbers, int64(math.Float64bits(*f)))

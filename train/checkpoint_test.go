@@ -64,7 +64,7 @@ func resumable() map[string]Config {
 
 // timeless is what of an epoch does not depend on the clock.
 func timeless(e Epoch) string {
-	e.SamplesPerS, e.StepMS, e.StepMedianMS, e.DataWaitMS, e.WallS, e.TokensPerS = 0, 0, 0, 0, 0, Figure{}
+	e.SamplesPerS, e.StepMS, e.StepMedianMS, e.DataWaitMS, e.WallS, e.TokensPerS = 0, 0, 0, 0, 0, OptionalFloat{}
 	e.BreakDown = BreakDown{Density: e.Density}
 	e.BytesSent, e.WireBytes = 0, 0 // saving sends some, too
 	return fmt.Sprintf("%+v", e)

@@ -22,10 +22,10 @@ type slowed struct {
 	exchange.Reducer
 	perByte time.Duration
 	busy    time.Time
-	ends    map[*exchange.Op]time.Time
+	ends    map[*exchange.Request]time.Time
 }
 
-func (s *slowed) Start(op *exchange.Op) {
+func (s *slowed) Start(op *exchange.Request) {
 	bytes := 4 * len(op.X)
 	if op.Code != nil {
 		bytes = op.Code.Size(len(op.X))
@@ -41,7 +41,7 @@ func (s *slowed) Start(op *exchange.Op) {
 	s.Reducer.Start(op)
 }
 
-func (s *slowed) Wait(op *exchange.Op) (time.Time, error) {
+func (s *slowed) Wait(op *exchange.Request) (time.Time, error) {
 	_, err := s.Reducer.Wait(op)
 	time.Sleep(time.Until(s.ends[op]))
 	return s.ends[op], err
@@ -73,12 +73,12 @@ func onSlowed(t *testing.T, n int, cfg Config, batches int) (sum Summary) {
 				return err
 			}
 			defer beside.Close()
-			inner, err := exchange.Over(beside, exchange.Config{})
+			inner, err := exchange.NewGroupReducer(beside, exchange.Config{})
 			if err != nil {
 				return err
 			}
 			defer inner.Close()
-			links := &slowed{Reducer: inner, perByte: time.Microsecond, ends: map[*exchange.Op]time.Time{}}
+			links := &slowed{Reducer: inner, perByte: time.Microsecond, ends: map[*exchange.Request]time.Time{}}
 			own := cfg
 			own.Exchange.Reducer = links
 			s, err := observed(job, own, &turning{links: links, after: batches})

@@ -43,7 +43,7 @@ type Config struct {
 	TableRows int
 
 	// Of a table such as a CSV file: Target is the column to find, Schema says what columns are for, and what they do not
-	// say is guessed (table.Choice); Split is the share of rows held out for evaluation where there is no EvalFile, 0: 0.1.
+	// say is guessed (table.Options); Split is the share of rows held out for evaluation where there is no EvalFile, 0: 0.1.
 	Target string
 	Schema table.Schema
 	Split  float64
@@ -97,7 +97,7 @@ type Config struct {
 	Dropout float64
 
 	// Start says which values parameters begin with, and which of them are trained.
-	Start Start
+	Start Init
 
 	// Seed decides the initial parameters, the order and the augmentation of
 	// the samples, dropout and the synthetic data.
@@ -142,7 +142,7 @@ type Config struct {
 	encoder *table.Encoder                 // of the run whose checkpoint is used
 	gather  func([]byte) ([][]byte, error) // of ranks that may have tables of their own
 
-	previous *table.Encoder    // of the checkpoint of Start.From
+	previous *table.Encoder    // of the checkpoint of Init.From
 	about    *data.Description // of the run's data; nil if these have no names
 }
 
@@ -169,8 +169,8 @@ func (c Config) on(job *ringo.Job) Config {
 	if c.Heter.Count = cmp.Or(c.Heter.Count, len(addrs)); c.Heter.Count > 0 {
 		c.Heter.Micros = cmp.Or(c.Heter.Micros, usualMicros)
 	}
-	if s := job.Saving(); s.Start > 0 && c.Servers.Consistency != "" && c.Servers.Start == 0 && c.Checkpoint.in(s.Dir) {
-		c.Checkpoint.Dir, c.Checkpoint.Resume, c.Servers.Start = s.Dir, s.Resume, s.Start
+	if s := job.Saving(); s.Attempt > 0 && c.Servers.Consistency != "" && c.Servers.Start == 0 && c.Checkpoint.in(s.Dir) {
+		c.Checkpoint.Dir, c.Checkpoint.Resume, c.Servers.Start = s.Dir, s.Resume, s.Attempt
 	}
 	return c.settled(job.Size())
 }
@@ -243,7 +243,7 @@ func (c Config) name() string { return cmp.Or(c.Name, c.Model.Name) }
 
 // Validate reports every fault of c that needs no file to be seen, settings without effect among them.
 func (c Config) Validate() error {
-	var f faults
+	var f errorList
 	f.add(c.Batch < 1, "training.batch", "%d: want at least 1", c.Batch)
 	f.add(c.Epochs < 1, "training.epochs", "%d: want at least 1", c.Epochs)
 	f.add(c.Threads < 1 || c.Threads > MaxThreads, "training.threads", "%d: want 1 to %d", c.Threads, MaxThreads)
@@ -265,23 +265,23 @@ func (c Config) Validate() error {
 	c.validateExchange(&f)
 	c.validateServers(&f)
 	c.validateHeter(&f)
-	f.join(c.idle())
+	f.join(c.unused())
 	return errors.Join(f...)
 }
 
-// faults are what is wrong.
-type faults []error
+// errorList are what is wrong.
+type errorList []error
 
-func (f *faults) add(wrong bool, p setting.Path, format string, args ...any) {
+func (f *errorList) add(wrong bool, p setting.Path, format string, args ...any) {
 	if wrong {
-		*f = append(*f, setting.Faultf(p, format, args...))
+		*f = append(*f, setting.Errorf(p, format, args...))
 	}
 }
 
-func (f *faults) join(errs ...error) { *f = append(*f, errs...) }
+func (f *errorList) join(errs ...error) { *f = append(*f, errs...) }
 
-// idle reports what is neither as usual nor left out, and has no effect. Settings of the exchange know that themselves.
-func (c Config) idle() error {
+// unused reports what is neither as usual nor left out, and has no effect. Settings of the exchange know that themselves.
+func (c Config) unused() error {
 	if !slices.Contains(Optimizers(), c.Optimizer) || !slices.Contains(append(Consistencies(), ""), c.Servers.Consistency) {
 		return nil // that is reported, and most would be with it
 	}
@@ -291,12 +291,12 @@ func (c Config) idle() error {
 	}
 	usual := Defaults(c.Model, c.Data)
 	usual.SetOptimizer(c.Optimizer)
-	idle, err := setting.Idle(rows(&c), rows(new(Config)), rows(&usual))
+	idle, err := setting.Unused(rows(&c), rows(new(Config)), rows(&usual))
 	return errors.Join(idle.Err(), err)
 }
 
 // validateModel reports what does not fit the model.
-func (c Config) validateModel(spec model.Spec, f *faults) {
+func (c Config) validateModel(spec model.Spec, f *errorList) {
 	f.add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
 	f.add(!(c.Dropout < 1), "training.dropout", "%s: want below 1; negative for none, 0 for the model's own", quantity.Exact(c.Dropout))
 	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%s has no effect on model %s, which drops nothing: leave it out", quantity.Exact(c.Dropout), spec.Name)
@@ -318,7 +318,7 @@ func (c Config) validateModel(spec model.Spec, f *faults) {
 }
 
 // validateExchange reports what does not fit the strategy besides what Exchange itself does.
-func (c Config) validateExchange(f *faults) {
+func (c Config) validateExchange(f *errorList) {
 	n := len(c.WarmupDensity)
 	f.add(n > c.Epochs && c.Epochs > 0, distopt.SettingWarmup, "%s is for %d epochs, the run has %d", formatShares(c.WarmupDensity), n, c.Epochs)
 	f.add(slices.ContainsFunc(c.WarmupDensity, func(d float64) bool { return !(d > 0 && d <= 1) }), distopt.SettingWarmup, "%s: want shares above 0 and at most 1", formatShares(c.WarmupDensity))

@@ -10,10 +10,10 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// Described is what a checkpoint's header says of its run's data, and the model as it was built for
+// ModelFromCheckpoint is what a checkpoint's header says of its run's data, and the model as it was built for
 // them: with those options Spec.Build makes parameters of the lengths that were saved. It is for
 // programs that read checkpoints without a job.
-func Described(h checkpoint.Header, m model.Spec) (d data.Description, shape model.Spec, o model.Options, err error) {
+func ModelFromCheckpoint(h checkpoint.Header, m model.Spec) (d data.Description, shape model.Spec, o model.Options, err error) {
 	if text, ok := h.More[moreSet]; ok {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
 			return d, m, o, fmt.Errorf("what the run's data were cannot be read: %w", err)

@@ -12,13 +12,13 @@ import (
 // A set with a name that JSON would change is refused before the first step, if the run saves
 // checkpoints.
 func TestCheckpointsRefuseNamesThatTheyCannotRestore(t *testing.T) {
-	set := func(words ...string) *data.Set {
+	set := func(words ...string) *data.Dataset {
 		shape := data.Shape{Values: []int{2}, Labels: 1}
 		source, err := data.FromBatch(shape, data.Batch{N: 4, Values: make([]float32, 8), Labels: []int32{0, 1, 0, 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &data.Set{Train: source, Eval: source, Classes: 2, Words: words}
+		return &data.Dataset{Train: source, Eval: source, Classes: 2, Words: words}
 	}
 	for _, c := range []struct {
 		words []string

@@ -24,7 +24,7 @@ func (r *run) epoch(at *position) error {
 		}
 	}
 	r.job.SetStatus(fmt.Sprintf("evaluating epoch %d", epoch))
-	r.reach("evaluating", epoch, steps)
+	r.setPosition("evaluating", epoch, steps)
 	if err := r.sync(); err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (r *run) epoch(at *position) error {
 	r.past.Last = e
 	r.obs.Epoch(e)
 	r.remarkSkipped(epoch, steps)
-	if text := r.blownUp(); text != "" && !r.blown {
-		r.blown = true
+	if text := r.divergence(); text != "" && !r.divergenceReported {
+		r.divergenceReported = true
 		r.remark(epoch, "%s", text)
 	}
 	if r.cut {
@@ -62,7 +62,7 @@ func (r *run) epoch(at *position) error {
 // trainEpoch does the steps of the epoch that are not done yet.
 func (r *run) trainEpoch(at *position) (err error) {
 	r.job.SetStatus(fmt.Sprintf("training epoch %d", at.epoch))
-	r.reach("", at.epoch, at.step+1)
+	r.setPosition("", at.epoch, at.step+1)
 	if len(r.cfg.WarmupDensity) > 0 {
 		if err := r.replica.Opt.SetSpars(r.cfg.density(at.epoch)); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (r *run) trainEpoch(at *position) (err error) {
 }
 
 // countTraffic adds what was sent since it was last counted.
-func (r *run) countTraffic(t *tally) {
+func (r *run) countTraffic(t *epochCounters) {
 	now := r.job.Traffic()
 	t.payload += float64(now.PayloadSent - r.payload0)
 	t.wire += float64(now.WireSent - r.wire0)
@@ -142,10 +142,10 @@ func finite(x float64) bool { return x-x == 0 }
 
 // evaluateAll evaluates, and adds up what the epoch and the evaluation were like over the ranks. Where a rank is lost meanwhile the
 // others share the evaluation set out anew, so that its figures are of all samples.
-func (r *run) evaluateAll(epoch int, t *tally) (evaluation, error) {
+func (r *run) evaluateAll(epoch int, t *epochCounters) (evaluation, error) {
 	for {
-		ranks := r.peers.there()
-		if err := r.shareOut(ranks); err != nil {
+		ranks := r.peers.liveRanks()
+		if err := r.partitionEval(ranks); err != nil {
 			return evaluation{}, err
 		}
 		whole, err := r.evaluate(epoch)
@@ -159,7 +159,7 @@ func (r *run) evaluateAll(epoch int, t *tally) (evaluation, error) {
 		if whole.words, err = addUp(r.peers, append(sum.all(), whole.counts.Fields()...), whole.words); err != nil {
 			return evaluation{}, fmt.Errorf("adding up the epoch's figures: %w", err)
 		}
-		if slices.Equal(ranks, r.peers.there()) {
+		if slices.Equal(ranks, r.peers.liveRanks()) {
 			*t = sum
 			return whole, nil
 		}
@@ -167,8 +167,8 @@ func (r *run) evaluateAll(epoch int, t *tally) (evaluation, error) {
 }
 
 // report turns the sums over all ranks into the epoch's figures.
-func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error) {
-	np := float64(len(r.peers.there()))
+func (r *run) report(epoch, step int, t *epochCounters, whole evaluation) (Epoch, error) {
+	np := float64(len(r.peers.liveRanks()))
 	steps := float64(step) * np
 	r.past.TrainS += t.trainS / np
 	if r.past.Start == 0 {
@@ -180,18 +180,18 @@ func (r *run) report(epoch, step int, t *tally, whole evaluation) (Epoch, error)
 	e := Epoch{
 		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.lr(epoch, max(0, step-1)), Done: r.stepsDone(position{epoch: epoch, step: step}), WallS: r.wall(),
 		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: eval.Loss,
-		Train: m.Figures(t.train, nil, true), Eval: eval.Figures, Progressive: r.scores.told(),
+		Train: m.Figures(t.train, nil, true), Eval: eval.Figures, Progressive: r.scores.latest(),
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),
 		DataWaitMS: 1000 * t.spent.data / t.spent.steps, PullWaitMS: 1000 * t.spent.pull / t.spent.steps, TuneS: t.tuneS / np, StepBytesSent: t.spent.bytes / t.spent.steps, Skipped: r.past.skips.Epoch,
 	}
-	e.Layers, e.Stages = r.layers, r.replica.far.spent()
+	e.Layers, e.Stages = r.layers, r.replica.split.spent()
 	if !finite(e.EvalLoss) {
 		return Epoch{}, fmt.Errorf("the loss of the evaluation is %s: training has diverged, or a row of the evaluation samples has a value that is not finite; lower the learning rate (now %s)", quantity.Exact(e.EvalLoss), quantity.Exact(e.LR))
 	}
 	if r.spec.Task == model.Language {
-		e.TokensPerS = Figure{Value: t.train.Terms / (t.trainS / np), Known: true}
+		e.TokensPerS = OptionalFloat{Value: t.train.Terms / (t.trainS / np), Known: true}
 	}
 	return e, nil
 }

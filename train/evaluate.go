@@ -35,7 +35,7 @@ type SavedEvaluation struct {
 	// EvalLoss is the mean per sample or, of a language model, per token.
 	EvalLoss float64 `json:"eval_loss"`
 	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
-	Eval model.Figures `json:"-"`
+	Eval model.Metrics `json:"-"`
 	// SamplesPerS counts all ranks, over the time spent evaluating.
 	SamplesPerS float64 `json:"samples_per_s"`
 	WallS       float64 `json:"wall_s"`
@@ -43,20 +43,20 @@ type SavedEvaluation struct {
 
 // Evaluate loads a model's checkpoint, which cfg.Checkpoint.Dir names, or of that folder's last one, and evaluates it as its run
 // did. Nothing is trained or saved; the settings of training are of no matter. Parameters on servers are those that the servers
-// began with: see Servers.Start; without servers each rank reads what they have saved: see Servers.Recall. It is a collective call: every rank makes it with the same configuration, and gets the
+// began with: see Servers.Init; without servers each rank reads what they have saved: see Servers.OpenServerCheckpoint. It is a collective call: every rank makes it with the same configuration, and gets the
 // same figures.
 //
 // With as many ranks as have trained, figures are those of the run to the last digit; with others what is counted or
 // ordered (accuracy, AUC) is the same, and what is added up, such as the loss, but for rounding. Text is cut as the run has cut it:
 // a model that carries state from batch to batch is evaluated by at most as many ranks as have trained.
-func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, cfg Config) (e SavedEvaluation, err error) {
+func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config) (e SavedEvaluation, err error) {
 	if cfg, err = cfg.of(job, m, set); err != nil {
 		return e, err
 	}
 	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, set: set, started: time.Now()}
 	defer r.close()
 	defer func() { err = r.located(err) }()
-	r.reach("preparing", 0, 0)
+	r.setPosition("preparing", 0, 0)
 	if err := r.prepareSaved(r.openToEvaluate); err != nil {
 		return e, err
 	}
@@ -75,7 +75,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, 
 	if !finite(e.EvalLoss) {
 		return e, fmt.Errorf("the loss is %s: what %s holds has diverged", quantity.Exact(e.EvalLoss), f.File)
 	}
-	r.reach("leaving the servers", 0, 0)
+	r.setPosition("leaving the servers", 0, 0)
 	return e, r.replica.params.leave()
 }
 
@@ -85,10 +85,10 @@ func (r *run) prepareSaved(openData func() error) error {
 		return err
 	}
 	r.spec, r.peers = r.cfg.Model, peersOf(r.job)
-	if err := errors.Join(r.peers.suits(r.cfg), r.cfg.canSave()); err != nil {
+	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave()); err != nil {
 		return err
 	}
-	if err := r.peers.soon(r.agreeConfig); err != nil {
+	if err := r.peers.whenConnected(r.agreeConfig); err != nil {
 		return err
 	}
 	r.prepares("opening the checkpoint")
@@ -108,8 +108,8 @@ func (r *run) prepareSaved(openData func() error) error {
 		r.cfg.saved = r.found.Params
 	}
 	if r.found.Servers != nil && r.cfg.Servers.Consistency == "" { // without servers
-		place = func(m *Replica) parameters {
-			return &recalled{replicated: replicated{replica: m}, ctx: r.ctx, saved: r.found}
+		place = func(m *Replica) paramPlacement {
+			return &checkpointParams{replicatedParams: replicatedParams{replica: m}, ctx: r.ctx, saved: r.found}
 		}
 	}
 	if err := r.add(r.cfg, opts, place); err != nil {
@@ -123,10 +123,10 @@ func (r *run) prepareSaved(openData func() error) error {
 }
 
 // openOther opens a checkpoint of a run that may have had other settings, but not another model.
-func (r *run) openOther() (saved, error) {
+func (r *run) openOther() (checkpointInfo, error) {
 	head, err := openSaved(r.cfg.Checkpoint.Dir)
 	if err != nil {
-		return saved{}, err
+		return checkpointInfo{}, err
 	}
 	switch h := head.file.Header; {
 	case h.Model != r.spec.Name:
@@ -135,7 +135,7 @@ func (r *run) openOther() (saved, error) {
 		return head, nil
 	}
 	_ = head.file.Close()
-	return saved{}, err
+	return checkpointInfo{}, err
 }
 
 // openToEvaluate opens the data, which mean what the run's did.
@@ -154,7 +154,7 @@ func (r *run) openToEvaluate() (err error) {
 
 // sameMeaning reports what of a set has another meaning than in the one that is described, of which a model was trained: it would not know
 // what it sees. Numbers of classes and rows are compared with the model's own when its parameters are read.
-func sameMeaning(d data.Description, s *data.Set) error {
+func sameMeaning(d data.Description, s *data.Dataset) error {
 	kind := func(e *table.Encoder) string {
 		if e == nil {
 			return "no table"
@@ -182,7 +182,7 @@ func layoutName(l *layout.Layout) string {
 
 // openSetOf opens the data set to evaluate what was saved on: a table by the run's encoding. Of the run's own rows those that it held
 // out are evaluated, of another file all.
-func (r *run) openSetOf(s saved) (*data.Set, error) {
+func (r *run) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	cfg := r.cfg
 	if cfg.encoder = s.About.Encoder; cfg.encoder == nil {
 		return openSet(cfg)

@@ -10,18 +10,18 @@ import (
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
-// Figure is a number that only some tasks have. As JSON it is the number; with
+// OptionalFloat is a number that only some tasks have. As JSON it is the number; with
 // omitzero it is left out where it is not known.
-type Figure struct {
+type OptionalFloat struct {
 	Value float64
 	Known bool
 }
 
 // IsZero reports that there is no number.
-func (f Figure) IsZero() bool { return !f.Known }
+func (f OptionalFloat) IsZero() bool { return !f.Known }
 
 // MarshalJSON writes the number, or null.
-func (f Figure) MarshalJSON() ([]byte, error) {
+func (f OptionalFloat) MarshalJSON() ([]byte, error) {
 	if !f.Known {
 		return []byte("null"), nil
 	}
@@ -29,7 +29,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
-func (f *Figure) UnmarshalJSON(text []byte) error {
+func (f *OptionalFloat) UnmarshalJSON(text []byte) error {
 	f.Known = string(text) != "null"
 	if !f.Known {
 		f.Value = 0
@@ -53,14 +53,14 @@ type Epoch struct {
 	TrainLoss float64 `json:"train_loss"`
 	EvalLoss  float64 `json:"eval_loss"`
 	// Train and Eval are the model's metrics. As JSON they are fields such as "train_accuracy" and "eval_auc".
-	Train model.Figures `json:"-"`
-	Eval  model.Figures `json:"-"`
+	Train model.Metrics `json:"-"`
+	Eval  model.Metrics `json:"-"`
 	// Progressive is of click models alone, when the epoch's last step was done.
 	*Progressive
 	// SamplesPerS counts all ranks, over the time spent training; TokensPerS is
 	// for language models.
-	SamplesPerS float64 `json:"samples_per_s"`
-	TokensPerS  Figure  `json:"tokens_per_s,omitzero"`
+	SamplesPerS float64       `json:"samples_per_s"`
+	TokensPerS  OptionalFloat `json:"tokens_per_s,omitzero"`
 	// StepMS is the mean time of a step, StepMedianMS the median, of the steps
 	// since the run began or was resumed; both are means over ranks.
 	StepMS       float64 `json:"step_ms"`
@@ -117,9 +117,9 @@ type Summary struct {
 	TrainLoss float64 `json:"train_loss"`
 	EvalLoss  float64 `json:"eval_loss"`
 	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
-	Eval        model.Figures `json:"-"`
+	Eval        model.Metrics `json:"-"`
 	SamplesPerS float64       `json:"samples_per_s"`
-	TokensPerS  Figure        `json:"tokens_per_s,omitzero"`
+	TokensPerS  OptionalFloat `json:"tokens_per_s,omitzero"`
 	// LeftOut is what the data set leaves out, by kind, the same for any number of ranks. Bad lines
 	// of a stream are those of the last epoch.
 	LeftOut []data.LeftOut `json:"left_out,omitempty"`
@@ -131,15 +131,15 @@ type Summary struct {
 	RowCache *RowCache `json:"row_cache,omitempty"`
 	// Skipped is the number of the run's steps that no rank applied.
 	Skipped int64 `json:"skipped_steps,omitempty"`
-	// NoRoom is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
-	NoRoom int `json:"checkpoints_without_room,omitempty"`
+	// DiskFullCheckpoints is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
+	DiskFullCheckpoints int `json:"checkpoints_without_room,omitempty"`
 	// Ended is why the run ended before its last epoch, when Epochs had begun; "" where it did not.
 	Ended  string `json:"ended,omitempty"`
 	Epochs int    `json:"epochs,omitempty"`
 	// Best is the best epoch, with Config.Best.
 	Best *BestEpoch `json:"best,omitempty"`
-	// BlownUp says that the last epoch's losses are far over that of the first step; "" where all is well.
-	BlownUp string `json:"blown_up,omitempty"`
+	// Diverged says that the last epoch's losses are far over that of the first step; "" where all is well.
+	Diverged string `json:"blown_up,omitempty"`
 	// DistinctKeys is about how many different keys all ranks have trained on since the run began or went on: an estimate with a
 	// standard error of 0.8 %. Servers that keep the rows of all keys tell at their end how many these are, exactly.
 	DistinctKeys int64 `json:"distinct_keys,omitempty"`
@@ -176,7 +176,7 @@ type Observer interface {
 	Step(Step)
 	// Epoch is called after each epoch.
 	Epoch(Epoch)
-	// Remark is called when there is something that a person should know, perhaps before Start.
+	// Remark is called when there is something that a person should know, perhaps before Init.
 	Remark(Remark)
 }
 

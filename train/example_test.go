@@ -26,7 +26,7 @@ func line() model.Spec {
 }
 
 // points lie on y = 3x + 2.
-func points() (data.Batch, *data.Set, error) {
+func points() (data.Batch, *data.Dataset, error) {
 	all := data.Batch{N: 400}
 	for i := range all.N {
 		x := float32(i*79%400)/200 - 1
@@ -36,7 +36,7 @@ func points() (data.Batch, *data.Set, error) {
 	if err != nil {
 		return all, nil, err
 	}
-	set := &data.Set{Name: "points"}
+	set := &data.Dataset{Name: "points"}
 	set.Train, set.Eval, err = data.Split(src, 0.2)
 	return all, set, err
 }

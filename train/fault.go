@@ -32,13 +32,13 @@ func (e *StepError) Error() string {
 func (e *StepError) Unwrap() error { return e.Err }
 
 // Place is "in step 412 of epoch 2", or "while evaluating after step 468 of epoch 3".
-func (e *StepError) Place() outcome.Place {
-	place := func(format string, args ...any) outcome.Place {
-		return outcome.Place{Where: fmt.Sprintf(format, args...)}
+func (e *StepError) Place() outcome.Position {
+	place := func(format string, args ...any) outcome.Position {
+		return outcome.Position{Where: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case e.Doing == "" && e.Epoch == 0:
-		return outcome.Place{}
+		return outcome.Position{}
 	case e.Doing == "":
 		return place("in step %d of epoch %d", e.Step, e.Epoch)
 	case e.Epoch == 0:
@@ -47,14 +47,14 @@ func (e *StepError) Place() outcome.Place {
 	return place("while %s after step %d of epoch %d", e.Doing, e.Step, e.Epoch)
 }
 
-// reach notes where the run is, for errors: it costs a few stores.
-func (r *run) reach(doing string, epoch, step int) {
-	r.where.Doing, r.where.Epoch, r.where.Step = doing, epoch, step
+// setPosition notes where the run is, for errors: it costs a few stores.
+func (r *run) setPosition(doing string, epoch, step int) {
+	r.position.Doing, r.position.Epoch, r.position.Step = doing, epoch, step
 }
 
 // prepares says what the run does before its first epoch, to the other ranks too.
 func (r *run) prepares(doing string) {
-	r.reach(doing, 0, 0)
+	r.setPosition(doing, 0, 0)
 	r.job.SetStatus(doing)
 }
 
@@ -63,7 +63,7 @@ func (r *run) located(err error) error {
 	if known := (*StepError)(nil); err == nil || errors.As(err, &known) {
 		return err
 	}
-	at := r.where
+	at := r.position
 	at.Err = err
 	return &at
 }

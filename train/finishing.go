@@ -8,8 +8,8 @@ import (
 // A checkpoint holds steps as long as its arrays take to be copied into the system's memory. That they come to the disk, which may take many
 // times as long, and get the file's name is waited for by the next checkpoint, and by the end of the run.
 
-// finishing is a checkpoint on its way to the disk, on rank 0.
-type finishing struct {
+// pendingCheckpoint is a checkpoint on its way to the disk, on rank 0.
+type pendingCheckpoint struct {
 	step, before int64 // of this one, and of the one before it
 	done         chan struct{}
 	err          error // once it is done
@@ -17,12 +17,12 @@ type finishing struct {
 
 // finish has a checkpoint finished, beside the steps that follow unless somebody is told that it is there.
 func (r *run) finish(p position, w *checkpoint.Written) error {
-	f := &finishing{step: r.stepsDone(p), before: r.room.saved, done: make(chan struct{})}
+	f := &pendingCheckpoint{step: r.stepsDone(p), before: r.room.saved, done: make(chan struct{})}
 	dir, start := r.cfg.Checkpoint.Dir, r.cfg.Servers.Start
 	do := func() {
 		defer close(f.done)
 		if _, f.err = w.Finish(); f.err == nil {
-			f.err = dropStarts(dir, start)
+			f.err = dropAttempts(dir, start)
 		}
 	}
 	if r.lastSave(p) || r.loop || r.cfg.AfterCheckpoint != nil {

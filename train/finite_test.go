@@ -64,7 +64,7 @@ func bursting(keys []uint64, where string, of int64) model.Spec {
 				if where == "rows" {
 					x = t.Apply(op, x.Shape, []*nn.Tensor{x})
 				}
-				return model.Outputs{t.On(heter.Place, dense, x)}
+				return model.Outputs{t.OnDevice(heter.DeviceName, dense, x)}
 			},
 			Loss: model.BinaryCrossEntropy, Metrics: []model.Metric{model.LogLoss()},
 		}
@@ -74,7 +74,7 @@ func bursting(keys []uint64, where string, of int64) model.Spec {
 
 // endsFinite checks a run that has failed: each rank's error names the gradient or the rank that
 // had it, and what was saved last is evaluated to a finite loss.
-func endsFinite(t *testing.T, what, want string, cfg Config, clean model.Spec, set *data.Set, errs ...error) {
+func endsFinite(t *testing.T, what, want string, cfg Config, clean model.Spec, set *data.Dataset, errs ...error) {
 	t.Helper()
 	named := slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), want) })
 	if !named {
@@ -89,7 +89,7 @@ func endsFinite(t *testing.T, what, want string, cfg Config, clean model.Spec, s
 	if err != nil || len(steps) == 0 {
 		t.Fatalf("%s: checkpoints %v, %v", what, steps, err)
 	}
-	cfg.Model, cfg.Servers = clean, Servers{Recall: func(dir string, step uint64, numbers []uint64) (Recalled, error) {
+	cfg.Model, cfg.Servers = clean, Servers{OpenServerCheckpoint: func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error) {
 		return kept.At(dir, step, numbers)
 	}}
 	err = ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
@@ -125,7 +125,7 @@ func TestInfiniteGradientIsNamed(t *testing.T) {
 			cfg := keyedConfig(keys)
 			cfg.Model, cfg.Servers.Consistency, cfg.Servers.Start, cfg.Checkpoint = bursting(keys, where, 12), mode, 1, Checkpoint{Dir: t.TempDir(), Every: 2}
 			_, _, _, errs := serveRun(t, 2, 2, cfg, set, func(c *keeper.Config) {
-				c.Dir, c.Job = StartDir(cfg.Checkpoint.Dir, 1), JobName(1, 0)
+				c.Dir, c.Job = AttemptDir(cfg.Checkpoint.Dir, 1), JobName(1, 0)
 			})
 			endsFinite(t, where+" in "+mode, want, cfg, clean, set, errs...)
 		}

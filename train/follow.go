@@ -20,14 +20,14 @@ func (c *Config) follow(job *ringo.Job) error {
 		return nil
 	}
 	var e *table.Encoder
-	if job.Rank() == 0 || job.NoMesh() {
+	if job.Rank() == 0 || job.ServersOnly() {
 		var err error
 		if e, err = c.startEncoder(); err != nil {
 			return err
 		}
 	}
 	text, err := json.Marshal(e)
-	if err == nil && !job.NoMesh() {
+	if err == nil && !job.ServersOnly() {
 		text, err = broadcastBytes(job.Group(), text)
 	}
 	if err == nil {

@@ -49,14 +49,14 @@ func (r *run) confirm(p position, before int64) int64 {
 	if evaluated {
 		of, recent, evaluation = r.stepsDone(p), last.TrainLoss, last.EvalLoss
 	}
-	if r.past.Diverged = divergedBy(start, recent, evaluation); of > 0 && recent > 0 && blowsUp(start, recent, evaluation) == "" {
+	if r.past.Diverged = divergedBy(start, recent, evaluation); of > 0 && recent > 0 && diverges(start, recent, evaluation) == "" {
 		r.past.Healthy = of
 	}
 	return r.past.Healthy
 }
 
 // resumable reports a checkpoint of training that has diverged, and the one to go on from.
-func (s *saved) resumable(dir string) error {
+func (s *checkpointInfo) resumable(dir string) error {
 	h := s.Past.health
 	if h.Diverged == "" {
 		return nil

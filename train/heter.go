@@ -39,19 +39,19 @@ type Heter struct {
 }
 
 func (h *Heter) settings() []setting.Row {
-	kept, some := setting.Is("sync", Consistencies()...), setting.On("heter.count")
+	kept, some := setting.Equals("sync", Consistencies()...), setting.Enabled("heter.count")
 	return []setting.Row{
-		{Path: "heter.count", Commands: setting.Run | setting.Heter, Scope: setting.Changeable, Flag: "heter", Unit: "processes", Needs: kept, Value: setting.Int(&h.Count),
+		{Path: "heter.count", Commands: setting.Run | setting.Heter, Scope: setting.JobMutable, Flag: "heter", Unit: "processes", Needs: kept, Value: setting.Int(&h.Count),
 			About: "number of heter-trainers, which compute the dense layers that the model's code marks for them, and under sync bsp own their parameters; 0: ranks compute all"},
-		{Path: "heter.micro-batches", Commands: setting.Heter, Scope: setting.Changeable, Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
+		{Path: "heter.micro-batches", Commands: setting.Heter, Scope: setting.JobMutable, Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
 			About: "in how many micro-batches a batch goes to heter-trainers, which compute one while ranks are at the next"},
-		{Path: "heter.wire-dtype", Commands: setting.Heter, Scope: setting.Changeable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
+		{Path: "heter.wire-dtype", Commands: setting.Heter, Scope: setting.JobMutable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
 			About: "how activations and their gradients travel between ranks and heter-trainers"},
 	}
 }
 
 // validateHeter reports what heter-trainers rule out.
-func (c Config) validateHeter(f *faults) {
+func (c Config) validateHeter(f *errorList) {
 	h := c.Heter
 	f.add(h.Count < 0, "heter.count", "%d: want 0 or more", h.Count)
 	if h.Count == 0 {
@@ -123,60 +123,60 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	return cut, device, nil
 }
 
-// far is a rank's side of a part of its model that heter-trainers have. Of a model that has none it is nil, of which all methods do nothing.
-type far struct {
-	cut     *heter.Cut
-	about   []byte
-	client  *client.Client
-	job     context.Context
-	trainer *heter.Trainer
-	rate    float64
-	lends   bool      // it has the part's parameters, and lends them
-	at      [][]int32 // by table, of keys in a micro-batch
-	micros  int
-	rows    *trainer.Trainer // whose rows may be pushed early; nil: they are not
+// splitParams is a rank's side of a part of its model that heter-trainers have. Of a model that has none it is nil, of which all methods do nothing.
+type splitParams struct {
+	cut       *heter.Cut
+	about     []byte
+	client    *client.Client
+	job       context.Context
+	trainer   *heter.Trainer
+	rate      float64
+	stateless bool      // it has the part's parameters, and lends them
+	at        [][]int32 // by table, of keys in a micro-batch
+	micros    int
+	rows      *trainer.Trainer // whose rows may be pushed early; nil: they are not
 	// next asks for the rows of the next batch, and early sends what is final of this one's gradients; they took so long.
 	next, early     func() error
 	asking, pushing time.Duration
-	under           int     // micro-batches that were not waited for
-	finals          []final // by table
+	inFlight        int         // micro-batches that were not waited for
+	finals          []earlyRows // by table
 	// stages are the times of the epoch so far, and all of those before.
 	stages, all Stages
 	// state is what heter-trainers keep of their optimizer, on rank 0 and where the run is saved.
 	state []float32
 }
 
-// newFar finds the part of a model in ps that is not arranged yet, whose parameters are frozen there from then on, unless they are lent.
-func newFar(c Config, o model.Options, ps *nn.Params) (*far, error) {
+// newSplitParams finds the part of a model in ps that is not arranged yet, whose parameters are frozen there from then on, unless they are lent.
+func newSplitParams(c Config, o model.Options, ps *nn.Params) (*splitParams, error) {
 	m := c.Model
 	cut, err := heter.Find(m, o, func(ps *nn.Params) error { return c.Start.choose(ps, m.PyTorch) })
 	if err != nil {
 		return nil, err
 	}
 	if len(cut.Frozen) > 0 && c.Start.From != "" {
-		return nil, setting.Faultf("training.init-from", "%s: %s of the part that heter-trainers have would be frozen at other values, of which they are not told: train these, or leave %v out", c.Start.From, some(cut.Frozen), setting.Path("heter.count"))
+		return nil, setting.Errorf("training.init-from", "%s: %s of the part that heter-trainers have would be frozen at other values, of which they are not told: train these, or leave %v out", c.Start.From, some(cut.Frozen), setting.Path("heter.count"))
 	}
 	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o})
 	if err != nil {
 		return nil, err
 	}
 	if c.lends() {
-		return &far{cut: cut, about: about, lends: true}, nil
+		return &splitParams{cut: cut, about: about, stateless: true}, nil
 	}
-	if len(cut.Stay) == 0 {
+	if len(cut.TrainerParams) == 0 {
 		standIn(ps)
 	}
-	return &far{cut: cut, about: about}, cut.Freeze(ps, cut.Params)
+	return &splitParams{cut: cut, about: about}, cut.Freeze(ps, cut.Params)
 }
 
 // begin connects to the heter-trainers. rows are those of the replica's batches, which is one of so many of its rank.
-func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
+func (f *splitParams) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	if f == nil {
 		return nil
 	}
 	addrs, ticket := r.job.Heters()
 	if len(addrs) != c.Heter.Count {
-		return setting.Faultf("heter.count", "%d, and the job has %d heter-trainers: start all of it with one command, or say where those are that were started by hand (heter.addresses)", c.Heter.Count, len(addrs))
+		return setting.Errorf("heter.count", "%d, and the job has %d heter-trainers: start all of it with one command, or say where those are that were started by hand (heter.addresses)", c.Heter.Count, len(addrs))
 	}
 	code, err := c.Heter.code()
 	if err != nil {
@@ -184,36 +184,36 @@ func (f *far) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
 	}
 	f.job = r.job.Context()
 	f.client, err = client.Dial(f.job, client.Config{
-		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: int(r.stream), Trainers: r.job.Size() * c.Servers.threads(), Cut: f.cut, About: f.about, Code: code, Lent: f.lends, Report: c.Heter.Report, Note: c.Heter.Note,
+		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: int(r.stream), Trainers: r.job.Size() * c.Servers.threads(), Cut: f.cut, About: f.about, Code: code, Lent: f.stateless, Report: c.Heter.Report, Note: c.Heter.Note,
 	})
 	if err != nil {
 		return err
 	}
-	f.at, f.finals = make([][]int32, len(r.Params.Tables())), make([]final, len(r.Params.Tables()))
-	if r.job.Rank() == 0 && c.Checkpoint.Dir != "" && !f.lends {
+	f.at, f.finals = make([][]int32, len(r.Params.Tables())), make([]earlyRows, len(r.Params.Tables()))
+	if r.job.Rank() == 0 && c.Checkpoint.Dir != "" && !f.stateless {
 		f.state = make([]float32, f.client.StateLen()-f.client.Len())
 	}
-	if r.job.Rank() == 0 && c.Start.From != "" && !f.lends { // if the run goes on instead, it is told otherwise later
+	if r.job.Rank() == 0 && c.Start.From != "" && !f.stateless { // if the run goes on instead, it is told otherwise later
 		if err := f.give(r.Params, nil); err != nil {
 			return err
 		}
 	}
-	f.trainer, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, meanwhile{f.client, f}, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
+	f.trainer, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, overlap{f.client, f}, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
 	if err != nil {
 		return err
 	}
-	if f.micros = c.Heter.Micros; !f.lends {
+	if f.micros = c.Heter.Micros; !f.stateless {
 		f.rows = rows
 	}
 	f.trainer.BeforeEach(func(from []int32) { f.hold(r.Params, rows, from) })
-	if f.lends {
-		return f.trainer.Lend(r.Params, f.client)
+	if f.stateless {
+		return f.trainer.SetParams(r.Params, f.client)
 	}
 	return nil
 }
 
 // hold gives tables by keys the rows of a micro-batch's.
-func (f *far) hold(ps *nn.Params, rows *trainer.Trainer, from []int32) {
+func (f *splitParams) hold(ps *nn.Params, rows *trainer.Trainer, from []int32) {
 	for i, t := range ps.Tables() {
 		if t.Slots == nil {
 			continue
@@ -231,9 +231,9 @@ func (f *far) hold(ps *nn.Params, rows *trainer.Trainer, from []int32) {
 }
 
 // backward runs the model over a batch, there and back. With last it is the step's last one.
-func (f *far) backward(r *Replica, b model.Batch, seed uint64, last bool) (model.Pass, error) {
+func (f *splitParams) backward(r *Replica, b model.Batch, seed uint64, last bool) (model.Pass, error) {
 	r.Opt.BeginBackward()
-	f.under, f.early = 0, nil
+	f.inFlight, f.early = 0, nil
 	if last && f.rows != nil && min(f.micros, b.N) > 1 {
 		f.early = func() error { return f.pushEarly(r, f.rows) }
 		defer func() { f.early = nil }()
@@ -241,14 +241,14 @@ func (f *far) backward(r *Replica, b model.Batch, seed uint64, last bool) (model
 	return f.trainer.Backward(b, seed, r.Opt.GradReady)
 }
 
-func (f *far) setRate(rate float64) {
+func (f *splitParams) setRate(rate float64) {
 	if f != nil {
 		f.rate = rate
 	}
 }
 
 // end ends the step.
-func (f *far) end() error {
+func (f *splitParams) end() error {
 	if f == nil {
 		return nil
 	}
@@ -256,7 +256,7 @@ func (f *far) end() error {
 }
 
 // waited is how long passes have waited for heter-trainers since it was last asked, where they waited so long for rows, too.
-func (f *far) waited(pull time.Duration) time.Duration {
+func (f *splitParams) waited(pull time.Duration) time.Duration {
 	if f == nil {
 		return 0
 	}
@@ -269,7 +269,7 @@ func (f *far) waited(pull time.Duration) time.Duration {
 }
 
 // spent are the times since it was last asked; nil: there are none.
-func (f *far) spent() *Stages {
+func (f *splitParams) spent() *Stages {
 	if f == nil {
 		return nil
 	}
@@ -280,7 +280,7 @@ func (f *far) spent() *Stages {
 }
 
 // total are the times of all epochs.
-func (f *far) total() *Stages {
+func (f *splitParams) total() *Stages {
 	if f == nil {
 		return nil
 	}
@@ -288,7 +288,7 @@ func (f *far) total() *Stages {
 }
 
 // evaluate runs the model over a batch, of which times tell nothing.
-func (f *far) evaluate(b model.Batch) (model.Pass, error) {
+func (f *splitParams) evaluate(b model.Batch) (model.Pass, error) {
 	pass, err := f.trainer.Evaluate(b)
 	f.trainer.Times()
 	f.asking = 0
@@ -296,8 +296,8 @@ func (f *far) evaluate(b model.Batch) (model.Pass, error) {
 }
 
 // settle brings in the part's parameters as they are after the last step.
-func (f *far) settle(ps *nn.Params) error {
-	if f == nil || f.lends {
+func (f *splitParams) settle(ps *nn.Params) error {
+	if f == nil || f.stateless {
 		return nil
 	}
 	all := make([]float32, f.client.Len())
@@ -307,7 +307,7 @@ func (f *far) settle(ps *nn.Params) error {
 	return f.cut.Unpack(ps, all)
 }
 
-func (f *far) leave() error {
+func (f *splitParams) leave() error {
 	if f == nil {
 		return nil
 	}
@@ -315,14 +315,14 @@ func (f *far) leave() error {
 }
 
 // abort ends what passes wait for. Any goroutine may call it, while another one is in a pass: what passes use is left to close.
-func (f *far) abort() {
+func (f *splitParams) abort() {
 	if f != nil && f.client != nil {
 		f.client.Abort(cmp.Or(context.Cause(f.job), errors.New("the run has ended")))
 	}
 }
 
 // close ends all, when no pass is under way.
-func (f *far) close() {
+func (f *splitParams) close() {
 	f.abort()
 	if f != nil && f.trainer != nil {
 		f.trainer.Close()

@@ -26,7 +26,7 @@ type hub struct {
 	meshes map[string][]transport.Mesh
 }
 
-func (h *hub) meet(ctx context.Context, m service.Meeting, heter int) (service.Group, error) {
+func (h *hub) meet(ctx context.Context, m service.GroupSpec, heter int) (service.StepGroup, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	name := fmt.Sprint(m)
@@ -46,7 +46,7 @@ func (h *hub) meet(ctx context.Context, m service.Meeting, heter int) (service.G
 }
 
 // split runs cfg on ranks, servers and cfg.Heter.Count heter-trainers, all over links; change may change what each server is told.
-func split(t *testing.T, ranks int, cfg Config, set *data.Set, change func(*keeper.Config)) (Summary, *recorder) {
+func split(t *testing.T, ranks int, cfg Config, set *data.Dataset, change func(*keeper.Config)) (Summary, *recorder) {
 	t.Helper()
 	var group sync.WaitGroup
 	var addrs []string
@@ -54,9 +54,9 @@ func split(t *testing.T, ranks int, cfg Config, set *data.Set, change func(*keep
 	var hub hub
 	for i := range n {
 		s, err := service.New(service.Config{
-			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks * cfg.Servers.threads(), Lent: cfg.lends(),
+			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks * cfg.Servers.threads(), Stateless: cfg.lends(),
 			Open: func(about []byte) (*heter.Cut, heter.Device, error) { return OpenPart(cfg, about) },
-			Meet: func(ctx context.Context, m service.Meeting) (service.Group, error) { return hub.meet(ctx, m, i) },
+			Meet: func(ctx context.Context, m service.GroupSpec) (service.StepGroup, error) { return hub.meet(ctx, m, i) },
 		})
 		if err != nil {
 			t.Fatal(err)

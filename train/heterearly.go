@@ -9,22 +9,22 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// meanwhile is a heter.Remote during whose waits the rank does what it can: in the first one it asks for the next batch's rows, and in the last one it sends
+// overlap is a heter.RemoteStage during whose waits the rank does what it can: in the first one it asks for the next batch's rows, and in the last one it sends
 // the gradients of rows that are final by then. Heter-trainers have work meanwhile, and none between the last results and the next batch's rows.
-type meanwhile struct {
+type overlap struct {
 	*client.Client
-	far *far
+	split *splitParams
 }
 
-// Send is heter.Remote's.
-func (m meanwhile) Send(micro *heter.Micro) error {
-	m.far.under++
+// Send is heter.RemoteStage's.
+func (m overlap) Send(micro *heter.MicroBatch) error {
+	m.split.inFlight++
 	return m.Client.Send(micro)
 }
 
-// Wait is heter.Remote's.
-func (m meanwhile) Wait(micro *heter.Micro) error {
-	f, begun := m.far, time.Now()
+// Wait is heter.RemoteStage's.
+func (m overlap) Wait(micro *heter.MicroBatch) error {
+	f, begun := m.split, time.Now()
 	if next := f.next; next != nil {
 		f.next = nil
 		if err := next(); err != nil {
@@ -33,7 +33,7 @@ func (m meanwhile) Wait(micro *heter.Micro) error {
 		f.asking += time.Since(begun)
 		begun = time.Now()
 	}
-	if f.under--; f.under == 0 && f.early != nil {
+	if f.inFlight--; f.inFlight == 0 && f.early != nil {
 		if err := f.early(); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (m meanwhile) Wait(micro *heter.Micro) error {
 }
 
 // meanwhile has next done while heter-trainers compute, or at once where there are none.
-func (f *far) meanwhile(next func() error) error {
+func (f *splitParams) meanwhile(next func() error) error {
 	if f == nil {
 		return next()
 	}
@@ -51,8 +51,8 @@ func (f *far) meanwhile(next func() error) error {
 	return nil
 }
 
-// final is what of a table's gradient is sent before the last micro-batch has come back: the rows that this one does not look up.
-type final struct {
+// earlyRows is what of a table's gradient is sent before the last micro-batch has come back: the rows that this one does not look up.
+type earlyRows struct {
 	sent   bool
 	marks  []uint32 // by row of the batch: the round in which the last micro-batch looks it up
 	round  uint32
@@ -61,7 +61,7 @@ type final struct {
 }
 
 // begin marks rows, of so many; at has anything for keys that the table does not look up.
-func (e *final) begin(rows int, at []int32) {
+func (e *earlyRows) begin(rows int, at []int32) {
 	if len(e.marks) < rows {
 		e.marks, e.round = make([]uint32, rows+rows/4), 0
 	}
@@ -77,7 +77,7 @@ func (e *final) begin(rows int, at []int32) {
 }
 
 // some are the rows of a gradient that are marked, or the others. They are good until the next call.
-func (e *final) some(ids []int32, values []float32, dim int, marked bool) ([]int32, []float32) {
+func (e *earlyRows) some(ids []int32, values []float32, dim int, marked bool) ([]int32, []float32) {
 	e.ids, e.values = e.ids[:0], e.values[:0]
 	for i, id := range ids {
 		if (e.marks[id] == e.round) == marked {
@@ -89,7 +89,7 @@ func (e *final) some(ids []int32, values []float32, dim int, marked bool) ([]int
 
 // pushEarly sends what is final of the gradients of tables by keys before the last micro-batch is back, in steps of all (bsp), where servers add up what
 // comes of a step. Of tables that count, shows and clicks travel with all of a row.
-func (f *far) pushEarly(r *Replica, rows *trainer.Trainer) error {
+func (f *splitParams) pushEarly(r *Replica, rows *trainer.Trainer) error {
 	for i, t := range r.Params.Tables() {
 		if t.Slots == nil || rows.Counts(i) {
 			continue
@@ -107,8 +107,8 @@ func (f *far) pushEarly(r *Replica, rows *trainer.Trainer) error {
 	return nil
 }
 
-// left is what is to be sent of a table's gradient when all is back.
-func (f *far) left(i int, t *nn.Table) ([]int32, []float32) {
+// remainingRows is what is to be sent of a table's gradient when all is back.
+func (f *splitParams) remainingRows(i int, t *nn.Table) ([]int32, []float32) {
 	ids, values := t.Grad()
 	if f == nil || !f.finals[i].sent {
 		return ids, values

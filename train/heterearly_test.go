@@ -11,7 +11,7 @@ import (
 func TestFinal(t *testing.T) {
 	const rows, dim = 50, 3
 	r := rand.New(rand.NewPCG(1, 2))
-	e := &final{round: math.MaxUint32 - 2} // whose rounds begin again on the way
+	e := &earlyRows{round: math.MaxUint32 - 2} // whose rounds begin again on the way
 	for range 20 {
 		before, last := map[int32]bool{}, []int32{-1, rows, math.MaxInt32} // and keys that the table does not look up
 		for range r.IntN(rows) {

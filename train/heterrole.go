@@ -15,8 +15,8 @@ import (
 // usualMicros is Heter.Micros where nothing is said.
 const usualMicros = 4
 
-// serveHeter is a heter-trainer's life in a run of a model. It ends with ringo.ErrServed.
-func serveHeter(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) error {
+// runHeterTrainer is a heter-trainer's life in a run of a model. It ends with ringo.ErrHeterTrainerDone.
+func runHeterTrainer(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) error {
 	cfg.Model, cfg.given = m, true // the first rank tells the shape of the data
 	cfg = cfg.on(job)
 	place, say := job.HeterTrainer(), cfg.Heter.Report
@@ -25,7 +25,7 @@ func serveHeter(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) e
 	}
 	name := fmt.Sprintf("heter-trainer %d of %d", place.Index, len(place.Addrs))
 	f, err := role.Serve(ctx, job, role.Config{
-		Lent: cfg.lends(), Sessions: cfg.Servers.threads(), Report: say,
+		Stateless: cfg.lends(), Sessions: cfg.Servers.threads(), Report: say,
 		Open: func(about []byte) (*heter.Cut, heter.Device, error) {
 			cut, device, err := OpenPart(cfg, about)
 			if err == nil && place.Index == 0 {
@@ -41,6 +41,6 @@ func serveHeter(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) e
 		return err
 	}
 	say(fmt.Sprintf("%s is done: steps: %d, micro-batches: %d, samples: %d, busy %s, starved %s, agreed and updated %s", name,
-		f.Steps, f.Micros, f.Samples, quantity.Duration(f.Busy), quantity.Duration(f.Starved), quantity.Duration(f.Agreed)))
-	return ringo.ErrServed
+		f.Steps, f.MicroBatches, f.Samples, quantity.Duration(f.Busy), quantity.Duration(f.Starved), quantity.Duration(f.Agreed)))
+	return ringo.ErrHeterTrainerDone
 }

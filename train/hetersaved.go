@@ -19,7 +19,7 @@ import (
 const heterState = "heter/optimizer"
 
 // give makes what a registry has of the part what heter-trainers begin with, with their optimizer's state, nil: as it is at the beginning.
-func (f *far) give(ps *nn.Params, state []float32) error {
+func (f *splitParams) give(ps *nn.Params, state []float32) error {
 	all := make([]float32, f.client.Len(), f.client.StateLen())
 	if err := f.cut.Pack(ps, all); err != nil {
 		return err
@@ -28,15 +28,15 @@ func (f *far) give(ps *nn.Params, state []float32) error {
 }
 
 // resumed gives heter-trainers what rank 0 has read of a checkpoint.
-func (f *far) resumed(r *Replica) error {
-	if f == nil || f.lends || r.job.Rank() != 0 {
+func (f *splitParams) resumed(r *Replica) error {
+	if f == nil || f.stateless || r.job.Rank() != 0 {
 		return nil
 	}
 	return f.give(r.Params, f.state)
 }
 
 // save reads what heter-trainers keep of their optimizer, for arrays.
-func (f *far) save() error {
+func (f *splitParams) save() error {
 	if f == nil || len(f.state) == 0 {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (f *far) save() error {
 	return nil
 }
 
-func (f *far) arrays() []checkpoint.Array {
+func (f *splitParams) arrays() []checkpoint.Array {
 	if f == nil || len(f.state) == 0 {
 		return nil
 	}
@@ -66,9 +66,9 @@ func (c Config) sameSplit(file string, h checkpoint.Header) error {
 	}
 	begin := setting.Path("training.init-from")
 	if owned {
-		return setting.Faultf(path, "%d: %s is of a run with %s heter-trainers in bsp, whose optimizer is saved as theirs: go on in bsp with 1 or more, or begin another run with its weights (%v)", c.Heter.Count, file, was, begin)
+		return setting.Errorf(path, "%d: %s is of a run with %s heter-trainers in bsp, whose optimizer is saved as theirs: go on in bsp with 1 or more, or begin another run with its weights (%v)", c.Heter.Count, file, was, begin)
 	}
-	return setting.Faultf(path, "%d: %s is of a run without heter-trainers, or with some that owned nothing: servers have all dense parameters; leave it out, or begin another run with its weights (%v)", c.Heter.Count, file, begin)
+	return setting.Errorf(path, "%d: %s is of a run without heter-trainers, or with some that owned nothing: servers have all dense parameters; leave it out, or begin another run with its weights (%v)", c.Heter.Count, file, begin)
 }
 
 // standIn gives servers an array where nothing dense is theirs: they have one at least.

@@ -19,15 +19,15 @@ import (
 func begun(t *testing.T, dir string, start int) func(*keeper.Config) {
 	t.Helper()
 	if start == 1 {
-		return func(c *keeper.Config) { c.Dir, c.Job = StartDir(dir, 1), JobName(1, 0) }
+		return func(c *keeper.Config) { c.Dir, c.Job = AttemptDir(dir, 1), JobName(1, 0) }
 	}
-	_, step, from, err := LastServers(dir)
+	_, step, from, err := LastServerParts(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(c *keeper.Config) {
-		c.Dir, c.Job = StartDir(dir, start), JobName(start, step)
-		c.From, c.FromNumbers, c.FromStep = StartDir(dir, from.Start), from.Numbers, uint64(step)
+		c.Dir, c.Job = AttemptDir(dir, start), JobName(start, step)
+		c.From, c.FromNumbers, c.FromStep = AttemptDir(dir, from.Start), from.Numbers, uint64(step)
 	}
 }
 
@@ -98,11 +98,13 @@ func clocks(epochs []Epoch) {
 }
 
 // checkUse evaluates what a run with heter-trainers has saved without servers, and with some, and begins others with it.
-func checkUse(t *testing.T, cfg Config, set *data.Set, want float64) {
+func checkUse(t *testing.T, cfg Config, set *data.Dataset, want float64) {
 	t.Helper()
-	recall := func(dir string, step uint64, numbers []uint64) (Recalled, error) { return kept.At(dir, step, numbers) }
+	recall := func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error) {
+		return kept.At(dir, step, numbers)
+	}
 	alone := cfg
-	alone.Servers, alone.Heter = Servers{Recall: recall}, Heter{Micros: 4}
+	alone.Servers, alone.Heter = Servers{OpenServerCheckpoint: recall}, Heter{Micros: 4}
 	err := ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
 		e, err := Evaluate(t.Context(), job, cfg.Model, set, alone)
 		if err == nil && e.EvalLoss != want {
@@ -117,7 +119,7 @@ func checkUse(t *testing.T, cfg Config, set *data.Set, want float64) {
 		next := cfg
 		next.Checkpoint, next.Epochs, next.LR = Checkpoint{}, 1, 1e-12
 		next.Heter, next.Start.From = Heter{Count: heters, Micros: 4}, cfg.Checkpoint.Dir
-		next.Servers = Servers{Consistency: "bsp", Begin: true, Recall: recall}
+		next.Servers = Servers{Consistency: "bsp", Begin: true, OpenServerCheckpoint: recall}
 		_, rec := split(t, 1, next, set, func(c *keeper.Config) { c.Begin = next.BeginRows })
 		if e := rec.epochs[0]; math.Abs(e.EvalLoss-want) > 1e-6 {
 			t.Errorf("begun with the weights, %d heter-trainers: the loss is %v, want %v", heters, e.EvalLoss, want)

@@ -80,14 +80,14 @@ func absorb(own, part []float32, first bool, factor float32) {
 	}
 }
 
-// own are the streams of this rank: running statistics, the state that a model carries from batch to batch, and what else
+// localState are the streams of this rank: running statistics, the state that a model carries from batch to batch, and what else
 // its replicas keep.
-func (r *run) own() (out []stream) {
+func (r *run) localState() (out []stream) {
 	var buffers [][]float32
 	var kept []stream
 	for _, w := range r.workers {
 		buffers = append(buffers, w.replica.Params.Buffers())
-		kept = append(kept, w.replica.params.own()...)
+		kept = append(kept, w.replica.params.localState()...)
 	}
 	for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", r.replica.state()...)} {
 		if s.n > 0 {
@@ -105,10 +105,10 @@ func lengthsOf(streams []stream) (out []int64) {
 	return out
 }
 
-// kept names the streams of all ranks, for rank 0 to save while the others are in sendKept, and have none to name. It is
+// localArrays names the streams of all ranks, for rank 0 to save while the others are in sendLocal, and have none to name. It is
 // a collective call.
-func (r *run) kept() (out []checkpoint.Array, err error) {
-	own := r.own()
+func (r *run) localArrays() (out []checkpoint.Array, err error) {
+	own := r.localState()
 	if len(own) == 0 {
 		return nil, nil
 	}
@@ -151,9 +151,9 @@ func (r *run) to(rank int) func(part []float32) error {
 	}
 }
 
-// sendKept is the other ranks' part of kept.
-func (r *run) sendKept() error {
-	for _, s := range r.own() {
+// sendLocal is the other ranks' part of kept.
+func (r *run) sendLocal() error {
+	for _, s := range r.localState() {
 		if err := inParts(s.n, s.give(), r.to(0)); err != nil {
 			return err
 		}
@@ -176,11 +176,11 @@ func inParts(n int, from, to func(part []float32) error) error {
 	return nil
 }
 
-// bequest is which streams of a checkpoint of so many ranks this run takes, and by how much their values are multiplied:
-// with the same number each rank gets its own, else its share of what is kept; see compress.Heirs. Ranks may take over
+// inherited is which streams of a checkpoint of so many ranks this run takes, and by how much their values are multiplied:
+// with the same number each rank gets its own, else its share of what is kept; see compress.Inherited. Ranks may take over
 // residuals and velocities; of running statistics there are means, and without thresholds the first selections are exact.
-func (r *run) bequest(ranks int) (own []stream, factor float32) {
-	own = r.own()
+func (r *run) inherited(ranks int) (own []stream, factor float32) {
+	own = r.localState()
 	np := r.job.Size()
 	if ranks == np {
 		return own, 1
@@ -194,7 +194,7 @@ func (r *run) bequest(ranks int) (own []stream, factor float32) {
 // keptLengths are how many values the streams of bequest have in a checkpoint of so many ranks, which rank 0 has opened, by rank
 // and stream. It is a collective call.
 func (r *run) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err error) {
-	own, _ := r.bequest(ranks)
+	own, _ := r.inherited(ranks)
 	for range ranks {
 		out = append(out, lengthsOf(own)) // of a damaged or another file's, reading is an error
 	}
@@ -218,10 +218,10 @@ func (r *run) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err err
 	return slices.Collect(slices.Chunk(flat, len(own))), nil
 }
 
-// handOut names what the ranks of a checkpoint kept, with lengths by rank and stream, for rank 0 to read while the
-// others are in takeOver.
-func (r *run) handOut(lengths [][]int64) (out []checkpoint.Array, err error) {
-	own, factor := r.bequest(len(lengths))
+// distribute names what the ranks of a checkpoint kept, with lengths by rank and stream, for rank 0 to read while the
+// others are in receiveLocal.
+func (r *run) distribute(lengths [][]int64) (out []checkpoint.Array, err error) {
+	own, factor := r.inherited(len(lengths))
 	for old := range lengths {
 		heir := old % r.job.Size()
 		for i, s := range own {
@@ -237,10 +237,10 @@ func (r *run) handOut(lengths [][]int64) (out []checkpoint.Array, err error) {
 	return out, nil
 }
 
-// takeOver is the other ranks' part of handOut.
-func (r *run) takeOver(lengths [][]int64) error {
-	own, factor := r.bequest(len(lengths))
-	for _, old := range compress.Heirs(len(lengths), r.job.Size(), r.job.Rank()) {
+// receiveLocal is the other ranks' part of distribute.
+func (r *run) receiveLocal(lengths [][]int64) error {
+	own, factor := r.inherited(len(lengths))
+	for _, old := range compress.Inherited(len(lengths), r.job.Size(), r.job.Rank()) {
 		for i, s := range own {
 			n := int(lengths[old][i])
 			if n == 0 {

@@ -30,7 +30,7 @@ import (
 const keyedRows = 1 << 14
 
 // keyedSet are samples with two bags and a sequence of few different keys, the first and the last that there are among them.
-func keyedSet(t *testing.T) (set *data.Set, keys []uint64) {
+func keyedSet(t *testing.T) (set *data.Dataset, keys []uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, 4))
 	keys = []uint64{0, 1<<64 - 1}
@@ -62,7 +62,7 @@ func keyedSet(t *testing.T) (set *data.Set, keys []uint64) {
 		}
 		sources = append(sources, src)
 	}
-	return &data.Set{Name: "own", Train: sources[0], Eval: sources[1], Classes: 2, Rows: keyedRows}, keys
+	return &data.Dataset{Name: "own", Train: sources[0], Eval: sources[1], Classes: 2, Rows: keyedRows}, keys
 }
 
 // keyed looks keys up in tables of several widths: one that reads all slots, one that reads the bags, and one that reads the last two of a
@@ -88,7 +88,7 @@ func keyed(keys []uint64) model.Spec {
 			Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
 				last := t.Reshape(t.EmbeddingSequence(b.Bags.Slots(2, 3), steps, 2), b.N, 4)
 				x := t.EmbeddingBag(b.Bags.Slots(0, 2), deep, nn.SqrtPool, last)
-				return model.Outputs{t.On(heter.Place, dense, t.EmbeddingBag(b.Bags, wide, nn.MeanPool, x))}
+				return model.Outputs{t.OnDevice(heter.DeviceName, dense, t.EmbeddingBag(b.Bags, wide, nn.MeanPool, x))}
 			},
 			Loss: model.BinaryCrossEntropy, Metrics: []model.Metric{model.LogLoss(), model.AUC(model.Probability)},
 		}
@@ -134,7 +134,7 @@ func TestKeysOnServers(t *testing.T) {
 		cfg.Checkpoint.Dir = t.TempDir()
 		cfg.Servers.Consistency, cfg.Servers.Start = "bsp", 1
 		sum, got, stats := onServers(t, 2, 2, cfg, set, func(c *keeper.Config) {
-			c.Dir, c.Job = StartDir(cfg.Checkpoint.Dir, 1), JobName(1, 0)
+			c.Dir, c.Job = AttemptDir(cfg.Checkpoint.Dir, 1), JobName(1, 0)
 		})
 		if len(got.epochs) != 2 {
 			t.Fatalf("%s: %d epochs", optimizer, len(got.epochs))
@@ -154,11 +154,11 @@ func TestKeysOnServers(t *testing.T) {
 // checkRowsOf compares what servers have saved with the tables that a run without them has.
 func checkRowsOf(t *testing.T, cfg Config, here *weights.Source, most int, stats []keeper.Stats) {
 	t.Helper()
-	_, step, part, err := LastServers(cfg.Checkpoint.Dir)
+	_, step, part, err := LastServerParts(cfg.Checkpoint.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := kept.At(StartDir(cfg.Checkpoint.Dir, 1), uint64(step), part.Numbers)
+	there, err := kept.At(AttemptDir(cfg.Checkpoint.Dir, 1), uint64(step), part.Numbers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func checkRowsOf(t *testing.T, cfg Config, here *weights.Source, most int, stats
 var testTicket = sync.OnceValue(transport.NewTicket)
 
 // onServers runs cfg on n ranks, each with its own connections, whose parameters lie on servers.
-func onServers(t *testing.T, n, servers int, cfg Config, set *data.Set, change func(*keeper.Config), heters ...string) (sum Summary, rec *recorder, stats []keeper.Stats) {
+func onServers(t *testing.T, n, servers int, cfg Config, set *data.Dataset, change func(*keeper.Config), heters ...string) (sum Summary, rec *recorder, stats []keeper.Stats) {
 	t.Helper()
 	sum, rec, stats, errs := serveRun(t, n, servers, cfg, set, change, heters...)
 	for _, err := range errs {
@@ -205,7 +205,7 @@ func onServers(t *testing.T, n, servers int, cfg Config, set *data.Set, change f
 }
 
 // serveRun is onServers of a run that may fail.
-func serveRun(t *testing.T, n, servers int, cfg Config, set *data.Set, change func(*keeper.Config), heters ...string) (sum Summary, rec *recorder, stats []keeper.Stats, errs []error) {
+func serveRun(t *testing.T, n, servers int, cfg Config, set *data.Dataset, change func(*keeper.Config), heters ...string) (sum Summary, rec *recorder, stats []keeper.Stats, errs []error) {
 	t.Helper()
 	leakcheck.Check(t)
 	ticket := testTicket()
@@ -250,7 +250,7 @@ func serveRun(t *testing.T, n, servers int, cfg Config, set *data.Set, change fu
 				own = new(recorder)
 			}
 			err := ringo.Run(ctx, ringo.Config{
-				Size: n, Rank: rank, Rendezvous: meeting, Tables: addresses, Heters: heters, Transport: ringo.TransportTCP, Collective: collective.Config{Algorithm: collective.Naive},
+				Size: n, Rank: rank, Rendezvous: meeting, ParameterServers: addresses, Heters: heters, Transport: ringo.TransportTCP, Collective: collective.Config{Algorithm: collective.Naive},
 				Lookup: func(name string) (string, bool) {
 					if name != launch.TicketVar {
 						return "", false
@@ -288,27 +288,27 @@ func TestKeysResume(t *testing.T) {
 		cfg.Servers.Consistency, cfg.Servers.Start = mode, 1
 		cfg.Checkpoint = Checkpoint{Dir: t.TempDir()}
 		_, whole, _ := onServers(t, np, 1, cfg, set, func(c *keeper.Config) {
-			c.Dir, c.Job = StartDir(cfg.Checkpoint.Dir, 1), JobName(1, 0)
+			c.Dir, c.Job = AttemptDir(cfg.Checkpoint.Dir, 1), JobName(1, 0)
 		})
 		part := cfg
 		part.Checkpoint = Checkpoint{Dir: t.TempDir(), Resume: true}
 		part.Epochs = 1
 		onServers(t, np, 2, part, set, func(c *keeper.Config) {
-			c.Dir, c.Job = StartDir(part.Checkpoint.Dir, 1), JobName(1, 0)
+			c.Dir, c.Job = AttemptDir(part.Checkpoint.Dir, 1), JobName(1, 0)
 		})
-		_, step, from, err := LastServers(part.Checkpoint.Dir)
+		_, step, from, err := LastServerParts(part.Checkpoint.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		part.Epochs, part.Servers.Start = 3, 2
 		_, rest, _ := onServers(t, np, 3, part, set, func(c *keeper.Config) {
-			c.Dir, c.Job = StartDir(part.Checkpoint.Dir, 2), JobName(2, step)
-			c.From, c.FromNumbers, c.FromStep = StartDir(part.Checkpoint.Dir, 1), from.Numbers, uint64(step)
+			c.Dir, c.Job = AttemptDir(part.Checkpoint.Dir, 2), JobName(2, step)
+			c.From, c.FromNumbers, c.FromStep = AttemptDir(part.Checkpoint.Dir, 1), from.Numbers, uint64(step)
 		})
 		if len(rest.epochs) != 2 || rest.epochs[1].TrainLoss != whole.epochs[2].TrainLoss || rest.epochs[1].EvalLoss != whole.epochs[2].EvalLoss {
 			t.Fatalf("%s: gone on: %+v\nin one run: %+v", mode, rest.epochs, whole.epochs)
 		}
-		cfg.Servers = Servers{Recall: func(dir string, step uint64, numbers []uint64) (Recalled, error) {
+		cfg.Servers = Servers{OpenServerCheckpoint: func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error) {
 			return kept.At(dir, step, numbers)
 		}}
 		err = ringo.Local(t.Context(), np, ringo.Config{}, func(job *ringo.Job) error {

@@ -15,7 +15,7 @@ func (r *run) verifyData(train bool) error {
 	if r.cfg.SkipBad > 0 {
 		r.prepares("decoding all images once, because of data.max-bad-records")
 	}
-	if r.job.NoMesh() || r.cfg.Partition == PartitionFixed {
+	if r.job.ServersOnly() || r.cfg.Partition == PartitionFixed {
 		return r.set.Verify(train, 0, 1, nil)
 	}
 	return r.set.Verify(train, r.job.Rank(), r.job.Size(), r.peers.gather)
@@ -29,7 +29,7 @@ type setLeft struct {
 }
 
 // gatherLeft adds up what all ranks leave out, in the order of ranks. It is a collective call.
-func gatherLeft(p peers, set []byte, left []data.LeftOut) (sum []data.LeftOut, err error) {
+func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.LeftOut, err error) {
 	own, err := json.Marshal(setLeft{set, left})
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func gatherLeft(p peers, set []byte, left []data.LeftOut) (sum []data.LeftOut, e
 func fewBad(left []data.LeftOut, most int) error {
 	for _, l := range left {
 		if l.Kind == data.BadSample && l.Count > most {
-			return setting.Faultf("data.max-bad-records", "%d: all ranks' training and evaluation files together have more: %v", most, l)
+			return setting.Errorf("data.max-bad-records", "%d: all ranks' training and evaluation files together have more: %v", most, l)
 		}
 	}
 	return nil

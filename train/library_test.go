@@ -21,7 +21,7 @@ import (
 )
 
 // stripes is a data set of one's own: two numbers, and whether their sum is above 1.
-func stripes(t testing.TB, n int) *data.Set {
+func stripes(t testing.TB, n int) *data.Dataset {
 	t.Helper()
 	all := make([][2]float32, n)
 	for i := range all {
@@ -42,7 +42,7 @@ func stripes(t testing.TB, n int) *data.Set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &data.Set{Name: "stripes", Train: train, Eval: eval, Classes: 2}
+	return &data.Dataset{Name: "stripes", Train: train, Eval: eval, Classes: 2}
 }
 
 // mine is a model of one's own that leaves the shape of its samples to the data.
@@ -100,11 +100,11 @@ func TestRunRefuses(t *testing.T) {
 	images.Input = []int{28, 28, 1}
 	for _, c := range []struct {
 		m    model.Spec
-		set  *data.Set
+		set  *data.Dataset
 		cfg  Config
 		want string
 	}{
-		{mine(), &data.Set{Train: set.Train}, Config{}, "data.Split"},
+		{mine(), &data.Dataset{Train: set.Train}, Config{}, "data.Split"},
 		{images, set, Config{Batch: 4}, "model mine takes [28 28 1]"},
 		{model.Spec{Name: "none"}, set, Config{}, `"none" has no Build`},
 		{mine(), set, Config{Batch: 4, Best: Best{Metric: "auc"}}, "training.monitor auc: the evaluation of mine has loss, accuracy"},
@@ -393,7 +393,7 @@ func TestOwnLoopRefuses(t *testing.T) {
 		if err := l.Save(); err != nil {
 			return err
 		}
-		if _, err := l.Evaluate(&data.Set{Eval: synthetic(t, 1, 20)}); err == nil || !strings.Contains(err.Error(), "but model mine takes [2]") {
+		if _, err := l.Evaluate(&data.Dataset{Eval: synthetic(t, 1, 20)}); err == nil || !strings.Contains(err.Error(), "but model mine takes [2]") {
 			t.Errorf("images: %v", err)
 		}
 		if _, err := l.TrainOneBatch(spec.Sample(3), "fp17", 0); err == nil || !strings.Contains(err.Error(), "fp17") {

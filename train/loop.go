@@ -15,37 +15,37 @@ import (
 // A rank trains with one worker or, where its parameters allow it, several at once, each of which has a replica
 // and every so manyth of the rank's batches, as they come.
 
-// worker is one of them.
-type worker struct {
+// trainerThread is one of them.
+type trainerThread struct {
 	replica *Replica
-	tally   tally
+	tally   epochCounters
 	keys    distinct.Counter // that it has trained on
 	// evaluation is its part of the one under way.
 	evaluation evaluation
 
-	watch Watch
+	watch StepTimer
 	stepS []float64
 	// at is the step of the epoch, for errors.
 	at int
 
 	// next is the turn after the one that goes on, where taken says that it was taken ahead.
-	next  turn
-	taken bool
+	next       workItem
+	prefetched bool
 	// copies are the batches of both, and turns how many were taken.
 	copies [2]data.Batch
 	turns  int
 }
 
-// turn is what a worker does next.
-type turn struct {
+// workItem is what a worker does next.
+type workItem struct {
 	// batch is nil where there is none for this worker.
 	batch *data.Batch
 	// over says that there is nothing more to do.
 	over bool
 }
 
-// crew is what the workers of a rank have in common while they train or evaluate.
-type crew struct {
+// threadPool is what the workers of a rank have in common while they train or evaluate.
+type threadPool struct {
 	*run
 	epoch int
 	phase string
@@ -58,9 +58,9 @@ type crew struct {
 	there []int
 
 	mu sync.Mutex
-	// left is how many batches there are to hand out, done how many of total are done.
-	left, done int
-	err        error
+	// remaining is how many batches there are to hand out, done how many of total are done.
+	remaining, done int
+	err             error
 	// stopped is why all stop before until, when each has done so many rounds.
 	stopped error
 	rounds  int
@@ -75,16 +75,16 @@ func (r *run) advance(at *position) error {
 	}
 	first, _ := r.span(at.step)
 	_, last := r.span(until - 1)
-	c := &crew{
+	c := &threadPool{
 		run: r, epoch: at.epoch, phase: "train", from: r.order, total: r.steps, first: at.step, until: until,
-		left: last - first, done: at.step, there: r.peers.there(),
+		remaining: last - first, done: at.step, there: r.peers.liveRanks(),
 	}
 	for i, w := range r.workers {
 		if w.tally = at.tally; i > 0 { // the first one's sums go on in the order of steps
 			w.tally = r.newTally()
 		}
 	}
-	if err := c.all((*worker).train); err != nil {
+	if err := c.all((*trainerThread).train); err != nil {
 		return err
 	}
 	at.tally = r.workers[0].tally
@@ -125,8 +125,8 @@ func (r *run) evaluate(epoch int) (sum evaluation, err error) {
 	for _, w := range r.workers {
 		w.evaluation = r.newEvaluation()
 	}
-	c := &crew{run: r, epoch: epoch, phase: "evaluate", from: r.shard, total: r.shard.Steps(), left: r.shard.Steps()}
-	if err := c.all((*worker).evaluate); err != nil {
+	c := &threadPool{run: r, epoch: epoch, phase: "evaluate", from: r.shard, total: r.shard.Steps(), remaining: r.shard.Steps()}
+	if err := c.all((*trainerThread).evaluate); err != nil {
 		return sum, err
 	}
 	sum = r.workers[0].evaluation
@@ -148,10 +148,10 @@ func (e *evaluation) add(o *evaluation) {
 }
 
 // all lets all workers work, the first one on this goroutine.
-func (c *crew) all(work func(*worker, *crew) error) error {
+func (c *threadPool) all(work func(*trainerThread, *threadPool) error) error {
 	var others sync.WaitGroup
 	for i, w := range c.workers {
-		if w.taken = false; i > 0 {
+		if w.prefetched = false; i > 0 {
 			others.Go(func() { c.fail(panics.Do(func() error { return work(w, c) })) })
 		}
 	}
@@ -161,7 +161,7 @@ func (c *crew) all(work func(*worker, *crew) error) error {
 }
 
 // fail keeps the first fault, if err is one, and ends the waits of the other workers.
-func (c *crew) fail(err error) {
+func (c *threadPool) fail(err error) {
 	c.mu.Lock()
 	first := err != nil && c.err == nil
 	if first {
@@ -169,37 +169,37 @@ func (c *crew) fail(err error) {
 	}
 	c.mu.Unlock()
 	if first && len(c.workers) > 1 {
-		c.replica.params.abandon()
+		c.replica.params.abort()
 	}
 }
 
 // turn is the worker's next turn, as take hands them out. Where passes are faster if they know what follows, the one
 // after it is taken, too.
-func (w *worker) turn(take func() (turn, error)) (now turn, err error) {
-	if now = w.next; !w.taken {
+func (w *trainerThread) turn(take func() (workItem, error)) (now workItem, err error) {
+	if now = w.next; !w.prefetched {
 		if now, err = take(); err != nil {
 			return now, err
 		}
 	}
-	if w.taken = w.replica.params.ahead() && !now.over; w.taken {
+	if w.prefetched = w.replica.params.prefetches() && !now.over; w.prefetched {
 		if w.next, err = take(); err == nil && w.next.batch != nil {
-			w.replica.params.expect(w.next.batch)
+			w.replica.params.setNextBatch(w.next.batch)
 		}
 	}
 	return now, err
 }
 
 // take is the next batch, nil if there is none or something has failed.
-func (c *crew) take(w *worker) (*data.Batch, error) {
+func (c *threadPool) take(w *trainerThread) (*data.Batch, error) {
 	start := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.left > 0 && c.err == nil {
+	for c.remaining > 0 && c.err == nil {
 		b, err := next(c.from)
 		if err != nil {
 			return nil, err
 		}
-		if c.left--; b.N == 0 { // another rank's part of the evaluation is one sample longer
+		if c.remaining--; b.N == 0 { // another rank's part of the evaluation is one sample longer
 			c.done++
 			continue
 		}
@@ -208,7 +208,7 @@ func (c *crew) take(w *worker) (*data.Batch, error) {
 		if c.phase == "train" {
 			w.replica.rec.Span(record.Data, 0, w.replica.rec.At(start), w.replica.rec.At(end))
 		}
-		if !w.replica.params.ahead() {
+		if !w.replica.params.prefetches() {
 			return b, nil // good until the next one is taken
 		}
 		own := &w.copies[w.turns%2]
@@ -220,14 +220,14 @@ func (c *crew) take(w *worker) (*data.Batch, error) {
 }
 
 // progress tells of a batch, or a step, of n samples of all ranks. c.mu is held.
-func (c *crew) progress(n int, loss float64) {
+func (c *threadPool) progress(n int, loss float64) {
 	c.done++
 	c.obs.Progress(Progress{Phase: c.phase, Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: c.total,
-		Samples: n, Loss: loss, Progressive: c.scores.told()})
+		Samples: n, Loss: loss, Progressive: c.scores.latest()})
 }
 
 // train does the worker's steps, which are not those of the rank's other workers.
-func (w *worker) train(c *crew) error {
+func (w *trainerThread) train(c *threadPool) error {
 	if err := panics.Do(func() error { return w.steps(c) }); err != nil {
 		return &StepError{Epoch: c.epoch, Step: w.at + 1, Err: err}
 	}
@@ -236,18 +236,18 @@ func (w *worker) train(c *crew) error {
 
 // steps does the worker's steps. Without a batch it passes: in ssp others wait until it has
 // done as many steps as they.
-func (w *worker) steps(c *crew) error {
+func (w *trainerThread) steps(c *threadPool) error {
 	n := len(c.workers)
 	rounds := (c.until - c.first + n - 1) / n // of each, the last without a batch for some of them
 	round := 0
-	take := func() (turn, error) {
+	take := func() (workItem, error) {
 		defer func() { round++ }()
 		return c.begin(w, round, rounds)
 	}
 	w.stepS, w.at = slices.Grow(w.stepS[:0], rounds), c.first
 	w.watch.Begin(time.Now())
 	w.replica.Tuner.Begin()
-	w.replica.params.waited() // for what was before
+	w.replica.params.takeWaitTime() // for what was before
 	for i := range rounds {
 		w.at = c.first + i*n
 		w.replica.rec.BeginStep(w.replica.Opt.Steps())
@@ -263,24 +263,24 @@ func (w *worker) steps(c *crew) error {
 }
 
 // begin is a worker's turn of a round of steps, unless all stop before that round.
-func (c *crew) begin(w *worker, round, rounds int) (turn, error) {
+func (c *threadPool) begin(w *trainerThread, round, rounds int) (workItem, error) {
 	if round == rounds {
-		return turn{over: true}, nil
+		return workItem{over: true}, nil
 	}
 	if err := c.alive(); err != nil {
-		return turn{over: true}, err
+		return workItem{over: true}, err
 	}
 	n := len(c.workers)
 	at := c.first + round*n
-	if why := c.heed(c.epoch, at, min(n, c.until-at)); why != nil {
-		return turn{over: true}, c.stop(why, round)
+	if why := c.checkStop(c.epoch, at, min(n, c.until-at)); why != nil {
+		return workItem{over: true}, c.stop(why, round)
 	}
 	b, err := c.take(w)
-	return turn{batch: b}, err
+	return workItem{batch: b}, err
 }
 
 // stop notes why all stop before a round. Other errors it returns.
-func (c *crew) stop(why error, round int) error {
+func (c *threadPool) stop(why error, round int) error {
 	if !stopped(why) {
 		return why
 	}
@@ -291,7 +291,7 @@ func (c *crew) stop(why error, round int) error {
 }
 
 // step is the worker's step, on a batch or, where those accumulate, on it and those that follow.
-func (w *worker) step(c *crew, b *data.Batch) error {
+func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 	r := w.replica
 	lr := c.lr(c.epoch, w.at)
 	r.params.setRate(lr, c.lr(c.epoch, min(w.at+len(c.workers), c.until)))
@@ -303,7 +303,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	if err != nil {
 		return err
 	}
-	later := r.params.ahead() // servers move parameters meanwhile; else gradients are under way, for which the step waits
+	later := r.params.prefetches() // servers move parameters meanwhile; else gradients are under way, for which the step waits
 	if !later {
 		w.score(c, b, pass)
 	}
@@ -317,7 +317,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 	if later {
 		w.score(c, b, pass)
 	}
-	w.watch.Pulled(r.params.waited())
+	w.watch.Pulled(r.params.takeWaitTime())
 	spent := w.watch.End(time.Now().Add(-tuned), r.Opt.Times())
 	if tuned > 0 { // measured and chosen, which is part of no step
 		w.tally.trainS -= tuned.Seconds()
@@ -340,7 +340,7 @@ func (w *worker) step(c *crew, b *data.Batch) error {
 }
 
 // backwards runs the step's batches forward and backward, and returns the last one, which is not scored yet.
-func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (*data.Batch, model.Pass, error) {
+func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64) (*data.Batch, model.Pass, error) {
 	lo, hi := c.span(w.at)
 	for k := hi - lo; ; k-- {
 		batch := w.replica.Batch(b)
@@ -369,7 +369,7 @@ func (w *worker) backwards(c *crew, b *data.Batch, lr float64) (*data.Batch, mod
 func lossOf(p model.Pass) float64 { return float64(p.Loss.Mean.Data[0]) }
 
 // score counts what a batch was like, before the next one is taken.
-func (w *worker) score(c *crew, b *data.Batch, pass model.Pass) {
+func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
 	loss := lossOf(pass)
 	if w.replica.skips && !finite(loss) {
 		return
@@ -386,10 +386,10 @@ func (w *worker) score(c *crew, b *data.Batch, pass model.Pass) {
 }
 
 // evaluate does the worker's batches of an evaluation.
-func (w *worker) evaluate(c *crew) error {
-	take := func() (turn, error) {
+func (w *trainerThread) evaluate(c *threadPool) error {
+	take := func() (workItem, error) {
 		b, err := c.take(w)
-		return turn{b, b == nil}, err
+		return workItem{b, b == nil}, err
 	}
 	for {
 		now, err := w.turn(take)
@@ -404,7 +404,7 @@ func (w *worker) evaluate(c *crew) error {
 		m.Count(&w.evaluation.counts, pass, false)
 		m.Samples(w.evaluation.words, pass)
 		c.mu.Lock()
-		c.progress(now.batch.N*len(c.sharers), 0)
+		c.progress(now.batch.N*len(c.evalRanks), 0)
 		c.mu.Unlock()
 	}
 }

@@ -12,7 +12,7 @@ import (
 const residualEvery = 10 * time.Second
 
 // overlap is the share of the time of exchanges that backward hid; NaN where there were none.
-func (t StepTime) overlap() float64 {
+func (t StepTimes) overlap() float64 {
 	if t.Exchange == 0 {
 		return math.NaN()
 	}
@@ -20,8 +20,8 @@ func (t StepTime) overlap() float64 {
 }
 
 // count tells who watches the job of a step on so many samples of this rank.
-func (c *crew) count(w *worker, t StepTime, samples, loss float64) {
-	f := c.job.Figures()
+func (c *threadPool) count(w *trainerThread, t StepTimes, samples, loss float64) {
+	f := c.job.Metrics()
 	if f == nil {
 		return
 	}
@@ -29,9 +29,9 @@ func (c *crew) count(w *worker, t StepTime, samples, loss float64) {
 		metrics.DataPhase: t.Data, metrics.PullPhase: t.Pull, metrics.ComputePhase: t.Compute - t.Data - t.Pull,
 		metrics.CompressPhase: t.Compress, metrics.WaitPhase: t.Exposed, metrics.UpdatePhase: t.Update,
 	}})
-	if p, ok := w.replica.params.(*served); ok && p.cfg.Servers.CacheBytes > 0 {
+	if p, ok := w.replica.params.(*serverParams); ok && p.cfg.Servers.CacheBytes > 0 {
 		u := p.cacheUse()
-		f.Add(metrics.NamedRows, 0, u.Asked)
+		f.Add(metrics.NamedRows, 0, u.Lookups)
 		f.Add(metrics.CachedRows, 0, u.Hits)
 	}
 	if r, ok := c.from.(interface{ Ready() int }); ok {

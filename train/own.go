@@ -29,27 +29,27 @@ type Loop struct {
 const endless = math.MaxInt32
 
 // NewLoop makes the model on this rank. Its Spec says the shape of its samples, cfg all that Config says which needs neither epochs nor
-// data. Where Run would be a heter-trainer it is one, too, and returns ringo.ErrServed. With cfg.Checkpoint.Resume it goes on from the folder's last checkpoint, if there is one: Steps says where.
+// data. Where Run would be a heter-trainer it is one, too, and returns ringo.ErrHeterTrainerDone. With cfg.Checkpoint.Resume it goes on from the folder's last checkpoint, if there is one: Steps says where.
 func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *Loop, err error) {
 	if job.HeterTrainer() != nil {
-		return nil, serveHeter(ctx, job, m, cfg)
+		return nil, runHeterTrainer(ctx, job, m, cfg)
 	}
 	cfg.Model, cfg.given, cfg.Epochs = m, true, endless
 	cfg = cfg.on(job)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, spec: m, set: new(data.Set), peers: peersOf(job), steps: endless, loop: true}
+	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, spec: m, set: new(data.Dataset), peers: peersOf(job), steps: endless, loop: true}
 	defer func() {
 		if err = r.located(err); err != nil {
 			r.close()
 		}
 	}()
-	r.reach("preparing", 0, 0)
-	if err := errors.Join(r.peers.suits(cfg), cfg.canSave()); err != nil {
+	r.setPosition("preparing", 0, 0)
+	if err := errors.Join(r.peers.validate(cfg), cfg.canSave()); err != nil {
 		return nil, err
 	}
-	if err := r.peers.soon(r.agreeConfig); err != nil {
+	if err := r.peers.whenConnected(r.agreeConfig); err != nil {
 		return nil, err
 	}
 	if err := r.takeFolder(); err != nil {
@@ -105,13 +105,13 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 	if err := r.alive(); err != nil {
 		return pass, err
 	}
-	if err := r.heed(l.at.epoch, l.at.step, 1); err != nil {
+	if err := r.checkStop(l.at.epoch, l.at.step, 1); err != nil {
 		if saved := l.Save(); stopped(err) && saved != nil {
 			err = saved
 		}
 		return pass, err
 	}
-	r.reach("", l.at.epoch, l.at.step+1)
+	r.setPosition("", l.at.epoch, l.at.step+1)
 	if err := l.choose(strategy, spars); err != nil {
 		return pass, err
 	}
@@ -150,10 +150,10 @@ func (l *Loop) choose(strategy distopt.Strategy, spars float64) error {
 
 // Evaluate evaluates the model on a set's part for that, which the ranks share: each sample is seen once, by one of them, in batches of
 // Config.Batch. The result is the same on all ranks.
-func (l *Loop) Evaluate(set *data.Set) (Evaluation, error) {
+func (l *Loop) Evaluate(set *data.Dataset) (Evaluation, error) {
 	r := l.r
-	r.reach("evaluating", l.at.epoch, l.at.step)
-	r.set, r.sharers, r.shares = set, nil, shares{train: r.shares.train, eval: set.Eval.Len()} // all ranks share it
+	r.setPosition("evaluating", l.at.epoch, l.at.step)
+	r.set, r.evalRanks, r.shares = set, nil, dataPartition{train: r.shares.train, eval: set.Eval.Len()} // all ranks share it
 	if err := r.checkShapes(); err != nil {
 		return Evaluation{}, r.located(err)
 	}
@@ -194,7 +194,7 @@ type Evaluation struct {
 	Loss  float64
 	Terms int64
 	// Figures are the model's metrics.
-	Figures model.Figures
+	Figures model.Metrics
 }
 
 // evaluateNow evaluates the model as it is on all ranks' shares of the set. It is a collective call.

@@ -13,24 +13,24 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// parameters is who has a replica's parameters and moves them by its gradients: what a step agrees on, with whom, and who
+// paramPlacement is who has a replica's parameters and moves them by its gradients: what a step agrees on, with whom, and who
 // updates. The loop knows no more of it. One of them belongs to each replica and is used by its thread, but for abandon.
-type parameters interface {
-	// place says where the parameters of a model that is about to be built lie.
-	place(ps *nn.Params)
+type paramPlacement interface {
+	// layOut says where the parameters of a model that is about to be built lie.
+	layOut(ps *nn.Params)
 	// begin makes the replica's optimizer, which dense gradients go to. It is a collective call.
 	begin(cfg Config, at beginning) error
 
-	// ahead reports that passes are faster if they know the batch that follows.
-	ahead() bool
-	// expect names the batch that follows the one of the next pass.
-	expect(b *data.Batch)
+	// prefetches reports that passes are faster if they know the batch that follows.
+	prefetches() bool
+	// setNextBatch names the batch that follows the one of the next pass.
+	setNextBatch(b *data.Batch)
 	// fetch brings what a pass over a batch reads of tables, and returns the batch with the rows of these where its ids were.
 	fetch(b model.Batch, training bool) (model.Batch, error)
 	// rowsReady gives the gradient of a table's rows in a step's last backward, and the labels of its batch.
 	rowsReady(table int, ids []int32, grads []float32, labels []int32) error
-	// waited is how long passes have waited for what they read since it was last asked.
-	waited() time.Duration
+	// takeWaitTime is how long passes have waited for what they read since it was last asked.
+	takeWaitTime() time.Duration
 	// setRate sets the learning rate of the step under way, and that of the one after it.
 	setRate(lr, next float64)
 	// end ends a step behind the optimizer's, or one in which the replica had no batch.
@@ -43,8 +43,8 @@ type parameters interface {
 
 	// leave ends this rank's part in good order.
 	leave() error
-	// abandon ends the waits of all the rank's replicas with an error. Any goroutine may call it.
-	abandon()
+	// abort ends the waits of all the rank's replicas with an error. Any goroutine may call it.
+	abort()
 	close()
 }
 
@@ -52,8 +52,8 @@ type parameters interface {
 type stored interface {
 	// arrays names what is the same on all ranks and lies in their memory.
 	arrays() []checkpoint.Array
-	// own is what this replica alone keeps, on all ranks by the same names in the same order.
-	own() []stream
+	// localState is what this replica alone keeps, on all ranks by the same names in the same order.
+	localState() []stream
 	// rows shows all rows of a table, some at a time; it is nil where they lie in the table. Not ok: nobody here knows which there are.
 	rows(table int) (each func(show func(rows []float32) error) error, ok bool)
 	// save makes arrays whole on rank 0, saves what lies elsewhere as of a step of the run, and returns what tells of that, for
@@ -65,23 +65,23 @@ type stored interface {
 }
 
 // placement returns what makes the parameters of a rank's replicas, the first one's first.
-func (c Config) placement(p peers) func(r *Replica) parameters {
+func (c Config) placement(p communicator) func(r *Replica) paramPlacement {
 	if c.Servers.Consistency == "" {
-		return func(r *Replica) parameters { return &replicated{replica: r} }
+		return func(r *Replica) paramPlacement { return &replicatedParams{replica: r} }
 	}
 	s := &servers{peers: p}
 	return s.another
 }
 
-// replicated are parameters that each rank has a copy of, and moves by the gradients that all agree on.
-type replicated struct {
+// replicatedParams are parameters that each rank has a copy of, and moves by the gradients that all agree on.
+type replicatedParams struct {
 	replica *Replica
 	rule    *optim.Shared
 }
 
-func (p *replicated) place(ps *nn.Params) { ps.ArenasFrom(p.replica.job.Alloc) }
+func (p *replicatedParams) layOut(ps *nn.Params) { ps.ArenasFrom(p.replica.job.Alloc) }
 
-func (p *replicated) begin(cfg Config, _ beginning) (err error) {
+func (p *replicatedParams) begin(cfg Config, _ beginning) (err error) {
 	r := p.replica
 	if reducer := r.job.Reducer(); reducer != nil {
 		cfg.Exchange.Reducer = reducer
@@ -96,20 +96,20 @@ func (p *replicated) begin(cfg Config, _ beginning) (err error) {
 	return r.optimize(cfg, r.job.Group(), p.rule, tables)
 }
 
-func (p *replicated) ahead() bool                                      { return false }
-func (p *replicated) expect(*data.Batch)                               {}
-func (p *replicated) fetch(b model.Batch, _ bool) (model.Batch, error) { return b, nil }
-func (p *replicated) waited() time.Duration                            { return 0 }
-func (p *replicated) setRate(lr, _ float64)                            { p.rule.SetLR(lr) }
-func (p *replicated) end() error                                       { return nil }
-func (p *replicated) sync() error                                      { return p.replica.Opt.Sync() }
+func (p *replicatedParams) prefetches() bool                                 { return false }
+func (p *replicatedParams) setNextBatch(*data.Batch)                         {}
+func (p *replicatedParams) fetch(b model.Batch, _ bool) (model.Batch, error) { return b, nil }
+func (p *replicatedParams) takeWaitTime() time.Duration                      { return 0 }
+func (p *replicatedParams) setRate(lr, _ float64)                            { p.rule.SetLR(lr) }
+func (p *replicatedParams) end() error                                       { return nil }
+func (p *replicatedParams) sync() error                                      { return p.replica.Opt.Sync() }
 
-func (p *replicated) rowsReady(table int, ids []int32, grads []float32, _ []int32) error {
+func (p *replicatedParams) rowsReady(table int, ids []int32, grads []float32, _ []int32) error {
 	p.replica.Opt.RowsReady(table, ids, grads)
 	return nil
 }
 
-func (p *replicated) arrays() (out []checkpoint.Array) {
+func (p *replicatedParams) arrays() (out []checkpoint.Array) {
 	ps := p.replica.Params
 	for _, v := range ps.List() {
 		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
@@ -126,14 +126,14 @@ func (p *replicated) arrays() (out []checkpoint.Array) {
 	return out
 }
 
-func (p *replicated) own() []stream                                      { return streamsOf("", p.replica.Opt.State()) }
-func (p *replicated) rows(int) (func(func([]float32) error) error, bool) { return nil, true }
-func (p *replicated) resumed() error                                     { return p.replica.Opt.Broadcast() }
-func (p *replicated) leave() error                                       { return nil }
-func (p *replicated) abandon()                                           {}
+func (p *replicatedParams) localState() []stream                               { return streamsOf("", p.replica.Opt.State()) }
+func (p *replicatedParams) rows(int) (func(func([]float32) error) error, bool) { return nil, true }
+func (p *replicatedParams) resumed() error                                     { return p.replica.Opt.Broadcast() }
+func (p *replicatedParams) leave() error                                       { return nil }
+func (p *replicatedParams) abort()                                             {}
 
 // save brings the replicas together where they may differ, and the optimizer's state to rank 0.
-func (p *replicated) save(int64) (map[string]string, error) {
+func (p *replicatedParams) save(int64) (map[string]string, error) {
 	o := p.replica.Opt
 	if s := o.Strategy(); s == distopt.PartialUpdate {
 		if err := errors.Join(o.SetStrategy(distopt.FP32), o.SetStrategy(s)); err != nil {
@@ -143,7 +143,7 @@ func (p *replicated) save(int64) (map[string]string, error) {
 	return nil, o.GatherState(0)
 }
 
-func (p *replicated) close() {
+func (p *replicatedParams) close() {
 	if p.rule != nil {
 		p.rule.Close()
 	}
@@ -190,7 +190,7 @@ func (r *Replica) optimize(cfg Config, g *collective.Group, rule *optim.Shared, 
 	if rule != nil {
 		opt = rule
 	}
-	if r.Opt, err = distopt.New(g, opt, layersOf(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base()); err != nil {
+	if r.Opt, err = distopt.New(g, opt, planParams(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base()); err != nil {
 		return err
 	}
 	if err = r.Opt.Broadcast(); err == nil {

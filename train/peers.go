@@ -14,9 +14,9 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// peers are all ranks of a run, as one of them knows them. All ranks make the same calls
+// communicator are all ranks of a run, as one of them knows them. All ranks make the same calls
 // in the same order.
-type peers interface {
+type communicator interface {
 	// gather brings own to all ranks and returns what each has brought, by rank: nil of
 	// those that are lost.
 	gather(own []byte) ([][]byte, error)
@@ -24,36 +24,36 @@ type peers interface {
 	mean(x []float32) error
 	// barrier waits until all have come to it.
 	barrier() error
-	// there are the ranks that were there at the last of these calls, in order.
-	there() []int
+	// liveRanks are the ranks that were there at the last of these calls, in order.
+	liveRanks() []int
 
-	// suits reports a run that such ranks cannot make.
-	suits(c Config) error
-	// soon does what begins with one of the calls above: now, or as soon as the ranks can meet.
-	soon(do func() error) error
-	// through says that this rank has found the servers of tables, and does what had to wait for that.
-	through(c *client.Client) error
+	// validate reports a run that such ranks cannot make.
+	validate(c Config) error
+	// whenConnected does what begins with one of the calls above: now, or as soon as the ranks can meet.
+	whenConnected(do func() error) error
+	// setServers says that this rank has found the servers of tables, and does what had to wait for that.
+	setServers(c *client.Client) error
 }
 
 // peersOf is the ranks of a job.
-func peersOf(job *ringo.Job) peers {
-	if job.NoMesh() {
-		return &meshless{ranks: collective.Ranks(job.Size())}
+func peersOf(job *ringo.Job) communicator {
+	if job.ServersOnly() {
+		return &serverComm{ranks: collective.Ranks(job.Size())}
 	}
-	return meshed{job.Group()}
+	return meshComm{job.Group()}
 }
 
-// meshed are ranks that form a group, which ends with the first one lost.
-type meshed struct{ group *collective.Group }
+// meshComm are ranks that form a group, which ends with the first one lost.
+type meshComm struct{ group *collective.Group }
 
-func (m meshed) there() []int                 { return collective.Ranks(m.group.Size()) }
-func (m meshed) barrier() error               { return collective.Barrier(m.group) }
-func (m meshed) mean(x []float32) error       { return collective.AllReduce(m.group, x, collective.Mean) }
-func (m meshed) suits(Config) error           { return nil }
-func (m meshed) soon(do func() error) error   { return do() }
-func (m meshed) through(*client.Client) error { return nil }
+func (m meshComm) liveRanks() []int                    { return collective.Ranks(m.group.Size()) }
+func (m meshComm) barrier() error                      { return collective.Barrier(m.group) }
+func (m meshComm) mean(x []float32) error              { return collective.AllReduce(m.group, x, collective.Mean) }
+func (m meshComm) validate(Config) error               { return nil }
+func (m meshComm) whenConnected(do func() error) error { return do() }
+func (m meshComm) setServers(*client.Client) error     { return nil }
 
-func (m meshed) gather(own []byte) ([][]byte, error) {
+func (m meshComm) gather(own []byte) ([][]byte, error) {
 	all, counts, err := gatherV(m.group, own)
 	if err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func gatherV[T collective.Number](g *collective.Group, own []T) (all []T, length
 	return all, lengths, collective.AllGatherV(g, all, own, lengths)
 }
 
-// meshless are ranks that meet at a server of tables, and go on without those of them that
+// serverComm are ranks that meet at a server of tables, and go on without those of them that
 // are lost.
-type meshless struct {
+type serverComm struct {
 	// client is nil until the servers are found, and waiting what is to be done then.
 	client  *client.Client
 	waiting []func() error
@@ -90,19 +90,19 @@ type meshless struct {
 	ranks []int
 }
 
-func (a *meshless) suits(c Config) error {
+func (a *serverComm) validate(c Config) error {
 	switch {
 	case c.Servers.Consistency == "":
 		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
 	case c.Checkpoint.Dir != "":
-		return setting.Faultf("checkpoint.dir", "%s: ranks that go on without a lost one have no step in common to save the run at: let all end when one is lost, or save nothing", c.Checkpoint.Dir)
+		return setting.Errorf("checkpoint.dir", "%s: ranks that go on without a lost one have no step in common to save the run at: let all end when one is lost, or save nothing", c.Checkpoint.Dir)
 	case c.Stream && c.Warmup != (schedule.Warmup{}):
-		return setting.Faultf("training.warmup", "%v with %v: ranks that go on without a lost one tell their servers the first rate before they have counted the steps together: leave it out", c.Warmup, setting.Path("data.stream"))
+		return setting.Errorf("training.warmup", "%v with %v: ranks that go on without a lost one tell their servers the first rate before they have counted the steps together: leave it out", c.Warmup, setting.Path("data.stream"))
 	}
 	return nil
 }
 
-func (a *meshless) soon(do func() error) error {
+func (a *serverComm) whenConnected(do func() error) error {
 	if a.client != nil {
 		return do()
 	}
@@ -110,7 +110,7 @@ func (a *meshless) soon(do func() error) error {
 	return nil
 }
 
-func (a *meshless) through(c *client.Client) error {
+func (a *serverComm) setServers(c *client.Client) error {
 	a.client = c
 	for _, do := range a.waiting {
 		if err := do(); err != nil {
@@ -122,12 +122,12 @@ func (a *meshless) through(c *client.Client) error {
 }
 
 // errLostTeller: what a run comes to is told by one of its ranks.
-var errLostTeller error = &transport.LostError{Why: "the servers have given it up, and nobody else tells how the run goes and holds its results"}
+var errLostTeller error = &transport.LostError{Reason: "the servers have given it up, and nobody else tells how the run goes and holds its results"}
 
-func (a *meshless) there() []int { return a.ranks }
+func (a *serverComm) liveRanks() []int { return a.ranks }
 
-func (a *meshless) gather(own []byte) ([][]byte, error) {
-	all, err := a.client.Meet(own)
+func (a *serverComm) gather(own []byte) ([][]byte, error) {
+	all, err := a.client.AllGather(own)
 	if err != nil {
 		return nil, err
 	}
@@ -143,13 +143,13 @@ func (a *meshless) gather(own []byte) ([][]byte, error) {
 	return all, nil
 }
 
-func (a *meshless) barrier() error {
+func (a *serverComm) barrier() error {
 	_, err := a.gather(nil)
 	return err
 }
 
 // mean adds up in the order of ranks, in float64. It is not made where there is nothing to take the mean of.
-func (a *meshless) mean(x []float32) error {
+func (a *serverComm) mean(x []float32) error {
 	if len(x) == 0 {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (a *meshless) mean(x []float32) error {
 // addUp makes numbers the sums of those of all ranks, in the order of ranks: of the same addends they have the same bits
 // everywhere. Of words, as many slices on each rank, it returns those of all. It is one meeting, so that the sums and the words are of
 // the same ranks.
-func addUp(p peers, x []*float64, own [][]uint64) (words [][]uint64, err error) {
+func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err error) {
 	size := len(x) + len(own)
 	for _, w := range own {
 		size += len(w)
@@ -195,15 +195,15 @@ func addUp(p peers, x []*float64, own [][]uint64) (words [][]uint64, err error) 
 	}
 	words = make([][]uint64, len(own))
 	for rank, b := range all {
-		if b != nil && !take(b, x, words) {
+		if b != nil && !nextBatch(b, x, words) {
 			return nil, fmt.Errorf("rank %d has brought %d bytes for %d figures", rank, len(b), len(x))
 		}
 	}
 	return words, nil
 }
 
-// take adds to numbers and words what a rank has brought.
-func take(b []byte, x []*float64, words [][]uint64) bool {
+// nextBatch adds to numbers and words what a rank has brought.
+func nextBatch(b []byte, x []*float64, words [][]uint64) bool {
 	next := func() (v uint64) {
 		v, b = binary.LittleEndian.Uint64(b), b[8:]
 		return v
@@ -231,7 +231,7 @@ func take(b []byte, x []*float64, words [][]uint64) bool {
 
 // gatherNumbers is gather of as many numbers of each rank; of those that are lost there is
 // nil.
-func gatherNumbers(p peers, own ...int64) ([][]int64, error) {
+func gatherNumbers(p communicator, own ...int64) ([][]int64, error) {
 	var b []byte
 	for _, v := range own {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))

@@ -29,7 +29,7 @@ import (
 )
 
 // server is a server of tables in memory, for ranks that meet there.
-func server(t *testing.T, n int) (dial func(rank int) *meshless) {
+func server(t *testing.T, n int) (dial func(rank int) *serverComm) {
 	t.Helper()
 	var net fake.Net
 	sc := schema.Schema{Dense: []schema.Dense{{Name: "d", Len: 1, Rule: schema.Rule{Name: "sgd", LR: 1}}}}
@@ -52,7 +52,7 @@ func server(t *testing.T, n int) (dial func(rank int) *meshless) {
 			t.Error(err)
 		}
 	})
-	return func(rank int) *meshless {
+	return func(rank int) *serverComm {
 		c, err := client.Dial(context.Background(), client.Config{
 			Servers: []string{"server"}, Ticket: ticket, Version: "1", Trainer: rank, Trainers: n, Schema: sc, Dial: net.Dial,
 		})
@@ -61,15 +61,15 @@ func server(t *testing.T, n int) (dial func(rank int) *meshless) {
 			return nil
 		}
 		t.Cleanup(func() { c.Close() })
-		return &meshless{client: c, ranks: collective.Ranks(n)}
+		return &serverComm{client: c, ranks: collective.Ranks(n)}
 	}
 }
 
 // onPeers calls do on n ranks of either kind at once.
-func onPeers(t *testing.T, n int, do func(rank int, p peers) error) {
+func onPeers(t *testing.T, n int, do func(rank int, p communicator) error) {
 	t.Helper()
 	err := ringo.Local(context.Background(), n, ringo.Config{Collective: collective.Config{Algorithm: collective.Naive}}, func(job *ringo.Job) error {
-		return do(job.Rank(), meshed{job.Group()})
+		return do(job.Rank(), meshComm{job.Group()})
 	})
 	if err != nil {
 		t.Errorf("meshed: %v", err)
@@ -115,7 +115,7 @@ func TestPeersAgree(t *testing.T) {
 			scores = append(scores, shards[rank]...)
 			blobs[rank] = bytes.Repeat([]byte{byte(rank)}, r.IntN(3)*100)
 		}
-		onPeers(t, n, func(rank int, p peers) error {
+		onPeers(t, n, func(rank int, p communicator) error {
 			x := slices.Clone(own[rank])
 			fields := make([]*float64, len(x))
 			for i := range x {
@@ -160,7 +160,7 @@ func TestPeersAgree(t *testing.T) {
 					t.Errorf("%T, %d ranks: numbers %v", p, n, numbers)
 				}
 			}
-			if there := p.there(); !slices.Equal(there, collective.Ranks(n)) {
+			if there := p.liveRanks(); !slices.Equal(there, collective.Ranks(n)) {
 				t.Errorf("%T: %v are there", p, there)
 			}
 			return errors.Join(err, p.barrier())
@@ -173,9 +173,9 @@ func TestPeersAgree(t *testing.T) {
 func TestPeersMeetSoon(t *testing.T) {
 	fault := errors.New("fault")
 	for _, c := range []struct {
-		p     peers
+		p     communicator
 		early string
-	}{{meshed{}, "12"}, {new(meshless), ""}} {
+	}{{meshComm{}, "12"}, {new(serverComm), ""}} {
 		said := ""
 		say := func(what string, err error) func() error {
 			return func() error {
@@ -183,20 +183,20 @@ func TestPeersMeetSoon(t *testing.T) {
 				return err
 			}
 		}
-		if err := errors.Join(c.p.soon(say("1", nil)), c.p.soon(say("2", nil))); err != nil || said != c.early {
+		if err := errors.Join(c.p.whenConnected(say("1", nil)), c.p.whenConnected(say("2", nil))); err != nil || said != c.early {
 			t.Errorf("%T: %q, %v", c.p, said, err)
 		}
-		if err := c.p.through(new(client.Client)); err != nil || said != "12" {
+		if err := c.p.setServers(new(client.Client)); err != nil || said != "12" {
 			t.Errorf("%T, with servers: %q, %v", c.p, said, err)
 		}
-		if err := c.p.soon(say("3", fault)); err != fault || said != "123" {
+		if err := c.p.whenConnected(say("3", fault)); err != fault || said != "123" {
 			t.Errorf("%T, later: %q, %v", c.p, said, err)
 		}
 	}
-	a, after := new(meshless), false
-	_ = a.soon(func() error { return fault })
-	_ = a.soon(func() error { after = true; return nil })
-	if err := a.through(new(client.Client)); err != fault || after {
+	a, after := new(serverComm), false
+	_ = a.whenConnected(func() error { return fault })
+	_ = a.whenConnected(func() error { after = true; return nil })
+	if err := a.setServers(new(client.Client)); err != fault || after {
 		t.Errorf("a fault: %v, and what follows was done: %v", err, after)
 	}
 }
@@ -217,10 +217,10 @@ func TestPeersSuit(t *testing.T) {
 		{saved, "no step in common to save the run at"},
 		{streamed, "training.warmup 5"},
 	} {
-		if err := meshed.suits(meshed{}, c.cfg); err != nil {
+		if err := meshComm.validate(meshComm{}, c.cfg); err != nil {
 			t.Errorf("meshed: %v", err)
 		}
-		if err := new(meshless).suits(c.cfg); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := new(serverComm).validate(c.cfg); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}
 	}
@@ -230,11 +230,11 @@ func TestPeersSuit(t *testing.T) {
 func TestPeersWithoutTheLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial := server(t, 3)
-		var all [3]*meshless
+		var all [3]*serverComm
 		for rank := range all {
 			all[rank] = dial(rank)
 		}
-		each := func(do func(p *meshless) error, ranks ...int) {
+		each := func(do func(p *serverComm) error, ranks ...int) {
 			var wait sync.WaitGroup
 			for _, rank := range ranks {
 				wait.Go(func() {
@@ -245,13 +245,13 @@ func TestPeersWithoutTheLost(t *testing.T) {
 			}
 			wait.Wait()
 		}
-		each((*meshless).barrier, 0, 1, 2)
+		each((*serverComm).barrier, 0, 1, 2)
 		_ = all[1].client.Close()
-		each(func(p *meshless) error {
+		each(func(p *serverComm) error {
 			x := 1.0
 			words, err := addUp(p, []*float64{&x}, [][]uint64{{4}})
-			if x != 2 || len(words) != 1 || len(words[0]) != 2 || !slices.Equal(p.there(), []int{0, 2}) {
-				t.Errorf("sum %v, words %v, %v are there", x, words, p.there())
+			if x != 2 || len(words) != 1 || len(words[0]) != 2 || !slices.Equal(p.liveRanks(), []int{0, 2}) {
+				t.Errorf("sum %v, words %v, %v are there", x, words, p.liveRanks())
 			}
 			numbers, err2 := gatherNumbers(p, 3)
 			if len(numbers) != 3 || numbers[1] != nil || numbers[2] == nil {
@@ -308,7 +308,7 @@ func TestPeersWithOtherModels(t *testing.T) {
 			ps.NewTable("users", nn.RowInit{}, 10, 8)
 		},
 	} {
-		onPeers(t, 3, func(rank int, p peers) error {
+		onPeers(t, 3, func(rank int, p communicator) error {
 			ps := nn.NewParams(1)
 			if rank == 2 {
 				other(ps)
@@ -330,13 +330,13 @@ func TestPeersWithOtherModels(t *testing.T) {
 
 // losing is ranks of which some are lost while the others evaluate.
 type losing struct {
-	peers
+	communicator
 	after [][]int // who is there at first, and after each sum
 	sums  int
 }
 
-func (l *losing) there() []int   { return l.after[l.sums] }
-func (l *losing) barrier() error { return nil }
+func (l *losing) liveRanks() []int { return l.after[l.sums] }
+func (l *losing) barrier() error   { return nil }
 func (l *losing) gather(b []byte) ([][]byte, error) {
 	l.sums++
 	return [][]byte{b}, nil
@@ -361,7 +361,7 @@ func TestEvaluationIsSharedOutAnew(t *testing.T) {
 			{[][]int{{0, 1, 2}, {0, 2}, {0, 2}}, 2, 2},
 			{[][]int{{0, 1, 2}, {0, 2}, {0}, {0}}, 3, 1},
 		} {
-			l := &losing{peers: r.peers, after: c.after}
+			l := &losing{communicator: r.peers, after: c.after}
 			r.peers = l
 			tally := r.newTally()
 			tally.train.Loss = 5

@@ -24,8 +24,8 @@ type Predictor struct {
 
 // NewPredictor loads a model's checkpoint, which cfg.Checkpoint.Dir names, or that folder's last
 // one; no data are opened. The settings of training in cfg are ignored. Parameters on servers are
-// those that the servers began with: see Servers.Start; without servers each rank reads what they
-// have saved: see Servers.Recall. It is a collective call, as are Gather and End.
+// those that the servers began with: see Servers.Init; without servers each rank reads what they
+// have saved: see Servers.OpenServerCheckpoint. It is a collective call, as are Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
 	cfg.Model, cfg.given = m, true
 	cfg = cfg.settled(job.Size())
@@ -35,7 +35,7 @@ func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config)
 			r.close()
 		}
 	}()
-	r.reach("preparing", 0, 0)
+	r.setPosition("preparing", 0, 0)
 	if err := r.prepareSaved(r.describedBySaved); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (r *Replica) constant(cfg Config) {
 // describedBySaved makes the data those that the checkpoint describes, without samples.
 func (r *run) describedBySaved() error {
 	d := r.found.About
-	r.set = &data.Set{Name: d.Name, Classes: d.Classes, Vocabulary: d.Vocabulary, Rows: d.Rows, Words: d.Words, Encoder: d.Encoder, Layout: d.Layout}
+	r.set = &data.Dataset{Name: d.Name, Classes: d.Classes, Vocabulary: d.Vocabulary, Rows: d.Rows, Words: d.Words, Encoder: d.Encoder, Layout: d.Layout}
 	if s := d.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop's has none: its model says all
 		r.cfg.Model = shaped(r.cfg.Model, s)
 	}

@@ -15,8 +15,8 @@ import (
 type Previous struct {
 	// File is the checkpoint, "" where there is none.
 	File string
-	// Told is Checkpoint.Told of the run.
-	Told []setting.Assignment
+	// Assignments is Checkpoint.Assignments of the run.
+	Assignments []setting.Assignment
 
 	values setting.Values // those that the run had
 	gone   error          // its settings that do not exist any more, and changed something
@@ -39,11 +39,11 @@ func FindPrevious(path string) (Previous, error) {
 	p := Previous{File: path}
 	p.values, p.gone = f.Header.Settings.Current()
 	if text, ok := f.Header.More[moreTold]; ok {
-		if err = json.Unmarshal([]byte(text), &p.Told); err != nil {
+		if err = json.Unmarshal([]byte(text), &p.Assignments); err != nil {
 			err = fmt.Errorf("%s: what the run was told cannot be read: %w", path, err)
 		}
 	}
-	p.Told = p.current(p.Told)
+	p.Assignments = p.current(p.Assignments)
 	return p, errors.Join(err, f.Close())
 }
 
@@ -61,11 +61,11 @@ func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment)
 	return out
 }
 
-// Refuse reports every setting that a run would have when it goes on, otherwise than the
+// CheckChanges reports every setting that a run would have when it goes on, otherwise than the
 // checkpoint, and that cannot change, with both values: before anything else is looked at, as one
-// change may make the others senseless. now are the values of scope setting.Result. How many ranks
+// change may make the others senseless. now are the values of scope setting.JobFixed. How many ranks
 // there may be, and whether the data are the same, is for Run to say.
-func (p Previous) Refuse(now setting.Values) error {
+func (p Previous) CheckChanges(now setting.Values) error {
 	known := maps.Clone(p.values)
 	maps.DeleteFunc(known, func(path setting.Path, _ string) bool { _, ok := now[path]; return !ok || path == ranksPath })
 	now = maps.Clone(now)
@@ -81,23 +81,23 @@ const ranksPath setting.Path = "job.ranks"
 
 // unlike reports every setting that a run has otherwise than a checkpoint.
 func unlike(now, saved setting.Values) error {
-	var faults setting.Faults
+	var faults setting.ErrorList
 	for _, d := range now.Differences(saved) {
-		faults = append(faults, setting.Faultf(d.Path, "%s: the checkpoint has %s", shown(d.Mine), shown(d.Theirs)))
+		faults = append(faults, setting.Errorf(d.Path, "%s: the checkpoint has %s", shown(d.Mine), shown(d.Theirs)))
 	}
 	return faults.Err()
 }
 
-// judge tells what a run has otherwise than its checkpoint: changed, which it may have, such as
+// compareSettings tells what a run has otherwise than its checkpoint: changed, which it may have, such as
 // "training.lr 0.1 instead of 0.05" (from there on it is another experiment, which the summary's
 // reader must know of, but what was computed still means the same), and as an error what cannot
 // change.
-func (r *run) judge(h checkpoint.Header) (changed []string, err error) {
-	fixed, err := r.values(setting.Result)
+func (r *run) compareSettings(h checkpoint.Header) (changed []string, err error) {
+	fixed, err := r.values(setting.JobFixed)
 	if err != nil {
 		return nil, err
 	}
-	free, err := r.values(setting.Changeable)
+	free, err := r.values(setting.JobMutable)
 	if err != nil {
 		return nil, err
 	}

@@ -55,24 +55,24 @@ func TestResumeWithOtherRates(t *testing.T) {
 func TestPrevious(t *testing.T) {
 	cfg := small()
 	cfg.TrainLimit = 96
-	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Told: []setting.Assignment{{Path: "training.batch", Text: "16", Origin: "--batch"}, {Path: "ps.durability", Text: "wal"}}}
-	if p, err := FindPrevious(cfg.Checkpoint.Dir); err != nil || p.File != "" || p.Refuse(setting.Values{"training.batch": "3"}) != nil {
+	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Assignments: []setting.Assignment{{Path: "training.batch", Text: "16", Origin: "--batch"}, {Path: "ps.durability", Text: "wal"}}}
+	if p, err := FindPrevious(cfg.Checkpoint.Dir); err != nil || p.File != "" || p.CheckChanges(setting.Values{"training.batch": "3"}) != nil {
 		t.Errorf("no checkpoint: %+v, %v", p, err)
 	}
 	onRanks(t, 2, cfg)
 	p, err := FindPrevious(cfg.Checkpoint.Dir)
-	if err != nil || !slices.Equal(p.Told, cfg.Checkpoint.Told) || filepath.Base(p.File) != "step-000000003.ringo" {
+	if err != nil || !slices.Equal(p.Assignments, cfg.Checkpoint.Assignments) || filepath.Base(p.File) != "step-000000003.ringo" {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	same := rowsOf(t, &cfg).Values(setting.Result)
+	same := rowsOf(t, &cfg).Values(setting.JobFixed)
 	maps.Copy(same, setting.Values{"model": "mlp", "sync": "allreduce", "job.ranks": "7", "job.collective-algorithm": "auto", "ps.admission": "count:3"}) // ranks may come and go, and the last is not of the run
-	if err := p.Refuse(same); err != nil {
+	if err := p.CheckChanges(same); err != nil {
 		t.Error(err)
 	}
 	for path, text := range same {
 		now := maps.Clone(same)
 		now[path] = "another"
-		err, known := p.Refuse(now), path != "job.ranks" && path != "ps.admission"
+		err, known := p.CheckChanges(now), path != "job.ranks" && path != "ps.admission"
 		want := fmt.Sprintf("%s another: the checkpoint has %s; leave these out, or name another folder", path, shown(text))
 		if (err != nil) != known || known && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), p.File)) {
 			t.Errorf("%v, want %s", err, want)

@@ -16,10 +16,10 @@ type Progressive struct {
 	// Samples is how many there are: Config.AUCWindow, fewer at the beginning of a run and after it was resumed.
 	Samples int64 `json:"progressive_samples"`
 	// AUC is not known where all are of one kind. AUCError is by how much at most it differs from that of an order without bins.
-	AUC         Figure  `json:"progressive_auc,omitzero"`
-	AUCError    float64 `json:"progressive_auc_error,omitempty"`
-	LogLoss     float64 `json:"progressive_logloss"`
-	Calibration float64 `json:"progressive_calibration"`
+	AUC         OptionalFloat `json:"progressive_auc,omitzero"`
+	AUCError    float64       `json:"progressive_auc_error,omitempty"`
+	LogLoss     float64       `json:"progressive_logloss"`
+	Calibration float64       `json:"progressive_calibration"`
 }
 
 // progressiveBy are the metrics by which Config.Best can compare epochs, besides the evaluation's.
@@ -71,7 +71,7 @@ func (r *run) beginScores() error {
 	i := slices.IndexFunc(r.replica.model.Metrics, func(m model.Metric) bool { return m.Score != nil })
 	if i < 0 {
 		if r.cfg.AUCWindow > 0 {
-			return setting.Faultf(aucWindow, "%d has no effect on %s, which predicts no clicks", r.cfg.AUCWindow, r.cfg.name())
+			return setting.Errorf(aucWindow, "%d has no effect on %s, which predicts no clicks", r.cfg.AUCWindow, r.cfg.name())
 		}
 		return nil
 	}
@@ -88,22 +88,22 @@ func (s *lastScores) add(p model.Pass) {
 	}
 }
 
-// told is the last figures, which the caller does not change.
-func (s *lastScores) told() *Progressive {
+// latest is the last figures, which the caller does not change.
+func (s *lastScores) latest() *Progressive {
 	if s == nil {
 		return nil
 	}
 	return s.last
 }
 
-// tell takes down what counts come to.
-func (s *lastScores) tell(c *scores.Counts) {
+// store takes down what counts come to.
+func (s *lastScores) store(c *scores.Counts) {
 	f := c.Figures()
 	if f.Samples == 0 {
 		return
 	}
 	s.last = &Progressive{
-		Samples: f.Samples, AUC: Figure{f.AUC, f.Ranked}, AUCError: f.AUCError, LogLoss: f.LogLoss, Calibration: f.Calibration,
+		Samples: f.Samples, AUC: OptionalFloat{f.AUC, f.Ranked}, AUCError: f.AUCError, LogLoss: f.LogLoss, Calibration: f.Calibration,
 	}
 }
 
@@ -127,13 +127,13 @@ func (r *run) meetScores() error {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 	}
-	s.tell(&s.merged)
+	s.store(&s.merged)
 	return nil
 }
 
 // afterScores tells of the scores, now and then: of all ranks' where their steps are the same ones, else of this rank's own, those of all
 // being put together after the epoch. c.mu is not held.
-func (c *crew) afterScores() error {
+func (c *threadPool) afterScores() error {
 	s := c.scores
 	if s == nil {
 		return nil
@@ -143,7 +143,7 @@ func (c *crew) afterScores() error {
 	due := s.since >= max(leastBetween, min(c.cfg.aucWindow()/c.samples, s.steps)/shownPerWindow)
 	if due {
 		s.since = 0
-		s.tell(s.window.Counts())
+		s.store(s.window.Counts())
 	}
 	c.mu.Unlock()
 	if due && c.inStep() {

@@ -14,9 +14,9 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Recalled is what the servers of a job have saved, read without a server: a Job of package
+// ServerCheckpoint is what the servers of a job have saved, read without a server: a Job of package
 // ps/saved is one.
-type Recalled interface {
+type ServerCheckpoint interface {
 	// Array reads an array, all of it, into values: as many as it has.
 	Array(ctx context.Context, array int, values []float32) error
 	// Each hands out a table's rows, keys and weights, some at a time and in no order, valid during
@@ -25,21 +25,21 @@ type Recalled interface {
 }
 
 // recall opens what servers have saved with a checkpoint's file.
-func (s Servers) recall(file string, step int64, part ServersPart) (Recalled, error) {
-	if s.Recall == nil {
+func (s Servers) recall(file string, step int64, part ServersPart) (ServerCheckpoint, error) {
+	if s.OpenServerCheckpoint == nil {
 		return nil, fmt.Errorf("%s: the parameters of its run lie in what its servers have saved, which Servers.Recall would open: a program sets it to saved.At of package ps/saved", file)
 	}
-	return s.Recall(StartDir(filepath.Dir(file), part.Start), uint64(step), part.Numbers)
+	return s.OpenServerCheckpoint(AttemptDir(filepath.Dir(file), part.Start), uint64(step), part.Numbers)
 }
 
-// recalled are parameters as servers have saved them, to be used without servers: each rank reads
+// checkpointParams are parameters as servers have saved them, to be used without servers: each rank reads
 // the parts of all. It trains nothing. Its cost is the memory of the weights of all rows that the
 // servers had, and some 30 bytes for each; a batch copies no row but those that the servers never
 // had, which have their first values, as on servers.
-type recalled struct {
-	replicated
+type checkpointParams struct {
+	replicatedParams
 	ctx   context.Context
-	saved saved
+	saved checkpointInfo
 
 	tables []recalledTable
 }
@@ -54,9 +54,9 @@ type recalledTable struct {
 	initial rowinit.Init
 }
 
-func (p *recalled) place(ps *nn.Params) { ps.TablesElsewhere() }
+func (p *checkpointParams) layOut(ps *nn.Params) { ps.TablesElsewhere() }
 
-func (p *recalled) begin(cfg Config, _ beginning) error {
+func (p *checkpointParams) begin(cfg Config, _ beginning) error {
 	r := p.replica
 	from, err := cfg.Servers.recall(p.saved.File, p.saved.Step, *p.saved.Servers)
 	if err == nil {
@@ -72,7 +72,7 @@ func (p *recalled) begin(cfg Config, _ beginning) error {
 }
 
 // take reads the tables' rows.
-func (p *recalled) take(from Recalled) (err error) {
+func (p *checkpointParams) take(from ServerCheckpoint) (err error) {
 	for i, table := range p.replica.Params.Tables() {
 		t := recalledTable{Table: table, at: map[uint64]int32{}}
 		err = from.Each(p.ctx, i, func(keys []uint64, weights []float32) error {
@@ -108,7 +108,7 @@ func fits(t *nn.Table, keys []uint64, weights []float32) error {
 }
 
 // fetch finds the rows of a batch.
-func (p *recalled) fetch(b model.Batch, _ bool) (model.Batch, error) {
+func (p *checkpointParams) fetch(b model.Batch, _ bool) (model.Batch, error) {
 	ids := b.IDs
 	for i := range p.tables {
 		t := &p.tables[i]
@@ -162,4 +162,6 @@ func (t *recalledTable) row(key uint64) int32 {
 }
 
 // arrays are those that servers do not know, which the file has.
-func (p *recalled) arrays() []checkpoint.Array { return (&served{replica: p.replica}).arrays() }
+func (p *checkpointParams) arrays() []checkpoint.Array {
+	return (&serverParams{replica: p.replica}).arrays()
+}

@@ -44,7 +44,7 @@ func tableOf(elsewhere bool) (*nn.Params, *nn.Table) {
 func TestRecalledRows(t *testing.T) {
 	_, twin := tableOf(false)
 	ps, table := tableOf(true)
-	p := &recalled{replicated: replicated{replica: &Replica{Params: ps}}}
+	p := &checkpointParams{replicatedParams: replicatedParams{replica: &Replica{Params: ps}}}
 	saved := keptRows{keys: []uint64{7, 0, 3}, weights: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9}}
 	if err := p.take(saved); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestRecalledFaults(t *testing.T) {
 		"damaged":                          {err: errors.New("damaged")},
 	} {
 		ps, _ := tableOf(true)
-		p := &recalled{replicated: replicated{replica: &Replica{Params: ps}}}
+		p := &checkpointParams{replicatedParams: replicatedParams{replica: &Replica{Params: ps}}}
 		if err := p.take(saved); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -24,8 +24,8 @@ type Replica struct {
 	// Tuner stands beside Opt and chooses what a step's gradients go by, where that is wanted.
 	Tuner *tune.Tuner
 
-	params  parameters
-	far     *far // nil: the whole model runs here
+	params  paramPlacement
+	split   *splitParams // nil: the whole model runs here
 	model   model.Model
 	job     *ringo.Job
 	tape    *nn.Tape
@@ -57,7 +57,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error
 	if err != nil {
 		return nil, err
 	}
-	if _, err = r.initialise(cfg); err == nil {
+	if _, err = r.initParams(cfg); err == nil {
 		err = r.begin(cfg, beginning{rate: cfg.LR})
 	}
 	if err == nil {
@@ -71,7 +71,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error
 }
 
 // build makes a rank's replica of a number, from 0, that cannot train yet: begin must follow.
-func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) parameters, number int) (*Replica, error) {
+func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) paramPlacement, number int) (*Replica, error) {
 	if job.Reducer() != nil && cfg.Exchange.Strategy == distopt.PartialUpdate {
 		return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
 	}
@@ -84,14 +84,14 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 		r.rec = job.Recorder()
 	}
 	r.params = place(r)
-	r.params.place(r.Params)
+	r.params.layOut(r.Params)
 	r.model = cfg.Model.Build(r.Params, opts)
 	err := cfg.Start.choose(r.Params, r.Spec.PyTorch)
 	if err == nil {
 		err = freezeSaved(r.Params, cfg.saved)
 	}
 	if err == nil && cfg.Heter.Count > 0 {
-		r.far, err = newFar(cfg, opts, r.Params)
+		r.split, err = newSplitParams(cfg, opts, r.Params)
 	}
 	if err == nil {
 		err = errors.Join(cfg.checkTableRules(r.Params.Tables()), r.model.Arrange(r.Params, r.Spec.Sample(1)))
@@ -120,12 +120,12 @@ func (r *Replica) begin(cfg Config, at beginning) error {
 	return r.params.begin(cfg, at)
 }
 
-// layersOf returns the arena's slots as the layers that a plan is made of.
-func layersOf(ps *nn.Params) []bucket.Layer {
+// planParams returns the arena's slots as the layers that a plan is made of.
+func planParams(ps *nn.Params) []bucket.Param {
 	slots := ps.Slots()
-	layers := make([]bucket.Layer, len(slots))
+	layers := make([]bucket.Param, len(slots))
 	for i, s := range slots {
-		layers[i] = bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len, Shape: s.Shape}
+		layers[i] = bucket.Param{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len, Shape: s.Shape}
 	}
 	return layers
 }
@@ -156,8 +156,8 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	}
 	r.begun = !last
 	seed := mix(mix(r.seed, r.stream), r.passes)
-	if r.passes++; r.far != nil {
-		pass, err = r.far.backward(r, b, seed, last)
+	if r.passes++; r.split != nil {
+		pass, err = r.split.backward(r, b, seed, last)
 	} else {
 		pass = r.backward(b, seed, last)
 	}
@@ -169,7 +169,7 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 		return pass, err
 	}
 	for i, t := range r.Params.Tables() {
-		ids, rows := r.far.left(i, t)
+		ids, rows := r.split.remainingRows(i, t)
 		if err = r.params.rowsReady(i, ids, rows, b.Labels); err != nil {
 			return pass, err
 		}
@@ -238,8 +238,8 @@ func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, false); err != nil {
 		return pass, err
 	}
-	if r.far != nil {
-		return r.far.evaluate(b)
+	if r.split != nil {
+		return r.split.evaluate(b)
 	}
 	r.tape.ResetEval()
 	return r.model.Pass(r.tape, b), nil
@@ -283,7 +283,7 @@ func (r *Replica) Close() {
 	if r.Opt != nil {
 		_ = r.Opt.Close() // a fault of the exchange was told by Step
 	}
-	r.far.close()
+	r.split.close()
 	r.params.close()
 	r.Params.Release(r.job.Free)
 }

@@ -20,13 +20,13 @@ import (
 // maxRanks bounds what a checkpoint may say of the ranks that wrote it.
 const maxRanks = 1 << 16
 
-// saved is what rank 0 tells of a checkpoint.
-type saved struct {
+// checkpointInfo is what rank 0 tells of a checkpoint.
+type checkpointInfo struct {
 	File        string // "": there is none
 	Step        int64
 	Epoch, Done int // epochs done, and steps of the next
 	NP          int
-	Past        past
+	Past        runHistory
 	Setup       *distopt.Setup
 	Tuned       tune.State
 	Places      []data.StreamPosition
@@ -62,8 +62,8 @@ func (r *run) find() error {
 }
 
 // tellOf makes what rank 0 opens known to all ranks. It is a collective call.
-func (r *run) tellOf(open func() (saved, error)) error {
-	var head saved
+func (r *run) tellOf(open func() (checkpointInfo, error)) error {
+	var head checkpointInfo
 	if r.job.Rank() == 0 {
 		var err error
 		if head, err = open(); err != nil {
@@ -106,45 +106,45 @@ func (r *run) resume() (position, error) {
 
 // open opens the last checkpoint, if there is one, and checks that it is of this
 // run. After an epoch another number of ranks may go on.
-func (r *run) open() (saved, error) {
+func (r *run) open() (checkpointInfo, error) {
 	head, err := openSaved(r.cfg.Checkpoint.Dir)
 	if errors.Is(err, checkpoint.ErrNone) {
-		return saved{}, nil
+		return checkpointInfo{}, nil
 	}
 	if err != nil {
-		return saved{}, err
+		return checkpointInfo{}, err
 	}
 	h := head.file.Header
 	if err := errors.Join(head.resumable(r.cfg.Checkpoint.Dir), r.cfg.sameSplit(head.File, h)); err != nil {
-		return saved{}, errors.Join(err, head.file.Close())
+		return checkpointInfo{}, errors.Join(err, head.file.Close())
 	}
-	if head.Changed, err = r.judge(h); err != nil {
+	if head.Changed, err = r.compareSettings(h); err != nil {
 		_ = head.file.Close()
 		err = fmt.Errorf("%s is of a run with other settings: %w", head.File, err)
 		if h.Position > 0 && h.NP != r.job.Size() {
 			err = fmt.Errorf("%w; another number of ranks may go on after a whole epoch alone: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
 		}
-		return saved{}, err
+		return checkpointInfo{}, err
 	}
 	return head, nil
 }
 
 // openSaved opens a checkpoint, or a folder's last one.
-func openSaved(path string) (saved, error) {
+func openSaved(path string) (checkpointInfo, error) {
 	path, err := checkpoint.Of(path)
 	if err != nil {
-		return saved{}, err
+		return checkpointInfo{}, err
 	}
 	f, err := checkpoint.Load(path)
 	if err != nil {
-		return saved{}, err
+		return checkpointInfo{}, err
 	}
 	h := f.Header
-	part, err := PartOf(h, path)
+	part, err := ServerParts(h, path)
 	if err != nil {
-		return saved{}, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+		return checkpointInfo{}, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
-	head := saved{Servers: part, File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, Params: paramsIn(f), file: f}
+	head := checkpointInfo{Servers: part, File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, Params: paramsIn(f), file: f}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
 		err = fmt.Errorf("%s says that %d ranks did %d epochs and %d steps, which cannot be", path, h.NP, h.Epoch, h.Position)
 	} else {
@@ -152,13 +152,13 @@ func openSaved(path string) (saved, error) {
 	}
 	if err != nil {
 		_ = f.Close()
-		return saved{}, err
+		return checkpointInfo{}, err
 	}
 	return head, nil
 }
 
 // read takes what a header holds besides.
-func (s *saved) read(more map[string]string) error {
+func (s *checkpointInfo) read(more map[string]string) error {
 	var told []setting.Assignment
 	for _, part := range []struct {
 		name, what string
@@ -176,7 +176,7 @@ func (s *saved) read(more map[string]string) error {
 			return fmt.Errorf("%s: %s cannot be read: %w", s.File, part.what, err)
 		}
 	}
-	s.Data, s.Files = more[moreData], filesTold(told)
+	s.Data, s.Files = more[moreData], filesOf(told)
 	if err := s.About.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", s.File, err)
 	}
@@ -199,8 +199,8 @@ func (f files) absolute() files {
 	return f
 }
 
-// filesTold are those of what a run was told.
-func filesTold(told []setting.Assignment) (f files) {
+// filesOf are those of what a run was told.
+func filesOf(told []setting.Assignment) (f files) {
 	for _, a := range told {
 		switch a.Path {
 		case "data.dir":
@@ -223,12 +223,12 @@ const (
 	morePlaces   = "places"
 	moreTuned    = "tuned"
 	moreServers  = "servers" // which parts servers have
-	moreTold     = "told"    // JSON of Checkpoint.Told
+	moreTold     = "told"    // JSON of Checkpoint.Assignments
 	moreSet      = "set"     // JSON of data.Description
 )
 
 // load fills every rank's memory from the file that rank 0 has opened.
-func (r *run) load(head saved, t *tally) error {
+func (r *run) load(head checkpointInfo, t *epochCounters) error {
 	means := make([]float32, len(r.replica.Params.Buffers()))
 	var tallies []uint64
 	if head.NP == r.job.Size() { // else each rank begins anew
@@ -239,14 +239,14 @@ func (r *run) load(head saved, t *tally) error {
 		return err
 	}
 	if r.job.Rank() == 0 {
-		kept, err := r.handOut(lengths)
+		kept, err := r.distribute(lengths)
 		if err != nil {
 			return err
 		}
 		if err := head.file.Read(slices.Concat(r.arrays(means), r.tallyArrays(tallies), kept)...); err != nil {
 			return err
 		}
-	} else if err := r.takeOver(lengths); err != nil {
+	} else if err := r.receiveLocal(lengths); err != nil {
 		return err
 	}
 	if err := r.restore(t, tallies, means); err != nil {
@@ -281,7 +281,7 @@ func (r *run) loaded() error {
 
 // restore hands out what rank 0 has read of the tallies of as many ranks or, where they were others, the means of the running
 // statistics.
-func (r *run) restore(t *tally, tallies []uint64, means []float32) error {
+func (r *run) restore(t *epochCounters, tallies []uint64, means []float32) error {
 	if tallies == nil {
 		if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
 			return fmt.Errorf("handing out the running statistics: %w", err)

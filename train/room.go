@@ -19,21 +19,21 @@ import (
 // DefaultFullWait is how long a run waits at its end for room on a full disk.
 const DefaultFullWait = 5 * time.Minute
 
-// fullWait is FullWait with its default.
+// fullWait is DiskFullWait with its default.
 func (c Checkpoint) fullWait() time.Duration {
-	if c.FullWait == 0 {
+	if c.DiskFullWait == 0 {
 		return DefaultFullWait
 	}
-	return max(0, c.FullWait)
+	return max(0, c.DiskFullWait)
 }
 
 // pause is the time from one trial to the next at first. It doubles up to fullWait.
 func (c Checkpoint) pause() time.Duration { return c.fullWait() / 30 }
 
-// room is how a run stands with its disk.
-type room struct {
-	// again is after which step of the run it tries again, the same on all ranks; 0: the disk was not full.
-	again int
+// diskState is how a run stands with its disk.
+type diskState struct {
+	// retryStep is after which step of the run it tries again, the same on all ranks; 0: the disk was not full.
+	retryStep int
 	// pause is about how long that takes. Only rank 0 knows.
 	pause time.Duration
 	// failed is how many trials found no room, the same on all ranks.
@@ -50,7 +50,7 @@ const (
 )
 
 // save saves the run, or where the disk is full lets it go on and try again later. The last time
-// it waits for room, as long as Checkpoint.FullWait says. It is a collective call.
+// it waits for room, as long as Checkpoint.DiskFullWait says. It is a collective call.
 func (r *run) save(p position) error {
 	last, waiting := p.epoch > r.cfg.Epochs || r.ended != "", false
 	for until := time.Now().Add(r.cfg.Checkpoint.fullWait()); ; {
@@ -61,7 +61,7 @@ func (r *run) save(p position) error {
 				verdict[0], verdict[1] = verdictLater, r.later(p, err)
 			} else if left > 0 {
 				if !waiting { // else it has been said
-					r.noRoom(p, err, fmt.Sprintf("the run waits for it for %s", quantity.Duration(left)))
+					r.reportDiskFull(p, err, fmt.Sprintf("the run waits for it for %s", quantity.Duration(left)))
 				}
 				waiting, r.room.pause = true, min(left, r.cfg.Checkpoint.pause())
 				verdict[0], verdict[1] = verdictWait, r.room.pause.Microseconds()
@@ -75,11 +75,11 @@ func (r *run) save(p position) error {
 			return fmt.Errorf("learning whether rank 0 has saved the run: %w", err)
 		}
 		if verdict[0] == verdictSaved {
-			r.hadRoom(p)
+			r.checkpointWritten(p)
 			return r.afterCheckpoint(r.stepsDone(p))
 		}
 		if r.room.failed++; verdict[0] == verdictLater {
-			r.room.again = r.runStep(p) + int(verdict[1])
+			r.room.retryStep = r.runStep(p) + int(verdict[1])
 			return nil
 		}
 		if err := sleep(r.job.Context(), time.Duration(verdict[1])*time.Microsecond); err != nil {
@@ -99,7 +99,7 @@ func (r *run) later(p position, fault error) (steps int64) {
 		steps = max(1, int64(r.room.pause.Seconds()/step))
 	}
 	steps = min(steps, int64(max(1, r.steps*r.cfg.Epochs-r.runStep(p))))
-	r.noRoom(p, fault, fmt.Sprintf("the run goes on and tries again after step %d", int64(r.runStep(p))+steps))
+	r.reportDiskFull(p, fault, fmt.Sprintf("the run goes on and tries again after step %d", int64(r.runStep(p))+steps))
 	return steps
 }
 
@@ -115,8 +115,8 @@ func (r *run) stepTime() float64 {
 	return sum / float64(len(r.stepS)*len(r.workers))
 }
 
-// noRoom tells what to do.
-func (r *run) noRoom(p position, fault error, then string) {
+// reportDiskFull tells what to do.
+func (r *run) reportDiskFull(p position, fault error, then string) {
 	has, needs := fmt.Sprintf("the last one is of step %d", r.room.saved), ""
 	if r.room.saved == 0 {
 		has = "there is none yet"
@@ -139,12 +139,12 @@ func (r *run) epochOf(p position) int {
 	return p.epoch
 }
 
-// hadRoom notes a checkpoint.
-func (r *run) hadRoom(p position) {
+// checkpointWritten notes a checkpoint.
+func (r *run) checkpointWritten(p position) {
 	if r.room.pause > 0 && r.job.Rank() == 0 {
 		r.remark(r.epochOf(p), "the checkpoint of step %d found room on the disk", r.stepsDone(p))
 	}
-	r.room.again, r.room.pause, r.room.saved = 0, 0, r.stepsDone(p)
+	r.room.retryStep, r.room.pause, r.room.saved = 0, 0, r.stepsDone(p)
 }
 
 // sleep waits, unless ctx ends before.

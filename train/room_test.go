@@ -57,12 +57,12 @@ func TestFullDisk(t *testing.T) {
 			want, whole := onRanks(t, np, cfg)
 			disk := &smallDisk{full: func(n int) bool { return n == 1 || n == 2 }, room: 70_000}
 			saving := cfg
-			saving.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: 4, Keep: 1000, FullWait: time.Microsecond, create: disk.create}
+			saving.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: 4, Keep: 1000, DiskFullWait: time.Microsecond, create: disk.create}
 			got, rec := onRanks(t, np, saving)
 			what := fmt.Sprintf("%s, np %d", cfg.Exchange.Strategy, np)
 			checkSame(t, what, got, rec.epochs, want, whole.epochs)
-			if got.NoRoom != 2 || len(rec.remarks) != 3 {
-				t.Fatalf("%s: %d without room, remarks %v", what, got.NoRoom, rec.remarks)
+			if got.DiskFullCheckpoints != 2 || len(rec.remarks) != 3 {
+				t.Fatalf("%s: %d without room, remarks %v", what, got.DiskFullCheckpoints, rec.remarks)
 			}
 			for i, says := range []string{
 				"no room for the checkpoint of step 8 of |B: no space left on device: make room in " + saving.Checkpoint.Dir + "|the run goes on and tries again after step 9|the last one is of step 4",
@@ -97,14 +97,14 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 		ok   bool
 	}{{2, 15 * time.Second, true}, {1 << 30, time.Millisecond, false}, {1, -1, false}, {0, -1, true}} {
 		disk := &smallDisk{full: func(n int) bool { return n < c.full }, room: 100}
-		cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), FullWait: c.wait, create: disk.create}
+		cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), DiskFullWait: c.wait, create: disk.create}
 		if !c.ok {
 			checkFails(t, 2, cfg, "the last checkpoint could not be written", "since step 0 is lost", "no space left on device", cfg.Checkpoint.Dir)
 			continue
 		}
 		sum, rec := onRanks(t, 2, cfg)
-		if sum.NoRoom != c.full || len(rec.remarks) != 2*min(1, c.full) {
-			t.Errorf("%+v: %d without room, remarks %v", c, sum.NoRoom, rec.remarks)
+		if sum.DiskFullCheckpoints != c.full || len(rec.remarks) != 2*min(1, c.full) {
+			t.Errorf("%+v: %d without room, remarks %v", c, sum.DiskFullCheckpoints, rec.remarks)
 		}
 		if c.full > 0 && (!strings.Contains(rec.remarks[0].Text, "the run waits for it for 15s") || !strings.Contains(rec.remarks[0].Text, "there is none yet")) {
 			t.Errorf("%+v: remark %s", c, rec.remarks[0].Text)
@@ -117,7 +117,7 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 
 // The pause between two trials doubles up to a bound, and no other fault is waited for.
 func TestFullDiskPauses(t *testing.T) {
-	r := &run{cfg: small(), obs: new(recorder), replica: new(Replica), workers: make([]*worker, 1), stepS: []float64{1, 3}, steps: 1000}
+	r := &run{cfg: small(), obs: new(recorder), replica: new(Replica), workers: make([]*trainerThread, 1), stepS: []float64{1, 3}, steps: 1000}
 	r.cfg.Epochs = 1000
 	var got []int64
 	for range 7 {

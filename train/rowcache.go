@@ -21,16 +21,16 @@ func (c RowCache) String() string {
 }
 
 // cacheUse is what came of the replica's cache since it was last asked.
-func (p *served) cacheUse() trainer.CacheUse {
-	was := p.told
+func (p *serverParams) cacheUse() trainer.CacheUse {
+	was := p.reportedCacheUse
 	t, e := p.trainer.CacheUse()
-	p.told = t.Plus(e)
-	return trainer.CacheUse{Asked: p.told.Asked - was.Asked, Hits: p.told.Hits - was.Hits, Saved: p.told.Saved - was.Saved}
+	p.reportedCacheUse = t.Plus(e)
+	return trainer.CacheUse{Lookups: p.reportedCacheUse.Lookups - was.Lookups, Hits: p.reportedCacheUse.Hits - was.Hits, Saved: p.reportedCacheUse.Saved - was.Saved}
 }
 
 // rowCache is what came of this rank's cache, nil where there is none.
 func (r *run) rowCache() *RowCache {
-	s, ok := r.replica.params.(*served)
+	s, ok := r.replica.params.(*serverParams)
 	if !ok || r.cfg.Servers.CacheBytes == 0 {
 		return nil
 	}
@@ -39,6 +39,6 @@ func (r *run) rowCache() *RowCache {
 		t, e := p.trainer.CacheUse()
 		train, eval = train.Plus(t), eval.Plus(e)
 	}
-	rate := func(u trainer.CacheUse) float64 { return float64(u.Hits) / float64(max(1, u.Asked)) }
+	rate := func(u trainer.CacheUse) float64 { return float64(u.Hits) / float64(max(1, u.Lookups)) }
 	return &RowCache{rate(train), rate(eval), train.Saved + eval.Saved}
 }

@@ -23,19 +23,19 @@ type run struct {
 	cfg   Config
 	obs   Observer
 	spec  model.Spec
-	set   *data.Set
-	peers peers
+	set   *data.Dataset
+	peers communicator
 	// opened is the set that this run has opened; nil: it was given.
-	opened *data.Set
+	opened *data.Dataset
 	// workers are at least one, and replica is that of the first.
-	workers []*worker
+	workers []*trainerThread
 	replica *Replica
 
 	// order are this rank's batches of training.
 	order batches
 	// shard is this rank's part of the evaluation set, and sharers are the ranks that have one each.
-	shard   *data.Loader
-	sharers []int
+	shard     *data.Loader
+	evalRanks []int
 	// samples is how many samples of training all ranks have, and steps how many steps each has in an epoch.
 	samples, steps int
 	// parts are the ranks' parts of the training set, where it is not streamed, and all are the
@@ -43,22 +43,22 @@ type run struct {
 	parts       []data.SamplerConfig
 	all         []int
 	fingerprint [sha256.Size]byte
-	shares      shares
+	shares      dataPartition
 	// description is JSON of what the data are, which the model was built for.
 	description string
-	past        past
+	past        runHistory
 	// first is the loss of this rank's first step, recent that of its last; blown says that a
 	// person was told that losses blow up.
-	first, recent float64
-	blown         bool
-	skipTold      bool
-	room          room
+	first, recent      float64
+	divergenceReported bool
+	skipTold           bool
+	room               diskState
 	// finishing is the checkpoint that comes to the disk meanwhile; nil: none.
-	finishing *finishing
+	finishing *pendingCheckpoint
 	// scores are the last ones of a click model; nil: it has none.
 	scores *lastScores
 	// found is the checkpoint that the run goes on from, and resumed its file; "": there is none.
-	found   saved
+	found   checkpointInfo
 	resumed string
 	// hold is that of the folder of checkpoints, on rank 0.
 	hold    *checkpoint.Hold
@@ -69,8 +69,8 @@ type run struct {
 	stepS []float64
 	// residual is when the norm of what compression keeps was last told.
 	residual time.Time
-	// where is where the run is, for errors.
-	where StepError
+	// position is where the run is, for errors.
+	position StepError
 	// layers are those of the epoch's last step, if they are asked for.
 	layers []Layer
 	stops  *ringo.Stopper
@@ -85,7 +85,7 @@ type run struct {
 	ended          string
 	cut, wantsStop bool
 	// saved is where in the run the last checkpoint was taken.
-	saved place
+	saved epochStep
 }
 
 // Run trains a model on every rank of the job and returns the summary, equal
@@ -93,14 +93,14 @@ type run struct {
 // configuration, which is checked, and the same data.
 //
 // The model is one of the zoo or one's own; its Spec may leave out the shape of the samples, which is then the data's.
-// The set is one's own, such as &data.Set{Train: …, Eval: …}; nil: the one that cfg.Data and its neighbours name. The end
+// The set is one's own, such as &data.Dataset{Train: …, Eval: …}; nil: the one that cfg.Data and its neighbours name. The end
 // of ctx ends the run between two steps, with an error.
 //
 // The ranks' parameters are compared at the end; if they differ that is an
-// error, because replicas that drift apart train nothing. In a heter-trainer (ringo.Job.HeterTrainer) it computes the model's part, needs no set, and returns ringo.ErrServed when all ranks have left.
-func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, cfg Config) (Summary, error) {
+// error, because replicas that drift apart train nothing. In a heter-trainer (ringo.Job.HeterTrainer) it computes the model's part, needs no set, and returns ringo.ErrHeterTrainerDone when all ranks have left.
+func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config) (Summary, error) {
 	if job.HeterTrainer() != nil {
-		return Summary{}, serveHeter(ctx, job, m, cfg)
+		return Summary{}, runHeterTrainer(ctx, job, m, cfg)
 	}
 	cfg, err := cfg.of(job, m, set)
 	if err != nil {
@@ -110,7 +110,7 @@ func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, cfg C
 }
 
 // of is the configuration of a run of a model on a set that may be given.
-func (c Config) of(job *ringo.Job, m model.Spec, set *data.Set) (Config, error) {
+func (c Config) of(job *ringo.Job, m model.Spec, set *data.Dataset) (Config, error) {
 	if c.Model = m; set != nil {
 		if set.Train == nil && len(set.Files) == 0 || set.Eval == nil {
 			return c, errors.New("train: the data set needs samples to train on and to evaluate: data.Split makes two of one")
@@ -150,14 +150,14 @@ func hasSequence(slots []model.Slot) bool {
 }
 
 // runOn is Run of a settled configuration, on a set that was opened before, or nil.
-func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Set) (sum Summary, err error) {
+func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (sum Summary, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Summary{}, err
 	}
 	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, set: set, started: time.Now()}
 	defer r.close()
 	defer func() { err = r.located(err) }()
-	r.reach("preparing", 0, 0)
+	r.setPosition("preparing", 0, 0)
 	if err := r.prepare(); err != nil {
 		return Summary{}, err
 	}
@@ -183,14 +183,14 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Set) (sum 
 	if err := r.replica.Tuner.End(); err != nil {
 		return Summary{}, err
 	}
-	r.reach("comparing the replicas", cfg.Epochs, r.steps)
+	r.setPosition("comparing the replicas", cfg.Epochs, r.steps)
 	if sum, err = r.summary(); err != nil {
 		return Summary{}, err
 	}
-	sum.Stages, sum.RowCache = r.replica.far.total(), r.rowCache()
-	r.reach("leaving the servers", cfg.Epochs, r.steps)
+	sum.Stages, sum.RowCache = r.replica.split.total(), r.rowCache()
+	r.setPosition("leaving the servers", cfg.Epochs, r.steps)
 	err = r.replica.params.leave()
-	r.reach("judging the losses", cfg.Epochs, r.steps)
+	r.setPosition("judging the losses", cfg.Epochs, r.steps)
 	if why := divergedBy(r.past.Start, r.past.Last.TrainLoss, r.past.Last.EvalLoss); err == nil && why != "" {
 		err = fmt.Errorf("training has diverged: %s: %s", why, r.lowerRate())
 	}
@@ -201,10 +201,10 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Set) (sum 
 func (r *run) prepare() (err error) {
 	r.spec = r.cfg.Model
 	r.peers = peersOf(r.job)
-	if err := errors.Join(r.peers.suits(r.cfg), r.cfg.canSave()); err != nil {
+	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave()); err != nil {
 		return err
 	}
-	if err := r.peers.soon(r.agreeConfig); err != nil {
+	if err := r.peers.whenConnected(r.agreeConfig); err != nil {
 		return err
 	}
 	if err := r.takeFolder(); err != nil {
@@ -246,7 +246,7 @@ func (r *run) openData(train bool) (err error) {
 	if r.set == nil {
 		r.prepares("loading the data")
 		cfg := r.cfg
-		if cfg.Partition == PartitionFixed && !r.job.NoMesh() {
+		if cfg.Partition == PartitionFixed && !r.job.ServersOnly() {
 			cfg.gather = r.peers.gather
 		}
 		if r.set, err = openSet(cfg); err != nil {
@@ -269,26 +269,26 @@ func (r *run) openData(train bool) (err error) {
 	if err := r.describe(); err != nil {
 		return err
 	}
-	r.fingerprint, r.shares = r.set.Fingerprint(), shares{train: lengthOf(r.set.Train), eval: r.set.Eval.Len(), left: r.set.LeftOut()}
-	if r.cfg.Partition == PartitionFixed && !r.job.NoMesh() {
+	r.fingerprint, r.shares = r.set.Fingerprint(), dataPartition{train: lengthOf(r.set.Train), eval: r.set.Eval.Len(), left: r.set.LeftOut()}
+	if r.cfg.Partition == PartitionFixed && !r.job.ServersOnly() {
 		return r.agreeShares()
 	}
-	return r.peers.soon(r.agreeData)
+	return r.peers.whenConnected(r.agreeData)
 }
 
 // add builds the replica of one worker more.
-func (r *run) add(cfg Config, opts model.Options, place func(*Replica) parameters) error {
+func (r *run) add(cfg Config, opts model.Options, place func(*Replica) paramPlacement) error {
 	m, err := build(r.job, cfg, opts, place, len(r.workers))
 	if err != nil {
 		return err
 	}
-	r.workers = append(r.workers, &worker{replica: m})
+	r.workers = append(r.workers, &trainerThread{replica: m})
 	r.replica = r.workers[0].replica
 	return nil
 }
 
 // begin makes the replicas of all workers ready to train.
-func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
+func (r *run) begin(opts model.Options, place func(*Replica) paramPlacement) error {
 	cfg, done := r.cfg, r.found.Epoch*r.steps+r.found.Done
 	at := beginning{step: r.found.Step, rate: cfg.schedule().At(done, max(1, r.steps), cfg.Epochs)}
 	if cfg.Checkpoint.Dir != "" {
@@ -296,7 +296,7 @@ func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 	}
 	if r.found.File == "" {
 		var err error
-		if r.initial, err = r.replica.initialise(cfg); err != nil {
+		if r.initial, err = r.replica.initParams(cfg); err != nil {
 			return err
 		}
 	}
@@ -319,7 +319,7 @@ func (r *run) begin(opts model.Options, place func(*Replica) parameters) error {
 }
 
 // openSet opens the data set of a model.
-func openSet(cfg Config) (*data.Set, error) {
+func openSet(cfg Config) (*data.Dataset, error) {
 	return data.Open(cfg.setName(), cfg.dataOf())
 }
 
@@ -356,26 +356,26 @@ func (r *run) openLoaders() error {
 	if err := r.openTraining(loader, sampler); err != nil {
 		return fmt.Errorf("training set: %w", err)
 	}
-	if err := r.shareOut(r.peers.there()); err != nil {
+	if err := r.partitionEval(r.peers.liveRanks()); err != nil {
 		return err
 	}
 	if s, ok := r.order.(*streamed); ok {
-		return r.peers.soon(func() error { return r.agreeSteps(s) })
+		return r.peers.whenConnected(func() error { return r.agreeSteps(s) })
 	}
 	return r.countSteps()
 }
 
-// shareOut makes this rank's part of the evaluation set the one that it has among those of some
+// partitionEval makes this rank's part of the evaluation set the one that it has among those of some
 // ranks that have the set.
-func (r *run) shareOut(there []int) error {
+func (r *run) partitionEval(there []int) error {
 	ranks := r.shares.among(there)
-	if slices.Equal(ranks, r.sharers) {
+	if slices.Equal(ranks, r.evalRanks) {
 		return nil
 	}
 	if err := r.openPart(slices.Index(ranks, r.job.Rank()), len(ranks)); err != nil {
 		return err
 	}
-	r.sharers = ranks
+	r.evalRanks = ranks
 	return nil
 }
 
@@ -429,7 +429,7 @@ func (r *run) sameOnAll(own []byte, what, hint string) error {
 
 // lost are the ranks that are not there any more.
 func (r *run) lost() (out []int) {
-	there := r.peers.there()
+	there := r.peers.liveRanks()
 	for rank := range r.job.Size() {
 		if !slices.Contains(there, rank) {
 			out = append(out, rank)

@@ -38,7 +38,7 @@ type Seeds struct {
 // RunSeeds is Run n times, with the seeds cfg.Seed, cfg.Seed+1 and so on, one
 // after the other; each is told every summary. Files are read once; synthetic
 // data are drawn for every seed.
-func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Set, cfg Config, n int, each func(Summary)) (Seeds, error) {
+func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config, n int, each func(Summary)) (Seeds, error) {
 	if n < 1 {
 		return Seeds{}, fmt.Errorf("%d seeds: want at least 1", n)
 	}

@@ -23,37 +23,37 @@ import (
 
 // servers are those that keep a job's parameters, as one rank knows them.
 type servers struct {
-	peers peers
+	peers communicator
 	// client has the rank's connections; it is nil before its first replica begins.
 	client *client.Client
 	// code is that of rows.
 	code message.Code
 	// replicas are those of the rank, each of which has a session.
-	replicas []*served
+	replicas []*serverParams
 }
 
 // another makes the parameters of the rank's next replica.
-func (s *servers) another(r *Replica) parameters {
-	p := &served{servers: s, replica: r, number: len(s.replicas), next: -1}
+func (s *servers) another(r *Replica) paramPlacement {
+	p := &serverParams{servers: s, replica: r, number: len(s.replicas), next: -1}
 	s.replicas = append(s.replicas, p)
 	return p
 }
 
 // dial finds the servers, at which ranks without a mesh meet from then on.
 func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (err error) {
-	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Settings: cfg.Servers.told()}
+	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Settings: cfg.Servers.sharedSettings()}
 	if err := cfg.Servers.codes(&c); err != nil {
 		return err
 	}
 	s.code = c.Pull
-	if s.client, err = r.job.DialTables(c); err != nil {
+	if s.client, err = r.job.DialParameterServers(c); err != nil {
 		return err
 	}
-	return s.peers.through(s.client)
+	return s.peers.setServers(s.client)
 }
 
-// served are parameters that lie on servers. A replica has what of them its batch reads or, in geo, copies that it moves itself.
-type served struct {
+// serverParams are parameters that lie on servers. A replica has what of them its batch reads or, in geo, copies that it moves itself.
+type serverParams struct {
 	*servers
 	replica *Replica
 	number  int // of its session
@@ -63,17 +63,17 @@ type served struct {
 	alone *collective.Group
 	// rule moves copies; nil: servers move the parameters.
 	rule *optim.Shared
-	// told is what came of the cache of rows that who watches the job was told of.
-	told trainer.CacheUse
+	// reportedCacheUse is what came of the cache of rows that who watches the job was told of.
+	reportedCacheUse trainer.CacheUse
 	// next is the learning rate of the next step, which servers are told at the end of this one.
 	next float64
 	// following is the batch after the one of the next pass; nil: it is not known.
 	following *data.Batch
 }
 
-func (p *served) place(ps *nn.Params) { ps.TablesElsewhere() }
+func (p *serverParams) layOut(ps *nn.Params) { ps.TablesElsewhere() }
 
-func (p *served) begin(cfg Config, at beginning) error {
+func (p *serverParams) begin(cfg Config, at beginning) error {
 	r, s := p.replica, cfg.Servers
 	p.cfg = cfg
 	sc, err := cfg.schemaOf(r.Params, at.rate)
@@ -81,7 +81,7 @@ func (p *served) begin(cfg Config, at beginning) error {
 		return err
 	}
 	if p.client == nil {
-		if err := p.peers.soon(func() error { return agreeModel(p.peers, r.Params) }); err != nil {
+		if err := p.peers.whenConnected(func() error { return agreeModel(p.peers, r.Params) }); err != nil {
 			return err
 		}
 		if err := p.dial(r, cfg, at, sc); err != nil {
@@ -106,20 +106,20 @@ func (p *served) begin(cfg Config, at beginning) error {
 	if err := r.optimize(cfg, p.alone, p.rule, nil); err != nil {
 		return err
 	}
-	return r.far.begin(r, cfg, p.trainer)
+	return r.split.begin(r, cfg, p.trainer)
 }
 
-func (p *served) ahead() bool          { return true }
-func (p *served) expect(b *data.Batch) { p.following = b }
+func (p *serverParams) prefetches() bool           { return true }
+func (p *serverParams) setNextBatch(b *data.Batch) { p.following = b }
 
-func (p *served) waited() time.Duration {
+func (p *serverParams) takeWaitTime() time.Duration {
 	pull := p.trainer.Waited()
-	return pull + p.replica.far.waited(pull)
+	return pull + p.replica.split.waited(pull)
 }
 
-func (p *served) end() error { return errors.Join(p.replica.far.end(), p.trainer.End(p.next)) }
+func (p *serverParams) end() error { return errors.Join(p.replica.split.end(), p.trainer.End(p.next)) }
 
-func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
+func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) {
 	get, ask := p.trainer.Peek, p.trainer.AskPeek
 	if training {
 		get, ask = p.trainer.Fetch, p.trainer.Ask
@@ -138,7 +138,7 @@ func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
 	}
 	if f := p.following; f != nil {
 		p.following = nil
-		return b, p.replica.far.meanwhile(func() error {
+		return b, p.replica.split.meanwhile(func() error {
 			return ask(trainer.Batch{IDs: f.IDs, Keys: f.Bags.Keys, Offsets: f.Bags.Offsets, N: f.N})
 		})
 	}
@@ -146,7 +146,7 @@ func (p *served) fetch(b model.Batch, training bool) (model.Batch, error) {
 }
 
 // rowsReady sends the gradients of rows, and where the table counts, what its batch has shown. Gradients that are not finite are not sent.
-func (p *served) rowsReady(table int, at []int32, grads []float32, labels []int32) error {
+func (p *serverParams) rowsReady(table int, at []int32, grads []float32, labels []int32) error {
 	if s := p.replica.kernels.SumSquares(grads); s-s != 0 {
 		return fmt.Errorf("the gradient of table %s is not finite: lower the learning rate, or look for a fault in the data or the model", p.replica.Params.Tables()[table].Name)
 	}
@@ -156,19 +156,19 @@ func (p *served) rowsReady(table int, at []int32, grads []float32, labels []int3
 	return p.trainer.PushRows(table, at, grads)
 }
 
-func (p *served) setRate(lr, next float64) {
+func (p *serverParams) setRate(lr, next float64) {
 	if p.rule != nil {
 		p.rule.SetLR(lr)
 	}
 	p.trainer.SetRate(lr)
-	p.replica.far.setRate(lr)
+	p.replica.split.setRate(lr)
 	p.next = next
 }
 
 // sync brings in what all replicas of all ranks have under way, and then the servers' values.
 func (s *servers) sync() error {
 	for _, p := range s.replicas {
-		if err := p.trainer.Share(); err != nil {
+		if err := p.trainer.PushDeltas(); err != nil {
 			return err
 		}
 	}
@@ -179,7 +179,7 @@ func (s *servers) sync() error {
 		return fmt.Errorf("waiting for all ranks' pushes: %w", err)
 	}
 	for _, p := range s.replicas {
-		if err := errors.Join(p.trainer.Settle(), p.replica.far.settle(p.replica.Params)); err != nil {
+		if err := errors.Join(p.trainer.PullDense(), p.replica.split.settle(p.replica.Params)); err != nil {
 			return err
 		}
 	}
@@ -187,21 +187,21 @@ func (s *servers) sync() error {
 }
 
 // rows are those by number: of keys servers alone know which there are.
-func (p *served) rows(table int) (func(func([]float32) error) error, bool) {
+func (p *serverParams) rows(table int) (func(func([]float32) error) error, bool) {
 	each := func(show func([]float32) error) error { return p.trainer.Each(table, show) }
 	return each, p.replica.Params.Tables()[table].Slots == nil
 }
 
 // arrays are the frozen parameters: servers do not know them.
-func (p *served) arrays() (out []checkpoint.Array) {
+func (p *serverParams) arrays() (out []checkpoint.Array) {
 	for _, v := range p.replica.Params.Frozen() {
 		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
 	}
-	return append(out, p.replica.far.arrays()...)
+	return append(out, p.replica.split.arrays()...)
 }
 
-// own is what a rank of geo keeps for itself and no server has: the state of the optimizers that move its copies.
-func (p *served) own() []stream {
+// localState is what a rank of geo keeps for itself and no server has: the state of the optimizers that move its copies.
+func (p *serverParams) localState() []stream {
 	if p.rule == nil {
 		return nil
 	}
@@ -222,8 +222,8 @@ func (p *served) own() []stream {
 
 // save lets the servers save their parts when all ranks have brought in what they had under way. They keep the parts
 // of older checkpoints that are still there.
-func (p *served) save(step int64) (map[string]string, error) {
-	if err := errors.Join(p.sync(), p.replica.far.save()); err != nil {
+func (p *serverParams) save(step int64) (map[string]string, error) {
+	if err := errors.Join(p.sync(), p.replica.split.save()); err != nil {
 		return nil, err
 	}
 	oldest := []int64{step}
@@ -250,8 +250,8 @@ func (p *served) save(step int64) (map[string]string, error) {
 }
 
 // resumed settles: there may be no step to do.
-func (p *served) resumed() error {
-	if err := p.replica.far.resumed(p.replica); err != nil {
+func (p *serverParams) resumed() error {
+	if err := p.replica.split.resumed(p.replica); err != nil {
 		return err
 	}
 	return p.sync()
@@ -260,19 +260,19 @@ func (p *served) resumed() error {
 func (s *servers) leave() error {
 	var errs []error
 	for _, p := range s.replicas {
-		errs = append(errs, p.replica.far.leave())
+		errs = append(errs, p.replica.split.leave())
 	}
 	return errors.Join(append(errs, s.replicas[0].trainer.Leave(context.Background()))...)
 }
 
-func (s *servers) abandon() {
+func (s *servers) abort() {
 	_ = s.client.Close()
 	for _, p := range s.replicas {
-		p.replica.far.abort()
+		p.replica.split.abort()
 	}
 }
 
-func (p *served) close() {
+func (p *serverParams) close() {
 	if p.client != nil {
 		_ = p.client.Close() // of other replicas: again
 	}

@@ -98,7 +98,7 @@ func TestTalliesAdd(t *testing.T) {
 	for i, f := range one.values() {
 		*f = float64(i + 1)
 	}
-	one.spent.add(StepTime{Pull: time.Second, Data: time.Minute})
+	one.spent.add(StepTimes{Pull: time.Second, Data: time.Minute})
 	for range 3 {
 		sum.add(&one)
 	}
@@ -110,7 +110,7 @@ func TestTalliesAdd(t *testing.T) {
 	if sum.spent.pull != 3 {
 		t.Errorf("waits of %v s, want 3", sum.spent.pull)
 	}
-	var w Watch
+	var w StepTimer
 	w.Begin(time.Unix(0, 0))
 	w.Pulled(time.Second)
 	w.Pulled(time.Second)

@@ -26,19 +26,19 @@ func (c *Config) Settings() []setting.Row {
 
 func (c *Config) otherSettings() []setting.Row {
 	return slices.Concat(c.Start.settings(), c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Best.settings(), c.Servers.settings(), c.Heter.settings(), c.Tuning.settings(), []setting.Row{
-		{Path: "output.log-every", Flag: "log-every", Unit: "steps", Scope: setting.Local, Value: setting.Int(&c.LogEvery),
+		{Path: "output.log-every", Flag: "log-every", Unit: "steps", Scope: setting.PerProcess, Value: setting.Int(&c.LogEvery),
 			About: "tell of rank 0's step after so many steps of an epoch each; 0: of epochs alone"},
-		{Path: "output.layer-stats", Scope: setting.Local, Needs: setting.Any(setting.On("output.json"), setting.On("output.http")), Value: setting.Bool(&c.Layers),
+		{Path: "output.layer-stats", Scope: setting.PerProcess, Needs: setting.Any(setting.Enabled("output.json"), setting.Enabled("output.http")), Value: setting.Bool(&c.Layers),
 			About: "tell of each layer what rank 0's last step of an epoch, and steps that are told of, sent of it and kept back"},
 	})
 }
 
 func (c *Config) trainingSettings() []setting.Row {
-	optimizers := func(names ...string) setting.Need { return setting.Is("training.optimizer", names...) }
+	optimizers := func(names ...string) setting.Condition { return setting.Equals("training.optimizer", names...) }
 	return []setting.Row{
 		{Path: "training.batch", Commands: setting.BenchStep, Flag: "batch", Unit: "samples", Value: setting.Int(&c.Batch),
 			About: "samples of a batch of each rank"},
-		{Path: "training.epochs", Flag: "epochs", Unit: "epochs", Scope: setting.Changeable, Value: setting.Int(&c.Epochs),
+		{Path: "training.epochs", Flag: "epochs", Unit: "epochs", Scope: setting.JobMutable, Value: setting.Int(&c.Epochs),
 			About: "how often the training set is seen"},
 		{Path: "training.seed", Flag: "seed", Value: setting.Int(&c.Seed),
 			About: "decides the initial parameters, the order and augmentation of samples, dropout and synthetic data"},
@@ -46,11 +46,11 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "what moves the parameters; another than the model's has its own usual rate, momentum and decay"},
 		{Path: tableRules, Unit: "TABLE=RULE,…", Value: setting.Parsed(&c.TableRules, checkedRules, func(text string) string { return text }),
 			About: "what moves the rows of tables in place of the optimizer, by name or pattern, such as *=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01"},
-		{Path: "training.lr", Flag: "lr", Unit: "rate", Scope: setting.Changeable, Value: setting.Float(&c.LR),
+		{Path: "training.lr", Flag: "lr", Unit: "rate", Scope: setting.JobMutable, Value: setting.Float(&c.LR),
 			About: "learning rate"},
-		{Path: "training.lr-schedule", Flag: "lr-schedule", Unit: "EPOCH:LR,…", Scope: setting.Changeable, Value: setting.Textual(lrSchedule{c}),
+		{Path: "training.lr-schedule", Flag: "lr-schedule", Unit: "EPOCH:LR,…", Scope: setting.JobMutable, Value: setting.Textual(lrSchedule{c}),
 			About: "the learning rate after so many epochs, such as 80:0.01,120:0.001; or cosine, half a cosine down to 0 at the end, or cosine:0.001 down to another rate; empty: constant"},
-		{Path: "training.warmup", Flag: "warmup", Unit: "length", Scope: setting.Changeable, Value: setting.Parsed(&c.Warmup, schedule.ParseWarmup, schedule.Warmup.String),
+		{Path: "training.warmup", Flag: "warmup", Unit: "length", Scope: setting.JobMutable, Value: setting.Parsed(&c.Warmup, schedule.ParseWarmup, schedule.Warmup.String),
 			About: "let the learning rate rise over so many steps, such as 500, or epochs, such as 2epochs, first"},
 		{Path: "training.momentum", Flag: "momentum", Unit: "factor", Needs: optimizers("sgd"), Value: setting.Float(&c.Momentum),
 			About: "momentum of sgd"},
@@ -60,7 +60,7 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "L2 penalty on the parameters; with adamw a decay apart from the gradient, of all but biases and normalisations"},
 		{Path: "training.dropout", Flag: "dropout", Unit: "share", Value: setting.Parsed(&c.Dropout, parseDropout, formatDropout),
 			About: "share of values that language models drop while they are trained; default: the model's own"},
-		{Path: "training.threads", OneStart: true, Commands: setting.Ranks, Flag: "threads", Unit: "threads", Scope: setting.Local, Value: setting.Int(&c.Threads),
+		{Path: "training.threads", OneStart: true, Commands: setting.Ranks, Flag: "threads", Unit: "threads", Scope: setting.PerProcess, Value: setting.Int(&c.Threads),
 			About: "threads that compute in each rank, which do not change the result; 0: this machine's cores, within the quota of its control group, are shared among the ranks started here"},
 	}
 }
@@ -68,19 +68,19 @@ func (c *Config) trainingSettings() []setting.Row {
 // exchangeSettings are those of the exchange that need epochs.
 func (c *Config) exchangeSettings() []setting.Row {
 	return []setting.Row{
-		{Path: "exchange.warmup-density", Commands: setting.BenchStep, Unit: "SHARE,…", Needs: setting.Is("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
+		{Path: "exchange.warmup-density", Commands: setting.BenchStep, Unit: "SHARE,…", Needs: setting.Equals("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
 			About: "shares of values that are sent in the first epochs, such as 0.25,0.0625,0.015625,0.004"},
 	}
 }
 
 func (c *Config) dataSettings() []setting.Row {
-	stream := setting.On("data.stream")
+	stream := setting.Enabled("data.stream")
 	return []setting.Row{
-		{Path: "data.dir", Commands: setting.Eval | setting.Predict, Flag: "data", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Data),
+		{Path: "data.dir", Commands: setting.Eval | setting.Predict, Flag: "data", Unit: "DIR", Scope: setting.PerProcess, Value: setting.Text(&c.Data),
 			About: "folder with the data set's files, of images a .tar.gz too, a table such as my.csv, arrays such as my.npz, shards such as my-{000..009}.tar, or the word synthetic; needed unless both files are named"},
-		{Path: "data.train-file", Commands: setting.Eval, Flag: "train-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.TrainFile),
+		{Path: "data.train-file", Commands: setting.Eval, Flag: "train-file", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&c.TrainFile),
 			About: "file to train on, of text and rows of clicks; with data.stream it may be a folder"},
-		{Path: "data.eval-file", Commands: setting.Eval, Flag: "eval-file", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.EvalFile),
+		{Path: "data.eval-file", Commands: setting.Eval, Flag: "eval-file", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&c.EvalFile),
 			About: "file to evaluate on, of text and rows of clicks"},
 		{Path: "data.max-bad-records", Commands: setting.Eval | setting.Predict, Unit: "lines", Value: setting.Int(&c.SkipBad),
 			About: "leave out up to so many bad lines or images, and count them"},
@@ -92,7 +92,7 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "the column of a table (CSV), or the array, that the model is to find; default: one called target, label, class or y, else the last"},
 		{Path: "data.schema", Commands: setting.Eval, Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
 			About: "what columns of a table, or arrays, are for: number, category, label, target or ignore; what is not said is guessed and told"},
-		{Path: settingLayout, Commands: setting.Eval, Flag: "layout", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&c.Layout),
+		{Path: settingLayout, Commands: setting.Eval, Flag: "layout", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&c.Layout),
 			About: "how a click model's samples lie in their files: a YAML file that says which columns are labels, numbers, categories, bags and sequences, or " + strings.Join(layout.Names(), ", ") + "; default: Criteo's format"},
 		{Path: "data.eval-split", Commands: setting.Eval, Flag: "eval-split", Unit: "share", Value: setting.Float(&c.Split),
 			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
@@ -110,33 +110,33 @@ func (c *Config) dataSettings() []setting.Row {
 }
 
 func (c *Config) checkpointSettings() []setting.Row {
-	folder := setting.On("checkpoint.dir")
+	folder := setting.Enabled("checkpoint.dir")
 	return []setting.Row{
-		{Path: "checkpoint.dir", OneStart: true, Commands: setting.Run, Flag: "checkpoint", Unit: "DIR", Scope: setting.Local, Value: setting.Text(&c.Checkpoint.Dir),
+		{Path: "checkpoint.dir", OneStart: true, Commands: setting.Run, Flag: "checkpoint", Unit: "DIR", Scope: setting.PerProcess, Value: setting.Text(&c.Checkpoint.Dir),
 			About: "save the run in this folder, or below this URL (s3://, azblob://, file://): at its end, when a signal tells it to end, and now and then"},
-		{Path: "checkpoint.every", Flag: "checkpoint-every", Unit: "steps", Scope: setting.Changeable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
+		{Path: "checkpoint.every", Flag: "checkpoint-every", Unit: "steps", Scope: setting.JobMutable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
 			About: "save after so many steps each; 0: after each epoch"},
-		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.Local, Needs: folder, Value: setting.Int(&c.Checkpoint.Keep),
+		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.PerProcess, Needs: folder, Value: setting.Int(&c.Checkpoint.Keep),
 			About: "number of checkpoints that remain, the latest, next to the best and the last healthy one; 0: 3"},
-		{Path: "checkpoint.resume", OneStart: true, Commands: setting.Run, Flag: "resume", Scope: setting.Local, Needs: folder, Value: setting.Bool(&c.Checkpoint.Resume),
+		{Path: "checkpoint.resume", OneStart: true, Commands: setting.Run, Flag: "resume", Scope: setting.PerProcess, Needs: folder, Value: setting.Bool(&c.Checkpoint.Resume),
 			About: "go on from the last checkpoint, if there is one; what is not given is as the run was begun"},
 	}
 }
 
 func (s *Servers) settings() []setting.Row {
-	kept := setting.Is("sync", "bsp", "ssp", "async", "geo") // on servers
+	kept := setting.Equals("sync", "bsp", "ssp", "async", "geo") // on servers
 	return []setting.Row{
-		{Path: "ps.staleness", Commands: setting.Run | setting.Server, Flag: "staleness", Unit: "steps", Needs: setting.Is("sync", "ssp"), Value: setting.Int(&s.Staleness),
+		{Path: "ps.staleness", Commands: setting.Run | setting.Server, Flag: "staleness", Unit: "steps", Needs: setting.Equals("sync", "ssp"), Value: setting.Int(&s.Staleness),
 			About: "how many steps a rank may be ahead of the slowest one under sync ssp"},
-		{Path: "ps.geo-steps", Commands: setting.Server, Flag: "geo-steps", Unit: "steps", Needs: setting.Is("sync", "geo"), Value: setting.Int(&s.GeoSteps),
+		{Path: "ps.geo-steps", Commands: setting.Server, Flag: "geo-steps", Unit: "steps", Needs: setting.Equals("sync", "geo"), Value: setting.Int(&s.GeoSteps),
 			About: "after how many steps each ranks and servers exchange by how much parameters have moved, under sync geo"},
 		{Path: "ps.wire-dtype", Commands: setting.Server, Needs: kept, Value: setting.Choice(&s.Values, "fp32", "fp16", "bf16", "int8", ""),
 			About: "how values travel between ranks and servers that keep parameters; int8: gradients of rows in 8 bits, all else as fp16"},
-		{Path: "ps.trainer-threads", Commands: setting.Run | setting.Server, Unit: "threads", Needs: setting.Is("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
+		{Path: "ps.trainer-threads", Commands: setting.Run | setting.Server, Unit: "threads", Needs: setting.Equals("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
 			About: "threads of each rank that train at once, each on batches of its own; they share training.threads"},
-		{Path: "ps.row-cache", Commands: setting.Run | setting.Server, Unit: "SIZE", Scope: setting.Local, Needs: setting.Is("sync", "bsp", "ssp", "async"), Value: setting.Bytes(&s.CacheBytes),
+		{Path: "ps.row-cache", Commands: setting.Run | setting.Server, Unit: "SIZE", Scope: setting.PerProcess, Needs: setting.Equals("sync", "bsp", "ssp", "async"), Value: setting.Bytes(&s.CacheBytes),
 			About: "memory of each rank for rows of earlier batches that it uses again instead of pulling them, such as 64MiB: under ssp as ps.staleness allows, under async in the 3 steps after it was pulled, under bsp in evaluations alone; 0: none"},
-		{Path: "ps.click", Commands: setting.Server, Unit: "NAME=X,…", Needs: setting.Is("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
+		{Path: "ps.click", Commands: setting.Server, Unit: "NAME=X,…", Needs: setting.Equals("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
 			About: "settings of optimizer click: rate (rows learn at so many times the learning rate; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)"},
 	}
 }

@@ -26,8 +26,8 @@ const (
 	PartitionFiles = "files"
 )
 
-// shares is who has which samples.
-type shares struct {
+// dataPartition is who has which samples.
+type dataPartition struct {
 	// ranks are those with this rank's set, itself among them, in order; nil: all.
 	ranks []int
 	// train and eval count the samples of all sets.
@@ -41,7 +41,7 @@ type shares struct {
 }
 
 // among are those of some ranks that share this rank's set.
-func (s shares) among(some []int) []int {
+func (s dataPartition) among(some []int) []int {
 	if s.ranks == nil {
 		return some
 	}
@@ -56,8 +56,8 @@ func lengthOf(src data.Source) int {
 	return src.Len()
 }
 
-// holding is what a rank tells of its set.
-type holding struct {
+// dataSetInfo is what a rank tells of its set.
+type dataSetInfo struct {
 	Fingerprint, Meaning [sha256.Size]byte
 	Train, Eval          int64
 }
@@ -65,7 +65,7 @@ type holding struct {
 // agreeShares finds out which ranks have the same set, and how many steps all can make. It is a collective call.
 func (r *run) agreeShares() error {
 	var own bytes.Buffer
-	err := binary.Write(&own, binary.LittleEndian, holding{r.fingerprint, r.set.Meaning(), int64(lengthOf(r.set.Train)), int64(r.set.Eval.Len())})
+	err := binary.Write(&own, binary.LittleEndian, dataSetInfo{r.fingerprint, r.set.Meaning(), int64(lengthOf(r.set.Train)), int64(r.set.Eval.Len())})
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (r *run) agreeShares() error {
 	if err != nil {
 		return fmt.Errorf("comparing the ranks' data sets: %w", err)
 	}
-	all := make([]holding, len(texts))
+	all := make([]dataSetInfo, len(texts))
 	for rank, text := range texts {
 		if err := binary.Read(bytes.NewReader(text), binary.LittleEndian, &all[rank]); err != nil {
 			return fmt.Errorf("rank %d has told %d bytes of its data set", rank, len(text))
@@ -99,12 +99,12 @@ func (r *run) agreeShares() error {
 }
 
 // sharesOf is what a rank knows when all have told of their sets.
-func sharesOf(all []holding, rank, batch int) (s shares, err error) {
+func sharesOf(all []dataSetInfo, rank, batch int) (s dataPartition, err error) {
 	groups := map[[sha256.Size]byte][]int{}
 	for r, t := range all {
 		if t.Meaning != all[0].Meaning {
 			return s, fmt.Errorf("samples of rank %d mean something else than those of rank 0 (another number or order of classes, words or columns, or another scale): %w", r,
-				setting.Faultf("", "ranks with files of their own under %v %s need the same classes and encoding", settingPartition, PartitionFixed))
+				setting.Errorf("", "ranks with files of their own under %v %s need the same classes and encoding", settingPartition, PartitionFixed))
 		}
 		if groups[t.Fingerprint] == nil {
 			s.train, s.eval = s.train+int(t.Train), s.eval+int(t.Eval)

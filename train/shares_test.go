@@ -15,27 +15,27 @@ import (
 
 // Ranks that have the same set share it, and all make the steps of the smallest part.
 func TestSharesOfSets(t *testing.T) {
-	set := func(name byte, train, eval int64) holding {
-		h := holding{Train: train, Eval: eval}
+	set := func(name byte, train, eval int64) dataSetInfo {
+		h := dataSetInfo{Train: train, Eval: eval}
 		h.Fingerprint[0] = name
 		return h
 	}
 	other := set('b', 9, 9)
 	other.Meaning[0] = 1
 	for _, c := range []struct {
-		all   []holding
+		all   []dataSetInfo
 		ranks [][]int // of each
 		train int
 		eval  int
 		steps int
 		want  string // of the error, or a note
 	}{
-		{[]holding{set('a', 40, 7), set('a', 40, 7)}, [][]int{{0, 1}, {0, 1}}, 40, 7, 5, ""},
-		{[]holding{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 4, "2 sets of their own, with 13 to 40 samples for a rank; an epoch has as many batches as the smallest part, that of rank 1, has: 4"},
-		{[]holding{set('a', 40, 7), set('b', 40, 2), set('a', 40, 7)}, [][]int{{0, 2}, {1}, {0, 2}}, 80, 9, 5, "2 sets"},
-		{[]holding{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 4, "rank 0 sees at most 16 of its 40 samples"},
-		{[]holding{set('a', 40, 7), set('b', 3, 2)}, nil, 0, 0, 0, "rank 1 has 3 training samples, less than a batch of 4"},
-		{[]holding{set('a', 40, 7), other}, nil, 0, 0, 0, "samples of rank 1 mean something else than those of rank 0"},
+		{[]dataSetInfo{set('a', 40, 7), set('a', 40, 7)}, [][]int{{0, 1}, {0, 1}}, 40, 7, 5, ""},
+		{[]dataSetInfo{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 4, "2 sets of their own, with 13 to 40 samples for a rank; an epoch has as many batches as the smallest part, that of rank 1, has: 4"},
+		{[]dataSetInfo{set('a', 40, 7), set('b', 40, 2), set('a', 40, 7)}, [][]int{{0, 2}, {1}, {0, 2}}, 80, 9, 5, "2 sets"},
+		{[]dataSetInfo{set('a', 40, 7), set('b', 13, 2)}, [][]int{{0}, {1}}, 53, 9, 4, "rank 0 sees at most 16 of its 40 samples"},
+		{[]dataSetInfo{set('a', 40, 7), set('b', 3, 2)}, nil, 0, 0, 0, "rank 1 has 3 training samples, less than a batch of 4"},
+		{[]dataSetInfo{set('a', 40, 7), other}, nil, 0, 0, 0, "samples of rank 1 mean something else than those of rank 0"},
 	} {
 		for rank := range c.all {
 			s, err := sharesOf(c.all, rank, 4)
@@ -53,7 +53,7 @@ func TestSharesOfSets(t *testing.T) {
 }
 
 // fixed runs a model of one's own on ranks with sets of their own.
-func fixed(cfg Config, sets ...*data.Set) (Summary, Info, error) {
+func fixed(cfg Config, sets ...*data.Dataset) (Summary, Info, error) {
 	var sum Summary
 	rec := new(recorder)
 	cfg.Partition = PartitionFixed

@@ -62,7 +62,7 @@ type counted struct {
 }
 
 // counted is the training figures before a step that may be skipped.
-func (w *worker) counted(c *crew) (out counted) {
+func (w *trainerThread) counted(c *threadPool) (out counted) {
 	if w.replica.skips {
 		out = counted{w.tally.train, w.tally.samples, c.run.first, c.recent}
 		out.train.Sums = slices.Clone(out.train.Sums)
@@ -71,7 +71,7 @@ func (w *worker) counted(c *crew) (out counted) {
 }
 
 // leaveOut makes the figures those before a step that was skipped.
-func (w *worker) leaveOut(c *crew, before counted) {
+func (w *trainerThread) leaveOut(c *threadPool, before counted) {
 	if w.replica.Opt.Times().Skipped != nil {
 		w.tally.train, w.tally.samples, c.run.first, c.recent = before.train, before.samples, before.first, before.recent
 	}

@@ -14,29 +14,29 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// source is what a run begins with: a file of weights, or a checkpoint's file together with what
+// initSource is what a run begins with: a file of weights, or a checkpoint's file together with what
 // servers have saved with it.
-type source struct {
+type initSource struct {
 	*weights.Source
-	parts  Recalled // nil: all is in the file
-	tables []string // that these have, in turn
+	parts  ServerCheckpoint // nil: all is in the file
+	tables []string         // that these have, in turn
 }
 
-// openSource opens Start.From. into are the tables that take its rows, where they lie with the
+// openSource opens Init.From. into are the tables that take its rows, where they lie with the
 // ranks.
-func (c Config) openSource(into []*nn.Table) (source, error) {
+func (c Config) openSource(into []*nn.Table) (initSource, error) {
 	file, err := weights.OpenSource(c.Start.From)
 	if err != nil {
-		return source{}, err
+		return initSource{}, err
 	}
-	s := source{Source: file}
+	s := initSource{Source: file}
 	if file.Saved != nil {
-		part, err := PartOf(*file.Saved, file.Path)
+		part, err := ServerParts(*file.Saved, file.Path)
 		if err == nil && part != nil {
 			err = c.addParts(&s, *part, into)
 		}
 		if err != nil {
-			return source{}, errors.Join(fmt.Errorf("%s: %w", file.Path, err), file.Close())
+			return initSource{}, errors.Join(fmt.Errorf("%s: %w", file.Path, err), file.Close())
 		}
 	}
 	return s, nil
@@ -44,12 +44,12 @@ func (c Config) openSource(into []*nn.Table) (source, error) {
 
 // addParts adds what servers have saved to what their checkpoint's file has: dense parameters,
 // which lie in one array as the arena of the same model has them, and the table.
-func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
+func (c Config) addParts(s *initSource, part ServersPart, into []*nn.Table) error {
 	h := *s.Saved
 	if h.Model != c.Model.Name {
 		return fmt.Errorf("it is of model %s, whose servers have its parameters as one array that only this model can take apart; %s can begin with a run of ranks that keep the parameters, or with the same model", h.Model, c.Model.Name)
 	}
-	_, spec, o, err := Described(h, c.Model)
+	_, spec, o, err := ModelFromCheckpoint(h, c.Model)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 	inFile := func(name string) bool {
 		return slices.ContainsFunc(s.Tensors, func(i weights.Info) bool { return i.Name == name })
 	}
-	if err := TakeDense(context.Background(), ps, m, spec, inFile, s.parts); err != nil {
+	if err := LoadDense(context.Background(), ps, m, spec, inFile, s.parts); err != nil {
 		return err
 	}
 	for _, p := range ps.List() {
@@ -87,10 +87,10 @@ func (c Config) addParts(s *source, part ServersPart, into []*nn.Table) error {
 	return nil
 }
 
-// TakeDense gives a model, which is not arranged yet, the dense parameters that servers have saved:
+// LoadDense gives a model, which is not arranged yet, the dense parameters that servers have saved:
 // as one array, in the order of its arena. Tensors that inFile names were frozen: servers do not
 // have them, and they stay as they are.
-func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spec, inFile func(name string) bool, from Recalled) error {
+func LoadDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spec, inFile func(name string) bool, from ServerCheckpoint) error {
 	for _, p := range ps.List() {
 		if inFile(p.Name) {
 			if err := ps.Freeze(p.Name); err != nil {
@@ -109,7 +109,7 @@ func TakeDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spe
 
 // rowsOver are the values of a table, of that number on servers, with those rows that servers had
 // in place of its own: others were in no batch there.
-func rowsOver(t *nn.Table, number int, from Recalled) ([]float32, error) {
+func rowsOver(t *nn.Table, number int, from ServerCheckpoint) ([]float32, error) {
 	if t.Slots != nil {
 		return nil, fmt.Errorf("table %s: servers had a row for each key, and here keys share %d rows by a hash: let servers keep the parameters here, too; %v leaves the table at first values", t.Name, t.Rows, setting.Path("training.init-except"))
 	}
@@ -129,10 +129,10 @@ func rowsOver(t *nn.Table, number int, from Recalled) ([]float32, error) {
 // someRows is how many rows are handed out at a time.
 const someRows = 4096
 
-// BeginRows hands out the rows of a table on servers that begin with those of Start.From, keys and
+// BeginRows hands out the rows of a table on servers that begin with those of Init.From, keys and
 // weights, some at a time: servers call it as server.Config.Begin before the first step. A run with
 // servers has its rows, in no order; a tensor of all rows is read whole, row i for key i. There are
-// none where the file has no such table, or Start.Except names it.
+// none where the file has no such table, or Init.Except names it.
 func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []float32) error) error {
 	if c.Start.From == "" {
 		return nil
@@ -158,7 +158,7 @@ func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []floa
 	return nil
 }
 
-func (s source) beginRows(t schema.Sparse, there string, byKeys bool, do func(keys []uint64, weights []float32) error) error {
+func (s initSource) beginRows(t schema.Sparse, there string, byKeys bool, do func(keys []uint64, weights []float32) error) error {
 	name := there
 	if s.Saved != nil {
 		name = t.Name

@@ -27,7 +27,7 @@ func TestBeginRows(t *testing.T) {
 	if err := errors.Join(weights.Write(f, []weights.Tensor{{Name: "there", Shape: []int{n, dim}, Data: data}}, nil), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Start: Start{From: path}}
+	cfg := Config{Start: Init{From: path}}
 	cfg.Model.PyTorch = func(name string) string { return map[string]string{"here": "there"}[name] }
 	rows := func(name string, dim int) (out []float32, err error) {
 		err = cfg.BeginRows(schema.Sparse{Name: name, Dim: dim}, func(keys []uint64, weights []float32) error {
@@ -56,7 +56,7 @@ func TestBeginRows(t *testing.T) {
 			t.Errorf("except %s: %d values, %v", pattern, len(got), err)
 		}
 	}
-	cfg.Start = Start{From: path + "x"}
+	cfg.Start = Init{From: path + "x"}
 	if _, err := rows("here", dim); err == nil || !strings.Contains(err.Error(), path+"x") {
 		t.Errorf("no file: %v", err)
 	}

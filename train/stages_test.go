@@ -22,7 +22,7 @@ func TestStages(t *testing.T) {
 
 // A rank that has its whole model has no such stages.
 func TestNoStages(t *testing.T) {
-	var f *far
+	var f *splitParams
 	if f.spent() != nil || f.total() != nil || f.waited(1) != 0 {
 		t.Error("stages without heter-trainers")
 	}

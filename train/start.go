@@ -18,16 +18,16 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// Start says which values a model's parameters begin with, and which of them are trained: a fine-tuning begins with what another run
+// Init says which values a model's parameters begin with, and which of them are trained: a fine-tuning begins with what another run
 // has learnt, freezes some of it and puts a new head on the rest.
 //
 // Patterns are those of path.Match, such as "layer1.*", where * stands for any characters. They match a parameter by the name that it
 // has here or in PyTorch's state_dict (model.Spec.PyTorch). One that matches nothing is an error.
-type Start struct {
+type Init struct {
 	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, whose last checkpoint is
 	// meant: parameters, tables and running statistics of the same names begin with its values, in
 	// all else the run is a new one. A checkpoint of a run with servers is one of the same model
-	// (Servers.Recall); of its table those rows are taken that servers had. Rank 0 alone reads it,
+	// (Servers.OpenServerCheckpoint); of its table those rows are taken that servers had. Rank 0 alone reads it,
 	// and servers the rows of a table that they keep (Servers.Begin); a run that goes on from a
 	// checkpoint of its own does not. Within tensors, places are matched by the names of columns,
 	// categories, slots, classes and words, which a checkpoint has; other differences of shape are
@@ -52,16 +52,16 @@ type Rate struct {
 	Factor  float64
 }
 
-func (s *Start) settings() []setting.Row {
-	from := setting.On("training.init-from")
+func (s *Init) settings() []setting.Row {
+	from := setting.Enabled("training.init-from")
 	return []setting.Row{
-		{Path: "training.init-from", Flag: "init-from", Unit: "FILE", Scope: setting.Local, Value: setting.Text(&s.From),
+		{Path: "training.init-from", Flag: "init-from", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&s.From),
 			About: "weights to start from: a safetensors file, a .npz, a checkpoint or a run's folder; tensors, columns, categories and classes are matched by name"},
 		{Path: "training.init-except", Unit: "PATTERN,…", Needs: from, Value: setting.List(&s.Except),
 			About: "parameters that begin with random values all the same, by name, such as fc.* for another head"},
 		{Path: "training.freeze", Unit: "PATTERN,…", Value: setting.List(&s.Freeze),
 			About: "parameters that keep their values and are in no exchange, by name, such as layer1.*,layer2.*"},
-		{Path: "training.lr-multipliers", Unit: "PATTERN=FACTOR,…", Scope: setting.Changeable, Value: setting.Parsed(&s.Rates, parseRates, formatRates),
+		{Path: "training.lr-multipliers", Unit: "PATTERN=FACTOR,…", Scope: setting.JobMutable, Value: setting.Parsed(&s.Rates, parseRates, formatRates),
 			About: "what the learning rate of some parameters is multiplied by, such as fc.*=10; where several match the last one counts"},
 	}
 }
@@ -91,7 +91,7 @@ func formatRates(rates []Rate) string {
 	return strings.Join(parts, ",")
 }
 
-func (s Start) validate(f *faults) {
+func (s Init) validate(f *errorList) {
 	for _, r := range s.Rates {
 		f.add(!(r.Factor > 0) || math.IsInf(r.Factor, 0), "training.lr-multipliers", "%s: want a positive number; %v leaves parameters as they are", formatRates([]Rate{r}), setting.Path("training.freeze"))
 	}
@@ -103,23 +103,23 @@ func (s Start) validate(f *faults) {
 }
 
 // choose freezes parameters and sets rates, before they are laid out.
-func (s Start) choose(ps *nn.Params, names weights.Names) error {
+func (s Init) choose(ps *nn.Params, names weights.Names) error {
 	ps.Alias(names)
 	var errs []error
 	if err := ps.Freeze(s.Freeze...); err != nil {
-		errs = append(errs, setting.Faultf("training.freeze", "%w", errors.Unwrap(err)))
+		errs = append(errs, setting.Errorf("training.freeze", "%w", errors.Unwrap(err)))
 	}
 	for _, r := range s.Rates {
 		if err := ps.SetRate(r.Factor, r.Pattern); err != nil {
-			errs = append(errs, setting.Faultf("training.lr-multipliers", "%w", errors.Unwrap(err)))
+			errs = append(errs, setting.Errorf("training.lr-multipliers", "%w", errors.Unwrap(err)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// FindStart reports that the file of c.Start is missing or not of a kind that holds weights: what
+// CheckInit reports that the file of c.Start is missing or not of a kind that holds weights: what
 // Run would say on rank 0. A run that goes on from a checkpoint does not need it.
-func FindStart(c Config) error {
+func CheckInit(c Config) error {
 	if c.Start.From == "" {
 		return nil
 	}
@@ -135,15 +135,15 @@ func FindStart(c Config) error {
 	return f.Close()
 }
 
-// initialise gives rank 0's replica, which is not begun, the values of s.From, and says in lines
+// initParams gives rank 0's replica, which is not begun, the values of s.From, and says in lines
 // what it took. Other ranks take theirs from rank 0: see begin and shareUntrained.
-func (r *Replica) initialise(c Config) (lines []string, err error) {
+func (r *Replica) initParams(c Config) (lines []string, err error) {
 	s := c.Start
 	if s.From == "" {
 		return nil, nil
 	}
-	if r.job.NoMesh() && len(r.untrained()) > 0 {
-		return nil, setting.Faultf("training.init-from", "%s: ranks without a mesh cannot hand out frozen parameters and running statistics: let all end when one is lost", s.From)
+	if r.job.ServersOnly() && len(r.untrained()) > 0 {
+		return nil, setting.Errorf("training.init-from", "%s: ranks without a mesh cannot hand out frozen parameters and running statistics: let all end when one is lost", s.From)
 	}
 	if r.job.Rank() != 0 {
 		return nil, nil
@@ -159,7 +159,7 @@ func (r *Replica) initialise(c Config) (lines []string, err error) {
 }
 
 // take puts what a source has into the model.
-func (r *Replica) take(src *source, c Config) ([]string, error) {
+func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 	nodes, err := nn.Trace(func(t *nn.Tape) { r.model.Forward(t, r.Spec.Sample(1)) })
 	r.model.Reset()
 	if err != nil {
@@ -183,7 +183,7 @@ func (r *Replica) take(src *source, c Config) ([]string, error) {
 		return nil, fmt.Errorf("%s: its rows lie on servers that were not told of the file: let `ringo train` start them, or have them begin with what servers have saved (ps.init-from); %v leaves the table at first values", some(fit.Elsewhere), setting.Path("training.init-except"))
 	}
 	if len(fit.Taken)+len(fit.Elsewhere) == 0 {
-		return nil, fmt.Errorf("it has no tensor of the model: that has %s, the file %s", some(fit.Left), some(fit.Unused))
+		return nil, fmt.Errorf("it has no tensor of the model: that has %s, the file %s", some(fit.Unmatched), some(fit.Unused))
 	}
 	if err := fit.Put(src.Read); err != nil {
 		return nil, err
@@ -193,8 +193,8 @@ func (r *Replica) take(src *source, c Config) ([]string, error) {
 	if len(fit.Elsewhere) > 0 {
 		lines = append(lines, "taken by the servers: the rows of "+some(fit.Elsewhere))
 	}
-	if len(fit.Left) > 0 {
-		lines = append(lines, "left at random first values: "+some(fit.Left))
+	if len(fit.Unmatched) > 0 {
+		lines = append(lines, "left at random first values: "+some(fit.Unmatched))
 	}
 	if len(fit.Unused) > 0 {
 		lines = append(lines, "not used of the file: "+some(fit.Unused))
@@ -223,7 +223,7 @@ func exceptions(patterns, known, own []string, names weights.Names) (func(name s
 			all = append(all, name)
 		}
 		if !found {
-			errs = append(errs, setting.Faultf("training.init-except", "%s: the model has no such tensor%s", pattern, nn.Near(pattern, all)))
+			errs = append(errs, setting.Errorf("training.init-except", "%s: the model has no such tensor%s", pattern, nn.Near(pattern, all)))
 		}
 	}
 	return func(name string) bool { return matched[name] }, errors.Join(errs...)
@@ -257,7 +257,7 @@ func (r *Replica) untrained() (out [][]float32) {
 
 // shareUntrained gives all ranks what rank 0 has of it. It is a collective call.
 func (r *Replica) shareUntrained() error {
-	if r.job.NoMesh() {
+	if r.job.ServersOnly() {
 		return nil // they have the same, from the seed
 	}
 	for _, x := range r.untrained() {
@@ -290,8 +290,8 @@ func (s share) String() string {
 // those that are trained elsewhere, and the number of tables with rows on servers.
 func (r *Replica) trained() (frozen, theirs, rest share, tables int) {
 	var owned []string
-	if r.far != nil && !r.far.lends {
-		owned = r.far.cut.Params
+	if r.split != nil && !r.split.stateless {
+		owned = r.split.cut.Params
 	}
 	for _, p := range r.Params.List() {
 		switch {

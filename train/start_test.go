@@ -55,7 +55,7 @@ func runTall(t *testing.T, n int, spec model.Spec, cfg Config, each func(rank in
 }
 
 // still is a run that moves nothing, so that what it ends with is what it began with; running statistics do move.
-func still(from Start) Config {
+func still(from Init) Config {
 	return Config{LR: 1e-38, Batch: 30, Epochs: 1, Start: from}
 }
 
@@ -150,7 +150,7 @@ func TestInitFrom(t *testing.T) {
 	}
 	for _, from := range []string{dir, last, file, arrays} {
 		to := t.TempDir()
-		cfg := still(Start{From: from})
+		cfg := still(Init{From: from})
 		cfg.Checkpoint.Dir = to
 		_, rec, err := runTall(t, 2, tall(2), cfg, func(rank int, c *Config) {
 			if rank != 0 {
@@ -175,11 +175,11 @@ func TestInitFrom(t *testing.T) {
 func TestInitFromAnotherHead(t *testing.T) {
 	dir, file := pretrained(t)
 	for from, want := range map[string]string{dir: "head.weight: the file has [2 24], the model has [3 24]", file: "head.bias: the file has [2], the model has [3]"} {
-		_, _, err := runTall(t, 2, tall(3), still(Start{From: from}), nil)
+		_, _, err := runTall(t, 2, tall(3), still(Init{From: from}), nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "training.init-except") {
 			t.Errorf("%v, want it to hold %q", err, want)
 		}
-		_, rec, err := runTall(t, 2, tall(3), still(Start{From: from, Except: []string{"head.*"}, Freeze: []string{"[on]*"}, Rates: []Rate{{"head.*", 10}}}), nil)
+		_, rec, err := runTall(t, 2, tall(3), still(Init{From: from, Except: []string{"head.*"}, Freeze: []string{"[on]*"}, Rates: []Rate{{"head.*", 10}}}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestStartFaults(t *testing.T) {
 	if err := os.WriteFile(other, []byte("PK\x03\x04 and so on"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for want, s := range map[string]Start{
+	for want, s := range map[string]Init{
 		`training.freeze pattern "heads.*": no parameter has such a name (did you mean`:               {Freeze: []string{"heads.*"}},
 		`training.lr-multipliers pattern "q": no parameter has such a name: names begin with one, no`: {Rates: []Rate{{"q", 2}}},
 		`training.lr-multipliers head.*=0: want a positive number`:                                    {Rates: []Rate{{"head.*", 0}}},
@@ -213,14 +213,14 @@ func TestStartFaults(t *testing.T) {
 			t.Errorf("%v, want it to hold %q", err, want)
 		}
 	}
-	if _, _, err := runTall(t, 2, tall(2), still(Start{From: file}), func(rank int, c *Config) {
+	if _, _, err := runTall(t, 2, tall(2), still(Init{From: file}), func(rank int, c *Config) {
 		if rank == 1 {
 			c.Start.From = ""
 		}
 	}); err == nil || !strings.Contains(err.Error(), "training.init-from") {
 		t.Errorf("one rank alone: %v", err)
 	}
-	if _, _, err := runTall(t, 1, mine(), still(Start{From: file}), nil); err == nil || !strings.Contains(err.Error(), "it has no tensor of the model: that has hidden.bias") {
+	if _, _, err := runTall(t, 1, mine(), still(Init{From: file}), nil); err == nil || !strings.Contains(err.Error(), "it has no tensor of the model: that has hidden.bias") {
 		t.Errorf("a file of another model: %v", err)
 	}
 }
@@ -234,12 +234,12 @@ func TestFrozenUnderEveryStrategy(t *testing.T) {
 	for _, strategy := range distopt.Strategies() {
 		t.Run(string(strategy), func(t *testing.T) {
 			dir := t.TempDir()
-			cfg := Config{LR: 0.25, Momentum: 0.5, Batch: 30, Epochs: 2, Start: Start{From: file, Freeze: frozen, Rates: []Rate{{"head.bias", 2}}}}
+			cfg := Config{LR: 0.25, Momentum: 0.5, Batch: 30, Epochs: 2, Start: Init{From: file, Freeze: frozen, Rates: []Rate{{"head.bias", 2}}}}
 			if cfg.Exchange.Strategy = strategy; strategy == distopt.DGC {
 				cfg.Momentum, cfg.Exchange.Momentum = 0, 0.5
 			}
 			all := cfg
-			all.Start = Start{}
+			all.Start = Init{}
 			_, more, err := runTall(t, 2, tall(2), all, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -269,7 +269,7 @@ func TestFrozenUnderEveryStrategy(t *testing.T) {
 // A resumed run cannot freeze otherwise, and may have other rates.
 func TestResumeFrozenOtherwise(t *testing.T) {
 	dir := t.TempDir()
-	cfg := Config{LR: 0.25, Batch: 30, Epochs: 1, Start: Start{Freeze: []string{"one.*"}}, Checkpoint: Checkpoint{Dir: dir}}
+	cfg := Config{LR: 0.25, Batch: 30, Epochs: 1, Start: Init{Freeze: []string{"one.*"}}, Checkpoint: Checkpoint{Dir: dir}}
 	if _, _, err := runTall(t, 1, tall(2), cfg, nil); err != nil {
 		t.Fatal(err)
 	}

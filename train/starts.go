@@ -58,18 +58,18 @@ func (p ServersPart) check(file string) error {
 
 const startPrefix = "start-"
 
-// StartDir is the folder of the servers of a start.
-func StartDir(dir string, start int) string {
+// AttemptDir is the folder of the servers of a start.
+func AttemptDir(dir string, start int) string {
 	return filepath.Join(dir, startPrefix+strconv.Itoa(start))
 }
 
 // serverDir is the folder of one server of a start.
 func serverDir(dir string, start, server int) string {
-	return filepath.Join(StartDir(dir, start), "server-"+strconv.Itoa(server))
+	return filepath.Join(AttemptDir(dir, start), "server-"+strconv.Itoa(server))
 }
 
-// Starts are the numbers of the starts that have left a folder, the lowest first.
-func Starts(dir string) (out []int, err error) {
+// Attempts are the numbers of the starts that have left a folder, the lowest first.
+func Attempts(dir string) (out []int, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the servers' folders: %w", err)
@@ -84,9 +84,9 @@ func Starts(dir string) (out []int, err error) {
 	return out, nil
 }
 
-// LastServers tells of a checkpoint, or a folder's last one, after which step of the run it was saved, and which parts of servers belong to
+// LastServerParts tells of a checkpoint, or a folder's last one, after which step of the run it was saved, and which parts of servers belong to
 // it. Errors: checkpoint.ErrNone; damage; a run that had no such servers.
-func LastServers(path string) (file string, step int64, part ServersPart, err error) {
+func LastServerParts(path string) (file string, step int64, part ServersPart, err error) {
 	if file, err = checkpoint.Of(path); err != nil {
 		return "", 0, part, err
 	}
@@ -94,7 +94,7 @@ func LastServers(path string) (file string, step int64, part ServersPart, err er
 	if err != nil {
 		return "", 0, part, err
 	}
-	p, err := PartOf(f.Header, file)
+	p, err := ServerParts(f.Header, file)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", 0, part, fmt.Errorf("%s: %w", file, err)
 	}
@@ -104,10 +104,10 @@ func LastServers(path string) (file string, step int64, part ServersPart, err er
 	return file, f.Header.Step, *p, nil
 }
 
-// PartOf is what a checkpoint's header says of servers; nil: its run had none that keep parameters,
+// ServerParts is what a checkpoint's header says of servers; nil: its run had none that keep parameters,
 // and the file has all. The servers' folders beside the file must be those that it was saved with;
 // file "" compares nothing.
-func PartOf(h checkpoint.Header, file string) (*ServersPart, error) {
+func ServerParts(h checkpoint.Header, file string) (*ServersPart, error) {
 	text, ok := h.More[moreServers]
 	if !ok {
 		return nil, nil
@@ -125,12 +125,12 @@ func PartOf(h checkpoint.Header, file string) (*ServersPart, error) {
 	return &p, p.check(file)
 }
 
-// dropStarts removes the folders of starts before the current one of which no checkpoint needs a part any more.
-func dropStarts(dir string, current int) error {
+// dropAttempts removes the folders of starts before the current one of which no checkpoint needs a part any more.
+func dropAttempts(dir string, current int) error {
 	if current == 0 {
 		return nil // it was not started with servers
 	}
-	starts, err := Starts(dir)
+	starts, err := Attempts(dir)
 	if err != nil || len(starts) == 0 || starts[0] >= current {
 		return err
 	}
@@ -144,7 +144,7 @@ func dropStarts(dir string, current int) error {
 		if err != nil {
 			return nil // what is damaged does not say what it needs
 		}
-		p, err := PartOf(f.Header, "")
+		p, err := ServerParts(f.Header, "")
 		_ = f.Close()
 		if err != nil {
 			return nil
@@ -155,7 +155,7 @@ func dropStarts(dir string, current int) error {
 	}
 	for _, n := range starts {
 		if n < current && !needed[n] {
-			if err := os.RemoveAll(StartDir(dir, n)); err != nil {
+			if err := os.RemoveAll(AttemptDir(dir, n)); err != nil {
 				return fmt.Errorf("removing what servers have saved that no checkpoint needs: %w", err)
 			}
 		}

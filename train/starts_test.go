@@ -28,7 +28,7 @@ func saveStart(t *testing.T, dir string, step int64, says string) {
 // The last checkpoint tells its servers' parts, and folders stay as long as a checkpoint needs them.
 func TestStarts(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, _, err := LastServers(dir); !errors.Is(err, checkpoint.ErrNone) {
+	if _, _, _, err := LastServerParts(dir); !errors.Is(err, checkpoint.ErrNone) {
 		t.Errorf("none: %v", err)
 	}
 	for _, name := range []string{"start-1", "start-2", "start-3", "start-12", "start-013", "start-x", "start--1", "other"} {
@@ -38,25 +38,25 @@ func TestStarts(t *testing.T) {
 	}
 	starts := func(want ...int) {
 		t.Helper()
-		if got, err := Starts(dir); err != nil || !slices.Equal(got, want) {
+		if got, err := Attempts(dir); err != nil || !slices.Equal(got, want) {
 			t.Errorf("starts %v, %v, want %v", got, err, want)
 		}
 	}
 	starts(1, 2, 3, 12)
 	saveStart(t, dir, 10, `{"start": 1, "numbers": [4]}`)
 	saveStart(t, dir, 20, `{"start": 3, "numbers": [1, 2]}`)
-	file, step, part, err := LastServers(dir)
+	file, step, part, err := LastServerParts(dir)
 	if err != nil || file != checkpoint.PathOf(dir, 20) || step != 20 || part.Start != 3 || !slices.Equal(part.Numbers, []uint64{1, 2}) {
 		t.Errorf("%s, step %d, %+v, %v", file, step, part, err)
 	}
-	if StartDir(dir, 3) != filepath.Join(dir, "start-3") || JobName(3, 20) == JobName(3, 10) || JobName(3, 20) == JobName(4, 20) {
-		t.Errorf("%s, %s", StartDir(dir, 3), JobName(3, 20))
+	if AttemptDir(dir, 3) != filepath.Join(dir, "start-3") || JobName(3, 20) == JobName(3, 10) || JobName(3, 20) == JobName(4, 20) {
+		t.Errorf("%s, %s", AttemptDir(dir, 3), JobName(3, 20))
 	}
 	for _, c := range []struct {
 		current int
 		want    []int
 	}{{1, []int{1, 2, 3, 12}}, {3, []int{1, 3, 12}}, {13, []int{1, 3}}} {
-		if err := dropStarts(dir, c.current); err != nil {
+		if err := dropAttempts(dir, c.current); err != nil {
 			t.Error(err)
 		}
 		starts(c.want...)
@@ -65,7 +65,7 @@ func TestStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	saveStart(t, dir, 30, `{"start": 3}`)
-	if err := dropStarts(dir, 13); err != nil {
+	if err := dropAttempts(dir, 13); err != nil {
 		t.Error(err)
 	}
 	starts(1, 3) // what cannot be read may need them
@@ -74,15 +74,15 @@ func TestStarts(t *testing.T) {
 		{`{"start": 3, "numbers": [1, 0]}`, "[1 0]"}, {"?", "cannot be read"}, {"", "lay with its ranks, not on servers"},
 	} {
 		saveStart(t, dir, 30, c[0])
-		if _, _, _, err := LastServers(dir); err == nil || !strings.Contains(err.Error(), c[1]) || !strings.Contains(err.Error(), "step-000000030.ringo") {
+		if _, _, _, err := LastServerParts(dir); err == nil || !strings.Contains(err.Error(), c[1]) || !strings.Contains(err.Error(), "step-000000030.ringo") {
 			t.Errorf("%s: %v", c[0], err)
 		}
 	}
-	if err := dropStarts(dir, 13); err != nil {
+	if err := dropAttempts(dir, 13); err != nil {
 		t.Error(err)
 	}
 	starts(3) // a file that says nothing of servers needs none
-	if got, err := Starts(filepath.Join(dir, "none")); err != nil || len(got) != 0 {
+	if got, err := Attempts(filepath.Join(dir, "none")); err != nil || len(got) != 0 {
 		t.Errorf("%v %v", got, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestServersPartIsOfItsRun(t *testing.T) {
 		{`{"start": 3, "numbers": [4, 4], "folders": ["aaaa", "bbbb"]}`, ""},
 	} {
 		saveStart(t, dir, int64(step+1), c.says)
-		_, _, _, err := LastServers(checkpoint.PathOf(dir, int64(step+1)))
+		_, _, _, err := LastServerParts(checkpoint.PathOf(dir, int64(step+1)))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.says, err, c.want)
 		}

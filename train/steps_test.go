@@ -16,7 +16,7 @@ import (
 )
 
 // union trains one replica on the samples of each step of all ranks in one batch, and returns its loss of evaluation.
-func union(t *testing.T, set *data.Set, cfg Config, np int) (loss float64) {
+func union(t *testing.T, set *data.Dataset, cfg Config, np int) (loss float64) {
 	t.Helper()
 	n, k := set.Train.Len(), max(1, cfg.Exchange.Accumulation)
 	spec := shaped(mine(), set.Eval.Shape())
@@ -90,7 +90,7 @@ func TestLastStepHasTheRest(t *testing.T) {
 		{61, 2, 5, 2, 4, func(c *Config) { c.Exchange.Strategy, c.Exchange.Spars = distopt.TopK, 1 }},
 	} {
 		all := stripes(t, 200)
-		set := &data.Set{Name: "stripes", Train: firstOf{all.Train, c.n}, Eval: all.Eval, Classes: 2}
+		set := &data.Dataset{Name: "stripes", Train: firstOf{all.Train, c.n}, Eval: all.Eval, Classes: 2}
 		cfg := Config{Optimizer: "sgd", LR: 0.8, Momentum: 0.5, Batch: c.batch, Epochs: 3}
 		cfg.Exchange.Accumulation = c.k
 		if c.change != nil {
@@ -160,7 +160,7 @@ func TestRestResumesWithDropout(t *testing.T) {
 		}
 	}
 	all := stripes(t, 200)
-	set := &data.Set{Name: "stripes", Train: firstOf{all.Train, 61}, Eval: all.Eval, Classes: 2}
+	set := &data.Dataset{Name: "stripes", Train: firstOf{all.Train, 61}, Eval: all.Eval, Classes: 2}
 	once := func(c Checkpoint) (hash string) {
 		err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
 			cfg := Config{LR: 0.5, Batch: 5, Epochs: 3, Checkpoint: c}

@@ -10,19 +10,19 @@ import (
 // A run that is told to end, and that has a folder of checkpoints, stops between two steps, the same two on all ranks, and saves a last
 // checkpoint: it is what a checkpoint after that step would have been. See ringo.Job.Stoppable.
 
-// place is where in a run something was done.
-type place struct{ epoch, step int }
+// epochStep is where in a run something was done.
+type epochStep struct{ epoch, step int }
 
 // stoppable makes the run, which begins at a position, one that can be stopped.
 func (r *run) stoppable(at position) {
-	r.saved = place{at.epoch, at.step} // where it was resumed, or nothing to save
+	r.saved = epochStep{at.epoch, at.step} // where it was resumed, or nothing to save
 	if dir := r.cfg.Checkpoint.Dir; dir != "" {
 		r.stops = r.job.Stoppable(dir, int64((at.epoch-1)*r.steps+at.step))
 	}
 }
 
-// heed returns a *ringo.StoppedError if all ranks stop before the next n steps of an epoch.
-func (r *run) heed(epoch, step, n int) error {
+// checkStop returns a *ringo.StoppedError if all ranks stop before the next n steps of an epoch.
+func (r *run) checkStop(epoch, step, n int) error {
 	return r.stops.BeginMany(int64((epoch-1)*r.steps+step), int64(n))
 }
 
@@ -35,7 +35,7 @@ func stopped(err error) bool {
 // saveLast saves a run whose training clock started at start and that was stopped, unless it has just been
 // saved there, and returns why: a *ringo.StoppedError.
 func (r *run) saveLast(at *position, start time.Time, why error) error {
-	if r.saved == (place{at.epoch, at.step}) {
+	if r.saved == (epochStep{at.epoch, at.step}) {
 		return why
 	}
 	if _, err := r.saveMidEpoch(at, start); err != nil {

@@ -24,7 +24,7 @@ type batches interface {
 const usualWindow = 128
 
 // validateStream reports what is wrong with the settings of a stream.
-func (c Config) validateStream(f *faults) {
+func (c Config) validateStream(f *errorList) {
 	f.add(c.Stream && c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "data.shuffle-window", "%d: want a multiple of %v %d; 0 for %d batches, or -1 for none", c.Window, setting.Path("training.batch"), c.Batch, usualWindow)
 	f.add(c.Stream && c.Partition == PartitionFixed, settingPartition, "%s: a stream's ranks share blocks of its files (%s), or whole files (%s)", c.Partition, PartitionShuffled, PartitionFiles)
 	f.add(!c.Stream && c.Partition == PartitionFiles, settingPartition, "%s has no effect: it needs %v", c.Partition, setting.Path("data.stream"))

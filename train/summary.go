@@ -25,7 +25,7 @@ func (r *run) info() Info {
 	}
 	unit, per := r.unit()
 	return Info{
-		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
+		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
 		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.shares.eval, LeftOut: r.shares.left, Omitted: r.omitted(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
@@ -61,11 +61,11 @@ func (r *run) summary() (Summary, error) {
 	}
 	o, last := r.replica.Opt, r.past.Last
 	s := Summary{
-		Event: "summary", Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.Tables(),
+		Event: "summary", Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
 		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, LeftOut: left,
-		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), NoRoom: r.room.failed, Skipped: o.Setup().Skipped, BlownUp: r.blownUp(),
+		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), DiskFullCheckpoints: r.room.failed, Skipped: o.Setup().Skipped, Diverged: r.divergence(),
 		DistinctKeys: keys, ParamsSHA256: sum, WallS: r.wall(),
 	}
 	if r.ended != "" {
@@ -75,7 +75,7 @@ func (r *run) summary() (Summary, error) {
 		s.LR, s.Warmup = r.cfg.LR, r.cfg.Warmup
 	}
 	if r.spec.Task == model.Language {
-		s.TokensPerS = Figure{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}
+		s.TokensPerS = OptionalFloat{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}
 	}
 	return s, nil
 }

@@ -103,7 +103,7 @@ func TestDescriptionsOfDamagedCheckpoints(t *testing.T) {
 		`{"classes":-1}`: "cannot be", `{"rows":9999999999}`: "cannot be", `{"shape":{"ids":-5}}`: "want none below 0", `{"shape":{"values":[65536,65536]}}`: "product",
 		`{"encoder":{"columns":[{"name":"a","kind":"nix"}]}}`: "kind", `[`: "cannot be read",
 	} {
-		s := saved{File: "f.ringo"}
+		s := checkpointInfo{File: "f.ringo"}
 		if err := s.read(map[string]string{moreSet: text}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "f.ringo") {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
@@ -126,12 +126,12 @@ func TestSetsOfAnotherMeaning(t *testing.T) {
 	pets := data.Description{Words: []string{"cat", "dog"}}
 	for _, c := range []struct {
 		d    data.Description
-		s    data.Set
+		s    data.Dataset
 		want string
 	}{
-		{pets, data.Set{Words: []string{"cat", "dog"}}, ""}, {pets, data.Set{}, ""}, {data.Description{}, data.Set{Words: []string{"a"}}, ""},
-		{pets, data.Set{Words: []string{"dog", "cat"}}, "names of classes"}, {pets, data.Set{Encoder: new(table.Encoder)}, "trained on no table, and these data are a table"},
-		{data.Description{Encoder: new(table.Encoder)}, data.Set{}, "trained on a table"},
+		{pets, data.Dataset{Words: []string{"cat", "dog"}}, ""}, {pets, data.Dataset{}, ""}, {data.Description{}, data.Dataset{Words: []string{"a"}}, ""},
+		{pets, data.Dataset{Words: []string{"dog", "cat"}}, "names of classes"}, {pets, data.Dataset{Encoder: new(table.Encoder)}, "trained on no table, and these data are a table"},
+		{data.Description{Encoder: new(table.Encoder)}, data.Dataset{}, "trained on a table"},
 	} {
 		if err := sameMeaning(c.d, &c.s); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v and %v: %v, want %q", c.d, c.s, err, c.want)
@@ -141,7 +141,7 @@ func TestSetsOfAnotherMeaning(t *testing.T) {
 
 // Names that a checkpoint has no room for are refused before the first step.
 func TestTooManyNames(t *testing.T) {
-	r := &run{set: &data.Set{Words: []string{strings.Repeat("x", maxDescription)}}}
+	r := &run{set: &data.Dataset{Words: []string{strings.Repeat("x", maxDescription)}}}
 	if err := r.describe(); err != nil {
 		t.Errorf("a run that saves nothing: %v", err)
 	}

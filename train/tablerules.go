@@ -96,7 +96,7 @@ func (c Config) ruleOf(t *nn.Table, rate float64) (r schema.Rule, ok bool, err e
 func (c Config) checkTableRules(tables []*nn.Table) error {
 	rules, err := parseTableRules(c.TableRules)
 	if err != nil {
-		return setting.Faultf(tableRules, "%w", err)
+		return setting.Errorf(tableRules, "%w", err)
 	}
 	for _, rule := range rules {
 		is := func(t *nn.Table) bool { ok, _ := path.Match(rule.pattern, t.Name); return ok }
@@ -105,7 +105,7 @@ func (c Config) checkTableRules(tables []*nn.Table) error {
 			for _, t := range tables {
 				names = append(names, t.Name)
 			}
-			return setting.Faultf(tableRules, "%s: model %s has no such table: it has %s", rule.pattern, c.name(), some(names))
+			return setting.Errorf(tableRules, "%s: model %s has no such table: it has %s", rule.pattern, c.name(), some(names))
 		}
 	}
 	return nil

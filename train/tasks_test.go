@@ -45,7 +45,7 @@ func TestFiguresOfTasks(t *testing.T) {
 	}{{tinyClick(), false, true, false}, {tinyLSTM(), true, false, true}, {tinyNorm(), false, false, false}} {
 		sum, rec := onRanks(t, 2, custom(c.spec))
 		e := rec.epochs[0]
-		has := func(f model.Figures, names ...string) bool {
+		has := func(f model.Metrics, names ...string) bool {
 			return !slices.ContainsFunc(names, func(name string) bool { _, ok := f[name]; return !ok })
 		}
 		if has(e.Eval, "perplexity") != c.perplexity || has(e.Train, "perplexity") != c.perplexity || !maps.Equal(sum.Eval, e.Eval) {
@@ -294,7 +294,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 				return err
 			}
 			r.order.Start(1)
-			c := &crew{run: r, epoch: 1, phase: "train", from: r.order, until: r.steps, left: math.MaxInt}
+			c := &threadPool{run: r, epoch: 1, phase: "train", from: r.order, until: r.steps, remaining: math.MaxInt}
 			w, step := r.workers[0], 0
 			w.tally = r.newTally()
 			one := func() {
@@ -351,7 +351,7 @@ func TestSetOptimizer(t *testing.T) {
 
 // alone is a run of one replica on each rank.
 func alone(job *ringo.Job, r *Replica) *run {
-	return &run{job: job, replica: r, workers: []*worker{{replica: r}}, peers: peersOf(job)}
+	return &run{job: job, replica: r, workers: []*trainerThread{{replica: r}}, peers: peersOf(job)}
 }
 
 // hash is the replica's.

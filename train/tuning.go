@@ -27,7 +27,7 @@ type Tuning struct {
 
 func (t *Tuning) settings() []setting.Row {
 	return []setting.Row{
-		{Path: "tuning.choices", Commands: setting.Bench | setting.BenchStep, Needs: setting.Any(setting.Is("exchange.strategy", string(tune.Auto)), setting.Is("exchange.plan", tune.Plans()...)), Value: setting.Textual(&t.Choices),
+		{Path: "tuning.choices", Commands: setting.Bench | setting.BenchStep, Needs: setting.Any(setting.Equals("exchange.strategy", string(tune.Auto)), setting.Equals("exchange.plan", tune.Plans()...)), Value: setting.Textual(&t.Choices),
 			About: "what an earlier run chose by its measurements, and after how many steps, to be done again with the same bits, such as 0:one=16; 12:dlgs/exact=3,4,9; 15:reselect"},
 	}
 }
@@ -46,5 +46,5 @@ func (r *Replica) newTuner(cfg Config, g *collective.Group) (*tune.Tuner, error)
 	if r.job.Rank() == 0 {
 		c.Report, c.Measuring, c.Save = cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save
 	}
-	return tune.New(g, r.Opt, layersOf(r.Params), r.Params.Grads(), c)
+	return tune.New(g, r.Opt, planParams(r.Params), r.Params.Grads(), c)
 }

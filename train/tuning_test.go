@@ -68,7 +68,7 @@ func TestAuto(t *testing.T) {
 	if more, rec := onRanks(t, 2, again.on(cfg)); more.Strategy != s.Strategy || more.PlanSHA256 != s.PlanSHA256 || rec.info.Strategy != s.Strategy {
 		t.Errorf("resumed with %s, plan %s, want %s, %s", more.Strategy, more.PlanSHA256, s.Strategy, s.PlanSHA256)
 	}
-	if len(again.reports) != 1 || !strings.Contains(again.reports[0].Why, "checkpoint") {
+	if len(again.reports) != 1 || !strings.Contains(again.reports[0].Reason, "checkpoint") {
 		t.Errorf("resumed: %+v", again.reports)
 	}
 	cfg.Tuning.Measure, cfg.Epochs = true, 4

@@ -20,10 +20,10 @@ const (
 	ReuseStep StepKind = -1
 )
 
-// StepTime is where the time of a step went on one rank. Compute, Compress,
+// StepTimes is where the time of a step went on one rank. Compute, Compress,
 // Exposed and Update are apart from each other, and together the whole step but
 // for what is between them: a percent or so.
-type StepTime struct {
+type StepTimes struct {
 	Whole time.Duration
 	// Compute is from the step's start to the end of backward, without Compress.
 	Compute time.Duration
@@ -33,31 +33,31 @@ type StepTime struct {
 	distopt.StepTimes
 }
 
-// Watch measures steps that follow each other. It is told the time and reads no
+// StepTimer measures steps that follow each other. It is told the time and reads no
 // clock: Begin, Waited for each batch, Ready, then End. The zero value is ready
 // for Begin.
-type Watch struct {
+type StepTimer struct {
 	begun, ready time.Time
 	data, pull   time.Duration
 }
 
 // Begin says that a step begins.
-func (w *Watch) Begin(now time.Time) { *w = Watch{begun: now, ready: now} }
+func (w *StepTimer) Begin(now time.Time) { *w = StepTimer{begun: now, ready: now} }
 
 // Waited says that the step waited so long for a batch.
-func (w *Watch) Waited(d time.Duration) { w.data += d }
+func (w *StepTimer) Waited(d time.Duration) { w.data += d }
 
 // Pulled says that the step waited so long for what it needs of servers.
-func (w *Watch) Pulled(d time.Duration) { w.pull += d }
+func (w *StepTimer) Pulled(d time.Duration) { w.pull += d }
 
 // Ready says that the step's last backward has ended and the optimizer's Step is
 // about to be called.
-func (w *Watch) Ready(now time.Time) { w.ready = now }
+func (w *StepTimer) Ready(now time.Time) { w.ready = now }
 
 // End says that the optimizer's Step has returned, with what it says of itself,
 // and returns the step's times. The next step begins now.
-func (w *Watch) End(now time.Time, t distopt.StepTimes) StepTime {
-	s := StepTime{Whole: now.Sub(w.begun), Compute: w.ready.Sub(w.begun) - t.Compress, Data: w.data, Pull: w.pull, Kind: kindOf(t), StepTimes: t}
+func (w *StepTimer) End(now time.Time, t distopt.StepTimes) StepTimes {
+	s := StepTimes{Whole: now.Sub(w.begun), Compute: w.ready.Sub(w.begun) - t.Compress, Data: w.data, Pull: w.pull, Kind: kindOf(t), StepTimes: t}
 	w.Begin(now)
 	return s
 }
@@ -65,9 +65,9 @@ func (w *Watch) End(now time.Time, t distopt.StepTimes) StepTime {
 // kindOf is what a step was.
 func kindOf(t distopt.StepTimes) StepKind {
 	switch {
-	case t.Reuses && t.Anew >= 0.9:
+	case t.Reuses && t.ExactShare >= 0.9:
 		return ExactStep
-	case t.Reuses && t.Anew <= 0.1:
+	case t.Reuses && t.ExactShare <= 0.1:
 		return ReuseStep
 	}
 	return OtherStep

@@ -15,7 +15,9 @@ type Credentials interface {
 	secrets() *guarded
 }
 
-func (t Ticket) secrets() *guarded { return &guarded{ticket: t, own: sync.OnceValues(t.certificate)} }
+func (t Ticket) secrets() *guarded {
+	return &guarded{ticket: t, ticketCert: sync.OnceValues(t.certificate)}
+}
 
 // Under returns the ticket with TLS as cfg says. A ticket alone is one under the zero TLS. Who has many connections keeps what this returns,
 // and so a certificate that is made of the ticket.
@@ -26,9 +28,9 @@ func (t Ticket) Under(cfg TLS) Credentials {
 }
 
 type guarded struct {
-	ticket Ticket
-	tls    TLS
-	own    func() (tls.Certificate, error) // the ticket's, made once
+	ticket     Ticket
+	tls        TLS
+	ticketCert func() (tls.Certificate, error) // the ticket's, made once
 }
 
 func (g *guarded) secrets() *guarded { return g }
@@ -58,7 +60,7 @@ func (c TLS) Validate() error {
 	switch c.Mode {
 	case "", TLSAuto, TLSOn, TLSOff:
 	default:
-		faults = append(faults, setting.Faultf("network.tls", "%q: want %s, %s or %s", c.Mode, TLSAuto, TLSOn, TLSOff))
+		faults = append(faults, setting.Errorf("network.tls", "%q: want %s, %s or %s", c.Mode, TLSAuto, TLSOn, TLSOff))
 	}
 	given := 0
 	for _, f := range []string{c.CA, c.Cert, c.Key} {
@@ -69,12 +71,12 @@ func (c TLS) Validate() error {
 	switch {
 	case given == 0:
 	case given < 3:
-		faults = append(faults, setting.Faultf("network.tls-files", "%q,%q,%q: give all three, or none for certificates that are made of the ticket", c.CA, c.Cert, c.Key))
+		faults = append(faults, setting.Errorf("network.tls-files", "%q,%q,%q: give all three, or none for certificates that are made of the ticket", c.CA, c.Cert, c.Key))
 	case c.Mode == TLSOff:
-		faults = append(faults, setting.Faultf("network.tls", "off, with certificates in %s: nothing would use them", c.Cert))
+		faults = append(faults, setting.Errorf("network.tls", "off, with certificates in %s: nothing would use them", c.Cert))
 	default:
 		if _, err := c.files(); err != nil {
-			faults = append(faults, setting.Faultf("network.tls-files", "%w", err))
+			faults = append(faults, setting.Errorf("network.tls-files", "%w", err))
 		}
 	}
 	return errors.Join(faults...)

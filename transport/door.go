@@ -12,23 +12,23 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// Door accepts connections where anybody may knock. Only so many strangers are
+// AcceptLimiter accepts connections where anybody may knock. Only so many strangers are
 // inside at a time, those who have not proved yet that they hold the ticket: one
 // more sends the oldest away, so that silent ones keep nobody out. Each kind of
 // refusal is reported once for each host.
-type Door struct {
+type AcceptLimiter struct {
 	slots  int
 	report func(line string)
 
-	mu     sync.Mutex
-	inside []*Stranger // the oldest first
-	told   map[string]bool
-	seen   map[string]bool // kinds of what is closed at sight from now on
+	mu       sync.Mutex
+	inside   []*PendingConn // the oldest first
+	reported map[string]bool
+	blocked  map[string]bool // kinds of what is closed at sight from now on
 }
 
-// Stranger is a connection whose handshake has not proved anything yet.
-type Stranger struct {
-	door *Door
+// PendingConn is a connection whose handshake has not proved anything yet.
+type PendingConn struct {
+	door *AcceptLimiter
 	conn net.Conn
 	sent bool // away, for another one's sake
 }
@@ -36,27 +36,27 @@ type Stranger struct {
 // errCrowded: a connection was closed because it was silent while others came.
 var errCrowded = errors.New("sent away because it was slow and others came")
 
-// maxTold is how many kinds of refusals a Door reports and remembers, and of how many it answers the first.
+// maxTold is how many kinds of refusals a AcceptLimiter reports and remembers, and of how many it answers the first.
 const maxTold = 64
 
 // NewDoor returns a door for at most so many strangers at a time. report, if not
 // nil, gets a line about refused connections.
-func NewDoor(slots int, report func(line string)) *Door {
+func NewDoor(slots int, report func(line string)) *AcceptLimiter {
 	if report == nil {
 		report = func(string) {}
 	}
-	return &Door{slots: slots, report: report, told: map[string]bool{}, seen: map[string]bool{}}
+	return &AcceptLimiter{slots: slots, report: report, reported: map[string]bool{}, blocked: map[string]bool{}}
 }
 
-// Knock lets a connection in as a stranger, and sends the oldest one away where there are too many. Who accepts connections calls
+// Admit lets a connection in as a stranger, and sends the oldest one away where there are too many. Who accepts connections calls
 // it before the next one: so there are never more descriptors open than the door has slots, and one. It returns nil for one that
 // it has closed at sight: what came is nothing that a ringo process says, and not the first such thing from its host.
-func (d *Door) Knock(conn net.Conn) *Stranger {
+func (d *AcceptLimiter) Admit(conn net.Conn) *PendingConn {
 	if d.repeats(conn) {
 		_ = conn.Close()
 		return nil
 	}
-	s := &Stranger{door: d, conn: conn}
+	s := &PendingConn{door: d, conn: conn}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.inside) >= d.slots {
@@ -70,7 +70,7 @@ func (d *Door) Knock(conn net.Conn) *Stranger {
 }
 
 // repeats reports whether conn says what is nothing to us, or has closed without a word, which one from its host did before.
-func (d *Door) repeats(conn net.Conn) bool {
+func (d *AcceptLimiter) repeats(conn net.Conn) bool {
 	var first [len(wire.PrefaceMagic)]byte
 	n, gone := callers.Peek(conn, first[:])
 	kind := ErrNotRingo.Error()
@@ -83,17 +83,17 @@ func (d *Door) repeats(conn net.Conn) bool {
 	key := refusalKey(conn.RemoteAddr(), kind)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.seen[key] || len(d.seen) == maxTold {
+	if d.blocked[key] || len(d.blocked) == maxTold {
 		return true
 	}
-	d.seen[key] = true
+	d.blocked[key] = true
 	return false
 }
 
 // Accept is the function of that name, for one who has knocked. It is called once.
-func (s *Stranger) Accept(ctx context.Context, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+func (s *PendingConn) Accept(ctx context.Context, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
 	d := s.door
-	link, theirs, err := Accept(ctx, s.conn, who, mine, func(h Hello) error {
+	link, theirs, err := ServerHandshake(ctx, s.conn, who, mine, func(h Hello) error {
 		d.leave(s)
 		if check == nil {
 			return nil
@@ -104,13 +104,13 @@ func (s *Stranger) Accept(ctx context.Context, who Credentials, mine Hello, chec
 		err = fmt.Errorf("connection from %v: %w", s.conn.RemoteAddr(), errCrowded)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.tell(s.conn.RemoteAddr(), err)
+		d.reportRefusal(s.conn.RemoteAddr(), err)
 	}
 	return link, theirs, err
 }
 
 // leave reports whether s was sent away.
-func (d *Door) leave(s *Stranger) bool {
+func (d *AcceptLimiter) leave(s *PendingConn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if i := slices.Index(d.inside, s); i >= 0 {
@@ -119,16 +119,16 @@ func (d *Door) leave(s *Stranger) bool {
 	return s.sent
 }
 
-// tell reports err, which begins with "connection from", unless one of its kind
+// reportRefusal reports err, which begins with "connection from", unless one of its kind
 // from the same host was.
-func (d *Door) tell(from net.Addr, err error) {
+func (d *AcceptLimiter) reportRefusal(from net.Addr, err error) {
 	key := refusalKey(from, kindOfRefusal(err))
 	d.mu.Lock()
-	known, full := d.told[key], len(d.told) >= maxTold
+	known, full := d.reported[key], len(d.reported) >= maxTold
 	if !known && !full {
-		d.told[key] = true
+		d.reported[key] = true
 	}
-	last := !known && !full && len(d.told) == maxTold
+	last := !known && !full && len(d.reported) == maxTold
 	d.mu.Unlock()
 	if known || full {
 		return

@@ -23,7 +23,7 @@ import (
 
 // porch is a door with a listener before it, and what it reported.
 type porch struct {
-	*Door
+	*AcceptLimiter
 	t      testing.TB
 	l      net.Listener
 	ticket Ticket
@@ -40,7 +40,7 @@ type porch struct {
 func newPorch(t testing.TB, slots int) *porch {
 	p := &porch{t: t, l: listen(t), ticket: NewTicket()}
 	callers.SpeakFirst(p.l)
-	p.Door = NewDoor(slots, func(line string) { p.mu.Lock(); defer p.mu.Unlock(); p.lines = append(p.lines, line) })
+	p.AcceptLimiter = NewDoor(slots, func(line string) { p.mu.Lock(); defer p.mu.Unlock(); p.lines = append(p.lines, line) })
 	ctx, cancel := context.WithCancel(context.Background())
 	p.work.Go(func() {
 		for {
@@ -49,7 +49,7 @@ func newPorch(t testing.TB, slots int) *porch {
 				return
 			}
 			p.came.Add(1)
-			s := p.Door.Knock(conn)
+			s := p.AcceptLimiter.Admit(conn)
 			if s == nil {
 				p.closed.Add(1)
 				continue
@@ -191,7 +191,7 @@ func TestDoorBoundsDescriptors(t *testing.T) {
 	var all []*closing
 	for range 5000 {
 		c := &closing{}
-		d.Knock(c)
+		d.Admit(c)
 		all = append(all, c)
 		open := 0
 		for _, c := range all[max(0, len(all)-20):] {
@@ -220,8 +220,8 @@ func TestDoorReportsDifferences(t *testing.T) {
 	d := NewDoor(1, func(line string) { lines = append(lines, line) })
 	from := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}
 	for i := range 3 * maxTold {
-		d.tell(from, fmt.Errorf("connection from %v: %w", from, refusal{fmt.Errorf("there is a rank %d already", i/2)}))
-		d.tell(from, fmt.Errorf("connection from %v: %w", from, ErrTicket))
+		d.reportRefusal(from, fmt.Errorf("connection from %v: %w", from, refusal{fmt.Errorf("there is a rank %d already", i/2)}))
+		d.reportRefusal(from, fmt.Errorf("connection from %v: %w", from, ErrTicket))
 	}
 	if len(lines) != maxTold || !strings.Contains(lines[0], "rank 0 already") || !strings.Contains(lines[1], "tickets differ") ||
 		!strings.HasSuffix(lines[maxTold-1], "refused without a report") {
@@ -322,7 +322,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add([]byte{tlsRecord, 3, 1, 0, 5, 1, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, said []byte) {
-		for name, run := range map[string]func(*conversation) error{"dial": (*conversation).dial, "accept": (*conversation).accept} {
+		for name, run := range map[string]func(*handshaker) error{"dial": (*handshaker).dial, "accept": (*handshaker).accept} {
 			for _, mode := range []string{TLSOn, TLSOff} {
 				link, _, err := handshake(context.Background(), script{r: bytes.NewReader(said)}, run, ticket.Under(TLS{Mode: mode}), hello, nil)
 				if err == nil || link != nil {

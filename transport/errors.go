@@ -84,8 +84,8 @@ func (e *MismatchError) Error() string {
 // reached. It crosses the wire with Abort, so that every survivor names the
 // same rank.
 type LostError struct {
-	Rank int
-	Why  string
+	Rank   int
+	Reason string
 	// Timeout says that it was found lost because an operation with it timed out: the error
 	// is then an ErrTimeout, too.
 	Timeout bool
@@ -93,18 +93,18 @@ type LostError struct {
 
 // Error names the rank.
 func (e *LostError) Error() string {
-	if e.Why == "" {
+	if e.Reason == "" {
 		return fmt.Sprintf("rank %d is lost", e.Rank)
 	}
-	return outcome.Lost(outcome.Rank(e.Rank), e.Why)
+	return outcome.Lost(outcome.Rank(e.Rank), e.Reason)
 }
 
 // ServerLostError says that a process of the job that is no member of the mesh is gone, such as a server that keeps
 // parameters: no rank is to blame, whichever has noticed it first.
 type ServerLostError struct {
-	Who  string // "parameter server 0"
-	Addr string // where it listened, HOST:PORT, or "": nowhere
-	Why  string
+	Process string // "parameter server 0"
+	Addr    string // where it listened, HOST:PORT, or "": nowhere
+	Reason  string
 }
 
 // Error names the process.
@@ -113,7 +113,7 @@ func (e *ServerLostError) Error() string {
 	if e.Addr != "" {
 		at = " at " + e.Addr
 	}
-	return fmt.Sprintf("%s%s is lost: %s", e.Who, at, e.Why)
+	return fmt.Sprintf("%s%s is lost: %s", e.Process, at, e.Reason)
 }
 
 // Unwrap returns ErrTimeout if a timeout was the reason.

@@ -29,7 +29,7 @@ func ExampleDial() {
 			if err != nil {
 				return
 			}
-			link, peer, err := transport.Accept(context.Background(), conn, ticket, me(0), nil)
+			link, peer, err := transport.ServerHandshake(context.Background(), conn, ticket, me(0), nil)
 			if err != nil {
 				continue // a stranger, who was told why
 			}

@@ -56,43 +56,43 @@ func Dial(ctx context.Context, addr string, who Credentials, mine Hello) (*Link,
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("connecting to %s: %w", addr, err)
 	}
-	link, theirs, err := handshake(ctx, conn, (*conversation).dial, who, mine, nil)
+	link, theirs, err := handshake(ctx, conn, (*handshaker).dial, who, mine, nil)
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("connecting to %s: %w", addr, err)
 	}
 	return link, theirs, nil
 }
 
-// Introduce is Dial over a connection that stands already; it owns conn from now
+// ClientHandshake is Dial over a connection that stands already; it owns conn from now
 // on.
-func Introduce(ctx context.Context, conn net.Conn, who Credentials, mine Hello) (*Link, Hello, error) {
-	link, theirs, err := handshake(ctx, conn, (*conversation).dial, who, mine, nil)
+func ClientHandshake(ctx context.Context, conn net.Conn, who Credentials, mine Hello) (*Link, Hello, error) {
+	link, theirs, err := handshake(ctx, conn, (*handshaker).dial, who, mine, nil)
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("connection to %v: %w", conn.RemoteAddr(), err)
 	}
 	return link, theirs, nil
 }
 
-// Accept is the other end of Dial, for a connection that a listener returned.
+// ServerHandshake is the other end of Dial, for a connection that a listener returned.
 // It owns conn from now on. check decides about a hello whose sender has proved
 // that it holds the ticket; the text of its error is what the sender is told.
 // A connection for another purpose than mine is refused without asking check,
 // which may be nil.
-func Accept(ctx context.Context, conn net.Conn, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
-	link, theirs, err := handshake(ctx, conn, (*conversation).accept, who, mine, check)
+func ServerHandshake(ctx context.Context, conn net.Conn, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+	link, theirs, err := handshake(ctx, conn, (*handshaker).accept, who, mine, check)
 	if err != nil {
 		return nil, Hello{}, fmt.Errorf("connection from %v: %w", conn.RemoteAddr(), err)
 	}
 	return link, theirs, nil
 }
 
-// conversation is a handshake under way.
-type conversation struct {
-	ctx   context.Context
-	conn  net.Conn
-	link  *Link // of conn; who is called has none before the other end has said something
-	who   *guarded
-	check func(Hello) error
+// handshaker is a handshake under way.
+type handshaker struct {
+	ctx         context.Context
+	conn        net.Conn
+	link        *Link // of conn; who is called has none before the other end has said something
+	credentials *guarded
+	check       func(Hello) error
 
 	binding                      []byte // the same at both ends of a connection under TLS, and nowhere else; else nil
 	mine, theirs                 Hello
@@ -100,9 +100,9 @@ type conversation struct {
 	myHelloBytes, theirHelloByte []byte
 }
 
-func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
-	c := &conversation{ctx: ctx, conn: conn, mine: mine, check: check}
-	c.who = who.secrets()
+func handshake(ctx context.Context, conn net.Conn, run func(*handshaker) error, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
+	c := &handshaker{ctx: ctx, conn: conn, mine: mine, check: check}
+	c.credentials = who.secrets()
 	err := c.prepare()
 	if err == nil {
 		deadline := time.Now().Add(HandshakeTimeout)
@@ -130,8 +130,8 @@ func handshake(ctx context.Context, conn net.Conn, run func(*conversation) error
 }
 
 // prepare makes what this end will say.
-func (c *conversation) prepare() (err error) {
-	if err := c.who.ticket.validate(); err != nil {
+func (c *handshaker) prepare() (err error) {
+	if err := c.credentials.ticket.validate(); err != nil {
 		return err
 	}
 	if c.myPreface, err = wire.AppendPreface(nil, c.mine.Version); err != nil {
@@ -143,9 +143,9 @@ func (c *conversation) prepare() (err error) {
 	return err
 }
 
-func (c *conversation) dial() error {
+func (c *handshaker) dial() error {
 	c.link = newLink(c.conn)
-	if c.who.tls.applies(c.link.conn) {
+	if c.credentials.tls.applies(c.link.conn) {
 		if err := c.encrypt(asClient); err != nil {
 			return err
 		}
@@ -162,14 +162,14 @@ func (c *conversation) dial() error {
 	if err := c.readHello(); err != nil {
 		return err
 	}
-	said := c.said(c.myPreface, c.theirPreface, c.myHelloBytes, c.theirHelloByte)
-	if err := c.send(wire.Proof, c.who.ticket.prove(roleDial, said...)); err != nil {
+	said := c.transcript(c.myPreface, c.theirPreface, c.myHelloBytes, c.theirHelloByte)
+	if err := c.send(wire.Proof, c.credentials.ticket.prove(roleDial, said...)); err != nil {
 		return err
 	}
-	return c.readProof(c.who.ticket.prove(roleAccept, said...))
+	return c.readProof(c.credentials.ticket.prove(roleAccept, said...))
 }
 
-func (c *conversation) accept() error {
+func (c *handshaker) accept() error {
 	if err := c.guard(); err != nil {
 		return err
 	}
@@ -190,18 +190,18 @@ func (c *conversation) accept() error {
 	if err := c.send(wire.Hello, c.myHelloBytes); err != nil {
 		return err
 	}
-	said := c.said(c.theirPreface, c.myPreface, c.theirHelloByte, c.myHelloBytes)
-	if err := c.readProof(c.who.ticket.prove(roleDial, said...)); err != nil {
+	said := c.transcript(c.theirPreface, c.myPreface, c.theirHelloByte, c.myHelloBytes)
+	if err := c.readProof(c.credentials.ticket.prove(roleDial, said...)); err != nil {
 		return c.refuse(err)
 	}
 	if err := c.decide(); err != nil {
 		return c.refuse(err)
 	}
-	return c.send(wire.Proof, c.who.ticket.prove(roleAccept, said...))
+	return c.send(wire.Proof, c.credentials.ticket.prove(roleAccept, said...))
 }
 
-// said is everything before the proofs, in order.
-func (c *conversation) said(parts ...[]byte) [][]byte {
+// transcript is everything before the proofs, in order.
+func (c *handshaker) transcript(parts ...[]byte) [][]byte {
 	if c.binding != nil {
 		parts = append(parts, c.binding)
 	}
@@ -209,7 +209,7 @@ func (c *conversation) said(parts ...[]byte) [][]byte {
 }
 
 // decide is about a peer that holds the ticket.
-func (c *conversation) decide() error {
+func (c *handshaker) decide() error {
 	if c.theirs.Purpose != c.mine.Purpose {
 		return fmt.Errorf("%w: this is a %v port, not a %v port", ErrRefused, c.mine.Purpose, c.theirs.Purpose)
 	}
@@ -228,13 +228,13 @@ type refusal struct{ err error }
 func (r refusal) Error() string   { return "refused: " + r.err.Error() }
 func (r refusal) Unwrap() []error { return []error{ErrRefused, r.err} }
 
-func (c *conversation) writePreface() error {
+func (c *handshaker) writePreface() error {
 	n, err := c.link.conn.Write(c.myPreface)
 	c.link.sent.Add(int64(n))
 	return err
 }
 
-func (c *conversation) readPreface() error {
+func (c *handshaker) readPreface() error {
 	p, err := wire.ReadPreface(readerFunc(c.link.read))
 	if errors.Is(err, wire.ErrPreface) {
 		return fmt.Errorf("%w: %w", ErrNotRingo, err)
@@ -255,7 +255,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func (c *conversation) readHello() error {
+func (c *handshaker) readHello() error {
 	b, err := c.receive(wire.Hello)
 	if err != nil {
 		return err
@@ -272,7 +272,7 @@ func (c *conversation) readHello() error {
 	return nil
 }
 
-func (c *conversation) readProof(want []byte) error {
+func (c *handshaker) readProof(want []byte) error {
 	b, err := c.receive(wire.Proof)
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (c *conversation) readProof(want []byte) error {
 	return nil
 }
 
-func (c *conversation) send(t wire.Type, payload []byte) error {
+func (c *handshaker) send(t wire.Type, payload []byte) error {
 	l := c.link
 	if err := wire.PutHeader(&l.head, wire.Header{Type: t, Length: len(payload)}); err != nil {
 		return err
@@ -294,7 +294,7 @@ func (c *conversation) send(t wire.Type, payload []byte) error {
 }
 
 // receive reads a frame of type t, or the refusal that came in its place.
-func (c *conversation) receive(t wire.Type) ([]byte, error) {
+func (c *handshaker) receive(t wire.Type) ([]byte, error) {
 	h, b, err := c.link.readFrame(maxHandshake)
 	if err != nil {
 		return nil, err
@@ -313,7 +313,7 @@ var reasons = [...]error{1: ErrNotRingo, 2: ErrVersion, 3: ErrTicket, 4: ErrRefu
 
 // refuse tells the other end why and returns the reason. What it still sends is
 // read, for closing with unread bytes could take the refusal back.
-func (c *conversation) refuse(reason error) error {
+func (c *handshaker) refuse(reason error) error {
 	code := byte(0)
 	for i, r := range reasons {
 		if r != nil && errors.Is(reason, r) {
@@ -336,7 +336,7 @@ func (c *conversation) refuse(reason error) error {
 }
 
 // drain reads until the other end closes, within reason.
-func (c *conversation) drain() {
+func (c *handshaker) drain() {
 	const patience = time.Second
 	conn := c.link.conn
 	if w, ok := conn.(interface{ CloseWrite() error }); ok {
@@ -382,7 +382,7 @@ func printable(s string) string {
 }
 
 // explain turns what went wrong into what it means.
-func (c *conversation) explain(err error) error {
+func (c *handshaker) explain(err error) error {
 	if c.link != nil && c.link.secure != nil {
 		err = c.explainTLS(err)
 	}

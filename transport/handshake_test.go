@@ -38,7 +38,7 @@ func acceptOne(t testing.TB, l net.Listener, who Credentials, mine Hello, check 
 			out <- ending{err: err}
 			return
 		}
-		link, h, err := Accept(context.Background(), conn, who, mine, check)
+		link, h, err := ServerHandshake(context.Background(), conn, who, mine, check)
 		out <- ending{link, h, err}
 	}()
 	return out

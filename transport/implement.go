@@ -29,5 +29,5 @@ func PostFault(r *Recv, err error) {
 
 // Lost is the cause of a link to rank that ended without a goodbye.
 func Lost(rank int) *LostError {
-	return &LostError{Rank: rank, Why: "connection closed without a goodbye: the process has probably died"}
+	return &LostError{Rank: rank, Reason: "connection closed without a goodbye: the process has probably died"}
 }

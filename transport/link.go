@@ -19,7 +19,7 @@ import (
 const readAhead = 16 << 10
 
 // Link is one authenticated connection that carries frames. Any number of
-// goroutines may write; one reads. Dial and Accept make them.
+// goroutines may write; one reads. Dial and ServerHandshake make them.
 //
 // Where TLS does not apply the bytes are not encrypted: who can read the network
 // can read the gradients, but not join.

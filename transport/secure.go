@@ -47,7 +47,7 @@ func (s *SecureConn) Divert(read func([]byte) (int, error), write func([]byte) (
 // Fetch reads from below what comes next, unless there is some already, and reports whether a Read has anything to work with:
 // it costs nothing but the system call. It is a call of Read as to what may overlap.
 func (s *SecureConn) Fetch() (bool, error) {
-	if len(s.lower.ahead) > 0 {
+	if len(s.lower.buffered) > 0 {
 		return true, nil
 	}
 	return s.lower.fetch()
@@ -65,7 +65,7 @@ const readBelow = 64 << 10
 // below is what TLS reads from and writes to.
 type below struct {
 	conn        net.Conn
-	ahead       []byte // read from conn, not yet by TLS
+	buffered    []byte // read from conn, not yet by TLS
 	buffer      []byte // of readBelow bytes, where the other end is known and may have them
 	read, write func([]byte) (int, error)
 
@@ -77,7 +77,7 @@ type below struct {
 
 // Read is what TLS reads with.
 func (b *below) Read(p []byte) (int, error) {
-	if len(b.ahead) == 0 {
+	if len(b.buffered) == 0 {
 		if b.buffer == nil {
 			return b.conn.Read(p)
 		}
@@ -85,8 +85,8 @@ func (b *below) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n := copy(p, b.ahead)
-	b.ahead = b.ahead[n:]
+	n := copy(p, b.buffered)
+	b.buffered = b.buffered[n:]
 	return n, nil
 }
 
@@ -97,7 +97,7 @@ func (b *below) fetch() (bool, error) {
 		read = b.conn.Read
 	}
 	n, err := read(b.buffer)
-	b.ahead = b.buffer[:n]
+	b.buffered = b.buffer[:n]
 	return n > 0, err
 }
 

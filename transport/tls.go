@@ -39,7 +39,7 @@ func (g *guarded) conf() (*tls.Config, error) {
 		SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
 	}
 	if g.tls.Cert == "" {
-		own, err := g.own()
+		own, err := g.ticketCert()
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,7 @@ func (g *guarded) conf() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf.Certificates = []tls.Certificate{f.own}
+	conf.Certificates = []tls.Certificate{f.certificate}
 	conf.VerifyConnection = f.verify
 	return conf, nil
 }
@@ -101,9 +101,9 @@ const mostPEM = 1 << 20
 
 // certificates are those that were given as files.
 type certificates struct {
-	own   tls.Certificate
-	roots *x509.CertPool
-	ca    string
+	certificate tls.Certificate
+	roots       *x509.CertPool
+	ca          string
 }
 
 func (c TLS) files() (f certificates, err error) {
@@ -116,7 +116,7 @@ func (c TLS) files() (f certificates, err error) {
 	if err != nil {
 		return f, err
 	}
-	if f.own, err = tls.X509KeyPair(cert, key); err != nil {
+	if f.certificate, err = tls.X509KeyPair(cert, key); err != nil {
 		return f, fmt.Errorf("%s with the key %s: %w", c.Cert, c.Key, err)
 	}
 	ca, err := pathname.Read(c.CA, mostPEM)
@@ -145,12 +145,12 @@ func (f certificates) verify(s tls.ConnectionState) error {
 }
 
 // encrypt puts the conversation under TLS and has the ticket's proof bound to it.
-func (c *conversation) encrypt(end func(*SecureConn, *tls.Config)) error {
-	conf, err := c.who.conf()
+func (c *handshaker) encrypt(end func(*SecureConn, *tls.Config)) error {
+	conf, err := c.credentials.conf()
 	if err != nil {
 		return err
 	}
-	secure := &SecureConn{lower: below{conn: c.link.conn, ahead: bytes.Clone(c.link.in[c.link.from:c.link.to])}}
+	secure := &SecureConn{lower: below{conn: c.link.conn, buffered: bytes.Clone(c.link.in[c.link.from:c.link.to])}}
 	c.link.from, c.link.to = 0, 0
 	end(secure, conf)
 	c.link.conn, c.link.secure = secure, secure
@@ -166,7 +166,7 @@ func asClient(s *SecureConn, conf *tls.Config) { s.Conn = tls.Client(&s.lower, c
 func asServer(s *SecureConn, conf *tls.Config) { s.Conn = tls.Server(&s.lower, conf) }
 
 // explainTLS turns what a handshake or the other end's alert says into what it means.
-func (c *conversation) explainTLS(err error) error {
+func (c *handshaker) explainTLS(err error) error {
 	var record tls.RecordHeaderError
 	var alert *net.OpError
 	switch {
@@ -181,7 +181,7 @@ func (c *conversation) explainTLS(err error) error {
 	case alertInternal.Error(): // of sameName
 		return fmt.Errorf("%w: the other end belongs to another job or was given another ticket", ErrTicket)
 	case alertBadCertificate.Error():
-		if c.who.tls.Cert == "" {
+		if c.credentials.tls.Cert == "" {
 			return fmt.Errorf("%w: the other end belongs to another job, was given another ticket, or has certificates from files", ErrTicket)
 		}
 		return fmt.Errorf("%w by the other end: %w", ErrCertificate, err)
@@ -200,11 +200,11 @@ const (
 var noTLS = []byte{21, 3, 3, 0, 2, 2, byte(alertNoTLS)}
 
 // guard looks how the other end begins, and has both encrypt or neither.
-func (c *conversation) guard() error {
+func (c *handshaker) guard() error {
 	if err := c.listen(); err != nil {
 		return err
 	}
-	encrypts, wanted := c.link.in[c.link.from] == tlsRecord, c.who.tls.applies(c.link.conn)
+	encrypts, wanted := c.link.in[c.link.from] == tlsRecord, c.credentials.tls.applies(c.link.conn)
 	switch {
 	case encrypts && wanted:
 		return c.encrypt(asServer)
@@ -225,7 +225,7 @@ func (c *conversation) guard() error {
 }
 
 // listen waits for the other end's first byte, and makes the link then: one that says nothing gets no memory.
-func (c *conversation) listen() error {
+func (c *handshaker) listen() error {
 	var first [1]byte
 	for n := 0; n == 0; {
 		var err error

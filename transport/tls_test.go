@@ -110,7 +110,7 @@ func TestTLSHandshake(t *testing.T) {
 					answer <- err
 					return
 				}
-				link, _, err := Accept(context.Background(), conn, c.accepts, mine, nil)
+				link, _, err := ServerHandshake(context.Background(), conn, c.accepts, mine, nil)
 				if err == nil {
 					defer link.Close()
 					h, err := link.ReadHeader()
@@ -169,7 +169,7 @@ func TestTLSBindsTheTicket(t *testing.T) {
 	go func() {
 		conn, err := server.Accept()
 		if err == nil {
-			_, _, err = Accept(context.Background(), conn, ticket.Under(good), Hello{Version: "1"}, nil)
+			_, _, err = ServerHandshake(context.Background(), conn, ticket.Under(good), Hello{Version: "1"}, nil)
 		}
 		answer <- err
 	}()

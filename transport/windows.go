@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// Windows is memory that some ranks of a mesh share, usually those of one host.
+// SharedMemory is memory that some ranks of a mesh share, usually those of one host.
 // What one rank stores there the others load: nothing is sent. Pages that
 // nobody has touched take no memory.
-type Windows struct {
+type SharedMemory struct {
 	// Ranks are the mesh's ranks that share it, ascending; this one is Ranks[Index].
 	Ranks []int
 	Index int
@@ -27,69 +27,69 @@ type Windows struct {
 	// Free, if set, is called once, when the last holder drops the memory, with
 	// how many bytes of this rank's own arena Alloc has given out.
 	Free func(used int)
-	// Carried is how many bytes of operands this rank has given to operations that the ranks carried out here, in place of
+	// BytesCarried is how many bytes of operands this rank has given to operations that the ranks carried out here, in place of
 	// sending them.
-	Carried atomic.Int64
+	BytesCarried atomic.Int64
 
 	used    int // of this rank's own arena, in bytes
 	holders atomic.Int32
 }
 
-// ControlBytes is the length of Windows.Control for each rank.
+// ControlBytes is the length of SharedMemory.Control for each rank.
 const ControlBytes = 34 << 20
 
 // arenaAlign is what Alloc aligns to: a page, so that ranks on different
 // sockets do not share one.
 const arenaAlign = 4096
 
-// Windower is a mesh that may share memory.
-type Windower interface {
-	// Windows returns the memory that this rank shares, nil if there is none.
-	Windows() *Windows
+// SharedMemoryProvider is a mesh that may share memory.
+type SharedMemoryProvider interface {
+	// SharedMemory returns the memory that this rank shares, nil if there is none.
+	SharedMemory() *SharedMemory
 }
 
-// WindowsOf returns what m shares, nil if nothing.
-func WindowsOf(m Mesh) *Windows {
-	if w, ok := m.(Windower); ok {
-		return w.Windows()
+// SharedMemoryOf returns what m shares, nil if nothing.
+func SharedMemoryOf(m Mesh) *SharedMemory {
+	if w, ok := m.(SharedMemoryProvider); ok {
+		return w.SharedMemory()
 	}
 	return nil
 }
 
 // Hold keeps the memory from being given back until a Drop. The mesh holds it
 // until its Close; a group holds it until its last operation has ended.
-func (w *Windows) Hold() { w.holders.Add(1) }
+func (w *SharedMemory) Hold() { w.holders.Add(1) }
 
 // Drop ends a Hold. After the last one Control and the other ranks' arenas must
 // not be touched; what Alloc returned may be, but what is in it is undefined.
-func (w *Windows) Drop() {
+func (w *SharedMemory) Drop() {
 	if w.holders.Add(-1) == 0 && w.Free != nil {
 		w.Free(w.used)
 	}
 }
 
-// Own is this rank's own arena.
-func (w *Windows) Own() []byte { return w.Arenas[w.Index] }
+// Arena is this rank's own arena.
+func (w *SharedMemory) Arena() []byte { return w.Arenas[w.Index] }
 
 // Alloc returns the next n bytes of this rank's own arena, zero and aligned to
 // 4 KiB, or nil when it does not have them: then ordinary memory serves, which
 // operations copy through Control. It is not to be called from two goroutines at
 // once, nor is Return.
-func (w *Windows) Alloc(n int) []byte {
-	if n < 0 || n > len(w.Own())-w.used {
+func (w *SharedMemory) Alloc(n int) []byte {
+	if n < 0 || n > len(w.Arena())-w.used {
 		return nil
 	}
-	p := w.Own()[w.used : w.used+n : w.used+n]
-	w.used = min(len(w.Own()), (w.used+n+arenaAlign-1)&^(arenaAlign-1))
+	p := w.Arena()[w.used : w.used+n : w.used+n]
+	w.used = min(len(w.Arena()), (w.used+n+arenaAlign-1)&^(arenaAlign-1))
 	return p
 }
 
 // Return gives back what the last Alloc returned, and reports whether p is that:
 // anything else stays given out. They are cleared for the next Alloc, and not to
 // be touched any more, by no rank.
-func (w *Windows) Return(p []byte) bool {
+func (w *SharedMemory) Return(p []byte) bool {
 	off, ok := w.Offset(p)
-	if !ok || len(p) == 0 || min(len(w.Own()), (off+len(p)+arenaAlign-1)&^(arenaAlign-1)) != w.used {
+	if !ok || len(p) == 0 || min(len(w.Arena()), (off+len(p)+arenaAlign-1)&^(arenaAlign-1)) != w.used {
 		return false
 	}
 	clear(p)
@@ -99,10 +99,10 @@ func (w *Windows) Return(p []byte) bool {
 
 // Offset returns where p lies in this rank's own arena, in bytes; ok is false
 // when it does not.
-func (w *Windows) Offset(p []byte) (off int, ok bool) {
-	own := uintptr(unsafe.Pointer(unsafe.SliceData(w.Own())))
+func (w *SharedMemory) Offset(p []byte) (off int, ok bool) {
+	own := uintptr(unsafe.Pointer(unsafe.SliceData(w.Arena())))
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
-	if at < own || at+uintptr(len(p)) > own+uintptr(len(w.Own())) {
+	if at < own || at+uintptr(len(p)) > own+uintptr(len(w.Arena())) {
 		return 0, false
 	}
 	return int(at - own), true

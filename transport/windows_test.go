@@ -3,7 +3,7 @@ package transport
 import "testing"
 
 func TestWindowsAlloc(t *testing.T) {
-	w := &Windows{Ranks: []int{3, 5}, Index: 1, Arenas: [][]byte{make([]byte, 5*arenaAlign), make([]byte, 5*arenaAlign)}}
+	w := &SharedMemory{Ranks: []int{3, 5}, Index: 1, Arenas: [][]byte{make([]byte, 5*arenaAlign), make([]byte, 5*arenaAlign)}}
 	for i, c := range []struct{ n, off int }{{1, 0}, {arenaAlign, arenaAlign}, {arenaAlign + 1, 2 * arenaAlign}, {arenaAlign, 4 * arenaAlign}} {
 		p := w.Alloc(c.n)
 		if len(p) != c.n || cap(p) != c.n {
@@ -24,7 +24,7 @@ func TestWindowsAlloc(t *testing.T) {
 }
 
 func TestWindowsTakeTheLastBack(t *testing.T) {
-	w := &Windows{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 3*arenaAlign)}}
+	w := &SharedMemory{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 3*arenaAlign)}}
 	first, last := w.Alloc(100), w.Alloc(arenaAlign+5)
 	last[arenaAlign] = 1
 	for name, p := range map[string][]byte{"not the last": first, "a part": last[:5], "ordinary memory": make([]byte, 100), "nothing": nil} {
@@ -41,7 +41,7 @@ func TestWindowsTakeTheLastBack(t *testing.T) {
 }
 
 func TestWindowsRefuseMoreThanThereIs(t *testing.T) {
-	w := &Windows{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 100)}}
+	w := &SharedMemory{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 100)}}
 	for _, n := range []int{-1, 101, 1 << 62} {
 		if w.Alloc(n) != nil {
 			t.Errorf("allocated %d of 100 bytes", n)
@@ -54,7 +54,7 @@ func TestWindowsRefuseMoreThanThereIs(t *testing.T) {
 
 func TestWindowsAreFreedByTheLastHolder(t *testing.T) {
 	var freed []int
-	w := &Windows{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 3*arenaAlign)}, Free: func(used int) { freed = append(freed, used) }}
+	w := &SharedMemory{Ranks: []int{0}, Arenas: [][]byte{make([]byte, 3*arenaAlign)}, Free: func(used int) { freed = append(freed, used) }}
 	w.Hold()
 	w.Alloc(arenaAlign + 1)
 	w.Hold()

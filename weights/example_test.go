@@ -40,7 +40,7 @@ func ExampleModel_Fit() {
 		return
 	}
 	fit, err := weights.Of(other, nodes, nil).Fit(read.Tensors(), nil)
-	fmt.Println("taken", fit.Taken, "left", fit.Left, err)
+	fmt.Println("taken", fit.Taken, "left", fit.Unmatched, err)
 	fmt.Println(fit.Put(read.Read), layer.W.Data[7] == conv.W.Data[7])
 	// Output:
 	// conv.bias F32 [8]

@@ -11,10 +11,10 @@ import (
 
 // Fit is how the tensors of a file and those of a model go together.
 type Fit struct {
-	// Taken are the names of tensors that both have, Left those that keep the model's values, and
+	// Taken are the names of tensors that both have, Unmatched those that keep the model's values, and
 	// Unused those that only the file has; each in the order of names. Counts of batches
 	// (num_batches_tracked), which nothing needs here, are in none.
-	Taken, Left, Unused []string
+	Taken, Unmatched, Unused []string
 	// Elsewhere are tables that both have, and whose rows lie on servers here: these take them, or
 	// not.
 	Elsewhere []string
@@ -34,7 +34,7 @@ func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
 	for _, p := range m.places {
 		i, ok := has[p.name]
 		if !ok || except != nil && except(p.name) {
-			f.Left = append(f.Left, p.name)
+			f.Unmatched = append(f.Unmatched, p.name)
 			continue
 		}
 		delete(has, p.name)
@@ -100,7 +100,7 @@ func (m Model) Names() []string {
 func (m Model) Put(infos []Info, read func(name string) ([]float32, error)) error {
 	f, err := m.Fit(infos, nil)
 	errs := []error{err}
-	for _, name := range f.Left {
+	for _, name := range f.Unmatched {
 		hint := spelling.Hint(name, f.Unused...)
 		errs = append(errs, fmt.Errorf("%s: the file has none, the model has %v%s", name, m.shape(name), hint))
 	}

@@ -94,8 +94,8 @@ func kindOf(path string) (string, error) {
 	return "safetensors", nil
 }
 
-// kept are what the names of a checkpoint's weights begin with: package train gives them.
-var kept = []string{"param/", "table/", "buffer/"}
+// prefixes are what the names of a checkpoint's weights begin with: package train gives them.
+var prefixes = []string{"param/", "table/", "buffer/"}
 
 func openCheckpoint(path string) (*Source, error) {
 	path, err := checkpoint.Of(path)
@@ -109,7 +109,7 @@ func openCheckpoint(path string) (*Source, error) {
 	s := &Source{Path: path, Saved: &f.Header, close: f.Close}
 	arrays := map[string]checkpoint.Info{}
 	for _, a := range f.Arrays() {
-		for _, prefix := range kept {
+		for _, prefix := range prefixes {
 			if name, is := strings.CutPrefix(a.Name, prefix); is && a.Kind == "float32" {
 				arrays[name] = a
 				s.Tensors = append(s.Tensors, Info{Name: name, Type: "F32", Shape: f.Header.Shapes[a.Name], hi: 4 * a.Len})

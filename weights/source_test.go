@@ -236,7 +236,7 @@ func TestFit(t *testing.T) {
 	fit, err := m.Fit(infos(one, Tensor{Name: "a.weight", Shape: []int{9, 9}, Data: numbered(81)}, Tensor{Name: "n.num_batches_tracked", Shape: []int{}, Ints: []int64{7}}, Tensor{Name: "z", Shape: []int{1}, Data: numbered(1)}),
 		func(name string) bool { return name == "a.weight" })
 	left := []string{"a.bias", "a.weight", "n.running_mean", "n.running_var", "n.weight", "rows"}
-	if err != nil || !reflect.DeepEqual(fit.Taken, []string{"n.bias"}) || !reflect.DeepEqual(fit.Left, left) || !reflect.DeepEqual(fit.Unused, []string{"a.weight", "z"}) {
+	if err != nil || !reflect.DeepEqual(fit.Taken, []string{"n.bias"}) || !reflect.DeepEqual(fit.Unmatched, left) || !reflect.DeepEqual(fit.Unused, []string{"a.weight", "z"}) {
 		t.Errorf("%+v, %v", fit, err)
 	}
 	_, err = m.Fit(infos(Tensor{Name: "a.weight", Shape: []int{2, 3}, Data: numbered(6)}, Tensor{Name: "a.bias", Shape: []int{3}, Ints: []int64{1, 2, 3}}, Tensor{Name: "rows", Shape: []int{4, 3}, Data: numbered(12)}), nil)

@@ -246,8 +246,8 @@ func (f *finding) blames(victim string) bool {
 	return len(f.Missing) == 1 || len(f.Within) == 1 && f.Within[0].Rank == victim
 }
 
-// tells tells whether the finding says anything of a rank.
-func (f *finding) tells(victim string) bool {
+// mentions tells whether the finding says anything of a rank.
+func (f *finding) mentions(victim string) bool {
 	named := slices.Contains(f.Ended, victim)
 	for _, w := range f.Waited {
 		named = named || w.For == victim || w.Rank == victim
@@ -324,7 +324,7 @@ func (c *boxCase) judgePlace(v *verdict, f *finding, number int) {
 // exchange ended nowhere else. The memory that ranks share is not cut: there the job goes on until somebody notices. Which exchange it was in
 // truth, the ranks' own counts say: the first that one of them has not ended.
 func (c *boxCase) judgeCut(v *verdict, f *finding, victim string, ended int) {
-	if f.Ended = nil; !f.tells(victim) { // that it had ended is no word about it
+	if f.Ended = nil; !f.mentions(victim) { // that it had ended is no word about it
 		v.wrong("it says nothing of %s: %+v", victim, *f)
 	}
 	c.judgePlace(v, f, ended)

@@ -146,19 +146,19 @@ func (j *job) finish(limit time.Duration) ending {
 	case <-j.done:
 	case <-time.After(limit):
 		e.Overran = true
-		e.Left = append(e.Left, j.tally()...)
+		e.Leaked = append(e.Leaked, j.tally()...)
 	}
 	if !e.Overran {
 		for end := time.Now().Add(leftLimit); len(j.processes()) > 0 && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 		}
-		e.Left = append(e.Left, j.tally()...)
+		e.Leaked = append(e.Leaked, j.tally()...)
 	}
 	j.end()
 	e.Status, e.PeakMiB = j.cmd.ProcessState.ExitCode(), peakMiB(j.cmd.ProcessState)
 	e.Out, e.Errs = j.out.String(), j.errs.String()
 	if !e.Overran {
-		e.Left = append(e.Left, filesBelow(j.temporary, e.Errs)...)
+		e.Leaked = append(e.Leaked, filesBelow(j.temporary, e.Errs)...)
 	}
 	j.keep(e)
 	return e

@@ -14,7 +14,7 @@ type ending struct {
 	Overran bool // it had to be killed when its time was over
 	Out     string
 	Errs    string
-	Left    []string // processes and files that outlived it
+	Leaked  []string // processes and files that outlived it
 	PeakMiB int      // of its largest process
 	// Of a job with a fault: how long after it the first line named the victim, 0 for
 	// never, and whether the job had told of an epoch before.
@@ -98,7 +98,7 @@ func judgeClean(v *verdict, e ending) {
 	if at := crash.FindString(e.Out + "\n" + e.Errs); at != "" {
 		v.wrong("a stack trace: %q", at)
 	}
-	for _, l := range e.Left {
+	for _, l := range e.Leaked {
 		v.wrong("left behind: %s", l)
 	}
 }

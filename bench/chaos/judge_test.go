@@ -70,7 +70,7 @@ func TestJudgeLost(t *testing.T) {
 		{"nothing is said", rank1, ending{Status: 0}, []string{"exit status 0", "does not say"}},
 		{"a hang", rank1, ending{Status: -1, Overran: true, Errs: "rank 1 is lost\n"}, []string{"did not end"}},
 		{"a stack trace", rank1, ending{Status: 2, Errs: "rank 1 is lost\n[rank 0] panic: runtime error\n"}, []string{"stack trace"}},
-		{"something is left", rank1, ending{Status: 1, Errs: "rank 1 is lost\n", Left: []string{"process 7"}}, []string{"left behind: process 7"}},
+		{"something is left", rank1, ending{Status: 1, Errs: "rank 1 is lost\n", Leaked: []string{"process 7"}}, []string{"left behind: process 7"}},
 		{"its black box shows it", rank1, ending{Status: 1, Errs: "rank 1 is lost\n  black box: operation 7 (barrier), in step 3: rank 1 had not begun it; rank 0 waited for rank 1\n"}, nil},
 		{"its black box shows who waits for it alone", rank1, ending{Status: 1, Errs: "rank 1 is lost\n  black box: operation 7 (barrier), in step 3: rank 0 waited for rank 1\n"}, nil},
 		{"its black box shows another", rank1, ending{Status: 1, Errs: "rank 1 is lost\n  black box: operation 7 (barrier), in step 3: rank 11 had not begun it; rank 0 waited for rank 11\n"}, []string{"black box shows another"}},

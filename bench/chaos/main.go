@@ -58,7 +58,7 @@ type options struct {
 
 func main() {
 	if isRank, err := rank(os.Args); err != nil {
-		if !ringo.Told(err) {
+		if !ringo.Reported(err) {
 			fmt.Fprintln(os.Stderr, "chaos:", err)
 		}
 		os.Exit(1)
@@ -166,7 +166,7 @@ func campaign(ctx context.Context, o options, out io.Writer) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	p := &progress{out: out, total: len(cases), began: time.Now(), told: time.Now()}
+	p := &progress{out: out, total: len(cases), began: time.Now(), reported: time.Now()}
 	if err := o.record(p); err != nil {
 		return false, err
 	}

@@ -51,7 +51,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("roles %q, want the shell and a rank", roles())
 	}
 	e := j.finish(0)
-	if !e.Overran || e.Status != -1 || len(e.Left) != 2 || len(j.processes()) != 0 {
+	if !e.Overran || e.Status != -1 || len(e.Leaked) != 2 || len(j.processes()) != 0 {
 		t.Errorf("%+v, want a job that had to be killed, with two processes", e)
 	}
 }

@@ -97,14 +97,14 @@ func table(w io.Writer, all []tally) {
 
 // progress tells of cases as they end, from several goroutines.
 type progress struct {
-	mu      sync.Mutex
-	out     io.Writer // failures and now and then a line
-	records io.Writer // JSON lines; nil: none
-	total   int
-	began   time.Time
-	told    time.Time
-	results []result
-	err     error // of records
+	mu       sync.Mutex
+	out      io.Writer // failures and now and then a line
+	records  io.Writer // JSON lines; nil: none
+	total    int
+	began    time.Time
+	reported time.Time
+	results  []result
+	err      error // of records
 }
 
 // between lines of progress.
@@ -120,8 +120,8 @@ func (p *progress) add(r result) {
 	if p.records != nil && p.err == nil {
 		p.err = json.NewEncoder(p.records).Encode(r)
 	}
-	if done := len(p.results); time.Since(p.told) > progressEvery || done == p.total {
-		p.told = time.Now()
+	if done := len(p.results); time.Since(p.reported) > progressEvery || done == p.total {
+		p.reported = time.Now()
 		fmt.Fprintln(p.out, state(done, p.total, p.failures(), time.Since(p.began)))
 	}
 }

@@ -35,7 +35,7 @@ func TestFailureLine(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var out, records bytes.Buffer
-	p := &progress{out: &out, records: &records, total: 2, began: time.Now(), told: time.Now()}
+	p := &progress{out: &out, records: &records, total: 2, began: time.Now(), reported: time.Now()}
 	p.add(result{Part: "files", Case: 0})
 	if out.Len() > 0 {
 		t.Errorf("a line too soon: %s", &out)

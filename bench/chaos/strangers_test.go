@@ -125,7 +125,7 @@ func TestStrangersUnderTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	who := transport.NewTicket().Under(transport.TLS{Mode: transport.TLSOn})
-	if _, _, err := transport.Accept(t.Context(), conn, who, transport.Hello{Version: "1"}, nil); !errors.Is(err, transport.ErrTicket) {
+	if _, _, err := transport.ServerHandshake(t.Context(), conn, who, transport.Hello{Version: "1"}, nil); !errors.Is(err, transport.ErrTicket) {
 		t.Errorf("got %v", err)
 	}
 }

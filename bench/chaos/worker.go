@@ -50,7 +50,7 @@ func worker(args []string) error {
 func (c *boxCase) exchange(job *ringo.Job) error {
 	reducer := job.Reducer()
 	if reducer == nil {
-		over, err := exchange.Over(job.Group(), exchange.Config{})
+		over, err := exchange.NewGroupReducer(job.Group(), exchange.Config{})
 		if err != nil {
 			return err
 		}
@@ -62,10 +62,10 @@ func (c *boxCase) exchange(job *ringo.Job) error {
 		return err
 	}
 	defer log.Close()
-	ops := make([]exchange.Op, len(c.Buckets))
+	ops := make([]exchange.Request, len(c.Buckets))
 	for b := range ops {
 		layer := bucketLayer(b)
-		ops[b].Bucket = exchange.Bucket{Number: b, First: layer, Last: layer}
+		ops[b].Bucket = exchange.BucketInfo{Number: b, First: layer, Last: layer}
 		ops[b].Bucket.Label = job.Recorder().Name(ops[b].Bucket.String())
 	}
 	for step := 0; ; step++ {
@@ -104,7 +104,7 @@ func (c *boxCase) ask(job *ringo.Job) error {
 	if c.Way == "geo" {
 		cfg.Settings = setting.Values{"sync": "geo"}
 	}
-	servers, err := job.DialTables(cfg)
+	servers, err := job.DialParameterServers(cfg)
 	if err != nil {
 		return err
 	}

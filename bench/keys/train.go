@@ -49,7 +49,7 @@ func (r *result) train(ctx context.Context, o options, k *keeper, all samples) e
 	}()
 	start := time.Now()
 	err := ringo.Run(ctx, ringo.Config{
-		Size: 1, Rendezvous: o.Meeting, Tables: []string{o.Address}, Transport: ringo.TransportTCP,
+		Size: 1, Rendezvous: o.Meeting, ParameterServers: []string{o.Address}, Transport: ringo.TransportTCP,
 		Lookup: func(name string) (string, bool) {
 			if name != launch.TicketVar {
 				return "", false
@@ -57,7 +57,7 @@ func (r *result) train(ctx context.Context, o options, k *keeper, all samples) e
 			return k.ticket.String(), true
 		},
 	}, func(job *ringo.Job) error {
-		_, err := train.Run(ctx, job, counting(), &data.Set{Name: "keys", Train: all, Eval: data.Head(all, 2*o.Batch), Classes: 2, Rows: 1}, cfg)
+		_, err := train.Run(ctx, job, counting(), &data.Dataset{Name: "keys", Train: all, Eval: data.Head(all, 2*o.Batch), Classes: 2, Rows: 1}, cfg)
 		return err
 	})
 	r.TrainS = time.Since(start).Seconds()

@@ -27,7 +27,7 @@ func main() {
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "meters:", err)
 		if console.IsUsage(err) {
-			os.Exit(console.UsageFault)
+			os.Exit(console.UsageError)
 		}
 		os.Exit(console.Failed)
 	}

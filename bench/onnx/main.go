@@ -140,7 +140,7 @@ func (c *contest) agree(n *net, samples int) (float64, error) {
 	if _, err := binary.Decode(raw, binary.LittleEndian, got); err != nil {
 		return 0, err
 	}
-	return apart(got, n.logits(b)), nil
+	return maxDifference(got, n.logits(b)), nil
 }
 
 // race takes turns: the ratio is within a round, and its median over rounds. Above 1 ringo is faster.

@@ -246,8 +246,8 @@ func channelsFirst(x *nn.Tensor) (data []float32, dims []int) {
 	return data, []int{n, c, h, w}
 }
 
-// apart is the largest difference, as a share of the largest value or of 1.
-func apart(got, want []float32) float64 {
+// maxDifference is the largest difference, as a share of the largest value or of 1.
+func maxDifference(got, want []float32) float64 {
 	if len(got) != len(want) {
 		return math.Inf(1)
 	}

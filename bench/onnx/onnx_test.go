@@ -25,7 +25,7 @@ func TestApart(t *testing.T) {
 		{[]float32{nan}, []float32{1}, math.Inf(1)},
 		{[]float32{nan}, []float32{nan}, math.Inf(1)},
 	} {
-		if got := apart(c.got, c.want); got != c.apart {
+		if got := maxDifference(c.got, c.want); got != c.apart {
 			t.Errorf("%v and %v are %v apart, want %v", c.got, c.want, got, c.apart)
 		}
 	}

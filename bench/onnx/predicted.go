@@ -241,7 +241,7 @@ func described(dir, name string) (d data.Description, spec model.Spec, err error
 	if err != nil {
 		return d, spec, err
 	}
-	d, spec, _, err = train.Described(f.Header, spec)
+	d, spec, _, err = train.ModelFromCheckpoint(f.Header, spec)
 	return d, spec, errors.Join(err, f.Close())
 }
 

@@ -34,11 +34,11 @@ import (
 
 // options are what a person says, and, of a pod, what it is told.
 type options struct {
-	Pods, Rounds int
-	TLS          bool
-	Within       time.Duration
-	Apart        time.Duration
-	Seed         uint64
+	Pods, Rounds  int
+	TLS           bool
+	Within        time.Duration
+	StartInterval time.Duration
+	Seed          uint64
 
 	pod                  int
 	resolver, rendezvous string
@@ -50,7 +50,7 @@ func main() {
 	flag.IntVar(&o.Rounds, "rounds", 5, "how `often`")
 	flag.BoolVar(&o.TLS, "tls", false, "encrypt all connections")
 	flag.DurationVar(&o.Within, "within", 0, "fail where the median of the rounds is longer, 0: never")
-	flag.DurationVar(&o.Apart, "apart", 20*time.Millisecond, "time between two starts")
+	flag.DurationVar(&o.StartInterval, "apart", 20*time.Millisecond, "time between two starts")
 	flag.Uint64Var(&o.Seed, "seed", 1, "of the order in which pods start and names appear")
 	flag.IntVar(&o.pod, "pod", -1, "be this pod")
 	flag.StringVar(&o.resolver, "resolver", "", "HOST:PORT of the pod's server of names")
@@ -134,16 +134,16 @@ func (o options) round(rng *rand.Rand) (took time.Duration, err error) {
 			}
 		}
 	}()
-	ahead := time.Duration(o.Pods) * o.Apart // until the last starts
+	ahead := time.Duration(o.Pods) * o.StartInterval // until the last starts
 	var last time.Time
 	for i, at := range rng.Perm(o.Pods) {
-		time.Sleep(o.Apart)
+		time.Sleep(o.StartInterval)
 		last = time.Now()
 		if pods[at], err = o.start(at, ticket); err != nil {
 			return 0, err
 		}
 		// Its resolver learns the name until the last pod has started, and the last one's soon after.
-		rest := max(ahead-time.Duration(i)*o.Apart, 100*time.Millisecond)
+		rest := max(ahead-time.Duration(i)*o.StartInterval, 100*time.Millisecond)
 		know := time.AfterFunc(time.Duration(rng.Int64N(int64(rest))), pods[at].names.Know)
 		defer know.Stop()
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// afar is what a job has elsewhere than on this host.
-type afar struct {
+// remoteFolders is what a job has elsewhere than on this host.
+type remoteFolders struct {
 	spools map[setting.Path]*away.Spool
 	urls   map[string]string // what was said, by the path that stands for it here
 	below  string            // what names of this process's files begin with, where others save to the same place
@@ -34,7 +34,7 @@ var (
 )
 
 // spooled has URLs of folders in which the job saves be folders of this host, and brings there what it goes on with.
-func (g *given) spooled(cmd *cobra.Command, said, placed []setting.Assignment) error {
+func (g *commandSettings) spooled(cmd *cobra.Command, said, placed []setting.Assignment) error {
 	last := lastOf(slices.Concat(said, placed))
 	for i, a := range said {
 		if !slices.Contains(savedElsewhere, a.Path) || !remote.IsURL(a.Text) || last[a.Path] != a {
@@ -56,29 +56,29 @@ func (g *given) spooled(cmd *cobra.Command, said, placed []setting.Assignment) e
 		if err := hostedElsewhere(a, last["job.hosts"].Text); err != nil {
 			return err
 		}
-		spool, err := away.Open(cmd.Context(), a.Text, g.away.below, want, g.tellsOfAway(cmd))
+		spool, err := away.Open(cmd.Context(), a.Text, g.remote.below, want, g.tellsOfAway(cmd))
 		var held *away.HeldError
 		if errors.As(err, &held) {
-			return setting.Faultf(a.Path, "%v: go on with it (%v), name another folder, or remove its checkpoints", held, setting.Path("checkpoint.resume"))
+			return setting.Errorf(a.Path, "%v: go on with it (%v), name another folder, or remove its checkpoints", held, setting.Path("checkpoint.resume"))
 		}
 		if err != nil {
-			return setting.Faultf(a.Path, "%w", err)
+			return setting.Errorf(a.Path, "%w", err)
 		}
-		if g.away.spools == nil {
-			g.away.spools = map[setting.Path]*away.Spool{}
+		if g.remote.spools == nil {
+			g.remote.spools = map[setting.Path]*away.Spool{}
 		}
-		g.away.spools[a.Path] = spool
+		g.remote.spools[a.Path] = spool
 		said[i].Text = g.standsFor(a.Text, spool.Dir)
 	}
 	return nil
 }
 
 // standsFor notes what a path of this host stands for, and returns the path.
-func (g *given) standsFor(url, path string) string {
-	if g.away.urls == nil {
-		g.away.urls = map[string]string{}
+func (g *commandSettings) standsFor(url, path string) string {
+	if g.remote.urls == nil {
+		g.remote.urls = map[string]string{}
 	}
-	g.away.urls[path] = url
+	g.remote.urls[path] = url
 	return path
 }
 
@@ -98,18 +98,18 @@ func hostedElsewhere(a setting.Assignment, list string) error {
 		return nil // what is wrong is told with all other faults
 	}
 	if a.Path == "ps.dir" || !isHere(found[0].Name) {
-		return setting.Faultf(a.Path, "%s: it is this host that carries what is saved, and it would be saved on others: start the job on the first host of %v, without servers that keep parameters, or name a folder that all hosts have", remote.Shown(a.Text), setting.Path("job.hosts"))
+		return setting.Errorf(a.Path, "%s: it is this host that carries what is saved, and it would be saved on others: start the job on the first host of %v, without servers that keep parameters, or name a folder that all hosts have", remote.Shown(a.Text), setting.Path("job.hosts"))
 	}
 	return nil
 }
 
 // tellsOfAway tells a person.
-func (g *given) tellsOfAway(cmd *cobra.Command) func(line string) {
+func (g *commandSettings) tellsOfAway(cmd *cobra.Command) func(line string) {
 	return func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 }
 
 // brought has URLs of what the job reads be paths of this host, and brings it there, unless settings have faults that can be told before.
-func (g *given) brought(cmd *cobra.Command, all []setting.Assignment) error {
+func (g *commandSettings) brought(cmd *cobra.Command, all []setting.Assignment) error {
 	last, checked := lastOf(all), false
 	for i, a := range all {
 		if !slices.Contains(readElsewhere, a.Path) || !remote.IsURL(a.Text) || last[a.Path] != a {
@@ -123,7 +123,7 @@ func (g *given) brought(cmd *cobra.Command, all []setting.Assignment) error {
 		}
 		path, err := away.Data(cmd.Context(), a.Text, g.tellsOfAway(cmd))
 		if err != nil {
-			return setting.Faultf(a.Path, "%w", err)
+			return setting.Errorf(a.Path, "%w", err)
 		}
 		all[i].Text = g.standsFor(a.Text, path)
 	}
@@ -131,13 +131,13 @@ func (g *given) brought(cmd *cobra.Command, all []setting.Assignment) error {
 }
 
 // asSaid are settings with what was said, in place of paths of this host that stand for it.
-func (g *given) asSaid(all []setting.Assignment) []setting.Assignment {
+func (g *commandSettings) asSaid(all []setting.Assignment) []setting.Assignment {
 	return g.asSaidOf(all, slices.Concat(savedElsewhere, readElsewhere))
 }
 
-func (g *given) asSaidOf(all []setting.Assignment, paths []setting.Path) []setting.Assignment {
+func (g *commandSettings) asSaidOf(all []setting.Assignment, paths []setting.Path) []setting.Assignment {
 	for i, a := range all {
-		if url, ok := g.away.urls[a.Text]; ok && slices.Contains(paths, a.Path) {
+		if url, ok := g.remote.urls[a.Text]; ok && slices.Contains(paths, a.Path) {
 			all[i].Text = url
 		}
 	}
@@ -145,20 +145,20 @@ func (g *given) asSaidOf(all []setting.Assignment, paths []setting.Path) []setti
 }
 
 // awayFault reports what cannot be kept elsewhere.
-func (g *given) awayFault() error {
-	if g.away.spools["ps.dir"] != nil && g.Keep.Durability == tables.WAL {
-		return setting.Faultf("ps.durability", "wal with a %v that lies elsewhere: a change is on a disk before it is acknowledged, and checkpoints alone are carried: say checkpoint, or name a folder", setting.Path("ps.dir"))
+func (g *commandSettings) awayFault() error {
+	if g.remote.spools["ps.dir"] != nil && g.ParameterServer.Durability == tables.WAL {
+		return setting.Errorf("ps.durability", "wal with a %v that lies elsewhere: a change is on a disk before it is acknowledged, and checkpoints alone are carried: say checkpoint, or name a folder", setting.Path("ps.dir"))
 	}
-	if g.away.spools["checkpoint.dir"] != nil && g.Hosts != "" && g.Sync.Kept() {
-		return setting.Faultf("checkpoint.dir", "servers on other hosts would save there what this host has to carry: name a folder that all hosts have")
+	if g.remote.spools["checkpoint.dir"] != nil && g.Hosts != "" && g.Sync.UsesParameterServers() {
+		return setting.Errorf("checkpoint.dir", "servers on other hosts would save there what this host has to carry: name a folder that all hosts have")
 	}
 	return nil
 }
 
 // carried is do, after which all that was saved is where it belongs, or the error says what is not.
-func (g *given) carried(do func() error) error {
+func (g *commandSettings) carried(do func() error) error {
 	err := do()
-	for _, s := range g.away.spools {
+	for _, s := range g.remote.spools {
 		if fault := s.Close(); fault != nil {
 			if err != nil {
 				fault = fmt.Errorf("%w; before: %v", fault, err) // the job may have been told to end, and to be started again: not with this
@@ -185,8 +185,8 @@ func readsCheckpoint(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// readsSaved is the group of commands about what servers have saved, which may lie elsewhere for those that only read it.
-func readsSaved(group *cobra.Command) *cobra.Command {
+// withServerCheckpoint is the group of commands about what servers have saved, which may lie elsewhere for those that only read it.
+func withServerCheckpoint(group *cobra.Command) *cobra.Command {
 	for _, cmd := range group.Commands() {
 		do, changes := cmd.RunE, cmd.Name() == "recover"
 		cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -213,10 +213,10 @@ func checkpointHere(ctx context.Context, word string) (path string, end func() e
 		if err != nil {
 			return "", err
 		}
-		part, err := train.PartOf(f.Header, "") // its servers' folders are not here yet
+		part, err := train.ServerParts(f.Header, "") // its servers' folders are not here yet
 		if err = errors.Join(err, f.Close()); err != nil || part == nil {
 			return "", err
 		}
-		return strings.TrimPrefix(train.StartDir("", part.Start), "/") + "/", nil
+		return strings.TrimPrefix(train.AttemptDir("", part.Start), "/") + "/", nil
 	})
 }

@@ -26,7 +26,7 @@ func newBench() *cobra.Command {
 			if cmd.Flags().Lookup("rank") != nil {
 				return nil // it looks itself, beside what else is wrong
 			}
-			if err := launch.Alone(os.LookupEnv); err != nil {
+			if err := launch.CheckSingle(os.LookupEnv); err != nil {
 				return console.Usage(err)
 			}
 			return nil

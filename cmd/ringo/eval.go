@@ -54,18 +54,18 @@ func notForEval(a setting.Assignment) bool {
 }
 
 // reading is what a run was begun with whose checkpoint this command reads, and where that lies, as far as what is said leaves that.
-func (g *given) reading(said []setting.Assignment) ([]setting.Assignment, error) {
-	file, err := train.FindPrevious(g.reads)
+func (g *commandSettings) reading(said []setting.Assignment) ([]setting.Assignment, error) {
+	file, err := train.FindPrevious(g.checkpointPath)
 	if err != nil {
 		return nil, err
 	}
 	if file.File == "" {
-		if _, err := os.Stat(g.reads); err != nil {
+		if _, err := os.Stat(g.checkpointPath); err != nil {
 			return nil, usageError{err}
 		}
-		return nil, usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.reads)
+		return nil, usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.checkpointPath)
 	}
-	told := slices.DeleteFunc(file.Told, notForEval)
+	told := slices.DeleteFunc(file.Assignments, notForEval)
 	if slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // which takes the place of files
 		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
 	}
@@ -93,7 +93,7 @@ func needsServers(told, said []setting.Assignment) bool {
 
 // withoutServers are a run's settings for ranks that need none of its servers that keep parameters.
 func withoutServers(told []setting.Assignment) (out []setting.Assignment) {
-	kept := slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "sync" && job.Sync(a.Text).Kept() })
+	kept := slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "sync" && job.Sync(a.Text).UsesParameterServers() })
 	for _, a := range told {
 		switch {
 		case kept && (a.Path == "sync" || slices.Contains([]string{"servers", "ps"}, job.GroupOf(a.Path))):
@@ -107,7 +107,7 @@ func withoutServers(told []setting.Assignment) (out []setting.Assignment) {
 }
 
 func (c *evalCommand) execute(cmd *cobra.Command, words []string) error {
-	c.checkpoint, c.reads = words[0], words[0]
+	c.checkpoint, c.checkpointPath = words[0], words[0]
 	errs := c.check(cmd, "")
 	if c.Spec == nil {
 		return errors.Join(errs...)
@@ -159,7 +159,7 @@ func (c *evalCommand) evaluate(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 // findStart finds the parts of servers of the checkpoint that a job goes on from, or only reads: those servers write to a folder that
 // ends with the command.
 func (f *jobFlags) findStart() (end func() error, err error) {
-	if f.reads == "" {
+	if f.checkpointPath == "" {
 		f.start, err = job.Begin(f.Train.Checkpoint.Dir, f.Train.Checkpoint.Resume)
 		return func() error { return nil }, err
 	}
@@ -168,7 +168,7 @@ func (f *jobFlags) findStart() (end func() error, err error) {
 		return nil, err
 	}
 	end = func() error { return os.RemoveAll(scratch) }
-	if f.start, err = job.Look(f.reads, scratch); err != nil {
+	if f.start, err = job.Look(f.checkpointPath, scratch); err != nil {
 		return nil, errors.Join(err, end())
 	}
 	return end, nil

@@ -160,7 +160,7 @@ func TestOddRank(t *testing.T) {
 	err := ringo.Run(t.Context(), ringo.Config{}, func(job *ringo.Job) error {
 		return collective.AllReduce(job.Group(), make([]float32, 1000+job.Rank()), collective.Sum)
 	})
-	if !ringo.Told(err) {
+	if !ringo.Reported(err) {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(1)

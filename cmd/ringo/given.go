@@ -22,9 +22,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// given is the settings of a command: its flags, which are rows of a job's table, a job file and --set. Flags win over
+// commandSettings is the settings of a command: its flags, which are rows of a job's table, a job file and --set. Flags win over
 // --set, and that over the file. A process that a launcher has started has them from there.
-type given struct {
+type commandSettings struct {
 	command setting.Commands // the command, in the column of the settings
 	file    string
 	set     []string
@@ -34,33 +34,33 @@ type given struct {
 	usual   []setting.Assignment // what the command has otherwise than a job has it, where nothing is given
 
 	*job.Spec
-	table  *setting.Table
-	start  *job.Start // of a job whose servers are saved with it
-	env    launch.Env
-	idle   map[setting.Path]bool // settings that were told to have no effect
-	worker bool                  // a launcher has started this process as a rank or a server that sums
-	reads  string                // the checkpoint, or its folder, of a command that only reads it
+	table          *setting.Table
+	start          *job.Attempt // of a job whose servers are saved with it
+	env            launch.RankEnv
+	unused         map[setting.Path]bool // settings that were told to have no effect
+	worker         bool                  // a launcher has started this process as a rank or a server that sums
+	checkpointPath string                // the checkpoint, or its folder, of a command that only reads it
 
-	ranks      bool        // other launchers may start it, as its ranks
-	starts     bool        // it is started once where it is to start ranks, such as by a pod
-	part       *launch.Env // the place of the ranks that it starts in a job of several such processes; nil: all are its own
-	each       int         // how many it starts then
-	others     string      // in words, the one that has, and by which variables it says so
-	away       afar        // what lies on no disk of this host
-	anyProgram bool        // it starts programs of one's own: what these were begun with is theirs
-	predicts   bool        // that command predicts: by as many ranks as are said, whatever the run had
+	ranks            bool            // other launchers may start it, as its ranks
+	starts           bool            // it is started once where it is to start ranks, such as by a pod
+	part             *launch.RankEnv // the place of the ranks that it starts in a job of several such processes; nil: all are its own
+	each             int             // how many it starts then
+	externalLauncher string          // in words, the one that has, and by which variables it says so
+	remote           remoteFolders   // what lies on no disk of this host
+	anyProgram       bool            // it starts programs of one's own: what these were begun with is theirs
+	predicts         bool            // that command predicts: by as many ranks as are said, whatever the run had
 }
 
 // letters are flags of one letter, as other launchers have them.
 var letters = map[string]string{"np": "n"} // never written
 
 // register adds the flags of the settings that a command takes. It hides those that server and heter only accept.
-func (g *given) register(fs *pflag.FlagSet, command setting.Commands) {
+func (g *commandSettings) register(fs *pflag.FlagSet, command setting.Commands) {
 	g.command = command
-	g.ranks = g.takes("job.rank") && command&(setting.Server|setting.Heter) == 0 // other launchers start ranks
+	g.ranks = g.accepts("job.rank") && command&(setting.Server|setting.Heter) == 0 // other launchers start ranks
 	table := usualTable()
 	for _, r := range table.Rows() {
-		if r.Flag == "" || !g.takes(r.Path) {
+		if r.Flag == "" || !g.accepts(r.Path) {
 			continue
 		}
 		f := &pflag.Flag{Name: r.Flag, Shorthand: letters[r.Flag], Usage: r.About, DefValue: table.Default(r.Path), Hidden: !r.Commands.Has(command), Value: &settingFlag{given: g, row: r, text: table.Default(r.Path)}}
@@ -74,7 +74,7 @@ func (g *given) register(fs *pflag.FlagSet, command setting.Commands) {
 			continue
 		}
 		now, _, _, _ := setting.Current(setting.Assignment{Path: path, Text: "true"})
-		if r, _ := table.Row(now.Path); g.takes(r.Path) {
+		if r, _ := table.Row(now.Path); g.accepts(r.Path) {
 			f := fs.VarPF(&settingFlag{given: g, row: r, former: name, path: path}, name, "", r.About)
 			f.Hidden = true
 			if isBool(r) || now.Text != "true" {
@@ -86,8 +86,8 @@ func (g *given) register(fs *pflag.FlagSet, command setting.Commands) {
 	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as ps.durability=wal; may be repeated")
 }
 
-// takes reports whether the command accepts a setting.
-func (g *given) takes(p setting.Path) bool {
+// accepts reports whether the command accepts a setting.
+func (g *commandSettings) accepts(p setting.Path) bool {
 	r, _ := usualTable().Row(p)
 	return r.Commands.Has(g.command) || g.command&(setting.Server|setting.Heter) != 0
 }
@@ -107,7 +107,7 @@ func isBool(r setting.Row) bool {
 
 // settingFlag is the flag of a setting. What it is given is looked at with all other settings.
 type settingFlag struct {
-	given  *given
+	given  *commandSettings
 	row    setting.Row
 	text   string
 	former string       // its name in an earlier version, where that was given
@@ -159,14 +159,14 @@ func (f *settingFlag) Type() string {
 
 // resolve makes the job of all that is given: with model, where the command line names one. What a launcher says comes
 // first, then what a run was begun with that goes on, the file, --set, and flags.
-func (g *given) resolve(cmd *cobra.Command, model string) error {
-	g.env, g.worker, _ = launch.FromEnv(os.LookupEnv) // joining the job tells of its faults
+func (g *commandSettings) resolve(cmd *cobra.Command, model string) error {
+	g.env, g.worker, _ = launch.RankFromEnv(os.LookupEnv) // joining the job tells of its faults
 	told, err := g.launched()
 	if err != nil {
 		return err
 	}
 	all := told.Settings
-	g.away.urls = told.URLs
+	g.remote.urls = told.URLs
 	if told.Command == cmd.CommandPath() {
 		all, g.start = append(g.usual, all...), told.Start
 	} else if all, err = g.gather(cmd, told, model); errors.As(err, new(*checkpoint.DamageError)) {
@@ -189,8 +189,8 @@ func (g *given) resolve(cmd *cobra.Command, model string) error {
 }
 
 // launched is what a launcher says, nothing without one.
-func (g *given) launched() (told job.Launched, err error) {
-	text, there := launch.JobFromEnv(os.LookupEnv)
+func (g *commandSettings) launched() (told job.LaunchSpec, err error) {
+	text, there := launch.JobSpecFromEnv(os.LookupEnv)
 	if there {
 		told, err = job.ParseLaunched(text)
 	}
@@ -199,7 +199,7 @@ func (g *given) launched() (told job.Launched, err error) {
 
 // gather is everything that the command line says, over what a launcher of another command says: of that a setting has
 // its value, but was not given.
-func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all []setting.Assignment, err error) {
+func (g *commandSettings) gather(cmd *cobra.Command, told job.LaunchSpec, model string) (all []setting.Assignment, err error) {
 	usual := func(path setting.Path, text string) {
 		all = append(all, setting.Assignment{Path: path, Text: text})
 	}
@@ -225,14 +225,14 @@ func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all
 	if said, err = g.hosted(resumed(append(said, g.flags...))); err != nil {
 		return nil, err
 	}
-	placed, err := g.placed(said)
+	placed, err := g.externalSettings(said)
 	if err != nil {
 		return nil, err
 	}
 	if err := g.spooled(cmd, said, placed); err != nil {
 		return nil, err
 	}
-	if g.reads != "" {
+	if g.checkpointPath != "" {
 		before, err := g.reading(said)
 		return slices.Concat(before, all, said, placed), err
 	}
@@ -244,7 +244,7 @@ func (g *given) gather(cmd *cobra.Command, told job.Launched, model string) (all
 }
 
 // read is all that the file and --set give, in this order.
-func (g *given) read() (out []setting.Assignment, err error) {
+func (g *commandSettings) read() (out []setting.Assignment, err error) {
 	if g.file != "" {
 		if out, err = readJob(g.file); err != nil {
 			return nil, err
@@ -259,7 +259,7 @@ func (g *given) read() (out []setting.Assignment, err error) {
 	}
 	out, err = g.current(out)
 	for _, a := range out {
-		if _, known := usualTable().Get(a.Path); known && !g.takes(a.Path) {
+		if _, known := usualTable().Get(a.Path); known && !g.accepts(a.Path) {
 			return nil, fmt.Errorf("%s: %s has no effect on this command", a.Origin, a.Path)
 		}
 	}
@@ -267,7 +267,7 @@ func (g *given) read() (out []setting.Assignment, err error) {
 }
 
 // current returns assignments with the names of this version, and notes the others for the user.
-func (g *given) current(all []setting.Assignment) (out []setting.Assignment, err error) {
+func (g *commandSettings) current(all []setting.Assignment) (out []setting.Assignment, err error) {
 	for _, a := range all {
 		now, note, exists, fault := setting.Current(a)
 		if exists {
@@ -280,14 +280,14 @@ func (g *given) current(all []setting.Assignment) (out []setting.Assignment, err
 			}
 		}
 		if fault != nil {
-			err = errors.Join(err, errors.New(g.tell(fault.(*setting.Fault))))
+			err = errors.Join(err, errors.New(g.faultText(fault.(*setting.Error))))
 		}
 	}
 	return out, err
 }
 
 // rename notes a setting that was given by a name of an earlier version. Two such names of one setting need one value.
-func (g *given) rename(a setting.Assignment, former string) error {
+func (g *commandSettings) rename(a setting.Assignment, former string) error {
 	for _, b := range g.renamed {
 		if b.Path == a.Path && b.Text != a.Text && string(b.Origin) != former {
 			return fmt.Errorf("%s: %s with %s %s: both are %s now, which has one value: give that", former, a.Text, b.Origin, b.Text, flagOf(a.Path))
@@ -315,12 +315,12 @@ func readJob(name string) ([]setting.Assignment, error) {
 const bySet setting.Origin = "--set"
 
 // faults are those of settings, as a person reads them: each with the file and line where its value stands, or the flag.
-func (g *given) faults(err error) error {
+func (g *commandSettings) faults(err error) error {
 	if err == nil {
 		return nil
 	}
 	var errs []error
-	for _, line := range setting.Tell(err, g.tell) {
+	for _, line := range setting.Format(err, g.faultText) {
 		if line != "" {
 			errs = append(errs, errors.New(line))
 		}
@@ -331,8 +331,8 @@ func (g *given) faults(err error) error {
 	return usageError{errors.Join(errs...)}
 }
 
-func (g *given) tell(f *setting.Fault) string {
-	if g.idle[f.Path] {
+func (g *commandSettings) faultText(f *setting.Error) string {
+	if g.unused[f.Path] {
 		return "" // that it has no effect was said
 	}
 	origin := f.Origin
@@ -353,7 +353,7 @@ func (g *given) tell(f *setting.Fault) string {
 }
 
 // name is what a person calls a setting: the flag where there is one, and the file does not say its path.
-func (g *given) name(p setting.Path) string {
+func (g *commandSettings) name(p setting.Path) string {
 	if g.table != nil && inFile(g.table.Origin(p)) {
 		return string(p)
 	}
@@ -372,22 +372,22 @@ func flagOf(p setting.Path) string {
 }
 
 // idleFaults are those of settings that have no effect.
-func (g *given) idleFaults() error {
-	faults := g.Idle(g.table)
+func (g *commandSettings) idleFaults() error {
+	faults := g.Unused(g.table)
 	err := g.faults(faults.Err())
-	g.idle = map[setting.Path]bool{}
+	g.unused = map[setting.Path]bool{}
 	for _, f := range faults {
-		g.idle[f.Path] = true
+		g.unused[f.Path] = true
 	}
 	return err
 }
 
 // isGiven says whether a setting was given, and does not have its usual value.
-func (g *given) isGiven(p setting.Path) bool { return g.table.Origin(p) != "" }
+func (g *commandSettings) isGiven(p setting.Path) bool { return g.table.Origin(p) != "" }
 
 // handed is what the processes of the job are told.
-func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
-	said := job.Changed(g.table, nil)
+func (g *commandSettings) handed(cmd *cobra.Command, progress string) (string, error) {
+	said := job.Overrides(g.table, nil)
 	if g.Hosts != "" { // which bring it themselves
 		said = g.asSaidOf(said, readElsewhere)
 	}
@@ -402,11 +402,11 @@ func (g *given) handed(cmd *cobra.Command, progress string) (string, error) {
 		decided("training.threads", strconv.Itoa(g.Threads()))
 	}
 	decided("output.progress", progress)
-	return job.Launched{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.away.urls}.Text()
+	return job.LaunchSpec{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.remote.urls}.Text()
 }
 
 // blackBox is the folder of what tells why a job failed; "": there is to be none.
-func (g *given) blackBox() (string, error) {
+func (g *commandSettings) blackBox() (string, error) {
 	switch at := g.Output.BlackBox; at {
 	case "none":
 		return "", nil
@@ -414,7 +414,7 @@ func (g *given) blackBox() (string, error) {
 		return boxes.Folder()
 	default:
 		if info, err := os.Stat(at); err != nil || !info.IsDir() {
-			return "", setting.Faultf("output.black-box", "%s: want a folder that exists, or none", at)
+			return "", setting.Errorf("output.black-box", "%s: want a folder that exists, or none", at)
 		}
 		return at, nil
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// usual are the flags that most people use, with what they are for in so few words that a line holds them.
-var usual = [][2]string{
+// defaults are the flags that most people use, with what they are for in so few words that a line holds them.
+var defaults = [][2]string{
 	{"data DIR", "the data set's folder or archive, or \"synthetic\""},
 	{"np N", "number of ranks (workers)"},
 	{"epochs N", "how often the training set is seen"},
@@ -36,7 +36,7 @@ func shortHelp(to io.Writer) {
 		"  ringo train cifar-resnet20 --data synthetic --np 2 --strategy auto\n" +
 		"  ringo train mnist --data DIR --np 4 --checkpoint RUN --resume\n" +
 		"  ringo train ctr-dnn --data DIR --np 2 --sync async --servers 2\n\n")
-	for _, f := range usual {
+	for _, f := range defaults {
 		fmt.Fprintf(&b, "  --%-15s %s\n", f[0], f[1])
 	}
 	b.WriteString("\nMore: `ringo help train models`, `ringo help train all`, or of one group:\n")
@@ -85,7 +85,7 @@ func helpOnTrain(cmd *cobra.Command, topic string) error {
 }
 
 // groupHelp lists the settings of a group: those that have flags, and those that --set and job files give.
-func groupHelp(to io.Writer, g job.Group) {
+func groupHelp(to io.Writer, g job.SettingGroup) {
 	table := usualTable()
 	flags, paths := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	var renamed []string

@@ -24,7 +24,7 @@ const heterCommand = "heter"
 
 // heterRole is `ringo heter`, and any command that trains where a launcher has started it as a heter-trainer.
 type heterRole struct {
-	given
+	commandSettings
 	model    string // of the command line; "": it names none
 	index    int
 	launched bool // a launcher has given it its place
@@ -57,7 +57,7 @@ func (c *heterRole) execute(cmd *cobra.Command) (err error) {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return usageError{err}
 	}
-	cfg := ringo.Config{Times: c.Times, Network: c.Network, Collective: c.Collective, NoMesh: c.GoesOn()}
+	cfg := ringo.Config{Times: c.Times, Network: c.Network, Collective: c.Collective, ServersOnly: c.ContinueOnLoss()}
 	if c.Transport == ringo.TransportTCP {
 		cfg.Transport = c.Transport
 	}
@@ -94,13 +94,13 @@ func (c *heterRole) check(cmd *cobra.Command) []error {
 func (c *heterRole) byHand() error {
 	switch n := len(c.HeterAddresses); {
 	case !c.isGiven("job.ranks"):
-		return setting.Faultf("job.ranks", "is missing: a heter-trainer waits for so many trainers")
+		return setting.Errorf("job.ranks", "is missing: a heter-trainer waits for so many trainers")
 	case n == 0:
-		return setting.Faultf("heter.addresses", "is missing: where all heter-trainers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
+		return setting.Errorf("heter.addresses", "is missing: where all heter-trainers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
 	case c.Train.Model.Name == "":
-		return setting.Faultf("model", "is missing: a heter-trainer has the dense layers of the trainers' model: --set model=NAME, or the job file of the ranks")
-	case !c.Sync.Kept():
-		return setting.Faultf("sync", "%s: heter-trainers need servers that keep parameters: say what those are told (%s)", c.Sync, strings.Join(train.Consistencies(), ", "))
+		return setting.Errorf("model", "is missing: a heter-trainer has the dense layers of the trainers' model: --set model=NAME, or the job file of the ranks")
+	case !c.Sync.UsesParameterServers():
+		return setting.Errorf("sync", "%s: heter-trainers need servers that keep parameters: say what those are told (%s)", c.Sync, strings.Join(train.Consistencies(), ", "))
 	case c.index < 0 || c.index >= n:
 		return fmt.Errorf("--index %d: want a heter-trainer from 0 to %d, as there are %d", c.index, n-1, n)
 	}
@@ -113,7 +113,7 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 	withThreads(training.Threads + 1)
 	name := fmt.Sprintf("heter-trainer %d of %d", place.Index, len(place.Addrs))
 	f, err := role.Serve(cmd.Context(), me, role.Config{
-		Lent: c.Sync != job.BSP, Sessions: training.Servers.Threads,
+		Stateless: c.Sync != job.BSP, Sessions: training.Servers.Threads,
 		Open: func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, place.Index, about) },
 		Up: func(addr net.Addr) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, on %s\n", name, addr, counted(place.Trainers*max(1, training.Servers.Threads), "trainer"), counted(training.Threads, "thread"))
@@ -124,7 +124,7 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s of %s, busy %s, starved %s, agreed and updated %s, %s received, %s sent, %s in shared memory\n", name,
-		counted(int(f.Steps), "step"), counted(int(f.Micros), "micro-batch"), counted(int(f.Samples), "sample"),
+		counted(int(f.Steps), "step"), counted(int(f.MicroBatches), "micro-batch"), counted(int(f.Samples), "sample"),
 		quantity.Duration(f.Busy), quantity.Duration(f.Starved), quantity.Duration(f.Agreed), bytesOf(f.Read), bytesOf(f.Written), bytesOf(f.Shared))
 	return nil
 }

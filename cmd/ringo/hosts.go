@@ -23,7 +23,7 @@ import (
 // attendCommand is the hidden command that starts and ends a job's processes on a host that is not its launcher's.
 const attendCommand = "attend-host"
 
-func newAttend() *cobra.Command {
+func newAgent() *cobra.Command {
 	return &cobra.Command{
 		Use:    attendCommand,
 		Hidden: true,
@@ -38,7 +38,7 @@ func newAttend() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return launch.Attend(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), launch.Attendance{
+			return launch.RunAgent(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), launch.AgentConfig{
 				Version: ringo.Version, Hash: hash, Program: self, Guard: []string{self, guardCommand}, Env: os.Environ(), Reached: reachedBySSH(),
 			})
 		},
@@ -56,7 +56,7 @@ const maxHostFile = 1 << 20
 
 // hosted replaces a host file's name by what it holds, since other hosts may have another one, and says as many ranks as hosts take
 // where nobody does.
-func (g *given) hosted(said []setting.Assignment) ([]setting.Assignment, error) {
+func (g *commandSettings) hosted(said []setting.Assignment) ([]setting.Assignment, error) {
 	list, counted, by := "", false, setting.Origin("")
 	for i, a := range said {
 		counted = counted || a.Path == "job.ranks"
@@ -140,19 +140,19 @@ func isHostFile(word string) (is bool, file string, given bool) {
 }
 
 // span has cfg start the job's processes on the hosts that were named; one that is this host needs no ssh.
-func (g *given) span(cfg *launch.Config, self string) (err error) {
+func (g *commandSettings) span(cfg *launch.Config, self string) (err error) {
 	if g.Hosts == "" {
 		return nil
 	}
 	all, err := hosts.Parse(g.Hosts)
 	if err != nil {
-		return setting.Faultf("job.hosts", "%w", err)
+		return setting.Errorf("job.hosts", "%w", err)
 	}
 	cfg.Self, cfg.Interface = self, g.Network.Interface
 	if cfg.Hash, err = hosts.Hash(self); err != nil {
 		return err
 	}
-	reach := reaching{
+	reach := hostConnector{
 		ssh:     hosts.SSH{Command: strings.Fields(g.SSH), Within: g.Times.Join},
 		program: hosts.Program{Path: self, Hash: cfg.Hash, Command: attendCommand, Copied: g.Copy},
 		number:  map[string]int{},
@@ -173,7 +173,7 @@ func (g *given) span(cfg *launch.Config, self string) (err error) {
 }
 
 // hostsOf are those that were named for a role, or others.
-func (g *given) hostsOf(role string, others []hosts.Host) ([]hosts.Host, error) {
+func (g *commandSettings) hostsOf(role string, others []hosts.Host) ([]hosts.Host, error) {
 	path, list := setting.Path("servers.hosts"), g.Servers.Hosts
 	if role == launch.Heter {
 		path, list = "heter.hosts", g.HeterHosts
@@ -183,26 +183,26 @@ func (g *given) hostsOf(role string, others []hosts.Host) ([]hosts.Host, error) 
 	}
 	named, err := hosts.Parse(list)
 	if err != nil {
-		return nil, setting.Faultf(path, "%w", err)
+		return nil, setting.Errorf(path, "%w", err)
 	}
 	return named, nil
 }
 
-// reaching is how hosts are reached, and those that are in use.
-type reaching struct {
+// hostConnector is how hosts are reached, and those that are in use.
+type hostConnector struct {
 	ssh     hosts.SSH
 	program hosts.Program
 	hosts   []launch.Host
 	number  map[string]int // of each in hosts, by name
 }
 
-func (r *reaching) has(name string) bool {
+func (r *hostConnector) has(name string) bool {
 	_, known := r.number[name]
 	return known
 }
 
 // places are numbers in r.hosts of some, of which at says for each process which one.
-func (r *reaching) places(some []hosts.Host, at []int) (out []int) {
+func (r *hostConnector) places(some []hosts.Host, at []int) (out []int) {
 	for _, i := range at {
 		name := some[i].Name
 		if !r.has(name) {
@@ -215,7 +215,7 @@ func (r *reaching) places(some []hosts.Host, at []int) (out []int) {
 }
 
 // host is one with the way to it, which this one does not need.
-func (r *reaching) host(name string) launch.Host {
+func (r *hostConnector) host(name string) launch.Host {
 	if isHere(name) {
 		return launch.Host{Name: name}
 	}

@@ -20,23 +20,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/web"
 )
 
-// answered is the job's address on this host, and the memory in which its ranks count. The zero value is none.
+// metricsServer is the job's address on this host, and the memory in which its ranks count. The zero value is none.
 //
 // It belongs to the launcher, which outlives its ranks: the metrics of a rank that has died remain as long as the job lasts,
 // and an address that is taken is an error before any rank starts. Ranks that are started otherwise find each other by the
 // job's ticket. The first one answers, and another one takes over when that has ended.
-type answered struct {
-	board *metrics.Board
+type metricsServer struct {
+	board *metrics.Dir
 	by    *scrape.Answerer
 }
 
 // answer serves the dashboard of the hub, metrics and profiles at --http, if that is set.
-func (f *jobFlags) answer(cmd *cobra.Command, h *live.Hub) (a answered, err error) {
+func (f *jobFlags) answer(cmd *cobra.Command, h *live.Collector) (a metricsServer, err error) {
 	at := f.Output.HTTP
 	if at == "" {
 		return a, nil
 	}
-	fault := func(err error) (answered, error) { return answered{}, setting.Faultf("output.http", "%s: %w", at, err) }
+	fault := func(err error) (metricsServer, error) {
+		return metricsServer{}, setting.Errorf("output.http", "%s: %w", at, err)
+	}
 	tell := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 	token, shown, err := tokenOf()
 	if err != nil {
@@ -68,8 +70,8 @@ func (f *jobFlags) answer(cmd *cobra.Command, h *live.Hub) (a answered, err erro
 
 // tokenOf returns the token of this process's address, and what to print instead of a token that the user has chosen.
 func tokenOf() (token, shown string, err error) {
-	if token, err = launch.OrdersFromEnv(os.LookupEnv); token != "" || err != nil {
-		return token, "$" + launch.OrdersVar, err
+	if token, err = launch.AdminTokenFromEnv(os.LookupEnv); token != "" || err != nil {
+		return token, "$" + launch.AdminTokenVar, err
 	}
 	return rand.Text(), "", nil
 }
@@ -88,7 +90,7 @@ func placeOf(given, shown string, site *web.Site) string {
 }
 
 // path is the folder of the metrics, for ranks.
-func (a answered) path() string {
+func (a metricsServer) path() string {
 	if a.board == nil {
 		return ""
 	}
@@ -96,7 +98,7 @@ func (a answered) path() string {
 }
 
 // end answers no more.
-func (a answered) end() {
+func (a metricsServer) end() {
 	if a.board != nil {
 		a.by.Close()
 		a.board.Leave()
@@ -116,7 +118,7 @@ func (f *jobFlags) ofTicket() []byte {
 	if ticket, err := f.ticket(); err == nil {
 		return ticket
 	}
-	if meeting.IsPlace(f.Rendezvous) {
+	if meeting.IsBackend(f.Rendezvous) {
 		sum := sha256.Sum256([]byte(f.Rendezvous))
 		return sum[:]
 	}

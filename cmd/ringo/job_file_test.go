@@ -144,7 +144,7 @@ func TestHelpOnTrain(t *testing.T) {
 	if status, out, _ := command(t, "help bench allreduce"); status != 0 || !strings.Contains(out, "--floats") {
 		t.Errorf("help bench allreduce: %s", out)
 	}
-	for _, f := range usual { // each is a flag
+	for _, f := range defaults { // each is a flag
 		name, _, _ := strings.Cut(f[0], " ")
 		if newTrain().Flags().Lookup(name) == nil {
 			t.Errorf("--%s is no flag", name)

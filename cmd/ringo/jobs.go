@@ -47,7 +47,7 @@ func newJobs() *cobra.Command {
 }
 
 // writeJob writes what the job has decided to the file of --write-job, where there is one: see job.Spec.Resolved.
-func (g *given) writeJob(path string, chosen ...setting.Assignment) error {
+func (g *commandSettings) writeJob(path string, chosen ...setting.Assignment) error {
 	if path == "" {
 		return nil
 	}

@@ -10,13 +10,13 @@ import (
 // its workers.
 const guardCommand = "guard-workers"
 
-func newGuard() *cobra.Command {
+func newWatchdog() *cobra.Command {
 	return &cobra.Command{
 		Use:    guardCommand,
 		Hidden: true,
 		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return launch.Guard(cmd.InOrStdin())
+			return launch.Watchdog(cmd.InOrStdin())
 		},
 	}
 }

@@ -38,7 +38,7 @@ import (
 // Exit statuses, as shells and schedulers read them. Other signals than SIGINT have 128 and their number, too.
 const (
 	exitFailed      = console.Failed
-	exitUsage       = console.UsageFault
+	exitUsage       = console.UsageError
 	exitInterrupted = 130
 )
 
@@ -63,11 +63,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := out.fault(); status == 0 && err != nil {
 		status, text = exitFailed, fmt.Sprintf("what was to be printed is lost: %v", err)
 	}
-	if told := (toldError{}); status > 128 && launched() || ringo.Told(err) || errors.As(err, &told) {
+	if told := (reportedError{}); status > 128 && launched() || ringo.Reported(err) || errors.As(err, &told) {
 		text = "" // the launcher says it, once for all its workers
 	}
 	if text != "" {
-		fmt.Fprintln(stderr, "ringo:", away.Shown(text))
+		fmt.Fprintln(stderr, "ringo:", away.WithURLs(text))
 	}
 	return status
 }
@@ -126,7 +126,7 @@ func (n *noting) fault() error {
 
 // launched says that a launcher has started this process.
 func launched() bool {
-	_, rank, _ := launch.FromEnv(os.LookupEnv)
+	_, rank, _ := launch.RankFromEnv(os.LookupEnv)
 	_, keeper, _ := launch.TableFromEnv(os.LookupEnv)
 	return rank || keeper
 }
@@ -135,7 +135,7 @@ func launched() bool {
 // line, unless it quotes a dead rank's last ones.
 func outcome(ctx context.Context, err error) (status int, text string) {
 	var usage usageError
-	var death *launch.DeathError
+	var death *launch.LostProcessError
 	switch name := signalled(ctx, err); {
 	case err == nil:
 		return 0, ""
@@ -160,23 +160,23 @@ func oneLine(err error) string {
 // eachOnALine is the text of several joined faults, the later ones with the program's name before them.
 func eachOnALine(err error) string {
 	var lines []string
-	for _, fault := range apart(err) {
+	for _, fault := range splitErrors(err) {
 		lines = append(lines, oneLine(fault))
 	}
 	return strings.Join(lines, "\nringo: ")
 }
 
-// apart are the faults that err joins, at any depth; what adds words to several is one fault.
-func apart(err error) (faults []error) {
+// splitErrors are the faults that err joins, at any depth; what adds words to several is one fault.
+func splitErrors(err error) (faults []error) {
 	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
-		return apart(inner)
+		return splitErrors(inner)
 	}
 	all, ok := err.(interface{ Unwrap() []error })
 	if !ok || err.Error() != errors.Join(all.Unwrap()...).Error() {
 		return []error{err}
 	}
 	for _, e := range all.Unwrap() {
-		faults = append(faults, apart(e)...)
+		faults = append(faults, splitErrors(e)...)
 	}
 	return faults
 }
@@ -209,7 +209,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), readsSaved(inspect.Command()), plan.Command(), newBench(), fetch.Command(), newJobs(), readsCheckpoint(export.Command()), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), status.Command(), newVersion(), newGuard(), newAttend(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
+	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), withServerCheckpoint(inspect.Command()), plan.Command(), newBench(), fetch.Command(), newJobs(), readsCheckpoint(export.Command()), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), status.Command(), newVersion(), newWatchdog(), newAgent(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
 	manual.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root

@@ -112,7 +112,7 @@ func TestGuardCommand(t *testing.T) {
 func TestOutcome(t *testing.T) {
 	ended, end := context.WithCancel(context.Background())
 	end()
-	death := &launch.DeathError{Rank: 1, How: "exit status 3", Tail: []string{"a", "b"}}
+	death := &launch.LostProcessError{Rank: 1, ExitStatus: "exit status 3", Tail: []string{"a", "b"}}
 	for _, c := range []struct {
 		ctx    context.Context
 		err    error

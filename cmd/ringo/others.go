@@ -9,9 +9,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// placed is the place of a rank that another launcher has started, such as mpirun, as a person would say it by --rank, --np and
+// externalSettings is the place of a rank that another launcher has started, such as mpirun, as a person would say it by --rank, --np and
 // --rendezvous. It is nothing without one, and where a person says the rank.
-func (g *given) placed(said []setting.Assignment) ([]setting.Assignment, error) {
+func (g *commandSettings) externalSettings(said []setting.Assignment) ([]setting.Assignment, error) {
 	text := map[setting.Path]string{}
 	for _, a := range said {
 		text[a.Path] = a.Text
@@ -21,11 +21,11 @@ func (g *given) placed(said []setting.Assignment) ([]setting.Assignment, error) 
 	}
 	ranks, _ := strconv.Atoi(text["job.ranks"]) // what is no number its own row tells
 	rendezvous := text["job.rendezvous"]
-	meshless := text["ps.failure-policy"] == string(tables.LostGoesOn) // they meet at servers
-	if meshless {
+	serversOnly := text["ps.failure-policy"] == string(tables.ContinueJob) // they meet at servers
+	if serversOnly {
 		rendezvous = "/"
 	}
-	env, place, present, err := launch.FromOthers(func(name string) (string, bool) {
+	env, place, present, err := launch.FromExternal(func(name string) (string, bool) {
 		switch file := text["job.ticket-file"]; {
 		case file != "" && name == launch.TicketFileVar:
 			return file, true
@@ -42,14 +42,14 @@ func (g *given) placed(said []setting.Assignment) ([]setting.Assignment, error) 
 	}
 	by := setting.Origin(place.Launcher)
 	if place.Each > 1 {
-		g.part, g.each, g.others = &env, place.Each, place.String()
+		g.part, g.each, g.externalLauncher = &env, place.Each, place.String()
 		return []setting.Assignment{{Path: "job.ranks", Text: strconv.Itoa(env.WorldSize), Origin: by}}, nil
 	}
 	out := []setting.Assignment{
 		{Path: "job.rank", Text: strconv.Itoa(env.Rank), Origin: by},
 		{Path: "job.ranks", Text: strconv.Itoa(env.WorldSize), Origin: by},
 	}
-	if g.others = place.String(); !meshless {
+	if g.externalLauncher = place.String(); !serversOnly {
 		out = append(out, setting.Assignment{Path: "job.rendezvous", Text: env.Rendezvous, Origin: by})
 	}
 	return out, nil

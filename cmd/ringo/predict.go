@@ -27,7 +27,7 @@ type predictCommand struct {
 	jobFlags
 	checkpoint string // the file, or a folder whose last one is meant
 	out        string
-	how        predict.Config
+	output     predict.Config
 	text       predict.Text
 	prompted   bool // a prompt is given
 }
@@ -56,9 +56,9 @@ func (c *predictCommand) command() *cobra.Command {
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { predictHelp(cmd.OutOrStdout()) })
 	fs := cmd.Flags()
 	fs.StringVar(&c.out, "out", "", "`FILE` for what is found, whole or not at all; default: stdout")
-	console.Choice(cmd, &c.how.Format, "format", "jsonl (an object a line), csv, parquet or arrow; default: jsonl", predict.JSONL, predict.CSV, predict.Parquet, predict.Arrow)
-	fs.IntVar(&c.how.Top, "top", 0, "tell the `K` most probable classes; default: the first")
-	fs.StringSliceVar(&c.how.Columns, "columns", nil, "`NAMES` of a table's columns to pass through, such as id,name")
+	console.Choice(cmd, &c.output.Format, "format", "jsonl (an object a line), csv, parquet or arrow; default: jsonl", predict.JSONL, predict.CSV, predict.Parquet, predict.Arrow)
+	fs.IntVar(&c.output.Top, "top", 0, "tell the `K` most probable classes; default: the first")
+	fs.StringSliceVar(&c.output.Columns, "columns", nil, "`NAMES` of a table's columns to pass through, such as id,name")
 	fs.StringVar(&c.text.Prompt, "prompt", "", "`TEXT` that a language model goes on from")
 	fs.IntVar(&c.text.Tokens, "tokens", 256, "how many words or bytes a language model writes")
 	fs.Float64Var(&c.text.Temperature, "temperature", 1, "how freely it writes: 0 takes the most probable each time")
@@ -95,7 +95,7 @@ func predictHelp(to io.Writer) {
 }
 
 func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
-	c.checkpoint, c.reads, c.predicts = words[0], words[0], true
+	c.checkpoint, c.checkpointPath, c.predicts = words[0], words[0], true
 	c.prompted = cmd.Flags().Changed("prompt")
 	errs := c.check(cmd, "")
 	if c.Spec == nil {
@@ -149,7 +149,7 @@ func (c *predictCommand) suits(cmd *cobra.Command) error {
 		faults.addAll(c.text.Validate())
 	} else {
 		given("tokens", "temperature", "seed")
-		faults.addAll(c.how.Validate())
+		faults.addAll(c.output.Validate())
 	}
 	return errors.Join(faults...)
 }
@@ -188,13 +188,13 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 		})
 	}
 	in, err := data.OpenInput(p.Description(), data.InputConfig{
-		Path: cfg.Data, Stdin: cmd.InOrStdin(), Batch: cfg.Batch, Rank: job.Rank(), Size: job.Size(), Threads: cfg.Threads, SkipBad: cfg.SkipBad, Schema: cfg.Schema, Columns: c.how.Columns, Seed: cfg.Seed,
+		Path: cfg.Data, Stdin: cmd.InOrStdin(), Batch: cfg.Batch, Rank: job.Rank(), Size: job.Size(), Threads: cfg.Threads, SkipBad: cfg.SkipBad, Schema: cfg.Schema, Columns: c.output.Columns, Seed: cfg.Seed,
 	})
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	how := c.how
+	how := c.output
 	progress := console.Progress{Style: c.progress, To: cmd.ErrOrStderr(), Unit: "rows", Columns: columnsOf(cmd.ErrOrStderr())}
 	if job.Rank() == 0 {
 		file, _ := p.Checkpoint()
@@ -253,7 +253,7 @@ func leftOfAll(p *train.Predictor, own []data.LeftOut, limit int) (left []data.L
 			continue
 		}
 		if slices.Sort(l.Names); l.Count > limit {
-			return left, setting.Faultf("data.max-bad-records", "%d: the ranks have left out %d", limit, l.Count)
+			return left, setting.Errorf("data.max-bad-records", "%d: the ranks have left out %d", limit, l.Count)
 		}
 	}
 	return left, nil

@@ -202,7 +202,7 @@ func TestKeepersOverHTTP(t *testing.T) {
 }
 
 func TestKeepUsage(t *testing.T) {
-	t.Setenv(launch.OrdersVar, "too short")
+	t.Setenv(launch.AdminTokenVar, "too short")
 	checkRefused(t, exitUsage, synthetic+"--np 2 --sync bsp --ps-http 127.0.0.1:0", "RINGO_PS_HTTP_TOKEN has 9 characters: want at least 16")
 	dir := t.TempDir()
 	checkRefused(t, exitFailed, "ps show "+dir, "has no folder server-0: want the folder of a job's servers")

@@ -13,10 +13,10 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// told is what checkpoints keep of the job for a later start. Paths of files are whole: that start may have another
+// checkpointAssignments is what checkpoints keep of the job for a later start. Paths of files are whole: that start may have another
 // working directory.
-func (g *given) told() []setting.Assignment {
-	out := g.asSaid(job.Changed(g.table, func(r setting.Row) bool { return r.OneStart }))
+func (g *commandSettings) checkpointAssignments() []setting.Assignment {
+	out := g.asSaid(job.Overrides(g.table, func(r setting.Row) bool { return r.OneStart }))
 	for i, a := range out {
 		word := a.Path == "data.layout" && slices.Contains(layout.Names(), a.Text) || a.Path == "data.dir" && a.Text == data.Synthetic
 		if r, _ := g.table.Row(a.Path); (r.Unit == "DIR" || r.Unit == "FILE") && a.Text != "" && !word && !remote.IsURL(a.Text) {
@@ -41,7 +41,7 @@ func resumed(said []setting.Assignment) []setting.Assignment {
 // begunWith is what a run was begun with that goes on from a checkpoint, nothing of one that begins. What is said otherwise now
 // and cannot change is an error that names all of it. Of a rank that a launcher has started it leaves that launcher's choices
 // alone.
-func (g *given) begunWith(said []setting.Assignment) ([]setting.Assignment, error) {
+func (g *commandSettings) begunWith(said []setting.Assignment) ([]setting.Assignment, error) {
 	dir, resume := "", false
 	for _, a := range said {
 		switch a.Path {
@@ -58,7 +58,7 @@ func (g *given) begunWith(said []setting.Assignment) ([]setting.Assignment, erro
 	if err != nil || before.File == "" {
 		return nil, err
 	}
-	told := slices.DeleteFunc(before.Told, func(a setting.Assignment) bool {
+	told := slices.DeleteFunc(before.Assignments, func(a setting.Assignment) bool {
 		return g.worker && slices.Contains([]setting.Path{"job.ranks", "sync", "servers.count"}, a.Path)
 	})
 	for i := range told {
@@ -68,7 +68,7 @@ func (g *given) begunWith(said []setting.Assignment) ([]setting.Assignment, erro
 	if now == nil || err != nil {
 		return told, nil // it is told with all other faults
 	}
-	return told, errors.Join(otherBeginning(said, told, before.File), before.Refuse(now.Values(table, setting.Result)))
+	return told, errors.Join(otherBeginning(said, told, before.File), before.CheckChanges(now.Values(table, setting.JobFixed)))
 }
 
 // otherBeginning reports that a run which goes on shall have begun with other weights than it has.
@@ -88,7 +88,7 @@ func otherBeginning(said, told []setting.Assignment, file string) error {
 	if whole, err := filepath.Abs(said[i].Text); err == nil && whole == was || said[i].Text == was {
 		return nil
 	}
-	f := setting.Faultf(path, "%s: the run goes on from %s, and was begun with %s: leave it out, or name another folder to save in", said[i].Text, file, was)
+	f := setting.Errorf(path, "%s: the run goes on from %s, and was begun with %s: leave it out, or name another folder to save in", said[i].Text, file, was)
 	f.Origin = said[i].Origin
 	return f
 }

@@ -28,15 +28,15 @@ import (
 // jobFlags are the settings of a command whose work the ranks of a job do. One command line may play three roles: the
 // launcher that starts the ranks, one of these ranks, or a rank started by hand.
 type jobFlags struct {
-	given
+	commandSettings
 	tuning   tuning
-	progress string    // auto resolved
-	hub      *live.Hub // of the job, where this process has it
-	answers  answered
-	sight    *launch.Sight
+	progress string          // auto resolved
+	hub      *live.Collector // of the job, where this process has it
+	answers  metricsServer
+	sight    *launch.ProcessTable
 	mu       sync.Mutex
-	ranks    []launch.Seen // of this process, by number
-	spent    string        // what this rank has spent its time with, behind that it is done
+	ranks    []launch.ProcessInfo // of this process, by number
+	spent    string               // what this rank has spent its time with, behind that it is done
 }
 
 // check makes the job of what is given and reports every fault of which processes there are.
@@ -46,7 +46,7 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 		return faults
 	}
 	if f.worker && f.Transport == job.TransportMem {
-		faults.addAll(f.faults(setting.Faultf("job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")))
+		faults.addAll(f.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")))
 	}
 	if f.worker && f.ByHand() {
 		faults.add("--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
@@ -55,7 +55,7 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 		faults.addAll(f.idleFaults())
 		faults.addAll(f.faults(f.atHand()))
 	}
-	if f.worker && len(f.env.Tables) > 0 && !f.Sync.Kept() && f.takes("sync") {
+	if f.worker && len(f.env.Tables) > 0 && !f.Sync.UsesParameterServers() && f.accepts("sync") {
 		faults.add("the launcher has started servers that keep parameters, %d of them: say what it was told, --sync bsp, ssp, async or geo", len(f.env.Tables))
 	}
 	faults.addAll(f.faults(errors.Join(f.ValidateProcesses(), f.orders(), f.partFault())))
@@ -68,44 +68,44 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 func (f *jobFlags) atHand() error {
 	var errs []error
 	if f.isGiven("job.rank") && !f.ByHand() {
-		errs = append(errs, setting.Faultf("job.rank", "%d: want a rank from 0 on", f.Rank))
+		errs = append(errs, setting.Errorf("job.rank", "%d: want a rank from 0 on", f.Rank))
 	}
 	for _, p := range []setting.Path{"job.rendezvous", "job.ticket-file", "ps.addresses", "heter.addresses"} {
 		if f.isGiven(p) && !inFile(f.table.Origin(p)) && !f.ByHand() && (p != "job.rendezvous" || f.Hosts == "") {
-			errs = append(errs, setting.Faultf(p, "is for ranks started by hand: give %v too", setting.Path("job.rank")))
+			errs = append(errs, setting.Errorf(p, "is for ranks started by hand: give %v too", setting.Path("job.rank")))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // partFault reports what ranks cannot have that several processes like this one start.
-func (g *given) partFault() error {
+func (g *commandSettings) partFault() error {
 	switch {
 	case g.part == nil:
 		return nil
 	case g.Hosts != "":
-		return setting.Faultf("job.hosts", "starts all ranks, and %s starts others: choose one", g.others)
+		return setting.Errorf("job.hosts", "starts all ranks, and %s starts others: choose one", g.externalLauncher)
 	case g.Transport == job.TransportMem:
-		return setting.Faultf("job.transport", "mem keeps all ranks in one process, and %s starts several", g.others)
+		return setting.Errorf("job.transport", "mem keeps all ranks in one process, and %s starts several", g.externalLauncher)
 	case g.Sync != job.AllReduce:
-		return setting.Faultf("sync", "%s needs servers, which nobody starts beside the ranks of %s: start them by hand, and one rank in each process", g.Sync, g.others)
+		return setting.Errorf("sync", "%s needs servers, which nobody starts beside the ranks of %s: start them by hand, and one rank in each process", g.Sync, g.externalLauncher)
 	}
 	return nil
 }
 
 // orders reports a secret for orders to servers that they would refuse.
-func (g *given) orders() error {
-	if g.Output.HTTP == "" && g.Keep.HTTP == "" {
+func (g *commandSettings) orders() error {
+	if g.Output.HTTP == "" && g.ParameterServer.HTTP == "" {
 		return nil
 	}
-	_, err := launch.OrdersFromEnv(os.LookupEnv)
+	_, err := launch.AdminTokenFromEnv(os.LookupEnv)
 	return err
 }
 
 // shortenSlices gives this process short slices of time, and the processes that it starts. What a launcher has started has
 // the launcher's. It is a hint: Linux before 6.12 and other systems refuse.
-func (g *given) shortenSlices() {
-	if _, launched := launch.JobFromEnv(os.LookupEnv); !launched && !g.worker {
+func (g *commandSettings) shortenSlices() {
+	if _, launched := launch.JobSpecFromEnv(os.LookupEnv); !launched && !g.worker {
 		_ = timeslice.Set(timeslice.Short)
 	}
 }
@@ -118,7 +118,7 @@ func (f *jobFlags) run(cmd *cobra.Command, words []string, body func(*ringo.Job)
 
 // play is run behind the job's page.
 func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
-	body = f.seen(f.stoppedBySignals(cmd, f.tuning.before(body)))
+	body = f.trackRank(f.stoppedBySignals(cmd, f.tuning.before(body)))
 	cfg := f.Run(f.table)
 	cfg.Collective.Profile = f.tuning.loaded.Collectives
 	if !f.worker && (f.ByHand() || f.InProcess()) {
@@ -132,8 +132,8 @@ func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job
 	switch {
 	case f.worker || f.ByHand():
 		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
-		if f.others != "" && f.Rank == 0 {
-			cfg.Report(fmt.Sprintf("%s, placed by %s", counted(f.Ranks, "rank"), f.others))
+		if f.externalLauncher != "" && f.Rank == 0 {
+			cfg.Report(fmt.Sprintf("%s, placed by %s", counted(f.Ranks, "rank"), f.externalLauncher))
 		}
 		return f.runRank(cmd.Context(), cfg, f.roleTold(cmd, body))
 	case f.InProcess():
@@ -165,7 +165,7 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 		return body
 	}
 	return func(job *ringo.Job) error {
-		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), counted(max(job.Servers(), job.Tables()), "server"))
+		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), counted(max(job.Servers(), job.ParameterServers()), "server"))
 		err := body(job)
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is done%s\n", job.Rank(), job.Size(), f.spent)
@@ -187,16 +187,16 @@ func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*rin
 		if job.Size() != f.Ranks {
 			return fmt.Errorf("--np %d, but %s is %d", f.Ranks, launch.WorldSizeVar, job.Size())
 		}
-		if f.Keepers() != job.Tables() {
-			return fmt.Errorf("%d servers keep parameters, but %s has %d: say --sync and --servers as the launcher was told", f.Keepers(), launch.TablesVar, job.Tables())
+		if f.ParameterServers() != job.ParameterServers() {
+			return fmt.Errorf("%d servers keep parameters, but %s has %d: say --sync and --servers as the launcher was told", f.ParameterServers(), launch.ParameterServersVar, job.ParameterServers())
 		}
 		return body(job)
 	})
 }
 
 // hold keeps the program in memory where rows are read from SSD.
-func (g *given) hold() {
-	if g.Keep.MemoryBytes > 0 {
+func (g *commandSettings) hold() {
+	if g.ParameterServer.MemoryBytes > 0 {
 		_ = holdProgram()
 	}
 }
@@ -231,7 +231,7 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 	command := slices.Concat([]string{self}, strings.Fields(cmd.CommandPath())[1:], words, otherFlags(cmd))
 	ranks := launch.Ranks(f.Ranks, command...)
 	ranks.Bind, ranks.CoresEach = f.Bind, f.coresEach()
-	if f.Sync.Kept() && f.Train.Checkpoint.Dir != "" {
+	if f.Sync.UsesParameterServers() && f.Train.Checkpoint.Dir != "" {
 		end, err := f.findStart()
 		if err != nil {
 			return err
@@ -252,19 +252,19 @@ func (f *jobFlags) coresEach() int {
 }
 
 // roles are the ranks and the job's servers, which are this program.
-func (g *given) roles(ranks launch.Role, self string) launch.Config {
+func (g *commandSettings) roles(ranks launch.Role, self string) launch.Config {
 	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS}
 	if g.part != nil {
 		cfg.Part, cfg.Roles[0].Count, cfg.Roles[0].Mesh = g.part, g.each, false
 		return cfg
 	}
-	if n := g.Summers(); n > 0 {
+	if n := g.AggregationServers(); n > 0 {
 		cfg.Roles = append(cfg.Roles, launch.Aggregators(n, self, serverCommand))
 	}
-	if n := g.Keepers(); n > 0 {
+	if n := g.ParameterServers(); n > 0 {
 		servers := launch.ParameterServers(n, self, serverCommand)
-		servers.Restarts, servers.Grace, servers.Stateless = g.Servers.Restarts, g.SaveGrace(), g.Keep.Durability == tables.None
-		cfg.Roles[0].Mesh, cfg.Roles[0].Spare = !g.GoesOn(), g.GoesOn()
+		servers.Restarts, servers.Grace, servers.Stateless = g.Servers.Restarts, g.SaveGrace(), g.ParameterServer.Durability == tables.None
+		cfg.Roles[0].Mesh, cfg.Roles[0].ContinueWithout = !g.ContinueOnLoss(), g.ContinueOnLoss()
 		cfg.Roles = append(cfg.Roles, servers)
 	}
 	if n := g.Train.Heter.Count; n > 0 {
@@ -296,9 +296,9 @@ func flagText(f *pflag.Flag) string {
 // launch starts what cfg says, with this job's settings, and waits for its ranks.
 func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config, self string) (err error) {
 	if f.part != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "ringo: ranks %d to %d of %d, placed by %s\n", f.part.Rank, f.part.Rank+f.each-1, f.part.WorldSize, f.others)
+		fmt.Fprintf(cmd.ErrOrStderr(), "ringo: ranks %d to %d of %d, placed by %s\n", f.part.Rank, f.part.Rank+f.each-1, f.part.WorldSize, f.externalLauncher)
 	}
-	if cfg.Job, err = f.handed(cmd, f.progress); err != nil {
+	if cfg.JobSpec, err = f.handed(cmd, f.progress); err != nil {
 		return err
 	}
 	if cfg.BlackBox, err = f.blackBox(); err != nil {
@@ -311,7 +311,7 @@ func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config, self string) (e
 		return err
 	}
 	cfg.LogDir = f.Output.LogDir
-	f.tells(&cfg)
+	f.connectDashboard(&cfg)
 	cfg.Metrics = f.answers.path()
 	return launchProgram(cmd, cfg)
 }

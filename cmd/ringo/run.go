@@ -67,7 +67,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 		}
 	}
 	cfg.OnPlace = func(role, placed string) { fmt.Fprintf(cmd.ErrOrStderr(), "ringo: %ss are %s\n", role, placed) }
-	if !c.Sync.Kept() {
+	if !c.Sync.UsesParameterServers() {
 		cfg.Times = cluster.Times{Join: c.Times.Join} // the program says the others
 	}
 	if c.isGiven("job.transport") {
@@ -82,7 +82,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 
 // saving makes the folder for what servers save of this start, and tells ranks of it.
 func (c *runRole) saving(cfg *launch.Config) error {
-	var said launch.Saving
+	var said launch.CheckpointEnv
 	if dir := c.Train.Checkpoint.Dir; dir != "" {
 		if _, err := c.findStart(); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (c *runRole) saving(cfg *launch.Config) error {
 		if err != nil {
 			return err
 		}
-		said = launch.Saving{Dir: whole, Start: c.start.Number, Resume: c.Train.Checkpoint.Resume}
+		said = launch.CheckpointEnv{Dir: whole, Attempt: c.start.Number, Resume: c.Train.Checkpoint.Resume}
 	}
 	cfg.Env = append(cfg.Env, said.String())
 	return nil
@@ -103,31 +103,31 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
 		return faults
 	}
-	faults.addAll(launch.Alone(os.LookupEnv))
+	faults.addAll(launch.CheckSingle(os.LookupEnv))
 	if c.Servers.Count > 0 && !c.isGiven("sync") {
 		c.Sync = job.Sum
 	}
 	faults.addAll(c.idleFaults())
 	var errs []error
 	if c.isGiven("job.transport") && !oneOf(c.Transport, "shm", "tcp") {
-		errs = append(errs, setting.Faultf("job.transport", "%s: want shm or tcp: the program's ranks are processes", c.Transport))
+		errs = append(errs, setting.Errorf("job.transport", "%s: want shm or tcp: the program's ranks are processes", c.Transport))
 	}
-	if c.Sync.Kept() && !c.isGiven("servers.count") {
-		errs = append(errs, setting.Faultf("sync", "%s needs servers that keep the parameters: say %v", c.Sync, setting.Path("servers.count")))
+	if c.Sync.UsesParameterServers() && !c.isGiven("servers.count") {
+		errs = append(errs, setting.Errorf("sync", "%s needs servers that keep the parameters: say %v", c.Sync, setting.Path("servers.count")))
 	}
-	if dir := c.Train.Checkpoint.Dir; dir != "" && !c.Sync.Kept() {
-		errs = append(errs, setting.Faultf("checkpoint.dir", "%s: is for servers that keep parameters (%v), which save with the program; without them it saves by itself", dir, setting.Path("sync")))
+	if dir := c.Train.Checkpoint.Dir; dir != "" && !c.Sync.UsesParameterServers() {
+		errs = append(errs, setting.Errorf("checkpoint.dir", "%s: is for servers that keep parameters (%v), which save with the program; without them it saves by itself", dir, setting.Path("sync")))
 	}
 	for _, p := range []setting.Path{"job.heartbeat-interval", "job.heartbeat-timeout"} {
-		if c.isGiven(p) && !c.Sync.Kept() {
-			errs = append(errs, setting.Faultf(p, "has no effect without servers that keep parameters (%v): the program says when a rank is lost", setting.Path("sync")))
+		if c.isGiven(p) && !c.Sync.UsesParameterServers() {
+			errs = append(errs, setting.Errorf(p, "has no effect without servers that keep parameters (%v): the program says when a rank is lost", setting.Path("sync")))
 		}
 	}
-	if c.GoesOn() && c.isGiven("job.transport") {
-		errs = append(errs, setting.Faultf("job.transport", "%s is not for %v continue: ranks are connected to servers, and not to each other", c.Transport, setting.Path("ps.failure-policy")))
+	if c.ContinueOnLoss() && c.isGiven("job.transport") {
+		errs = append(errs, setting.Errorf("job.transport", "%s is not for %v continue: ranks are connected to servers, and not to each other", c.Transport, setting.Path("ps.failure-policy")))
 	}
 	if c.isGiven("job.rendezvous") && c.Hosts == "" {
-		errs = append(errs, setting.Faultf("job.rendezvous", "is where this launcher is reached from other hosts: say %v, too", setting.Path("job.hosts")))
+		errs = append(errs, setting.Errorf("job.rendezvous", "is where this launcher is reached from other hosts: say %v, too", setting.Path("job.hosts")))
 	}
 	given := c.Transport
 	c.Transport = "shm" // ranks are processes, whatever they use

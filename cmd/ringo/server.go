@@ -18,7 +18,7 @@ const serverCommand = "server"
 
 // serverRole is `ringo server`.
 type serverRole struct {
-	given
+	commandSettings
 	index    int
 	place    launch.RoleEnv // of one that keeps parameters and that a launcher has started
 	launched bool           // it has such a place
@@ -51,11 +51,11 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 		return usageError{err}
 	}
 	c.shortenSlices()
-	if c.Sync.Kept() {
+	if c.Sync.UsesParameterServers() {
 		return c.serveTables(cmd)
 	}
 	cfg := c.Run(c.table)
-	if cfg.Settings = c.Told(c.table, false); !c.worker {
+	if cfg.Settings = c.SharedSettings(c.table, false); !c.worker {
 		cfg.Size, cfg.Rank, cfg.Rendezvous = c.Ranks, c.index, c.Rendezvous
 		var err error
 		if cfg.BlackBox, err = c.blackBox(); err != nil {
@@ -79,7 +79,7 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 func (c *serverRole) check(cmd *cobra.Command) []error {
 	var faults faultList
 	if cmd.Flags().Changed("index") { // the others are started by hand, too
-		c.away.below = fmt.Sprintf("server-%d/", c.index)
+		c.remote.below = fmt.Sprintf("server-%d/", c.index)
 	}
 	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
 		return faults
@@ -95,14 +95,14 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 		faults.add("--sync %s has no servers: want sum, bsp, ssp, async or geo", c.Sync)
 	}
 	if c.Transport == job.TransportMem {
-		faults.addAll(c.faults(setting.Faultf("job.transport", "mem keeps all ranks in one process: they have no servers")))
+		faults.addAll(c.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: they have no servers")))
 	}
 	if placed && cmd.Flags().Changed("index") {
 		faults.add("--index %d, but a launcher has already placed this process: leave it out", c.index)
 	}
 	if c.launched {
 		c.Servers.Count, c.Ranks = len(c.place.Addrs), c.place.WorldSize
-	} else if c.Sync.Kept() {
+	} else if c.Sync.UsesParameterServers() {
 		c.Servers.Count = len(c.Servers.Addresses)
 	}
 	if !placed {
@@ -116,13 +116,13 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 func (c *serverRole) byHand() error {
 	switch n := c.Servers.Count; {
 	case !c.isGiven("job.ranks"):
-		return setting.Faultf("job.ranks", "is missing: a server waits for so many workers")
-	case c.Sync.Kept() && n == 0:
-		return setting.Faultf("ps.addresses", "is missing: where all servers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
-	case !c.Sync.Kept() && c.Rendezvous == "":
-		return setting.Faultf("job.rendezvous", "is missing: a server needs the address where rank 0 listens")
-	case c.Sync.Kept() && c.Train.Start.From != "" && c.Train.Model.Name == "":
-		return setting.Faultf("training.init-from", "%s: a server needs the model, by whose names it finds the table: --set model=NAME, or the job file of the ranks", c.Train.Start.From)
+		return setting.Errorf("job.ranks", "is missing: a server waits for so many workers")
+	case c.Sync.UsesParameterServers() && n == 0:
+		return setting.Errorf("ps.addresses", "is missing: where all servers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
+	case !c.Sync.UsesParameterServers() && c.Rendezvous == "":
+		return setting.Errorf("job.rendezvous", "is missing: a server needs the address where rank 0 listens")
+	case c.Sync.UsesParameterServers() && c.Train.Start.From != "" && c.Train.Model.Name == "":
+		return setting.Errorf("training.init-from", "%s: a server needs the model, by whose names it finds the table: --set model=NAME, or the job file of the ranks", c.Train.Start.From)
 	case c.index < 0 || c.index >= n:
 		return fmt.Errorf("--index %d: want a server from 0 to %d, as there are %d", c.index, n-1, n)
 	}

@@ -49,9 +49,9 @@ func statusOf(name string) int {
 type signals struct {
 	cancel context.CancelCauseFunc
 
-	mu   sync.Mutex
-	stop func(name string) bool // what the first one does; false: the context is to end
-	told bool
+	mu            sync.Mutex
+	stop          func(name string) bool // what the first one does; false: the context is to end
+	stopRequested bool
 }
 
 type signalsKey struct{}
@@ -84,14 +84,14 @@ func nameOf(sig os.Signal) string {
 func (s *signals) take(name string) {
 	s.mu.Lock()
 	stop := s.stop
-	if s.told && name == sigPipe { // Ctrl-C ends `tee`, too, and the job is to save all the same
+	if s.stopRequested && name == sigPipe { // Ctrl-C ends `tee`, too, and the job is to save all the same
 		s.mu.Unlock()
 		return
 	}
-	if s.told {
+	if s.stopRequested {
 		stop = nil
 	}
-	s.told = true
+	s.stopRequested = true
 	s.mu.Unlock()
 	if stop == nil {
 		s.cancel(&signalError{name})
@@ -161,7 +161,7 @@ func signalled(ctx context.Context, err error) string {
 	var why *signalError
 	switch {
 	case errors.As(err, &stopped):
-		return stopped.Why
+		return stopped.Reason
 	case errors.As(context.Cause(ctx), &why):
 		return why.name
 	}

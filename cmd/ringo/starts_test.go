@@ -47,7 +47,7 @@ func backTo(t *testing.T, dir string, step int64) {
 			err = os.Remove(checkpoint.PathOf(dir, s))
 		}
 	}
-	if _, last, _, found := train.LastServers(dir); err != nil || found != nil || last != step {
+	if _, last, _, found := train.LastServerParts(dir); err != nil || found != nil || last != step {
 		t.Fatalf("checkpoints %v: the last one is of step %d, want %d: %v, %v", steps, last, step, err, found)
 	}
 }
@@ -95,7 +95,7 @@ func TestJobKilledAndResumed(t *testing.T) {
 			t.Fatalf("%s: it had ended before it was killed", c.flags)
 		}
 		p.checkGone()
-		_, step, part, err := train.LastServers(dir)
+		_, step, part, err := train.LastServerParts(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestJobKilledAndResumed(t *testing.T) {
 			t.Errorf("%s: status %d, stderr %s, stdout %s, want sha256 %s", c.flags, status, errs, out, want)
 		}
 		checkHolds(t, c.flags, out, fmt.Sprintf("resumed after %d steps from %s", step, dir))
-		checkHolds(t, c.flags, errs, fmt.Sprintf("server 0: it begins with its part of %s: 2 servers, after step %d of the run; what came later is left out", train.StartDir(dir, part.Start), step))
+		checkHolds(t, c.flags, errs, fmt.Sprintf("server 0: it begins with its part of %s: 2 servers, after step %d of the run; what came later is left out", train.AttemptDir(dir, part.Start), step))
 	}
 }
 
@@ -136,7 +136,7 @@ func TestJobStopsBetween(t *testing.T) {
 		t.Fatalf("status %d, stderr %s, stdout %s, want sha256 %s", status, errs, out, want)
 	}
 	checkHolds(t, "stdout", out, "resumed after 5 steps from "+dir)
-	starts, err := train.Starts(dir) // that of the first, of which no checkpoint is left, has gone
+	starts, err := train.Attempts(dir) // that of the first, of which no checkpoint is left, has gone
 	if err != nil || len(starts) != 1 || starts[0] == 1 {
 		t.Errorf("starts %v are left, %v", starts, err)
 	}
@@ -144,11 +144,11 @@ func TestJobStopsBetween(t *testing.T) {
 	if sha(t, out) != want {
 		t.Errorf("an ended job ends as %s, want sha256 %s", out, want)
 	}
-	file, _, part, err := train.LastServers(dir)
+	file, _, part, err := train.LastServerParts(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := filepath.Join(train.StartDir(dir, part.Start), "server-1")
+	lost := filepath.Join(train.AttemptDir(dir, part.Start), "server-1")
 	if err := os.RemoveAll(lost); err != nil {
 		t.Fatal(err)
 	}
@@ -246,10 +246,10 @@ func TestJobCheckpointUsage(t *testing.T) {
 	checkRefused(t, exitFailed, endless+"--np 2 --sync async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "name another folder")
 	p.cmd.Process.Signal(os.Interrupt)
 	p.checkEnd(exitInterrupted, "parameter server 0 of 1 is done: ", "stopped by SIGINT after step ")
-	if _, _, _, err := train.LastServers(dir); err != nil {
+	if _, _, _, err := train.LastServerParts(dir); err != nil {
 		t.Error(err)
 	}
-	checkHolds(t, "ringo ps show", second(command(t, "ps show "+train.StartDir(dir, 1))), "1 server of job", "durability checkpoint", ", after step ")
+	checkHolds(t, "ringo ps show", second(command(t, "ps show "+train.AttemptDir(dir, 1))), "1 server of job", "durability checkpoint", ", after step ")
 	checkRefused(t, exitFailed, endless+"--np 2 --sync async --checkpoint "+dir, dir+" holds a run already")
 	hashOf(t, "train mlp --data synthetic --epochs 1 --batch 16 --train-limit 64 --eval-limit 3 --progress none --checkpoint "+dir+"2")
 	checkRefused(t, exitUsage, endless+"--np 1 --sync async --resume --checkpoint "+dir+"2", "is of a run with other settings: ", "--sync async: the checkpoint has allreduce")

@@ -23,23 +23,23 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	if !c.launched {
 		return c.keepByHand(cmd)
 	}
-	defer c.place.ShowLife(c.Times.Heartbeat)()
+	defer c.place.SendHeartbeats(c.Times.Heartbeat)()
 	cfg, err := c.tableConfig(cmd)
 	if err == nil {
 		cfg.Record = c.place.Recorder()
 		err = c.keepTables(cmd, cfg)
 	}
-	if err != nil && cmd.Context().Err() == nil && c.place.Tell(cluster.EndOf(-1, err)) {
-		return toldError{err}
+	if err != nil && cmd.Context().Err() == nil && c.place.ReportExit(cluster.EndOf(-1, err)) {
+		return reportedError{err}
 	}
 	return err
 }
 
-// toldError is an error that the launcher tells.
-type toldError struct{ error }
+// reportedError is an error that the launcher tells.
+type reportedError struct{ error }
 
 // Unwrap returns the error.
-func (e toldError) Unwrap() error { return e.error }
+func (e reportedError) Unwrap() error { return e.error }
 
 // keepByHand is serveTables of a server that no launcher has started: what it did stays in a file if it is killed, or fails.
 func (c *serverRole) keepByHand(cmd *cobra.Command) error {
@@ -51,12 +51,12 @@ func (c *serverRole) keepByHand(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	left := launch.LeaveIn(folder, cfg.Ticket)
-	cfg.Record = left.Recorder(record.Who{Role: record.TableServer, Number: cfg.Index})
+	left := launch.NewRecordFiles(folder, cfg.Ticket)
+	cfg.Record = left.Recorder(record.Identity{Role: record.ParameterServer, Number: cfg.Index})
 	if err = c.keepTables(cmd, cfg); err != nil && cmd.Context().Err() == nil {
-		return left.Explain(err)
+		return left.WithRecords(err)
 	}
-	left.Forget(cfg.Record)
+	left.Remove(cfg.Record)
 	return err
 }
 
@@ -73,7 +73,7 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	if cfg.Admin != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /health, /stats, /metrics; POST /save, /shrink\n", name, cfg.Admin.Addr())
 		if cfg.AdminToken != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s takes orders: curl -X POST -H \"Authorization: Bearer $%s\" http://%s/save\n", name, launch.OrdersVar, cfg.Admin.Addr())
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s takes orders: curl -X POST -H \"Authorization: Bearer $%s\" http://%s/save\n", name, launch.AdminTokenVar, cfg.Admin.Addr())
 		}
 	}
 	figures, err := server.Run(cmd.Context(), cfg)
@@ -125,14 +125,14 @@ func (c *serverRole) tableConfig(cmd *cobra.Command) (server.Config, error) {
 		return cfg, err
 	}
 	if cfg.Listener, err = cluster.Listen(cmd.Context(), c.Servers.Addresses[index], c.Times.Join, c.tellsOfAway(cmd)); err != nil {
-		return cfg, setting.Faultf("ps.addresses", "has the place of parameter server %d, where it cannot listen: %w", index, err)
+		return cfg, setting.Errorf("ps.addresses", "has the place of parameter server %d, where it cannot listen: %w", index, err)
 	}
 	return cfg, nil
 }
 
 // ticket is the secret of the job of processes that ringo does not start: of --ticket-file, or of RINGO_TICKET or
 // RINGO_TICKET_FILE.
-func (g *given) ticket() (transport.Ticket, error) {
+func (g *commandSettings) ticket() (transport.Ticket, error) {
 	text, _ := os.LookupEnv(launch.TicketVar)
 	file, _ := os.LookupEnv(launch.TicketFileVar)
 	switch {
@@ -153,7 +153,7 @@ func (g *given) ticket() (transport.Ticket, error) {
 // answerPeople opens the server's address for people, where there is one.
 func (c *serverRole) answerPeople(cfg *server.Config) error {
 	var err error
-	if cfg.AdminToken, err = launch.OrdersFromEnv(os.LookupEnv); err != nil || cfg.HTTP == "" {
+	if cfg.AdminToken, err = launch.AdminTokenFromEnv(os.LookupEnv); err != nil || cfg.HTTP == "" {
 		return err
 	}
 	return cfg.ListenHTTP()

@@ -19,7 +19,7 @@ type tracing struct {
 // fault reports a number of steps that cannot be.
 func (t *tracing) fault() error {
 	if err := t.config().Validate(); err != nil {
-		return setting.Faultf("output.trace-steps", "%w", err)
+		return setting.Errorf("output.trace-steps", "%w", err)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (t *traced) end(err error, say io.Writer) error {
 	if err := folder.WriteFile(t.path, func(w io.Writer) error { return t.line.Write(t.job.Group(), w) }); err != nil {
 		return fmt.Errorf("the timeline: %w", err)
 	}
-	spans, dropped := t.line.Kept()
+	spans, dropped := t.line.SpanCounts()
 	text := fmt.Sprintf("timeline of %s in %s: open it with ui.perfetto.dev", counted(t.job.Size(), "rank"), t.path)
 	if dropped > 0 {
 		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s (output.trace-steps)", counted(spans, "span"), grouped(int(dropped)))

@@ -133,7 +133,7 @@ func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 
 func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 	if is, err := startedAsHeter(); is || err != nil { // by `ringo run`
-		return (&heterRole{given: c.given, model: strings.Join(words, "")}).execute(cmd)
+		return (&heterRole{commandSettings: c.commandSettings, model: strings.Join(words, "")}).execute(cmd)
 	}
 	if err := c.settle(cmd, words); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 		}
 	}
 	if !c.worker && c.Rank <= 0 {
-		if err := errors.Join(train.FindStart(cfg), cfg.Checkpoint.Prepare()); err != nil {
+		if err := errors.Join(train.CheckInit(cfg), cfg.Checkpoint.Prepare()); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (c *trainCommand) config() train.Config {
 		start = c.start.Number
 	}
 	cfg := c.Training(start)
-	cfg.Checkpoint.Told = c.told()
+	cfg.Checkpoint.Assignments = c.checkpointAssignments()
 	return cfg
 }
 
@@ -197,7 +197,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	}
 	rep.Begin(c.record())
 	rep.Also(feed.Record)
-	rep.Seen(func() (steptrace.Step, bool) {
+	rep.SetStepSource(func() (steptrace.Step, bool) {
 		return steptrace.StepOf(0, job.Recorder().Glance(steptrace.WholeStepEvents))
 	})
 	if c.Output.TensorBoard != "" {
@@ -216,7 +216,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 
 // record is what the job is, as --json begins.
 func (c *trainCommand) record() runs.Job {
-	r := runs.Job{Event: "job", Ringo: ringo.Version, Started: time.Now().UTC().Format(time.RFC3339), Settings: map[string]string{}, Machine: runs.Here()}
+	r := runs.Job{Event: "job", Ringo: ringo.Version, Started: time.Now().UTC().Format(time.RFC3339), Settings: map[string]string{}, Machine: runs.LocalMachine()}
 	for _, a := range c.asSaid(c.Resolved(c.table)) {
 		r.Settings[string(a.Path)] = a.Text
 	}

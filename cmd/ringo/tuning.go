@@ -27,7 +27,7 @@ type tuning struct {
 func (t *tuning) load(s *job.Spec) (err error) {
 	t.tune, t.save = s.Tuning.Tune, s.Tuning.SaveProfile
 	if t.save != "" && !t.tune && s.Ranks == 1 {
-		err = setting.Faultf("tuning.save-profile", "%s has nothing to save on one rank, which exchanges nothing", t.save)
+		err = setting.Errorf("tuning.save-profile", "%s has nothing to save on one rank, which exchanges nothing", t.save)
 	}
 	path := s.Tuning.Profile
 	if path == "" {
@@ -37,9 +37,9 @@ func (t *tuning) load(s *job.Spec) (err error) {
 	plans := x.Strategy == tune.Auto || slices.Contains(tune.Plans(), x.Plan)
 	var fault error
 	if t.loaded, fault = tune.Load(path); fault != nil {
-		fault = setting.Faultf("tuning.profile", "%s: %w", path, fault)
+		fault = setting.Errorf("tuning.profile", "%s: %w", path, fault)
 	} else if t.loaded.Collectives == nil && !plans {
-		fault = setting.Faultf("tuning.profile", "%s has no rules of collectives, and nothing else is chosen here: leave it out", path)
+		fault = setting.Errorf("tuning.profile", "%s has no rules of collectives, and nothing else is chosen here: leave it out", path)
 	}
 	s.Train.Tuning.Profile = t.loaded.Planner
 	return errors.Join(err, fault)

@@ -33,18 +33,18 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	}
 	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 	h := live.NewHub()
-	f.hub, f.sight = h, new(launch.Sight)
-	h.Owns(f.own)
+	f.hub, f.sight = h, new(launch.ProcessTable)
+	h.Owns(f.jobPIDs)
 	leave, err := f.entered()
 	if err != nil && f.Output.HTTP != "" {
-		return setting.Faultf("output.http", "ranks cannot report to the dashboard: %w", err)
+		return setting.Errorf("output.http", "ranks cannot report to the dashboard: %w", err)
 	}
 	if f.answers, err = f.answer(cmd, h); err != nil {
 		leave()
 		h.Close(err)
 		return err
 	}
-	h.AskServers(cmd.Context(), f.Keep.HTTP, f.Keepers())
+	h.AskServers(cmd.Context(), f.ParameterServer.HTTP, f.ParameterServers())
 	far := f.tellsFar(h, say)
 	err = do()
 	far.Close(endOf(cmd.Context(), err))
@@ -58,7 +58,7 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 }
 
 // tellsFar tells Kubeflow Trainer how far the job is, where this is a pod of a TrainJob that wants that, and has rank 0; else it is nil.
-func (f *jobFlags) tellsFar(h *live.Hub, say func(line string)) *trainjob.Teller {
+func (f *jobFlags) tellsFar(h *live.Collector, say func(line string)) *trainjob.Reporter {
 	server, wanted, err := outer.Status(os.LookupEnv)
 	switch {
 	case !wanted || f.part != nil && f.part.Rank > 0 || f.ByHand() && f.Rank > 0:
@@ -67,7 +67,7 @@ func (f *jobFlags) tellsFar(h *live.Hub, say func(line string)) *trainjob.Teller
 		say(fmt.Sprintf("Kubeflow Trainer is not told how far the job is: %s", oneLine(err)))
 		return nil
 	}
-	return trainjob.Tell(trainjob.Config{Server: server, Read: h.Progress, Report: say})
+	return trainjob.Start(trainjob.Config{Server: server, Read: h.Progress, Report: say})
 }
 
 // endOf is how a job has ended.
@@ -97,9 +97,9 @@ func (f *jobFlags) entered() (leave func(), err error) {
 	return entry.Leave, nil
 }
 
-// own are the processes that this launcher has started and that run.
-func (f *jobFlags) own() (pids []int) {
-	for _, s := range f.sight.Look() {
+// jobPIDs are the processes that this launcher has started and that run.
+func (f *jobFlags) jobPIDs() (pids []int) {
+	for _, s := range f.sight.List() {
 		if !s.Ended {
 			pids = append(pids, s.PID)
 		}
@@ -108,8 +108,8 @@ func (f *jobFlags) own() (pids []int) {
 }
 
 // look sees the job's processes: those that this launcher has started, or the ranks that are goroutines of this process.
-func (f *jobFlags) look() []launch.Seen {
-	if seen := f.sight.Look(); len(seen) > 0 {
+func (f *jobFlags) look() []launch.ProcessInfo {
+	if seen := f.sight.List(); len(seen) > 0 {
 		return seen
 	}
 	f.mu.Lock()
@@ -117,18 +117,18 @@ func (f *jobFlags) look() []launch.Seen {
 	return slices.Clone(f.ranks)
 }
 
-// seen is body of a rank of this process, which look sees.
-func (f *jobFlags) seen(body func(*ringo.Job) error) func(*ringo.Job) error {
+// trackRank is body of a rank of this process, which look sees.
+func (f *jobFlags) trackRank(body func(*ringo.Job) error) func(*ringo.Job) error {
 	if f.worker {
 		return body
 	}
 	return func(job *ringo.Job) error {
 		glance := func(phases int) (*record.Snapshot, error) { return job.Recorder().Glance(phases), nil }
-		is := launch.Seen{Name: fmt.Sprintf("rank %d", job.Rank()), Role: "rank", Index: job.Rank(), PID: os.Getpid(), Glance: glance}
+		is := launch.ProcessInfo{Name: fmt.Sprintf("rank %d", job.Rank()), Role: "rank", Index: job.Rank(), PID: os.Getpid(), Glance: glance}
 		f.sees(is)
 		err := body(job)
 		if is.Ended = true; err != nil {
-			is.How = "with a fault"
+			is.ExitStatus = "with a fault"
 		}
 		f.sees(is)
 		return err
@@ -136,10 +136,10 @@ func (f *jobFlags) seen(body func(*ringo.Job) error) func(*ringo.Job) error {
 }
 
 // sees notes a rank of this process, in the place of the one before it.
-func (f *jobFlags) sees(is launch.Seen) {
+func (f *jobFlags) sees(is launch.ProcessInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at, known := slices.BinarySearchFunc(f.ranks, is.Index, func(s launch.Seen, rank int) int { return s.Index - rank })
+	at, known := slices.BinarySearchFunc(f.ranks, is.Index, func(s launch.ProcessInfo, rank int) int { return s.Index - rank })
 	if !known {
 		f.ranks = slices.Insert(f.ranks, at, is)
 	}
@@ -147,7 +147,7 @@ func (f *jobFlags) sees(is launch.Seen) {
 }
 
 // tellWaits writes who waited for whom behind the records of the run, which rank 0 has written: it knows its own waits alone.
-func (f *jobFlags) tellWaits(cmd *cobra.Command, h *live.Hub) error {
+func (f *jobFlags) tellWaits(cmd *cobra.Command, h *live.Collector) error {
 	w, ok := h.Waits()
 	if !ok || f.Output.JSON == "" {
 		return nil
@@ -177,13 +177,13 @@ func (f *jobFlags) profiled(rank int) (close func() error, err error) {
 	}
 	s, err := live.AnswerAs(address, "rank", rank, live.Profiles())
 	if err != nil {
-		return nil, setting.Faultf("output.http", "of rank %d: %w", rank, err)
+		return nil, setting.Errorf("output.http", "of rank %d: %w", rank, err)
 	}
 	return s.Close, nil
 }
 
 // feed is what a rank tells the page by; nil where there is none.
-func (f *jobFlags) feed() *live.Feed {
+func (f *jobFlags) feed() *live.Exporter {
 	if f.hub != nil {
 		return f.hub.Feed()
 	}
@@ -194,11 +194,11 @@ func (f *jobFlags) feed() *live.Feed {
 	return live.Dial(address)
 }
 
-// tells lets a launcher's processes, and the launcher, tell the page.
-func (f *jobFlags) tells(cfg *launch.Config) {
+// connectDashboard lets a launcher's processes, and the launcher, tell the page.
+func (f *jobFlags) connectDashboard(cfg *launch.Config) {
 	address := ""
 	if f.hub != nil {
-		address, cfg.OnReport, cfg.Sight = f.hub.Address(), f.hub.Tell, f.sight
+		address, cfg.OnReport, cfg.Sight = f.hub.Address(), f.hub.AddEvent, f.sight
 	}
 	cfg.Env = append(cfg.Env, pageVar+"="+address) // another job's, which has started this one, is not ours
 }

@@ -65,7 +65,7 @@ var arrowKinds = map[string]struct {
 // A table has the encoding and the samples of the same table as CSV, as a file or a stream, compressed or not, whatever its batches.
 func TestArrowIsAsText(t *testing.T) {
 	const n = 500
-	choice := table.Choice{Target: "kind", Schema: table.Schema{"list": table.Ignore}}
+	choice := table.Options{Target: "kind", Schema: table.Schema{"list": table.Ignore}}
 	text, err := table.OpenCSV("twin.csv", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(asText(n))), nil })
 	if err != nil {
 		t.Fatal(err)

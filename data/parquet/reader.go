@@ -154,7 +154,7 @@ func (t *reader) columns(fields []arrow.Field, want []int, as form) error {
 			return t.fault(t.names[n], "it is called %q now", fields[n].Name)
 		}
 		if !as.known(fields[n].Type) {
-			return t.fault(t.names[n], "values of type %v: want %s", fields[n].Type, as.wants)
+			return t.fault(t.names[n], "values of type %v: want %s", fields[n].Type, as.supported)
 		}
 	}
 	return nil

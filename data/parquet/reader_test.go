@@ -102,10 +102,10 @@ func asText(n int) string {
 }
 
 // encoded are the encoder and the samples of a table.
-func encoded(t *testing.T, in table.Reader, choice table.Choice) (*table.Encoder, *table.Samples) {
+func encoded(t *testing.T, in table.Reader, choice table.Options) (*table.Encoder, *table.Samples) {
 	t.Helper()
 	fails := func(err error) error { return err }
-	e, err := table.Study(in, choice, func(row int64) bool { return row%10 == 3 }, fails)
+	e, err := table.InferEncoder(in, choice, func(row int64) bool { return row%10 == 3 }, fails)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func encoded(t *testing.T, in table.Reader, choice table.Choice) (*table.Encoder
 func TestTablesAreAsText(t *testing.T) {
 	const n = 1000
 	for _, goal := range []string{"price", "kind", "new"} {
-		choice := table.Choice{Target: goal, Schema: table.Schema{"list": table.Ignore}}
+		choice := table.Options{Target: goal, Schema: table.Schema{"list": table.Ignore}}
 		text, err := table.OpenCSV("twin.csv", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(asText(n))), nil })
 		if err != nil {
 			t.Fatal(err)
@@ -322,7 +322,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	kept = b.Reallocate(5, kept)
 	b.Free(kept)
-	if left := b.left.Load(); left != least {
+	if left := b.remaining.Load(); left != least {
 		t.Errorf("%d bytes are left of %d", left, least)
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 // form is what the values of a pass become.
 type form struct {
-	known  func(arrow.DataType) bool
-	wants  string // those that are known
-	vector func(arrow.Array) (table.Vector, error)
+	known     func(arrow.DataType) bool
+	supported string // those that are known
+	vector    func(arrow.Array) (table.Vector, error)
 }
 
 // The forms of Scan and of ScanText. Never written.

@@ -111,7 +111,7 @@ func vector(a arrow.Array) table.Vector {
 // bounded gives memory up to a limit. More is a panic, which guarded makes an error: arrow-go trusts lengths that files say.
 type bounded struct {
 	memory.Allocator
-	left atomic.Int64
+	remaining atomic.Int64
 }
 
 // Limits of the memory that a file may have decoded at once: in proportion to its size.
@@ -124,13 +124,13 @@ const (
 // limited is the memory for a file of so many bytes.
 func limited(size int64) *bounded {
 	b := &bounded{Allocator: memory.NewGoAllocator()}
-	b.left.Store(min(max(size*expansion, least), most))
+	b.remaining.Store(min(max(size*expansion, least), most))
 	return b
 }
 
 func (b *bounded) take(n int) {
-	if n < 0 || b.left.Add(-int64(n)) < 0 {
-		b.left.Add(int64(n))
+	if n < 0 || b.remaining.Add(-int64(n)) < 0 {
+		b.remaining.Add(int64(n))
 		panic(fmt.Sprintf("%d bytes are wanted at once, more than a file of its size may have decoded", n))
 	}
 }
@@ -146,13 +146,13 @@ func (b *bounded) Reallocate(size int, old []byte) []byte {
 	if grows := size - len(old); grows > 0 {
 		b.take(grows)
 	} else {
-		b.left.Add(int64(-grows))
+		b.remaining.Add(int64(-grows))
 	}
 	return b.Allocator.Reallocate(size, old)
 }
 
 // Free is that of memory.Allocator.
 func (b *bounded) Free(old []byte) {
-	b.left.Add(int64(len(old)))
+	b.remaining.Add(int64(len(old)))
 	b.Allocator.Free(old)
 }

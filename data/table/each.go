@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Asked are encoded rows of which a model is to find what they do not say.
-type Asked struct {
+// Unlabelled are encoded rows of which a model is to find what they do not say.
+type Unlabelled struct {
 	Samples
 	// Rows are their numbers in the table, from 0.
 	Rows []int64
-	// Kept are the columns of each row, as words, that were to be kept.
-	Kept [][]string
+	// PassThrough are the columns of each row, as words, that were to be kept.
+	PassThrough [][]string
 }
 
 // Each passes over a table that has the encoder's columns, in any order, but for the one to find,
@@ -19,7 +19,7 @@ type Asked struct {
 // (k+1)*batch-1 at a time, for each k that mine takes; a row that bad accepts is left out. keep
 // names columns whose words are kept, whatever their kind. Memory of a call of visit is reused
 // after its return.
-func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bool, bad func(error) error, visit func(*Asked) error) error {
+func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bool, bad func(error) error, visit func(*Unlabelled) error) error {
 	want, columns, err := e.bind(r, false)
 	if err != nil {
 		return err
@@ -62,9 +62,9 @@ func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bo
 
 // part is the batch that is being filled.
 type part struct {
-	Asked
+	Unlabelled
 	columns []*Column
-	visit   func(*Asked) error
+	visit   func(*Unlabelled) error
 	number  int64
 	open    bool // it is one to be visited, even if no row of it is good
 }
@@ -81,7 +81,7 @@ func (p *part) add(c *Chunk, i int) {
 		}
 		kept = append(kept, strings.Clone(word)) // a reader may use its memory again
 	}
-	p.Kept = append(p.Kept, kept)
+	p.PassThrough = append(p.PassThrough, kept)
 }
 
 // end gives the batch away.
@@ -90,9 +90,9 @@ func (p *part) end() error {
 		return nil
 	}
 	p.open = false
-	err := p.visit(&p.Asked)
+	err := p.visit(&p.Unlabelled)
 	p.Samples = Samples{Values: p.Values[:0], IDs: p.IDs[:0]}
-	p.Rows, p.Kept = p.Rows[:0], p.Kept[:0]
+	p.Rows, p.PassThrough = p.Rows[:0], p.PassThrough[:0]
 	return err
 }
 

@@ -21,8 +21,8 @@ type Column struct {
 	// Words are a category's values, or the classes of a label, by number: a label's from 0; a
 	// category's from 1, 0 being what is missing or was not seen in training.
 	Words []string `json:"words,omitempty"`
-	// Why says why a column is ignored that nobody has said to ignore.
-	Why string `json:"why,omitempty"`
+	// Reason says why a column is ignored that nobody has said to ignore.
+	Reason string `json:"why,omitempty"`
 
 	first int32 // row of the embedding table that stands for what is missing
 	codes map[string]int32
@@ -30,17 +30,17 @@ type Column struct {
 
 // Encoder turns rows of tables with the same columns into what a model takes.
 type Encoder struct {
-	// Columns are in the order of the table that it was made for, after those of Choice.Previous in
+	// Columns are in the order of the table that it was made for, after those of Options.Previous in
 	// the order there; ignored ones among them.
 	Columns []Column `json:"columns"`
 
-	surveys                   []*survey // of Study, by column; nil: it is ignored
+	surveys                   []*survey // of InferEncoder, by column; nil: it is ignored
 	numbers, categories, rows int
 	goal                      int // of Columns; -1: none
 }
 
-// Choice is what a user says of a table.
-type Choice struct {
+// Options is what a user says of a table.
+type Options struct {
 	// Target is the column to find; empty: the one of the schema that is a label or target; else
 	// one called target, label, class or y; else the last one.
 	Target string
@@ -48,7 +48,7 @@ type Choice struct {
 	// Gather, where it is not nil, brings some bytes of this process to all that share the
 	// encoding, each with a table of its own, and returns what each brought, the same to all: then
 	// the encoding is that of all tables together. These have the same columns in the same order.
-	// Every process calls Study.
+	// Every process calls InferEncoder.
 	Gather func(own []byte) ([][]byte, error)
 	// Previous is the encoder of the checkpoint that a run starts from. Its columns keep their
 	// order, means and deviations, and decide the column to find and the kinds that Target and
@@ -58,7 +58,7 @@ type Choice struct {
 }
 
 // goalOf is the name of the column to find.
-func (c Choice) goalOf(names []string) (string, error) {
+func (c Options) goalOf(names []string) (string, error) {
 	goal := c.Target
 	for _, name := range slices.Sorted(maps(c.Schema)) {
 		if k := c.Schema[name]; k == Label || k == Target {
@@ -84,12 +84,12 @@ func (c Choice) goalOf(names []string) (string, error) {
 	return "", errors.New("no column is left to be found: name one")
 }
 
-// Study passes over a table and makes its encoder, by the schema and, for the rest, what the
+// InferEncoder passes over a table and makes its encoder, by the schema and, for the rest, what the
 // columns hold. Numbers with words among them and other doubts are errors. A column without a name
 // is ignored. heldOut reports by a row's number that it is not to train on: no mean or category
 // comes from it, but classes do. bad is as in Reader.Scan; a row with a word where the schema has a
 // number, or without its label or target, is bad. A second pass may report a row again.
-func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
+func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
 	choice = choice.continued(r.Columns())
 	schema := Schema{}
 	index := indexOf(r)
@@ -99,7 +99,7 @@ func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error
 	for name, kind := range choice.Schema {
 		schema[name] = kind
 	}
-	goal, err := Choice{Target: choice.Target, Schema: schema}.goalOf(r.Columns())
+	goal, err := Options{Target: choice.Target, Schema: schema}.goalOf(r.Columns())
 	if err != nil {
 		return nil, &Fault{File: r.Name(), Problem: err.Error()}
 	}
@@ -131,7 +131,7 @@ func Study(r Reader, choice Choice, heldOut func(row int64) bool, bad func(error
 		if i < 0 {
 			c := Column{Name: name, Kind: Ignore}
 			if _, named := choice.Schema[name]; !named {
-				c.Why = "an index"
+				c.Reason = "an index"
 			}
 			e.Columns, e.surveys = append(e.Columns, c), append(e.surveys, nil)
 			continue
@@ -164,7 +164,7 @@ func (s *survey) column(file string) (c Column, err error) {
 	if s.Rows == 0 {
 		return c, &Fault{File: file, Problem: "no rows to train on"}
 	}
-	if c.Kind, c.Why, err = s.settle(); err != nil {
+	if c.Kind, c.Reason, err = s.settle(); err != nil {
 		return c, err
 	}
 	if err := s.check(file, c.Kind); err != nil {
@@ -267,8 +267,8 @@ func (e *Encoder) String() string {
 		switch {
 		case c.Kind == Category:
 			text += fmt.Sprintf(" (%d)", len(c.Words))
-		case c.Why != "":
-			text += " (" + c.Why + ")"
+		case c.Reason != "":
+			text += " (" + c.Reason + ")"
 		}
 		by[c.Kind] = append(by[c.Kind], text)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // What a table's columns are for is guessed but for what one says; numbers are scaled, and categories counted from 0.
-func ExampleStudy() {
+func ExampleInferEncoder() {
 	const rows = "area,town,price\n50,Bern,300\n70,Zug,600\n90,Bern,500\n"
 	csv, err := table.OpenCSV("houses.csv", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(rows)), nil })
 	if err != nil {
@@ -18,7 +18,7 @@ func ExampleStudy() {
 	}
 	fail := func(err error) error { return err }  // of a bad row
 	none := func(row int64) bool { return false } // is held out
-	enc, err := table.Study(csv, table.Choice{Target: "price", Schema: table.Schema{"town": table.Category, "price": table.Target}}, none, fail)
+	enc, err := table.InferEncoder(csv, table.Options{Target: "price", Schema: table.Schema{"town": table.Category, "price": table.Target}}, none, fail)
 	if err != nil {
 		fmt.Println(err)
 		return

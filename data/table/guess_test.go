@@ -69,7 +69,7 @@ func TestDoubtsAreErrors(t *testing.T) {
 		"the header again":         {column("c", but("c", func(i int) string { return []string{"a", "b"}[i%2] })), `line 122: column "c": the name of the column is a value of it, too: is the header repeated here, or has the file no header`},
 		"a number too large":       {column("c", but("1e300", fractions)), `line 122: column "c": 1e300 is too large to have a mean`},
 	} {
-		_, err := Study(text(t, c.content), Choice{}, none, strict)
+		_, err := InferEncoder(text(t, c.content), Options{}, none, strict)
 		if err == nil || !strings.Contains(err.Error(), c.reports) {
 			t.Errorf("%s:\n got %v\nwant %s", name, err, c.reports)
 		}
@@ -88,7 +88,7 @@ func TestSchemaEndsDoubts(t *testing.T) {
 		{goalOf300(but("0.5", func(i int) string { return fmt.Sprint(i % 2) })), Schema{"y": Target}},
 		{goalOf300(func(i int) string { return fmt.Sprint("w", i) }), Schema{"y": Label}},
 	} {
-		if _, err := Study(text(t, c.content), Choice{Schema: c.schema}, none, strict); err != nil {
+		if _, err := InferEncoder(text(t, c.content), Options{Schema: c.schema}, none, strict); err != nil {
 			t.Errorf("%v: %v", c.schema, err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestNotesNameGuesses(t *testing.T) {
 			c.content, c.note = strings.TrimSuffix(c.content, "7,"), `column "Unnamed: 0" is left out: it is an index, as pandas and R write it`
 		}
 		r := text(t, c.content)
-		e, err := Study(r, Choice{}, none, strict)
+		e, err := InferEncoder(r, Options{}, none, strict)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -148,7 +148,7 @@ func TestOtherEncodingsAreErrors(t *testing.T) {
 				return io.NopCloser(strings.NewReader(c.content)), nil
 			})
 			if err == nil {
-				_, err = Study(r, Choice{}, none, strict)
+				_, err = InferEncoder(r, Options{}, none, strict)
 			}
 			if err == nil || !strings.Contains(err.Error(), c.reports) {
 				t.Errorf("%s: %v, want %s", name, err, c.reports)
@@ -173,7 +173,7 @@ func TestMissingHeadersAreErrors(t *testing.T) {
 	} {
 		r, err := openText(content)
 		if err == nil {
-			_, err = Study(r, Choice{}, none, strict)
+			_, err = InferEncoder(r, Options{}, none, strict)
 		}
 		if err == nil || !strings.Contains(err.Error(), reports) {
 			t.Errorf("%q: %v, want %s", content, err, reports)
@@ -214,11 +214,11 @@ func TestJoinedFilesAreOneTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := func(row int64) bool { return row%7 == 3 }
-	joined, err := Study(all, Choice{}, held, strict)
+	joined, err := InferEncoder(all, Options{}, held, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := Study(text(t, content), Choice{}, held, strict)
+	one, err := InferEncoder(text(t, content), Options{}, held, strict)
 	if err != nil || joined.Columns[0].Mean != one.Columns[0].Mean || joined.Columns[2].Deviation != one.Columns[2].Deviation {
 		t.Errorf("joined: %+v, one file: %+v, %v", joined.Columns, one.Columns, err)
 	}
@@ -226,7 +226,7 @@ func TestJoinedFilesAreOneTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = Study(all, Choice{}, none, strict); err == nil || !strings.HasPrefix(err.Error(), `d/2: line 122: column "c": "sold"`) {
+	if _, err = InferEncoder(all, Options{}, none, strict); err == nil || !strings.HasPrefix(err.Error(), `d/2: line 122: column "c": "sold"`) {
 		t.Errorf("a word in the second file: %v", err)
 	}
 	if _, err = Join("d", []Reader{part("d/1", content), part("d/2", column("z", fractions))}); err == nil || !strings.HasPrefix(err.Error(), "d/2: its columns are x, z, y, and those of d/1 are x, c, y") {
@@ -239,7 +239,7 @@ func TestJoinedFilesAreOneTable(t *testing.T) {
 func TestRowsWithoutLabelAreBad(t *testing.T) {
 	faults := map[string]int{}
 	lenient := func(err error) error { faults[err.Error()]++; return nil }
-	e, err := Study(text(t, goalOf300(func(i int) string { return []string{"0", "1", "NA"}[i%3] })), Choice{}, none, lenient)
+	e, err := InferEncoder(text(t, goalOf300(func(i int) string { return []string{"0", "1", "NA"}[i%3] })), Options{}, none, lenient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestRowsWithoutLabelAreBad(t *testing.T) {
 // counts once.
 func TestTogetherDoubtsAreShared(t *testing.T) {
 	sound := goalOf300(fractions)
-	_, errs := together(t, Choice{}, sound, goalOf300(but("sold", fractions)))
+	_, errs := together(t, Options{}, sound, goalOf300(but("sold", fractions)))
 	for i, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), `line 122: column "y": "sold" is no finite number, and 599 of 600 values are`) {
 			t.Errorf("table %d: %v", i, err)
@@ -298,7 +298,7 @@ func TestCategoriesHaveAllWords(t *testing.T) {
 		}
 		return fmt.Sprint("w", i%20)
 	})
-	e, err := Study(text(t, content), Choice{}, none, strict)
+	e, err := InferEncoder(text(t, content), Options{}, none, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestCategoriesHaveAllWords(t *testing.T) {
 
 // Records of a run have each column with its kind, and the number of missing values by word.
 func TestFoundListsColumns(t *testing.T) {
-	e, err := Study(text(t, people), Choice{Target: "income", Schema: Schema{"id": Ignore, "income": Target}}, none, strict)
+	e, err := InferEncoder(text(t, people), Options{Target: "income", Schema: Schema{"id": Ignore, "income": Target}}, none, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestFoundListsColumns(t *testing.T) {
 
 // A number so far from the mean of training that a model would get infinity is a bad row.
 func TestNumbersTooFarAreBad(t *testing.T) {
-	e, err := Study(text(t, column("c", fractions)), Choice{}, none, strict)
+	e, err := InferEncoder(text(t, column("c", fractions)), Options{}, none, strict)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Notes are what a user should check before a run: how a table is read, what the encoder makes of
-// its columns, and, if Study has made it, missing values and values that are unlike the others.
+// its columns, and, if InferEncoder has made it, missing values and values that are unlike the others.
 func (e *Encoder) Notes(r Reader) []string {
 	notes := []string{e.String()}
 	if text := described(r); text != "" {
@@ -19,7 +19,7 @@ func (e *Encoder) Notes(r Reader) []string {
 	var missing, remarks []string
 	for i, s := range e.surveys {
 		if s == nil {
-			if c := e.Columns[i]; c.Why != "" {
+			if c := e.Columns[i]; c.Reason != "" {
 				remarks = append(remarks, fmt.Sprintf("column %q is left out: it is an index, as pandas and R write it", c.Name))
 			}
 			continue
@@ -136,7 +136,7 @@ func (f *Fault) place() string {
 type Found struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Guessed reports that the schema does not name the kind, and Why is the reason to leave a
+	// Guessed reports that the schema does not name the kind, and Reason is the reason to leave a
 	// column out then.
 	Guessed bool   `json:"guessed"`
 	Why     string `json:"why,omitempty"`
@@ -146,12 +146,12 @@ type Found struct {
 	Missing map[string]int64 `json:"missing,omitempty"`
 }
 
-// Found is how Study has read each column; an encoder of a checkpoint has no missing values and
+// Found is how InferEncoder has read each column; an encoder of a checkpoint has no missing values and
 // guesses.
 func (e *Encoder) Found() []Found {
 	var out []Found
 	for i, c := range e.Columns {
-		f := Found{Name: c.Name, Kind: c.Kind, Why: c.Why, Values: len(c.Words), Guessed: c.Kind == Ignore && c.Why != ""}
+		f := Found{Name: c.Name, Kind: c.Kind, Why: c.Reason, Values: len(c.Words), Guessed: c.Kind == Ignore && c.Reason != ""}
 		if i < len(e.surveys) && e.surveys[i] != nil {
 			s := e.surveys[i]
 			f.Guessed, f.Missing = s.Guessed, map[string]int64{}

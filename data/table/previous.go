@@ -6,7 +6,7 @@ import "slices"
 // columns, where the user sets neither. A column that Previous ignored by a guess is guessed again.
 // The kind of the column to find is guessed again, too: a row without it is bad only if the user
 // names its kind.
-func (c Choice) continued(columns []string) Choice {
+func (c Options) continued(columns []string) Options {
 	if c.Previous == nil {
 		return c
 	}
@@ -23,7 +23,7 @@ func (c Choice) continued(columns []string) Choice {
 	for _, p := range c.Previous.Columns {
 		_, named := schema[p.Name]
 		isGoal := p.Kind == Label || p.Kind == Target || p.Name == c.Target
-		if !named && !isGoal && p.Why == "" && slices.Contains(columns, p.Name) {
+		if !named && !isGoal && p.Reason == "" && slices.Contains(columns, p.Name) {
 			schema[p.Name] = p.Kind
 		}
 	}

@@ -8,13 +8,13 @@ import (
 // The encoder of a run that starts from a checkpoint keeps the order, means, deviations and kinds
 // of the columns there.
 func TestStudyKeepsPreviousColumns(t *testing.T) {
-	previous, err := Study(text(t, "b,a,city,note,goal\n1,10,x,u,3.5\n2,20,y,v,4.5\n3,30,x,w,9.25\n"),
-		Choice{Target: "goal", Schema: Schema{"city": Category, "note": Ignore, "goal": Target}}, none, strict)
+	previous, err := InferEncoder(text(t, "b,a,city,note,goal\n1,10,x,u,3.5\n2,20,y,v,4.5\n3,30,x,w,9.25\n"),
+		Options{Target: "goal", Schema: Schema{"city": Category, "note": Ignore, "goal": Target}}, none, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const later = "a,goal,new,city,note,b\n100,7.5,1,x,u,7\n200,8.5,2,z,v,8\n300,8.75,3,x,w,9\n"
-	e, err := Study(text(t, later), Choice{Previous: previous}, none, strict)
+	e, err := InferEncoder(text(t, later), Options{Previous: previous}, none, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,23 +47,23 @@ func TestStudyKeepsPreviousColumns(t *testing.T) {
 
 // TestChoiceWinsOverPrevious: a choice of the user wins over the encoder of the checkpoint.
 func TestChoiceWinsOverPrevious(t *testing.T) {
-	previous, err := Study(text(t, "a,b,goal\n1,5,3.5\n2,6,4.5\n3,9,9.25\n"), Choice{Target: "goal", Schema: Schema{"goal": Target}}, none, strict)
+	previous, err := InferEncoder(text(t, "a,b,goal\n1,5,3.5\n2,6,4.5\n3,9,9.25\n"), Options{Target: "goal", Schema: Schema{"goal": Target}}, none, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const later = "goal,b,a\n7.5,5,1\n8.5,6,1\n9.5,7,2\n"
 	for _, c := range []struct {
-		choice Choice
+		choice Options
 		want   string
 	}{
-		{Choice{}, "a=number,b=number,goal=label"},
-		{Choice{Schema: Schema{"goal": Target}}, "a=number,b=number,goal=target"},
-		{Choice{Schema: Schema{"goal": Target, "a": Category}}, "a=category,b=number,goal=target"},
-		{Choice{Target: "b", Schema: Schema{"b": Target}}, "a=number,b=target,goal=number"},
-		{Choice{Schema: Schema{"a": Label}}, "a=label,b=number,goal=number"},
+		{Options{}, "a=number,b=number,goal=label"},
+		{Options{Schema: Schema{"goal": Target}}, "a=number,b=number,goal=target"},
+		{Options{Schema: Schema{"goal": Target, "a": Category}}, "a=category,b=number,goal=target"},
+		{Options{Target: "b", Schema: Schema{"b": Target}}, "a=number,b=target,goal=number"},
+		{Options{Schema: Schema{"a": Label}}, "a=label,b=number,goal=number"},
 	} {
 		c.choice.Previous = previous
-		e, err := Study(text(t, later), c.choice, none, strict)
+		e, err := InferEncoder(text(t, later), c.choice, none, strict)
 		if err != nil {
 			t.Errorf("%+v: %v", c.choice, err)
 			continue

@@ -10,7 +10,7 @@ import (
 )
 
 // together studies tables in a goroutine each.
-func together(t *testing.T, choice Choice, tables ...string) (all []*Encoder, errs []error) {
+func together(t *testing.T, choice Options, tables ...string) (all []*Encoder, errs []error) {
 	t.Helper()
 	all, errs = make([]*Encoder, len(tables)), make([]error, len(tables))
 	texts := make([][]byte, len(tables))
@@ -29,7 +29,7 @@ func together(t *testing.T, choice Choice, tables ...string) (all []*Encoder, er
 				told.Wait()
 				return texts, nil
 			}
-			all[i], errs[i] = Study(in, own, func(row int64) bool { return row%4 == 3 }, func(err error) error { return err })
+			all[i], errs[i] = InferEncoder(in, own, func(row int64) bool { return row%4 == 3 }, func(err error) error { return err })
 		})
 	}
 	done.Wait()
@@ -41,7 +41,7 @@ func together(t *testing.T, choice Choice, tables ...string) (all []*Encoder, er
 func TestTogether(t *testing.T) {
 	const head = "x,town,y\n"
 	a, b := "1,Bern,low\n2.5,Zug,high\n,Bern,low\n4,Genf,low\n", "10,Chur,mid\n20,Bern,high\n30,,low\n40,Zug,mid\n"
-	choice := Choice{Schema: Schema{"town": Category}}
+	choice := Options{Schema: Schema{"town": Category}}
 	all, errs := together(t, choice, head+a, head+b, head+a)
 	one, oneErrs := together(t, choice, head+a+b)
 	if oneErrs[0] != nil {

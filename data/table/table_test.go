@@ -37,18 +37,18 @@ const people = "id,age,city,sex,income\n" +
 // What columns are for is guessed from what they hold, and told values win.
 func TestKindsAreGuessed(t *testing.T) {
 	for _, c := range []struct {
-		choice Choice
+		choice Options
 		want   string
 	}{
-		{Choice{}, "age=number,city=category,id=category,income=label,sex=category"}, // few rows: nothing is an identifier
-		{Choice{Schema: Schema{"id": Ignore, "income": Target}}, "age=number,city=category,id=ignore,income=target,sex=category"},
-		{Choice{Target: "sex", Schema: Schema{"id": Ignore, "age": Category}}, "age=category,city=category,id=ignore,income=number,sex=label"},
+		{Options{}, "age=number,city=category,id=category,income=label,sex=category"}, // few rows: nothing is an identifier
+		{Options{Schema: Schema{"id": Ignore, "income": Target}}, "age=number,city=category,id=ignore,income=target,sex=category"},
+		{Options{Target: "sex", Schema: Schema{"id": Ignore, "age": Category}}, "age=category,city=category,id=ignore,income=number,sex=label"},
 	} {
 		content := people
 		if c.choice.Target == "sex" {
 			content = strings.Replace(people, "?", "m", 1)
 		}
-		e, err := Study(text(t, content), c.choice, none, strict)
+		e, err := InferEncoder(text(t, content), c.choice, none, strict)
 		if err != nil {
 			t.Fatalf("%+v: %v", c.choice, err)
 		}
@@ -65,7 +65,7 @@ func TestKindsAreGuessed(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "k%d,%d.5,%s,,%v\n", i, i, code, i%3)
 	}
-	e, err := Study(text(t, b.String()), Choice{}, none, strict)
+	e, err := InferEncoder(text(t, b.String()), Options{}, none, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestKindsAreGuessed(t *testing.T) {
 // and categories.
 func TestEncoding(t *testing.T) {
 	held := func(row int64) bool { return row == 3 }
-	e, err := Study(text(t, people), Choice{Target: "income", Schema: Schema{"id": Ignore, "income": Target}}, held, strict)
+	e, err := InferEncoder(text(t, people), Options{Target: "income", Schema: Schema{"id": Ignore, "income": Target}}, held, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestEncoding(t *testing.T) {
 // fault of its line.
 func TestLabels(t *testing.T) {
 	const rows = "x,y\n1,b\n2,a\n3,c\n"
-	e, err := Study(text(t, rows), Choice{}, func(row int64) bool { return row == 2 }, strict)
+	e, err := InferEncoder(text(t, rows), Options{}, func(row int64) bool { return row == 2 }, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestBadRowsAreAskedAbout(t *testing.T) {
 	schema := Schema{"x": Number, "y": Number, "z": Label}
 	var faults []string
 	lenient := func(err error) error { faults = append(faults, err.Error()); return nil }
-	e, err := Study(text(t, rows), Choice{Schema: schema}, none, lenient)
+	e, err := InferEncoder(text(t, rows), Options{Schema: schema}, none, lenient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestBadRowsAreAskedAbout(t *testing.T) {
 	if c := e.Columns[0]; c.Mean != 2 || c.Deviation != 1 {
 		t.Errorf("x has mean %v and deviation %v, of 1 and 3", c.Mean, c.Deviation)
 	}
-	if _, err := Study(text(t, rows), Choice{Schema: schema}, none, strict); err == nil || err.Error() != want[0] {
+	if _, err := InferEncoder(text(t, rows), Options{Schema: schema}, none, strict); err == nil || err.Error() != want[0] {
 		t.Errorf("without leave: %v", err)
 	}
 }
@@ -226,7 +226,7 @@ func TestHostileTables(t *testing.T) {
 	} {
 		r, err := openText(c.content)
 		if err == nil {
-			_, err = Study(r, Choice{}, none, strict)
+			_, err = InferEncoder(r, Options{}, none, strict)
 		}
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "f.csv") {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
@@ -241,7 +241,7 @@ func TestHostileTables(t *testing.T) {
 			}
 			in.header, in.given = header, 0
 			if header != "" && b != '"' && b != ',' {
-				if _, err = Study(r, Choice{}, none, strict); err == nil || !strings.Contains(err.Error(), "a row of more than") {
+				if _, err = InferEncoder(r, Options{}, none, strict); err == nil || !strings.Contains(err.Error(), "a row of more than") {
 					t.Errorf("%q for ever: %v", b, err)
 				}
 			}
@@ -281,8 +281,8 @@ func TestSchemaText(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	for _, choice := range []Choice{{Target: "nix"}, {Schema: Schema{"nix": Number}}, {Target: "age", Schema: Schema{"income": Target}}, {Target: "age", Schema: Schema{"age": Number}}} {
-		if _, err := Study(text(t, people), choice, none, strict); err == nil || !strings.Contains(err.Error(), "f.csv") {
+	for _, choice := range []Options{{Target: "nix"}, {Schema: Schema{"nix": Number}}, {Target: "age", Schema: Schema{"income": Target}}, {Target: "age", Schema: Schema{"age": Number}}} {
+		if _, err := InferEncoder(text(t, people), choice, none, strict); err == nil || !strings.Contains(err.Error(), "f.csv") {
 			t.Errorf("%+v: %v", choice, err)
 		}
 	}
@@ -306,8 +306,8 @@ func FuzzEncoder(f *testing.F) {
 			return
 		}
 		lenient := func(error) error { return nil }
-		_ = e.Each(text(t, people), []string{"sex"}, 2, func(int64) bool { return true }, lenient, func(a *Asked) error {
-			if len(a.Values) != a.N*e.Numbers() || len(a.IDs) != a.N*e.Categories() || len(a.Rows) != a.N || len(a.Kept) != a.N {
+		_ = e.Each(text(t, people), []string{"sex"}, 2, func(int64) bool { return true }, lenient, func(a *Unlabelled) error {
+			if len(a.Values) != a.N*e.Numbers() || len(a.IDs) != a.N*e.Categories() || len(a.Rows) != a.N || len(a.PassThrough) != a.N {
 				t.Errorf("%d rows: %+v", a.N, a)
 			}
 			for _, id := range a.IDs {
@@ -323,7 +323,7 @@ func FuzzEncoder(f *testing.F) {
 // Rows that are asked about are those that Encode gives, batch by batch, whoever's they are; a bad
 // one leaves its batch shorter.
 func TestEach(t *testing.T) {
-	e, err := Study(text(t, people), Choice{Target: "income", Schema: Schema{"id": Ignore}}, none, strict)
+	e, err := InferEncoder(text(t, people), Options{Target: "income", Schema: Schema{"id": Ignore}}, none, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,10 +340,10 @@ func TestEach(t *testing.T) {
 	}
 	got, kept, batches := make([]float32, 0, 10), "", ""
 	for rank := range int64(2) {
-		err := e.Each(text(t, rows), []string{"more"}, 4, func(k int64) bool { return k%2 == rank }, skip, func(a *Asked) error {
+		err := e.Each(text(t, rows), []string{"more"}, 4, func(k int64) bool { return k%2 == rank }, skip, func(a *Unlabelled) error {
 			got = append(got, a.Values...)
 			batches += fmt.Sprintf("%v ", a.Rows)
-			for _, k := range a.Kept {
+			for _, k := range a.PassThrough {
 				kept += k[0]
 			}
 			return nil
@@ -380,7 +380,7 @@ func FuzzCSV(f *testing.F) {
 		}
 		lenient := func(error) error { return nil }
 		held := func(row int64) bool { return row%5 == 4 }
-		e, err := Study(r, Choice{Schema: schema}, held, lenient)
+		e, err := InferEncoder(r, Options{Schema: schema}, held, lenient)
 		if err != nil {
 			if !strings.Contains(err.Error(), "f.csv") {
 				t.Fatalf("%v", err)

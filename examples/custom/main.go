@@ -20,7 +20,7 @@ import (
 
 func main() {
 	if err := ringo.Run(context.Background(), ringo.Config{}, loop); err != nil {
-		if !ringo.Told(err) { // else a launcher says it, once for all ranks
+		if !ringo.Reported(err) { // else a launcher says it, once for all ranks
 			fmt.Fprintln(os.Stderr, "custom:", err)
 		}
 		os.Exit(1)
@@ -39,9 +39,9 @@ func loop(job *ringo.Job) (err error) {
 	if err := ps.Arrange(forward); err != nil { // all parameters in one arena, in the order in which gradients become final
 		return err
 	}
-	var layers []bucket.Layer
+	var layers []bucket.Param
 	for _, s := range ps.Slots() {
-		layers = append(layers, bucket.Layer{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len, Shape: s.Shape})
+		layers = append(layers, bucket.Param{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len, Shape: s.Shape})
 	}
 	opt, err := distopt.New(job.Group(), &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, ps.Values(), ps.Grads(), nil, distopt.Config{})
 	if err != nil {

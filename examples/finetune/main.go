@@ -23,7 +23,7 @@ func network(ps *nn.Params, o model.Options) model.Model {
 }
 
 func learn(job *ringo.Job, samples, classes int, cfg train.Config) error {
-	all, set := data.Batch{N: samples}, &data.Set{Name: "fields", Classes: classes}
+	all, set := data.Batch{N: samples}, &data.Dataset{Name: "fields", Classes: classes}
 	for i := range samples { // points of a square; classes are its eight fields, or their columns by turns
 		x, y := float32(i*7919%1009)/1009, float32(i*104729%1013)/1013
 		all.Values, all.Labels = append(all.Values, 2*x-1, 2*y-1), append(all.Labels, int32(int(4*x)+4*int(2*y))%int32(classes))
@@ -47,7 +47,7 @@ func run(job *ringo.Job) error {
 	if err := learn(job, 3000, 8, cfg); err != nil { // many samples of eight classes
 		return err
 	}
-	cfg.Start, cfg.Checkpoint.Dir = train.Start{From: cfg.Checkpoint.Dir, Except: []string{"head.*"}, Freeze: []string{"body.*"}}, os.Args[1]+"/two"
+	cfg.Start, cfg.Checkpoint.Dir = train.Init{From: cfg.Checkpoint.Dir, Except: []string{"head.*"}, Freeze: []string{"body.*"}}, os.Args[1]+"/two"
 	return learn(job, 400, 2, cfg) // few samples of two
 }
 

@@ -32,7 +32,7 @@ func likes(hidden int) func(ps *nn.Params, o model.Options) model.Model {
 		return model.Model{
 			Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
 				x := t.EmbeddingTable(b.IDs, b.N, rows, nil) // a user's row and an item's, side by side
-				return model.Outputs{t.On("heter", layers, x)}
+				return model.Outputs{t.OnDevice("heter", layers, x)}
 			},
 			Loss: model.CrossEntropy, Metrics: []model.Metric{model.Accuracy(), model.AUC(model.Probability)},
 		}
@@ -50,7 +50,7 @@ func main() {
 	spec := model.Spec{Name: "likes", Build: likes(*hidden)}
 	err := ringo.Run(context.Background(), ringo.Config{}, func(job *ringo.Job) error { return run(job, spec, cfg) })
 	if err != nil {
-		if !ringo.Told(err) { // else a launcher says it, once for all processes
+		if !ringo.Reported(err) { // else a launcher says it, once for all processes
 			fmt.Fprintln(os.Stderr, "heter:", err)
 		}
 		os.Exit(1)
@@ -64,7 +64,7 @@ func run(job *ringo.Job, spec model.Spec, cfg train.Config) error {
 	}
 	sum, err := train.Run(job.Context(), job, spec, set, cfg)
 	if err != nil {
-		return err // in a heter-trainer ringo.ErrServed, which ringo.Run takes for a good end
+		return err // in a heter-trainer ringo.ErrHeterTrainerDone, which ringo.Run takes for a good end
 	}
 	if job.Rank() == 0 {
 		fmt.Printf("loss %v, accuracy %.3f, AUC %.3f\n", sum.EvalLoss, sum.Eval["accuracy"], sum.Eval["auc"])
@@ -73,7 +73,7 @@ func run(job *ringo.Job, spec model.Spec, cfg train.Config) error {
 }
 
 // liking are all pairs of a user and an item: half of the users like half of the items.
-func liking() (*data.Set, error) {
+func liking() (*data.Dataset, error) {
 	all := data.Batch{N: people * people}
 	for i := range int32(all.N) {
 		all.IDs, all.Labels = append(all.IDs, i%people, people+i/people), append(all.Labels, 1-(i%people+i/people)%2)
@@ -82,7 +82,7 @@ func liking() (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &data.Set{Name: "likes", Classes: 2, Rows: 2 * people}
+	set := &data.Dataset{Name: "likes", Classes: 2, Rows: 2 * people}
 	set.Train, set.Eval, err = data.Split(src, 0.1)
 	return set, err
 }

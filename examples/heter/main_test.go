@@ -43,7 +43,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	defer env.ShowLife(0)()
+	defer env.SendHeartbeats(0)()
 	l, err := net.FileListener(os.NewFile(uintptr(env.Socket), "socket"))
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func TestLearns(t *testing.T) {
 // A program that never serves is told what to do, and one with another part is refused.
 func TestRefused(t *testing.T) {
 	_, _, err := job(t, 1, 1, nil, []string{"idle"})
-	var death *launch.DeathError
+	var death *launch.LostProcessError
 	if !errors.As(err, &death) || death.Role != launch.Heter || !strings.Contains(err.Error(), "heter-trainer 0 is lost: it has ended with exit status 0 and never served: a program that has a part for heter-trainers calls ringo.Run, and there train.Run") {
 		t.Errorf("got %v", err)
 	}

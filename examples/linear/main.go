@@ -36,7 +36,7 @@ func run(job *ringo.Job) error {
 	if err != nil {
 		return err
 	}
-	set := &data.Set{Name: "line"}
+	set := &data.Dataset{Name: "line"}
 	if set.Train, set.Eval, err = data.Split(src, 0.2); err != nil {
 		return err
 	}

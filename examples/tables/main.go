@@ -25,7 +25,7 @@ const (
 
 func main() {
 	if err := ringo.Run(context.Background(), ringo.Config{}, train); err != nil {
-		if !ringo.Told(err) { // else a launcher says it, once for all ranks
+		if !ringo.Reported(err) { // else a launcher says it, once for all ranks
 			fmt.Fprintln(os.Stderr, "tables:", err)
 		}
 		os.Exit(1)
@@ -38,7 +38,7 @@ func train(job *ringo.Job) error {
 		Rule: schema.Rule{Name: "adagrad", LR: 0.2},
 		Init: schema.Init{Name: "uniform", Value: 0.3},
 	}
-	c, err := job.DialTables(client.Config{
+	c, err := job.DialParameterServers(client.Config{
 		Schema: schema.Schema{Sparse: []schema.Sparse{rows}},
 		Merge:  true, // a batch may hold a user more than once
 	})
@@ -72,7 +72,7 @@ func train(job *ringo.Job) error {
 			return err
 		}
 		if job.Rank() == 0 && step%100 == 0 {
-			fmt.Printf("step %d, rank 0 of %d, %d servers: loss %.4f\n", step, job.Size(), job.Tables(), loss)
+			fmt.Printf("step %d, rank 0 of %d, %d servers: loss %.4f\n", step, job.Size(), job.ParameterServers(), loss)
 		}
 	}
 	if err := pull.Wait(); err != nil {

@@ -45,7 +45,7 @@ func serve(mode tables.Mode) error {
 	if err != nil {
 		return err
 	}
-	defer env.ShowLife(0)()
+	defer env.SendHeartbeats(0)()
 	l, err := net.FileListener(os.NewFile(uintptr(env.Socket), "socket"))
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func TestGeoIsRefused(t *testing.T) {
 		Roles: []launch.Role{launch.Ranks(2, os.Args[0]), launch.ParameterServers(2, os.Args[0], string(tables.Geo))},
 		Env:   append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: &errs,
 	})
-	var death *launch.DeathError
+	var death *launch.LostProcessError
 	if !errors.As(err, &death) || death.Role != "rank" || out.Len() > 0 {
 		t.Fatalf("got %v, stdout %q", err, &out)
 	}

@@ -39,7 +39,7 @@ func run(job *ringo.Job) error {
 	if err != nil {
 		return err
 	}
-	set := &data.Set{Name: "likes", Classes: 2, Rows: 2 * people}
+	set := &data.Dataset{Name: "likes", Classes: 2, Rows: 2 * people}
 	if set.Train, set.Eval, err = data.Split(src, 0.1); err != nil {
 		return err
 	}

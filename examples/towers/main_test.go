@@ -39,7 +39,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	defer env.ShowLife(0)()
+	defer env.SendHeartbeats(0)()
 	l, err := net.FileListener(os.NewFile(uintptr(env.Socket), "socket"))
 	if err != nil {
 		return err

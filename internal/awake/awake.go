@@ -50,9 +50,9 @@ const pieces = 8
 // run: it waits for its turn to send a heartbeat, which on a crowded machine may be late by seconds, or it hangs.
 const longest = 4
 
-// Silence counts for how long another process has sent no heartbeat, in time in which this process ran. A process that ticks
+// Detector counts for how long another process has sent no heartbeat, in time in which this process ran. A process that ticks
 // calls Pass with each tick. One that only waits calls Missed after each Wait: a wait during a suspension counts as one, however long it was.
-type Silence struct {
+type Detector struct {
 	// Limit is the silence after which the other process is taken for dead.
 	Limit time.Duration
 
@@ -62,16 +62,16 @@ type Silence struct {
 	late  time.Duration // by how much its ticks are late, as it last reported
 }
 
-// Heard notes a heartbeat.
-func (s *Silence) Heard() { s.HeardAt(time.Time{}, 0) }
+// Reset notes a heartbeat.
+func (s *Detector) Reset() { s.HeardAt(time.Time{}, 0) }
 
 // HeardAt notes a heartbeat of a process whose own ticks are late by so much.
-func (s *Silence) HeardAt(now time.Time, late time.Duration) {
-	*s = Silence{Limit: s.Limit, heard: now, late: late}
+func (s *Detector) HeardAt(now time.Time, late time.Duration) {
+	*s = Detector{Limit: s.Limit, heard: now, late: late}
 }
 
 // Pass notes a tick of this process, which counts for so much, and whether the other process ran since the last.
-func (s *Silence) Pass(now time.Time, counts time.Duration, ran bool) {
+func (s *Detector) Pass(now time.Time, counts time.Duration, ran bool) {
 	if !s.heard.IsZero() {
 		counts = min(counts, now.Sub(s.heard))
 		s.heard = time.Time{}
@@ -83,22 +83,22 @@ func (s *Silence) Pass(now time.Time, counts time.Duration, ran bool) {
 }
 
 // Wait is how long to wait for a heartbeat before Missed is called.
-func (s *Silence) Wait() time.Duration { return max(1, (s.Limit+pieces-1)/pieces) }
+func (s *Detector) Wait() time.Duration { return max(1, (s.Limit+pieces-1)/pieces) }
 
 // Missed notes a wait without a heartbeat, and whether the process was seen to run during it, and tells whether the limit is reached.
-func (s *Silence) Missed(ran bool) bool {
+func (s *Detector) Missed(ran bool) bool {
 	s.Pass(time.Time{}, s.Wait(), ran)
 	return s.Lost()
 }
 
 // Lasts is the silence until now.
-func (s *Silence) Lasts() time.Duration { return s.lasts }
+func (s *Detector) Lasts() time.Duration { return s.lasts }
 
 // Most is the longest silence of this process: more than the limit where it has reported that its ticks are late, or until it
 // has not been seen to run for half of the limit; at most four times the limit.
-func (s *Silence) Most() time.Duration {
+func (s *Detector) Most() time.Duration {
 	return min(max(s.Limit+2*s.late, s.ran+s.Limit/2), longest*s.Limit)
 }
 
 // Lost reports whether the process has been silent for too long.
-func (s *Silence) Lost() bool { return s.lasts >= s.Most() }
+func (s *Detector) Lost() bool { return s.lasts >= s.Most() }

@@ -37,7 +37,7 @@ func TestClock(t *testing.T) {
 // was suspended meanwhile has waited once.
 // It holds invariant[silence-while-awake].
 func TestSilence(t *testing.T) {
-	s := Silence{Limit: 4 * time.Second}
+	s := Detector{Limit: 4 * time.Second}
 	if s.Wait()*pieces != s.Limit {
 		t.Fatalf("%d waits of %v", pieces, s.Wait())
 	}
@@ -47,14 +47,14 @@ func TestSilence(t *testing.T) {
 				t.Fatalf("silent after %d waits", i+1)
 			}
 		}
-		s.Heard()
+		s.Reset()
 	}
 	for i := range pieces {
 		if s.Missed(false) != (i == pieces-1) {
 			t.Errorf("wait %d", i+1)
 		}
 	}
-	if s := (Silence{Limit: 1}); s.Wait() <= 0 {
+	if s := (Detector{Limit: 1}); s.Wait() <= 0 {
 		t.Error("no wait at all")
 	}
 }
@@ -62,13 +62,13 @@ func TestSilence(t *testing.T) {
 // A process that is seen to run may be silent until it has not run for half of the limit, for at most four times as long.
 func TestSilenceOfOneThatRuns(t *testing.T) {
 	for _, ran := range []int{0, 2, 5, longest * pieces} {
-		s, waits := Silence{Limit: time.Second}, 1
+		s, waits := Detector{Limit: time.Second}, 1
 		for ; !s.Missed(waits <= ran); waits++ {
 		}
 		if want := min(max(pieces, ran+pieces/2), longest*pieces); waits != want {
 			t.Errorf("it ran for %d waits: lost after %d, want %d", ran, waits, want)
 		}
-		if s.Heard(); s.Missed(false) || s.Missed(true) {
+		if s.Reset(); s.Missed(false) || s.Missed(true) {
 			t.Error("a sign of life was not heard")
 		}
 	}

@@ -45,7 +45,7 @@ func TestCounted(t *testing.T) {
 	for _, c := range []struct{ since, want time.Duration }{
 		{-time.Second, 0}, {0, 0}, {time.Second, time.Second}, {2 * time.Second, time.Second / 2}, {time.Hour, time.Second / 3600},
 	} {
-		if got := Counted(c.since, time.Second); got < c.want-time.Microsecond || got > c.want {
+		if got := Elapsed(c.since, time.Second); got < c.want-time.Microsecond || got > c.want {
 			t.Errorf("%v counts for %v, want %v", c.since, got, c.want)
 		}
 	}

@@ -38,14 +38,14 @@ func (c *Coordinator) accept() {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		if s := c.door.Knock(conn); s != nil {
+		if s := c.door.Admit(conn); s != nil {
 			c.work.Go(func() { c.admit(s, who) })
 		}
 	}
 }
 
 // admit leads one connection through the handshake to its seat.
-func (c *Coordinator) admit(s *transport.Stranger, who transport.Credentials) {
+func (c *Coordinator) admit(s *transport.PendingConn, who transport.Credentials) {
 	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
 	defer cancel()
 	seat := -1
@@ -88,7 +88,7 @@ func (c *Coordinator) reserve(h transport.Hello) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch s := &c.seats[h.Rank]; {
+	switch s := &c.members[h.Rank]; {
 	case c.verdict != nil:
 		c.note(h.Rank, failed(h.Rank, c.verdict))
 		return fmt.Errorf("%s%w", jobEnded, c.verdict)
@@ -105,8 +105,8 @@ func (c *Coordinator) reserve(h transport.Hello) error {
 func (c *Coordinator) unreserve(rank int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seats[rank].state == seatReserved {
-		c.seats[rank].state = seatEmpty
+	if c.members[rank].state == seatReserved {
+		c.members[rank].state = seatEmpty
 	}
 }
 
@@ -126,20 +126,20 @@ func (c *Coordinator) seat(rank int, ch channel, reached net.IP) {
 		_ = ch.close()
 		return
 	}
-	s := &c.seats[rank]
+	s := &c.members[rank]
 	s.state, s.member, s.addr, s.reached, s.at = seatJoined, member, m.Addr, reached, time.Now()
-	s.quiet = awake.Silence{Limit: c.cfg.Times.DeadAfter}
-	s.quiet.HeardAt(s.at, 0)
+	s.detector = awake.Detector{Limit: c.cfg.Times.DeadAfter}
+	s.detector.HeardAt(s.at, 0)
 	if c.verdict != nil {
 		member.post(verdictMessage(c.verdict))
 	}
 	if c.join == nil {
 		c.join = time.AfterFunc(c.cfg.Times.Join, c.checkMissing)
 	}
-	if err := cmp.Or(c.checkSettings(rank, m), c.checkBeats(rank, m)); err != nil && c.verdict == nil {
+	if err := cmp.Or(c.checkSettings(rank, m), c.checkHeartbeats(rank, m)); err != nil && c.verdict == nil {
 		c.decide(err)
 	}
-	c.judgeEnded()
+	c.reportExited()
 	c.announce()
 	c.work.Go(member.write)
 	c.work.Go(func() { c.serve(rank, member) })
@@ -155,9 +155,9 @@ func (c *Coordinator) checkSettings(rank int, m message) error {
 	return c.agreed.Join(who, m.Settings)
 }
 
-// checkBeats refuses a rank that would be taken for dead while it lives, or take
+// checkHeartbeats refuses a rank that would be taken for dead while it lives, or take
 // the coordinator for dead, because their times differ.
-func (c *Coordinator) checkBeats(rank int, m message) error {
+func (c *Coordinator) checkHeartbeats(rank int, m message) error {
 	beat, dead := time.Duration(m.BeatNanos), time.Duration(m.DeadNanos)
 	if m.Kind != kindJoin || 2*beat <= c.cfg.Times.DeadAfter && (dead == 0 || 2*c.cfg.Times.Heartbeat <= dead) {
 		return nil
@@ -172,12 +172,12 @@ func (c *Coordinator) announce() {
 	if c.verdict != nil {
 		return
 	}
-	addrs, reached := make([]string, len(c.seats)), make([]net.IP, len(c.seats))
-	for r := range c.seats {
-		if c.seats[r].state != seatJoined {
+	addrs, reached := make([]string, len(c.members)), make([]net.IP, len(c.members))
+	for r := range c.members {
+		if c.members[r].state != seatJoined {
 			return
 		}
-		addrs[r], reached[r] = c.seats[r].addr, c.seats[r].reached
+		addrs[r], reached[r] = c.members[r].addr, c.members[r].reached
 	}
 	addrs = reachable(addrs, reached)
 	if err := checkReach(addrs); err != nil {
@@ -185,8 +185,8 @@ func (c *Coordinator) announce() {
 		return
 	}
 	c.complete = true
-	for r := range c.seats {
-		c.seats[r].member.post(message{Kind: kindRoster, Peer: c.cfg.HostRank, Addrs: addrs})
+	for r := range c.members {
+		c.members[r].member.post(message{Kind: kindRoster, Peer: c.cfg.HostRank, Addrs: addrs})
 	}
 }
 
@@ -200,12 +200,12 @@ func (c *Coordinator) serve(rank int, member *connection) {
 	for {
 		m, err := member.ch.receive(0)
 		if err != nil {
-			c.cut(rank, err)
+			c.disconnected(rank, err)
 			return
 		}
-		c.heard(rank, m)
-		if m.Kind == kindReport && c.news(m.Why) {
-			c.cfg.Report(m.Why)
+		c.handle(rank, m)
+		if m.Kind == kindReport && c.news(m.Reason) {
+			c.cfg.Report(m.Reason)
 		}
 	}
 }
@@ -217,22 +217,22 @@ const maxTold = 64
 func (c *Coordinator) news(line string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.told[line] || len(c.told) == maxTold {
+	if c.reported[line] || len(c.reported) == maxTold {
 		return false
 	}
-	if c.told == nil {
-		c.told = map[string]bool{}
+	if c.reported == nil {
+		c.reported = map[string]bool{}
 	}
-	c.told[line] = true
+	c.reported[line] = true
 	return true
 }
 
-// heard acts on one message of rank.
-func (c *Coordinator) heard(rank int, m message) {
+// handle acts on one message of rank.
+func (c *Coordinator) handle(rank int, m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &c.seats[rank]
-	s.quiet.HeardAt(time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
+	s := &c.members[rank]
+	s.detector.HeardAt(time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
 	switch m.Kind {
 	case kindStatus:
 		if m.Moved > s.status.Moved {
@@ -253,7 +253,7 @@ func (c *Coordinator) heard(rank int, m message) {
 	case kindFailed:
 		c.note(rank, m)
 		if s.state == seatJoined {
-			s.state = seatCut
+			s.state = memberDisconnected
 			c.failed(rank, m)
 		}
 		s.member.post(message{Kind: kindBye, Peer: -1})
@@ -266,14 +266,14 @@ func (c *Coordinator) heard(rank int, m message) {
 // The caller holds mu.
 func (c *Coordinator) failed(rank int, m message) {
 	if m.Addr != "" && m.Cause != "" {
-		c.serverLost(&transport.ServerLostError{Who: m.Cause, Addr: m.Addr, Why: m.Why})
+		c.serverLost(&transport.ServerLostError{Process: m.Cause, Addr: m.Addr, Reason: m.Reason})
 		return
 	}
 	if m.Peer >= 0 && m.Peer != rank {
 		c.suspect(rank, m)
 		return
 	}
-	c.accuse(evidence{proof: proofFailed, rank: rank, by: rank, why: failedPrefix + m.Why, late: m.TimedOut})
+	c.report(failureReport{proof: proofFailed, rank: rank, by: rank, why: failedPrefix + m.Reason, late: m.TimedOut})
 }
 
 // suspect records that rank cannot reach m.Peer. When that one itself waits for
@@ -289,32 +289,32 @@ func (c *Coordinator) suspect(rank int, m message) {
 	if accused == rank {
 		accused = m.Peer
 	}
-	e := evidence{proof: proofSuspect, rank: accused, by: rank, why: fmt.Sprintf("rank %d reports: %s", rank, m.Why), late: m.TimedOut, in: m.In}
-	if s := &c.seats[accused]; s.state == seatLeft {
+	e := failureReport{proof: proofSuspect, rank: accused, by: rank, why: fmt.Sprintf("rank %d reports: %s", rank, m.Reason), late: m.TimedOut, in: m.In}
+	if s := &c.members[accused]; s.state == seatLeft {
 		e.left(s.last)
 	}
-	c.accuse(e)
+	c.report(e)
 }
 
 // leftEarly judges suspicions of a rank that has now left. The caller holds mu.
 func (c *Coordinator) leftEarly(rank int) {
 	for i := range c.evidence {
 		if e := &c.evidence[i]; e.rank == rank {
-			e.left(c.seats[rank].last)
+			e.left(c.members[rank].last)
 		}
 	}
 	c.judge()
 }
 
-// cut records that rank's connection ended.
-func (c *Coordinator) cut(rank int, err error) {
+// disconnected records that rank's connection ended.
+func (c *Coordinator) disconnected(rank int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &c.seats[rank]
+	s := &c.members[rank]
 	if s.state == seatJoined {
-		s.state = seatCut
+		s.state = memberDisconnected
 		if c.ctx.Err() == nil {
-			c.accuse(evidence{proof: proofCut, rank: rank, by: -1, why: fmt.Sprintf("its control connection ended before it left (%v)", err)})
+			c.report(failureReport{proof: proofCut, rank: rank, by: -1, why: fmt.Sprintf("its control connection ended before it left (%v)", err)})
 		}
 	}
 	c.freed()

@@ -53,7 +53,7 @@ func TestProcessesThatWereToldOtherwise(t *testing.T) {
 			if late := errors.Is(got.err, transport.ErrRefused); got.err != nil && !late && !errors.As(got.err, &conflict) {
 				t.Errorf("rank %d: no setting is to be found in %v", r, got.err)
 			}
-			if got.err != nil && !Knows(got.err) {
+			if got.err != nil && !IsVerdict(got.err) {
 				t.Errorf("rank %d would tell what the coordinator has", r)
 			}
 		}
@@ -67,5 +67,5 @@ func TestProcessesThatWereToldOtherwise(t *testing.T) {
 func seated(c *Coordinator, rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.seats[rank].state > seatReserved
+	return c.members[rank].state > seatReserved
 }

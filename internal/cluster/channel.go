@@ -35,9 +35,9 @@ type linkChannel struct {
 	sent  message // the last one without lists
 	frame []byte  // of it; never written again
 
-	in    []byte // the last frame received that was not long, in memory for the next
-	next  []byte
-	heard message // what in says
+	in           []byte // the last frame received that was not long, in memory for the next
+	next         []byte
+	lastReceived message // what in says
 }
 
 // keptFrame bounds the frames that are kept, in bytes.
@@ -96,9 +96,9 @@ func (c *linkChannel) receive(timeout time.Duration) (message, error) {
 		if err != nil || len(b) > keptFrame {
 			return m, err
 		}
-		c.in, c.next, c.heard = b, c.in, m
+		c.in, c.next, c.lastReceived = b, c.in, m
 	}
-	return c.heard, nil
+	return c.lastReceived, nil
 }
 
 func (c *linkChannel) finish() { _ = c.link.CloseWrite(answerTimeout, transport.ErrClosed) }
@@ -135,7 +135,7 @@ func (c *connection) post(m message) {
 	select {
 	case c.queue <- m:
 	default:
-		if m.Kind != kindBeat {
+		if m.Kind != kindHeartbeat {
 			_ = c.ch.close()
 		}
 	}

@@ -25,7 +25,7 @@ func linked(t *testing.T) (a, b *linkChannel) {
 	go func() {
 		defer close(accepted)
 		if conn, err := l.Accept(); err == nil {
-			if link, _, err := transport.Accept(context.Background(), conn, ticket, hello, func(transport.Hello) error { return nil }); err == nil {
+			if link, _, err := transport.ServerHandshake(context.Background(), conn, ticket, hello, func(transport.Hello) error { return nil }); err == nil {
 				accepted <- link
 			}
 		}
@@ -42,7 +42,7 @@ func linked(t *testing.T) (a, b *linkChannel) {
 // What was sent is what is received, whatever came before it.
 func TestChannelKeepsNothingWrong(t *testing.T) {
 	a, b := linked(t)
-	beat := message{Kind: kindBeat, Peer: -1}
+	beat := message{Kind: kindHeartbeat, Peer: -1}
 	status := message{Kind: kindStatus, Peer: -1, Doing: "training"}
 	waits := message{Kind: kindStatus, Peer: 1, Doing: "training", Waits: true, WaitMillis: 7, In: "allreduce 5"}
 	longer, begun := waits, waits
@@ -51,7 +51,7 @@ func TestChannelKeepsNothingWrong(t *testing.T) {
 	other := begun
 	other.Begun = []Begun{{5, "broadcast"}}
 	roster := message{Kind: kindRoster, Addrs: []string{"a:1", "b:2", "c:3"}}
-	long := message{Kind: kindVerdict, Peer: 2, Why: strings.Repeat("out of paper, ", 500)}
+	long := message{Kind: kindVerdict, Peer: 2, Reason: strings.Repeat("out of paper, ", 500)}
 	for i, m := range []message{beat, beat, status, status, beat, waits, longer, longer, begun, begun, other, roster, beat, long, long, beat, status} {
 		if err := a.send(m, answerTimeout); err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestHeartbeatsAllocateNothing(t *testing.T) {
 	c.mu.Lock()
 	c.complete = true
 	c.mu.Unlock()
-	for _, m := range []message{{Kind: kindBeat, Peer: -1}, {Kind: kindStatus, Peer: -1, Doing: "training"}} {
+	for _, m := range []message{{Kind: kindHeartbeat, Peer: -1}, {Kind: kindStatus, Peer: -1, Doing: "training"}} {
 		if n := testing.AllocsPerRun(100, func() {
 			if a.send(m, answerTimeout) != nil {
 				t.Fatal("not sent")

@@ -69,8 +69,8 @@ func TestJoinAndLeave(t *testing.T) {
 		}
 	}
 	for r, m := range members {
-		if err := m.Leave(""); err != nil || !c.Left(r) {
-			t.Errorf("rank %d: %v, left %v", r, err, c.Left(r))
+		if err := m.Leave(""); err != nil || !c.HasLeft(r) {
+			t.Errorf("rank %d: %v, left %v", r, err, c.HasLeft(r))
 		}
 	}
 	c.MarkLost(2, "too late to matter")
@@ -237,7 +237,7 @@ func TestFail(t *testing.T) {
 func joined(c *Coordinator, rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.seats[rank].state == seatJoined
+	return c.members[rank].state == seatJoined
 }
 
 // A rank that gives up while it waits for others is not waited for.
@@ -245,16 +245,16 @@ func joined(c *Coordinator, rank int) bool {
 // processes.
 func TestLostOutsideMesh(t *testing.T) {
 	for by, want := range map[string]transport.ServerLostError{
-		"a rank":       {Who: "parameter server 1", Addr: "host:5000", Why: "no sign of life for 3s"},
-		"the launcher": {Who: "parameter server 1", Addr: "host:5000", Why: "no sign of life for 3s"},
-		"nobody else":  {Who: "helper 0", Why: "exit status 3"}, // could: it listens nowhere
+		"a rank":       {Process: "parameter server 1", Addr: "host:5000", Reason: "no sign of life for 3s"},
+		"the launcher": {Process: "parameter server 1", Addr: "host:5000", Reason: "no sign of life for 3s"},
+		"nobody else":  {Process: "helper 0", Reason: "exit status 3"}, // could: it listens nowhere
 	} {
 		c, cfg := job(t, 3, nil)
 		members := joinAll(t, cfg)
 		if by == "a rank" {
 			members[1].Fail(fmt.Errorf("epoch 3: %w", &want))
 		} else {
-			c.MarkServerLost(want.Who, want.Addr, want.Why)
+			c.MarkServerLost(want.Process, want.Addr, want.Reason)
 		}
 		verdicts := []error{<-c.Lost(), <-members[0].Lost(), <-members[2].Lost()}
 		members[2].Fail(errors.New("a fault that follows"))

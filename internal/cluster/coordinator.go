@@ -91,7 +91,7 @@ func (c *CoordinatorConfig) setDefaults() {
 type Coordinator struct {
 	cfg      CoordinatorConfig
 	listener net.Listener
-	door     *transport.Door
+	door     *transport.AcceptLimiter
 	ctx      context.Context // of the handshakes; ends with Close
 	cancel   context.CancelFunc
 	lost     chan error
@@ -100,34 +100,34 @@ type Coordinator struct {
 	closed   sync.Once
 
 	mu       sync.Mutex
-	seats    []seat
+	members  []memberState
 	complete bool // all have joined; the roster is out
-	evidence []evidence
+	evidence []failureReport
 	ended    []bool // the process ended with status 0
 	verdict  error
 	recheck  *time.Timer // of judge
 	join     *time.Timer // until the last must have joined; nil: nobody joined
 	slow     reporter
-	told     map[string]bool // the lines that ranks had reported
-	clock    clock
-	still    time.Duration // since a member last said that data had come to it
-	ends     []outcome.End // what ranks have told of their end, each once
+	reported map[string]bool // the lines that ranks had reported
+	clock    pauseClock
+	still    time.Duration  // since a member last said that data had come to it
+	ends     []outcome.Exit // what ranks have told of their end, each once
 	halt     stopping
 	agreed   setting.Agreement
 }
 
-// seat is one rank's place.
-type seat struct {
-	state   seatState
-	member  *connection // from seatJoined on
-	addr    string
-	reached net.IP        // the address at which it has reached this host; nil: unknown
-	status  message       // the last of kindStatus
-	last    string        // its last operation, once it has left
-	at      time.Time     // when it came
-	quiet   awake.Silence // since its last message
+// memberState is one rank's place.
+type memberState struct {
+	state    seatState
+	member   *connection // from seatJoined on
+	addr     string
+	reached  net.IP         // the address at which it has reached this host; nil: unknown
+	status   message        // the last of kindStatus
+	last     string         // its last operation, once it has left
+	at       time.Time      // when it came
+	detector awake.Detector // since its last message
 
-	accused bool // of its silence
+	reported bool // of its silence
 
 	used func() time.Duration // processor time of its process; nil: unknown
 	busy time.Duration        // what that was at the last tick
@@ -139,8 +139,8 @@ const (
 	seatEmpty    seatState = iota
 	seatReserved           // in the handshake
 	seatJoined
-	seatLeft // in good order
-	seatCut  // failed, or its connection ended
+	seatLeft           // in good order
+	memberDisconnected // failed, or its connection ended
 )
 
 // missed is the step that a process with a seat in this state would have taken next.
@@ -173,12 +173,12 @@ func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 	c := &Coordinator{
 		cfg: cfg, listener: cfg.Listener,
-		lost:  make(chan error, 1),
-		idle:  make(chan struct{}, 1),
-		seats: make([]seat, cfg.WorldSize),
-		ended: make([]bool, cfg.WorldSize),
-		clock: clock{beat: cfg.Times.Heartbeat, last: time.Now()},
-		halt:  stopping{able: make([]bool, cfg.WorldSize), begun: map[int]int64{}, at: make(chan StoppedError, 1)},
+		lost:    make(chan error, 1),
+		idle:    make(chan struct{}, 1),
+		members: make([]memberState, cfg.WorldSize),
+		ended:   make([]bool, cfg.WorldSize),
+		clock:   pauseClock{beat: cfg.Times.Heartbeat, last: time.Now()},
+		halt:    stopping{able: make([]bool, cfg.WorldSize), begun: map[int]int64{}, at: make(chan StoppedError, 1)},
 	}
 	c.door = transport.NewDoor(maxHandshakes, c.refused)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -205,17 +205,17 @@ func (c *Coordinator) Err() error {
 func (c *Coordinator) Silent(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.silent(&c.seats[rank])
+	return c.silent(&c.members[rank])
 }
 
 // silent is Silent. The caller holds mu.
-func (c *Coordinator) silent(s *seat) bool { return s.accused && s.quiet.Lost() }
+func (c *Coordinator) silent(s *memberState) bool { return s.reported && s.detector.Lost() }
 
-// Left says whether rank left in good order.
-func (c *Coordinator) Left(rank int) bool {
+// HasLeft says whether rank left in good order.
+func (c *Coordinator) HasLeft(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.seats[rank].state == seatLeft
+	return c.members[rank].state == seatLeft
 }
 
 // MarkLost says that rank's process ended, and how ("killed by signal 9"). It is
@@ -224,8 +224,8 @@ func (c *Coordinator) Left(rank int) bool {
 func (c *Coordinator) MarkLost(rank int, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seats[rank].state != seatLeft {
-		c.accuse(evidence{proof: proofExited, rank: rank, by: -1, why: why})
+	if c.members[rank].state != seatLeft {
+		c.report(failureReport{proof: proofExited, rank: rank, by: -1, why: why})
 	}
 }
 
@@ -234,7 +234,7 @@ func (c *Coordinator) MarkLost(rank int, why string) {
 func (c *Coordinator) MarkServerLost(who, addr, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.serverLost(&transport.ServerLostError{Who: who, Addr: addr, Why: why})
+	c.serverLost(&transport.ServerLostError{Process: who, Addr: addr, Reason: why})
 }
 
 // serverLost is the verdict, unless there is one. The caller holds mu.
@@ -251,28 +251,28 @@ func (c *Coordinator) MarkEnded(rank int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended[rank] = true
-	c.judgeEnded()
+	c.reportExited()
 }
 
-// judgeEnded accuses ranks that ended quietly once there is someone who needs
+// reportExited accuses ranks that ended quietly once there is someone who needs
 // them. The caller holds mu.
-func (c *Coordinator) judgeEnded() {
-	for _, s := range c.seats {
-		if s.state != seatJoined && s.state != seatCut {
+func (c *Coordinator) reportExited() {
+	for _, s := range c.members {
+		if s.state != seatJoined && s.state != memberDisconnected {
 			continue
 		}
 		for r, ended := range c.ended {
-			if ended && c.seats[r].state != seatLeft {
+			if ended && c.members[r].state != seatLeft {
 				c.ended[r] = false
-				c.accuse(evidence{proof: proofExited, rank: r, by: -1, why: outcome.Early("its process ended with status 0 before it "+c.seats[r].state.missed(), "", "")})
+				c.report(failureReport{proof: proofExited, rank: r, by: -1, why: outcome.Early("its process ended with status 0 before it "+c.members[r].state.missed(), "", "")})
 			}
 		}
 		return
 	}
 }
 
-// accuse records evidence and judges. The caller holds mu.
-func (c *Coordinator) accuse(e evidence) {
+// report records evidence and judges. The caller holds mu.
+func (c *Coordinator) report(e failureReport) {
 	if c.verdict != nil {
 		return
 	}
@@ -287,10 +287,10 @@ func (c *Coordinator) judge() {
 		return
 	}
 	now := time.Now()
-	lost, again, ok := judge(c.evidence, now)
+	lost, again, ok := decideLost(c.evidence, now)
 	switch {
 	case ok:
-		lost.Why = ServerName(lost.Rank-(c.cfg.WorldSize-c.cfg.Servers)) + lost.Why
+		lost.Reason = ServerName(lost.Rank-(c.cfg.WorldSize-c.cfg.Servers)) + lost.Reason
 		c.decide(&lost)
 	case !again.IsZero():
 		if c.recheck != nil {
@@ -311,8 +311,8 @@ func (c *Coordinator) decide(err error) {
 	c.verdict = err
 	c.lost <- err
 	close(c.lost)
-	for r := range c.seats {
-		if s := &c.seats[r]; s.state == seatJoined {
+	for r := range c.members {
+		if s := &c.members[r]; s.state == seatJoined {
 			s.member.post(verdictMessage(err))
 		}
 	}
@@ -327,13 +327,13 @@ func verdictMessage(err error) message {
 	case errors.As(err, &conflict):
 		return message{Kind: kindVerdict, Peer: -1, Disagree: conflict.Over.Short()}
 	case errors.As(err, &lost):
-		return message{Kind: kindVerdict, Peer: lost.Rank, Why: lost.Why, TimedOut: lost.Timeout}
+		return message{Kind: kindVerdict, Peer: lost.Rank, Reason: lost.Reason, TimedOut: lost.Timeout}
 	case errors.As(err, &server):
-		return message{Kind: kindVerdict, Peer: -1, Cause: server.Who, Addr: clip(server.Addr, maxAddr), Why: server.Why}
+		return message{Kind: kindVerdict, Peer: -1, Cause: server.Process, Addr: clip(server.Addr, maxAddr), Reason: server.Reason}
 	case errors.As(err, &missing):
 		return message{Kind: kindVerdict, Peer: -1, Missing: missing.Ranks, World: missing.WorldSize, Servers: missing.Servers, WaitMillis: missing.Timeout.Milliseconds()}
 	}
-	return message{Kind: kindVerdict, Peer: -1, Why: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout)}
+	return message{Kind: kindVerdict, Peer: -1, Reason: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout)}
 }
 
 // Close ends the coordinator. While ranks are still in the job and nobody is
@@ -362,21 +362,21 @@ func (c *Coordinator) end() {
 			t.Stop()
 		}
 	}
-	for r := range c.seats {
-		if m := c.seats[r].member; m != nil {
+	for r := range c.members {
+		if m := c.members[r].member; m != nil {
 			m.finish()
 		}
 	}
 }
 
-func everyone(*seat) bool { return true }
+func everyone(*memberState) bool { return true }
 
 // hangUp closes the connections of some ranks, which do not close theirs.
-func (c *Coordinator) hangUp(on func(*seat) bool) {
+func (c *Coordinator) hangUp(on func(*memberState) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for r := range c.seats {
-		if s := &c.seats[r]; s.member != nil && on(s) {
+	for r := range c.members {
+		if s := &c.members[r]; s.member != nil && on(s) {
 			_ = s.member.ch.close()
 		}
 	}
@@ -410,8 +410,8 @@ func (c *Coordinator) present() (n int) {
 func (c *Coordinator) each(fn func(*connection)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for r := range c.seats {
-		if s := &c.seats[r]; s.state == seatJoined {
+	for r := range c.members {
+		if s := &c.members[r]; s.state == seatJoined {
 			fn(s.member)
 		}
 	}

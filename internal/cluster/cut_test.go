@@ -14,21 +14,21 @@ func TestDead(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		name string
-		q    quietFor
+		q    observation
 		lost bool
 		why  string
 	}{
-		{"heard", quietFor{silent: 9 * s, limit: 10 * s}, false, "lately"},
-		{"on this host", quietFor{silent: 10 * s, limit: 10 * s, near: true, heard: 3}, true, "no sign of life for 10s"},
-		{"others wait for it", quietFor{silent: 10 * s, limit: 10 * s, moved: 9 * s, heard: 3}, true, "no sign of life for 10s"},
-		{"others got what it had sent before", quietFor{silent: 10 * s, limit: 10 * s, moved: 5 * s, heard: 3}, true, "no sign of life for 10s"},
-		{"others go on", quietFor{silent: 10 * s, limit: 10 * s, moved: s, heard: 3, silence: 2}, false, "data have come"},
-		{"others go on for long", quietFor{silent: 30 * s, limit: 10 * s, heard: 3}, true, "no sign of life for 30s"},
-		{"nobody is heard", quietFor{silent: 12 * s, limit: 10 * s, moved: 12 * s, silence: 1}, false, "cut off"},
-		{"nobody is heard for long", quietFor{silent: 30 * s, limit: 10 * s, moved: 30 * s, silence: 1}, true, "30s"},
-		{"the only one", quietFor{silent: 10 * s, limit: 10 * s, moved: 10 * s}, true, "10s"},
+		{"heard", observation{silent: 9 * s, limit: 10 * s}, false, "lately"},
+		{"on this host", observation{silent: 10 * s, limit: 10 * s, sameHost: true, last: 3}, true, "no sign of life for 10s"},
+		{"others wait for it", observation{silent: 10 * s, limit: 10 * s, moved: 9 * s, last: 3}, true, "no sign of life for 10s"},
+		{"others got what it had sent before", observation{silent: 10 * s, limit: 10 * s, moved: 5 * s, last: 3}, true, "no sign of life for 10s"},
+		{"others go on", observation{silent: 10 * s, limit: 10 * s, moved: s, last: 3, silence: 2}, false, "data have come"},
+		{"others go on for long", observation{silent: 30 * s, limit: 10 * s, last: 3}, true, "no sign of life for 30s"},
+		{"nobody is heard", observation{silent: 12 * s, limit: 10 * s, moved: 12 * s, silence: 1}, false, "cut off"},
+		{"nobody is heard for long", observation{silent: 30 * s, limit: 10 * s, moved: 30 * s, silence: 1}, true, "30s"},
+		{"the only one", observation{silent: 10 * s, limit: 10 * s, moved: 10 * s}, true, "10s"},
 	} {
-		if lost, why := c.q.dead(); lost != c.lost || !strings.Contains(why, c.why) {
+		if lost, why := c.q.decide(); lost != c.lost || !strings.Contains(why, c.why) {
 			t.Errorf("%s: %v, %q, want %v, %q", c.name, lost, why, c.lost, c.why)
 		}
 	}
@@ -80,7 +80,7 @@ func TestControlLinksAreCut(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s: %v", c.name, err)
 				}
-			case !errors.As(err, &lost) || c.blamed < 3 && lost.Rank != c.blamed || !strings.Contains(lost.Why, c.leaving):
+			case !errors.As(err, &lost) || c.blamed < 3 && lost.Rank != c.blamed || !strings.Contains(lost.Reason, c.leaving):
 				t.Errorf("%s: %v, want rank %d, %q", c.name, err, c.blamed, c.leaving)
 			case s.members[0].Err() == nil:
 				t.Errorf("%s: who is cut off goes on", c.name)

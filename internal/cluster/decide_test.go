@@ -18,36 +18,36 @@ func TestJudge(t *testing.T) {
 	t0 := time.Unix(100, 0)
 	at := func(d time.Duration) time.Time { return t0.Add(d) }
 	ms := time.Millisecond
-	cut := func(rank int, d time.Duration) evidence {
-		return evidence{proof: proofCut, rank: rank, by: -1, why: "cut", at: at(d)}
+	cut := func(rank int, d time.Duration) failureReport {
+		return failureReport{proof: proofCut, rank: rank, by: -1, why: "cut", at: at(d)}
 	}
-	exited := func(rank int, d time.Duration) evidence {
-		return evidence{proof: proofExited, rank: rank, by: -1, why: "exited", at: at(d)}
+	exited := func(rank int, d time.Duration) failureReport {
+		return failureReport{proof: proofExited, rank: rank, by: -1, why: "exited", at: at(d)}
 	}
-	suspect := func(rank, by int, d time.Duration) evidence {
-		return evidence{proof: proofSuspect, rank: rank, by: by, why: "suspected", at: at(d)}
+	suspect := func(rank, by int, d time.Duration) failureReport {
+		return failureReport{proof: proofSuspect, rank: rank, by: by, why: "suspected", at: at(d)}
 	}
 	for _, c := range []struct {
 		name  string
-		all   []evidence
+		all   []failureReport
 		now   time.Duration
 		want  int // -1: nobody yet
 		again time.Duration
 	}{
 		{"nothing", nil, 0, -1, 0},
-		{"the launcher knows", []evidence{exited(2, 0)}, 0, 2, 0},
-		{"a cut connection waits", []evidence{cut(1, 0)}, 0, -1, settleCut},
-		{"and then counts", []evidence{cut(1, 0)}, settleCut, 1, 0},
-		{"the launcher outdoes it", []evidence{cut(1, 0), exited(3, 10*ms)}, 10 * ms, 3, 0},
-		{"a suspicion waits longer", []evidence{suspect(1, 0, 0)}, settleCut, -1, settleSuspect},
-		{"a suspect's death is not awaited", []evidence{suspect(1, 0, 0), exited(1, 100*ms)}, 100 * ms, 1, 0},
-		{"an accuser's end is an echo", []evidence{suspect(1, 0, 0), exited(0, 100*ms)}, 100 * ms, -1, settleSuspect},
-		{"and its accusation stands", []evidence{suspect(1, 0, 0), exited(0, 100*ms), cut(0, 0)}, settleSuspect + 100*ms, 1, 0},
-		{"two that accuse each other", []evidence{suspect(1, 0, 0), suspect(0, 1, 0), cut(0, 0), cut(1, 0)}, settleSuspect, 1, 0},
-		{"the first of equals", []evidence{exited(4, 0), exited(3, 0)}, 0, 4, 0},
-		{"the next to ripen", []evidence{suspect(1, 0, 0), cut(2, 0)}, 0, -1, settleCut},
+		{"the launcher knows", []failureReport{exited(2, 0)}, 0, 2, 0},
+		{"a cut connection waits", []failureReport{cut(1, 0)}, 0, -1, settleDisconnect},
+		{"and then counts", []failureReport{cut(1, 0)}, settleDisconnect, 1, 0},
+		{"the launcher outdoes it", []failureReport{cut(1, 0), exited(3, 10*ms)}, 10 * ms, 3, 0},
+		{"a suspicion waits longer", []failureReport{suspect(1, 0, 0)}, settleDisconnect, -1, settleSuspect},
+		{"a suspect's death is not awaited", []failureReport{suspect(1, 0, 0), exited(1, 100*ms)}, 100 * ms, 1, 0},
+		{"an accuser's end is an echo", []failureReport{suspect(1, 0, 0), exited(0, 100*ms)}, 100 * ms, -1, settleSuspect},
+		{"and its accusation stands", []failureReport{suspect(1, 0, 0), exited(0, 100*ms), cut(0, 0)}, settleSuspect + 100*ms, 1, 0},
+		{"two that accuse each other", []failureReport{suspect(1, 0, 0), suspect(0, 1, 0), cut(0, 0), cut(1, 0)}, settleSuspect, 1, 0},
+		{"the first of equals", []failureReport{exited(4, 0), exited(3, 0)}, 0, 4, 0},
+		{"the next to ripen", []failureReport{suspect(1, 0, 0), cut(2, 0)}, 0, -1, settleDisconnect},
 	} {
-		lost, again, ok := judge(c.all, at(c.now))
+		lost, again, ok := decideLost(c.all, at(c.now))
 		switch {
 		case ok != (c.want >= 0) || ok && lost.Rank != c.want:
 			t.Errorf("%s: got rank %d, %v, want %d", c.name, lost.Rank, ok, c.want)
@@ -82,7 +82,7 @@ func TestFindSlow(t *testing.T) {
 		{"stuck", []Status{{Waits: true, Peer: 1, For: 31 * time.Second, In: "barrier 3"}, {}}, "barrier 3 makes no progress, though all ranks are alive: rank 0 has been waiting for rank 1 for 31s; it fails at its timeout"},
 		{"a stuck circle", []Status{on(1, 30), on(0, 29)}, "an exchange makes no progress, though all ranks are alive: ranks 0 and 1 have been waiting for each other for 30s; it fails at its timeout"},
 		{"stuck and silent", []Status{on(1, 31), {Silent: 8 * time.Second}}, "rank 1 is slow: rank 0 has been waiting for it for 31s (no sign of life for 8s)"},
-		{"one that left", []Status{on(1, 6), {Gone: true}}, ""},
+		{"one that left", []Status{on(1, 6), {Left: true}}, ""},
 		{"a peer that is none", []Status{on(7, 6), busy}, ""},
 	} {
 		var lines []string
@@ -101,11 +101,11 @@ func TestFindSlowOnAnything(t *testing.T) {
 	for range 2000 {
 		ranks := make([]Status, 1+rng.IntN(9))
 		for r := range ranks {
-			ranks[r] = Status{Waits: rng.IntN(4) > 0, Peer: rng.IntN(len(ranks)+2) - 1, For: time.Duration(rng.IntN(12)) * time.Second, Gone: rng.IntN(9) == 0}
+			ranks[r] = Status{Waits: rng.IntN(4) > 0, Peer: rng.IntN(len(ranks)+2) - 1, For: time.Duration(rng.IntN(12)) * time.Second, Left: rng.IntN(9) == 0}
 		}
 		seen := map[int]bool{}
 		for _, s := range FindSlow(ranks, 5*time.Second, 30*time.Second) {
-			if seen[s.Rank] || ranks[s.Rank].Gone || len(s.By) == 0 || s.For < 5*time.Second {
+			if seen[s.Rank] || ranks[s.Rank].Left || len(s.By) == 0 || s.For < 5*time.Second {
 				t.Fatalf("%+v from %+v", s, ranks)
 			}
 			seen[s.Rank] = true
@@ -175,9 +175,9 @@ func TestMessages(t *testing.T) {
 		{Kind: kindStatus, Peer: 2, Doing: "evaluating", Waits: true, WaitMillis: 17, In: "allreduce 12", Begun: []Begun{{7, "barrier"}}},
 		{Kind: kindVerdict, Peer: -1, Missing: []int{0, 2}, World: 3, Servers: 1, WaitMillis: 60000},
 		{Kind: kindRoster, Peer: 0, Addrs: []string{"a:1", "b:2", "c:3"}},
-		{Kind: kindFailed, Peer: 1, Why: "no \"space\"\nleft"},
+		{Kind: kindFailed, Peer: 1, Reason: "no \"space\"\nleft"},
 		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", Settings: setting.Values{"sync": "bsp", "ps.admission": ""}},
-		{Kind: kindVerdict, Peer: -1, Disagree: setting.Disagreements{{Path: "sync", Who: "rank 0", Text: "bsp", Other: "server 1", OtherText: "ssp"}}},
+		{Kind: kindVerdict, Peer: -1, Disagree: setting.Disagreements{{Path: "sync", Process: "rank 0", Text: "bsp", Other: "server 1", OtherText: "ssp"}}},
 	} {
 		b, err := encode(m)
 		if err != nil {
@@ -187,12 +187,12 @@ func TestMessages(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, err, m)
 		}
 	}
-	b, err := encode(message{Kind: kindFailed, Peer: -1, Why: strings.Repeat("\xff", 1<<20)})
+	b, err := encode(message{Kind: kindFailed, Peer: -1, Reason: strings.Repeat("\xff", 1<<20)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := decode(b, 3); err != nil || len(m.Why) > 4*maxWhy {
-		t.Error(err, len(m.Why))
+	if m, err := decode(b, 3); err != nil || len(m.Reason) > 4*maxWhy {
+		t.Error(err, len(m.Reason))
 	}
 }
 
@@ -228,9 +228,9 @@ func FuzzDecode(f *testing.F) {
 		{Kind: kindRoster, Addrs: []string{"a:1", "b:2", "c:3"}},
 		{Kind: kindVerdict, Peer: -1, Missing: []int{1}, World: 3, Servers: 2},
 		{Kind: kindStatus, Waits: true, WaitMillis: 5, Doing: "\x00"},
-		{Kind: kindReport, Peer: -1, Why: "a line"},
+		{Kind: kindReport, Peer: -1, Reason: "a line"},
 		{Kind: kindJoin, Peer: -1, Addr: "127.0.0.1:80", Settings: setting.Values{"sync": "bsp", "ps.admission": ""}},
-		{Kind: kindVerdict, Peer: -1, Disagree: setting.Disagreements{{Path: "sync", Who: "rank 0", Text: "bsp", Other: "server 1", OtherText: "ssp"}}},
+		{Kind: kindVerdict, Peer: -1, Disagree: setting.Disagreements{{Path: "sync", Process: "rank 0", Text: "bsp", Other: "server 1", OtherText: "ssp"}}},
 	} {
 		b, _ := encode(m)
 		f.Add(b)
@@ -252,7 +252,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if twice, _ := encode(back); !bytes.Equal(once, twice) && len(m.Why) < maxWhy && len(m.Doing) < maxDoing {
+		if twice, _ := encode(back); !bytes.Equal(once, twice) && len(m.Reason) < maxWhy && len(m.Doing) < maxDoing {
 			t.Fatalf("%s became %s", once, twice)
 		}
 	})

@@ -18,8 +18,8 @@ import (
 // placed is a rank's error with its place.
 type placed struct{ error }
 
-func (p placed) Place() outcome.Place {
-	return outcome.Place{Where: "in step 7 of epoch 2", Bucket: "bucket 1 (a … b)"}
+func (p placed) Place() outcome.Position {
+	return outcome.Position{Where: "in step 7 of epoch 2", Bucket: "bucket 1 (a … b)"}
 }
 func (p placed) Unwrap() error { return p.error }
 
@@ -31,7 +31,7 @@ func TestEnds(t *testing.T) {
 	members := joinAll(t, cfg)
 	c.MarkLost(4, "killed by signal 9 (SIGKILL)")
 	lost := <-members[0].Lost()
-	for r, err := range []error{placed{lost}, errors.New("no file"), fmt.Errorf("stopped: %w", context.Canceled), fmt.Errorf("pull: %w", &transport.ServerLostError{Who: "parameter server 3", Addr: "host:1", Why: "away"})} {
+	for r, err := range []error{placed{lost}, errors.New("no file"), fmt.Errorf("stopped: %w", context.Canceled), fmt.Errorf("pull: %w", &transport.ServerLostError{Process: "parameter server 3", Addr: "host:1", Reason: "away"})} {
 		if !members[r].Fail(err) {
 			t.Errorf("rank %d was not heard", r)
 		}
@@ -40,11 +40,11 @@ func TestEnds(t *testing.T) {
 		}
 	}
 	place := placed{}.Place()
-	want := []outcome.End{
-		{Rank: 0, Cause: "rank 4", Why: lost.Error(), Place: place},
-		{Rank: 1, Why: "no file"},
-		{Rank: 2, Why: "stopped: context canceled", Stopped: true},
-		{Rank: 3, Cause: "parameter server 3", Why: "away"},
+	want := []outcome.Exit{
+		{Rank: 0, Cause: "rank 4", Reason: lost.Error(), Place: place},
+		{Rank: 1, Reason: "no file"},
+		{Rank: 2, Reason: "stopped: context canceled", Stopped: true},
+		{Rank: 3, Cause: "parameter server 3", Reason: "away"},
 	}
 	if got := c.Ends(); !slices.Equal(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
@@ -62,7 +62,7 @@ func TestEndBeforeJoining(t *testing.T) {
 	c.MarkLost(0, "exit status 3")
 	cfg.Rank = 1
 	_, err := Join(context.Background(), cfg)
-	if !Knows(err) || !errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "the job has ended: rank 0 is lost: exit status 3") {
+	if !IsVerdict(err) || !errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "the job has ended: rank 0 is lost: exit status 3") {
 		t.Errorf("got %v", err)
 	}
 	if got := c.Ends(); len(got) != 1 || got[0].Rank != 1 || got[0].Cause != "rank 0" {
@@ -75,7 +75,7 @@ func TestEndBeforeJoining(t *testing.T) {
 	if line := <-reports; strings.Contains(line, "is lost") { // a stranger alone is news
 		t.Errorf("it is told twice: %q", line)
 	}
-	if Knows(errors.New("x")) || Knows(transport.ErrRefused) || !Knows(&MissingError{}) || !Knows(&transport.ServerLostError{}) {
+	if IsVerdict(errors.New("x")) || IsVerdict(transport.ErrRefused) || !IsVerdict(&MissingError{}) || !IsVerdict(&transport.ServerLostError{}) {
 		t.Error("it knows what it cannot know")
 	}
 }

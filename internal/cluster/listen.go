@@ -66,7 +66,7 @@ func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Li
 	if network != "" {
 		ip, err := addressOf(network, tcp.IP)
 		if err != nil {
-			return nil, setting.Faultf("network.interface", "%w", err)
+			return nil, setting.Errorf("network.interface", "%w", err)
 		}
 		at = net.TCPAddr{IP: ip}
 	} else if host, _, err := net.SplitHostPort(rendezvous); err == nil && tcp.IP.IsLoopback() && isOwnName(host) {
@@ -85,7 +85,7 @@ func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Li
 			return nil, err
 		}
 	}
-	return nil, setting.Faultf("network.port-range", "%v: all ports are in use on %v: want a range with at least as many free ones as ranks on this host", ports, at.IP)
+	return nil, setting.Errorf("network.port-range", "%v: all ports are in use on %v: want a range with at least as many free ones as ranks on this host", ports, at.IP)
 }
 
 // CheckInterface reports whether this host has a network interface of a name, ""
@@ -172,7 +172,7 @@ func HostAddress(network string, oneHost bool) (net.IP, error) {
 	case network != "":
 		ip, err := addressOf(network, nil)
 		if err != nil {
-			return nil, setting.Faultf("network.interface", "%w", err)
+			return nil, setting.Errorf("network.interface", "%w", err)
 		}
 		return ip, nil
 	case oneHost:

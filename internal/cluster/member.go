@@ -96,25 +96,25 @@ type Member struct {
 	lost    chan error
 	ended   chan struct{}     // err is set
 	bye     chan struct{}     // the coordinator has answered leave or failed, or hung up
-	gone    chan struct{}     // the goroutines are to end
+	closing chan struct{}     // the goroutines are to end
 	halted  chan StoppedError // after which step all stop, or that they cannot
 	work    sync.WaitGroup
 	leaving sync.Once
 
 	acknowledged atomic.Bool // it has answered
 
-	mu      sync.Mutex
-	doing   string
-	waiting func() (Wait, bool)
-	data    func() int64  // how much has come from other members
-	came    int64         // what that was at the last heartbeat
-	moved   int64         // at how many heartbeats it had grown
-	still   time.Duration // for how long it has not grown
-	quiet   awake.Silence // since the coordinator's last message
-	heard   time.Time
-	stopper *Stopper
-	left    bool
-	err     error
+	mu            sync.Mutex
+	doing         string
+	waiting       func() (Wait, bool)
+	data          func() int64   // how much has come from other members
+	came          int64          // what that was at the last heartbeat
+	moved         int64          // at how many heartbeats it had grown
+	still         time.Duration  // for how long it has not grown
+	quiet         awake.Detector // since the coordinator's last message
+	lastHeartbeat time.Time
+	stopper       *Stopper
+	hasLeft       bool
+	err           error
 }
 
 // Join dials the coordinator, trying again until it is there, opens the
@@ -212,8 +212,8 @@ func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 	return &Member{
 		cfg: cfg, ch: ch, listener: listener, hostRank: -1,
 		ready: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
-		quiet: awake.Silence{Limit: cfg.Times.DeadAfter},
-		bye:   make(chan struct{}), gone: make(chan struct{}), halted: make(chan StoppedError, 1),
+		quiet: awake.Detector{Limit: cfg.Times.DeadAfter},
+		bye:   make(chan struct{}), closing: make(chan struct{}), halted: make(chan StoppedError, 1),
 	}
 }
 
@@ -224,7 +224,7 @@ func (m *Member) join(ctx context.Context) error {
 	if err := m.ch.send(hello, answerTimeout); err != nil {
 		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, err}
 	}
-	m.work.Go(m.beat)
+	m.work.Go(m.sendHeartbeat)
 	// The coordinator's own deadline comes first and knows who is missing.
 	late := time.NewTimer(m.cfg.Times.Join + answerTimeout)
 	defer late.Stop()
@@ -259,11 +259,11 @@ func (m *Member) Traffic() transport.Traffic {
 	return transport.Traffic{WireSent: sent, WireReceived: received}
 }
 
-// Heard is when the coordinator's last message came; zero before the first.
-func (m *Member) Heard() time.Time {
+// LastHeartbeat is when the coordinator's last message came; zero before the first.
+func (m *Member) LastHeartbeat() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.heard
+	return m.lastHeartbeat
 }
 
 // Lost receives why the job cannot go on, once, and is closed then: a
@@ -287,7 +287,7 @@ func (m *Member) Verdict(err error, wait time.Duration) error {
 		return nil
 	}
 	if peer := blamed(err); peer >= 0 && peer < m.cfg.WorldSize && peer != m.cfg.Rank && m.Err() == nil {
-		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Why: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), In: missedIn(err)}, answerTimeout) // or it is lost, too
+		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Reason: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), In: missedIn(err)}, answerTimeout) // or it is lost, too
 	}
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -310,7 +310,7 @@ func (m *Member) SetStatus(text string) {
 // Report has the coordinator report a line, once in the job however many ranks say
 // it. It does not wait for that.
 func (m *Member) Report(line string) {
-	_ = m.ch.send(message{Kind: kindReport, Peer: -1, Why: line}, answerTimeout) // or the job is lost, too
+	_ = m.ch.send(message{Kind: kindReport, Peer: -1, Reason: line}, answerTimeout) // or the job is lost, too
 }
 
 // Wait is a wait of this rank for another.
@@ -326,8 +326,8 @@ type Wait struct {
 // Begun is an operation: its number, by which it meets those of other ranks, and
 // what it is, which must then be the same.
 type Begun struct {
-	Number uint32 `json:"n"`
-	What   string `json:"w"`
+	Number    uint32 `json:"n"`
+	Operation string `json:"w"`
 }
 
 // SetWaiting sets the function that says whom this rank waits for right now, if
@@ -347,7 +347,7 @@ func (m *Member) SetReceived(fn func() int64) {
 }
 
 // Fail tells the coordinator that this rank ends because of err, where in its run (see
-// outcome.PlaceOf), and returns whether that is known there, at the latest after 2 s. If err
+// outcome.PositionOf), and returns whether that is known there, at the latest after 2 s. If err
 // names another rank as lost or unreachable, that one is accused in place of this; if it names a
 // server of tables (transport.ServerLostError), that is what all are told.
 func (m *Member) Fail(err error) (told bool) {
@@ -367,7 +367,7 @@ func (m *Member) Fail(err error) (told bool) {
 func (m *Member) Leave(last string) error {
 	m.depart(message{Kind: kindLeave, Peer: -1, In: last})
 	m.leaving.Do(func() {
-		close(m.gone)
+		close(m.closing)
 		_ = m.ch.close()
 		_ = m.listener.Close() // the mesh may have closed it
 	})
@@ -379,8 +379,8 @@ func (m *Member) Leave(last string) error {
 // gone, and waits for the answer, which it says it has had.
 func (m *Member) depart(last message) (answered bool) {
 	m.mu.Lock()
-	first := !m.left
-	m.left = true
+	first := !m.hasLeft
+	m.hasLeft = true
 	over := m.err
 	m.mu.Unlock()
 	if !first || errors.Is(over, ErrNoCoordinator) || m.ch.send(last, answerTimeout) != nil {

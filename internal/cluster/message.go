@@ -29,26 +29,26 @@ type kind string
 const (
 	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times; Settings: what it was told
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
-	kindSuspect kind = "suspect" // Peer seems lost to it: Why, TimedOut; In: the operation of this rank, if Peer has left in good order
-	kindFailed  kind = "failed"  // it ends because of Why; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames Cause, which is no member and listened there
-	kindReport  kind = "report"  // a person would want to know Why
+	kindSuspect kind = "suspect" // Peer seems lost to it: Reason, TimedOut; In: the operation of this rank, if Peer has left in good order
+	kindFailed  kind = "failed"  // it ends because of Reason; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames Cause, which is no member and listened there
+	kindReport  kind = "report"  // a person would want to know Reason
 	kindLeave   kind = "leave"   // it is done, in good order; In: its last operation
 
-	kindStoppable kind = "stoppable" // it can stop after any step, and saves the run where Why says
+	kindStoppable kind = "stoppable" // it can stop after any step, and saves the run where Reason says
 	kindBegun     kind = "begun"     // answers stop: it has begun Step steps, and begins no other
 )
 
 // Both ways.
-const kindStop kind = "stop" // all are to stop after the same step, because of Why
+const kindStop kind = "stop" // all are to stop after the same step, because of Reason
 
 // From the coordinator to a member.
 const (
-	kindRoster  kind = "roster"  // all are there: Addrs by rank
-	kindBeat    kind = "beat"    // the heartbeat: LateMillis
-	kindVerdict kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or Cause, which is no member and listened at Addr, is lost, or processes Disagree
-	kindBye     kind = "bye"     // answers leave and failed
-	kindClosing kind = "closing" // the coordinator ends in good order
-	kindHalt    kind = "halt"    // all stop after Step steps, because of Why; below 0: they cannot
+	kindRoster    kind = "roster"  // all are there: Addrs by rank
+	kindHeartbeat kind = "beat"    // the heartbeat: LateMillis
+	kindVerdict   kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or Cause, which is no member and listened at Addr, is lost, or processes Disagree
+	kindBye       kind = "bye"     // answers leave and failed
+	kindClosing   kind = "closing" // the coordinator ends in good order
+	kindHalt      kind = "halt"    // all stop after Step steps, because of Reason; below 0: they cannot
 )
 
 // message is one control frame, as JSON: small, rare, and readable in a dump.
@@ -66,7 +66,7 @@ type message struct {
 	Moved      int64    `json:"moved,omitempty"` // in how many heartbeats data have come from other members
 	In         string   `json:"in,omitempty"`
 	Begun      []Begun  `json:"begun,omitempty"`
-	Why        string   `json:"why,omitempty"`
+	Reason     string   `json:"why,omitempty"`
 	Missing    []int    `json:"missing,omitempty"`
 	World      int      `json:"world,omitempty"`
 	Step       int64    `json:"step,omitempty"`
@@ -89,12 +89,12 @@ func (m *message) same(other *message) bool {
 	return plain(m) && plain(other) &&
 		m.Kind == other.Kind && m.Addr == other.Addr && m.Doing == other.Doing && m.Waits == other.Waits && m.Peer == other.Peer &&
 		m.WaitMillis == other.WaitMillis && m.LateMillis == other.LateMillis && m.BeatNanos == other.BeatNanos && m.DeadNanos == other.DeadNanos &&
-		m.In == other.In && m.Moved == other.Moved && m.Why == other.Why && m.Step == other.Step && m.World == other.World && m.Servers == other.Servers
+		m.In == other.In && m.Moved == other.Moved && m.Reason == other.Reason && m.Step == other.Step && m.World == other.World && m.Servers == other.Servers
 }
 
 // encode returns the frame of m. Texts are cut to their limits.
 func encode(m message) ([]byte, error) {
-	m.Why, m.Doing, m.In = clip(m.Why, maxWhy), clip(m.Doing, maxDoing), clip(m.In, maxDoing)
+	m.Reason, m.Doing, m.In = clip(m.Reason, maxWhy), clip(m.Doing, maxDoing), clip(m.In, maxDoing)
 	m.Cause, m.Where, m.Bucket = clip(m.Cause, maxDoing), clip(m.Where, maxDoing), clip(m.Bucket, 2*maxDoing)
 	if len(m.Begun) > maxBegun {
 		m.Begun = m.Begun[len(m.Begun)-maxBegun:]
@@ -126,7 +126,7 @@ func (m *message) check(worldSize int) error {
 	switch {
 	case m.Peer < -1 || m.Peer >= worldSize:
 		return fmt.Errorf("rank %d is not among %d ranks", m.Peer, worldSize)
-	case len(m.Why) > 4*maxWhy || len(m.Doing) > 4*maxDoing || len(m.In) > 4*maxDoing || len(m.Cause) > 4*maxDoing || len(m.Where) > 4*maxDoing || len(m.Bucket) > 8*maxDoing:
+	case len(m.Reason) > 4*maxWhy || len(m.Doing) > 4*maxDoing || len(m.In) > 4*maxDoing || len(m.Cause) > 4*maxDoing || len(m.Where) > 4*maxDoing || len(m.Bucket) > 8*maxDoing:
 		return fmt.Errorf("a text is above its limit")
 	case m.WaitMillis < 0 || m.WaitMillis > int64(1000*time.Hour/time.Millisecond):
 		return fmt.Errorf("a wait of %d ms", m.WaitMillis)
@@ -145,7 +145,7 @@ func (m *message) check(worldSize int) error {
 	case m.Servers < 0 || m.Servers > worldSize:
 		return fmt.Errorf("%d servers among %d ranks", m.Servers, worldSize)
 	}
-	if len(m.Begun) > maxBegun || slices.ContainsFunc(m.Begun, func(b Begun) bool { return len(b.What) > maxDoing }) {
+	if len(m.Begun) > maxBegun || slices.ContainsFunc(m.Begun, func(b Begun) bool { return len(b.Operation) > maxDoing }) {
 		return fmt.Errorf("%d begun operations, or a long text", len(m.Begun))
 	}
 	for _, r := range m.Missing {
@@ -173,7 +173,7 @@ func (m *message) checkKind(worldSize int) error {
 			}
 		}
 		return nil
-	case kindStatus, kindSuspect, kindFailed, kindReport, kindLeave, kindBeat, kindVerdict, kindBye, kindClosing,
+	case kindStatus, kindSuspect, kindFailed, kindReport, kindLeave, kindHeartbeat, kindVerdict, kindBye, kindClosing,
 		kindStoppable, kindBegun, kindStop, kindHalt:
 		return nil
 	}

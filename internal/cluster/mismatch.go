@@ -8,15 +8,15 @@ import (
 
 // MismatchError says that the ranks do not run the same operations.
 type MismatchError struct {
-	Number uint32   // of the first operation that differs
-	What   []string // the different operations
-	Ranks  [][]int  // who runs each
+	Number    uint32   // of the first operation that differs
+	Operation []string // the different operations
+	Ranks     [][]int  // who runs each
 }
 
 // Error names the operation and who runs what.
 func (e *MismatchError) Error() string {
 	var parts []string
-	for i, what := range e.What {
+	for i, what := range e.Operation {
 		parts = append(parts, fmt.Sprintf("%s in %s", rankList(e.Ranks[i]), what))
 	}
 	return fmt.Sprintf("the ranks differ in operation %d: %s; all ranks must start the same operations, in the same order, with the same sizes",
@@ -38,8 +38,8 @@ func FindMismatch(begun [][]Begun) error {
 		for _, op := range ops {
 			switch s, ok := first[op.Number]; {
 			case !ok:
-				first[op.Number] = seen{op.What, r}
-			case s.what != op.What && (!found || op.Number < least):
+				first[op.Number] = seen{op.Operation, r}
+			case s.what != op.Operation && (!found || op.Number < least):
 				least, found = op.Number, true
 			}
 		}
@@ -53,10 +53,10 @@ func FindMismatch(begun [][]Begun) error {
 			if op.Number != least {
 				continue
 			}
-			i := slices.Index(e.What, op.What)
+			i := slices.Index(e.Operation, op.Operation)
 			if i < 0 {
-				i = len(e.What)
-				e.What, e.Ranks = append(e.What, op.What), append(e.Ranks, nil)
+				i = len(e.Operation)
+				e.Operation, e.Ranks = append(e.Operation, op.Operation), append(e.Ranks, nil)
 			}
 			e.Ranks[i] = append(e.Ranks[i], r)
 		}

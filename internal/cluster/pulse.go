@@ -9,16 +9,16 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// beat sends this rank's status once per heartbeat and notices a coordinator
+// sendHeartbeat sends this rank's status once per heartbeat and notices a coordinator
 // that has fallen silent. Like there, silence is counted by a clock that weighs how late this
 // process's own heartbeats are, so that one that was stopped for a while can go on.
-func (m *Member) beat() {
-	own := clock{beat: m.cfg.Times.Heartbeat, last: time.Now()}
+func (m *Member) sendHeartbeat() {
+	own := pauseClock{beat: m.cfg.Times.Heartbeat, last: time.Now()}
 	t := time.NewTicker(m.cfg.Times.Heartbeat)
 	defer t.Stop()
 	for {
 		select {
-		case <-m.gone:
+		case <-m.closing:
 			return
 		case <-m.ended:
 			return
@@ -26,7 +26,7 @@ func (m *Member) beat() {
 		}
 		now := time.Now()
 		counts := own.tick(now)
-		if lost, why := m.pass(now, counts).dead(); lost && !m.outlives() {
+		if lost, why := m.pass(now, counts).decide(); lost && !m.outlives() {
 			m.end(m.noCoordinator(errors.New(why)))
 			return
 		}
@@ -37,7 +37,7 @@ func (m *Member) beat() {
 }
 
 // pass counts a heartbeat of this process, and says what is known of the coordinator's silence.
-func (m *Member) pass(now time.Time, counts time.Duration) quietFor {
+func (m *Member) pass(now time.Time, counts time.Duration) observation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.quiet.Pass(now, counts, false)
@@ -48,7 +48,7 @@ func (m *Member) pass(now time.Time, counts time.Duration) quietFor {
 			m.moved++
 		}
 	}
-	return quietFor{silent: m.quiet.Lasts(), limit: m.quiet.Most(), moved: m.still, heard: oneIf(m.data != nil), near: m.ch.within()}
+	return observation{silent: m.quiet.Lasts(), limit: m.quiet.Most(), moved: m.still, last: oneIf(m.data != nil), sameHost: m.ch.within()}
 }
 
 func oneIf(is bool) int {
@@ -98,12 +98,12 @@ func (m *Member) read() {
 			return
 		}
 		m.mu.Lock()
-		m.heard = time.Now()
-		m.quiet.HeardAt(m.heard, time.Duration(msg.LateMillis)*time.Millisecond)
+		m.lastHeartbeat = time.Now()
+		m.quiet.HeardAt(m.lastHeartbeat, time.Duration(msg.LateMillis)*time.Millisecond)
 		m.mu.Unlock()
 		if msg.Kind == kindClosing {
 			m.mu.Lock()
-			m.left = true // it ends in good order: hanging up is no loss
+			m.hasLeft = true // it ends in good order: hanging up is no loss
 			m.mu.Unlock()
 		}
 		m.act(msg)
@@ -133,13 +133,13 @@ func verdictError(msg message) error {
 	case len(msg.Disagree) > 0:
 		return &setting.ConflictError{Over: msg.Disagree}
 	case msg.Peer >= 0:
-		return &transport.LostError{Rank: msg.Peer, Why: msg.Why, Timeout: msg.TimedOut}
+		return &transport.LostError{Rank: msg.Peer, Reason: msg.Reason, Timeout: msg.TimedOut}
 	case msg.Cause != "":
-		return &transport.ServerLostError{Who: msg.Cause, Addr: msg.Addr, Why: msg.Why}
+		return &transport.ServerLostError{Process: msg.Cause, Addr: msg.Addr, Reason: msg.Reason}
 	case len(msg.Missing) > 0:
 		return &MissingError{Ranks: msg.Missing, WorldSize: msg.World, Servers: msg.Servers, Timeout: time.Duration(msg.WaitMillis) * time.Millisecond}
 	}
-	return errors.New(msg.Why)
+	return errors.New(msg.Reason)
 }
 
 // noCoordinator explains the end of the control connection.
@@ -155,7 +155,7 @@ func (m *Member) noCoordinator(cause error) error {
 	}
 	err := fmt.Errorf("%w: %s at %s ended or cannot be reached (%v)", ErrNoCoordinator, who, m.cfg.Rendezvous, cause)
 	if host >= 0 {
-		return &hostLost{transport.LostError{Rank: host, Why: err.Error()}, err}
+		return &hostLost{transport.LostError{Rank: host, Reason: err.Error()}, err}
 	}
 	return err
 }
@@ -185,7 +185,7 @@ func (m *Member) answered() {
 func (m *Member) end(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err != nil || m.left {
+	if m.err != nil || m.hasLeft {
 		return
 	}
 	m.err = err

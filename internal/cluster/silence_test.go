@@ -11,7 +11,7 @@ import (
 // How long a peer that says nothing lives, by a clock whose ticks come as given.
 func lives(deadAfter, late time.Duration, ticks ...time.Duration) (after time.Duration, lost bool) {
 	now := time.Unix(0, 0)
-	c, s := clock{beat: time.Second, last: now}, awake.Silence{Limit: deadAfter}
+	c, s := pauseClock{beat: time.Second, last: now}, awake.Detector{Limit: deadAfter}
 	start := now
 	s.HeardAt(now, late)
 	for _, t := range ticks {
@@ -59,7 +59,7 @@ func TestSilenceIsWeighed(t *testing.T) {
 // A tick's lateness is remembered for a while, and that of a suspension as no more than that of a busy machine.
 func TestLatenessFades(t *testing.T) {
 	now := time.Unix(0, 0)
-	c := clock{beat: time.Second, last: now}
+	c := pauseClock{beat: time.Second, last: now}
 	now = now.Add(time.Hour)
 	if counts := c.tick(now); counts > time.Millisecond || c.late != maxLate*time.Second || !c.stalled(counts) {
 		t.Errorf("an hour counts for %v, late %v", counts, c.late)

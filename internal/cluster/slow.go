@@ -16,7 +16,7 @@ type Status struct {
 	For    time.Duration // how long
 	In     string        // the operation in which it waits: "allreduce 12"; may be empty
 	Silent time.Duration // since its last heartbeat
-	Gone   bool          // it left, or never joined: nobody is told that it is slow
+	Left   bool          // it left, or never joined: nobody is told that it is slow
 }
 
 // Slow is a rank that holds up others.
@@ -88,11 +88,11 @@ func (s Slow) stuck(long string) string {
 func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	found := make([]*Slow, len(ranks))
 	for r, s := range ranks {
-		if s.Gone || !s.Waits || s.For < after {
+		if s.Left || !s.Waits || s.For < after {
 			continue
 		}
 		root, circle := root(ranks, r, after)
-		if ranks[root].Gone || root == r && !circle { // it said so before it fell silent
+		if ranks[root].Left || root == r && !circle { // it said so before it fell silent
 			continue
 		}
 		if found[root] == nil {
@@ -128,7 +128,7 @@ func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 func root(ranks []Status, r int, after time.Duration) (rank int, circle bool) {
 	for range ranks {
 		s := ranks[r]
-		if s.Gone || !s.Waits || s.For < after/2 || s.Silent >= after || s.Peer < 0 || s.Peer >= len(ranks) {
+		if s.Left || !s.Waits || s.For < after/2 || s.Silent >= after || s.Peer < 0 || s.Peer >= len(ranks) {
 			return r, false
 		}
 		r = s.Peer

@@ -16,17 +16,17 @@ import (
 
 // StoppedError: the job was told to end, and did so in good order.
 type StoppedError struct {
-	Why   string // what told it: "SIGTERM"
-	Step  int64  // how many steps the run has done; below 0: it was not saved
-	Saved string // where it was saved
+	Reason string // what told it: "SIGTERM"
+	Step   int64  // how many steps the run has done; below 0: it was not saved
+	Saved  string // where it was saved
 }
 
 // Error says what told it to end, and where it can go on.
 func (e *StoppedError) Error() string {
 	if e.Step < 0 {
-		return "interrupted by " + e.Why
+		return "interrupted by " + e.Reason
 	}
-	return fmt.Sprintf("stopped by %s after step %d, saved in %s", e.Why, e.Step, e.Saved)
+	return fmt.Sprintf("stopped by %s after step %d, saved in %s", e.Reason, e.Step, e.Saved)
 }
 
 // ErrCannotStop: some rank does not take part in stopping all after the same step.
@@ -40,12 +40,12 @@ const stopAgreement = 10 * time.Second
 type Stopper struct {
 	saved string // where the rank saves the run
 
-	mu     sync.Mutex
-	begun  int64         // steps
-	asked  chan struct{} // nil: it was not asked to stop; closed with the answer
-	halt   int64         // the answer: how many steps all do
-	why    string
-	broken error // in place of it
+	mu        sync.Mutex
+	begun     int64         // steps
+	requested chan struct{} // nil: it was not asked to stop; closed with the answer
+	lastStep  int64         // the answer: how many steps all do
+	why       string
+	broken    error // in place of it
 }
 
 // NewStopper is of a rank that saves the run in a place when it stops, and that has done so many
@@ -63,13 +63,13 @@ func (s *Stopper) BeginMany(done, steps int64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked != nil && done >= s.begun {
+	if s.requested != nil && done >= s.begun {
 		s.await()
 		if s.broken != nil {
 			return s.broken
 		}
-		if done >= s.halt {
-			return &StoppedError{Why: s.why, Step: s.halt, Saved: s.saved}
+		if done >= s.lastStep {
+			return &StoppedError{Reason: s.why, Step: s.lastStep, Saved: s.saved}
 		}
 	}
 	s.begun = max(s.begun, done+steps)
@@ -78,7 +78,7 @@ func (s *Stopper) BeginMany(done, steps int64) error {
 
 // await waits for the answer, which is on its way. The caller holds mu, which is free meanwhile.
 func (s *Stopper) await() {
-	answered := s.asked
+	answered := s.requested
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	late := time.NewTimer(stopAgreement)
@@ -94,15 +94,15 @@ func (s *Stopper) await() {
 func (s *Stopper) ask() (begun int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked == nil {
-		s.asked = make(chan struct{})
+	if s.requested == nil {
+		s.requested = make(chan struct{})
 	}
 	return s.begun
 }
 
 // answer is after how many steps all stop.
 func (s *Stopper) answer(halt int64, why string) {
-	s.settle(func() { s.halt, s.why = halt, why })
+	s.settle(func() { s.lastStep, s.why = halt, why })
 }
 
 // fail gives err in place of the answer.
@@ -111,7 +111,7 @@ func (s *Stopper) fail(err error) { s.settle(func() { s.broken = err }) }
 // abandon ends the wait for an answer that will not come.
 func (s *Stopper) abandon(err error) {
 	s.mu.Lock()
-	waits := s.asked != nil
+	waits := s.requested != nil
 	s.mu.Unlock()
 	if waits {
 		s.fail(err)
@@ -122,14 +122,14 @@ func (s *Stopper) abandon(err error) {
 func (s *Stopper) settle(set func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked == nil {
-		s.asked = make(chan struct{})
+	if s.requested == nil {
+		s.requested = make(chan struct{})
 	}
 	select {
-	case <-s.asked:
+	case <-s.requested:
 	default:
 		set()
-		close(s.asked)
+		close(s.requested)
 	}
 }
 
@@ -145,7 +145,7 @@ func StopTogether(why string, ranks []*Stopper) (StoppedError, error) {
 	for _, s := range ranks {
 		s.answer(halt, why)
 	}
-	return StoppedError{Why: why, Step: halt, Saved: ranks[0].saved}, nil
+	return StoppedError{Reason: why, Step: halt, Saved: ranks[0].saved}, nil
 }
 
 // stopping is the coordinator's part.
@@ -172,7 +172,7 @@ func (c *Coordinator) Stopping() <-chan StoppedError { return c.halt.at }
 func (c *Coordinator) Stopped(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.halt.begun) == c.trainers() && c.seats[rank].state == seatLeft
+	return len(c.halt.begun) == c.trainers() && c.members[rank].state == seatLeft
 }
 
 func (c *Coordinator) trainers() int { return c.cfg.WorldSize - c.cfg.Servers }
@@ -187,13 +187,13 @@ func (c *Coordinator) stop(why string) bool {
 		return false
 	}
 	for r := range c.trainers() {
-		if !h.able[r] || c.seats[r].state != seatJoined {
+		if !h.able[r] || c.members[r].state != seatJoined {
 			return false
 		}
 	}
 	h.why = why
 	for r := range c.trainers() {
-		c.seats[r].member.post(message{Kind: kindStop, Peer: -1, Why: why})
+		c.members[r].member.post(message{Kind: kindStop, Peer: -1, Reason: why})
 	}
 	return true
 }
@@ -204,11 +204,11 @@ func (c *Coordinator) stopHeard(rank int, m message) {
 	switch m.Kind {
 	case kindStoppable:
 		if h.able[rank] = true; rank == 0 {
-			h.saved = m.Why
+			h.saved = m.Reason
 		}
 	case kindStop:
-		if !c.stop(m.Why) {
-			c.seats[rank].member.post(message{Kind: kindHalt, Peer: -1, Step: -1})
+		if !c.stop(m.Reason) {
+			c.members[rank].member.post(message{Kind: kindHalt, Peer: -1, Step: -1})
 		}
 	case kindBegun:
 		if h.why == "" || rank >= c.trainers() || len(h.begun) == c.trainers() {
@@ -227,9 +227,9 @@ func (c *Coordinator) haltAll() {
 		last = max(last, begun)
 	}
 	for r := range c.trainers() {
-		c.seats[r].member.post(message{Kind: kindHalt, Peer: -1, Step: last, Why: h.why})
+		c.members[r].member.post(message{Kind: kindHalt, Peer: -1, Step: last, Reason: h.why})
 	}
-	h.at <- StoppedError{Why: h.why, Step: last, Saved: h.saved}
+	h.at <- StoppedError{Reason: h.why, Step: last, Saved: h.saved}
 }
 
 // Stoppable says that this rank can stop after any step, and lets s know when it is to.
@@ -237,7 +237,7 @@ func (m *Member) Stoppable(s *Stopper) {
 	m.mu.Lock()
 	m.stopper = s
 	m.mu.Unlock()
-	_ = m.ch.send(message{Kind: kindStoppable, Peer: -1, Why: s.saved}, answerTimeout) // or the job is lost, too
+	_ = m.ch.send(message{Kind: kindStoppable, Peer: -1, Reason: s.saved}, answerTimeout) // or the job is lost, too
 }
 
 // Stop asks for all ranks to stop after the same step, and returns that when they have agreed on it.
@@ -249,7 +249,7 @@ func (m *Member) Stop(why string) (StoppedError, error) {
 	if s == nil {
 		return StoppedError{}, ErrCannotStop
 	}
-	if err := m.ch.send(message{Kind: kindStop, Peer: -1, Why: why}, answerTimeout); err != nil {
+	if err := m.ch.send(message{Kind: kindStop, Peer: -1, Reason: why}, answerTimeout); err != nil {
 		return StoppedError{}, err
 	}
 	late := time.NewTimer(stopAgreement)
@@ -278,12 +278,12 @@ func (m *Member) stopHeard(msg message) {
 		_ = m.ch.send(message{Kind: kindBegun, Peer: -1, Step: s.ask()}, answerTimeout) // or the job is lost, too
 	default:
 		if msg.Step >= 0 {
-			s.answer(msg.Step, msg.Why)
+			s.answer(msg.Step, msg.Reason)
 		}
 		select {
 		case <-m.halted: // of who asked too early
 		default:
 		}
-		m.halted <- StoppedError{Why: msg.Why, Step: msg.Step, Saved: s.saved}
+		m.halted <- StoppedError{Reason: msg.Reason, Step: msg.Step, Saved: s.saved}
 	}
 }

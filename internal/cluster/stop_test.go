@@ -81,7 +81,7 @@ func TestAllStopAfterTheSameStep(t *testing.T) {
 			all.Wait()
 			for r := range n {
 				var stopped *StoppedError
-				if !errors.As(errs[r], &stopped) || done[r] != at.Step || stopped.Step != at.Step || stopped.Why != "SIGTERM" {
+				if !errors.As(errs[r], &stopped) || done[r] != at.Step || stopped.Step != at.Step || stopped.Reason != "SIGTERM" {
 					t.Errorf("seed %d: rank %d has done %d steps, agreed on %d: %v", seed, r, done[r], at.Step, errs[r])
 				}
 			}

@@ -47,8 +47,8 @@ func TestJobAmongStrangers(t *testing.T) {
 		t.Error(err)
 	}
 	for r, m := range members {
-		if err := errors.Join(m.Err(), m.Leave("")); err != nil || !c.Left(r) {
-			t.Errorf("rank %d: %v, left %v", r, err, c.Left(r))
+		if err := errors.Join(m.Err(), m.Leave("")); err != nil || !c.HasLeft(r) {
+			t.Errorf("rank %d: %v, left %v", r, err, c.HasLeft(r))
 		}
 	}
 	mu.Lock()

@@ -169,7 +169,7 @@ func TestRanksReport(t *testing.T) {
 func TestSilentRank(t *testing.T) {
 	play(t, 3, func(t *testing.T, s *scene) {
 		start := time.Now()
-		close(s.members[2].gone) // its heart stops, its connection stays
+		close(s.members[2].closing) // its heart stops, its connection stays
 		s.members[2].leaving.Do(func() {})
 		got := <-s.members[0].Lost()
 		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
@@ -310,13 +310,13 @@ func TestCutConnection(t *testing.T) {
 		start := time.Now()
 		s.members[1].ch.close()
 		got := <-s.members[0].Lost()
-		if got.Error() != "rank 1 is lost: its control connection ended before it left (EOF)" || time.Since(start) != settleCut {
+		if got.Error() != "rank 1 is lost: its control connection ended before it left (EOF)" || time.Since(start) != settleDisconnect {
 			t.Error(got, time.Since(start))
 		}
 	})
 	play(t, 3, func(t *testing.T, s *scene) {
 		s.members[1].ch.close()
-		time.Sleep(settleCut / 2)
+		time.Sleep(settleDisconnect / 2)
 		s.MarkLost(1, "exit status 7")
 		if got := <-s.members[0].Lost(); got.Error() != "rank 1 is lost: exit status 7" {
 			t.Error(got)
@@ -399,7 +399,7 @@ func TestCloseAfterVerdict(t *testing.T) {
 // A rank that was lost for its silence does not hold up Close at all.
 func TestCloseAfterSilence(t *testing.T) {
 	play(t, 2, func(t *testing.T, s *scene) {
-		close(s.members[1].gone)
+		close(s.members[1].closing)
 		s.members[1].leaving.Do(func() {})
 		<-s.members[0].Lost()
 		s.members[0].Leave("")

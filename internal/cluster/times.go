@@ -35,17 +35,17 @@ func (t Times) WithDefaults() Times {
 // Validate reports all faults together, by the paths of the settings.
 func (t Times) Validate() error {
 	t = t.WithDefaults()
-	var faults setting.Faults
+	var faults setting.ErrorList
 	for _, of := range []struct {
 		path setting.Path
 		is   time.Duration
 	}{{pathJoin, t.Join}, {pathHeartbeat, t.Heartbeat}, {pathDeadAfter, t.DeadAfter}} {
 		if of.is < 0 {
-			faults = append(faults, setting.Faultf(of.path, "%v: %w", of.is, errPositive))
+			faults = append(faults, setting.Errorf(of.path, "%v: %w", of.is, errPositive))
 		}
 	}
 	if t.Heartbeat > 0 && t.DeadAfter > 0 && t.DeadAfter/2 < t.Heartbeat {
-		faults = append(faults, setting.Faultf(pathDeadAfter, "%v: want at least twice %v, which is %v", t.DeadAfter, pathHeartbeat, t.Heartbeat))
+		faults = append(faults, setting.Errorf(pathDeadAfter, "%v: want at least twice %v, which is %v", t.DeadAfter, pathHeartbeat, t.Heartbeat))
 	}
 	return faults.Err()
 }
@@ -53,11 +53,11 @@ func (t Times) Validate() error {
 // Settings are the rows of t, which holds the defaults.
 func (t *Times) Settings() []setting.Row {
 	return []setting.Row{
-		{Path: pathJoin, Commands: setting.AllCommands, Flag: "join-timeout", Scope: setting.Local, Value: positive{setting.Duration(&t.Join), &t.Join},
+		{Path: pathJoin, Commands: setting.AllCommands, Flag: "join-timeout", Scope: setting.PerProcess, Value: positive{setting.Duration(&t.Join), &t.Join},
 			About: "how long ranks and servers wait for each other at the start"},
-		{Path: pathHeartbeat, Commands: setting.AllCommands, Scope: setting.Changeable, Value: positive{setting.Duration(&t.Heartbeat), &t.Heartbeat},
+		{Path: pathHeartbeat, Commands: setting.AllCommands, Scope: setting.JobMutable, Value: positive{setting.Duration(&t.Heartbeat), &t.Heartbeat},
 			About: "time between signs of life of ranks and servers"},
-		{Path: pathDeadAfter, Commands: setting.AllCommands, Flag: "heartbeat-timeout", Scope: setting.Changeable, Value: positive{setting.Duration(&t.DeadAfter), &t.DeadAfter},
+		{Path: pathDeadAfter, Commands: setting.AllCommands, Flag: "heartbeat-timeout", Scope: setting.JobMutable, Value: positive{setting.Duration(&t.DeadAfter), &t.DeadAfter},
 			About: "a rank or server without a sign of life for so long is lost, four times as long if its process is seen to use the processor"},
 	}
 }

@@ -33,8 +33,8 @@ func (c *Coordinator) checkMissing() {
 		return
 	}
 	missing := &MissingError{WorldSize: c.cfg.WorldSize, Servers: c.cfg.Servers, Timeout: c.cfg.Times.Join}
-	for r := range c.seats {
-		if c.seats[r].state != seatJoined {
+	for r := range c.members {
+		if c.members[r].state != seatJoined {
 			missing.Ranks = append(missing.Ranks, r)
 		}
 	}
@@ -54,16 +54,16 @@ func (c *Coordinator) beat(now time.Time) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counts := c.clock.tick(now)
-	for r := range c.seats {
-		s := &c.seats[r]
+	for r := range c.members {
+		s := &c.members[r]
 		if s.state != seatJoined {
 			continue
 		}
-		s.member.post(message{Kind: kindBeat, Peer: -1, LateMillis: c.clock.lateMillis()})
-		s.quiet.Pass(now, counts, s.ran())
+		s.member.post(message{Kind: kindHeartbeat, Peer: -1, LateMillis: c.clock.lateMillis()})
+		s.detector.Pass(now, counts, s.ran())
 	}
 	c.still += counts
-	c.accuseSilent()
+	c.reportSilent()
 	if c.verdict != nil || !c.complete || c.clock.stalled(counts) {
 		return nil
 	}
@@ -77,24 +77,24 @@ func (c *Coordinator) beat(now time.Time) []string {
 	return c.slow.lines(FindSlow(c.statuses(), c.cfg.SlowAfter, c.cfg.StuckAfter))
 }
 
-// accuseSilent accuses those that have been silent for too long, once. The caller holds mu.
-func (c *Coordinator) accuseSilent() {
+// reportSilent accuses those that have been silent for too long, once. The caller holds mu.
+func (c *Coordinator) reportSilent() {
 	heard, silence := 0, 0
-	for r := range c.seats {
-		if s := &c.seats[r]; s.state == seatJoined {
-			silent := s.quiet.Lasts() > c.cfg.Times.DeadAfter/2
+	for r := range c.members {
+		if s := &c.members[r]; s.state == seatJoined {
+			silent := s.detector.Lasts() > c.cfg.Times.DeadAfter/2
 			heard, silence = heard+oneIf(!silent), silence+oneIf(silent)
 		}
 	}
-	for r := range c.seats {
-		s := &c.seats[r]
-		if s.state != seatJoined || s.accused {
+	for r := range c.members {
+		s := &c.members[r]
+		if s.state != seatJoined || s.reported {
 			continue
 		}
-		q := quietFor{silent: s.quiet.Lasts(), limit: s.quiet.Most(), moved: c.still, heard: heard, silence: silence - 1, near: s.member.ch.within()}
-		if lost, why := q.dead(); lost {
-			s.accused = true
-			c.accuse(evidence{proof: proofSilent, rank: r, by: -1, why: why})
+		q := observation{silent: s.detector.Lasts(), limit: s.detector.Most(), moved: c.still, last: heard, silence: silence - 1, sameHost: s.member.ch.within()}
+		if lost, why := q.decide(); lost {
+			s.reported = true
+			c.report(failureReport{proof: proofSilent, rank: r, by: -1, why: why})
 		}
 	}
 }
@@ -102,8 +102,8 @@ func (c *Coordinator) accuseSilent() {
 // anyWaits reports whether a rank has said that it waits for another, which those
 // do who list what they have begun. The caller holds mu.
 func (c *Coordinator) anyWaits() bool {
-	for r := range c.seats {
-		if s := &c.seats[r]; s.status.Waits || len(s.status.Begun) > 0 {
+	for r := range c.members {
+		if s := &c.members[r]; s.status.Waits || len(s.status.Begun) > 0 {
 			return true
 		}
 	}
@@ -113,10 +113,10 @@ func (c *Coordinator) anyWaits() bool {
 // begun returns the operations that the ranks have last begun. The caller holds
 // mu.
 func (c *Coordinator) begun() [][]Begun {
-	out := make([][]Begun, len(c.seats))
-	for r := range c.seats {
-		if c.seats[r].state == seatJoined {
-			out[r] = c.seats[r].status.Begun
+	out := make([][]Begun, len(c.members))
+	for r := range c.members {
+		if c.members[r].state == seatJoined {
+			out[r] = c.members[r].status.Begun
 		}
 	}
 	return out
@@ -124,17 +124,17 @@ func (c *Coordinator) begun() [][]Begun {
 
 // statuses returns what is known of every rank. The caller holds mu.
 func (c *Coordinator) statuses() []Status {
-	out := make([]Status, len(c.seats))
-	for r := range c.seats {
-		s := &c.seats[r]
+	out := make([]Status, len(c.members))
+	for r := range c.members {
+		s := &c.members[r]
 		age := time.Since(s.at)
 		out[r] = Status{
 			Doing: s.status.Doing, Waits: s.status.Waits, Peer: s.status.Peer,
 			For:  time.Duration(s.status.WaitMillis)*time.Millisecond + age,
 			In:   s.status.In,
-			Gone: s.state != seatJoined,
+			Left: s.state != seatJoined,
 		}
-		if s.quiet.Lasts() > 2*c.cfg.Times.Heartbeat { // one may be under way, one late
+		if s.detector.Lasts() > 2*c.cfg.Times.Heartbeat { // one may be under way, one late
 			out[r].Silent = age
 		}
 	}
@@ -147,11 +147,11 @@ func (c *Coordinator) statuses() []Status {
 func (c *Coordinator) Process(rank int, used func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seats[rank].used = used
+	c.members[rank].used = used
 }
 
 // ran says whether the rank's process is known to have run since the last call. The caller holds mu.
-func (s *seat) ran() bool {
+func (s *memberState) ran() bool {
 	if s.used == nil {
 		return false
 	}

@@ -17,7 +17,7 @@ import (
 // Exit statuses, as shells and schedulers read them.
 const (
 	Failed     = 1
-	UsageFault = 2 // of the command line, found before anything started
+	UsageError = 2 // of the command line, found before anything started
 )
 
 // usageError is a fault of the command line.
@@ -26,7 +26,7 @@ type usageError struct{ error }
 // Unwrap returns the fault itself.
 func (e usageError) Unwrap() error { return e.error }
 
-// Usage makes err a fault of the command line, for which the command ends with status UsageFault; nil stays nil.
+// Usage makes err a fault of the command line, for which the command ends with status UsageError; nil stays nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil

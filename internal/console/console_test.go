@@ -67,7 +67,7 @@ func TestArguments(t *testing.T) {
 		"versoin":   "\"versoin\" is not a command of `prog`; did you mean version?; see `prog --help`",
 		"gaurd":     "\"gaurd\" is not a command of `prog`; see `prog --help`",
 	} {
-		commandtest.Refused(t, commands(), console.UsageFault, line, want)
+		commandtest.Refused(t, commands(), console.UsageError, line, want)
 	}
 	for _, line := range []string{"train x", "version", ""} {
 		if status, _, errs := commandtest.Run(commands(), line); status != 0 {

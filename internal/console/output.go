@@ -45,8 +45,8 @@ func OpenMore(cmd *cobra.Command, path string, more bool) (Output, error) {
 	return o, nil
 }
 
-// Tell opens the file of --json, has do write to it, and closes it.
-func Tell(cmd *cobra.Command, path string, do func(out *Output) error) error {
+// WithOutput opens the file of --json, has do write to it, and closes it.
+func WithOutput(cmd *cobra.Command, path string, do func(out *Output) error) error {
 	out, err := Open(cmd, path)
 	if err != nil {
 		return err

@@ -16,13 +16,13 @@ const (
 
 // Counter counts. The zero value has seen no keys. It belongs to one goroutine.
 type Counter struct {
-	seen bool
-	rank [registers]uint8 // by register: one more than the most leading zeros of a hash; 0: none
+	nonEmpty bool
+	rank     [registers]uint8 // by register: one more than the most leading zeros of a hash; 0: none
 }
 
 // Add adds keys. Any of them may have been added before. It takes 1 to 2 ns for each.
 func (c *Counter) Add(keys []uint64) {
-	c.seen = c.seen || len(keys) > 0
+	c.nonEmpty = c.nonEmpty || len(keys) > 0
 	for _, key := range keys {
 		z := (key ^ key>>30) * 0xbf58476d1ce4e5b9 // SplitMix64's finalizer
 		z = (z ^ z>>27) * 0x94d049bb133111eb
@@ -36,7 +36,7 @@ func (c *Counter) Add(keys []uint64) {
 
 // Bytes are what Merge takes, nil where there were no keys. They are the counter's own.
 func (c *Counter) Bytes() []byte {
-	if !c.seen {
+	if !c.nonEmpty {
 		return nil
 	}
 	return c.rank[:]
@@ -50,7 +50,7 @@ func (c *Counter) Merge(b []byte) error {
 	if len(b) != registers {
 		return fmt.Errorf("distinct: a counter of %d bytes: want %d", len(b), registers)
 	}
-	c.seen = true
+	c.nonEmpty = true
 	for i, r := range b {
 		c.rank[i] = max(c.rank[i], r)
 	}

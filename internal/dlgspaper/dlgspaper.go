@@ -14,20 +14,20 @@ import (
 
 // Layer is a layer, or a group of merged ones, of one worker.
 type Layer struct {
-	Ratio float64   // of the values that an exact step sends
-	Every int       // steps from one exact step to the next
-	Kept  []float32 // e, as many as the layer has values
-	H     float32   // the threshold
-	steps int
+	Ratio    float64   // of the values that an exact step sends
+	Every    int       // steps from one exact step to the next
+	Residual []float32 // e, as many as the layer has values
+	H        float32   // the threshold
+	steps    int
 }
 
 // Step is a step with gradient grad: it returns the places of what is sent, ascending, and the
 // values there.
 func (l *Layer) Step(grad []float32) (places []int, values []float32) {
 	for i, v := range grad {
-		l.Kept[i] += v
+		l.Residual[i] += v
 	}
-	size := func(i int) uint32 { return math.Float32bits(l.Kept[i]) &^ (1 << 31) }
+	size := func(i int) uint32 { return math.Float32bits(l.Residual[i]) &^ (1 << 31) }
 	for i := range grad {
 		if l.steps%l.Every == 0 || size(i) >= math.Float32bits(l.H) && size(i) > 0 {
 			places = append(places, i)
@@ -41,8 +41,8 @@ func (l *Layer) Step(grad []float32) (places []int, values []float32) {
 		slices.Sort(places)
 	}
 	for _, i := range places {
-		values = append(values, l.Kept[i])
-		l.Kept[i] = 0
+		values = append(values, l.Residual[i])
+		l.Residual[i] = 0
 	}
 	l.steps++
 	return places, values

@@ -15,12 +15,12 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 	const runs = 20
 	for _, kind := range []string{AllGather, Tree, Split, Dense, "chunks", "fp32", "fp16"} {
 		for _, size := range []int{1, 3} {
-			onRanks(t, size, configOf(kind), func(e *Group, rank int) error {
+			onRanks(t, size, configOf(kind), func(e *GroupReducer, rank int) error {
 				op := kindsOf(rank)[kind]()
 				own := compress.Sparse{}
 				if op.Sparse != nil {
 					own = *clone(op.Sparse)
-					op.Most = 300 * rand.New(rand.NewPCG(uint64(len(kind)), 1)).IntN(2)
+					op.MaxEntries = 300 * rand.New(rand.NewPCG(uint64(len(kind)), 1)).IntN(2)
 				}
 				step := func() {
 					if op.Sparse != nil {

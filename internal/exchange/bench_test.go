@@ -31,7 +31,7 @@ func BenchmarkSum(b *testing.B) {
 					entries += vectors[r].Count()
 				}
 				x := make([]float32, n)
-				onRanks(b, 1, Config{}, func(e *Group, _ int) error {
+				onRanks(b, 1, Config{}, func(e *GroupReducer, _ int) error {
 					for name, sum := range map[string]func(){
 						"pass": func() { e.sum(x, vectors) },
 						"addto": func() {
@@ -63,8 +63,8 @@ func BenchmarkExchange(b *testing.B) {
 		for _, density := range []float64{0.01, 0.1} {
 			for _, algorithm := range Algorithms() {
 				b.Run(fmt.Sprintf("%d/%v/%s", ranks, density, algorithm), func(b *testing.B) {
-					onRanks(b, ranks, Config{Algorithm: algorithm}, func(e *Group, rank int) error {
-						op := &Op{X: make([]float32, n), Sparse: sparseOf(n, int(density*n), uint64(rank))}
+					onRanks(b, ranks, Config{Algorithm: algorithm}, func(e *GroupReducer, rank int) error {
+						op := &Request{X: make([]float32, n), Sparse: sparseOf(n, int(density*n), uint64(rank))}
 						for range b.N {
 							if err := do(e, op); err != nil {
 								return err
@@ -80,8 +80,8 @@ func BenchmarkExchange(b *testing.B) {
 		b.Run("2/"+q.Name(), func(b *testing.B) {
 			x := random(2, n, q)
 			b.SetBytes(4 * n)
-			onRanks(b, 2, Config{}, func(e *Group, rank int) error {
-				op := &Op{X: make([]float32, n), Code: q}
+			onRanks(b, 2, Config{}, func(e *GroupReducer, rank int) error {
+				op := &Request{X: make([]float32, n), Code: q}
 				for range b.N {
 					copy(op.X, x[rank])
 					if err := do(e, op); err != nil {
@@ -97,7 +97,7 @@ func BenchmarkExchange(b *testing.B) {
 // What Tree does in each step.
 func BenchmarkMerge(b *testing.B) {
 	x, y := sparseOf(1<<20, 10000, 1), sparseOf(1<<20, 10000, 2)
-	onRanks(b, 1, Config{}, func(e *Group, _ int) error {
+	onRanks(b, 1, Config{}, func(e *GroupReducer, _ int) error {
 		for b.Loop() {
 			e.merge(x, y)
 		}

@@ -37,7 +37,7 @@ type Situation struct {
 	Len     int  // of the vector
 	Entries int  // of all ranks' contributions together
 	Payload int  // bytes of all ranks' payloads together
-	Most    int  // Op.Most
+	Most    int  // Op.MaxEntries
 	Blocks  bool // the code's blocks cannot be cut: parts and sums travel as float32
 }
 
@@ -70,7 +70,7 @@ func (c Cost) weight() int {
 // Cost estimates an algorithm; of an unknown one it is zero.
 //
 // With N ranks that contribute k of n entries each, K = N k, in payloads of p bytes,
-// a sum of U = n (1 - (1-k/n)^N) entries or at most Most, and L = ceil(log2 N), a
+// a sum of U = n (1 - (1-k/n)^N) entries or at most MaxEntries, and L = ceil(log2 N), a
 // rank sends, beside the frames' L messages of 24 (N-1) bytes:
 //
 //	allgather  (N-1) p in L messages, N-1 of payloads longer than 256 KiB together
@@ -200,7 +200,7 @@ func Choose(s Situation) string {
 // Config.Choose; nil: by the fixed rule. Every rank calls it between the same two
 // exchanges, when none is under way. It is an error where an algorithm was
 // configured.
-func (e *Group) Use(choose func(Situation) string) error {
+func (e *GroupReducer) Use(choose func(Situation) string) error {
 	if e.cfg.Algorithm != "" {
 		return fmt.Errorf("exchange: algorithm %q is configured: no other choice has an effect", e.cfg.Algorithm)
 	}
@@ -209,7 +209,7 @@ func (e *Group) Use(choose func(Situation) string) error {
 }
 
 // choose is as configured.
-func (e *Group) choose(s Situation) string {
+func (e *GroupReducer) choose(s Situation) string {
 	switch {
 	case e.cfg.Algorithm != "":
 		return e.cfg.Algorithm
@@ -227,12 +227,12 @@ func even(ranks, n, k int) Situation {
 
 // Explain says in one line by which algorithms entries of op would be exchanged, as
 // their density grows, and why. Of op it looks at X's length, Code, and whether the sum
-// has at most as many entries as a rank contributes (Most above 0).
-func (e *Group) Explain(op *Op) string {
+// has at most as many entries as a rank contributes (MaxEntries above 0).
+func (e *GroupReducer) Explain(op *Request) string {
 	n := len(op.X)
 	choose := func(k int) string {
 		s := even(e.size, n, k)
-		if s.Blocks = op.code().Block() > 1; op.Most > 0 {
+		if s.Blocks = op.code().Block() > 1; op.MaxEntries > 0 {
 			s.Most = k
 		}
 		return e.choose(s)

@@ -42,25 +42,25 @@ func TestChoose(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	onRanks(t, 8, Config{}, func(e *Group, rank int) error {
+	onRanks(t, 8, Config{}, func(e *GroupReducer, rank int) error {
 		if rank > 0 {
 			return nil
 		}
-		text := e.Explain(&Op{X: make([]float32, 1<<20)})
+		text := e.Explain(&Request{X: make([]float32, 1<<20)})
 		for _, part := range []string{"1048576 values over 8 ranks, by the fixed rule: ", "allgather to density 0.", "then split to density 0.", ", then dense"} {
 			if !strings.Contains(text, part) || !strings.HasSuffix(text, "dense") {
 				t.Errorf("%q lacks %q", text, part)
 			}
 		}
 		t.Log(text)
-		bounded := e.Explain(&Op{X: make([]float32, 1<<20), Most: 1})
+		bounded := e.Explain(&Request{X: make([]float32, 1<<20), MaxEntries: 1})
 		if bounded == text || !strings.Contains(bounded, "allgather to density 0.00") || !strings.Contains(bounded, "then split to density 0.") {
 			t.Errorf("where a sum has at most as many entries as a rank: %q, want split from lower densities on", bounded)
 		}
 		return nil
 	})
-	onRanks(t, 2, Config{Algorithm: Tree}, func(e *Group, rank int) error {
-		if text := e.Explain(&Op{X: make([]float32, 50)}); text != "50 values over 2 ranks, as configured: tree" {
+	onRanks(t, 2, Config{Algorithm: Tree}, func(e *GroupReducer, rank int) error {
+		if text := e.Explain(&Request{X: make([]float32, 50)}); text != "50 values over 2 ranks, as configured: tree" {
 			t.Error(text)
 		}
 		if err := e.Use(Choose); err == nil {
@@ -74,18 +74,18 @@ func TestExplain(t *testing.T) {
 func TestTunedChoice(t *testing.T) {
 	asked := make([]Situation, 3)
 	meshes := mem.New(3)
-	groups := make([]*Group, 3)
+	groups := make([]*GroupReducer, 3)
 	var wg sync.WaitGroup
 	for r, m := range meshes {
 		g, err := collective.New(m, collective.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if groups[r], err = Over(g, Config{Choose: func(s Situation) string { asked[r] = s; return Tree }}); err != nil {
+		if groups[r], err = NewGroupReducer(g, Config{Choose: func(s Situation) string { asked[r] = s; return Tree }}); err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
-			op := &Op{X: make([]float32, 100), Sparse: &compress.Sparse{Len: 100}}
+			op := &Request{X: make([]float32, 100), Sparse: &compress.Sparse{Len: 100}}
 			for i := range r + 1 {
 				op.Sparse.Append(i, 1)
 			}
@@ -121,7 +121,7 @@ func TestConfigFaults(t *testing.T) {
 			t.Errorf("%v lacks %q", err, part)
 		}
 	}
-	if _, err := Over(nil, Config{Rebalance: -1}); err == nil {
+	if _, err := NewGroupReducer(nil, Config{Rebalance: -1}); err == nil {
 		t.Error("Over took a bad configuration")
 	}
 }

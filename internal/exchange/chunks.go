@@ -14,7 +14,7 @@ import (
 //
 // With S the bytes of X in the code a rank sends 2(N-1)/N S in 2(N-1) messages, and
 // reads N/N of X twice.
-func (e *Group) chunks(h *held) error {
+func (e *GroupReducer) chunks(h *requestState) error {
 	op := h.op
 	if err := e.dealChunks(op); err != nil {
 		return err
@@ -23,20 +23,20 @@ func (e *Group) chunks(h *held) error {
 	if err := e.addChunks(op, lo, hi); err != nil {
 		return err
 	}
-	h.lost = raw.Sized(h.lost, hi-lo)
-	copy(h.lost, op.X[lo:hi])
+	h.sumError = raw.Sized(h.sumError, hi-lo)
+	copy(h.sumError, op.X[lo:hi])
 	if err := e.gatherChunks(op, lo, hi); err != nil {
 		return err
 	}
 	if lo < hi && op.Code.Feedback() {
-		e.kernels.Subtract(h.lost, op.X[lo:hi])
-		op.Lost = append(op.Lost, Loss{At: lo, Values: h.lost})
+		e.kernels.Subtract(h.sumError, op.X[lo:hi])
+		op.SumError = append(op.SumError, ErrorSpan{At: lo, Values: h.sumError})
 	}
 	return nil
 }
 
 // chunk returns the chunk of a rank.
-func (e *Group) chunk(op *Op, r int) (lo, hi int) {
+func (e *GroupReducer) chunk(op *Request, r int) (lo, hi int) {
 	block := op.Code.Block()
 	blocks := (len(op.X) + block - 1) / block
 	at := func(r int) int { return min(len(op.X), int(int64(blocks)*int64(r)/int64(e.size))*block) }
@@ -54,7 +54,7 @@ func codedSize(q compress.Quantiser, n int) int {
 }
 
 // encodeStrips codes x, which begins at place lo of X, to dst, of codedSize bytes.
-func encodeStrips(op *Op, dst []byte, lo int, x []float32) error {
+func encodeStrips(op *Request, dst []byte, lo int, x []float32) error {
 	q := op.Code
 	for s := strip(q); len(x) > 0; {
 		n := min(s, len(x))
@@ -71,7 +71,7 @@ func encodeStrips(op *Op, dst []byte, lo int, x []float32) error {
 }
 
 // dealChunks sends each owner its chunk and receives this rank's in e.in.
-func (e *Group) dealChunks(op *Op) error {
+func (e *GroupReducer) dealChunks(op *Request) error {
 	total := 0
 	for r := range e.size {
 		lo, hi := e.chunk(op, r)
@@ -94,11 +94,11 @@ func (e *Group) dealChunks(op *Op) error {
 	}
 	e.counts[e.rank] = 0
 	e.in = raw.Sized(e.in, own*(e.size-1))
-	return collective.AllToAllV(e.own, e.in, e.out, e.outs, e.counts)
+	return collective.AllToAllV(e.dup, e.in, e.out, e.outs, e.counts)
 }
 
 // addChunks makes the chunk from lo to hi the sum over the ranks, in their order.
-func (e *Group) addChunks(op *Op, lo, hi int) error {
+func (e *GroupReducer) addChunks(op *Request, lo, hi int) error {
 	q := op.Code
 	s := strip(q)
 	e.acc, e.tmp = raw.Sized(e.acc, s), raw.Sized(e.tmp, s)
@@ -129,7 +129,7 @@ func (e *Group) addChunks(op *Op, lo, hi int) error {
 }
 
 // gatherChunks codes the sum of the chunk from lo to hi and gathers those of all.
-func (e *Group) gatherChunks(op *Op, lo, hi int) error {
+func (e *GroupReducer) gatherChunks(op *Request, lo, hi int) error {
 	total, mine := 0, 0
 	for r := range e.size {
 		a, b := e.chunk(op, r)
@@ -144,7 +144,7 @@ func (e *Group) gatherChunks(op *Op, lo, hi int) error {
 	if err := encodeStrips(op, own, lo, op.X[lo:hi]); err != nil {
 		return err
 	}
-	if err := collective.AllGatherV(e.own, e.in, own, e.counts); err != nil {
+	if err := collective.AllGatherV(e.dup, e.in, own, e.counts); err != nil {
 		return err
 	}
 	at := 0

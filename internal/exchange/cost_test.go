@@ -18,9 +18,9 @@ const volumeLen = 100_000
 // entries at independent places, and the sum at most `most`, when borders are settled.
 func volume(t *testing.T, algorithm string, size, k, most int) int {
 	sent := make([]int64, size)
-	onRanks(t, size, Config{Algorithm: algorithm}, func(e *Group, rank int) error {
+	onRanks(t, size, Config{Algorithm: algorithm}, func(e *GroupReducer, rank int) error {
 		rng := rand.New(rand.NewPCG(uint64(rank), uint64(k)))
-		op := &Op{X: make([]float32, volumeLen), Sparse: &compress.Sparse{}, Most: most}
+		op := &Request{X: make([]float32, volumeLen), Sparse: &compress.Sparse{}, MaxEntries: most}
 		for range 2 {
 			op.Sparse.Reset(volumeLen)
 			for _, at := range places(rng, volumeLen, k) {

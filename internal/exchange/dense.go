@@ -13,7 +13,7 @@ const castBlock = 4096
 // startHalves casts X to 16 bits and starts their allreduce. A sum of halves would
 // overflow at 65,504, and a mean does not: values are divided by the number of
 // ranks first, and what comes back is multiplied by it.
-func (e *Group) startHalves(h *held) {
+func (e *GroupReducer) startHalves(h *requestState) {
 	op := h.op
 	op.Sent.Algorithm = e.g.Choice("allreduce", 2*len(op.X))
 	if op.Code.Code() == compress.CodeFP16 {
@@ -27,7 +27,7 @@ func (e *Group) startHalves(h *held) {
 	h.work = collective.StartAllReduce(e.g, h.brains, collective.Sum)
 }
 
-func cast[T collective.Float16 | collective.BFloat16](e *Group, dst []T, x []float32, to func([]T, []float32)) {
+func cast[T collective.Float16 | collective.BFloat16](e *GroupReducer, dst []T, x []float32, to func([]T, []float32)) {
 	factor := 1 / float32(e.size)
 	for len(x) > 0 {
 		n := min(castBlock, len(x))
@@ -38,14 +38,14 @@ func cast[T collective.Float16 | collective.BFloat16](e *Group, dst []T, x []flo
 }
 
 // fromHalves makes X the sum that was reduced. The error is a *ValueError.
-func (e *Group) fromHalves(h *held) error {
+func (e *GroupReducer) fromHalves(h *requestState) error {
 	if h.op.Code.Code() == compress.CodeFP16 {
 		return uncast(e, h.op, h.halves, collective.FromFloat16)
 	}
 	return uncast(e, h.op, h.brains, collective.FromBFloat16)
 }
 
-func uncast[T collective.Float16 | collective.BFloat16](e *Group, op *Op, src []T, from func([]float32, []T)) error {
+func uncast[T collective.Float16 | collective.BFloat16](e *GroupReducer, op *Request, src []T, from func([]float32, []T)) error {
 	factor := float32(e.size)
 	for at := 0; at < len(op.X); at += castBlock {
 		x := op.X[at:min(at+castBlock, len(op.X))]

@@ -34,13 +34,13 @@ func TestDenseIsTheAllReduce(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 5} {
 		x := random(size, 70001, nil)
 		want := make([][]float32, size)
-		onRanks(t, size, Config{}, func(e *Group, rank int) error {
+		onRanks(t, size, Config{}, func(e *GroupReducer, rank int) error {
 			want[rank] = append([]float32(nil), x[rank]...)
 			return collective.AllReduce(e.g, want[rank], collective.Sum)
 		})
 		for _, q := range []compress.Quantiser{nil, compress.FP32{}} {
-			onRanks(t, size, Config{}, func(e *Group, rank int) error {
-				op := &Op{X: append([]float32(nil), x[rank]...), Code: q}
+			onRanks(t, size, Config{}, func(e *GroupReducer, rank int) error {
+				op := &Request{X: append([]float32(nil), x[rank]...), Code: q}
 				if err := do(e, op); err != nil {
 					return err
 				}
@@ -62,8 +62,8 @@ func TestHalves(t *testing.T) {
 		}{{compress.FP16{}, 1.0 / 1024}, {compress.BF16{}, 1.0 / 128}} {
 			const n = 9001
 			x, got := random(size, n, c.code), make([][]float32, size)
-			onRanks(t, size, Config{}, func(e *Group, rank int) error {
-				op := &Op{X: append([]float32(nil), x[rank]...), Code: c.code}
+			onRanks(t, size, Config{}, func(e *GroupReducer, rank int) error {
+				op := &Request{X: append([]float32(nil), x[rank]...), Code: c.code}
 				err := do(e, op)
 				got[rank] = op.X
 				if size > 1 && op.Sent.Bytes == 0 {
@@ -93,8 +93,8 @@ func TestHalves(t *testing.T) {
 // A sum that has room after all has it: 60,000 of each of four ranks. One that has
 // none is an error on every rank, with its place, and the next exchange works.
 func TestHalvesOverflow(t *testing.T) {
-	onRanks(t, 4, Config{}, func(e *Group, rank int) error {
-		op := &Op{X: make([]float32, 9000), Lo: 1000, Code: compress.FP16{}}
+	onRanks(t, 4, Config{}, func(e *GroupReducer, rank int) error {
+		op := &Request{X: make([]float32, 9000), Lo: 1000, Code: compress.FP16{}}
 		for i := range op.X {
 			op.X[i] = 60000
 		}
@@ -116,8 +116,8 @@ func TestHalvesOverflow(t *testing.T) {
 
 // A mean that has room in bfloat16 may be that of a sum that has none in float32.
 func TestBrainsOverflow(t *testing.T) {
-	onRanks(t, 2, Config{}, func(e *Group, rank int) error {
-		op := &Op{X: []float32{1, 3e38}, Lo: 7, Code: compress.BF16{}}
+	onRanks(t, 2, Config{}, func(e *GroupReducer, rank int) error {
+		op := &Request{X: []float32{1, 3e38}, Lo: 7, Code: compress.BF16{}}
 		var value *ValueError
 		if err := do(e, op); !errors.As(err, &value) || value.At != 8 || !strings.Contains(err.Error(), "bf16") {
 			return fmt.Errorf("%v and %v, want an error at 8", op.X, err)
@@ -177,8 +177,8 @@ func TestChunks(t *testing.T) {
 					}
 				}
 				left := make([][]float32, size)
-				onRanks(t, size, Config{}, func(e *Group, rank int) error {
-					op := &Op{X: append([]float32(nil), x[rank]...), Code: q}
+				onRanks(t, size, Config{}, func(e *GroupReducer, rank int) error {
+					op := &Request{X: append([]float32(nil), x[rank]...), Code: q}
 					for range 2 {
 						copy(op.X, x[rank])
 						if err := do(e, op); err != nil {
@@ -189,7 +189,7 @@ func TestChunks(t *testing.T) {
 						}
 					}
 					left[rank] = make([]float32, n)
-					for _, l := range op.Lost {
+					for _, l := range op.SumError {
 						copy(left[rank][l.At:], l.Values)
 					}
 					return nil
@@ -212,8 +212,8 @@ func TestChunks(t *testing.T) {
 // A sum that cannot be coded is an error on all ranks, with its place where the owner
 // sees it; the exchange has broken the group.
 func TestChunksOverflow(t *testing.T) {
-	errs := onMeshes(t, mem.New(3), Config{}, func(e *Group, rank int) error {
-		op := &Op{X: make([]float32, 1000), Lo: 50, Code: compress.Int8{}}
+	errs := onMeshes(t, mem.New(3), Config{}, func(e *GroupReducer, rank int) error {
+		op := &Request{X: make([]float32, 1000), Lo: 50, Code: compress.Int8{}}
 		op.X[3] = 2e38
 		return do(e, op)
 	})
@@ -231,10 +231,10 @@ func TestChunksOverflow(t *testing.T) {
 // Exchanges of all kinds, started together and waited for in another order.
 func TestManyInFlight(t *testing.T) {
 	for _, size := range []int{2, 3} {
-		onRanks(t, size, Config{}, func(e *Group, rank int) error {
-			var ops []*Op
+		onRanks(t, size, Config{}, func(e *GroupReducer, rank int) error {
+			var ops []*Request
 			for i := range 12 {
-				op := &Op{X: make([]float32, 3000), Lo: 3000 * i}
+				op := &Request{X: make([]float32, 3000), Lo: 3000 * i}
 				for j := range op.X {
 					op.X[j] = float32(rank + i)
 				}
@@ -286,7 +286,7 @@ func TestSharedMemoryAndHosts(t *testing.T) {
 				cfg.Hosts = []int{0, 0, 1, 1, 1}
 			}
 			got := make([][]float32, size)
-			for r, err := range onGroups(t, meshes, cfg, configOf(kind), func(e *Group, rank int) error {
+			for r, err := range onGroups(t, meshes, cfg, configOf(kind), func(e *GroupReducer, rank int) error {
 				op := kindsOf(rank)[kind]()
 				for range 3 {
 					for i := range op.X {

@@ -12,12 +12,12 @@ import (
 
 // Error is a fault of an exchange.
 type Error struct {
-	Op     string // "allreduce", "chunks", "counts", or the algorithm of a sparse exchange
-	Rank   int    // where it was seen, as the mesh numbers ranks
-	Peer   int    // likewise the lost rank, or whose data are at fault; Rank: this rank
-	Lo, Hi int    // the bucket, as a range of the arena
-	Bucket Bucket // its number and layers, where the operation names them
-	Err    error  // the cause
+	Op     string     // "allreduce", "chunks", "counts", or the algorithm of a sparse exchange
+	Rank   int        // where it was seen, as the mesh numbers ranks
+	Peer   int        // likewise the lost rank, or whose data are at fault; Rank: this rank
+	Lo, Hi int        // the bucket, as a range of the arena
+	Bucket BucketInfo // its number and layers, where the operation names them
+	Err    error      // the cause
 }
 
 // Error returns one line.
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Place is the bucket in words.
-func (e *Error) Place() outcome.Place { return outcome.Place{Bucket: e.Bucket.String()} }
+func (e *Error) Place() outcome.Position { return outcome.Position{Bucket: e.Bucket.String()} }
 
 // ValueError is a sum that its code has no room for.
 type ValueError struct {
@@ -66,7 +66,7 @@ func damaged(rank int, format string, args ...any) error {
 }
 
 // fault makes err one of op.
-func (e *Group) fault(op *Op, what string, err error) error {
+func (e *GroupReducer) fault(op *Request, what string, err error) error {
 	out := &Error{Op: what, Rank: e.g.MeshRank(e.g.Rank()), Lo: op.Lo, Hi: op.Lo + len(op.X), Bucket: op.Bucket, Err: err}
 	out.Peer = out.Rank
 	var peer *peerError
@@ -85,9 +85,9 @@ func (e *Group) fault(op *Op, what string, err error) error {
 }
 
 // record records a fault that no operation of the group shows: of what was exchanged by them.
-func (e *Group) record(fault *Error) {
+func (e *GroupReducer) record(fault *Error) {
 	rec := e.g.Recorder()
-	event := record.Event{Kind: record.Fault, Name: rec.Name(fault.Error()), Bucket: -1, With: -1, Peer: int32(fault.Peer), Sent: -1, Begun: rec.Now(), Done: rec.Now()}
+	event := record.Event{Kind: record.Fault, Name: rec.Name(fault.Error()), Bucket: -1, Other: -1, Peer: int32(fault.Peer), Sent: -1, Begun: rec.Now(), Done: rec.Now()}
 	if b := fault.Bucket; b.First != "" {
 		event.Bucket, event.Label = int32(b.Number), b.Label
 	}

@@ -10,15 +10,15 @@ import (
 )
 
 // Each of two ranks sends one entry of four; both get the sum of all that was sent.
-func ExampleOver() {
+func ExampleNewGroupReducer() {
 	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
-		group, err := exchange.Over(job.Group(), exchange.Config{})
+		group, err := exchange.NewGroupReducer(job.Group(), exchange.Config{})
 		if err != nil {
 			return err
 		}
 		defer group.Close()
 		sum := make([]float32, 4)
-		op := &exchange.Op{X: sum, Sparse: &compress.Sparse{Len: 4, Index: []int32{int32(job.Rank())}, Value: []float32{float32(10 + job.Rank())}}}
+		op := &exchange.Request{X: sum, Sparse: &compress.Sparse{Len: 4, Index: []int32{int32(job.Rank())}, Value: []float32{float32(10 + job.Rank())}}}
 		group.Start(op)
 		if _, err := group.Wait(op); err != nil {
 			return err

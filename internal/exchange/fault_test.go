@@ -16,22 +16,22 @@ import (
 )
 
 // kinds are operations of every kind, three to be done in a row.
-func kindsOf(rank int) map[string]func() *Op {
-	sparse := func(q compress.Quantiser) *Op {
+func kindsOf(rank int) map[string]func() *Request {
+	sparse := func(q compress.Quantiser) *Request {
 		rng := rand.New(rand.NewPCG(5, uint64(rank)))
-		return &Op{X: make([]float32, 5000), Lo: 100, Sparse: vector(rng, 5000, 500, 1, q), Code: q}
+		return &Request{X: make([]float32, 5000), Lo: 100, Sparse: vector(rng, 5000, 500, 1, q), Code: q}
 	}
-	dense := func(q compress.Quantiser) *Op {
-		return &Op{X: make([]float32, 5000), Lo: 100, Code: q}
+	dense := func(q compress.Quantiser) *Request {
+		return &Request{X: make([]float32, 5000), Lo: 100, Code: q}
 	}
-	return map[string]func() *Op{
-		AllGather: func() *Op { return sparse(nil) },
-		Tree:      func() *Op { return sparse(compress.FP16{}) },
-		Split:     func() *Op { return sparse(compress.BF16{}) },
-		Dense:     func() *Op { return sparse(nil) },
-		"chunks":  func() *Op { return dense(compress.Int8{}) },
-		"fp32":    func() *Op { return dense(nil) },
-		"fp16":    func() *Op { return dense(compress.FP16{}) },
+	return map[string]func() *Request{
+		AllGather: func() *Request { return sparse(nil) },
+		Tree:      func() *Request { return sparse(compress.FP16{}) },
+		Split:     func() *Request { return sparse(compress.BF16{}) },
+		Dense:     func() *Request { return sparse(nil) },
+		"chunks":  func() *Request { return dense(compress.Int8{}) },
+		"fp32":    func() *Request { return dense(nil) },
+		"fp16":    func() *Request { return dense(compress.FP16{}) },
 	}
 }
 
@@ -56,7 +56,7 @@ func TestLostPeer(t *testing.T) {
 					meshes[r] = fault.Wrap(meshes[r], fault.Rule{Rank: 1, Peer: fault.Any, Op: fault.Send, Nth: nth, Do: fault.Cut})
 				}
 				failed := 0
-				for r, err := range onMeshes(t, meshes, configOf(kind), func(e *Group, rank int) error {
+				for r, err := range onMeshes(t, meshes, configOf(kind), func(e *GroupReducer, rank int) error {
 					op := kindsOf(rank)[kind]()
 					for range 3 {
 						if err := do(e, op); err != nil {
@@ -88,7 +88,7 @@ func TestLostPeer(t *testing.T) {
 func TestCloseUnderWay(t *testing.T) {
 	leakcheck.Check(t)
 	for kind := range kindsOf(0) {
-		onMeshes(t, mem.New(2), configOf(kind), func(e *Group, rank int) error {
+		onMeshes(t, mem.New(2), configOf(kind), func(e *GroupReducer, rank int) error {
 			if rank == 1 || kind == "fp32" || kind == "fp16" { // those are the group's own
 				return nil
 			}
@@ -96,7 +96,7 @@ func TestCloseUnderWay(t *testing.T) {
 			e.Start(first)
 			e.Start(second)
 			time.AfterFunc(10*time.Millisecond, func() { e.Close() })
-			for _, op := range []*Op{first, second} {
+			for _, op := range []*Request{first, second} {
 				if _, err := e.Wait(op); err == nil {
 					t.Errorf("%s: no error", kind)
 				}
@@ -136,7 +136,7 @@ func TestDamagedPayload(t *testing.T) {
 		}
 		meshes[2] = &flipper{Mesh: meshes[2], nth: nth, at: at}
 		named := 0
-		errs := onMeshes(t, meshes, configOf(kind), func(e *Group, rank int) error {
+		errs := onMeshes(t, meshes, configOf(kind), func(e *GroupReducer, rank int) error {
 			op := kindsOf(rank)[kind]()
 			for i := range op.X {
 				op.X[i] = float32(rank - 1)
@@ -174,7 +174,7 @@ func TestDamageAnywhere(t *testing.T) {
 				meshes := mem.New(3)
 				meshes[1] = &flipper{Mesh: meshes[1], nth: nth, at: at * at}
 				first := make([]error, 3)
-				second := onMeshes(t, meshes, configOf(kind), func(e *Group, rank int) error {
+				second := onMeshes(t, meshes, configOf(kind), func(e *GroupReducer, rank int) error {
 					first[rank] = do(e, kindsOf(rank)[kind]())
 					return do(e, kindsOf(rank)[kind]())
 				})
@@ -212,8 +212,8 @@ func (f fragile) Decode(dst []float32, src []byte) error {
 // TestPanicOfACode returns the panic of a code as the error of its rank, with function and line, and the other ranks name that rank.
 func TestPanicOfACode(t *testing.T) {
 	leakcheck.Check(t)
-	for r, err := range onMeshes(t, mem.New(3), Config{}, func(e *Group, rank int) error {
-		return do(e, &Op{X: make([]float32, 5000), Code: fragile{rank: rank}})
+	for r, err := range onMeshes(t, mem.New(3), Config{}, func(e *GroupReducer, rank int) error {
+		return do(e, &Request{X: make([]float32, 5000), Code: fragile{rank: rank}})
 	}) {
 		var abort *transport.AbortError
 		if err == nil || !strings.Contains(err.Error(), "panic: a code of one's own (in ") || !strings.Contains(err.Error(), "fault_test.go:") || r != 1 && (!errors.As(err, &abort) || abort.Rank != 1) {

@@ -13,21 +13,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/usage"
 )
 
-// Group is a Reducer over a group of ranks.
+// GroupReducer is a Reducer over a group of ranks.
 //
 // Dense float32, float16 and bfloat16 are operations of the group itself, several of
 // which may make progress at the same time. All else takes several operations,
 // which a goroutine starts one after the other on a group beside it, so that their
 // order depends on nothing but that of Start.
-type Group struct {
+type GroupReducer struct {
 	g       *collective.Group
-	own     *collective.Group // beside g; nil until it is needed
+	dup     *collective.Group // beside g; nil until it is needed
 	cfg     Config
 	kernels *simd.Kernels
 
 	mu         sync.Mutex
 	wake       sync.Cond
-	head, tail *held // started and not yet taken by the goroutine, in order
+	head, tail *requestState // started and not yet taken by the goroutine, in order
 	closed     bool
 	running    sync.WaitGroup
 
@@ -36,54 +36,54 @@ type Group struct {
 	memory
 }
 
-// held is what a Group keeps of an operation.
-type held struct {
-	by    *Group
-	op    *Op
-	live  bool // between Start and Wait
-	twice bool // Start was called in between
+// requestState is what a GroupReducer keeps of an operation.
+type requestState struct {
+	by      *GroupReducer
+	op      *Request
+	started bool // between Start and Wait
+	twice   bool // Start was called in between
 
 	work   *collective.Work // in flight on the group itself
 	halves []collective.Float16
 	brains []collective.BFloat16
 
-	queued bool // to the goroutine, which then owns what follows until done
-	next   *held
-	done   chan struct{} // holds a token from the end until Wait
-	end    time.Time
-	err    error
-	part   partition
-	lost   []float32 // of the chunk that this rank summed
+	queued   bool // to the goroutine, which then owns what follows until done
+	next     *requestState
+	done     chan struct{} // holds a token from the end until Wait
+	end      time.Time
+	err      error
+	part     partition
+	sumError []float32 // of the chunk that this rank summed
 }
 
-// Over makes a Reducer over g, which stays its owner's to close, after the Reducer.
+// NewGroupReducer makes a Reducer over g, which stays its owner's to close, after the Reducer.
 // Groups over several of one mesh's ranks are made in the same order on all of
 // them. It sends nothing. Errors: a bad configuration, all faults together.
-func Over(g *collective.Group, cfg Config) (*Group, error) {
+func NewGroupReducer(g *collective.Group, cfg Config) (*GroupReducer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
 	if cfg.Rebalance == 0 {
 		cfg.Rebalance = defaultRebalance
 	}
-	e := &Group{g: g, cfg: cfg, kernels: simd.Host(), rank: g.Rank(), size: g.Size()}
+	e := &GroupReducer{g: g, cfg: cfg, kernels: simd.Host(), rank: g.Rank(), size: g.Size()}
 	e.wake.L = &e.mu
 	e.memory.init(e.size)
 	return e, nil
 }
 
 // Start begins op; see Reducer.
-func (e *Group) Start(op *Op) {
-	h, _ := op.Held.(*held)
+func (e *GroupReducer) Start(op *Request) {
+	h, _ := op.ReducerState.(*requestState)
 	if h == nil || h.by != e {
-		h = &held{by: e, op: op, done: make(chan struct{}, 1)}
-		op.Held = h
+		h = &requestState{by: e, op: op, done: make(chan struct{}, 1)}
+		op.ReducerState = h
 	}
-	if h.live {
+	if h.started {
 		h.twice = true
 		return
 	}
-	h.op, h.live, h.twice, h.work, h.queued, h.err = op, true, false, nil, false, nil
+	h.op, h.started, h.twice, h.work, h.queued, h.err = op, true, false, nil, false, nil
 	err := check(op)
 	if e.mu.Lock(); err == nil && e.closed {
 		err = errors.New("the reducer was closed")
@@ -93,7 +93,7 @@ func (e *Group) Start(op *Op) {
 		h.end, h.err = time.Now(), e.fault(op, "start", err)
 		return
 	}
-	op.Sent, op.Lost = Sent{Entries: len(op.X), Dense: true}, op.Lost[:0]
+	op.Sent, op.SumError = Result{Entries: len(op.X), Dense: true}, op.SumError[:0]
 	if e.size == 1 {
 		e.alone(h)
 		return
@@ -113,9 +113,9 @@ func (e *Group) Start(op *Op) {
 	}
 }
 
-func check(op *Op) error {
-	if op.Lo < 0 || op.Most < 0 {
-		return fmt.Errorf("Op.Lo is %d and Op.Most %d: want 0 or more", op.Lo, op.Most)
+func check(op *Request) error {
+	if op.Lo < 0 || op.MaxEntries < 0 {
+		return fmt.Errorf("Op.Lo is %d and Op.Most %d: want 0 or more", op.Lo, op.MaxEntries)
 	}
 	if op.Sparse == nil {
 		return nil
@@ -132,7 +132,7 @@ func native(q compress.Quantiser) bool {
 }
 
 // alone is the exchange of one rank.
-func (e *Group) alone(h *held) {
+func (e *GroupReducer) alone(h *requestState) {
 	op := h.op
 	op.Sent.Algorithm = "none"
 	if op.Sparse != nil {
@@ -145,9 +145,9 @@ func (e *Group) alone(h *held) {
 
 // Wait waits for op; see Reducer. Faults are *Error; those of a value whose sum has
 // no room in its code wrap a *ValueError.
-func (e *Group) Wait(op *Op) (end time.Time, err error) {
-	h, _ := op.Held.(*held)
-	if h == nil || h.by != e || !h.live {
+func (e *GroupReducer) Wait(op *Request) (end time.Time, err error) {
+	h, _ := op.ReducerState.(*requestState)
+	if h == nil || h.by != e || !h.started {
 		return time.Time{}, e.fault(op, "wait", errors.New("it was not started, or waited for already"))
 	}
 	switch {
@@ -156,7 +156,7 @@ func (e *Group) Wait(op *Op) (end time.Time, err error) {
 	case h.queued:
 		<-h.done
 	}
-	h.live = false
+	h.started = false
 	if h.twice && h.err == nil {
 		h.err = e.fault(op, "start", errors.New("it was started again before Wait"))
 	}
@@ -164,7 +164,7 @@ func (e *Group) Wait(op *Op) (end time.Time, err error) {
 }
 
 // finish waits for an operation of the group itself.
-func (e *Group) finish(h *held) {
+func (e *GroupReducer) finish(h *requestState) {
 	var err error
 	h.end, h.op.Sent.Bytes, err = h.work.WaitSent()
 	h.work = nil
@@ -177,14 +177,14 @@ func (e *Group) finish(h *held) {
 }
 
 // enqueue leaves h to the goroutine, which the first one starts.
-func (e *Group) enqueue(h *held) {
-	if e.own == nil {
+func (e *GroupReducer) enqueue(h *requestState) {
+	if e.dup == nil {
 		own, err := e.g.Dup()
 		if err != nil {
 			h.end, h.err = time.Now(), e.fault(h.op, "start", err)
 			return
 		}
-		e.own = own
+		e.dup = own
 		e.running.Go(e.run)
 	}
 	h.queued = true
@@ -200,10 +200,10 @@ func (e *Group) enqueue(h *held) {
 }
 
 // run carries out what is queued, until the group is closed.
-func (e *Group) run() {
+func (e *GroupReducer) run() {
 	usage.Phase("exchange")
 	for h := e.take(); h != nil; h = e.take() {
-		before := e.own.Sent()
+		before := e.dup.Sent()
 		what := ""
 		err := panics.Do(func() (err error) { // of a code or selector of the program's own
 			what, err = e.carry(h)
@@ -212,18 +212,18 @@ func (e *Group) run() {
 		if err != nil {
 			var inside *collective.OpError
 			if !errors.As(err, &inside) { // nobody else has noticed
-				_ = e.own.Fail(e.fault(h.op, what, err))
+				_ = e.dup.Fail(e.fault(h.op, what, err))
 			}
 			h.err = e.fault(h.op, what, err)
 		}
-		h.op.Sent.Bytes = e.own.Sent() - before
+		h.op.Sent.Bytes = e.dup.Sent() - before
 		h.end = time.Now()
 		h.done <- struct{}{}
 	}
 }
 
 // take waits for the queue's head; nil once the group is closed and the queue empty.
-func (e *Group) take() *held {
+func (e *GroupReducer) take() *requestState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for e.head == nil && !e.closed {
@@ -238,8 +238,8 @@ func (e *Group) take() *held {
 
 // carry carries an operation out that takes several of the group, and returns what
 // it did, for errors.
-func (e *Group) carry(h *held) (what string, err error) {
-	h.op.Bucket.start(e.own)
+func (e *GroupReducer) carry(h *requestState) (what string, err error) {
+	h.op.Bucket.start(e.dup)
 	if h.op.Sparse == nil {
 		h.op.Sent.Algorithm = "chunks"
 		return "chunks", e.chunks(h)
@@ -249,14 +249,14 @@ func (e *Group) carry(h *held) (what string, err error) {
 
 // Close ends the group, see Reducer, and returns when its goroutine has ended. The
 // group that it was made over stays open.
-func (e *Group) Close() error {
+func (e *GroupReducer) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
 	e.wake.Broadcast()
 	var err error
-	if e.own != nil {
-		err = e.own.Close()
+	if e.dup != nil {
+		err = e.dup.Close()
 	}
 	e.running.Wait()
 	return err

@@ -15,23 +15,23 @@ import (
 
 // onMeshes runs body as every rank, each on its own goroutine, and returns the
 // ranks' errors. Reducers, groups and meshes are closed after all have returned.
-func onMeshes(t testing.TB, meshes []transport.Mesh, cfg Config, body func(e *Group, rank int) error) []error {
+func onMeshes(t testing.TB, meshes []transport.Mesh, cfg Config, body func(e *GroupReducer, rank int) error) []error {
 	t.Helper()
 	return onGroups(t, meshes, collective.Config{}, cfg, body)
 }
 
 // onGroups is onMeshes with a configuration of the groups.
-func onGroups(t testing.TB, meshes []transport.Mesh, groupCfg collective.Config, cfg Config, body func(e *Group, rank int) error) []error {
+func onGroups(t testing.TB, meshes []transport.Mesh, groupCfg collective.Config, cfg Config, body func(e *GroupReducer, rank int) error) []error {
 	t.Helper()
 	errs := make([]error, len(meshes))
-	reducers, groups := make([]*Group, len(meshes)), make([]*collective.Group, len(meshes))
+	reducers, groups := make([]*GroupReducer, len(meshes)), make([]*collective.Group, len(meshes))
 	var wg sync.WaitGroup
 	for r, m := range meshes {
 		var err error
 		if groups[r], err = collective.New(m, groupCfg); err != nil {
 			t.Fatal(err)
 		}
-		if reducers[r], err = Over(groups[r], cfg); err != nil {
+		if reducers[r], err = NewGroupReducer(groups[r], cfg); err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() { errs[r] = body(reducers[r], r) })
@@ -48,7 +48,7 @@ func onGroups(t testing.TB, meshes []transport.Mesh, groupCfg collective.Config,
 }
 
 // onRanks is onMeshes over memory, where every rank must succeed.
-func onRanks(t testing.TB, n int, cfg Config, body func(e *Group, rank int) error) {
+func onRanks(t testing.TB, n int, cfg Config, body func(e *GroupReducer, rank int) error) {
 	t.Helper()
 	for r, err := range onMeshes(t, mem.New(n), cfg, body) {
 		if err != nil {
@@ -58,7 +58,7 @@ func onRanks(t testing.TB, n int, cfg Config, body func(e *Group, rank int) erro
 }
 
 // do starts an operation and waits for it.
-func do(e *Group, op *Op) error {
+func do(e *GroupReducer, op *Request) error {
 	e.Start(op)
 	_, err := e.Wait(op)
 	return err

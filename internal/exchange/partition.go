@@ -31,7 +31,7 @@ const (
 // of integers and the same on all ranks: so are the borders. A round is an allreduce
 // of 32 N bytes. Ok-Topk takes the mean of borders that each rank finds for itself,
 // which misses where ranks differ.
-func (e *Group) partition(h *held) error {
+func (e *GroupReducer) partition(h *requestState) error {
 	p, n := &h.part, len(h.op.X)
 	if len(p.borders) == 0 || p.borders[e.size] != n {
 		p.borders = raw.Sized(p.borders, e.size+1)
@@ -55,7 +55,7 @@ func (e *Group) partition(h *held) error {
 }
 
 // rebalance is a round; it tells whether borders were moved.
-func (e *Group) rebalance(p *partition, s *compress.Sparse) (moved bool, err error) {
+func (e *GroupReducer) rebalance(p *partition, s *compress.Sparse) (moved bool, err error) {
 	e.cells = raw.Sized(e.cells, cellsPerPart*e.size)
 	countCells(e.cells, p.borders, s.Index)
 	if shift := max(0, bits.Len64(uint64(s.Len))+bits.Len(uint(e.size))-31); shift > 0 {
@@ -63,7 +63,7 @@ func (e *Group) rebalance(p *partition, s *compress.Sparse) (moved bool, err err
 			e.cells[i] >>= shift
 		}
 	}
-	if err := collective.AllReduce(e.own, e.cells, collective.Sum); err != nil {
+	if err := collective.AllReduce(e.dup, e.cells, collective.Sum); err != nil {
 		return false, err
 	}
 	return p.move(e.cells), nil

@@ -40,17 +40,17 @@ func TestBorders(t *testing.T) {
 			}
 			vectors[r] = s
 		}
-		onRanks(t, size, Config{Algorithm: Split, Rebalance: 3}, func(e *Group, rank int) error {
-			op := &Op{X: make([]float32, n), Sparse: vectors[rank]}
+		onRanks(t, size, Config{Algorithm: Split, Rebalance: 3}, func(e *GroupReducer, rank int) error {
+			op := &Request{X: make([]float32, n), Sparse: vectors[rank]}
 			for step := range 8 {
 				if err := do(e, op); err != nil {
 					return err
 				}
-				if p := op.Held.(*held).part; p.used != step%3+1 {
+				if p := op.ReducerState.(*requestState).part; p.used != step%3+1 {
 					return fmt.Errorf("step %d: borders are %d exchanges old", step, p.used)
 				}
 			}
-			borders[rank] = op.Held.(*held).part.borders
+			borders[rank] = op.ReducerState.(*requestState).part.borders
 			return nil
 		})
 		if t.Failed() {
@@ -76,8 +76,8 @@ func TestBorders(t *testing.T) {
 // More ranks than values, and than entries.
 func TestFewerValuesThanRanks(t *testing.T) {
 	for _, n := range []int{0, 1, 3} {
-		onRanks(t, 5, Config{Algorithm: Split, Rebalance: 1}, func(e *Group, rank int) error {
-			op := &Op{X: make([]float32, n), Sparse: &compress.Sparse{Len: n}}
+		onRanks(t, 5, Config{Algorithm: Split, Rebalance: 1}, func(e *GroupReducer, rank int) error {
+			op := &Request{X: make([]float32, n), Sparse: &compress.Sparse{Len: n}}
 			if n > 0 {
 				op.Sparse.Append(n-1, float32(rank))
 			}

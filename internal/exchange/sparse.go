@@ -21,19 +21,19 @@ const frameWords = 3
 
 func (m *memory) init(ranks int) {
 	m.frames, m.counts, m.outs, m.cuts = make([]frame, ranks), make([]int, ranks), make([]int, ranks), make([]int, ranks+1)
-	m.words, m.own = make([]int64, frameWords*ranks), make([]int64, max(frameWords, ranks))
+	m.words, m.localWords = make([]int64, frameWords*ranks), make([]int64, max(frameWords, ranks))
 	m.parts, m.vectors = make([]compress.Sparse, ranks), make([]*compress.Sparse, 0, ranks)
 	m.coder, m.floats, m.picker = compress.NewCoder(compress.FP32{}), compress.NewCoder(compress.FP32{}), compress.NewWorkspace(nil)
 }
 
 // what is a hash of what all ranks must agree on.
-func (op *Op) what() int64 {
-	h := uint64(len(op.X))*0x9e3779b97f4a7c15 ^ uint64(op.Most)*0xc2b2ae3d27d4eb4f ^ uint64(op.Lo)*0x165667b19e3779f9
+func (op *Request) what() int64 {
+	h := uint64(len(op.X))*0x9e3779b97f4a7c15 ^ uint64(op.MaxEntries)*0xc2b2ae3d27d4eb4f ^ uint64(op.Lo)*0x165667b19e3779f9
 	return int64(h<<8 | uint64(op.code().Code()))
 }
 
 // code is how values travel.
-func (op *Op) code() compress.Quantiser {
+func (op *Request) code() compress.Quantiser {
 	if op.Code == nil {
 		return compress.FP32{}
 	}
@@ -41,10 +41,10 @@ func (op *Op) code() compress.Quantiser {
 }
 
 // sparse sums sparse vectors.
-func (e *Group) sparse(h *held) (what string, err error) {
+func (e *GroupReducer) sparse(h *requestState) (what string, err error) {
 	op := h.op
 	e.coder.Use(op.code())
-	op.Sent = Sent{Entries: op.Sparse.Count()}
+	op.Sent = Result{Entries: op.Sparse.Count()}
 	s, err := e.introduce(op)
 	if err != nil {
 		return "counts", err
@@ -61,18 +61,18 @@ func (e *Group) sparse(h *held) (what string, err error) {
 	case Dense:
 		clear(op.X)
 		op.Sparse.AddTo(op.X)
-		err = collective.AllReduce(e.own, op.X, collective.Sum)
+		err = collective.AllReduce(e.dup, op.X, collective.Sum)
 	default:
 		err = fmt.Errorf("the algorithm that was chosen, %q, is not known", name)
 	}
-	if err == nil && op.Most > 0 && name == Split {
-		op.leave()
+	if err == nil && op.MaxEntries > 0 && name == Split {
+		op.moveExcluded()
 	}
 	return name, err
 }
 
-// leave moves what the sum left out, if anything, to the front of op.Sparse.
-func (op *Op) leave() {
+// moveExcluded moves what the sum left out, if anything, to the front of op.Sparse.
+func (op *Request) moveExcluded() {
 	s, left := op.Sparse, 0
 	for i, at := range s.Index {
 		if op.X[at] == 0 {
@@ -81,24 +81,24 @@ func (op *Op) leave() {
 			left++
 		}
 	}
-	if op.Sent.Left = left; left > 0 {
+	if op.Sent.Excluded = left; left > 0 {
 		s.Index, s.Value = s.Index[:left], s.Value[:left]
 	}
 }
 
 // introduce gathers the frames.
-func (e *Group) introduce(op *Op) (Situation, error) {
-	s := Situation{Ranks: e.size, Len: len(op.X), Most: op.Most, Blocks: op.code().Block() > 1}
-	own := e.memory.own[:frameWords]
+func (e *GroupReducer) introduce(op *Request) (Situation, error) {
+	s := Situation{Ranks: e.size, Len: len(op.X), Most: op.MaxEntries, Blocks: op.code().Block() > 1}
+	own := e.memory.localWords[:frameWords]
 	own[0], own[1], own[2] = int64(op.Sparse.Count()), int64(e.coder.Size(op.Sparse)), op.what()
-	if err := collective.AllGather(e.own, e.words, own); err != nil {
+	if err := collective.AllGather(e.dup, e.words, own); err != nil {
 		return s, err
 	}
 	for r := range e.frames {
 		f := frame{e.words[frameWords*r], e.words[frameWords*r+1], e.words[frameWords*r+2]}
 		switch {
 		case f.what != own[2]:
-			return s, damaged(r, "it exchanges another bucket, or in another way: all ranks must start the same exchanges in the same order; here %d values in code %s, at most %d entries", len(op.X), op.code().Name(), op.Most)
+			return s, damaged(r, "it exchanges another bucket, or in another way: all ranks must start the same exchanges in the same order; here %d values in code %s, at most %d entries", len(op.X), op.code().Name(), op.MaxEntries)
 		case f.entries < 0 || f.entries > int64(len(op.X)) || f.bytes < 0 || f.bytes > int64(compress.PayloadBound(len(op.X), op.code())):
 			return s, damaged(r, "it says that it sends %d of %d entries in %d bytes", f.entries, len(op.X), f.bytes)
 		}
@@ -111,7 +111,7 @@ func (e *Group) introduce(op *Op) (Situation, error) {
 
 // allGather gives every rank the payloads of all, and each adds them in the order of
 // ranks: every rank sends (N-1)/N of all payloads, and decodes all.
-func (e *Group) allGather(op *Op) error {
+func (e *GroupReducer) allGather(op *Request) error {
 	total, mine := 0, 0
 	for r, f := range e.frames {
 		if r == e.rank {
@@ -125,7 +125,7 @@ func (e *Group) allGather(op *Op) error {
 	if _, err := e.coder.Encode(own[:0], op.Sparse); err != nil {
 		return valueAt(err, op.Lo, op.Sparse)
 	}
-	if err := collective.AllGatherV(e.own, e.in, own, e.counts); err != nil {
+	if err := collective.AllGatherV(e.dup, e.in, own, e.counts); err != nil {
 		return err
 	}
 	e.vectors = e.vectors[:0]
@@ -146,7 +146,7 @@ func (e *Group) allGather(op *Op) error {
 }
 
 // decode makes v what a rank's payload holds: a vector of length n.
-func (e *Group) decode(v *compress.Sparse, c *compress.Coder, payload []byte, n, rank int) error {
+func (e *GroupReducer) decode(v *compress.Sparse, c *compress.Coder, payload []byte, n, rank int) error {
 	if err := c.Decode(v, payload); err != nil {
 		return &peerError{rank, err}
 	}

@@ -70,12 +70,12 @@ func testTwins(t *testing.T, size int, name string, q compress.Quantiser) {
 	}
 	wants[Split], wants["none"] = wants[AllGather], wants[AllGather]
 	results := make([][][]float32, size)
-	onRanks(t, size, Config{Algorithm: name, Rebalance: 1}, func(e *Group, rank int) error {
-		var ops []*Op
+	onRanks(t, size, Config{Algorithm: name, Rebalance: 1}, func(e *GroupReducer, rank int) error {
+		var ops []*Request
 		for _, run := range runs {
 			for b, ranks := range run {
 				if len(ops) <= b {
-					ops = append(ops, &Op{X: make([]float32, ranks[rank].Len), Lo: 7, Code: q})
+					ops = append(ops, &Request{X: make([]float32, ranks[rank].Len), Lo: 7, Code: q})
 				}
 				ops[b].Sparse = clone(ranks[rank])
 				for i := range ops[b].X {
@@ -137,8 +137,8 @@ func TestLongVectors(t *testing.T) {
 		}
 		want := inOrder(n, ranks)
 		for _, name := range []string{AllGather, Split} {
-			onRanks(t, size, Config{Algorithm: name}, func(e *Group, rank int) error {
-				op := &Op{X: make([]float32, n), Sparse: ranks[rank]}
+			onRanks(t, size, Config{Algorithm: name}, func(e *GroupReducer, rank int) error {
+				op := &Request{X: make([]float32, n), Sparse: ranks[rank]}
 				if err := do(e, op); err != nil {
 					return err
 				}
@@ -164,12 +164,12 @@ func TestMost(t *testing.T) {
 				ranks = append(ranks, s)
 			}
 			sums, left := make([][]float32, size), make([]*compress.Sparse, size)
-			onRanks(t, size, Config{Algorithm: Split}, func(e *Group, rank int) error {
-				op := &Op{X: make([]float32, n), Sparse: clone(ranks[rank]), Most: most}
+			onRanks(t, size, Config{Algorithm: Split}, func(e *GroupReducer, rank int) error {
+				op := &Request{X: make([]float32, n), Sparse: clone(ranks[rank]), MaxEntries: most}
 				err := do(e, op)
 				sums[rank], left[rank] = op.X, op.Sparse
-				if op.Sent.Left != op.Sparse.Count() {
-					return fmt.Errorf("%d entries were left, it says %d", op.Sparse.Count(), op.Sent.Left)
+				if op.Sent.Excluded != op.Sparse.Count() {
+					return fmt.Errorf("%d entries were left, it says %d", op.Sparse.Count(), op.Sent.Excluded)
 				}
 				return err
 			})
@@ -201,14 +201,14 @@ func TestMost(t *testing.T) {
 // Where nothing is left out, by another algorithm or because there is room, the
 // contribution stays as it is.
 func TestMostIsAPermission(t *testing.T) {
-	for _, c := range []Op{{Sent: Sent{Algorithm: AllGather}, Most: 1}, {Sent: Sent{Algorithm: Split}, Most: 20}} {
-		onRanks(t, 2, Config{Algorithm: c.Sent.Algorithm}, func(e *Group, rank int) error {
+	for _, c := range []Request{{Sent: Result{Algorithm: AllGather}, MaxEntries: 1}, {Sent: Result{Algorithm: Split}, MaxEntries: 20}} {
+		onRanks(t, 2, Config{Algorithm: c.Sent.Algorithm}, func(e *GroupReducer, rank int) error {
 			s := &compress.Sparse{Len: 5, Index: []int32{1, 2, 3}, Value: []float32{1, 2, 3}}
-			op := &Op{X: make([]float32, 5), Sparse: s, Most: c.Most}
+			op := &Request{X: make([]float32, 5), Sparse: s, MaxEntries: c.MaxEntries}
 			if err := do(e, op); err != nil {
 				return err
 			}
-			if op.Sent.Left != 0 || s.Count() != 3 {
+			if op.Sent.Excluded != 0 || s.Count() != 3 {
 				return fmt.Errorf("%v was left, %+v", s, op.Sent)
 			}
 			return errors.Join(sameBits("sum", op.X, []float32{0, 2, 4, 6, 0}), sameBits("contribution", s.Value, []float32{1, 2, 3}))
@@ -219,15 +219,15 @@ func TestMostIsAPermission(t *testing.T) {
 // The rule finds, over ranks that do not agree on what they exchange, who differs.
 func TestMismatch(t *testing.T) {
 	s := &compress.Sparse{Len: 5, Index: []int32{1}, Value: []float32{1}}
-	for what, change := range map[string]func(*Op){
-		"length": func(op *Op) { op.X = op.X[:4]; op.Sparse.Len = 4 },
-		"place":  func(op *Op) { op.Lo = 3 },
-		"most":   func(op *Op) { op.Most = 2 },
-		"code":   func(op *Op) { op.Code = compress.FP16{} },
+	for what, change := range map[string]func(*Request){
+		"length": func(op *Request) { op.X = op.X[:4]; op.Sparse.Len = 4 },
+		"place":  func(op *Request) { op.Lo = 3 },
+		"most":   func(op *Request) { op.MaxEntries = 2 },
+		"code":   func(op *Request) { op.Code = compress.FP16{} },
 	} {
 		errs := make([]error, 3)
-		onRanks(t, 3, Config{}, func(e *Group, rank int) error {
-			op := &Op{X: make([]float32, 5), Sparse: clone(s)}
+		onRanks(t, 3, Config{}, func(e *GroupReducer, rank int) error {
+			op := &Request{X: make([]float32, 5), Sparse: clone(s)}
 			if rank == 2 {
 				change(op)
 			}
@@ -244,11 +244,11 @@ func TestMismatch(t *testing.T) {
 
 // A bad operation is refused and leaves the others as they are.
 func TestBadOperations(t *testing.T) {
-	onRanks(t, 2, Config{}, func(e *Group, rank int) error {
-		bad := map[string]*Op{
+	onRanks(t, 2, Config{}, func(e *GroupReducer, rank int) error {
+		bad := map[string]*Request{
 			"length":   {X: make([]float32, 5), Sparse: &compress.Sparse{Len: 4}},
 			"negative": {X: make([]float32, 5), Lo: -1},
-			"most":     {X: make([]float32, 5), Most: -1},
+			"most":     {X: make([]float32, 5), MaxEntries: -1},
 			"order":    {X: make([]float32, 5), Sparse: &compress.Sparse{Len: 5, Index: []int32{2, 2}, Value: []float32{1, 1}}},
 			"outside":  {X: make([]float32, 5), Sparse: &compress.Sparse{Len: 5, Index: []int32{5}, Value: []float32{1}}},
 		}
@@ -257,7 +257,7 @@ func TestBadOperations(t *testing.T) {
 				return fmt.Errorf("%s: no error", what)
 			}
 		}
-		op := &Op{X: make([]float32, 5)}
+		op := &Request{X: make([]float32, 5)}
 		if _, err := e.Wait(op); err == nil {
 			return fmt.Errorf("waiting for what was not started: no error")
 		}

@@ -14,7 +14,7 @@ import (
 //
 // A sum of values of a code is not one of the code's, and its blocks cannot be cut:
 // sums travel as float32, and so do parts in codes of blocks.
-func (e *Group) split(h *held) error {
+func (e *GroupReducer) split(h *requestState) error {
 	op := h.op
 	if err := e.partition(h); err != nil {
 		return err
@@ -38,12 +38,12 @@ func (e *Group) split(h *held) error {
 
 // deal sends the parts of op.Sparse to their owners, and receives those of the own
 // part in e.in.
-func (e *Group) deal(op *Op, b []int, coder *compress.Coder, code compress.Quantiser) (err error) {
+func (e *GroupReducer) deal(op *Request, b []int, coder *compress.Coder, code compress.Quantiser) (err error) {
 	s := op.Sparse
 	e.cut(s, b)
 	e.index = raw.Sized(e.index, len(s.Index))
 	e.out = e.out[:0]
-	own := e.memory.own[:e.size]
+	own := e.memory.localWords[:e.size]
 	for r := range own {
 		from, to := e.cuts[r], e.cuts[r+1]
 		own[r] = 0
@@ -62,7 +62,7 @@ func (e *Group) deal(op *Op, b []int, coder *compress.Coder, code compress.Quant
 		own[r] = int64(len(e.out) - start)
 	}
 	theirs := e.words[:e.size]
-	if err := collective.AllToAll(e.own, theirs, own); err != nil {
+	if err := collective.AllToAll(e.dup, theirs, own); err != nil {
 		return err
 	}
 	width := b[e.rank+1] - b[e.rank]
@@ -74,11 +74,11 @@ func (e *Group) deal(op *Op, b []int, coder *compress.Coder, code compress.Quant
 		e.outs[r] = int(n)
 	}
 	e.in = raw.Sized(e.in, total)
-	return collective.AllToAllV(e.own, e.in, e.out, e.outs, e.counts)
+	return collective.AllToAllV(e.dup, e.in, e.out, e.outs, e.counts)
 }
 
 // cut makes e.cuts the places in s where its parts begin.
-func (e *Group) cut(s *compress.Sparse, b []int) {
+func (e *GroupReducer) cut(s *compress.Sparse, b []int) {
 	at := 0
 	for r := range e.size {
 		e.cuts[r] = at
@@ -93,7 +93,7 @@ func (e *Group) cut(s *compress.Sparse, b []int) {
 
 // lengths makes e.counts the lengths that the ranks gave, which most bounds, and
 // returns their sum.
-func (e *Group) lengths(given []int64, most func(rank int) int) (total int, err error) {
+func (e *GroupReducer) lengths(given []int64, most func(rank int) int) (total int, err error) {
 	for r, n := range given {
 		if n < 0 || n > int64(most(r)) {
 			return 0, damaged(r, "it says that it sends %d bytes, at most %d make sense", n, most(r))
@@ -106,7 +106,7 @@ func (e *Group) lengths(given []int64, most func(rank int) int) (total int, err 
 
 // addParts sums the parts that came, of the values lo to hi, and returns how many
 // entries they had.
-func (e *Group) addParts(op *Op, lo, hi int, coder *compress.Coder) (received int, err error) {
+func (e *GroupReducer) addParts(op *Request, lo, hi int, coder *compress.Coder) (received int, err error) {
 	e.vectors = e.vectors[:0]
 	at := 0
 	for r, n := range e.counts {
@@ -130,7 +130,7 @@ func (e *Group) addParts(op *Op, lo, hi int, coder *compress.Coder) (received in
 }
 
 // ownPart makes v this rank's part of its own vector, the values lo to hi.
-func (e *Group) ownPart(v, s *compress.Sparse, lo, hi int) {
+func (e *GroupReducer) ownPart(v, s *compress.Sparse, lo, hi int) {
 	from, to := e.cuts[e.rank], e.cuts[e.rank+1]
 	v.Reset(hi - lo)
 	v.Value = append(v.Value, s.Value[from:to]...)
@@ -148,12 +148,12 @@ func payloadRoom(s *compress.Sparse, q compress.Quantiser) int {
 
 // collect makes e.total what of the sum x goes to all: what is not zero, or the
 // largest entries where op bounds them, of each part as many.
-func (e *Group) collect(op *Op, x []float32, received int) {
+func (e *GroupReducer) collect(op *Request, x []float32, received int) {
 	t := &e.total
 	t.Reset(len(x))
 	most := min(received, len(x))
-	if op.Most > 0 {
-		most = min(most, quota(op.Most, e.size, e.rank))
+	if op.MaxEntries > 0 {
+		most = min(most, quota(op.MaxEntries, e.size, e.rank))
 	}
 	if most == 0 {
 		return
@@ -173,7 +173,7 @@ func quota(most, size, rank int) int {
 
 // hand gives the sum of this rank's part to all, and gathers those of all parts in
 // op.X.
-func (e *Group) hand(op *Op, b []int) (err error) {
+func (e *GroupReducer) hand(op *Request, b []int) (err error) {
 	e.out = e.out[:0]
 	if e.total.Count() > 0 {
 		e.out = slices.Grow(e.out, payloadRoom(&e.total, compress.FP32{}))
@@ -181,9 +181,9 @@ func (e *Group) hand(op *Op, b []int) (err error) {
 			return valueAt(err, op.Lo+b[e.rank], &e.total)
 		}
 	}
-	own, theirs := e.memory.own[:1], e.words[:e.size]
+	own, theirs := e.memory.localWords[:1], e.words[:e.size]
 	own[0] = int64(len(e.out))
-	if err := collective.AllGather(e.own, theirs, own); err != nil {
+	if err := collective.AllGather(e.dup, theirs, own); err != nil {
 		return err
 	}
 	total, err := e.lengths(theirs, func(r int) int { return compress.PayloadBound(b[r+1]-b[r], compress.FP32{}) })
@@ -191,7 +191,7 @@ func (e *Group) hand(op *Op, b []int) (err error) {
 		return err
 	}
 	e.in = raw.Sized(e.in, total)
-	if err := collective.AllGatherV(e.own, e.in, e.out, e.counts); err != nil {
+	if err := collective.AllGatherV(e.dup, e.in, e.out, e.counts); err != nil {
 		return err
 	}
 	at := 0

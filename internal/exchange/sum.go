@@ -12,7 +12,7 @@ const sumBlock = 1 << 15
 
 // sum makes x the sum of vectors of its length, added in their order to zero. Each
 // place of x goes through memory once: O(len(x) + entries).
-func (e *Group) sum(x []float32, vectors []*compress.Sparse) {
+func (e *GroupReducer) sum(x []float32, vectors []*compress.Sparse) {
 	e.from = raw.Sized(e.from, len(vectors))
 	clear(e.from)
 	for at := 0; at < len(x); at += sumBlock {

@@ -16,7 +16,7 @@ import (
 // All know how many entries each rank contributed, and so how many the sum of some
 // ranks has at most: a message has room for that many, 4 + 8 bytes each, and says
 // how many there are. The sum of lower ranks is added to first.
-func (e *Group) recurse(op *Op) error {
+func (e *GroupReducer) recurse(op *Request) error {
 	full := 1 << (bits.Len(uint(e.size)) - 1)
 	extra := e.size - full
 	sum := e.leaf(op.Sparse)
@@ -59,14 +59,14 @@ func (e *Group) recurse(op *Op) error {
 }
 
 // fill makes op.X the vector.
-func (e *Group) fill(op *Op, sum *compress.Sparse) error {
+func (e *GroupReducer) fill(op *Request, sum *compress.Sparse) error {
 	e.vectors = append(e.vectors[:0], sum)
 	e.sum(op.X, e.vectors)
 	return nil
 }
 
 // leaf copies a contribution, added to zero as all sums are.
-func (e *Group) leaf(s *compress.Sparse) *compress.Sparse {
+func (e *GroupReducer) leaf(s *compress.Sparse) *compress.Sparse {
 	t := &e.tree[0]
 	t.Len, t.Index, t.Value = s.Len, append(t.Index[:0], s.Index...), append(t.Value[:0], s.Value...)
 	for i := range t.Value {
@@ -76,7 +76,7 @@ func (e *Group) leaf(s *compress.Sparse) *compress.Sparse {
 }
 
 // bound is how many entries the sum of ranks lo to hi-1 has at most.
-func (e *Group) bound(lo, hi, n int) int {
+func (e *GroupReducer) bound(lo, hi, n int) int {
 	sum := int64(0)
 	for _, f := range e.frames[lo:hi] {
 		sum += f.entries
@@ -88,15 +88,15 @@ func (e *Group) bound(lo, hi, n int) int {
 const eager = 64 << 10
 
 // swap sends s, the sum of the ranks mine, to a rank and receives e.theirs from it.
-func (e *Group) swap(op *Op, s *compress.Sparse, peer int, mine, theirs [2]int) error {
+func (e *GroupReducer) swap(op *Request, s *compress.Sparse, peer int, mine, theirs [2]int) error {
 	out := e.pack(s, e.bound(mine[0], mine[1], s.Len))
 	if 4*len(out) <= eager {
-		if err := collective.Send(e.own, out, peer); err != nil {
+		if err := collective.Send(e.dup, out, peer); err != nil {
 			return err
 		}
 		return e.receiveEntries(op, peer, theirs[0], theirs[1])
 	}
-	sending := collective.StartSend(e.own, out, peer)
+	sending := collective.StartSend(e.dup, out, peer)
 	err := e.receiveEntries(op, peer, theirs[0], theirs[1])
 	if sent := sending.Wait(); err == nil {
 		err = sent
@@ -105,12 +105,12 @@ func (e *Group) swap(op *Op, s *compress.Sparse, peer int, mine, theirs [2]int) 
 }
 
 // sendEntries sends s, the sum of ranks lo to hi-1.
-func (e *Group) sendEntries(s *compress.Sparse, to, lo, hi int) error {
-	return collective.Send(e.own, e.pack(s, e.bound(lo, hi, s.Len)), to)
+func (e *GroupReducer) sendEntries(s *compress.Sparse, to, lo, hi int) error {
+	return collective.Send(e.dup, e.pack(s, e.bound(lo, hi, s.Len)), to)
 }
 
 // pack makes a message with room for so many entries: their number, places and values.
-func (e *Group) pack(s *compress.Sparse, entries int) []int32 {
+func (e *GroupReducer) pack(s *compress.Sparse, entries int) []int32 {
 	k := s.Count()
 	e.outFrame = raw.Sized(e.outFrame, 1+2*entries)
 	out := e.outFrame
@@ -122,10 +122,10 @@ func (e *Group) pack(s *compress.Sparse, entries int) []int32 {
 }
 
 // receiveEntries makes e.theirs what a rank sends: the sum of ranks lo to hi-1.
-func (e *Group) receiveEntries(op *Op, from, lo, hi int) error {
+func (e *GroupReducer) receiveEntries(op *Request, from, lo, hi int) error {
 	most := e.bound(lo, hi, len(op.X))
 	e.inFrame = raw.Sized(e.inFrame, 1+2*most)
-	if err := collective.Receive(e.own, e.inFrame, from); err != nil {
+	if err := collective.Receive(e.dup, e.inFrame, from); err != nil {
 		return err
 	}
 	var err error
@@ -152,7 +152,7 @@ func unpack(frame []int32, n int) (s compress.Sparse, err error) {
 
 // merge adds two vectors, a first, in O(entries); the result is good until the next
 // but one.
-func (e *Group) merge(a, b *compress.Sparse) *compress.Sparse {
+func (e *GroupReducer) merge(a, b *compress.Sparse) *compress.Sparse {
 	t := &e.tree[0]
 	if a == t || b == t {
 		t = &e.tree[1]

@@ -10,7 +10,7 @@ import (
 
 // A merge has the bits of adding both to zero, and no entry twice.
 func TestMerge(t *testing.T) {
-	onRanks(t, 1, Config{}, func(e *Group, _ int) error {
+	onRanks(t, 1, Config{}, func(e *GroupReducer, _ int) error {
 		rng := rand.New(rand.NewPCG(8, 8))
 		for range 200 {
 			n := 1 + rng.IntN(300)
@@ -53,7 +53,7 @@ func FuzzUnpack(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var e Group
+		var e GroupReducer
 		again := e.pack(&s, entries)
 		for i := range frame {
 			if again[i] != frame[i] {

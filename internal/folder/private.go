@@ -13,7 +13,7 @@ func Private(dir string) error {
 	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if !Own(dir) {
+	if !OwnedByUser(dir) {
 		return fmt.Errorf("%s: want a folder of this user with mode 0700: remove it: %w", dir, fs.ErrPermission)
 	}
 	return nil

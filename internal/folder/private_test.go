@@ -13,7 +13,7 @@ import (
 func TestPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
 	for range 2 {
-		if err := Private(dir); err != nil || !Own(dir) {
+		if err := Private(dir); err != nil || !OwnedByUser(dir) {
 			t.Fatalf("%v", err)
 		}
 	}

@@ -47,7 +47,7 @@ func visit(path string, by func(*os.File) error) (*Visit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !own(info) {
+	if !ownedByUser(info) {
 		return nil, fmt.Errorf("%s is not a folder that only this user can read: remove it", path)
 	}
 	f, err := os.Open(path)
@@ -70,15 +70,15 @@ func visit(path string, by func(*os.File) error) (*Visit, error) {
 	return &Visit{f, path}, nil
 }
 
-// own says that a folder is this user's alone.
-func own(info os.FileInfo) bool {
+// ownedByUser says that a folder is this user's alone.
+func ownedByUser(info os.FileInfo) bool {
 	return info.IsDir() && info.Mode().Perm() == 0o700 && ours(info)
 }
 
-// Own says that a path is a folder of this user's which nobody else can read or write.
-func Own(path string) bool {
+// OwnedByUser says that a path is a folder of this user's which nobody else can read or write.
+func OwnedByUser(path string) bool {
 	info, err := os.Lstat(path)
-	return err == nil && own(info)
+	return err == nil && ownedByUser(info)
 }
 
 // Path is where the folder is.

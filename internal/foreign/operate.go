@@ -66,7 +66,7 @@ func run[T collective.Number](g *collective.Group, r *Request) error {
 	case Receive:
 		return collective.Receive(g, dst, r.Peer)
 	case Listen:
-		return collective.StartListen(g, dst, r.Peer).Wait()
+		return collective.StartReceiveNoTimeout(g, dst, r.Peer).Wait()
 	case ReduceScatter:
 		return collective.ReduceScatter(g, dst, src, r.Op)
 	case AllGather:
@@ -102,7 +102,7 @@ func start[T collective.Number](g *collective.Group, r *Request) *collective.Wor
 	case Receive:
 		return collective.StartReceive(g, dst, r.Peer)
 	case Listen:
-		return collective.StartListen(g, dst, r.Peer)
+		return collective.StartReceiveNoTimeout(g, dst, r.Peer)
 	case ReduceScatter:
 		return collective.StartReduceScatter(g, dst, src, r.Op)
 	case AllGather:

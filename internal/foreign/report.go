@@ -12,8 +12,8 @@ type report struct {
 	Density  float64 `json:"density,omitempty"` // the share that it sends, or its threshold
 	Plan     string  `json:"plan"`
 	Buckets  []int   `json:"buckets"` // as Buckets
-	Why      string  `json:"why,omitempty"`
-	Again    int     `json:"again,omitempty"` // how often it was chosen anew
+	Reason   string  `json:"why,omitempty"`
+	Replans  int     `json:"again,omitempty"` // how often it was chosen anew
 	// Chosen: these are what measurements, a profile or choices say, and no longer what was there before.
 	Chosen bool `json:"chosen"`
 	// Measuring: the choice is still to come, or to be compared with the steps that follow it.
@@ -51,7 +51,7 @@ func (s *Strategy) Report() ([]byte, error) {
 		return nil, notTuned("report")
 	}
 	r := report{
-		Strategy: string(s.cfg.Strategy), Density: d.Spars(), Plan: d.planName, Buckets: d.plan.Ends(), Why: d.report.Why, Again: d.report.Again,
+		Strategy: string(s.cfg.Strategy), Density: d.Spars(), Plan: d.planName, Buckets: d.plan.Ends(), Reason: d.report.Reason, Replans: d.report.Replans,
 		Measuring: d.tuner.Measuring(), Steps: d.steps, Chosen: d.tuner.State().Chosen, Choices: d.tuner.State().Made,
 	}
 	for i := range r.Buckets {
@@ -73,8 +73,8 @@ func (s *Strategy) Report() ([]byte, error) {
 	return json.Marshal(r)
 }
 
-// told keeps what the tuner reports: of a choice, or of the steps after it.
-func (d *tuned) told(r tune.Report) {
+// setReport keeps what the tuner reports: of a choice, or of the steps after it.
+func (d *tuned) setReport(r tune.Report) {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	if d.measured = r.Measured; r.Measured == nil {

@@ -56,7 +56,7 @@ func (t Type) size() int { return [...]int{4, 8, 4, 8, 1, 2, 2}[t] }
 type Request struct {
 	Kind      Kind
 	Type      Type
-	Op        collective.Op
+	Op        collective.ReduceOp
 	Peer      int              // as the group numbers ranks
 	Dst, Src  unsafe.Pointer   // the caller's until the operation has ended
 	N         int              // values, as each Kind has them

@@ -20,7 +20,7 @@ import (
 type Strategy struct {
 	mu      sync.Mutex
 	group   *collective.Group
-	reducer *exchange.Group
+	reducer *exchange.GroupReducer
 	auto    bool           // opened as tune.Auto: cfg is what was chosen so far
 	density float64        // as it was asked for, of strategies that take one
 	cfg     distopt.Config // of the strategy
@@ -29,8 +29,8 @@ type Strategy struct {
 	local   *compress.Compressor // what of the chain happens here, bound to where the parameters lie, with what it keeps of them
 	owes    bool                 // local keeps what its chain alone would not: of the strategy before, for the next gradients
 	params  []compress.Param     // by the caller's numbers, as they lie now
-	buckets []compress.Group     // in the order of Arrange
-	ops     []exchange.Op        // by bucket: the exchange under way, or the last one
+	buckets []compress.Bucket    // in the order of Arrange
+	ops     []exchange.Request   // by bucket: the exchange under way, or the last one
 	sparse  []compress.Sparse    // by bucket: what is sent of it
 	flying  []bool               // by bucket: its exchange is under way
 
@@ -67,7 +67,7 @@ func NewStrategy(g *collective.Group, name string, density float64, names []stri
 	if err := s.Arrange(order, []int{len(order)}); err != nil {
 		return nil, err
 	}
-	s.reducer, err = exchange.Over(g, exchange.Config{})
+	s.reducer, err = exchange.NewGroupReducer(g, exchange.Config{})
 	return s, err
 }
 
@@ -142,9 +142,9 @@ func (s *Strategy) arrange(order, ends []int) error {
 }
 
 // use makes these the buckets.
-func (s *Strategy) use(buckets []compress.Group) {
+func (s *Strategy) use(buckets []compress.Bucket) {
 	s.buckets = buckets
-	s.ops, s.sparse, s.flying = make([]exchange.Op, len(buckets)), make([]compress.Sparse, len(buckets)), make([]bool, len(buckets))
+	s.ops, s.sparse, s.flying = make([]exchange.Request, len(buckets)), make([]compress.Sparse, len(buckets)), make([]bool, len(buckets))
 }
 
 // bind is the local chain with room for what it keeps, or owes, of parameters in an arena of n values.
@@ -194,13 +194,13 @@ func (s *Strategy) lay(order []int) (params []compress.Param, end int, err error
 }
 
 // cut makes buckets of what lies in order.
-func cut(params []compress.Param, order, ends []int) (buckets []compress.Group, err error) {
+func cut(params []compress.Param, order, ends []int) (buckets []compress.Bucket, err error) {
 	from := 0
 	for _, end := range ends {
 		if end <= from || end > len(order) {
 			return nil, Misusef("a bucket ends at %d of %d parameters, the one before at %d", end, len(order), from)
 		}
-		g := compress.Group{Lo: params[order[from]].Lo, Hi: params[order[end-1]].Hi}
+		g := compress.Bucket{Lo: params[order[from]].Lo, Hi: params[order[end-1]].Hi}
 		buckets = append(buckets, g)
 		from = end
 	}
@@ -222,7 +222,7 @@ func (s *Strategy) Start(bucket int, grads []float32) (finish func() error, err 
 
 // finish waits for an exchange, keeps what it left out, and makes a mean of the sum. An exchange that fails loses nothing of a selection: what
 // was to be sent is kept again. The reducer is waited for without the lock, so that other buckets can begin.
-func (s *Strategy) finish(op *exchange.Op) error {
+func (s *Strategy) finish(op *exchange.Request) error {
 	_, err := s.reducer.Wait(op)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,10 +233,10 @@ func (s *Strategy) finish(op *exchange.Op) error {
 		}
 		return err
 	}
-	if op.Sent.Left > 0 {
+	if op.Sent.Excluded > 0 {
 		op.Sparse.AddTo(s.local.Residual(op.Lo, op.Lo+len(op.X)))
 	}
-	for _, l := range op.Lost {
+	for _, l := range op.SumError {
 		s.local.Keep(op.Lo+l.At, l.Values)
 	}
 	simd.Host().Scale(op.X, 1/float32(s.group.Size()))
@@ -248,7 +248,7 @@ func (s *Strategy) finish(op *exchange.Op) error {
 
 // begin selects, codes, and starts the exchange. Where a strategy selects, gradients are taken with what is kept of them, and kept is then
 // what is not sent; where it only rounds, they are rounded in place. The exchange itself reads and writes the gradients from then on.
-func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Op, error) {
+func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Request, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if bucket < 0 || bucket >= len(s.buckets) {
@@ -263,7 +263,7 @@ func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Op, error) {
 	}
 	op, start := &s.ops[bucket], time.Now()
 	op.X, op.Lo, op.Code, op.Sparse = grads, b.Lo, s.code, nil
-	op.Bucket = exchange.Bucket{Number: bucket}
+	op.Bucket = exchange.BucketInfo{Number: bucket}
 	var err error
 	if s.chain.Sparse() {
 		op.Sparse = &s.sparse[bucket]

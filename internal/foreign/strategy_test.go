@@ -117,10 +117,10 @@ func TestStrategiesKeepWhatTrainingKeeps(t *testing.T) {
 
 // keepAlike trains with package distopt, and exchanges the same gradients in the same buckets by a Strategy.
 func keepAlike(job *ringo.Job, name string) error {
-	layers, places := []bucket.Layer{}, []string{"w1", "b1", "w2", "b2"}
+	layers, places := []bucket.Param{}, []string{"w1", "b1", "w2", "b2"}
 	sizes, end := []int{4800, 16, 20000, 32}, 0
 	for i, n := range sizes {
-		layers = append(layers, bucket.Layer{Name: places[i], Offset: end, Len: n})
+		layers = append(layers, bucket.Param{Name: places[i], Offset: end, Len: n})
 		end += n
 	}
 	g, params, grads := job.Group(), make([]float32, end), make([]float32, end)

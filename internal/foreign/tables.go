@@ -42,11 +42,11 @@ func OpenTables(job *ringo.Job, text string) (*Tables, error) {
 	if err := t.schema.Validate(); err != nil {
 		return nil, Misusef("%v", err)
 	}
-	if job.Tables() == 0 {
+	if job.ParameterServers() == 0 {
 		return nil, Misusef("the job has no servers of tables: start it with ringo run --servers 1 --sync async, for example")
 	}
 	var err error
-	if t.client, err = job.DialTables(client.Config{Schema: t.schema, Merge: true}); err != nil {
+	if t.client, err = job.DialParameterServers(client.Config{Schema: t.schema, Merge: true}); err != nil {
 		return nil, err
 	}
 	t.session = t.client.Session(0)
@@ -140,7 +140,7 @@ func (t *Tables) Save(step, oldest uint64) ([]uint64, error) {
 	if err := t.Flush(); err != nil {
 		return nil, err
 	}
-	if _, err := t.client.Meet(nil); err != nil { // all have
+	if _, err := t.client.AllGather(nil); err != nil { // all have
 		return nil, fmt.Errorf("before a checkpoint: %w", err)
 	}
 	return t.client.Save(step, oldest)

@@ -58,7 +58,7 @@ func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ring
 	for rank := range 2 {
 		group.Go(func() {
 			errs[rank] = ringo.Run(ctx, ringo.Config{
-				Size: 2, Rank: rank, Rendezvous: meeting, Tables: []string{l.Addr().String()}, Transport: ringo.TransportTCP,
+				Size: 2, Rank: rank, Rendezvous: meeting, ParameterServers: []string{l.Addr().String()}, Transport: ringo.TransportTCP,
 				Lookup: func(name string) (string, bool) {
 					if name != launch.TicketVar {
 						return "", false

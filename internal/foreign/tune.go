@@ -34,7 +34,7 @@ type Tuning struct {
 type tuned struct {
 	s      *Strategy
 	tuner  *tune.Tuner
-	layers []bucket.Layer
+	layers []bucket.Param
 	order  []int
 	ends   []int // by layer: how many parameters there are up to its end
 
@@ -85,7 +85,7 @@ func (s *Strategy) Tune(t Tuning) error {
 	s.mu.Lock()
 	s.tuned = d
 	s.mu.Unlock()
-	cfg.Report = d.told
+	cfg.Report = d.setReport
 	if d.tuner, err = tune.New(s.group, d, d.layers, nil, cfg); err != nil {
 		s.mu.Lock()
 		s.tuned = nil
@@ -143,7 +143,7 @@ func (s *Strategy) untuned(t Tuning) (*tuned, error) {
 	d := &tuned{s: s, order: t.Order, ends: t.Ends, steps: t.Steps, planName: distopt.PlanPerLayer}
 	first := 0
 	for l, b := range s.buckets {
-		d.layers = append(d.layers, bucket.Layer{Name: s.params[t.Order[first]].Name, Offset: b.Lo, Len: b.Hi - b.Lo})
+		d.layers = append(d.layers, bucket.Param{Name: s.params[t.Order[first]].Name, Offset: b.Lo, Len: b.Hi - b.Lo})
 		first = t.Ends[l]
 	}
 	d.plan, d.begun = bucket.PerLayer(d.layers), time.Now()
@@ -291,12 +291,12 @@ func (d *tuned) compressed(start time.Time) {
 	took := d.ready.Sub(start)
 	d.compress += took
 	if d.profiler != nil {
-		d.profiler.Away(took)
+		d.profiler.Exclude(took)
 	}
 }
 
 // exchanged counts one that has ended. s.mu is held.
-func (d *tuned) exchanged(sent exchange.Sent) {
+func (d *tuned) exchanged(sent exchange.Result) {
 	d.ended = time.Now()
 	d.bytes += sent.Bytes
 	d.entries += sent.Entries
@@ -318,7 +318,7 @@ func (d *tuned) Step() error {
 	anew, reuses := d.s.anew()
 	d.last = distopt.StepTimes{
 		Compress: d.compress, Exposed: exposed, Dense: exposed, Update: min(now.Sub(d.begun), now.Sub(agreed)), BytesSent: d.bytes,
-		Density: min(1, float64(d.entries)/float64(d.values())), Reuses: reuses, Anew: float64(anew) / float64(d.values()),
+		Density: min(1, float64(d.entries)/float64(d.values())), Reuses: reuses, ExactShare: float64(anew) / float64(d.values()),
 	}
 	d.begun, d.compress, d.bytes, d.entries = now, 0, 0, 0
 	if d.profiler != nil {
@@ -349,8 +349,8 @@ func (d *tuned) Reducer() exchange.Reducer  { return d.s.reducer }
 func (d *tuned) Strategy() distopt.Strategy { return d.s.cfg.Strategy }
 func (d *tuned) Plan() bucket.Plan          { return d.plan }
 func (d *tuned) PlanName() string           { return d.planName }
-func (d *tuned) CanShare() bool             { return false } // the caller updates
-func (d *tuned) ShareUpdate(bool) error     { return nil }
+func (d *tuned) CanShard() bool             { return false } // the caller updates
+func (d *tuned) SetSharding(bool) error     { return nil }
 
 // Prepare has nothing to do: there is a density alone, which NewStrategy knows.
 func (d *tuned) Prepare(float64, int, compress.Rule) error { return nil }
@@ -394,9 +394,9 @@ func (d *tuned) SetPlan(name string, p bucket.Plan) error {
 	if slices.Equal(p, d.plan) {
 		return nil
 	}
-	groups := make([]compress.Group, len(p))
+	groups := make([]compress.Bucket, len(p))
 	for i, b := range p {
-		groups[i] = compress.Group{Lo: b.Lo, Hi: b.Hi}
+		groups[i] = compress.Bucket{Lo: b.Lo, Hi: b.Hi}
 	}
 	d.s.use(groups)
 	d.plan = p

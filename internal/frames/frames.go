@@ -20,7 +20,7 @@ import (
 // which not a byte moves. A read counts it in time in which this process ran.
 type Conn struct {
 	link    *transport.Link
-	other   string
+	peer    string
 	silence time.Duration
 
 	interrupted atomic.Bool
@@ -28,7 +28,7 @@ type Conn struct {
 
 // New returns the end of a link whose other end is called by a word in errors, such as "server".
 func New(link *transport.Link, other string, silence time.Duration) *Conn {
-	return &Conn{link: link, other: other, silence: silence}
+	return &Conn{link: link, peer: other, silence: silence}
 }
 
 // SetSilence changes the limit of silence, from the next read or write on. It is for
@@ -54,7 +54,7 @@ var ErrSilent = errors.New("was silent")
 // Header reads the next frame's, which is all that a frame has before its payload. It returns io.EOF when the other end has closed
 // between two frames.
 func (c *Conn) Header() (wire.Header, error) {
-	for silence := (awake.Silence{Limit: c.silence}); ; {
+	for silence := (awake.Detector{Limit: c.silence}); ; {
 		_ = c.link.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
 		if c.interrupted.Load() {                                  // before or after the deadline was set: this sees it, or the read does
 			return wire.Header{}, ErrInterrupted
@@ -72,7 +72,7 @@ func (c *Conn) Header() (wire.Header, error) {
 
 // Read fills dst with bytes of the payload.
 func (c *Conn) Read(dst []byte) error {
-	for silence := (awake.Silence{Limit: c.silence}); len(dst) > 0; {
+	for silence := (awake.Detector{Limit: c.silence}); len(dst) > 0; {
 		n, err := c.link.ReadPayload(dst)
 		if err == nil {
 			return nil
@@ -81,7 +81,7 @@ func (c *Conn) Read(dst []byte) error {
 			return c.readError(err)
 		}
 		if n > 0 {
-			silence.Heard()
+			silence.Reset()
 		} else if silence.Missed(false) {
 			return c.readError(err)
 		}
@@ -99,7 +99,7 @@ func (c *Conn) ReadAll(n int) ([]byte, error) {
 
 func (c *Conn) readError(err error) error {
 	if errors.Is(err, transport.ErrTimeout) {
-		return fmt.Errorf("the %s %w for %v: %w", c.other, ErrSilent, c.silence, err)
+		return fmt.Errorf("the %s %w for %v: %w", c.peer, ErrSilent, c.silence, err)
 	}
 	return err
 }

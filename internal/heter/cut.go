@@ -1,6 +1,6 @@
 // Package heter runs one model on processes of two kinds. Trainers read data, look rows up, pool them and whatever else is cheap; the
-// part of the model that its own code marks by [nn.Tape.On] with [Place], the dense layers, runs on heter-trainers, which own its
-// parameters, or are lent them for each step ([Lender]). Activations go there, and their gradients come back, a micro-batch at a time:
+// part of the model that its own code marks by [nn.Tape.On] with [DeviceName], the dense layers, runs on heter-trainers, which own its
+// parameters, or are lent them for each step ([StatelessStage]). Activations go there, and their gradients come back, a micro-batch at a time:
 //
 //	trainer                                heter-trainer
 //	Stem.Forward     activations, labels ─▶ Device.Run: the part and the loss, forward and backward
@@ -21,11 +21,11 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Place is what parts for heter-trainers are marked with: see nn.Tape.On.
-const Place = "heter"
+// DeviceName is what parts for heter-trainers are marked with: see nn.Tape.On.
+const DeviceName = "heter"
 
-// Crossing is a tensor that trainers send.
-type Crossing struct {
+// CutTensor is a tensor that trainers send.
+type CutTensor struct {
 	// Name is the operation that makes it, with its table, or "values": those of the samples.
 	Name string
 	// Shape is that of one sample's.
@@ -35,13 +35,13 @@ type Crossing struct {
 }
 
 // Len is how many values a sample has.
-func (c Crossing) Len() int { return volume(c.Shape) }
+func (c CutTensor) Len() int { return volume(c.Shape) }
 
 // Cut is where a model is split, and what crosses there.
 type Cut struct {
 	Model string
 	// In are the tensors that the part is given.
-	In []Crossing
+	In []CutTensor
 	// Out is the shape of the part's result, of one sample: the model's output.
 	Out []int
 	// Labels and Targets are how many each sample has, which cross for the loss.
@@ -51,16 +51,16 @@ type Cut struct {
 	// Params are the names of the part's parameters, and Values how many values they have.
 	Params []string
 	Values int
-	// Frozen are those of the part that are not trained, and Stay the names of the other parameters, tables left out.
-	Frozen, Stay []string
+	// Frozen are those of the part that are not trained, and TrainerParams the names of the other parameters, tables left out.
+	Frozen, TrainerParams []string
 	// Slots are the places of the part's parameters in a device's arena.
-	Slots []nn.Slot
+	Slots []nn.ParamRange
 	// Hash is the same for the same part: its operations, parameters and shapes.
 	Hash [sha256.Size]byte
 }
 
-// Bytes is what a sample takes on its way there and back, as float32.
-func (c *Cut) Bytes() (there, back int) {
+// BytesPerSample is what a sample takes on its way there and back, as float32.
+func (c *Cut) BytesPerSample() (there, back int) {
 	there, back = 4*(c.Labels+c.Targets), 4*volume(c.Out)
 	for _, x := range c.In {
 		if there += 4 * x.Len(); x.Grad {
@@ -87,7 +87,7 @@ func (c *Cut) String() string {
 	if c.Targets > 0 {
 		fmt.Fprintf(&b, "  to them    targets [%d]\n", c.Targets)
 	}
-	there, back := c.Bytes()
+	there, back := c.BytesPerSample()
 	fmt.Fprintf(&b, "  from them  the output %v and the loss\n  %d bytes of each sample there and %d back, as fp32", c.Out, there, back)
 	return b.String()
 }
@@ -123,7 +123,7 @@ func (c *Cut) arrange(ps *nn.Params, spec model.Spec, o model.Options, prepare f
 		err = prepare(ps)
 	}
 	if err == nil {
-		err = c.Freeze(ps, c.Stay)
+		err = c.Freeze(ps, c.TrainerParams)
 	}
 	if err == nil {
 		err = m.Arrange(ps, spec.Sample(1))
@@ -213,8 +213,8 @@ type finder struct {
 
 // record runs the model and notes what the part was given.
 func (f *finder) record(t *nn.Tape, m model.Model, b model.Batch) *nn.Tensor {
-	t.Divert(func(place string, part nn.Part, x []*nn.Tensor) *nn.Tensor {
-		if place != Place {
+	t.Intercept(func(place string, part nn.Stage, x []*nn.Tensor) *nn.Tensor {
+		if place != DeviceName {
 			return part(t, x)
 		}
 		f.parts++
@@ -225,7 +225,7 @@ func (f *finder) record(t *nn.Tape, m model.Model, b model.Batch) *nn.Tensor {
 	})
 	out := m.Forward(t, b)
 	f.out = slices.Clone(out.List())
-	t.Divert(nil)
+	t.Intercept(nil)
 	small := model.Batch{N: b.N, Labels: b.Labels, Targets: b.Targets} // what a heter-trainer has of it
 	return m.Loss(t, small, out).Mean
 }
@@ -242,7 +242,7 @@ func (f *finder) judge(t *nn.Tape) error {
 	case f.fault != nil:
 		return f.fault
 	case f.parts == 0:
-		return fmt.Errorf("nothing in its code is marked as for heter-trainers: t.On(%q, part, x)", Place)
+		return fmt.Errorf("nothing in its code is marked as for heter-trainers: t.On(%q, part, x)", DeviceName)
 	case f.parts > 1:
 		return fmt.Errorf("%d parts are marked as for heter-trainers: want one", f.parts)
 	case len(f.out) != 1 || f.out[0] != f.y:
@@ -303,7 +303,7 @@ func (f *finder) crossings(before []nn.Node) error {
 		if slices.Contains(f.x[:i], x) {
 			return fmt.Errorf("the part is given the tensor %s twice", by[x])
 		}
-		c := Crossing{Name: by[x], Grad: needs[x]}
+		c := CutTensor{Name: by[x], Grad: needs[x]}
 		if c.Name == "" {
 			c.Name = "values"
 		}
@@ -372,7 +372,7 @@ func (f *finder) deal(nodes []nn.Node) error {
 	for _, p := range f.params.List() {
 		switch {
 		case !own[p]:
-			f.cut.Stay = append(f.cut.Stay, p.Name)
+			f.cut.TrainerParams = append(f.cut.TrainerParams, p.Name)
 		case !p.Frozen():
 			f.cut.Params = append(f.cut.Params, p.Name)
 			f.cut.Values += volume(p.Shape)

@@ -16,10 +16,10 @@ import (
 // Buffers, Gradients and Values are memory that this process can read: a device with memory of its own copies.
 type Device interface {
 	// Buffers makes the memory of a micro-batch where the device reads and writes it, for any number of samples up to n.
-	Buffers(n int) *Micro
+	Buffers(n int) *MicroBatch
 	// Run runs the part over a micro-batch forward, and unless it is m.Eval backward: it adds to the gradients of the
 	// parameters, and m has its results when it returns.
-	Run(m *Micro) error
+	Run(m *MicroBatch) error
 	// Gradients are the sums over all Runs since the last Update, and Values the parameters, both in the same order: who
 	// keeps several devices equal reads and writes them. They are good until the next call.
 	Gradients() []float32
@@ -49,7 +49,7 @@ type CPUConfig struct {
 type CPU struct {
 	cut    *Cut
 	model  model.Model
-	part   nn.Part
+	stage  nn.Stage
 	params *nn.Params
 	tape   *nn.Tape
 	opt    optim.Optimizer
@@ -90,29 +90,29 @@ func NewCPU(spec model.Spec, c *Cut, cfg CPUConfig) (*CPU, error) {
 // find takes the part from the model's code.
 func (d *CPU) find(spec model.Spec) error {
 	_, err := nn.Trace(func(t *nn.Tape) {
-		t.Divert(func(place string, part nn.Part, x []*nn.Tensor) *nn.Tensor {
-			if place == Place {
-				d.part = part
+		t.Intercept(func(place string, part nn.Stage, x []*nn.Tensor) *nn.Tensor {
+			if place == DeviceName {
+				d.stage = part
 			}
 			return part(t, x)
 		})
 		d.model.Forward(t, spec.Sample(1))
 	})
-	if err == nil && d.part == nil {
+	if err == nil && d.stage == nil {
 		err = errors.New("heter: the model marks no part")
 	}
 	return err
 }
 
 // Buffers is memory of Go.
-func (d *CPU) Buffers(n int) *Micro {
-	m := &Micro{}
+func (d *CPU) Buffers(n int) *MicroBatch {
+	m := &MicroBatch{}
 	m.Size(d.cut, n)
 	return m
 }
 
 // Run returns no error.
-func (d *CPU) Run(m *Micro) error {
+func (d *CPU) Run(m *MicroBatch) error {
 	if m.Eval {
 		d.tape.ResetEval()
 	} else {
@@ -121,7 +121,7 @@ func (d *CPU) Run(m *Micro) error {
 	for i, x := range d.x {
 		x.Shape, x.Data = append(append(x.Shape[:0], m.N), d.cut.In[i].Shape...), m.In[i]
 	}
-	y := d.part(d.tape, d.x)
+	y := d.stage(d.tape, d.x)
 	b := model.Batch{N: m.N, Labels: m.Labels, Targets: m.Targets}
 	loss := d.model.Loss(d.tape, b, model.Outputs{y})
 	copy(m.Out, y.Data)

@@ -237,8 +237,8 @@ func TestCutTells(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	if !slices.Equal(c.Stay, []string{"numbers.bias", "numbers.weight"}) && !slices.Equal(c.Stay, []string{"numbers.weight", "numbers.bias"}) {
-		t.Errorf("%v stay", c.Stay)
+	if !slices.Equal(c.TrainerParams, []string{"numbers.bias", "numbers.weight"}) && !slices.Equal(c.TrainerParams, []string{"numbers.weight", "numbers.bias"}) {
+		t.Errorf("%v stay", c.TrainerParams)
 	}
 	again, err := Find(specOf(t, "wide-deep"), model.Options{Rows: 50}, nil)
 	must(t, err)
@@ -266,7 +266,7 @@ func toy(build func(ps *nn.Params) func(t *nn.Tape, rows *nn.Tensor, b model.Bat
 // Cuts that make no sense are refused with the reason.
 func TestNoSense(t *testing.T) {
 	type forward = func(t *nn.Tape, rows *nn.Tensor, b model.Batch) *nn.Tensor
-	dense := func(ps *nn.Params) nn.Part {
+	dense := func(ps *nn.Params) nn.Stage {
 		l := ps.Dense("out", 4, 2)
 		return func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Dense(x[0], l, nn.Identity) }
 	}
@@ -278,47 +278,51 @@ func TestNoSense(t *testing.T) {
 		"2 parts are marked": func(ps *nn.Params) forward {
 			p := dense(ps)
 			return func(t *nn.Tape, rows *nn.Tensor, _ model.Batch) *nn.Tensor {
-				t.On(Place, p, rows)
-				return t.On(Place, p, rows)
+				t.OnDevice(DeviceName, p, rows)
+				return t.OnDevice(DeviceName, p, rows)
 			}
 		},
 		"not the model's one output": func(ps *nn.Params) forward {
 			p := dense(ps)
-			return func(t *nn.Tape, rows *nn.Tensor, _ model.Batch) *nn.Tensor { return t.Scale(t.On(Place, p, rows), 2) }
+			return func(t *nn.Tape, rows *nn.Tensor, _ model.Batch) *nn.Tensor {
+				return t.Scale(t.OnDevice(DeviceName, p, rows), 2)
+			}
 		},
 		"reads table own: its rows would cross by themselves": func(ps *nn.Params) forward {
 			tab := ps.NewTable("own", nn.UniformRows(0.1), 5, 2)
 			return func(t *nn.Tape, rows *nn.Tensor, b model.Batch) *nn.Tensor {
-				return t.On(Place, func(t *nn.Tape, _ []*nn.Tensor) *nn.Tensor { return t.EmbeddingTable(b.IDs, b.N, tab, nil) }, rows)
+				return t.OnDevice(DeviceName, func(t *nn.Tape, _ []*nn.Tensor) *nn.Tensor { return t.EmbeddingTable(b.IDs, b.N, tab, nil) }, rows)
 			}
 		},
 		"drops values": func(ps *nn.Params) forward {
 			p := dense(ps)
 			return func(t *nn.Tape, rows *nn.Tensor, _ model.Batch) *nn.Tensor {
-				return t.On(Place, func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Dropout(p(t, x), 0.5) }, rows)
+				return t.OnDevice(DeviceName, func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Dropout(p(t, x), 0.5) }, rows)
 			}
 		},
 		"that the part is not given": func(ps *nn.Params) forward {
 			p := dense(ps)
 			return func(t *nn.Tape, rows *nn.Tensor, _ model.Batch) *nn.Tensor {
 				y := t.Scale(rows, 2)
-				return t.On(Place, func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return p(t, []*nn.Tensor{t.Add(x[0], y)}) }, rows)
+				return t.OnDevice(DeviceName, func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return p(t, []*nn.Tensor{t.Add(x[0], y)}) }, rows)
 			}
 		},
 		"no parameters to train": func(*nn.Params) forward {
 			return func(t *nn.Tape, rows *nn.Tensor, _ model.Batch) *nn.Tensor {
-				return t.On(Place, func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Slice(x[0], 1, 0, 2) }, rows)
+				return t.OnDevice(DeviceName, func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Slice(x[0], 1, 0, 2) }, rows)
 			}
 		},
 		"no gradient would come back": func(ps *nn.Params) forward {
 			l := ps.Dense("out", 3, 2)
 			part := func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor { return t.Dense(x[0], l, nn.Identity) }
-			return func(t *nn.Tape, rows *nn.Tensor, b model.Batch) *nn.Tensor { return t.On(Place, part, b.Values) }
+			return func(t *nn.Tape, rows *nn.Tensor, b model.Batch) *nn.Tensor {
+				return t.OnDevice(DeviceName, part, b.Values)
+			}
 		},
 		"is used both in the part and before it": func(ps *nn.Params) forward {
 			l, p := ps.Dense("square", 4, 4), dense(ps)
 			return func(t *nn.Tape, rows *nn.Tensor, _ model.Batch) *nn.Tensor {
-				return t.On(Place, func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
+				return t.OnDevice(DeviceName, func(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
 					return p(t, []*nn.Tensor{t.Dense(x[0], l, nn.ReLU)})
 				}, t.Dense(rows, l, nn.ReLU))
 			}

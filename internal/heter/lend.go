@@ -6,38 +6,38 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Lender is a Remote of a trainer that has the part's parameters itself, and lends them for each step. Values and gradients are in the order of
+// StatelessStage is a RemoteStage of a trainer that has the part's parameters itself, and lends them for each step. Values and gradients are in the order of
 // Cut.Slots, as a device has them.
-type Lender interface {
-	Remote
+type StatelessStage interface {
+	RemoteStage
 	// Lend makes values those that micro-batches are computed with from the next one on. It is called between steps, or between evaluations.
 	Lend(values []float32) error
-	// Collect says that the step's last micro-batch was sent: gradients may be on their way while the trainer waits for the results.
-	Collect() error
+	// RequestGradients says that the step's last micro-batch was sent: gradients may be on their way while the trainer waits for the results.
+	RequestGradients() error
 	// Gradients waits for the sum over the step's micro-batches, which it writes to dst.
 	Gradients(dst []float32) error
 }
 
-// loan is what a trainer lends.
-type loan struct {
-	to     Lender
-	cut    *Cut
-	params *nn.Params
-	values []float32 // as devices have them
-	own    map[int]bool
-	slots  []int // of own, in the order of the arena
+// remoteParams is what a trainer lends.
+type remoteParams struct {
+	to         StatelessStage
+	cut        *Cut
+	params     *nn.Params
+	values     []float32 // as devices have them
+	stageSlots map[int]bool
+	slots      []int // of own, in the order of the arena
 }
 
-// Lend makes the trainer lend the part's parameters, which are in ps as others are: their gradients are there after Backward, which
+// SetParams makes the trainer lend the part's parameters, which are in ps as others are: their gradients are there after Backward, which
 // reports them behind all others.
-func (t *Trainer) Lend(ps *nn.Params, to Lender) error {
-	l := &loan{to: to, cut: t.cut, params: ps, own: map[int]bool{}}
+func (t *Trainer) SetParams(ps *nn.Params, to StatelessStage) error {
+	l := &remoteParams{to: to, cut: t.cut, params: ps, stageSlots: map[int]bool{}}
 	for _, s := range t.cut.Slots {
 		l.values = grow(l.values, s.Offset+s.Padded)
-		l.own[slotOf(ps, s.Name)] = true
+		l.stageSlots[paramIndex(ps, s.Name)] = true
 	}
 	for i := range ps.Slots() {
-		if l.own[i] {
+		if l.stageSlots[i] {
 			l.slots = append(l.slots, i)
 		}
 	}
@@ -55,8 +55,8 @@ func grow(x []float32, n int) []float32 {
 	return make([]float32, n)
 }
 
-// slotOf is a parameter's place among those that are trained, -1: it is not one.
-func slotOf(ps *nn.Params, name string) int {
+// paramIndex is a parameter's place among those that are trained, -1: it is not one.
+func paramIndex(ps *nn.Params, name string) int {
 	for i, s := range ps.Slots() {
 		if s.Name == name {
 			return i
@@ -65,8 +65,8 @@ func slotOf(ps *nn.Params, name string) int {
 	return -1
 }
 
-// lend lends the parameters as they are.
-func (l *loan) lend() error {
+// send lends the parameters as they are.
+func (l *remoteParams) send() error {
 	if l == nil {
 		return nil
 	}
@@ -76,27 +76,27 @@ func (l *loan) lend() error {
 	return l.to.Lend(l.values)
 }
 
-func (l *loan) collect() error {
+func (l *remoteParams) collect() error {
 	if l == nil {
 		return nil
 	}
-	return l.to.Collect()
+	return l.to.RequestGradients()
 }
 
-// others is ready without the part's parameters, whose gradients come last.
-func (l *loan) others(ready func(slot int)) func(slot int) {
+// readyExceptStage is ready without the part's parameters, whose gradients come last.
+func (l *remoteParams) readyExceptStage(ready func(slot int)) func(slot int) {
 	if l == nil || ready == nil {
 		return ready
 	}
 	return func(slot int) {
-		if !l.own[slot] {
+		if !l.stageSlots[slot] {
 			ready(slot)
 		}
 	}
 }
 
 // take brings the part's gradients, and reports them.
-func (l *loan) take(ready func(slot int)) error {
+func (l *remoteParams) take(ready func(slot int)) error {
 	if l == nil {
 		return nil
 	}

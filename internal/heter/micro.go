@@ -5,8 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Micro is a micro-batch at the cut: what a part is given, and what it makes of it.
-type Micro struct {
+// MicroBatch is a micro-batch at the cut: what a part is given, and what it makes of it.
+type MicroBatch struct {
 	// N is how many samples it has.
 	N int
 	// Seed is the gradient of the step's loss with respect to the mean over this micro-batch: its share of the step's samples.
@@ -27,7 +27,7 @@ type Micro struct {
 }
 
 // size makes the memory of n samples' results.
-func (m *Micro) size(c *Cut, n int) {
+func (m *MicroBatch) size(c *Cut, n int) {
 	m.Out = sized(m.Out, n*volume(c.Out))
 	if len(m.Grads) != len(c.In) {
 		m.Grads = make([][]float32, len(c.In))
@@ -40,7 +40,7 @@ func (m *Micro) size(c *Cut, n int) {
 }
 
 // Size makes the memory of n samples, of what crosses there, too.
-func (m *Micro) Size(c *Cut, n int) {
+func (m *MicroBatch) Size(c *Cut, n int) {
 	m.N = n
 	if len(m.In) != len(c.In) {
 		m.In = make([][]float32, len(c.In))

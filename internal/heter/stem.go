@@ -5,9 +5,9 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Stem is what a trainer computes of a micro-batch: the model up to the cut, and backward from it. One stem is for one micro-batch at
+// TrainerStage is what a trainer computes of a micro-batch: the model up to the cut, and backward from it. One stem is for one micro-batch at
 // a time; stems of one model share its parameters, and one goroutine uses them all.
-type Stem struct {
+type TrainerStage struct {
 	model model.Model
 	cut   *Cut
 	tape  *nn.Tape
@@ -18,10 +18,10 @@ type Stem struct {
 }
 
 // NewStem makes one of a model whose parameters are arranged. Close ends it.
-func NewStem(m model.Model, c *Cut, cfg nn.TapeConfig) *Stem {
-	s := &Stem{model: m, cut: c, tape: nn.NewTape(cfg)}
-	s.tape.Divert(func(place string, part nn.Part, x []*nn.Tensor) *nn.Tensor {
-		if place != Place {
+func NewStem(m model.Model, c *Cut, cfg nn.TapeConfig) *TrainerStage {
+	s := &TrainerStage{model: m, cut: c, tape: nn.NewTape(cfg)}
+	s.tape.Intercept(func(place string, part nn.Stage, x []*nn.Tensor) *nn.Tensor {
+		if place != DeviceName {
 			return part(s.tape, x)
 		}
 		s.x = append(s.x, x...)
@@ -33,7 +33,7 @@ func NewStem(m model.Model, c *Cut, cfg nn.TapeConfig) *Stem {
 
 // Forward runs the model up to the cut and gives m what crosses there, which is good until the next call. Without training nothing
 // is kept for Backward. seed is that of the tape's random numbers.
-func (s *Stem) Forward(b model.Batch, m *Micro, training bool, seed uint64) {
+func (s *TrainerStage) Forward(b model.Batch, m *MicroBatch, training bool, seed uint64) {
 	if s.x = s.x[:0]; training {
 		s.tape.Reset()
 		s.tape.SetSeed(seed)
@@ -50,7 +50,7 @@ func (s *Stem) Forward(b model.Batch, m *Micro, training bool, seed uint64) {
 
 // Backward goes on with the gradients that came back to m. ready is as of nn.Tape.Backward: nil where another micro-batch of the
 // step follows.
-func (s *Stem) Backward(m *Micro, ready func(slot int)) {
+func (s *TrainerStage) Backward(m *MicroBatch, ready func(slot int)) {
 	s.outs, s.seeds = s.outs[:0], s.seeds[:0]
 	for i, x := range s.x {
 		if s.cut.In[i].Grad {
@@ -61,4 +61,4 @@ func (s *Stem) Backward(m *Micro, ready func(slot int)) {
 }
 
 // Close ends its threads.
-func (s *Stem) Close() { s.tape.Close() }
+func (s *TrainerStage) Close() { s.tape.Close() }

@@ -10,12 +10,12 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Remote runs micro-batches elsewhere.
-type Remote interface {
+// RemoteStage runs micro-batches elsewhere.
+type RemoteStage interface {
 	// Send hands a micro-batch over, which stays as it is until Wait has returned for it.
-	Send(m *Micro) error
+	Send(m *MicroBatch) error
 	// Wait waits until a micro-batch that was sent has its results.
-	Wait(m *Micro) error
+	Wait(m *MicroBatch) error
 	// End ends the step: all its micro-batches have been waited for. rate is the learning rate by which the part moves.
 	End(rate float64) error
 }
@@ -34,34 +34,34 @@ type Times struct {
 	Back StageTimes // the model from the cut backward: starved until gradients are back
 }
 
-// Trainer does a trainer's share of steps: a batch goes in micro-batches up to the cut, to a Remote and back. While that computes one,
+// Trainer does a trainer's share of steps: a batch goes in micro-batches up to the cut, to a RemoteStage and back. While that computes one,
 // the trainer is at the next. It is used by one goroutine.
 //
-// Micro-batches go there as soon as they are at the cut, as long as the Remote has room, and gradients are taken in the order in which
+// Micro-batches go there as soon as they are at the cut, as long as the RemoteStage has room, and gradients are taken in the order in which
 // they were sent, whichever come back first: what stays with the trainer adds up in the same order in each run. Each micro-batch under
 // way has a tape of its own, so that memory for activations is that of the whole batch.
 type Trainer struct {
-	cut    *Cut
-	remote Remote
-	stems  []*Stem
-	micros []*Micro
-	pieces []piece
-	hold   func(from []int32)
-	loan   *loan // nil: heter-trainers have the part's parameters
-	out    nn.Tensor
-	mean   nn.Tensor
-	times  Times
+	cut          *Cut
+	remote       RemoteStage
+	stems        []*TrainerStage
+	microBatches []*MicroBatch
+	pieces       []piece
+	hold         func(from []int32)
+	loan         *remoteParams // nil: heter-trainers have the part's parameters
+	out          nn.Tensor
+	mean         nn.Tensor
+	times        Times
 }
 
 // NewTrainer makes one of a model whose parameters are arranged, with those of the part frozen: see Cut.Freeze. A batch goes in so
 // many micro-batches, at least 1.
-func NewTrainer(m model.Model, c *Cut, micros int, remote Remote, cfg nn.TapeConfig) (*Trainer, error) {
+func NewTrainer(m model.Model, c *Cut, micros int, remote RemoteStage, cfg nn.TapeConfig) (*Trainer, error) {
 	if micros < 1 {
 		return nil, fmt.Errorf("heter: %d micro-batches of a batch: want at least 1", micros)
 	}
 	t := &Trainer{cut: c, remote: remote, pieces: make([]piece, micros)}
 	for range micros {
-		t.stems, t.micros = append(t.stems, NewStem(m, c, cfg)), append(t.micros, &Micro{})
+		t.stems, t.microBatches = append(t.stems, NewStem(m, c, cfg)), append(t.microBatches, &MicroBatch{})
 	}
 	t.mean.Resize(1)
 	return t, nil
@@ -82,7 +82,7 @@ func (t *Trainer) Backward(b model.Batch, seed uint64, ready func(slot int)) (mo
 	if err := t.loan.collect(); err != nil {
 		return pass, err
 	}
-	for i, m := range t.micros[:n] {
+	for i, m := range t.microBatches[:n] {
 		if err := t.wait(m); err != nil {
 			return pass, err
 		}
@@ -90,7 +90,7 @@ func (t *Trainer) Backward(b model.Batch, seed uint64, ready func(slot int)) (mo
 		if i < n-1 {
 			t.stems[i].Backward(m, nil)
 		} else {
-			t.stems[i].Backward(m, t.loan.others(ready))
+			t.stems[i].Backward(m, t.loan.readyExceptStage(ready))
 		}
 		t.times.Back.Busy += time.Since(begun)
 	}
@@ -108,7 +108,7 @@ func (t *Trainer) Evaluate(b model.Batch) (model.Pass, error) {
 	if err != nil {
 		return model.Pass{}, err
 	}
-	for _, m := range t.micros[:n] {
+	for _, m := range t.microBatches[:n] {
 		if err := t.wait(m); err != nil {
 			return model.Pass{}, err
 		}
@@ -118,11 +118,11 @@ func (t *Trainer) Evaluate(b model.Batch) (model.Pass, error) {
 
 // send runs a batch up to the cut and sends what crosses, in as many micro-batches as it has samples for.
 func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err error) {
-	if err := t.loan.lend(); err != nil {
+	if err := t.loan.send(); err != nil {
 		return 0, err
 	}
-	n = min(len(t.micros), b.N)
-	for i, m := range t.micros[:n] {
+	n = min(len(t.microBatches), b.N)
+	for i, m := range t.microBatches[:n] {
 		lo, hi := bounds(b.N, n, i)
 		begun := time.Now()
 		some := t.pieces[i].of(b, lo, hi)
@@ -143,7 +143,7 @@ func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err er
 	return n, nil
 }
 
-func (t *Trainer) wait(m *Micro) error {
+func (t *Trainer) wait(m *MicroBatch) error {
 	begun := time.Now()
 	err := t.remote.Wait(m)
 	t.times.Back.Starved += time.Since(begun)
@@ -159,7 +159,7 @@ func (t *Trainer) pass(b model.Batch) model.Pass {
 // gather puts the results of n micro-batches together.
 func (t *Trainer) gather(p model.Pass, n int) (model.Pass, error) {
 	at, sum := 0, 0.0
-	for _, m := range t.micros[:n] {
+	for _, m := range t.microBatches[:n] {
 		at += copy(t.out.Data[at:], m.Out)
 		p.Loss.Terms += m.Terms
 		p.Loss.Correct += m.Correct
@@ -168,13 +168,13 @@ func (t *Trainer) gather(p model.Pass, n int) (model.Pass, error) {
 	if p.Loss.Terms < 1 {
 		return p, errors.New("heter: a batch whose loss has no terms")
 	}
-	if t.mean.Data[0] = t.micros[0].Loss; n > 1 {
+	if t.mean.Data[0] = t.microBatches[0].Loss; n > 1 {
 		t.mean.Data[0] = float32(sum / float64(p.Loss.Terms))
 	}
 	return p, nil
 }
 
-// End ends the step: see Remote.End.
+// End ends the step: see RemoteStage.End.
 func (t *Trainer) End(rate float64) error { return t.remote.End(rate) }
 
 // Times are what was spent since the last call.

@@ -16,7 +16,7 @@ func ExampleNew() {
 		setting.Assignment{Path: "ps.staleness", Text: "3", Origin: "--staleness"},
 	)
 	fmt.Println(spec.Model, spec.Ranks, spec.Train.Optimizer, spec.Train.Batch, err)
-	fmt.Println(spec.Idle(table).Err())
+	fmt.Println(spec.Unused(table).Err())
 	// Output:
 	// mnist 2 sgd 64 <nil>
 	// ps.staleness has no effect: it needs sync ssp

@@ -73,7 +73,7 @@ func TestPresetsAreJobs(t *testing.T) {
 		if err == nil {
 			err = s.Validate()
 		}
-		if idle := s.Idle(table).Err(); err != nil || idle != nil {
+		if idle := s.Unused(table).Err(); err != nil || idle != nil {
 			t.Errorf("%s: %v, %v", name, err, idle)
 		}
 		if !strings.HasPrefix(text, "# ") {
@@ -111,11 +111,11 @@ func TestResolvedRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, table2, err := job.New(given...)
-		if err != nil || again.Validate() != nil || again.Idle(table2) != nil {
-			t.Errorf("%q: %v, %v, %v of\n%s", words, err, again.Validate(), again.Idle(table2), b.String())
+		if err != nil || again.Validate() != nil || again.Unused(table2) != nil {
+			t.Errorf("%q: %v, %v, %v of\n%s", words, err, again.Validate(), again.Unused(table2), b.String())
 			continue
 		}
-		scopes := []setting.Scope{setting.Result, setting.Changeable}
+		scopes := []setting.Scope{setting.JobFixed, setting.JobMutable}
 		var lasting []setting.Difference
 		for _, d := range table.Values(scopes...).Differences(table2.Values(scopes...)) {
 			if r, _ := table.Row(d.Path); !r.OneStart {
@@ -133,7 +133,7 @@ func TestResolvedRoundTrip(t *testing.T) {
 }
 
 func TestLaunchedRoundTrip(t *testing.T) {
-	l := job.Launched{Command: "ringo train", Settings: said("model=mnist", "ps.dir=a\nb"), Start: &job.Start{Number: 2, Dir: "d", Parts: []uint64{1, 9}}}
+	l := job.LaunchSpec{Command: "ringo train", Settings: said("model=mnist", "ps.dir=a\nb"), Start: &job.Attempt{Number: 2, Dir: "d", Parts: []uint64{1, 9}}}
 	text, err := l.Text()
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestLaunchedRoundTrip(t *testing.T) {
 	if err != nil || got.Command != l.Command || !slices.Equal(got.Settings, l.Settings) || got.Start == nil || !slices.Equal(got.Start.Parts, l.Start.Parts) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := (job.Launched{Command: strings.Repeat("x", 200<<10)}).Text(); err == nil {
+	if _, err := (job.LaunchSpec{Command: strings.Repeat("x", 200<<10)}).Text(); err == nil {
 		t.Error("more than a variable can hold: no error")
 	}
 	for _, bad := range []string{"", "{", `{"Other":1}`, "[]"} {
@@ -206,7 +206,7 @@ func TestIdle(t *testing.T) {
 		{[]string{"output.trace-steps=5"}, []string{"output.trace-steps has no effect: it needs output.trace"}},
 	} {
 		s, table := newJob(t, append([]string{"model=mnist", "data.dir=synthetic"}, c.words...)...)
-		got := s.Idle(table)
+		got := s.Unused(table)
 		if len(got) != len(c.want) {
 			t.Errorf("%q: got %v, want %q", c.words, got.Err(), c.want)
 			continue
@@ -242,10 +242,10 @@ func TestHeterImpliesSync(t *testing.T) {
 			t.Errorf("%q: sync %s, %v, want %s", c.given, s.Sync, err, c.want)
 			continue
 		}
-		if origin := table.Origin("sync"); c.want == job.BSP && (origin != "--heter.count" || s.Keepers() != 1 || s.Train.Servers.Consistency != "bsp") {
-			t.Errorf("%q: sync of %q, %d servers, %q", c.given, origin, s.Keepers(), s.Train.Servers.Consistency)
+		if origin := table.Origin("sync"); c.want == job.BSP && (origin != "--heter.count" || s.ParameterServers() != 1 || s.Train.Servers.Consistency != "bsp") {
+			t.Errorf("%q: sync of %q, %d servers, %q", c.given, origin, s.ParameterServers(), s.Train.Servers.Consistency)
 		}
-		if err := s.Idle(table).Err(); (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+		if err := s.Unused(table).Err(); (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%q: %v", c.given, err)
 		}
 	}

@@ -23,15 +23,15 @@ func (s *Spec) training() train.Config {
 // is, 0 without.
 func (s *Spec) Training(start int) train.Config {
 	c := s.training()
-	if s.Sync.Kept() {
-		c.Servers.Start, c.Servers.Begin = start, true // the servers have agreed: see Told
+	if s.Sync.UsesParameterServers() {
+		c.Servers.Start, c.Servers.Begin = start, true // the servers have agreed: see SharedSettings
 	}
-	c.Servers.Recall = recall
+	c.Servers.OpenServerCheckpoint = openServerCheckpoint
 	return c
 }
 
-// recall is train.Servers.Recall.
-func recall(dir string, step uint64, numbers []uint64) (train.Recalled, error) {
+// openServerCheckpoint is train.Servers.Recall.
+func openServerCheckpoint(dir string, step uint64, numbers []uint64) (train.ServerCheckpoint, error) {
 	j, err := saved.At(dir, step, numbers)
 	if err != nil {
 		return nil, err // not a nil *saved.Job, which would be no nil
@@ -42,7 +42,7 @@ func recall(dir string, step uint64, numbers []uint64) (train.Recalled, error) {
 // Run is the configuration of a rank, or of a server that sums: Size and Rank place one that is started by hand.
 func (s *Spec) Run(t *setting.Table) ringo.Config {
 	cfg := ringo.Config{
-		Servers: s.Summers(), Tables: s.Servers.Addresses, Heters: s.HeterAddresses, NoMesh: s.GoesOn(), Bind: s.Bind, Threads: s.Train.Threads, Times: s.Times, Network: s.Network, Settings: s.Told(t, true),
+		Servers: s.AggregationServers(), ParameterServers: s.Servers.Addresses, Heters: s.HeterAddresses, ServersOnly: s.ContinueOnLoss(), Bind: s.Bind, Threads: s.Train.Threads, Times: s.Times, Network: s.Network, Settings: s.SharedSettings(t, true),
 	}
 	cfg.Aggregate.Timeout = s.Collective.Timeout
 	if s.Transport == ringo.TransportSHM || s.Transport == ringo.TransportTCP {
@@ -56,17 +56,17 @@ func (s *Spec) Run(t *setting.Table) ringo.Config {
 
 const pathInitFrom setting.Path = "training.init-from"
 
-// Told is what other processes of the job must have been told, too. A rank decides by all settings; a server by those
+// SharedSettings is what other processes of the job must have been told, too. A rank decides by all settings; a server by those
 // that it was given and those of servers. Both tell the file that tables on servers begin with, which is none's result: servers that are not
 // told of it would begin with other rows, and nobody would know. Folders may differ from host to host.
-func (s *Spec) Told(t *setting.Table, rank bool) setting.Values {
-	all := s.Values(t, setting.Result, setting.Changeable)
+func (s *Spec) SharedSettings(t *setting.Table, rank bool) setting.Values {
+	all := s.Values(t, setting.JobFixed, setting.JobMutable)
 	for p := range all {
 		if !rank && t.Origin(p) == "" && GroupOf(p) != "servers" && GroupOf(p) != "ps" && p != "sync" {
 			delete(all, p)
 		}
 	}
-	if s.Sync.Kept() {
+	if s.Sync.UsesParameterServers() {
 		all[pathInitFrom] = "" // none
 		if from := s.Train.Start.From; from != "" {
 			all[pathInitFrom] = filepath.Base(from)
@@ -86,14 +86,14 @@ func (s *Spec) Values(t *setting.Table, scopes ...setting.Scope) setting.Values 
 
 // What servers that keep parameters have time for.
 const (
-	fullWait  = 5 * time.Minute  // until there is room on a full disk for their last checkpoint
-	saveGrace = 10 * time.Minute // to save it, once all ranks have ended
-	away      = time.Minute      // for a trainer that its own mesh watches
+	fullWait     = 5 * time.Minute  // until there is room on a full disk for their last checkpoint
+	saveGrace    = 10 * time.Minute // to save it, once all ranks have ended
+	trainerGrace = time.Minute      // for a trainer that its own mesh watches
 )
 
 // SaveGrace is how long launched servers may take to end.
 func (s *Spec) SaveGrace() time.Duration {
-	if s.Keep.Durability == tables.None {
+	if s.ParameterServer.Durability == tables.None {
 		return 0
 	}
 	return saveGrace
@@ -101,7 +101,7 @@ func (s *Spec) SaveGrace() time.Duration {
 
 // keep is what all servers that keep parameters have in common.
 func (s *Spec) keep() server.Config {
-	c := s.Keep
+	c := s.ParameterServer
 	c.Servers, c.Trainers, c.Sessions = s.Servers.Count, s.Ranks, max(1, s.Train.Servers.Threads)
 	if c.Dir == "" { // each start of a job that is saved has its own folder there
 		c.Dir = s.Train.Checkpoint.Dir
@@ -118,22 +118,22 @@ func (s *Spec) keep() server.Config {
 func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config {
 	c := s.keep()
 	c.Index, c.Version = index, ringo.Version
-	c.FullWait, c.Told = fullWait, s.Told(t, false)
+	c.FullWait, c.JobSettings = fullWait, s.SharedSettings(t, false)
 	if training := s.Training(0); s.Train.Start.From != "" {
 		c.Begin = training.BeginRows
 	}
-	c.Times, c.Rejoin = s.Times, max(away, s.Times.DeadAfter)
-	if s.GoesOn() {
+	c.Times, c.Rejoin = s.Times, max(trainerGrace, s.Times.DeadAfter)
+	if s.ContinueOnLoss() {
 		c.Rejoin = s.Times.DeadAfter
 	} else if launched {
-		c.Times.Join += away
+		c.Times.Join += trainerGrace
 	}
 	return c
 }
 
-// Changed are the texts of settings that were given, as assignments: what a launcher hands to its processes, and a
+// Overrides are the texts of settings that were given, as assignments: what a launcher hands to its processes, and a
 // checkpoint keeps for a later start. Rows for which without is true are left out; nil leaves out none.
-func Changed(t *setting.Table, without func(setting.Row) bool) (out []setting.Assignment) {
+func Overrides(t *setting.Table, without func(setting.Row) bool) (out []setting.Assignment) {
 	for _, r := range t.Rows() {
 		if o := t.Origin(r.Path); o != "" && (without == nil || !without(r)) {
 			text, _ := t.Get(r.Path)

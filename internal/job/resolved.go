@@ -17,7 +17,7 @@ func (s *Spec) Resolved(t *setting.Table, chosen ...setting.Assignment) []settin
 			if text = chosen[i].Text; text == t.Default(r.Path) {
 				continue
 			}
-		} else if r.Scope == setting.Local && t.Origin(r.Path) == "" || r.OneStart {
+		} else if r.Scope == setting.PerProcess && t.Origin(r.Path) == "" || r.OneStart {
 			continue
 		}
 		all = append(all, setting.Assignment{Path: r.Path, Text: text, Origin: "resolved"})
@@ -26,8 +26,8 @@ func (s *Spec) Resolved(t *setting.Table, chosen ...setting.Assignment) []settin
 	if err != nil {
 		return all // reading it will say why
 	}
-	idle := again.Idle(table)
+	idle := again.Unused(table)
 	return slices.DeleteFunc(all, func(a setting.Assignment) bool {
-		return slices.ContainsFunc(idle, func(f *setting.Fault) bool { return f.Path == a.Path })
+		return slices.ContainsFunc(idle, func(f *setting.Error) bool { return f.Path == a.Path })
 	})
 }

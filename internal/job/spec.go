@@ -45,8 +45,8 @@ const (
 // Syncs are all of them.
 func Syncs() []Sync { return []Sync{AllReduce, Sum, BSP, SSP, Async, Geo} }
 
-// Kept says that servers keep the parameters.
-func (s Sync) Kept() bool { return slices.Contains([]Sync{BSP, SSP, Async, Geo}, s) }
+// UsesParameterServers says that servers keep the parameters.
+func (s Sync) UsesParameterServers() bool { return slices.Contains([]Sync{BSP, SSP, Async, Geo}, s) }
 
 // What Transport may say besides the names of package ringo.
 const (
@@ -103,8 +103,8 @@ type Spec struct {
 
 	// Servers say which servers there are.
 	Servers Servers
-	// Keep is what servers do that keep parameters. Server completes it.
-	Keep server.Config
+	// ParameterServer is what servers do that keep parameters. Server completes it.
+	ParameterServer server.Config
 
 	// Tuning is what is chosen by measurements.
 	Tuning Tuning
@@ -169,7 +169,7 @@ func newSpec(name, optimizer string) *Spec {
 	}
 	s := &Spec{
 		Model: name, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
-		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, Keep: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto,
+		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, ParameterServer: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto,
 		Output: Output{Progress: "auto", TraceSteps: defaultTraceSteps},
 	}
 	s.Train.Threads, s.Network.Streams = 0, 1
@@ -230,22 +230,22 @@ func (s *Spec) complete() {
 	if s.Sync != AllReduce {
 		s.Servers.Count = cmp.Or(s.Servers.Count, 1)
 	}
-	if s.Sync.Kept() {
+	if s.Sync.UsesParameterServers() {
 		s.Train.Servers.Consistency = string(s.Sync)
 	}
 }
 
-// Summers is how many servers sum gradients.
-func (s *Spec) Summers() int {
+// AggregationServers is how many servers sum gradients.
+func (s *Spec) AggregationServers() int {
 	if s.Sync == Sum {
 		return s.Servers.Count
 	}
 	return 0
 }
 
-// Keepers is how many servers keep parameters.
-func (s *Spec) Keepers() int {
-	if s.Sync.Kept() {
+// ParameterServers is how many servers keep parameters.
+func (s *Spec) ParameterServers() int {
+	if s.Sync.UsesParameterServers() {
 		return s.Servers.Count
 	}
 	return 0
@@ -256,11 +256,13 @@ func (s *Spec) ByHand() bool { return s.Rank >= 0 }
 
 // InProcess says that all ranks are goroutines of one process.
 func (s *Spec) InProcess() bool {
-	return s.Transport == TransportMem || s.Transport == TransportAuto && s.Ranks == 1 && !s.Sync.Kept() && s.Hosts == ""
+	return s.Transport == TransportMem || s.Transport == TransportAuto && s.Ranks == 1 && !s.Sync.UsesParameterServers() && s.Hosts == ""
 }
 
-// GoesOn says that ranks go on without one that is lost. They form no mesh then.
-func (s *Spec) GoesOn() bool { return s.Sync.Kept() && s.Keep.Lost == tables.LostGoesOn }
+// ContinueOnLoss says that ranks go on without one that is lost. They form no mesh then.
+func (s *Spec) ContinueOnLoss() bool {
+	return s.Sync.UsesParameterServers() && s.ParameterServer.OnLost == tables.ContinueJob
+}
 
 // Threads is how many threads a rank computes on: those given, or its share of this machine's cores.
 func (s *Spec) Threads() int {

@@ -29,11 +29,11 @@ type faults []error
 
 func (l *faults) add(wrong bool, path setting.Path, format string, args ...any) {
 	if wrong {
-		*l = append(*l, setting.Faultf(path, format, args...))
+		*l = append(*l, setting.Errorf(path, format, args...))
 	}
 }
 
-// Validate reports every fault of a training job at once. Settings without effect are for the table to find (Idle).
+// Validate reports every fault of a training job at once. Settings without effect are for the table to find (Unused).
 func (s *Spec) Validate() error {
 	return errors.Join(s.ValidateProcesses(), s.ValidateTraining())
 }
@@ -42,11 +42,11 @@ func (s *Spec) Validate() error {
 func (s *Spec) ValidateTraining() error {
 	errs := faults{s.training().Validate()}
 	errs.add(s.Seeds < 1 || s.Seeds > maxSeeds, "training.seeds", "%d: want 1 to %d", s.Seeds, maxSeeds)
-	errs.add(s.Seeds > 1 && s.Sync.Kept(), "training.seeds", "%d with %v %s: servers keep the parameters of one run: run the seeds one by one", s.Seeds, setting.Path("sync"), s.Sync)
+	errs.add(s.Seeds > 1 && s.Sync.UsesParameterServers(), "training.seeds", "%d with %v %s: servers keep the parameters of one run: run the seeds one by one", s.Seeds, setting.Path("sync"), s.Sync)
 	errs.add(s.Seeds > 1 && s.Train.Checkpoint.Dir != "", "training.seeds", "%d with %v %q: a folder of checkpoints is of one run", s.Seeds, setting.Path("checkpoint.dir"), s.Train.Checkpoint.Dir)
 	errs.add(s.Sync == Sum && s.Train.Exchange.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: it averages parameters among the ranks and has nothing for servers", s.Train.Exchange.Strategy, setting.Path("sync"), s.Sync)
 	errs.add(s.Train.Model.Build != nil && !s.Train.Model.Drops && s.Train.Dropout > 0, "training.dropout", "%s has no effect on %s, which drops nothing: leave it out", quantity.Exact(s.Train.Dropout), s.Model)
-	errs.add(s.Keep.From != "" && s.Train.Start.From != "", "ps.init-from", "with %v, which says where rows are from, too: choose one", setting.Path("training.init-from"))
+	errs.add(s.ParameterServer.From != "" && s.Train.Start.From != "", "ps.init-from", "with %v, which says where rows are from, too: choose one", setting.Path("training.init-from"))
 	errs.add(s.Seeds > 1 && len(s.Train.Tuning.Choices) > 0, "training.seeds", "%d with %v: these were made for one seed", s.Seeds, setting.Path("tuning.choices"))
 	errs.add((s.Tuning.Tune || s.Tuning.Profile != "") && len(s.Collective.Rules) > 0, "tuning.algorithms", "with %v or %v, which find their own: choose one", setting.Path("tuning.tune"), setting.Path("tuning.profile"))
 	errs = append(errs, s.validateWhole())
@@ -58,8 +58,8 @@ func (s *Spec) ValidateProcesses() error {
 	errs := faults{s.Times.Validate(), s.Network.Validate()}
 	errs.add(s.Ranks < 1 || s.Ranks > MaxRanks, "job.ranks", "%d: want 1 to %d", s.Ranks, MaxRanks)
 	errs.add(s.Rank < -1 || s.Rank >= max(1, s.Ranks), "job.rank", "%d: want 0 to %d, since %v is %d", s.Rank, s.Ranks-1, setting.Path("job.ranks"), s.Ranks)
-	errs.add(s.ByHand() && s.Rendezvous == "" && !s.GoesOn(), "job.rank", "%d needs %v, the HOST:PORT where rank 0 listens, or a file in which it says so", s.Rank, setting.Path("job.rendezvous"))
-	if s.Rendezvous != "" && !meeting.IsPlace(s.Rendezvous) {
+	errs.add(s.ByHand() && s.Rendezvous == "" && !s.ContinueOnLoss(), "job.rank", "%d needs %v, the HOST:PORT where rank 0 listens, or a file in which it says so", s.Rank, setting.Path("job.rendezvous"))
+	if s.Rendezvous != "" && !meeting.IsBackend(s.Rendezvous) {
 		_, _, err := hostport.Split(s.Rendezvous, 1)
 		errs.add(err != nil, "job.rendezvous", "%q: %w, the absolute path of a file, or etcd://HOST:PORT/KEY", s.Rendezvous, err)
 	}
@@ -94,7 +94,7 @@ func (s *Spec) validateHosts() error {
 	}
 	errs.add(s.Transport == TransportMem, "job.hosts", "with %v mem, which keeps all ranks in one process: choose one", setting.Path("job.transport"))
 	errs.add(s.ByHand(), "job.hosts", "starts all ranks, and %v is one that somebody has started, by hand or by another launcher: choose one", setting.Path("job.rank"))
-	errs.add(meeting.IsPlace(s.Rendezvous), "job.rendezvous", "%s: want HOST:PORT of this host, where the launcher listens for ranks on others", s.Rendezvous)
+	errs.add(meeting.IsBackend(s.Rendezvous), "job.rendezvous", "%s: want HOST:PORT of this host, where the launcher listens for ranks on others", s.Rendezvous)
 	return errors.Join(errs...)
 }
 
@@ -111,7 +111,7 @@ func (s *Spec) validateServers() error {
 			errs.add(err != nil, path, "%q: %w", a, err)
 		}
 	}
-	if !s.Sync.Kept() {
+	if !s.Sync.UsesParameterServers() {
 		return errors.Join(errs...)
 	}
 	errs = append(errs, s.keep().CheckSettings())
@@ -119,7 +119,7 @@ func (s *Spec) validateServers() error {
 	most := transport.HandshakeTimeout / 2
 	errs.add(s.Times.Heartbeat > most, "job.heartbeat-interval", "%v: want at most %v with servers that keep parameters", s.Times.Heartbeat, most)
 	n := s.Train.Heter.Count
-	errs.add(n > 0 && s.Sync == BSP && s.GoesOn(), "ps.failure-policy", "continue with heter-trainers in %s: a step is that of all trainers there, and none can be done without; use ssp, async or geo", BSP)
+	errs.add(n > 0 && s.Sync == BSP && s.ContinueOnLoss(), "ps.failure-policy", "continue with heter-trainers in %s: a step is that of all trainers there, and none can be done without; use ssp, async or geo", BSP)
 	errs.add((s.ByHand() || s.HeterAddresses != nil) && len(s.HeterAddresses) != n, "heter.addresses", "has %d, but %v is %d: processes started by hand need those of all heter-trainers", len(s.HeterAddresses), setting.Path("heter.count"), n)
 	errs.add(s.ByHand() && len(v.Addresses) != v.Count, "ps.addresses", "has %d, but %v is %d: processes started by hand need those of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
 	return errors.Join(errs...)
@@ -128,25 +128,25 @@ func (s *Spec) validateServers() error {
 // validateWhole reports what does not go with checkpoints of ranks and servers together.
 func (s *Spec) validateWhole() error {
 	dir := s.Train.Checkpoint.Dir
-	if dir == "" || !s.Sync.Kept() {
+	if dir == "" || !s.Sync.UsesParameterServers() {
 		return nil
 	}
 	var errs faults
 	errs.add(s.ByHand(), "checkpoint.dir", "with %v %s and ranks that are started by hand: their servers would not be of the same moment: start all with one command, or let servers save theirs (%v)", setting.Path("sync"), s.Sync, setting.Path("ps.durability"))
-	errs.add(s.Keep.Dir != "", "ps.dir", "%q with %v %q: servers keep what they have in the folder of the checkpoints: leave it out", s.Keep.Dir, setting.Path("checkpoint.dir"), dir)
-	errs.add(s.Keep.Durability == tables.Checkpoint, "ps.durability", "%s with %v: the job's checkpoints hold what servers have: leave it out, or use wal", s.Keep.Durability, setting.Path("checkpoint.dir"))
-	errs.add(s.GoesOn(), "checkpoint.dir", "with %v continue: ranks that go on without each other have no step in common to save at: let all end when one is lost", setting.Path("ps.failure-policy"))
+	errs.add(s.ParameterServer.Dir != "", "ps.dir", "%q with %v %q: servers keep what they have in the folder of the checkpoints: leave it out", s.ParameterServer.Dir, setting.Path("checkpoint.dir"), dir)
+	errs.add(s.ParameterServer.Durability == tables.Checkpoint, "ps.durability", "%s with %v: the job's checkpoints hold what servers have: leave it out, or use wal", s.ParameterServer.Durability, setting.Path("checkpoint.dir"))
+	errs.add(s.ContinueOnLoss(), "checkpoint.dir", "with %v continue: ranks that go on without each other have no step in common to save at: let all end when one is lost", setting.Path("ps.failure-policy"))
 	return errors.Join(errs...)
 }
 
-// Idle are the settings that were given and have no effect: those that the table finds, and those of connections that
+// Unused are the settings that were given and have no effect: those that the table finds, and those of connections that
 // there are none of.
-func (s *Spec) Idle(t *setting.Table) setting.Faults {
+func (s *Spec) Unused(t *setting.Table) setting.ErrorList {
 	out := t.Idle()
 	given := func(p setting.Path) bool { return t.Origin(p) != "" }
 	idle := func(p setting.Path, why string, args ...any) {
-		if given(p) && !slices.ContainsFunc(out, func(f *setting.Fault) bool { return f.Path == p }) {
-			f := setting.Faultf(p, "has no effect: "+why, args...)
+		if given(p) && !slices.ContainsFunc(out, func(f *setting.Error) bool { return f.Path == p }) {
+			f := setting.Errorf(p, "has no effect: "+why, args...)
 			f.Origin = t.Origin(p)
 			out = append(out, f)
 		}
@@ -156,7 +156,7 @@ func (s *Spec) Idle(t *setting.Table) setting.Faults {
 		switch {
 		case of == "network" && s.InProcess():
 			idle(r.Path, "ranks that are goroutines of one process make no connections")
-		case s.GoesOn() && (of == "network" || slices.Contains([]setting.Path{"job.rendezvous", "job.transport", "job.collective-algorithm", "output.trace"}, r.Path)):
+		case s.ContinueOnLoss() && (of == "network" || slices.Contains([]setting.Path{"job.rendezvous", "job.transport", "job.collective-algorithm", "output.trace"}, r.Path)):
 			idle(r.Path, "with %v continue ranks are connected to servers, and not to each other", setting.Path("ps.failure-policy"))
 		}
 	}

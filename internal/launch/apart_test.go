@@ -17,7 +17,7 @@ import (
 
 // playApart is a rank without a mesh: rank args[0] ends by args[1] ("kill", "stop", "fail"). Rank 0 ends, and
 // lets the servers of tables end, when there is the file args[3], others when there is args[2].
-func playApart(env Env, args []string) int {
+func playApart(env RankEnv, args []string) int {
 	if env.Rendezvous != "" {
 		fmt.Println("there is a rendezvous:", env.Rendezvous)
 		return 3
@@ -31,7 +31,7 @@ func playApart(env Env, args []string) int {
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			time.Sleep(forever) // another thread may have the signal, a little later
 		case "tell":
-			env.Tell(outcome.End{Why: "no file"})
+			env.Tell(outcome.Exit{Reason: "no file"})
 		}
 		return 4
 	}
@@ -45,7 +45,7 @@ func playApart(env Env, args []string) int {
 }
 
 // apart has ranks form no mesh, and go on without those that are lost.
-func apart(c *Config) { c.Roles[0].Mesh, c.Roles[0].Spare = false, true }
+func apart(c *Config) { c.Roles[0].Mesh, c.Roles[0].ContinueWithout = false, true }
 
 func awaitFile(path string) {
 	for end := time.Now().Add(forever); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -95,7 +95,7 @@ func TestLostApart(t *testing.T) {
 func TestFirstLostApart(t *testing.T) {
 	for how, want := range map[string]string{"kill": "killed by signal 9 (SIGKILL)", "fail": "exit status 4"} {
 		l := launch(t, context.Background(), 3, "apart", []string{"0", how, "", ""}, func(c *Config) { tablesBeside(0)(c); apart(c) })
-		var death *DeathError
+		var death *LostProcessError
 		if !errors.As(l.err, &death) || death.Rank != 0 || l.err.Error() != "rank 0 is lost: "+want+"; ranks 1 and 2 ended because of it; its last lines:\n  about to die" {
 			t.Errorf("%s: got %v", how, l.err)
 		}

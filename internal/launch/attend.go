@@ -24,29 +24,29 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Attendance is what a host's launcher knows of itself.
-type Attendance struct {
+// AgentConfig is what a host's launcher knows of itself.
+type AgentConfig struct {
 	// Version and Hash are those of the program, which must be those of the job's launcher.
 	Version, Hash string
 	// Program is its file, which is also the program of roles that are it.
 	Program string
-	// Guard is Config.Guard.
+	// Guard is Config.Watchdog.
 	Guard []string
 	// Env is its environment, and Reached the SSH_CONNECTION of that, "" without.
 	Env     []string
 	Reached string
 }
 
-// attendant runs processes of a job whose launcher is on another host.
-type attendant struct {
-	Attendance
+// agent runs processes of a job whose launcher is on another host.
+type agent struct {
+	AgentConfig
 	out      *outbox            // to the launcher
-	heard    atomic.Bool        // something has come from it since awaitSilence last looked
+	received atomic.Bool        // something has come from it since watchHeartbeats last looked
 	limit    chan time.Duration // how long it may be silent, once it has said so
-	begin    begin              // what it said first
+	begin    agentHello         // what it said first
 	dir      string             // where processes work
-	crews    []*crew            // of those on this host alone, in the order in which the launcher has told them
-	guard    guard              // ends them if this process is killed
+	crews    []*roleGroup       // of those on this host alone, in the order in which the launcher has told them
+	guard    watchdog           // ends them if this process is killed
 	shortage *cgroup.Shortage   // of memory, on this host
 	tasks    sync.WaitGroup     // one for each process, until all is told of it
 	ended    chan *process      // of those
@@ -54,12 +54,12 @@ type attendant struct {
 	all      map[int]*process   // with those that have, whose memory may be asked for
 }
 
-// Attend starts and ends processes on this host, as the job's launcher on another one says through in, and tells it through out what
+// RunAgent starts and ends processes on this host, as the job's launcher on another one says through in, and tells it through out what
 // becomes of them. It returns when in ends, nothing comes for so long as the launcher has said, or ctx ends, and no process is left:
 // they have 3 s to end by themselves then, as after the launcher's own end.
-func Attend(ctx context.Context, in io.Reader, out io.Writer, cfg Attendance) error {
-	a := &attendant{
-		Attendance: cfg, out: newOutbox(out), limit: make(chan time.Duration, 1),
+func RunAgent(ctx context.Context, in io.Reader, out io.Writer, cfg AgentConfig) error {
+	a := &agent{
+		AgentConfig: cfg, out: newOutbox(out), limit: make(chan time.Duration, 1),
 		procs: map[int]*process{}, all: map[int]*process{}, ended: make(chan *process, 16), shortage: cgroup.Watch(os.DirFS("/")),
 	}
 	defer a.out.close()
@@ -70,24 +70,24 @@ func Attend(ctx context.Context, in io.Reader, out io.Writer, cfg Attendance) er
 	runtime.LockOSThread() // see onOneThread
 	defer runtime.UnlockOSThread()
 	client, _, _ := strings.Cut(cfg.Reached, " ")
-	if err := a.out.send(told(frameHost, 0, welcome{Version: cfg.Version, Hash: cfg.Hash, Client: client})); err != nil {
+	if err := a.out.send(jsonFrame(frameHost, 0, welcome{Version: cfg.Version, Hash: cfg.Hash, Client: client})); err != nil {
 		return err
 	}
 	over := make(chan struct{})
 	defer context.AfterFunc(ctx, func() { a.out.cut(context.Cause(ctx)) })()
-	go a.awaitSilence(over)
+	go a.watchHeartbeats(over)
 	err := a.follow(a.listen(in, over))
 	close(over)
 	a.finish()
 	for _, p := range a.all {
 		_ = p.memory.Close()
 	}
-	dismiss(a.crews)
+	closeRoles(a.crews)
 	return err
 }
 
 // listen reads what the launcher says, until that ends, or nobody follows it any more.
-func (a *attendant) listen(in io.Reader, over <-chan struct{}) <-chan frame {
+func (a *agent) listen(in io.Reader, over <-chan struct{}) <-chan frame {
 	said := make(chan frame)
 	go func() {
 		defer close(said)
@@ -106,10 +106,10 @@ func (a *attendant) listen(in io.Reader, over <-chan struct{}) <-chan frame {
 	return said
 }
 
-// awaitSilence cuts the connection when nothing has come for so long as the launcher has said. It sends nothing, so that a connection
+// watchHeartbeats cuts the connection when nothing has come for so long as the launcher has said. It sends nothing, so that a connection
 // that is dead, with all buffers full, does not hold it up.
-func (a *attendant) awaitSilence(over <-chan struct{}) {
-	silence := awake.Silence{Limit: time.Minute} // until it says how long
+func (a *agent) watchHeartbeats(over <-chan struct{}) {
+	silence := awake.Detector{Limit: time.Minute} // until it says how long
 	looks := time.NewTicker(silence.Wait())
 	defer looks.Stop()
 	for {
@@ -117,11 +117,11 @@ func (a *attendant) awaitSilence(over <-chan struct{}) {
 		case <-over:
 			return
 		case silence.Limit = <-a.limit:
-			silence.Heard()
+			silence.Reset()
 			looks.Reset(silence.Wait())
 		case <-looks.C:
-			if a.heard.Swap(false) {
-				silence.Heard()
+			if a.received.Swap(false) {
+				silence.Reset()
 			} else if silence.Missed(false) {
 				a.out.cut(fmt.Errorf("the job's launcher shows no sign of life for %v", silence.Limit))
 				return
@@ -131,7 +131,7 @@ func (a *attendant) awaitSilence(over <-chan struct{}) {
 }
 
 // follow does what the launcher says, until that ends or the connection is cut.
-func (a *attendant) follow(said <-chan frame) error {
+func (a *agent) follow(said <-chan frame) error {
 	beats := time.NewTicker(time.Minute)
 	defer beats.Stop()
 	for {
@@ -140,7 +140,7 @@ func (a *attendant) follow(said <-chan frame) error {
 			if !ok {
 				return nil
 			}
-			if a.heard.Store(true); f.kind == frameBegin {
+			if a.received.Store(true); f.kind == frameBegin {
 				if err := f.read(&a.begin); err != nil || a.begin.Beat <= 0 || a.begin.Silent <= 0 {
 					return fmt.Errorf("what the job's launcher says first is not understood: %v", err)
 				}
@@ -159,22 +159,22 @@ func (a *attendant) follow(said <-chan frame) error {
 			for number, p := range a.procs {
 				used[number] = p.used()
 			}
-			_ = a.out.send(told(frameLife, 0, used)) // if it fails, in ends, too
-		case <-a.out.gone:
-			return a.out.why
+			_ = a.out.send(jsonFrame(frameHeartbeat, 0, used)) // if it fails, in ends, too
+		case <-a.out.closed:
+			return a.out.cause
 		}
 	}
 }
 
-func (a *attendant) take(f frame) error {
+func (a *agent) take(f frame) error {
 	switch f.kind {
 	case frameBegin:
 		return a.workIn(a.begin.Dir)
 	case frameRoles:
-		return a.out.send(told(frameReady, 0, a.prepare(f)))
+		return a.out.send(jsonFrame(frameReady, 0, a.prepare(f)))
 	case frameStart:
 		s, p := a.start(f)
-		err := a.out.send(told(frameStarted, f.number, s))
+		err := a.out.send(jsonFrame(frameStarted, f.number, s))
 		if p != nil { // its end is told after its start, however soon that comes
 			a.tasks.Go(func() { a.watch(p) })
 		}
@@ -190,7 +190,7 @@ func (a *attendant) take(f frame) error {
 }
 
 // workIn settles where processes work, and tells where there is no such folder.
-func (a *attendant) workIn(dir string) error {
+func (a *agent) workIn(dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		a.dir, _ = os.Getwd()
 		return a.out.send(frame{kind: frameReport, body: fmt.Appendf(nil, "there is no folder %s there: its processes work in %s", dir, a.dir)})
@@ -200,8 +200,8 @@ func (a *attendant) workIn(dir string) error {
 }
 
 // prepare finds the programs of roles and opens their sockets.
-func (a *attendant) prepare(f frame) (out readiness) {
-	var roles []awayRole
+func (a *agent) prepare(f frame) (out readiness) {
+	var roles []agentRole
 	err := f.read(&roles)
 	var ip net.IP
 	if err == nil {
@@ -217,7 +217,7 @@ func (a *attendant) prepare(f frame) (out readiness) {
 		} else if len(role.Command) > 0 && strings.Contains(role.Command[0], "/") && !filepath.IsAbs(role.Command[0]) {
 			role.Command[0] = filepath.Join(a.dir, role.Command[0])
 		}
-		one := &crew{Role: role, leads: r.Leads}
+		one := &roleGroup{Role: role, isMain: r.Leads}
 		a.crews = append(a.crews, one)
 		err = errors.Join(one.open(ip), one.settle())
 		out.Addrs, out.Placed = append(out.Addrs, one.addrs), append(out.Placed, one.placed())
@@ -227,7 +227,7 @@ func (a *attendant) prepare(f frame) (out readiness) {
 }
 
 // address is where processes of this host are reached: at the interface that they were told, or where ssh was.
-func (a *attendant) address() (net.IP, error) {
+func (a *agent) address() (net.IP, error) {
 	if a.begin.Interface == "" {
 		if words := strings.Fields(a.Reached); len(words) == 4 && net.ParseIP(words[2]) != nil {
 			return net.ParseIP(words[2]), nil
@@ -237,7 +237,7 @@ func (a *attendant) address() (net.IP, error) {
 }
 
 // start starts a process, which is to be watched; nil: it has not started, and what is told says why.
-func (a *attendant) start(f frame) (started, *process) {
+func (a *agent) start(f frame) (started, *process) {
 	var order startOrder
 	if err := f.read(&order); err != nil {
 		return started{Fault: err.Error()}, nil
@@ -252,7 +252,7 @@ func (a *attendant) start(f frame) (started, *process) {
 	p.command(c, order.Seat)
 	p.cmd.Dir = a.dir
 	p.cmd.Env = append(append(withoutOurs(a.Env), a.begin.Env...), append(order.Env, p.cmd.Env...)...)
-	if placed := c.placed(); placed != "" && c.leads {
+	if placed := c.placed(); placed != "" && c.isMain {
 		p.cmd.Env = append(p.cmd.Env, PlacedVar+"="+placed)
 	}
 	if err := c.bound(order.Seat, func() error { return p.start(a.sends(p.number)) }); err != nil {
@@ -269,7 +269,7 @@ func (a *attendant) start(f frame) (started, *process) {
 }
 
 // sends is where a process's output goes.
-func (a *attendant) sends(number int) func(stream, []byte) {
+func (a *agent) sends(number int) func(stream, []byte) {
 	return func(of stream, b []byte) {
 		if len(b) > 0 {
 			_ = a.out.send(frame{[...]frameKind{stdout: frameOut, stderr: frameErr}[of], number, slices.Clone(b)}) // if it fails, in ends, too
@@ -278,21 +278,21 @@ func (a *attendant) sends(number int) func(stream, []byte) {
 }
 
 // watch waits for a process and tells how it ended, at once, and when all of its output is sent.
-func (a *attendant) watch(p *process) {
+func (a *agent) watch(p *process) {
 	p.wait()
 	a.guard.note('-', p.cmd.Process.Pid)
-	e := exit{How: p.how, Hung: p.whyHung(), Told: (*outcome.End)(nil)}
-	if p.says != nil {
+	e := exit{ExitStatus: p.how, Hung: p.whyHung(), Told: (*outcome.Exit)(nil)}
+	if p.reportPipe != nil {
 		e.Told = p.end()
 	}
-	_ = a.out.send(told(frameExit, p.number, e))
+	_ = a.out.send(jsonFrame(frameExit, p.number, e))
 	p.drain()
 	_ = a.out.send(frame{kind: frameDrained, number: p.number})
 	a.ended <- p
 }
 
 // sendRecord sends what a process has recorded, in pieces.
-func (a *attendant) sendRecord(number int) error {
+func (a *agent) sendRecord(number int) error {
 	if p := a.all[number]; p != nil && p.memory != nil {
 		buf := make([]byte, maxFrame/4)
 		for at := int64(0); ; {
@@ -311,10 +311,10 @@ func (a *attendant) sendRecord(number int) error {
 }
 
 // finish ends what is left, when the launcher is gone.
-func (a *attendant) finish() {
+func (a *agent) finish() {
 	all := make(chan struct{})
 	go func() { a.tasks.Wait(); close(all) }()
-	late := time.NewTimer(guardGrace)
+	late := time.NewTimer(watchdogGrace)
 	defer late.Stop()
 	for {
 		select {

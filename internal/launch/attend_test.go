@@ -24,7 +24,7 @@ type talk struct {
 }
 
 // attended starts a host's launcher, which a test tells what to do.
-func attended(t *testing.T, cfg Attendance) *talk {
+func attended(t *testing.T, cfg AgentConfig) *talk {
 	t.Helper()
 	leakcheck.Check(t)
 	in, say := io.Pipe()
@@ -32,7 +32,7 @@ func attended(t *testing.T, cfg Attendance) *talk {
 	ctx, stop := context.WithCancel(context.Background())
 	k := &talk{t: t, say: say, out: map[int]string{}, ended: make(chan error, 1), heard: make(chan frame, 1000), stop: stop}
 	go func() {
-		k.ended <- Attend(ctx, in, out, cfg)
+		k.ended <- RunAgent(ctx, in, out, cfg)
 		_ = out.Close()
 	}()
 	go func() {
@@ -74,7 +74,7 @@ func (k *talk) want(kind frameKind, into any) frame {
 				return f
 			case f.kind == frameOut, f.kind == frameErr:
 				k.out[f.number] += string(f.body)
-			case f.kind != frameLife:
+			case f.kind != frameHeartbeat:
 				k.t.Fatalf("%q %q comes, want %q", f.kind, f.body, kind)
 			}
 		case <-time.After(patience):
@@ -87,17 +87,17 @@ func (k *talk) want(kind frameKind, into any) frame {
 func (k *talk) begins(dir string, silent time.Duration) {
 	k.t.Helper()
 	k.want(frameHost, nil)
-	k.tell(told(frameBegin, 0, begin{Dir: dir, Env: []string{"SAID=by the launcher"}, Beat: 20 * time.Millisecond, Silent: silent, Join: time.Minute}))
+	k.tell(jsonFrame(frameBegin, 0, agentHello{Dir: dir, Env: []string{"SAID=by the launcher"}, Beat: 20 * time.Millisecond, Silent: silent, Join: time.Minute}))
 }
 
 // shell has roles of so many processes each, which are a shell's scripts.
 func (k *talk) shell(script string, counts ...int) readiness {
 	k.t.Helper()
-	var roles []awayRole
+	var roles []agentRole
 	for _, n := range counts {
-		roles = append(roles, awayRole{Role: Role{Name: "worker", Command: []string{"sh", "-c", script}, Listens: true}, Count: n})
+		roles = append(roles, agentRole{Role: Role{Name: "worker", Command: []string{"sh", "-c", script}, Listens: true}, Count: n})
 	}
-	k.tell(told(frameRoles, 0, roles))
+	k.tell(jsonFrame(frameRoles, 0, roles))
 	var r readiness
 	k.want(frameReady, &r)
 	return r
@@ -120,19 +120,19 @@ func (k *talk) ends() error {
 // how they have ended.
 func TestAttend(t *testing.T) {
 	dir := t.TempDir()
-	k := attended(t, Attendance{Version: "1", Hash: "h", Env: append(os.Environ(), "HERE=there", RankVar+"=9"), Reached: "10.0.0.1 1 127.0.0.1 22"})
+	k := attended(t, AgentConfig{Version: "1", Hash: "h", Env: append(os.Environ(), "HERE=there", RankVar+"=9"), Reached: "10.0.0.1 1 127.0.0.1 22"})
 	k.begins(dir, time.Minute)
 	r := k.shell("printf '%s\\n' \"$HERE, $SAID, $MORE, $"+RankVar+"\" \"$(pwd)\"; echo oh >&2; exit 3", 2, 1)
 	if r.Fault != "" || len(r.Addrs) != 2 || len(r.Addrs[0]) != 2 || len(r.Addrs[1]) != 1 || !strings.HasPrefix(r.Addrs[0][1], "127.0.0.1:") {
 		t.Fatalf("%+v", r)
 	}
-	k.tell(told(frameStart, 7, startOrder{Role: 0, Seat: 1, Env: []string{"MORE=of this one"}}))
+	k.tell(jsonFrame(frameStart, 7, startOrder{Role: 0, Seat: 1, Env: []string{"MORE=of this one"}}))
 	var s started
 	if k.want(frameStarted, &s); s.Fault != "" || s.PID < 2 {
 		t.Fatalf("%+v", s)
 	}
 	var e exit
-	if f := k.want(frameExit, &e); f.number != 7 || e.How != "exit status 3" {
+	if f := k.want(frameExit, &e); f.number != 7 || e.ExitStatus != "exit status 3" {
 		t.Errorf("%d: %+v", f.number, e)
 	}
 	k.want(frameDrained, nil)
@@ -153,11 +153,11 @@ func TestAttend(t *testing.T) {
 
 // Of a process that ends at once the start is told before the end: who starts it would wait for that in vain.
 func TestAttendTellsTheStartFirst(t *testing.T) {
-	k := attended(t, Attendance{Version: "1", Hash: "h", Env: os.Environ()})
+	k := attended(t, AgentConfig{Version: "1", Hash: "h", Env: os.Environ()})
 	k.begins(t.TempDir(), time.Minute)
 	k.shell("exit", 1)
 	for range 50 {
-		k.tell(told(frameStart, 1, startOrder{}))
+		k.tell(jsonFrame(frameStart, 1, startOrder{}))
 		for _, kind := range []frameKind{frameStarted, frameExit, frameDrained} {
 			k.want(kind, nil)
 		}
@@ -169,12 +169,12 @@ func TestAttendTellsTheStartFirst(t *testing.T) {
 
 // Orders that make no sense are refused, one by one, and what comes later is done.
 func TestAttendRefuses(t *testing.T) {
-	k := attended(t, Attendance{Env: os.Environ(), Reached: "10.0.0.1 1 127.0.0.1 22"})
+	k := attended(t, AgentConfig{Env: os.Environ(), Reached: "10.0.0.1 1 127.0.0.1 22"})
 	k.begins(t.TempDir(), time.Minute)
 	var s started
 	start := func(order any, want string) {
 		t.Helper()
-		k.tell(told(frameStart, 1, order))
+		k.tell(jsonFrame(frameStart, 1, order))
 		if k.want(frameStarted, &s); !strings.Contains(s.Fault, want) {
 			t.Errorf("%v: %q, want %q", order, s.Fault, want)
 		}
@@ -194,7 +194,7 @@ func TestAttendRefuses(t *testing.T) {
 	start(startOrder{}, "")
 	k.want(frameExit, nil)
 	k.want(frameDrained, nil)
-	k.tell(told(frameRoles, 0, []awayRole{{Role: Role{Name: "none", Command: []string{"no-such-program"}}, Count: 1}}))
+	k.tell(jsonFrame(frameRoles, 0, []agentRole{{Role: Role{Name: "none", Command: []string{"no-such-program"}}, Count: 1}}))
 	var r readiness
 	if k.want(frameReady, &r); !strings.Contains(r.Fault, "no-such-program") {
 		t.Errorf("%+v", r)
@@ -211,14 +211,14 @@ func TestAttendRefuses(t *testing.T) {
 // First words that make no sense end it, and so does silence; a folder that is not there does not.
 func TestAttendEnds(t *testing.T) {
 	for name, body := range map[string]string{"none": "", "no JSON": "hello", "no heartbeat": "{}", "no limit": `{"Beat": 1000}`} {
-		k := attended(t, Attendance{Env: os.Environ()})
+		k := attended(t, AgentConfig{Env: os.Environ()})
 		k.want(frameHost, nil)
 		k.tell(frame{kind: frameBegin, body: []byte(body)})
 		if err := k.ends(); err == nil || !strings.Contains(err.Error(), "is not understood") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	k := attended(t, Attendance{Env: os.Environ()})
+	k := attended(t, AgentConfig{Env: os.Environ()})
 	k.begins("/no/such/folder", 200*time.Millisecond)
 	if f := k.want(frameReport, nil); !strings.Contains(string(f.body), "there is no folder /no/such/folder there: its processes work in /") {
 		t.Errorf("%q", f.body)
@@ -231,7 +231,7 @@ func TestAttendEnds(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("silence does not end it")
 	}
-	k = attended(t, Attendance{Env: os.Environ()})
+	k = attended(t, AgentConfig{Env: os.Environ()})
 	k.begins(t.TempDir(), time.Minute)
 	k.stop()
 	if err := <-k.ended; err != context.Canceled {
@@ -241,11 +241,11 @@ func TestAttendEnds(t *testing.T) {
 
 // A process is signalled by its number, and how each ends is told.
 func TestAttendSignals(t *testing.T) {
-	k := attended(t, Attendance{Env: os.Environ(), Reached: "10.0.0.1 1 127.0.0.1 22"})
+	k := attended(t, AgentConfig{Env: os.Environ(), Reached: "10.0.0.1 1 127.0.0.1 22"})
 	k.begins(t.TempDir(), time.Minute)
 	k.shell(`trap "echo told; exit 4" TERM; echo up; while :; do sleep 0.01; done`, 2)
 	for seat := range 2 {
-		k.tell(told(frameStart, seat+1, startOrder{Seat: seat}))
+		k.tell(jsonFrame(frameStart, seat+1, startOrder{Seat: seat}))
 		k.want(frameStarted, nil)
 	}
 	for !strings.Contains(k.out[1], "up\n") { // the trap is set before
@@ -254,18 +254,18 @@ func TestAttendSignals(t *testing.T) {
 	}
 	k.tell(frame{frameSignal, 1, []byte{byte(syscall.SIGTERM)}})
 	var e exit
-	for e.How == "" {
+	for e.ExitStatus == "" {
 		f := <-k.heard
 		switch k.out[f.number] += string(f.body); f.kind {
 		case frameExit:
-			if err := f.read(&e); err != nil || f.number != 1 || e.How != "exit status 4" {
+			if err := f.read(&e); err != nil || f.number != 1 || e.ExitStatus != "exit status 4" {
 				t.Errorf("%d: %+v, %v", f.number, e, err)
 			}
 		}
 	}
 	k.want(frameDrained, nil)
 	k.tell(frame{frameSignal, 2, []byte{byte(syscall.SIGKILL)}})
-	if f := k.want(frameExit, &e); f.number != 2 || e.How != "killed by signal 9 (SIGKILL)" {
+	if f := k.want(frameExit, &e); f.number != 2 || e.ExitStatus != "killed by signal 9 (SIGKILL)" {
 		t.Errorf("%d: %+v", f.number, e)
 	}
 	if err := k.ends(); err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// away is what the launcher knows of a process on another host, beside what it knows of all. Its host's launcher starts it, sends what it
+// remoteProcess is what the launcher knows of a process on another host, beside what it knows of all. Its host's launcher starts it, sends what it
 // writes, and tells how it ended.
-type away struct {
-	line    *line       // to its host
+type remoteProcess struct {
+	line    *agentConn  // to its host
 	order   startOrder  // what that is told
 	pid     int         // its number there
 	lines   [2]splitter // for its last words
@@ -28,13 +28,13 @@ type away struct {
 	drained chan struct{}
 }
 
-func newAway(l *line, order startOrder) *away {
-	return &away{line: l, order: order, started: make(chan started, 1), exited: make(chan struct{}), drained: make(chan struct{})}
+func newAway(l *agentConn, order startOrder) *remoteProcess {
+	return &remoteProcess{line: l, order: order, started: make(chan started, 1), exited: make(chan struct{}), drained: make(chan struct{})}
 }
 
-// startAway has the process's host start it.
-func (p *process) startAway(sink func(stream, []byte), within time.Duration) error {
-	a := p.away
+// startRemote has the process's host start it.
+func (p *process) startRemote(sink func(stream, []byte), within time.Duration) error {
+	a := p.remote
 	a.sink = sink
 	for of := range a.lines {
 		a.lines[of].emit = p.tail.add
@@ -42,7 +42,7 @@ func (p *process) startAway(sink func(stream, []byte), within time.Duration) err
 	a.line.mu.Lock()
 	a.line.procs[p.number] = p
 	a.line.mu.Unlock()
-	a.line.send(told(frameStart, p.number, a.order))
+	a.line.send(jsonFrame(frameStart, p.number, a.order))
 	late := time.NewTimer(within)
 	defer late.Stop()
 	select {
@@ -51,7 +51,7 @@ func (p *process) startAway(sink func(stream, []byte), within time.Duration) err
 			return fmt.Errorf("host %s: %s", a.line.host, s.Fault)
 		}
 		return nil
-	case <-a.line.gone:
+	case <-a.line.done:
 		return a.line.fault()
 	case <-late.C:
 		a.line.lose(fmt.Sprintf("starting a process takes longer than %v", within))
@@ -59,9 +59,9 @@ func (p *process) startAway(sink func(stream, []byte), within time.Duration) err
 	}
 }
 
-// takeAway acts on what its host says of the process. It is called from one goroutine.
-func (p *process) takeAway(f frame) {
-	a := p.away
+// handleRemote acts on what its host says of the process. It is called from one goroutine.
+func (p *process) handleRemote(f frame) {
+	a := p.remote
 	switch f.kind {
 	case frameStarted:
 		var s started
@@ -84,9 +84,9 @@ func (p *process) takeAway(f frame) {
 	case frameExit:
 		var e exit
 		if err := f.read(&e); err != nil {
-			e.How = err.Error()
+			e.ExitStatus = err.Error()
 		}
-		p.endAway(e)
+		p.endRemote(e)
 	case frameDrained:
 		for of := range a.lines {
 			a.lines[of].flush()
@@ -99,11 +99,11 @@ func (p *process) takeAway(f frame) {
 	}
 }
 
-// endAway notes how the process has ended, the first time that this is told.
-func (p *process) endAway(e exit) {
-	p.away.once.Do(func() {
+// endRemote notes how the process has ended, the first time that this is told.
+func (p *process) endRemote(e exit) {
+	p.remote.once.Do(func() {
 		p.mu.Lock()
-		p.how, p.ended = e.How, true
+		p.how, p.ended = e.ExitStatus, true
 		if p.hung == "" {
 			p.hung = e.Hung
 		}
@@ -111,16 +111,16 @@ func (p *process) endAway(e exit) {
 			p.told.Rank = p.number
 		}
 		p.mu.Unlock()
-		close(p.away.exited)
+		close(p.remote.exited)
 	})
 }
 
 // drainAway waits for the rest of the output, until its host says that there is none, which it does drainTime after the process's end, or
 // until it is lost. Before that no other process may take its number there.
-func (a *away) drainAway() {
+func (a *remoteProcess) drainAway() {
 	select {
 	case <-a.drained:
-	case <-a.line.gone:
+	case <-a.line.done:
 	case <-time.After(longestDrain):
 	}
 }
@@ -129,7 +129,7 @@ func (a *away) drainAway() {
 const longestDrain = 2 * time.Minute
 
 // kill sends a signal to the process. One that does not end by SIGKILL has a host that does not answer, and that is lost.
-func (a *away) kill(number int, sig syscall.Signal) {
+func (a *remoteProcess) kill(number int, sig syscall.Signal) {
 	a.line.send(frame{frameSignal, number, []byte{byte(sig)}})
 	if sig != syscall.SIGKILL {
 		return
@@ -146,8 +146,8 @@ func (a *away) kill(number int, sig syscall.Signal) {
 // recordWithin is how long a host may take to send what a process has recorded.
 const recordWithin = 3 * time.Second
 
-// recalled fetches what the process has recorded into memory of this host; nil: nothing is to be had.
-func (a *away) recalled(number int) *os.File {
+// fetchRecord fetches what the process has recorded into memory of this host; nil: nothing is to be had.
+func (a *remoteProcess) fetchRecord(number int) *os.File {
 	f, err := record.Create(record.Config{})
 	if err != nil {
 		return nil

@@ -25,12 +25,12 @@ const (
 func Binds() []Bind { return []Bind{BindAuto, BindCore, BindNone} }
 
 // settle decides where the processes of a role run: among the processors that the launcher may use.
-func (c *crew) settle() (err error) {
+func (c *roleGroup) settle() (err error) {
 	here := c.on(nil)
 	if c.Bind == "" || here == 0 {
 		return nil
 	}
-	c.plan, err = placement.Decide(placement.Here(), placement.Request{Processes: here, Threads: c.CoresEach, Mode: c.Bind})
+	c.plan, err = placement.Decide(placement.LocalMachine(), placement.Request{Processes: here, Threads: c.CoresEach, Mode: c.Bind})
 	if err == nil && c.plan.Bound() {
 		if refused := tryBinding(c.plan.Shares[0]); refused != nil && c.Bind == BindCore {
 			err = refused
@@ -56,10 +56,10 @@ func tryBinding(cpus []int) error {
 }
 
 // placed tells where the processes of a role run, empty where that was nobody's concern.
-func (c *crew) placed() string { return c.plan.String() }
+func (c *roleGroup) placed() string { return c.plan.String() }
 
 // tellPlaces tells the caller of all roles that are to be bound.
-func (c *Config) tellPlaces(crews []*crew) {
+func (c *Config) tellPlaces(crews []*roleGroup) {
 	for _, one := range crews {
 		if c.OnPlace != nil && one.placed() != "" {
 			c.OnPlace(one.Name, one.placed())
@@ -69,7 +69,7 @@ func (c *Config) tellPlaces(crews []*crew) {
 
 // bound runs start, which starts a process of the role, with that process bound to its share of the processors, if
 // there is one. A child inherits the affinity of the thread that starts it, so the caller must hold on to its thread.
-func (c *crew) bound(index int, start func() error) error {
+func (c *roleGroup) bound(index int, start func() error) error {
 	if c.plan.Bound() {
 		undo, err := placement.BindThread(c.plan.Shares[index])
 		if err != nil {

@@ -19,7 +19,7 @@ func TestRanksAreBound(t *testing.T) {
 		ranks, each int
 		bind        Bind
 	}{{len(all), 1, BindAuto}, {len(all), 0, BindCore}, {2 * len(all), 1, BindAuto}, {2*len(all) + 1, 1, BindAuto}, {2 * len(all), 2, BindAuto}, {len(all), 1, BindNone}, {len(all), 1, ""}} {
-		plan, err := placement.Decide(placement.Here(), placement.Request{Processes: c.ranks, Threads: c.each, Mode: c.bind})
+		plan, err := placement.Decide(placement.LocalMachine(), placement.Request{Processes: c.ranks, Threads: c.each, Mode: c.bind})
 		if c.bind == "" {
 			plan = placement.Plan{}
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // playPlaced says where this process may run, and what it was told of it.
-func playPlaced(env Env) int {
+func playPlaced(env RankEnv) int {
 	fmt.Printf("%d on %v, %s\n", env.Rank, placement.Allowed(), env.Placed)
 	return 0
 }
@@ -17,13 +17,13 @@ func playPlaced(env Env) int {
 // What a person says of binding and of threads is read, or refused by name.
 func TestBindFromEnv(t *testing.T) {
 	vars := map[string]string{}
-	for _, v := range (Env{WorldSize: 2, Rendezvous: "127.0.0.1:1", Ticket: make([]byte, 32), Placed: "bound to a core each"}).Strings() {
+	for _, v := range (RankEnv{WorldSize: 2, Rendezvous: "127.0.0.1:1", Ticket: make([]byte, 32), Placed: "bound to a core each"}).Strings() {
 		name, value, _ := strings.Cut(v, "=")
 		vars[name] = value
 	}
 	lookup := func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 	vars[BindVar], vars[ThreadsVar] = "core", "3"
-	env, _, err := FromEnv(lookup)
+	env, _, err := RankFromEnv(lookup)
 	if err != nil || env.Bind != BindCore || env.Threads != 3 || env.Placed != "bound to a core each" {
 		t.Errorf("%+v, %v", env, err)
 	}
@@ -34,7 +34,7 @@ func TestBindFromEnv(t *testing.T) {
 		}
 	}
 	vars[BindVar] = "socket"
-	if _, _, err := FromEnv(lookup); err == nil || !strings.Contains(err.Error(), `RINGO_BIND="socket": want one of [auto core none], or nothing`) {
+	if _, _, err := RankFromEnv(lookup); err == nil || !strings.Contains(err.Error(), `RINGO_BIND="socket": want one of [auto core none], or nothing`) {
 		t.Error(err)
 	}
 }

@@ -49,17 +49,17 @@ func (j *job) boxed(err error) error {
 	if stopped := (*cluster.StoppedError)(nil); err == nil || j.interrupted || errors.As(err, &stopped) {
 		return err
 	}
-	box, recorded, killed := &blackbox.Box{Written: time.Now(), Why: err.Error()}, false, false
-	var death *DeathError
+	box, recorded, killed := &blackbox.File{Written: time.Now(), Why: err.Error()}, false, false
+	var death *LostProcessError
 	_ = errors.As(err, &death)
 	for _, p := range j.procs {
-		is := blackbox.Process{Name: p.name(), Rank: -1, Serves: !p.role.leads, How: p.how}
-		if is.Lost = death != nil && death.Failed == "" && death.Who == p.name(); is.Lost {
-			is.How = cmp.Or(death.How, is.How)
+		is := blackbox.Process{Name: p.name(), Rank: -1, Serves: !p.role.isMain, ExitStatus: p.how}
+		if is.Lost = death != nil && death.Failed == "" && death.Name == p.name(); is.Lost {
+			is.ExitStatus = cmp.Or(death.ExitStatus, is.ExitStatus)
 		} else if p.signalled() {
-			is.How = "ended by its launcher"
+			is.ExitStatus = "ended by its launcher"
 		}
-		if p.role.Mesh || p.role.leads {
+		if p.role.Mesh || p.role.isMain {
 			is.Rank = p.role.before + p.number
 		}
 		s, fault := p.recorded()
@@ -80,8 +80,8 @@ func (j *job) boxed(err error) error {
 
 // ownError reports whether the process reported an error that did not come from an exchange with others: by its own record no
 // operation or request of it failed.
-func (e *DeathError) ownError(box *blackbox.Box) bool {
-	i := slices.IndexFunc(box.Processes, func(p blackbox.Process) bool { return p.Name == e.Who })
+func (e *LostProcessError) ownError(box *blackbox.File) bool {
+	i := slices.IndexFunc(box.Processes, func(p blackbox.Process) bool { return p.Name == e.Name })
 	if e.Failed == "" || i < 0 || box.Processes[i].Silent != "" {
 		return false
 	}
@@ -93,8 +93,8 @@ func (e *DeathError) ownError(box *blackbox.Box) bool {
 // recorded is what the process has recorded, nil where it has recorded nothing: the memory of one on another host is fetched.
 func (p *process) recorded() (*record.Snapshot, error) {
 	memory := p.memory // which others may be looking at
-	if p.away != nil && memory == nil {
-		if memory = p.away.recalled(p.number); memory != nil {
+	if p.remote != nil && memory == nil {
+		if memory = p.remote.fetchRecord(p.number); memory != nil {
 			defer memory.Close()
 		}
 	}
@@ -109,7 +109,7 @@ const maxBoxes = 20
 
 // writeBox writes a file of its own name into a folder, for its owner alone to read, and returns its path. The newest maxBoxes stay. Of
 // one that cannot be written nothing is left.
-func writeBox(folder string, box *blackbox.Box) (path string, err error) {
+func writeBox(folder string, box *blackbox.File) (path string, err error) {
 	f, err := os.CreateTemp(folder, "ringo-blackbox-"+box.Written.UTC().Format("20060102-150405")+"-*.json")
 	if err == nil {
 		if err = errors.Join(box.Write(f), f.Close()); err == nil {

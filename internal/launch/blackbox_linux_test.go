@@ -16,12 +16,12 @@ import (
 
 // playRecorded is a rank that ends one operation, of which rank 1 dies before the next, for which the others wait, or with "well" in
 // place of a file in none.
-func playRecorded(env Env, args []string) int {
+func playRecorded(env RankEnv, args []string) int {
 	r := env.Recorder()
 	r.BeginStep(6)
 	begin := func(seq uint32) record.Op {
 		return r.Begin(&record.Event{
-			Kind: record.Operation, Name: r.Name("allreduce"), Seq: seq, Size: 64, Bucket: 2, Label: r.Name("bucket 2 (fc.bias)"), With: -1, Peer: -1, Sent: -1, Begun: r.Now(),
+			Kind: record.Operation, Name: r.Name("allreduce"), Seq: seq, Size: 64, Bucket: 2, Label: r.Name("bucket 2 (fc.bias)"), Other: -1, Peer: -1, Sent: -1, Begun: r.Now(),
 		})
 	}
 	begin(0).End(r.Now(), 32, false)
@@ -49,7 +49,7 @@ func TestBlackBox(t *testing.T) {
 	boxes := t.TempDir()
 	l := launch(t, context.Background(), 3, "recorded", []string{filepath.Join(t.TempDir(), "waits")}, func(c *Config) { c.BlackBox = boxes })
 	var recorded *RecordedError
-	var death *DeathError
+	var death *LostProcessError
 	if !errors.As(l.err, &recorded) || !errors.As(l.err, &death) || death.Rank != 1 || recorded.Unwritten != nil {
 		t.Fatalf("%v, rank %+v", l.err, death)
 	}
@@ -80,7 +80,7 @@ func TestNoBlackBox(t *testing.T) {
 	boxes := t.TempDir()
 	for _, c := range []struct{ role, arg string }{{"recorded", "well"}, {"exit", "1"}} {
 		l := launch(t, context.Background(), 2, c.role, []string{c.arg, "3"}, func(c *Config) { c.BlackBox = boxes })
-		var death *DeathError
+		var death *LostProcessError
 		if recorded := (*RecordedError)(nil); errors.As(l.err, &recorded) || !errors.As(l.err, &death) {
 			t.Errorf("%s: %v", c.role, l.err)
 		}
@@ -106,7 +106,7 @@ func TestBlackBoxesKeepTheNewest(t *testing.T) {
 	}
 	var paths []string
 	for i := range maxBoxes + 3 {
-		path, err := writeBox(folder, &blackbox.Box{Written: time.Unix(1.7e9, 0)})
+		path, err := writeBox(folder, &blackbox.File{Written: time.Unix(1.7e9, 0)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,18 +126,18 @@ func TestBlackBoxesKeepTheNewest(t *testing.T) {
 func TestNoBlackBoxOfOwnError(t *testing.T) {
 	well := blackbox.Entry{Kind: record.Operation.String()}
 	for _, c := range []struct {
-		death DeathError
+		death LostProcessError
 		ended []blackbox.Entry
 		want  bool
 	}{
-		{DeathError{Who: "rank 1", Failed: "a.csv: line 3: no number"}, []blackbox.Entry{well}, true},
-		{DeathError{Who: "rank 1", Failed: "a.csv: line 3: no number"}, nil, true},
-		{DeathError{Who: "rank 1", Failed: "allreduce: no message for 10m"}, []blackbox.Entry{well, {Kind: record.Operation.String(), Failed: true}}, false},
-		{DeathError{Who: "rank 1", Failed: "rank 0 has another size"}, []blackbox.Entry{well, {Kind: record.Fault.String()}}, false},
-		{DeathError{Who: "rank 1", How: "exit status 3"}, []blackbox.Entry{well}, false},
-		{DeathError{Who: "rank 7", Failed: "a.csv: line 3: no number"}, nil, false},
+		{LostProcessError{Name: "rank 1", Failed: "a.csv: line 3: no number"}, []blackbox.Entry{well}, true},
+		{LostProcessError{Name: "rank 1", Failed: "a.csv: line 3: no number"}, nil, true},
+		{LostProcessError{Name: "rank 1", Failed: "allreduce: no message for 10m"}, []blackbox.Entry{well, {Kind: record.Operation.String(), Failed: true}}, false},
+		{LostProcessError{Name: "rank 1", Failed: "rank 0 has another size"}, []blackbox.Entry{well, {Kind: record.Fault.String()}}, false},
+		{LostProcessError{Name: "rank 1", ExitStatus: "exit status 3"}, []blackbox.Entry{well}, false},
+		{LostProcessError{Name: "rank 7", Failed: "a.csv: line 3: no number"}, nil, false},
 	} {
-		box := &blackbox.Box{Processes: []blackbox.Process{{Name: "rank 0", Ended: []blackbox.Entry{{Failed: true}}}, {Name: "rank 1", Ended: c.ended}}}
+		box := &blackbox.File{Processes: []blackbox.Process{{Name: "rank 0", Ended: []blackbox.Entry{{Failed: true}}}, {Name: "rank 1", Ended: c.ended}}}
 		if got := c.death.ownError(box); got != c.want {
 			t.Errorf("%+v: %v", c.death, got)
 		}

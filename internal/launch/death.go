@@ -9,41 +9,41 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// DeathError says which process ended the job, how, with which last words, and which others
+// LostProcessError says which process ended the job, how, with which last words, and which others
 // ended because of it.
-type DeathError struct {
-	Who    string        // what it is called: "rank 3", "parameter server 0"
-	Host   string        // its host, in a job of several; "": there is one
-	Role   string        // the name of its role
-	Index  int           // its number in the role
-	Rank   int           // its number among ranks and servers in the mesh, -1: it is none of them
-	How    string        // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
-	Failed string        // the error that it told before it ended, or ""
-	Tail   []string      // its last lines of output
-	Ranks  int           // how many ranks train; those with higher numbers are servers
-	Others []outcome.End // of the other members, as they told or the launcher saw
+type LostProcessError struct {
+	Name       string         // what it is called: "rank 3", "parameter server 0"
+	Host       string         // its host, in a job of several; "": there is one
+	Role       string         // the name of its role
+	Index      int            // its number in the role
+	Rank       int            // its number among ranks and servers in the mesh, -1: it is none of them
+	ExitStatus string         // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
+	Failed     string         // the error that it told before it ended, or ""
+	Tail       []string       // its last lines of output
+	Ranks      int            // how many ranks train; those with higher numbers are servers
+	Affected   []outcome.Exit // of the other members, as they told or the launcher saw
 }
 
-// Error tells of the fault once, for all: see outcome.Loss. The last lines are indented, one per line.
-func (e *DeathError) Error() string {
-	l := outcome.Loss{Who: e.Who, Host: e.Host, How: e.How, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Others: e.Others}
+// Error tells of the fault once, for all: see outcome.LostProcess. The last lines are indented, one per line.
+func (e *LostProcessError) Error() string {
+	l := outcome.LostProcess{Name: e.Name, Host: e.Host, Status: e.ExitStatus, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Affected: e.Affected}
 	if e.Failed == "" {
-		l.How = e.server() + e.How
+		l.Status = e.server() + e.ExitStatus
 	}
 	return l.String()
 }
 
 // server is the beginning of a text about a rank of the mesh that is a server, "" of others.
-func (e *DeathError) server() string {
+func (e *LostProcessError) server() string {
 	if e.Rank < e.Ranks {
 		return cluster.ServerName(-1)
 	}
 	return cluster.ServerName(e.Rank - e.Ranks)
 }
 
-// death describes the end of p; why is the coordinator's reason.
-func (j *job) death(p *process, why string) *DeathError {
-	d := &DeathError{Who: p.name(), Host: p.host, Role: p.role.Name, Index: p.index, Rank: p.role.before + p.number, How: p.how, Tail: p.tail.last(), Ranks: j.crews[0].Count}
+// lostProcess describes the end of p; why is the coordinator's reason.
+func (j *job) lostProcess(p *process, why string) *LostProcessError {
+	d := &LostProcessError{Name: p.name(), Host: p.host, Role: p.role.Name, Index: p.index, Rank: p.role.before + p.number, ExitStatus: p.how, Tail: p.tail.last(), Ranks: j.crews[0].Count}
 	if j.cfg.Part != nil {
 		d.Ranks = j.cfg.Part.WorldSize
 	}
@@ -53,8 +53,8 @@ func (j *job) death(p *process, why string) *DeathError {
 		if end := p.end(); end != nil {
 			d.Failed = end.Fault()
 		}
-	} else if i := slices.IndexFunc(ends, func(e outcome.End) bool { return e.Rank == p.number }); i >= 0 {
-		if d.Failed = ends[i].Why; strings.Contains(d.Failed, p.name()+" is lost") { // it still lives, and was told the verdict on itself
+	} else if i := slices.IndexFunc(ends, func(e outcome.Exit) bool { return e.Rank == p.number }); i >= 0 {
+		if d.Failed = ends[i].Reason; strings.Contains(d.Failed, p.name()+" is lost") { // it still lives, and was told the verdict on itself
 			d.Failed = ""
 		}
 		ends = slices.Delete(ends, i, i+1)
@@ -64,7 +64,7 @@ func (j *job) death(p *process, why string) *DeathError {
 			ends[i].Cause = p.name()
 		}
 	}
-	d.Others = append(ends, j.silent(p, ends)...)
+	d.Affected = append(ends, j.unreportedExits(p, ends)...)
 	why = strings.TrimPrefix(why, d.server()) // which d says itself
 	reason, failed := cluster.Failed(why)
 	switch {
@@ -72,26 +72,26 @@ func (j *job) death(p *process, why string) *DeathError {
 		d.Failed = reason
 		fallthrough
 	case d.Failed != "":
-		if d.How = ""; p.killed() && !p.signalled() {
-			d.How = p.how
+		if d.ExitStatus = ""; p.killed() && !p.signalled() {
+			d.ExitStatus = p.how
 		}
 	case why == "" || p.how != "" && strings.HasPrefix(why, p.how):
 	case p.signalled() || p.how == "":
-		d.How = why
+		d.ExitStatus = why
 	default:
-		d.How = why + ", then " + p.how
+		d.ExitStatus = why + ", then " + p.how
 	}
 	return d
 }
 
-// silent are the ends of ranks, and of servers in the mesh, besides p that have not told of them: those that the
+// unreportedExits are the ends of ranks, and of servers in the mesh, besides p that have not told of them: those that the
 // launcher has made end, because of p, and those that ended badly by themselves.
-func (j *job) silent(p *process, told []outcome.End) (out []outcome.End) {
+func (j *job) unreportedExits(p *process, told []outcome.Exit) (out []outcome.Exit) {
 	for _, o := range j.procs {
-		if o == p || o.role.serves() || o.how == "" || o.spared || slices.ContainsFunc(told, func(e outcome.End) bool { return e.Rank == o.role.before+o.number }) {
+		if o == p || o.role.serves() || o.how == "" || o.continuedWithout || slices.ContainsFunc(told, func(e outcome.Exit) bool { return e.Rank == o.role.before+o.number }) {
 			continue
 		}
-		e := outcome.End{Rank: o.role.before + o.number, Why: o.how}
+		e := outcome.Exit{Rank: o.role.before + o.number, Reason: o.how}
 		if o.signalled() {
 			e.Cause = p.name()
 		}
@@ -104,7 +104,7 @@ func (j *job) silent(p *process, told []outcome.End) (out []outcome.End) {
 // recorded, even if all of them then ended with status 0: a job of which a process ended before the
 // others has succeeded only without that.
 func (j *job) missedOne() bool {
-	return slices.ContainsFunc(j.ends(), func(e outcome.End) bool { return !e.Stopped }) ||
+	return slices.ContainsFunc(j.ends(), func(e outcome.Exit) bool { return !e.Stopped }) ||
 		slices.ContainsFunc(j.procs, (*process).hasFault)
 }
 

@@ -19,9 +19,9 @@ func (j *job) endStopped() {
 		if !p.role.Mesh {
 			continue
 		}
-		if !p.stoppedNow() || !j.coordinator.Left(p.number) {
-			p.halted.Heard()
-		} else if p.halted.Missed(false) {
+		if !p.stoppedNow() || !j.coordinator.HasLeft(p.number) {
+			p.stoppedFor.Reset()
+		} else if p.stoppedFor.Missed(false) {
 			p.hang(fmt.Sprintf("stopped by a signal after it had left the job, and not continued within %v", j.cfg.Times.DeadAfter))
 		}
 	}
@@ -29,7 +29,7 @@ func (j *job) endStopped() {
 
 // looks is how often endStopped is to be called.
 func (j *job) looks() time.Duration {
-	s := awake.Silence{Limit: j.cfg.Times.DeadAfter}
+	s := awake.Detector{Limit: j.cfg.Times.DeadAfter}
 	return s.Wait()
 }
 
@@ -37,5 +37,5 @@ func (j *job) looks() time.Duration {
 func (p *process) stoppedNow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.ended && p.away == nil && isStopped(p.cmd.Process.Pid)
+	return !p.ended && p.remote == nil && isStopped(p.cmd.Process.Pid)
 }

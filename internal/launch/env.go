@@ -14,55 +14,55 @@ import (
 
 // The variables that place a process in its job.
 const (
-	RankVar        = "RINGO_RANK"        // this process's rank, from 0; servers have the numbers after those that train
-	WorldSizeVar   = "RINGO_WORLD_SIZE"  // the number of ranks that train
-	ServersVar     = "RINGO_SERVERS"     // the number of servers, or unset: none
-	RoleVar        = "RINGO_ROLE"        // "trainer" or unset, or "server"
-	LocalRankVar   = "RINGO_LOCAL_RANK"  // its number among those of its host
-	RendezvousVar  = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT, or the absolute path of a file that says so; unset for ranks without a mesh
-	TicketVar      = "RINGO_TICKET"      // the job's secret
-	TicketFileVar  = "RINGO_TICKET_FILE" // in its place, the path of a file that has it, which only its owner may read
-	CoordinatorVar = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
-	ColumnsVar     = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
-	TransportVar   = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
-	BindVar        = "RINGO_BIND"        // "auto", "core" or "none", or unset: auto; for ranks that no launcher of ours has started
-	PlacedVar      = "RINGO_PLACED"      // of a rank that a launcher has started: in words, on which processors ranks run
-	ThreadsVar     = "GOMAXPROCS"        // Go's own: how many threads a person wants in each process, or unset
-	TablesVar      = "RINGO_PS_ADDRS"    // where the servers that keep parameters listen, HOST:PORT,HOST:PORT,…, or unset: none; any role's is RINGO_ROLE_ADDRS, with its name for ROLE
-	TableVar       = "RINGO_PS_INDEX"    // of a server that keeps parameters: its number, from 0; any role's is RINGO_ROLE_INDEX
-	HetersVar      = "RINGO_HETER_ADDRS" // likewise, of heter-trainers
-	HeterVar       = "RINGO_HETER_INDEX"
-	SocketVar      = "RINGO_SOCKET"  // of a process of a role with sockets: the descriptor of its own
-	MetricsVar     = "RINGO_METRICS" // the folder in which the ranks of this host have their figures, or unset: they keep none; see metrics.Open
-	EndVar         = "RINGO_END"     // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
-	RecordVar      = "RINGO_RECORD"  // the descriptor of the memory in which the process records what it does, or unset: it has its own
+	RankVar             = "RINGO_RANK"        // this process's rank, from 0; servers have the numbers after those that train
+	WorldSizeVar        = "RINGO_WORLD_SIZE"  // the number of ranks that train
+	ServersVar          = "RINGO_SERVERS"     // the number of servers, or unset: none
+	RoleVar             = "RINGO_ROLE"        // "trainer" or unset, or "server"
+	LocalRankVar        = "RINGO_LOCAL_RANK"  // its number among those of its host
+	RendezvousVar       = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT, or the absolute path of a file that says so; unset for ranks without a mesh
+	TicketVar           = "RINGO_TICKET"      // the job's secret
+	TicketFileVar       = "RINGO_TICKET_FILE" // in its place, the path of a file that has it, which only its owner may read
+	CoordinatorVar      = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
+	ColumnsVar          = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
+	TransportVar        = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
+	BindVar             = "RINGO_BIND"        // "auto", "core" or "none", or unset: auto; for ranks that no launcher of ours has started
+	PlacedVar           = "RINGO_PLACED"      // of a rank that a launcher has started: in words, on which processors ranks run
+	ThreadsVar          = "GOMAXPROCS"        // Go's own: how many threads a person wants in each process, or unset
+	ParameterServersVar = "RINGO_PS_ADDRS"    // where the servers that keep parameters listen, HOST:PORT,HOST:PORT,…, or unset: none; any role's is RINGO_ROLE_ADDRS, with its name for ROLE
+	TableVar            = "RINGO_PS_INDEX"    // of a server that keeps parameters: its number, from 0; any role's is RINGO_ROLE_INDEX
+	HetersVar           = "RINGO_HETER_ADDRS" // likewise, of heter-trainers
+	HeterVar            = "RINGO_HETER_INDEX"
+	SocketVar           = "RINGO_SOCKET"  // of a process of a role with sockets: the descriptor of its own
+	MetricsVar          = "RINGO_METRICS" // the folder in which the ranks of this host have their figures, or unset: they keep none; see metrics.Open
+	EndVar              = "RINGO_END"     // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
+	RecordVar           = "RINGO_RECORD"  // the descriptor of the memory in which the process records what it does, or unset: it has its own
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is unset. It never
-	// holds the ticket: see JobFromEnv.
+	// holds the ticket: see JobSpecFromEnv.
 	JobVar = "RINGO_JOB"
-	// OrdersVar is a secret that a person may choose, which orders by HTTP to servers that keep parameters must show, or unset: one
+	// AdminTokenVar is a secret that a person may choose, which orders by HTTP to servers that keep parameters must show, or unset: one
 	// that servers make. Launchers hand it on.
-	OrdersVar = "RINGO_PS_HTTP_TOKEN"
+	AdminTokenVar = "RINGO_PS_HTTP_TOKEN"
 )
 
-// leastOrders is how short the secret of OrdersVar may be.
+// leastOrders is how short the secret of AdminTokenVar may be.
 const leastOrders = 16
 
-// OrdersFromEnv reads the secret of OrdersVar; empty: there is none. The error does not show it.
-func OrdersFromEnv(lookup func(string) (string, bool)) (string, error) {
-	token, _ := lookup(OrdersVar)
+// AdminTokenFromEnv reads the secret of AdminTokenVar; empty: there is none. The error does not show it.
+func AdminTokenFromEnv(lookup func(string) (string, bool)) (string, error) {
+	token, _ := lookup(AdminTokenVar)
 	strange := func(r rune) bool { return r <= ' ' || r > '~' }
 	if token != "" && (len(token) < leastOrders || strings.ContainsFunc(token, strange)) {
-		return "", fmt.Errorf("%s has %d characters: want at least %d, without spaces, in ASCII, such as `openssl rand -hex 16` makes", OrdersVar, len(token), leastOrders)
+		return "", fmt.Errorf("%s has %d characters: want at least %d, without spaces, in ASCII, such as `openssl rand -hex 16` makes", AdminTokenVar, len(token), leastOrders)
 	}
 	return token, nil
 }
 
-// maxJob bounds Config.Job: Linux gives one variable 128 KiB, with its name.
+// maxJob bounds Config.JobSpec: Linux gives one variable 128 KiB, with its name.
 const maxJob = 127 << 10
 
-// JobFromEnv returns what the launcher was given as Config.Job. Without a launcher, or where it was given nothing,
+// JobSpecFromEnv returns what the launcher was given as Config.JobSpec. Without a launcher, or where it was given nothing,
 // present is false.
-func JobFromEnv(lookup func(string) (string, bool)) (text string, present bool) {
+func JobSpecFromEnv(lookup func(string) (string, bool)) (text string, present bool) {
 	text, _ = lookup(JobVar)
 	return text, text != ""
 }
@@ -80,9 +80,9 @@ const (
 	varPrefix, addrsSuffix, indexSuffix = "RINGO_", "_ADDRS", "_INDEX" // of variables about a role
 )
 
-// Env is a process's place in its job: one of WorldSize ranks that train, or, with
+// RankEnv is a process's place in its job: one of WorldSize ranks that train, or, with
 // a Rank from WorldSize on, one of Servers.
-type Env struct {
+type RankEnv struct {
 	// Rank is the process's number in the mesh, from 0.
 	Rank int
 	// WorldSize is how many ranks train.
@@ -116,30 +116,30 @@ type Env struct {
 	// Placed tells in words where the launcher has put the ranks: "bound to a core each".
 	Placed string
 	// Saving says how servers of this launcher are saved.
-	Saving Saving
+	Saving CheckpointEnv
 	// Threads is how many threads a person wants in each process; 0: nothing was said.
 	Threads int
 	// Metrics is the folder of the figures of this host's ranks: see metrics.Open.
 	Metrics string
-	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it ended: see Tell.
+	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it ended: see ReportExit.
 	End int
 	// Record, when above 0, is the number of the descriptor of the memory that the launcher holds for Recorder.
 	Record int
 }
 
 // Serves says that this process is a server, and not a rank that trains.
-func (e Env) Serves() bool { return e.Rank >= e.WorldSize }
+func (e RankEnv) Serves() bool { return e.Rank >= e.WorldSize }
 
 // Members is how many processes the job has: ranks and servers.
-func (e Env) Members() int { return e.WorldSize + e.Servers }
+func (e RankEnv) Members() int { return e.WorldSize + e.Servers }
 
-// FromEnv reads the variables through lookup, which is like os.LookupEnv. It is
+// RankFromEnv reads the variables through lookup, which is like os.LookupEnv. It is
 // the one place that knows them. Without RINGO_RANK the process belongs to no
-// job of ours, and present is false: see FromOthers. The error names every variable that is missing or
+// job of ours, and present is false: see FromExternal. The error names every variable that is missing or
 // wrong; it never shows the ticket.
-func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err error) {
+func RankFromEnv(lookup func(string) (string, bool)) (env RankEnv, present bool, err error) {
 	if _, present = lookup(RankVar); !present {
-		return Env{}, false, nil
+		return RankEnv{}, false, nil
 	}
 	r := envReader{lookup: lookup, because: RankVar}
 	env.Rank = r.number(RankVar, 0)
@@ -154,7 +154,7 @@ func FromEnv(lookup func(string) (string, bool)) (env Env, present bool, err err
 	env.Tables, env.Heters = r.addresses(tables), r.addresses(Heter)
 	if env.Rendezvous, _ = lookup(RendezvousVar); env.Rendezvous == "" && len(env.Tables) == 0 {
 		r.text(RendezvousVar) // without a mesh ranks have nothing else to meet at
-	} else if env.Rendezvous != "" && !meeting.IsPlace(env.Rendezvous) {
+	} else if env.Rendezvous != "" && !meeting.IsBackend(env.Rendezvous) {
 		if _, _, err := net.SplitHostPort(env.Rendezvous); err != nil {
 			r.fail("%s=%q: want HOST:PORT, the absolute path of a file, or etcd://HOST:PORT/KEY", RendezvousVar, env.Rendezvous)
 		}
@@ -192,7 +192,7 @@ func (r *envReader) fail(format string, args ...any) {
 }
 
 // secret reads the ticket of a process's job, or where it stands.
-func (r *envReader) secret(env *Env) {
+func (r *envReader) secret(env *RankEnv) {
 	text, _ := r.lookup(TicketVar)
 	env.TicketFile, _ = r.lookup(TicketFileVar)
 	switch {
@@ -243,7 +243,7 @@ func ThreadsFromEnv(lookup func(string) (string, bool)) int {
 }
 
 // role checks that a process's number and role agree.
-func (r *envReader) role(env Env) {
+func (r *envReader) role(env RankEnv) {
 	role, _ := r.lookup(RoleVar)
 	switch {
 	case role != "" && role != trainer && role != server:
@@ -286,8 +286,8 @@ func (r *envReader) number(name string, least int) int {
 	return n
 }
 
-// Strings returns the variables as NAME=value: what FromEnv reads.
-func (e Env) Strings() []string {
+// Strings returns the variables as NAME=value: what RankFromEnv reads.
+func (e RankEnv) Strings() []string {
 	out := []string{
 		RankVar + "=" + strconv.Itoa(e.Rank),
 		WorldSizeVar + "=" + strconv.Itoa(e.WorldSize),

@@ -69,8 +69,8 @@ func (e *escalation) advance() (sig syscall.Signal, ok bool) {
 	return 0, false
 }
 
-// again has SIGKILL be sent once more, to those who may take so much longer than others.
-func (e *escalation) again(more time.Duration) {
+// repeatKill has SIGKILL be sent once more, to those who may take so much longer than others.
+func (e *escalation) repeatKill(more time.Duration) {
 	e.step, e.waited = 2, e.waited+more
 	e.timer.Reset(more)
 }
@@ -103,6 +103,6 @@ func (j *job) killLate() {
 		}
 	}
 	if more > 0 {
-		j.next.again(more)
+		j.next.repeatKill(more)
 	}
 }

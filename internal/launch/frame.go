@@ -20,7 +20,7 @@ type frameKind byte
 const (
 	// What the job's launcher says.
 	frameBegin  frameKind = 'B' // begin
-	frameRoles  frameKind = 'R' // []awayRole: make ready
+	frameRoles  frameKind = 'R' // []agentRole: make ready
 	frameStart  frameKind = 'S' // startOrder
 	frameSignal frameKind = 'K' // a byte, the signal, to a process that has not ended
 	frameRecord frameKind = 'M' // what has a process recorded?
@@ -37,7 +37,7 @@ const (
 	frameReport  frameKind = 'l' // a line for a person
 
 	// What both say.
-	frameLife frameKind = '.' // a sign of life; a host's has the processor time that its processes have used, by number
+	frameHeartbeat frameKind = '.' // a sign of life; a host's has the processor time that its processes have used, by number
 )
 
 const (
@@ -81,8 +81,8 @@ func writeFrame(w io.Writer, f frame) error {
 	return err
 }
 
-// told is a frame whose body is JSON.
-func told(kind frameKind, number int, body any) frame {
+// jsonFrame is a frame whose body is JSON.
+func jsonFrame(kind frameKind, number int, body any) frame {
 	b, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // our own types, which the tests encode
@@ -98,8 +98,8 @@ func (f frame) read(into any) error {
 	return nil
 }
 
-// begin is what a host's launcher is told first.
-type begin struct {
+// agentHello is what a host's launcher is told first.
+type agentHello struct {
 	Dir    string        // where processes work
 	Env    []string      // what they get beside their host's environment
 	Beat   time.Duration // how often both show a sign of life
@@ -116,8 +116,8 @@ type welcome struct {
 	Client  string // the address from which it was reached, "" where it does not know
 }
 
-// awayRole is a role as a host's launcher is told it.
-type awayRole struct {
+// agentRole is a role as a host's launcher is told it.
+type agentRole struct {
 	Role
 	Leads bool
 	Count int  // of its processes on this host
@@ -146,7 +146,7 @@ type started struct {
 
 // exit is how it has ended.
 type exit struct {
-	How  string
-	Hung string
-	Told *outcome.End
+	ExitStatus string
+	Hung       string
+	Told       *outcome.Exit
 }

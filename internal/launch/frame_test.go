@@ -11,7 +11,7 @@ import (
 // Frames come as they were sent, and what is none is an error of few bytes' reading.
 func TestFrames(t *testing.T) {
 	var b bytes.Buffer
-	all := []frame{{kind: frameLife, body: []byte{}}, {frameOut, 3, []byte("text")}, told(frameStarted, 1<<20, started{PID: 7})}
+	all := []frame{{kind: frameHeartbeat, body: []byte{}}, {frameOut, 3, []byte("text")}, jsonFrame(frameStarted, 1<<20, started{PID: 7})}
 	for _, f := range all {
 		if err := writeFrame(&b, f); err != nil {
 			t.Fatal(err)

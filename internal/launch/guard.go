@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// guardGrace is what the processes of a killed launcher have to end on their
+// watchdogGrace is what the processes of a killed launcher have to end on their
 // own, which they do as their control connections close.
-const guardGrace = 3 * time.Second
+const watchdogGrace = 3 * time.Second
 
-// Guard outlives the launcher. It reads from r, the launcher's pipe, which
+// Watchdog outlives the launcher. It reads from r, the launcher's pipe, which
 // process groups live, and when the pipe ends while some do, because the
 // launcher was killed, it kills them: 3 s later, if they have not ended by
 // themselves. It is the whole body of the hidden subcommand named in
-// Config.Guard.
-func Guard(r io.Reader) error {
+// Config.Watchdog.
+func Watchdog(r io.Reader) error {
 	groups, err := readGroups(r)
-	deadline := time.Now().Add(guardGrace)
+	deadline := time.Now().Add(watchdogGrace)
 	for pause := 10 * time.Millisecond; time.Now().Before(deadline); pause = min(2*pause, 200*time.Millisecond) {
 		if dropDead(groups); len(groups) == 0 {
 			return err
@@ -67,8 +67,8 @@ func dropDead(groups map[int]bool) {
 	}
 }
 
-// guard is the launcher's end of the guard process. The zero value is none.
-type guard struct {
+// watchdog is the launcher's end of the guard process. The zero value is none.
+type watchdog struct {
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	pipe *os.File
@@ -76,7 +76,7 @@ type guard struct {
 
 // start starts the guard in a session of its own, where neither Ctrl-C nor the
 // terminal's end reaches it.
-func (g *guard) start(command, env []string) error {
+func (g *watchdog) start(command, env []string) error {
 	if len(command) == 0 {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (g *guard) start(command, env []string) error {
 }
 
 // note tells the guard of a group that started ('+') or ended ('-').
-func (g *guard) note(sign byte, group int) {
+func (g *watchdog) note(sign byte, group int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.pipe != nil {
@@ -108,12 +108,12 @@ func (g *guard) note(sign byte, group int) {
 }
 
 // stop ends the guard once all groups have ended.
-func (g *guard) stop() {
+func (g *watchdog) stop() {
 	if g.pipe == nil {
 		return
 	}
 	_ = g.pipe.Close()
-	late := time.AfterFunc(guardGrace+time.Second, func() { _ = g.cmd.Process.Kill() })
+	late := time.AfterFunc(watchdogGrace+time.Second, func() { _ = g.cmd.Process.Kill() })
 	_ = g.cmd.Wait()
 	late.Stop()
 }

@@ -26,10 +26,10 @@ const giveUp = 10 * time.Second // on a host with many times as many threads as 
 // job is one run.
 type job struct {
 	cfg         Config
-	crews       []*crew
+	crews       []*roleGroup
 	screen      *screen
 	coordinator *cluster.Coordinator // of the mesh; nil: no role joins one
-	guard       guard
+	guard       watchdog
 	shortage    *cgroup.Shortage // of memory, on this host
 	procs       []*process       // those that started, by number; one that is started again takes the place of the first
 	exits       chan *process
@@ -40,9 +40,9 @@ type job struct {
 	next        *escalation
 	running     int                   // how many processes have not ended
 	leading     int                   // how many of these are of the first role
-	served      int                   // servers outside the mesh that have ended well, or that the others go on without
+	serversDone int                   // servers outside the mesh that have ended well, or that the others go on without
 	interrupted bool                  // the context ended while processes ran, or they were told to end and could not stop in good order
-	why         *cluster.StoppedError // that told them; nil: the context
+	stopRequest *cluster.StoppedError // that told them; nil: the context
 	late        *time.Timer           // of processes that were told to end
 
 	mu    sync.Mutex
@@ -113,7 +113,7 @@ func (j *job) startAll() error {
 }
 
 // start starts a process of a role, in the place of so many before it.
-func (j *job) start(c *crew, index, restarts int) (*process, error) {
+func (j *job) start(c *roleGroup, index, restarts int) (*process, error) {
 	p := j.newProcess(c, index)
 	p.restarts = restarts
 	if err := j.launch(p); err != nil {
@@ -127,7 +127,7 @@ func (j *job) start(c *crew, index, restarts int) (*process, error) {
 	if c.Mesh {
 		j.coordinator.Process(p.number, p.used)
 	}
-	if p.away == nil {
+	if p.remote == nil {
 		p.hearFrom(j.cfg.Times)
 	}
 	go j.watch(p)
@@ -136,31 +136,31 @@ func (j *job) start(c *crew, index, restarts int) (*process, error) {
 
 // launch starts the process, on this host or another.
 func (j *job) launch(p *process) error {
-	if p.away != nil {
-		return p.startAway(j.logged(p, j.sink(p)), j.cfg.Times.Join)
+	if p.remote != nil {
+		return p.startRemote(j.logged(p, j.sink(p)), j.cfg.Times.Join)
 	}
-	err := p.role.bound(p.role.seat(p.index), func() error { return p.start(j.logged(p, j.sink(p))) })
+	err := p.role.bound(p.role.hostIndex(p.index), func() error { return p.start(j.logged(p, j.sink(p))) })
 	if err == nil {
 		j.guard.note('+', p.cmd.Process.Pid)
 	}
 	return err
 }
 
-func (j *job) newProcess(c *crew, index int) *process {
+func (j *job) newProcess(c *roleGroup, index int) *process {
 	p := &process{role: c, index: index, number: c.first + index, host: j.host(c, index), tail: tail{max: j.cfg.TailLines}}
 	if l := c.line(index); l != nil {
-		order := startOrder{Role: l.role(c), Seat: c.seat(index), Env: append(j.addresses(), j.place(p)...)}
-		p.away = newAway(l, order)
+		order := startOrder{Role: l.role(c), Seat: c.hostIndex(index), Env: append(j.addresses(), j.place(p)...)}
+		p.remote = newAway(l, order)
 		return p
 	}
 	p.memory, p.memoryLack = j.memory(), j.shortage.Explain
-	p.command(c, c.seat(index))
+	p.command(c, c.hostIndex(index))
 	p.cmd.Env = slices.Concat(withoutOurs(j.cfg.Env), j.addresses(), j.place(p), p.cmd.Env)
 	return p
 }
 
 // command is the process's command on this host, with its descriptors, and the variables that tell it their numbers.
-func (p *process) command(c *crew, seat int) {
+func (p *process) command(c *roleGroup, seat int) {
 	p.cmd = exec.Command(c.program, c.Command[1:]...)
 	p.cmd.Args[0] = c.Command[0]
 	give := func(name string, f *os.File) {
@@ -176,7 +176,7 @@ func (p *process) command(c *crew, seat int) {
 		give(RecordVar, p.memory)
 	}
 	if !c.Mesh {
-		give(EndVar, nil) // see sayPipe
+		give(EndVar, nil) // see openReportPipe
 	}
 }
 
@@ -192,11 +192,11 @@ func (j *job) place(p *process) []string {
 		env := RoleEnv{Role: p.role.Name, Index: p.index, WorldSize: ranks, Ticket: j.cfg.Ticket}
 		return env.Strings()
 	}
-	env := Env{Rank: p.number, WorldSize: ranks, LocalRank: p.role.seat(p.index), Launched: true, Ticket: j.cfg.Ticket}
-	if !p.role.leads { // those of the mesh that sum come after its ranks, on each host
+	env := RankEnv{Rank: p.number, WorldSize: ranks, LocalRank: p.role.hostIndex(p.index), Launched: true, Ticket: j.cfg.Ticket}
+	if !p.role.isMain { // those of the mesh that sum come after its ranks, on each host
 		env.LocalRank += j.crews[0].on(p.role.line(p.index))
 	}
-	if p.away == nil {
+	if p.remote == nil {
 		env.Metrics, env.Placed = j.cfg.Metrics, p.role.placed()
 	}
 	if p.role.Mesh {
@@ -210,8 +210,8 @@ func (j *job) place(p *process) []string {
 
 // addresses are what every process of the job is told: its settings, and where others listen.
 func (j *job) addresses() (env []string) {
-	if j.cfg.Job != "" {
-		env = append(env, JobVar+"="+j.cfg.Job)
+	if j.cfg.JobSpec != "" {
+		env = append(env, JobVar+"="+j.cfg.JobSpec)
 	}
 	for _, c := range j.crews {
 		env = append(env, addrsOf(c.Name, c.addrs)...)
@@ -259,7 +259,7 @@ func (j *job) sink(p *process) func(stream, []byte) {
 // watch waits for p to end and tells everyone who must know.
 func (j *job) watch(p *process) {
 	p.wait()
-	if p.away == nil {
+	if p.remote == nil {
 		j.guard.note('-', p.cmd.Process.Pid)
 	}
 	j.judge(p)
@@ -278,18 +278,18 @@ func (j *job) judge(p *process) {
 	switch {
 	case p.signalled() || p.role.serves(): // see serverLost
 	case !p.role.Mesh:
-		if p.how != "" && p.needed() {
-			j.lose(p)
+		if p.how != "" && p.isRequired() {
+			j.processLost(p)
 		}
 	case p.how == "":
 		j.coordinator.MarkEnded(p.number)
 	case j.stopped(p):
 		p.stopped = true
-	case !p.role.leads && j.coordinator.Left(p.number): // it sums, and nobody has need of that any more
-		p.spared = true
+	case !p.role.isMain && j.coordinator.HasLeft(p.number): // it sums, and nobody has need of that any more
+		p.continuedWithout = true
 		j.cfg.Report(p.loss() + "; it had left the job in good order, which needs nothing from it")
 	default:
-		j.lose(p)
+		j.processLost(p)
 		j.coordinator.MarkLost(p.number, p.how+lastLine(p.tail.last()))
 	}
 }
@@ -393,31 +393,31 @@ func (j *job) cannotKill() error {
 func (j *job) result(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" && !p.spared && !p.stopped })
+	failed := slices.ContainsFunc(j.procs, func(p *process) bool { return p.how != "" && !p.continuedWithout && !p.stopped })
 	stopped := slices.ContainsFunc(j.procs, func(p *process) bool { return p.stopped })
 	verdict := j.verdict()
 	var lost *transport.LostError
 	var server *transport.ServerLostError
 	switch {
 	case j.interrupted && j.first == nil:
-		if j.why != nil && ctx.Err() == nil {
-			return j.why
+		if j.stopRequest != nil && ctx.Err() == nil {
+			return j.stopRequest
 		}
 		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	case !failed && stopped:
-		return j.why
+		return j.stopRequest
 	case !failed && (verdict == nil || !j.missedOne()):
 		return nil
 	case j.failedServer() != nil:
-		return j.death(j.failedServer(), "") // ranks that failed did so because of it
+		return j.lostProcess(j.failedServer(), "") // ranks that failed did so because of it
 	case errors.As(verdict, &lost):
-		return j.death(j.procs[lost.Rank], lost.Why)
-	case errors.As(verdict, &server) && j.named(server.Who) != nil: // else it is not of this launcher's
-		return j.death(j.named(server.Who), server.Why)
+		return j.lostProcess(j.procs[lost.Rank], lost.Reason)
+	case errors.As(verdict, &server) && j.named(server.Process) != nil: // else it is not of this launcher's
+		return j.lostProcess(j.named(server.Process), server.Reason)
 	case verdict != nil:
 		return verdict
 	case j.first != nil:
-		return j.death(j.first, "")
+		return j.lostProcess(j.first, "")
 	}
 	return nil // none died on its own, and nobody was told to end
 }

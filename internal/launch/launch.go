@@ -1,6 +1,6 @@
 // Package launch starts the processes of a job on this host and watches them.
 //
-// It starts any program, gives each process its place in variables (Env), hosts
+// It starts any program, gives each process its place in variables (RankEnv), hosts
 // the job's coordinator, merges the output, and sees to it that the processes
 // end together: when one dies, when the context ends, and, with the help of a
 // guard process, when the launcher itself is killed. It knows nothing of
@@ -42,12 +42,12 @@ type Config struct {
 	// terminal, and the job does not go on without it. Roles in the mesh come before those that are not.
 	Roles []Role
 	// Env is the processes' environment, usually os.Environ(). The variables
-	// of type Env are set on top.
+	// of type RankEnv are set on top.
 	Env []string
-	// Job is handed to every process in the variable RINGO_JOB: see JobFromEnv. It holds the settings of the whole
+	// JobSpec is handed to every process in the variable RINGO_JOB: see JobSpecFromEnv. It holds the settings of the whole
 	// job, and must not hold the ticket, since a program may print it. At most 127 KiB without zero bytes; "" sets no
 	// variable.
-	Job string
+	JobSpec string
 	// Metrics is told to the ranks: the folder in which they have their figures; "": they keep none.
 	Metrics string
 	// Rendezvous is where ranks join, HOST:PORT; "" means a free port of
@@ -125,10 +125,10 @@ type Config struct {
 	Interface string
 	// Part, if set, is the place of this launcher's ranks, which are all it starts, among those of a job that others start, too: theirs
 	// are the numbers from Part.Rank on, and rank 0 coordinates.
-	Part *Env
+	Part *RankEnv
 	// Sight, if set, lets others see the job's processes, and what they record, while it runs.
-	Sight *Sight
-	// Guard is the command line of a process that calls Guard with its
+	Sight *ProcessTable
+	// Guard is the command line of a process that calls Watchdog with its
 	// standard input; nil means none.
 	Guard []string
 }
@@ -141,8 +141,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	fault(len(c.Job) > maxJob || strings.ContainsRune(c.Job, 0), "job of %d bytes: want at most %d, which fit a variable, and none of them zero", len(c.Job), maxJob)
-	fault(c.Ticket != nil && strings.Contains(c.Job, c.Ticket.String()), "job holds the ticket: leave it out, each process gets it in %s", TicketVar)
+	fault(len(c.JobSpec) > maxJob || strings.ContainsRune(c.JobSpec, 0), "job of %d bytes: want at most %d, which fit a variable, and none of them zero", len(c.JobSpec), maxJob)
+	fault(c.Ticket != nil && strings.Contains(c.JobSpec, c.Ticket.String()), "job holds the ticket: leave it out, each process gets it in %s", TicketVar)
 	fault(c.TailLines < 0, "%d last lines of a dead process: want at least 0", c.TailLines)
 	fault(c.Grace < 0, "grace %v: want at least 0", c.Grace)
 	fault(c.SlowAfter < 0, "slow after %v: want at least 0", c.SlowAfter)
@@ -171,7 +171,7 @@ func (c *Config) setDefaults() {
 // Run runs the job and returns when no process of it is left.
 //
 // It returns nil when all ended with status 0. When one died, the error is a
-// *DeathError about the first; when ranks did not join in time, a
+// *LostProcessError about the first; when ranks did not join in time, a
 // *cluster.MissingError; when ctx ended, its cause; when it was told to stop, a *cluster.StoppedError, unless
 // the ranks had come to their end. An error before the start
 // names the program that cannot run or the address that is taken, and nothing
@@ -189,16 +189,16 @@ func Run(ctx context.Context, cfg Config) error {
 	if report := cfg.Report; cfg.OnReport != nil {
 		cfg.Report = func(line string) { report(line); cfg.OnReport(line) }
 	}
-	lines, err := cfg.reach(ctx)
+	lines, err := cfg.startAgents(ctx)
 	if err != nil {
 		return err
 	}
 	defer hangUp(lines)
-	crews, err := cfg.muster(lines)
+	crews, err := cfg.openRoles(lines)
 	if err != nil {
 		return err
 	}
-	defer dismiss(crews)
+	defer closeRoles(crews)
 	cfg.tellPlaces(crews)
 	j := &job{cfg: cfg, crews: crews, screen: screen, shortage: cgroup.Watch(os.DirFS("/"))}
 	if cfg.members() > 0 {

@@ -52,7 +52,7 @@ func play(role string, args []string) int {
 	if helper, present, err := RoleFromEnv(os.LookupEnv, "helper"); present {
 		return playHelper(helper, err, args)
 	}
-	env, _, err := FromEnv(os.LookupEnv)
+	env, _, err := RankFromEnv(os.LookupEnv)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 9
@@ -71,7 +71,7 @@ func play(role string, args []string) int {
 				return 1
 			}
 		}
-		text, present := JobFromEnv(os.LookupEnv)
+		text, present := JobSpecFromEnv(os.LookupEnv)
 		fmt.Printf("job %q, %v\n", text, present)
 		return 0
 	case "placed":
@@ -110,7 +110,7 @@ func play(role string, args []string) int {
 		}
 		return 0
 	case "guard":
-		if err := Guard(os.Stdin); err != nil {
+		if err := Watchdog(os.Stdin); err != nil {
 			return 1
 		}
 		return 0
@@ -133,7 +133,7 @@ func play(role string, args []string) int {
 }
 
 // playMember joins and waits for the job's end; rank args[0] kills itself.
-func playMember(env Env, args []string) int {
+func playMember(env RankEnv, args []string) int {
 	m, err := cluster.Join(context.Background(), cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: "1", Rank: env.Rank, WorldSize: env.Members(),
 	})
@@ -330,7 +330,7 @@ func TestOutput(t *testing.T) {
 // Every process has the job's text as it was given, but not that of a launcher around its own.
 func TestJobText(t *testing.T) {
 	const text = "model: mlp\nnetwork.port-range=1-2 = é\n"
-	l := launch(t, context.Background(), 1, "job", []string{"nested"}, func(c *Config) { c.Job = text })
+	l := launch(t, context.Background(), 1, "job", []string{"nested"}, func(c *Config) { c.JobSpec = text })
 	if want := "job \"\", false\njob " + strconv.Quote(text) + ", true\n"; l.err != nil || l.out != want {
 		t.Errorf("%v, got %q, want %q", l.err, l.out, want)
 	}
@@ -340,12 +340,12 @@ func TestJobText(t *testing.T) {
 		"a\x00b":                      "job of 3 bytes",
 		strings.Repeat("x", maxJob+1): "job of 130049 bytes: want at most 130048",
 	} {
-		err := Run(context.Background(), Config{Roles: []Role{Ranks(1, os.Args[0])}, Job: job, Ticket: ticket})
+		err := Run(context.Background(), Config{Roles: []Role{Ranks(1, os.Args[0])}, JobSpec: job, Ticket: ticket})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), ticket.String()) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	l = launch(t, context.Background(), 1, "job", nil, func(c *Config) { c.Job = strings.Repeat("x", maxJob) })
+	l = launch(t, context.Background(), 1, "job", nil, func(c *Config) { c.JobSpec = strings.Repeat("x", maxJob) })
 	if l.err != nil || len(l.out) < maxJob {
 		t.Errorf("%v, %d bytes of output", l.err, len(l.out))
 	}
@@ -366,8 +366,8 @@ func TestLinesStayWhole(t *testing.T) {
 
 func TestExitStatus(t *testing.T) {
 	l := launch(t, context.Background(), 3, "exit", []string{"1", "3"}, nil)
-	var d *DeathError
-	if !errors.As(l.err, &d) || d.Rank != 1 || d.How != "exit status 3" {
+	var d *LostProcessError
+	if !errors.As(l.err, &d) || d.Rank != 1 || d.ExitStatus != "exit status 3" {
 		t.Fatal(l.err)
 	}
 	if want := "rank 1 is lost: exit status 3; ranks 0 and 2 ended because of it; its last lines:\n  last words"; l.err.Error() != want {
@@ -411,7 +411,7 @@ func TestKilledServer(t *testing.T) {
 		c.Grace, c.Roles = grace, append(c.Roles, Aggregators(2, c.Roles[0].Command...))
 	})
 	want := "rank 3 is lost: server 1: killed by signal 9 (SIGKILL); ranks 0 and 1 and server 0 ended because of it; its last lines:\n  about to die"
-	var death *DeathError
+	var death *LostProcessError
 	if l.err == nil || l.err.Error() != want || !errors.As(l.err, &death) || death.Role != "server" || death.Index != 1 {
 		t.Errorf("got %v, want %q", l.err, want)
 	}
@@ -583,9 +583,9 @@ func TestValidate(t *testing.T) {
 		`role "rank": it gets sockets: only processes outside the mesh`:                             {Roles: []Role{{Name: "rank", Count: 1, Command: []string{"x"}, Listens: true}}},
 		"-1 restarts: want at least 0\nrole \"helper\": grace -1ns: want at least 0":                {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Restarts, r.Grace = -1, -1 })}},
 		"dead after -1ns: want at least 0\nrole \"helper\": -2 cores each: want at least 0":         {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.DeadAfter, r.CoresEach = -1, -2 })}},
-		`role "helper": it shows life on a pipe and joins the mesh`:                                 {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.ShowsLife = true, true })}},
-		`role "rank": its processes stand in for each other: only those outside the mesh`:           {Roles: []Role{{Name: "rank", Count: 1, Command: []string{"x"}, Alike: true}}},
-		`role "helper": it joins the mesh, and the others are to go on without one of it`:           {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.Spare = true, true })}},
+		`role "helper": it shows life on a pipe and joins the mesh`:                                 {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.Heartbeats = true, true })}},
+		`role "rank": its processes stand in for each other: only those outside the mesh`:           {Roles: []Role{{Name: "rank", Count: 1, Command: []string{"x"}, Interchangeable: true}}},
+		`role "helper": it joins the mesh, and the others are to go on without one of it`:           {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.ContinueWithout = true, true })}},
 		"-1 last lines of a dead process: want at least 0\ngrace -2ns: want at least 0\nslow after": {Roles: []Role{Ranks(1, "x")}, TailLines: -1, Grace: -2, SlowAfter: -3},
 		"stop within -1ns: want at least 0\nSuspends is given, which says when":                     {Roles: []Role{Ranks(1, "x")}, StopWithin: -1, Suspends: make(chan os.Signal)},
 		"job.heartbeat-timeout 1s: want at least twice job.heartbeat-interval":                      {Roles: []Role{Ranks(1, "x")}, Times: cluster.Times{DeadAfter: time.Second}},
@@ -597,19 +597,19 @@ func TestValidate(t *testing.T) {
 }
 
 func TestEnvRoundTrip(t *testing.T) {
-	want := Env{Rank: 2, WorldSize: 4, LocalRank: 1, Rendezvous: "[::1]:70", Ticket: transport.NewTicket(), Launched: true, Columns: 80, Record: 5}
-	got, present, err := FromEnv(lookupIn(want.Strings()))
+	want := RankEnv{Rank: 2, WorldSize: 4, LocalRank: 1, Rendezvous: "[::1]:70", Ticket: transport.NewTicket(), Launched: true, Columns: 80, Record: 5}
+	got, present, err := RankFromEnv(lookupIn(want.Strings()))
 	if err != nil || !present || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, %v, %v", got, present, err)
 	}
 	for rank := range 3 { // with servers, which follow the ranks
-		want := Env{Rank: rank, WorldSize: 2, Servers: 1, Rendezvous: "[::1]:70", Ticket: transport.NewTicket()}
-		got, _, err := FromEnv(lookupIn(want.Strings()))
+		want := RankEnv{Rank: rank, WorldSize: 2, Servers: 1, Rendezvous: "[::1]:70", Ticket: transport.NewTicket()}
+		got, _, err := RankFromEnv(lookupIn(want.Strings()))
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) || got.Serves() != (rank == 2) || got.Members() != 3 {
 			t.Errorf("got %v, %v", got, err)
 		}
 	}
-	if _, present, err := FromEnv(lookupIn(nil)); present || err != nil {
+	if _, present, err := RankFromEnv(lookupIn(nil)); present || err != nil {
 		t.Error("a place in no job:", present, err)
 	}
 }
@@ -626,7 +626,7 @@ func lookupIn(env []string) func(string) (string, bool) {
 }
 
 func TestEnvErrors(t *testing.T) {
-	_, present, err := FromEnv(lookupIn([]string{"RINGO_RANK=-1", "RINGO_WORLD_SIZE=x", "RINGO_RENDEZVOUS=host", "RINGO_TICKET=secret", "RINGO_COORDINATOR=me", "RINGO_LOCAL_RANK=a"}))
+	_, present, err := RankFromEnv(lookupIn([]string{"RINGO_RANK=-1", "RINGO_WORLD_SIZE=x", "RINGO_RENDEZVOUS=host", "RINGO_TICKET=secret", "RINGO_COORDINATOR=me", "RINGO_LOCAL_RANK=a"}))
 	for _, want := range []string{`RINGO_RANK="-1"`, `RINGO_WORLD_SIZE="x"`, `RINGO_RENDEZVOUS="host"`, "RINGO_TICKET: ", `RINGO_COORDINATOR="me"`, `RINGO_LOCAL_RANK="a"`} {
 		if !present || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
@@ -642,11 +642,11 @@ func TestEnvErrors(t *testing.T) {
 		"RINGO_RANK=2 of a server":     {"RINGO_RANK=2", "RINGO_WORLD_SIZE=1", "RINGO_SERVERS=1", "RINGO_ROLE=server"},
 		"RINGO_RANK=1: want less than": {"RINGO_RANK=1", "RINGO_WORLD_SIZE=1", "RINGO_SERVERS=1", "RINGO_ROLE=trainer"},
 	} {
-		if _, _, err := FromEnv(lookupIn(env)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := RankFromEnv(lookupIn(env)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
 	}
-	_, _, err = FromEnv(lookupIn([]string{"RINGO_RANK=4", "RINGO_WORLD_SIZE=4"}))
+	_, _, err = RankFromEnv(lookupIn([]string{"RINGO_RANK=4", "RINGO_WORLD_SIZE=4"}))
 	for _, want := range []string{"RINGO_RANK=4: want less than RINGO_WORLD_SIZE=4", "RINGO_RENDEZVOUS is not set", "RINGO_TICKET is not set"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)

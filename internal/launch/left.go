@@ -19,10 +19,10 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Left is where the processes of a job leave what they record which no launcher has started, so that nobody holds their memory: each a file
+// RecordFiles is where the processes of a job leave what they record which no launcher has started, so that nobody holds their memory: each a file
 // in a folder of its host, which is there as long as the process works, and afterwards if its job has failed. The next job with the same
 // ticket takes their places.
-type Left struct {
+type RecordFiles struct {
 	folder, job string
 }
 
@@ -36,37 +36,37 @@ const (
 // leftName matches the name of a file that a process has left, with the job in parentheses.
 var leftName = regexp.MustCompile(`^ringo-record-([0-9a-f]{12})-(?:rank|server|ps)-[0-9]+$`)
 
-// LeaveIn makes one; an empty folder: nothing is left. All processes of a job have its ticket; nil: of a job of one process.
-func LeaveIn(folder string, ticket transport.Ticket) Left {
+// NewRecordFiles makes one; an empty folder: nothing is left. All processes of a job have its ticket; nil: of a job of one process.
+func NewRecordFiles(folder string, ticket transport.Ticket) RecordFiles {
 	if len(ticket) == 0 {
 		ticket = make(transport.Ticket, 16)
 		_, _ = rand.Read(ticket) // never fails
 	}
 	sum := sha256.Sum256(append([]byte("ringo black box"), ticket...)) // which tells nothing of the ticket
-	return Left{folder, hex.EncodeToString(sum[:6])}
+	return RecordFiles{folder, hex.EncodeToString(sum[:6])}
 }
 
 // pattern matches the files of the job on this host.
-func (l Left) pattern() string { return filepath.Join(l.folder, "ringo-record-"+l.job+"-*") }
+func (l RecordFiles) pattern() string { return filepath.Join(l.folder, "ringo-record-"+l.job+"-*") }
 
 // Recorder is that of a process, in memory of its own where no file can be made.
-func (l Left) Recorder(who record.Who) *record.Recorder {
+func (l RecordFiles) Recorder(who record.Identity) *record.Recorder {
 	var r *record.Recorder
 	if l.folder != "" {
-		role := map[record.Role]string{record.Rank: "rank", record.SumServer: "server", record.TableServer: "ps"}[who.Role]
+		role := map[record.Role]string{record.Rank: "rank", record.AggregationServer: "server", record.ParameterServer: "ps"}[who.Role]
 		l.prune()
 		r, _ = record.InFile(filepath.Join(l.folder, fmt.Sprintf("ringo-record-%s-%s-%d", l.job, role, who.Number)), record.Config{})
 	}
 	if r == nil {
 		r = record.New(record.Config{})
 	}
-	r.Is(who)
+	r.SetProcess(who)
 	return r
 }
 
 // prune removes the files of all jobs but this one and the keptJobs newest. A job of which one
 // process works on this host keeps all of its files.
-func (l Left) prune() {
+func (l RecordFiles) prune() {
 	entries, err := os.ReadDir(l.folder)
 	if err != nil {
 		return
@@ -93,15 +93,15 @@ func (l Left) prune() {
 	}
 }
 
-// Forget removes the file of a process whose job has ended well.
-func (l Left) Forget(r *record.Recorder) {
+// Remove removes the file of a process whose job has ended well.
+func (l RecordFiles) Remove(r *record.Recorder) {
 	if r.File() != "" {
 		_ = os.Remove(r.File()) // it tells of nothing
 	}
 }
 
 // Files are those of the job on this host.
-func (l Left) Files() []string {
+func (l RecordFiles) Files() []string {
 	if l.folder == "" {
 		return nil
 	}
@@ -109,9 +109,9 @@ func (l Left) Files() []string {
 	return paths
 }
 
-// Explain adds to why a job has failed what its processes on this host have recorded, and where that is. Where it shows nothing the files that
+// WithRecords adds to why a job has failed what its processes on this host have recorded, and where that is. Where it shows nothing the files that
 // are the caller's own go.
-func (l Left) Explain(err error, own ...string) error {
+func (l RecordFiles) WithRecords(err error, own ...string) error {
 	paths := l.Files()
 	if len(paths) == 0 {
 		return err

@@ -18,25 +18,25 @@ func TestLeft(t *testing.T) {
 	folder, ticket := t.TempDir(), transport.NewTicket()
 	var recs [2]*record.Recorder
 	for rank := range recs {
-		l := LeaveIn(folder, ticket) // each process makes its own
-		recs[rank] = l.Recorder(record.Who{Role: record.Rank, Number: rank})
+		l := NewRecordFiles(folder, ticket) // each process makes its own
+		recs[rank] = l.Recorder(record.Identity{Role: record.Rank, Number: rank})
 		defer recs[rank].Close()
 	}
-	l, fault := LeaveIn(folder, ticket), errors.New("it failed")
-	if other := LeaveIn(folder, transport.NewTicket()).Files(); len(l.Files()) != 2 || len(other) > 0 || strings.Contains(l.pattern(), ticket.String()[:12]) {
+	l, fault := NewRecordFiles(folder, ticket), errors.New("it failed")
+	if other := NewRecordFiles(folder, transport.NewTicket()).Files(); len(l.Files()) != 2 || len(other) > 0 || strings.Contains(l.pattern(), ticket.String()[:12]) {
 		t.Errorf("files %v, of another ticket %v", l.Files(), other)
 	}
-	recs[0].Begin(&record.Event{Kind: record.Operation, Name: recs[0].Name("allreduce"), Seq: 0, Bucket: -1, With: -1, Peer: -1, Begun: 1}).Wait().For(1, 2)
+	recs[0].Begin(&record.Event{Kind: record.Operation, Name: recs[0].Name("allreduce"), Seq: 0, Bucket: -1, Other: -1, Peer: -1, Begun: 1}).Wait().For(1, 2)
 	var told *RecordedError
-	if err := l.Explain(fault, recs[0].File()); !errors.As(err, &told) || !errors.Is(err, fault) || told.Finding == nil || told.Finding.Missing[0].Rank != "rank 1" ||
+	if err := l.WithRecords(fault, recs[0].File()); !errors.As(err, &told) || !errors.Is(err, fault) || told.Finding == nil || told.Finding.Missing[0].Rank != "rank 1" ||
 		!strings.HasSuffix(err.Error(), "ringo blackbox "+l.pattern()) {
 		t.Errorf("%v", err)
 	}
-	l.Forget(recs[0])
-	if err := l.Explain(fault, recs[1].File()); err != fault || len(l.Files()) > 0 { // nothing is under way any more
+	l.Remove(recs[0])
+	if err := l.WithRecords(fault, recs[1].File()); err != fault || len(l.Files()) > 0 { // nothing is under way any more
 		t.Errorf("%v, left: %v", err, l.Files())
 	}
-	if none := LeaveIn("", ticket); none.Recorder(record.Who{}).File() != "" || none.Explain(fault) != fault {
+	if none := NewRecordFiles("", ticket); none.Recorder(record.Identity{}).File() != "" || none.WithRecords(fault) != fault {
 		t.Error("without a folder something is left")
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
@@ -48,8 +48,8 @@ func TestLeft(t *testing.T) {
 func TestLeftFilesOfDeadJobsArePruned(t *testing.T) {
 	folder := t.TempDir()
 	old := time.Now().Add(-time.Hour)
-	working := LeaveIn(folder, transport.NewTicket())
-	r := working.Recorder(record.Who{Role: record.Rank})
+	working := NewRecordFiles(folder, transport.NewTicket())
+	r := working.Recorder(record.Identity{Role: record.Rank})
 	defer r.Close()
 	dead := filepath.Join(folder, "ringo-record-"+working.job+"-rank-1") // of the job that works
 	paths := []string{r.File(), dead, filepath.Join(folder, "ringo-record-mine"), filepath.Join(folder, "ringo-blackbox-1.json")}
@@ -70,8 +70,8 @@ func TestLeftFilesOfDeadJobsArePruned(t *testing.T) {
 	if err := os.WriteFile(begun, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	next := LeaveIn(folder, transport.NewTicket())
-	n := next.Recorder(record.Who{Role: record.Rank})
+	next := NewRecordFiles(folder, transport.NewTicket())
+	n := next.Recorder(record.Identity{Role: record.Rank})
 	defer n.Close()
 	removed := 0
 	for i, path := range append(paths, begun, n.File()) {

@@ -12,14 +12,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster"
 )
 
-// Outside the mesh no heartbeats show who lives. A process of a role that ShowsLife writes a line to its pipe now and
+// Outside the mesh no heartbeats show who lives. A process of a role that Heartbeats writes a line to its pipe now and
 // then, from a goroutine that waits for nothing else: a server that is busy, waits for its trainers or saves goes on with
 // it, one that hangs does not.
 
-// ShowLife shows the launcher every so often that this process lives, until stop is called. It is to be called as soon as
-// the process has begun: one of a role that ShowsLife and shows nothing is killed after the launcher's Times.Join, and
+// SendHeartbeats shows the launcher every so often that this process lives, until stop is called. It is to be called as soon as
+// the process has begun: one of a role that Heartbeats and shows nothing is killed after the launcher's Times.Join, and
 // after DeadAfter when it has shown something before.
-func (e RoleEnv) ShowLife(every time.Duration) (stop func()) {
+func (e RoleEnv) SendHeartbeats(every time.Duration) (stop func()) {
 	pipe, end, ended := os.NewFile(uintptr(e.End), "life"), make(chan struct{}), make(chan struct{})
 	show := func() error {
 		_, err := pipe.Write([]byte{'\n'})
@@ -49,18 +49,18 @@ func (e RoleEnv) ShowLife(every time.Duration) (stop func()) {
 // while it is seen to run; begin 0: it need not. A launcher that was suspended itself does not count that
 // time.
 func (p *process) listen(begin, after time.Duration) {
-	defer close(p.heard)
-	defer p.says.Close()
-	lines, b, busy := splitter{emit: p.hear}, make([]byte, 4<<10), time.Duration(0)
-	for silence := (awake.Silence{Limit: begin}); ; {
+	defer close(p.reportRead)
+	defer p.reportPipe.Close()
+	lines, b, busy := splitter{emit: p.readReport}, make([]byte, 4<<10), time.Duration(0)
+	for silence := (awake.Detector{Limit: begin}); ; {
 		if begin > 0 {
-			_ = p.says.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
+			_ = p.reportPipe.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
 		}
-		n, err := p.says.Read(b)
+		n, err := p.reportPipe.Read(b)
 		switch {
 		case err == nil:
 			lines.write(b[:n])
-			silence = awake.Silence{Limit: after}
+			silence = awake.Detector{Limit: after}
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return
 		case silence.Missed(p.ran(&busy)):
@@ -74,7 +74,7 @@ func (p *process) listen(begin, after time.Duration) {
 func (p *process) never() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.role.ShowsLife && p.role.Unserved != "" && !p.lived
+	return p.role.Heartbeats && p.role.Unserved != "" && !p.hasHeartbeat
 }
 
 // advice is what a program has to do that has never shown life; "" of others.
@@ -109,8 +109,8 @@ func (p *process) used() time.Duration {
 	if p.ended {
 		return 0
 	}
-	if p.away != nil {
-		return time.Duration(p.away.used.Load())
+	if p.remote != nil {
+		return time.Duration(p.remote.used.Load())
 	}
 	return processorTime(p.cmd.Process.Pid)
 }
@@ -122,14 +122,14 @@ func (p *process) whyHung() string {
 	return p.hung
 }
 
-// sayPipe makes the pipe of a process that tells of itself, and returns the process's end of it, which is to be closed
+// openReportPipe makes the pipe of a process that tells of itself, and returns the process's end of it, which is to be closed
 // when the process has started; nil for others.
-func (p *process) sayPipe() (theirs *os.File, err error) {
+func (p *process) openReportPipe() (theirs *os.File, err error) {
 	if p.role.Mesh {
 		return nil, nil
 	}
-	if p.says, theirs, err = os.Pipe(); err == nil {
-		p.heard = make(chan struct{})
+	if p.reportPipe, theirs, err = os.Pipe(); err == nil {
+		p.reportRead = make(chan struct{})
 		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, theirs)
 	}
 	return theirs, err
@@ -138,9 +138,9 @@ func (p *process) sayPipe() (theirs *os.File, err error) {
 // hearFrom hears what a process of this host tells of itself.
 func (p *process) hearFrom(times cluster.Times) {
 	switch {
-	case p.says == nil:
+	case p.reportPipe == nil:
 		return
-	case !p.role.ShowsLife:
+	case !p.role.Heartbeats:
 		go p.listen(0, 0)
 		return
 	}

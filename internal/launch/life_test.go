@@ -38,8 +38,8 @@ func TestFrozenTable(t *testing.T) {
 		}
 	}
 	l = launch(t, context.Background(), 2, "customer", []string{"freeze", "wait"}, soon(0))
-	var death *DeathError
-	if !errors.As(l.err, &death) || !isServer(death) || !strings.Contains(l.err.Error(), death.Who+" is lost: no sign of life for 2s; ranks 0 and 1 ended because of it; its last lines:\n  about to freeze") {
+	var death *LostProcessError
+	if !errors.As(l.err, &death) || !isServer(death) || !strings.Contains(l.err.Error(), death.Name+" is lost: no sign of life for 2s; ranks 0 and 1 ended because of it; its last lines:\n  about to freeze") {
 		t.Errorf("got %v", l.err)
 	}
 }
@@ -57,8 +57,8 @@ func TestFrozenTableIsTold(t *testing.T) {
 			}
 		}
 	})
-	var death *DeathError
-	if !errors.As(l.err, &death) || !isServer(death) || death.Index != 1 || death.How != "no sign of life for 2s" {
+	var death *LostProcessError
+	if !errors.As(l.err, &death) || !isServer(death) || death.Index != 1 || death.ExitStatus != "no sign of life for 2s" {
 		t.Errorf("got %v", l.err)
 	}
 	for _, want := range []string{"", "[rank 1] "} {
@@ -75,8 +75,8 @@ func TestTableThatNeverBegins(t *testing.T) {
 		soon(0, "mute")(c)
 		c.Times.Join = 3 * time.Second
 	})
-	var death *DeathError
-	if !errors.As(l.err, &death) || !isServer(death) || death.How != "no sign of life for 3s" {
+	var death *LostProcessError
+	if !errors.As(l.err, &death) || !isServer(death) || death.ExitStatus != "no sign of life for 3s" {
 		t.Errorf("got %v", l.err)
 	}
 }

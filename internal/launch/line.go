@@ -18,7 +18,7 @@ import (
 type Host struct {
 	// Name is what people call it: output and errors name it.
 	Name string
-	// Connect starts a launcher there, which calls Attend with its input and output; it gives up when the context ends. nil: it is
+	// Connect starts a launcher there, which calls RunAgent with its input and output; it gives up when the context ends. nil: it is
 	// this host.
 	Connect func(context.Context) (Connection, error)
 }
@@ -26,8 +26,8 @@ type Host struct {
 // Connection is to a host's launcher: its output, and its input, whose end ends it.
 type Connection interface {
 	io.ReadWriteCloser
-	// Why says in words how it has ended: "ssh failed: …".
-	Why() string
+	// Reason says in words how it has ended: "ssh failed: …".
+	Reason() string
 }
 
 // maxQueued is how many frames may wait for a host that does not read.
@@ -36,34 +36,34 @@ const maxQueued = 4096
 // answerWithin is how long after SIGKILL a process of another host may take to be gone there, before the host is lost.
 const answerWithin = giveUp * 3 / 4
 
-// line is to the launcher of another host. Three goroutines work for it: one writes what is queued, so that nobody here waits for a
+// agentConn is to the launcher of another host. Three goroutines work for it: one writes what is queued, so that nobody here waits for a
 // host that does not read, one reads and acts on what comes, and one shows life and looks for it.
 //
 // A line ends once, for one reason, whoever finds it first: all of its processes have ended then, as far as this launcher knows. What
 // still runs there hears nothing more from here, and is ended by its own host's launcher.
-type line struct {
-	host    string     // its name
-	conn    Connection // of which only read reads and only write writes
-	welcome welcome    // what it said of itself
-	ready   readiness  // and what it has made for its roles
-	roles   []*crew    // of which it has processes, in the order in which it knows them
-	queue   chan frame
-	answers chan frame        // to what it was asked for itself
-	reading atomic.Bool       // read waits for it, and not for whoever takes what has come
-	heard   atomic.Bool       // something has come since beat last looked
-	gone    chan struct{}     // it is lost, or over
-	ends    sync.WaitGroup    // its goroutines
-	report  func(line string) // Config.Report
+type agentConn struct {
+	host     string       // its name
+	conn     Connection   // of which only read reads and only write writes
+	welcome  welcome      // what it said of itself
+	ready    readiness    // and what it has made for its roles
+	roles    []*roleGroup // of which it has processes, in the order in which it knows them
+	queue    chan frame
+	answers  chan frame        // to what it was asked for itself
+	reading  atomic.Bool       // read waits for it, and not for whoever takes what has come
+	received atomic.Bool       // something has come since beat last looked
+	done     chan struct{}     // it is lost, or over
+	ends     sync.WaitGroup    // its goroutines
+	report   func(line string) // Config.Report
 
 	mu    sync.Mutex
-	why   string           // it is lost; "": it is not
+	cause string           // it is lost; "": it is not
 	procs map[int]*process // by number, those that were started there and whose last output has not come
 }
 
 // newLine is over a connection; its goroutines end with hangUp.
-func newLine(h Host, conn Connection, first begin, report func(string)) *line {
-	l := &line{host: h.Name, conn: conn, queue: make(chan frame, maxQueued), answers: make(chan frame, 16), gone: make(chan struct{}), procs: map[int]*process{}, report: report}
-	l.send(told(frameBegin, 0, first))
+func newLine(h Host, conn Connection, first agentHello, report func(string)) *agentConn {
+	l := &agentConn{host: h.Name, conn: conn, queue: make(chan frame, maxQueued), answers: make(chan frame, 16), done: make(chan struct{}), procs: map[int]*process{}, report: report}
+	l.send(jsonFrame(frameBegin, 0, first))
 	l.ends.Go(l.write)
 	l.ends.Go(l.read)
 	l.ends.Go(func() { l.beat(first.Beat, first.Silent) })
@@ -71,30 +71,30 @@ func newLine(h Host, conn Connection, first begin, report func(string)) *line {
 }
 
 // send queues a frame.
-func (l *line) send(f frame) {
+func (l *agentConn) send(f frame) {
 	select {
-	case <-l.gone:
+	case <-l.done:
 	case l.queue <- f:
 	default:
 		go l.lose("it does not read what it is told") // who sends may hold a process that is lost with it
 	}
 }
 
-func (l *line) write() {
+func (l *agentConn) write() {
 	for {
 		select {
-		case <-l.gone:
+		case <-l.done:
 			return
 		case f := <-l.queue:
 			if writeFrame(l.conn, f) != nil {
-				l.lose(l.conn.Why())
+				l.lose(l.conn.Reason())
 				return
 			}
 		}
 	}
 }
 
-func (l *line) read() {
+func (l *agentConn) read() {
 	in := bufio.NewReaderSize(l.conn, 64<<10)
 	for {
 		l.reading.Store(true)
@@ -105,30 +105,30 @@ func (l *line) read() {
 			l.lose(err.Error())
 			return
 		case err != nil:
-			l.lose(l.conn.Why())
+			l.lose(l.conn.Reason())
 			return
 		}
-		l.heard.Store(true)
+		l.received.Store(true)
 		l.take(f)
 	}
 }
 
 // beat shows life, and sees whether the host does. While this launcher itself does not read, since nobody reads its own output, it
 // concludes nothing.
-func (l *line) beat(every, silent time.Duration) {
-	silence := awake.Silence{Limit: silent}
+func (l *agentConn) beat(every, silent time.Duration) {
+	silence := awake.Detector{Limit: silent}
 	beats, looks := time.NewTicker(every), time.NewTicker(silence.Wait())
 	defer beats.Stop()
 	defer looks.Stop()
 	for {
 		select {
-		case <-l.gone:
+		case <-l.done:
 			return
 		case <-beats.C:
-			l.send(frame{kind: frameLife})
+			l.send(frame{kind: frameHeartbeat})
 		case <-looks.C:
-			if l.heard.Swap(false) || !l.reading.Load() {
-				silence.Heard()
+			if l.received.Swap(false) || !l.reading.Load() {
+				silence.Reset()
 			} else if silence.Missed(false) {
 				l.lose(fmt.Sprintf("no sign of life for %v", silent))
 			}
@@ -137,14 +137,14 @@ func (l *line) beat(every, silent time.Duration) {
 }
 
 // take acts on what the host says.
-func (l *line) take(f frame) {
+func (l *agentConn) take(f frame) {
 	switch f.kind {
-	case frameLife:
+	case frameHeartbeat:
 		used := map[int]time.Duration{}
 		_ = json.Unmarshal(f.body, &used) // without it nothing is known
 		for number, d := range used {
 			if p := l.process(number); p != nil {
-				p.away.used.Store(int64(d))
+				p.remote.used.Store(int64(d))
 			}
 		}
 		return
@@ -154,28 +154,28 @@ func (l *line) take(f frame) {
 	case frameHost, frameReady, frameMemory:
 		select {
 		case l.answers <- f:
-		case <-l.gone:
+		case <-l.done:
 		}
 		return
 	}
 	if p := l.process(f.number); p != nil {
-		p.takeAway(f)
+		p.handleRemote(f)
 	}
 }
 
-func (l *line) process(number int) *process {
+func (l *agentConn) process(number int) *process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.procs[number]
 }
 
 // lose ends all that runs there, as far as this launcher knows; what still does ends by itself, as it hears nothing more.
-func (l *line) lose(why string) {
+func (l *agentConn) lose(why string) {
 	l.mu.Lock()
-	first := l.why == ""
+	first := l.cause == ""
 	if first {
-		l.why = why
-		close(l.gone)
+		l.cause = why
+		close(l.done)
 	}
 	l.mu.Unlock()
 	if !first {
@@ -185,19 +185,19 @@ func (l *line) lose(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.procs {
-		p.endAway(exit{How: fmt.Sprintf("its host %s is lost: %s", l.host, why)})
+		p.endRemote(exit{ExitStatus: fmt.Sprintf("its host %s is lost: %s", l.host, why)})
 	}
 }
 
 // fault is why the host is lost.
-func (l *line) fault() error {
+func (l *agentConn) fault() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Errorf("host %s: %s", l.host, l.why)
+	return fmt.Errorf("host %s: %s", l.host, l.cause)
 }
 
 // hangUp ends the host's launcher, which has no processes any more. nil: there is none.
-func (l *line) hangUp() {
+func (l *agentConn) hangUp() {
 	if l == nil {
 		return
 	}
@@ -206,7 +206,7 @@ func (l *line) hangUp() {
 }
 
 // ask waits for the answer to what the host was asked.
-func (l *line) ask(within time.Duration, what string, kind frameKind) (frame, error) {
+func (l *agentConn) ask(within time.Duration, what string, kind frameKind) (frame, error) {
 	late := time.NewTimer(within)
 	defer late.Stop()
 	for {
@@ -215,7 +215,7 @@ func (l *line) ask(within time.Duration, what string, kind frameKind) (frame, er
 			if f.kind == kind {
 				return f, nil
 			}
-		case <-l.gone:
+		case <-l.done:
 			return frame{}, l.fault()
 		case <-late.C:
 			l.lose(fmt.Sprintf("%s takes longer than %v", what, within))

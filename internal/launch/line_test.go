@@ -19,12 +19,12 @@ type wire struct {
 	why string
 }
 
-func (w *wire) Why() string { return w.why }
+func (w *wire) Reason() string { return w.why }
 
 // farEnd is a line and its other end.
 type farEnd struct {
 	t     *testing.T
-	line  *line
+	line  *agentConn
 	conn  net.Conn
 	in    *bufio.Reader
 	mu    sync.Mutex
@@ -37,7 +37,7 @@ func strung(t *testing.T, silent time.Duration) *farEnd {
 	leakcheck.Check(t)
 	near, far := net.Pipe()
 	e := &farEnd{t: t, conn: far, in: bufio.NewReader(far)}
-	e.line = newLine(Host{Name: "b"}, &wire{near, "the wire is cut"}, begin{Beat: 10 * time.Millisecond, Silent: silent}, func(line string) {
+	e.line = newLine(Host{Name: "b"}, &wire{near, "the wire is cut"}, agentHello{Beat: 10 * time.Millisecond, Silent: silent}, func(line string) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.lines = append(e.lines, line)
@@ -58,7 +58,7 @@ func (e *farEnd) next() frame {
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		if f.kind != frameLife {
+		if f.kind != frameHeartbeat {
 			return f
 		}
 	}
@@ -80,7 +80,7 @@ func (e *farEnd) say(f frame) {
 func (e *farEnd) lost(want string) {
 	e.t.Helper()
 	select {
-	case <-e.line.gone:
+	case <-e.line.done:
 	case <-time.After(patience):
 		e.t.Fatalf("not lost: want %q", want)
 	}
@@ -93,12 +93,12 @@ func (e *farEnd) lost(want string) {
 func TestAsk(t *testing.T) {
 	e := strung(t, time.Minute)
 	e.goesOn()
-	e.say(frame{kind: frameLife, body: []byte(`{"3": 7}`)}) // of a process that nobody knows
-	e.say(frame{kind: frameLife, body: []byte(`what?`)})
+	e.say(frame{kind: frameHeartbeat, body: []byte(`{"3": 7}`)}) // of a process that nobody knows
+	e.say(frame{kind: frameHeartbeat, body: []byte(`what?`)})
 	e.say(frame{kind: frameReport, body: []byte("there is no folder")})
 	e.say(frame{kind: frameMemory, number: 1, body: []byte("late")})
 	e.say(frame{kind: frameExit, number: 4, body: []byte("{}")}) // of none, too
-	e.say(told(frameReady, 0, readiness{Fault: "no"}))
+	e.say(jsonFrame(frameReady, 0, readiness{Fault: "no"}))
 	f, err := e.line.ask(patience, "making ready there", frameReady)
 	var r readiness
 	if err != nil || f.read(&r) != nil || r.Fault != "no" {
@@ -148,42 +148,42 @@ func TestLineIsLost(t *testing.T) {
 func TestProcessesOfALostHost(t *testing.T) {
 	e := strung(t, time.Minute)
 	made := func(number int) *process {
-		p := &process{role: &crew{Role: Role{Name: "rank", Count: 9}}, index: number, number: number, away: newAway(e.line, startOrder{Seat: number})}
+		p := &process{role: &roleGroup{Role: Role{Name: "rank", Count: 9}}, index: number, number: number, remote: newAway(e.line, startOrder{Seat: number})}
 		return p
 	}
 	begun := make(chan error, 1)
 	start := func(p *process) error {
-		go func() { begun <- p.startAway(func(stream, []byte) {}, patience) }()
+		go func() { begun <- p.startRemote(func(stream, []byte) {}, patience) }()
 		f := e.next()
 		if f.kind != frameStart || f.number != p.number {
 			t.Fatalf("%+v", f)
 		}
-		e.say(told(frameStarted, p.number, started{PID: 100 + p.number}))
+		e.say(jsonFrame(frameStarted, p.number, started{PID: 100 + p.number}))
 		return <-begun
 	}
 	one, two := made(1), made(2)
 	for _, p := range []*process{one, two} {
-		if err := start(p); err != nil || p.away.pid != 100+p.number {
-			t.Fatal(err, p.away.pid)
+		if err := start(p); err != nil || p.remote.pid != 100+p.number {
+			t.Fatal(err, p.remote.pid)
 		}
 	}
-	e.say(told(frameExit, 1, exit{How: "exit status 2"}))
-	<-one.away.exited
-	e.say(told(frameExit, 1, exit{How: "exit status 3"}))
+	e.say(jsonFrame(frameExit, 1, exit{ExitStatus: "exit status 2"}))
+	<-one.remote.exited
+	e.say(jsonFrame(frameExit, 1, exit{ExitStatus: "exit status 3"}))
 	e.goesOn()
 	_ = e.conn.Close()
 	for _, p := range []*process{one, two} {
 		select {
-		case <-p.away.exited:
+		case <-p.remote.exited:
 		case <-time.After(patience):
 			t.Fatalf("process %d has not ended", p.number)
 		}
-		p.away.drainAway() // no more comes
+		p.remote.drainAway() // no more comes
 	}
 	if one.how != "exit status 2" || two.how != "its host b is lost: the wire is cut" {
 		t.Errorf("%q, %q", one.how, two.how)
 	}
-	if err := made(3).startAway(func(stream, []byte) {}, patience); err == nil || err.Error() != "host b: the wire is cut" {
+	if err := made(3).startRemote(func(stream, []byte) {}, patience); err == nil || err.Error() != "host b: the wire is cut" {
 		t.Error(err)
 	}
 }

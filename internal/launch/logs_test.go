@@ -15,7 +15,7 @@ func TestLogs(t *testing.T) {
 	seen := ""
 	sink := func(_ stream, b []byte) { seen += string(b) }
 	print := func(j *job, restarts int, words ...string) {
-		p := &process{role: &crew{Role: Role{Name: "ps"}}, index: 3, restarts: restarts}
+		p := &process{role: &roleGroup{Role: Role{Name: "ps"}}, index: 3, restarts: restarts}
 		to := j.logged(p, sink)
 		for _, w := range words {
 			to(stdout, []byte(w))

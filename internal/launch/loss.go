@@ -22,26 +22,26 @@ func (j *job) exited(p *process, told bool) {
 	switch {
 	case p.stopped:
 	case p.how == "":
-		j.left(p)
+		j.processDone(p)
 	case p.role.Stateless && j.leaving(told):
 		j.cfg.Report(p.loss() + "; the job was done, and needs nothing from it")
-		p.spared = true
-		j.left(p)
-	case (!ending || j.leaving(told)) && p.restarts < p.role.Restarts && !(p.role.Alike && p.needed()) && j.startAgain(p): // one that stands in for others learns from them
+		p.continuedWithout = true
+		j.processDone(p)
+	case (!ending || j.leaving(told)) && p.restarts < p.role.Restarts && !(p.role.Interchangeable && p.isRequired()) && j.startAgain(p): // one that stands in for others learns from them
 		return
 	case p.role.serves():
 		j.serverLost(p, ending)
-	case j.deprived(p):
+	case j.endedByFirst(p):
 		j.next.begin(min(j.cfg.Grace, time.Second))
-	case j.spare(p, ending):
+	case j.continueWithout(p, ending):
 	case j.cfg.Part != nil:
 		j.next.begin(j.cfg.Grace) // rank 0 tells the others
 	case !p.role.Mesh:
 		j.next.begin(min(j.cfg.Grace, time.Second)) // nobody tells the others, but servers may say why
-	case !j.coordinator.Left(p.number):
+	case !j.coordinator.HasLeft(p.number):
 		j.next.begin(j.cfg.Grace)
 	}
-	if j.running--; p.role.leads {
+	if j.running--; p.role.isMain {
 		if j.leading--; j.leading == 0 {
 			j.workDone()
 		}
@@ -80,14 +80,14 @@ func (j *job) startAgain(p *process) bool {
 // serverLost begins the end of those who need the process, unless the others go on without it. Who is in the mesh is told
 // why.
 func (j *job) serverLost(p *process, ending bool) {
-	if j.spare(p, ending) || !p.needed() {
-		j.left(p)
+	if j.continueWithout(p, ending) || !p.isRequired() {
+		j.processDone(p)
 		return
 	}
 	if !ending {
-		j.lose(p)
+		j.processLost(p)
 		if j.coordinator != nil {
-			j.coordinator.MarkServerLost(p.name(), p.addr(), p.why()+p.noRestart)
+			j.coordinator.MarkServerLost(p.name(), p.addr(), p.lossReason()+p.noRestart)
 		}
 	}
 	if j.coordinator == nil || j.next.begun() {
@@ -97,14 +97,14 @@ func (j *job) serverLost(p *process, ending bool) {
 	j.next.shorten(min(lastWait, j.cfg.Grace))
 }
 
-// left notes a process that has ended well, or that the others go on without. When all servers have whose ranks have no
+// processDone notes a process that has ended well, or that the others go on without. When all servers have whose ranks have no
 // mesh, every rank has left them or
 // was lost: what still runs of these does not end by itself.
-func (j *job) left(p *process) {
+func (j *job) processDone(p *process) {
 	if !p.role.serves() {
 		return
 	}
-	if j.served++; j.coordinator == nil && j.allServed() {
+	if j.serversDone++; j.coordinator == nil && j.allServed() {
 		j.next.begin(j.cfg.Grace)
 	}
 }
@@ -120,7 +120,7 @@ func (j *job) servers() (n int) {
 }
 
 // allServed says that all servers outside the mesh have ended well.
-func (j *job) allServed() bool { return j.served == j.servers() }
+func (j *job) allServed() bool { return j.serversDone == j.servers() }
 
 // workDone begins the end of the others, now that those who do the job's work have all ended. When these have left in
 // good order the others end by themselves; after one has failed, servers would wait for it.
@@ -142,7 +142,7 @@ func (j *job) workDone() {
 // for those of them that are lost: their connections are silent, and then away.
 func (j *job) serversGrace() time.Duration {
 	grace := j.cfg.Grace
-	if slices.ContainsFunc(j.procs, func(p *process) bool { return p.spared && p.role.leads }) {
+	if slices.ContainsFunc(j.procs, func(p *process) bool { return p.continuedWithout && p.role.isMain }) {
 		grace += 2*j.cfg.Times.DeadAfter + 2*j.cfg.Times.Heartbeat
 	}
 	for _, c := range j.crews[1:] {
@@ -151,59 +151,59 @@ func (j *job) serversGrace() time.Duration {
 	return grace
 }
 
-// spare lets the others go on without a process that was lost, and says so; false: it is one that they need, or the job
+// continueWithout lets the others go on without a process that was lost, and says so; false: it is one that they need, or the job
 // ends already.
-func (j *job) spare(p *process, ending bool) bool {
-	if !p.role.Spare && !p.role.Alike {
+func (j *job) continueWithout(p *process, ending bool) bool {
+	if !p.role.ContinueWithout && !p.role.Interchangeable {
 		return false
 	}
 	switch {
-	case p.signalled() && j.leftBehind():
+	case p.signalled() && j.outlivedServers():
 		p.how = "it had not ended when all others had, and was killed"
-		if p.needed() {
-			j.lose(p)
+		if p.isRequired() {
+			j.processLost(p)
 			return false
 		}
 		j.cfg.Report(fmt.Sprintf("%s is lost: %s", p.name(), p.how))
-	case p.needed() || p.signalled() || ending:
+	case p.isRequired() || p.signalled() || ending:
 		return false
 	default:
 		j.cfg.Report(p.loss() + "; the others go on")
-		p.role.gone++
+		p.role.lostCount++
 	}
-	p.spared = true
+	p.continuedWithout = true
 	return true
 }
 
-// needed says that the others cannot go on without the process.
-func (p *process) needed() bool {
-	if p.role.Alike {
-		return !p.spared && p.role.gone == p.role.Count-1
+// isRequired says that the others cannot go on without the process.
+func (p *process) isRequired() bool {
+	if p.role.Interchangeable {
+		return !p.continuedWithout && p.role.lostCount == p.role.Count-1
 	}
-	return !p.role.Spare || p.index == 0
+	return !p.role.ContinueWithout || p.index == 0
 }
 
-// leftBehind says that all servers outside the mesh have ended well, and with them all ranks that they still knew of.
+// outlivedServers says that all servers outside the mesh have ended well, and with them all ranks that they still knew of.
 // Who had to be killed then has hung.
-func (j *job) leftBehind() bool {
+func (j *job) outlivedServers() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.allServed() && j.first == nil && !j.interrupted
 }
 
-// deprived reports whether a rank without a mesh has ended because of the loss of the first one, without which there are
+// endedByFirst reports whether a rank without a mesh has ended because of the loss of the first one, without which there are
 // no results. If that one still runs it hangs: the servers have long waited for it.
-func (j *job) deprived(p *process) bool {
+func (j *job) endedByFirst(p *process) bool {
 	end := p.end()
-	if p.role.Mesh || !p.role.leads || p.index == 0 || end == nil || end.Cause != outcome.Rank(0) {
+	if p.role.Mesh || !p.role.isMain || p.index == 0 || end == nil || end.Cause != outcome.Rank(0) {
 		return false
 	}
 	j.procs[0].hang("the parameter servers hear nothing from it")
 	return true
 }
 
-// lose notes a process whose end is that of the job.
-func (j *job) lose(p *process) {
+// processLost notes a process whose end is that of the job.
+func (j *job) processLost(p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.first == nil {
@@ -218,7 +218,7 @@ func (j *job) failedServer() *process {
 		return nil
 	}
 	for _, p := range j.procs {
-		if p.role.serves() && p.needed() && p.how != "" && !p.signalled() {
+		if p.role.serves() && p.isRequired() && p.how != "" && !p.signalled() {
 			return p
 		}
 	}

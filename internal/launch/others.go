@@ -13,36 +13,36 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// OtherLauncherError says that another launcher has started a program as several processes, which is to run once.
-type OtherLauncherError struct {
-	Place outer.Place
+// ExternalLauncherError says that another launcher has started a program as several processes, which is to run once.
+type ExternalLauncherError struct {
+	Place outer.Assignment
 }
 
 // Error says what is wrong, and what such launchers can start.
-func (e *OtherLauncherError) Error() string {
+func (e *ExternalLauncherError) Error() string {
 	return fmt.Sprintf("%s has started this as one of several processes, %v, but it is to run once, without that. Training, prediction and programs of your own find their place by its variables: start them by it directly",
 		e.Place.Launcher, e.Place.Used)
 }
 
-// Alone reports, as an *OtherLauncherError, that another launcher has started this program more than once. lookup is like
+// CheckSingle reports, as an *ExternalLauncherError, that another launcher has started this program more than once. lookup is like
 // os.LookupEnv.
-func Alone(lookup func(string) (string, bool)) error {
+func CheckSingle(lookup func(string) (string, bool)) error {
 	if _, ours := lookup(RankVar); ours {
 		return nil
 	}
 	place, found, err := outer.Find(thisHost(lookup))
 	if found && err == nil && place.Each == 1 && place.Size > 1 {
-		return &OtherLauncherError{Place: place}
+		return &ExternalLauncherError{Place: place}
 	}
 	return nil
 }
 
-// FromOthers returns the place that another launcher has given this process (package outer), which RINGO_RANK does not place.
+// FromExternal returns the place that another launcher has given this process (package outer), which RINGO_RANK does not place.
 // present is false where none has. ranks is how many there are by what a person says, 0: nothing, and rendezvous where they
 // meet, empty likewise. RINGO_WORLD_SIZE and RINGO_RENDEZVOUS say so, too.
 //
 // Where nothing tells an address, and all ranks are on this host, the env's Rendezvous is a file of this user's.
-func FromOthers(lookup func(string) (string, bool), ranks int, rendezvous string) (env Env, place outer.Place, present bool, err error) {
+func FromExternal(lookup func(string) (string, bool), ranks int, rendezvous string) (env RankEnv, place outer.Assignment, present bool, err error) {
 	place, found, err := outer.Find(thisHost(lookup))
 	if !found && err == nil && ranks == 0 {
 		err = checkAlone(lookup)
@@ -51,7 +51,7 @@ func FromOthers(lookup func(string) (string, bool), ranks int, rendezvous string
 		return env, place, false, err
 	}
 	r := envReader{lookup: lookup, because: place.Launcher}
-	env = Env{Rank: place.Rank, WorldSize: place.Size, LocalRank: place.LocalRank, Job: place.Job, OneHost: place.OneHost(), Bind: r.bind(), Threads: ThreadsFromEnv(lookup)}
+	env = RankEnv{Rank: place.Rank, WorldSize: place.Size, LocalRank: place.LocalRank, Job: place.Job, OneHost: place.OneHost(), Bind: r.bind(), Threads: ThreadsFromEnv(lookup)}
 	env.Metrics, _ = lookup(MetricsVar)
 	env.Transport = r.transport()
 	if ranks == 0 {
@@ -97,18 +97,18 @@ func checkAlone(lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// ManyError says that a process is to start several ranks, and is none itself.
-type ManyError struct {
-	Place outer.Place
+// SeveralRanksError says that a process is to start several ranks, and is none itself.
+type SeveralRanksError struct {
+	Place outer.Assignment
 }
 
 // Error says what starts them.
-func (e *ManyError) Error() string {
+func (e *SeveralRanksError) Error() string {
 	return fmt.Sprintf("%v wants %d ranks started by this process: `ringo run -- PROGRAM` starts a program as so many", e.Place, e.Place.Each)
 }
 
 // meetingPoint is where the ranks of a place meet: a file of this host, or an address.
-func meetingPoint(p outer.Place) (string, error) {
+func meetingPoint(p outer.Assignment) (string, error) {
 	switch {
 	case p.OneHost():
 		name := p.Job

@@ -43,7 +43,7 @@ func TestFromOthers(t *testing.T) {
 		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p RINGO_WORLD_SIZE=4", rendezvous: "/x", meet: "/x"},
 		{env: "JOB_COMPLETION_INDEX=0 RINGO_WORLD_SIZE=2", want: "JOB_COMPLETION_INDEX=0, but this host is called"},
 	} {
-		env, place, present, err := FromOthers(lookupIn(strings.Fields(c.env)), c.ranks, c.rendezvous)
+		env, place, present, err := FromExternal(lookupIn(strings.Fields(c.env)), c.ranks, c.rendezvous)
 		switch {
 		case c.want != "":
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -56,7 +56,7 @@ func TestFromOthers(t *testing.T) {
 		}
 	}
 	for _, env := range []string{"", "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0", "PMIX_RANK=0"} {
-		if _, _, present, err := FromOthers(lookupIn(strings.Fields(env)), 0, ""); present || err != nil {
+		if _, _, present, err := FromExternal(lookupIn(strings.Fields(env)), 0, ""); present || err != nil {
 			t.Errorf("%q: %v, %v", env, present, err)
 		}
 	}
@@ -65,16 +65,16 @@ func TestFromOthers(t *testing.T) {
 // TestFromOthersRejectsALoneContradiction: a single variable of a job of several ranks is an error, unless the number of ranks is given.
 func TestFromOthersRejectsALoneContradiction(t *testing.T) {
 	for _, env := range []string{"WORLD_SIZE=2", "RANK=1", "LOCAL_RANK=1", "RINGO_WORLD_SIZE=2"} {
-		_, _, present, err := FromOthers(lookupIn([]string{env}), 0, "")
+		_, _, present, err := FromExternal(lookupIn([]string{env}), 0, "")
 		if name, _, _ := strings.Cut(env, "="); present || err == nil || !strings.HasPrefix(err.Error(), env+": ") || !strings.Contains(err.Error(), "env -u "+name) {
 			t.Errorf("%s: %v, %v", env, present, err)
 		}
-		if _, _, _, err := FromOthers(lookupIn([]string{env}), 3, ""); err != nil {
+		if _, _, _, err := FromExternal(lookupIn([]string{env}), 3, ""); err != nil {
 			t.Errorf("%s with a number of ranks: %v", env, err)
 		}
 	}
 	for _, env := range []string{"WORLD_SIZE=1", "RANK=0", "RANK=admiral", "LOCAL_RANK=0", "MASTER_ADDR=a", "RINGO_WORLD_SIZE=1"} {
-		if _, _, present, err := FromOthers(lookupIn([]string{env}), 0, ""); present || err != nil {
+		if _, _, present, err := FromExternal(lookupIn([]string{env}), 0, ""); present || err != nil {
 			t.Errorf("%s: %v, %v", env, present, err)
 		}
 	}
@@ -83,11 +83,11 @@ func TestFromOthersRejectsALoneContradiction(t *testing.T) {
 // What is to run once is not started as several processes, and what we or nobody starts is.
 func TestAlone(t *testing.T) {
 	several := "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"
-	if err := Alone(lookupIn(strings.Fields(several))); !errors.As(err, new(*OtherLauncherError)) || !strings.Contains(err.Error(), "OMPI_COMM_WORLD_SIZE=2") {
+	if err := CheckSingle(lookupIn(strings.Fields(several))); !errors.As(err, new(*ExternalLauncherError)) || !strings.Contains(err.Error(), "OMPI_COMM_WORLD_SIZE=2") {
 		t.Error(err)
 	}
 	for _, env := range []string{"", several + " RINGO_RANK=0", "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0"} {
-		if err := Alone(lookupIn(strings.Fields(env))); err != nil {
+		if err := CheckSingle(lookupIn(strings.Fields(env))); err != nil {
 			t.Errorf("%q: %v", env, err)
 		}
 	}

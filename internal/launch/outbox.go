@@ -9,12 +9,12 @@ import (
 // outbox writes frames of several goroutines, in a goroutine of its own: a write that hangs, because the other end is gone and all
 // buffers are full, holds up nobody once the connection is cut.
 type outbox struct {
-	w     io.Writer
-	queue chan frame
-	gone  chan struct{} // it is cut, for why
-	done  chan struct{} // nothing is written any more
-	once  sync.Once
-	why   error
+	w      io.Writer
+	queue  chan frame
+	closed chan struct{} // it is cut, for why
+	done   chan struct{} // nothing is written any more
+	once   sync.Once
+	cause  error
 }
 
 // frameLast is behind the last frame, and is not written.
@@ -24,7 +24,7 @@ const frameLast frameKind = 0
 const queuedOut = 64
 
 func newOutbox(w io.Writer) *outbox {
-	o := &outbox{w: w, queue: make(chan frame, queuedOut), gone: make(chan struct{}), done: make(chan struct{})}
+	o := &outbox{w: w, queue: make(chan frame, queuedOut), closed: make(chan struct{}), done: make(chan struct{})}
 	go o.write()
 	return o
 }
@@ -33,7 +33,7 @@ func (o *outbox) write() {
 	defer close(o.done)
 	for {
 		select {
-		case <-o.gone:
+		case <-o.closed:
 			return
 		case f := <-o.queue:
 			if f.kind == frameLast {
@@ -51,8 +51,8 @@ func (o *outbox) write() {
 // that is then.
 func (o *outbox) send(f frame) error {
 	select {
-	case <-o.gone:
-		return o.why
+	case <-o.closed:
+		return o.cause
 	case o.queue <- f:
 		return nil
 	}
@@ -61,8 +61,8 @@ func (o *outbox) send(f frame) error {
 // cut ends all sending, now and later.
 func (o *outbox) cut(why error) {
 	o.once.Do(func() {
-		o.why = why
-		close(o.gone)
+		o.cause = why
+		close(o.closed)
 	})
 }
 
@@ -73,7 +73,7 @@ func (o *outbox) close() {
 	if o.send(frame{kind: frameLast}) == nil {
 		select {
 		case <-o.done:
-		case <-o.gone:
+		case <-o.closed:
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestOutboxIsCut(t *testing.T) {
 	sent := make(chan error)
 	go func() {
 		for {
-			if err := o.send(frame{kind: frameLife}); err != nil {
+			if err := o.send(frame{kind: frameHeartbeat}); err != nil {
 				sent <- err
 				return
 			}

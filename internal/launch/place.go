@@ -31,13 +31,13 @@ type RoleEnv struct {
 	Socket int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
-	// End is the number of a descriptor to the launcher: see Tell and ShowLife.
+	// End is the number of a descriptor to the launcher: see ReportExit and SendHeartbeats.
 	End int
 	// Record, when above 0, is the number of the descriptor of the memory that the launcher holds for Recorder.
 	Record int
 }
 
-// RoleFromEnv reads the variables of a process of a role as FromEnv reads a rank's. Without RINGO_ROLE_INDEX, with the
+// RoleFromEnv reads the variables of a process of a role as RankFromEnv reads a rank's. Without RINGO_ROLE_INDEX, with the
 // role's name for ROLE, no launcher has started the process in that role, and present is false.
 func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, present bool, err error) {
 	index := indexVar(role)
@@ -72,7 +72,7 @@ func TableFromEnv(lookup func(string) (string, bool)) (env RoleEnv, present bool
 	if present && err == nil && env.Socket == 0 {
 		name := SocketVar
 		if env.Addrs == nil {
-			name = TablesVar
+			name = ParameterServersVar
 		}
 		err = (&envReader{lookup: lookup, because: TableVar}).missing(name)
 	}

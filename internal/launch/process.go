@@ -27,40 +27,40 @@ const (
 
 // process is one process of a job, the leader of a process group of its own.
 type process struct {
-	role   *crew
+	role   *roleGroup
 	index  int    // in its role
 	number int    // in the job; of one in the mesh its rank there
 	host   string // in a job of several; "": there is one
 
-	restarts  int    // how many came before it in its place
-	noRestart string // why it could not be started again, in an error behind why it is lost
-	away      *away  // it is on another host, and cmd nil
-	cmd       *exec.Cmd
-	pipes     []*os.File // our ends
-	reading   sync.WaitGroup
-	drained   chan struct{}
-	tail      tail
-	log       *os.File // what it prints, too; nil: nowhere
-	unlogged  sync.Once
-	memory    *os.File      // in which it records what it does; nil: there is none
-	says      *os.File      // what it tells of itself (tell.go); nil: nothing
-	heard     chan struct{} // that has been read to its end
+	restarts   int            // how many came before it in its place
+	noRestart  string         // why it could not be started again, in an error behind why it is lost
+	remote     *remoteProcess // it is on another host, and cmd nil
+	cmd        *exec.Cmd
+	pipes      []*os.File // our ends
+	reading    sync.WaitGroup
+	drained    chan struct{}
+	tail       tail
+	log        *os.File // what it prints, too; nil: nowhere
+	unlogged   sync.Once
+	memory     *os.File      // in which it records what it does; nil: there is none
+	reportPipe *os.File      // what it tells of itself (tell.go); nil: nothing
+	reportRead chan struct{} // that has been read to its end
 
-	spared  bool // the others go on without it
-	stopped bool // it has ended because all ranks were told to
+	continuedWithout bool // the others go on without it
+	stopped          bool // it has ended because all ranks were told to
 
 	memoryLack func() string // the reason for its kill, "" without lack of memory; nil: unknown
 
-	halted awake.Silence // for how long it has been stopped after it had left; see endStopped
+	stoppedFor awake.Detector // for how long it has been stopped after it had left; see endStopped
 
 	how string // how it ended, "" for status 0; set by wait
 
-	mu    sync.Mutex
-	ended bool   // its number may be another's from now on
-	sent  bool   // it was signalled from here: its end is not its own doing
-	hung  string // why it was killed: it showed no life
-	told  *outcome.End
-	lived bool // it has shown life
+	mu           sync.Mutex
+	ended        bool   // its number may be another's from now on
+	sent         bool   // it was signalled from here: its end is not its own doing
+	hung         string // why it was killed: it showed no life
+	told         *outcome.Exit
+	hasHeartbeat bool // it has shown life
 }
 
 // start starts the process. Its output goes to sink, a writer per stream.
@@ -77,7 +77,7 @@ func (p *process) start(sink func(of stream, b []byte)) error {
 		}
 		p.pipes, ends = append(p.pipes, r), append(ends, w)
 	}
-	says, err := p.sayPipe()
+	says, err := p.openReportPipe()
 	if err != nil {
 		closeAll(p.pipes)
 		return err
@@ -88,7 +88,7 @@ func (p *process) start(sink func(of stream, b []byte)) error {
 	p.cmd.Stdout, p.cmd.Stderr = ends[stdout], ends[stderr]
 	if err := p.cmd.Start(); err != nil {
 		closeAll(p.pipes)
-		_ = p.says.Close() // of none nothing happens
+		_ = p.reportPipe.Close() // of none nothing happens
 		return err
 	}
 	for of, r := range p.pipes {
@@ -125,15 +125,15 @@ func (p *process) copy(of stream, r io.Reader, sink func(stream, []byte)) {
 // wait waits for the process to end, kills what is left of its group and takes
 // down how it ended and its last words.
 func (p *process) wait() {
-	if p.away != nil {
-		<-p.away.exited
+	if p.remote != nil {
+		<-p.remote.exited
 		p.how = cmp.Or(p.whyHung(), p.how)
 		return
 	}
 	if awaitExit(p.cmd.Process.Pid) {
 		p.finish() // it is not reaped yet, so its number is still its own
 	}
-	p.how = how(p.cmd.Wait())
+	p.how = exitStatus(p.cmd.Wait())
 	p.finish()
 	if p.memoryLack != nil && !p.signalled() && (p.killed() || p.how == "exit status 137") { // 137: what a shell returns for SIGKILL
 		p.how = strings.TrimSuffix(p.how+", "+p.memoryLack(), ", ")
@@ -145,7 +145,7 @@ func (p *process) wait() {
 		}
 	}()
 	late := time.After(lastWords)
-	for _, all := range []chan struct{}{p.drained, p.heard} {
+	for _, all := range []chan struct{}{p.drained, p.reportRead} {
 		if all == nil {
 			continue
 		}
@@ -169,8 +169,8 @@ func (p *process) finish() {
 
 // drain reads the rest of the output, within bounds.
 func (p *process) drain() {
-	if p.away != nil {
-		p.away.drainAway()
+	if p.remote != nil {
+		p.remote.drainAway()
 		return
 	}
 	select {
@@ -178,7 +178,7 @@ func (p *process) drain() {
 	case <-time.After(drainTime):
 	}
 	closeAll(p.pipes)
-	_ = p.says.Close()
+	_ = p.reportPipe.Close()
 	<-p.drained
 }
 
@@ -195,8 +195,8 @@ func (p *process) signal(sig syscall.Signal) {
 
 // kill sends sig to the process and its group. p.mu is held, and it has not ended.
 func (p *process) kill(sig syscall.Signal) {
-	if p.away != nil {
-		p.away.kill(p.number, sig)
+	if p.remote != nil {
+		p.remote.kill(p.number, sig)
 		return
 	}
 	_ = syscall.Kill(-p.cmd.Process.Pid, sig)
@@ -204,8 +204,8 @@ func (p *process) kill(sig syscall.Signal) {
 
 // pid is the process's number on its host.
 func (p *process) pid() int {
-	if p.away != nil {
-		return p.away.pid
+	if p.remote != nil {
+		return p.remote.pid
 	}
 	return p.cmd.Process.Pid
 }
@@ -236,8 +236,8 @@ func (p *process) alive() bool {
 	return !p.ended
 }
 
-// how says in words how a process ended, "" for status 0.
-func how(err error) string {
+// exitStatus says in words how a process ended, "" for status 0.
+func exitStatus(err error) string {
 	var exit *exec.ExitError
 	if err == nil || !errors.As(err, &exit) {
 		return errorText(err)

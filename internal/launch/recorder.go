@@ -14,9 +14,9 @@ import (
 
 // Recorder is that of a process in this place: in the memory that its launcher holds, or, without a launcher, and where a program
 // in between has closed the descriptor, in memory of its own.
-func (e Env) Recorder() *record.Recorder { return recorderAt(e.Record) }
+func (e RankEnv) Recorder() *record.Recorder { return recorderAt(e.Record) }
 
-// Recorder is Env.Recorder of a process that is no rank.
+// Recorder is RankEnv.Recorder of a process that is no rank.
 func (e RoleEnv) Recorder() *record.Recorder { return recorderAt(e.Record) }
 
 // recorderAt leaves the descriptor open for a later job of the process, and closes it for programs that this one starts.

@@ -24,9 +24,9 @@ func TestRecorderInTheLaunchersMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(descriptor)
-	for _, recorder := range []func() *record.Recorder{Env{Record: descriptor}.Recorder, RoleEnv{Record: descriptor}.Recorder} {
+	for _, recorder := range []func() *record.Recorder{RankEnv{Record: descriptor}.Recorder, RoleEnv{Record: descriptor}.Recorder} {
 		r := recorder()
-		r.Add(&record.Event{Kind: record.Change, Name: r.Name("now"), Bucket: -1, With: -1, Peer: -1})
+		r.Add(&record.Event{Kind: record.Change, Name: r.Name("now"), Bucket: -1, Other: -1, Peer: -1})
 		s, err := record.Read(f)
 		if err != nil || len(s.Operations) != 1 || s.Text(s.Operations[0].Name) != "now" || s.Process != os.Getpid() {
 			t.Errorf("%v: %+v", err, s)
@@ -44,7 +44,7 @@ func TestRecorderInTheLaunchersMemory(t *testing.T) {
 	}
 	defer other.Close()
 	for _, descriptor := range []int{0, int(other.Fd()), 1 << 20} {
-		r := Env{Record: descriptor}.Recorder()
+		r := RankEnv{Record: descriptor}.Recorder()
 		if r.BeginStep(3); r.Step() != 3 {
 			t.Errorf("descriptor %d: nothing records", descriptor)
 		}
@@ -54,13 +54,13 @@ func TestRecorderInTheLaunchersMemory(t *testing.T) {
 // Who starts a job can look at what its ranks record while it lasts.
 func TestSightOfRecords(t *testing.T) {
 	var mu sync.Mutex
-	sight, seen, glances := new(Sight), map[int]string{}, map[int]func(int) (*record.Snapshot, error){}
+	sight, seen, glances := new(ProcessTable), map[int]string{}, map[int]func(int) (*record.Snapshot, error){}
 	l := launch(t, context.Background(), 3, "recorded", []string{"well"}, func(c *Config) {
 		c.Sight = sight
 		c.OnExit = func(index int, _ string) {
 			mu.Lock()
 			defer mu.Unlock()
-			for _, p := range sight.Look() {
+			for _, p := range sight.List() {
 				if s, err := p.Glance(1); err == nil && s != nil && p.Index == index {
 					seen[index], glances[index] = s.Text(1), p.Glance
 				}
@@ -70,7 +70,7 @@ func TestSightOfRecords(t *testing.T) {
 	if l.err == nil || len(seen) != 3 || seen[0] != "allreduce" || seen[2] != "allreduce" {
 		t.Fatalf("%v: %v", l.err, seen)
 	}
-	if _, err := glances[0](1); !errors.Is(err, os.ErrClosed) || len(sight.Look()) != 0 {
+	if _, err := glances[0](1); !errors.Is(err, os.ErrClosed) || len(sight.List()) != 0 {
 		t.Errorf("after the job: %v", err)
 	}
 }

@@ -37,22 +37,22 @@ type Role struct {
 	// Listens says that each of its processes has a socket, which the launcher opens and which outlives the process: who
 	// connects to one that is being started again waits. All processes are told where these sockets are.
 	Listens bool
-	// ShowsLife says that its processes write to their pipes now and then (RoleEnv.ShowLife). One that does not for as
+	// Heartbeats says that its processes write to their pipes now and then (RoleEnv.SendHeartbeats). One that does not for as
 	// long as Times.Join at the beginning, or for DeadAfter from then on, is lost, and killed.
-	ShowsLife bool
-	// DeadAfter is the silence after which one that ShowsLife is lost. 0 means Times.DeadAfter.
+	Heartbeats bool
+	// DeadAfter is the silence after which one that Heartbeats is lost. 0 means Times.DeadAfter.
 	DeadAfter time.Duration
 	// Restarts is how often each of its processes is started again when it is lost.
 	Restarts int
 	// Stateless reports whether its processes have nothing to save: the loss of one after those of the first role have all
 	// ended well is reported, and is no error.
 	Stateless bool
-	// Spare says that the others go on without one of its processes that is lost, unless it is its first: that is
+	// ContinueWithout says that the others go on without one of its processes that is lost, unless it is its first: that is
 	// reported, and no error.
-	Spare bool
-	// Alike says that its processes stand in for each other: the others go on without those that are lost, whichever they are, as long as
+	ContinueWithout bool
+	// Interchangeable says that its processes stand in for each other: the others go on without those that are lost, whichever they are, as long as
 	// one is left. Each loss is reported.
-	Alike bool
+	Interchangeable bool
 	// Grace is how long its processes may take to end when those of the first role have ended well, and between SIGTERM
 	// and SIGKILL: they may have much to save. 0 means as long as all others.
 	Grace time.Duration
@@ -62,7 +62,7 @@ type Role struct {
 	Bind Bind
 	// CoresEach is how many cores each of its processes keeps busy, where they are bound. 0: one at least.
 	CoresEach int
-	// Unserved is what a program has to do in this role, told where one of a role that ShowsLife has ended in good order and never shown any:
+	// Unserved is what a program has to do in this role, told where one of a role that Heartbeats has ended in good order and never shown any:
 	// it does not know that it has a role. Empty: that is nobody's concern.
 	Unserved string
 	// Hosts is the host of each of its processes, by its place in Config.Hosts. nil: all are on this host.
@@ -82,12 +82,12 @@ func Aggregators(n int, command ...string) Role {
 // ParameterServers is the role of servers that keep the parameters (internal/server), to which
 // ranks connect by themselves.
 func ParameterServers(n int, command ...string) Role {
-	return Role{Name: tables, Called: outcome.ParameterServer, Count: n, Command: command, Listens: true, ShowsLife: true}
+	return Role{Name: tables, Called: outcome.ParameterServer, Count: n, Command: command, Listens: true, Heartbeats: true}
 }
 
 // HeterTrainers is the role of those that compute dense layers for ranks, which connect to them by themselves.
 func HeterTrainers(n int, command ...string) Role {
-	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, ShowsLife: true, Alike: true, Stateless: true,
+	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, Heartbeats: true, Interchangeable: true, Stateless: true,
 		Unserved: "a program that has a part for heter-trainers calls ringo.Run, and there train.Run or train.NewLoop"}
 }
 
@@ -113,9 +113,9 @@ func (r Role) check(first bool) (errs []error) {
 	fault(r.DeadAfter < 0, "dead after %v: want at least 0", r.DeadAfter)
 	fault(r.Bind != "" && !slices.Contains(Binds(), r.Bind), "bind %q: want one of %v, or nothing", r.Bind, Binds())
 	fault(r.CoresEach < 0, "%d cores each: want at least 0", r.CoresEach)
-	fault(r.Mesh && r.ShowsLife, "it shows life on a pipe and joins the mesh, whose coordinator hears heartbeats: want one of them")
-	fault((r.Mesh || first) && r.Alike, "its processes stand in for each other: only those outside the mesh, and not of the first role, can")
-	fault(r.Mesh && r.Spare, "it joins the mesh, and the others are to go on without one of it: a mesh cannot")
+	fault(r.Mesh && r.Heartbeats, "it shows life on a pipe and joins the mesh, whose coordinator hears heartbeats: want one of them")
+	fault((r.Mesh || first) && r.Interchangeable, "its processes stand in for each other: only those outside the mesh, and not of the first role, can")
+	fault(r.Mesh && r.ContinueWithout, "it joins the mesh, and the others are to go on without one of it: a mesh cannot")
 	fault((r.Mesh || first) && r.Restarts > 0, "%d restarts: only processes outside the mesh, and not of the first role, can be started again", r.Restarts)
 	fault((r.Mesh || first) && r.Listens, "it gets sockets: only processes outside the mesh, and not of the first role, can")
 	return errs
@@ -138,30 +138,30 @@ func checkRoles(roles []Role) (errs []error) {
 	return errs
 }
 
-// crew is a role of a job that runs.
-type crew struct {
+// roleGroup is a role of a job that runs.
+type roleGroup struct {
 	Role
-	leads   bool           // it is the first role: the job's work is done when all of its processes have ended
-	first   int            // the number of its first process
-	before  int            // how many ranks of the job others start, with lower numbers
-	program string         // its file
-	plan    placement.Plan // where its processes run
-	gone    int            // of its processes that stand in for each other, how many are lost
-	addrs   []string
-	sockets []*os.File // what its processes on this host listen at; they stay open until the job ends
-	lines   []*line    // to the host of each process, nil: this one; empty: all are here
+	isMain    bool           // it is the first role: the job's work is done when all of its processes have ended
+	first     int            // the number of its first process
+	before    int            // how many ranks of the job others start, with lower numbers
+	program   string         // its file
+	plan      placement.Plan // where its processes run
+	lostCount int            // of its processes that stand in for each other, how many are lost
+	addrs     []string
+	sockets   []*os.File   // what its processes on this host listen at; they stay open until the job ends
+	lines     []*agentConn // to the host of each process, nil: this one; empty: all are here
 }
 
 // serves says that the processes of the first role need this one, and meet it outside the mesh: nobody but the
 // launcher sees to it.
-func (c *crew) serves() bool { return !c.leads && !c.Mesh }
+func (c *roleGroup) serves() bool { return !c.isMain && !c.Mesh }
 
-// muster finds the programs of all roles and opens their sockets, which dismiss closes.
-func (c *Config) muster(lines []*line) (crews []*crew, err error) {
+// openRoles finds the programs of all roles and opens their sockets, which dismiss closes.
+func (c *Config) openRoles(lines []*agentConn) (crews []*roleGroup, err error) {
 	number := 0
 	ip := c.listensAt()
 	for i, r := range c.Roles {
-		one := &crew{Role: r, leads: i == 0, first: number}
+		one := &roleGroup{Role: r, isMain: i == 0, first: number}
 		if c.Part != nil {
 			one.before = c.Part.Rank
 		}
@@ -170,25 +170,25 @@ func (c *Config) muster(lines []*line) (crews []*crew, err error) {
 		}
 		crews, number = append(crews, one), number+r.Count
 		if err = errors.Join(one.open(ip), one.settle()); err != nil {
-			dismiss(crews)
+			closeRoles(crews)
 			return nil, err
 		}
 	}
 	if err = c.prepare(crews, lines); err != nil {
-		dismiss(crews)
+		closeRoles(crews)
 		return nil, err
 	}
 	return crews, nil
 }
 
-func dismiss(crews []*crew) {
+func closeRoles(crews []*roleGroup) {
 	for _, c := range crews {
 		closeAll(c.sockets)
 	}
 }
 
 // open finds the program and opens the sockets of this host.
-func (c *crew) open(ip net.IP) (err error) {
+func (c *roleGroup) open(ip net.IP) (err error) {
 	here := c.on(nil)
 	c.addrs = nil
 	if c.Listens {
@@ -220,15 +220,15 @@ func (c *crew) open(ip net.IP) (err error) {
 }
 
 // line is to the host of a process, nil for this one.
-func (c *crew) line(index int) *line {
+func (c *roleGroup) line(index int) *agentConn {
 	if len(c.lines) == 0 {
 		return nil
 	}
 	return c.lines[index]
 }
 
-// seat is a process's number among those of its role on its host.
-func (c *crew) seat(index int) int {
+// hostIndex is a process's number among those of its role on its host.
+func (c *roleGroup) hostIndex(index int) int {
 	if len(c.lines) == 0 {
 		return index
 	}
@@ -236,7 +236,7 @@ func (c *crew) seat(index int) int {
 }
 
 // on is how many of the role's processes are on a host.
-func (c *crew) on(l *line) int {
+func (c *roleGroup) on(l *agentConn) int {
 	if len(c.lines) == 0 {
 		return c.Count * oneIf(l == nil)
 	}
@@ -244,7 +244,7 @@ func (c *crew) on(l *line) int {
 }
 
 // among is how many of some lines are l.
-func among(lines []*line, l *line) (n int) {
+func among(lines []*agentConn, l *agentConn) (n int) {
 	for _, other := range lines {
 		n += oneIf(other == l)
 	}
@@ -259,7 +259,7 @@ func oneIf(is bool) int {
 }
 
 // called is what errors call a process, by its number in the role.
-func (c *crew) called(index int) string {
+func (c *roleGroup) called(index int) string {
 	if !c.serves() {
 		return outcome.Rank(c.before + c.first + index)
 	}

@@ -52,7 +52,7 @@ func playHelper(env RoleEnv, err error, args []string) int {
 				awaitFile(filepath.Join(args[1], strconv.Itoa(r)))
 			}
 			if args[0] == "tell" {
-				env.Tell(outcome.End{Why: "no coffee"})
+				env.ReportExit(outcome.Exit{Reason: "no coffee"})
 			}
 			return 3
 		}
@@ -100,7 +100,7 @@ func TestUnknownRoleIsLost(t *testing.T) {
 			c.Grace = grace
 			helpers(func(*Role) {}, how, joined)(c)
 		})
-		var death *DeathError
+		var death *LostProcessError
 		if !errors.As(l.err, &death) || death.Role != "helper" || death.Index != 1 || l.err.Error() != want {
 			t.Errorf("%s: got %v, want %s", how, l.err, want)
 		}
@@ -114,7 +114,7 @@ func TestUnknownRoleIsLost(t *testing.T) {
 func TestUnknownRoleIsSpare(t *testing.T) {
 	gone := t.TempDir() + "/gone"
 	l := launch(t, context.Background(), 1, "waiter", []string{gone}, func(c *Config) {
-		helpers(func(r *Role) { r.Spare = true }, "exit")(c)
+		helpers(func(r *Role) { r.ContinueWithout = true }, "exit")(c)
 		c.Stderr = &cue{to: c.Stderr.(*buffer), word: "the others go on", times: 1, do: func() { _ = os.WriteFile(gone, nil, 0o666) }}
 	})
 	want := "ringo: helper 1 is lost: exit status 3; its last line: \"helper 1 beside 1, 0 addresses\"; the others go on\n"

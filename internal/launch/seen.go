@@ -8,17 +8,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Seen is a process of a job as its launcher sees it.
-type Seen struct {
+// ProcessInfo is a process of a job as its launcher sees it.
+type ProcessInfo struct {
 	// Name is such as "rank 3", of a server that sums "rank 4 (server 0)", and Role and Index what it is made of.
 	Name, Role string
 	Index      int
 	// Serves says that it is none of those that do the job's work.
 	Serves bool
 	PID    int
-	// Ended says that it has ended, and How how, "" well.
-	Ended bool
-	How   string
+	// Ended says that it has ended, and ExitStatus how, "" well.
+	Ended      bool
+	ExitStatus string
 	// Restarts is how many came before it in its place.
 	Restarts int
 	// Glance reads what it had recorded of what it does: what is under way, and at most so many of its last phases. It fails when the job
@@ -26,34 +26,34 @@ type Seen struct {
 	Glance func(phases int) (*record.Snapshot, error)
 }
 
-// Sight lets others see the processes of a job that a launcher runs: Config.Sight. Its methods may be called from any goroutine.
-type Sight struct {
+// ProcessTable lets others see the processes of a job that a launcher runs: Config.ProcessTable. Its methods may be called from any goroutine.
+type ProcessTable struct {
 	mu    sync.Mutex
-	procs []sighted // by number
+	procs []processEntry // by number
 }
 
-// sighted is a process, nil before it has started, and how it has ended.
-type sighted struct {
+// processEntry is a process, nil before it has started, and how it has ended.
+type processEntry struct {
 	*process
 	over bool
 	how  string
 }
 
 // add notes a process that has started, in the place of the one before it.
-func (s *Sight) add(p *process) {
+func (s *ProcessTable) add(p *process) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.procs) <= p.number {
-		s.procs = append(s.procs, sighted{})
+		s.procs = append(s.procs, processEntry{})
 	}
-	s.procs[p.number] = sighted{process: p}
+	s.procs[p.number] = processEntry{process: p}
 }
 
 // end notes how a process has ended.
-func (s *Sight) end(p *process) {
+func (s *ProcessTable) end(p *process) {
 	if s == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (s *Sight) end(p *process) {
 }
 
 // close forgets all, before their memory is given back.
-func (s *Sight) close() {
+func (s *ProcessTable) close() {
 	if s == nil {
 		return
 	}
@@ -74,26 +74,26 @@ func (s *Sight) close() {
 	s.procs = nil
 }
 
-// Look is what there is of the processes now, by number: none before they are started and after the job has ended.
-func (s *Sight) Look() (out []Seen) {
+// List is what there is of the processes now, by number: none before they are started and after the job has ended.
+func (s *ProcessTable) List() (out []ProcessInfo) {
 	s.mu.Lock()
 	procs := slices.Clone(s.procs)
 	s.mu.Unlock()
 	for _, p := range procs {
 		if p.process != nil {
-			out = append(out, p.seen())
+			out = append(out, p.info())
 		}
 	}
 	return out
 }
 
-func (p sighted) seen() Seen {
-	s := Seen{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.leads, PID: p.pid(), Restarts: p.restarts, Ended: p.over, How: p.how}
+func (p processEntry) info() ProcessInfo {
+	s := ProcessInfo{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.isMain, PID: p.pid(), Restarts: p.restarts, Ended: p.over, ExitStatus: p.how}
 	if p.role.Mesh && s.Serves {
 		s.Name += fmt.Sprintf(" (%s %d)", s.Role, s.Index)
 	}
 	if p.memory != nil {
-		s.Glance = func(phases int) (*record.Snapshot, error) { return record.Glance(p.memory, phases) }
+		s.Glance = func(phases int) (*record.Snapshot, error) { return record.RecentSnapshot(p.memory, phases) }
 	}
 	return s
 }

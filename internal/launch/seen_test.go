@@ -11,8 +11,8 @@ import (
 
 // Who looks sees each process in its place, how it ended, and what it had recorded; nothing before and after.
 func TestSight(t *testing.T) {
-	var s Sight
-	if got := s.Look(); len(got) != 0 {
+	var s ProcessTable
+	if got := s.List(); len(got) != 0 {
 		t.Errorf("before the job: %v", got)
 	}
 	memory, err := record.Create(record.Config{})
@@ -25,7 +25,7 @@ func TestSight(t *testing.T) {
 	}
 	r.BeginStep(7)
 	made := func(number int, role string, leads bool, of *os.File) *process {
-		c := &crew{Role: Role{Name: role}, leads: leads}
+		c := &roleGroup{Role: Role{Name: role}, isMain: leads}
 		return &process{role: c, index: number, number: number, memory: of, cmd: &exec.Cmd{Process: &os.Process{Pid: 100 + number}}}
 	}
 	second := made(1, "rank", true, nil)
@@ -34,24 +34,24 @@ func TestSight(t *testing.T) {
 	second.how = "exit status 3"
 	s.end(second)
 	again := made(1, "rank", true, nil)
-	got := s.Look()
+	got := s.List()
 	record, err := got[0].Glance(0)
 	if err != nil || len(got) != 2 || record.Step != 7 || got[0].Name != "rank 0" || got[0].PID != 100 || got[0].Ended ||
-		!got[1].Ended || got[1].How != "exit status 3" || got[1].Glance != nil || got[1].Serves {
+		!got[1].Ended || got[1].ExitStatus != "exit status 3" || got[1].Glance != nil || got[1].Serves {
 		t.Errorf("seen: %+v", got)
 	}
 	s.add(again)
-	if got := s.Look(); got[1].Ended {
+	if got := s.List(); got[1].Ended {
 		t.Error("one that was started again is told to have ended")
 	}
 	var all sync.WaitGroup
 	all.Go(func() { _ = memory.Close() }) // as when the job ends meanwhile
-	all.Go(func() { _, _ = s.Look()[0].Glance(0) })
+	all.Go(func() { _, _ = s.List()[0].Glance(0) })
 	all.Wait()
 	s.close()
-	if got := s.Look(); len(got) != 0 {
+	if got := s.List(); len(got) != 0 {
 		t.Errorf("after the job: %v", got)
 	}
-	(*Sight)(nil).add(again)
-	(*Sight)(nil).end(again)
+	(*ProcessTable)(nil).add(again)
+	(*ProcessTable)(nil).end(again)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster"
 )
 
-// A job that spans several hosts has one launcher, and on each of the others a helper of it (Attend), with which it talks over a line.
+// A job that spans several hosts has one launcher, and on each of the others a helper of it (RunAgent), with which it talks over a line.
 // Who is lost, and what follows, this launcher alone decides.
 
 // checkHosts reports what is wrong with where processes are to run.
@@ -36,17 +36,17 @@ func (c Config) checkHosts() (errs []error) {
 // silentFor is after how long without a sign of life a host is lost: links may be cut for 15 s.
 func silentFor(t cluster.Times) time.Duration { return 3 * t.DeadAfter }
 
-// reach starts the launchers of all other hosts that have processes of the job, at once, and settles where these meet. It returns a
+// startAgents starts the launchers of all other hosts that have processes of the job, at once, and settles where these meet. It returns a
 // line for each of Hosts, nil for this one, which hangUp ends.
-func (c *Config) reach(ctx context.Context) ([]*line, error) {
-	lines := make([]*line, len(c.Hosts))
-	first := begin{Dir: c.dir(), Env: withoutOurs(c.HostEnv), Beat: c.Times.Heartbeat, Silent: silentFor(c.Times), Join: c.Times.Join, Interface: c.Interface}
+func (c *Config) startAgents(ctx context.Context) ([]*agentConn, error) {
+	lines := make([]*agentConn, len(c.Hosts))
+	first := agentHello{Dir: c.dir(), Env: withoutOurs(c.HostEnv), Beat: c.Times.Heartbeat, Silent: silentFor(c.Times), Join: c.Times.Join, Interface: c.Interface}
 	faults := make([]error, len(lines))
 	var all sync.WaitGroup
 	for i, h := range c.Hosts {
 		used := slices.ContainsFunc(c.Roles, func(r Role) bool { return slices.Contains(r.Hosts, i) })
 		if h.Connect != nil && used {
-			all.Go(func() { lines[i], faults[i] = c.call(ctx, h, first) })
+			all.Go(func() { lines[i], faults[i] = c.startAgent(ctx, h, first) })
 		}
 	}
 	met := make(chan struct{})
@@ -60,7 +60,7 @@ func (c *Config) reach(ctx context.Context) ([]*line, error) {
 		err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
 	if err == nil {
-		err = c.meetAt(lines)
+		err = c.chooseAddress(lines)
 	}
 	if err != nil {
 		hangUp(lines)
@@ -69,8 +69,8 @@ func (c *Config) reach(ctx context.Context) ([]*line, error) {
 	return lines, nil
 }
 
-// call starts a host's launcher, and wants it to be this program.
-func (c *Config) call(ctx context.Context, h Host, first begin) (*line, error) {
+// startAgent starts a host's launcher, and wants it to be this program.
+func (c *Config) startAgent(ctx context.Context, h Host, first agentHello) (*agentConn, error) {
 	conn, err := h.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (c *Config) dir() string {
 }
 
 // hangUp ends the launchers of other hosts.
-func hangUp(lines []*line) {
+func hangUp(lines []*agentConn) {
 	var all sync.WaitGroup
 	for _, l := range lines {
 		all.Go(l.hangUp)
@@ -108,10 +108,10 @@ func hangUp(lines []*line) {
 	all.Wait()
 }
 
-// meetAt settles where processes meet: where this host was told to, at its interface of that name, or at the address by
+// chooseAddress settles where processes meet: where this host was told to, at its interface of that name, or at the address by
 // which others saw it.
-func (c *Config) meetAt(lines []*line) error {
-	if !slices.ContainsFunc(lines, func(l *line) bool { return l != nil }) {
+func (c *Config) chooseAddress(lines []*agentConn) error {
+	if !slices.ContainsFunc(lines, func(l *agentConn) bool { return l != nil }) {
 		return nil
 	}
 	port, err := c.portToMeet()
@@ -128,7 +128,7 @@ func (c *Config) meetAt(lines []*line) error {
 			seen = append(seen, l.welcome.Client)
 		}
 	}
-	ip := seenAt(seen, own)
+	ip := peerView(seen, own)
 	if ip == nil || c.Interface != "" {
 		if ip, err = cluster.HostAddress(c.Interface, false); err != nil {
 			return err
@@ -164,8 +164,8 @@ func (c *Config) portToMeet() (port string, err error) {
 	return "", nil
 }
 
-// seenAt is the first of the addresses at which others saw this host that it has; nil: they saw a router.
-func seenAt(seen []string, own []net.Addr) net.IP {
+// peerView is the first of the addresses at which others saw this host that it has; nil: they saw a router.
+func peerView(seen []string, own []net.Addr) net.IP {
 	for _, s := range seen {
 		if ip := net.ParseIP(s); ip != nil && slices.ContainsFunc(own, isOf(ip)) {
 			return ip
@@ -190,23 +190,23 @@ func (c *Config) listensAt() net.IP {
 }
 
 // prepare has the other hosts find programs and open sockets, and takes down where these are.
-func (c *Config) prepare(crews []*crew, lines []*line) error {
+func (c *Config) prepare(crews []*roleGroup, lines []*agentConn) error {
 	faults := make([]error, len(lines))
 	var all sync.WaitGroup
 	for i, l := range lines {
 		if l == nil {
 			continue
 		}
-		var roles []awayRole
+		var roles []agentRole
 		for _, one := range crews {
 			if n := one.on(l); n > 0 {
-				r := awayRole{Role: one.Role, Leads: one.leads, Count: n, Self: one.Command[0] == c.Self}
+				r := agentRole{Role: one.Role, Leads: one.isMain, Count: n, Self: one.Command[0] == c.Self}
 				r.DeadAfter, r.Hosts = cmp.Or(r.DeadAfter, c.Times.DeadAfter), nil
 				l.roles, roles = append(l.roles, one), append(roles, r)
 			}
 		}
 		all.Go(func() {
-			l.send(told(frameRoles, 0, roles))
+			l.send(jsonFrame(frameRoles, 0, roles))
 			f, err := l.ask(c.Times.Join, "making ready there", frameReady)
 			if err == nil {
 				err = f.read(&l.ready)
@@ -227,7 +227,7 @@ func (c *Config) prepare(crews []*crew, lines []*line) error {
 	for _, one := range crews {
 		for i := range one.addrs {
 			if l := one.line(i); l != nil {
-				one.addrs[i] = l.ready.Addrs[l.role(one)][one.seat(i)]
+				one.addrs[i] = l.ready.Addrs[l.role(one)][one.hostIndex(i)]
 			}
 		}
 	}
@@ -235,10 +235,10 @@ func (c *Config) prepare(crews []*crew, lines []*line) error {
 }
 
 // role is the number of a crew among those of a host.
-func (l *line) role(c *crew) int { return slices.Index(l.roles, c) }
+func (l *agentConn) role(c *roleGroup) int { return slices.Index(l.roles, c) }
 
 // host is the name of a process's host, "" in a job of this host alone.
-func (j *job) host(c *crew, index int) string {
+func (j *job) host(c *roleGroup, index int) string {
 	if c.Hosts == nil {
 		return ""
 	}

@@ -25,7 +25,7 @@ type pipes struct {
 	closed sync.Once
 }
 
-func (p *pipes) Why() string { return p.why }
+func (p *pipes) Reason() string { return p.why }
 
 // Close waits for the launcher there.
 func (p *pipes) Close() error {
@@ -37,18 +37,18 @@ func (p *pipes) Close() error {
 }
 
 // beside is a host that is this one, behind pipes. change, if set, changes what it knows of itself.
-func beside(name, program string, change func(*Attendance)) (Host, *pipes) {
+func beside(name, program string, change func(*AgentConfig)) (Host, *pipes) {
 	toHost, said := io.Pipe()
 	heard, fromHost := io.Pipe()
 	p := &pipes{Reader: heard, WriteCloser: said, why: "the test has cut it", ended: make(chan error, 1)}
 	p.cut = func() { _ = heard.CloseWithError(io.EOF); _ = toHost.CloseWithError(io.EOF) }
-	cfg := Attendance{Version: "1", Hash: "h", Program: program, Env: role(name), Reached: "127.0.0.1 1 127.0.0.1 2"}
+	cfg := AgentConfig{Version: "1", Hash: "h", Program: program, Env: role(name), Reached: "127.0.0.1 1 127.0.0.1 2"}
 	if change != nil {
 		change(&cfg)
 	}
 	return Host{Name: "b", Connect: func(context.Context) (Connection, error) {
 		go func() {
-			p.ended <- Attend(context.Background(), toHost, fromHost, cfg)
+			p.ended <- RunAgent(context.Background(), toHost, fromHost, cfg)
 			_ = fromHost.Close()
 		}()
 		return p, nil
@@ -92,7 +92,7 @@ func TestSpannedDeath(t *testing.T) {
 	leakcheck.Check(t)
 	b, _ := beside("exit", os.Args[0], nil)
 	l := spanned(t, 3, 2, "exit", []string{"2", "5"}, b, nil)
-	var death *DeathError
+	var death *LostProcessError
 	if !errors.As(l.err, &death) || death.Host != "b" || death.Rank != 2 || !strings.HasPrefix(l.err.Error(), "rank 2 on b is lost: exit status 5") || !strings.Contains(l.err.Error(), "last words") {
 		t.Error(l.err)
 	}
@@ -171,7 +171,7 @@ func (m *mute) Close() error {
 func TestHostFaults(t *testing.T) {
 	leakcheck.Check(t)
 	refuse := Host{Name: "b", Connect: func(context.Context) (Connection, error) { return nil, errors.New("host b: ssh says no") }}
-	other, _ := beside("hello", os.Args[0], func(a *Attendance) { a.Hash = "another" })
+	other, _ := beside("hello", os.Args[0], func(a *AgentConfig) { a.Hash = "another" })
 	gone, _ := beside("hello", "/no/such/program", nil)
 	dead := Host{Name: "b", Connect: func(context.Context) (Connection, error) {
 		r, w := io.Pipe()
@@ -204,7 +204,7 @@ func TestHostFaults(t *testing.T) {
 func TestSeenAt(t *testing.T) {
 	own := []net.Addr{&net.IPNet{IP: net.IPv4(10, 0, 0, 1)}, &net.IPNet{IP: net.ParseIP("fd00::1")}}
 	for seen, want := range map[string]string{"": "<nil>", "1.2.3.4 fd00::1": "fd00::1", "10.0.0.1": "10.0.0.1", "x 1.2.3.4": "<nil>"} {
-		if got := seenAt(strings.Fields(seen), own).String(); got != want {
+		if got := peerView(strings.Fields(seen), own).String(); got != want {
 			t.Errorf("%s: %s, want %s", seen, got, want)
 		}
 	}

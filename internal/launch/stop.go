@@ -13,12 +13,12 @@ import (
 
 // StopLine tells of ranks that have agreed where to stop, and have so much time.
 func StopLine(at cluster.StoppedError, within time.Duration) string {
-	return fmt.Sprintf("%s: all ranks stop after step %d, save the run in %s and end, within %v; another signal ends them at once", at.Why, at.Step, at.Saved, within)
+	return fmt.Sprintf("%s: all ranks stop after step %d, save the run in %s and end, within %v; another signal ends them at once", at.Reason, at.Step, at.Saved, within)
 }
 
 // told acts on a signal that tells the launcher to end.
 func (j *job) told(name string) {
-	j.why = &cluster.StoppedError{Why: name, Step: -1}
+	j.stopRequest = &cluster.StoppedError{Reason: name, Step: -1}
 	if j.coordinator != nil && j.coordinator.Stop(name) {
 		j.late.Reset(j.cfg.StopWithin)
 		return
@@ -39,21 +39,21 @@ func (j *job) cancelled() {
 
 // agreed notes that all ranks stop after the same step, whoever was told to end.
 func (j *job) agreed(at cluster.StoppedError) {
-	j.why = &at
+	j.stopRequest = &at
 	j.cfg.Report(StopLine(at, j.cfg.StopWithin))
 	j.late.Reset(j.cfg.StopWithin)
 }
 
 // tooLate ends ranks that were to end by themselves.
 func (j *job) tooLate() {
-	j.cfg.Report(fmt.Sprintf("%s: not all ranks have saved the run and ended within %v: they are made to end", j.why.Why, j.cfg.StopWithin))
-	j.why, j.interrupted = &cluster.StoppedError{Why: j.why.Why, Step: -1}, true
+	j.cfg.Report(fmt.Sprintf("%s: not all ranks have saved the run and ended within %v: they are made to end", j.stopRequest.Reason, j.cfg.StopWithin))
+	j.stopRequest, j.interrupted = &cluster.StoppedError{Reason: j.stopRequest.Reason, Step: -1}, true
 	j.next.hurry()
 }
 
 // stopped says that p has ended because all ranks have agreed to.
 func (j *job) stopped(p *process) bool {
-	return p.role.leads && !p.killed() && p.whyHung() == "" && j.coordinator.Stopped(p.number)
+	return p.role.isMain && !p.killed() && p.whyHung() == "" && j.coordinator.Stopped(p.number)
 }
 
 // suspend stops all processes and then the launcher, and has them go on with it. None of

@@ -15,7 +15,7 @@ import (
 
 // playStopper does steps until all ranks stop, and then ends with status args[0]; rank 1 does not end if there are more, and with
 // "end" all end by themselves, when they are asked.
-func playStopper(env Env, args []string) int {
+func playStopper(env RankEnv, args []string) int {
 	m, err := cluster.Join(context.Background(), cluster.MemberConfig{
 		Rendezvous: env.Rendezvous, Ticket: env.Ticket, Version: "1", Rank: env.Rank, WorldSize: env.Members(),
 	})
@@ -48,7 +48,7 @@ func playStopper(env Env, args []string) int {
 }
 
 // ready is what a rank reports that can be told to stop: the coordinator hears of that before.
-func ready(env Env) string { return fmt.Sprintf("rank %d is ready", env.Rank) }
+func ready(env RankEnv) string { return fmt.Sprintf("rank %d is ready", env.Rank) }
 
 // stop launches two ranks that can stop and tells them to when both are ready.
 func stop(t *testing.T, args []string, within time.Duration) launched {

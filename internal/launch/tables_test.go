@@ -24,7 +24,7 @@ import (
 // by a line "die". It ends when it is told to: after "save" it takes more time for it than others have, or, to
 // "stay", all the time that there is.
 func playTable(env RoleEnv, err error, args []string) int {
-	if len(args) > 0 && args[0] == "tell" && env.Tell(outcome.End{Rank: -1, Why: "disk full"}) {
+	if len(args) > 0 && args[0] == "tell" && env.ReportExit(outcome.Exit{Rank: -1, Reason: "disk full"}) {
 		return 4
 	}
 	if err != nil || len(args) > 0 && args[0] == "fail" {
@@ -32,7 +32,7 @@ func playTable(env RoleEnv, err error, args []string) int {
 		return 4
 	}
 	if len(args) == 0 || args[0] != "mute" {
-		defer env.ShowLife(100 * time.Millisecond)()
+		defer env.SendHeartbeats(100 * time.Millisecond)()
 	}
 	if len(args) > 1 && args[0] == "last" {
 		if _, err := os.Stat(args[1] + strconv.Itoa(env.Index)); err == nil {
@@ -94,7 +94,7 @@ func playTable(env RoleEnv, err error, args []string) int {
 var open []net.Conn
 
 // playCustomer says each word to each server of tables and prints the answers; at a path it waits until it is there.
-func playCustomer(env Env, words []string) int {
+func playCustomer(env RankEnv, words []string) int {
 	for _, word := range words {
 		switch word {
 		case "wait":
@@ -137,7 +137,7 @@ func tablesBeside(restarts int, args ...string) func(*Config) {
 }
 
 // isServer tells that a parameter server has ended the job.
-func isServer(death *DeathError) bool { return death.Role == tables && death.Rank < 0 }
+func isServer(death *LostProcessError) bool { return death.Role == tables && death.Rank < 0 }
 
 // Servers of tables find their sockets, ranks find their addresses, and all end well.
 func TestTables(t *testing.T) {
@@ -173,7 +173,7 @@ func TestTableKilledWhileItLeaves(t *testing.T) {
 		t.Errorf("%v: %q is not twice in\n%s", l.err, told, l.log)
 	}
 	l = launch(t, context.Background(), 1, "customer", words, beside(0, false))
-	var death *DeathError
+	var death *LostProcessError
 	if !errors.As(l.err, &death) || !isServer(death) {
 		t.Errorf("got %v", l.err)
 	}
@@ -194,8 +194,8 @@ func TestKilledTable(t *testing.T) {
 		}
 	}
 	l = launch(t, context.Background(), 2, "customer", []string{"die", "die", "wait"}, tablesBeside(1))
-	var death *DeathError
-	if !errors.As(l.err, &death) || !isServer(death) || !strings.Contains(l.err.Error(), fmt.Sprintf("%s is lost: killed by signal 9 (SIGKILL); ranks 0 and 1 ended because of it; its last lines:\n  about to die", death.Who)) {
+	var death *LostProcessError
+	if !errors.As(l.err, &death) || !isServer(death) || !strings.Contains(l.err.Error(), fmt.Sprintf("%s is lost: killed by signal 9 (SIGKILL); ranks 0 and 1 ended because of it; its last lines:\n  about to die", death.Name)) {
 		t.Errorf("got %v", l.err)
 	}
 }
@@ -203,8 +203,8 @@ func TestKilledTable(t *testing.T) {
 // One that cannot begin ends the job, after as many trials as are allowed.
 func TestTableThatFails(t *testing.T) {
 	l := launch(t, context.Background(), 1, "sleep", nil, tablesBeside(2, "fail"))
-	var death *DeathError
-	if !errors.As(l.err, &death) || !isServer(death) || death.How != "exit status 4" || !strings.Contains(l.log, "it is started again (2 of 2)") {
+	var death *LostProcessError
+	if !errors.As(l.err, &death) || !isServer(death) || death.ExitStatus != "exit status 4" || !strings.Contains(l.log, "it is started again (2 of 2)") {
 		t.Errorf("got %v\n%s", l.err, l.log)
 	}
 	var start *StartError
@@ -237,12 +237,12 @@ func TestCulpritBesideTables(t *testing.T) {
 		c.Grace = grace
 	}
 	l := launch(t, context.Background(), 1, "customer", []string{"fail", "quit"}, patient)
-	var death *DeathError
-	if !errors.As(l.err, &death) || !isServer(death) || death.How != "exit status 4" || !strings.Contains(l.err.Error(), "disk full") {
+	var death *LostProcessError
+	if !errors.As(l.err, &death) || !isServer(death) || death.ExitStatus != "exit status 4" || !strings.Contains(l.err.Error(), "disk full") {
 		t.Errorf("got %v\n%s%s", l.err, l.out, l.log)
 	}
 	l = launch(t, context.Background(), 2, "member", []string{"1"}, patient)
-	if !errors.As(l.err, &death) || isServer(death) || death.Rank != 1 || death.How != "killed by signal 9 (SIGKILL)" {
+	if !errors.As(l.err, &death) || isServer(death) || death.Rank != 1 || death.ExitStatus != "killed by signal 9 (SIGKILL)" {
 		t.Errorf("got %v", l.err)
 	}
 }
@@ -258,8 +258,8 @@ func TestTablesHaveTime(t *testing.T) {
 			tablesBeside(0, c.args...)(cfg)
 			cfg.Roles[1].Grace = c.time
 		})
-		var death *DeathError
-		if !errors.As(l.err, &death) || isServer(death) || death.How != "exit status 7" || strings.Count(l.out, "saved\n") != c.saved {
+		var death *LostProcessError
+		if !errors.As(l.err, &death) || isServer(death) || death.ExitStatus != "exit status 7" || strings.Count(l.out, "saved\n") != c.saved {
 			t.Errorf("%v: %v\n%s", c.time, l.err, l.out)
 		}
 	}
@@ -274,8 +274,8 @@ func TestTableEnv(t *testing.T) {
 	if _, present, err := TableFromEnv(lookupIn([]string{"RINGO_RANK=1"})); present || err != nil {
 		t.Error(present, err)
 	}
-	rank := Env{Rank: 0, WorldSize: 1, Rendezvous: "h:1", Ticket: transport.NewTicket(), Tables: want.Addrs}
-	if got, _, err := FromEnv(lookupIn(rank.Strings())); err != nil || fmt.Sprint(got) != fmt.Sprint(rank) {
+	rank := RankEnv{Rank: 0, WorldSize: 1, Rendezvous: "h:1", Ticket: transport.NewTicket(), Tables: want.Addrs}
+	if got, _, err := RankFromEnv(lookupIn(rank.Strings())); err != nil || fmt.Sprint(got) != fmt.Sprint(rank) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	_, _, err = TableFromEnv(lookupIn([]string{"RINGO_PS_INDEX=2", "RINGO_PS_ADDRS=a,b:1", "RINGO_SOCKET=2", "RINGO_TICKET=secret"}))

@@ -19,19 +19,19 @@ const maxWhy = 2 << 10
 
 // Tell tells the launcher how this process, a rank without a mesh, has ended, and returns whether it could: the launcher
 // then tells of it.
-func (e Env) Tell(end outcome.End) (told bool) { return tell(e.End, end) }
+func (e RankEnv) Tell(end outcome.Exit) (told bool) { return writeReport(e.End, end) }
 
-// Tell is Env.Tell of a process that is no rank, which must not have stopped to show life.
-func (e RoleEnv) Tell(end outcome.End) (told bool) { return tell(e.End, end) }
+// ReportExit is RankEnv.ReportExit of a process that is no rank, which must not have stopped to show life.
+func (e RoleEnv) ReportExit(end outcome.Exit) (told bool) { return writeReport(e.End, end) }
 
-// tell writes to a descriptor, unless it is no pipe: a program between the launcher and this one may have closed it.
-func tell(descriptor int, end outcome.End) bool {
+// writeReport writes to a descriptor, unless it is no pipe: a program between the launcher and this one may have closed it.
+func writeReport(descriptor int, end outcome.Exit) bool {
 	var is unix.Stat_t
 	if descriptor == 0 || unix.Fstat(descriptor, &is) != nil || is.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return false
 	}
-	if len(end.Why) > maxWhy {
-		end.Why = strings.ToValidUTF8(end.Why[:maxWhy], "") + "..."
+	if len(end.Reason) > maxWhy {
+		end.Reason = strings.ToValidUTF8(end.Reason[:maxWhy], "") + "..."
 	}
 	line, err := json.Marshal(end)
 	if err != nil {
@@ -41,15 +41,15 @@ func tell(descriptor int, end outcome.End) bool {
 	return err == nil && n == len(line)+1
 }
 
-// hear takes a line of what the process tells.
-func (p *process) hear(line []byte) {
+// readReport takes a line of what the process tells.
+func (p *process) readReport(line []byte) {
 	if len(line) == 0 {
 		p.mu.Lock()
-		p.lived = true
+		p.hasHeartbeat = true
 		p.mu.Unlock()
 		return
 	}
-	var end outcome.End
+	var end outcome.Exit
 	if json.Unmarshal(line, &end) != nil || end.Fault() == "" {
 		return
 	}
@@ -60,7 +60,7 @@ func (p *process) hear(line []byte) {
 }
 
 // end is how the process has ended as it told, nil where it did not.
-func (p *process) end() *outcome.End {
+func (p *process) end() *outcome.Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.told
@@ -68,29 +68,29 @@ func (p *process) end() *outcome.End {
 
 // loss says that the process is lost, or what it failed with if it told that.
 func (p *process) loss() string {
-	l := outcome.Loss{Who: p.name(), Host: p.host, How: p.how + lastLine(p.tail.last())}
+	l := outcome.LostProcess{Name: p.name(), Host: p.host, Status: p.how + lastLine(p.tail.last())}
 	if end := p.end(); end != nil {
-		l.How, l.Failed = "", end.Fault()
+		l.Status, l.Failed = "", end.Fault()
 	}
 	return l.String()
 }
 
 // ends is what ranks, and servers in the mesh, have told of their end.
-func (j *job) ends() []outcome.End {
-	var ends []outcome.End
+func (j *job) ends() []outcome.Exit {
+	var ends []outcome.Exit
 	if j.coordinator != nil {
 		ends = j.coordinator.Ends()
 	}
 	for _, p := range j.procs {
-		if end := p.end(); end != nil && !p.spared && !p.role.serves() {
+		if end := p.end(); end != nil && !p.continuedWithout && !p.role.serves() {
 			ends = append(ends, *end)
 		}
 	}
 	return ends
 }
 
-// why is the reason of a process's loss: how it ended, with its last line, or what it failed with.
-func (p *process) why() string {
+// lossReason is the reason of a process's loss: how it ended, with its last line, or what it failed with.
+func (p *process) lossReason() string {
 	if end := p.end(); end != nil {
 		return cluster.Failure(end.Fault())
 	}
@@ -99,10 +99,10 @@ func (p *process) why() string {
 
 // tellRest tells what servers outside the mesh have failed with besides the one that err is about.
 func (j *job) tellRest(err error) {
-	var death *DeathError
+	var death *LostProcessError
 	errors.As(err, &death)
 	for _, p := range j.procs {
-		if end := p.end(); p.role.serves() && end != nil && !end.Stopped && (death == nil || death.Who != p.name()) {
+		if end := p.end(); p.role.serves() && end != nil && !end.Stopped && (death == nil || death.Name != p.name()) {
 			j.cfg.Report(p.loss())
 		}
 	}

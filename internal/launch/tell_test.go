@@ -18,8 +18,8 @@ import (
 
 // playTeller is a rank without a mesh that tells of its end. Rank 0 falls by args[0] when all have come, whose files are in
 // args[1]: "kill", "stop", "fail"; with "alone" it stops, and the servers of tables end well without it.
-func playTeller(env Env, args []string) int {
-	how, place := args[0], outcome.Place{Where: "in step 3 of epoch 1"}
+func playTeller(env RankEnv, args []string) int {
+	how, place := args[0], outcome.Position{Where: "in step 3 of epoch 1"}
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	come := func(rank int) string { return filepath.Join(args[1], fmt.Sprint(rank)) }
@@ -36,7 +36,7 @@ func playTeller(env Env, args []string) int {
 		case "kill":
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "fail":
-			env.Tell(outcome.End{Why: "no file"})
+			env.Tell(outcome.Exit{Reason: "no file"})
 			return 4
 		}
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
@@ -49,11 +49,11 @@ func playTeller(env Env, args []string) int {
 		return 0
 	case how == "stop": // as who hears of it from the servers
 		awaitFile(come(env.WorldSize))
-		env.Tell(outcome.End{Cause: "rank 0", Why: "rank 0 is lost", Place: place})
+		env.Tell(outcome.Exit{Cause: "rank 0", Reason: "rank 0 is lost", Place: place})
 		return 1
 	}
 	<-term
-	env.Tell(outcome.End{Why: "interrupted", Place: place, Stopped: true})
+	env.Tell(outcome.Exit{Reason: "interrupted", Place: place, Stopped: true})
 	return 1
 }
 
@@ -69,7 +69,7 @@ func TestFirstLostIsToldOnce(t *testing.T) {
 		"alone": "rank 0 is lost: it had not ended when all others had, and was killed" + last,
 	} {
 		l := launch(t, context.Background(), 3, "teller", []string{how, t.TempDir()}, func(c *Config) { tablesBeside(0)(c); apart(c) })
-		var death *DeathError
+		var death *LostProcessError
 		if !errors.As(l.err, &death) || death.Rank != 0 || l.err.Error() != want || l.log != "" {
 			t.Errorf("%s: got %v\n%s, want %s", how, l.err, l.log, want)
 		}
@@ -80,11 +80,11 @@ func TestFirstLostIsToldOnce(t *testing.T) {
 func TestTableTellsItsFault(t *testing.T) {
 	t.Parallel()
 	l := launch(t, context.Background(), 1, "sleep", nil, tablesBeside(1, "tell"))
-	var death *DeathError
-	if !errors.As(l.err, &death) || death.Failed != "disk full" || l.err.Error() != death.Who+" failed: disk full; rank 0 ended because of it" {
+	var death *LostProcessError
+	if !errors.As(l.err, &death) || death.Failed != "disk full" || l.err.Error() != death.Name+" failed: disk full; rank 0 ended because of it" {
 		t.Errorf("got %v", l.err)
 	}
-	if again := "ringo: " + death.Who + " failed: disk full; it is started again (1 of 1)\n"; !strings.Contains(l.log, again) {
+	if again := "ringo: " + death.Name + " failed: disk full; it is started again (1 of 1)\n"; !strings.Contains(l.log, again) {
 		t.Errorf("%q is not in\n%s", again, l.log)
 	}
 }
@@ -96,8 +96,8 @@ func TestTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	end := outcome.End{Rank: 7, Cause: "rank 0", Why: strings.Repeat("é", maxWhy), Place: outcome.Place{Where: "in step 1", Bucket: "b"}, Stopped: true}
-	if tell(0, end) || tell(int(file.Fd()), end) || tell(1<<20, end) {
+	end := outcome.Exit{Rank: 7, Cause: "rank 0", Reason: strings.Repeat("é", maxWhy), Place: outcome.Position{Where: "in step 1", Bucket: "b"}, Stopped: true}
+	if writeReport(0, end) || writeReport(int(file.Fd()), end) || writeReport(1<<20, end) {
 		t.Error("told to nobody")
 	}
 	if info, err := file.Stat(); err != nil || info.Size() > 0 {
@@ -108,9 +108,9 @@ func TestTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	p := &process{number: 2, says: r, heard: make(chan struct{})}
-	env := Env{WorldSize: 3, Rank: 2, Ticket: transport.NewTicket(), Tables: []string{"h:1"}, End: int(w.Fd())}
-	if got, _, err := FromEnv(lookupIn(env.Strings())); err != nil || got.End != env.End {
+	p := &process{number: 2, reportPipe: r, reportRead: make(chan struct{})}
+	env := RankEnv{WorldSize: 3, Rank: 2, Ticket: transport.NewTicket(), Tables: []string{"h:1"}, End: int(w.Fd())}
+	if got, _, err := RankFromEnv(lookupIn(env.Strings())); err != nil || got.End != env.End {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if _, err := w.WriteString("\n\nno JSON\n{}\n"); err != nil {
@@ -121,7 +121,7 @@ func TestTell(t *testing.T) {
 	}
 	_ = w.Close()
 	p.listen(0, 0)
-	end.Rank, end.Why = 2, end.Why[:maxWhy]+"..."
+	end.Rank, end.Reason = 2, end.Reason[:maxWhy]+"..."
 	if got := p.end(); got == nil || *got != end {
 		t.Errorf("got %v", got)
 	}

@@ -142,7 +142,7 @@ func TestPrefer(t *testing.T) {
 
 // This machine can be described.
 func TestHere(t *testing.T) {
-	m := Here()
+	m := LocalMachine()
 	if !slices.Equal(m.Numbers(), Allowed()) || len(m.CPUs) == 0 {
 		t.Errorf("%+v", m)
 	}

@@ -48,8 +48,8 @@ type Request struct {
 	Threads int
 	// Mode is Auto where it is empty.
 	Mode Mode
-	// Apart says that somebody has given them different processors already.
-	Apart bool
+	// Preassigned says that somebody has given them different processors already.
+	Preassigned bool
 	// OneProcess says that several of them are one process of the system.
 	OneProcess bool
 }
@@ -101,7 +101,7 @@ func against(m Machine, r Request) string {
 		return "as asked for"
 	case r.OneProcess:
 		return "several are one process"
-	case r.Apart:
+	case r.Preassigned:
 		return "they have different processors already"
 	case len(m.CPUs) == 0:
 		return "this system does not say which processors there are"

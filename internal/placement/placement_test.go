@@ -86,7 +86,7 @@ var machines = []struct {
 func requests(words string) (out []Request) {
 	for w := range strings.FieldsSeq(words) {
 		r := Request{Mode: Auto}
-		w, r.Apart = strings.CutPrefix(w, "apart")
+		w, r.Preassigned = strings.CutPrefix(w, "apart")
 		for _, m := range []Mode{Core, None} {
 			if rest, ok := strings.CutPrefix(w, string(m)); ok {
 				w, r.Mode = rest, m
@@ -106,7 +106,7 @@ func (r Request) text() string {
 		threads = fmt.Sprintf(" of %d threads", r.Threads)
 	}
 	apart := ""
-	if r.Apart {
+	if r.Preassigned {
 		apart = ", bound already"
 	}
 	return fmt.Sprintf("%s %d%s%s", r.Mode, r.Processes, threads, apart)

@@ -11,7 +11,7 @@ type Process struct {
 	// Near says that it shares memory with this one.
 	Near bool
 	// Me says that it is this one, and Here that it is at least in the same process of the system.
-	Me, Here bool
+	Me, SameProcess bool
 }
 
 // Processes are those of a machine as one of them sees them. The others see them in the same order.
@@ -45,8 +45,8 @@ func (ps Processes) Plan(m Machine, mode Mode) (Plan, error) {
 	for _, p := range ps {
 		if p.Threads > 0 {
 			r.Processes, r.Threads = r.Processes+1, max(r.Threads, p.Threads)
-			r.Apart = r.Apart || !slices.Equal(p.CPUs, me.CPUs)
-			r.OneProcess = r.OneProcess || p.Here && !p.Me
+			r.Preassigned = r.Preassigned || !slices.Equal(p.CPUs, me.CPUs)
+			r.OneProcess = r.OneProcess || p.SameProcess && !p.Me
 		}
 	}
 	return Decide(m, r)
@@ -77,9 +77,9 @@ func (ps Processes) Bind(m Machine, mode Mode) (plan Plan, undo func(), err erro
 	return plan, undo, nil
 }
 
-// Own is how many processors this process has for itself, at least 1: its part of those that it may run on, which it
+// CPUShare is how many processors this process has for itself, at least 1: its part of those that it may run on, which it
 // shares with those that may run on the same.
-func (ps Processes) Own(m Machine) int {
+func (ps Processes) CPUShare(m Machine) int {
 	me, _ := ps.me()
 	n := 0
 	for _, p := range ps {
@@ -93,11 +93,11 @@ func (ps Processes) Own(m Machine) int {
 // Together is how many processors this process and those near it may use at the same time, at least 1. Of those that
 // others of the machine may use, too, these have their part.
 func (ps Processes) Together(m Machine) int {
-	all, near := 0, 0
+	all, SharesMemory := 0, 0
 	mine := map[int]bool{}
 	for _, p := range ps {
 		if p.Near || p.Me {
-			near++
+			SharesMemory++
 			for _, c := range p.CPUs {
 				mine[c] = true
 			}
@@ -108,5 +108,5 @@ func (ps Processes) Together(m Machine) int {
 			all++
 		}
 	}
-	return max(1, m.Together(len(mine))*near/max(near, all))
+	return max(1, m.Together(len(mine))*SharesMemory/max(SharesMemory, all))
 }

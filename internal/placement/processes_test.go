@@ -23,7 +23,7 @@ func TestProcesses(t *testing.T) {
 		"a server beside two":          {Processes{p(1, 0, 1), p(1, 0, 1), p(0, 0, 1)}, 0, "bound to a core each", 1, 2},
 		"this one is a server":         {Processes{p(0, 0, 1), p(1, 0, 1), p(1, 0, 1)}, 0, "not bound: as asked for", 1, 2},
 		"two in another container":     {Processes{p(1, 0, 1), p(1, 0, 1), far, far}, 0, "bound, 2 to a core", 1, 1},
-		"one process":                  {Processes{p(1, 0, 1), {CPUs: all, Threads: 1, Near: true, Here: true}}, 0, "not bound: several are one process", 1, 2},
+		"one process":                  {Processes{p(1, 0, 1), {CPUs: all, Threads: 1, Near: true, SameProcess: true}}, 0, "not bound: several are one process", 1, 2},
 		"a quota of one processor":     {Processes{p(1, 0, 1), p(1, 0, 1)}, 1.5, "not bound: the control group has the time of 1.5 of 2 processors, on no certain ones", 1, 1},
 		"a rank of several containers": {Processes{p(1, 0, 1), far}, 0, "bound to a core each", 1, 1},
 	} {
@@ -34,7 +34,7 @@ func TestProcesses(t *testing.T) {
 		if err != nil || plan.String() != c.want {
 			t.Errorf("%s: %q, %v, want %q", name, plan, err, c.want)
 		}
-		if own, together := c.ps.Own(m), c.ps.Together(m); own != c.own || together != c.together {
+		if own, together := c.ps.CPUShare(m), c.ps.Together(m); own != c.own || together != c.together {
 			t.Errorf("%s: %d processors of its own and %d together, want %d and %d", name, own, together, c.own, c.together)
 		}
 	}

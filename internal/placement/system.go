@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/cgroup"
 )
 
-// Here is what this process may use of this machine.
-func Here() Machine { return Read(os.DirFS("/"), Allowed()) }
+// LocalMachine is what this process may use of this machine.
+func LocalMachine() Machine { return Read(os.DirFS("/"), Allowed()) }
 
 // Read describes so many processors of the system whose files are below root, ascending. Of what it does not say
 // every processor is a core of its own in the same node.

@@ -25,8 +25,8 @@ const atOnce = 4
 type Mirror struct {
 	Dir   string
 	Store store.Store
-	// Below is what names begin with that are this mirror's, such as server-0/; "": all are.
-	Below string
+	// Prefix is what names begin with that are this mirror's, such as server-0/; "": all are.
+	Prefix string
 	Patience
 	// Every is the pause between two looks at the folder; 0: 1 s.
 	Every time.Duration
@@ -67,13 +67,13 @@ func (m *Mirror) Start(ctx context.Context) {
 				return
 			case <-tick.C:
 			}
-			m.tell(ctx, m.Sync(ctx))
+			m.reportState(ctx, m.Sync(ctx))
 		}
 	}()
 }
 
-// tell reports the first of several looks that failed, and the first that did not any more.
-func (m *Mirror) tell(ctx context.Context, err error) {
+// reportState reports the first of several looks that failed, and the first that did not any more.
+func (m *Mirror) reportState(ctx context.Context, err error) {
 	switch failed := err != nil; {
 	case m.Report == nil || ctx.Err() != nil || failed == m.failed:
 	case failed:
@@ -164,7 +164,7 @@ func (m *Mirror) Disown(objects []store.Object) {
 
 // has tells whether a name is one that is mirrored.
 func (m *Mirror) has(name string) bool {
-	return KindOf(name) != KindNone && strings.HasPrefix(name, m.Below)
+	return KindOf(name) != KindNone && strings.HasPrefix(name, m.Prefix)
 }
 
 // scan finds the folder's files that are mirrored.

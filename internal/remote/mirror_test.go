@@ -294,7 +294,7 @@ func TestBelow(t *testing.T) {
 		}
 		part := below + "checkpoints/checkpoint-000000000001/"
 		put(t, far, part+"dense-0", "of a mirror that was killed")
-		m := &remote.Mirror{Dir: near, Store: store.Folder(far), Below: below}
+		m := &remote.Mirror{Dir: near, Store: store.Folder(far), Prefix: below}
 		whole, torn, err := m.List(t.Context())
 		if err != nil || len(whole) != 0 || len(torn) != 1 || torn[0].Name != part+"dense-0" {
 			t.Fatal(whole, torn, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Group is runs that differ in the seed alone.
-type Group struct {
+// RunSet is runs that differ in the seed alone.
+type RunSet struct {
 	// Label tells it from the others: by the settings that differ, or by the file.
 	Label string
 	Runs  []*Run
@@ -81,15 +81,15 @@ func (r *Run) key() string {
 
 // GroupsOf puts runs together that differ in the seed alone, in the order in which they come. Settings, version, number of ranks and kind of
 // machine must agree, or rates and times of different things would be averaged; the host's name need not.
-func GroupsOf(all []*Run) []Group {
-	var out []Group
+func GroupsOf(all []*Run) []RunSet {
+	var out []RunSet
 	at := map[string]int{}
 	for _, r := range all {
 		i, known := at[r.key()]
 		if !known {
 			i = len(out)
 			at[r.key()] = i
-			out = append(out, Group{})
+			out = append(out, RunSet{})
 		}
 		out[i].Runs = append(out[i].Runs, r)
 	}
@@ -98,7 +98,7 @@ func GroupsOf(all []*Run) []Group {
 }
 
 // label gives each group a label that no other has.
-func label(all []Group) {
+func label(all []RunSet) {
 	differ := Differences(all)
 	const most = 3 // more would make labels that no legend has room for
 	for i := range all {
@@ -130,7 +130,7 @@ type Row struct {
 }
 
 // Differences are the settings in which groups differ, sorted; "" of a group that does not say.
-func Differences(all []Group) []Row {
+func Differences(all []RunSet) []Row {
 	byGroup := make([]map[string]string, len(all))
 	paths := map[string]bool{}
 	for i, g := range all {
@@ -143,7 +143,7 @@ func Differences(all []Group) []Row {
 }
 
 // Machines are where the groups' runs took place.
-func Machines(all []Group) []Row {
+func Machines(all []RunSet) []Row {
 	byGroup := make([]map[string]string, len(all))
 	var names []string
 	for i, g := range all {
@@ -213,7 +213,7 @@ type Point struct {
 }
 
 // Curve is a field of the group's records of epochs or steps, by step, where any run has it.
-func (g Group) Curve(table func(*Run) *Table, field string) []Point {
+func (g RunSet) Curve(table func(*Run) *Table, field string) []Point {
 	type place struct {
 		values, walls []float64
 		epoch         int

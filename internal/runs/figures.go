@@ -7,7 +7,7 @@ import (
 )
 
 // Last is the field of the last record that has it, by run.
-func (g Group) Last(table func(*Run) *Table, field string) Spread {
+func (g RunSet) Last(table func(*Run) *Table, field string) Spread {
 	var values []float64
 	for _, r := range g.Runs {
 		for _, v := range slices.Backward(table(r).Column(field)) {
@@ -21,7 +21,7 @@ func (g Group) Last(table func(*Run) *Table, field string) Spread {
 }
 
 // Steady is the mean of a field over a run's epochs but the first, in which much happens once, where there are more, by run.
-func (g Group) Steady(field string) Spread {
+func (g RunSet) Steady(field string) Spread {
 	var values []float64
 	for _, r := range g.Runs {
 		c := r.Epochs.Column(field)
@@ -34,7 +34,7 @@ func (g Group) Steady(field string) Spread {
 }
 
 // Total is the sum of a field over a run's epochs, by run; of a run without it there is none.
-func (g Group) Total(field string) Spread {
+func (g RunSet) Total(field string) Spread {
 	var values []float64
 	for _, r := range g.Runs {
 		sum, known := 0., false
@@ -57,7 +57,7 @@ type Part struct {
 }
 
 // Parts are where a step's time goes, one after the other: a mean over epochs but the first.
-func (g Group) Parts() []Part {
+func (g RunSet) Parts() []Part {
 	data, pull := g.Steady("data_wait_ms"), g.Steady("pull_wait_ms")
 	compute := g.Steady("compute_ms")
 	for _, w := range []Spread{data, pull} {
@@ -74,7 +74,7 @@ func (g Group) Parts() []Part {
 
 // Metrics are those that all runs say of themselves or, of older files, what their epochs have; details are left out. A figure of the
 // loss is the last one.
-func Metrics(all []Group) (out []Metric) {
+func Metrics(all []RunSet) (out []Metric) {
 	add := func(m Metric) {
 		if !m.Detail && !slices.ContainsFunc(out, func(o Metric) bool { return o.Name == m.Name }) {
 			out = append(out, m)
@@ -118,7 +118,7 @@ func (r *Run) Best(m Metric) float64 {
 
 // Common is the best figure that all runs reach; NaN where one has none. It is the target of a report that was asked for none: any
 // better one would leave a run without a time.
-func Common(all []Group, m Metric) float64 {
+func Common(all []RunSet, m Metric) float64 {
 	out := math.NaN()
 	for _, g := range all {
 		for _, r := range g.Runs {
@@ -143,7 +143,7 @@ type Reached struct {
 }
 
 // Reach finds when the group's runs have reached a figure of the evaluation.
-func (g Group) Reach(m Metric, target float64) Reached {
+func (g RunSet) Reach(m Metric, target float64) Reached {
 	out := Reached{Of: len(g.Runs)}
 	var walls, epochs, done []float64
 	for _, r := range g.Runs {

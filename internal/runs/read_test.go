@@ -212,7 +212,7 @@ func TestMost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if sum := (Group{Runs: l.Runs()}).Total("bytes_sent").Mean; sum != 1000 {
+	if sum := (RunSet{Runs: l.Runs()}).Total("bytes_sent").Mean; sum != 1000 {
 		t.Errorf("%v bytes of 100 epochs of 10", sum)
 	}
 	if all := l.Runs(); len(all) != 3 || all[0].Steps.Len() > 10 || all[1].Steps.Len() > 10 || all[2].Steps.Len() < 40 {

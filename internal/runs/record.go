@@ -37,8 +37,8 @@ type Machine struct {
 	Go          string `json:"go"`
 }
 
-// Here is this machine.
-func Here() Machine {
+// LocalMachine is this machine.
+func LocalMachine() Machine {
 	m := Machine{System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	m.Host, _ = os.Hostname()
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

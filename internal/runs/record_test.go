@@ -6,7 +6,7 @@ import (
 )
 
 func TestHere(t *testing.T) {
-	m := Here()
+	m := LocalMachine()
 	if m.CPUs < runtime.NumCPU() || m.System != runtime.GOOS+"/"+runtime.GOARCH || m.Go != runtime.Version() {
 		t.Errorf("%+v", m)
 	}

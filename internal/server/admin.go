@@ -57,7 +57,7 @@ func (s *server) serveAdmin(ctx context.Context) {
 }
 
 // tokenPath is where the server leaves its token.
-func (s *server) tokenPath() string { return filepath.Join(s.cfg.own(), tokenFile) }
+func (s *server) tokenPath() string { return filepath.Join(s.cfg.serverDir(), tokenFile) }
 
 // writeToken leaves the token in a file of the server's folder, which nobody else has by now, and says so.
 func (s *server) writeToken() {
@@ -107,7 +107,7 @@ func (s *server) admin() service.Admin {
 		return nil, fmt.Errorf("ps: server %d has no tables yet: no trainer has come", s.cfg.Index)
 	}
 	return service.Admin{
-		Metrics: scrape.Handler(s.samples, metrics.OfServer), Address: s.cfg.address(), Token: s.cfg.token(), Report: s.cfg.Report,
+		Metrics: scrape.Handler(s.samples, metrics.OfParameterServer), Address: s.cfg.address(), Token: s.cfg.token(), Report: s.cfg.Report,
 		Stats: func() any {
 			if e, err := open(); err == nil {
 				return e.Stats()

@@ -52,7 +52,7 @@ func TestLogIsBounded(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		(&server{cfg: Config{Report: func(line string) { t.Error(line) }}}).saveNowAndThen(ctx, e, time.Millisecond, cancel)
+		(&server{cfg: Config{Report: func(line string) { t.Error(line) }}}).checkpointLoop(ctx, e, time.Millisecond, cancel)
 	}()
 	keys, grads := make([]uint64, batch), make([]float32, batch*dim)
 	for i := range keys {
@@ -170,7 +170,7 @@ func TestSaveByTimeAndLength(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			s.saveNowAndThen(ctx, l, time.Second, func(err error) { t.Error(err) })
+			s.checkpointLoop(ctx, l, time.Second, func(err error) { t.Error(err) })
 		}()
 		saved := func(n int64, after time.Duration) {
 			t.Helper()

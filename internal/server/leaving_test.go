@@ -58,7 +58,7 @@ func TestKilledWhileItLeaves(t *testing.T) {
 		found = len(keys) == 1 && keys[0] == 7 && weights[0] == -1
 		return nil
 	})
-	if err != nil || !found || j.Servers[0].About.Applied != 0 && j.Servers[0].Ahead > 0 {
+	if err != nil || !found || j.Servers[0].About.Applied != 0 && j.Servers[0].UncheckpointedRecords > 0 {
 		t.Errorf("%v, row 7: %t, %+v", err, found, j.Servers[0])
 	}
 }

@@ -41,12 +41,12 @@ type Config struct {
 	Index, Servers, Trainers int
 	// Sessions is how many sessions each trainer has; 0: 1.
 	Sessions int
-	// Mode, Staleness, Durability, Fsync and Lost are those of tables.Config.
+	// Mode, Staleness, Durability, Fsync and OnLost are those of tables.Config.
 	Mode       tables.Mode
 	Staleness  int
 	Durability tables.Durability
 	Fsync      bool
-	Lost       tables.Lost
+	OnLost     tables.FailurePolicy
 	// Dir is a folder that servers may have in common; each has one of its own in it.
 	Dir string
 	// From is the Dir of an earlier job, of any number of servers, whose newest checkpoints this one begins
@@ -98,9 +98,9 @@ type Config struct {
 	// them. Report says where a person finds such a one: in a file in the server's folder that only its owner
 	// reads, or where there is no folder in the line itself.
 	AdminToken string
-	// Told are the settings that the server was told of its job, by path, besides Mode and Staleness: trainers that were told
+	// JobSettings are the settings that the server was told of its job, by path, besides Mode and Staleness: trainers that were told
 	// otherwise are refused with an error that names the setting, both processes and both values. nil: nothing.
-	Told setting.Values
+	JobSettings setting.Values
 	// Record is where requests are recorded. It may be nil.
 	Record *record.Recorder
 	// Report gets lines about what a person should know, from many goroutines. It may be nil.
@@ -146,10 +146,10 @@ func (c Config) check() error {
 	return errors.Join(append(errs, c.faults().Err(), c.tables().Validate())...)
 }
 
-// told is Told, and what the server decides by its other fields.
-func (c Config) told() setting.Values {
+// sharedSettings is JobSettings, and what the server decides by its other fields.
+func (c Config) sharedSettings() setting.Values {
 	told := setting.Values{}
-	maps.Copy(told, c.Told)
+	maps.Copy(told, c.JobSettings)
 	told[message.PathSync] = string(c.Mode)
 	if c.Mode == tables.SSP {
 		told["ps.staleness"] = strconv.Itoa(c.Staleness)
@@ -157,21 +157,21 @@ func (c Config) told() setting.Values {
 	return told
 }
 
-// own is the server's folder.
-func (c Config) own() string { return saved.ServerDir(c.Dir, c.Index) }
+// serverDir is the server's folder.
+func (c Config) serverDir() string { return saved.ServerDir(c.Dir, c.Index) }
 
 func (c Config) tables() tables.Config {
 	job := sha256.Sum256(append([]byte("ringo tables "), c.Ticket...))
 	t := tables.Config{
 		Job:   hex.EncodeToString(job[:8]), // a server that is started again goes on, another job does not
 		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Sessions: c.Sessions, Mode: c.Mode, Staleness: c.Staleness,
-		Durability: c.Durability, Fsync: c.Fsync, Lost: c.Lost,
+		Durability: c.Durability, Fsync: c.Fsync, Lost: c.OnLost,
 	}
 	if c.Job != "" && c.Durability == tables.None {
 		t.Durability, t.Ordered = tables.Checkpoint, true
 	}
 	if c.Dir != "" && t.Durability != tables.None {
-		t.Dir = c.own()
+		t.Dir = c.serverDir()
 	}
 	return t
 }
@@ -196,7 +196,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 		return Stats{}, fmt.Errorf("ps: server %d: %w", cfg.Index, err)
 	}
 	s.service, err = service.New(service.Config{
-		Ticket: cfg.Ticket, TLS: cfg.TLS, Version: cfg.Version, Job: cfg.Job, Settings: cfg.told(), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
+		Ticket: cfg.Ticket, TLS: cfg.TLS, Version: cfg.Version, Job: cfg.Job, Settings: cfg.sharedSettings(), Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions,
 		Times: cfg.Times, Rejoin: cfg.Rejoin, Report: cfg.Report, Open: s.open, Record: cfg.Record, Begun: cfg.begun(),
 	})
 	if err != nil {
@@ -212,12 +212,12 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	if cfg.SaveEvery > 0 || cfg.Durability == tables.WAL {
 		beside.Go(func() {
 			if e := s.await(ctx); e != nil {
-				s.saveNowAndThen(ctx, e, fullPause, cancel)
+				s.checkpointLoop(ctx, e, fullPause, cancel)
 			}
 		})
 	}
 	if cfg.ShrinkEvery > 0 {
-		beside.Go(func() { s.shrinkNowAndThen(ctx, cancel) })
+		beside.Go(func() { s.shrinkLoop(ctx, cancel) })
 	}
 	err = s.service.Serve(ctx, cfg.Listener)
 	if err == nil {
@@ -275,7 +275,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 		c.FromNumbers = s.cfg.FromNumbers
 	}
 	if s.cfg.MemoryBytes > 0 {
-		below.Dir, below.MemoryBytes, below.DiskBytes = saved.Below(s.cfg.own()), s.cfg.MemoryBytes, s.cfg.DiskBytes
+		below.Dir, below.MemoryBytes, below.DiskBytes = saved.Below(s.cfg.serverDir()), s.cfg.MemoryBytes, s.cfg.DiskBytes
 	}
 	below.Deltas = c.Durability != tables.None // else there are no checkpoints
 	if begun, err := s.begun(); err != nil {
@@ -308,7 +308,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	if s.cfg.Admin != nil && s.cfg.Dir != "" && s.cfg.AdminToken == "" {
 		s.writeToken()
 	}
-	return patient{e, s}, nil
+	return diskFullEngine{e, s}, nil
 }
 
 // daysFit reports days that would do nothing to the tables: rules that count (click) say themselves what
@@ -320,9 +320,9 @@ func (c Config) daysFit(sc schema.Schema) error {
 	}
 	switch {
 	case c.DeleteAfter > 0 && own > 0 && own == len(sc.Sparse):
-		return setting.Faultf(pathUnseen, "%d has no effect: the rule of all tables says itself when rows go (delete_after)", c.DeleteAfter)
+		return setting.Errorf(pathUnseen, "%d has no effect: the rule of all tables says itself when rows go (delete_after)", c.DeleteAfter)
 	case c.ShrinkEvery > 0 && c.DeleteAfter == 0 && own == 0:
-		return setting.Faultf(pathShrinkEvery, "%v has no effect without %v: no row would go", c.ShrinkEvery, pathUnseen)
+		return setting.Errorf(pathShrinkEvery, "%v has no effect without %v: no row would go", c.ShrinkEvery, pathUnseen)
 	}
 	return nil
 }

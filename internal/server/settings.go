@@ -33,50 +33,50 @@ const ruleOfDays = "click"
 
 // Defaults are what the settings of servers are where nobody says anything.
 func Defaults() Config {
-	return Config{Durability: tables.None, Lost: tables.LostEnds}
+	return Config{Durability: tables.None, OnLost: tables.FailJob}
 }
 
 // Settings are the rows of what a person says of servers that keep parameters, bound to c.
 func (c *Config) Settings() []setting.Row {
-	return setting.For(setting.Run|setting.Server, slices.Concat(c.keeping(), c.joining(), c.aging(), c.answering())...)
+	return setting.For(setting.Run|setting.Server, slices.Concat(c.keeping(), c.joining(), c.aging(), c.httpSettings())...)
 }
 
 // keeps is what all settings of servers that keep parameters need, and perhaps more.
-func keeps(more ...setting.Need) setting.Need {
-	mode := setting.Is("sync", string(tables.BSP), string(tables.SSP), string(tables.Async), string(tables.Geo))
-	return setting.All(append([]setting.Need{mode}, more...)...)
+func keeps(more ...setting.Condition) setting.Condition {
+	mode := setting.Equals("sync", string(tables.BSP), string(tables.SSP), string(tables.Async), string(tables.Geo))
+	return setting.All(append([]setting.Condition{mode}, more...)...)
 }
 
 // keeping says what servers keep, and where.
 func (c *Config) keeping() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathDurability, Flag: "ps-durability", Scope: setting.Changeable, Needs: keeps(),
+			Path: pathDurability, Flag: "ps-durability", Scope: setting.JobMutable, Needs: keeps(),
 			About: "what survives when a server is lost: none, checkpoint (what its last checkpoint held) or wal (everything that it has acknowledged)",
 			Value: setting.Choice(&c.Durability, tables.None, tables.Checkpoint, tables.WAL),
 		},
 		{
-			Path: pathDir, Flag: "ps-dir", Unit: "DIR", Scope: setting.Local, Needs: keeps(setting.Any(setting.On(pathDurability), setting.On(pathMemory))),
+			Path: pathDir, Flag: "ps-dir", Unit: "DIR", Scope: setting.PerProcess, Needs: keeps(setting.Any(setting.Enabled(pathDurability), setting.Enabled(pathMemory))),
 			About: "folder in which each server has a folder of its own for its log, its checkpoints and rows beyond its memory",
 			Value: setting.Text(&c.Dir),
 		},
 		{
-			Path: pathMemory, Flag: "ps-memory", Unit: "SIZE", Scope: setting.Local, Needs: keeps(),
+			Path: pathMemory, Flag: "ps-memory", Unit: "SIZE", Scope: setting.PerProcess, Needs: keeps(),
 			About: "most memory that each server uses for rows, such as 4GiB; rows that are used least go to its folder, which should be on an SSD; 0: all rows are in memory",
 			Value: setting.Bytes(&c.MemoryBytes),
 		},
 		{
-			Path: pathDisk, Unit: "SIZE", Scope: setting.Local, Needs: keeps(setting.On(pathMemory)),
+			Path: pathDisk, Unit: "SIZE", Scope: setting.PerProcess, Needs: keeps(setting.Enabled(pathMemory)),
 			About: "most disk space that each server uses for rows beyond its memory, such as 100GiB; 0: no limit",
 			Value: setting.Bytes(&c.DiskBytes),
 		},
 		{
-			Path: "ps.fsync", Scope: setting.Local, Needs: keeps(setting.Is(pathDurability, string(tables.WAL))),
+			Path: "ps.fsync", Scope: setting.PerProcess, Needs: keeps(setting.Equals(pathDurability, string(tables.WAL))),
 			About: "make the log survive a loss of power, too: each group of changes waits for the disk",
 			Value: setting.Bool(&c.Fsync),
 		},
 		{
-			Path: pathSaveEvery, Unit: "TIME", Scope: setting.Local, Needs: keeps(setting.On(pathDurability)),
+			Path: pathSaveEvery, Unit: "TIME", Scope: setting.PerProcess, Needs: keeps(setting.Enabled(pathDurability)),
 			About: "time between checkpoints of a server, such as 10m; 0: one at its end, and with a log also one whenever that has grown as large as the tables",
 			Value: setting.Duration(&c.SaveEvery),
 		},
@@ -87,17 +87,17 @@ func (c *Config) keeping() []setting.Row {
 func (c *Config) joining() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathFrom, OneStart: true, Unit: "DIR", Scope: setting.Local, Needs: keeps(),
+			Path: pathFrom, OneStart: true, Unit: "DIR", Scope: setting.PerProcess, Needs: keeps(),
 			About: "begin with the newest checkpoints in the folder of an earlier job's servers, however many these were, with the state of the optimizer",
 			Value: setting.Text(&c.From),
 		},
 		{
-			Path: "ps.failure-policy", Flag: "ps-failure-policy", Scope: setting.Changeable, Needs: keeps(),
+			Path: "ps.failure-policy", Flag: "ps-failure-policy", Scope: setting.JobMutable, Needs: keeps(),
 			About: "what happens when a rank is lost: fail (the job ends) or continue (the others continue without it and its part of the training data; rank 0 cannot be lost)",
-			Value: setting.Choice(&c.Lost, tables.LostEnds, tables.LostGoesOn),
+			Value: setting.Choice(&c.OnLost, tables.FailJob, tables.ContinueJob),
 		},
 		{
-			Path: "ps.admission", Unit: "RULE", Scope: setting.Changeable, Needs: keeps(),
+			Path: "ps.admission", Unit: "RULE", Scope: setting.JobMutable, Needs: keeps(),
 			About: "which keys get a row: count:3 (those pulled 3 times), share:0.1 (a tenth of all, chosen by a hash), both with a comma between, or empty for all; other keys keep their first values; of single tables by name, such as count:3;wide=share:0.1",
 			Value: setting.Textual(admitting{c}),
 		},
@@ -108,30 +108,30 @@ func (c *Config) joining() []setting.Row {
 func (c *Config) aging() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathUnseen, Unit: "DAYS", Scope: setting.Changeable,
-			Needs: keeps(setting.Any(setting.On(pathShrinkEvery), setting.On(pathHTTP)), setting.Not(pathOptimizer, ruleOfDays)),
+			Path: pathUnseen, Unit: "DAYS", Scope: setting.JobMutable,
+			Needs: keeps(setting.Any(setting.Enabled(pathShrinkEvery), setting.Enabled(pathHTTP)), setting.NotEquals(pathOptimizer, ruleOfDays)),
 			About: "delete rows that nobody has pulled or pushed for more than so many days; 0: none",
 			Value: setting.Int(&c.DeleteAfter),
 		},
 		{
-			Path: pathShrinkEvery, Unit: "TIME", Scope: setting.Changeable,
-			Needs: keeps(setting.Any(setting.On(pathUnseen), setting.Is(pathOptimizer, ruleOfDays))),
+			Path: pathShrinkEvery, Unit: "TIME", Scope: setting.JobMutable,
+			Needs: keeps(setting.Any(setting.Enabled(pathUnseen), setting.Equals(pathOptimizer, ruleOfDays))),
 			About: "time that counts as a day, such as 24h: after each, rows age and some are deleted; 0: only when a server is told to over HTTP",
 			Value: setting.Duration(&c.ShrinkEvery),
 		},
 	}
 }
 
-// answering says where a person may ask.
-func (c *Config) answering() []setting.Row {
+// httpSettings says where a person may ask.
+func (c *Config) httpSettings() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathHTTP, Flag: "ps-http", Unit: "HOST:PORT", Scope: setting.Local, Needs: keeps(),
+			Path: pathHTTP, Flag: "ps-http", Unit: "HOST:PORT", Scope: setting.PerProcess, Needs: keeps(),
 			About: "address where server 0 tells over HTTP how it is, and takes orders to shrink and to save; server 1 has the next port, and so on, and port 0 is any free one",
 			Value: setting.Text(&c.HTTP),
 		},
 		{
-			Path: pathHTTPOpen, Scope: setting.Local, Needs: keeps(setting.On(pathHTTP)),
+			Path: pathHTTPOpen, Scope: setting.PerProcess, Needs: keeps(setting.Enabled(pathHTTP)),
 			About: "allow an HTTP address that other hosts can reach: they may read there, and only this host may give orders",
 			Value: setting.Bool(&c.HTTPOpen),
 		},
@@ -145,10 +145,10 @@ func (c Config) CheckSettings() error {
 }
 
 // faults are those of the settings, besides those that package tables finds.
-func (c Config) faults() (faults setting.Faults) {
+func (c Config) faults() (faults setting.ErrorList) {
 	fault := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {
-			faults = append(faults, setting.Faultf(p, format, args...))
+			faults = append(faults, setting.Errorf(p, format, args...))
 		}
 	}
 	memory, disk := setting.Bytes(&c.MemoryBytes), setting.Bytes(&c.DiskBytes)
@@ -179,19 +179,19 @@ func (c Config) faults() (faults setting.Faults) {
 }
 
 // httpAddress is where a server listens for people.
-func (c Config) httpAddress(index int) (string, *setting.Fault) {
+func (c Config) httpAddress(index int) (string, *setting.Error) {
 	host, n, err := hostport.Split(c.HTTP, 0)
 	if err != nil {
-		return "", setting.Faultf(pathHTTP, "%q: %w", c.HTTP, err)
+		return "", setting.Errorf(pathHTTP, "%q: %w", c.HTTP, err)
 	}
 	if n > 0 {
 		n += index
 	}
 	if n > 65535 {
-		return "", setting.Faultf(pathHTTP, "%q: server %d would listen at port %d: want ports up to 65535", c.HTTP, index, n)
+		return "", setting.Errorf(pathHTTP, "%q: server %d would listen at port %d: want ports up to 65535", c.HTTP, index, n)
 	}
 	if !c.HTTPOpen && !hostport.Loopback(host) {
-		return "", setting.Faultf(pathHTTP, "%q: other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or %v", c.HTTP, pathHTTPOpen)
+		return "", setting.Errorf(pathHTTP, "%q: other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or %v", c.HTTP, pathHTTPOpen)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
@@ -208,7 +208,7 @@ func (c *Config) ListenHTTP() error {
 	var err error
 	c.AdminHost, _, _ = net.SplitHostPort(address)
 	if c.Admin, err = net.Listen("tcp", address); err != nil {
-		return setting.Faultf(pathHTTP, "%s: cannot listen at %s: %w", c.HTTP, address, err)
+		return setting.Errorf(pathHTTP, "%s: cannot listen at %s: %w", c.HTTP, address, err)
 	}
 	return nil
 }

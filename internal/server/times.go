@@ -61,7 +61,7 @@ func (s *server) begun() (bool, error) {
 	if s.cfg.tables().Durability == tables.None {
 		return false, nil
 	}
-	own, err := snapshot.Numbers(tables.CheckpointDir(s.cfg.own()))
+	own, err := snapshot.Numbers(tables.CheckpointDir(s.cfg.serverDir()))
 	return len(own) > 0, err
 }
 
@@ -103,7 +103,7 @@ func (s *server) await(ctx context.Context) *tables.Engine {
 	}
 }
 
-// saver is what an engine does for saveNowAndThen.
+// saver is what an engine does for checkpointLoop.
 type saver interface {
 	SavedAt() time.Time
 	LogFull() <-chan struct{}
@@ -111,11 +111,11 @@ type saver interface {
 	Checkpoint(ctx context.Context) (tables.Saved, error)
 }
 
-// saveNowAndThen writes checkpoints: by time, and where the log is long. The time since the last one counts on over
+// checkpointLoop writes checkpoints: by time, and where the log is long. The time since the last one counts on over
 // restarts, so that a server that is killed again and again replays less each time. For room on a full disk it waits, pause after
 // pause: to end would lose more than to go on. Any other fault ends the server: who asked for checkpoints
 // relies on them, and a log that nothing shortens fills the disk.
-func (s *server) saveNowAndThen(ctx context.Context, e saver, pause time.Duration, fail context.CancelCauseFunc) {
+func (s *server) checkpointLoop(ctx context.Context, e saver, pause time.Duration, fail context.CancelCauseFunc) {
 	for begun := time.Now(); s.awaitDue(ctx, e, begun); {
 		_, err := e.Checkpoint(ctx)
 		switch {
@@ -172,16 +172,16 @@ func isFull(err error) bool {
 // saveLast saves a server that ends. A full disk may have room again, if somebody is told: nothing else has
 // what would be lost.
 func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(context.Context) error) error {
-	err := s.waitForRoom(ctx, pause, "its last checkpoint", save)
+	err := s.retryWhileDiskFull(ctx, pause, "its last checkpoint", save)
 	if err != nil {
 		return fmt.Errorf("its last checkpoint could not be written: %w", err)
 	}
 	return nil
 }
 
-// waitForRoom saves, and on a full disk tells what to do and tries again, pause after pause, for as long as the
+// retryWhileDiskFull saves, and on a full disk tells what to do and tries again, pause after pause, for as long as the
 // server may wait.
-func (s *server) waitForRoom(ctx context.Context, pause time.Duration, what string, save func(context.Context) error) error {
+func (s *server) retryWhileDiskFull(ctx context.Context, pause time.Duration, what string, save func(context.Context) error) error {
 	for until := time.Now().Add(s.cfg.FullWait); ; {
 		err := save(ctx)
 		left := time.Until(until)
@@ -193,23 +193,23 @@ func (s *server) waitForRoom(ctx context.Context, pause time.Duration, what stri
 	}
 }
 
-// patient is an engine whose part of a checkpoint of the job waits for room on a full disk: an order that
+// diskFullEngine is an engine whose part of a checkpoint of the job waits for room on a full disk: an order that
 // fails ends the job.
-type patient struct {
+type diskFullEngine struct {
 	*tables.Engine
 	s *server
 }
 
-func (p patient) SaveStep(ctx context.Context, step, oldest uint64) (number uint64, err error) {
-	err = p.s.waitForRoom(ctx, fullPause, fmt.Sprintf("its part of the job's checkpoint of step %d", step), func(ctx context.Context) error {
+func (p diskFullEngine) SaveStep(ctx context.Context, step, oldest uint64) (number uint64, err error) {
+	err = p.s.retryWhileDiskFull(ctx, fullPause, fmt.Sprintf("its part of the job's checkpoint of step %d", step), func(ctx context.Context) error {
 		number, err = p.Engine.SaveStep(ctx, step, oldest)
 		return err
 	})
 	return number, err
 }
 
-// shrinkNowAndThen lets days pass.
-func (s *server) shrinkNowAndThen(ctx context.Context, fail context.CancelCauseFunc) {
+// shrinkLoop lets days pass.
+func (s *server) shrinkLoop(ctx context.Context, fail context.CancelCauseFunc) {
 	for e := s.await(ctx); e != nil && sleep(ctx, s.cfg.ShrinkEvery); {
 		deleted, err := e.Shrink(ctx, 1)
 		switch {

@@ -231,7 +231,7 @@ func TestFullDisk(t *testing.T) {
 	var said []string
 	s := &server{cfg: Config{SaveEvery: time.Microsecond, Report: func(line string) { said = append(said, line) }}}
 	var ended error
-	s.saveNowAndThen(context.Background(), e, time.Millisecond, func(cause error) { ended = cause })
+	s.checkpointLoop(context.Background(), e, time.Millisecond, func(cause error) { ended = cause })
 	if e.tried != 7 || len(said) != 3 || !errors.Is(ended, os.ErrPermission) {
 		t.Errorf("%d trials, %v, %q", e.tried, ended, said)
 	}
@@ -287,7 +287,7 @@ func TestFullAtAnOrder(t *testing.T) {
 	}{{3, false, 4, nil}, {1 << 30, true, 2, full}} {
 		said = nil
 		trials := 0
-		err := s.waitForRoom(ctx, time.Millisecond, "its part", func(context.Context) error {
+		err := s.retryWhileDiskFull(ctx, time.Millisecond, "its part", func(context.Context) error {
 			if trials++; trials == 2 && c.cancel {
 				cancel()
 			}

@@ -85,22 +85,22 @@ func (v *Values) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// Disagreement is a setting of which two processes have different values.
-type Disagreement struct {
+// Conflict is a setting of which two processes have different values.
+type Conflict struct {
 	Path Path `json:"path"`
-	// Who has Text, and Other has OtherText.
-	Who       string `json:"who"`
+	// Process has Text, and Other has OtherText.
+	Process   string `json:"who"`
 	Text      string `json:"text"`
 	Other     string `json:"other"`
 	OtherText string `json:"other_text"`
 }
 
 // Fault names the setting, both processes and both values, whichever has found it in the same order.
-func (d Disagreement) Fault() *Fault {
-	if d.Other < d.Who {
-		d.Who, d.Text, d.Other, d.OtherText = d.Other, d.OtherText, d.Who, d.Text
+func (d Conflict) Fault() *Error {
+	if d.Other < d.Process {
+		d.Process, d.Text, d.Other, d.OtherText = d.Other, d.OtherText, d.Process, d.Text
 	}
-	return Faultf(d.Path, "is %s on %s and %s on %s: give all processes of a job the same", shown(d.Text), d.Who, shown(d.OtherText), d.Other)
+	return Errorf(d.Path, "is %s on %s and %s on %s: give all processes of a job the same", shown(d.Text), d.Process, shown(d.OtherText), d.Other)
 }
 
 // shown is a text of another process, short enough for a line, and safe for a terminal.
@@ -114,7 +114,7 @@ func shown(text string) string {
 	return text
 }
 
-// ConflictError says that processes of a job were told different things. It wraps the Fault of each setting.
+// ConflictError says that processes of a job were told different things. It wraps the Error of each setting.
 type ConflictError struct{ Over Disagreements }
 
 // Error is one line.
@@ -136,7 +136,7 @@ func (e *ConflictError) Unwrap() []error {
 }
 
 // Disagreements are several.
-type Disagreements []Disagreement
+type Disagreements []Conflict
 
 // Short is as many of l as one process tells another, with texts that are short enough to be shown.
 func (l Disagreements) Short() Disagreements {
@@ -154,7 +154,7 @@ func (l Disagreements) Short() Disagreements {
 // Check wants disagreements that Short has made of values that Check accepts.
 func (l Disagreements) Check() error {
 	for _, d := range l {
-		for _, s := range []string{string(d.Path), d.Who, d.Text, d.Other, d.OtherText} {
+		for _, s := range []string{string(d.Path), d.Process, d.Text, d.Other, d.OtherText} {
 			if len(s) > maxShown+len("…") || !printable(s) {
 				return fmt.Errorf("a disagreement with %s", shown(s))
 			}
@@ -169,12 +169,12 @@ func (l Disagreements) Check() error {
 // Agreement is what the processes of a job have told of its settings. The zero value has heard nobody. Its methods may be
 // called from any goroutine.
 type Agreement struct {
-	mu    sync.Mutex
-	heard map[Path]said
+	mu     sync.Mutex
+	values map[Path]reportedValue
 }
 
-// said is a value, and who told it first.
-type said struct{ who, text string }
+// reportedValue is a value, and who told it first.
+type reportedValue struct{ who, text string }
 
 // Join compares what a process tells with what others have told before it, by path, where both have the setting. It returns
 // a *ConflictError, or nil; then others are compared with this process, too.
@@ -183,19 +183,19 @@ func (a *Agreement) Join(who string, values Values) error {
 	defer a.mu.Unlock()
 	var out Disagreements
 	for _, p := range slices.Sorted(maps.Keys(values)) {
-		if first, known := a.heard[p]; known && first.text != values[p] {
-			out = append(out, Disagreement{Path: p, Who: first.who, Text: first.text, Other: who, OtherText: values[p]})
+		if first, known := a.values[p]; known && first.text != values[p] {
+			out = append(out, Conflict{Path: p, Process: first.who, Text: first.text, Other: who, OtherText: values[p]})
 		}
 	}
 	if out != nil {
 		return &ConflictError{out}
 	}
-	if a.heard == nil {
-		a.heard = map[Path]said{}
+	if a.values == nil {
+		a.values = map[Path]reportedValue{}
 	}
 	for p, text := range values {
-		if _, known := a.heard[p]; !known {
-			a.heard[p] = said{who, text}
+		if _, known := a.values[p]; !known {
+			a.values[p] = reportedValue{who, text}
 		}
 	}
 	return nil

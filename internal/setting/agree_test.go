@@ -47,7 +47,7 @@ func TestWhatIsToldIsBounded(t *testing.T) {
 	long := strings.Repeat("ä", 3000)
 	var l setting.Disagreements
 	for range 100 {
-		l = append(l, setting.Disagreement{Path: "a.b", Who: "rank 0", Text: long, Other: "rank 1", OtherText: "x y\x1b"})
+		l = append(l, setting.Conflict{Path: "a.b", Process: "rank 0", Text: long, Other: "rank 1", OtherText: "x y\x1b"})
 	}
 	if l.Check() == nil {
 		t.Error("100 long ones are not refused")
@@ -62,7 +62,7 @@ func TestWhatIsToldIsBounded(t *testing.T) {
 	if err := short.Check(); err != nil || len(short) != setting.MaxDisagreements {
 		t.Errorf("%d are left: %v", len(short), err)
 	}
-	short[3].Who = "rank\n1"
+	short[3].Process = "rank\n1"
 	if short.Check() == nil {
 		t.Error("a line's end is not refused")
 	}

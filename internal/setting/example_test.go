@@ -12,7 +12,7 @@ func ExampleTable() {
 	t, err := setting.New(
 		setting.Row{Path: "training.lr", Flag: "lr", Value: setting.Float(&rate), About: "learning rate"},
 		setting.Row{Path: "training.optimizer", Value: setting.Choice(&optimizer, "sgd", "adamw"), About: "what moves the parameters"},
-		setting.Row{Path: "training.decay", Needs: setting.Is("training.optimizer", "adamw"), Value: setting.Float(&decay), About: "decay of the parameters"},
+		setting.Row{Path: "training.decay", Needs: setting.Equals("training.optimizer", "adamw"), Value: setting.Float(&decay), About: "decay of the parameters"},
 	)
 	if err != nil {
 		fmt.Println(err)

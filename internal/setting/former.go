@@ -88,7 +88,7 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 	f := formers()[i]
 	if f.now == "" {
 		if !slices.Contains(f.usual, a.Text) {
-			err = &Fault{Path: a.Path, Origin: a.Origin, format: "%s: the setting was removed: " + f.hint, args: []any{a.Text}}
+			err = &Error{Path: a.Path, Origin: a.Origin, format: "%s: the setting was removed: " + f.hint, args: []any{a.Text}}
 		}
 		return a, fmt.Sprintf("%s was removed", a.Path), false, err
 	}
@@ -118,15 +118,15 @@ func (v Values) Current() (Values, error) {
 	if v == nil {
 		return nil, nil
 	}
-	out, faults := Values{}, Faults(nil)
+	out, faults := Values{}, ErrorList(nil)
 	for p, text := range v {
 		a, _, exists, err := Current(Assignment{Path: p, Text: text})
 		if err != nil {
-			faults = append(faults, err.(*Fault))
+			faults = append(faults, err.(*Error))
 		} else if exists && (out[a.Path] == "" || a.Path != p && a.Text != "") {
 			out[a.Path] = a.Text
 		}
 	}
-	slices.SortFunc(faults, func(a, b *Fault) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(faults, func(a, b *Error) int { return cmp.Compare(a.Path, b.Path) })
 	return out, faults.Err()
 }

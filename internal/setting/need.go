@@ -6,36 +6,36 @@ import (
 	"strings"
 )
 
-// Need is what must hold of other settings for one to have an effect. What a table does not have is not judged: its
+// Condition is what must hold of other settings for one to have an effect. What a table does not have is not judged: its
 // needs are met.
-type Need interface {
-	// met looks at texts of values by path.
-	met(get func(Path) (text string, known bool)) bool
+type Condition interface {
+	// holds looks at texts of values by path.
+	holds(get func(Path) (text string, known bool)) bool
 	// describe is a format and its arguments, paths among them.
 	describe() (format string, args []any)
 }
 
-// Is needs a setting to have one of some values.
-func Is(p Path, values ...string) Need { return is{p, values} }
+// Equals needs a setting to have one of some values.
+func Equals(p Path, values ...string) Condition { return is{p, values} }
 
-// Not needs a setting to have none of some values.
-func Not(p Path, values ...string) Need { return not{is{p, values}} }
+// NotEquals needs a setting to have none of some values.
+func NotEquals(p Path, values ...string) Condition { return not{is{p, values}} }
 
-// On needs a setting to be anything but off: "", "0", "0s", "false" and "none" are off.
-func On(p Path) Need { return on{p} }
+// Enabled needs a setting to be anything but off: "", "0", "0s", "false" and "none" are off.
+func Enabled(p Path) Condition { return on{p} }
 
 // All needs all of some.
-func All(needs ...Need) Need { return joined{needs, " and ", true} }
+func All(needs ...Condition) Condition { return joined{needs, " and ", true} }
 
 // Any needs one of some.
-func Any(needs ...Need) Need { return joined{needs, " or ", false} }
+func Any(needs ...Condition) Condition { return joined{needs, " or ", false} }
 
 type is struct {
 	path   Path
 	values []string
 }
 
-func (n is) met(get func(Path) (string, bool)) bool {
+func (n is) holds(get func(Path) (string, bool)) bool {
 	text, known := get(n.path)
 	return !known || slices.Contains(n.values, text)
 }
@@ -46,9 +46,9 @@ func (n is) describe() (string, []any) {
 
 type not struct{ is }
 
-func (n not) met(get func(Path) (string, bool)) bool {
+func (n not) holds(get func(Path) (string, bool)) bool {
 	_, known := get(n.path)
-	return !known || !n.is.met(get)
+	return !known || !n.is.holds(get)
 }
 
 func (n not) describe() (string, []any) {
@@ -57,7 +57,7 @@ func (n not) describe() (string, []any) {
 
 type on struct{ path Path }
 
-func (n on) met(get func(Path) (string, bool)) bool {
+func (n on) holds(get func(Path) (string, bool)) bool {
 	text, known := get(n.path)
 	return !known || !slices.Contains([]string{"", "0", "0s", "false", "none"}, text)
 }
@@ -65,26 +65,26 @@ func (n on) met(get func(Path) (string, bool)) bool {
 func (n on) describe() (string, []any) { return "%v", []any{n.path} }
 
 type joined struct {
-	needs []Need
+	needs []Condition
 	word  string
 	all   bool
 }
 
-func (n joined) met(get func(Path) (string, bool)) bool {
-	fails := func(one Need) bool { return one.met(get) != n.all }
+func (n joined) holds(get func(Path) (string, bool)) bool {
+	fails := func(one Condition) bool { return one.holds(get) != n.all }
 	return slices.ContainsFunc(n.needs, fails) != n.all
 }
 
-// unmet is what a need lacks: of All those that are not met.
-func unmet(n Need, get func(Path) (string, bool)) Need {
+// failing is what a need lacks: of All those that are not met.
+func failing(n Condition, get func(Path) (string, bool)) Condition {
 	all, ok := n.(joined)
 	if !ok || !all.all {
 		return n
 	}
 	lacking := joined{word: all.word, all: true}
 	for _, one := range all.needs {
-		if !one.met(get) {
-			lacking.needs = append(lacking.needs, unmet(one, get))
+		if !one.holds(get) {
+			lacking.needs = append(lacking.needs, failing(one, get))
 		}
 	}
 	return lacking
@@ -103,7 +103,7 @@ func (n joined) describe() (string, []any) {
 func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
 // Requirement is a need in words, with paths: "needs ps.durability wal".
-func Requirement(n Need) string {
+func Requirement(n Condition) string {
 	format, args := n.describe()
 	return "needs " + fmt.Sprintf(format, args...)
 }

@@ -22,21 +22,21 @@ type Path string
 type Scope uint8
 
 const (
-	// Result: it affects the result, or what processes send each other. All processes of a job have the same value,
+	// JobFixed: it affects the result, or what processes send each other. All processes of a job have the same value,
 	// and a resumed run has its checkpoint's.
-	Result Scope = iota
-	// Changeable: as Result, but a resumed run may have another value than its checkpoint.
-	Changeable
-	// Local: each process may have a value of its own.
-	Local
+	JobFixed Scope = iota
+	// JobMutable: as JobFixed, but a resumed run may have another value than its checkpoint.
+	JobMutable
+	// PerProcess: each process may have a value of its own.
+	PerProcess
 )
 
 // String is how the reference page calls it.
 func (s Scope) String() string {
 	switch s {
-	case Result:
+	case JobFixed:
 		return "all processes, and a resumed run"
-	case Changeable:
+	case JobMutable:
 		return "all processes"
 	}
 	return "this process"
@@ -98,7 +98,7 @@ type Row struct {
 	// OneStart reports whether the value holds for one start of the job: a resumed run does not repeat it.
 	OneStart bool
 	// Needs is what must hold for the setting to have an effect; nil: nothing.
-	Needs Need
+	Needs Condition
 	// Value is bound to the field, which holds the default when the table is made.
 	Value Value
 }
@@ -173,8 +173,8 @@ func (t *Table) Get(p Path) (text string, known bool) {
 
 // Apply sets values in order, so that later ones win, and reports every fault: unknown settings, and texts that are
 // no values. The others are set.
-func (t *Table) Apply(given ...Assignment) Faults {
-	var faults Faults
+func (t *Table) Apply(given ...Assignment) ErrorList {
+	var faults ErrorList
 	for _, a := range given {
 		i, known := t.at[a.Path]
 		if !known {
@@ -182,7 +182,7 @@ func (t *Table) Apply(given ...Assignment) Faults {
 			continue
 		}
 		if err := t.rows[i].Value.Set(a.Text); err != nil {
-			faults = append(faults, &Fault{Path: a.Path, Origin: a.Origin, format: "%s: %w", args: []any{a.Text, err}})
+			faults = append(faults, &Error{Path: a.Path, Origin: a.Origin, format: "%s: %w", args: []any{a.Text, err}})
 			continue
 		}
 		t.origins[i] = a.Origin
@@ -191,22 +191,22 @@ func (t *Table) Apply(given ...Assignment) Faults {
 }
 
 // unknown is the fault of a setting that there is not, with the nearest that there is.
-func (t *Table) unknown(a Assignment) *Fault {
+func (t *Table) unknown(a Assignment) *Error {
 	names := make([]string, len(t.rows))
 	for i, r := range t.rows {
 		names[i] = string(r.Path)
 	}
-	return &Fault{Path: a.Path, Origin: a.Origin, format: "is no setting%s", args: []any{spelling.Hint(string(a.Path), names...)}}
+	return &Error{Path: a.Path, Origin: a.Origin, format: "is no setting%s", args: []any{spelling.Hint(string(a.Path), names...)}}
 }
 
 // Idle reports every setting that was given and has no effect, with what it needs.
-func (t *Table) Idle() Faults {
+func (t *Table) Idle() ErrorList {
 	return t.idle(func(i int) bool { return t.origins[i] != "" })
 }
 
-// Idle reports what Table.Idle does, of a configuration that a program has filled: every row without effect whose value
+// Unused reports what Table.Unused does, of a configuration that a program has filled: every row without effect whose value
 // is not among its usual ones, those of other configurations' rows in the same order.
-func Idle(rows []Row, usual ...[]Row) (Faults, error) {
+func Unused(rows []Row, usual ...[]Row) (ErrorList, error) {
 	t, err := New(rows...)
 	if err != nil {
 		return nil, err
@@ -216,13 +216,13 @@ func Idle(rows []Row, usual ...[]Row) (Faults, error) {
 	}), nil
 }
 
-func (t *Table) idle(given func(i int) bool) (faults Faults) {
+func (t *Table) idle(given func(i int) bool) (faults ErrorList) {
 	for i, r := range t.rows {
-		if !given(i) || r.Needs == nil || r.Needs.met(t.Get) {
+		if !given(i) || r.Needs == nil || r.Needs.holds(t.Get) {
 			continue
 		}
-		format, args := unmet(r.Needs, t.Get).describe()
-		faults = append(faults, &Fault{Path: r.Path, Origin: t.origins[i], format: "has no effect: it needs " + format, args: args})
+		format, args := failing(r.Needs, t.Get).describe()
+		faults = append(faults, &Error{Path: r.Path, Origin: t.origins[i], format: "has no effect: it needs " + format, args: args})
 	}
 	return faults
 }

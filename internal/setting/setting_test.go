@@ -31,14 +31,14 @@ func newJob(t *testing.T) (*job, *setting.Table) {
 	j := &job{Batch: 64, LR: 0.1, Seed: 1, Durability: "none", Beat: time.Second}
 	table, err := setting.New(
 		setting.Row{Path: "training.batch", Flag: "batch", Unit: "samples", About: "samples per rank and step", Value: setting.Int(&j.Batch)},
-		setting.Row{Path: "training.lr", Flag: "lr", About: "learning rate", Scope: setting.Changeable, Value: setting.Float(&j.LR)},
+		setting.Row{Path: "training.lr", Flag: "lr", About: "learning rate", Scope: setting.JobMutable, Value: setting.Float(&j.LR)},
 		setting.Row{Path: "training.seed", Value: setting.Int(&j.Seed)},
 		setting.Row{Path: "servers.durability", Flag: "durability", Value: setting.Choice(&j.Durability, "none", "checkpoint", "wal")},
-		setting.Row{Path: "servers.fsync", Flag: "fsync", Needs: setting.Is("servers.durability", "wal"), Value: setting.Bool(&j.Fsync)},
-		setting.Row{Path: "servers.dir", Scope: setting.Local, Needs: setting.Any(setting.On("servers.durability"), setting.On("servers.memory")), Value: setting.Text(&j.Dir)},
-		setting.Row{Path: "servers.memory", Scope: setting.Local, Value: setting.Bytes(&j.Memory)},
-		setting.Row{Path: "job.heartbeat", Scope: setting.Local, Value: setting.Duration(&j.Beat)},
-		setting.Row{Path: "servers.addresses", Scope: setting.Local, Value: setting.List(&j.Addrs)},
+		setting.Row{Path: "servers.fsync", Flag: "fsync", Needs: setting.Equals("servers.durability", "wal"), Value: setting.Bool(&j.Fsync)},
+		setting.Row{Path: "servers.dir", Scope: setting.PerProcess, Needs: setting.Any(setting.Enabled("servers.durability"), setting.Enabled("servers.memory")), Value: setting.Text(&j.Dir)},
+		setting.Row{Path: "servers.memory", Scope: setting.PerProcess, Value: setting.Bytes(&j.Memory)},
+		setting.Row{Path: "job.heartbeat", Scope: setting.PerProcess, Value: setting.Duration(&j.Beat)},
+		setting.Row{Path: "servers.addresses", Scope: setting.PerProcess, Value: setting.List(&j.Addrs)},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestLinesNameSettingsAsTheCallerDoes(t *testing.T) {
 	_, table := newJob(t)
 	table.Apply(setting.Assignment{Path: "servers.fsync", Text: "true", Origin: "--fsync"})
 	flag := func(p setting.Path) string { return "--" + string(p[strings.LastIndexByte(string(p), '.')+1:]) }
-	cause := fmt.Errorf("job: %w", setting.Faultf("servers.dir", "%q: %w", "/x", fs.ErrNotExist))
+	cause := fmt.Errorf("job: %w", setting.Errorf("servers.dir", "%q: %w", "/x", fs.ErrNotExist))
 	got := setting.Lines(errors.Join(table.Idle().Err(), cause, errors.New("and another")), flag)
 	want := []string{
 		"--fsync has no effect: it needs --durability wal",
@@ -112,19 +112,19 @@ func TestLinesNameSettingsAsTheCallerDoes(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	several := fmt.Errorf("joining: %w", errors.Join(setting.Faultf("a.x", "1"), errors.New("other"), setting.Faultf("a.y", "2 of %v", setting.Path("a.x"))))
+	several := fmt.Errorf("joining: %w", errors.Join(setting.Errorf("a.x", "1"), errors.New("other"), setting.Errorf("a.y", "2 of %v", setting.Path("a.x"))))
 	if got := setting.Lines(several, flag); !slices.Equal(got, []string{"joining: --x 1\nother\n--y 2 of --x"}) {
 		t.Errorf("of several that one error wraps: %q", got)
 	}
 	if !errors.Is(cause, fs.ErrNotExist) {
 		t.Error("the cause is not to be found in the fault")
 	}
-	advice := setting.Faultf("", "leave out bad ones with %v", setting.Path("data.skip-bad"))
+	advice := setting.Errorf("", "leave out bad ones with %v", setting.Path("data.skip-bad"))
 	both := fmt.Errorf("job: %w, and not one; %w", cause, advice)
 	if got := setting.Lines(both, flag); !slices.Equal(got, []string{`job: job: --dir "/x": file does not exist, and not one; leave out bad ones with --skip-bad`}) {
 		t.Errorf("got %q", got)
 	}
-	if setting.Lines(nil, flag) != nil || (setting.Faults{}).Err() != nil {
+	if setting.Lines(nil, flag) != nil || (setting.ErrorList{}).Err() != nil {
 		t.Error("no faults are no error")
 	}
 }
@@ -161,8 +161,8 @@ func TestIdleByValue(t *testing.T) {
 	rows := func(on bool, n, far int) []setting.Row {
 		return []setting.Row{
 			{Path: "on", Value: setting.Bool(&on)},
-			{Path: "n", Needs: setting.On("on"), Value: setting.Int(&n)},
-			{Path: "far", Needs: setting.Is("elsewhere", "x"), Value: setting.Int(&far)}, // of another table
+			{Path: "n", Needs: setting.Enabled("on"), Value: setting.Int(&n)},
+			{Path: "far", Needs: setting.Equals("elsewhere", "x"), Value: setting.Int(&far)}, // of another table
 		}
 	}
 	for _, c := range []struct {
@@ -170,12 +170,12 @@ func TestIdleByValue(t *testing.T) {
 		n    int
 		idle bool
 	}{{false, 0, false}, {false, 8, false}, {false, 3, true}, {true, 3, false}} {
-		faults, err := setting.Idle(append(rows(c.on, c.n, 9), setting.Row{Path: "more", Value: setting.Int(new(int))}), rows(false, 0, 0), rows(true, 8, 0))
+		faults, err := setting.Unused(append(rows(c.on, c.n, 9), setting.Row{Path: "more", Value: setting.Int(new(int))}), rows(false, 0, 0), rows(true, 8, 0))
 		if err != nil || (faults != nil) != c.idle {
 			t.Errorf("%+v: %v, %v", c, faults, err)
 		}
 	}
-	if _, err := setting.Idle([]setting.Row{{}}); err == nil {
+	if _, err := setting.Unused([]setting.Row{{}}); err == nil {
 		t.Error("rows that are no table")
 	}
 }
@@ -186,11 +186,11 @@ func TestJoinedNeeds(t *testing.T) {
 		x, y := i&1 != 0, i&2 != 0
 		for _, c := range []struct {
 			name string
-			need setting.Need
+			need setting.Condition
 			met  bool
 		}{
-			{"all", setting.All(setting.On("x"), setting.On("y")), x && y},
-			{"any", setting.Any(setting.On("x"), setting.On("y")), x || y},
+			{"all", setting.All(setting.Enabled("x"), setting.Enabled("y")), x && y},
+			{"any", setting.Any(setting.Enabled("x"), setting.Enabled("y")), x || y},
 		} {
 			z := false
 			table, err := setting.New(setting.Row{Path: "x", Value: setting.Bool(&x)}, setting.Row{Path: "y", Value: setting.Bool(&y)},
@@ -223,7 +223,7 @@ func TestNewRefusesRowsThatCollide(t *testing.T) {
 func TestCompareProcesses(t *testing.T) {
 	_, one := newJob(t)
 	_, two := newJob(t)
-	agreed := func(t *setting.Table) setting.Values { return t.Values(setting.Result, setting.Changeable) }
+	agreed := func(t *setting.Table) setting.Values { return t.Values(setting.JobFixed, setting.JobMutable) }
 	two.Apply(setting.Assignment{Path: "servers.dir", Text: "elsewhere", Origin: "test"}) // each has its own
 	if agreed(one).Hash() != agreed(two).Hash() {
 		t.Error("a setting of one process makes the hashes differ")
@@ -236,7 +236,7 @@ func TestCompareProcesses(t *testing.T) {
 	if got := agreed(one).Differences(agreed(two)); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := one.Values(setting.Result).Differences(two.Values(setting.Result)); len(got) != 1 || got[0].Path != "training.seed" {
+	if got := one.Values(setting.JobFixed).Differences(two.Values(setting.JobFixed)); len(got) != 1 || got[0].Path != "training.seed" {
 		t.Errorf("of what a resumed run must have as it was: %v", got)
 	}
 	lacks := setting.Values{"training.seed": "1"}
@@ -257,8 +257,8 @@ func TestEveryRowCounts(t *testing.T) {
 		if err := table.Apply(setting.Assignment{Path: r.Path, Text: other[r.Path], Origin: "test"}).Err(); err != nil {
 			t.Fatal(err)
 		}
-		differs := table.Values(setting.Result, setting.Changeable).Hash() != plain.Values(setting.Result, setting.Changeable).Hash()
-		if differs == (r.Scope == setting.Local) {
+		differs := table.Values(setting.JobFixed, setting.JobMutable).Hash() != plain.Values(setting.JobFixed, setting.JobMutable).Hash()
+		if differs == (r.Scope == setting.PerProcess) {
 			t.Errorf("%s, of %v: hashes differ: %v", r.Path, r.Scope, differs)
 		}
 	}
@@ -266,7 +266,7 @@ func TestEveryRowCounts(t *testing.T) {
 
 // What has no effect is told with what is missing, and not with what is there.
 func TestIdleSettingsSayWhatTheyLack(t *testing.T) {
-	need := setting.All(setting.On("x"), setting.Any(setting.On("y"), setting.Is("x", "3")), setting.Not("w", "a", "b"))
+	need := setting.All(setting.Enabled("x"), setting.Any(setting.Enabled("y"), setting.Equals("x", "3")), setting.NotEquals("w", "a", "b"))
 	for _, c := range []struct{ x, y, w, want string }{
 		{"", "", "a", "z has no effect: it needs x and y or x 3 and w other than a and b"},
 		{"1", "", "c", "z has no effect: it needs y or x 3"},

@@ -18,18 +18,18 @@ func (g *product) packA(first, end, k0, kc, nc int) {
 	a := g.a.at(g.first, k0)
 	switch {
 	case g.a.rows != nil && !g.a.transposed:
-		g.ready = matrix{grow(&g.s.a, rows*apart(kc)), apart(kc), 1}
+		g.ready = matrix{grow(&g.s.a, rows*oddStride(kc)), oddStride(kc), 1}
 		g.a.rows.PackRows(g.ready.data, g.ready.rs, g.first, rows, k0, kc)
 	case g.a.rows != nil:
-		a = matrix{grow(&g.s.r, kc*apart(rows)), 1, apart(rows)}
+		a = matrix{grow(&g.s.r, kc*oddStride(rows)), 1, oddStride(rows)}
 		g.a.rows.PackRows(a.data, a.cs, k0, kc, g.first, rows)
 		g.packTiles(a, first, end, kc)
 	case nc <= 4*g.k.nr && !conflicts(max(a.rs, a.cs)), a.cs == 1 && rows*kc <= nearRows && !conflicts(a.rs):
 		g.ready = a
 	case a.cs == 1:
-		g.ready = matrix{grow(&g.s.a, rows*apart(kc)), apart(kc), 1}
+		g.ready = matrix{grow(&g.s.a, rows*oddStride(kc)), oddStride(kc), 1}
 		for i := range rows {
-			copy(g.ready.data[i*apart(kc):], a.data[i*a.rs:][:kc])
+			copy(g.ready.data[i*oddStride(kc):], a.data[i*a.rs:][:kc])
 		}
 	default:
 		g.packTiles(a, first, end, kc)
@@ -40,7 +40,7 @@ func (g *product) packA(first, end, k0, kc, nc int) {
 // begins at the first.
 func (g *product) packTiles(a matrix, first, end, kc int) {
 	mr := g.k.mr
-	g.each = apart(kc * mr)
+	g.each = oddStride(kc * mr)
 	g.ready = matrix{grow(&g.s.a, (end-first)*g.each), 1, mr}
 	for l := first; l < end; {
 		count := g.alike(l, end)
@@ -60,9 +60,9 @@ func (g *product) packTiles(a matrix, first, end, kc int) {
 	}
 }
 
-// apart is the least distance of rows of n floats that is an odd number of
+// oddStride is the least distance of rows of n floats that is an odd number of
 // cache lines.
-func apart(n int) int { return (n+15)/16*16 | 16 }
+func oddStride(n int) int { return (n+15)/16*16 | 16 }
 
 // conflicts reports whether rows that many floats apart share few cache sets.
 func conflicts(stride int) bool { return stride >= 256 && stride%128 == 0 }

@@ -15,31 +15,31 @@ const most = 3
 // alone; or by the fewest slips of the finger, up to a third of the letters; or those
 // of which one is part of the other. None where nothing is near.
 func Near(given string, known ...string) []string {
-	best, near := 1<<30, []string(nil)
+	best, Suggest := 1<<30, []string(nil)
 	given = folded(given)
 	for _, name := range known {
 		d, ok := distance(given, folded(name))
-		if !ok || d > best || slices.Contains(near, name) {
+		if !ok || d > best || slices.Contains(Suggest, name) {
 			continue
 		}
 		if d < best {
-			best, near = d, nil
+			best, Suggest = d, nil
 		}
-		near = append(near, name)
+		Suggest = append(Suggest, name)
 	}
-	return near[:min(len(near), most)]
+	return Suggest[:min(len(Suggest), most)]
 }
 
 // Hint is " (did you mean "x"?)" for a message about a name that is not known, or "".
 func Hint(given string, known ...string) string {
-	near := Near(given, known...)
-	if len(near) == 0 {
+	Suggest := Near(given, known...)
+	if len(Suggest) == 0 {
 		return ""
 	}
-	for i, name := range near {
-		near[i] = fmt.Sprintf("%q", name)
+	for i, name := range Suggest {
+		Suggest[i] = fmt.Sprintf("%q", name)
 	}
-	return " (did you mean " + strings.Join(near, " or ") + "?)"
+	return " (did you mean " + strings.Join(Suggest, " or ") + "?)"
 }
 
 // separators are what people write in many ways.

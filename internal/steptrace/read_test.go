@@ -36,7 +36,7 @@ func write(t testing.TB, to io.Writer, n, steps int) {
 				at := func(us int) int64 { return rec.At(begin.Add(time.Duration(1000*step+us) * time.Microsecond)) }
 				rec.Span(trace.Data, 0, at(0), at(100+50*rank))
 				rec.Span(trace.Backward, 0, at(200), at(400))
-				rec.Add(&record.Event{Kind: record.PhaseKind, Phase: trace.Exchange, Name: rec.Name(`bucket 0 "fc"`), How: rec.Name("ring"), Sent: 4096, Begun: at(300), Done: at(700)})
+				rec.Add(&record.Event{Kind: record.PhaseKind, Phase: trace.Exchange, Name: rec.Name(`bucket 0 "fc"`), Algorithm: rec.Name("ring"), Sent: 4096, Begun: at(300), Done: at(700)})
 				rec.Span(trace.Update, 0, at(700), at(720))
 			}
 			if err == nil {

@@ -24,7 +24,7 @@ func recorder(epoch time.Time, steps ...[]phase) *record.Recorder {
 	for i, all := range steps {
 		r.BeginStep(int64(i))
 		for _, p := range all {
-			r.Add(&record.Event{Kind: record.PhaseKind, Phase: p.of, Name: r.Name(p.name), Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: int64(p.begun * 1e6), Done: int64(p.end * 1e6)})
+			r.Add(&record.Event{Kind: record.PhaseKind, Phase: p.of, Name: r.Name(p.name), Bucket: -1, Other: -1, Peer: -1, Sent: -1, Begun: int64(p.begun * 1e6), Done: int64(p.end * 1e6)})
 		}
 	}
 	return r

@@ -193,7 +193,7 @@ func (c Config) validateChoices(auto, measured bool) (errs []error) {
 	}
 	strategy := cmp.Or(c.Exchange.Strategy, distopt.FP32)
 	fault := func(format string, args ...any) {
-		errs = append(errs, setting.Faultf(pathChoices, format, append([]any{c.Choices}, args...)...))
+		errs = append(errs, setting.Errorf(pathChoices, format, append([]any{c.Choices}, args...)...))
 	}
 	if err := c.Choices.validate(); err != nil {
 		fault("%s: %w", err)
@@ -214,13 +214,13 @@ func (c Config) validateChoices(auto, measured bool) (errs []error) {
 }
 
 // fit reports plans that are not of these layers.
-func (c Choices) fit(layers []bucket.Layer) error {
+func (c Choices) fit(layers []bucket.Param) error {
 	for _, one := range c {
 		if one.Plan == "" {
 			continue
 		}
 		if n := one.Ends[len(one.Ends)-1] + 1; n != len(layers) {
-			return setting.Faultf(pathChoices, "%s: plan %s is of %d layers, and the model has %d: were they made for another model?", one.text(), one.Plan, n, len(layers))
+			return setting.Errorf(pathChoices, "%s: plan %s is of %d layers, and the model has %d: were they made for another model?", one.text(), one.Plan, n, len(layers))
 		}
 	}
 	return nil
@@ -235,7 +235,7 @@ func (t *Tuner) make(c Choice) error {
 	if c.Step = t.opt.Steps(); c.Plan != "" {
 		c.Ends = t.opt.Plan().Ends() // rank 0's
 	}
-	t.made = append(t.made, c)
+	t.applied = append(t.applied, c)
 	return nil
 }
 
@@ -262,14 +262,14 @@ func (t *Tuner) apply(c Choice) (changed bool, err error) {
 
 // due makes the given choices whose time has come.
 func (t *Tuner) due() error {
-	for !t.waiting && len(t.ahead) > 0 && t.ahead[0].Step <= t.opt.Steps() {
-		c := t.ahead[0]
+	for !t.waiting && len(t.replay) > 0 && t.replay[0].Step <= t.opt.Steps() {
+		c := t.replay[0]
 		if _, err := t.apply(c); err != nil {
-			return setting.Faultf(pathChoices, "%s: %w", c.text(), err)
+			return setting.Errorf(pathChoices, "%s: %w", c.text(), err)
 		}
-		t.ahead, t.made = t.ahead[1:], append(t.made, c)
+		t.replay, t.applied = t.replay[1:], append(t.applied, c)
 		if !c.Reselect {
-			t.report(Report{Why: "as " + string(pathChoices) + " says"})
+			t.report(Report{Reason: "as " + string(pathChoices) + " says"})
 		}
 	}
 	return nil
@@ -280,8 +280,8 @@ func (t *Tuner) goOn(made Choices) error {
 	all, done, n := t.cfg.Choices, t.opt.Steps(), len(made)
 	other := func(a, b Choice) bool { return a.text() == b.text() }
 	if n > len(all) || !slices.EqualFunc(made, all[:n], other) || n < len(all) && all[n].Step < done {
-		return setting.Faultf(pathChoices, "%s are not those of the checkpoint, whose run chose %s in its %d steps: leave them out to go on with its choice", all, made, done)
+		return setting.Errorf(pathChoices, "%s are not those of the checkpoint, whose run chose %s in its %d steps: leave them out to go on with its choice", all, made, done)
 	}
-	t.waiting, t.ahead, t.made = false, all[n:], slices.Clone(made)
+	t.waiting, t.replay, t.applied = false, all[n:], slices.Clone(made)
 	return t.due()
 }

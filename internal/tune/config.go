@@ -86,7 +86,7 @@ func (c Config) Validate() error {
 	var errs []error
 	add := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {
-			errs = append(errs, setting.Faultf(p, format, args...))
+			errs = append(errs, setting.Errorf(p, format, args...))
 		}
 	}
 	x, auto, measured := c.Exchange, c.Exchange.Strategy == Auto, slices.Contains(Plans(), c.Exchange.Plan)
@@ -135,15 +135,15 @@ func (c Config) canMeasure() bool {
 // noSource says what a plan can be made of.
 func noSource(plan string) error {
 	if plan == SavedPlan {
-		return setting.Faultf("exchange.plan", "%s is the one that a profile holds: name a file that has one with %v", plan, setting.Path("tuning.profile"))
+		return setting.Errorf("exchange.plan", "%s is the one that a profile holds: name a file that has one with %v", plan, setting.Path("tuning.profile"))
 	}
-	return setting.Faultf("exchange.plan", "%s is made of measurements: name a file with those of an earlier run (%v), for results that can be repeated, or measure now (%v), which may change them from run to run",
+	return setting.Errorf("exchange.plan", "%s is made of measurements: name a file with those of an earlier run (%v), for results that can be repeated, or measure now (%v), which may change them from run to run",
 		plan, setting.Path("tuning.profile"), setting.Path("tuning.tune"))
 }
 
 // measureThis is what to do without a profile of this job.
 func measureThis() error {
-	return setting.Faultf("", "measure this job (%v) and save that", setting.Path("tuning.tune"))
+	return setting.Errorf("", "measure this job (%v) and save that", setting.Path("tuning.tune"))
 }
 
 // among are the strategies that Auto chooses from.
@@ -168,7 +168,7 @@ func (c Config) candidates() ([]Candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tune: %w", err)
 		}
-		one := Candidate{Name: string(info.Name), Every: 1, Clipped: cfg.ClipNorm > 0, Bounded: cfg.BoundSum}
+		one := Candidate{Name: string(info.Name), Every: 1, Clipped: cfg.ClipNorm > 0, Bounded: cfg.LimitSum}
 		if one.Chain, err = cfg.NewChain(); err != nil {
 			return nil, fmt.Errorf("tune: strategy %s: %w", name, err)
 		}

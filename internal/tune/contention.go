@@ -51,7 +51,7 @@ func (b *exchangeBench) contention() (out bucket.Contention, err error) {
 	}
 	out = bucket.Contention{Share: t.share(), Late: t.late(1) / n, Stretch: 1}
 	if long.values > short.values {
-		l, err := b.overlap([]*exchange.Op{b.op(long.values)}, loadFactor*long.Seconds)
+		l, err := b.overlap([]*exchange.Request{b.op(long.values)}, loadFactor*long.Seconds)
 		if err != nil {
 			return out, err
 		}
@@ -79,7 +79,7 @@ func lost(short, long overlapped, n float64) (share, cut float64) {
 }
 
 // row are exchanges of so many values, one after the other.
-func (b *exchangeBench) row(values int) (ops []*exchange.Op) {
+func (b *exchangeBench) row(values int) (ops []*exchange.Request) {
 	for at := 0; len(ops) < messages && at+values <= len(b.arena); at += values {
 		op := b.op(values)
 		op.X = b.arena[at : at+values]
@@ -89,7 +89,7 @@ func (b *exchangeBench) row(values int) (ops []*exchange.Op) {
 }
 
 // covered is overlap with a load that all of ops end beside, which take so long without it.
-func (b *exchangeBench) covered(ops []*exchange.Op, took float64) (overlapped, error) {
+func (b *exchangeBench) covered(ops []*exchange.Request, took float64) (overlapped, error) {
 	const doublings = 5
 	long := max(2*loadLeast, loadFactor*took)
 	for range doublings {
@@ -157,7 +157,7 @@ type contended struct{ load, end float64 }
 
 // overlap measures ops and a load beside them that takes so long, or loadLeast. Turns are
 // taken, so that a machine whose speed changes is compared with itself.
-func (b *exchangeBench) overlap(ops []*exchange.Op, long float64) (out overlapped, err error) {
+func (b *exchangeBench) overlap(ops []*exchange.Request, long float64) (out overlapped, err error) {
 	long = max(loadLeast, long)
 	turns := b.turns(long)
 	var loads, exchanges, bothLoads, bothEnds []float64
@@ -207,7 +207,7 @@ func (t overlapped) stretch(late float64) float64 {
 }
 
 // run computes so many turns when all ranks are there, beside exchanges if there are any.
-func (b *exchangeBench) run(ops []*exchange.Op, turns int) (t contended, err error) {
+func (b *exchangeBench) run(ops []*exchange.Request, turns int) (t contended, err error) {
 	for _, op := range ops {
 		clean(op)
 	}

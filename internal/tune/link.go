@@ -113,25 +113,25 @@ type point struct {
 }
 
 // op is an exchange of a group of so many values.
-func (b *exchangeBench) op(size int) *exchange.Op {
-	op := &exchange.Op{X: b.arena[:size]}
+func (b *exchangeBench) op(size int) *exchange.Request {
+	op := &exchange.Request{X: b.arena[:size]}
 	if b.c.Chain != nil {
 		op.Code = b.c.Chain.Quantiser()
 	}
 	if b.c.sparse() {
 		op.Sparse = b.entries(size)
 		if b.c.Bounded {
-			op.Most = op.Sparse.Count()
+			op.MaxEntries = op.Sparse.Count()
 		}
 	}
 	return op
 }
 
 // clean makes op what it was before it was exchanged.
-func clean(op *exchange.Op) {
+func clean(op *exchange.Request) {
 	clear(op.X)
-	if s := op.Sparse; s != nil && s.Count() < op.Most { // of some entries, all of a value, the sum had no room
-		s.Index, s.Value = s.Index[:op.Most], s.Value[:op.Most]
+	if s := op.Sparse; s != nil && s.Count() < op.MaxEntries { // of some entries, all of a value, the sum had no room
+		s.Index, s.Value = s.Index[:op.MaxEntries], s.Value[:op.MaxEntries]
 		slices.Sort(s.Index)
 	}
 }
@@ -170,7 +170,7 @@ func (b *exchangeBench) time(size int) (float64, error) {
 // once exchanges op when all ranks are there, and returns the seconds of the exchange,
 // of Start and of Wait after the end. Of casts the exchange begins behind Start, which
 // counts apart.
-func (b *exchangeBench) once(op *exchange.Op) (seconds []float64, err error) {
+func (b *exchangeBench) once(op *exchange.Request) (seconds []float64, err error) {
 	clean(op)
 	if err := collective.Barrier(b.g); err != nil {
 		return nil, err

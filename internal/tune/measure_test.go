@@ -55,13 +55,13 @@ type channel struct {
 	servers             int
 	mu                  sync.Mutex
 	busy                time.Time
-	ends                map[*exchange.Op]time.Time
+	ends                map[*exchange.Request]time.Time
 	most                int // values of the longest
 	withoutNames, fails bool
 }
 
 // casts is how long those of op take.
-func (c *channel) casts(op *exchange.Op) time.Duration {
+func (c *channel) casts(op *exchange.Request) time.Duration {
 	if op.Code == nil || op.Code.Code() != compress.CodeFP16 || op.Sparse != nil {
 		return 0
 	}
@@ -70,11 +70,11 @@ func (c *channel) casts(op *exchange.Op) time.Duration {
 
 func (c *channel) Servers() int { return c.servers }
 
-func (c *channel) Start(op *exchange.Op) {
+func (c *channel) Start(op *exchange.Request) {
 	time.Sleep(c.casts(op))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	op.Sent = exchange.Sent{Algorithm: "short", Bytes: 4 * int64(len(op.X))}
+	op.Sent = exchange.Result{Algorithm: "short", Bytes: 4 * int64(len(op.X))}
 	if op.Code != nil {
 		op.Sent.Bytes = int64(op.Code.Size(len(op.X)))
 	}
@@ -95,13 +95,13 @@ func (c *channel) Start(op *exchange.Op) {
 	}
 	c.busy = c.busy.Add(took + c.slower + c.perByte*time.Duration(op.Sent.Bytes))
 	if c.ends == nil {
-		c.ends = map[*exchange.Op]time.Time{}
+		c.ends = map[*exchange.Request]time.Time{}
 	}
 	c.ends[op] = c.busy
 	c.most = max(c.most, len(op.X))
 }
 
-func (c *channel) Wait(op *exchange.Op) (time.Time, error) {
+func (c *channel) Wait(op *exchange.Request) (time.Time, error) {
 	c.mu.Lock()
 	end := c.ends[op]
 	c.mu.Unlock()
@@ -242,7 +242,7 @@ type queued struct {
 	late  float64 // ns
 }
 
-func (s *shared) Start(op *exchange.Op) {
+func (s *shared) Start(op *exchange.Request) {
 	begin := time.Now()
 	if s.busy.After(begin) {
 		begin = s.busy
@@ -252,7 +252,7 @@ func (s *shared) Start(op *exchange.Op) {
 	s.queue = append(s.queue, queued{begin, max(0, late)})
 }
 
-func (s *shared) Wait(op *exchange.Op) (time.Time, error) {
+func (s *shared) Wait(op *exchange.Request) (time.Time, error) {
 	s.queue = nil // nothing is computed any more
 	return s.channel.Wait(op)
 }
@@ -375,10 +375,10 @@ type bounding struct {
 	whole []int32
 }
 
-func (b *bounding) Start(op *exchange.Op) {
+func (b *bounding) Start(op *exchange.Request) {
 	s := op.Sparse
-	if op.Most != s.Count() || !slices.IsSorted(s.Index) {
-		b.t.Errorf("%d of %d entries are exchanged again, sorted: %v", s.Count(), op.Most, slices.IsSorted(s.Index))
+	if op.MaxEntries != s.Count() || !slices.IsSorted(s.Index) {
+		b.t.Errorf("%d of %d entries are exchanged again, sorted: %v", s.Count(), op.MaxEntries, slices.IsSorted(s.Index))
 	}
 	if len(b.whole) == s.Count() && !slices.Equal(b.whole, s.Index) {
 		b.t.Error("other entries are exchanged again")
@@ -387,7 +387,7 @@ func (b *bounding) Start(op *exchange.Op) {
 	b.channel.Start(op)
 }
 
-func (b *bounding) Wait(op *exchange.Op) (time.Time, error) {
+func (b *bounding) Wait(op *exchange.Request) (time.Time, error) {
 	end, err := b.channel.Wait(op)
 	slices.Reverse(op.Sparse.Index)
 	n := op.Sparse.Count() / 2
@@ -435,7 +435,7 @@ func TestLost(t *testing.T) {
 func TestContentionOverLinks(t *testing.T) {
 	links := make([][]bucket.LinkProfile, 2)
 	onRanks(t, 2, func(g *collective.Group) error {
-		r, err := exchange.Over(g, exchange.Config{})
+		r, err := exchange.NewGroupReducer(g, exchange.Config{})
 		if err != nil {
 			return err
 		}

@@ -12,12 +12,12 @@ type Report struct {
 	// predicted.
 	Chosen Prediction
 	All    []Prediction
-	Why    string
+	Reason string
 	// Groups and SHA256 are those of its plan.
 	Groups int
 	SHA256 string
-	// Again counts how often it was chosen anew.
-	Again int
+	// Replans counts how often it was chosen anew.
+	Replans int
 	// Measured are the steps since the choice; nil when it has just been made.
 	Measured *Measured
 }
@@ -38,7 +38,7 @@ func (t *Tuner) report(r Report) {
 	if t.cfg.Report == nil {
 		return
 	}
-	r.Chosen, r.All, r.Again = t.choice, t.all, t.again
+	r.Chosen, r.All, r.Replans = t.choice, t.all, t.replans
 	if r.Chosen.Strategy == "" {
 		s := string(t.opt.Strategy())
 		r.Chosen = Prediction{Strategy: s, Rule: t.candidate(s).rule(), PlanName: t.opt.PlanName(), Plan: t.opt.Plan()}

@@ -17,7 +17,7 @@ func Settings(x *distopt.Config) []setting.Row {
 			r.Value = setting.Choice(&x.Plan, append(append(distopt.Plans(), Plans()...), "")...)
 			r.About += ", exact of auto; mgwfbp, dlgs-scan and exact are made of measurements, saved is a profile's"
 		case "exchange.spars", "exchange.dlgs-every", "exchange.dlgs-rule": // of DLGS, which it may choose
-			r.Needs = setting.Any(setting.Is("exchange.strategy", string(Auto)), r.Needs)
+			r.Needs = setting.Any(setting.Equals("exchange.strategy", string(Auto)), r.Needs)
 		}
 	}
 	return rows

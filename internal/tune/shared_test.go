@@ -22,7 +22,7 @@ func TestUpdatesAreWholeWhileProfiled(t *testing.T) {
 }
 
 // onShared runs body on two ranks that share memory.
-func onShared(t *testing.T, body func(g *collective.Group, w *transport.Windows) error) {
+func onShared(t *testing.T, body func(g *collective.Group, w *transport.SharedMemory) error) {
 	t.Helper()
 	meshes := mem.NewShared(2, 4<<20)
 	errs := make(chan error)
@@ -30,7 +30,7 @@ func onShared(t *testing.T, body func(g *collective.Group, w *transport.Windows)
 		go func() {
 			g, err := collective.New(m, collective.Config{})
 			if err == nil {
-				err = errors.Join(body(g, transport.WindowsOf(m)), collective.Barrier(g), g.Close())
+				err = errors.Join(body(g, transport.SharedMemoryOf(m)), collective.Barrier(g), g.Close())
 			}
 			errs <- errors.Join(err, m.Close())
 		}()
@@ -41,12 +41,12 @@ func onShared(t *testing.T, body func(g *collective.Group, w *transport.Windows)
 }
 
 // inShared is a rank's tuner of two layers in shared memory.
-func inShared(g *collective.Group, w *transport.Windows, cfg Config) (t *Tuner, params []float32, err error) {
+func inShared(g *collective.Group, w *transport.SharedMemory, cfg Config) (t *Tuner, params []float32, err error) {
 	const n = 40000
 	alloc := func() []float32 {
 		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(w.Alloc(4*n)))), n)
 	}
-	layers := []bucket.Layer{{Name: "a", Len: n / 2}, {Name: "b", Offset: n / 2, Len: n / 2}}
+	layers := []bucket.Param{{Name: "a", Len: n / 2}, {Name: "b", Offset: n / 2, Len: n / 2}}
 	params, grads := alloc(), alloc()
 	opt, err := distopt.New(g, &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, params, grads, nil, cfg.Base())
 	if err != nil {
@@ -65,7 +65,7 @@ func TestChoicesReplayInSharedMemory(t *testing.T) {
 	} {
 		var made [2]Choices
 		train := func(cfg Config, params *[2][]float32) {
-			onShared(t, func(g *collective.Group, w *transport.Windows) error {
+			onShared(t, func(g *collective.Group, w *transport.SharedMemory) error {
 				t, x, err := inShared(g, w, cfg)
 				if err != nil {
 					return err
@@ -95,7 +95,7 @@ func TestChoicesReplayInSharedMemory(t *testing.T) {
 	}
 }
 
-func sharedRank(g *collective.Group, w *transport.Windows) error {
+func sharedRank(g *collective.Group, w *transport.SharedMemory) error {
 	t, _, err := inShared(g, w, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func (t *Tuner) sent(f *bucket.Profile) error {
 		return nil
 	}
 	n := len(t.steps.density)
-	all := append(slices.Clone(t.steps.density), t.steps.anew...)
+	all := append(slices.Clone(t.steps.density), t.steps.exactShare...)
 	if err := slowest(t.g, all); err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (t *Tuner) verify() error {
 	if err != nil {
 		return err
 	}
-	t.usual = usual{step: f.Step(), exposed: m.Exposed, total: m.Step}
+	t.usual = baseline{step: f.Step(), exposed: m.Exposed, total: m.Step}
 	return t.enter(watching, t.period)
 }
 
@@ -221,7 +221,7 @@ func (t *Tuner) compare(why string) (Measured, error) {
 		}
 		why = strings.TrimPrefix(why+"; no step selected "+which+", and the figure is of the others alone", "; ")
 	}
-	t.report(Report{Measured: &m, Why: why})
+	t.report(Report{Measured: &m, Reason: why})
 	return m, nil
 }
 
@@ -230,7 +230,7 @@ func (t *Tuner) compare(why string) (Measured, error) {
 func (t *Tuner) End() error {
 	switch t.phase {
 	case settling, profiling:
-		t.report(Report{Why: "the run ended before its steps were measured: nothing was chosen"})
+		t.report(Report{Reason: "the run ended before its steps were measured: nothing was chosen"})
 	case settled, verifying:
 		if len(t.steps.total) > 0 {
 			if _, err := t.compare("the run ended early"); err != nil {
@@ -262,9 +262,9 @@ func (s *stepTimes) split(reuses bool) (exact, reuse []float64) {
 	var between []float64
 	for i, t := range s.total {
 		switch {
-		case !reuses || s.anew[i] <= 0.1:
+		case !reuses || s.exactShare[i] <= 0.1:
 			reuse = append(reuse, t)
-		case s.anew[i] >= 0.9:
+		case s.exactShare[i] >= 0.9:
 			exact = append(exact, t)
 		default:
 			between = append(between, t)
@@ -288,14 +288,14 @@ func (t *Tuner) look() error {
 		return err
 	}
 	drift := max(bucket.Drift(t.usual.step, f.Step()), (exposed[0]-t.usual.exposed)/t.usual.total, (t.usual.exposed-exposed[0])/t.usual.total)
-	doubted := t.doubted
-	if t.doubted = drift >= driftBound && !doubted; t.doubted {
+	doubted := t.driftSuspected
+	if t.driftSuspected = drift >= driftBound && !doubted; t.driftSuspected {
 		return t.enter(watching, measureSteps)
 	}
 	if drift < driftBound {
 		return t.enter(watching, t.period)
 	}
-	t.again++
+	t.replans++
 	t.period *= 2 // a machine that never settles is not measured all the time
 	if f, err = t.alone(f); err != nil {
 		return err

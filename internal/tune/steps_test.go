@@ -53,8 +53,8 @@ func TestEnd(t *testing.T) {
 			continue
 		}
 		last := out.reports[len(out.reports)-1]
-		if last.Why != c.why && !(last.Measured == nil && strings.HasPrefix(last.Why, c.why)) || (last.Measured != nil) != (c.measured > 0) || last.Measured != nil && last.Measured.Steps != c.measured {
-			t.Errorf("%d steps: %q, %+v", c.steps, last.Why, last.Measured)
+		if last.Reason != c.why && !(last.Measured == nil && strings.HasPrefix(last.Reason, c.why)) || (last.Measured != nil) != (c.measured > 0) || last.Measured != nil && last.Measured.Steps != c.measured {
+			t.Errorf("%d steps: %q, %+v", c.steps, last.Reason, last.Measured)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestMeasuredRareExact(t *testing.T) {
 	j := small(slow, cfg)
 	j.varied = true
 	out := j.run(t, 85)
-	if len(out.reports) != 2 || out.reports[1].Measured.Exact <= 0 || out.reports[1].Measured.Reuse <= 0 || out.reports[1].Measured.Steps != watchSteps || out.reports[1].Why != "" {
+	if len(out.reports) != 2 || out.reports[1].Measured.Exact <= 0 || out.reports[1].Measured.Reuse <= 0 || out.reports[1].Measured.Steps != watchSteps || out.reports[1].Reason != "" {
 		t.Errorf("%+v", out.reports)
 	}
 }
@@ -108,7 +108,7 @@ func TestStepTimes(t *testing.T) {
 	if got := []float64{s.compute[0], s.exposed[0], s.update[0], s.rows[0]}; !close1(got[0], 15e-3, 1e-9) || !close1(got[1], 9e-3, 1e-9) || !close1(got[2], 8e-3, 1e-9) || !close1(got[3], 4e-3, 1e-9) {
 		t.Errorf("compute, exposed, update, rows: %v", got)
 	}
-	if s.reset(); len(s.rows)+len(s.total)+len(s.anew) != 0 {
+	if s.reset(); len(s.rows)+len(s.total)+len(s.exactShare) != 0 {
 		t.Errorf("after reset: %+v", s)
 	}
 }

@@ -41,8 +41,8 @@ type Optimizer interface {
 	Plan() bucket.Plan
 	PlanName() string
 	SetPlan(name string, p bucket.Plan) error
-	CanShare() bool
-	ShareUpdate(on bool) error
+	CanShard() bool
+	SetSharding(on bool) error
 
 	Profile(steps int) (*bucket.Profiler, error)
 	EndProfile()
@@ -62,7 +62,7 @@ type Optimizer interface {
 //
 // Where it measures, the first steps go on as any others, but with all gradients in
 // one group, so that nothing is exchanged while backward is timed, and with whole updates
-// (Optimizer.ShareUpdate), so that these can be. Then codecs and
+// (Optimizer.SetSharding), so that these can be. Then codecs and
 // links are timed between two steps, the choice is made, and the steps that follow are
 // compared with what was predicted. From then on times are watched: where they have
 // moved far from those that the choice was made by, and stay so, it is made again. Where
@@ -72,30 +72,30 @@ type Optimizer interface {
 type Tuner struct {
 	g      *collective.Group
 	opt    Optimizer
-	layers []bucket.Layer
+	layers []bucket.Param
 	values int       // of the layers
 	grads  []float32 // nil: there is no arena of them
 	cfg    Config
 	auto   bool
 
-	phase    phase
-	left     int  // steps of the phase
-	waiting  bool // for Resumed
-	chosen   bool
-	made     Choices          // so far, by the whole run
-	ahead    Choices          // those given that are still to be made
-	profiler *bucket.Profiler // of the phase; nil: it needs none
-	begun    time.Time        // the step under way
-	spent    time.Duration    // between steps
-	steps    stepTimes
-	planned  bucket.Profile // what the choice was made by
-	choice   Prediction
-	all      []Prediction
-	usual    usual   // what times are compared with
-	period   int     // steps between two looks
-	doubted  bool    // times have moved at the last look
-	again    int     // how often it was chosen anew
-	spars    float64 // when the phase began
+	phase          phase
+	stepsRemaining int  // steps of the phase
+	waiting        bool // for Resumed
+	chosen         bool
+	applied        Choices          // so far, by the whole run
+	replay         Choices          // those given that are still to be made
+	profiler       *bucket.Profiler // of the phase; nil: it needs none
+	begun          time.Time        // the step under way
+	spent          time.Duration    // between steps
+	steps          stepTimes
+	planned        bucket.Profile // what the choice was made by
+	choice         Prediction
+	all            []Prediction
+	usual          baseline // what times are compared with
+	period         int      // steps between two looks
+	driftSuspected bool     // times have moved at the last look
+	replans        int      // how often it was chosen anew
+	spars          float64  // when the phase began
 	// candidate strategies with their chains, which do not change
 	candidates []Candidate
 }
@@ -111,8 +111,8 @@ const (
 	watching
 )
 
-// usual is what steps took when the choice was new.
-type usual struct {
+// baseline is what steps took when the choice was new.
+type baseline struct {
 	step    bucket.Step // without costs
 	exposed float64
 	total   float64
@@ -121,11 +121,11 @@ type usual struct {
 // stepTimes are those of the steps of a phase, in seconds.
 type stepTimes struct {
 	total, compute, exposed, update, rows, density []float64
-	anew                                           []float64 // share of the values that were selected anew
+	exactShare                                     []float64 // share of the values that were selected anew
 }
 
 func (s *stepTimes) reset() {
-	for _, x := range []*[]float64{&s.total, &s.compute, &s.exposed, &s.update, &s.rows, &s.density, &s.anew} {
+	for _, x := range []*[]float64{&s.total, &s.compute, &s.exposed, &s.update, &s.rows, &s.density, &s.exactShare} {
 		*x = (*x)[:0]
 	}
 }
@@ -138,14 +138,14 @@ func (s *stepTimes) add(whole time.Duration, t distopt.StepTimes) {
 	s.update = append(s.update, (t.Update + t.Exposed - t.Dense - t.Rows).Seconds()) // of what tables wait for, too
 	s.rows = append(s.rows, t.Rows.Seconds())
 	s.density = append(s.density, t.Density)
-	s.anew = append(s.anew, t.Anew)
+	s.exactShare = append(s.exactShare, t.ExactShare)
 }
 
 // New makes a tuner for opt, whose layers and arena of gradients these are; grads is nil where gradients are the caller's, and lie
 // anywhere. Where
 // nothing is to be measured it chooses at once, or in Resumed where that may bring a choice. It is a collective call. Errors: what
 // Validate reports, or a profile that lacks what the choice needs.
-func New(g *collective.Group, opt Optimizer, layers []bucket.Layer, grads []float32, cfg Config) (*Tuner, error) {
+func New(g *collective.Group, opt Optimizer, layers []bucket.Param, grads []float32, cfg Config) (*Tuner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
 	}
@@ -164,16 +164,16 @@ func New(g *collective.Group, opt Optimizer, layers []bucket.Layer, grads []floa
 	if err := t.makeCandidates(cfg); err != nil {
 		return nil, err
 	}
-	if t.ahead = cfg.Choices; len(t.ahead) > 0 {
+	if t.replay = cfg.Choices; len(t.replay) > 0 {
 		t.chosen, t.waiting = true, cfg.MayKeep
-		if err := t.ahead.fit(layers); err != nil {
+		if err := t.replay.fit(layers); err != nil {
 			return nil, err
 		}
 		return t, t.due()
 	}
 	switch {
 	case t.auto && g.Size() == 1 && serversOf(opt.Reducer()) == 0: // no choice to keep
-		t.report(Report{Why: "one rank: there is nothing to exchange"})
+		t.report(Report{Reason: "one rank: there is nothing to exchange"})
 		return t, nil
 	case cfg.MayKeep && (cfg.Profile != nil || !cfg.canMeasure()):
 		t.waiting = true
@@ -189,7 +189,7 @@ func (t *Tuner) makeCandidates(cfg Config) (err error) {
 	t.candidates, err = cfg.candidates()
 	for i := range t.candidates {
 		c := &t.candidates[i]
-		c.Shared = c.Chain == nil && t.opt.CanShare()
+		c.Shared = c.Chain == nil && t.opt.CanShard()
 	}
 	return err
 }
@@ -214,10 +214,10 @@ func canPlan(strategy distopt.Strategy) bool {
 
 // enter begins a phase of so many steps.
 func (t *Tuner) enter(p phase, steps int) (err error) {
-	t.phase, t.left, t.spars = p, steps, t.opt.Spars()
+	t.phase, t.stepsRemaining, t.spars = p, steps, t.opt.Spars()
 	t.steps.reset()
 	t.opt.EndProfile()
-	if err := t.opt.ShareUpdate(p != settling && p != profiling); err != nil { // within an exchange it could not be timed
+	if err := t.opt.SetSharding(p != settling && p != profiling); err != nil { // within an exchange it could not be timed
 		return err
 	}
 	if t.profiler = nil; p == profiling || p == verifying || p == watching {
@@ -251,7 +251,7 @@ func (t *Tuner) Step() error {
 	}
 	now := time.Now()
 	t.steps.add(now.Sub(t.begun), t.opt.Times())
-	if t.left--; t.left == 0 {
+	if t.stepsRemaining--; t.stepsRemaining == 0 {
 		if err := t.next(); err != nil {
 			return err
 		}
@@ -305,10 +305,10 @@ func (t *Tuner) choose(f bucket.Profile, why string) error {
 		return err
 	}
 	t.chosen = true
-	if t.again == 0 && why == "" && t.auto {
+	if t.replans == 0 && why == "" && t.auto {
 		why = reason(t.all, t.choice)
 	}
-	t.report(Report{Why: why})
+	t.report(Report{Reason: why})
 	if t.phase == idle {
 		return nil
 	}
@@ -359,12 +359,12 @@ func (t *Tuner) asSaved(f bucket.Profile) error {
 		return err
 	}
 	t.chosen = true
-	t.report(Report{Why: "as saved; the profile has no costs of this job to predict steps by"})
+	t.report(Report{Reason: "as saved; the profile has no costs of this job to predict steps by"})
 	return nil
 }
 
 // fits reports a profile of another model than the layers are of.
-func fits(f bucket.Profile, layers []bucket.Layer) error {
+func fits(f bucket.Profile, layers []bucket.Param) error {
 	if len(f.Layers) != len(layers) {
 		return fmt.Errorf("tune: the profile, of model %q, has %d layers, this model %d: name one of this model", f.Model, len(f.Layers), len(layers))
 	}
@@ -386,14 +386,14 @@ type State struct {
 }
 
 // State is that of a checkpoint which is saved now.
-func (t *Tuner) State() State { return State{t.chosen, slices.Clone(t.made)} }
+func (t *Tuner) State() State { return State{t.chosen, slices.Clone(t.applied)} }
 
 // Resumed says that the optimizer was restored from a checkpoint, and what that held, or with the zero State that there was
 // none to restore from. A choice that the saved run had made is kept, unless this run was told to measure. It is a
 // collective call before the first step.
 func (t *Tuner) Resumed(s State) error {
 	if t.opt.Steps() > 0 {
-		t.made = slices.Clone(s.Made)
+		t.applied = slices.Clone(s.Made)
 	}
 	switch {
 	case len(t.cfg.Choices) > 0:
@@ -405,7 +405,7 @@ func (t *Tuner) Resumed(s State) error {
 		}
 		t.choice, t.all = Prediction{}, nil
 		if t.cfg.Chooses() {
-			t.report(Report{Why: "kept from the checkpoint"})
+			t.report(Report{Reason: "kept from the checkpoint"})
 		}
 		return nil
 	case t.waiting && (t.cfg.Profile == nil || t.cfg.lacksPlan()):
@@ -436,7 +436,7 @@ func (t *Tuner) Spent() time.Duration { return t.spent }
 func (t *Tuner) Stay() error {
 	t.opt.EndProfile()
 	t.phase, t.profiler = idle, nil
-	return t.opt.ShareUpdate(true)
+	return t.opt.SetSharding(true)
 }
 
 // Choice is what steps go on with by a prediction; ok is false where nothing was

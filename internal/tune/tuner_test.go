@@ -94,10 +94,10 @@ func (j job) run(t *testing.T, steps int) (out outcome) {
 }
 
 func (j job) rank(g *collective.Group, steps int, out *outcome) error {
-	var layers []bucket.Layer
+	var layers []bucket.Param
 	at := 0
 	for i, n := range j.values {
-		layers = append(layers, bucket.Layer{Name: fmt.Sprint("layer", i), Offset: at, Len: n})
+		layers = append(layers, bucket.Param{Name: fmt.Sprint("layer", i), Offset: at, Len: n})
 		at += n
 	}
 	params, grads := make([]float32, at), make([]float32, at)
@@ -234,7 +234,7 @@ func TestAuto(t *testing.T) {
 			t.Fatalf("%s: %d reports: %+v", name, len(out.reports), out.reports)
 		}
 		choice, after := out.reports[0], out.reports[1]
-		if out.opt.Strategy() != c.want || choice.Chosen.Strategy != string(c.want) || len(choice.All) != 5 || !strings.HasPrefix(choice.Why, c.why) {
+		if out.opt.Strategy() != c.want || choice.Chosen.Strategy != string(c.want) || len(choice.All) != 5 || !strings.HasPrefix(choice.Reason, c.why) {
 			t.Errorf("%s: chose %s: %+v", name, out.opt.Strategy(), choice)
 		}
 		if choice.Measured != nil || after.Measured == nil || after.Measured.Steps < 9 || choice.SHA256 != out.opt.Plan().SHA256() || choice.Groups != len(out.opt.Plan()) {
@@ -298,7 +298,7 @@ func TestAutoAlone(t *testing.T) {
 	j := small(fast, auto(0.01))
 	j.ranks = 1
 	out := j.run(t, 30)
-	if len(out.reports) != 1 || out.opt.Strategy() != distopt.FP32 || !strings.Contains(out.reports[0].Why, "one rank") || out.chosen || out.known {
+	if len(out.reports) != 1 || out.opt.Strategy() != distopt.FP32 || !strings.Contains(out.reports[0].Reason, "one rank") || out.chosen || out.known {
 		t.Errorf("%s: %+v", out.opt.Strategy(), out.reports)
 	}
 }
@@ -312,14 +312,14 @@ func TestMeasuredPlan(t *testing.T) {
 	}
 	out := small(link, cfg).run(t, 30)
 	step := bucket.Step{
-		Layers: []bucket.Layer{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
+		Layers: []bucket.Param{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
 		Costs: bucket.Costs{Sends: []bucket.Send{{Payload: bucket.Payload{Unit: 4}, Fixed: 3e-3, PerByte: 1e-7}}},
 	}
 	want := bucket.Exact(step)
 	if !reflect.DeepEqual(out.opt.Plan(), want) || len(want) == 1 || len(want) == 4 || out.opt.PlanName() != "exact" {
 		t.Errorf("plan %s %v, want %v", out.opt.PlanName(), out.opt.Plan(), want)
 	}
-	if len(out.reports) != 2 || !close1(out.reports[1].Measured.Step, out.reports[0].Chosen.Step, 0.01) || out.reports[0].Why != "" {
+	if len(out.reports) != 2 || !close1(out.reports[1].Measured.Step, out.reports[0].Chosen.Step, 0.01) || out.reports[0].Reason != "" {
 		t.Fatalf("%+v", out.reports)
 	}
 	again := small(link, Config{Exchange: distopt.Config{Plan: "exact"}, Profile: &out.profile}).run(t, 3)
@@ -334,7 +334,7 @@ func TestMeasuredPlan(t *testing.T) {
 // Where messages are late, groups that gain less than a share of that are not made.
 func TestPlanIsWorthwhile(t *testing.T) {
 	step := bucket.Step{
-		Layers: []bucket.Layer{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
+		Layers: []bucket.Param{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
 		Costs: bucket.Costs{Sends: []bucket.Send{{Payload: bucket.Payload{Unit: 4}, PerByte: 1e-7}}},
 	}
 	exact, err := bucket.LookupPlanner("exact")
@@ -427,7 +427,7 @@ func TestDriftIsPlannedAnew(t *testing.T) {
 		}
 	}
 	out := j.run(t, 420)
-	if len(out.reports) != 4 || out.reports[2].Again != 1 || !strings.HasPrefix(out.reports[2].Why, "again: steps have moved by ") || !close1(out.reports[3].Measured.Step, out.reports[2].Chosen.Step, 0.01) {
+	if len(out.reports) != 4 || out.reports[2].Replans != 1 || !strings.HasPrefix(out.reports[2].Reason, "again: steps have moved by ") || !close1(out.reports[3].Measured.Step, out.reports[2].Chosen.Step, 0.01) {
 		t.Errorf("backward is slower: %+v", out.reports)
 	}
 	j.stay = true
@@ -497,7 +497,7 @@ func TestResumed(t *testing.T) {
 	yes, no := State{Chosen: true}, State{}
 	j := small(slow, auto(0.01))
 	j.cfg.MayKeep, j.resumed = true, &yes
-	if out := j.run(t, 30); len(out.reports) != 1 || !strings.Contains(out.reports[0].Why, "checkpoint") || out.opt.Strategy() != distopt.FP32 || !out.chosen {
+	if out := j.run(t, 30); len(out.reports) != 1 || !strings.Contains(out.reports[0].Reason, "checkpoint") || out.opt.Strategy() != distopt.FP32 || !out.chosen {
 		t.Errorf("kept: %+v", out.reports)
 	}
 	j.resumed = &no
@@ -509,7 +509,7 @@ func TestResumed(t *testing.T) {
 		t.Errorf("told to measure: %+v", out.reports)
 	}
 	j.cfg = Config{Exchange: distopt.Config{Plan: "exact"}, MayKeep: true}
-	if out := j.run(t, 3); len(out.reports) != 1 || !strings.Contains(out.reports[0].Why, "checkpoint") || !out.chosen {
+	if out := j.run(t, 3); len(out.reports) != 1 || !strings.Contains(out.reports[0].Reason, "checkpoint") || !out.chosen {
 		t.Errorf("kept plan: %+v", out.reports)
 	}
 	saved := auto(0.01)
@@ -547,7 +547,7 @@ func TestResumedByProfile(t *testing.T) {
 		t.Errorf("nothing had been chosen: %v, %+v", out.opt.Plan(), out.reports)
 	}
 	j.resumed = &yes
-	if out := j.run(t, 3); out.opt.Plan().SHA256() != setups[0].SHA256 || len(out.reports) != 1 || !strings.Contains(out.reports[0].Why, "checkpoint") {
+	if out := j.run(t, 3); out.opt.Plan().SHA256() != setups[0].SHA256 || len(out.reports) != 1 || !strings.Contains(out.reports[0].Reason, "checkpoint") {
 		t.Errorf("a choice is kept: %v, %+v", out.opt.Plan(), out.reports)
 	}
 	j = small(slow, auto(0.01))

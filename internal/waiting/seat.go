@@ -41,8 +41,8 @@ func (w *Waiter) InCompany() bool {
 	return false
 }
 
-// Apart reports whether rank i was last seen on another core than this one.
-func (w *Waiter) Apart(i int) bool {
+// OtherCore reports whether rank i was last seen on another core than this one.
+func (w *Waiter) OtherCore(i int) bool {
 	if w.seats == nil {
 		return false
 	}
@@ -58,7 +58,7 @@ func (w *Waiter) Order(to []int, ranks, me int) []int {
 	for i := range ranks {
 		switch {
 		case i == me:
-		case w.Apart(i):
+		case w.OtherCore(i):
 			to = append(to, i)
 		default:
 			to = slices.Insert(to, beside, i)

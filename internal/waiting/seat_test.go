@@ -37,7 +37,7 @@ func TestInCompany(t *testing.T) {
 			for me := range ranks {
 				w := Waiter{seats: seats, me: me, crowded: crowded}
 				for i, word := range words {
-					if got, want := w.Apart(i), word != words[me] && word*words[me] != 0; got != want {
+					if got, want := w.OtherCore(i), word != words[me] && word*words[me] != 0; got != want {
 						t.Errorf("seats %v, rank %d is apart from %d: %v, want %v", words, me, i, got, want)
 					}
 				}

@@ -59,8 +59,8 @@ const (
 	nap     = 2 * time.Millisecond
 	longNap = 10 * time.Millisecond
 	long    = 100 * time.Millisecond
-	// others is how long giving way to other goroutines takes when there are any.
-	others = 5 * time.Microsecond
+	// yieldInterval is how long giving way to other goroutines takes when there are any.
+	yieldInterval = 5 * time.Microsecond
 )
 
 // Waiter waits as suits ranks and cores. It has no state but the seats: any number of
@@ -71,7 +71,7 @@ type Waiter struct {
 	crowded    bool // more ranks than cores, or goroutines than threads
 	roomy      bool // no thread of a rank needs another's core, if they sit apart
 	oneProcess bool
-	behind     bool // this rank computes while it waits
+	computing  bool // this rank computes while it waits
 	gosched    int  // rounds between two runtime.Gosched
 }
 
@@ -98,9 +98,9 @@ func New(cfg Config) Waiter {
 	return w
 }
 
-// Behind is w for waits of a rank that computes meanwhile, on other threads: they sleep soon.
-func (w Waiter) Behind() Waiter {
-	w.behind = true
+// WhileComputing is w for waits of a rank that computes meanwhile, on other threads: they sleep soon.
+func (w Waiter) WhileComputing() Waiter {
+	w.computing = true
 	return w
 }
 
@@ -150,7 +150,7 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 			return nil
 		}
 		since := time.Now()
-		if since.Sub(now) > others {
+		if since.Sub(now) > yieldInterval {
 			idle = since // others compute here, and a sleep would hold them up
 		}
 		if d := w.sleepTime(since.Sub(start), since.Sub(idle), company); d > 0 {
@@ -164,7 +164,7 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 func (w *Waiter) sleepTime(waited, idle time.Duration, company bool) time.Duration {
 	most := yielding
 	switch {
-	case w.behind:
+	case w.computing:
 		most = yieldingBehind
 	case w.roomy && !company:
 		most = roomyYielding

@@ -231,7 +231,7 @@ func TestLongWaitSleeps(t *testing.T) {
 		{time.Hour, time.Hour, longNap, longNap, longNap},
 	} {
 		roomy := Waiter{roomy: true}
-		behind := roomy.Behind()
+		behind := roomy.WhileComputing()
 		for _, one := range []struct {
 			who     string
 			w       *Waiter

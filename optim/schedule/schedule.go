@@ -51,10 +51,10 @@ type Warmup struct {
 
 // Validate reports every setting that is out of its range.
 func (s Schedule) Validate() error {
-	var faults setting.Faults
+	var faults setting.ErrorList
 	want := func(ok bool, p setting.Path, format string, args ...any) {
 		if !ok {
-			faults = append(faults, setting.Faultf(p, format, args...))
+			faults = append(faults, setting.Errorf(p, format, args...))
 		}
 	}
 	const falls, warmup setting.Path = "training.lr-schedule", "training.warmup"

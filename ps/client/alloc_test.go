@@ -21,17 +21,17 @@ type quiet struct {
 	pushed int // rows
 }
 
-func (q *quiet) PushRows(_ int, seq uint64, _ int, _ uint64, keys []uint64, _ []float32) (wal.Position, error) {
+func (q *quiet) PushRows(_ int, seq uint64, _ int, _ uint64, keys []uint64, _ []float32) (wal.LSN, error) {
 	q.pushed += len(keys)
-	return wal.Position{Number: seq}, nil
+	return wal.LSN{Number: seq}, nil
 }
 
-func (q *quiet) PushDense(_ int, seq uint64, _ int, _ uint64, _ int, _ []float32) (wal.Position, error) {
-	return wal.Position{Number: seq}, nil
+func (q *quiet) PushDense(_ int, seq uint64, _ int, _ uint64, _ int, _ []float32) (wal.LSN, error) {
+	return wal.LSN{Number: seq}, nil
 }
 
-func (q *quiet) Clock(_ int, seq uint64, _ uint64, _ float64) (wal.Position, error) {
-	return wal.Position{Number: seq}, nil
+func (q *quiet) Clock(_ int, seq uint64, _ uint64, _ float64) (wal.LSN, error) {
+	return wal.LSN{Number: seq}, nil
 }
 
 func (q *quiet) PeekRows(table int, keys []uint64, dst []float32) error {

@@ -19,8 +19,8 @@ type tabled struct {
 	table *rows.Table
 }
 
-func (e *tabled) PushRows(_ int, seq uint64, _ int, _ uint64, keys []uint64, grads []float32) (wal.Position, error) {
-	return wal.Position{Number: seq}, e.table.Push(keys, grads, 1)
+func (e *tabled) PushRows(_ int, seq uint64, _ int, _ uint64, keys []uint64, grads []float32) (wal.LSN, error) {
+	return wal.LSN{Number: seq}, e.table.Push(keys, grads, 1)
 }
 
 func (e *tabled) PeekRows(_ int, keys []uint64, dst []float32) error {

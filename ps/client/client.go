@@ -143,7 +143,7 @@ func (c Config) Validate() error {
 	for i, addr := range c.Servers {
 		fault(addr == "", "server %d has no address", i)
 	}
-	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Sessions: c.Sessions, Servers: len(c.Servers), Process: 1, From: 1, Job: c.Job, Settings: c.Settings}
+	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Sessions: c.Sessions, Servers: len(c.Servers), Incarnation: 1, From: 1, Job: c.Job, Settings: c.Settings}
 	if err := hello.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("ps: client: %w", err))
 	}
@@ -168,7 +168,7 @@ type Client struct {
 	process  uint64   // drawn by this process
 	sessions []*Session
 	count    counters
-	meeting  meeting
+	meeting  gatherState
 	clock    *awake.Clock // by which absences and waits are measured
 	record   *requests.Book
 
@@ -366,9 +366,9 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Place is the step in words, as the servers' clock counts it.
-func (e *Error) Place() outcome.Place {
+func (e *Error) Place() outcome.Position {
 	if e.Step == 0 {
-		return outcome.Place{}
+		return outcome.Position{}
 	}
-	return outcome.Place{Where: fmt.Sprintf("in step %d", e.Step)}
+	return outcome.Position{Where: fmt.Sprintf("in step %d", e.Step)}
 }

@@ -18,12 +18,12 @@ func Example() {
 	sc := schema.Schema{Sparse: []schema.Sparse{{Name: "ads", Dim: 2, Rule: schema.Rule{Name: "sgd", LR: 0.5}}}}
 
 	// The server's process. It learns the schema from the trainer.
-	var engine *tables.Engine
+	var parameters *tables.Engine
 	server, err := service.New(service.Config{
 		Ticket: ticket, Version: "1", Servers: 1, Trainers: 1,
 		Open: func(sc schema.Schema) (_ service.Engine, err error) {
-			engine, err = tables.Open(tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.None}, sc)
-			return engine, err
+			parameters, err = tables.Open(tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.None}, sc)
+			return parameters, err
 		},
 	})
 	check(err)
@@ -48,7 +48,7 @@ func Example() {
 	}
 	check(c.Leave(context.Background()))
 	check(<-ended)
-	check(engine.Close())
+	check(parameters.Close())
 	// Output:
 	// step 1 [0 0 0 0]
 	// step 2 [-0.5 -1 -1.5 -2]

@@ -330,7 +330,7 @@ func TestOpeningIsNotAway(t *testing.T) {
 				}
 				near, far := net.Pipe()
 				go func() { // it lets the trainer in, and is killed before it has opened its tables
-					_, _, _ = transport.Accept(context.Background(), far, j.ticket, transport.Hello{Version: "1", Purpose: transport.Service}, nil)
+					_, _, _ = transport.ServerHandshake(context.Background(), far, j.ticket, transport.Hello{Version: "1", Purpose: transport.Service}, nil)
 					time.Sleep(8 * time.Second)
 					far.Close()
 				}()

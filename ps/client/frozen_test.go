@@ -81,7 +81,7 @@ func TestFrozenServer(t *testing.T) {
 				err := <-errs
 				says(t, err, "parameter server 1 at host1:1 is lost: no sign of life for 3s")
 				var lost *transport.ServerLostError
-				if !errors.As(err, &lost) || lost.Who != "parameter server 1" || lost.Addr != addr(1) {
+				if !errors.As(err, &lost) || lost.Process != "parameter server 1" || lost.Addr != addr(1) {
 					t.Errorf("%s: got %v", what, err)
 				}
 			}
@@ -110,7 +110,7 @@ func stuck(c *Client, what string) error {
 		}
 	}
 	if c.cfg.Trainer == 1 {
-		_, err := c.Meet(nil)
+		_, err := c.AllGather(nil)
 		return err
 	}
 	<-c.Done() // it does not come
@@ -158,7 +158,7 @@ func TestSuspendedTrainer(t *testing.T) {
 			t.Errorf("%v of a minute", passed)
 		}
 		k := c.Session(0).links[0]
-		it := &item{since: c.clock.Now().Add(-c.cfg.Timeout)}
+		it := &outMessage{since: c.clock.Now().Add(-c.cfg.Timeout)}
 		k.mu.Lock()
 		k.queue = append(k.queue, it)
 		k.mu.Unlock()

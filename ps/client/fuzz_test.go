@@ -22,7 +22,7 @@ func answerWith(l net.Listener, ticket transport.Ticket, b []byte) {
 	if err != nil {
 		return
 	}
-	link, _, err := transport.Accept(context.Background(), nc, ticket, transport.Hello{Version: "1", Purpose: transport.Service}, nil)
+	link, _, err := transport.ServerHandshake(context.Background(), nc, ticket, transport.Hello{Version: "1", Purpose: transport.Service}, nil)
 	if err != nil {
 		return
 	}
@@ -63,7 +63,7 @@ func FuzzClient(f *testing.F) {
 	f.Add(slices.Concat(ack, rows[:70]))
 	f.Add(frame(message.TypeAck, message.Head{Number: 2}, nil))
 	f.Add(frame(message.TypeRows, message.Head{Number: 2, Step: 1, Count: 1}, make([]byte, 12)))
-	f.Add(frame(message.TypeMet, message.Head{Number: 1, Step: 1}, nil))
+	f.Add(frame(message.TypeGathered, message.Head{Number: 1, Step: 1}, nil))
 	f.Add(frame(message.TypeFailed, message.Head{Number: 1, Count: 2}, []byte("no")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = slices.Clone(b)

@@ -33,25 +33,25 @@ type link struct {
 	aside   message.Buffer // bodies that are not read to their places
 	decoded []float32
 
-	mu      sync.Mutex
-	changed sync.Cond // of what follows; for those who wait for room or acknowledgements
-	err     error     // why nothing can be sent any more
-	queue   []*item   // what has no answer, in the order in which it was made
-	sent    int       // all before this place have been sent on this connection
-	idle    []*item   // that nobody has
-	changes int       // in the queue
-	pulls   int       // in the queue
-	number  uint64    // of the last change
-	clock   uint64    // the last step whose end was acknowledged
-	request uint64    // number of the last pull
-	pulling int       // how many pulls may be under way
-	asking  int       // how many are
-	leaving bool      // Goodbye is to be sent when nothing else is
-	conn    *message.Conn
-	met     []byte   // a frame that tells how the last meeting ended; nil: there was none
-	told    bool     // the server on this connection knows it
-	saved   uint64   // the number of its newest checkpoint of the job
-	was     [2]int64 // bytes of earlier connections: sent and received
+	mu           sync.Mutex
+	changed      sync.Cond     // of what follows; for those who wait for room or acknowledgements
+	err          error         // why nothing can be sent any more
+	queue        []*outMessage // what has no answer, in the order in which it was made
+	sent         int           // all before this place have been sent on this connection
+	idle         []*outMessage // that nobody has
+	changes      int           // in the queue
+	pulls        int           // in the queue
+	number       uint64        // of the last change
+	clock        uint64        // the last step whose end was acknowledged
+	request      uint64        // number of the last pull
+	pulling      int           // how many pulls may be under way
+	activePulls  int           // how many are
+	leaving      bool          // Goodbye is to be sent when nothing else is
+	conn         *message.Conn
+	lastGather   []byte   // a frame that tells how the last meeting ended; nil: there was none
+	confirmed    bool     // the server on this connection knows it
+	saved        uint64   // the number of its newest checkpoint of the job
+	earlierBytes [2]int64 // bytes of earlier connections: sent and received
 }
 
 func newLink(c *Client, session, server int, addr string) *link {
@@ -73,7 +73,7 @@ func (k *link) fault(op string, step uint64, err error) error {
 	return &Error{Op: op, Trainer: k.c.cfg.Trainer, Session: k.session, Server: k.server, Addr: k.addr, Step: step, Err: err}
 }
 
-func (k *link) poke() {
+func (k *link) wakeWriter() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -121,10 +121,10 @@ func (k *link) lost(why string) error {
 	k.mu.Lock()
 	if len(k.queue) > 0 {
 		h := k.queue[0].head
-		op, step = k.what(k.queue[0].t, h), h.Step
+		op, step = k.describe(k.queue[0].t, h), h.Step
 	}
 	k.mu.Unlock()
-	return k.fault(op, step, &transport.ServerLostError{Who: fmt.Sprintf("%s %d", outcome.ParameterServer, k.server), Addr: k.addr, Why: why})
+	return k.fault(op, step, &transport.ServerLostError{Process: fmt.Sprintf("%s %d", outcome.ParameterServer, k.server), Addr: k.addr, Reason: why})
 }
 
 // over tells whether nobody wants the connection any more.
@@ -195,7 +195,7 @@ func (k *link) try(ctx context.Context) (_ *message.Conn, w message.Welcome, liv
 		c.SetWriteBuffer(cfg.SocketBytes)
 	}
 	mine := transport.Hello{Version: cfg.Version, Purpose: transport.Service, Rank: cfg.Trainer, WorldSize: cfg.Trainers}
-	l, _, err := transport.Introduce(ctx, nc, cfg.Ticket.Under(cfg.TLS), mine)
+	l, _, err := transport.ClientHandshake(ctx, nc, cfg.Ticket.Under(cfg.TLS), mine)
 	if err != nil {
 		return nil, w, 0, err
 	}
@@ -221,7 +221,7 @@ func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	cfg := &k.c.cfg
 	hello := message.Hello{
 		Trainer: cfg.Trainer, Trainers: cfg.Trainers, Session: k.session, Sessions: cfg.Sessions, Server: k.server, Servers: len(cfg.Servers),
-		Process: k.c.process, Hash: k.c.hash, Job: cfg.Job, Settings: cfg.Settings,
+		Incarnation: k.c.process, Hash: k.c.hash, Job: cfg.Job, Settings: cfg.Settings,
 	}
 	hello.From, hello.Clock = k.from()
 	if err := conn.WriteFrame(message.TypeHello, hello.Append(nil)); err != nil {
@@ -300,16 +300,16 @@ func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 	k.limits.Keys, k.limits.Values = w.Keys, w.Values
 	k.pulling = min(w.Pulls, k.c.cfg.Pulls)
 	conn.SetSilence(w.Silence)
-	k.conn, k.sent, k.asking = conn, 0, 0
-	k.told = k.met == nil
+	k.conn, k.sent, k.activePulls = conn, 0, 0
+	k.confirmed = k.lastGather == nil
 	for _, it := range k.queue {
-		again := it.there
-		it.there = it.change && it.head.Number <= w.Last
-		if again && !it.there {
+		again := it.delivered
+		it.delivered = it.change && it.head.Number <= w.Last
+		if again && !it.delivered {
 			k.c.count.resent.Add(1)
 		}
 	}
-	k.poke()
+	k.wakeWriter()
 	return nil
 }
 
@@ -329,8 +329,8 @@ func (k *link) converse(conn *message.Conn, w message.Welcome) error {
 	defer k.mu.Unlock()
 	k.conn = nil
 	k.changed.Broadcast()
-	k.was[0] += conn.Link().Sent()
-	k.was[1] += conn.Link().Received()
+	k.earlierBytes[0] += conn.Link().Sent()
+	k.earlierBytes[1] += conn.Link().Received()
 	return err
 }
 
@@ -338,7 +338,7 @@ func (k *link) converse(conn *message.Conn, w message.Welcome) error {
 func (k *link) traffic() (sent, received int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	sent, received = k.was[0], k.was[1]
+	sent, received = k.earlierBytes[0], k.earlierBytes[1]
 	if k.conn != nil {
 		sent += k.conn.Link().Sent()
 		received += k.conn.Link().Received()
@@ -353,7 +353,7 @@ func (k *link) abandon(cause error) {
 		k.err = cause
 	}
 	queue := k.queue
-	k.queue, k.sent, k.changes, k.pulls, k.asking = nil, 0, 0, 0, 0
+	k.queue, k.sent, k.changes, k.pulls, k.activePulls = nil, 0, 0, 0, 0
 	if k.conn != nil {
 		k.conn.Link().Close()
 	}
@@ -392,7 +392,7 @@ func (k *link) goodbye(ctx context.Context) {
 	k.leaving = true
 	up := k.conn != nil
 	k.mu.Unlock()
-	k.poke()
+	k.wakeWriter()
 	if up {
 		stop := context.AfterFunc(ctx, func() { k.abandon(context.Cause(ctx)) })
 		defer stop()

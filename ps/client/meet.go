@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// meeting is where a client is in the meetings of its job.
-type meeting struct {
+// gatherState is where a client is in the meetings of its job.
+type gatherState struct {
 	sync.Mutex
 	number uint64 // of the last one
 }
@@ -19,7 +19,7 @@ const (
 	maxMeeting = 1 << 30 // bytes of a blob
 )
 
-// Meet brings a blob to a meeting of all trainers, at server 0, and returns what each has
+// AllGather brings a blob to a meeting of all trainers, at server 0, and returns what each has
 // brought, by trainer: nil of those that have left or are lost, and something empty of
 // those that came with nothing. All get the same. It waits until all that are there have
 // come, for Config.Timeout; a server that is started again meanwhile goes on with it.
@@ -27,7 +27,7 @@ const (
 // The server keeps the last meeting's blobs in memory, and all of them go to each
 // trainer, message.MaxBlob bytes of each at a time: it is for figures, not for data. A
 // blob has at most 1 GiB.
-func (c *Client) Meet(blob []byte) ([][]byte, error) {
+func (c *Client) AllGather(blob []byte) ([][]byte, error) {
 	if len(blob) > maxMeeting {
 		return nil, fmt.Errorf("ps: trainer %d: meeting: %d bytes: want at most %d", c.cfg.Trainer, len(blob), maxMeeting)
 	}
@@ -38,7 +38,7 @@ func (c *Client) Meet(blob []byte) ([][]byte, error) {
 	out := make([][]byte, c.cfg.Trainers)
 	for round, rounds := 0, 1; round < rounds; round++ {
 		lo := min(round*message.MaxBlob, len(own))
-		parts, err := c.round(own[lo:min(lo+message.MaxBlob, len(own))])
+		parts, err := c.gatherRound(own[lo:min(lo+message.MaxBlob, len(own))])
 		if err != nil {
 			return nil, err
 		}
@@ -61,8 +61,8 @@ func (c *Client) Meet(blob []byte) ([][]byte, error) {
 	return c.whole(out)
 }
 
-// round is one meeting of the server's.
-func (c *Client) round(blob []byte) ([]message.Part, error) {
+// gatherRound is one meeting of the server's.
+func (c *Client) gatherRound(blob []byte) ([]message.Part, error) {
 	l := c.Session(0)
 	l.mu.Lock()
 	p := l.pull(nil, 0)
@@ -110,35 +110,35 @@ func (c *Client) whole(out [][]byte) ([][]byte, error) {
 
 // meet queues what is brought to a meeting.
 func (k *link) meet(p *Pull, number uint64, blob []byte) error {
-	it, err := k.room(false, message.Front+len(blob))
+	it, err := k.newMessage(false, message.Front+len(blob))
 	if err != nil {
 		return err
 	}
-	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypeMeet, message.Head{Step: number, Count: len(blob)}, false, p, nil, nil
+	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypeGather, message.Head{Step: number, Count: len(blob)}, false, p, nil, nil
 	copy(it.frame[message.Front:], blob)
 	return k.add(it)
 }
 
 // metAt reads how a meeting ended. It is kept as the message by which a server that is
 // started again learns of it.
-func (k *link) metAt(conn *message.Conn, it *item, n int) error {
+func (k *link) metAt(conn *message.Conn, it *outMessage, n int) error {
 	frame := make([]byte, message.Front+n)
 	if err := conn.Read(frame[message.Front:]); err != nil {
 		return err
 	}
-	if err := message.PutFront(frame, message.TypeMet, message.Head{Step: it.head.Step, Count: n}); err != nil {
+	if err := message.PutFront(frame, message.TypeGathered, message.Head{Step: it.head.Step, Count: n}); err != nil {
 		return err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.met, k.told = frame, true
+	k.lastGather, k.confirmed = frame, true
 	return nil
 }
 
 // lastParts is what was brought to the last meeting.
 func (k *link) lastParts() ([]message.Part, error) {
 	k.mu.Lock()
-	body := k.met[message.Front:]
+	body := k.lastGather[message.Front:]
 	k.mu.Unlock()
 	parts, err := message.ParseParts(body, k.c.cfg.Trainers)
 	if err != nil {

@@ -29,7 +29,7 @@ func blobOf(trainer, meeting int) []byte {
 
 // meets brings a blob and wants those of some trainers.
 func meets(c *Client, n, meeting int, there ...int) error {
-	got, err := c.Meet(blobOf(c.cfg.Trainer, meeting))
+	got, err := c.AllGather(blobOf(c.cfg.Trainer, meeting))
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func TestMeet(t *testing.T) {
 				}
 				pull(t, c.Session(0), 0, 1, []uint64{1, 2})
 			}
-			if _, err := c.Meet(make([]byte, maxMeeting+1)); err == nil {
+			if _, err := c.AllGather(make([]byte, maxMeeting+1)); err == nil {
 				t.Error("it takes anything")
 			}
 			if err := c.Leave(context.Background()); err != nil {
@@ -99,7 +99,7 @@ func TestMeetWithoutOthers(t *testing.T) {
 		both(2, 0, 1, 2)
 		// One is lost after it has come, and before the others have.
 		come := make(chan error, 1)
-		go func() { _, err := c[1].Meet(blobOf(1, 3)); come <- err }()
+		go func() { _, err := c[1].AllGather(blobOf(1, 3)); come <- err }()
 		synctest.Wait()
 		must(t, c[1].Close())
 		if err := <-come; !errors.Is(err, ErrClosed) {
@@ -145,7 +145,7 @@ func TestMeetCutAtAnyByte(t *testing.T) {
 				for _, c := range []*Client{a, b} {
 					all.Go(func() {
 						for meeting := range byte(4) {
-							got, err := c.Meet([]byte{byte(c.cfg.Trainer), meeting})
+							got, err := c.AllGather([]byte{byte(c.cfg.Trainer), meeting})
 							if err != nil || !bytes.Equal(got[0], []byte{0, meeting}) || !bytes.Equal(got[1], []byte{1, meeting}) {
 								t.Errorf("meeting %d: %v, %v", meeting, got, err)
 							}
@@ -198,7 +198,7 @@ func TestMeetServerRestarts(t *testing.T) {
 	// One has not heard how the meeting ended that the others know of.
 	const small = 12 // one round, as blobs are here
 	k := c[2].Session(0).links[0]
-	before := k.met
+	before := k.lastGather
 	for rank := range n {
 		if len(blobOf(rank, small)) > message.MaxBlob-lengthSize {
 			t.Fatal("it takes several rounds")
@@ -207,7 +207,7 @@ func TestMeetServerRestarts(t *testing.T) {
 	}
 	wait(n)
 	k.mu.Lock()
-	k.met = before
+	k.lastGather = before
 	k.mu.Unlock()
 	c[2].meeting.number--
 	j.replace(0, j.engines[0].Restart())

@@ -14,30 +14,30 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// item is a message that has no answer yet. It belongs to whoever makes it, then to
+// outMessage is a message that has no answer yet. It belongs to whoever makes it, then to
 // the queue.
-type item struct {
+type outMessage struct {
 	t      wire.Type
 	head   message.Head
 	buf    message.Buffer
 	frame  []byte
 	change bool
 
-	since   time.Time // when it was made, by the client's clock
-	there   bool      // sent on this connection, or the server has it from an earlier one
-	writing bool      // the writer reads frame
-	entry   record.Op
-	dropped bool // it has its answer: the writer gives it back
+	since     time.Time // when it was made, by the client's clock
+	delivered bool      // sent on this connection, or the server has it from an earlier one
+	writing   bool      // the writer reads frame
+	entry     record.Op
+	dropped   bool // it has its answer: the writer gives it back
 
 	pull   *Pull
 	dst    []float32 // where the answer goes, all in order; or else
 	places []int32   // the place in the pull's destination of each row
 }
 
-// room returns an item, whose frame has size bytes, when there is room for it in the
+// newMessage returns an item, whose frame has size bytes, when there is room for it in the
 // queue, or why nothing can be sent any more. The caller is the only one that makes items
 // for this link.
-func (k *link) room(change bool, size int) (*item, error) {
+func (k *link) newMessage(change bool, size int) (*outMessage, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil && k.full(change) {
@@ -60,10 +60,10 @@ func (k *link) room(change bool, size int) (*item, error) {
 }
 
 // fitting is an item that nobody has. It needs the lock.
-func (k *link) fitting(size int) *item {
+func (k *link) fitting(size int) *outMessage {
 	i := message.Fitting(len(k.idle), size, func(i int) int { return k.idle[i].buf.Room() })
 	if i < 0 {
-		return new(item)
+		return new(outMessage)
 	}
 	it := k.idle[i]
 	k.idle = slices.Delete(k.idle, i, i+1)
@@ -80,21 +80,21 @@ func (k *link) full(change bool) bool {
 	return k.pulls >= maxWaiting
 }
 
-// giveUp takes back an item that could not be made.
-func (k *link) giveUp(it *item) {
+// discard takes back an item that could not be made.
+func (k *link) discard(it *outMessage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free(it)
 }
 
 // free needs the lock.
-func (k *link) free(it *item) {
+func (k *link) free(it *outMessage) {
 	it.pull, it.dst, it.places = nil, nil, nil
 	k.idle = append(k.idle, it)
 }
 
 // add numbers an item and puts it in the queue.
-func (k *link) add(it *item) error {
+func (k *link) add(it *outMessage) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err != nil {
@@ -119,12 +119,12 @@ func (k *link) add(it *item) error {
 		k.pulls++
 		it.pull.more()
 	}
-	it.since, it.there, it.dropped = k.c.clock.Now(), false, false
+	it.since, it.delivered, it.dropped = k.c.clock.Now(), false, false
 	if it.entry = k.c.record.Begin(it.t, it.head, len(it.frame), k.server, k.session); !it.change {
 		k.c.record.Wait(it.entry, k.server) // of changes nobody waits for the end
 	}
 	k.queue = append(k.queue, it)
-	k.poke()
+	k.wakeWriter()
 	return nil
 }
 
@@ -139,11 +139,11 @@ func (k *link) oldest(next uint64) uint64 {
 }
 
 // itemFault is an error with what an item is about.
-func (k *link) itemFault(it *item, err error) error {
-	return k.fault(k.what(it.t, it.head), it.head.Step, err)
+func (k *link) itemFault(it *outMessage, err error) error {
+	return k.fault(k.describe(it.t, it.head), it.head.Step, err)
 }
 
-func (k *link) what(t wire.Type, h message.Head) string {
+func (k *link) describe(t wire.Type, h message.Head) string {
 	sc := &k.c.cfg.Schema
 	switch t {
 	case message.TypePullRows, message.TypePushRows:
@@ -171,14 +171,14 @@ func (k *link) valuesOf() int {
 
 // change queues a change whose body, of size bytes, fill writes.
 func (k *link) change(t wire.Type, head message.Head, size int, fill func(body []byte) error) error {
-	it, err := k.room(true, message.Front+size)
+	it, err := k.newMessage(true, message.Front+size)
 	if err != nil {
 		return err
 	}
 	it.t, it.head, it.change = t, head, true
 	if fill != nil {
 		if err := fill(it.frame[message.Front:]); err != nil {
-			k.giveUp(it)
+			k.discard(it)
 			return k.itemFault(it, err)
 		}
 	}
@@ -211,7 +211,7 @@ func putKeys(body []byte, keys []uint64, places []int32) {
 // pullRows queues a request for rows of keys, which go to dst, or where places are
 // given of those, which go to the same places of the pull's destination.
 func (k *link) pullRows(p *Pull, head message.Head, keys []uint64, places []int32, dst []float32) error {
-	it, err := k.room(false, message.Front+message.KeySize*head.Count)
+	it, err := k.newMessage(false, message.Front+message.KeySize*head.Count)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (k *link) pullRows(p *Pull, head message.Head, keys []uint64, places []int3
 
 // pullDense queues a request for a range of an array, which goes to dst.
 func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
-	it, err := k.room(false, message.Front)
+	it, err := k.newMessage(false, message.Front)
 	if err != nil {
 		return err
 	}
@@ -236,32 +236,32 @@ const maxWrite = 16
 // load moves messages that were not sent to the writer's hands. Where as many pulls
 // are under way as may be, those that follow stay, and changes and meetings overtake
 // them: an answer may wait for just these.
-func (k *link) load(items []*item) []*item {
+func (k *link) load(items []*outMessage) []*outMessage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.told { // a server that was started again does not know
-		k.told = true
-		items = append(items, &item{frame: k.met})
+	if !k.confirmed { // a server that was started again does not know
+		k.confirmed = true
+		items = append(items, &outMessage{frame: k.lastGather})
 	}
 	for i := k.sent; i < len(k.queue) && len(items) < maxWrite; i++ {
 		it := k.queue[i]
-		if it.there || !it.change && it.t != message.TypeMeet && k.asking >= k.pulling {
+		if it.delivered || !it.change && it.t != message.TypeGather && k.activePulls >= k.pulling {
 			continue
 		}
 		if !it.change {
-			k.asking++
+			k.activePulls++
 		}
-		it.there, it.writing = true, true
+		it.delivered, it.writing = true, true
 		items = append(items, it)
 	}
-	for k.sent < len(k.queue) && k.queue[k.sent].there {
+	for k.sent < len(k.queue) && k.queue[k.sent].delivered {
 		k.sent++
 	}
 	return items
 }
 
 // written takes messages back from the writer.
-func (k *link) written(items []*item) {
+func (k *link) written(items []*outMessage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, it := range items {
@@ -282,8 +282,8 @@ func (k *link) drop(i int) {
 		k.changes--
 	} else {
 		k.pulls--
-		k.asking-- // only what was sent has an answer
-		k.poke()
+		k.activePulls-- // only what was sent has an answer
+		k.wakeWriter()
 	}
 	k.c.record.End(it.entry, false)
 	if it.dropped = true; !it.writing {
@@ -301,7 +301,7 @@ func (k *link) write(conn *message.Conn, w message.Welcome, stop <-chan struct{}
 	}
 	tick := time.NewTicker(w.Heartbeat)
 	defer tick.Stop()
-	var items []*item
+	var items []*outMessage
 	var frames [][]byte
 	for {
 		items, frames = k.load(items[:0]), frames[:0]

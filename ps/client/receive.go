@@ -24,7 +24,7 @@ func (k *link) receive(conn *message.Conn) error {
 		switch t {
 		case message.TypeAck:
 			err = k.acknowledged(h.Number)
-		case message.TypeRows, message.TypeValues, message.TypeFailed, message.TypeMet, message.TypeSaved:
+		case message.TypeRows, message.TypeValues, message.TypeFailed, message.TypeGathered, message.TypeSaved:
 			err = k.answered(conn, t, h, n)
 		default:
 			var b []byte
@@ -52,7 +52,7 @@ func (k *link) acknowledged(number uint64) error {
 			i++
 		case it.head.Number > number:
 			return nil
-		case !it.there:
+		case !it.delivered:
 			return fmt.Errorf("%w: the acknowledgement of change %d, which was not sent", message.ErrMalformed, it.head.Number)
 		default:
 			if it.t == message.TypeClock {
@@ -79,7 +79,7 @@ func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) 
 		return nil
 	}
 	switch it.t {
-	case message.TypeMeet:
+	case message.TypeGather:
 		err = k.metAt(conn, it, n)
 	case message.TypeSave:
 		k.savedAs(h.At)
@@ -95,11 +95,11 @@ func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) 
 }
 
 // asked finds the pull that an answer is for.
-func (k *link) asked(t wire.Type, h message.Head) (*item, error) {
+func (k *link) asked(t wire.Type, h message.Head) (*outMessage, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i := slices.IndexFunc(k.queue, func(it *item) bool { return !it.change && it.head.Number == h.Number })
-	if i < 0 || !k.queue[i].there {
+	i := slices.IndexFunc(k.queue, func(it *outMessage) bool { return !it.change && it.head.Number == h.Number })
+	if i < 0 || !k.queue[i].delivered {
 		return nil, fmt.Errorf("%w: an answer to request %d, which was not made", message.ErrMalformed, h.Number)
 	}
 	it := k.queue[i]
@@ -109,8 +109,8 @@ func (k *link) asked(t wire.Type, h message.Head) (*item, error) {
 		if want = message.TypeRows; head.At != message.Peek {
 			head.At = h.At
 		}
-	case message.TypeMeet:
-		want, head.Count = message.TypeMet, h.Count
+	case message.TypeGather:
+		want, head.Count = message.TypeGathered, h.Count
 	case message.TypeSave:
 		want, head.At = message.TypeSaved, h.At
 	}
@@ -121,7 +121,7 @@ func (k *link) asked(t wire.Type, h message.Head) (*item, error) {
 }
 
 // place reads n bytes of rows or values.
-func (k *link) place(conn *message.Conn, it *item, n int) error {
+func (k *link) place(conn *message.Conn, it *outMessage, n int) error {
 	code, fits := it.head.Code, it.dst != nil
 	if code == message.FP32 && fits {
 		return conn.Read(raw.Bytes(it.dst))
@@ -152,7 +152,7 @@ func (k *link) place(conn *message.Conn, it *item, n int) error {
 
 // finish takes a pull that has its answer out of the queue, unless the link was
 // abandoned meanwhile.
-func (k *link) finish(it *item, err error) {
+func (k *link) finish(it *outMessage, err error) {
 	k.mu.Lock()
 	i := slices.Index(k.queue, it)
 	p := it.pull

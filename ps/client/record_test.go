@@ -41,7 +41,7 @@ func TestRequestsAreRecorded(t *testing.T) {
 	asked := awaitEvent(t, ends[0], "the trainer's wait", pulls(0))
 	parked := awaitEvent(t, ends[1], "the server's wait", pulls(1))
 	for i, e := range []record.Event{asked, parked} {
-		if ends[i].Text(e.Name) != "pull of rows" || ends[i].Text(e.Label) != sc.Sparse[0].Name || e.Seq != 1 || e.Sig != 2 || e.With != 0 || e.Since < e.Begun {
+		if ends[i].Text(e.Name) != "pull of rows" || ends[i].Text(e.Label) != sc.Sparse[0].Name || e.Seq != 1 || e.Sig != 2 || e.Other != 0 || e.Since < e.Begun {
 			t.Errorf("end %d: %+v", i, e)
 		}
 	}
@@ -66,10 +66,10 @@ func TestRequestsAreRecorded(t *testing.T) {
 func (c *Client) meets(other *Client) error {
 	met := make(chan error, 1)
 	go func() {
-		_, err := other.Meet(nil)
+		_, err := other.AllGather(nil)
 		met <- err
 	}()
-	if _, err := c.Meet(nil); err != nil {
+	if _, err := c.AllGather(nil); err != nil {
 		return err
 	}
 	return <-met

@@ -32,7 +32,7 @@ func (c *Client) Save(step, oldest uint64) ([]uint64, error) {
 
 // save queues an order.
 func (k *link) save(p *Pull, head message.Head) error {
-	it, err := k.room(false, message.Front)
+	it, err := k.newMessage(false, message.Front)
 	if err != nil {
 		return err
 	}

@@ -22,12 +22,12 @@ type Session struct {
 
 	mu     sync.Mutex
 	split  splitter
-	order  []int32   // of a push
-	dups   []dup     // of a push
-	keys   []uint64  // merged, of a push
-	row    []int32   // places in sums
-	sums   []float32 // of merged gradients
-	gather []float32 // of a message
+	order  []int32     // of a push
+	dups   []duplicate // of a push
+	keys   []uint64    // merged, of a push
+	row    []int32     // places in sums
+	sums   []float32   // of merged gradients
+	gather []float32   // of a message
 
 	spare struct {
 		sync.Mutex
@@ -308,7 +308,7 @@ type Pull struct {
 	dst     []float32
 	dim     int
 	order   []int32 // places of the batch by server, where rows have to be put to theirs
-	dups    []dup
+	dups    []duplicate
 	done    chan struct{}
 
 	mu    sync.Mutex

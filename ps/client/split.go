@@ -21,14 +21,14 @@ type splitter struct {
 	unique []int32 // places in the batch of the keys that travel
 }
 
-// dup is a key that is in a batch again: the rows at two of its places are equal.
-type dup struct{ place, first int32 }
+// duplicate is a key that is in a batch again: the rows at two of its places are equal.
+type duplicate struct{ place, first int32 }
 
 const roundLimit = 1 << 32 // an entry has 32 bits for its round
 
 // merge finds keys that are in the batch more than once: unique are the places where
 // each is first, dups, appended to what is given, the others.
-func (s *splitter) merge(keys []uint64, dups []dup) (unique []int32, _ []dup) {
+func (s *splitter) merge(keys []uint64, dups []duplicate) (unique []int32, _ []duplicate) {
 	size := 2 << bits.Len(uint(len(keys)))
 	if len(s.set) < size {
 		s.set, s.round = make([]uint64, size), 0
@@ -45,7 +45,7 @@ next:
 		at := key * 0x9e3779b97f4a7c15 >> shift
 		for ; s.set[at]>>32 == s.round; at = (at + 1) & mask {
 			if first := int32(uint32(s.set[at])); keys[first] == key {
-				dups = append(dups, dup{int32(i), first})
+				dups = append(dups, duplicate{int32(i), first})
 				continue next
 			}
 		}
@@ -98,7 +98,7 @@ func (s *splitter) group(server int) (lo, hi int) { return int(s.at[server]), in
 
 // sum adds up the gradients of keys that are in the batch more than once, in the order
 // in which they appear: row i of the sum is that of place unique[i].
-func sum(dst, grads []float32, dim int, unique []int32, dups []dup, row []int32) []float32 {
+func sum(dst, grads []float32, dim int, unique []int32, dups []duplicate, row []int32) []float32 {
 	dst = raw.Sized(dst, len(unique)*dim)
 	for i, p := range unique {
 		copy(dst[i*dim:][:dim], grads[int(p)*dim:][:dim])

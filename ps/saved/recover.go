@@ -37,7 +37,7 @@ func Recover(ctx context.Context, dir string, r Recovery) error {
 	}
 	for _, s := range j.Servers {
 		name := s.name()
-		if s.Ahead == 0 {
+		if s.UncheckpointedRecords == 0 {
 			if s.hasLog() {
 				r.Report(fmt.Sprintf("%s: its checkpoint %d has all", name, s.newest().Number))
 			}
@@ -47,7 +47,7 @@ func Recover(ctx context.Context, dir string, r Recovery) error {
 		if err != nil {
 			return err
 		}
-		r.Report(fmt.Sprintf("%s: checkpoint %d has %d records of the log more", name, done.Number, s.Ahead))
+		r.Report(fmt.Sprintf("%s: checkpoint %d has %d records of the log more", name, done.Number, s.UncheckpointedRecords))
 	}
 	return nil
 }

@@ -41,9 +41,9 @@ type Server struct {
 	About tables.About
 	// Chain is its newest checkpoint, or the one that was asked for: a whole one, and the deltas to it.
 	Chain []*snapshot.Snapshot
-	// Ahead is how many records its log has that the checkpoint may lack. Of a server that is
+	// UncheckpointedRecords is how many records its log has that the checkpoint may lack. Of a server that is
 	// running, or was killed; one that ended has none.
-	Ahead uint64
+	UncheckpointedRecords uint64
 	// Log is where its log ends, and Lost, where it is not nil, why changes are missing there that the server had acknowledged.
 	Log  wal.End
 	Lost error
@@ -152,7 +152,7 @@ func openServer(dir string, index int, number uint64) (s Server, err error) {
 		s.Lost = fmt.Errorf("%s: the log ends with record %d, but had %d when checkpoint %d was written: it has lost its end; bring it back from a copy, or move it away to go on with the checkpoint alone",
 			tables.LogDir(dir), s.Log.Last, has, s.newest().Number)
 	default:
-		s.Ahead = s.Log.Last - has
+		s.UncheckpointedRecords = s.Log.Last - has
 	}
 	return s, err
 }
@@ -197,8 +197,8 @@ func Begin(dir string) (*Job, error) {
 	for _, s := range j.Servers {
 		if s.Lost != nil {
 			errs = append(errs, s.Lost)
-		} else if s.Ahead > 0 {
-			errs = append(errs, fmt.Errorf("the log in %s is %d records ahead of its newest checkpoint: `ringo ps recover %s` writes a checkpoint with them, once the job's servers have ended", s.Dir, s.Ahead, dir))
+		} else if s.UncheckpointedRecords > 0 {
+			errs = append(errs, fmt.Errorf("the log in %s is %d records ahead of its newest checkpoint: `ringo ps recover %s` writes a checkpoint with them, once the job's servers have ended", s.Dir, s.UncheckpointedRecords, dir))
 		}
 	}
 	return j, errors.Join(errs...)

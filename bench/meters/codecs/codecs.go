@@ -105,7 +105,7 @@ func (c *command) execute(cmd *cobra.Command) error {
 	if err := faults.Usage(); err != nil {
 		return err
 	}
-	return console.Tell(cmd, c.json, func(out *console.Output) error { return c.run(cmd.Context(), out) })
+	return console.WithOutput(cmd, c.json, func(out *console.Output) error { return c.run(cmd.Context(), out) })
 }
 
 // run measures gradients of all kinds and lengths.

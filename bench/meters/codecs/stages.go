@@ -109,9 +109,9 @@ func boundGroups(n, groups int, stages ...compress.Stage) (*compress.Compressor,
 	if err != nil {
 		return nil, err
 	}
-	all := make([]compress.Group, groups)
+	all := make([]compress.Bucket, groups)
 	for i := range all {
-		all[i] = compress.Group{Lo: n * i, Hi: n * (i + 1)}
+		all[i] = compress.Bucket{Lo: n * i, Hi: n * (i + 1)}
 	}
 	return c, c.SetGroups(all)
 }

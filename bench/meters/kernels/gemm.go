@@ -77,7 +77,7 @@ func (c *gemm) execute(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return console.Tell(cmd, c.json, func(out *console.Output) error {
+	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
 		for _, n := range c.n {
 			r, err := c.product(kernels, n).measure(cmd.Context(), c.time)
 			if err != nil {

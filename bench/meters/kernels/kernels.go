@@ -80,7 +80,7 @@ func (c *command) execute(cmd *cobra.Command) error {
 	if err := faults.Usage(); err != nil {
 		return err
 	}
-	return console.Tell(cmd, c.json, func(out *console.Output) error {
+	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
 		limits := newLimits(level)
 		for _, k := range chosen {
 			if err := context.Cause(cmd.Context()); err != nil {

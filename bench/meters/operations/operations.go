@@ -95,7 +95,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 		return err
 	}
 	c.batch, c.threads = cmp.Or(c.batch, spec.Defaults.Batch), cmp.Or(c.threads, cores)
-	return console.Tell(cmd, c.json, func(out *console.Output) error {
+	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
 		m, err := newMeasure(spec, c.batch, c.threads, c.eval)
 		if err != nil {
 			return err

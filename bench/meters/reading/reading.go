@@ -118,7 +118,7 @@ func (c *command) execute(cmd *cobra.Command, paths []string) error {
 		return console.Usage(err)
 	}
 	defer stream.Close()
-	return console.Tell(cmd, c.json, func(out *console.Output) error { return c.measure(cmd.Context(), files, stream, out) })
+	return console.WithOutput(cmd, c.json, func(out *console.Output) error { return c.measure(cmd.Context(), files, stream, out) })
 }
 
 // measure times the stages in turns and tells of each.

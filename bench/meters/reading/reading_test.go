@@ -87,9 +87,9 @@ func TestBenchRead(t *testing.T) {
 
 func TestBenchReadRefuses(t *testing.T) {
 	dir, _ := clickFolder(t, "bad\n")
-	commandtest.Refused(t, Command(), console.UsageFault, "", "needs files or folders")
-	commandtest.Refused(t, Command(), console.UsageFault, ""+dir+"/plain --threads -1 --repeat 0", "--threads -1", "--repeat 0")
-	commandtest.Refused(t, Command(), console.UsageFault, ""+dir+"/plain --batch 3 --shuffle-window 4 --interleave 0 --rows 1", "multiple of the batch", "table of 1 rows")
+	commandtest.Refused(t, Command(), console.UsageError, "", "needs files or folders")
+	commandtest.Refused(t, Command(), console.UsageError, ""+dir+"/plain --threads -1 --repeat 0", "--threads -1", "--repeat 0")
+	commandtest.Refused(t, Command(), console.UsageError, ""+dir+"/plain --batch 3 --shuffle-window 4 --interleave 0 --rows 1", "multiple of the batch", "table of 1 rows")
 	commandtest.Refused(t, Command(), console.Failed, "/nowhere", "/nowhere")
 	commandtest.Refused(t, Command(), console.Failed, ""+t.TempDir(), "has no .tsv")
 	commandtest.Refused(t, Command(), console.Failed, ""+dir+"/plain", "line 3001", "a.tsv", "data.max-bad-records")

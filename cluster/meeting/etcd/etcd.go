@@ -39,7 +39,7 @@ type Place struct {
 //
 // the latter under TLS. Files have absolute paths; that of the password is its owner's alone. Nothing is connected yet. It is a
 // ringo.Config's OpenPlace.
-func Open(rendezvous string) (meeting.Place, error) {
+func Open(rendezvous string) (meeting.Backend, error) {
 	at, err := parse(rendezvous)
 	if err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func (p *Place) fault(doing string, err error) error {
 	return fmt.Errorf("etcd: %s: %s: %w", p.at.shown, doing, err)
 }
 
-// Look is the method of meeting.Place.
-func (p *Place) Look(ctx context.Context, job string) (n meeting.Notice, err error) {
+// Lookup is the method of meeting.Backend.
+func (p *Place) Lookup(ctx context.Context, job string) (n meeting.Endpoint, err error) {
 	client, err := p.client()
 	if err != nil {
 		return n, err
@@ -91,9 +91,9 @@ func (p *Place) Look(ctx context.Context, job string) (n meeting.Notice, err err
 	return meeting.Decode(answer.Kvs[0].Value, p.at.shown, job)
 }
 
-// Post is the method of meeting.Place. It waits, as long as ctx lets it, for a notice whose process may still live, and is nobody's
+// Publish is the method of meeting.Backend. It waits, as long as ctx lets it, for a notice whose process may still live, and is nobody's
 // who reads no errors: what goes wrong after it has returned is tried again, until withdraw.
-func (p *Place) Post(ctx context.Context, n meeting.Notice) (withdraw func(), err error) {
+func (p *Place) Publish(ctx context.Context, n meeting.Endpoint) (withdraw func(), err error) {
 	if n.Ticket != "" {
 		return nil, fmt.Errorf("etcd: %s: a ticket is not posted where others may read it: give it to all ranks in a file", p.at.shown)
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestSuite(t *testing.T) {
 	s := newServer(t, "http")
-	meetingtest.Run(t, func(_ *testing.T, name string) meeting.Place { return s.place("suite/"+name, leaseTTL) }, true)
+	meetingtest.Run(t, func(_ *testing.T, name string) meeting.Backend { return s.place("suite/"+name, leaseTTL) }, true)
 }
 
 func TestParse(t *testing.T) {
@@ -73,13 +73,13 @@ func TestFaults(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := p.Post(ctx, meeting.Notice{Address: "h:1", Ticket: "ab"}); err == nil || !strings.Contains(err.Error(), "a ticket is not posted") {
+	if _, err := p.Publish(ctx, meeting.Endpoint{Address: "h:1", Ticket: "ab"}); err == nil || !strings.Contains(err.Error(), "a ticket is not posted") {
 		t.Error(err)
 	}
-	if _, err := p.Post(ctx, meeting.Notice{Address: "h:1"}); err == nil || !strings.Contains(err.Error(), "rank 0 cannot tell the others where it listens: no answer in time: is it running") {
+	if _, err := p.Publish(ctx, meeting.Endpoint{Address: "h:1"}); err == nil || !strings.Contains(err.Error(), "rank 0 cannot tell the others where it listens: no answer in time: is it running") {
 		t.Error(err)
 	}
-	if _, err := p.Look(ctx, ""); err == nil || !strings.Contains(err.Error(), "looking for rank 0: no answer in time") {
+	if _, err := p.Lookup(ctx, ""); err == nil || !strings.Contains(err.Error(), "looking for rank 0: no answer in time") {
 		t.Error(err)
 	}
 	missing := filepath.Join(t.TempDir(), "none")
@@ -92,7 +92,7 @@ func TestFaults(t *testing.T) {
 func TestHeld(t *testing.T) {
 	s := newServer(t, "http")
 	const ttl = 2
-	h := &holder{place: s.place("job", ttl), text: string(meeting.Notice{Address: "h:1"}.Encode())}
+	h := &holder{place: s.place("job", ttl), text: string(meeting.Endpoint{Address: "h:1"}.Encode())}
 	var err error
 	if h.client, err = h.place.client(); err != nil {
 		t.Fatal(err)
@@ -104,17 +104,17 @@ func TestHeld(t *testing.T) {
 	next := s.place("job", ttl)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := next.Post(ctx, meeting.Notice{Address: "h:2"}); err == nil || !strings.Contains(err.Error(), "an earlier start of this one, at h:1: give each job a key of its own") {
+	if _, err := next.Publish(ctx, meeting.Endpoint{Address: "h:2"}); err == nil || !strings.Contains(err.Error(), "an earlier start of this one, at h:1: give each job a key of its own") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	withdraw, err := next.Post(ctx, meeting.Notice{Address: "h:2"})
+	withdraw, err := next.Publish(ctx, meeting.Endpoint{Address: "h:2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer withdraw()
-	if n, err := next.Look(t.Context(), ""); err != nil || n.Address != "h:2" {
+	if n, err := next.Lookup(t.Context(), ""); err != nil || n.Address != "h:2" {
 		t.Errorf("%+v, %v", n, err)
 	}
 }
@@ -124,14 +124,14 @@ func TestHeals(t *testing.T) {
 	s := newServer(t, "http")
 	const ttl = 1
 	p := s.place("job", ttl)
-	withdraw, err := p.Post(t.Context(), meeting.Notice{Address: "h:1"})
+	withdraw, err := p.Publish(t.Context(), meeting.Endpoint{Address: "h:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	back := func(after string) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-			n, err := s.place("job", ttl).Look(t.Context(), "")
+			n, err := s.place("job", ttl).Lookup(t.Context(), "")
 			if err == nil && n.Address == "h:1" {
 				return
 			}
@@ -164,7 +164,7 @@ func TestHeals(t *testing.T) {
 	}
 	back("a lost lease")
 	withdraw()
-	if n, err := p.Look(t.Context(), ""); err == nil {
+	if n, err := p.Lookup(t.Context(), ""); err == nil {
 		t.Errorf("%+v is left", n)
 	}
 }
@@ -186,7 +186,7 @@ func TestCredentials(t *testing.T) {
 	meets(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if n, err := open("etcds://"+s.client+"/job?cacert="+file("ca.pem")).Look(ctx, ""); err == nil {
+	if n, err := open("etcds://"+s.client+"/job?cacert="+file("ca.pem")).Lookup(ctx, ""); err == nil {
 		t.Errorf("without a certificate: %+v", n)
 	}
 	admin, err := p.client()
@@ -204,7 +204,7 @@ func TestCredentials(t *testing.T) {
 	if err := os.WriteFile(file("password"), []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := open("etcds://ann@"+base+"&password-file="+file("password")).Look(t.Context(), ""); err == nil || strings.Contains(err.Error(), "wrong") {
+	if n, err := open("etcds://ann@"+base+"&password-file="+file("password")).Lookup(t.Context(), ""); err == nil || strings.Contains(err.Error(), "wrong") {
 		t.Errorf("with a wrong password: %+v, %v", n, err)
 	}
 	if err := os.Chmod(file("password"), 0o644); err != nil {
@@ -217,12 +217,12 @@ func TestCredentials(t *testing.T) {
 
 func meets(t *testing.T, p *Place) {
 	t.Helper()
-	withdraw, err := p.Post(t.Context(), meeting.Notice{Address: "h:1"})
+	withdraw, err := p.Publish(t.Context(), meeting.Endpoint{Address: "h:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer withdraw()
-	if n, err := p.Look(t.Context(), ""); err != nil || n.Address != "h:1" {
+	if n, err := p.Lookup(t.Context(), ""); err != nil || n.Address != "h:1" {
 		t.Errorf("%+v, %v", n, err)
 	}
 }

@@ -42,7 +42,7 @@ func TestJobOutlivesEtcd(t *testing.T) {
 	var steps atomic.Int64
 	ended := make(chan error, size)
 	for rank := range size {
-		cfg := ringo.Config{Size: size, Rank: rank, Rendezvous: rendezvous, TicketFile: ticket, OpenPlace: etcd.Open, Transport: ringo.TransportTCP}
+		cfg := ringo.Config{Size: size, Rank: rank, Rendezvous: rendezvous, TicketFile: ticket, OpenBackend: etcd.Open, Transport: ringo.TransportTCP}
 		go func() {
 			ended <- ringo.Run(context.Background(), cfg, func(job *ringo.Job) error {
 				for {
@@ -97,7 +97,7 @@ func TestJobOutlivesEtcd(t *testing.T) {
 		}
 	}
 	place, _ := etcd.Open(rendezvous)
-	if n, err := place.Look(t.Context(), ""); err == nil {
+	if n, err := place.Lookup(t.Context(), ""); err == nil {
 		t.Errorf("%+v is left", n)
 	}
 }
@@ -110,7 +110,7 @@ func found(t *testing.T, rendezvous string) {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if _, err = place.Look(t.Context(), ""); err == nil {
+		if _, err = place.Lookup(t.Context(), ""); err == nil {
 			return
 		}
 		if time.Now().After(end) {

@@ -31,12 +31,12 @@ const (
 	maxTicket = 4 << 10
 )
 
-// File is a Place: a file by its absolute path, in a folder that all processes see.
+// File is a Backend: a file by its absolute path, in a folder that all processes see.
 type File string
 
-// Post is the method of Place. It waits while another rank 0 listens at the address of an earlier notice: two jobs that are started
+// Publish is the method of Backend. It waits while another rank 0 listens at the address of an earlier notice: two jobs that are started
 // together with the same variables meet one after the other.
-func (f File) Post(ctx context.Context, n Notice) (withdraw func(), err error) {
+func (f File) Publish(ctx context.Context, n Endpoint) (withdraw func(), err error) {
 	path := string(f)
 	text := n.Encode()
 	file, err := folder.CreateSecret(path)
@@ -104,8 +104,8 @@ func write(w io.Writer, text []byte) error {
 	return err
 }
 
-// Look is the method of Place. An *UnsafeError stays with the next look.
-func (f File) Look(_ context.Context, job string) (n Notice, err error) {
+// Lookup is the method of Backend. An *UnsafeError stays with the next look.
+func (f File) Lookup(_ context.Context, job string) (n Endpoint, err error) {
 	text, err := private(string(f), maxNotice, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, fmt.Errorf("rank 0 has not said in %s where it listens: there is no such file", string(f))

@@ -16,7 +16,7 @@ import (
 // A file leaves nothing beside it, and is its owner's alone.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meet")
-	withdraw, err := File(path).Post(t.Context(), Notice{Address: "h:1", Ticket: transport.NewTicket().String()})
+	withdraw, err := File(path).Publish(t.Context(), Endpoint{Address: "h:1", Ticket: transport.NewTicket().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestFile(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
-	if _, err := File(filepath.Join(path, "x")).Post(t.Context(), Notice{}); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := File(filepath.Join(path, "x")).Publish(t.Context(), Endpoint{}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
 }
@@ -41,18 +41,18 @@ func TestFileWaitsForAnotherRank0(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	withdraw, err := File(path).Post(t.Context(), Notice{Address: l.Addr().String()})
+	withdraw, err := File(path).Publish(t.Context(), Endpoint{Address: l.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	limited, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := File(path).Post(limited, Notice{Address: "127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), path) {
+	if _, err := File(path).Publish(limited, Endpoint{Address: "127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a second rank 0: %v", err)
 	}
 	posted := make(chan error)
 	go func() {
-		_, err := File(path).Post(t.Context(), Notice{Address: "127.0.0.1:1"})
+		_, err := File(path).Publish(t.Context(), Endpoint{Address: "127.0.0.1:1"})
 		posted <- err
 	}()
 	select {
@@ -64,10 +64,10 @@ func TestFileWaitsForAnotherRank0(t *testing.T) {
 	if err := <-posted; err != nil {
 		t.Error(err)
 	}
-	if _, err := File(path).Post(t.Context(), Notice{Address: "127.0.0.1:2"}); err != nil {
+	if _, err := File(path).Publish(t.Context(), Endpoint{Address: "127.0.0.1:2"}); err != nil {
 		t.Errorf("after one that does not listen: %v", err)
 	}
-	if n, err := File(path).Look(t.Context(), ""); err != nil || n.Address != "127.0.0.1:2" {
+	if n, err := File(path).Lookup(t.Context(), ""); err != nil || n.Address != "127.0.0.1:2" {
 		t.Errorf("%+v, %v", n, err)
 	}
 	if left, _ := filepath.Glob(path + "*"); len(left) != 1 {
@@ -87,8 +87,8 @@ func TestOpen(t *testing.T) {
 		"etcds://h:2379/job": {true, "built without etcd's client"},
 	} {
 		_, err := Open(rendezvous)
-		if IsPlace(rendezvous) != want.place || (err == nil) != (want.fault == "") || err != nil && !strings.Contains(err.Error(), want.fault) {
-			t.Errorf("%s: %v, %v", rendezvous, IsPlace(rendezvous), err)
+		if IsBackend(rendezvous) != want.place || (err == nil) != (want.fault == "") || err != nil && !strings.Contains(err.Error(), want.fault) {
+			t.Errorf("%s: %v, %v", rendezvous, IsBackend(rendezvous), err)
 		}
 		if IsPrivate(rendezvous) != (rendezvous == "/a") {
 			t.Errorf("%s: private %v", rendezvous, IsPrivate(rendezvous))
@@ -116,7 +116,7 @@ func TestLookSaysWhatIsThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := File(path).Look(t.Context(), "")
+		_, err := File(path).Lookup(t.Context(), "")
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) || errors.As(err, new(*UnsafeError)) != strings.Contains(c.want, "others") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -130,7 +130,7 @@ func FuzzLook(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := File(path).Look(t.Context(), "a"); err == nil && (n.Job != "a" || n.Version != version) {
+		if n, err := File(path).Lookup(t.Context(), "a"); err == nil && (n.Job != "a" || n.Version != version) {
 			t.Errorf("%q: %+v", text, n)
 		}
 	})

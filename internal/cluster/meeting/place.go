@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Place is where rank 0 posts its notice and the others look for it. Its methods may be called by several goroutines.
-type Place interface {
-	// Post puts a notice there; it appears whole. One of an earlier job gives way as soon as its process does not listen at its address,
+// Backend is where rank 0 posts its notice and the others look for it. Its methods may be called by several goroutines.
+type Backend interface {
+	// Publish puts a notice there; it appears whole. One of an earlier job gives way as soon as its process does not listen at its address,
 	// or is known to be gone. withdraw removes the notice, unless another has taken its place.
-	Post(ctx context.Context, n Notice) (withdraw func(), err error)
-	// Look returns rank 0's notice, once it is there and of the job, "" for any. Whether rank 0 is still there, who connects
+	Publish(ctx context.Context, n Endpoint) (withdraw func(), err error)
+	// Lookup returns rank 0's notice, once it is there and of the job, "" for any. Whether rank 0 is still there, who connects
 	// finds out. Most errors may be gone with the next look.
-	Look(ctx context.Context, job string) (Notice, error)
+	Lookup(ctx context.Context, job string) (Endpoint, error)
 }
 
 // Schemes of a rendezvous in etcd: in the clear, and under TLS.
@@ -25,8 +25,8 @@ const (
 	EtcdTLS = "etcds://"
 )
 
-// IsPlace reports whether a rendezvous names a place and not the HOST:PORT of rank 0.
-func IsPlace(rendezvous string) bool {
+// IsBackend reports whether a rendezvous names a place and not the HOST:PORT of rank 0.
+func IsBackend(rendezvous string) bool {
 	return filepath.IsAbs(rendezvous) || strings.HasPrefix(rendezvous, Etcd) || strings.HasPrefix(rendezvous, EtcdTLS)
 }
 
@@ -36,11 +36,11 @@ func IsPrivate(rendezvous string) bool { return filepath.IsAbs(rendezvous) }
 
 // Open returns the place that a rendezvous names, a File. Etcd's client has a module of its own, since it weighs as much as a third of
 // ringo: its Open is for etcd.
-func Open(rendezvous string) (Place, error) {
+func Open(rendezvous string) (Backend, error) {
 	switch {
 	case filepath.IsAbs(rendezvous):
 		return File(rendezvous), nil
-	case IsPlace(rendezvous):
+	case IsBackend(rendezvous):
 		where, _, _ := strings.Cut(rendezvous, "?")
 		return nil, fmt.Errorf("meeting: %s: this program was built without etcd's client: docs/cluster.md says how to build ringo with it", where)
 	}
@@ -50,8 +50,8 @@ func Open(rendezvous string) (Place, error) {
 // version is that of a notice's form.
 const version = 1
 
-// Notice is what rank 0 tells the others.
-type Notice struct {
+// Endpoint is what rank 0 tells the others.
+type Endpoint struct {
 	Version int `json:"version"`
 	// Job is the name of this start of the job; "": it has none.
 	Job string `json:"job,omitempty"`
@@ -62,14 +62,14 @@ type Notice struct {
 }
 
 // Encode is the notice as it is posted.
-func (n Notice) Encode() []byte {
+func (n Endpoint) Encode() []byte {
 	n.Version = version
 	text, _ := json.Marshal(n) // of strings and a number: it never fails
 	return text
 }
 
 // Decode is the notice that was found where, if it is one of the job, "" for any.
-func Decode(text []byte, where, job string) (n Notice, err error) {
+func Decode(text []byte, where, job string) (n Endpoint, err error) {
 	if err := json.Unmarshal(text, &n); err != nil {
 		return n, fmt.Errorf("%s is no notice of rank 0: %w", where, err)
 	}

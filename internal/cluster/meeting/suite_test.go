@@ -10,5 +10,5 @@ import (
 
 func TestSuite(t *testing.T) {
 	dir := t.TempDir()
-	meetingtest.Run(t, func(_ *testing.T, name string) meeting.Place { return meeting.File(filepath.Join(dir, name)) }, false)
+	meetingtest.Run(t, func(_ *testing.T, name string) meeting.Backend { return meeting.File(filepath.Join(dir, name)) }, false)
 }

@@ -34,7 +34,7 @@ func Run(cmd *cobra.Command, line string) (status int, stdout, stderr string) {
 		return 0, out.String(), errs.String()
 	}
 	if status = console.Failed; console.IsUsage(err) {
-		status = console.UsageFault
+		status = console.UsageError
 	}
 	return status, out.String(), errs.String() + strings.ReplaceAll(err.Error(), "\n", "; ")
 }

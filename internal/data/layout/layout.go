@@ -79,13 +79,13 @@ type Column struct {
 	// value; "": one of its own, by its name.
 	Table string `yaml:"table" json:"table,omitempty"`
 	// Make says what a slot is like in rows that are made; files are read without it.
-	Make Make `yaml:"make" json:"make,omitzero"`
+	Make Generate `yaml:"make" json:"make,omitzero"`
 }
 
-// Make is what values of a category, bag or sequence are made like, for measurements and tests of
+// Generate is what values of a category, bag or sequence are made like, for measurements and tests of
 // tables that are as large and as hot as one's own. Zeros leave it to who makes them. It has no
 // part in what samples mean.
-type Make struct {
+type Generate struct {
 	// Values are how many distinct ones the column's table has; of columns with one table the first
 	// one says it.
 	Values uint64 `yaml:"values" json:"values,omitempty"`
@@ -272,7 +272,7 @@ func (c *Column) settle(between string, fault func(string, ...any)) {
 	if c.From != nil && c.Kind != Label {
 		fault("column %q: from is for a label", c.Name)
 	}
-	if m := c.Make; m != (Make{}) && !c.Slotted() || !several && m.Most > 0 || m.Least < 0 || m.Most < m.Least || m.Most > maxMade || !(m.Zipf >= 0) {
+	if m := c.Make; m != (Generate{}) && !c.Slotted() || !several && m.Most > 0 || m.Least < 0 || m.Most < m.Least || m.Most > maxMade || !(m.Zipf >= 0) {
 		fault("column %q, make: values %d, zipf %s, least %d, most %d: categories, bags and sequences have values and zipf; bags and sequences from least to most of them, at most %d", c.Name, m.Values, quantity.Exact(m.Zipf), m.Least, m.Most, maxMade)
 	}
 	if c.Slotted() {

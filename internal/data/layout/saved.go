@@ -41,7 +41,7 @@ func (l *Layout) Meaning() []byte {
 	m := plain{}
 	for _, c := range l.Columns {
 		if c.Kind != Ignore {
-			c.Separator, c.Make = "", Make{}
+			c.Separator, c.Make = "", Generate{}
 			m.Columns = append(m.Columns, c)
 		}
 	}

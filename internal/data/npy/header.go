@@ -39,7 +39,7 @@ func (a *Array) description(r io.Reader) (string, error) {
 	need := func(b []byte) error {
 		n, err := io.ReadFull(r, b)
 		if a.begin += int64(n); err != nil {
-			return &Fault{a.file, a.entry, a.begin, why(err)}
+			return &Fault{a.file, a.entry, a.begin, reasonOf(err)}
 		}
 		return nil
 	}
@@ -81,7 +81,7 @@ type parser struct {
 
 // dict reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}, in any order, each once.
 func (p *parser) dict(a *Array, fortran *bool) error {
-	if err := p.want('{'); err != nil {
+	if err := p.expect('{'); err != nil {
 		return err
 	}
 	seen := map[string]bool{}
@@ -94,7 +94,7 @@ func (p *parser) dict(a *Array, fortran *bool) error {
 			return fmt.Errorf("%q stands twice in the description", key)
 		}
 		seen[key] = true
-		if err := p.want(':'); err != nil {
+		if err := p.expect(':'); err != nil {
 			return err
 		}
 		switch key {
@@ -142,7 +142,7 @@ func (p *parser) has(c byte) bool {
 	return false
 }
 
-func (p *parser) want(c byte) error {
+func (p *parser) expect(c byte) error {
 	if !p.has(c) {
 		return fmt.Errorf("want %c in the description", c)
 	}
@@ -177,7 +177,7 @@ func (p *parser) boolean() (bool, error) {
 
 // tuple reads numbers in parentheses.
 func (p *parser) tuple() ([]int, error) {
-	if err := p.want('('); err != nil {
+	if err := p.expect('('); err != nil {
 		return nil, err
 	}
 	out := []int{}

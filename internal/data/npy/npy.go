@@ -311,7 +311,7 @@ func (f *File) openEntry(path string, in *os.File, size int64, e *zip.File) erro
 	if err == nil {
 		var rest int64
 		if rest, err = io.Copy(io.Discard, r); err != nil { // its checksum is wrong
-			return a.fault(rest, why(err))
+			return a.fault(rest, reasonOf(err))
 		}
 	}
 	return err
@@ -320,8 +320,8 @@ func (f *File) openEntry(path string, in *os.File, size int64, e *zip.File) erro
 // maxExpansion is the most that deflate expands its input.
 const maxExpansion = 1032
 
-// why tells of an error of reading.
-func why(err error) string {
+// reasonOf tells of an error of reading.
+func reasonOf(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "truncated: it ends here"
 	}
@@ -368,21 +368,21 @@ func (a *Array) all(r io.Reader) ([]byte, error) {
 	for _, d := range a.Shape {
 		want *= int64(d)
 	}
-	out := room(min(want, atOnce))[:0]
+	out := allocate(min(want, atOnce))[:0]
 	for int64(len(out)) < want {
 		if len(out) == cap(out) {
-			out = append(room(min(want, 2*int64(len(out))))[:0], out...)
+			out = append(allocate(min(want, 2*int64(len(out))))[:0], out...)
 		}
 		n, err := io.ReadFull(r, out[len(out):min(int64(cap(out)), want)])
 		if out = out[:len(out)+n]; err != nil {
-			return nil, a.fault(int64(len(out)), why(err))
+			return nil, a.fault(int64(len(out)), reasonOf(err))
 		}
 	}
 	return out, nil
 }
 
-// room are bytes in large pages: small ones take longer to be given than to be read.
-func room(n int64) []byte { return raw.Bytes(hugepage.Floats(int(n+3) / 4))[:n:n] }
+// allocate are bytes in large pages: small ones take longer to be given than to be read.
+func allocate(n int64) []byte { return raw.Bytes(hugepage.Floats(int(n+3) / 4))[:n:n] }
 
 // turn reads values in Fortran order and holds them in C order.
 func (a *Array) turn(r io.Reader) error {
@@ -390,7 +390,7 @@ func (a *Array) turn(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	to, size := room(int64(len(from))), a.Type.Size
+	to, size := allocate(int64(len(from))), a.Type.Size
 	strides, n := make([]int, len(a.Shape)), 1
 	for i, d := range a.Shape {
 		strides[i], n = n, n*d

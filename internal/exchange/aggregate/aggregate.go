@@ -67,7 +67,7 @@ type Config struct {
 	// Codes are what a server can decode besides the codes of package compress. Clients do
 	// not need it: they take codes from the exchanges.
 	Codes []compress.Quantiser
-	// Record is where exchanges are recorded, on trainers and servers: see record.SumGroup. It may be nil.
+	// Record is where exchanges are recorded, on trainers and servers: see record.AggregationGroup. It may be nil.
 	Record *record.Recorder
 }
 
@@ -78,9 +78,9 @@ const (
 	maxSegment     = 16 << 20
 	maxValues      = maxSegment / 4 // of any segment
 	sparseFactor   = 8
-	// ahead is how many segments of a trainer a server waits for, and how many
+	// maxInFlight is how many segments of a trainer a server waits for, and how many
 	// for each server a client lets be under way.
-	ahead = 4
+	maxInFlight = 4
 )
 
 // Validate reports all faults of the configuration together.

@@ -30,7 +30,7 @@ func BenchmarkPushPull(b *testing.B) {
 func benchPush(b *testing.B, trainers, servers, n int, q compress.Quantiser, share float64) {
 	meshes := tcpMeshes(b, trainers+servers)
 	for _, err := range onMeshes(b, meshes, Config{Trainers: trainers}, func(c *Client) error {
-		op := &exchange.Op{X: make([]float32, n), Code: q}
+		op := &exchange.Request{X: make([]float32, n), Code: q}
 		if share > 0 {
 			op.Sparse = entries(b, n, c.rank(), 1, share, compress.FP32{})
 		}

@@ -24,32 +24,32 @@ type Client struct {
 	servers int
 	kernels *simd.Kernels
 
-	mu      sync.Mutex
-	pushes  sync.Cond // there is something to push, or the client is closing
-	pulls   sync.Cond // likewise to pull
-	room    sync.Cond // a slot is free
-	next    *flight   // to push
-	newest  *flight   // the last of these
-	seq     uint32    // of the next exchange
-	pending int       // flights that have not ended
-	closing bool
-	ended   bool // nothing more will be pushed
+	mu       sync.Mutex
+	pushes   sync.Cond       // there is something to push, or the client is closing
+	pulls    sync.Cond       // likewise to pull
+	slotFree sync.Cond       // a slot is free
+	next     *pendingRequest // to push
+	newest   *pendingRequest // the last of these
+	seq      uint32          // of the next exchange
+	pending  int             // flights that have not ended
+	closing  bool
+	ended    bool // nothing more will be pushed
 
-	slots          []slot // segments under way, a ring
-	pushed, pulled uint64 // how many there were
-	out, in        traveller
-	note           scribe
-	wait           waitNote
+	slots          []segmentSlot // segments under way, a ring
+	pushed, pulled uint64        // how many there were
+	out, in        codecState
+	recorder       opRecorder
+	wait           waitState
 	fault          atomic.Pointer[Error]
 	work           sync.WaitGroup
 	closed         sync.Once
 	closeErr       error
 }
 
-// flight is an exchange between Start and Wait, kept in its Op.
-type flight struct {
+// pendingRequest is an exchange between Start and Wait, kept in its Op.
+type pendingRequest struct {
 	by     *Client
-	op     *exchange.Op
+	op     *exchange.Request
 	seq    uint32
 	head   head
 	code   compress.Quantiser
@@ -61,13 +61,13 @@ type flight struct {
 	twice  bool // it was started again before Wait
 	err    error
 	end    time.Time
-	done   chan struct{} // one token from its end to Wait
-	queued *flight       // the next one to push
+	done   chan struct{}   // one token from its end to Wait
+	queued *pendingRequest // the next one to push
 }
 
-// slot is a segment that was pushed and not pulled.
-type slot struct {
-	f      *flight
+// segmentSlot is a segment that was pushed and not pulled.
+type segmentSlot struct {
+	f      *pendingRequest
 	server int
 	k      int // number of the segment among the server's
 	lo, hi int
@@ -77,8 +77,8 @@ type slot struct {
 	body   buffer
 }
 
-// traveller is what a goroutine that pushes or pulls works with.
-type traveller struct {
+// codecState is what a goroutine that pushes or pulls works with.
+type codecState struct {
 	coders coders
 	body   buffer
 	bytes  []byte // a payload
@@ -98,17 +98,17 @@ func NewClient(mesh transport.Mesh, cfg Config) (*Client, error) {
 	servers := mesh.Size() - cfg.Trainers
 	c := &Client{
 		mesh: mesh, cfg: cfg.filled(), servers: servers, kernels: simd.Host(),
-		slots: make([]slot, ahead*servers), note: newScribe(cfg.Record),
+		slots: make([]segmentSlot, maxInFlight*servers), recorder: newScribe(cfg.Record),
 	}
 	c.wait.rec = cfg.Record
-	c.pushes.L, c.pulls.L, c.room.L = &c.mu, &c.mu, &c.mu
+	c.pushes.L, c.pulls.L, c.slotFree.L = &c.mu, &c.mu, &c.mu
 	c.work.Go(c.push)
 	c.work.Go(c.pull)
 	return c, nil
 }
 
 // Explain says in one line how entries of op are exchanged.
-func (c *Client) Explain(op *exchange.Op) string {
+func (c *Client) Explain(op *exchange.Request) string {
 	return fmt.Sprintf("%d values over %d ranks and %d servers, which send sums back as entries where that is shorter", len(op.X), c.cfg.Trainers, c.servers)
 }
 
@@ -116,18 +116,18 @@ func (c *Client) Explain(op *exchange.Op) string {
 func (c *Client) Servers() int { return c.servers }
 
 // Start begins an exchange. See exchange.Reducer.
-func (c *Client) Start(op *exchange.Op) {
-	f, _ := op.Held.(*flight)
+func (c *Client) Start(op *exchange.Request) {
+	f, _ := op.ReducerState.(*pendingRequest)
 	if f == nil || f.by != c {
-		f = &flight{by: c, done: make(chan struct{}, 1)}
-		op.Held = f
+		f = &pendingRequest{by: c, done: make(chan struct{}, 1)}
+		op.ReducerState = f
 	}
 	if f.live {
 		f.twice = true
 		return
 	}
 	f.op, f.live, f.sent, f.err, f.queued = op, true, 0, nil, nil
-	op.Lost = op.Lost[:0]
+	op.SumError = op.SumError[:0]
 	bad := f.plan(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +139,7 @@ func (c *Client) Start(op *exchange.Op) {
 	}
 	c.seq++
 	c.pending++
-	f.entry = c.note.begin(f)
+	f.entry = c.recorder.begin(f)
 	if bad != nil {
 		c.fail(c.wrap("push", f, c.mesh.Rank(), bad))
 	}
@@ -153,7 +153,7 @@ func (c *Client) Start(op *exchange.Op) {
 }
 
 // plan finds out what op is and how it is cut, or what is wrong with it.
-func (f *flight) plan(c *Client) error {
+func (f *pendingRequest) plan(c *Client) error {
 	op := f.op
 	f.code = op.Code
 	if f.code == nil {
@@ -185,8 +185,8 @@ func (f *flight) plan(c *Client) error {
 // Wait waits for an exchange. See exchange.Reducer. Faults are an *Error, but for a
 // sum that its code has no room for, which is an *exchange.ValueError on every rank
 // and ends nothing else.
-func (c *Client) Wait(op *exchange.Op) (time.Time, error) {
-	f, _ := op.Held.(*flight)
+func (c *Client) Wait(op *exchange.Request) (time.Time, error) {
+	f, _ := op.ReducerState.(*pendingRequest)
 	if f == nil || f.by != c || !f.live {
 		return time.Time{}, errors.New("aggregate: Wait for an exchange that was not started, or was waited for already")
 	}
@@ -200,7 +200,7 @@ func (c *Client) Wait(op *exchange.Op) (time.Time, error) {
 }
 
 // finish ends f.
-func (c *Client) finish(f *flight) {
+func (c *Client) finish(f *pendingRequest) {
 	if fault := c.fault.Load(); fault != nil && f.err == nil {
 		f.err = fault
 		if fault.Seq != f.seq || fault.Op == "leave" {
@@ -208,19 +208,19 @@ func (c *Client) finish(f *flight) {
 		}
 	}
 	op := f.op
-	op.Sent = exchange.Sent{Algorithm: Algorithm, Bytes: f.sent, Entries: len(op.X), Dense: op.Sparse == nil}
+	op.Sent = exchange.Result{Algorithm: Algorithm, Bytes: f.sent, Entries: len(op.X), Dense: op.Sparse == nil}
 	if op.Sparse != nil {
 		op.Sent.Entries = op.Sparse.Count()
 	}
 	f.end = time.Now()
-	f.entry.End(c.note.rec.At(f.end), f.sent, f.err != nil)
+	f.entry.End(c.recorder.rec.At(f.end), f.sent, f.err != nil)
 	c.mu.Lock()
 	c.pending--
 	c.mu.Unlock()
 	f.done <- struct{}{}
 }
 
-// Algorithm is the name of what a Client does, in exchange.Sent.
+// Algorithm is the name of what a Client does, in exchange.Result.
 const Algorithm = "servers"
 
 // fail makes err the client's fault, unless there is one, and ends the mesh's
@@ -231,8 +231,8 @@ func (c *Client) fail(err *Error) {
 	}
 }
 
-func (c *Client) wrap(op string, f *flight, peer int, err error) *Error {
-	return &Error{Op: op, Seq: f.seq, What: f.head.String(), Rank: c.mesh.Rank(), Peer: transport.Culprit(err, peer), Trainers: c.cfg.Trainers, Err: err, Bucket: f.op.Bucket}
+func (c *Client) wrap(op string, f *pendingRequest, peer int, err error) *Error {
+	return &Error{Op: op, Seq: f.seq, Exchange: f.head.String(), Rank: c.mesh.Rank(), Peer: transport.Culprit(err, peer), Trainers: c.cfg.Trainers, Err: err, Bucket: f.op.Bucket}
 }
 
 // member is a server's number in the mesh.

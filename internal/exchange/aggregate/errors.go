@@ -15,23 +15,23 @@ import (
 type Error struct {
 	Op       string // "push", "pull", "serve", "leave"
 	Seq      uint32 // which exchange, from 0
-	What     string // what it is: "fp32, 4096 values at 0, in segments of 131072"; "" where that is not known
+	Exchange string // what it is: "fp32, 4096 values at 0, in segments of 131072"; "" where that is not known
 	Rank     int    // where it was seen, as the mesh numbers members
 	Peer     int    // the lost member if one is known to be, else the other end; Rank itself: nobody else is to blame
 	Trainers int    // the members below are ranks that train, the others servers
 	Err      error  // the cause
 
-	Bucket exchange.Bucket // what is exchanged, where the trainer names it
+	Bucket exchange.BucketInfo // what is exchanged, where the trainer names it
 }
 
 // Place is the bucket in words.
-func (e *Error) Place() outcome.Place { return outcome.Place{Bucket: e.Bucket.String()} }
+func (e *Error) Place() outcome.Position { return outcome.Position{Bucket: e.Bucket.String()} }
 
 // Error says which exchange failed, where, with whom, and why.
 func (e *Error) Error() string {
 	what := ""
-	if e.What != "" {
-		what = " (" + e.What + ")"
+	if e.Exchange != "" {
+		what = " (" + e.Exchange + ")"
 	}
 	if name := e.Bucket.String(); name != "" {
 		what = " of " + name + what
@@ -52,14 +52,14 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // MismatchError says that trainers differ in what they exchange.
 type MismatchError struct {
-	Ranks [2]int
-	What  [2]string
+	Ranks     [2]int
+	Exchanges [2]string
 }
 
 // Error describes both.
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("rank %d pushed %s, but rank %d pushed %s: all trainers must exchange the same buckets in the same order with the same settings",
-		e.Ranks[0], e.What[0], e.Ranks[1], e.What[1])
+		e.Ranks[0], e.Exchanges[0], e.Ranks[1], e.Exchanges[1])
 }
 
 // valueFault makes a code's error about a value that of a place in the arena:

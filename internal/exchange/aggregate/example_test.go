@@ -16,7 +16,7 @@ func ExampleClient() {
 		if !ok {
 			return fmt.Errorf("rank %d has %T", job.Rank(), job.Reducer())
 		}
-		op := &exchange.Op{X: []float32{1, float32(job.Rank())}}
+		op := &exchange.Request{X: []float32{1, float32(job.Rank())}}
 		servers.Start(op)
 		if _, err := servers.Wait(op); err != nil {
 			return err

@@ -36,17 +36,17 @@ func TestMismatch(t *testing.T) {
 	leakcheck.Check(t)
 	sparse := &compress.Sparse{Len: 100}
 	for _, c := range []struct {
-		zero, one exchange.Op
+		zero, one exchange.Request
 		want      []string
 	}{
-		{exchange.Op{X: make([]float32, 100)}, exchange.Op{X: make([]float32, 101)}, []string{"fp32, 100 values at 0,", "fp32, 101 values at 0,"}},
-		{exchange.Op{X: make([]float32, 100)}, exchange.Op{X: make([]float32, 100), Lo: 3}, []string{"100 values at 0,", "100 values at 3,"}},
-		{exchange.Op{X: make([]float32, 100)}, exchange.Op{X: make([]float32, 100), Code: compress.Int8{}}, []string{"pushed fp32", "pushed int8"}},
-		{exchange.Op{X: make([]float32, 100)}, exchange.Op{X: make([]float32, 100), Sparse: sparse}, []string{"pushed fp32", "pushed sparse fp32"}},
-		{exchange.Op{X: nil}, exchange.Op{X: make([]float32, 100)}, []string{" 0 values at 0", " 100 values at 0"}},
+		{exchange.Request{X: make([]float32, 100)}, exchange.Request{X: make([]float32, 101)}, []string{"fp32, 100 values at 0,", "fp32, 101 values at 0,"}},
+		{exchange.Request{X: make([]float32, 100)}, exchange.Request{X: make([]float32, 100), Lo: 3}, []string{"100 values at 0,", "100 values at 3,"}},
+		{exchange.Request{X: make([]float32, 100)}, exchange.Request{X: make([]float32, 100), Code: compress.Int8{}}, []string{"pushed fp32", "pushed int8"}},
+		{exchange.Request{X: make([]float32, 100)}, exchange.Request{X: make([]float32, 100), Sparse: sparse}, []string{"pushed fp32", "pushed sparse fp32"}},
+		{exchange.Request{X: nil}, exchange.Request{X: make([]float32, 100)}, []string{" 0 values at 0", " 100 values at 0"}},
 	} {
 		errs := onMeshes(t, mem.New(3), Config{Trainers: 2}, func(c2 *Client) error {
-			first := &exchange.Op{X: make([]float32, 10)}
+			first := &exchange.Request{X: make([]float32, 10)}
 			if err := reduce(c2, first); err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func TestLeavesEarly(t *testing.T) {
 		"by its mesh":   func(c *Client) error { return c.mesh.Close() },
 	} {
 		errs := onMeshes(t, mem.New(4), Config{Trainers: 2}, func(c *Client) error {
-			op := &exchange.Op{X: make([]float32, 1000)}
+			op := &exchange.Request{X: make([]float32, 1000)}
 			for turn := 0; ; turn++ {
 				if c.rank() == 1 && turn == 2 {
 					return leave(c)
@@ -100,7 +100,7 @@ func TestLost(t *testing.T) {
 	for victim, name := range map[int]string{1: "rank 1", 3: "server 0 (rank 3)"} {
 		meshes := mem.New(5)
 		errs := onMeshes(t, meshes, Config{Trainers: 3, Timeout: 10 * time.Second}, func(c *Client) error {
-			op := &exchange.Op{X: make([]float32, 50000)}
+			op := &exchange.Request{X: make([]float32, 50000)}
 			for turn := 0; ; turn++ {
 				if c.rank() == 0 && turn == 3 {
 					for peer := range meshes {
@@ -138,7 +138,7 @@ func TestTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, func() { err = reduce(c, &exchange.Op{X: make([]float32, 10)}) })
+	within(t, func() { err = reduce(c, &exchange.Request{X: make([]float32, 10)}) })
 	checkErrors(t, []error{err}, []string{"pull 0 (fp32, 10 values at 0, in segments of 131072) on rank 0 with server 0 (rank 1)", "timed out after 50ms", "is it stuck"})
 	c.Close()
 	closeAll(meshes)
@@ -147,13 +147,13 @@ func TestTimeout(t *testing.T) {
 		errs := onMeshes(t, mem.New(3), Config{Trainers: 2, Timeout: short}, func(c *Client) error {
 			if c.rank() == 1 {
 				time.Sleep(300 * time.Millisecond) // nobody has begun for long: that is all right
-				if err := reduce(c, &exchange.Op{X: make([]float32, 10)}); err == nil {
+				if err := reduce(c, &exchange.Request{X: make([]float32, 10)}); err == nil {
 					return errors.New("it went on")
 				}
 				return nil
 			}
 			c.cfg.Timeout = 10 * time.Second
-			return reduce(c, &exchange.Op{X: make([]float32, 10)})
+			return reduce(c, &exchange.Request{X: make([]float32, 10)})
 		})
 		checkErrors(t, errs, []string{"with rank 1"}, nil, []string{"serve 0", "with rank 1", "timed out", "others have begun"})
 	})
@@ -190,7 +190,7 @@ func TestWaiting(t *testing.T) {
 		clients = append(clients, c)
 	}
 	// Rank 0 is late, the one that the server looks at first.
-	op, late := &exchange.Op{X: make([]float32, 10)}, &exchange.Op{X: make([]float32, 10)}
+	op, late := &exchange.Request{X: make([]float32, 10)}, &exchange.Request{X: make([]float32, 10)}
 	clients[1].Start(op)
 	within(t, func() {
 		for peer, waiting := range map[int]func() (collective.Wait, bool){2: clients[1].Waiting, 0: s.Waiting} {
@@ -205,7 +205,7 @@ func TestWaiting(t *testing.T) {
 	})
 	clients[0].Start(late)
 	for i, c := range clients {
-		if _, err := c.Wait([]*exchange.Op{late, op}[i]); err != nil {
+		if _, err := c.Wait([]*exchange.Request{late, op}[i]); err != nil {
 			t.Error(err)
 		}
 		if _, ok := c.Waiting(); ok {
@@ -328,7 +328,7 @@ func TestValueErrors(t *testing.T) {
 	leakcheck.Check(t)
 	nan := float32(math.NaN())
 	errs := onMeshes(t, mem.New(3), Config{Trainers: 2}, func(c *Client) error {
-		op := &exchange.Op{X: gradient(1000, c.rank(), 0), Lo: 5000, Code: compress.Int8{}}
+		op := &exchange.Request{X: gradient(1000, c.rank(), 0), Lo: 5000, Code: compress.Int8{}}
 		if c.rank() == 1 {
 			op.X[321] = nan
 		}
@@ -341,7 +341,7 @@ func TestValueErrors(t *testing.T) {
 	}
 	for _, sparse := range []bool{false, true} {
 		onTrainers(t, 2, 2, Config{}, func(c *Client) error {
-			op := &exchange.Op{X: gradient(1000, c.rank(), 0), Lo: 5000, Code: compress.FP16{}}
+			op := &exchange.Request{X: gradient(1000, c.rank(), 0), Lo: 5000, Code: compress.FP16{}}
 			op.X[777] = 1e6
 			if sparse {
 				op.Sparse, op.Code = &compress.Sparse{Len: 1000}, compress.FP16{}
@@ -355,7 +355,7 @@ func TestValueErrors(t *testing.T) {
 			case !sparse && (!errors.As(err, &value) || value.At != 5777 || value.Code != "fp16"):
 				return fmt.Errorf("got %w, want a value error at 5777", err)
 			}
-			return reduce(c, &exchange.Op{X: gradient(1000, c.rank(), 0)})
+			return reduce(c, &exchange.Request{X: gradient(1000, c.rank(), 0)})
 		})
 	}
 }
@@ -364,7 +364,7 @@ func TestValueErrors(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	leakcheck.Check(t)
 	onTrainers(t, 1, 1, Config{}, func(c *Client) error {
-		op := &exchange.Op{X: make([]float32, 10)}
+		op := &exchange.Request{X: make([]float32, 10)}
 		if _, err := c.Wait(op); err == nil || !strings.Contains(err.Error(), "not started") {
 			return fmt.Errorf("Wait before Start: %v", err)
 		}
@@ -378,7 +378,7 @@ func TestMisuse(t *testing.T) {
 		}
 		return reduce(c, op)
 	})
-	for want, op := range map[string]*exchange.Op{
+	for want, op := range map[string]*exchange.Request{
 		"-1":        {X: make([]float32, 10), Lo: -1},
 		"length 11": {X: make([]float32, 10), Sparse: &compress.Sparse{Len: 11}},
 		"index 5":   {X: make([]float32, 10), Sparse: &compress.Sparse{Len: 10, Index: []int32{5, 5}, Value: make([]float32, 2)}},
@@ -387,7 +387,7 @@ func TestMisuse(t *testing.T) {
 			if c.rank() == 0 {
 				return reduce(c, op)
 			}
-			return reduce(c, &exchange.Op{X: make([]float32, 10)})
+			return reduce(c, &exchange.Request{X: make([]float32, 10)})
 		})
 		checkErrors(t, errs, []string{want, "on rank 0:"}, []string{want, "rank 0 aborted"}, []string{want})
 	}
@@ -396,14 +396,14 @@ func TestMisuse(t *testing.T) {
 		if err := c.Close(); err != nil {
 			return err
 		}
-		if err := reduce(c, &exchange.Op{X: make([]float32, 10)}); !errors.Is(err, transport.ErrClosed) {
+		if err := reduce(c, &exchange.Request{X: make([]float32, 10)}); !errors.Is(err, transport.ErrClosed) {
 			return fmt.Errorf("after Close: %v", err)
 		}
 		return nil
 	})
 	// Close with an exchange under way ends everything.
 	errs := onMeshes(t, mem.New(3), Config{Trainers: 2}, func(c *Client) error {
-		op := &exchange.Op{X: make([]float32, 10)}
+		op := &exchange.Request{X: make([]float32, 10)}
 		if c.rank() == 1 {
 			return reduce(c, op)
 		}
@@ -429,7 +429,7 @@ func TestInjected(t *testing.T) {
 				meshes[r] = fault.Wrap(meshes[r], fault.Rule{Rank: member, Peer: fault.Any, Op: op, Nth: 6, Do: fault.Fail})
 			}
 			errs := onMeshes(t, meshes, Config{Trainers: 2, SegmentBytes: minSegment, Timeout: 20 * time.Second}, func(c *Client) error {
-				x := &exchange.Op{X: make([]float32, 5000)}
+				x := &exchange.Request{X: make([]float32, 5000)}
 				for {
 					if err := reduce(c, x); err != nil {
 						return err

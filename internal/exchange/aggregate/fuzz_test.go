@@ -93,7 +93,7 @@ func FuzzClient(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		op := &exchange.Op{X: make([]float32, 50), Code: q[int(what)/2%len(q)]}
+		op := &exchange.Request{X: make([]float32, 50), Code: q[int(what)/2%len(q)]}
 		if what%2 == 1 {
 			op.Sparse = &compress.Sparse{Len: 50}
 			_ = meshes[1].Send(0, sizeTag(0, 0), sz, time.Second)

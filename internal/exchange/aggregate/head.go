@@ -122,15 +122,15 @@ func codeName(code byte, block int) string {
 	return fmt.Sprintf("code %d in blocks of %d", code, block)
 }
 
-// loses tells whether sums are coded in a code, q, of which what is lost must be kept. Of
+// hasSumError tells whether sums are coded in a code, q, of which what is lost must be kept. Of
 // one trainer's the sum is what it has sent.
-func (h head) loses(q compress.Quantiser, trainers int) bool {
+func (h head) hasSumError(q compress.Quantiser, trainers int) bool {
 	return h.kind == kindDense && q.Feedback() && trainers > 1
 }
 
-// kept is the range of which a trainer keeps what the sum lost: the one that it would
+// errorRange is the range of which a trainer keeps what the sum lost: the one that it would
 // sum without servers (package exchange), so that runs have the same bits with them.
-func (h head) kept(rank, trainers int) (lo, hi int) {
+func (h head) errorRange(rank, trainers int) (lo, hi int) {
 	return newLayout(h.n, h.block, 1, trainers).bounds(rank)
 }
 

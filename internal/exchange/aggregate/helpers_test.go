@@ -98,7 +98,7 @@ func tcpMeshes(t testing.TB, n int) []transport.Mesh {
 func (c *Client) rank() int { return c.mesh.Rank() }
 
 // reduce is Start and Wait.
-func reduce(c *Client, op *exchange.Op) error {
+func reduce(c *Client, op *exchange.Request) error {
 	c.Start(op)
 	_, err := c.Wait(op)
 	return err

@@ -25,7 +25,7 @@ func TestEqualsExchangeOver(t *testing.T) {
 					return err
 				}
 				defer g.Close()
-				over, err := exchange.Over(g, exchange.Config{Algorithm: algorithm})
+				over, err := exchange.NewGroupReducer(g, exchange.Config{Algorithm: algorithm})
 				if err != nil {
 					return err
 				}
@@ -34,7 +34,7 @@ func TestEqualsExchangeOver(t *testing.T) {
 					for _, q := range ownCodes() {
 						for _, share := range []float64{0, 0.05, 0.9} { // 0: dense
 							x := decoded(t, q, gradient(n, c.rank(), turn))
-							ours, theirs := &exchange.Op{X: x, Code: q}, &exchange.Op{X: slices.Clone(x), Code: q}
+							ours, theirs := &exchange.Request{X: x, Code: q}, &exchange.Request{X: slices.Clone(x), Code: q}
 							if share > 0 {
 								ours.Sparse = entries(t, n, c.rank(), turn, share, q)
 								theirs.Sparse = entries(t, n, c.rank(), turn, share, q)

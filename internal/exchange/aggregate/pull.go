@@ -23,14 +23,14 @@ func (c *Client) pull() {
 		sl.f = nil
 		c.mu.Lock()
 		c.pulled++
-		c.room.Signal()
+		c.slotFree.Signal()
 		c.mu.Unlock()
 	}
 }
 
 // pullFault records a fault. A sum without room in its code is one on every rank,
 // of this exchange alone.
-func (c *Client) pullFault(sl *slot, err error) {
+func (c *Client) pullFault(sl *segmentSlot, err error) {
 	if v := (*exchange.ValueError)(nil); errors.As(err, &v) {
 		sl.f.err = cmp.Or(sl.f.err, err)
 		return
@@ -39,7 +39,7 @@ func (c *Client) pullFault(sl *slot, err error) {
 }
 
 // toPull waits for the next slot; nil when there will be none.
-func (c *Client) toPull() *slot {
+func (c *Client) toPull() *segmentSlot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.pulled == c.pushed && !c.ended {
@@ -53,7 +53,7 @@ func (c *Client) toPull() *slot {
 
 // pullSegment waits for the sum of a segment and puts it in its place. When it
 // returns the mesh no longer touches the slot, nor the exchange's values.
-func (c *Client) pullSegment(sl *slot) error {
+func (c *Client) pullSegment(sl *segmentSlot) error {
 	f := sl.f
 	if err := c.await(sl); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (c *Client) pullSegment(sl *slot) error {
 	if err := f.code.Decode(x, sl.body.bytes(f.code.Size(len(x)))); err != nil {
 		return c.damaged(sl, err)
 	}
-	if f.head.loses(f.code, c.cfg.Trainers) {
-		return c.pullLost(sl)
+	if f.head.hasSumError(f.code, c.cfg.Trainers) {
+		return c.pullSumError(sl)
 	}
 	if !halves(f.head.code) {
 		return nil
@@ -81,10 +81,10 @@ func (c *Client) pullSegment(sl *slot) error {
 	return nil
 }
 
-// pullLost takes in what this trainer keeps of what the sum of a segment lost.
-func (c *Client) pullLost(sl *slot) error {
+// pullSumError takes in what this trainer keeps of what the sum of a segment lost.
+func (c *Client) pullSumError(sl *segmentSlot) error {
 	f := sl.f
-	first, end := f.head.kept(c.mesh.Rank(), c.cfg.Trainers)
+	first, end := f.head.errorRange(c.mesh.Rank(), c.cfg.Trainers)
 	lo, hi := overlap(sl.lo, sl.hi, first, end)
 	if lo >= hi {
 		return nil
@@ -94,12 +94,12 @@ func (c *Client) pullLost(sl *slot) error {
 	if err := c.await(sl); err != nil {
 		return err
 	}
-	f.op.Lost = append(f.op.Lost, exchange.Loss{At: lo, Values: lost})
+	f.op.SumError = append(f.op.SumError, exchange.ErrorSpan{At: lo, Values: lost})
 	return nil
 }
 
 // pullSparse puts the entries of a payload into x, the others are zero.
-func (c *Client) pullSparse(sl *slot, x []float32) error {
+func (c *Client) pullSparse(sl *segmentSlot, x []float32) error {
 	f := sl.f
 	s, err := decodeSize(&sl.size, compress.FP32{}, sl.lo, sl.hi)
 	if err == nil && s.base != sl.lo {
@@ -138,7 +138,7 @@ func (c *Client) pullSparse(sl *slot, x []float32) error {
 }
 
 // await waits for the receive of a slot.
-func (c *Client) await(sl *slot) error {
+func (c *Client) await(sl *segmentSlot) error {
 	c.wait.op = sl.f.entry
 	c.wait.begin(c.member(sl.server), sl.f.seq)
 	err := sl.recv.Wait(c.cfg.Timeout)
@@ -147,6 +147,6 @@ func (c *Client) await(sl *slot) error {
 }
 
 // damaged says that what a server sent cannot be read.
-func (c *Client) damaged(sl *slot, err error) error {
+func (c *Client) damaged(sl *segmentSlot, err error) error {
 	return fmt.Errorf("what %s sent for segment %d: %w", role(c.member(sl.server), c.cfg.Trainers), sl.k, err)
 }

@@ -21,7 +21,7 @@ func (c *Client) push() {
 }
 
 // toPush waits for the next flight; nil when there will be none.
-func (c *Client) toPush() *flight {
+func (c *Client) toPush() *pendingRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.next == nil && !c.closing {
@@ -36,7 +36,7 @@ func (c *Client) toPush() *flight {
 
 // pushFlight pushes the head and all segments of f. After a fault nothing is
 // sent any more, but the slots pass on to pull, which ends the flight.
-func (c *Client) pushFlight(f *flight) {
+func (c *Client) pushFlight(f *pendingRequest) {
 	c.pushHeads(f)
 	left := 0
 	for s := range c.servers {
@@ -75,7 +75,7 @@ func (c *Client) blame(err error, server int) int {
 	return c.mesh.Rank()
 }
 
-func (c *Client) pushHeads(f *flight) {
+func (c *Client) pushHeads(f *pendingRequest) {
 	f.head.encode(&c.out.head)
 	for s := range c.servers {
 		if c.fault.Load() != nil {
@@ -89,11 +89,11 @@ func (c *Client) pushHeads(f *flight) {
 }
 
 // freeSlot waits for a slot.
-func (c *Client) freeSlot() *slot {
+func (c *Client) freeSlot() *segmentSlot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.pushed-c.pulled == uint64(len(c.slots)) {
-		c.room.Wait()
+		c.slotFree.Wait()
 	}
 	return &c.slots[c.pushed%uint64(len(c.slots))]
 }
@@ -108,7 +108,7 @@ func (c *Client) publish() {
 
 // expect posts the receive of what comes first for a slot. Dense float32 comes
 // straight to its place, which the push has read by now.
-func (c *Client) expect(sl *slot) {
+func (c *Client) expect(sl *segmentSlot) {
 	f := sl.f
 	tag, dst := bodyTag(f.seq, sl.k), []byte(nil)
 	switch {
@@ -122,7 +122,7 @@ func (c *Client) expect(sl *slot) {
 	c.mesh.Post(&sl.recv, c.member(sl.server), tag, dst)
 }
 
-func (c *Client) pushSegment(sl *slot) error {
+func (c *Client) pushSegment(sl *segmentSlot) error {
 	f := sl.f
 	x := f.op.X[sl.lo:sl.hi]
 	switch {
@@ -144,7 +144,7 @@ func (c *Client) pushSegment(sl *slot) error {
 // pushSparse sends the entries of a segment. Values that are coded in blocks go
 // with all of their blocks, since blocks that begin elsewhere would have other
 // scales and lose a second time; the server skips what is not its own.
-func (c *Client) pushSparse(sl *slot) error {
+func (c *Client) pushSparse(sl *segmentSlot) error {
 	f, s := sl.f, sl.f.op.Sparse
 	first, _ := slices.BinarySearch(s.Index, int32(sl.lo))
 	behind, _ := slices.BinarySearch(s.Index, int32(sl.hi))
@@ -172,13 +172,13 @@ func (c *Client) pushSparse(sl *slot) error {
 	return c.send(sl, bodyTag(f.seq, sl.k), c.out.bytes)
 }
 
-func (c *Client) send(sl *slot, tag transport.Tag, b []byte) error {
+func (c *Client) send(sl *segmentSlot, tag transport.Tag, b []byte) error {
 	sl.f.sent += int64(len(b))
 	return c.mesh.Send(c.member(sl.server), tag, b, c.cfg.Timeout)
 }
 
 // shifted is index counted from base.
-func (t *traveller) shifted(index []int32, base int32) []int32 {
+func (t *codecState) shifted(index []int32, base int32) []int32 {
 	if cap(t.index) < len(index) {
 		t.index = make([]int32, len(index))
 	}

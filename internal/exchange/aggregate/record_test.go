@@ -34,7 +34,7 @@ func TestExchangesAreRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			op := exchange.Op{X: make([]float32, 100), Bucket: exchange.Bucket{First: "a", Last: "a", Label: label}}
+			op := exchange.Request{X: make([]float32, 100), Bucket: exchange.BucketInfo{First: "a", Last: "a", Label: label}}
 			for range exchanges {
 				if err := reduce(c, &op); err != nil {
 					ended <- err
@@ -62,7 +62,7 @@ func TestExchangesAreRecorded(t *testing.T) {
 			} else if sig == 0 {
 				sig = e.Sig
 			}
-			if e.Kind != want || e.Seq != uint32(i) || e.Group != record.SumGroup || e.Size != 400 || e.Failed || e.Peer >= 0 || e.Done < e.Begun || r < 2 && (e.Sig != sig || e.Label != label) {
+			if e.Kind != want || e.Seq != uint32(i) || e.Group != record.AggregationGroup || e.Size != 400 || e.Failed || e.Peer >= 0 || e.Done < e.Begun || r < 2 && (e.Sig != sig || e.Label != label) {
 				t.Errorf("member %d: %+v", r, e)
 			}
 		}
@@ -85,7 +85,7 @@ func TestServersRecordWhomTheyWaitFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	op := exchange.Op{X: make([]float32, 10)}
+	op := exchange.Request{X: make([]float32, 10)}
 	c.Start(&op)
 	for server.wait.peer.Load() == 0 { // within headLook
 		time.Sleep(time.Millisecond)

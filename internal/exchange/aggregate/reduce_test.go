@@ -32,7 +32,7 @@ func TestDense(t *testing.T) {
 						for r := range trainers {
 							inputs = append(inputs, decoded(t, q, gradient(n, r, turn)))
 						}
-						op := &exchange.Op{X: slices.Clone(inputs[c.rank()]), Lo: 7, Code: q}
+						op := &exchange.Request{X: slices.Clone(inputs[c.rank()]), Lo: 7, Code: q}
 						if err := reduce(c, op); err != nil {
 							return err
 						}
@@ -60,7 +60,7 @@ func TestDense(t *testing.T) {
 
 // sameLoss compares what is left with a trainer with what the sum lost, at the places that
 // it would sum without servers.
-func sameLoss(t *testing.T, c *Client, op *exchange.Op, q compress.Quantiser, inputs [][]float32) error {
+func sameLoss(t *testing.T, c *Client, op *exchange.Request, q compress.Quantiser, inputs [][]float32) error {
 	want, got := make([]float32, len(op.X)), make([]float32, len(op.X))
 	if q.Block() > 1 && len(inputs) > 1 {
 		sum := naiveDense(t, compress.FP32{}, inputs)
@@ -71,7 +71,7 @@ func sameLoss(t *testing.T, c *Client, op *exchange.Op, q compress.Quantiser, in
 			}
 		}
 	}
-	for _, l := range op.Lost {
+	for _, l := range op.SumError {
 		copy(got[l.At:], l.Values)
 	}
 	return sameBits("what is left", got, want)
@@ -92,7 +92,7 @@ func TestNaiveCollective(t *testing.T) {
 				for turn := range 20 {
 					x := gradient(1+turn*997, c.rank(), turn)
 					want := slices.Clone(x)
-					op := &exchange.Op{X: x}
+					op := &exchange.Request{X: x}
 					c.Start(op)
 					if err := collective.AllReduce(g, want, collective.Sum); err != nil {
 						return err
@@ -148,7 +148,7 @@ func sparseTurn(t *testing.T, c *Client, trainers, n, turn int, share float64, q
 	}
 	own := inputs[c.rank()]
 	kept := compress.Sparse{Len: own.Len, Index: slices.Clone(own.Index), Value: slices.Clone(own.Value)}
-	op := &exchange.Op{X: gradient(n, 9, 9), Sparse: own, Code: q} // what X holds does not matter
+	op := &exchange.Request{X: gradient(n, 9, 9), Sparse: own, Code: q} // what X holds does not matter
 	if err := reduce(c, op); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -167,7 +167,7 @@ func TestSparseIsShort(t *testing.T) {
 	meshes := mem.New(3)
 	for _, err := range onMeshes(t, meshes, Config{Trainers: 2}, func(c *Client) error {
 		s := entries(t, n, c.rank(), 1, 0.01, compress.FP32{})
-		op := &exchange.Op{X: make([]float32, n), Sparse: s}
+		op := &exchange.Request{X: make([]float32, n), Sparse: s}
 		if err := reduce(c, op); err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func TestSparseIsShort(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	leakcheck.Check(t)
 	onTrainers(t, 3, 2, small, func(c *Client) error {
-		ops := make([]exchange.Op, 40)
+		ops := make([]exchange.Request, 40)
 		for turn := range 5 {
 			for i := range ops {
 				ops[i].X = gradient(i*97, c.rank(), turn*100+i)
@@ -222,11 +222,11 @@ func TestOverTCP(t *testing.T) {
 	leakcheck.Check(t)
 	for r, err := range onMeshes(t, tcpMeshes(t, 4), Config{Trainers: 2}, func(c *Client) error {
 		for turn := range 2 {
-			big := &exchange.Op{X: gradient(400_001, c.rank(), turn)}
-			sparse := &exchange.Op{X: make([]float32, 50001), Sparse: entries(t, 50001, c.rank(), turn, 0.05, compress.Int8{}), Code: compress.Int8{}}
+			big := &exchange.Request{X: gradient(400_001, c.rank(), turn)}
+			sparse := &exchange.Request{X: make([]float32, 50001), Sparse: entries(t, 50001, c.rank(), turn, 0.05, compress.Int8{}), Code: compress.Int8{}}
 			c.Start(big)
 			c.Start(sparse)
-			for _, op := range []*exchange.Op{big, sparse} {
+			for _, op := range []*exchange.Request{big, sparse} {
 				if _, err := c.Wait(op); err != nil {
 					return err
 				}
@@ -252,12 +252,12 @@ func TestOverTCP(t *testing.T) {
 func TestMost(t *testing.T) {
 	onTrainers(t, 2, 1, Config{}, func(c *Client) error {
 		inputs := []*compress.Sparse{entries(t, 1000, 0, 0, 0.1, compress.FP32{}), entries(t, 1000, 1, 0, 0.1, compress.FP32{})}
-		op := &exchange.Op{X: make([]float32, 1000), Sparse: entries(t, 1000, c.rank(), 0, 0.1, compress.FP32{}), Most: 10}
+		op := &exchange.Request{X: make([]float32, 1000), Sparse: entries(t, 1000, c.rank(), 0, 0.1, compress.FP32{}), MaxEntries: 10}
 		sent := op.Sparse.Count()
 		if err := reduce(c, op); err != nil {
 			return err
 		}
-		if op.Sent.Left != 0 || op.Sparse.Count() != sent || op.Sent.Entries != sent {
+		if op.Sent.Excluded != 0 || op.Sparse.Count() != sent || op.Sent.Entries != sent {
 			return fmt.Errorf("%d of %d entries are there, sent %+v", op.Sparse.Count(), sent, op.Sent)
 		}
 		return sameBits("sum", op.X, naiveSparse(inputs))
@@ -272,7 +272,7 @@ func TestOwnCode(t *testing.T) {
 		for r := range 2 {
 			inputs = append(inputs, gradient(1001, r, 1))
 		}
-		op := &exchange.Op{X: gradient(1001, c.rank(), 1), Code: doubled{}}
+		op := &exchange.Request{X: gradient(1001, c.rank(), 1), Code: doubled{}}
 		if err := reduce(c, op); err != nil {
 			return err
 		}
@@ -295,9 +295,9 @@ func TestAllocatesNothing(t *testing.T) {
 	for _, q := range []compress.Quantiser{compress.FP32{}, compress.FP16{}, compress.Int8{}} {
 		for _, sparse := range []bool{false, true} {
 			onTrainers(t, 2, 2, small, func(c *Client) error {
-				ops := make([]exchange.Op, 3)
+				ops := make([]exchange.Request, 3)
 				for i := range ops {
-					ops[i] = exchange.Op{X: make([]float32, 5000), Code: q}
+					ops[i] = exchange.Request{X: make([]float32, 5000), Code: q}
 					if sparse {
 						ops[i].Sparse = entries(t, 5000, c.rank(), i, 0.05, q)
 					}
@@ -345,7 +345,7 @@ func TestBoundedMemory(t *testing.T) {
 		go func() {
 			c, err := NewClient(m, cfg)
 			if err == nil {
-				err = reduce(c, &exchange.Op{X: make([]float32, 1<<20)})
+				err = reduce(c, &exchange.Request{X: make([]float32, 1<<20)})
 				c.Close()
 			}
 			done <- err
@@ -365,7 +365,7 @@ func TestBoundedMemory(t *testing.T) {
 	for i := range s.sums {
 		held += cap(s.sums[i].room.floats)
 	}
-	if most := 3 * ahead * 1024; held > most {
+	if most := 3 * maxInFlight * 1024; held > most {
 		t.Errorf("the server holds %d values for an exchange of %d, want at most %d", held, 1<<20, most)
 	}
 	closeAll(meshes)
@@ -414,7 +414,7 @@ func TestCosts(t *testing.T) {
 			for _, q := range []compress.Quantiser{compress.FP32{}, compress.BF16{}, compress.Int8{}} {
 				meshes := mem.New(trainers + servers)
 				for _, err := range onMeshes(t, meshes, Config{Trainers: trainers, SegmentBytes: minSegment}, func(c *Client) error {
-					return reduce(c, &exchange.Op{X: gradient(n, c.rank(), 0), Code: q})
+					return reduce(c, &exchange.Request{X: gradient(n, c.rank(), 0), Code: q})
 				}) {
 					if err != nil {
 						t.Fatal(err)

@@ -26,7 +26,7 @@ type sum struct {
 // that was there. A trainer that does not read holds the others up from here on, by
 // as many segments as it has not read, and no longer than Timeout.
 func (s *Server) freeSum(k int) *sum {
-	m := &s.sums[s.made%ahead]
+	m := &s.sums[s.made%maxInFlight]
 	s.made++
 	m.travelled.Wait()
 	m.seq, m.head, m.k, m.lost = s.seq, s.head, k, nil
@@ -68,12 +68,12 @@ func (s *Server) sendSum(t int, m *sum) error {
 		return err
 	}
 	s.sent.Add(int64(len(m.body)))
-	return s.sendLost(t, m)
+	return s.sendSumError(t, m)
 }
 
-// sendLost sends a trainer its part of what coding m lost.
-func (s *Server) sendLost(t int, m *sum) error {
-	lo, hi := m.head.kept(t, len(s.trainers))
+// sendSumError sends a trainer its part of what coding m lost.
+func (s *Server) sendSumError(t int, m *sum) error {
+	lo, hi := m.head.errorRange(t, len(s.trainers))
 	lo, hi = overlap(lo, hi, m.lo, m.lo+len(m.lost))
 	if lo >= hi {
 		return nil

@@ -41,7 +41,7 @@ func TestSlowTrainer(t *testing.T) {
 	end := make(chan error, 1)
 	go func() { end <- s.Run(t.Context()) }()
 	var clients []*Client
-	ops := make([]exchange.Op, 4)
+	ops := make([]exchange.Request, 4)
 	for r, m := range meshes[:2] {
 		c, err := NewClient(m, cfg)
 		if err != nil {
@@ -49,7 +49,7 @@ func TestSlowTrainer(t *testing.T) {
 		}
 		clients = append(clients, c)
 		for i := range 2 {
-			ops[2*r+i].X = gradient(ahead/2*minSegment/4, r, i)
+			ops[2*r+i].X = gradient(maxInFlight/2*minSegment/4, r, i)
 			c.Start(&ops[2*r+i])
 		}
 	}

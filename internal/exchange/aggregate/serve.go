@@ -13,7 +13,7 @@ import (
 func (s *Server) serve() error {
 	n, asked := s.layout.segments(s.Index()), 0
 	for k := range n {
-		for ; asked < min(n, k+ahead); asked++ {
+		for ; asked < min(n, k+maxInFlight); asked++ {
 			s.ask(asked)
 		}
 		m := s.freeSum(k)
@@ -30,7 +30,7 @@ func (s *Server) serve() error {
 func (s *Server) ask(k int) {
 	lo, hi := s.layout.at(s.Index(), k)
 	for t := range s.trainers {
-		sl := &s.trainers[t].slots[k%ahead]
+		sl := &s.trainers[t].slots[k%maxInFlight]
 		sl.posted = true
 		if s.head.kind == kindSparse {
 			s.mesh.Post(&sl.recv, t, sizeTag(s.seq, k), sl.size[:])
@@ -42,7 +42,7 @@ func (s *Server) ask(k int) {
 
 // await waits for what ask has posted.
 func (s *Server) await(t, k int) error {
-	sl := &s.trainers[t].slots[k%ahead]
+	sl := &s.trainers[t].slots[k%maxInFlight]
 	s.wait.begin(t, s.seq)
 	err := sl.recv.Wait(s.cfg.Timeout)
 	s.wait.over(err)
@@ -65,7 +65,7 @@ func (s *Server) add(m *sum) error {
 // addValues adds float32 in the memory in which rank 0's came, and gives its slot
 // the sum's in exchange.
 func (s *Server) addValues(m *sum, n int) error {
-	first := &s.trainers[0].slots[m.k%ahead]
+	first := &s.trainers[0].slots[m.k%maxInFlight]
 	acc := first.body.values(n)
 	for t := range s.trainers {
 		if err := s.await(t, m.k); err != nil {
@@ -73,7 +73,7 @@ func (s *Server) addValues(m *sum, n int) error {
 		}
 		s.received.Add(int64(4 * n))
 		if t > 0 {
-			s.kernels.Combine(simd.ReduceSum, acc, acc, s.trainers[t].slots[m.k%ahead].body.values(n))
+			s.kernels.Combine(simd.ReduceSum, acc, acc, s.trainers[t].slots[m.k%maxInFlight].body.values(n))
 		}
 	}
 	first.body, m.room = m.room, first.body
@@ -94,7 +94,7 @@ func (s *Server) addCoded(m *sum, n int) error {
 		if t == 0 {
 			to = acc
 		}
-		if err := s.code.Decode(to, s.trainers[t].slots[m.k%ahead].body.bytes(bytes)); err != nil {
+		if err := s.code.Decode(to, s.trainers[t].slots[m.k%maxInFlight].body.bytes(bytes)); err != nil {
 			return s.damaged(t, m.k, err)
 		}
 		if t > 0 {
@@ -109,7 +109,7 @@ func (s *Server) addCoded(m *sum, n int) error {
 	if err := s.code.Encode(m.body, acc); err != nil {
 		return valueFault(err, s.head.lo+m.lo, nil)
 	}
-	if !s.head.loses(s.code, len(s.trainers)) {
+	if !s.head.hasSumError(s.code, len(s.trainers)) {
 		return nil
 	}
 	if err := s.code.Decode(part, m.body); err != nil {
@@ -171,7 +171,7 @@ func (s *Server) takeSparse(k, lo, hi int) error {
 		}
 		tr := &s.trainers[t]
 		var err error
-		if tr.of, err = decodeSize(&tr.slots[k%ahead].size, s.code, lo, hi); err != nil {
+		if tr.of, err = decodeSize(&tr.slots[k%maxInFlight].size, s.code, lo, hi); err != nil {
 			return s.damaged(t, k, err)
 		}
 		s.received.Add(int64(sizeBytes + tr.of.bytes))

@@ -29,8 +29,8 @@ type Server struct {
 	servers  int
 	trainers []trainer
 	kernels  *simd.Kernels
-	wait     waitNote
-	note     scribe
+	wait     waitState
+	note     opRecorder
 
 	seq    uint32
 	head   head // of the exchange under way
@@ -45,8 +45,8 @@ type Server struct {
 	whole   bool     // it has all
 	sparse  compress.Sparse
 
-	sums    [ahead]sum // made last, a ring
-	made    uint64     // how many there were
+	sums    [maxInFlight]sum // made last, a ring
+	made    uint64           // how many there were
 	senders sync.WaitGroup
 	fault   atomic.Pointer[Error]
 
@@ -55,16 +55,16 @@ type Server struct {
 
 // trainer is what a server keeps of one.
 type trainer struct {
-	recv   transport.Recv // of the head, or of a sparse body
-	posted bool
-	head   [headBytes]byte
-	said   head // decoded
-	came   bool // the head of the exchange that is about to begin
-	left   bool // in good order
-	body   buffer
-	of     size // of that body
-	slots  [ahead]segment
-	toSend chan *sum
+	recv    transport.Recv // of the head, or of a sparse body
+	posted  bool
+	head    [headBytes]byte
+	decoded head // decoded
+	came    bool // the head of the exchange that is about to begin
+	hasLeft bool // in good order
+	body    buffer
+	of      size // of that body
+	slots   [maxInFlight]segment
+	toSend  chan *sum
 }
 
 // segment is a posted receive of a trainer's segment, or of its size.
@@ -92,7 +92,7 @@ func NewServer(mesh transport.Mesh, cfg Config) (*Server, error) {
 	return &Server{
 		mesh: mesh, cfg: cfg.filled(), servers: mesh.Size() - cfg.Trainers,
 		trainers: make([]trainer, cfg.Trainers), kernels: simd.Host(), codes: append(ownCodes(), cfg.Codes...),
-		note: newScribe(cfg.Record), wait: waitNote{rec: cfg.Record},
+		note: newScribe(cfg.Record), wait: waitState{rec: cfg.Record},
 	}, nil
 }
 
@@ -117,7 +117,7 @@ func (s *Server) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.mesh.Abort(context.Cause(ctx)) })
 	defer stop()
 	for t := range s.trainers {
-		s.trainers[t].toSend = make(chan *sum, ahead)
+		s.trainers[t].toSend = make(chan *sum, maxInFlight)
 		s.senders.Go(func() { s.send(t) })
 	}
 	if err := s.serveAll(); err != nil {
@@ -139,7 +139,7 @@ func (s *Server) serveAll() error {
 	for {
 		over, err := s.next()
 		if err == nil && !over {
-			s.hear(s.head)
+			s.recordHead(s.head)
 			err = s.serve()
 		}
 		s.wait.op.End(s.note.rec.Now(), -1, err != nil)
@@ -152,9 +152,9 @@ func (s *Server) serveAll() error {
 	}
 }
 
-// hear records the exchange that is about to begin, once.
-func (s *Server) hear(h head) {
-	if !s.wait.op.Seen() {
+// recordHead records the exchange that is about to begin, once.
+func (s *Server) recordHead(h head) {
+	if !s.wait.op.Recorded() {
 		s.wait.op = s.note.serve(h, s.seq)
 	}
 }
@@ -170,7 +170,7 @@ func (s *Server) doing() string {
 // fail makes err the server's fault, unless there is one, and ends all operations
 // of the mesh with it.
 func (s *Server) fail(seq uint32, what string, err error) {
-	fault := &Error{Op: "serve", Seq: seq, What: what, Rank: s.mesh.Rank(), Peer: transport.Culprit(err, s.mesh.Rank()), Trainers: s.cfg.Trainers, Err: err}
+	fault := &Error{Op: "serve", Seq: seq, Exchange: what, Rank: s.mesh.Rank(), Peer: transport.Culprit(err, s.mesh.Rank()), Trainers: s.cfg.Trainers, Err: err}
 	if s.fault.CompareAndSwap(nil, fault) {
 		s.mesh.Abort(fault)
 	}
@@ -199,7 +199,7 @@ func (s *Server) withdraw() {
 func (s *Server) next() (over bool, err error) {
 	s.layout = layout{} // nothing is known of it
 	for t := range s.trainers {
-		if tr := &s.trainers[t]; !tr.left {
+		if tr := &s.trainers[t]; !tr.hasLeft {
 			tr.came = false
 			s.postHead(t)
 		}
@@ -223,12 +223,12 @@ func (s *Server) postHead(t int) {
 // trainers do something else. From then on it is a wait like any other.
 func (s *Server) awaitHead(t int) error {
 	var since time.Time // some trainer has begun
-	for tr := &s.trainers[t]; !tr.came && !tr.left; {
+	for tr := &s.trainers[t]; !tr.came && !tr.hasLeft; {
 		look := min(headLook, s.cfg.Timeout)
 		if err := s.askHead(t, look); err != nil {
 			return err
 		}
-		if tr.came || tr.left {
+		if tr.came || tr.hasLeft {
 			break
 		}
 		if some, err := s.begun(); err != nil {
@@ -238,7 +238,7 @@ func (s *Server) awaitHead(t int) error {
 		}
 		if since.IsZero() {
 			since = time.Now()
-			s.hear(s.begunAs())
+			s.recordHead(s.begunAs())
 			s.wait.from(t, s.seq, since.Add(-look/2))
 		}
 		if waited := time.Since(since); waited > s.cfg.Timeout {
@@ -256,13 +256,13 @@ func (s *Server) askHead(t int, long time.Duration) error {
 	switch {
 	case err == nil:
 		s.received.Add(headBytes)
-		if tr.said, err = decodeHead(&tr.head); err != nil {
+		if tr.decoded, err = decodeHead(&tr.head); err != nil {
 			return fmt.Errorf("what rank %d sent: %w", t, err)
 		}
-		tr.left = tr.said.kind == kindLeave
-		tr.came = !tr.left
+		tr.hasLeft = tr.decoded.kind == kindLeave
+		tr.came = !tr.hasLeft
 	case errors.Is(err, transport.ErrGoodbye):
-		tr.left, tr.said = true, head{kind: kindLeave}
+		tr.hasLeft, tr.decoded = true, head{kind: kindLeave}
 	case transport.TimedOut(err):
 		s.postHead(t)
 	default:
@@ -275,7 +275,7 @@ func (s *Server) askHead(t int, long time.Duration) error {
 func (s *Server) begun() (bool, error) {
 	for t := range s.trainers {
 		tr := &s.trainers[t]
-		if !tr.came && !tr.left {
+		if !tr.came && !tr.hasLeft {
 			if err := s.askHead(t, 0); err != nil {
 				return false, err
 			}
@@ -291,7 +291,7 @@ func (s *Server) begun() (bool, error) {
 func (s *Server) begunAs() head {
 	for t := range s.trainers {
 		if s.trainers[t].came {
-			return s.trainers[t].said
+			return s.trainers[t].decoded
 		}
 	}
 	return head{}
@@ -299,16 +299,16 @@ func (s *Server) begunAs() head {
 
 // agree compares the trainers' heads and plans the exchange.
 func (s *Server) agree() (over bool, err error) {
-	first := s.trainers[0].said
+	first := s.trainers[0].decoded
 	for t := range s.trainers {
-		switch said := s.trainers[t].said; {
+		switch said := s.trainers[t].decoded; {
 		case said == first:
 		case said.kind == kindLeave:
 			return false, s.early(t, 0)
 		case first.kind == kindLeave:
 			return false, s.early(0, t)
 		default:
-			return false, &MismatchError{Ranks: [2]int{0, t}, What: [2]string{first.String(), said.String()}}
+			return false, &MismatchError{Ranks: [2]int{0, t}, Exchanges: [2]string{first.String(), said.String()}}
 		}
 	}
 	if first.kind == kindLeave {
@@ -321,8 +321,8 @@ func (s *Server) agree() (over bool, err error) {
 
 // early is the error of a trainer that has left while another one has begun the next exchange.
 func (s *Server) early(trainer, by int) error {
-	in := fmt.Sprintf("exchange %d (%v)", s.seq, s.trainers[by].said)
-	return &transport.LostError{Rank: trainer, Why: outcome.Early("it left the job", outcome.Rank(by), in)}
+	in := fmt.Sprintf("exchange %d (%v)", s.seq, s.trainers[by].decoded)
+	return &transport.LostError{Rank: trainer, Reason: outcome.Early("it left the job", outcome.Rank(by), in)}
 }
 
 // find returns the code of an exchange.

@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// waitNote is whom a goroutine waits for, for others to read.
-type waitNote struct {
+// waitState is whom a goroutine waits for, for others to read.
+type waitState struct {
 	rec   *record.Recorder
 	op    record.Op    // the exchange under way, of the goroutine alone
 	peer  atomic.Int64 // plus one; 0: nobody
@@ -18,9 +18,9 @@ type waitNote struct {
 }
 
 // begin notes a wait for a member from now on.
-func (w *waitNote) begin(peer int, seq uint32) { w.from(peer, seq, time.Now()) }
+func (w *waitState) begin(peer int, seq uint32) { w.from(peer, seq, time.Now()) }
 
-func (w *waitNote) from(peer int, seq uint32, since time.Time) {
+func (w *waitState) from(peer int, seq uint32, since time.Time) {
 	if wait := w.op.Wait(); wait != nil {
 		wait.For(peer, w.rec.At(since))
 	}
@@ -29,16 +29,16 @@ func (w *waitNote) from(peer int, seq uint32, since time.Time) {
 	w.peer.Store(int64(peer) + 1)
 }
 
-func (w *waitNote) end() { w.peer.Store(0) }
+func (w *waitState) end() { w.peer.Store(0) }
 
 // over is end of a wait for what came, or did not: what is recorded of one that failed says for whom it waited.
-func (w *waitNote) over(err error) {
+func (w *waitState) over(err error) {
 	if w.end(); err == nil {
-		w.op.Wait().Over()
+		w.op.Wait().Clear()
 	}
 }
 
-func (w *waitNote) load(op string) (collective.Wait, bool) {
+func (w *waitState) load(op string) (collective.Wait, bool) {
 	p := w.peer.Load()
 	if p == 0 {
 		return collective.Wait{}, false

@@ -10,8 +10,8 @@ type load struct {
 	under int
 	// each is how long it has taken for a sample lately; 0: it is not known.
 	each time.Duration
-	// lacks is how long it takes to lend it the part's parameters, and to collect their gradients; 0: it has them, or its own.
-	lacks time.Duration
+	// transferTime is how long it takes to lend it the part's parameters, and to collect their gradients; 0: it has them, or its own.
+	transferTime time.Duration
 }
 
 // choose is which heter-trainer a micro-batch of so many samples goes to: that which will probably be done with it first, so that a
@@ -25,7 +25,7 @@ func choose(loads []load, last, samples int) int {
 		if l.full || l.lost {
 			continue
 		}
-		done := time.Duration(l.under+samples)*max(l.each, 1) + l.lacks
+		done := time.Duration(l.under+samples)*max(l.each, 1) + l.transferTime
 		if best < 0 || done < least {
 			best, least = i, done
 		}

@@ -62,7 +62,7 @@ type Config struct {
 	About []byte
 	// Code is how what crosses travels, there and back: fp32, where nothing is said.
 	Code psmessage.Code
-	// Lent says that the trainer has the part's parameters, and lends them: the Client is a heter.Lender, and heter-trainers keep nothing.
+	// Lent says that the trainer has the part's parameters, and lends them: the Client is a heter.StatelessStage, and heter-trainers keep nothing.
 	// Values and Begin are not for it.
 	Lent bool
 	// Timeout bounds every wait: for heter-trainers that are not up yet, for room and for results. 0: 15 min.
@@ -73,7 +73,7 @@ type Config struct {
 	Note func(line string)
 }
 
-// Client is a heter.Remote. One goroutine uses it, but for Abort; another one, its own, sends.
+// Client is a heter.RemoteStage. One goroutine uses it, but for Abort; another one, its own, sends.
 type Client struct {
 	cfg     Config
 	welcome message.Welcome // of the first one that was reached; that of others has the same lengths
@@ -89,31 +89,31 @@ type Client struct {
 	begun  atomic.Bool   // it sends
 	posted chan struct{} // closed when that has ended
 
-	mu      sync.Mutex
-	changed sync.Cond
-	links   []*link   // by heter-trainer; of one that is lost: the last
-	pending []*flight // to be sent, in turn
-	news    bool      // the end of the step is to be said for the first time
-	over    bool      // nothing is to be sent any more
-	times   heter.StageTimes
-	flights map[*heter.Micro]*flight
-	kept    []*flight // of the last two steps, as long as they may have to be sent again
-	orphans []*flight // whose heter-trainers are lost
-	frames  store
-	ended   message.End
-	again   message.Again // the last one that came
-	values  []float32     // wanted by read, from the last ask on
-	asked   *link         // of whom; nil: nothing is wanted
-	joined  int           // how often a lost one has become a member again
-	lent    lent
-	err     error
+	mu        sync.Mutex
+	changed   sync.Cond
+	links     []*link    // by heter-trainer; of one that is lost: the last
+	pending   []*request // to be sent, in turn
+	news      bool       // the end of the step is to be said for the first time
+	over      bool       // nothing is to be sent any more
+	times     heter.StageTimes
+	requests  map[*heter.MicroBatch]*request
+	retained  []*request // of the last two steps, as long as they may have to be sent again
+	orphans   []*request // whose heter-trainers are lost
+	frames    frameStore
+	ended     message.End
+	lastRetry message.RetryEnd // the last one that came
+	values    []float32        // wanted by read, from the last ask on
+	asked     *link            // of whom; nil: nothing is wanted
+	joined    int              // how often a lost one has become a member again
+	params    sentParams
+	err       error
 
 	freed sync.Once // the memory of frames
 }
 
-// flight is a micro-batch that was sent, or is about to be.
-type flight struct {
-	micro  *heter.Micro
+// request is a micro-batch that was sent, or is about to be.
+type request struct {
+	micro  *heter.MicroBatch
 	frame  []byte
 	slot   int // of shared memory that frame lies in; -1: it is memory of this process
 	back   int // of its heter-trainer's memory, where results are wanted; -1: they come by the link
@@ -131,7 +131,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("heter: trainer %d of %d, %d heter-trainers: want one at least, and a cut", cfg.Trainer, cfg.Trainers, len(cfg.Addrs))
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Minute)
-	c := &Client{cfg: cfg, loads: make([]load, len(cfg.Addrs)), last: cfg.Trainer % len(cfg.Addrs), flights: map[*heter.Micro]*flight{}, posted: make(chan struct{})}
+	c := &Client{cfg: cfg, loads: make([]load, len(cfg.Addrs)), last: cfg.Trainer % len(cfg.Addrs), requests: map[*heter.MicroBatch]*request{}, posted: make(chan struct{})}
 	c.changed.L, c.layout = &c.mu, message.Layout{Cut: cfg.Cut, Code: cfg.Code}
 	c.step.Store(1)
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -143,15 +143,15 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c.mu.Lock()
 	for _, k := range c.links {
-		if k.gone {
-			c.seekers.Go(func() { c.seek(k.index, k.addr) })
+		if k.isLost {
+			c.seekers.Go(func() { c.reconnectLoop(k.index, k.addr) })
 		} else {
 			k.begin()
 		}
 	}
 	c.mu.Unlock()
 	c.begun.Store(true)
-	go c.post()
+	go c.sendLoop()
 	return c, nil
 }
 
@@ -172,7 +172,7 @@ func (c *Client) Abort(cause error) {
 	c.stop()
 	c.mu.Lock()
 	links, over := slices.Clone(c.links), c.over
-	here := slices.DeleteFunc(slices.Clone(links), func(k *link) bool { return over || k.gone })
+	here := slices.DeleteFunc(slices.Clone(links), func(k *link) bool { return over || k.isLost })
 	c.mu.Unlock()
 	var told sync.WaitGroup
 	for _, k := range here {
@@ -216,27 +216,27 @@ func (c *Client) wait(what string, ok func() bool) error {
 	}
 }
 
-// Send is heter.Remote's. It does not wait: how much is under way is bounded by who has the memory of micro-batches.
-func (c *Client) Send(m *heter.Micro) error {
+// Send is heter.RemoteStage's. It does not wait: how much is under way is bounded by who has the memory of micro-batches.
+func (c *Client) Send(m *heter.MicroBatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return c.err
 	}
-	if c.flights[m] != nil {
+	if c.requests[m] != nil {
 		return errors.New("heter: the micro-batch is under way already")
 	}
-	f := &flight{micro: m, slot: -1, back: -1, n: m.N, eval: m.Eval, step: c.step.Load()}
-	c.flights[m], c.pending = f, append(c.pending, f)
+	f := &request{micro: m, slot: -1, back: -1, n: m.N, eval: m.Eval, step: c.step.Load()}
+	c.requests[m], c.pending = f, append(c.pending, f)
 	c.changed.Broadcast()
 	return nil
 }
 
-// Wait is heter.Remote's.
-func (c *Client) Wait(m *heter.Micro) error {
+// Wait is heter.RemoteStage's.
+func (c *Client) Wait(m *heter.MicroBatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.flights[m]
+	f := c.requests[m]
 	if f == nil {
 		return errors.New("heter: the micro-batch was not sent")
 	}
@@ -244,31 +244,31 @@ func (c *Client) Wait(m *heter.Micro) error {
 	if err != nil {
 		return err
 	}
-	delete(c.flights, m)
+	delete(c.requests, m)
 	if f.eval || len(c.loads) == 1 && !c.cfg.Lent { // it is in no sum that may be lost, or there is nobody else
-		c.kept = slices.DeleteFunc(c.kept, func(other *flight) bool { return other == f })
+		c.retained = slices.DeleteFunc(c.retained, func(other *request) bool { return other == f })
 		c.frames.put(f)
 	}
 	return nil
 }
 
-// End is heter.Remote's.
+// End is heter.RemoteStage's.
 func (c *Client) End(rate float64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return c.err
 	}
-	if n := len(c.flights); n > 0 {
+	if n := len(c.requests); n > 0 {
 		return fmt.Errorf("heter: the end of step %d with %d micro-batches under way", c.step.Load(), n)
 	}
 	if c.cfg.Lent { // heter-trainers know of no steps
 		c.step.Add(1)
 		return nil
 	}
-	c.ended = message.End{Step: c.step.Load(), Rate: rate, Attempt: 1, Here: c.here()}
-	if c.again.Step == c.ended.Step {
-		c.ended.Attempt = max(1, c.again.Attempt)
+	c.ended = message.End{Step: c.step.Load(), Rate: rate, Attempt: 1, Members: c.incarnations()}
+	if c.lastRetry.Step == c.ended.Step {
+		c.ended.Attempt = max(1, c.lastRetry.Attempt)
 	}
 	c.step.Add(1)
 	c.news = true
@@ -321,7 +321,7 @@ func (c *Client) put(values []float32, lo int) error {
 		c.mu.Lock()
 	}
 	return c.wait("that values were taken", func() bool {
-		return !slices.ContainsFunc(members, func(k *link) bool { return k.puts > 0 && !k.gone })
+		return !slices.ContainsFunc(members, func(k *link) bool { return k.puts > 0 && !k.isLost })
 	})
 }
 
@@ -355,7 +355,7 @@ func (c *Client) read(dst []float32, lo int) error {
 			c.lose(k, err)
 		}
 		c.mu.Lock()
-		if err := c.wait("the part's parameters", func() bool { return c.values == nil || k.gone }); err != nil {
+		if err := c.wait("the part's parameters", func() bool { return c.values == nil || k.isLost }); err != nil {
 			return err
 		}
 	}
@@ -368,7 +368,7 @@ func (c *Client) Leave() error {
 	err := c.wait("the end of the last step", func() bool { return c.committed(c.ended.Step) })
 	c.over = true
 	c.changed.Broadcast()
-	here := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return k.gone })
+	here := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return k.isLost })
 	members := make([]bool, len(here))
 	for i, k := range here {
 		members[i] = !c.loads[k.index].lost
@@ -413,8 +413,8 @@ func parted(members []bool, errs []error) error {
 	return errors.Join(errs...)
 }
 
-// took notes that a micro-batch has come back. c.mu is held.
-func (c *Client) took(k *link, f *flight) {
+// completed notes that a micro-batch has come back. c.mu is held.
+func (c *Client) completed(k *link, f *request) {
 	now := time.Now()
 	l := &c.loads[k.index]
 	if each := now.Sub(k.since) / time.Duration(max(1, f.n)); !f.done { // what a heter-trainer had committed takes it no time
@@ -425,7 +425,7 @@ func (c *Client) took(k *link, f *flight) {
 	}
 	l.under -= f.n
 	k.since, k.bytes = now, k.bytes-c.sizeOf(f)
-	delete(k.under, f.number)
+	delete(k.inFlight, f.number)
 	k.leave(f)
 	f.done = true
 	c.changed.Broadcast()

@@ -230,7 +230,7 @@ func TestEncrypted(t *testing.T) {
 	r.config.Ticket = r.config.Ticket.(transport.Ticket).Under(tls)
 	want, values := r.oracle()
 	c := r.dial(0)
-	if k := c.links[0]; k.welcome.Near != (near.Name{}) || k.welcome.Key != (near.Key{}) || k.view != nil {
+	if k := c.links[0]; k.welcome.ShmSocket != (near.Name{}) || k.welcome.Key != (near.Key{}) || k.view != nil {
 		t.Errorf("it is offered memory: %+v", k.welcome)
 	}
 	tr := side(t, r.spec, r.cut, 1, c)
@@ -325,7 +325,7 @@ type held struct {
 	begun, let chan struct{}
 }
 
-func (d held) Run(m *heter.Micro) error {
+func (d held) Run(m *heter.MicroBatch) error {
 	close(d.begun)
 	<-d.let
 	return d.CPU.Run(m)
@@ -342,7 +342,7 @@ func TestLateValues(t *testing.T) {
 		}
 	})
 	c := r.dial(0)
-	m := &heter.Micro{}
+	m := &heter.MicroBatch{}
 	m.Size(r.cut, 1)
 	must(t, c.Send(m))
 	<-begun
@@ -436,8 +436,8 @@ func TestChoose(t *testing.T) {
 		{[]load{{each: ms, under: 30}, {each: 3 * ms}}, 0, 1},
 		{[]load{{each: ms, full: true}, {each: 30 * ms}}, 0, 1},
 		{[]load{{lost: true}, {full: true}}, 0, -1},
-		{[]load{{each: ms, under: 10}, {each: ms, lacks: 9 * ms}}, 0, 1},
-		{[]load{{each: ms, under: 10}, {each: ms, lacks: 11 * ms}}, 0, 0},
+		{[]load{{each: ms, under: 10}, {each: ms, transferTime: 9 * ms}}, 0, 1},
+		{[]load{{each: ms, under: 10}, {each: ms, transferTime: 11 * ms}}, 0, 0},
 	} {
 		if got := choose(c.loads, c.last, 10); got != c.want {
 			t.Errorf("%+v after %d: %d, want %d", c.loads, c.last, got, c.want)

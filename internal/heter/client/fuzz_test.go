@@ -61,7 +61,7 @@ func (h *hall) serve(ctx context.Context, t *testing.T, lent bool) (*transport.L
 	}
 	clear(h.device.Gradients())
 	s, err := service.New(service.Config{
-		Ticket: h.ticket, Version: "1", Count: 1, Trainers: 1, Lent: lent,
+		Ticket: h.ticket, Version: "1", Count: 1, Trainers: 1, Stateless: lent,
 		Open: func([]byte) (*heter.Cut, heter.Device, error) { return h.cut, h.device, nil },
 	})
 	must(t, err)
@@ -77,7 +77,7 @@ func (h *hall) serve(ctx context.Context, t *testing.T, lent bool) (*transport.L
 		_, err := s.Serve(ctx, comes)
 		end <- err
 	}()
-	k, _, err := transport.Introduce(ctx, mine, h.ticket, heterHello)
+	k, _, err := transport.ClientHandshake(ctx, mine, h.ticket, heterHello)
 	must(t, err)
 	return k, end
 }
@@ -109,40 +109,40 @@ func FuzzTrainer(f *testing.F) {
 	must(f, err)
 	lent := c.Slots[len(c.Slots)-1].Offset + c.Slots[len(c.Slots)-1].Padded // values
 	l := message.Layout{Cut: c}
-	m := &heter.Micro{}
+	m := &heter.MicroBatch{}
 	m.Size(c, 2)
-	micro := make([]byte, l.There(2))
+	micro := make([]byte, l.RequestBytes(2))
 	must(f, l.Micro(micro, m, 1, 1))
 	end := frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 1, Count: 1, Rate: 0.1}.Append(nil))
 	ask := frameOf(f, message.TypeAsk, message.Ask{Step: 2, Count: 3}.Append(nil))
 	bye := frameOf(f, message.TypeGoodbye, nil)
-	all := append(frameOf(f, message.TypeMicro, micro), end...)
+	all := append(frameOf(f, message.TypeMicroBatch, micro), end...)
 	f.Add(append(append(all, ask...), bye...), false, true)
 	f.Add(bye, false, true)
 	put := frameOf(f, message.TypePut, append(message.Ask{Step: 1, Count: lent}.Append(nil), make([]byte, 4*lent)...))
 	for _, slots := range [][2]int{{0, 0}, {1, 7}, {2, 0}, {0, 8}} {
-		placed := message.Placed{Head: message.Head{Number: 1, Step: 1, Samples: 2, Seed: 1}, There: slots[0], Back: slots[1]}.Append(nil)
+		placed := message.SharedMicroBatch{Head: message.Head{Number: 1, Step: 1, Samples: 2, Seed: 1}, RequestSlot: slots[0], ResultSlot: slots[1]}.Append(nil)
 		one := append(append(frameOf(f, message.TypePlaced, placed), end...), bye...)
 		f.Add(one, false, true)
 		f.Add(append(slices.Clone(put), one...), true, true)
 	}
 	f.Add(end, false, true)
-	f.Add(frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 2, Open: true, Here: []uint64{0}}.Append(nil)), false, true)
+	f.Add(frameOf(f, message.TypeEnd, message.End{Step: 1, Attempt: 2, Open: true, Members: []uint64{0}}.Append(nil)), false, true)
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false, true)
 	f.Add(append(slices.Clone(put), put...), true, true)
 	f.Add(frameOf(f, message.TypePut, message.Ask{Step: 1, Lo: 1, Count: 1}.Append(nil)), true, true)
 	f.Add(append(slices.Clone(end), bye...), true, true)
-	f.Add(slices.Concat(frameOf(f, message.TypePut, nil), frameOf(f, message.TypeMicro, micro), end, bye), true, true)
+	f.Add(slices.Concat(frameOf(f, message.TypePut, nil), frameOf(f, message.TypeMicroBatch, micro), end, bye), true, true)
 	hello := frameOf(f, message.TypeHello, message.Hello{Trainers: 1, Count: 1, Hash: c.Hash}.Append(nil))
 	for _, first := range [][]byte{hello, end, frameOf(f, message.TypeWhere, []byte("a meeting"))} {
 		f.Add(append(slices.Clone(first), bye...), false, false)
 	}
 	h := newHall(f, s, c)
-	mine, err := near.New(2, message.BodyAt+l.There(2))
+	mine, err := near.New(2, message.BodyAt+l.RequestBytes(2))
 	must(f, err)
 	f.Cleanup(mine.Close)
 	for i := range mine.Slots() { // of which the second one has labels that there are not
-		b, err := mine.Slot(i, message.BodyAt+l.There(2))
+		b, err := mine.Slot(i, message.BodyAt+l.RequestBytes(2))
 		must(f, err)
 		copy(b[message.BodyAt-message.HeadSize:], micro)
 		b[len(b)-1-message.HeadSize] = byte(7 * i)
@@ -155,7 +155,7 @@ func FuzzTrainer(f *testing.F) {
 		defer k.Close()
 		if greeted {
 			w := greet(t, k, c, lent)
-			v, err := near.Swap(ctx, near.Config{Ticket: h.ticket, Version: "1", Trainers: 1}, 0, w.Near, w.Key, func() (*near.Memory, error) { return mine, nil })
+			v, err := near.Exchange(ctx, near.Config{Ticket: h.ticket, Version: "1", Trainers: 1}, 0, w.ShmSocket, w.Key, func() (*near.Region, error) { return mine, nil })
 			must(t, err)
 			defer v.Close()
 		}
@@ -174,7 +174,7 @@ func FuzzTrainer(f *testing.F) {
 
 // Whatever a heter-trainer with the ticket says, a trainer ends by itself.
 func FuzzHeterTrainer(f *testing.F) {
-	welcome := frameOf(f, message.TypeWelcome, message.Welcome{Micros: 8, Samples: 100, Bytes: 1 << 20, Values: 9, State: 9, Life: 5, Heartbeat: time.Second, Silence: 2 * time.Second}.Append(nil))
+	welcome := frameOf(f, message.TypeWelcome, message.Welcome{Micros: 8, Samples: 100, Bytes: 1 << 20, Values: 9, State: 9, Incarnation: 5, Heartbeat: time.Second, Silence: 2 * time.Second}.Append(nil))
 	after := func(more ...[]byte) (all []byte) {
 		all = append(all, welcome...)
 		for _, b := range more {
@@ -184,10 +184,10 @@ func FuzzHeterTrainer(f *testing.F) {
 	}
 	f.Add(after(), false)
 	f.Add(after(frameOf(f, message.TypeCommit, message.Commit(1).Append(nil))), false)
-	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{5}}.Append(nil))), false)
-	f.Add(after(frameOf(f, message.TypeAgain, message.Again{Step: 1, Attempt: 2, Gone: []uint64{7}}.Append(nil))), false)
+	f.Add(after(frameOf(f, message.TypeAgain, message.RetryEnd{Step: 1, Attempt: 2, Lost: []uint64{5}}.Append(nil))), false)
+	f.Add(after(frameOf(f, message.TypeAgain, message.RetryEnd{Step: 1, Attempt: 2, Lost: []uint64{7}}.Append(nil))), false)
 	f.Add(after(frameOf(f, message.TypeDone, make([]byte, message.HeadSize))), false)
-	f.Add(after(frameOf(f, message.TypePlacedDone, make([]byte, message.HeadSize))), false)
+	f.Add(after(frameOf(f, message.TypeSharedResult, make([]byte, message.HeadSize))), false)
 	f.Add(after(frameOf(f, message.TypeValues, message.Ask{Step: 1, Count: 1}.Append(nil)), frameOf(f, message.TypeFailure, []byte("no"))), false)
 	f.Add(frameOf(f, message.TypeFailure, []byte("no")), false)
 	f.Add(after(frameOf(f, message.TypeValues, append(message.Ask{Step: 1, Count: 9}.Append(nil), make([]byte, 36)...))), true)
@@ -215,7 +215,7 @@ func FuzzHeterTrainer(f *testing.F) {
 		defer client.Abort(errors.New("the test is over"))
 		if lent {
 			_ = client.Lend(make([]float32, client.Len())) // it may have failed already
-			_ = client.Collect()                           // so that sums are asked for
+			_ = client.RequestGradients()                  // so that sums are asked for
 		}
 		_, err = side(t, s, c, 2, client).Backward(batch(s, rand.New(rand.NewPCG(1, 2)), 8), 0, nil)
 		if err == nil {
@@ -231,7 +231,7 @@ func say(said []byte, l net.Listener, ticket transport.Ticket) {
 	if err != nil {
 		return
 	}
-	k, _, err := transport.Accept(context.Background(), nc, ticket, heterHello, nil)
+	k, _, err := transport.ServerHandshake(context.Background(), nc, ticket, heterHello, nil)
 	if err != nil {
 		return
 	}

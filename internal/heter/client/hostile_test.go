@@ -21,29 +21,29 @@ import (
 func TestHostile(t *testing.T) {
 	frame := func(r *rig, n int, number, step uint64, label int32) []byte {
 		l := message.Layout{Cut: r.cut}
-		m := &heter.Micro{}
+		m := &heter.MicroBatch{}
 		m.Size(r.cut, n)
 		for _, x := range m.In {
 			clear(x)
 		}
 		clear(m.Labels)
 		m.Labels[0], m.Seed = label, 1
-		b := make([]byte, l.There(n))
+		b := make([]byte, l.RequestBytes(n))
 		must(r.t, l.Micro(b, m, number, step))
 		return b
 	}
 	for want, attack := range map[string]func(r *rig, l *transport.Link) error{
 		"one of 16384 samples, the most, has": func(r *rig, l *transport.Link) error {
-			return l.WriteFrame(wire.Header{Type: message.TypeMicro}, frame(r, 16385, 1, 1, 0), time.Second)
+			return l.WriteFrame(wire.Header{Type: message.TypeMicroBatch}, frame(r, 16385, 1, 1, 0), time.Second)
 		},
 		"of 3 samples has": func(r *rig, l *transport.Link) error {
-			return l.WriteFrame(wire.Header{Type: message.TypeMicro}, append(frame(r, 3, 1, 1, 0), 0), time.Second)
+			return l.WriteFrame(wire.Header{Type: message.TypeMicroBatch}, append(frame(r, 3, 1, 1, 0), 0), time.Second)
 		},
 		"micro-batch 2 where 1 must come": func(r *rig, l *transport.Link) error {
-			return l.WriteFrame(wire.Header{Type: message.TypeMicro}, frame(r, 3, 2, 1, 0), time.Second)
+			return l.WriteFrame(wire.Header{Type: message.TypeMicroBatch}, frame(r, 3, 2, 1, 0), time.Second)
 		},
 		"is at step 1 and sends for step 2": func(r *rig, l *transport.Link) error {
-			return l.WriteFrame(wire.Header{Type: message.TypeMicro}, frame(r, 3, 1, 2, 0), time.Second)
+			return l.WriteFrame(wire.Header{Type: message.TypeMicroBatch}, frame(r, 3, 1, 2, 0), time.Second)
 		},
 		"the end of step 1 after 4 micro-batches, 0 have come": func(_ *rig, l *transport.Link) error {
 			return l.WriteFrame(wire.Header{Type: message.TypeEnd}, message.End{Step: 1, Attempt: 1, Count: 4}.Append(nil), time.Second)
@@ -52,7 +52,7 @@ func TestHostile(t *testing.T) {
 			return l.WriteFrame(wire.Header{Type: message.TypeEnd}, message.End{Step: 3, Attempt: 1}.Append(nil), time.Second)
 		},
 		"micro-batch 1: sample 0 has label 5, and there are 2 classes": func(r *rig, l *transport.Link) error {
-			return l.WriteFrame(wire.Header{Type: message.TypeMicro}, frame(r, 3, 1, 1, 5), time.Second)
+			return l.WriteFrame(wire.Header{Type: message.TypeMicroBatch}, frame(r, 3, 1, 1, 5), time.Second)
 		},
 		"a trainer does not send done frames": func(_ *rig, l *transport.Link) error {
 			return l.WriteFrame(wire.Header{Type: message.TypeDone}, nil, time.Second)
@@ -93,7 +93,7 @@ var heterHello = transport.Hello{Version: "1", Purpose: transport.Heter, WorldSi
 // greet says hello, and returns the welcome to it.
 func greet(t testing.TB, l *transport.Link, c *heter.Cut, lent bool) message.Welcome {
 	t.Helper()
-	must(t, l.WriteFrame(wire.Header{Type: message.TypeHello}, message.Hello{Trainers: 1, Count: 1, Lent: lent, Hash: c.Hash}.Append(nil), time.Second))
+	must(t, l.WriteFrame(wire.Header{Type: message.TypeHello}, message.Hello{Trainers: 1, Count: 1, Stateless: lent, Hash: c.Hash}.Append(nil), time.Second))
 	h, err := l.ReadHeader()
 	must(t, err)
 	b := make([]byte, h.Length)
@@ -112,36 +112,36 @@ func (r *rig) desk() near.Config {
 // A trainer that says of shared memory what is not so ends the job by name, too: slots that there are not, of it or of results, more samples than a slot or the
 // heter-trainer has, labels that there are not, and all that without memory.
 func TestHostileMemory(t *testing.T) {
-	for want, attack := range map[string]message.Placed{
+	for want, attack := range map[string]message.SharedMicroBatch{
 		"":                        {Head: message.Head{Number: 1, Step: 1, Samples: 2, Seed: 1}},
 		"and no memory is shared": {Head: message.Head{Number: 1, Step: 1, Samples: 2}},
-		"of slot 5 of shared memory: it has 2 slots":                {Head: message.Head{Number: 1, Step: 1, Samples: 2}, There: 5},
-		"of slot 8 of shared memory: it has 8 slots":                {Head: message.Head{Number: 1, Step: 1, Samples: 2}, Back: 8},
-		"of slot 4294967295 of shared memory: it has 2 slots":       {Head: message.Head{Number: 1, Step: 1, Samples: 2}, There: 1<<32 - 1},
+		"of slot 5 of shared memory: it has 2 slots":                {Head: message.Head{Number: 1, Step: 1, Samples: 2}, RequestSlot: 5},
+		"of slot 8 of shared memory: it has 8 slots":                {Head: message.Head{Number: 1, Step: 1, Samples: 2}, ResultSlot: 8},
+		"of slot 4294967295 of shared memory: it has 2 slots":       {Head: message.Head{Number: 1, Step: 1, Samples: 2}, RequestSlot: 1<<32 - 1},
 		"bytes of slot 0 of shared memory: it has 2 slots of":       {Head: message.Head{Number: 1, Step: 1, Samples: 16384}},
 		"has 16385 samples, the limit is 16384":                     {Head: message.Head{Number: 1, Step: 1, Samples: 16385}},
 		"micro-batch 3 where 1 must come":                           {Head: message.Head{Number: 3, Step: 1, Samples: 2}},
 		"is at step 1 and sends for step 4":                         {Head: message.Head{Number: 1, Step: 4, Samples: 2}},
-		"micro-batch 1: sample 0 has label 9, and there are 2 clas": {Head: message.Head{Number: 1, Step: 1, Samples: 2}, There: 1},
+		"micro-batch 1: sample 0 has label 9, and there are 2 clas": {Head: message.Head{Number: 1, Step: 1, Samples: 2}, RequestSlot: 1},
 	} {
 		t.Run(want, func(t *testing.T) {
 			r := newRig(t, 1, 1, nil)
 			l, w := r.greeted()
 			if want != "and no memory is shared" {
 				lay := message.Layout{Cut: r.cut}
-				mine, err := near.New(2, message.BodyAt+lay.There(2))
+				mine, err := near.New(2, message.BodyAt+lay.RequestBytes(2))
 				must(t, err)
 				defer mine.Close()
 				for i, label := range []int32{0, 9} {
-					m := &heter.Micro{}
+					m := &heter.MicroBatch{}
 					m.Size(r.cut, 2)
 					clear(m.In[0])
 					m.Labels[0], m.Labels[1] = label, 0
-					b, err := mine.Slot(i, message.BodyAt+lay.There(2))
+					b, err := mine.Slot(i, message.BodyAt+lay.RequestBytes(2))
 					must(t, err)
-					must(t, lay.Micro(b[message.BodyAt-message.HeadSize:][:lay.There(2)], m, 1, 1))
+					must(t, lay.Micro(b[message.BodyAt-message.HeadSize:][:lay.RequestBytes(2)], m, 1, 1))
 				}
-				v, err := near.Swap(context.Background(), r.desk(), 0, w.Near, w.Key, func() (*near.Memory, error) { return mine, nil })
+				v, err := near.Exchange(context.Background(), r.desk(), 0, w.ShmSocket, w.Key, func() (*near.Region, error) { return mine, nil })
 				must(t, err)
 				defer v.Close()
 			}
@@ -169,10 +169,10 @@ func TestHostileResults(t *testing.T) {
 		number uint64
 		n      int
 	}{
-		"of slot 0 of shared memory: it has 8 slots of": {1, message.TypePlacedDone, 1, 1000},
-		"the results of micro-batch 9, which is not un": {1 << 20, message.TypePlacedDone, 9, 1000},
+		"of slot 0 of shared memory: it has 8 slots of": {1, message.TypeSharedResult, 1, 1000},
+		"the results of micro-batch 9, which is not un": {1 << 20, message.TypeSharedResult, 9, 1000},
 		"the results of micro-batch 1, which is not un": {1 << 20, message.TypeDone, 1, 1000},
-		"are of 10 samples and 10 terms of a loss, wan": {1 << 20, message.TypePlacedDone, 1, 10},
+		"are of 10 samples and 10 terms of a loss, wan": {1 << 20, message.TypeSharedResult, 1, 10},
 	} {
 		t.Run(want, func(t *testing.T) {
 			r := newRig(t, 1, 0, nil)
@@ -183,8 +183,8 @@ func TestHostileResults(t *testing.T) {
 			desk, err := near.Open(context.Background(), r.desk())
 			must(t, err)
 			defer desk.Close()
-			key := desk.Expect(0, func(v *near.View) (*near.Memory, error) { theirs <- v; return mine, nil })
-			welcome := message.Welcome{Micros: 8, Samples: 1000, Bytes: 1 << 20, Values: 9, State: 9, Life: 5, Heartbeat: time.Second, Silence: 2 * time.Second, Near: desk.Name(), Key: key}
+			key := desk.Register(0, func(v *near.View) (*near.Region, error) { theirs <- v; return mine, nil })
+			welcome := message.Welcome{Micros: 8, Samples: 1000, Bytes: 1 << 20, Values: 9, State: 9, Incarnation: 5, Heartbeat: time.Second, Silence: 2 * time.Second, ShmSocket: desk.Name(), Key: key}
 			head := message.Head{Number: c.number, Samples: c.n, Terms: c.n}
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			must(t, err)
@@ -207,7 +207,7 @@ func answer(r *rig, l net.Listener, w message.Welcome, typ wire.Type, h message.
 	if err != nil {
 		return
 	}
-	k, _, err := transport.NewDoor(8, nil).Knock(nc).Accept(context.Background(), r.config.Ticket, heterHello, nil)
+	k, _, err := transport.NewDoor(8, nil).Admit(nc).Accept(context.Background(), r.config.Ticket, heterHello, nil)
 	if err != nil {
 		return
 	}
@@ -232,7 +232,7 @@ func answer(r *rig, l net.Listener, w message.Welcome, typ wire.Type, h message.
 	b := make([]byte, message.HeadSize)
 	h.Put(b)
 	if typ == message.TypeDone {
-		b = append(b, make([]byte, message.Layout{Cut: r.cut}.Back(h.Samples, false)-len(b))...)
+		b = append(b, make([]byte, message.Layout{Cut: r.cut}.ResultBytes(h.Samples, false)-len(b))...)
 	}
 	_ = k.WriteFrame(wire.Header{Type: typ}, b, time.Second)
 	hear()

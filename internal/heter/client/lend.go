@@ -14,11 +14,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// lent is what a trainer lends heter-trainers, and what it collects. All but the sum belongs to Client.mu.
-type lent struct {
+// sentParams is what a trainer lends heter-trainers, and what it collects. All but the sum belongs to Client.mu.
+type sentParams struct {
 	values     []float32 // constant while micro-batches are under way; in shared memory if placed
 	placed     bool
-	own        []float32     // memory of this process for values
+	localCopy  []float32     // memory of this process for values
 	number     uint64        // of these values, from 1
 	collecting bool          // the step's last micro-batch was sent
 	took       time.Duration // to send them, the last time
@@ -30,8 +30,8 @@ type lent struct {
 	begun bool // there is something in it
 }
 
-// lending is what a heter-trainer has of it. It belongs to Client.mu, but sum and have, which are the reader's.
-type lending struct {
+// paramState is what a heter-trainer has of it. It belongs to Client.mu, but sum and have, which are the reader's.
+type paramState struct {
 	number uint64 // of the values that it was lent last
 	placed bool   // in shared memory
 	asked  bool   // for its sum
@@ -40,7 +40,7 @@ type lending struct {
 	have   int // how many values of it have come
 }
 
-// Lend is heter.Lender's. Values that are as they were are not sent again.
+// Lend is heter.StatelessStage's. Values that are as they were are not sent again.
 func (c *Client) Lend(values []float32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,17 +49,17 @@ func (c *Client) Lend(values []float32) error {
 		return c.err
 	case len(values) != c.Len():
 		return fmt.Errorf("heter: %d values of the part to lend: heter-trainers compute with %d", len(values), c.Len())
-	case len(c.flights) > 0 || len(c.kept) > 0:
-		return fmt.Errorf("heter: values of the part for step %d, with %d micro-batches under way and %d not collected", c.step.Load(), len(c.flights), len(c.kept))
-	case slices.Equal(values, c.lent.values):
+	case len(c.requests) > 0 || len(c.retained) > 0:
+		return fmt.Errorf("heter: values of the part for step %d, with %d micro-batches under way and %d not collected", c.step.Load(), len(c.requests), len(c.retained))
+	case slices.Equal(values, c.params.values):
 		return nil
 	}
-	l, begun := &c.lent, time.Now()
+	l, begun := &c.params, time.Now()
 	if b := c.loan(4 * len(values)); b != nil {
 		l.values, l.placed = raw.As[float32](b), true
 	} else {
-		l.own = raw.Sized(l.own, len(values))
-		l.values, l.placed = l.own, false
+		l.localCopy = raw.Sized(l.localCopy, len(values))
+		l.values, l.placed = l.localCopy, false
 	}
 	copy(l.values, values)
 	l.number++
@@ -67,24 +67,24 @@ func (c *Client) Lend(values []float32) error {
 	return nil
 }
 
-// Collect is heter.Lender's.
-func (c *Client) Collect() error {
+// RequestGradients is heter.StatelessStage's.
+func (c *Client) RequestGradients() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lent.collecting = true
+	c.params.collecting = true
 	c.changed.Broadcast()
 	return c.err
 }
 
-// Gradients is heter.Lender's.
+// Gradients is heter.StatelessStage's.
 func (c *Client) Gradients(dst []float32) error {
-	l := &c.lent
+	l := &c.params
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !l.collecting || len(dst) != c.Len() {
 		return fmt.Errorf("heter: %d values for the gradients of step %d: want %d, and nothing to come behind it", len(dst), c.step.Load(), c.Len())
 	}
-	err := c.wait("the part's gradients", func() bool { return len(c.kept) == 0 && l.adding == 0 })
+	err := c.wait("the part's gradients", func() bool { return len(c.retained) == 0 && l.adding == 0 })
 	if err != nil {
 		return err
 	}
@@ -99,13 +99,13 @@ func (c *Client) Gradients(dst []float32) error {
 	return nil
 }
 
-// owes is a heter-trainer that has a sum, and was not asked for it. c.mu is held.
-func (c *Client) owes() *link {
-	if !c.lent.collecting || len(c.pending) > 0 || len(c.orphans) > 0 {
+// nextUncollected is a heter-trainer that has a sum, and was not asked for it. c.mu is held.
+func (c *Client) nextUncollected() *link {
+	if !c.params.collecting || len(c.pending) > 0 || len(c.orphans) > 0 {
 		return nil
 	}
 	for _, k := range c.links {
-		if !k.gone && !k.lending.asked && slices.ContainsFunc(c.kept, func(f *flight) bool { return f.link == k && !f.eval }) {
+		if !k.isLost && !k.lending.asked && slices.ContainsFunc(c.retained, func(f *request) bool { return f.link == k && !f.eval }) {
 			return k
 		}
 	}
@@ -125,23 +125,23 @@ func (c *Client) ask(k *link) {
 
 // lacks is how long it takes to send a heter-trainer what is lent, if it has it not, and as long again for the gradients. c.mu is held.
 func (c *Client) lacks(k *link) time.Duration {
-	if k.lending.number == c.lent.number {
+	if k.lending.number == c.params.number {
 		return 0
 	}
-	if c.lent.placed && k.view != nil {
-		return 2 * c.lent.copied
+	if c.params.placed && k.view != nil {
+		return 2 * c.params.copied
 	}
-	return 2 * c.lent.took
+	return 2 * c.params.took
 }
 
-// supply sends what is lent to who has it not yet. c.mu is held, and let go meanwhile: nobody else writes micro-batches, and values stay while
+// sendParams sends what is lent to who has it not yet. c.mu is held, and let go meanwhile: nobody else writes micro-batches, and values stay while
 // some are under way.
-func (c *Client) supply(k *link) error {
-	values, number := c.lent.values, c.lent.number
+func (c *Client) sendParams(k *link) error {
+	values, number := c.params.values, c.params.number
 	if k.lending.number == number {
 		return nil
 	}
-	k.lending.number, k.lending.placed = number, c.lent.placed && k.view != nil
+	k.lending.number, k.lending.placed = number, c.params.placed && k.view != nil
 	if k.lending.placed {
 		c.mu.Unlock()
 		defer c.mu.Lock()
@@ -151,7 +151,7 @@ func (c *Client) supply(k *link) error {
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
-		c.lent.took = time.Since(begun)
+		c.params.took = time.Since(begun)
 	}()
 	for lo := 0; lo < len(values); lo += message.MaxValues {
 		x := values[lo:min(lo+message.MaxValues, len(values))]
@@ -205,36 +205,36 @@ func (k *link) summed(n int) error {
 // heter-trainer; one that was lost before has computed them in vain. The sum is the link's own, or others may write it when it is asked for again.
 func (c *Client) gathered(k *link, sum []float32, own bool) error {
 	c.mu.Lock()
-	if k.gone {
+	if k.isLost {
 		c.mu.Unlock()
 		return nil
 	}
-	in := func(f *flight) bool { return f.link == k && !f.eval && f.number <= k.lending.upTo }
-	if slices.ContainsFunc(c.kept, func(f *flight) bool { return in(f) && k.under[f.number] != nil }) {
+	in := func(f *request) bool { return f.link == k && !f.eval && f.number <= k.lending.upTo }
+	if slices.ContainsFunc(c.retained, func(f *request) bool { return in(f) && k.inFlight[f.number] != nil }) {
 		c.mu.Unlock()
 		return message.Malformed("a sum of gradients ahead of the results of its micro-batches")
 	}
-	c.kept = slices.DeleteFunc(c.kept, func(f *flight) bool {
+	c.retained = slices.DeleteFunc(c.retained, func(f *request) bool {
 		if in(f) {
 			c.frames.put(f)
 		}
 		return in(f)
 	})
-	c.lent.adding++
+	c.params.adding++
 	c.mu.Unlock()
-	if room := c.lent.add(sum, own); own {
+	if room := c.params.add(sum, own); own {
 		k.lending.sum = room
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.lending.asked = false
-	c.lent.adding--
+	c.params.adding--
 	c.changed.Broadcast()
 	return nil
 }
 
 // add adds a sum up. It keeps the memory of one that is the link's own, and returns other memory for the next one.
-func (l *lent) add(x []float32, own bool) (room []float32) {
+func (l *sentParams) add(x []float32, own bool) (room []float32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.begun {

@@ -59,9 +59,9 @@ type toldLender struct {
 	*Client
 }
 
-func (d *toldLender) Send(m *heter.Micro) error { return d.told.Send(m) }
-func (d *toldLender) Wait(m *heter.Micro) error { return d.told.Wait(m) }
-func (d *toldLender) End(rate float64) error    { return d.told.End(rate) }
+func (d *toldLender) Send(m *heter.MicroBatch) error { return d.told.Send(m) }
+func (d *toldLender) Wait(m *heter.MicroBatch) error { return d.told.Wait(m) }
+func (d *toldLender) End(rate float64) error         { return d.told.End(rate) }
 func (d *toldLender) Gradients(dst []float32) error {
 	d.at(d.told.step, "waits")
 	defer d.at(d.told.step, "all")
@@ -83,7 +83,7 @@ func (r *rig) runLent(micros int, same bool, at func(step int, place string)) {
 		tr, err := heter.NewTrainer(l.model, r.cut, micros, to, nn.TapeConfig{})
 		must(r.t, err)
 		defer tr.Close()
-		must(r.t, tr.Lend(l.params, to))
+		must(r.t, tr.SetParams(l.params, to))
 		near := func(what string, step int, got float32) error {
 			if d := furthest([]float32{got}, want[step:step+1]); d > r.near || same && d != 0 {
 				return fmt.Errorf("step %d: %s %v, want %v", step+1, what, got, want[step])
@@ -124,7 +124,7 @@ func (r *rig) runLent(micros int, same bool, at func(step int, place string)) {
 func newLentRig(t testing.TB, trainers, heters int, change func(*service.Config)) *rig {
 	t.Helper()
 	r := newRig(t, trainers, heters, func(c *service.Config) {
-		c.Lent, c.Meet = true, nil
+		c.Stateless, c.Meet = true, nil
 		if change != nil {
 			change(c)
 		}
@@ -168,7 +168,7 @@ func TestLentShared(t *testing.T) {
 		lent := 2 * 4 * int64(r.cut.Slots[len(r.cut.Slots)-1].Offset+r.cut.Slots[len(r.cut.Slots)-1].Padded) * int64(len(batches))
 		var micros int64
 		for _, b := range batches {
-			micros += int64(2*l.There(b.N) + l.Back(b.N, true) + l.Back(b.N, false) - 4*message.HeadSize)
+			micros += int64(2*l.RequestBytes(b.N) + l.ResultBytes(b.N, true) + l.ResultBytes(b.N, false) - 4*message.HeadSize)
 		}
 		f := r.served[0]
 		switch read := f.Read + f.Written; {
@@ -233,7 +233,7 @@ func TestLentLastLost(t *testing.T) {
 	tr, err := heter.NewTrainer(l.model, r.cut, 2, c, nn.TapeConfig{})
 	must(t, err)
 	t.Cleanup(tr.Close)
-	must(t, tr.Lend(l.params, c))
+	must(t, tr.SetParams(l.params, c))
 	_, err = tr.Backward(r.batches(0)[0], 0, func(int) {})
 	must(t, err)
 	r.stop(0)

@@ -34,14 +34,14 @@ type link struct {
 
 	// These belong to c.mu, but number, which is the trainer's goroutine's.
 	number    uint64
-	gone      bool // it is lost
-	under     map[uint64]*flight
+	isLost    bool // it is lost
+	inFlight  map[uint64]*request
 	bytes     int
 	slots     []int // of view, where no results are wanted
 	committed uint64
 	puts      int   // that are not taken yet
 	asks      []int // how many values each ask wants that has no answer yet; answers come in turn
-	lending   lending
+	lending   paramState
 	since     time.Time // when the heter-trainer began with the oldest one, as far as is known
 }
 
@@ -67,8 +67,8 @@ func (c *Client) reachAll(ctx context.Context) error {
 	for i, addr := range c.cfg.Addrs {
 		k, err := c.reach(ctx, i, addr)
 		switch {
-		case standsIn(err):
-			k, missed = c.missing(i, addr), c.cfg.unreached(i, err)
+		case isReplacement(err):
+			k, missed = c.lostLink(i, addr), c.cfg.unreached(i, err)
 		case err != nil:
 			return c.cfg.unreached(i, err)
 		case c.welcome.Values == 0:
@@ -82,9 +82,9 @@ func (c *Client) reachAll(ctx context.Context) error {
 	return nil
 }
 
-// missing is the link to a heter-trainer that is lost already.
-func (c *Client) missing(i int, addr string) *link {
-	k := &link{c: c, index: i, addr: addr, gone: true, over: make(chan struct{})}
+// lostLink is the link to a heter-trainer that is lost already.
+func (c *Client) lostLink(i int, addr string) *link {
+	k := &link{c: c, index: i, addr: addr, isLost: true, over: make(chan struct{})}
 	close(k.over)
 	k.once.Do(func() {}) // there is nothing to end
 	c.loads[i].lost = true
@@ -92,16 +92,16 @@ func (c *Client) missing(i int, addr string) *link {
 	return k
 }
 
-// standsIn says that a heter-trainer is not the first in its place.
-func standsIn(err error) bool {
+// isReplacement says that a heter-trainer is not the first in its place.
+func isReplacement(err error) bool {
 	r := (*refusal)(nil)
-	return errors.As(err, &r) && strings.HasPrefix(r.text, message.StandsIn)
+	return errors.As(err, &r) && strings.HasPrefix(r.text, message.ReplacementPrefix)
 }
 
 // unreached says that a heter-trainer has not been reached. One that has another part than all who come to it is to blame itself.
 func (c Config) unreached(i int, err error) error {
 	if r := (*refusal)(nil); errors.As(err, &r) && strings.HasPrefix(r.text, message.OtherPart) {
-		lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", i), Addr: c.Addrs[i], Why: cluster.Failure(r.text)}
+		lost := &transport.ServerLostError{Process: fmt.Sprintf("heter-trainer %d", i), Addr: c.Addrs[i], Reason: cluster.Failure(r.text)}
 		return fmt.Errorf("heter: trainer %d: %w", c.Trainer, lost)
 	}
 	return fmt.Errorf("heter: trainer %d: heter-trainer %d at %s: %w", c.Trainer, i, c.Addrs[i], err)
@@ -124,9 +124,9 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 	if err != nil {
 		return nil, err
 	}
-	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), under: map[uint64]*flight{}}
+	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), inFlight: map[uint64]*request{}}
 	stop := context.AfterFunc(ctx, func() { l.Close() }) // it may take its time to make the part
-	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Late: late, Lent: cfg.Lent, Hash: cfg.Cut.Hash, About: cfg.About}
+	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Joining: late, Stateless: cfg.Lent, Hash: cfg.Cut.Hash, About: cfg.About}
 	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
 		err = k.welcomed()
 	}
@@ -200,7 +200,7 @@ func (k *link) end() { k.once.Do(func() { _ = k.io.Link().Close() }) }
 
 // lost is the error that says so.
 func (k *link) lost(err error) error {
-	lost := &transport.ServerLostError{Who: fmt.Sprintf("heter-trainer %d", k.index), Addr: k.addr, Why: err.Error()}
+	lost := &transport.ServerLostError{Process: fmt.Sprintf("heter-trainer %d", k.index), Addr: k.addr, Reason: err.Error()}
 	return fmt.Errorf("heter: trainer %d: step %d: %w", k.c.cfg.Trainer, k.c.step.Load(), lost)
 }
 
@@ -222,7 +222,7 @@ func (k *link) read() error {
 
 // payload reads a frame's.
 func (k *link) payload(f wire.Header) error {
-	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues, message.TypeTaken: message.AskSize, message.TypePlacedDone: message.HeadSize}
+	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues, message.TypeTaken: message.AskSize, message.TypeSharedResult: message.HeadSize}
 	if most, known := longest[f.Type]; !known || f.Length > most || f != (wire.Header{Type: f.Type, Length: f.Length}) {
 		return message.Malformed("a %s frame of %d bytes", message.Name(f.Type), f.Length)
 	}
@@ -238,7 +238,7 @@ func (k *link) payload(f wire.Header) error {
 		return err
 	case f.Type == message.TypeFailure:
 		return &refusal{string(b)}
-	case f.Type == message.TypePlacedDone:
+	case f.Type == message.TypeSharedResult:
 		return k.placedDone(b)
 	case f.Type == message.TypeValues:
 		return k.c.wanted(k, b)
@@ -264,8 +264,8 @@ func (k *link) payload(f wire.Header) error {
 func (k *link) done(n int) error {
 	k.c.mu.Lock()
 	most := 0
-	for _, f := range k.under {
-		most = max(most, k.c.layout.Back(f.n, f.eval))
+	for _, f := range k.inFlight {
+		most = max(most, k.c.layout.ResultBytes(f.n, f.eval))
 	}
 	k.c.mu.Unlock()
 	if n > most {
@@ -275,18 +275,18 @@ func (k *link) done(n int) error {
 	if err := k.io.Read(k.results); err != nil {
 		return err
 	}
-	return k.came(k.results, false, func(_ message.Head, f *flight) error { return k.c.layout.ParseDone(k.results, f.micro) })
+	return k.came(k.results, false, func(_ message.Head, f *request) error { return k.c.layout.ParseDone(k.results, f.micro) })
 }
 
 // came takes results that begin with a head, and came placed or not. parse reads them.
-func (k *link) came(b []byte, placed bool, parse func(message.Head, *flight) error) error {
+func (k *link) came(b []byte, placed bool, parse func(message.Head, *request) error) error {
 	h, err := message.ParseHead(b)
 	if err != nil {
 		return err
 	}
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
-	f := k.under[h.Number]
+	f := k.inFlight[h.Number]
 	if f == nil || (f.back >= 0) != placed {
 		return message.Malformed("the results of micro-batch %d, which is not under way, or not so", h.Number)
 	}
@@ -295,6 +295,6 @@ func (k *link) came(b []byte, placed bool, parse func(message.Head, *flight) err
 			return err
 		}
 	}
-	k.c.took(k, f)
+	k.c.completed(k, f)
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 func (c *Client) lose(k *link, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.gone || c.err != nil {
+	if k.isLost || c.err != nil {
 		return
 	}
-	k.gone = true
+	k.isLost = true
 	defer c.changed.Broadcast()
 	l := &c.loads[k.index]
 	member := !l.lost
@@ -29,7 +29,7 @@ func (c *Client) lose(k *link, why error) {
 	}
 	switch {
 	case !c.alone():
-	case !slices.ContainsFunc(c.links, func(k *link) bool { return !k.gone }):
+	case !slices.ContainsFunc(c.links, func(k *link) bool { return !k.isLost }):
 		c.err = end
 		return
 	default: // one that stands in for another may have the state already, and say so soon
@@ -45,20 +45,20 @@ func (c *Client) lose(k *link, why error) {
 	}
 	c.forget()
 	moved := 0
-	for _, f := range c.kept {
+	for _, f := range c.retained {
 		if f.link == k && !(f.done && f.eval) {
 			c.orphans = append(c.orphans, f)
 			moved++
 		}
 	}
 	k.bytes = 0
-	clear(k.under)
+	clear(k.inFlight)
 	if member {
 		c.report(fmt.Sprintf("%v; %d of this trainer's micro-batches go to others, which have their own copies of the part", k.lost(why), moved))
 	}
 	k.end()
 	if !c.over {
-		c.seekers.Go(func() { c.seek(k.index, k.addr) })
+		c.seekers.Go(func() { c.reconnectLoop(k.index, k.addr) })
 	}
 }
 
@@ -77,9 +77,9 @@ func (c *Client) report(line string) {
 // make the part.
 const oneTry = time.Minute
 
-// seek looks for one that stands in for a lost one, until the client ends. Each thing that it says to that, if it refuses, is
+// reconnectLoop looks for one that stands in for a lost one, until the client ends. Each thing that it says to that, if it refuses, is
 // reported once, and so many at most.
-func (c *Client) seek(i int, addr string) {
+func (c *Client) reconnectLoop(i int, addr string) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	const most = 16
 	said := map[string]bool{}
@@ -88,7 +88,7 @@ func (c *Client) seek(i int, addr string) {
 		k, err := c.try(ctx, i, addr, true)
 		cancel()
 		if err == nil {
-			c.found(k)
+			c.onRejoin(k)
 			return
 		}
 		if isFinal(err) && len(said) < most && !said[err.Error()] {
@@ -102,8 +102,8 @@ func (c *Client) seek(i int, addr string) {
 	}
 }
 
-// found takes one back, which is told of the ends of steps from now on.
-func (c *Client) found(k *link) {
+// onRejoin takes one back, which is told of the ends of steps from now on.
+func (c *Client) onRejoin(k *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over || c.err != nil {
@@ -121,11 +121,11 @@ func (c *Client) found(k *link) {
 	}
 }
 
-// here are the lives that the client is connected to. c.mu is held.
-func (c *Client) here() (lives []uint64) {
+// incarnations are the lives that the client is connected to. c.mu is held.
+func (c *Client) incarnations() (lives []uint64) {
 	for _, k := range c.links {
-		life := k.welcome.Life
-		if k.gone {
+		life := k.welcome.Incarnation
+		if k.isLost {
 			life = 0
 		}
 		lives = append(lives, life)
@@ -148,9 +148,9 @@ func (c *Client) forget() {
 	if !c.committed(c.ended.Step) {
 		return
 	}
-	over := func(f *flight) bool { return f.done && f.step <= c.ended.Step }
+	over := func(f *request) bool { return f.done && f.step <= c.ended.Step }
 	c.orphans = slices.DeleteFunc(c.orphans, over)
-	c.kept = slices.DeleteFunc(c.kept, func(f *flight) bool {
+	c.retained = slices.DeleteFunc(c.retained, func(f *request) bool {
 		if over(f) {
 			c.frames.put(f)
 		}
@@ -163,7 +163,7 @@ func (c *Client) commit(k *link, step uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case k.gone:
+	case k.isLost:
 		return nil
 	case step > c.ended.Step || step < k.committed:
 		return message.Malformed("a commit of step %d after %d, the trainer has ended %d", step, k.committed, c.ended.Step)
@@ -179,68 +179,68 @@ func (c *Client) commit(k *link, step uint64) error {
 }
 
 // askedAgain notes that a heter-trainer wants the end of a step again.
-func (c *Client) askedAgain(a message.Again) {
+func (c *Client) askedAgain(a message.RetryEnd) {
 	c.mu.Lock()
-	gone := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return !slices.Contains(a.Gone, k.welcome.Life) })
+	gone := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return !slices.Contains(a.Lost, k.welcome.Incarnation) })
 	c.mu.Unlock()
 	for _, k := range gone {
 		c.lose(k, errors.New("another trainer has lost it"))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a.Step > c.again.Step || a.Step == c.again.Step && a.Attempt > c.again.Attempt {
-		c.again = a
+	if a.Step > c.lastRetry.Step || a.Step == c.lastRetry.Step && a.Attempt > c.lastRetry.Attempt {
+		c.lastRetry = a
 	}
 	c.changed.Broadcast()
 }
 
-// torn says that there is something to mend. c.mu is held.
-func (c *Client) torn() bool {
-	return len(c.orphans) > 0 || c.due()
+// needsRecovery says that there is something to mend. c.mu is held.
+func (c *Client) needsRecovery() bool {
+	return len(c.orphans) > 0 || c.retryDue()
 }
 
-// due says that the end of the last step is to be said again. c.mu is held.
-func (c *Client) due() bool {
+// retryDue says that the end of the last step is to be said again. c.mu is held.
+func (c *Client) retryDue() bool {
 	e := c.ended
 	if e.Step == 0 || c.committed(e.Step) {
 		return false
 	}
-	return c.fewer(e) || c.again.Step == e.Step && c.again.Attempt > e.Attempt
+	return c.membersLost(e) || c.lastRetry.Step == e.Step && c.lastRetry.Attempt > e.Attempt
 }
 
-// fewer says that some are lost that were there at the end of a step. c.mu is held.
-func (c *Client) fewer(e message.End) bool {
-	for i, life := range c.here() {
-		if e.Here[i] != 0 && e.Here[i] != life {
+// membersLost says that some are lost that were there at the end of a step. c.mu is held.
+func (c *Client) membersLost(e message.End) bool {
+	for i, life := range c.incarnations() {
+		if e.Members[i] != 0 && e.Members[i] != life {
 			return true
 		}
 	}
 	return false
 }
 
-// mend gives others what lost ones had, and says the end of the step again where it had been said. c.mu is held, and let go meanwhile.
-func (c *Client) mend() {
-	due := c.due()
+// recoverLost gives others what lost ones had, and says the end of the step again where it had been said. c.mu is held, and let go meanwhile.
+func (c *Client) recoverLost() {
+	due := c.retryDue()
 	if due {
 		c.news = false
 		c.ended.Attempt++
-		if c.again.Step == c.ended.Step {
-			c.ended.Attempt = max(c.ended.Attempt, c.again.Attempt)
+		if c.lastRetry.Step == c.ended.Step {
+			c.ended.Attempt = max(c.ended.Attempt, c.lastRetry.Attempt)
 		}
-		c.ended.Here, c.ended.Open = c.here(), true
+		c.ended.Members, c.ended.Open = c.incarnations(), true
 		c.sayEnd()
 	}
 	for len(c.orphans) > 0 && c.err == nil {
-		at := c.pick(c.orphans[0])
+		at := c.choosePeer(c.orphans[0])
 		if at < 0 {
 			c.changed.Wait()
 			continue
 		}
 		f := c.orphans[0]
 		c.orphans = c.orphans[1:]
-		c.give(f, at)
+		c.send(f, at)
 	}
-	if due && c.err == nil && len(c.orphans) == 0 && !c.fewer(c.ended) { // else it is due again, or never
+	if due && c.err == nil && len(c.orphans) == 0 && !c.membersLost(c.ended) { // else it is due again, or never
 		c.ended.Open = false
 		c.sayEnd()
 	}
@@ -250,7 +250,7 @@ func (c *Client) mend() {
 func (c *Client) sayEnd() {
 	e := c.ended
 	for i, k := range slices.Clone(c.links) {
-		if k.gone || e.Here[i] != k.welcome.Life {
+		if k.isLost || e.Members[i] != k.welcome.Incarnation {
 			continue
 		}
 		e.Count = k.number

@@ -60,28 +60,28 @@ func (r *rig) run(micros int, at func(step int, place string)) {
 	})
 }
 
-// told is a Remote that tells where its trainer is.
+// told is a RemoteStage that tells where its trainer is.
 type told struct {
-	heter.Remote
+	heter.RemoteStage
 	step int
 	at   func(step int, place string)
 }
 
-func (d *told) Send(m *heter.Micro) error {
+func (d *told) Send(m *heter.MicroBatch) error {
 	defer d.at(d.step, "sent")
-	return d.Remote.Send(m)
+	return d.RemoteStage.Send(m)
 }
 
-func (d *told) Wait(m *heter.Micro) error {
+func (d *told) Wait(m *heter.MicroBatch) error {
 	defer d.at(d.step, "back")
-	return d.Remote.Wait(m)
+	return d.RemoteStage.Wait(m)
 }
 
 func (d *told) End(rate float64) error {
 	d.at(d.step, "all")
 	defer d.at(d.step, "ended")
 	d.step++
-	return d.Remote.End(rate)
+	return d.RemoteStage.End(rate)
 }
 
 // stop ends a heter-trainer, and waits until it has ended.
@@ -310,7 +310,7 @@ func TestLostBeforeAllCame(t *testing.T) {
 				hears(t, told, "of this trainer's micro-batches go to others")
 				if r.early = map[int]*Client{1: before}; order == "found first" {
 					r.again(lost)
-					eventually(t, func() bool { return !before.links[lost].gone }, before)
+					eventually(t, func() bool { return !before.links[lost].isLost }, before)
 				} else {
 					<-before.links[lost].over // else it may begin to look after the wait
 					before.stop()
@@ -318,7 +318,7 @@ func TestLostBeforeAllCame(t *testing.T) {
 					r.again(lost)
 					r.early[0] = r.dial(0)
 					before.ctx, before.stop = context.WithCancel(context.Background())
-					before.seekers.Go(func() { before.seek(lost, r.config.Addrs[lost]) })
+					before.seekers.Go(func() { before.reconnectLoop(lost, r.config.Addrs[lost]) })
 					hears(t, told, "is not taken back: trainer 1 says otherwise than others whether")
 				}
 				r.run(4, func(_ int, where string) {
@@ -384,7 +384,7 @@ func TestAllLostBefore(t *testing.T) {
 		l, _, err := transport.Dial(context.Background(), addr, r.config.Ticket, transport.Hello{Version: "1", Purpose: transport.Heter, Rank: i + 1, WorldSize: 3})
 		must(t, err)
 		defer l.Close()
-		hello := message.Hello{Trainer: i + 1, Trainers: 3, Index: i, Count: 2, Late: true, Hash: r.cut.Hash}
+		hello := message.Hello{Trainer: i + 1, Trainers: 3, Index: i, Count: 2, Joining: true, Hash: r.cut.Hash}
 		must(t, l.WriteFrame(wire.Header{Type: message.TypeHello}, hello.Append(nil), time.Second))
 		f, err := l.ReadHeader()
 		if must(t, err); f.Type != message.TypeWelcome {

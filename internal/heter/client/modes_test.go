@@ -31,7 +31,7 @@ type ages struct {
 	seen *[][2]float32
 }
 
-func (d ages) Run(m *heter.Micro) error {
+func (d ages) Run(m *heter.MicroBatch) error {
 	width := len(m.In[0]) / m.N
 	x := m.In[0][width-2 : width]
 	d.mu.Lock()
@@ -85,7 +85,7 @@ func runModes(t *testing.T, mode tables.Mode, staleness, trainers, steps int) (s
 			return err
 		}
 		defer tr.Close()
-		if err := tr.Lend(own.params, c); err != nil {
+		if err := tr.SetParams(own.params, c); err != nil {
 			return err
 		}
 		for step := 1; step <= steps; step++ {
@@ -99,7 +99,7 @@ func runModes(t *testing.T, mode tables.Mode, staleness, trainers, steps int) (s
 				return err
 			}
 			own.count(counter, -1)
-			ps.Start(&exchange.Op{X: own.params.Grads()})
+			ps.Start(&exchange.Request{X: own.params.Grads()})
 			if _, err := ps.Wait(nil); err != nil {
 				return err
 			}

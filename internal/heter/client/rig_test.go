@@ -55,7 +55,7 @@ func specOf(t testing.TB, row, hidden int) model.Spec {
 			return t.Dense(t.Dense(x[0], one, nn.ReLU), two, nn.Identity)
 		}
 		return model.Model{Loss: model.CrossEntropy, Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
-			return model.Outputs{t.On(heter.Place, dense, t.EmbeddingTable(b.IDs, b.N, tab, b.Values))}
+			return model.Outputs{t.OnDevice(heter.DeviceName, dense, t.EmbeddingTable(b.IDs, b.N, tab, b.Values))}
 		}}
 	}
 	return s
@@ -84,7 +84,7 @@ func device(t testing.TB, s model.Spec, c *heter.Cut, rule func() optim.Optimize
 }
 
 // side is a trainer's: its model up to the cut.
-func side(t testing.TB, s model.Spec, c *heter.Cut, micros int, to heter.Remote) *heter.Trainer {
+func side(t testing.TB, s model.Spec, c *heter.Cut, micros int, to heter.RemoteStage) *heter.Trainer {
 	ps := nn.NewParams(seed)
 	m := s.Build(ps, model.Options{})
 	must(t, c.Freeze(ps, c.Params))
@@ -111,7 +111,7 @@ type rig struct {
 	serve   []func(net.Listener) // starts one in its place
 	early   map[int]*Client      // of trainers that are there before run
 	hostile atomic.Bool          // a trainer that says what it likes has come
-	served  []service.Figures    // by heter-trainer, once it has ended
+	served  []service.Stats      // by heter-trainer, once it has ended
 	near    float64              // how near losses and parameters must be to those of one process
 
 	mu      sync.Mutex
@@ -129,7 +129,7 @@ type hub struct {
 	spoil  func(heter, sums int, sum func() error) error // in place of a sum; nil: nothing
 }
 
-func (h *hub) meet(ctx context.Context, m service.Meeting, heter int) (service.Group, error) {
+func (h *hub) meet(ctx context.Context, m service.GroupSpec, heter int) (service.StepGroup, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	name := fmt.Sprint(m)
@@ -147,14 +147,14 @@ func (h *hub) meet(ctx context.Context, m service.Meeting, heter int) (service.G
 
 // watched is a group whose sums a test may spoil.
 type watched struct {
-	service.Group
+	service.StepGroup
 	hub     *hub
 	heter   int
 	members int
 }
 
 func (w watched) Sum(x []float32) error {
-	sum := func() error { return w.Group.Sum(x) }
+	sum := func() error { return w.StepGroup.Sum(x) }
 	if w.hub.spoil == nil || len(x) <= w.members {
 		return sum()
 	}
@@ -225,7 +225,7 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 	must(t, err)
 	r := &rig{t: t, spec: s, cut: c, config: Config{Ticket: transport.NewTicket(), Version: "1", Trainers: trainers, Cut: c, Timeout: patience}, rule: rule, steps: 5, near: 1e-5}
 	r.hub.meshes, r.hub.sums = map[string][]transport.Mesh{}, map[int]int{}
-	r.served, r.ends, r.stops, r.devices = make([]service.Figures, heters), make([]chan error, heters), make([]context.CancelFunc, heters), make([]*heter.CPU, heters)
+	r.served, r.ends, r.stops, r.devices = make([]service.Stats, heters), make([]chan error, heters), make([]context.CancelFunc, heters), make([]*heter.CPU, heters)
 	for i := range heters {
 		var d *heter.CPU
 		cfg := service.Config{
@@ -234,7 +234,9 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 			Report: func(line string) { t.Log(line) },
 		}
 		if heters > 1 {
-			cfg.Meet = func(ctx context.Context, m service.Meeting) (service.Group, error) { return r.hub.meet(ctx, m, i) }
+			cfg.Meet = func(ctx context.Context, m service.GroupSpec) (service.StepGroup, error) {
+				return r.hub.meet(ctx, m, i)
+			}
 		}
 		if change != nil {
 			change(&cfg)
@@ -251,8 +253,8 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 				f, err := server.Serve(ctx, l)
 				t.Logf("heter-trainer %d: %+v", i, f)
 				_, plain := cfg.Ticket.(transport.Ticket)
-				if shares := near.Supported && plain && !cfg.LinkOnly; !r.hostile.Load() && r.dialed.Load() && f.Micros > 0 && f.Shared > 0 != shares {
-					t.Errorf("heter-trainer %d: %d bytes of %d micro-batches went through shared memory, which it shares: %v", i, f.Shared, f.Micros, shares)
+				if shares := near.Supported && plain && !cfg.LinkOnly; !r.hostile.Load() && r.dialed.Load() && f.MicroBatches > 0 && f.Shared > 0 != shares {
+					t.Errorf("heter-trainer %d: %d bytes of %d micro-batches went through shared memory, which it shares: %v", i, f.Shared, f.MicroBatches, shares)
 				}
 				r.served[i] = f
 				end <- err

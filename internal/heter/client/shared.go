@@ -12,10 +12,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// store is the memory in which frames wait to be sent, or sent again. Where a heter-trainer is on this host it is one that all of those can read, so
+// frameStore is the memory in which frames wait to be sent, or sent again. Where a heter-trainer is on this host it is one that all of those can read, so
 // that they are told of a frame's slot in place of being sent it; a frame is the same for those of other hosts.
-type store struct {
-	memory *near.Memory // nil: there is none; the sender's, but that it is there
+type frameStore struct {
+	memory *near.Region // nil: there is none; the sender's, but that it is there
 	slots  []int        // of it, that are free
 	full   bool         // there is no more room
 	over   bool         // nothing is to be sent any more
@@ -24,7 +24,7 @@ type store struct {
 }
 
 // get chooses memory for a flight's frame of so many bytes. What it returns then makes it, without c.mu.
-func (s *store) get(f *flight, size int) func() ([]byte, error) {
+func (s *frameStore) get(f *request, size int) func() ([]byte, error) {
 	if n := len(s.slots); n > 0 && !s.full && s.memory.Fits(message.FrameAt+size) {
 		f.slot, s.slots = s.slots[n-1], s.slots[:n-1]
 		return func() ([]byte, error) {
@@ -44,7 +44,7 @@ func (s *store) get(f *flight, size int) func() ([]byte, error) {
 }
 
 // put takes back a frame that nobody may want again.
-func (s *store) put(f *flight) {
+func (s *frameStore) put(f *request) {
 	if f.slot >= 0 {
 		s.slots = append(s.slots, f.slot)
 	} else {
@@ -74,7 +74,7 @@ func (c *Client) loan(n int) []byte {
 const mostFrames = 1 << 10
 
 // share returns the memory for frames of up to so many samples, which the first one that asks makes.
-func (c *Client) share(w message.Welcome) (*near.Memory, error) {
+func (c *Client) share(w message.Welcome) (*near.Region, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.frames
@@ -118,7 +118,7 @@ func (c *Client) free(links []*link) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.frames.over = true
-		c.lent.values = nil
+		c.params.values = nil
 		c.frames.memory.Close()
 		if !c.begun.Load() {
 			for _, k := range links {
@@ -133,7 +133,7 @@ func (k *link) share(ctx context.Context) {
 	cfg := &k.c.cfg
 	desk := near.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: k.index, Trainers: cfg.Trainers}
 	var err error
-	k.view, err = near.Swap(ctx, desk, cfg.Trainer, k.welcome.Near, k.welcome.Key, func() (*near.Memory, error) { return k.c.share(k.welcome) })
+	k.view, err = near.Exchange(ctx, desk, cfg.Trainer, k.welcome.ShmSocket, k.welcome.Key, func() (*near.Region, error) { return k.c.share(k.welcome) })
 	if err != nil && ctx.Err() == nil {
 		k.c.note(fmt.Sprintf("heter-trainer %d at %s is on this host and shares no memory, micro-batches go over the link: %v", k.index, k.addr, err))
 	}
@@ -158,7 +158,7 @@ func (c *Client) note(line string) {
 //
 // invariant[heter-slot]: a heter-trainer writes results only where the last micro-batch that named the slot wants them, and no other one names it before
 // these have been read; a frame's slot is written only when each one that had it has answered, or is lost, which cannot write there.
-func (k *link) place(f *flight) {
+func (k *link) place(f *request) {
 	if n := len(k.slots); f.slot >= 0 && n > 0 {
 		f.back, k.slots = k.slots[n-1], k.slots[:n-1]
 	} else {
@@ -167,14 +167,14 @@ func (k *link) place(f *flight) {
 }
 
 // leave makes the slot free where results of a flight were wanted, which have been read. c.mu is held.
-func (k *link) leave(f *flight) {
+func (k *link) leave(f *request) {
 	if f.back >= 0 {
 		k.slots = append(k.slots, f.back)
 	}
 }
 
 // send sends a micro-batch, or where it lies.
-func (k *link) send(f *flight) error {
+func (k *link) send(f *request) error {
 	message.Renumber(f.frame[wire.HeaderSize:], f.number)
 	if f.back < 0 {
 		return k.io.Write(net.Buffers{f.frame})
@@ -183,14 +183,14 @@ func (k *link) send(f *flight) error {
 	if err != nil {
 		return err
 	}
-	return k.io.WriteFrame(message.TypePlaced, message.Placed{Head: h, There: f.slot, Back: f.back}.Append(nil))
+	return k.io.WriteFrame(message.TypePlaced, message.SharedMicroBatch{Head: h, RequestSlot: f.slot, ResultSlot: f.back}.Append(nil))
 }
 
 // placedDone reads results that lie in shared memory.
 func (k *link) placedDone(b []byte) error {
-	return k.came(b, true, func(h message.Head, f *flight) error {
+	return k.came(b, true, func(h message.Head, f *request) error {
 		c := k.c
-		back, err := k.view.Slot(f.back, c.layout.Back(f.n, f.eval)-message.HeadSize)
+		back, err := k.view.Slot(f.back, c.layout.ResultBytes(f.n, f.eval)-message.HeadSize)
 		if err != nil {
 			return message.Malformed("the results of micro-batch %d: %v", h.Number, err)
 		}

@@ -54,9 +54,9 @@ type Costs struct {
 	// OfSplit and OfWhole are what else there is in a model that is split, and in one piece.
 	OfSplit Side `json:"split"`
 	OfWhole Side `json:"whole"`
-	// There and Back are bytes of a sample across the cut.
-	There     float64 `json:"there_bytes"`
-	BackBytes float64 `json:"back_bytes"`
+	// RequestBytes and Back are bytes of a sample across the cut.
+	RequestBytes float64 `json:"there_bytes"`
+	BackBytes    float64 `json:"back_bytes"`
 	// PartBytes are those of the part's parameters, which heter-trainers sum in each step.
 	PartBytes float64 `json:"part_bytes"`
 }
@@ -98,7 +98,7 @@ func (c Costs) Validate() error {
 		number(what+": wait", s.Wait)
 	}
 	number("agree", c.Agree)
-	number("there", c.There)
+	number("there", c.RequestBytes)
 	number("back", c.BackBytes)
 	number("part's bytes", c.PartBytes)
 	if c.Part.Of(1) == 0 || c.Pass.Of(1) == 0 {

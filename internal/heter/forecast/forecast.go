@@ -53,11 +53,11 @@ func (c Costs) Split(x Mix, batch int) Forecast {
 		heters[i] = x.speed(cores, k*c.Part.Sample*size/m+step)
 	}
 	p, b := c.Pool.Of(size)/n/slowest, c.Back.Of(size)/n/slowest
-	there, back := c.There*size/n/x.Link.Rate+x.Link.Latency, c.BackBytes*size/n/x.Link.Rate+x.Link.Latency
+	there, back := c.RequestBytes*size/n/x.Link.Rate+x.Link.Latency, c.BackBytes*size/n/x.Link.Rate+x.Link.Latency
 	each := c.Part.Sample * size / n
 	has := deal(heters, int(k*n), each)
 	work := last(has, heters, each)
-	cut := k * size * max(c.There, c.BackBytes) / m / x.Link.Rate
+	cut := k * size * max(c.RequestBytes, c.BackBytes) / m / x.Link.Rate
 	inner := max(n*(p+b), p+there+work+back+b, n*p+there+each/slices.Max(heters)+back+b, p+there+cut+back+b)
 	update := step / slices.Min(heters)
 	ring := 2 * (m - 1) * (c.PartBytes/m/x.Link.Rate + x.Link.Latency)

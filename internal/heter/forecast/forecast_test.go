@@ -38,7 +38,7 @@ func TestByHand(t *testing.T) {
 	x.Heters[0] = 10 // 0.4 ms at the part
 	near("a fast one", c.Split(x, 100).Rate, 100/1.4e-3)
 	x.Link = Link{Rate: 1e8, Latency: 1e-4} // 10 kB there take 0.1 ms
-	c.There = 100
+	c.RequestBytes = 100
 	near("a link", c.Split(x, 100).Step, 1.4e-3+0.1e-3+2*0.1e-3+4*0.1e-3)
 }
 
@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	bad := Costs{Micros: -1, Pool: Cost{Sample: math.NaN()}, There: math.Inf(1)}
+	bad := Costs{Micros: -1, Pool: Cost{Sample: math.NaN()}, RequestBytes: math.Inf(1)}
 	err := bad.Validate()
 	for _, want := range []string{"batch 0", "-1 micro-batches", "pool: sample NaN", "there +Inf", "takes no time"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -92,7 +92,7 @@ func (t *twin) step() {
 		at := t.ready[i]
 		for j := range t.n {
 			at = t.trainers[i].do(at, t.c.Pool.Of(t.size)/n)
-			all = append(all, micro{i, j, sent.do(at, t.c.There*t.size/n/link.Rate) + link.Latency})
+			all = append(all, micro{i, j, sent.do(at, t.c.RequestBytes*t.size/n/link.Rate) + link.Latency})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b micro) int { return cmp.Compare(a.comes, b.comes) })
@@ -208,7 +208,7 @@ func draw(r *rand.Rand) (Costs, Mix, int) {
 	}
 	c := Costs{
 		Batch: 512, Micros: 1 + r.IntN(8), Pool: cost(1e-4, 2e-6), Back: cost(1e-4, 2e-6), Part: cost(2e-3, 2e-5), Pass: cost(2e-3, 3e-5),
-		OfSplit: side(), OfWhole: side(), There: 1000, BackBytes: 1000, PartBytes: 1e6, Agree: 1e-3 * r.Float64(), Read: cost(0, 1e-6),
+		OfSplit: side(), OfWhole: side(), RequestBytes: 1000, BackBytes: 1000, PartBytes: 1e6, Agree: 1e-3 * r.Float64(), Read: cost(0, 1e-6),
 	}
 	cores := func(most int) (out []float64) {
 		each := 0.25 + r.Float64()

@@ -15,19 +15,19 @@ type Layout struct {
 	Code message.Code // of the tensors that cross, and of their gradients
 }
 
-// There is the length of a Micro of n samples in bytes, head and all; math.MaxInt64 where it is no length of a frame.
-func (l Layout) There(n int) int {
-	size := l.size(n, func(heter.Crossing) bool { return true })
+// RequestBytes is the length of a Micro of n samples in bytes, head and all; math.MaxInt64 where it is no length of a frame.
+func (l Layout) RequestBytes(n int) int {
+	size := l.size(n, func(heter.CutTensor) bool { return true })
 	return bounded(float64(size) + 4*float64(n)*float64(l.Cut.Labels+l.Cut.Targets))
 }
 
-// Back is the length of a Done of n samples in bytes, likewise. An evaluation has no gradients.
-func (l Layout) Back(n int, eval bool) int {
+// ResultBytes is the length of a Done of n samples in bytes, likewise. An evaluation has no gradients.
+func (l Layout) ResultBytes(n int, eval bool) int {
 	out := 4 * n
 	for _, d := range l.Cut.Out {
 		out *= d
 	}
-	return bounded(float64(l.size(n, func(c heter.Crossing) bool { return c.Grad && !eval })) + float64(out))
+	return bounded(float64(l.size(n, func(c heter.CutTensor) bool { return c.Grad && !eval })) + float64(out))
 }
 
 func bounded(size float64) int {
@@ -38,7 +38,7 @@ func bounded(size float64) int {
 }
 
 // size is that of a head and some tensors.
-func (l Layout) size(n int, which func(heter.Crossing) bool) int {
+func (l Layout) size(n int, which func(heter.CutTensor) bool) int {
 	size := HeadSize
 	for _, c := range l.Cut.In {
 		if which(c) {
@@ -49,7 +49,7 @@ func (l Layout) size(n int, which func(heter.Crossing) bool) int {
 }
 
 // Micro writes a micro-batch to b, of There(m.N) bytes.
-func (l Layout) Micro(b []byte, m *heter.Micro, number, step uint64) error {
+func (l Layout) Micro(b []byte, m *heter.MicroBatch, number, step uint64) error {
 	Head{Number: number, Step: step, Samples: m.N, Seed: m.Seed, Eval: m.Eval}.Put(b)
 	at, err := l.encode(b, HeadSize, m.In)
 	if err != nil {
@@ -62,21 +62,21 @@ func (l Layout) Micro(b []byte, m *heter.Micro, number, step uint64) error {
 
 // ParseMicro reads a Micro of at most so many samples into m, whose memory grows as it needs. A frame of another length than its
 // samples take is malformed.
-func (l Layout) ParseMicro(b []byte, m *heter.Micro, most int) (Head, error) {
+func (l Layout) ParseMicro(b []byte, m *heter.MicroBatch, most int) (Head, error) {
 	h, err := ParseHead(b)
 	switch {
 	case err != nil:
 		return h, err
 	case h.Samples > most:
 		return h, Malformed("micro-batch %d has %d samples, the limit is %d", h.Number, h.Samples, most)
-	case len(b) != l.There(h.Samples):
-		return h, Malformed("micro-batch %d of %d samples has %d bytes, the part takes %d", h.Number, h.Samples, len(b), l.There(h.Samples))
+	case len(b) != l.RequestBytes(h.Samples):
+		return h, Malformed("micro-batch %d of %d samples has %d bytes, the part takes %d", h.Number, h.Samples, len(b), l.RequestBytes(h.Samples))
 	}
 	return h, l.take(h, b[HeadSize:], m, false)
 }
 
 // take reads what is behind the head of a Micro. Tensors lie in b where near says so.
-func (l Layout) take(h Head, b []byte, m *heter.Micro, near bool) error {
+func (l Layout) take(h Head, b []byte, m *heter.MicroBatch, near bool) error {
 	if near {
 		l.point(h.Samples, b, m)
 	} else {
@@ -104,17 +104,17 @@ func (l Layout) take(h Head, b []byte, m *heter.Micro, near bool) error {
 }
 
 // Done writes the results of a micro-batch to b, of Back(m.N, m.Eval) bytes.
-func (l Layout) Done(b []byte, m *heter.Micro, number uint64) error {
+func (l Layout) Done(b []byte, m *heter.MicroBatch, number uint64) error {
 	doneHead(m, number).Put(b)
 	return l.results(b[HeadSize:], m)
 }
 
-func doneHead(m *heter.Micro, number uint64) Head {
+func doneHead(m *heter.MicroBatch, number uint64) Head {
 	return Head{Number: number, Samples: m.N, Loss: m.Loss, Terms: m.Terms, Correct: m.Correct}
 }
 
 // results writes what is behind the head of a Done.
-func (l Layout) results(b []byte, m *heter.Micro) error {
+func (l Layout) results(b []byte, m *heter.MicroBatch) error {
 	at := copy(b, raw.Bytes(m.Out))
 	if m.Eval {
 		return nil
@@ -124,10 +124,10 @@ func (l Layout) results(b []byte, m *heter.Micro) error {
 }
 
 // ParseDone reads a Done into m, which was sent and has the memory for it.
-func (l Layout) ParseDone(b []byte, m *heter.Micro) error {
+func (l Layout) ParseDone(b []byte, m *heter.MicroBatch) error {
 	h, err := ParseHead(b)
-	if err == nil && len(b) != l.Back(m.N, m.Eval) {
-		err = Malformed("the results of micro-batch %d are %d bytes, want %d of %d samples", h.Number, len(b), l.Back(m.N, m.Eval), m.N)
+	if err == nil && len(b) != l.ResultBytes(m.N, m.Eval) {
+		err = Malformed("the results of micro-batch %d are %d bytes, want %d of %d samples", h.Number, len(b), l.ResultBytes(m.N, m.Eval), m.N)
 	}
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (l Layout) ParseDone(b []byte, m *heter.Micro) error {
 }
 
 // parse reads results, b being what is behind the head of a Done.
-func (l Layout) parse(h Head, b []byte, m *heter.Micro) error {
+func (l Layout) parse(h Head, b []byte, m *heter.MicroBatch) error {
 	if h.Samples != m.N || h.Terms < 1 {
 		return Malformed("the results of micro-batch %d are of %d samples and %d terms of a loss, want %d samples", h.Number, h.Samples, h.Terms, m.N)
 	}

@@ -10,14 +10,14 @@
 //	                  <-     PlacedDone           in place of a Done
 //	End               ->                          of a step, when each of its Micros is Done
 //	                  <-     Commit               the parameters have moved
-//	                  <-     Again                the step's end is to be said again, with those who are there
+//	                  <-     RetryEnd                the step's end is to be said again, with those who are there
 //	Ask               ->
 //	                  <-     Values               of the part's parameters, or of what its optimizer keeps
 //	Put               ->                          values to begin with
 //	                  <-     Taken
 //	Heartbeat         <->    Heartbeat            where nothing else is said
 //	Where             ->                          of another heter-trainer, in place of a Hello
-//	                  <-     Here                 the last one of this connection
+//	                  <-     Members                 the last one of this connection
 //	Goodbye           ->                          the last one of who leaves in good order
 //	Failure           <->    Failure              the last one of who fails
 //
@@ -25,7 +25,7 @@
 // the part's output as float32, and the gradients that come back. How long they are follows from the number of samples: a frame of
 // another length, or with more samples than the Welcome allows, is refused before memory is made for it.
 //
-// Where the trainer has the part's parameters (Hello.Lent) it Puts those that the Micros behind
+// Where the trainer has the part's parameters (Hello.Stateless) it Puts those that the Micros behind
 // them are to be computed with, all of them in pieces one after the other, of which none is Taken.
 // It may say the End when the last Micro of a step was sent, and the answer to that are the Values
 // of the sum of gradients of all Micros since the last End, in pieces as well. There is no Commit,
@@ -51,31 +51,31 @@ const protocol = 8
 
 // The types of frames.
 const (
-	TypeHello      wire.Type = wire.FirstFree + 64 + iota // who connects
-	TypeWelcome                                           // what it may send
-	TypeMicro                                             // a micro-batch
-	TypeDone                                              // its results
-	TypeEnd                                               // of a trainer's step
-	TypeAsk                                               // for values of parameters
-	TypeValues                                            // these
-	TypeHeartbeat                                         // nothing: a sign of life
-	TypeGoodbye                                           // nothing
-	TypeFailure                                           // a text: why the connection is of no use any more
-	TypeCommit                                            // a step's number
-	TypeAgain                                             // who is lost
-	TypePut                                               // values
-	TypeTaken                                             // these are where they belong
-	TypeWhere                                             // the name of a meeting
-	TypeHere                                              // where its first member listens: a meeting.Notice; empty: it has not said so yet
-	TypePlaced                                            // a micro-batch in shared memory
-	TypePlacedDone                                        // its results, there
+	TypeHello        wire.Type = wire.FirstFree + 64 + iota // who connects
+	TypeWelcome                                             // what it may send
+	TypeMicroBatch                                          // a micro-batch
+	TypeDone                                                // its results
+	TypeEnd                                                 // of a trainer's step
+	TypeAsk                                                 // for values of parameters
+	TypeValues                                              // these
+	TypeHeartbeat                                           // nothing: a sign of life
+	TypeGoodbye                                             // nothing
+	TypeFailure                                             // a text: why the connection is of no use any more
+	TypeCommit                                              // a step's number
+	TypeAgain                                               // who is lost
+	TypePut                                                 // values
+	TypeTaken                                               // these are where they belong
+	TypeWhere                                               // the name of a meeting
+	TypeHere                                                // where its first member listens: a meeting.Notice; empty: it has not said so yet
+	TypePlaced                                              // a micro-batch in shared memory
+	TypeSharedResult                                        // its results, there
 )
 
 var typeNames = map[wire.Type]string{
-	TypeHello: "hello", TypeWelcome: "welcome", TypeMicro: "micro-batch", TypeDone: "done", TypeEnd: "end of a step",
+	TypeHello: "hello", TypeWelcome: "welcome", TypeMicroBatch: "micro-batch", TypeDone: "done", TypeEnd: "end of a step",
 	TypeAsk: "ask", TypeValues: "values", TypeHeartbeat: "heartbeat", TypeGoodbye: "goodbye", TypeFailure: "failure",
 	TypeCommit: "commit", TypeAgain: "again", TypePut: "put", TypeTaken: "taken", TypeWhere: "where", TypeHere: "here",
-	TypePlaced: "placed micro-batch", TypePlacedDone: "placed done",
+	TypePlaced: "placed micro-batch", TypeSharedResult: "placed done",
 }
 
 // Name is a type's name in errors.
@@ -97,8 +97,8 @@ func Malformed(format string, args ...any) error {
 const (
 	// OtherPart begins the Failure of a heter-trainer that has another part than the first trainer that has come to it.
 	OtherPart = "this heter-trainer has another part of a model"
-	// StandsIn begins the Failure of a heter-trainer in the place of one that others have lost, to a trainer that takes it for the first there.
-	StandsIn = "this heter-trainer stands in for one that is lost"
+	// ReplacementPrefix begins the Failure of a heter-trainer in the place of one that others have lost, to a trainer that takes it for the first there.
+	ReplacementPrefix = "this heter-trainer stands in for one that is lost"
 	// MaxText is the longest text of a Failure in bytes.
 	MaxText = message.MaxText
 	// MaxValues is how many values one Ask may want, and one Put have.
@@ -120,19 +120,19 @@ var le = binary.LittleEndian
 //	12     4     Index
 //	16     4     Count
 //	20     4     Code
-//	24     4     Late, 0 or 1
-//	28     4     Lent, 0 or 1
+//	24     4     Joining, 0 or 1
+//	28     4     Stateless, 0 or 1
 //	32     32    Hash
 //	64           About
 type Hello struct {
 	Trainer, Trainers int // which of how many connects
 	Index, Count      int // whom it takes the other end for, of how many heter-trainers
 	Code              message.Code
-	// Late says that the trainer has lost a heter-trainer of that Index: this one stands in for it, and is given the part's state by others.
-	Late bool
-	// Lent says that the trainer has the part's parameters, and lends them.
-	Lent bool
-	Hash [32]byte // of the part: heter.Cut.Hash
+	// Joining says that the trainer has lost a heter-trainer of that Index: this one stands in for it, and is given the part's state by others.
+	Joining bool
+	// Stateless says that the trainer has the part's parameters, and lends them.
+	Stateless bool
+	Hash      [32]byte // of the part: heter.Cut.Hash
 	// About says what the model is built for, such as the shape of samples: the first trainer's is what the part is made by, and that of
 	// others must be the same.
 	About []byte
@@ -148,7 +148,7 @@ const MaxHello = helloSize + maxAbout
 
 // Append appends h to b.
 func (h Hello) Append(b []byte) []byte {
-	for _, v := range []int{protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code), asNumber(h.Late), asNumber(h.Lent)} {
+	for _, v := range []int{protocol, h.Trainer, h.Trainers, h.Index, h.Count, int(h.Code), asNumber(h.Joining), asNumber(h.Stateless)} {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	return append(append(b, h.Hash[:]...), h.About...)
@@ -163,7 +163,7 @@ func ParseHello(b []byte) (h Hello, err error) {
 		return h, Malformed("protocol %d, this end speaks %d: give all the same program", v, protocol)
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
-	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Late: at(6) == 1, Lent: at(7) == 1, Hash: [32]byte(b[32:]), About: b[helloSize:]}
+	h = Hello{Trainer: at(1), Trainers: at(2), Index: at(3), Count: at(4), Code: message.Code(at(5)), Joining: at(6) == 1, Stateless: at(7) == 1, Hash: [32]byte(b[32:]), About: b[helloSize:]}
 	if h.Trainers < 1 || h.Trainers > maxTrainers || h.Trainer >= h.Trainers || h.Count < 1 || h.Count > maxTrainers || h.Index >= h.Count || at(5) > 255 || !h.Code.Valid() || at(6) > 1 || at(7) > 1 {
 		return h, Malformed("a hello of trainer %d of %d to heter-trainer %d of %d, with values in code %d", h.Trainer, h.Trainers, h.Index, h.Count, at(5))
 	}
@@ -187,8 +187,8 @@ func asNumber(is bool) int {
 //	16     4     Heartbeat in ms
 //	20     4     Silence in ms
 //	24     4     State
-//	28     8     Life
-//	36     16    Near
+//	28     8     Incarnation
+//	36     16    ShmSocket
 //	52     16    Key
 type Welcome struct {
 	Micros  int // most micro-batches under way on the connection
@@ -196,13 +196,13 @@ type Welcome struct {
 	Bytes   int // most bytes of micro-batches under way, unless it is one
 	Values  int // of the part's parameters, as they lie in their arena
 	State   int // of these and behind them what the optimizer keeps: heter.Device.State in one piece
-	// Life is a number of this process alone, by which it is told from one that has had its place before; never 0.
-	Life uint64
+	// Incarnation is a number of this process alone, by which it is told from one that has had its place before; never 0.
+	Incarnation uint64
 	// Heartbeat is how often each end shows that it lives, and Silence after which the other one is taken for dead.
 	Heartbeat, Silence time.Duration
-	// Near is the name of a socket where a trainer of the same host gets memory that both have,
+	// ShmSocket is the name of a socket where a trainer of the same host gets memory that both have,
 	// with a Key: see package internal/heter/near. Zero: there is none.
-	Near, Key [16]byte
+	ShmSocket, Key [16]byte
 }
 
 const welcomeSize = 68
@@ -212,8 +212,8 @@ func (w Welcome) Append(b []byte) []byte {
 	for _, v := range []int{w.Micros, w.Samples, w.Bytes, w.Values, int(w.Heartbeat.Milliseconds()), int(w.Silence.Milliseconds()), w.State} {
 		b = le.AppendUint32(b, uint32(v))
 	}
-	b = le.AppendUint64(b, w.Life)
-	return append(append(b, w.Near[:]...), w.Key[:]...)
+	b = le.AppendUint64(b, w.Incarnation)
+	return append(append(b, w.ShmSocket[:]...), w.Key[:]...)
 }
 
 // ParseWelcome reads what Append wrote.
@@ -223,14 +223,14 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
 	ms := func(i int) time.Duration { return time.Duration(at(i)) * time.Millisecond }
-	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Life: le.Uint64(b[28:]), Near: [16]byte(b[36:]), Key: [16]byte(b[52:])}
+	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Incarnation: le.Uint64(b[28:]), ShmSocket: [16]byte(b[36:]), Key: [16]byte(b[52:])}
 	for i := range 7 {
 		if at(i) < 1 || at(i) > math.MaxInt32 {
 			return w, Malformed("a welcome with the number %d: want 1 to %d", at(i), math.MaxInt32)
 		}
 	}
-	if w.State < w.Values || w.Life == 0 {
-		return w, Malformed("a welcome of life %d with %d values, and %d of these and the optimizer's", w.Life, w.Values, w.State)
+	if w.State < w.Values || w.Incarnation == 0 {
+		return w, Malformed("a welcome of life %d with %d values, and %d of these and the optimizer's", w.Incarnation, w.Values, w.State)
 	}
 	if w.Silence < 2*w.Heartbeat {
 		return w, Malformed("a welcome with heartbeats every %v and a silence of %v", w.Heartbeat, w.Silence)
@@ -257,7 +257,7 @@ type Head struct {
 	Number  uint64 // of the micro-batch, on its connection
 	Step    uint64 // of a Micro, from 1 on
 	Samples int
-	Seed    float32 // of a Micro: see heter.Micro
+	Seed    float32 // of a Micro: see heter.MicroBatch
 	Eval    bool    // of a Micro
 	Loss    float32 // of a Done
 	Terms   int

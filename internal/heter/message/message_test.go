@@ -21,12 +21,12 @@ func must(t testing.TB, err error) {
 
 // testCut has a tensor whose gradient comes back and one whose does not.
 func testCut() *heter.Cut {
-	return &heter.Cut{In: []heter.Crossing{{Name: "rows", Shape: []int{5}, Grad: true}, {Name: "values", Shape: []int{2, 3}}}, Out: []int{2}, Labels: 1, Targets: 2}
+	return &heter.Cut{In: []heter.CutTensor{{Name: "rows", Shape: []int{5}, Grad: true}, {Name: "values", Shape: []int{2, 3}}}, Out: []int{2}, Labels: 1, Targets: 2}
 }
 
 // testMicro is a micro-batch of n samples with numbers in it.
-func testMicro(c *heter.Cut, n int) *heter.Micro {
-	m := &heter.Micro{}
+func testMicro(c *heter.Cut, n int) *heter.MicroBatch {
+	m := &heter.MicroBatch{}
 	m.Size(c, n)
 	m.Seed, m.Loss, m.Terms, m.Correct = 0.25, 1.5, n, n-1
 	for i := range m.Labels {
@@ -46,11 +46,11 @@ func TestRoundTrip(t *testing.T) {
 	m := testMicro(c, 3)
 	for _, code := range []message.Code{message.FP32, message.BF16} {
 		l := Layout{c, code}
-		there := make([]byte, l.There(3))
+		there := make([]byte, l.RequestBytes(3))
 		if err := l.Micro(there, m, 7, 9); err != nil {
 			t.Fatal(err)
 		}
-		var got heter.Micro
+		var got heter.MicroBatch
 		h, err := l.ParseMicro(there, &got, 3)
 		if err != nil || h.Number != 7 || h.Step != 9 || got.N != 3 || got.Seed != 0.25 {
 			t.Fatalf("%+v, %v", h, err)
@@ -58,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 		if !slices.Equal(got.In[0], m.In[0]) || !slices.Equal(got.In[1], m.In[1]) || !slices.Equal(got.Labels, m.Labels) || !slices.Equal(got.Targets, m.Targets) {
 			t.Errorf("%v: %+v, want %+v", code, got, m)
 		}
-		back := make([]byte, l.Back(3, false))
+		back := make([]byte, l.ResultBytes(3, false))
 		if err := l.Done(back, m, 7); err != nil {
 			t.Fatal(err)
 		}
@@ -71,13 +71,13 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	l := Layout{c, message.FP32}
-	if n := l.There(3); n != HeadSize+3*4*(5+6+1+2) {
+	if n := l.RequestBytes(3); n != HeadSize+3*4*(5+6+1+2) {
 		t.Errorf("%d bytes there", n)
 	}
-	if n, eval := l.Back(3, false), l.Back(3, true); n != HeadSize+3*4*(2+5) || eval != HeadSize+3*4*2 {
+	if n, eval := l.ResultBytes(3, false), l.ResultBytes(3, true); n != HeadSize+3*4*(2+5) || eval != HeadSize+3*4*2 {
 		t.Errorf("%d and %d bytes back", n, eval)
 	}
-	if n := l.There(1 << 30); n != math.MaxInt64 {
+	if n := l.RequestBytes(1 << 30); n != math.MaxInt64 {
 		t.Errorf("%d bytes of more samples than a frame has room for", n)
 	}
 }
@@ -86,7 +86,7 @@ func TestRoundTrip(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	c := testCut()
 	l := Layout{c, message.FP32}
-	good := make([]byte, l.There(3))
+	good := make([]byte, l.RequestBytes(3))
 	if err := l.Micro(good, testMicro(c, 3), 1, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -95,12 +95,12 @@ func TestMalformed(t *testing.T) {
 	none := slices.Clone(good)
 	Head{Number: 1, Step: 1}.Put(none)
 	for name, b := range map[string][]byte{"short": good[:len(good)-1], "long": append(slices.Clone(good), 0), "huge": huge, "none": none, "empty": nil} {
-		var m heter.Micro
+		var m heter.MicroBatch
 		if _, err := l.ParseMicro(b, &m, 3); !errors.Is(err, ErrMalformed) || m.In != nil {
 			t.Errorf("%s: %v, %d tensors", name, err, len(m.In))
 		}
 	}
-	var m heter.Micro
+	var m heter.MicroBatch
 	if _, err := l.ParseMicro(good, &m, 2); !errors.Is(err, ErrMalformed) {
 		t.Errorf("3 samples of 2: %v", err)
 	}
@@ -110,7 +110,7 @@ func TestMalformed(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	c := testCut()
 	l := Layout{c, message.FP32}
-	micro := make([]byte, l.There(2))
+	micro := make([]byte, l.RequestBytes(2))
 	if err := l.Micro(micro, testMicro(c, 2), 1, 1); err != nil {
 		f.Fatal(err)
 	}
@@ -120,9 +120,9 @@ func FuzzParse(f *testing.F) {
 	f.Add(End{1, 2, 0.1, 3, true, []uint64{0, 4}}.Append(nil))
 	f.Add(Ask{1, 0, 10}.Append(nil))
 	f.Add(append(Ask{1, 98, 2}.Append(nil), make([]byte, 8)...))
-	f.Add(Again{3, 2, []uint64{1, 2}}.Append(nil))
+	f.Add(RetryEnd{3, 2, []uint64{1, 2}}.Append(nil))
 	f.Add(Commit(7).Append(nil))
-	f.Add(Placed{Head{Number: 1, Step: 2, Samples: 3}, 4, 5}.Append(nil))
+	f.Add(SharedMicroBatch{Head{Number: 1, Step: 2, Samples: 3}, 4, 5}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		again := func(err error, written []byte) {
 			if err == nil && !slices.Equal(written, b) {
@@ -149,7 +149,7 @@ func FuzzParse(f *testing.F) {
 		again(err, d.Append(nil))
 		k, err := ParseCommit(b)
 		again(err, k.Append(nil))
-		var m heter.Micro
+		var m heter.MicroBatch
 		if _, err := l.ParseMicro(b, &m, 4); err != nil {
 			again(err, nil)
 		}
@@ -165,19 +165,19 @@ func TestPlaced(t *testing.T) {
 	for _, code := range []message.Code{message.FP32, message.BF16, message.Int8} {
 		for _, eval := range []bool{false, true} {
 			l := Layout{Cut: c, Code: code}
-			m, byFrame, placed := testMicro(c, 3), &heter.Micro{}, &heter.Micro{}
+			m, byFrame, placed := testMicro(c, 3), &heter.MicroBatch{}, &heter.MicroBatch{}
 			m.Eval = eval
-			slot := make([]byte, BodyAt-HeadSize+l.There(3))
+			slot := make([]byte, BodyAt-HeadSize+l.RequestBytes(3))
 			frame := slot[BodyAt-HeadSize:]
 			must(t, l.Micro(frame, m, 7, 9))
-			p := Placed{There: 5, Back: 6}
+			p := SharedMicroBatch{RequestSlot: 5, ResultSlot: 6}
 			var err error
 			p.Head, err = l.ParseMicro(frame, byFrame, 3)
 			must(t, err)
 			if got, err := ParsePlaced(p.Append(nil)); err != nil || got != p {
 				t.Errorf("%+v is %+v, %v", p, got, err)
 			}
-			back := make([]byte, l.Back(3, eval)-HeadSize)
+			back := make([]byte, l.ResultBytes(3, eval)-HeadSize)
 			must(t, l.Borrow(p.Head, slot[BodyAt:], back, placed))
 			if !slices.Equal(placed.Labels, byFrame.Labels) || !slices.Equal(placed.Targets, byFrame.Targets) || placed.Seed != byFrame.Seed || placed.Eval != eval {
 				t.Errorf("%+v, want %+v", placed, byFrame)
@@ -200,7 +200,7 @@ func TestPlaced(t *testing.T) {
 				}
 			}
 			placed.Loss, placed.Terms = 2, 3
-			want := make([]byte, l.Back(3, eval))
+			want := make([]byte, l.ResultBytes(3, eval))
 			must(t, l.Done(want, placed, 7))
 			head := make([]byte, HeadSize)
 			must(t, l.Return(head, back, placed, 7))
@@ -224,7 +224,7 @@ func TestPlaced(t *testing.T) {
 		}
 	}
 	l := Layout{Cut: c}
-	for lent, want := range map[int][2]int{0: {BodyAt + l.There(1), l.Back(1, false)}, 1000: {4000, 4000}, wire.MaxPayload: {BodyAt + l.There(1), l.Back(1, false)}} {
+	for lent, want := range map[int][2]int{0: {BodyAt + l.RequestBytes(1), l.ResultBytes(1, false)}, 1000: {4000, 4000}, wire.MaxPayload: {BodyAt + l.RequestBytes(1), l.ResultBytes(1, false)}} {
 		if there, back := l.Slots(1, lent); there != want[0] || back != want[1] {
 			t.Errorf("slots of %d and %d bytes beside %d values, want %d", there, back, lent, want)
 		}

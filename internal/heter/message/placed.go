@@ -7,7 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// Placed is a Micro whose tensors, labels and targets lie in shared memory (package
+// SharedMicroBatch is a Micro whose tensors, labels and targets lie in shared memory (package
 // internal/heter/near): of the trainer's a slot There, from BodyAt on, in the form that they have
 // in a frame. The results are wanted in slot Back of the heter-trainer's, from its begin on, of
 // which the trainer names none again before it has read them; a PlacedDone says that they are
@@ -17,12 +17,12 @@ import (
 //	0      40    Head
 //	40     4     There
 //	44     4     Back
-type Placed struct {
+type SharedMicroBatch struct {
 	Head
-	There, Back int
+	RequestSlot, ResultSlot int
 }
 
-// PlacedSize is the length of a Placed.
+// PlacedSize is the length of a SharedMicroBatch.
 const PlacedSize = HeadSize + 8
 
 // BodyAt is where in a slot a micro-batch's tensors begin: before them is room for the frame that they become for a heter-trainer of another
@@ -33,42 +33,42 @@ const BodyAt = 128
 const FrameAt = BodyAt - HeadSize - wire.HeaderSize
 
 // Append appends p to b.
-func (p Placed) Append(b []byte) []byte {
+func (p SharedMicroBatch) Append(b []byte) []byte {
 	n := len(b)
 	b = append(b, make([]byte, HeadSize)...)
 	p.Put(b[n:])
-	return le.AppendUint32(le.AppendUint32(b, uint32(p.There)), uint32(p.Back))
+	return le.AppendUint32(le.AppendUint32(b, uint32(p.RequestSlot)), uint32(p.ResultSlot))
 }
 
 // ParsePlaced reads what Append wrote.
-func ParsePlaced(b []byte) (p Placed, err error) {
+func ParsePlaced(b []byte) (p SharedMicroBatch, err error) {
 	if len(b) != PlacedSize {
 		return p, Malformed("a placed micro-batch of %d bytes, want %d", len(b), PlacedSize)
 	}
 	p.Head, err = ParseHead(b[:HeadSize])
-	p.There, p.Back = int(le.Uint32(b[HeadSize:])), int(le.Uint32(b[HeadSize+4:]))
+	p.RequestSlot, p.ResultSlot = int(le.Uint32(b[HeadSize:])), int(le.Uint32(b[HeadSize+4:]))
 	return p, err
 }
 
 // Slots are the lengths of the slots that hold any micro-batch of up to so many samples that a frame can: the trainer's, and those of results. They hold so
 // many values that are lent, too, or their gradients, unless these take more than a frame can; 0: none are.
 func (l Layout) Slots(samples, lent int) (there, back int) {
-	there, back = BodyAt+min(l.There(samples), wire.MaxPayload), min(l.Back(samples, false), wire.MaxPayload)
+	there, back = BodyAt+min(l.RequestBytes(samples), wire.MaxPayload), min(l.ResultBytes(samples, false), wire.MaxPayload)
 	if lent <= wire.MaxPayload/4 {
 		there, back = max(there, 4*lent), max(back, 4*lent)
 	}
 	return there, back
 }
 
-// Borrow makes m of a Placed whose slot has b, There-HeadSize bytes from BodyAt on, and whose results go to back, Back-HeadSize bytes. As fp32, m's
+// Borrow makes m of a SharedMicroBatch whose slot has b, There-HeadSize bytes from BodyAt on, and whose results go to back, Back-HeadSize bytes. As fp32, m's
 // tensors lie in b and those of the results in back; else they are m's own. Labels and targets, which are looked at, are copied first: who writes b may
 // do so while it is read. m is for this and Return alone.
-func (l Layout) Borrow(h Head, b, back []byte, m *heter.Micro) error {
+func (l Layout) Borrow(h Head, b, back []byte, m *heter.MicroBatch) error {
 	if err := l.take(h, b, m, l.direct()); err != nil || !l.direct() {
 		return err
 	}
 	at := 0
-	m.Out, at = values(back, at, (l.Back(h.Samples, true)-HeadSize)/4)
+	m.Out, at = values(back, at, (l.ResultBytes(h.Samples, true)-HeadSize)/4)
 	for i, c := range l.Cut.In {
 		if m.Grads[i] = nil; c.Grad && !h.Eval {
 			m.Grads[i], at = values(back, at, h.Samples*c.Len())
@@ -78,7 +78,7 @@ func (l Layout) Borrow(h Head, b, back []byte, m *heter.Micro) error {
 }
 
 // Return writes the results of m to back, where they do not lie there since Borrow, and the PlacedDone that tells of them to b.
-func (l Layout) Return(b, back []byte, m *heter.Micro, number uint64) error {
+func (l Layout) Return(b, back []byte, m *heter.MicroBatch, number uint64) error {
 	doneHead(m, number).Put(b)
 	if l.direct() {
 		return nil
@@ -87,7 +87,7 @@ func (l Layout) Return(b, back []byte, m *heter.Micro, number uint64) error {
 }
 
 // ParsePlacedDone reads results that a PlacedDone with head h tells of into m, which was sent and has the memory for them. back has Back-HeadSize bytes.
-func (l Layout) ParsePlacedDone(h Head, back []byte, m *heter.Micro) error {
+func (l Layout) ParsePlacedDone(h Head, back []byte, m *heter.MicroBatch) error {
 	return l.parse(h, back, m)
 }
 
@@ -95,7 +95,7 @@ func (l Layout) ParsePlacedDone(h Head, back []byte, m *heter.Micro) error {
 func (l Layout) direct() bool { return l.Code == message.FP32 }
 
 // point makes m's tensors lie in b.
-func (l Layout) point(samples int, b []byte, m *heter.Micro) {
+func (l Layout) point(samples int, b []byte, m *heter.MicroBatch) {
 	m.N, m.In, m.Grads = samples, raw.Sized(m.In, len(l.Cut.In)), raw.Sized(m.Grads, len(l.Cut.In))
 	m.Labels, m.Targets = raw.Sized(m.Labels, samples*l.Cut.Labels), raw.Sized(m.Targets, samples*l.Cut.Targets)
 	at := 0

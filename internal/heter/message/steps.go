@@ -7,7 +7,7 @@ import (
 )
 
 // End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had none of the step's micro-batches: a
-// step ends when all trainers have ended it everywhere, in one Attempt and with the same members Here. As it is sent:
+// step ends when all trainers have ended it everywhere, in one Attempt and with the same members Members. As it is sent:
 //
 //	offset bytes
 //	0      8     Step
@@ -15,7 +15,7 @@ import (
 //	16     8     Rate, the bits of a float64
 //	24     4     Attempt
 //	28     4     Open, 0 or 1
-//	32     8 each  Here
+//	32     8 each  Members
 type End struct {
 	Step  uint64
 	Count uint64  // micro-batches that the trainer has sent on this connection so far
@@ -24,8 +24,8 @@ type End struct {
 	Attempt int
 	// Open says that the attempts before are void, and that micro-batches of lost ones follow before this one is closed.
 	Open bool
-	// Here has for each heter-trainer, by number, the life (Welcome.Life) that the trainer is connected to; 0: it has lost it.
-	Here []uint64
+	// Members has for each heter-trainer, by number, the life (Welcome.Incarnation) that the trainer is connected to; 0: it has lost it.
+	Members []uint64
 }
 
 const endSize = 32
@@ -39,7 +39,7 @@ func (e End) Append(b []byte) []byte {
 	b = le.AppendUint64(b, e.Count)
 	b = le.AppendUint64(b, math.Float64bits(e.Rate))
 	b = le.AppendUint32(b, uint32(e.Attempt))
-	return appendLives(le.AppendUint32(b, uint32(asNumber(e.Open))), e.Here)
+	return appendLives(le.AppendUint32(b, uint32(asNumber(e.Open))), e.Members)
 }
 
 // ParseEnd reads what Append wrote.
@@ -52,47 +52,47 @@ func ParseEnd(b []byte) (e End, err error) {
 	if e.Step == 0 || !(e.Rate >= 0) || math.IsInf(e.Rate, 0) || e.Attempt < 1 || e.Attempt > maxAttempts || open > 1 {
 		return e, Malformed("an end of step %d at the rate %s, attempt %d", e.Step, quantity.Exact(e.Rate), e.Attempt)
 	}
-	e.Here, err = parseLives(b[endSize:])
+	e.Members, err = parseLives(b[endSize:])
 	return e, err
 }
 
 // maxAttempts bounds how often the end of one step is said.
 const maxAttempts = 1 << 10
 
-// Again asks trainers to say the end of a step again, in another attempt: a heter-trainer was lost before all had agreed. As it is sent:
+// RetryEnd asks trainers to say the end of a step again, in another attempt: a heter-trainer was lost before all had agreed. As it is sent:
 //
 //	offset bytes
 //	0      8     Step
 //	8      4     Attempt
-//	12     8 each  Gone
-type Again struct {
+//	12     8 each  Lost
+type RetryEnd struct {
 	Step    uint64
 	Attempt int // of the End that is wanted, at least
-	// Gone are the lives of those who are known to be lost; they may be none: trainers find out themselves.
-	Gone []uint64
+	// Lost are the lives of those who are known to be lost; they may be none: trainers find out themselves.
+	Lost []uint64
 }
 
 const againSize = 12
 
-// MaxAgain is the longest Again in bytes.
+// MaxAgain is the longest RetryEnd in bytes.
 const MaxAgain = againSize + 8*maxTrainers
 
 // Append appends a to b.
-func (a Again) Append(b []byte) []byte {
+func (a RetryEnd) Append(b []byte) []byte {
 	b = le.AppendUint64(b, a.Step)
-	return appendLives(le.AppendUint32(b, uint32(a.Attempt)), a.Gone)
+	return appendLives(le.AppendUint32(b, uint32(a.Attempt)), a.Lost)
 }
 
 // ParseAgain reads what Append wrote.
-func ParseAgain(b []byte) (a Again, err error) {
+func ParseAgain(b []byte) (a RetryEnd, err error) {
 	if len(b) < againSize || len(b) > MaxAgain {
 		return a, Malformed("an again of %d bytes, want %d to %d", len(b), againSize, MaxAgain)
 	}
-	a = Again{Step: le.Uint64(b), Attempt: int(le.Uint32(b[8:]))}
+	a = RetryEnd{Step: le.Uint64(b), Attempt: int(le.Uint32(b[8:]))}
 	if a.Step == 0 || a.Attempt < 1 || a.Attempt > maxAttempts {
 		return a, Malformed("step %d again in attempt %d", a.Step, a.Attempt)
 	}
-	a.Gone, err = parseLives(b[againSize:])
+	a.Lost, err = parseLives(b[againSize:])
 	return a, err
 }
 

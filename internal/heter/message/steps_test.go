@@ -12,17 +12,17 @@ import (
 func TestSteps(t *testing.T) {
 	for _, e := range []End{
 		{Step: 1, Attempt: 1},
-		{Step: 1 << 40, Count: 1 << 50, Rate: 0.125, Attempt: maxAttempts, Open: true, Here: []uint64{0, 7, 1 << 63}},
+		{Step: 1 << 40, Count: 1 << 50, Rate: 0.125, Attempt: maxAttempts, Open: true, Members: []uint64{0, 7, 1 << 63}},
 	} {
 		b := e.Append([]byte{9})[1:]
 		if got, err := ParseEnd(b); err != nil || !reflect.DeepEqual(got, e) {
 			t.Errorf("%+v, %v, want %+v", got, err, e)
 		}
-		if len(b) != 32+8*len(e.Here) {
+		if len(b) != 32+8*len(e.Members) {
 			t.Errorf("%+v has %d bytes", e, len(b))
 		}
 	}
-	for _, a := range []Again{{Step: 3, Attempt: 2}, {Step: 4, Attempt: 9, Gone: []uint64{1, 2}}} {
+	for _, a := range []RetryEnd{{Step: 3, Attempt: 2}, {Step: 4, Attempt: 9, Lost: []uint64{1, 2}}} {
 		if got, err := ParseAgain(a.Append(nil)); err != nil || !reflect.DeepEqual(got, a) {
 			t.Errorf("%+v, %v, want %+v", got, err, a)
 		}
@@ -60,8 +60,8 @@ func TestNoSteps(t *testing.T) {
 		{end, open, "attempt 1"},
 		{end, append(good(func(*End) {}), 1, 2), "2 bytes of lives of heter-trainers"},
 		{again, nil, "an again of 0 bytes"},
-		{again, Again{Attempt: 1}.Append(nil), "step 0 again"},
-		{again, Again{Step: 1}.Append(nil), "in attempt 0"},
+		{again, RetryEnd{Attempt: 1}.Append(nil), "step 0 again"},
+		{again, RetryEnd{Step: 1}.Append(nil), "in attempt 0"},
 		{commit, make([]byte, 8), "a commit of 00"},
 		{commit, make([]byte, 9), "want the number of a step"},
 	} {

@@ -15,8 +15,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// strangers is how many may be at a socket at a time.
-const strangers = 64
+// maxPending is how many may be at a socket at a time.
+const maxPending = 64
 
 // Config says whose socket it is.
 type Config struct {
@@ -30,32 +30,32 @@ func (c Config) hello(rank int) transport.Hello {
 	return transport.Hello{Version: c.Version, Purpose: transport.Memory, Rank: rank, WorldSize: c.Trainers}
 }
 
-// Desk is where a heter-trainer hands memory to trainers of its host.
-type Desk struct {
+// Broker is where a heter-trainer hands memory to trainers of its host.
+type Broker struct {
 	cfg     Config
 	name    Name
 	ctx     context.Context
 	cancel  context.CancelFunc
 	ln      *net.UnixListener
-	door    *transport.Door
+	door    *transport.AcceptLimiter
 	workers sync.WaitGroup
 
 	mu     sync.Mutex
-	guests map[Key]guest
+	guests map[Key]pendingTrainer
 }
 
-// guest is a connection whose trainer may ask once.
-type guest struct {
+// pendingTrainer is a connection whose trainer may ask once.
+type pendingTrainer struct {
 	trainer int
-	take    func(theirs *View) (*Memory, error)
+	take    func(theirs *View) (*Region, error)
 }
 
 // Open listens. Errors: this system has no such memory, or no sockets.
-func Open(ctx context.Context, cfg Config) (*Desk, error) {
+func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	if !Supported {
 		return nil, memfd.ErrUnsupported
 	}
-	d := &Desk{cfg: cfg, door: transport.NewDoor(strangers, nil), guests: map[Key]guest{}}
+	d := &Broker{cfg: cfg, door: transport.NewDoor(maxPending, nil), guests: map[Key]pendingTrainer{}}
 	rand.Read(d.name[:]) // never fails
 	var err error
 	if d.ln, err = net.ListenUnix("unix", d.name.addr()); err != nil {
@@ -72,28 +72,28 @@ func (n Name) addr() *net.UnixAddr {
 }
 
 // Name is the socket's; that of nil is zero.
-func (d *Desk) Name() (n Name) {
+func (d *Broker) Name() (n Name) {
 	if d != nil {
 		n = d.name
 	}
 	return n
 }
 
-// Expect returns a key with which a trainer may ask once. take is given the trainer's memory then, which it owns, and returns that for the trainer, which
+// Register returns a key with which a trainer may ask once. take is given the trainer's memory then, which it owns, and returns that for the trainer, which
 // must stay until the desk is closed. Nobody comes to the desk of nil.
-func (d *Desk) Expect(trainer int, take func(theirs *View) (*Memory, error)) (k Key) {
+func (d *Broker) Register(trainer int, take func(theirs *View) (*Region, error)) (k Key) {
 	if d == nil {
 		return k
 	}
 	rand.Read(k[:])
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.guests[k] = guest{trainer, take}
+	d.guests[k] = pendingTrainer{trainer, take}
 	return k
 }
 
 // Forget makes a key worth nothing.
-func (d *Desk) Forget(k Key) {
+func (d *Broker) Forget(k Key) {
 	if d == nil {
 		return
 	}
@@ -103,7 +103,7 @@ func (d *Desk) Forget(k Key) {
 }
 
 // Close ends what is under way, waits for it, and gives the socket back.
-func (d *Desk) Close() {
+func (d *Broker) Close() {
 	if d == nil {
 		return
 	}
@@ -112,11 +112,11 @@ func (d *Desk) Close() {
 	d.workers.Wait()
 }
 
-func (d *Desk) listen() {
+func (d *Broker) listen() {
 	for {
 		conn, err := d.ln.AcceptUnix()
 		if err == nil {
-			knocked := d.door.Knock(conn)
+			knocked := d.door.Admit(conn)
 			d.workers.Go(func() { d.answer(knocked, conn) })
 			continue
 		}
@@ -132,7 +132,7 @@ func (d *Desk) listen() {
 const pause = 20 * time.Millisecond
 
 // answer swaps memory with one who proves to be of the job. Others are turned away by the handshake, and what they wanted is nobody's concern.
-func (d *Desk) answer(knocked *transport.Stranger, conn *net.UnixConn) {
+func (d *Broker) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	link, theirs, err := knocked.Accept(d.ctx, d.cfg.Ticket, d.cfg.hello(d.cfg.Index), nil)
 	if err != nil {
 		return
@@ -145,11 +145,11 @@ func (d *Desk) answer(knocked *transport.Stranger, conn *net.UnixConn) {
 		_ = memfd.Send(conn, []byte(text[:min(len(text), maxText)]), -1) // the trainer's end says why
 		return
 	}
-	_ = memfd.Send(conn, card{shape: mine.shape}.encode(), mine.fd)
+	_ = memfd.Send(conn, header{shape: mine.shape}.encode(), mine.fd)
 }
 
 // swap takes a trainer's memory, and returns that for it.
-func (d *Desk) swap(conn *net.UnixConn, trainer int) (*Memory, error) {
+func (d *Broker) swap(conn *net.UnixConn, trainer int) (*Region, error) {
 	b := make([]byte, cardSize+1)
 	n, fd, err := memfd.Take(conn, b)
 	if err != nil {
@@ -184,7 +184,7 @@ func bound(ctx context.Context, conn net.Conn) (stop func() bool) {
 }
 
 // Here tells whether a heter-trainer's socket is on this host, and returns a connection to it.
-func here(ctx context.Context, name Name) (*net.UnixConn, error) {
+func dialLocal(ctx context.Context, name Name) (*net.UnixConn, error) {
 	dialer := net.Dialer{Timeout: transport.HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", name.addr().Name)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
@@ -196,17 +196,17 @@ func here(ctx context.Context, name Name) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// Swap is a trainer's: it hands memory to the heter-trainer that says its name and a key, and returns what it gets for it. mine makes
+// Exchange is a trainer's: it hands memory to the heter-trainer that says its name and a key, and returns what it gets for it. mine makes
 // that memory, and is not called where the heter-trainer is not on this host: the view is nil then. The memory stays the caller's.
-func Swap(ctx context.Context, cfg Config, trainer int, name Name, key Key, mine func() (*Memory, error)) (*View, error) {
+func Exchange(ctx context.Context, cfg Config, trainer int, name Name, key Key, mine func() (*Region, error)) (*View, error) {
 	if name == (Name{}) || !Supported {
 		return nil, nil
 	}
-	conn, err := here(ctx, name)
+	conn, err := dialLocal(ctx, name)
 	if err != nil || conn == nil {
 		return nil, err
 	}
-	link, theirs, err := transport.Introduce(ctx, conn, cfg.Ticket, cfg.hello(trainer))
+	link, theirs, err := transport.ClientHandshake(ctx, conn, cfg.Ticket, cfg.hello(trainer))
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func Swap(ctx context.Context, cfg Config, trainer int, name Name, key Key, mine
 		return nil, err
 	}
 	defer bound(ctx, conn)()
-	if err := memfd.Send(conn, card{key, m.shape}.encode(), m.fd); err != nil {
+	if err := memfd.Send(conn, header{key, m.shape}.encode(), m.fd); err != nil {
 		return nil, fmt.Errorf("handing memory over: %w", err)
 	}
 	return take(conn)

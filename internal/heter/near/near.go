@@ -54,8 +54,8 @@ func (s shape) check(i, n int) error {
 	return nil
 }
 
-// Memory is what this process alone writes. One goroutine at a time uses a slot.
-type Memory struct {
+// Region is what this process alone writes. One goroutine at a time uses a slot.
+type Region struct {
 	shape
 	fd   int
 	b    []byte
@@ -63,12 +63,12 @@ type Memory struct {
 }
 
 // New makes memory of so many slots, or as many as there are addresses for, of size bytes each.
-func New(slots, size int) (*Memory, error) {
+func New(slots, size int) (*Region, error) {
 	page := os.Getpagesize()
 	if slots < 1 || size < 1 || size > maxStride-page {
 		return nil, fmt.Errorf("shared memory of %d slots of %d bytes: want one at least, of 1 to %d bytes", slots, size, maxStride-page)
 	}
-	m := &Memory{shape: shape{stride: (size + page - 1) / page * page}}
+	m := &Region{shape: shape{stride: (size + page - 1) / page * page}}
 	m.slots = min(slots, maxSlots, maxSpan/m.stride)
 	m.room = make([]int, m.slots)
 	var err error
@@ -86,13 +86,13 @@ func New(slots, size int) (*Memory, error) {
 }
 
 // Slots is how many there are.
-func (m *Memory) Slots() int { return m.slots }
+func (m *Region) Slots() int { return m.slots }
 
 // Fits tells whether a slot is so large.
-func (m *Memory) Fits(n int) bool { return n <= m.stride }
+func (m *Region) Fits(n int) bool { return n <= m.stride }
 
 // Slot is the first n bytes of a slot, which has room for them. Errors: there is no such slot, or no memory for it.
-func (m *Memory) Slot(i, n int) ([]byte, error) {
+func (m *Region) Slot(i, n int) ([]byte, error) {
 	if err := m.check(i, n); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (m *Memory) Slot(i, n int) ([]byte, error) {
 }
 
 // Close gives it back, when nobody here uses slots of it any more. Others keep what they have mapped. nil is none.
-func (m *Memory) Close() {
+func (m *Region) Close() {
 	if m == nil {
 		return
 	}
@@ -163,13 +163,13 @@ func (v *View) Close() {
 	}
 }
 
-// card goes with a descriptor. As it is sent:
+// header goes with a descriptor. As it is sent:
 //
 //	offset bytes
 //	0      16    key
 //	16     4     slots
 //	20     4     stride in bytes
-type card struct {
+type header struct {
 	key Key
 	shape
 }
@@ -185,14 +185,14 @@ type Key [16]byte
 // Name is a socket's; zeros: there is none.
 type Name [16]byte
 
-func (c card) encode() []byte {
+func (c header) encode() []byte {
 	b := binary.LittleEndian.AppendUint32(c.key[:], uint32(c.slots))
 	return binary.LittleEndian.AppendUint32(b, uint32(c.stride))
 }
 
-func decode(b []byte) (c card, err error) {
+func decode(b []byte) (c header, err error) {
 	if len(b) != cardSize {
 		return c, errors.New("what came with the memory is none of this protocol")
 	}
-	return card{Key(b), shape{int(binary.LittleEndian.Uint32(b[16:])), int(binary.LittleEndian.Uint32(b[20:]))}}, nil
+	return header{Key(b), shape{int(binary.LittleEndian.Uint32(b[16:])), int(binary.LittleEndian.Uint32(b[20:]))}}, nil
 }

@@ -30,7 +30,7 @@ func wants(t testing.TB, err error, text string) {
 }
 
 // open returns a desk of heter-trainer 3 for four trainers.
-func open(t testing.TB) (*Desk, Config) {
+func open(t testing.TB) (*Broker, Config) {
 	leakcheck.Check(t)
 	cfg := Config{Ticket: transport.NewTicket(), Version: "1", Index: 3, Trainers: 4}
 	d, err := Open(context.Background(), cfg)
@@ -39,7 +39,7 @@ func open(t testing.TB) (*Desk, Config) {
 	return d, cfg
 }
 
-func memory(t testing.TB, slots, size int) *Memory {
+func memory(t testing.TB, slots, size int) *Region {
 	m, err := New(slots, size)
 	must(t, err)
 	t.Cleanup(m.Close)
@@ -52,8 +52,8 @@ func TestSwap(t *testing.T) {
 	mine, theirs := memory(t, 5, 5000), memory(t, 2, 100)
 	defer d.Close() // which may still be at handing the memory over, before that is given back
 	views := make(chan *View, 1)
-	key := d.Expect(2, func(v *View) (*Memory, error) { views <- v; return theirs, nil })
-	v, err := Swap(context.Background(), cfg, 2, d.Name(), key, func() (*Memory, error) { return mine, nil })
+	key := d.Register(2, func(v *View) (*Region, error) { views <- v; return theirs, nil })
+	v, err := Exchange(context.Background(), cfg, 2, d.Name(), key, func() (*Region, error) { return mine, nil })
 	must(t, err)
 	defer v.Close()
 	got := <-views
@@ -62,7 +62,7 @@ func TestSwap(t *testing.T) {
 		t.Errorf("%d and %d slots, want 2 and 5", v.Slots(), got.Slots())
 	}
 	for _, way := range []struct {
-		m *Memory
+		m *Region
 		v *View
 	}{{mine, got}, {theirs, v}} {
 		for i := range way.m.Slots() {
@@ -86,7 +86,7 @@ func TestSwap(t *testing.T) {
 			wants(t, err, "of shared memory: it has")
 		}
 	}
-	_, err = Swap(context.Background(), cfg, 2, d.Name(), key, func() (*Memory, error) { return mine, nil })
+	_, err = Exchange(context.Background(), cfg, 2, d.Name(), key, func() (*Region, error) { return mine, nil })
 	wants(t, err, "trainer 2 gets no memory here")
 }
 
@@ -206,43 +206,43 @@ func TestNoRoom(t *testing.T) {
 func TestRefused(t *testing.T) {
 	d, cfg := open(t)
 	mine := memory(t, 1, 1)
-	give := func() (*Memory, error) { return mine, nil }
-	never := func() (*Memory, error) { t.Error("it makes memory"); return nil, nil }
+	give := func() (*Region, error) { return mine, nil }
+	never := func() (*Region, error) { t.Error("it makes memory"); return nil, nil }
 	for _, name := range []Name{{}, {1}} {
-		if v, err := Swap(context.Background(), cfg, 0, name, Key{}, never); v != nil || err != nil {
+		if v, err := Exchange(context.Background(), cfg, 0, name, Key{}, never); v != nil || err != nil {
 			t.Errorf("%v: %v, %v", name, v, err)
 		}
 	}
 	other := cfg
 	other.Ticket = transport.NewTicket()
-	_, err := Swap(context.Background(), other, 0, d.Name(), Key{}, never)
+	_, err := Exchange(context.Background(), other, 0, d.Name(), Key{}, never)
 	wants(t, err, "ticket")
 	other = cfg
 	other.Index = 2
-	_, err = Swap(context.Background(), other, 0, d.Name(), Key{}, never)
+	_, err = Exchange(context.Background(), other, 0, d.Name(), Key{}, never)
 	wants(t, err, "its socket is answered by heter-trainer 3")
-	refused := func(*View) (*Memory, error) { t.Error("a foreign key is taken"); return nil, os.ErrInvalid }
-	key := d.Expect(1, refused)
-	_, err = Swap(context.Background(), cfg, 0, d.Name(), key, give)
+	refused := func(*View) (*Region, error) { t.Error("a foreign key is taken"); return nil, os.ErrInvalid }
+	key := d.Register(1, refused)
+	_, err = Exchange(context.Background(), cfg, 0, d.Name(), key, give)
 	wants(t, err, "trainer 0 gets no memory here")
-	key = d.Expect(1, refused)
+	key = d.Register(1, refused)
 	d.Forget(key)
-	_, err = Swap(context.Background(), cfg, 1, d.Name(), key, give)
+	_, err = Exchange(context.Background(), cfg, 1, d.Name(), key, give)
 	wants(t, err, "trainer 1 gets no memory here")
-	key = d.Expect(1, func(v *View) (*Memory, error) { v.Close(); return nil, os.ErrDeadlineExceeded })
-	_, err = Swap(context.Background(), cfg, 1, d.Name(), key, give)
+	key = d.Register(1, func(v *View) (*Region, error) { v.Close(); return nil, os.ErrDeadlineExceeded })
+	_, err = Exchange(context.Background(), cfg, 1, d.Name(), key, give)
 	wants(t, err, "it shares no memory: i/o timeout")
-	wrong := &Memory{shape{2, 1}, mine.fd, nil, nil}
-	_, err = Swap(context.Background(), cfg, 1, d.Name(), d.Expect(1, refused), func() (*Memory, error) { return wrong, nil })
+	wrong := &Region{shape{2, 1}, mine.fd, nil, nil}
+	_, err = Exchange(context.Background(), cfg, 1, d.Name(), d.Register(1, refused), func() (*Region, error) { return wrong, nil })
 	wants(t, err, "want up to 1024 of up to")
 }
 
 // A trainer that proves what it is and then says nothing holds nobody up, and ends with the desk.
 func TestSilent(t *testing.T) {
 	d, cfg := open(t)
-	conn, err := here(context.Background(), d.Name())
+	conn, err := dialLocal(context.Background(), d.Name())
 	must(t, err)
-	link, _, err := transport.Introduce(context.Background(), conn, cfg.Ticket, cfg.hello(0))
+	link, _, err := transport.ClientHandshake(context.Background(), conn, cfg.Ticket, cfg.hello(0))
 	must(t, err)
 	defer link.Close()
 	begun := time.Now()
@@ -255,8 +255,8 @@ func TestSilent(t *testing.T) {
 // Whatever comes with a descriptor, the reader maps the file as it is or not at all.
 func FuzzCard(f *testing.F) {
 	m := memory(f, 2, 1)
-	f.Add(card{Key{1}, m.shape}.encode())
-	f.Add(card{Key{1}, shape{1 << 31, 1 << 31}}.encode())
+	f.Add(header{Key{1}, m.shape}.encode())
+	f.Add(header{Key{1}, shape{1 << 31, 1 << 31}}.encode())
 	f.Add([]byte("no"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := decode(b)

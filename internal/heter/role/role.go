@@ -28,8 +28,8 @@ import (
 type Config struct {
 	// Open makes the part, of what the first rank says of its model, and the device that computes it: see service.Config.
 	Open func(about []byte) (*heter.Cut, heter.Device, error)
-	// Lent says that ranks lend the part's parameters, as client.Config.Lent does.
-	Lent bool
+	// Stateless says that ranks lend the part's parameters, as client.Config.Stateless does.
+	Stateless bool
 	// Sessions is how many trainers, each with a Client of its own, every rank has. 0: one.
 	Sessions int
 	// Up is called when ranks can come to an address. It may be nil.
@@ -43,19 +43,19 @@ type Config struct {
 //
 // It is to be called soon: a launcher that sees no sign of life of a heter-trainer takes it for lost after the job's join timeout, and
 // what shows it begins here.
-func Serve(ctx context.Context, job *ringo.Job, cfg Config) (service.Figures, error) {
+func Serve(ctx context.Context, job *ringo.Job, cfg Config) (service.Stats, error) {
 	place := job.HeterTrainer()
 	if place == nil {
-		return service.Figures{}, errors.New("heter: this process is a rank of its job, and no heter-trainer: see Job.HeterTrainer")
+		return service.Stats{}, errors.New("heter: this process is a rank of its job, and no heter-trainer: see Job.HeterTrainer")
 	}
 	_, ticket := job.Heters()
 	c := service.Config{
 		Ticket: ticket, Version: ringo.Version, Index: place.Index, Count: len(place.Addrs), Trainers: place.Trainers * max(1, cfg.Sessions), Times: place.Times,
-		Lent: cfg.Lent, GoesOn: place.GoesOn, Open: cfg.Open, Report: cfg.Report, LinkOnly: place.LinkOnly,
+		Stateless: cfg.Stateless, ContinueOnLoss: place.ContinueOnLoss, Open: cfg.Open, Report: cfg.Report, LinkOnly: place.LinkOnly,
 	}
-	if c.Count > 1 && !c.Lent {
+	if c.Count > 1 && !c.Stateless {
 		c.Addrs = place.Addrs
-		c.Meet = func(ctx context.Context, m service.Meeting) (service.Group, error) {
+		c.Meet = func(ctx context.Context, m service.GroupSpec) (service.StepGroup, error) {
 			j, err := place.Meet(ctx, m.Members, m.Place)
 			if err != nil {
 				return nil, err
@@ -65,11 +65,11 @@ func Serve(ctx context.Context, job *ringo.Job, cfg Config) (service.Figures, er
 	}
 	s, err := service.New(c)
 	if err != nil {
-		return service.Figures{}, err
+		return service.Stats{}, err
 	}
 	listener, err := place.Begin()
 	if err != nil {
-		return service.Figures{}, err
+		return service.Stats{}, err
 	}
 	if cfg.Up != nil {
 		cfg.Up(listener.Addr())

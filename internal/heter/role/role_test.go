@@ -36,7 +36,7 @@ var signs = model.Spec{
 			return t.Dense(t.Dense(x[0], far, nn.ReLU), last, nn.Identity)
 		}
 		return model.Model{Loss: model.CrossEntropy, Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
-			return model.Outputs{t.On(heter.Place, part, t.Dense(b.Values, near, nn.ReLU))}
+			return model.Outputs{t.OnDevice(heter.DeviceName, part, t.Dense(b.Values, near, nn.ReLU))}
 		}}
 	},
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Group is some heter-trainers that agree. A call fails when one of them is lost, or the context of the meeting ends.
-type Group interface {
+// StepGroup is some heter-trainers that agree. A call fails when one of them is lost, or the context of the meeting ends.
+type StepGroup interface {
 	// Sum makes x the sum of all members', the same bits on each.
 	Sum(x []float32) error
 	// Copy makes x what it is on the member with a place in the group.
@@ -22,8 +22,8 @@ type Group interface {
 	Close() error
 }
 
-// Over is a group of package collective, of which all members are members, as a Group. leave ends it.
-func Over(g *collective.Group, leave func() error) Group { return over{g, leave} }
+// Over is a group of package collective, of which all members are members, as a StepGroup. leave ends it.
+func Over(g *collective.Group, leave func() error) StepGroup { return over{g, leave} }
 
 type over struct {
 	g     *collective.Group
@@ -38,17 +38,17 @@ func (o over) Copy(x []float32, from int) error {
 }
 func (o over) Close() error { return o.leave() }
 
-// Meeting says which heter-trainers form a group, and when: no two have the same step and attempt.
-type Meeting struct {
+// GroupSpec says which heter-trainers form a group, and when: no two have the same step and attempt.
+type GroupSpec struct {
 	Members []int // their numbers, ascending; the place of each in the group is that here
 	Step    uint64
 	Attempt int
 	// Place is where the first member says at which address the others find it; nil without Config.Addrs.
-	Place meeting.Place
+	Place meeting.Backend
 }
 
-// closing is the end of a step that trainers have said: what each said last, and what is done of it.
-type closing struct {
+// stepCommit is the end of a step that trainers have said: what each said last, and what is done of it.
+type stepCommit struct {
 	ends    []message.End // by trainer; of step 0: nothing yet
 	step    uint64        // the last one that was looked at
 	attempt int
@@ -59,7 +59,7 @@ type closing struct {
 }
 
 // interrupt ends what is being settled.
-func (c *closing) interrupt() {
+func (c *stepCommit) interrupt() {
 	if c.void = c.active; c.void && c.cancel != nil {
 		c.cancel()
 	}
@@ -87,11 +87,11 @@ func (s *Server) end(trainer int, e message.End) error {
 	defer s.mu.Unlock()
 	last := s.closing.ends[trainer]
 	switch {
-	case !follows(e, last, s.late):
+	case !follows(e, last, s.joining):
 		return message.Malformed("trainer %d ends step %d in attempt %d, it has ended %d in attempt %d", trainer, e.Step, e.Attempt, last.Step, last.Attempt)
-	case len(e.Here) != s.cfg.Count:
-		return message.Malformed("trainer %d knows of %d heter-trainers, there are %d", trainer, len(e.Here), s.cfg.Count)
-	case e.Here[s.cfg.Index] != s.life:
+	case len(e.Members) != s.cfg.Count:
+		return message.Malformed("trainer %d knows of %d heter-trainers, there are %d", trainer, len(e.Members), s.cfg.Count)
+	case e.Members[s.cfg.Index] != s.incarnation:
 		return fmt.Errorf("trainer %d has lost this heter-trainer, and goes on without it", trainer)
 	}
 	first := true
@@ -103,11 +103,11 @@ func (s *Server) end(trainer int, e message.End) error {
 	}
 	s.closing.ends[trainer] = e
 	if e.Step == 1 {
-		s.know(e.Here)
+		s.recordMembers(e.Members)
 	}
 	if first && e.Attempt > 1 { // others may not know yet
-		gone := slices.DeleteFunc(slices.Clone(s.known), func(life uint64) bool { return slices.Contains(e.Here, life) })
-		s.again(message.Again{Step: e.Step, Attempt: e.Attempt, Gone: gone}, trainer)
+		gone := slices.DeleteFunc(slices.Clone(s.known), func(life uint64) bool { return slices.Contains(e.Members, life) })
+		s.requestRetry(message.RetryEnd{Step: e.Step, Attempt: e.Attempt, Lost: gone}, trainer)
 	}
 	if first {
 		s.closing.interrupt()
@@ -116,9 +116,9 @@ func (s *Server) end(trainer int, e message.End) error {
 	return nil
 }
 
-// know adds to the lives of those that may have had micro-batches of the step under way. They are who was there when the last one ended, with
+// recordMembers adds to the lives of those that may have had micro-batches of the step under way. They are who was there when the last one ended, with
 // those of attempts that have failed here, which others may take for members; and in the first step all whom trainers name. s.mu is held.
-func (s *Server) know(here []uint64) {
+func (s *Server) recordMembers(here []uint64) {
 	for _, life := range here {
 		if life != 0 && !slices.Contains(s.known, life) {
 			s.known = append(s.known, life)
@@ -126,18 +126,18 @@ func (s *Server) know(here []uint64) {
 	}
 }
 
-// again asks all trainers, or all but one, to say the end of a step again. s.mu is held.
-func (s *Server) again(a message.Again, but int) {
+// requestRetry asks all trainers, or all but one, to say the end of a step again. s.mu is held.
+func (s *Server) requestRetry(a message.RetryEnd, but int) {
 	for i, c := range s.conns {
 		if c != nil && i != but {
-			c.tell(notice{message.TypeAgain, a.Append(nil)})
+			c.enqueueNotice(notice{message.TypeAgain, a.Append(nil)})
 		}
 	}
 }
 
-// closed is the end of a step as all trainers say it, and that it was not looked at yet. Who are its members are those that all trainers are
+// agreedEnd is the end of a step as all trainers say it, and that it was not looked at yet. Who are its members are those that all trainers are
 // connected to: a new one that some do not know yet has to wait. Where some have lost one that others have not, all are told. s.mu is held.
-func (s *Server) closed() (message.End, bool) {
+func (s *Server) agreedEnd() (message.End, bool) {
 	c := &s.closing
 	e := c.ends[0]
 	for _, other := range c.ends {
@@ -150,20 +150,20 @@ func (s *Server) closed() (message.End, bool) {
 	}
 	c.step, c.attempt = e.Step, e.Attempt
 	gone := slices.DeleteFunc(slices.Clone(s.known), func(life uint64) bool {
-		lists := func(other message.End) bool { return slices.Contains(other.Here, life) }
+		lists := func(other message.End) bool { return slices.Contains(other.Members, life) }
 		return !slices.ContainsFunc(c.ends, lists) || allOf(c.ends, lists)
 	})
 	if len(gone) > 0 {
-		s.again(message.Again{Step: e.Step, Attempt: e.Attempt + 1, Gone: gone}, -1)
+		s.requestRetry(message.RetryEnd{Step: e.Step, Attempt: e.Attempt + 1, Lost: gone}, -1)
 	}
-	e.Here = slices.Clone(e.Here)
-	for i, life := range e.Here {
-		if !allOf(c.ends, func(other message.End) bool { return other.Here[i] == life }) {
-			e.Here[i] = 0
+	e.Members = slices.Clone(e.Members)
+	for i, life := range e.Members {
+		if !allOf(c.ends, func(other message.End) bool { return other.Members[i] == life }) {
+			e.Members[i] = 0
 		}
 	}
 	if c.active, c.void = len(gone) == 0, false; c.active {
-		s.know(e.Here)
+		s.recordMembers(e.Members)
 	}
 	return e, c.active
 }
@@ -172,10 +172,10 @@ func allOf[T any](x []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(x, func(v T) bool { return !is(v) })
 }
 
-// settle ends a step that all trainers have ended. Where others are lost on the way trainers are asked to end it again.
-func (s *Server) settle(ctx context.Context, e message.End) error {
+// commitStep ends a step that all trainers have ended. Where others are lost on the way trainers are asked to end it again.
+func (s *Server) commitStep(ctx context.Context, e message.End) error {
 	s.mu.Lock()
-	if s.late {
+	if s.joining {
 		s.step = e.Step // if this fails it tries with a later one
 	}
 	s.mu.Unlock()
@@ -188,14 +188,14 @@ func (s *Server) settle(ctx context.Context, e message.End) error {
 	case errors.As(err, &local), errors.Is(err, errNobody):
 		return err
 	case s.step > e.Step: // whatever has failed since
-		if s.late {
+		if s.joining {
 			s.cfg.Report(fmt.Sprintf("heter-trainer %d: it has the others' parameters, and takes part from step %d on", s.cfg.Index, s.step))
 		}
-		s.figures.Steps, s.known, s.late = e.Step, nil, false
-		s.know(e.Here)
+		s.figures.Steps, s.known, s.joining = e.Step, nil, false
+		s.recordMembers(e.Members)
 		for _, c := range s.conns {
 			if c != nil {
-				c.tell(notice{message.TypeCommit, message.Commit(e.Step).Append(nil)})
+				c.enqueueNotice(notice{message.TypeCommit, message.Commit(e.Step).Append(nil)})
 			}
 		}
 		return nil
@@ -205,7 +205,7 @@ func (s *Server) settle(ctx context.Context, e message.End) error {
 		return fmt.Errorf("step %d: agreeing with the other heter-trainers, attempt %d: %w", e.Step, e.Attempt, err)
 	}
 	s.cfg.Report(fmt.Sprintf("heter-trainer %d: step %d: agreeing with the other heter-trainers: %v; it is repeated", s.cfg.Index, e.Step, err))
-	s.again(message.Again{Step: e.Step, Attempt: e.Attempt + 1}, -1)
+	s.requestRetry(message.RetryEnd{Step: e.Step, Attempt: e.Attempt + 1}, -1)
 	return nil
 }
 
@@ -223,8 +223,8 @@ func (e *deviceError) Unwrap() error { return e.error }
 // agree makes the step's gradients those of all members, and moves the parameters, unless that is done.
 func (s *Server) agree(ctx context.Context, e message.End) error {
 	if s.cfg.Count > 1 {
-		if err := s.gather(ctx, e); err != nil {
-			s.part()
+		if err := s.formGroup(ctx, e); err != nil {
+			s.leaveGroup()
 			return err
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Server) agree(ctx context.Context, e message.End) error {
 		g := s.device.Gradients()
 		s.sum = append(s.sum[:0], g...) // these are wanted again if the sum fails
 		if err := s.group.Sum(s.sum); err != nil {
-			s.part()
+			s.leaveGroup()
 			return err
 		}
 		copy(g, s.sum)
@@ -243,19 +243,19 @@ func (s *Server) agree(ctx context.Context, e message.End) error {
 	if err := panics.Do(func() error { return s.device.Update(e.Rate, 1/float32(s.cfg.Trainers)) }); err != nil {
 		return &deviceError{fmt.Errorf("step %d: %w", e.Step, err)}
 	}
-	s.moved()
+	s.committed()
 	return nil
 }
 
-// moved notes that the parameters have moved by a step.
-func (s *Server) moved() {
+// committed notes that the parameters have moved by a step.
+func (s *Server) committed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.step++
 }
 
-// part leaves the group.
-func (s *Server) part() {
+// leaveGroup leaves the group.
+func (s *Server) leaveGroup() {
 	if s.group == nil {
 		return
 	}
@@ -267,33 +267,33 @@ func (s *Server) part() {
 	s.group = nil
 }
 
-// gather sees that there is a group of who is not lost, whose members all have the same parameters.
-func (s *Server) gather(ctx context.Context, e message.End) error {
+// formGroup sees that there is a group of who is not lost, whose members all have the same parameters.
+func (s *Server) formGroup(ctx context.Context, e message.End) error {
 	members := make([]int, 0, s.cfg.Count)
-	for i, life := range e.Here {
+	for i, life := range e.Members {
 		if life != 0 {
 			members = append(members, i)
 		}
 	}
-	if s.group != nil && e.Attempt == 1 && slices.Equal(e.Here, s.lives) {
+	if s.group != nil && e.Attempt == 1 && slices.Equal(e.Members, s.incarnations) {
 		return nil
 	}
-	s.part()
+	s.leaveGroup()
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
 	if s.closing.cancel = cancel; s.closing.void || s.err != nil {
 		cancel()
 	}
 	s.mu.Unlock()
-	m := Meeting{Members: members, Step: e.Step, Attempt: e.Attempt}
+	m := GroupSpec{Members: members, Step: e.Step, Attempt: e.Attempt}
 	m.Place = s.place(m)
 	g, err := s.cfg.Meet(ctx, m)
 	if err != nil {
 		cancel()
 		return err
 	}
-	s.group, s.lives = g, e.Here
-	return s.align(e, members)
+	s.group, s.incarnations = g, e.Members
+	return s.syncState(e, members)
 }
 
 // What a member has of the state, for align: nothing, as of the step before, or as of the step that is ended.
@@ -303,13 +303,13 @@ const (
 	hasAfter
 )
 
-// align gives members that have not the newest state that there is that of one who has it: they have come late, or others were lost to them
+// syncState gives members that have not the newest state that there is that of one who has it: they have come late, or others were lost to them
 // only after that one had the sum.
-func (s *Server) align(e message.End, members []int) error {
+func (s *Server) syncState(e message.End, members []int) error {
 	own, has := hasBefore, make([]float32, len(members))
 	if s.step > e.Step {
 		own = hasAfter
-	} else if s.late { // which this goroutine alone makes false
+	} else if s.joining { // which this goroutine alone makes false
 		own = hasNothing
 	}
 	has[slices.Index(members, s.cfg.Index)] = own
@@ -340,7 +340,7 @@ func (s *Server) align(e message.End, members []int) error {
 	}
 	if newest == hasAfter {
 		clear(s.device.Gradients())
-		s.moved()
+		s.committed()
 	}
 	return nil
 }

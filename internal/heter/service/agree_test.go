@@ -27,10 +27,10 @@ func (a alone) Copy([]float32, int) error { return nil }
 func (a alone) Close() error              { return nil }
 
 // ofTwo is the first of two heter-trainers; meetings are those that it was at, and it fails so often to sum.
-func ofTwo(t *testing.T, trainers int, fail *atomic.Int32, meetings *[]service.Meeting) (*home, []guest) {
+func ofTwo(t *testing.T, trainers int, fail *atomic.Int32, meetings *[]service.GroupSpec) (*home, []guest) {
 	h := newHome(t, trainers, func(c *service.Config) {
 		c.Count = 2
-		c.Meet = func(_ context.Context, m service.Meeting) (service.Group, error) {
+		c.Meet = func(_ context.Context, m service.GroupSpec) (service.StepGroup, error) {
 			*meetings = append(*meetings, m)
 			return alone{fail}, nil
 		}
@@ -45,13 +45,13 @@ func ofTwo(t *testing.T, trainers int, fail *atomic.Int32, meetings *[]service.M
 
 // end says the end of a step, where all are there, the others with life 9, unless it says otherwise.
 func (g guest) end(e message.End) {
-	if e.Here == nil {
-		e.Here = append([]uint64{g.h.life}, slices.Repeat([]uint64{9}, g.h.others)...)
+	if e.Members == nil {
+		e.Members = append([]uint64{g.h.life}, slices.Repeat([]uint64{9}, g.h.others)...)
 	}
 	g.say(message.TypeEnd, e.Append(nil))
 }
 
-func (g guest) again(want message.Again) {
+func (g guest) again(want message.RetryEnd) {
 	g.h.t.Helper()
 	if a, err := message.ParseAgain(g.hear(message.TypeAgain)); err != nil || !reflect.DeepEqual(a, want) {
 		g.h.t.Errorf("asked for %+v, %v, want %+v", a, err, want)
@@ -62,25 +62,25 @@ func (g guest) again(want message.Again) {
 // as the step is open, and no more once it is committed.
 func TestLossesAreAgreedOn(t *testing.T) {
 	var fail atomic.Int32
-	var meetings []service.Meeting
+	var meetings []service.GroupSpec
 	h, g := ofTwo(t, 2, &fail, &meetings)
 	g[0].micro(1, 1, 1, false, 1)
 	g[0].done(1, false)
 	g[0].end(message.End{Step: 1, Attempt: 1, Count: 1, Rate: 1})
-	g[1].end(message.End{Step: 1, Attempt: 1, Rate: 1, Here: []uint64{h.life, 0}})
+	g[1].end(message.End{Step: 1, Attempt: 1, Rate: 1, Members: []uint64{h.life, 0}})
 	for _, one := range g {
-		one.again(message.Again{Step: 1, Attempt: 2, Gone: []uint64{9}})
+		one.again(message.RetryEnd{Step: 1, Attempt: 2, Lost: []uint64{9}})
 	}
-	g[0].end(message.End{Step: 1, Attempt: 2, Open: true, Count: 1, Rate: 1, Here: []uint64{h.life, 0}})
-	g[1].again(message.Again{Step: 1, Attempt: 2, Gone: []uint64{9}})
+	g[0].end(message.End{Step: 1, Attempt: 2, Open: true, Count: 1, Rate: 1, Members: []uint64{h.life, 0}})
+	g[1].again(message.RetryEnd{Step: 1, Attempt: 2, Lost: []uint64{9}})
 	g[0].micro(2, 1, 1, false, 2) // which the lost one had
 	g[0].done(1, false)
-	g[0].end(message.End{Step: 1, Attempt: 2, Count: 2, Rate: 1, Here: []uint64{h.life, 0}})
-	g[1].end(message.End{Step: 1, Attempt: 2, Rate: 1, Here: []uint64{h.life, 0}})
+	g[0].end(message.End{Step: 1, Attempt: 2, Count: 2, Rate: 1, Members: []uint64{h.life, 0}})
+	g[1].end(message.End{Step: 1, Attempt: 2, Rate: 1, Members: []uint64{h.life, 0}})
 	for _, one := range g {
 		one.hear(message.TypeCommit)
 	}
-	g[0].end(message.End{Step: 1, Attempt: 3, Open: true, Count: 2, Rate: 1, Here: []uint64{h.life, 0}}) // it had not heard that yet
+	g[0].end(message.End{Step: 1, Attempt: 3, Open: true, Count: 2, Rate: 1, Members: []uint64{h.life, 0}}) // it had not heard that yet
 	g[0].micro(3, 1, 1, false, 100)
 	if head, _ := g[0].done(1, false); head.Number != 3 || head.Loss != 0 {
 		t.Errorf("%+v of a step that was committed", head)
@@ -102,7 +102,7 @@ func TestLossesAreAgreedOn(t *testing.T) {
 // A sum that fails is asked for again, with the gradients as they were, and not for ever.
 func TestSumFails(t *testing.T) {
 	var fail atomic.Int32
-	var meetings []service.Meeting
+	var meetings []service.GroupSpec
 	h, g := ofTwo(t, 1, &fail, &meetings)
 	g[0].micro(1, 1, 1, false, 1)
 	g[0].done(1, false)
@@ -110,14 +110,14 @@ func TestSumFails(t *testing.T) {
 	attempt := 1
 	for ; attempt <= 2; attempt++ {
 		g[0].end(message.End{Step: 1, Attempt: attempt, Count: 1, Rate: 1})
-		g[0].again(message.Again{Step: 1, Attempt: attempt + 1})
+		g[0].again(message.RetryEnd{Step: 1, Attempt: attempt + 1})
 	}
 	g[0].end(message.End{Step: 1, Attempt: attempt, Count: 1, Rate: 1})
 	g[0].hear(message.TypeCommit)
 	fail.Store(1000)
 	for attempt = 1; attempt < 16; attempt++ {
 		g[0].end(message.End{Step: 2, Attempt: attempt, Count: 1, Rate: 1})
-		g[0].again(message.Again{Step: 2, Attempt: attempt + 1})
+		g[0].again(message.RetryEnd{Step: 2, Attempt: attempt + 1})
 	}
 	g[0].end(message.End{Step: 2, Attempt: attempt, Count: 1, Rate: 1})
 	if err := <-h.end; err == nil || !strings.Contains(err.Error(), "step 2: agreeing with the other heter-trainers, attempt 16: a link has failed") {
@@ -133,7 +133,7 @@ func TestFailsWhileMeeting(t *testing.T) {
 	met := make(chan struct{})
 	h := newHome(t, 1, func(c *service.Config) {
 		c.Count = 2
-		c.Meet = func(ctx context.Context, _ service.Meeting) (service.Group, error) {
+		c.Meet = func(ctx context.Context, _ service.GroupSpec) (service.StepGroup, error) {
 			close(met)
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -159,13 +159,13 @@ func TestNoEnd(t *testing.T) {
 	for want, ends := range map[string][]message.End{
 		"ends step 1 in attempt 1, it has ended 1 in attempt 1":         {{Step: 1, Attempt: 1}, {Step: 1, Attempt: 1}},
 		"ends step 1 in attempt 2, it has ended 1 in attempt 3":         {{Step: 1, Attempt: 3, Open: true}, {Step: 1, Attempt: 2}},
-		"trainer 0 has lost this heter-trainer, and goes on without it": {{Step: 1, Attempt: 1, Here: []uint64{0, 9}}},
-		"malformed: trainer 0 knows of 1 heter-trainers, there are 2":   {{Step: 1, Attempt: 1, Here: []uint64{9}}},
+		"trainer 0 has lost this heter-trainer, and goes on without it": {{Step: 1, Attempt: 1, Members: []uint64{0, 9}}},
+		"malformed: trainer 0 knows of 1 heter-trainers, there are 2":   {{Step: 1, Attempt: 1, Members: []uint64{9}}},
 		"the end of step 1 after 2 micro-batches, 0 have come":          {{Step: 1, Attempt: 1, Count: 2}},
 		"ends step 3 in attempt 1, it has ended 1 in attempt 1":         {{Step: 1, Attempt: 1}, {Step: 3, Attempt: 1}},
 	} {
 		var fail atomic.Int32
-		var meetings []service.Meeting
+		var meetings []service.GroupSpec
 		h, g := ofTwo(t, 2, &fail, &meetings)
 		for _, e := range ends {
 			g[0].end(e)

@@ -21,7 +21,7 @@ import (
 type conn struct {
 	s      *Server
 	io     *frames.Conn
-	who    message.Hello
+	hello  message.Hello
 	layout message.Layout
 	number uint64       // of the last micro-batch
 	bytes  atomic.Int64 // of the frames of micro-batches under way
@@ -31,11 +31,11 @@ type conn struct {
 	over   chan struct{}
 	text   chan string // of the failure that ends it
 	key    near.Key
-	shared atomic.Pointer[shared] // nil: nothing
+	shared atomic.Pointer[sharedRegions] // nil: nothing
 	// stopped is closed when the server has ended it.
 	stopped  chan struct{}
 	lost     sync.Once
-	borrowed borrowed
+	borrowed trainerParams
 }
 
 // notice is something to tell a trainer that it has not asked for.
@@ -84,7 +84,7 @@ func (c *conn) run() {
 	if err == nil {
 		c.s.goodbye()
 	} else if !errors.Is(err, frames.ErrInterrupted) {
-		c.lose(fmt.Errorf("trainer %d: %w", c.who.Trainer, err))
+		c.lose(fmt.Errorf("trainer %d: %w", c.hello.Trainer, err))
 	}
 	close(c.over)
 	<-written
@@ -96,7 +96,7 @@ func (c *conn) run() {
 
 // lose ends the server because of its trainer, or goes on without that.
 func (c *conn) lose(err error) {
-	if !c.s.cfg.GoesOn {
+	if !c.s.cfg.ContinueOnLoss {
 		c.s.fail(err)
 		return
 	}
@@ -106,13 +106,13 @@ func (c *conn) lose(err error) {
 	})
 }
 
-// tell queues a notice. A trainer that has left takes none. s.mu is held.
-func (c *conn) tell(n notice) {
+// enqueueNotice queues a notice. A trainer that has left takes none. s.mu is held.
+func (c *conn) enqueueNotice(n notice) {
 	select {
 	case c.notes <- n:
 	case <-c.over:
 	default:
-		go c.s.fail(fmt.Errorf("trainer %d has left %d notices unread", c.who.Trainer, cap(c.notes)))
+		go c.s.fail(fmt.Errorf("trainer %d has left %d notices unread", c.hello.Trainer, cap(c.notes)))
 	}
 }
 
@@ -142,39 +142,39 @@ func (c *conn) greet(f wire.Header) error {
 	if err != nil {
 		return err
 	}
-	if c.who, err = message.ParseHello(b); err != nil {
+	if c.hello, err = message.ParseHello(b); err != nil {
 		return err
 	}
 	cfg := &c.s.cfg
-	if c.who.Trainers != cfg.Trainers || c.who.Index != cfg.Index || c.who.Count != cfg.Count {
+	if c.hello.Trainers != cfg.Trainers || c.hello.Index != cfg.Index || c.hello.Count != cfg.Count {
 		return fmt.Errorf("trainer %d of %d looks for heter-trainer %d of %d; this is %d of %d, for %d trainers",
-			c.who.Trainer, c.who.Trainers, c.who.Index, c.who.Count, cfg.Index, cfg.Count, cfg.Trainers)
+			c.hello.Trainer, c.hello.Trainers, c.hello.Index, c.hello.Count, cfg.Index, cfg.Count, cfg.Trainers)
 	}
-	if c.who.Lent != cfg.Lent {
-		return fmt.Errorf("trainer %d %s the part's parameters, and this heter-trainer is told otherwise: give all the same sync", c.who.Trainer, map[bool]string{true: "lends", false: "does not lend"}[c.who.Lent])
+	if c.hello.Stateless != cfg.Stateless {
+		return fmt.Errorf("trainer %d %s the part's parameters, and this heter-trainer is told otherwise: give all the same sync", c.hello.Trainer, map[bool]string{true: "lends", false: "does not lend"}[c.hello.Stateless])
 	}
-	if err := c.s.open(c.who.About); err != nil {
-		return fmt.Errorf("trainer %d: %w", c.who.Trainer, err)
+	if err := c.s.open(c.hello.About); err != nil {
+		return fmt.Errorf("trainer %d: %w", c.hello.Trainer, err)
 	}
-	if cut := c.s.cut; c.who.Hash != cut.Hash {
+	if cut := c.s.cut; c.hello.Hash != cut.Hash {
 		const advice = "give both the same program, model and settings"
 		if c.s.agrees() {
-			return fmt.Errorf("trainer %d has another part of a model (sha256 %.4x…) than this heter-trainer and the trainers before it, which have that of %s (%.4x…): %s", c.who.Trainer, c.who.Hash, cut.Model, cut.Hash, advice)
+			return fmt.Errorf("trainer %d has another part of a model (sha256 %.4x…) than this heter-trainer and the trainers before it, which have that of %s (%.4x…): %s", c.hello.Trainer, c.hello.Hash, cut.Model, cut.Hash, advice)
 		}
-		return fmt.Errorf("%s (that of %s, sha256 %.4x…) than trainer %d (%.4x…): %s", message.OtherPart, cut.Model, cut.Hash, c.who.Trainer, c.who.Hash, advice)
+		return fmt.Errorf("%s (that of %s, sha256 %.4x…) than trainer %d (%.4x…): %s", message.OtherPart, cut.Model, cut.Hash, c.hello.Trainer, c.hello.Hash, advice)
 	}
-	if err := c.s.sit(c); err != nil {
+	if err := c.s.admitTrainer(c); err != nil {
 		return err
 	}
-	c.layout = message.Layout{Cut: c.s.cut, Code: c.who.Code}
+	c.layout = message.Layout{Cut: c.s.cut, Code: c.hello.Code}
 	w := message.Welcome{
-		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()), State: c.s.stateLen(), Life: c.s.life,
+		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()), State: c.s.stateLen(), Incarnation: c.s.incarnation,
 		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter,
 	}
-	w.Near, w.Key = c.offer()
+	w.ShmSocket, w.Key = c.offer()
 	if err := c.io.WriteFrame(message.TypeWelcome, w.Append(nil)); err != nil {
-		c.s.rise(c)
-		return fmt.Errorf("trainer %d: %w", c.who.Trainer, err)
+		c.s.release(c)
+		return fmt.Errorf("trainer %d: %w", c.hello.Trainer, err)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (c *conn) read() error {
 			return message.Malformed("a %s frame with a tag", message.Name(f.Type))
 		}
 		end := false
-		switch owns := !c.s.cfg.Lent; { // what is said depends on who has the parameters
+		switch owns := !c.s.cfg.Stateless; { // what is said depends on who has the parameters
 		case owns && f.Type == message.TypeEnd:
 			err = c.upTo(f, message.MaxEnd, c.ended)
 		case owns && f.Type == message.TypeAsk:
@@ -225,7 +225,7 @@ func (c *conn) always(f wire.Header) (end bool, err error) {
 	switch f.Type {
 	case message.TypeHeartbeat:
 		return false, c.short(f, 0, nil)
-	case message.TypeMicro:
+	case message.TypeMicroBatch:
 		return false, c.micro(f.Length)
 	case message.TypePlaced:
 		return false, c.short(f, message.PlacedSize, c.placed)
@@ -259,7 +259,7 @@ func (c *conn) upTo(f wire.Header, most int, do func(b []byte) error) error {
 
 // micro reads a micro-batch.
 func (c *conn) micro(n int) error {
-	if most := min(c.layout.There(c.s.cfg.Samples), wire.MaxPayload); n > most {
+	if most := min(c.layout.RequestBytes(c.s.cfg.Samples), wire.MaxPayload); n > most {
 		return message.Malformed("a micro-batch of %d bytes; one of %d samples, the most, has %d", n, c.s.cfg.Samples, most)
 	}
 	t, err := c.take()
@@ -273,10 +273,10 @@ func (c *conn) micro(n int) error {
 	if err := c.io.Read(t.frame); err != nil {
 		return err
 	}
-	if t.head, err = c.layout.ParseMicro(t.frame, &t.own, c.s.cfg.Samples); err != nil {
+	if t.head, err = c.layout.ParseMicro(t.frame, &t.buffer, c.s.cfg.Samples); err != nil {
 		return err
 	}
-	t.answer, t.micro = message.TypeDone, &t.own
+	t.answer, t.micro = message.TypeDone, &t.buffer
 	return c.queue(t)
 }
 
@@ -286,7 +286,7 @@ func (c *conn) queue(t *task) error {
 		return message.Malformed("micro-batch %d where %d must come: each comes once and in turn", t.head.Number, c.number)
 	}
 	t.step = t.head.Step
-	if c.s.cfg.Lent {
+	if c.s.cfg.Stateless {
 		if err := c.lendable(t); err != nil {
 			return err
 		}
@@ -318,7 +318,7 @@ func (c *conn) ended(b []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.s.end(c.who.Trainer, e)
+	return c.s.end(c.hello.Trainer, e)
 }
 
 // counted reads the end of a step, before which all its micro-batches must have come.
@@ -392,7 +392,7 @@ func (c *conn) write() {
 		}
 		if err != nil {
 			c.io.Interrupt()
-			c.lose(fmt.Errorf("trainer %d is lost: %w", c.who.Trainer, err))
+			c.lose(fmt.Errorf("trainer %d is lost: %w", c.hello.Trainer, err))
 		}
 	}
 }
@@ -407,15 +407,15 @@ func (c *conn) drain() {
 
 // answer writes what a task has come to, after which it is free.
 func (c *conn) answer(t *task) error {
-	if c.s.cfg.Lent && t.answer == message.TypeValues {
+	if c.s.cfg.Stateless && t.answer == message.TypeValues {
 		return c.writeSum(t)
 	}
 	var err error
 	switch t.answer {
 	case message.TypeDone:
-		t.frame = raw.Sized(t.frame, c.layout.Back(t.micro.N, t.micro.Eval))
+		t.frame = raw.Sized(t.frame, c.layout.ResultBytes(t.micro.N, t.micro.Eval))
 		err = c.layout.Done(t.frame, t.micro, t.head.Number)
-	case message.TypePlacedDone:
+	case message.TypeSharedResult:
 		t.frame = raw.Sized(t.frame, message.HeadSize)
 		err = c.layout.Return(t.frame, t.back, t.micro, t.head.Number)
 	}

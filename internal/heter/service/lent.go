@@ -6,16 +6,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// borrowed is what a trainer has lent, and what is summed up for it.
+// trainerParams is what a trainer has lent, and what is summed up for it.
 //
 // The device has the values and the sum of one trainer at a time. Micro-batches of that one go before others, so that these change places as
 // rarely as can be: once for each step of a trainer, unless it has none ready.
-type borrowed struct {
+type trainerParams struct {
 	// values belong to the connection's reader while none of its micro-batches is queued, and to who works otherwise; so does near.
-	values []float32
-	room   []float32 // for those that come by the link
-	have   int       // how many of them have come
-	near   []float32 // where the sum is wanted in shared memory; nil: by the link
+	values    []float32
+	room      []float32 // for those that come by the link
+	have      int       // how many of them have come
+	sharedSum []float32 // where the sum is wanted in shared memory; nil: by the link
 	// waiting is how many of its micro-batches are queued or computed. It belongs to the server's lock.
 	waiting int
 	number  uint64    // of what was lent, from 1
@@ -27,7 +27,7 @@ type borrowed struct {
 // loan reads a piece of what the trainer lends; one of no bytes says that all of it lies in shared memory.
 func (c *conn) loan(n int) error {
 	if n == 0 {
-		return c.placedLoan()
+		return c.sharedParams()
 	}
 	own := &c.borrowed
 	if err := c.idle(n, message.AskSize); err != nil {
@@ -35,7 +35,7 @@ func (c *conn) loan(n int) error {
 	}
 	if own.have == len(own.values) {
 		own.room = raw.Sized(own.room, len(c.s.device.Values()))
-		own.values, own.near, own.have = own.room, nil, 0
+		own.values, own.sharedSum, own.have = own.room, nil, 0
 	}
 	head, err := c.io.ReadAll(message.AskSize)
 	if err != nil {
@@ -92,12 +92,12 @@ func (c *conn) collect(b []byte) error {
 	}
 }
 
-// borrow makes the device compute for a micro-batch's trainer. An evaluation adds to no sum.
-func (s *Server) borrow(t *task) {
+// loadParams makes the device compute for a micro-batch's trainer. An evaluation adds to no sum.
+func (s *Server) loadParams(t *task) {
 	c := t.conn
 	own := &c.borrowed
 	if s.summing != c && !t.micro.Eval {
-		s.setAside()
+		s.saveSum()
 		if g := s.device.Gradients(); own.summed {
 			copy(g, own.sum)
 		} else {
@@ -120,8 +120,8 @@ func (s *Server) belong(c *conn) {
 	s.owner = c
 }
 
-// setAside takes the sum that the device has from it.
-func (s *Server) setAside() {
+// saveSum takes the sum that the device has from it.
+func (s *Server) saveSum() {
 	if s.summing == nil {
 		return
 	}
@@ -141,7 +141,7 @@ func (s *Server) collected(t *task) {
 		s.belong(nil)
 	}
 	own, g := &c.borrowed, s.device.Gradients()
-	to := own.near
+	to := own.sharedSum
 	if to == nil {
 		own.sum = raw.Sized(own.sum, len(g))
 		to = own.sum
@@ -165,8 +165,8 @@ func (s *Server) collected(t *task) {
 // writeSum writes a sum, in pieces, or that it lies in shared memory.
 func (c *conn) writeSum(t *task) (err error) {
 	own := &c.borrowed
-	if own.near != nil {
-		c.s.count(4 * int64(len(own.near)))
+	if own.sharedSum != nil {
+		c.s.count(4 * int64(len(own.sharedSum)))
 		err = c.io.WriteFrame(message.TypeValues, nil)
 	} else {
 		err = c.writePieces(t, own.sum)
@@ -199,9 +199,9 @@ func (s *Server) ready() int {
 	first := -1
 	for i, t := range s.queue {
 		switch {
-		case s.cfg.Lent && t.conn == s.owner, !s.cfg.Lent && t.step <= s.step:
+		case s.cfg.Stateless && t.conn == s.owner, !s.cfg.Stateless && t.step <= s.step:
 			return i
-		case s.cfg.Lent && first < 0:
+		case s.cfg.Stateless && first < 0:
 			first = i
 		}
 	}

@@ -13,13 +13,13 @@ import (
 
 // lends is a hello of a trainer that lends the part.
 func lends(trainer, trainers int) message.Hello {
-	return message.Hello{Trainer: trainer, Trainers: trainers, Count: 1, Lent: true}
+	return message.Hello{Trainer: trainer, Trainers: trainers, Count: 1, Stateless: true}
 }
 
 func newLentHome(t *testing.T, trainers int, change func(*service.Config)) *home {
 	t.Helper()
 	return newHome(t, trainers, func(c *service.Config) {
-		c.Lent = true
+		c.Stateless = true
 		if change != nil {
 			change(c)
 		}
@@ -85,7 +85,7 @@ func TestLent(t *testing.T) {
 	}
 	one.say(message.TypeGoodbye, nil)
 	two.say(message.TypeGoodbye, nil)
-	if err := <-h.end; err != nil || h.served.Micros != 8 || h.served.Steps != 5 {
+	if err := <-h.end; err != nil || h.served.MicroBatches != 8 || h.served.Steps != 5 {
 		t.Errorf("%v, %+v", err, h.served)
 	}
 }
@@ -149,7 +149,7 @@ func TestLentOrNot(t *testing.T) {
 func TestLentLate(t *testing.T) {
 	h := newLentHome(t, 3, func(c *service.Config) { c.Times = cluster.Times{Join: 20 * time.Millisecond} })
 	hello := lends(2, 3)
-	hello.Late = true
+	hello.Joining = true
 	g := h.guest(hello)
 	g.hear(message.TypeWelcome)
 	time.Sleep(40 * time.Millisecond)
@@ -167,7 +167,7 @@ func TestLentLate(t *testing.T) {
 
 // Where others go on without a lost trainer it counts as one that has left.
 func TestLentGoesOn(t *testing.T) {
-	h := newLentHome(t, 3, func(c *service.Config) { c.GoesOn = true })
+	h := newLentHome(t, 3, func(c *service.Config) { c.ContinueOnLoss = true })
 	var all []guest
 	for i := range 3 {
 		g := h.guest(lends(i, 3))

@@ -24,7 +24,7 @@ type place struct {
 const lookTimeout = 2 * time.Second
 
 // place is nil where nobody said at which addresses heter-trainers listen.
-func (s *Server) place(m Meeting) meeting.Place {
+func (s *Server) place(m GroupSpec) meeting.Backend {
 	if s.cfg.Addrs == nil {
 		return nil
 	}
@@ -32,8 +32,8 @@ func (s *Server) place(m Meeting) meeting.Place {
 	return &place{s, m.Members[0], fmt.Sprintf("the meeting of step %d, attempt %d (%x)", m.Step, m.Attempt, members[:8])}
 }
 
-// Post is the method of meeting.Place.
-func (p *place) Post(_ context.Context, n meeting.Notice) (withdraw func(), err error) {
+// Publish is the method of meeting.Backend.
+func (p *place) Publish(_ context.Context, n meeting.Endpoint) (withdraw func(), err error) {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +45,8 @@ func (p *place) Post(_ context.Context, n meeting.Notice) (withdraw func(), err 
 	}, nil
 }
 
-// Look is the method of meeting.Place.
-func (p *place) Look(ctx context.Context, job string) (n meeting.Notice, err error) {
+// Lookup is the method of meeting.Backend.
+func (p *place) Lookup(ctx context.Context, job string) (n meeting.Endpoint, err error) {
 	cfg := &p.s.cfg
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 // The first member of a meeting says at its own port where the others find it, for this meeting alone; before that, and when it has gone, they are
 // told so. Who has no ticket is not.
 func TestPlace(t *testing.T) {
-	meetings := make(chan service.Meeting, 2)
+	meetings := make(chan service.GroupSpec, 2)
 	addrs, listeners := make([]string, 2), make([]net.Listener, 2)
 	for i := range addrs {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +30,7 @@ func TestPlace(t *testing.T) {
 	for i := range addrs {
 		homes = append(homes, newHomeAt(t, listeners[i], 1, func(c *service.Config) {
 			c.Ticket, c.Index, c.Count, c.Addrs = ticket, i, 2, addrs
-			c.Meet = func(ctx context.Context, m service.Meeting) (service.Group, error) {
+			c.Meet = func(ctx context.Context, m service.GroupSpec) (service.StepGroup, error) {
 				meetings <- m
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -45,24 +45,24 @@ func TestPlace(t *testing.T) {
 		guests = append(guests, g)
 	}
 	here := []uint64{homes[0].life, homes[1].life}
-	var places []meeting.Place // of the first heter-trainer, and of the second
+	var places []meeting.Backend // of the first heter-trainer, and of the second
 	for _, g := range guests {
-		g.end(message.End{Step: 1, Attempt: 1, Rate: 1, Here: here})
+		g.end(message.End{Step: 1, Attempt: 1, Rate: 1, Members: here})
 		places = append(places, (<-meetings).Place)
 	}
-	ctx, notice := context.Background(), meeting.Notice{Address: "10.1.2.3:4567"}
+	ctx, notice := context.Background(), meeting.Endpoint{Address: "10.1.2.3:4567"}
 	silent := func(want string) {
 		t.Helper()
-		if n, err := places[1].Look(ctx, ""); err == nil || !strings.Contains(err.Error(), want) {
+		if n, err := places[1].Lookup(ctx, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("found %+v, %v, want %q", n, err, want)
 		}
 	}
 	silent("heter-trainer 0 at " + addrs[0] + " has not said yet where it listens for the meeting of step 1, attempt 1")
-	withdraw, err := places[0].Post(ctx, notice)
+	withdraw, err := places[0].Publish(ctx, notice)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := places[1].Look(ctx, ""); err != nil || n.Address != notice.Address || n.Ticket != "" {
+	if n, err := places[1].Lookup(ctx, ""); err != nil || n.Address != notice.Address || n.Ticket != "" {
 		t.Errorf("found %+v, %v, want %v", n, err, notice)
 	}
 	homes[0].ticket = transport.NewTicket()

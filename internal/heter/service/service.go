@@ -21,7 +21,7 @@
 //
 // # Parameters that are lent
 //
-// With [Config.Lent] trainers have the part's parameters, as they have all others where servers move them without all being in step. A trainer
+// With [Config.Stateless] trainers have the part's parameters, as they have all others where servers move them without all being in step. A trainer
 // lends its own for a step, micro-batches of it are computed with these whichever trainer's come between, and the trainer collects their sum of
 // gradients. So a heter-trainer has nothing that anybody needs: no two of them agree on anything, one that is lost costs the micro-batches of
 // steps under way, which are computed elsewhere, and one that comes late works at once. Memory is that of the parameters, and of their
@@ -30,7 +30,7 @@
 // # Accounting
 //
 // Micro-batches of a connection are numbered 1, 2, 3, …, and the end of a step says how many there were: one that came twice, out
-// of turn or not at all ends the job by name. A connection has at most [Config.Micros] of them under way, and the memory for
+// of turn or not at all ends the job by name. A connection has at most [Config.MicroBatches] of them under way, and the memory for
 // these is its own: who sends more is refused.
 //
 // # Who is there
@@ -73,13 +73,13 @@ type Config struct {
 	// Serve closes. The part's hash must be that of trainers.
 	Open func(about []byte) (*heter.Cut, heter.Device, error)
 	// Meet makes a group of some heter-trainers, of which this is one, that lives as long as the context; nil where there is one.
-	Meet func(context.Context, Meeting) (Group, error)
-	// Lent says that trainers have the part's parameters, and lend them for each of their steps: there is nothing to agree on, and no Meet.
-	Lent bool
-	// GoesOn says that a trainer that is lost counts as one that has left. It is for Lent: where all trainers make a step together none can be
+	Meet func(context.Context, GroupSpec) (StepGroup, error)
+	// Stateless says that trainers have the part's parameters, and lend them for each of their steps: there is nothing to agree on, and no Meet.
+	Stateless bool
+	// ContinueOnLoss says that a trainer that is lost counts as one that has left. It is for Stateless: where all trainers make a step together none can be
 	// done without.
-	GoesOn bool
-	// Addrs are where heter-trainers listen, by number, for Meeting.Place; nil where Meet does without.
+	ContinueOnLoss bool
+	// Addrs are where heter-trainers listen, by number, for GroupSpec.Place; nil where Meet does without.
 	Addrs []string
 
 	// Micros is how many micro-batches a connection may have under way, Samples how many one may have, and Bytes what the frames
@@ -93,10 +93,10 @@ type Config struct {
 	Report func(line string)
 }
 
-// Figures are what a heter-trainer has done.
-type Figures struct {
-	Micros, Samples int64
-	Steps           uint64
+// Stats are what a heter-trainer has done.
+type Stats struct {
+	MicroBatches, Samples int64
+	Steps                 uint64
 	// Busy is the time in which the device computed, Agreed that of agreeing and updating, and Starved that without anything to do.
 	Busy, Agreed, Starved time.Duration
 	Read, Written         int64 // bytes
@@ -106,8 +106,8 @@ type Figures struct {
 // Server is one heter-trainer.
 type Server struct {
 	cfg  Config
-	door *transport.Door
-	desk *near.Desk // nil: no memory is shared
+	door *transport.AcceptLimiter
+	desk *near.Broker // nil: no memory is shared
 
 	opening sync.Mutex
 	about   []byte // of who has opened the device
@@ -115,27 +115,27 @@ type Server struct {
 	device  heter.Device
 
 	// These are those of the goroutine that works.
-	group   Group    // nil: there is none
-	lives   []uint64 // of its members, by heter-trainer
-	sum     []float32
-	loaded  uint64 // which of the owner's values the device has; 0: none
-	summing *conn  // whose sum of gradients it has; nil: nobody's
+	group        StepGroup // nil: there is none
+	incarnations []uint64  // of its members, by heter-trainer
+	sum          []float32
+	loaded       uint64 // which of the owner's values the device has; 0: none
+	summing      *conn  // whose sum of gradients it has; nil: nobody's
 
-	mu      sync.Mutex
-	changed sync.Cond
-	queue   []*task
-	step    uint64 // under way, from 1
-	closing closing
-	conns   []*conn // by trainer
-	left    int     // trainers that have said goodbye
-	life    uint64
-	known   []uint64          // lives of those that may have had micro-batches of the step under way
-	posted  map[string][]byte // by name of a meeting that this one begins, its notice
-	owner   *conn             // whose values the device has, where trainers lend them; nil: nobody's. Who works writes it
-	late    bool              // this one stands in for one that was lost, and has no state yet
-	err     error
-	figures Figures
-	lent    []*shared
+	mu          sync.Mutex
+	changed     sync.Cond
+	queue       []*task
+	step        uint64 // under way, from 1
+	closing     stepCommit
+	conns       []*conn // by trainer
+	leftCount   int     // trainers that have said goodbye
+	incarnation uint64
+	known       []uint64          // lives of those that may have had micro-batches of the step under way
+	posted      map[string][]byte // by name of a meeting that this one begins, its notice
+	owner       *conn             // whose values the device has, where trainers lend them; nil: nobody's. Who works writes it
+	joining     bool              // this one stands in for one that was lost, and has no state yet
+	err         error
+	figures     Stats
+	regions     []*sharedRegions
 }
 
 // Validate reports all faults together.
@@ -147,10 +147,10 @@ func (c Config) Validate() error {
 	if c.Count < 1 || c.Index < 0 || c.Index >= c.Count || c.Trainers < 1 {
 		errs = append(errs, fmt.Errorf("heter-trainer %d of %d for %d trainers", c.Index, c.Count, c.Trainers))
 	}
-	if c.Count > 1 && c.Meet == nil && !c.Lent {
+	if c.Count > 1 && c.Meet == nil && !c.Stateless {
 		errs = append(errs, fmt.Errorf("%d heter-trainers, and nothing by which they agree", c.Count))
 	}
-	if c.GoesOn && !c.Lent {
+	if c.ContinueOnLoss && !c.Stateless {
 		errs = append(errs, errors.New("trainers that may be lost, and have a step in common"))
 	}
 	if c.Addrs != nil && len(c.Addrs) != c.Count {
@@ -179,7 +179,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Report == nil {
 		cfg.Report = func(string) {}
 	}
-	s := &Server{cfg: cfg, step: 1, closing: closing{ends: make([]message.End, cfg.Trainers)}, conns: make([]*conn, cfg.Trainers), posted: map[string][]byte{}, life: 1 + rand.Uint64N(math.MaxUint64)}
+	s := &Server{cfg: cfg, step: 1, closing: stepCommit{ends: make([]message.End, cfg.Trainers)}, conns: make([]*conn, cfg.Trainers), posted: map[string][]byte{}, incarnation: 1 + rand.Uint64N(math.MaxUint64)}
 	s.changed.L = &s.mu
 	const strangers = 128
 	s.door = transport.NewDoor(strangers, cfg.Report)
@@ -191,7 +191,7 @@ var errAllLeft = errors.New("all trainers have left")
 
 // Serve lets trainers in who come to l, which it closes, until all have left. A trainer that is lost, or anything else that keeps the
 // step from going on, is an error, and the others are told of it. It is called once.
-func (s *Server) Serve(ctx context.Context, l net.Listener) (Figures, error) {
+func (s *Server) Serve(ctx context.Context, l net.Listener) (Stats, error) {
 	var all sync.WaitGroup
 	inner, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(inner, func() { _ = l.Close(); s.fail(context.Cause(ctx)) })()
@@ -201,7 +201,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (Figures, error) {
 	err := s.work(inner)
 	late.Stop()
 	s.fail(err)
-	s.part()
+	s.leaveGroup()
 	cancel()
 	_ = l.Close()
 	all.Wait()
@@ -258,7 +258,7 @@ func (s *Server) fail(err error) {
 func (s *Server) missing() {
 	s.mu.Lock()
 	var who []int
-	if s.cfg.Lent && s.late { // others may have left before
+	if s.cfg.Stateless && s.joining { // others may have left before
 		s.mu.Unlock()
 		return
 	}
@@ -284,7 +284,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup
 			}
 			return
 		}
-		stranger := s.door.Knock(nc)
+		stranger := s.door.Admit(nc)
 		if stranger == nil {
 			continue
 		}
@@ -303,10 +303,10 @@ type task struct {
 	conn   *conn
 	answer wire.Type // what kind it has
 	head   message.Head
-	micro  *heter.Micro // own or near
-	own    heter.Micro
-	near   heter.Micro // its tensors lie in shared memory
-	back   []byte      // where results are wanted there
+	micro  *heter.MicroBatch // own or near
+	buffer heter.MicroBatch
+	shared heter.MicroBatch // its tensors lie in shared memory
+	back   []byte           // where results are wanted there
 	ask    message.Ask
 	step   uint64
 	frame  []byte // as it came, of values these alone, and then the answer
@@ -321,7 +321,7 @@ func (s *Server) next() (*task, message.End, error) {
 		switch {
 		case s.err != nil:
 			return nil, message.End{}, s.err
-		case s.left == s.cfg.Trainers, s.late && s.left > 0 && s.left == s.seated():
+		case s.leftCount == s.cfg.Trainers, s.joining && s.leftCount > 0 && s.leftCount == s.seated():
 			return nil, message.End{}, errAllLeft
 		}
 		if i := s.ready(); i >= 0 {
@@ -329,7 +329,7 @@ func (s *Server) next() (*task, message.End, error) {
 			s.queue = slices.Delete(s.queue, i, i+1)
 			return t, message.End{}, nil
 		}
-		if e, all := s.closed(); all {
+		if e, all := s.agreedEnd(); all {
 			return nil, e, nil
 		}
 		s.changed.Wait()
@@ -345,7 +345,7 @@ func (s *Server) work(ctx context.Context) error {
 			return err
 		}
 		if t == nil {
-			err = s.settle(ctx, e)
+			err = s.commitStep(ctx, e)
 		} else {
 			err = s.do(t)
 		}
@@ -368,7 +368,7 @@ func (s *Server) work(ctx context.Context) error {
 func (s *Server) do(t *task) error {
 	switch t.answer {
 	case message.TypeValues:
-		if s.cfg.Lent {
+		if s.cfg.Stateless {
 			s.collected(t)
 			return nil
 		}
@@ -383,18 +383,18 @@ func (s *Server) do(t *task) error {
 		t.conn.out <- t
 		return nil
 	}
-	if s.cfg.Lent {
-		s.borrow(t)
+	if s.cfg.Stateless {
+		s.loadParams(t)
 	} else if t.step < s.step { // one that was lost elsewhere, of a step whose sum has it
 		t.micro.Loss, t.micro.Terms, t.micro.Correct = 0, 1, 0
 		t.conn.out <- t
 		return nil
 	}
 	if err := panics.Do(func() error { return s.device.Run(t.micro) }); err != nil {
-		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.who.Trainer, err)
+		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.hello.Trainer, err)
 	}
 	s.mu.Lock()
-	s.figures.Micros++
+	s.figures.MicroBatches++
 	s.figures.Samples += int64(t.micro.N)
 	t.conn.borrowed.waiting--
 	s.mu.Unlock()
@@ -413,9 +413,9 @@ func (s *Server) count(n int64) {
 func (s *Server) add(t *task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.closing.ends[t.conn.who.Trainer]
-	if !s.cfg.Lent && t.step != last.Step+1 && !(last.Open && t.step == last.Step) {
-		return message.Malformed("trainer %d is at step %d and sends for step %d", t.conn.who.Trainer, last.Step+1, t.step)
+	last := s.closing.ends[t.conn.hello.Trainer]
+	if !s.cfg.Stateless && t.step != last.Step+1 && !(last.Open && t.step == last.Step) {
+		return message.Malformed("trainer %d is at step %d and sends for step %d", t.conn.hello.Trainer, last.Step+1, t.step)
 	}
 	if s.queue = append(s.queue, t); t.micro != nil {
 		t.conn.borrowed.waiting++
@@ -424,22 +424,22 @@ func (s *Server) add(t *task) error {
 	return nil
 }
 
-// sit seats a trainer.
-func (s *Server) sit(c *conn) error {
+// admitTrainer seats a trainer.
+func (s *Server) admitTrainer(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	others := s.seated()
 	switch {
 	case s.err != nil:
 		return s.err
-	case !s.cfg.Lent && s.late && !c.who.Late && others > 0:
-		return fmt.Errorf("%s by another trainer than trainer %d", message.StandsIn, c.who.Trainer)
-	case !s.cfg.Lent && (others > 0 && s.late != c.who.Late || c.who.Late && s.step > 1):
-		return fmt.Errorf("trainer %d says otherwise than others whether this heter-trainer is the first in its place", c.who.Trainer)
-	case s.conns[c.who.Trainer] != nil:
-		return fmt.Errorf("trainer %d is connected already: does another process say that it is this trainer?", c.who.Trainer)
+	case !s.cfg.Stateless && s.joining && !c.hello.Joining && others > 0:
+		return fmt.Errorf("%s by another trainer than trainer %d", message.ReplacementPrefix, c.hello.Trainer)
+	case !s.cfg.Stateless && (others > 0 && s.joining != c.hello.Joining || c.hello.Joining && s.step > 1):
+		return fmt.Errorf("trainer %d says otherwise than others whether this heter-trainer is the first in its place", c.hello.Trainer)
+	case s.conns[c.hello.Trainer] != nil:
+		return fmt.Errorf("trainer %d is connected already: does another process say that it is this trainer?", c.hello.Trainer)
 	}
-	s.conns[c.who.Trainer], s.late = c, s.late || c.who.Late
+	s.conns[c.hello.Trainer], s.joining = c, s.joining || c.hello.Joining
 	return nil
 }
 
@@ -453,12 +453,12 @@ func (s *Server) seated() (n int) {
 	return n
 }
 
-// rise takes the seat back from a trainer that has not learnt that it has one: it will try again.
-func (s *Server) rise(c *conn) {
+// release takes the seat back from a trainer that has not learnt that it has one: it will try again.
+func (s *Server) release(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conns[c.who.Trainer] == c {
-		s.conns[c.who.Trainer] = nil
+	if s.conns[c.hello.Trainer] == c {
+		s.conns[c.hello.Trainer] = nil
 	}
 }
 
@@ -466,6 +466,6 @@ func (s *Server) rise(c *conn) {
 func (s *Server) goodbye() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left++
+	s.leftCount++
 	s.changed.Broadcast()
 }

@@ -28,15 +28,15 @@ type slope struct {
 	slow   time.Duration // what a micro-batch takes
 }
 
-var theCut = &heter.Cut{Model: "slope", In: []heter.Crossing{{Name: "x", Shape: []int{1}, Grad: true}}, Out: []int{1}, Values: 1}
+var theCut = &heter.Cut{Model: "slope", In: []heter.CutTensor{{Name: "x", Shape: []int{1}, Grad: true}}, Out: []int{1}, Values: 1}
 
-func (d *slope) Buffers(n int) *heter.Micro {
-	m := &heter.Micro{}
+func (d *slope) Buffers(n int) *heter.MicroBatch {
+	m := &heter.MicroBatch{}
 	m.Size(theCut, n)
 	return m
 }
 
-func (d *slope) Run(m *heter.Micro) error {
+func (d *slope) Run(m *heter.MicroBatch) error {
 	time.Sleep(d.slow)
 	if m.Seed == panics {
 		panic("a part of one's own")
@@ -74,9 +74,9 @@ type home struct {
 	ticket transport.Ticket
 	addr   string
 	end    chan error
-	life   uint64          // as it has said
-	others int             // heter-trainers
-	served service.Figures // once it has ended
+	life   uint64        // as it has said
+	others int           // heter-trainers
+	served service.Stats // once it has ended
 }
 
 func newHome(t *testing.T, trainers int, change func(*service.Config)) *home {
@@ -160,7 +160,7 @@ func (g guest) hear(want wire.Type) []byte {
 			g.h.t.Fatalf("a %s (%q), want a %s", message.Name(f.Type), b, message.Name(want))
 		}
 		if w, err := message.ParseWelcome(b); want == message.TypeWelcome && err == nil {
-			g.h.life = w.Life
+			g.h.life = w.Incarnation
 		}
 		return b
 	}
@@ -169,21 +169,21 @@ func (g guest) hear(want wire.Type) []byte {
 // micro is a micro-batch of some values.
 func (g guest) micro(number, step uint64, seed float32, eval bool, x ...float32) {
 	g.h.t.Helper()
-	m := &heter.Micro{}
+	m := &heter.MicroBatch{}
 	m.Size(theCut, len(x))
 	m.Seed, m.Eval = seed, eval
 	copy(m.In[0], x)
 	l := message.Layout{Cut: theCut}
-	b := make([]byte, l.There(m.N))
+	b := make([]byte, l.RequestBytes(m.N))
 	if err := l.Micro(b, m, number, step); err != nil {
 		g.h.t.Fatal(err)
 	}
-	g.say(message.TypeMicro, b)
+	g.say(message.TypeMicroBatch, b)
 }
 
-func (g guest) done(n int, eval bool) (head message.Head, m *heter.Micro) {
+func (g guest) done(n int, eval bool) (head message.Head, m *heter.MicroBatch) {
 	g.h.t.Helper()
-	m = &heter.Micro{Eval: eval}
+	m = &heter.MicroBatch{Eval: eval}
 	m.Size(theCut, n)
 	b := g.hear(message.TypeDone)
 	head, err := message.ParseHead(b)
@@ -234,7 +234,7 @@ func TestStep(t *testing.T) {
 	if h.device.w[0] != want {
 		t.Errorf("w is %v, want %v", h.device.w[0], want)
 	}
-	if f := h.served; f.Micros != 4 || f.Samples != 5 || f.Steps != 1 || f.Starved == 0 || f.Read == 0 || f.Written == 0 {
+	if f := h.served; f.MicroBatches != 4 || f.Samples != 5 || f.Steps != 1 || f.Starved == 0 || f.Read == 0 || f.Written == 0 {
 		t.Errorf("%+v", f)
 	}
 }
@@ -291,7 +291,7 @@ func TestBytes(t *testing.T) {
 	g.end(message.End{Step: 1, Attempt: 1, Count: 20, Rate: 1})
 	g.micro(21, 2, 1, false, 1)
 	g.micro(22, 2, 1, false, 1)
-	size := wire.HeaderSize + message.Layout{Cut: theCut}.There(1)
+	size := wire.HeaderSize + message.Layout{Cut: theCut}.RequestBytes(1)
 	want := fmt.Sprintf("trainer 0: malformed: micro-batches of %d bytes under way, the limit is 1", 2*size)
 	if text := string(g.hear(message.TypeFailure)); text != want {
 		t.Errorf("%q, want %q", text, want)

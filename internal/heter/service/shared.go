@@ -11,10 +11,10 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// shared is what a trainer of this host and this heter-trainer have both: the trainer writes there, and this one back.
-type shared struct {
-	there *near.View
-	back  *near.Memory
+// sharedRegions is what a trainer of this host and this heter-trainer have both: the trainer writes there, and this one back.
+type sharedRegions struct {
+	requests *near.View
+	back     *near.Region
 }
 
 // share opens the desk where trainers of this host get memory, if they may. Without one all goes over links.
@@ -34,8 +34,8 @@ func (s *Server) share(ctx context.Context) {
 // unshare gives all shared memory back. Nothing else of the server runs any more.
 func (s *Server) unshare() {
 	s.desk.Close()
-	for _, m := range s.lent {
-		m.there.Close()
+	for _, m := range s.regions {
+		m.requests.Close()
 		m.back.Close()
 	}
 }
@@ -45,7 +45,7 @@ func (c *conn) offer() (name near.Name, key near.Key) {
 	if nc, _ := c.io.Link().Detach(); c.s.desk == nil || isSecure(nc) {
 		return name, key
 	}
-	c.key = c.s.desk.Expect(c.who.Trainer, c.lend)
+	c.key = c.s.desk.Register(c.hello.Trainer, c.lend)
 	return c.s.desk.Name(), c.key
 }
 
@@ -55,9 +55,9 @@ func isSecure(nc any) bool {
 }
 
 // lend takes a trainer's memory, and makes that for results.
-func (c *conn) lend(theirs *near.View) (*near.Memory, error) {
+func (c *conn) lend(theirs *near.View) (*near.Region, error) {
 	slots, lent := c.s.cfg.Micros, 0
-	if c.s.cfg.Lent { // the last one is for sums
+	if c.s.cfg.Stateless { // the last one is for sums
 		slots, lent = slots+1, len(c.s.device.Values())
 	}
 	_, size := c.layout.Slots(c.s.cfg.Samples, lent)
@@ -66,9 +66,9 @@ func (c *conn) lend(theirs *near.View) (*near.Memory, error) {
 		theirs.Close()
 		return nil, err
 	}
-	s := &shared{theirs, m}
+	s := &sharedRegions{theirs, m}
 	c.s.mu.Lock()
-	c.s.lent = append(c.s.lent, s)
+	c.s.regions = append(c.s.regions, s)
 	c.s.mu.Unlock()
 	c.shared.Store(s)
 	return m, nil
@@ -84,34 +84,34 @@ func (c *conn) placed(b []byte) error {
 	switch {
 	case s == nil:
 		return message.Malformed("a placed micro-batch, and no memory is shared")
-	case p.Samples > c.s.cfg.Samples || c.layout.There(p.Samples) > wire.MaxPayload:
+	case p.Samples > c.s.cfg.Samples || c.layout.RequestBytes(p.Samples) > wire.MaxPayload:
 		return message.Malformed("placed micro-batch %d has %d samples, the limit is %d", p.Number, p.Samples, c.s.cfg.Samples)
 	}
 	t, err := c.take()
 	if err != nil {
 		return err
 	}
-	body := c.layout.There(p.Samples) - message.HeadSize
+	body := c.layout.RequestBytes(p.Samples) - message.HeadSize
 	if err := c.room(t, wire.HeaderSize+message.HeadSize+body); err != nil {
 		return err
 	}
-	slot, err := s.there.Slot(p.There, message.BodyAt+body)
+	slot, err := s.requests.Slot(p.RequestSlot, message.BodyAt+body)
 	if err != nil {
 		return message.Malformed("placed micro-batch %d: %v", p.Number, err)
 	}
-	if t.back, err = s.back.Slot(p.Back, c.layout.Back(p.Samples, p.Eval)-message.HeadSize); err != nil {
+	if t.back, err = s.back.Slot(p.ResultSlot, c.layout.ResultBytes(p.Samples, p.Eval)-message.HeadSize); err != nil {
 		return message.Malformed("the results of placed micro-batch %d: %v", p.Number, err)
 	}
-	if err := c.layout.Borrow(p.Head, slot[message.BodyAt:], t.back, &t.near); err != nil {
+	if err := c.layout.Borrow(p.Head, slot[message.BodyAt:], t.back, &t.shared); err != nil {
 		return err
 	}
-	t.answer, t.head, t.micro = message.TypePlacedDone, p.Head, &t.near
+	t.answer, t.head, t.micro = message.TypeSharedResult, p.Head, &t.shared
 	c.s.count(int64(body + len(t.back)))
 	return c.queue(t)
 }
 
-// placedLoan takes values that lie in shared memory. Where there is no memory for their gradients, these go by the link.
-func (c *conn) placedLoan() error {
+// sharedParams takes values that lie in shared memory. Where there is no memory for their gradients, these go by the link.
+func (c *conn) sharedParams() error {
 	if err := c.idle(0, 0); err != nil {
 		return err
 	}
@@ -119,13 +119,13 @@ func (c *conn) placedLoan() error {
 	if s == nil {
 		return message.Malformed("values to compute with in memory, and none is shared")
 	}
-	values, err := s.there.Slot(0, n)
+	values, err := s.requests.Slot(0, n)
 	if err != nil {
 		return message.Malformed("values to compute with: %v", err)
 	}
-	own.values, own.near = raw.As[float32](values), nil
+	own.values, own.sharedSum = raw.As[float32](values), nil
 	if sum, err := s.back.Slot(s.back.Slots()-1, n); err == nil {
-		own.near = raw.As[float32](sum)
+		own.sharedSum = raw.As[float32](sum)
 	}
 	own.have = len(own.values)
 	own.number++

@@ -39,7 +39,7 @@ func (s *Server) values(a message.Ask, b []byte) []byte {
 // begin makes values those that the first step begins with.
 func (s *Server) begin(a message.Ask, values []byte) error {
 	s.mu.Lock()
-	step, micros := s.step, s.figures.Micros
+	step, micros := s.step, s.figures.MicroBatches
 	s.mu.Unlock()
 	if step > 1 || micros > 0 {
 		return fmt.Errorf("values to begin with came in step %d, after %d micro-batches: the job had begun", step, micros)

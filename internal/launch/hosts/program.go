@@ -71,7 +71,7 @@ func (s SSH) StartProgram(ctx context.Context, host string, p Program, patience 
 		if !inTime {
 			return nil, fmt.Errorf("host %s: ssh has not answered in %v: raise job.join-timeout", host, patience)
 		}
-		return nil, fmt.Errorf("host %s: %s", host, check.Why())
+		return nil, fmt.Errorf("host %s: %s", host, check.Reason())
 	}
 	return s.Start(host, p.place()+`exec "$f" `+p.Command)
 }
@@ -104,7 +104,7 @@ func (s SSH) copy(ctx context.Context, host string, p Program, patience time.Dur
 	case status != 0 && !inTime:
 		err = fmt.Errorf("it took longer than %v: raise job.join-timeout, or copy it yourself", patience)
 	case status != 0:
-		err = errors.New(to.Why())
+		err = errors.New(to.Reason())
 	}
 	if err != nil {
 		return fmt.Errorf("host %s: copying this program there: %w", host, err)

@@ -47,7 +47,7 @@ type Session struct {
 	closed sync.Once
 }
 
-// Start has the shell of a host run a script. It returns at once: what hinders ssh ends the session, and Why says it.
+// Start has the shell of a host run a script. It returns at once: what hinders ssh ends the session, and Reason says it.
 func (s SSH) Start(host, script string) (*Session, error) {
 	command := s.Command
 	if len(command) == 0 {
@@ -116,8 +116,8 @@ func (s *Session) Close() error {
 // Kill ends ssh at once, whatever the program does.
 func (s *Session) Kill() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
 
-// Why says in words how the session has ended, or that it has not.
-func (s *Session) Why() string {
+// Reason says in words how the session has ended, or that it has not.
+func (s *Session) Reason() string {
 	select {
 	case <-s.ended:
 		return explain(s.host, s.status, s.errors.String())

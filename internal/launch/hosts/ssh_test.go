@@ -66,7 +66,7 @@ func TestSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = io.Copy(io.Discard, s)
-		if why := s.Why(); !strings.HasPrefix(why, want) {
+		if why := s.Reason(); !strings.HasPrefix(why, want) {
 			t.Errorf("%s: %q, want %q", script, why, want)
 		}
 		_ = s.Close()
@@ -175,12 +175,12 @@ func TestKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := s.Why(); why != "its connection has ended" { // as far as one can tell who sees its output end
+	if why := s.Reason(); why != "its connection has ended" { // as far as one can tell who sees its output end
 		t.Error(why)
 	}
 	s.Kill()
-	if s.Status() != -1 || s.Why() != "ssh was ended by a signal" {
-		t.Error(s.Status(), s.Why())
+	if s.Status() != -1 || s.Reason() != "ssh was ended by a signal" {
+		t.Error(s.Status(), s.Reason())
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -12,11 +12,11 @@ const port = "29500"
 
 // trainer is a pod of Kubeflow Trainer, or whatever sets torchrun's options by variables, without torchrun. It starts as many
 // ranks as PET_NPROC_PER_NODE says.
-func trainer(r *reader) (Place, bool) {
+func trainer(r *reader) (Assignment, bool) {
 	if !r.any("PET_NNODES", "PET_NODE_RANK") {
-		return Place{}, false
+		return Assignment{}, false
 	}
-	p := Place{Launcher: "Kubeflow Trainer", Each: 1}
+	p := Assignment{Launcher: "Kubeflow Trainer", Each: 1}
 	nodes := r.text("PET_NNODES")
 	if low, high, ranged := strings.Cut(nodes, ":"); ranged {
 		if low != high {
@@ -51,11 +51,11 @@ func trainer(r *reader) (Place, bool) {
 }
 
 // volcano's svc plugin lists the hosts of each kind of task, and its env plugin says which task of its kind this is.
-func volcano(r *reader) (Place, bool) {
+func volcano(r *reader) (Assignment, bool) {
 	if !r.any("VC_TASK_INDEX", "VK_TASK_INDEX") {
-		return Place{}, false
+		return Assignment{}, false
 	}
-	p := Place{Launcher: "Volcano"}
+	p := Assignment{Launcher: "Volcano"}
 	index := "VC_TASK_INDEX"
 	if !r.has(index) {
 		index = "VK_TASK_INDEX"
@@ -101,12 +101,12 @@ func (r *reader) task(index int) string {
 
 // indexed is a pod of an indexed Job, JobSets' too, with a headless Service. It knows its index and its own name; how many
 // pods there are nothing says.
-func indexed(r *reader) (Place, bool) {
+func indexed(r *reader) (Assignment, bool) {
 	const name = "JOB_COMPLETION_INDEX"
 	if !r.has(name) {
-		return Place{}, false
+		return Assignment{}, false
 	}
-	p := Place{Launcher: "an indexed Job of Kubernetes", Rank: r.number(name, 0)}
+	p := Assignment{Launcher: "an indexed Job of Kubernetes", Rank: r.number(name, 0)}
 	base, ok := strings.CutSuffix(short(r.host.Hostname), "-"+strconv.Itoa(p.Rank))
 	if len(r.errs) > 0 {
 		return p, true

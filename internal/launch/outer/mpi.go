@@ -4,7 +4,7 @@ import "strconv"
 
 // mpi is the mpirun of Open MPI or of MPICH. Where one of them has started the other both sets of variables are there: that of
 // a single process is the outer one's.
-func mpi(r *reader) (Place, bool) {
+func mpi(r *reader) (Assignment, bool) {
 	const ompiRank, ompiSize, pmiRank, pmiSize = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"
 	open, other := r.any(ompiRank, ompiSize), r.any(pmiRank, pmiSize)
 	switch {
@@ -16,15 +16,15 @@ func mpi(r *reader) (Place, bool) {
 	case open && (!other || r.quiet(ompiSize) != "1"):
 		return openMPI(r), true
 	case !other || slurmsOwn(r):
-		return Place{}, false
+		return Assignment{}, false
 	}
-	p := Place{Launcher: "mpirun of MPICH", Rank: r.number(pmiRank, 0), Size: r.number(pmiSize, 1), Parent: "hydra_pmi_proxy"}
+	p := Assignment{Launcher: "mpirun of MPICH", Rank: r.number(pmiRank, 0), Size: r.number(pmiSize, 1), Parent: "hydra_pmi_proxy"}
 	r.local("MPI_LOCALRANKID", "MPI_LOCALNRANKS", &p)
 	return p, true
 }
 
-func openMPI(r *reader) Place {
-	p := Place{Launcher: "mpirun of Open MPI", Rank: r.number("OMPI_COMM_WORLD_RANK", 0), Size: r.number("OMPI_COMM_WORLD_SIZE", 1)}
+func openMPI(r *reader) Assignment {
+	p := Assignment{Launcher: "mpirun of Open MPI", Rank: r.number("OMPI_COMM_WORLD_RANK", 0), Size: r.number("OMPI_COMM_WORLD_SIZE", 1)}
 	r.local("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", &p)
 	for _, name := range []string{"PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_jobid"} {
 		if p.Job = r.quiet(name); p.Job != "" {
@@ -42,11 +42,11 @@ func slurmsOwn(r *reader) bool {
 }
 
 // pmix is a launcher that has PMIx's variables alone, such as prun. They name no number of ranks.
-func pmix(r *reader) (Place, bool) {
+func pmix(r *reader) (Assignment, bool) {
 	if !r.has("PMIX_RANK") {
-		return Place{}, false
+		return Assignment{}, false
 	}
-	p := Place{Launcher: "a launcher with PMIx's variables", Rank: r.number("PMIX_RANK", 0), Job: "pmix " + r.quiet("PMIX_NAMESPACE")}
+	p := Assignment{Launcher: "a launcher with PMIx's variables", Rank: r.number("PMIX_RANK", 0), Job: "pmix " + r.quiet("PMIX_NAMESPACE")}
 	if p.Rank == 0 && !r.has("PMIX_NAMESPACE") {
 		p.Size = 1 // left behind by another program
 	}
@@ -54,11 +54,11 @@ func pmix(r *reader) (Place, bool) {
 }
 
 // paddle's trainers have a list of where all of them listen.
-func paddle(r *reader) (Place, bool) {
+func paddle(r *reader) (Assignment, bool) {
 	if !r.any("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM") {
-		return Place{}, false
+		return Assignment{}, false
 	}
-	p := Place{Launcher: "a launcher with Paddle's variables"}
+	p := Assignment{Launcher: "a launcher with Paddle's variables"}
 	if role := r.optional("TRAINING_ROLE"); role != "" && role != "TRAINER" {
 		r.fail("TRAINING_ROLE=%s is no rank that trains: start `ringo server --index N` there, with the addresses of all servers", role)
 		return p, true

@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// Place is a process's place in its job, as a launcher says it.
-type Place struct {
+// Assignment is a process's place in its job, as a launcher says it.
+type Assignment struct {
 	// Launcher is its name: "torchrun", "mpirun of Open MPI".
 	Launcher string
 	// Used are the variables that say so, NAME=value, in the order in which they were read.
@@ -40,10 +40,10 @@ type Place struct {
 }
 
 // OneHost says that all ranks are known to be on one host.
-func (p Place) OneHost() bool { return p.Size > 0 && p.LocalSize == p.Size }
+func (p Assignment) OneHost() bool { return p.Size > 0 && p.LocalSize == p.Size }
 
 // String says in one line who has placed the process, by which variables.
-func (p Place) String() string {
+func (p Assignment) String() string {
 	return fmt.Sprintf("%s (%s)", p.Launcher, strings.Join(p.Used, ", "))
 }
 
@@ -58,7 +58,7 @@ type Host struct {
 }
 
 // launchers are those that are known, inner ones first. Each returns whether it has started this process.
-var launchers = []func(r *reader) (Place, bool){
+var launchers = []func(r *reader) (Assignment, bool){
 	torchrun,
 	mpi,
 	paddle,
@@ -73,8 +73,8 @@ var launchers = []func(r *reader) (Place, bool){
 // starts more than one. The error names every variable that is missing, no number, or at odds with another one of the
 // same launcher, and two launchers of which one has started a single process and the other several: which of them is the inner one nothing
 // says. place then holds what could be read.
-func Find(h Host) (place Place, found bool, err error) {
-	var one *Place // of a launcher that has started one process
+func Find(h Host) (place Assignment, found bool, err error) {
+	var one *Assignment // of a launcher that has started one process
 	for _, read := range launchers {
 		r := &reader{host: h}
 		place, found := read(r)
@@ -99,7 +99,7 @@ func Find(h Host) (place Place, found bool, err error) {
 		}
 		one = &place
 	}
-	return Place{}, false, nil
+	return Assignment{}, false, nil
 }
 
 // reader reads variables and collects what is wrong with them.
@@ -186,7 +186,7 @@ func (r *reader) address(host, port string, add int) string {
 }
 
 // local reads a rank's number on its host and how many are there.
-func (r *reader) local(rank, size string, p *Place) {
+func (r *reader) local(rank, size string, p *Assignment) {
 	if !r.any(rank, size) {
 		return
 	}

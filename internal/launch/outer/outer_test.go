@@ -57,7 +57,7 @@ func check(t *testing.T, env, want string) {
 	}
 }
 
-func tell(p Place, found bool, err error) string {
+func tell(p Assignment, found bool, err error) string {
 	switch {
 	case err != nil:
 		return "error " + err.Error()

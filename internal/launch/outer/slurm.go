@@ -9,15 +9,15 @@ import (
 )
 
 // slurm is srun, without PMI. A batch script, of which there is one, has most of the variables, too, but no step of srun's.
-func slurm(r *reader) (Place, bool) {
+func slurm(r *reader) (Assignment, bool) {
 	if !inStep(r) {
-		return Place{}, false
+		return Assignment{}, false
 	}
 	tasks := "SLURM_STEP_NUM_TASKS"
 	if !r.has(tasks) {
 		tasks = "SLURM_NTASKS"
 	}
-	p := Place{Launcher: "srun", Rank: r.number("SLURM_PROCID", 0), Size: r.number(tasks, 1), LocalRank: r.number("SLURM_LOCALID", 0)}
+	p := Assignment{Launcher: "srun", Rank: r.number("SLURM_PROCID", 0), Size: r.number(tasks, 1), LocalRank: r.number("SLURM_LOCALID", 0)}
 	if p.Size == 1 {
 		p.LocalSize = 1
 		return p, true

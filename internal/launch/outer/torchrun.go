@@ -2,7 +2,7 @@ package outer
 
 // torchrun's ranks have the variables that PyTorch calls env://, and so have the pods of PyTorchJob and of Volcano's pytorch
 // plugin, each of which is one rank. The names are common ones: a single one of them is nobody's.
-func torchrun(r *reader) (Place, bool) {
+func torchrun(r *reader) (Assignment, bool) {
 	there := 0
 	for _, name := range []string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"} {
 		if r.has(name) {
@@ -10,9 +10,9 @@ func torchrun(r *reader) (Place, bool) {
 		}
 	}
 	if there < 2 {
-		return Place{}, false
+		return Assignment{}, false
 	}
-	p := Place{Launcher: "torchrun", Rank: r.number("RANK", 0), Size: r.number("WORLD_SIZE", 1)}
+	p := Assignment{Launcher: "torchrun", Rank: r.number("RANK", 0), Size: r.number("WORLD_SIZE", 1)}
 	agent := r.has("TORCHELASTIC_RUN_ID") // it listens at MASTER_PORT itself
 	p.inner = agent
 	if !agent {

@@ -15,18 +15,18 @@ import (
 // Memory is plain arrays as large as a table's rows and their state, without keys, to
 // measure what memory allows.
 type Memory struct {
-	dim   int
-	rows  int
-	rule  optim.RowRule
-	data  []float32
-	state [][]float32
-	ids   []int32 // batches of rows, different ones in each
-	batch int
-	dist  Dist // of ids
-	seen  set
-	dst   []float32
-	grads []float32
-	at    uint32 // where the chase goes on
+	dim    int
+	rows   int
+	rule   optim.RowRule
+	data   []float32
+	state  [][]float32
+	ids    []int32 // batches of rows, different ones in each
+	batch  int
+	dist   Dist // of ids
+	unique set
+	dst    []float32
+	grads  []float32
+	at     uint32 // where the chase goes on
 }
 
 // Rates are how many rows a second one thread reaches that does nothing else.
@@ -85,10 +85,10 @@ func (m *Memory) Draw(d Dist, batch int) error {
 	m.dist, m.batch = d, batch
 	m.ids = m.ids[:0]
 	for range max(1, min(most, 4*m.rows)/m.batch) {
-		m.seen.reset(m.batch)
+		m.unique.reset(m.batch)
 		for have := 0; have < m.batch; {
 			// Ranks are scattered over the rows; that some share one makes no difference.
-			if id := Key(next()) % uint64(m.rows); m.seen.add(id) {
+			if id := Key(next()) % uint64(m.rows); m.unique.add(id) {
 				m.ids = append(m.ids, int32(id))
 				have++
 			}

@@ -65,8 +65,8 @@ type Work struct {
 	// Insert is the share of a batch, below 1, that are keys that nobody has asked for
 	// before.
 	Insert float64
-	// Ahead is how many pulls a client has under way in Stream; 0: 3.
-	Ahead int
+	// InFlight is how many pulls a client has under way in Stream; 0: 3.
+	InFlight int
 }
 
 // Result is what was measured.
@@ -129,8 +129,8 @@ func (w Work) Validate(keys uint64) error {
 		errs = append(errs, fmt.Errorf("load: a share of %s of new keys: want 0 to below 1", quantity.Exact(w.Insert)))
 	}
 	const mostAhead = 64
-	if w.Ahead < 0 || w.Ahead > mostAhead {
-		errs = append(errs, fmt.Errorf("load: %d pulls under way: want 1 to %d, or 0 for 3", w.Ahead, mostAhead))
+	if w.InFlight < 0 || w.InFlight > mostAhead {
+		errs = append(errs, fmt.Errorf("load: %d pulls under way: want 1 to %d, or 0 for 3", w.InFlight, mostAhead))
 	}
 	if !(w.Dist.Skew >= 0 && w.Dist.Skew <= maxSkew) {
 		errs = append(errs, fmt.Errorf("load: a skew of %s: want 0 to %d", quantity.Exact(w.Dist.Skew), maxSkew))
@@ -247,14 +247,14 @@ func (r *Result) add(o Result) {
 
 // Stream does work for a time, every client with several batches under way.
 func (l *Load) Stream(ctx context.Context, w Work, d time.Duration) (Result, error) {
-	w.Ahead = cmp.Or(w.Ahead, 3)
+	w.InFlight = cmp.Or(w.InFlight, 3)
 	return l.measure(ctx, w, d, func(t *trainer) error { return t.stream(w, time.Now().Add(d)) })
 }
 
 // Single does work for a time, every client one batch at a time: a batch begins when
 // the one before has all its rows, or its acknowledgement. Each is timed.
 func (l *Load) Single(ctx context.Context, w Work, d time.Duration) (Result, error) {
-	w.Ahead = 1
+	w.InFlight = 1
 	return l.measure(ctx, w, d, func(t *trainer) error { return t.single(ctx, w, time.Now().Add(d)) })
 }
 
@@ -280,7 +280,7 @@ func (l *Load) measure(ctx context.Context, w Work, d time.Duration, do func(t *
 	r.Inserted = int64(l.fresh.Load() - before)
 	for _, t := range l.clients {
 		r.MicrosecondsEachSorted = append(r.MicrosecondsEachSorted, t.us...)
-		t.tell(l.oracle)
+		t.update(l.oracle)
 	}
 	slices.Sort(r.MicrosecondsEachSorted)
 	return r, nil

@@ -110,7 +110,7 @@ func TestRowsAreRight(t *testing.T) {
 		check("filling", watched)
 		inserted := int64(0)
 		for _, op := range []Op{Pull, Push, Both} {
-			for k, w := range []Work{{Op: op, Batch: 100}, {Op: op, Batch: 1000, Dist: Dist{1.2}, Insert: 0.1, Ahead: 2}} {
+			for k, w := range []Work{{Op: op, Batch: 100}, {Op: op, Batch: 1000, Dist: Dist{1.2}, Insert: 0.1, InFlight: 2}} {
 				for _, measure := range []func(context.Context, Work, time.Duration) (Result, error){l.Stream, l.Single} {
 					r, err := measure(t.Context(), w, short)
 					must(t, err)
@@ -257,7 +257,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for want, w := range map[string]Work{
 		`operation "get"`: {Op: "get", Batch: 1}, "batches of 0": {Op: Pull}, "batches of 126": {Op: Pull, Batch: 126},
-		"a share of 1": {Op: Pull, Batch: 1, Insert: 1}, "-1 pulls": {Op: Pull, Batch: 1, Ahead: -1}, "a skew of 9": {Op: Pull, Batch: 1, Dist: Dist{9}},
+		"a share of 1": {Op: Pull, Batch: 1, Insert: 1}, "-1 pulls": {Op: Pull, Batch: 1, InFlight: -1}, "a skew of 9": {Op: Pull, Batch: 1, Dist: Dist{9}},
 		"hardly ever drawn": {Op: Pull, Batch: 100, Dist: Dist{3}},
 	} {
 		if err := w.Validate(1000); err == nil || !strings.Contains(err.Error(), want) {

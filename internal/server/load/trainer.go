@@ -23,7 +23,7 @@ type trainer struct {
 
 	// One measurement's.
 	pool   pool
-	seen   set
+	unique set
 	dst    [][]float32    // of the pulls under way
 	way    []*client.Pull // these
 	fresh  int            // keys of a batch that nobody has asked for before
@@ -39,10 +39,10 @@ func (t *trainer) grad(place int) []float32 { return t.grads[place*t.width:][:t.
 
 // prepare draws keys and makes room for rows.
 func (t *trainer) prepare(n uint64, w Work, keys int) error {
-	if err := t.pool.draw(n, w.Batch, keys, w.Dist, &t.seen, t.random); err != nil {
+	if err := t.pool.draw(n, w.Batch, keys, w.Dist, &t.unique, t.random); err != nil {
 		return err
 	}
-	for len(t.dst) < w.Ahead {
+	for len(t.dst) < w.InFlight {
 		t.dst = append(t.dst, nil)
 	}
 	for i := range t.dst {
@@ -74,13 +74,13 @@ func (t *trainer) stream(w Work, until time.Time) error {
 	for turn := 0; turn == 0 || time.Now().Before(until); turn++ {
 		i, keys := t.batch()
 		if w.Op != Push {
-			if len(t.way) == w.Ahead {
+			if len(t.way) == w.InFlight {
 				if err := t.way[0].Wait(); err != nil {
 					return err
 				}
 				t.way = append(t.way[:0], t.way[1:]...)
 			}
-			p, err := t.session.PullRows(0, step, keys, t.dst[turn%w.Ahead][:w.Batch*t.dim])
+			p, err := t.session.PullRows(0, step, keys, t.dst[turn%w.InFlight][:w.Batch*t.dim])
 			if err != nil {
 				return err
 			}
@@ -138,9 +138,9 @@ func (t *trainer) single(ctx context.Context, w Work, until time.Time) error {
 	return nil
 }
 
-// tell lets the oracle know what was pushed, and has it watch some of the keys that were
+// update lets the oracle know what was pushed, and has it watch some of the keys that were
 // made last.
-func (t *trainer) tell(o *oracle) {
+func (t *trainer) update(o *oracle) {
 	old := t.pool.size - t.fresh
 	at := make([][][2]int32, t.pool.batches()) // by batch: slots of watched keys and their places
 	for i := range at {

@@ -12,7 +12,7 @@ import (
 // reads; any number may write.
 type Conn struct {
 	*frames.Conn
-	other  Side
+	peer   Side
 	limits *Limits
 	front  [HeadSize]byte // of the reader
 }
@@ -21,7 +21,7 @@ type Conn struct {
 // between two calls of Next.
 func NewConn(link *transport.Link, own Side, limits *Limits, silence time.Duration) *Conn {
 	other := Server - own
-	return &Conn{Conn: frames.New(link, other.String(), silence), other: other, limits: limits}
+	return &Conn{Conn: frames.New(link, other.String(), silence), peer: other, limits: limits}
 }
 
 // ErrInterrupted: Interrupt was called.
@@ -56,8 +56,8 @@ func (c *Conn) Next() (t wire.Type, h Head, body int, err error) {
 
 // expect checks a frame's header before anything of it is read.
 func (c *Conn) expect(f wire.Header) error {
-	if !c.other.sends(f.Type) {
-		return malformed("a %s does not send %s frames", c.other, Name(f.Type))
+	if !c.peer.sends(f.Type) {
+		return malformed("a %s does not send %s frames", c.peer, Name(f.Type))
 	}
 	if f != (wire.Header{Type: f.Type, Length: f.Length}) {
 		return malformed("a %s frame with a tag", Name(f.Type))

@@ -31,10 +31,10 @@ func pair(t testing.TB) (net.Conn, *Conn) {
 	ticket := transport.NewTicket()
 	accepted := make(chan *transport.Link, 1)
 	go func() {
-		link, _, _ := transport.Accept(context.Background(), b, ticket, hello, nil)
+		link, _, _ := transport.ServerHandshake(context.Background(), b, ticket, hello, nil)
 		accepted <- link
 	}()
-	dialled, _, err := transport.Introduce(context.Background(), a, ticket, hello)
+	dialled, _, err := transport.ClientHandshake(context.Background(), a, ticket, hello)
 	must(t, err)
 	link := <-accepted
 	if link == nil {
@@ -255,7 +255,7 @@ func TestConnAllocatesNothing(t *testing.T) {
 	}()
 	accepted, err := l.Accept()
 	must(t, err)
-	link, _, err := transport.Accept(context.Background(), accepted, ticket, hello, nil)
+	link, _, err := transport.ServerHandshake(context.Background(), accepted, ticket, hello, nil)
 	must(t, err)
 	defer link.Close()
 	other := <-dialled

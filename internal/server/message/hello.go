@@ -38,7 +38,7 @@ const (
 //	24     4     Servers
 //	28     2     the length of Job
 //	30     2     the length of Settings
-//	32     8     Process
+//	32     8     Incarnation
 //	40     8     From
 //	48     8     Clock
 //	56     32    Hash
@@ -47,7 +47,7 @@ type Hello struct {
 	Trainer, Trainers int      // which of how many
 	Session, Sessions int      // which of the trainer's sessions
 	Server, Servers   int      // whom the trainer takes the other end for
-	Process           uint64   // a random number that the trainer's process has drawn, not 0
+	Incarnation       uint64   // a random number that the trainer's process has drawn, not 0
 	From              uint64   // the first change of the session that the trainer still holds; 1 at first
 	Clock             uint64   // the last step that a change before From has ended; 0: none
 	Hash              [32]byte // the schema's
@@ -77,8 +77,8 @@ func (h Hello) Validate() error {
 	if len(errs) == 0 && h.Trainers*h.Sessions > MaxSessions {
 		errs = append(errs, fmt.Errorf("%d trainers with %d sessions each: a server has at most %d sessions", h.Trainers, h.Sessions, MaxSessions))
 	}
-	if h.Process == 0 || h.From == 0 {
-		errs = append(errs, fmt.Errorf("process number %d, changes from number %d on: neither may be 0", h.Process, h.From))
+	if h.Incarnation == 0 || h.From == 0 {
+		errs = append(errs, fmt.Errorf("process number %d, changes from number %d on: neither may be 0", h.Incarnation, h.From))
 	}
 	text := func(what, s string, most int) {
 		if len(s) > most || printable(s) != s || strings.Contains(s, "\n") {
@@ -98,7 +98,7 @@ func (h Hello) Append(b []byte) []byte {
 	for _, v := range []int{h.Trainer, h.Trainers, h.Session, h.Sessions, h.Server, h.Servers, len(h.Job) | len(settings)<<16} {
 		b = le.AppendUint32(b, uint32(v))
 	}
-	b = le.AppendUint64(b, h.Process)
+	b = le.AppendUint64(b, h.Incarnation)
 	b = le.AppendUint64(b, h.From)
 	b = le.AppendUint64(b, h.Clock)
 	b = append(b, h.Hash[:]...)
@@ -121,7 +121,7 @@ func ParseHello(b []byte) (Hello, error) {
 	at := func(i int) int { return int(le.Uint32(b[i:])) }
 	h := Hello{
 		Trainer: at(4), Trainers: at(8), Session: at(12), Sessions: at(16), Server: at(20), Servers: at(24),
-		Process: le.Uint64(b[32:]), From: le.Uint64(b[40:]), Clock: le.Uint64(b[48:]),
+		Incarnation: le.Uint64(b[32:]), From: le.Uint64(b[40:]), Clock: le.Uint64(b[48:]),
 		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:behind]),
 	}
 	if err := h.Settings.UnmarshalBinary(b[behind:]); err != nil {

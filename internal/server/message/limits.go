@@ -47,9 +47,9 @@ func (l *Limits) longest(t wire.Type) int {
 		return HeadSize + 4*l.Values + slack
 	case TypePullDense, TypeClock, TypeLeave, TypeAck, TypeSave, TypeSaved:
 		return HeadSize
-	case TypeMeet:
+	case TypeGather:
 		return HeadSize + MaxBlob
-	case TypeMet:
+	case TypeGathered:
 		return HeadSize + l.longestParts()
 	}
 	return 0
@@ -73,7 +73,7 @@ func (l *Limits) Check(t wire.Type, h Head) (body int, err error) {
 			err = malformed("a text of %d bytes: at most %d", h.Count, MaxText)
 		}
 		return h.Count, err
-	case TypeMeet, TypeMet:
+	case TypeGather, TypeGathered:
 		return h.Count, l.meeting(t, h)
 	case TypeSave, TypeSaved:
 		return 0, checkSave(t, h)

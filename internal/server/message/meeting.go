@@ -57,7 +57,7 @@ func (l *Limits) meeting(t wire.Type, h Head) error {
 		return err
 	}
 	most := MaxBlob
-	if t == TypeMet {
+	if t == TypeGathered {
 		most = l.longestParts()
 	}
 	if h.Step == 0 || h.Count > most {

@@ -62,8 +62,8 @@ const (
 	TypeFailed // a text: the answer to a pull that failed, with its head
 	TypeAck    // nothing: all changes up to the head's number are safe
 
-	TypeMeet // bytes that a trainer brings to the meeting that is the head's step
-	TypeMet  // Parts: what all have brought to it; from a trainer, how its last meeting ended
+	TypeGather   // bytes that a trainer brings to the meeting that is the head's step
+	TypeGathered // Parts: what all have brought to it; from a trainer, how its last meeting ended
 
 	TypeSave  // nothing: the server's part of a checkpoint of the whole job
 	TypeSaved // nothing: the answer, with its head
@@ -75,7 +75,7 @@ var typeNames = map[wire.Type]string{
 	TypePullRows: "pull of rows", TypePullDense: "pull of an array", TypeSetDense: "first values of an array",
 	TypePushRows: "push of rows", TypePushDense: "push of an array", TypeClock: "clock", TypeLeave: "leave",
 	TypeRows: "rows", TypeValues: "values", TypeFailed: "failed", TypeAck: "acknowledgement",
-	TypeMeet: "meeting", TypeMet: "end of a meeting", TypeSave: "checkpoint of the job", TypeSaved: "number of a checkpoint",
+	TypeGather: "meeting", TypeGathered: "end of a meeting", TypeSave: "checkpoint of the job", TypeSaved: "number of a checkpoint",
 }
 
 // Name is a type's name in errors.
@@ -113,9 +113,9 @@ func (s Side) String() string {
 // sends tells whether a side may send a type.
 func (s Side) sends(t wire.Type) bool {
 	switch {
-	case t == TypeHeartbeat || t == TypeGoodbye || t == TypeMet:
+	case t == TypeHeartbeat || t == TypeGoodbye || t == TypeGathered:
 		return true
-	case t == TypeHello || t == TypeSchema || t >= TypePullRows && t <= TypeLeave || t == TypeMeet || t == TypeSave:
+	case t == TypeHello || t == TypeSchema || t >= TypePullRows && t <= TypeLeave || t == TypeGather || t == TypeSave:
 		return s == Trainer
 	}
 	return s == Server && (t >= TypeWelcome && t <= TypeFailure || t >= TypeRows && t <= TypeAck || t == TypeSaved)

@@ -31,7 +31,7 @@ func testLimits() *Limits {
 }
 
 var goldenHello = Hello{
-	Trainer: 2, Trainers: 3, Session: 1, Sessions: 2, Server: 4, Servers: 5, Process: 0x0102030405060708, From: 9, Clock: 10,
+	Trainer: 2, Trainers: 3, Session: 1, Sessions: 2, Server: 4, Servers: 5, Incarnation: 0x0102030405060708, From: 9, Clock: 10,
 	Hash: [32]byte{0: 0xaa, 31: 0xbb}, Job: "job 7", Settings: setting.Values{"sync": "ssp"},
 }
 
@@ -69,7 +69,7 @@ func TestTypesKeepTheirNumbers(t *testing.T) {
 	order := []wire.Type{
 		TypeHello, TypeSchema, TypeWelcome, TypeNeedSchema, TypeFailure, TypeHeartbeat, TypeGoodbye,
 		TypePullRows, TypePullDense, TypeSetDense, TypePushRows, TypePushDense, TypeClock, TypeLeave,
-		TypeRows, TypeValues, TypeFailed, TypeAck, TypeMeet, TypeMet, TypeSave, TypeSaved,
+		TypeRows, TypeValues, TypeFailed, TypeAck, TypeGather, TypeGathered, TypeSave, TypeSaved,
 	}
 	for i, typ := range order {
 		if typ != wire.FirstFree+wire.Type(i) {
@@ -108,8 +108,8 @@ func TestHeadRoundTrip(t *testing.T) {
 }
 
 func TestHelloRoundTrip(t *testing.T) {
-	one := Hello{Trainers: 1, Sessions: 1, Servers: 1, Process: 1, From: 1}
-	most := Hello{Trainer: 511, Trainers: 512, Session: 1, Sessions: 2, Server: 65535, Servers: 65536, Process: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2), Settings: setting.Values{"a": strings.Repeat("x", 4096), "b": ""}}
+	one := Hello{Trainers: 1, Sessions: 1, Servers: 1, Incarnation: 1, From: 1}
+	most := Hello{Trainer: 511, Trainers: 512, Session: 1, Sessions: 2, Server: 65535, Servers: 65536, Incarnation: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2), Settings: setting.Values{"a": strings.Repeat("x", 4096), "b": ""}}
 	for _, h := range []Hello{one, most, goldenHello} {
 		b := h.Append(nil)
 		if got, err := ParseHello(b); err != nil || !reflect.DeepEqual(got, h) {
@@ -136,7 +136,7 @@ func TestHelloFaults(t *testing.T) {
 		"session 0 of 0":    func(h *Hello) { h.Session, h.Sessions = 0, 0 },
 		"server 5 of 5":     func(h *Hello) { h.Server = 5 },
 		"at most 1024":      func(h *Hello) { h.Trainers, h.Sessions = 513, 2 },
-		"process number 0":  func(h *Hello) { h.Process = 0 },
+		"process number 0":  func(h *Hello) { h.Incarnation = 0 },
 		"number 0":          func(h *Hello) { h.From = 0 },
 		"the job":           func(h *Hello) { h.Job = "a\x1b[31m" },
 		"256 bytes":         func(h *Hello) { h.Job = strings.Repeat("j", 257) },
@@ -180,7 +180,7 @@ func TestWelcomeRoundTrip(t *testing.T) {
 }
 
 func TestFailureRoundTrip(t *testing.T) {
-	conflict := &setting.ConflictError{Over: setting.Disagreements{{Path: "sync", Who: "server 0", Text: "bsp", Other: "trainer 1", OtherText: "ssp"}}}
+	conflict := &setting.ConflictError{Over: setting.Disagreements{{Path: "sync", Process: "server 0", Text: "bsp", Other: "trainer 1", OtherText: "ssp"}}}
 	for _, f := range []*Failure{{Reason: ReasonMismatch, Text: "a\nb"}, {Reason: ReasonFailed, Trainer: MaxSessions - 1}, {Reason: ReasonSettings, Text: conflict.Error(), Over: conflict.Over}} {
 		if got, err := ParseFailure(f.Append(nil)); err != nil || !reflect.DeepEqual(got, f) {
 			t.Errorf("got %+v, %v, want %+v", got, err, f)
@@ -250,12 +250,12 @@ func TestLimits(t *testing.T) {
 		{TypeAck, Head{Number: 1, Table: 1}, -1, "acknowledgement with the head"},
 		{TypeFailed, Head{Number: 1, Step: 3, Table: 9, Count: MaxText}, MaxText, ""},
 		{TypeFailed, Head{Number: 1, Count: MaxText + 1}, -1, "1025 bytes"},
-		{TypeMeet, Head{Number: 4, Step: 1, Count: MaxBlob}, MaxBlob, ""},
-		{TypeMeet, Head{Number: 4, Step: 1, Count: MaxBlob + 1}, -1, "of 262145 bytes"},
-		{TypeMeet, Head{Number: 4}, -1, "meeting number 0"},
-		{TypeMeet, Head{Step: 1, Code: FP16}, -1, "meeting with the head"},
-		{TypeMet, Head{Number: 4, Step: 1, Count: 3 * (MaxBlob + 8)}, 3 * (MaxBlob + 8), ""},
-		{TypeMet, Head{Step: 1, Count: 3*(MaxBlob+8) + 1}, -1, "the limit is 786456 bytes"},
+		{TypeGather, Head{Number: 4, Step: 1, Count: MaxBlob}, MaxBlob, ""},
+		{TypeGather, Head{Number: 4, Step: 1, Count: MaxBlob + 1}, -1, "of 262145 bytes"},
+		{TypeGather, Head{Number: 4}, -1, "meeting number 0"},
+		{TypeGather, Head{Step: 1, Code: FP16}, -1, "meeting with the head"},
+		{TypeGathered, Head{Number: 4, Step: 1, Count: 3 * (MaxBlob + 8)}, 3 * (MaxBlob + 8), ""},
+		{TypeGathered, Head{Step: 1, Count: 3*(MaxBlob+8) + 1}, -1, "the limit is 786456 bytes"},
 		{TypeHello, Head{}, -1, "hello frame has no head"},
 	} {
 		body, err := l.Check(c.t, c.h)
@@ -406,7 +406,7 @@ func FuzzWelcome(f *testing.F) {
 
 func FuzzFailure(f *testing.F) {
 	f.Add((&Failure{Reason: ReasonLost, Trainer: 3, Text: "gone"}).Append(nil))
-	f.Add((&Failure{Reason: ReasonSettings, Over: setting.Disagreements{{Path: "sync", Who: "server 0", Text: "bsp", Other: "trainer 1"}}}).Append(nil))
+	f.Add((&Failure{Reason: ReasonSettings, Over: setting.Disagreements{{Path: "sync", Process: "server 0", Text: "bsp", Other: "trainer 1"}}}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g, err := ParseFailure(b)
 		if err == nil && strings.ContainsAny(g.Error(), "\x00\x1b\r") {
@@ -419,7 +419,7 @@ func FuzzFailure(f *testing.F) {
 func FuzzHead(f *testing.F) {
 	var b [HeadSize]byte
 	PutHead(&b, Head{Number: 1, Step: 2, Count: 20, Table: 1, Code: FP16})
-	for typ := TypePullRows; typ <= TypeMet; typ++ {
+	for typ := TypePullRows; typ <= TypeGathered; typ++ {
 		f.Add(byte(typ), bytes.Clone(b[:]))
 	}
 	f.Fuzz(func(t *testing.T, typ byte, p []byte) {

@@ -81,7 +81,7 @@ func (a *array[T]) grow(items int) error {
 	if a.ready-items > step/2 {
 		want = a.ready
 	}
-	a.space.ahead(a.bytesOf(items), a.bytesOf(want))
+	a.space.prefault(a.bytesOf(items), a.bytesOf(want))
 	return nil
 }
 

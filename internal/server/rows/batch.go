@@ -33,10 +33,10 @@ type batch struct {
 	walkKeys [blockRows]uint64
 	piece    Piece
 
-	seen  []uint64 // see unique
-	round uint64
-	sink  uint32 // so that touches are not left out
-	view  Row
+	keySet []uint64 // see unique
+	round  uint64
+	sink   uint32 // so that touches are not left out
+	view   Row
 }
 
 // begin sorts a batch of keys by stripe. end must follow.
@@ -156,7 +156,7 @@ func (b *batch) locate(x *index, lo, hi int) (misses int) {
 		if row >= 0 {
 			continue
 		}
-		if row == behind {
+		if row == pastEnd {
 			if far, ok := x.find(x.segment(hashes[i]), keys[i], hashes[i]); ok {
 				rows[i] = int32(far)
 				continue
@@ -169,8 +169,8 @@ func (b *batch) locate(x *index, lo, hi int) (misses int) {
 	return misses
 }
 
-// behind says that a key's line does not hold it, but a line behind may.
-const behind = -2
+// pastEnd says that a key's line does not hold it, but a line behind may.
+const pastEnd = -2
 
 // probe looks for keys in the lines of those numbers: rows get its row, none or
 // behind. The sum is of no use.
@@ -189,7 +189,7 @@ func probe(lines []line, nums []uint32, keys []uint64, rows []int32) (sum uint32
 		}
 		rows[i] = none
 		if ln.meta >= onePast {
-			rows[i] = behind
+			rows[i] = pastEnd
 		}
 	}
 	return sum
@@ -220,26 +220,26 @@ func (b *batch) unique() error {
 		most = max(most, hi-lo)
 	}
 	size := 2 << bits.Len(uint(most))
-	if len(b.seen) < size {
-		b.seen, b.round = make([]uint64, size), 0
+	if len(b.keySet) < size {
+		b.keySet, b.round = make([]uint64, size), 0
 	}
-	mask := uint64(len(b.seen) - 1)
+	mask := uint64(len(b.keySet) - 1)
 	for s := range stripes {
 		lo, hi := b.group(s)
 		if b.round++; b.round > math.MaxUint32 {
-			clear(b.seen)
+			clear(b.keySet)
 			b.round = 1
 		}
 		for i, h := range b.hashes[lo:hi] {
 			// An entry is its round, so that nothing has to be cleared, and its
 			// place in the batch.
 			at := h & mask
-			for ; b.seen[at]>>32 == b.round; at = (at + 1) & mask {
-				if b.hashes[uint32(b.seen[at])] == h {
+			for ; b.keySet[at]>>32 == b.round; at = (at + 1) & mask {
+				if b.hashes[uint32(b.keySet[at])] == h {
 					return fmt.Errorf("key %d: %w: merge its gradients", b.keys[lo+i], ErrDuplicate)
 				}
 			}
-			b.seen[at] = b.round<<32 | uint64(lo+i)
+			b.keySet[at] = b.round<<32 | uint64(lo+i)
 		}
 	}
 	return nil

@@ -67,8 +67,8 @@ func (s *segment) next(l uint32) uint32 {
 // noChunk is a chunk that stays empty: that of segments without keys.
 var noChunk = []uint32{0} // never written
 
-// roomOf is how many keys so many lines take: 85 % of their slots.
-func roomOf(lines uint32) uint32 { return uint32(uint64(lines) * slots * 85 / 100) }
+// capacityOf is how many keys so many lines take: 85 % of their slots.
+func capacityOf(lines uint32) uint32 { return uint32(uint64(lines) * slots * 85 / 100) }
 
 // index finds the row number of a key: open addressing in lines of 5 slots.
 //
@@ -212,7 +212,7 @@ func (x *index) resize(s *segment, chunks uint32) error {
 	}
 	old := *s
 	s.chunks, s.lines = fresh, chunks<<chunkShift
-	s.room = min(roomOf(s.lines), maxPast)
+	s.room = min(capacityOf(s.lines), maxPast)
 	for l := range old.lines {
 		ln := x.line(old.at(l))
 		for taken := ln.meta & allTaken; taken != 0; taken &= taken - 1 {

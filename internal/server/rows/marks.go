@@ -18,21 +18,21 @@ func StripeOf(hash uint64) int { return int(hash >> (64 - stripeBits)) }
 
 // sessions are the marks of all sessions: 512 bytes for each that was used.
 type sessions struct {
-	of  [MaxSessions]atomic.Pointer[sessionMarks]
+	of  [MaxSessions]atomic.Pointer[appliedSeqs]
 	top atomic.Int32 // no session from here on was used
 }
 
-// sessionMarks are one session's marks: for each stripe the number of the last push that
+// appliedSeqs are one session's marks: for each stripe the number of the last push that
 // was applied there, guarded by the stripe's lock.
-type sessionMarks [stripes]uint64
+type appliedSeqs [stripes]uint64
 
 // use returns the marks of a session. Whoever sees a mark under a stripe's lock sees
 // its session below top, because that was raised before the lock was taken.
-func (l *sessions) use(session int) *sessionMarks {
+func (l *sessions) use(session int) *appliedSeqs {
 	if m := l.of[session].Load(); m != nil {
 		return m
 	}
-	l.of[session].CompareAndSwap(nil, new(sessionMarks))
+	l.of[session].CompareAndSwap(nil, new(appliedSeqs))
 	for {
 		top := l.top.Load()
 		if int(top) > session || l.top.CompareAndSwap(top, int32(session+1)) {
@@ -41,25 +41,25 @@ func (l *sessions) use(session int) *sessionMarks {
 	}
 }
 
-// Mark is a session's mark in a stripe: Seq is the number of the session's last push that
+// AppliedSeq is a session's mark in a stripe: Seq is the number of the session's last push that
 // was applied there.
-type Mark struct {
+type AppliedSeq struct {
 	Session int
 	Seq     uint64
 }
 
 // list appends the marks of a stripe, which is locked, by session.
-func (l *sessions) list(stripe int, dst []Mark) []Mark {
+func (l *sessions) list(stripe int, dst []AppliedSeq) []AppliedSeq {
 	for session := range int(l.top.Load()) {
 		if m := l.of[session].Load(); m != nil && m[stripe] > 0 {
-			dst = append(dst, Mark{session, m[stripe]})
+			dst = append(dst, AppliedSeq{session, m[stripe]})
 		}
 	}
 	return dst
 }
 
 // RaiseMark makes a mark at least seq: what was restored holds these pushes.
-func (t *Table) RaiseMark(stripe int, m Mark) error {
+func (t *Table) RaiseMark(stripe int, m AppliedSeq) error {
 	if stripe < 0 || stripe >= stripes {
 		return t.fault(fmt.Errorf("RaiseMark: stripe %d: want 0 to %d", stripe, stripes-1))
 	}

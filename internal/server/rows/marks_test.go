@@ -85,7 +85,7 @@ func (w *onceTwin) checkMarks(t *testing.T) {
 				t.Fatalf("stripe %d: the mark of session %d is %d, want %d", StripeOf(p.First), session, got[session], want)
 			}
 		}
-		if !slices.IsSortedFunc(p.Marks, func(a, b Mark) int { return a.Session - b.Session }) {
+		if !slices.IsSortedFunc(p.Marks, func(a, b AppliedSeq) int { return a.Session - b.Session }) {
 			t.Fatalf("marks are not sorted: %v", p.Marks)
 		}
 	}
@@ -202,8 +202,8 @@ func TestPushOnceFaults(t *testing.T) {
 		"numbers begin at 1":      tb.PushOnce(0, 0, []uint64{1}, one, 1, &Once{}),
 		"2 keys for 1 keys":       tb.PushOnce(0, 1, []uint64{1}, one, 1, &Once{Drop: make([]bool, 2)}),
 		"1 values for 2 rows":     tb.PushOnce(0, 1, []uint64{1, 2}, one, 1, &Once{}),
-		"stripe 64":               tb.RaiseMark(Stripes, Mark{1, 1}),
-		"RaiseMark: session 1024": tb.RaiseMark(0, Mark{1024, 1}),
+		"stripe 64":               tb.RaiseMark(Stripes, AppliedSeq{1, 1}),
+		"RaiseMark: session 1024": tb.RaiseMark(0, AppliedSeq{1024, 1}),
 		"twice":                   tb.PushOnce(0, 1, []uint64{1, 1}, make([]float32, 2), 1, &Once{Create: true}),
 		"PushOnce: key 1: a key ": tb.PushOnce(0, 1, []uint64{1, 1}, make([]float32, 2), 1, &Once{Create: true}),
 	} {
@@ -227,8 +227,8 @@ func TestPushOnceFaults(t *testing.T) {
 		return Keep
 	})
 	tb2 := newTable(t, Config{Name: "ads", Dim: 1, MaxRows: 1000})
-	must(t, tb2.RaiseMark(5, Mark{7, 3}))
-	must(t, tb2.RaiseMark(5, Mark{7, 2}))
+	must(t, tb2.RaiseMark(5, AppliedSeq{7, 3}))
+	must(t, tb2.RaiseMark(5, AppliedSeq{7, 2}))
 	must(t, tb2.PushOnce(7, 3, keys, ones, -1, &Once{Create: true}))
 	missing := 0
 	for _, key := range keys {

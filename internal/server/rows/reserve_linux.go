@@ -65,12 +65,12 @@ func (r *reservation) grow(bytes int) error {
 	return nil
 }
 
-// ahead prepares, by a goroutine beside the caller, the large page behind the one in which
+// prefault prepares, by a goroutine beside the caller, the large page behind the one in which
 // the first bytes end, and opens the first want bytes. The first write to a page waits until
 // the system has emptied all of it, some 100 µs, and in a virtual machine until its host has
 // found memory, some 5 ms: as long as ten batches take. Opening waits as long where another
 // page is being made.
-func (r *reservation) ahead(bytes, want int) {
+func (r *reservation) prefault(bytes, want int) {
 	from := bytes/largePage*largePage + largePage
 	end := min(len(r.usable), from+largePage)
 	opens := want > largeFrom && min(len(r.usable), roundPage(want)) > r.opened()

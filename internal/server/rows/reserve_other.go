@@ -21,5 +21,5 @@ func (*reservation) start() unsafe.Pointer { return nil }
 func (*reservation) size() int             { return 0 }
 func (*reservation) grow(int) error        { return nil }
 func (*reservation) opened() int           { return 0 }
-func (*reservation) ahead(int, int)        {}
+func (*reservation) prefault(int, int)     {}
 func (*reservation) release() error        { return nil }

@@ -89,7 +89,7 @@ func TestUniqueForgets(t *testing.T) {
 		b, err := tb.begin(sequence(0, 200))
 		must(t, err)
 		must(t, b.unique())
-		clear(b.seen)
+		clear(b.keySet)
 		b.round = math.MaxUint32 - start
 		for range 4 {
 			must(t, b.unique())

@@ -37,7 +37,7 @@ type Piece struct {
 	First, Last uint64
 	// Marks are those of the piece's stripe, StripeOf(First), by session: a row of the
 	// piece holds exactly the pushes up to its session's mark. They must not be kept.
-	Marks []Mark
+	Marks []AppliedSeq
 }
 
 // WalkPiece is Walk that first calls piece, unless it is nil, in the same locked

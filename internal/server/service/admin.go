@@ -105,7 +105,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 	if a.Report == nil {
 		a.Report = func(string) {}
 	}
-	d := &desk{server: s, admin: a, guard: web.NewGuard(a.Address, a.Token)}
+	d := &adminHandler{server: s, admin: a, guard: web.NewGuard(a.Address, a.Token)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", d.read(func() (int, any) {
 		h := s.Health()
@@ -148,19 +148,19 @@ func (s *Server) Handler(a Admin) http.Handler {
 	return d.guard.Before(mux, d.tellOnce)
 }
 
-// desk is where requests are answered.
-type desk struct {
-	server *Server
-	admin  Admin
-	guard  web.Guard
-	told   web.Once
+// adminHandler is where requests are answered.
+type adminHandler struct {
+	server     *Server
+	admin      Admin
+	guard      web.Guard
+	reportOnce web.Once
 }
 
 // badRequest is an error of who asked.
 type badRequest struct{ error }
 
 // read answers a request that changes nothing.
-func (d *desk) read(answering func() (int, any)) http.HandlerFunc {
+func (d *adminHandler) read(answering func() (int, any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := parameter(w, r, ""); err != nil {
 			refuse(w, http.StatusBadRequest, err)
@@ -172,7 +172,7 @@ func (d *desk) read(answering func() (int, any)) http.HandlerFunc {
 }
 
 // order does what an order with one parameter, or none, says, where it may come. What was done, or why not, is a line.
-func (d *desk) order(name string, do func(ctx context.Context, value string) (any, string, error)) http.HandlerFunc {
+func (d *adminHandler) order(name string, do func(ctx context.Context, value string) (any, string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		status, err := d.mayOrder(r)
 		value := ""
@@ -195,17 +195,17 @@ func (d *desk) order(name string, do func(ctx context.Context, value string) (an
 		case errors.As(err, &bad):
 			d.refuse(w, r, http.StatusBadRequest, err)
 		case err != nil:
-			d.admin.Report(d.server.says("POST %s from %s failed: %v", what, r.RemoteAddr, err))
+			d.admin.Report(d.server.prefixed("POST %s from %s failed: %v", what, r.RemoteAddr, err))
 			refuse(w, http.StatusInternalServerError, err)
 		default:
-			d.admin.Report(d.server.says("POST %s from %s: %s", what, r.RemoteAddr, did))
+			d.admin.Report(d.server.prefixed("POST %s from %s: %s", what, r.RemoteAddr, did))
 			answer(w, http.StatusOK, out)
 		}
 	}
 }
 
 // mayOrder says why an order is not taken.
-func (d *desk) mayOrder(r *http.Request) (status int, err error) {
+func (d *adminHandler) mayOrder(r *http.Request) (status int, err error) {
 	switch {
 	case !fromThisHost(r):
 		return http.StatusForbidden, errors.New("orders are taken from the server's own host alone")
@@ -218,9 +218,9 @@ func (d *desk) mayOrder(r *http.Request) (status int, err error) {
 }
 
 // refuse refuses an order. Orders that who holds the token has given are told each time, those of others once for each host and kind.
-func (d *desk) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+func (d *adminHandler) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if d.guard.Allows(r) {
-		d.tell(r, err.Error())
+		d.logRefusal(r, err.Error())
 	} else {
 		d.tellOnce(r, err.Error())
 	}
@@ -230,15 +230,15 @@ func (d *desk) refuse(w http.ResponseWriter, r *http.Request, status int, err er
 	refuse(w, status, err)
 }
 
-func (d *desk) tell(r *http.Request, why string) {
+func (d *adminHandler) logRefusal(r *http.Request, why string) {
 	path := r.URL.EscapedPath()
-	d.admin.Report(d.server.says("%s %s from %s refused: %s", r.Method, path[:min(len(path), 100)], r.RemoteAddr, why))
+	d.admin.Report(d.server.prefixed("%s %s from %s refused: %s", r.Method, path[:min(len(path), 100)], r.RemoteAddr, why))
 }
 
 // tellOnce tells each reason once for each host.
-func (d *desk) tellOnce(r *http.Request, why string) {
-	if host, _, _ := net.SplitHostPort(r.RemoteAddr); d.told.News(host + " " + why) {
-		d.tell(r, why)
+func (d *adminHandler) tellOnce(r *http.Request, why string) {
+	if host, _, _ := net.SplitHostPort(r.RemoteAddr); d.reportOnce.News(host + " " + why) {
+		d.logRefusal(r, why)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestAdmin(t *testing.T) {
 
 // All that is shown has a name in JSON that does not change by accident.
 func TestHealthJSON(t *testing.T) {
-	b, err := json.Marshal(Health{Server: 1, Servers: 2, Job: "j", State: "up", Cause: "c", Trainers: []Trainer{{Trainer: 3, Connected: 1, Left: 2, Lost: true, Away: "a"}}})
+	b, err := json.Marshal(Health{Server: 1, Servers: 2, Job: "j", State: "up", Cause: "c", Trainers: []Trainer{{Trainer: 3, Connected: 1, Left: 2, Lost: true, Disconnected: "a"}}})
 	must(t, err)
 	const want = `{"server":1,"servers":2,"job":"j","state":"up","cause":"c","trainers":[{"trainer":3,"connected":1,"left":2,"lost":true,"away":"a"}]}`
 	if string(b) != want {

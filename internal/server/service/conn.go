@@ -30,20 +30,20 @@ type conn struct {
 	out    outbox
 	safe   acks
 
-	who     message.Hello // from here on: known when it is seated
-	session int           // among all trainers'
-	seated  bool
-	again   bool // its session had another connection before
-	engine  Engine
+	hello       message.Hello // from here on: known when it is seated
+	session     int           // among all trainers'
+	seated      bool
+	reconnected bool // its session had another connection before
+	engine      Engine
 
-	body    message.Buffer // the reader's: of a change
-	values  []float32      // decoded
-	plain   []float32      // gradients without counts
-	pulls   *stock[pull]   // those that do not wait
-	parking chan *pull     // to parkers that are free
-	helper  chan *pull     // to the goroutine that answers beside the reader
-	ahead   sync.WaitGroup // pulls that it has, which come before the next change
-	parkers sync.WaitGroup // all of these goroutines
+	body        message.Buffer // the reader's: of a change
+	values      []float32      // decoded
+	plain       []float32      // gradients without counts
+	pulls       *pool[pull]    // those that do not wait
+	parking     chan *pull     // to parkers that are free
+	helper      chan *pull     // to the goroutine that answers beside the reader
+	pullsBefore sync.WaitGroup // pulls that it has, which come before the next change
+	parkers     sync.WaitGroup // all of these goroutines
 
 	replaced atomic.Bool
 	mu       sync.Mutex
@@ -85,8 +85,8 @@ func (c *conn) run() {
 	}()
 	err := c.greet()
 	if err == nil {
-		if c.again {
-			c.s.cfg.Report(c.s.says("trainer %d has connected again from %v, session %d", c.who.Trainer, c.link.RemoteAddr(), c.who.Session))
+		if c.reconnected {
+			c.s.cfg.Report(c.s.prefixed("trainer %d has connected again from %v, session %d", c.hello.Trainer, c.link.RemoteAddr(), c.hello.Session))
 		}
 		err = c.serve()
 	}
@@ -102,12 +102,12 @@ func (c *conn) run() {
 	}
 	c.link.Close()
 	if !c.seated {
-		c.s.cfg.Report(c.s.says("a connection from %v: %v", c.link.RemoteAddr(), err))
+		c.s.cfg.Report(c.s.prefixed("a connection from %v: %v", c.link.RemoteAddr(), err))
 		return
 	}
 	c.s.seats.leave(c, err)
 	if err != errGoodbye { // the trainer says so itself
-		c.s.cfg.Report(c.s.says("the connection of trainer %d, session %d, has ended: %v", c.who.Trainer, c.who.Session, err))
+		c.s.cfg.Report(c.s.prefixed("the connection of trainer %d, session %d, has ended: %v", c.hello.Trainer, c.hello.Session, err))
 	}
 }
 
@@ -143,7 +143,7 @@ func (c *conn) last(err error) []byte {
 			return frameOf(message.TypeGoodbye, []byte(message.CutText(text)))
 		}
 	case isMalformed(err):
-		f = &message.Failure{Reason: message.ReasonProtocol, Text: c.s.says("%v", err)}
+		f = &message.Failure{Reason: message.ReasonProtocol, Text: c.s.prefixed("%v", err)}
 	default:
 		return nil
 	}
@@ -175,10 +175,10 @@ func (c *conn) greet() error {
 	if err != nil {
 		return err
 	}
-	if c.who, err = message.ParseHello(b); err != nil {
+	if c.hello, err = message.ParseHello(b); err != nil {
 		return err
 	}
-	c.session = c.who.Trainer*c.who.Sessions + c.who.Session
+	c.session = c.hello.Trainer*c.hello.Sessions + c.hello.Session
 	if err := c.sameJob(); err != nil {
 		return err
 	}
@@ -189,9 +189,9 @@ func (c *conn) greet() error {
 	if err := c.sit(); err != nil {
 		return err
 	}
-	last, err := c.engine.Join(c.session, c.who.From, c.who.Clock)
+	last, err := c.engine.Join(c.session, c.hello.From, c.hello.Clock)
 	if err != nil {
-		return c.failed(fmt.Errorf("trainer %d, session %d: %w", c.who.Trainer, c.who.Session, err))
+		return c.failed(fmt.Errorf("trainer %d, session %d: %w", c.hello.Trainer, c.hello.Session, err))
 	}
 	c.safe.begin(last)
 	c.out.send(frameOf(message.TypeWelcome, c.s.cfg.welcome(last).Append(nil)))
@@ -212,12 +212,12 @@ func (c *conn) expect(t wire.Type) ([]byte, error) {
 
 // mismatch is the failure of a trainer that does not belong here.
 func (c *conn) mismatch(format string, args ...any) error {
-	return &message.Failure{Reason: message.ReasonMismatch, Text: c.s.says(format, args...)}
+	return &message.Failure{Reason: message.ReasonMismatch, Text: c.s.prefixed(format, args...)}
 }
 
 // sameJob compares what both ends were told of the job.
 func (c *conn) sameJob() error {
-	cfg, h := &c.s.cfg, c.who
+	cfg, h := &c.s.cfg, c.hello
 	if h.Job != cfg.Job {
 		return c.mismatch("trainer %d is of job %q, this server is of %q", h.Trainer, h.Job, cfg.Job)
 	}
@@ -263,7 +263,7 @@ func (c *conn) sit() error {
 
 // failed is the failure that the engine's error is.
 func (c *conn) failed(err error) *message.Failure {
-	f := &message.Failure{Reason: message.ReasonFailed, Text: c.s.says("%v", err)}
+	f := &message.Failure{Reason: message.ReasonFailed, Text: c.s.prefixed("%v", err)}
 	if e := c.s.ready(); e != nil {
 		select {
 		case <-e.Failed():
@@ -299,9 +299,9 @@ func (c *conn) read() error {
 			err = c.change(t, h, n)
 		case t == message.TypePullRows || t == message.TypePullDense:
 			err = c.pull(t, h, n)
-		case t == message.TypeMeet:
+		case t == message.TypeGather:
 			err = c.meet(h, n)
-		case t == message.TypeMet:
+		case t == message.TypeGathered:
 			err = c.learn(h, n)
 		case t == message.TypeSave:
 			c.s.saves.order(c, h)
@@ -324,14 +324,14 @@ func (c *conn) change(t wire.Type, h message.Head, n int) error {
 		return err
 	}
 	entry := c.begin(t, h, n)
-	c.ahead.Wait()
+	c.pullsBefore.Wait()
 	ticket, err := c.apply(t, h, body)
 	c.s.book.End(entry, err != nil)
 	if err != nil {
 		if isMalformed(err) {
 			return err
 		}
-		return c.failed(fmt.Errorf("%s number %d of trainer %d, session %d, step %d: %w", message.Name(t), h.Number, c.who.Trainer, c.who.Session, h.Step, err))
+		return c.failed(fmt.Errorf("%s number %d of trainer %d, session %d, step %d: %w", message.Name(t), h.Number, c.hello.Trainer, c.hello.Session, h.Step, err))
 	}
 	c.s.count.changes.Add(1)
 	c.safe.note(h.Number, ticket)
@@ -340,11 +340,11 @@ func (c *conn) change(t wire.Type, h message.Head, n int) error {
 
 // begin records a request.
 func (c *conn) begin(t wire.Type, h message.Head, n int) record.Op {
-	return c.s.book.Begin(t, h, n, c.who.Trainer, c.who.Session)
+	return c.s.book.Begin(t, h, n, c.hello.Trainer, c.hello.Session)
 }
 
 // apply hands a change to the engine.
-func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
+func (c *conn) apply(t wire.Type, h message.Head, body []byte) (LSN, error) {
 	switch t {
 	case message.TypeClock:
 		ticket, err := c.engine.Clock(c.session, h.Number, h.Step, math.Float64frombits(h.At))
@@ -354,7 +354,7 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 		ticket, err := c.engine.Leave(c.session, h.Number)
 		if err == nil {
 			c.s.seats.departed(c.session)
-			c.s.meetings.leave(c.who.Trainer)
+			c.s.meetings.leave(c.hello.Trainer)
 			c.s.parked.look(c.s)
 		}
 		return ticket, err
@@ -364,13 +364,13 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (Ticket, error) {
 		keys := raw.As[uint64](body[:message.KeySize*h.Count])
 		values, err := c.decodeRows(h, body[message.KeySize*h.Count:])
 		if err != nil {
-			return Ticket{}, err
+			return LSN{}, err
 		}
 		return c.engine.PushRows(c.session, h.Number, h.Table, h.Step, keys, values)
 	}
 	values, err := c.decode(h.Code, body, h.Count)
 	if err != nil {
-		return Ticket{}, err
+		return LSN{}, err
 	}
 	if t == message.TypeSetDense {
 		return c.engine.SetDense(c.session, h.Number, h.Table, int(h.At), values)

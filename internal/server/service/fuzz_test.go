@@ -19,8 +19,8 @@ func FuzzServer(f *testing.F) {
 	f.Add(frame(f, message.TypeClock, message.Head{Number: 1, Step: 1}, nil))
 	f.Add(frame(f, message.TypeSetDense, message.Head{Number: 1, Count: 7, Table: 1}, make([]byte, 28)))
 	f.Add(frame(f, message.TypePullDense, message.Head{Number: 3, Count: 7, Table: 1, Code: message.BF16}, nil))
-	f.Add(frame(f, message.TypeMeet, message.Head{Number: 3, Step: 1, Count: 2}, []byte("ab")))
-	f.Add(frame(f, message.TypeMet, message.Head{Step: 2, Count: 10}, message.AppendPart(nil, message.Part{Trainer: 1, Blob: []byte("ab")})))
+	f.Add(frame(f, message.TypeGather, message.Head{Number: 3, Step: 1, Count: 2}, []byte("ab")))
+	f.Add(frame(f, message.TypeGathered, message.Head{Step: 2, Count: 10}, message.AppendPart(nil, message.Part{Trainer: 1, Blob: []byte("ab")})))
 	f.Add([]byte("garbage"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := start(t, 2, nil)

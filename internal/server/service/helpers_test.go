@@ -110,7 +110,7 @@ func (w *world) knock() *peer {
 	w.t.Helper()
 	nc, err := w.net.Dial(context.Background(), "server")
 	must(w.t, err)
-	link, _, err := transport.Introduce(context.Background(), nc, w.ticket, transport.Hello{Version: "1", Purpose: transport.Service})
+	link, _, err := transport.ClientHandshake(context.Background(), nc, w.ticket, transport.Hello{Version: "1", Purpose: transport.Service})
 	must(w.t, err)
 	w.t.Cleanup(func() { link.Close() })
 	limits := &message.Limits{Dims: []int{3, 16}, Arrays: []int{100, 7}, Keys: 1 << 16, Values: 1 << 22}
@@ -119,7 +119,7 @@ func (w *world) knock() *peer {
 
 func hello(trainer, trainers int) message.Hello {
 	sc := testSchema()
-	h := message.Hello{Trainer: trainer, Trainers: trainers, Sessions: 1, Servers: 1, Process: uint64(trainer) + 100, From: 1, Job: "j"}
+	h := message.Hello{Trainer: trainer, Trainers: trainers, Sessions: 1, Servers: 1, Incarnation: uint64(trainer) + 100, From: 1, Job: "j"}
 	b, err := hex.DecodeString(sc.Hash())
 	if err != nil {
 		panic(err)

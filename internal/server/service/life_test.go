@@ -23,7 +23,7 @@ func TestReplacement(t *testing.T) {
 	w := start(t, 1, func(c *Config, _ *fake.Config) { c.Sessions = 2 })
 	session := func(l int, process uint64) message.Hello {
 		h := hello(0, 1)
-		h.Session, h.Sessions, h.Process = l, 2, process
+		h.Session, h.Sessions, h.Incarnation = l, 2, process
 		return h
 	}
 	gone := func(p *peer) {
@@ -82,7 +82,7 @@ func TestSilenceAndLoss(t *testing.T) {
 			t.Errorf("%+v", h)
 		}
 		beat(2 * time.Second)
-		if h := w.server.Health(); h.Trainers[0].Connected != 0 || !strings.Contains(h.Trainers[0].Away, "the trainer was silent for 10s") || h.Trainers[1].Connected != 1 {
+		if h := w.server.Health(); h.Trainers[0].Connected != 0 || !strings.Contains(h.Trainers[0].Disconnected, "the trainer was silent for 10s") || h.Trainers[1].Connected != 1 {
 			t.Errorf("%+v", h)
 		}
 		beat(57 * time.Second)

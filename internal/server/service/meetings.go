@@ -10,23 +10,23 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// meetings are where trainers meet, one meeting after the other: each brings some
+// gathers are where trainers meet, one meeting after the other: each brings some
 // bytes, and when all that are there have brought theirs each gets those of all. Who
 // has left or is lost is not waited for, and what it brought is left out.
 //
 // How the last meeting ended is kept, for those whose connection broke before they had
 // it. All this is in memory alone: to a server that is started again trainers tell how
 // the last meeting ended that they know of, and bring again what they brought.
-type meetings struct {
+type gathers struct {
 	mu     sync.Mutex
 	number uint64 // of the meeting under way, from 1
-	guests []guest
+	guests []participant
 	ended  []byte // parts of the one before
 	book   *requests.Book
 }
 
-// guest is a trainer.
-type guest struct {
+// participant is a trainer.
+type participant struct {
 	absent  bool   // it has left, or is lost
 	blob    []byte // what it has brought, not nil
 	conn    *conn  // which gets the answer
@@ -34,21 +34,21 @@ type guest struct {
 	entry   record.Op
 }
 
-func (m *meetings) init(trainers int, book *requests.Book) {
-	m.number, m.guests, m.book = 1, make([]guest, trainers), book
+func (m *gathers) init(trainers int, book *requests.Book) {
+	m.number, m.guests, m.book = 1, make([]participant, trainers), book
 }
 
 // bring takes what a trainer brings to a meeting. The answer is sent when all have come.
-func (m *meetings) bring(c *conn, h message.Head, blob []byte) error {
+func (m *gathers) bring(c *conn, h message.Head, blob []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	g, at := &m.guests[c.who.Trainer], c.s.says("trainer %d comes to meeting %d, the others are at %d", c.who.Trainer, h.Step, m.number)
+	g, at := &m.guests[c.hello.Trainer], c.s.prefixed("trainer %d comes to meeting %d, the others are at %d", c.hello.Trainer, h.Step, m.number)
 	switch {
 	case g.absent:
-		return &message.Failure{Reason: message.ReasonLost, Trainer: c.who.Trainer, Text: at + ": they went on without it"}
+		return &message.Failure{Reason: message.ReasonLost, Trainer: c.hello.Trainer, Text: at + ": they went on without it"}
 	case h.Step == m.number:
 		m.book.End(g.entry, true) // of a connection before
-		g.blob, g.conn, g.request, g.entry = blob, c, h.Number, c.begin(message.TypeMeet, h, len(blob))
+		g.blob, g.conn, g.request, g.entry = blob, c, h.Number, c.begin(message.TypeGather, h, len(blob))
 		m.look()
 	case h.Step+1 == m.number:
 		c.met(h, m.ended)
@@ -60,9 +60,9 @@ func (m *meetings) bring(c *conn, h message.Head, blob []byte) error {
 	return nil
 }
 
-// told takes from a trainer how a meeting ended. It is news to a server that was started
+// confirm takes from a trainer how a meeting ended. It is news to a server that was started
 // after it.
-func (m *meetings) told(number uint64, parts []byte) {
+func (m *gathers) confirm(number uint64, parts []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if number < m.number {
@@ -80,16 +80,16 @@ func (m *meetings) told(number uint64, parts []byte) {
 }
 
 // leave tells that a trainer does not come any more.
-func (m *meetings) leave(trainer int) {
+func (m *gathers) leave(trainer int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.book.End(m.guests[trainer].entry, true)
-	m.guests[trainer] = guest{absent: true}
+	m.guests[trainer] = participant{absent: true}
 	m.look()
 }
 
 // look ends the meeting when all have come. m.mu is held.
-func (m *meetings) look() {
+func (m *gathers) look() {
 	size := 0
 	for i, g := range m.guests {
 		if !g.absent && g.blob == nil {
@@ -108,14 +108,14 @@ func (m *meetings) look() {
 }
 
 // wait records that those who have come wait for a trainer. m.mu is held.
-func (m *meetings) wait(trainer int) {
+func (m *gathers) wait(trainer int) {
 	for _, g := range m.guests {
 		m.book.Wait(g.entry, trainer)
 	}
 }
 
 // end answers all who have come. m.mu is held.
-func (m *meetings) end(parts []byte) {
+func (m *gathers) end(parts []byte) {
 	for i := range m.guests {
 		g := &m.guests[i]
 		if g.blob != nil {
@@ -131,7 +131,7 @@ func (m *meetings) end(parts []byte) {
 func (c *conn) met(h message.Head, parts []byte) {
 	h.Count = len(parts)
 	front := make([]byte, message.Front) // the parts are the same for all
-	if err := wire.PutHeader((*[wire.HeaderSize]byte)(front), wire.Header{Type: message.TypeMet, Length: message.HeadSize + len(parts)}); err != nil {
+	if err := wire.PutHeader((*[wire.HeaderSize]byte)(front), wire.Header{Type: message.TypeGathered, Length: message.HeadSize + len(parts)}); err != nil {
 		panic(err) // longer than any frame, which the limits rule out
 	}
 	message.PutHead((*[message.HeadSize]byte)(front[wire.HeaderSize:]), h)
@@ -156,6 +156,6 @@ func (c *conn) learn(h message.Head, n int) error {
 	if _, err := message.ParseParts(parts, c.s.cfg.Trainers); err != nil {
 		return err
 	}
-	c.s.meetings.told(h.Step, parts)
+	c.s.meetings.confirm(h.Step, parts)
 	return nil
 }

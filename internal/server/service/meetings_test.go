@@ -15,20 +15,20 @@ import (
 // comes brings a text to a meeting.
 func (p *peer) comes(request, meeting uint64, text string) {
 	p.t.Helper()
-	p.send(message.TypeMeet, message.Head{Number: request, Step: meeting, Count: len(text)}, []byte(text))
+	p.send(message.TypeGather, message.Head{Number: request, Step: meeting, Count: len(text)}, []byte(text))
 }
 
 // tells how a meeting ended.
 func (p *peer) tells(meeting uint64, parts []byte) {
 	p.t.Helper()
-	p.send(message.TypeMet, message.Head{Step: meeting, Count: len(parts)}, parts)
+	p.send(message.TypeGathered, message.Head{Step: meeting, Count: len(parts)}, parts)
 }
 
 // met gets the end of a meeting, and wants these texts of trainers 0, 1, 2, …; "-" is of one
 // that is not there.
 func (p *peer) met(request uint64, texts ...string) {
 	p.t.Helper()
-	if got, want := p.gets(message.TypeMet, request), partsOf(texts...); !bytes.Equal(got, want) {
+	if got, want := p.gets(message.TypeGathered, request), partsOf(texts...); !bytes.Equal(got, want) {
 		p.t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -28,14 +28,14 @@ func (r *reply) fail(h message.Head, cause error) {
 
 // outbox is what waits to be written to a connection.
 type outbox struct {
-	free *stock[reply]
+	free *pool[reply]
 	wake chan struct{} // has a token when there may be something to write
 
 	mu      sync.Mutex
 	first   [][]byte // frames of the greeting and of meetings, or pieces of them
 	queue   []*reply
-	acked   uint64 // all changes up to it are safe
-	told    uint64 // and the trainer was told of these
+	safe    uint64 // all changes up to it are safe
+	acked   uint64 // and the trainer was told of these
 	last    []byte // the last frame, once closed
 	closed  bool   // nothing more will come
 	stopped bool   // the writer has ended: nothing more will be written
@@ -78,7 +78,7 @@ func (o *outbox) send(frame ...[]byte) {
 // ack lets the trainer know that all changes up to a number are safe.
 func (o *outbox) ack(seq uint64) {
 	o.mu.Lock()
-	o.acked = max(o.acked, seq)
+	o.safe = max(o.safe, seq)
 	o.mu.Unlock()
 	o.poke()
 }
@@ -103,9 +103,9 @@ func (o *outbox) load(frames [][]byte, batch []*reply, ack []byte) ([][]byte, []
 	}
 	batch = append(batch, o.queue...)
 	o.queue = o.queue[:0]
-	if o.acked > o.told {
-		o.told = o.acked
-		if err := message.PutFront(ack, message.TypeAck, message.Head{Number: o.acked}); err != nil {
+	if o.safe > o.acked {
+		o.acked = o.safe
+		if err := message.PutFront(ack, message.TypeAck, message.Head{Number: o.safe}); err != nil {
 			panic(err) // a frame of fixed size
 		}
 		frames = append(frames, ack)
@@ -169,7 +169,7 @@ func (c *conn) write() {
 // newest is the newest change of a session that was applied.
 type newest struct {
 	seq    uint64 // 0: none
-	ticket Ticket
+	ticket LSN
 	sure   bool // it is durable: there is no ticket
 }
 
@@ -192,7 +192,7 @@ func (a *acks) begin(last uint64) {
 
 // note tells of a change that was applied. One that the engine had before changes
 // nothing.
-func (a *acks) note(seq uint64, t Ticket) {
+func (a *acks) note(seq uint64, t LSN) {
 	a.mu.Lock()
 	if seq > a.seq {
 		a.newest = newest{seq: seq, ticket: t}

@@ -35,7 +35,7 @@ func (w *parked) add(s *Server, p *pull) {
 		w.pulls = map[*pull]struct{}{}
 	}
 	w.pulls[p] = struct{}{}
-	s.book.Wait(p.entry, s.engine.Behind(p.h.Step))
+	s.book.Wait(p.entry, s.engine.WaitsFor(p.h.Step))
 }
 
 // remove is for a pull that waits no more; of one that failed it stays recorded for whom it did.
@@ -52,7 +52,7 @@ func (w *parked) look(s *Server) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p := range w.pulls {
-		if t := s.engine.Behind(p.h.Step); t >= 0 { // else it is about to go on
+		if t := s.engine.WaitsFor(p.h.Step); t >= 0 { // else it is about to go on
 			s.book.Wait(p.entry, t)
 		}
 	}
@@ -70,11 +70,11 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 		return err
 	}
 	p.keys, p.entry = raw.As[uint64](body), c.begin(t, h, n)
-	if c.engine.Await(c.s.tried, c.who.Trainer, h.Step) != nil {
+	if c.engine.Await(c.s.tried, c.hello.Trainer, h.Step) != nil {
 		c.park(p)
 		return nil
 	}
-	if c.out.free.lent() && c.handOver(p) {
+	if c.out.free.inUse() && c.handOver(p) {
 		return nil
 	}
 	return c.answer(p)
@@ -84,12 +84,12 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 // where a trainer has several under way two are gathered at once. The reader waits for
 // it before the next change.
 func (c *conn) handOver(p *pull) bool {
-	c.ahead.Add(1)
+	c.pullsBefore.Add(1)
 	select {
 	case c.helper <- p:
 		return true
 	default:
-		c.ahead.Done()
+		c.pullsBefore.Done()
 		return false
 	}
 }
@@ -100,7 +100,7 @@ func (c *conn) help() {
 		select {
 		case p := <-c.helper:
 			err := c.answer(p)
-			c.ahead.Done()
+			c.pullsBefore.Done()
 			if err != nil {
 				return
 			}
@@ -127,7 +127,7 @@ func (c *conn) parker(p *pull) {
 		if p.t == message.TypePullRows && p.h.At != message.Peek {
 			c.engine.Prefetch(c.ctx, p.h.Table, p.keys)
 		}
-		err := c.engine.Await(c.ctx, c.who.Trainer, p.h.Step)
+		err := c.engine.Await(c.ctx, c.hello.Trainer, p.h.Step)
 		c.s.parked.remove(c.s, p, err != nil || c.ctx.Err() != nil)
 		if c.ctx.Err() != nil {
 			c.s.book.End(p.entry, true)
@@ -152,7 +152,7 @@ func (c *conn) parker(p *pull) {
 // answer gathers what a pull asks for straight into the frame that is sent. It waits
 // for the trainer to read earlier answers, and fails only when the connection ends.
 func (c *conn) answer(p *pull) error {
-	r := c.out.free.take(c.ctx, message.Front+p.h.Code.Size(c.wanted(p)))
+	r := c.out.free.take(c.ctx, message.Front+p.h.Code.Size(c.requestedRows(p)))
 	if r == nil {
 		c.s.book.End(p.entry, true)
 		return message.ErrInterrupted
@@ -186,8 +186,8 @@ func (c *conn) reply(r *reply, p *pull, failed bool) {
 	c.out.put(r)
 }
 
-// wanted is how many values a pull asks for.
-func (c *conn) wanted(p *pull) int {
+// requestedRows is how many values a pull asks for.
+func (c *conn) requestedRows(p *pull) int {
 	if p.t == message.TypePullRows {
 		return p.h.Count * c.limits.Dims[p.h.Table]
 	}
@@ -196,7 +196,7 @@ func (c *conn) wanted(p *pull) int {
 
 // gather makes the frame of an answer.
 func (c *conn) gather(r *reply, p *pull) error {
-	h, t, n := p.h, message.TypeValues, c.wanted(p)
+	h, t, n := p.h, message.TypeValues, c.requestedRows(p)
 	if p.t == message.TypePullRows {
 		t = message.TypeRows
 		c.s.count.rowsPulled.Add(int64(h.Count))
@@ -217,7 +217,7 @@ func (c *conn) gather(r *reply, p *pull) error {
 	case h.At == message.Peek:
 		err = c.engine.PeekRows(h.Table, p.keys, values)
 	default:
-		id := rows.PullID{Session: c.session, Process: c.who.Process, Number: h.Number, Oldest: h.At >> 1}
+		id := rows.PullID{Session: c.session, Process: c.hello.Incarnation, Number: h.Number, Oldest: h.At >> 1}
 		h.At = c.engine.Clocked()
 		err = c.engine.PullRows(id, h.Table, p.keys, values)
 	}

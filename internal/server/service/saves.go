@@ -8,20 +8,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// saves are trainers' orders to save the server's part of a checkpoint of the whole job. A goroutine
+// saveRequests are trainers' orders to save the server's part of a checkpoint of the whole job. A goroutine
 // obeys them one after the other while connections go on: an order outlives its connection, and the engine
 // saves a step once.
-type saves struct {
+type saveRequests struct {
 	ctx context.Context // ends with Serve
 
 	mu     sync.Mutex
-	orders []order
+	orders []saveRequest
 	busy   bool           // the goroutine runs
 	under  sync.WaitGroup // it
 }
 
-// order is one of a trainer.
-type order struct {
+// saveRequest is one of a trainer.
+type saveRequest struct {
 	conn *conn
 	head message.Head
 
@@ -29,10 +29,10 @@ type order struct {
 }
 
 // order takes a trainer's.
-func (v *saves) order(c *conn, h message.Head) {
+func (v *saveRequests) order(c *conn, h message.Head) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.orders = append(v.orders, order{c, h, c.begin(message.TypeSave, h, 0)})
+	v.orders = append(v.orders, saveRequest{c, h, c.begin(message.TypeSave, h, 0)})
 	if !v.busy {
 		v.busy = true
 		v.under.Go(v.obey)
@@ -40,19 +40,19 @@ func (v *saves) order(c *conn, h message.Head) {
 }
 
 // next is the first order; false: there is none, and obey has ended.
-func (v *saves) next() (order, bool) {
+func (v *saveRequests) next() (saveRequest, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.orders) == 0 {
 		v.busy = false
-		return order{}, false
+		return saveRequest{}, false
 	}
 	o := v.orders[0]
 	v.orders = v.orders[1:]
 	return o, true
 }
 
-func (v *saves) obey() {
+func (v *saveRequests) obey() {
 	for o, more := v.next(); more; o, more = v.next() {
 		number, err := o.conn.engine.SaveStep(v.ctx, o.head.Step, o.head.At)
 		o.conn.s.book.End(o.entry, err != nil)
@@ -61,7 +61,7 @@ func (v *saves) obey() {
 }
 
 // end waits for the goroutine. No connection is left.
-func (v *saves) end() { v.under.Wait() }
+func (v *saveRequests) end() { v.under.Wait() }
 
 // saved answers a trainer.
 func (c *conn) saved(h message.Head, number uint64, cause error) {

@@ -20,11 +20,11 @@ func (c *conn) learnSchema() error {
 		if err != nil {
 			return err
 		}
-		if err := c.s.open(sc, fmt.Sprintf("trainer %d", c.who.Trainer)); err != nil {
+		if err := c.s.open(sc, fmt.Sprintf("trainer %d", c.hello.Trainer)); err != nil {
 			return c.failed(err)
 		}
 	}
-	if c.s.hash == hex.EncodeToString(c.who.Hash[:]) {
+	if c.s.hash == hex.EncodeToString(c.hello.Hash[:]) {
 		return nil
 	}
 	sc, err := c.askSchema()
@@ -32,7 +32,7 @@ func (c *conn) learnSchema() error {
 		return err
 	}
 	return c.mismatch("trainer %d has other tables than %s: %s: all ranks must build the same model with the same settings",
-		c.who.Trainer, c.s.from, modeltext.Difference(textOf(sc), c.s.tables, "on "+c.s.from))
+		c.hello.Trainer, c.s.from, modeltext.Difference(textOf(sc), c.s.tables, "on "+c.s.from))
 }
 
 // askSchema asks the trainer for its schema.
@@ -43,13 +43,13 @@ func (c *conn) askSchema() (sc schema.Schema, err error) {
 		return sc, err
 	}
 	if err := json.Unmarshal(b, &sc); err != nil {
-		return sc, c.mismatch("the schema of trainer %d: %v", c.who.Trainer, err)
+		return sc, c.mismatch("the schema of trainer %d: %v", c.hello.Trainer, err)
 	}
 	if err := sc.Validate(); err != nil {
-		return sc, c.mismatch("the schema of trainer %d: %v", c.who.Trainer, err)
+		return sc, c.mismatch("the schema of trainer %d: %v", c.hello.Trainer, err)
 	}
-	if sc.Hash() != hex.EncodeToString(c.who.Hash[:]) {
-		return sc, c.mismatch("the schema of trainer %d has the hash %.16s…, it said %x…", c.who.Trainer, sc.Hash(), c.who.Hash[:8])
+	if sc.Hash() != hex.EncodeToString(c.hello.Hash[:]) {
+		return sc, c.mismatch("the schema of trainer %d has the hash %.16s…, it said %x…", c.hello.Trainer, sc.Hash(), c.hello.Hash[:8])
 	}
 	return sc, nil
 }

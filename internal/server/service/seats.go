@@ -11,24 +11,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// seats are who is there: a seat for each session, taken by at most one connection.
-type seats struct {
+// sessionTable are who is there: a seat for each session, taken by at most one connection.
+type sessionTable struct {
 	clock *awake.Clock // by which absences are measured
 
-	mu       sync.Mutex
-	sessions int // of each trainer
-	list     []seat
-	trainers []trainer
-	again    bool          // an earlier process had this server's seats
-	changed  chan struct{} // gets a token when a session has ended in good order
+	mu        sync.Mutex
+	sessions  int // of each trainer
+	list      []sessionState
+	trainers  []trainer
+	restarted bool          // an earlier process had this server's seats
+	changed   chan struct{} // gets a token when a session has ended in good order
 }
 
-type seat struct {
-	conn  *conn
-	since time.Time // when it was left; with left, when the session left
-	cause error     // why
-	left  bool      // the session has left for good
-	bye   bool      // and knows that the server knows
+type sessionState struct {
+	conn       *conn
+	since      time.Time // when it was left; with left, when the session left
+	cause      error     // why
+	left       bool      // the session has left for good
+	leaveAcked bool      // and knows that the server knows
 
 	newest newest // change of earlier connections
 }
@@ -45,8 +45,8 @@ const maxRetired = 64
 
 var errNeverCame = errors.New("it has never connected")
 
-func (s *seats) init(trainers, sessions int, clock *awake.Clock) {
-	s.clock, s.sessions, s.list, s.trainers = clock, sessions, make([]seat, trainers*sessions), make([]trainer, trainers)
+func (s *sessionTable) init(trainers, sessions int, clock *awake.Clock) {
+	s.clock, s.sessions, s.list, s.trainers = clock, sessions, make([]sessionState, trainers*sessions), make([]trainer, trainers)
 	s.changed = make(chan struct{}, 1)
 	for i := range s.list {
 		s.list[i].cause = errNeverCame
@@ -55,11 +55,11 @@ func (s *seats) init(trainers, sessions int, clock *awake.Clock) {
 
 // begin has sessions that are empty be so since now, with another time to come at the
 // beginning.
-func (s *seats) begin(more time.Duration) {
+func (s *sessionTable) begin(more time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since := s.clock.Now()
-	if !s.again {
+	if !s.restarted {
 		since = since.Add(more)
 	}
 	for i := range s.list {
@@ -70,24 +70,24 @@ func (s *seats) begin(more time.Duration) {
 }
 
 // take gives c its seat, or returns the connection that must end first.
-func (s *seats) take(c *conn) (old *conn, err error) {
+func (s *sessionTable) take(c *conn) (old *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := &s.trainers[c.who.Trainer]
-	if slices.Contains(t.retired, c.who.Process) {
+	t := &s.trainers[c.hello.Trainer]
+	if slices.Contains(t.retired, c.hello.Incarnation) {
 		return nil, &message.Failure{Reason: message.ReasonReplaced,
-			Text: fmt.Sprintf("another process has connected as trainer %d: were two started with the same rank?", c.who.Trainer)}
+			Text: fmt.Sprintf("another process has connected as trainer %d: were two started with the same rank?", c.hello.Trainer)}
 	}
-	if t.process != c.who.Process {
+	if t.process != c.hello.Incarnation {
 		if t.process != 0 {
 			if len(t.retired) == maxRetired {
 				t.retired = slices.Delete(t.retired, 0, 1)
 			}
 			t.retired = append(t.retired, t.process)
 		}
-		t.process = c.who.Process
+		t.process = c.hello.Incarnation
 		for l := range s.sessions { // the old process's other sessions end, too
-			if other := s.list[c.who.Trainer*s.sessions+l].conn; other != nil && l != c.who.Session {
+			if other := s.list[c.hello.Trainer*s.sessions+l].conn; other != nil && l != c.hello.Session {
 				other.replace()
 			}
 		}
@@ -96,19 +96,19 @@ func (s *seats) take(c *conn) (old *conn, err error) {
 	if place.conn != nil {
 		return place.conn, nil
 	}
-	if place.cause == errNeverCame && c.who.From > 1 && !s.again {
+	if place.cause == errNeverCame && c.hello.From > 1 && !s.restarted {
 		s.goOn(s.clock.Now())
 	}
-	c.again = place.cause != errNeverCame
-	place.conn, place.bye = c, false
+	c.reconnected = place.cause != errNeverCame
+	place.conn, place.leaveAcked = c, false
 	c.safe.newest = place.newest
 	return nil, nil
 }
 
 // goOn notes that this server goes on with what another one has begun: trainers that have
 // not come are not at their beginning. s.mu is held.
-func (s *seats) goOn(now time.Time) {
-	s.again = true
+func (s *sessionTable) goOn(now time.Time) {
+	s.restarted = true
 	for i := range s.list {
 		if p := &s.list[i]; p.conn == nil && !p.left && p.since.After(now) {
 			p.since = now
@@ -117,7 +117,7 @@ func (s *seats) goOn(now time.Time) {
 }
 
 // leave frees the seat of c, if it has it.
-func (s *seats) leave(c *conn, cause error) {
+func (s *sessionTable) leave(c *conn, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	place := &s.list[c.session]
@@ -129,11 +129,11 @@ func (s *seats) leave(c *conn, cause error) {
 	if !place.left {
 		place.since, place.cause = s.clock.Now(), cause
 	}
-	s.tell()
+	s.notify()
 }
 
 // departed notes that a session has left.
-func (s *seats) departed(session int) {
+func (s *sessionTable) departed(session int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := &s.list[session]; !p.left {
@@ -142,22 +142,22 @@ func (s *seats) departed(session int) {
 }
 
 // goodbye notes that a session has left and knows that its leave has arrived.
-func (s *seats) goodbye(session int) {
+func (s *sessionTable) goodbye(session int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list[session].left, s.list[session].bye = true, true
-	s.tell()
+	s.list[session].left, s.list[session].leaveAcked = true, true
+	s.notify()
 }
 
-func (s *seats) tell() {
+func (s *sessionTable) notify() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// away is a session that has been empty for too long.
-type away struct {
+// expiredSession is a session that has been empty for too long.
+type expiredSession struct {
 	trainer, session int
 	cause            error
 	beginning        bool // it has never come, and had the time of the beginning for it
@@ -165,7 +165,7 @@ type away struct {
 
 // overdue returns the trainers that have a session which is empty for longer than a time
 // and has not left, each once ever.
-func (s *seats) overdue(limit time.Duration) (out []away) {
+func (s *sessionTable) overdue(limit time.Duration) (out []expiredSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.clock.Now().Add(-limit)
@@ -175,13 +175,13 @@ func (s *seats) overdue(limit time.Duration) (out []away) {
 			continue
 		}
 		t.lost = true
-		out = append(out, away{i / s.sessions, i % s.sessions, p.cause, p.cause == errNeverCame && !s.again})
+		out = append(out, expiredSession{i / s.sessions, i % s.sessions, p.cause, p.cause == errNeverCame && !s.restarted})
 	}
 	return out
 }
 
 // firstLost returns the first trainer that is lost.
-func (s *seats) firstLost() (trainer int, ok bool) {
+func (s *sessionTable) firstLost() (trainer int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, t := range s.trainers {
@@ -195,12 +195,12 @@ func (s *seats) firstLost() (trainer int, ok bool) {
 // done tells whether nobody is to come any more: all trainers are lost, or have left
 // and know it, or left longer ago than a time: an acknowledgement that was lost is asked for
 // again within it.
-func (s *seats) done(within time.Duration) bool {
+func (s *sessionTable) done(within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.clock.Now().Add(-within)
 	for i, p := range s.list {
-		if !s.trainers[i/s.sessions].lost && !(p.left && (p.bye || p.since.Before(before))) {
+		if !s.trainers[i/s.sessions].lost && !(p.left && (p.leaveAcked || p.since.Before(before))) {
 			return false
 		}
 	}
@@ -209,15 +209,15 @@ func (s *seats) done(within time.Duration) bool {
 
 // Trainer is what a server knows of a trainer.
 type Trainer struct {
-	Trainer   int    `json:"trainer"`
-	Connected int    `json:"connected"` // sessions
-	Left      int    `json:"left"`      // sessions
-	Lost      bool   `json:"lost"`
-	Away      string `json:"away,omitempty"` // why a session that has not left is not connected
+	Trainer      int    `json:"trainer"`
+	Connected    int    `json:"connected"` // sessions
+	Left         int    `json:"left"`      // sessions
+	Lost         bool   `json:"lost"`
+	Disconnected string `json:"away,omitempty"` // why a session that has not left is not connected
 }
 
 // show describes all trainers.
-func (s *seats) show() []Trainer {
+func (s *sessionTable) show() []Trainer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]Trainer, len(s.trainers))
@@ -230,7 +230,7 @@ func (s *seats) show() []Trainer {
 		case p.left:
 			t.Left++
 		case p.conn == nil && p.cause != nil:
-			t.Away = p.cause.Error()
+			t.Disconnected = p.cause.Error()
 		}
 		if p.conn != nil {
 			t.Connected++

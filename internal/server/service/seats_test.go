@@ -12,7 +12,7 @@ import (
 // before counts.
 func TestAbsenceWhileFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s seats
+		var s sessionTable
 		clock := awake.New(time.Second)
 		s.init(2, 1, clock)
 		run := func(seconds int) {

@@ -22,14 +22,14 @@ import (
 // Server is one server of a job.
 type Server struct {
 	cfg   Config
-	door  *transport.Door
+	door  *transport.AcceptLimiter
 	clock *awake.Clock    // goes with watch
 	tried context.Context // is done: Await with it only tries
-	seats seats
+	seats sessionTable
 	count counters
 
-	meetings meetings
-	saves    saves
+	meetings gathers
+	saves    saveRequests
 	parked   parked
 	book     *requests.Book
 	agreed   setting.Agreement // of this server and its trainers
@@ -64,7 +64,7 @@ func New(cfg Config) (*Server, error) {
 	tried, cancel := context.WithCancel(context.Background())
 	cancel()
 	s := &Server{cfg: cfg, tried: tried, clock: awake.New(cfg.Times.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
-	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.says("%s", line)) })
+	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.prefixed("%s", line)) })
 	s.seats.init(cfg.Trainers, cfg.Sessions, s.clock)
 	s.book = requests.NewBook(cfg.Record, cfg.Sessions)
 	s.meetings.init(cfg.Trainers, s.book)
@@ -72,8 +72,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// says is a line about this server.
-func (s *Server) says(format string, args ...any) string {
+// prefixed is a line about this server.
+func (s *Server) prefixed(format string, args ...any) string {
 	return fmt.Sprintf("server %d: ", s.cfg.Index) + fmt.Sprintf(format, args...)
 }
 
@@ -132,7 +132,7 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 		switch {
 		case err == nil:
 			told = ""
-			if stranger := s.door.Knock(c); stranger != nil {
+			if stranger := s.door.Admit(c); stranger != nil {
 				all.Go(func() { s.handle(ctx, stranger, who, c) })
 			}
 		case ctx.Err() != nil:
@@ -143,7 +143,7 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 		default:
 			if told != err.Error() { // once, not at each try
 				told = err.Error()
-				s.cfg.Report(s.says("accepting a connection: %v; it tries again until that works", err))
+				s.cfg.Report(s.prefixed("accepting a connection: %v; it tries again until that works", err))
 			}
 			select {
 			case <-time.After(pause):
@@ -155,7 +155,7 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 }
 
 // handle is the life of a connection.
-func (s *Server) handle(ctx context.Context, stranger *transport.Stranger, who transport.Credentials, nc net.Conn) {
+func (s *Server) handle(ctx context.Context, stranger *transport.PendingConn, who transport.Credentials, nc net.Conn) {
 	tune(nc, s.cfg.SocketBytes)
 	link, _, err := stranger.Accept(ctx, who, s.cfg.transportHello(), nil)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *Server) handle(ctx context.Context, stranger *transport.Stranger, who t
 func (s *Server) end(cause error, failed bool) {
 	f := &message.Failure{Text: cause.Error()}
 	if failed {
-		f.Text = s.says("%v", cause)
+		f.Text = s.prefixed("%v", cause)
 		f.Reason = message.ReasonFailed
 		if trainer, ok := s.seats.firstLost(); ok {
 			f.Reason, f.Trainer = message.ReasonLost, trainer
@@ -303,7 +303,7 @@ func (s *Server) look() error {
 		if engine == nil {
 			return fmt.Errorf("trainer %d is lost: %w", l.trainer, cause)
 		}
-		s.cfg.Report(s.says("trainer %d is lost: %v", l.trainer, cause))
+		s.cfg.Report(s.prefixed("trainer %d is lost: %v", l.trainer, cause))
 		if err := engine.Lost(l.trainer, cause); err != nil {
 			return err
 		}

@@ -58,8 +58,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Ticket is the place of a change in an engine's log, for Durable.
-type Ticket = wal.Position
+// LSN is the place of a change in an engine's log, for Durable.
+type LSN = wal.LSN
 
 // Engine is what a server serves: *tables.Engine, or what stands for it in tests.
 //
@@ -72,21 +72,21 @@ type Engine interface {
 	// engine has of it.
 	Join(session int, from, clock uint64) (last uint64, err error)
 
-	SetDense(session int, seq uint64, array, lo int, values []float32) (Ticket, error)
+	SetDense(session int, seq uint64, array, lo int, values []float32) (LSN, error)
 	// PushRows has the counts that the table's rule wants behind each row's gradient.
-	PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error)
-	PushDense(session int, seq uint64, array int, step uint64, lo int, values []float32) (Ticket, error)
-	Clock(session int, seq uint64, step uint64, rate float64) (Ticket, error)
-	Leave(session int, seq uint64) (Ticket, error)
+	PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (LSN, error)
+	PushDense(session int, seq uint64, array int, step uint64, lo int, values []float32) (LSN, error)
+	Clock(session int, seq uint64, step uint64, rate float64) (LSN, error)
+	Leave(session int, seq uint64) (LSN, error)
 
 	// Durable waits until a ticket, and with it all earlier ones of its session, is
 	// as safe as the engine makes it.
-	Durable(t Ticket) error
+	Durable(t LSN) error
 	// Await waits until a trainer may pull for a step. It returns nil at once
 	// where there is nothing to wait for, even if ctx is done.
 	Await(ctx context.Context, trainer int, step uint64) error
-	// Behind is a trainer for which Await of a step waits; -1: for none, or that is not known.
-	Behind(step uint64) (trainer int)
+	// WaitsFor is a trainer for which Await of a step waits; -1: for none, or that is not known.
+	WaitsFor(step uint64) (trainer int)
 	// PullRows may wait until what it counts is safe. id tells a pull that comes again, after its connection
 	// broke, from a new one.
 	PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error
@@ -111,7 +111,7 @@ type Engine interface {
 	Err() error
 }
 
-// Config says what a server is. The zero value is not valid: Ticket, Version, Open and
+// Config says what a server is. The zero value is not valid: LSN, Version, Open and
 // the numbers of servers and trainers are needed.
 type Config struct {
 	Ticket transport.Ticket
@@ -200,7 +200,7 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if most := transport.HandshakeTimeout / 2; c.Times.Heartbeat > most {
-		errs = append(errs, setting.Faultf("job.heartbeat-interval", "%v: want at most %v with servers that keep the parameters", c.Times.Heartbeat, most))
+		errs = append(errs, setting.Errorf("job.heartbeat-interval", "%v: want at most %v with servers that keep the parameters", c.Times.Heartbeat, most))
 	}
 	fault(c.Rejoin < c.Times.DeadAfter, "a trainer may stay away for %v: want at least %v, the silence that a connection may have", c.Rejoin, c.Times.DeadAfter)
 	fault(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)
@@ -215,7 +215,7 @@ func (c Config) Validate() error {
 // hello is what all trainers' hellos have in common.
 func (c *Config) hello() message.Hello {
 	return message.Hello{
-		Trainers: c.Trainers, Sessions: c.Sessions, Server: c.Index, Servers: c.Servers, Job: c.Job, Settings: c.Settings, Process: 1, From: 1,
+		Trainers: c.Trainers, Sessions: c.Sessions, Server: c.Index, Servers: c.Servers, Job: c.Job, Settings: c.Settings, Incarnation: 1, From: 1,
 	}
 }
 

@@ -162,7 +162,7 @@ func TestStrangers(t *testing.T) {
 		c.change(&h)
 		nc, err := w.net.Dial(context.Background(), "server")
 		must(t, err)
-		if _, _, err := transport.Introduce(context.Background(), nc, c.ticket, h); !errors.Is(err, c.want) {
+		if _, _, err := transport.ClientHandshake(context.Background(), nc, c.ticket, h); !errors.Is(err, c.want) {
 			t.Errorf("got %v, want %v", err, c.want)
 		}
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// stock is a fixed number of things that are used again and again.
-type stock[T any] struct {
+// pool is a fixed number of things that are used again and again.
+type pool[T any] struct {
 	room   func(*T) int  // bytes that a thing has memory for
 	tokens chan struct{} // as many as there are things in list
 	mu     sync.Mutex
 	list   []*T
 }
 
-func newStock[T any](n int, room func(*T) int) *stock[T] {
-	s := &stock[T]{room: room, tokens: make(chan struct{}, n)}
+func newStock[T any](n int, room func(*T) int) *pool[T] {
+	s := &pool[T]{room: room, tokens: make(chan struct{}, n)}
 	for range n {
 		s.give(new(T))
 	}
@@ -25,7 +25,7 @@ func newStock[T any](n int, room func(*T) int) *stock[T] {
 }
 
 // try takes the one that fits size bytes best, or returns nil when there is none.
-func (s *stock[T]) try(size int) *T {
+func (s *pool[T]) try(size int) *T {
 	select {
 	case <-s.tokens:
 		return s.pop(size)
@@ -35,7 +35,7 @@ func (s *stock[T]) try(size int) *T {
 }
 
 // take is try that waits for one; nil when ctx is done first.
-func (s *stock[T]) take(ctx context.Context, size int) *T {
+func (s *pool[T]) take(ctx context.Context, size int) *T {
 	if x := s.try(size); x != nil {
 		return x
 	}
@@ -47,10 +47,10 @@ func (s *stock[T]) take(ctx context.Context, size int) *T {
 	}
 }
 
-// lent tells whether somebody has one.
-func (s *stock[T]) lent() bool { return len(s.tokens) < cap(s.tokens) }
+// inUse tells whether somebody has one.
+func (s *pool[T]) inUse() bool { return len(s.tokens) < cap(s.tokens) }
 
-func (s *stock[T]) pop(size int) *T {
+func (s *pool[T]) pop(size int) *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := message.Fitting(len(s.list), size, func(i int) int { return s.room(s.list[i]) })
@@ -60,7 +60,7 @@ func (s *stock[T]) pop(size int) *T {
 }
 
 // give gives one back. It does not wait.
-func (s *stock[T]) give(x *T) {
+func (s *pool[T]) give(x *T) {
 	s.mu.Lock()
 	s.list = append(s.list, x)
 	s.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 func TestStock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStock(3, func(*int) int { return 0 })
-		if s.lent() {
+		if s.inUse() {
 			t.Error("lent before anybody took one")
 		}
 		a, b, c := s.try(0), s.try(0), s.try(0)
 		if a == nil || b == nil || c == nil || a == b || b == c || a == c {
 			t.Fatal("not three things")
 		}
-		if s.try(0) != nil || !s.lent() {
+		if s.try(0) != nil || !s.inUse() {
 			t.Error("a fourth")
 		}
 		s.give(b)

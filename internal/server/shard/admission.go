@@ -68,7 +68,7 @@ func (t *Table) admits(key uint64, push bool) bool {
 	seen := a.Count
 	if t.filter != nil {
 		if push {
-			seen = t.filter.seen(key)
+			seen = t.filter.count(key)
 		} else {
 			seen = t.filter.see(key)
 		}
@@ -160,8 +160,8 @@ func (f *filter) see(key uint64) int {
 	return min(n+1, mostCount)
 }
 
-// seen is a key's count.
-func (f *filter) seen(key uint64) int {
+// count is a key's count.
+func (f *filter) count(key uint64) int {
 	line, at := f.places(key)
 	lock := &f.locks[line%filterLocks]
 	lock.Lock()

@@ -26,7 +26,7 @@ func TestFilterAgainstMap(t *testing.T) {
 		if r.IntN(3) == 0 {
 			key = mix(r.Uint64N(100)) // some come often
 		}
-		if got, want := f.seen(key), min(exact[key], mostCount); got < want {
+		if got, want := f.count(key), min(exact[key], mostCount); got < want {
 			t.Fatalf("key %d: %d, seen %d times", key, got, want)
 		} else if exact[key] == 0 {
 			news++
@@ -43,7 +43,7 @@ func TestFilterAgainstMap(t *testing.T) {
 	// At the end it is at its worst.
 	last := 0
 	for range 10_000 {
-		if f.seen(r.Uint64()) > 0 {
+		if f.count(r.Uint64()) > 0 {
 			last++
 		}
 	}
@@ -54,9 +54,9 @@ func TestFilterAgainstMap(t *testing.T) {
 		t.Errorf("at the end %.1f %% of new keys were counted before", 100*part)
 	}
 	for key := range exact {
-		want := f.seen(key) / 2
+		want := f.count(key) / 2
 		f.decay()
-		if got := f.seen(key); got != want {
+		if got := f.count(key); got != want {
 			t.Errorf("halved: %d, want %d", got, want)
 		}
 		break
@@ -69,12 +69,12 @@ func TestFilterDecays(t *testing.T) {
 	for range 10 {
 		f.see(5)
 	}
-	for key := uint64(1000); f.seen(5) == 10; key++ {
+	for key := uint64(1000); f.count(5) == 10; key++ {
 		if f.see(key); key > 10_000 {
 			t.Fatal("it does not decay")
 		}
 	}
-	if n := f.seen(5); n != 5 {
+	if n := f.count(5); n != 5 {
 		t.Errorf("%d, want 5", n)
 	}
 	if newFilter(Admission{Count: 1}) != nil {
@@ -142,7 +142,7 @@ func TestAdmissionByShare(t *testing.T) {
 }
 
 func TestCalendar(t *testing.T) {
-	var c calendar
+	var c dayClock
 	if n := c.unseen(rows.Usage{Last: 3}, 5); n != 0 {
 		t.Errorf("unseen for %d days before any has passed", n)
 	}
@@ -181,7 +181,7 @@ func TestEvictedRowIsNotCountedAgain(t *testing.T) {
 	must(t, tb.Pull(keys, dst))
 	must(t, tb.Pull(keys, dst))
 	for _, key := range keys {
-		if n := tb.filter.seen(key); n != 2 {
+		if n := tb.filter.count(key); n != 2 {
 			t.Fatalf("key %d was counted %d times, want 2: it has had a row since", key, n)
 		}
 	}

@@ -22,8 +22,8 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 	if t.store == nil {
 		return t.fault("pull", t.rows.Pull(keys, dst))
 	}
-	tr := t.takeTrip()
-	defer t.giveTrip(tr)
+	tr := t.getLoadBatch()
+	defer t.putLoadBatch(tr)
 	var err error
 	if tr.missing, err = t.rows.PullPresent(keys, dst, tr.missing[:0]); err != nil || len(tr.missing) == 0 {
 		return t.fault("pull", err)
@@ -36,30 +36,30 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 // initial ones for keys that have none. It makes and moves no row and counts nothing: it
 // is for evaluation.
 func (t *Table) Peek(keys []uint64, dst []float32) error {
-	tr := t.takeTrip()
-	defer t.giveTrip(tr)
+	tr := t.getLoadBatch()
+	defer t.putLoadBatch(tr)
 	var err error
 	if tr.missing, err = t.rows.Peek(keys, dst, tr.missing[:0]); err != nil || len(tr.missing) == 0 || t.store == nil {
 		return t.fault("peek", err)
 	}
 	// What was not in memory then is in the store, at its newest, or nowhere.
 	tr.sort(keys)
-	for lo := 0; lo < len(tr.want); {
+	for lo := 0; lo < len(tr.missingKeys); {
 		hi := tr.cut(lo, t.chunk)
 		if err := t.look(tr); err != nil {
 			return t.fault("peek", err)
 		}
-		t.deliver(tr, tr.want[lo:hi], dst, nil)
+		t.deliver(tr, tr.missingKeys[lo:hi], dst, nil)
 		lo = hi
 	}
 	return nil
 }
 
 // look reads the trip's keys and leaves memory as it is.
-func (t *Table) look(tr *trip) error {
+func (t *Table) look(tr *loadBatch) error {
 	t.gate.RLock() // for the calendar
 	defer t.gate.RUnlock()
-	_, err := t.readAll(tr, looking)
+	_, err := t.readAll(tr, readOnly)
 	return err
 }
 
@@ -76,23 +76,23 @@ const patience = 4
 // A batch that holds a key twice is refused whole (rows.ErrDuplicate), and so is one
 // of more keys than the memory has room for rows.
 func (t *Table) Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
-	tr := t.takeTrip()
-	defer t.giveTrip(tr)
+	tr := t.getLoadBatch()
+	defer t.putLoadBatch(tr)
 	if r := t.replay.Load(); r != nil && len(grads) == len(keys)*t.rows.PushDim() {
-		keys, grads = r.left(t, tr, session, seq, keys, grads)
+		keys, grads = r.deferred(t, tr, session, seq, keys, grads)
 	}
 	t.counts.pushed.Add(int64(len(keys)))
 	return t.fault("push", t.push(tr, session, seq, keys, grads, scale))
 }
 
-func (t *Table) push(tr *trip, session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
+func (t *Table) push(tr *loadBatch, session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
 	o := &tr.once
 	if t.store == nil {
 		*o = rows.Once{Create: true}
 		return t.rows.PushOnce(session, seq, keys, grads, scale, o)
 	}
-	if len(keys) > t.room.most {
-		return fmt.Errorf("%d keys in a batch, memory has room for %d rows: make batches smaller or raise MemoryBytes", len(keys), t.room.most)
+	if len(keys) > t.room.maxRows {
+		return fmt.Errorf("%d keys in a batch, memory has room for %d rows: make batches smaller or raise MemoryBytes", len(keys), t.room.maxRows)
 	}
 	o.Drop = slices.Grow(o.Drop[:0], len(keys))[:len(keys)]
 	clear(o.Drop)
@@ -124,7 +124,7 @@ func (t *Table) push(tr *trip, session int, seq uint64, keys []uint64, grads []f
 // pushHeld is one more attempt, with evictions held off, for which it takes room for
 // n rows beforehand. It returns how many are missing still: the batch needs more
 // rows at once than it took room for.
-func (t *Table) pushHeld(tr *trip, n int, session int, seq uint64, keys []uint64, grads []float32, scale float32) (left int, err error) {
+func (t *Table) pushHeld(tr *loadBatch, n int, session int, seq uint64, keys []uint64, grads []float32, scale float32) (left int, err error) {
 	n = min(n, t.chunk)
 	if err := t.room.take(n); err != nil {
 		return n, err
@@ -146,7 +146,7 @@ func (t *Table) pushHeld(tr *trip, n int, session int, seq uint64, keys []uint64
 		if made, err = t.enter(tr, true); err != nil {
 			return n, err
 		}
-		t.deliver(tr, tr.want[:hi], nil, o.Drop)
+		t.deliver(tr, tr.missingKeys[:hi], nil, o.Drop)
 	}
 	return len(o.Missing), nil
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// trip is the memory of a call that goes to the store. It is used again.
-type trip struct {
+// loadBatch is the memory of a call that goes to the store. It is used again.
+type loadBatch struct {
 	missing []int32 // places in the caller's batch
 	once    rows.Once
 
-	want  []wanted // the missing ones by key
-	keys  []uint64 // of some of them, unique
-	from  []int32  // for each key: its row in its part, or what became of it
-	each  int      // keys in a part
-	parts []*part
-	done  sync.WaitGroup
-	fresh []uint64
+	missingKeys []missingKey // the missing ones by key
+	keys        []uint64     // of some of them, unique
+	from        []int32      // for each key: its row in its part, or what became of it
+	each        int          // keys in a part
+	parts       []*part
+	done        sync.WaitGroup
+	fresh       []uint64
 
 	leftKeys  []uint64 // see replay
 	leftGrads []float32
@@ -29,8 +29,8 @@ type trip struct {
 	missed []uint64  // the keys that it counts
 }
 
-// wanted is a key and its place in the caller's batch.
-type wanted struct {
+// missingKey is a key and its place in the caller's batch.
+type missingKey struct {
 	key uint64
 	at  int32
 }
@@ -44,49 +44,49 @@ const (
 // part is what one reader reads at a time.
 type part struct {
 	keys   []uint64
-	from   []int32
+	source []int32
 	found  store.Rows
 	values []float32
 	usage  []rows.Usage
 	row    rows.Row // a view
-	reads  reads
+	reads  readMode
 	made   int
 	err    error
 	done   *sync.WaitGroup
 }
 
-// reads is what for a part is read.
-type reads uint8
+// readMode is what for a part is read.
+type readMode uint8
 
 const (
-	bringing    reads = iota // a call has use for its rows, which are brought in
-	prefetching              // they are brought in for a call that will follow
-	looking                  // memory stays as it is
+	readForCall readMode = iota // a call has use for its rows, which are brought in
+	prefetching                 // they are brought in for a call that will follow
+	readOnly                    // memory stays as it is
 )
 
-func (t *Table) takeTrip() *trip {
-	t.spare.Lock()
-	defer t.spare.Unlock()
-	if n := len(t.spare.list); n > 0 {
-		tr := t.spare.list[n-1]
-		t.spare.list = t.spare.list[:n-1]
+func (t *Table) getLoadBatch() *loadBatch {
+	t.freeList.Lock()
+	defer t.freeList.Unlock()
+	if n := len(t.freeList.list); n > 0 {
+		tr := t.freeList.list[n-1]
+		t.freeList.list = t.freeList.list[:n-1]
 		return tr
 	}
-	return &trip{}
+	return &loadBatch{}
 }
 
-func (t *Table) giveTrip(tr *trip) {
-	t.spare.Lock()
-	defer t.spare.Unlock()
-	t.spare.list = append(t.spare.list, tr)
+func (t *Table) putLoadBatch(tr *loadBatch) {
+	t.freeList.Lock()
+	defer t.freeList.Unlock()
+	t.freeList.list = append(t.freeList.list, tr)
 }
 
 // bring brings the rows of the trip's missing keys into memory, or makes them where
 // there are none and the key is admitted. Their weights are written to dst, unless it
 // is nil; in drop, unless it is nil, the places of those that have no row are set.
-func (t *Table) bring(tr *trip, keys []uint64, dst []float32, drop []bool) error {
+func (t *Table) bring(tr *loadBatch, keys []uint64, dst []float32, drop []bool) error {
 	tr.sort(keys)
-	for lo := 0; lo < len(tr.want); {
+	for lo := 0; lo < len(tr.missingKeys); {
 		hi := tr.cut(lo, t.partKeys())
 		if err := t.room.take(len(tr.keys)); err != nil {
 			return err
@@ -96,31 +96,31 @@ func (t *Table) bring(tr *trip, keys []uint64, dst []float32, drop []bool) error
 		if err != nil {
 			return err
 		}
-		t.deliver(tr, tr.want[lo:hi], dst, drop)
+		t.deliver(tr, tr.missingKeys[lo:hi], dst, drop)
 		lo = hi
 	}
 	return nil
 }
 
 // sort fills want.
-func (tr *trip) sort(keys []uint64) {
-	tr.want = tr.want[:0]
+func (tr *loadBatch) sort(keys []uint64) {
+	tr.missingKeys = tr.missingKeys[:0]
 	for _, at := range tr.missing {
-		tr.want = append(tr.want, wanted{keys[at], at})
+		tr.missingKeys = append(tr.missingKeys, missingKey{keys[at], at})
 	}
-	slices.SortFunc(tr.want, func(a, b wanted) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(tr.missingKeys, func(a, b missingKey) int { return cmp.Compare(a.key, b.key) })
 }
 
 // cut fills keys with the first of want from lo on, at most so many, and returns where
 // the next ones begin.
-func (tr *trip) cut(lo, most int) (hi int) {
+func (tr *loadBatch) cut(lo, most int) (hi int) {
 	tr.keys = tr.keys[:0]
-	for hi = lo; hi < len(tr.want); hi++ {
-		if n := len(tr.keys); n == 0 || tr.keys[n-1] != tr.want[hi].key {
+	for hi = lo; hi < len(tr.missingKeys); hi++ {
+		if n := len(tr.keys); n == 0 || tr.keys[n-1] != tr.missingKeys[hi].key {
 			if n == most {
 				break
 			}
-			tr.keys = append(tr.keys, tr.want[hi].key)
+			tr.keys = append(tr.keys, tr.missingKeys[hi].key)
 		}
 	}
 	tr.from = slices.Grow(tr.from[:0], len(tr.keys))[:len(tr.keys)]
@@ -130,10 +130,10 @@ func (tr *trip) cut(lo, most int) (hi int) {
 // enter brings the trip's keys in, or makes their rows, and returns how many rows
 // there are more in memory. The gate is held from the first look into the store to
 // the last row: see the package.
-func (t *Table) enter(tr *trip, push bool) (made int, err error) {
+func (t *Table) enter(tr *loadBatch, push bool) (made int, err error) {
 	t.gate.RLock()
 	defer t.gate.RUnlock()
-	made, err = t.readAll(tr, bringing)
+	made, err = t.readAll(tr, readForCall)
 	if err != nil {
 		return made, err
 	}
@@ -149,7 +149,7 @@ func (t *Table) enter(tr *trip, push bool) (made int, err error) {
 // make makes rows for the trip's absent keys that are admitted. Where keys are counted the rows
 // count as changed: one that left memory without an image in the store would be counted, and
 // perhaps denied, when its key comes again.
-func (t *Table) make(tr *trip, admits func(key uint64) bool) (made int, err error) {
+func (t *Table) make(tr *loadBatch, admits func(key uint64) bool) (made int, err error) {
 	tr.fresh = tr.fresh[:0]
 	for i, from := range tr.from {
 		if from != absent {
@@ -175,7 +175,7 @@ func (t *Table) make(tr *trip, admits func(key uint64) bool) (made int, err erro
 const leastPart = 16
 
 // readAll reads the trip's keys from the store, in parts by several readers.
-func (t *Table) readAll(tr *trip, what reads) (made int, err error) {
+func (t *Table) readAll(tr *loadBatch, what readMode) (made int, err error) {
 	n := len(tr.keys)
 	if t.store == nil {
 		for i := range tr.from {
@@ -191,7 +191,7 @@ func (t *Table) readAll(tr *trip, what reads) (made int, err error) {
 	tr.done.Add(parts)
 	for i, p := range tr.parts[:parts] {
 		lo, hi := i*tr.each, min(n, (i+1)*tr.each)
-		p.keys, p.from, p.reads = tr.keys[lo:hi], tr.from[lo:hi], what
+		p.keys, p.source, p.reads = tr.keys[lo:hi], tr.from[lo:hi], what
 		if parts == 1 {
 			t.read(p)
 		} else {
@@ -201,7 +201,7 @@ func (t *Table) readAll(tr *trip, what reads) (made int, err error) {
 	tr.done.Wait()
 	for _, p := range tr.parts[:parts] {
 		made += p.made
-		if what == bringing {
+		if what == readForCall {
 			t.counts.storeHits.Add(int64(p.found.Len()))
 		}
 		if err == nil {
@@ -234,7 +234,7 @@ func (t *Table) readPart(p *part) (made int, err error) {
 	p.usage = slices.Grow(p.usage[:0], n)[:n]
 	at := 0
 	for i, key := range p.keys {
-		p.from[i] = absent
+		p.source[i] = absent
 		if at == n || p.found.Keys[at] != key {
 			continue
 		}
@@ -246,13 +246,13 @@ func (t *Table) readPart(p *part) (made int, err error) {
 		t.view(&p.row, key, values)
 		t.age(&p.row, day, t.days.at(t.rows.Hash(key)))
 		p.usage[at] = rows.Usage{Last: t.rows.Epoch(), Touches: f.Touches, Stored: true, Changed: t.unseen(f) > 0}
-		if p.reads == bringing {
+		if p.reads == readForCall {
 			p.usage[at].Touches++
 		}
-		p.from[i] = int32(at)
+		p.source[i] = int32(at)
 		at++
 	}
-	if p.reads == looking || n == 0 {
+	if p.reads == readOnly || n == 0 {
 		return 0, nil
 	}
 	made, err = t.rows.Import(p.found.Keys, p.values, p.usage, false)
@@ -261,7 +261,7 @@ func (t *Table) readPart(p *part) (made int, err error) {
 }
 
 // deliver hands out what enter found.
-func (t *Table) deliver(tr *trip, want []wanted, dst []float32, drop []bool) {
+func (t *Table) deliver(tr *loadBatch, want []missingKey, dst []float32, drop []bool) {
 	dim, width, at := t.rows.Dim(), t.rows.Width(), 0
 	for _, w := range want {
 		for tr.keys[at] != w.key {

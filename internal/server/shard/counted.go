@@ -83,8 +83,8 @@ func (t *Table) PullCounted(by rows.PullID, keys []uint64, dst []float32, log fu
 		return t.fault("pull", fmt.Errorf("%d values for %d rows of %d", len(dst), len(keys), t.Dim()))
 	}
 	t.counts.pulled.Add(int64(len(keys)))
-	tr := t.takeTrip()
-	defer t.giveTrip(tr)
+	tr := t.getLoadBatch()
+	defer t.putLoadBatch(tr)
 	part := pullPart{by: by, part: by.Number * maxParts, log: log}
 	tr.counts = &part
 	defer func() { tr.counts = nil }()
@@ -107,7 +107,7 @@ func (t *Table) partKeys() int {
 	return t.chunk
 }
 
-func (t *Table) pullPart(tr *trip, keys []uint64, dst []float32) (err error) {
+func (t *Table) pullPart(tr *loadBatch, keys []uint64, dst []float32) (err error) {
 	if tr.missing, err = t.rows.PullPresent(keys, dst, tr.missing[:0]); err != nil || len(tr.missing) == 0 {
 		return err
 	}
@@ -118,7 +118,7 @@ func (t *Table) pullPart(tr *trip, keys []uint64, dst []float32) (err error) {
 }
 
 // countPart counts the trip's absent keys, logs them, and makes rows for those that are admitted.
-func (t *Table) countPart(tr *trip) (made int, err error) {
+func (t *Table) countPart(tr *loadBatch) (made int, err error) {
 	tr.missed = tr.missed[:0]
 	for i, from := range tr.from {
 		if from == absent {
@@ -151,8 +151,8 @@ func (t *Table) Recount(by rows.PullID, part uint64, keys []uint64) error {
 	if !t.counted.take(by, part) {
 		return nil
 	}
-	tr := t.takeTrip()
-	defer t.giveTrip(tr)
+	tr := t.getLoadBatch()
+	defer t.putLoadBatch(tr)
 	admitted := make([]uint64, 0, len(keys))
 	for _, key := range keys {
 		a := t.cfg.Admission
@@ -169,15 +169,15 @@ func (t *Table) Recount(by rows.PullID, part uint64, keys []uint64) error {
 }
 
 // remake makes rows for the trip's missing keys, which were admitted, unless the store has them.
-func (t *Table) remake(tr *trip, keys []uint64) error {
+func (t *Table) remake(tr *loadBatch, keys []uint64) error {
 	tr.sort(keys)
-	for lo := 0; lo < len(tr.want); {
+	for lo := 0; lo < len(tr.missingKeys); {
 		hi := tr.cut(lo, t.partKeys())
 		if err := t.room.take(len(tr.keys)); err != nil {
 			return err
 		}
 		t.gate.RLock()
-		made, err := t.readAll(tr, bringing)
+		made, err := t.readAll(tr, readForCall)
 		if err == nil {
 			var n int
 			n, err = t.make(tr, func(uint64) bool { return true })

@@ -25,27 +25,27 @@ const (
 // hand is where eviction is in its rounds through all rows, and its memory.
 type hand struct {
 	at     rows.Cursor
-	sample []leaver
+	sample []candidate
 	keys   []uint64
-	fates  []fate
+	fates  []evictResult
 	old    []int32
 	last   []uint16 // epochs that the images say
 	data   []byte
 	images store.Rows
 }
 
-// leaver is a row that may leave.
-type leaver struct {
+// candidate is a row that may leave.
+type candidate struct {
 	key   uint64
 	worth float64
 }
 
-// fate is what happens to a chosen row.
-type fate uint8
+// evictResult is what happens to a chosen row.
+type evictResult uint8
 
 const (
-	stays fate = iota
-	clean      // the store has it, or need not
+	stays evictResult = iota
+	clean             // the store has it, or need not
 	written
 )
 
@@ -122,7 +122,7 @@ func (t *Table) choose(want int) error {
 			func(p *rows.Piece) { barred = t.saving.bars(p.Last) },
 			func(r *rows.Row) rows.Verdict {
 				if !barred || !r.Usage.Changed {
-					h.sample = append(h.sample, leaver{r.Key, t.cfg.Policy(r, t.rows.Epoch())})
+					h.sample = append(h.sample, candidate{r.Key, t.cfg.Policy(r, t.rows.Epoch())})
 				}
 				r.Usage.Touches /= 2
 				return rows.Keep
@@ -143,7 +143,7 @@ func (t *Table) choose(want int) error {
 
 // take chooses from the sample.
 func (h *hand) take(most int) {
-	slices.SortFunc(h.sample, func(a, b leaver) int {
+	slices.SortFunc(h.sample, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.worth, b.worth), cmp.Compare(a.key, b.key))
 	})
 	n := (len(h.sample) + samplePart - 1) / samplePart

@@ -48,7 +48,7 @@ func (w *writer) write(b []byte) error {
 }
 
 // begin begins a piece.
-func (w *writer) begin(k kind, first, last uint64, marks []rows.Mark) {
+func (w *writer) begin(k kind, first, last uint64, marks []rows.AppliedSeq) {
 	le := binary.LittleEndian
 	b := le.AppendUint32(w.buf[:0], uint32(k))
 	b = le.AppendUint32(b, 0) // n: see flush

@@ -89,18 +89,18 @@ func (s section) kind() kind {
 
 // header describes a file.
 type header struct {
-	Of      string   `json:"of"` // the job, server, table and checkpoint
-	Table   string   `json:"table"`
-	Section section  `json:"section"`
-	Dim     int      `json:"dim"`
-	Rule    string   `json:"rule"`
-	Parts   []width  `json:"parts,omitempty"`
-	Seed    uint64   `json:"seed"`
-	Delta   bool     `json:"delta"`
-	Since   uint64   `json:"since,omitempty"` // of a delta: the Epoch of the checkpoint before it
-	Epoch   uint64   `json:"epoch"`           // that begins with this checkpoint
-	Day     uint32   `json:"day"`
-	Borders []border `json:"borders,omitempty"`
+	Of      string        `json:"of"` // the job, server, table and checkpoint
+	Table   string        `json:"table"`
+	Section section       `json:"section"`
+	Dim     int           `json:"dim"`
+	Rule    string        `json:"rule"`
+	Parts   []width       `json:"parts,omitempty"`
+	Seed    uint64        `json:"seed"`
+	Delta   bool          `json:"delta"`
+	Since   uint64        `json:"since,omitempty"` // of a delta: the Epoch of the checkpoint before it
+	Epoch   uint64        `json:"epoch"`           // that begins with this checkpoint
+	Day     uint32        `json:"day"`
+	Borders []dayBoundary `json:"borders,omitempty"`
 
 	Admission string    `json:"admission,omitempty"`
 	Counting  *counting `json:"counting,omitempty"` // of the file counts
@@ -190,7 +190,7 @@ type piece struct {
 	kind        kind
 	n           int
 	first, last uint64
-	marks       []rows.Mark
+	marks       []rows.AppliedSeq
 	body        []byte // rows or keys
 }
 
@@ -245,7 +245,7 @@ func (p *piece) decodeHead(b []byte, values int) (body int64, marks int, err err
 // decodeMarks reads the marks.
 func (p *piece) decodeMarks(b []byte, marks int) error {
 	for i := range marks {
-		m := rows.Mark{Session: int(binary.LittleEndian.Uint32(b[i*markBytes:])), Seq: binary.LittleEndian.Uint64(b[i*markBytes+4:])}
+		m := rows.AppliedSeq{Session: int(binary.LittleEndian.Uint32(b[i*markBytes:])), Seq: binary.LittleEndian.Uint64(b[i*markBytes+4:])}
 		if m.Session >= rows.MaxSessions || m.Seq == 0 || i > 0 && m.Session <= p.marks[i-1].Session {
 			return fmt.Errorf("mark %d is number %d of session %d", i, m.Seq, m.Session)
 		}

@@ -15,7 +15,7 @@ import (
 
 // testHeader is that of a file of rows of 2 weights and one value of state.
 func testHeader(s section) *header {
-	return &header{Table: "t", Section: s, Dim: 2, Rule: "r", Parts: []width{{"sum", 1}}, Seed: 9, Delta: true, Since: 3, Epoch: 5, Day: 1, Borders: []border{{2, 1}}}
+	return &header{Table: "t", Section: s, Dim: 2, Rule: "r", Parts: []width{{"sum", 1}}, Seed: 9, Delta: true, Since: 3, Epoch: 5, Day: 1, Borders: []dayBoundary{{2, 1}}}
 }
 
 // write writes a file with some pieces.
@@ -31,7 +31,7 @@ func write(t testing.TB, s section) string {
 		}
 		must(t, w.flush())
 	} else {
-		w.begin(rowsPiece, 0, 99, []rows.Mark{{Session: 0, Seq: 4}, {Session: 1023, Seq: math.MaxUint64}})
+		w.begin(rowsPiece, 0, 99, []rows.AppliedSeq{{Session: 0, Seq: 4}, {Session: 1023, Seq: math.MaxUint64}})
 		w.add(&rows.Row{Key: 7, Weights: []float32{1, -2}, State: [][]float32{{3}}}, rows.Usage{Last: 5, Touches: 6, Changed: true})
 		w.add(&rows.Row{Key: 8, Weights: []float32{float32(math.NaN()), 0}, State: [][]float32{{-0.5}}}, rows.Usage{})
 		must(t, w.flush())
@@ -51,7 +51,7 @@ func TestPieces(t *testing.T) {
 	}
 	p, err := r.next()
 	must(t, err)
-	if p.n != 2 || p.first != 0 || p.last != 99 || !slices.Equal(p.marks, []rows.Mark{{Session: 0, Seq: 4}, {Session: 1023, Seq: math.MaxUint64}}) {
+	if p.n != 2 || p.first != 0 || p.last != 99 || !slices.Equal(p.marks, []rows.AppliedSeq{{Session: 0, Seq: 4}, {Session: 1023, Seq: math.MaxUint64}}) {
 		t.Errorf("%+v", p)
 	}
 	values := make([]float32, 3)

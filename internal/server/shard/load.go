@@ -322,7 +322,7 @@ type replay struct{ pieces []heldPiece }
 // heldPiece is a range of hashes, from where the one before ends.
 type heldPiece struct {
 	last  uint64
-	marks []rows.Mark
+	marks []rows.AppliedSeq
 }
 
 // holds says whether rows with this hash hold a push.
@@ -334,12 +334,12 @@ func (r *replay) holds(hash uint64, session int, seq uint64) bool {
 		return 1
 	})
 	marks := r.pieces[i].marks
-	at, ok := slices.BinarySearchFunc(marks, session, func(m rows.Mark, session int) int { return m.Session - session })
+	at, ok := slices.BinarySearchFunc(marks, session, func(m rows.AppliedSeq, session int) int { return m.Session - session })
 	return ok && marks[at].Seq >= seq
 }
 
-// left is what of a push the rows do not hold yet.
-func (r *replay) left(t *Table, tr *trip, session int, seq uint64, keys []uint64, grads []float32) ([]uint64, []float32) {
+// deferred is what of a push the rows do not hold yet.
+func (r *replay) deferred(t *Table, tr *loadBatch, session int, seq uint64, keys []uint64, grads []float32) ([]uint64, []float32) {
 	dim := t.rows.PushDim()
 	tr.leftKeys, tr.leftGrads = tr.leftKeys[:0], tr.leftGrads[:0]
 	for i, key := range keys {

@@ -79,23 +79,23 @@ func (c Clicks) Deletes(r *rows.Row, _ int) bool {
 // Days is Shrinker's.
 func (c Clicks) Days() bool { return false }
 
-// Unseen is the Shrinker that deletes rows that nobody has pulled or pushed for more
+// UnseenDays is the Shrinker that deletes rows that nobody has pulled or pushed for more
 // than After days.
-type Unseen struct{ After int }
+type UnseenDays struct{ After int }
 
 // Age is Shrinker's.
-func (u Unseen) Age(*rows.Row, int) {}
+func (u UnseenDays) Age(*rows.Row, int) {}
 
 // Deletes is Shrinker's.
-func (u Unseen) Deletes(_ *rows.Row, unseen int) bool { return unseen > u.After }
+func (u UnseenDays) Deletes(_ *rows.Row, unseen int) bool { return unseen > u.After }
 
 // Days is Shrinker's.
-func (u Unseen) Days() bool { return true }
+func (u UnseenDays) Days() bool { return true }
 
-// calendar knows which day it is and when the days before began.
-type calendar struct {
+// dayClock knows which day it is and when the days before began.
+type dayClock struct {
 	day     uint32
-	borders []border
+	borders []dayBoundary
 	// While a Shrink walks, rows with lower hashes than below have day, the
 	// others day-passing.
 	walking bool
@@ -103,14 +103,14 @@ type calendar struct {
 	below   uint64
 }
 
-// border is when days began.
-type border struct {
+// dayBoundary is when days began.
+type dayBoundary struct {
 	Epoch uint64 `json:"epoch"` // that began with it
 	Day   uint32 `json:"day"`
 }
 
 // at is the day up to which a row with this hash is aged, while it is in memory.
-func (c *calendar) at(hash uint64) uint32 {
+func (c *dayClock) at(hash uint64) uint32 {
 	if c.walking && hash >= c.below {
 		return c.day - c.passing
 	}
@@ -118,9 +118,9 @@ func (c *calendar) at(hash uint64) uint32 {
 }
 
 // pass begins another day, days later, with an epoch.
-func (c *calendar) pass(days int, epoch uint64) {
+func (c *dayClock) pass(days int, epoch uint64) {
 	c.day += uint32(days)
-	c.borders = append(c.borders, border{epoch, c.day})
+	c.borders = append(c.borders, dayBoundary{epoch, c.day})
 	for len(c.borders) > 1 && epoch-c.borders[1].Epoch > 1<<16 {
 		c.borders = c.borders[1:] // usage cannot tell these epochs apart any more
 	}
@@ -128,7 +128,7 @@ func (c *calendar) pass(days int, epoch uint64) {
 
 // unseen is how many days ago a row was touched. Epochs are told apart up to 65536 of
 // them ago: a row untouched for longer may seem younger.
-func (c *calendar) unseen(f rows.Usage, clock uint64) int {
+func (c *dayClock) unseen(f rows.Usage, clock uint64) int {
 	last := clock - min(clock, uint64(f.Age(uint16(clock))))
 	for i := len(c.borders) - 1; i >= 0; i-- {
 		if c.borders[i].Epoch <= last {

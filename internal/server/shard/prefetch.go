@@ -18,14 +18,14 @@ func (t *Table) Prefetch(ctx context.Context, keys []uint64) (brought int) {
 	if t.store == nil {
 		return 0
 	}
-	tr := t.takeTrip()
-	defer t.giveTrip(tr)
+	tr := t.getLoadBatch()
+	defer t.putLoadBatch(tr)
 	tr.missing = tr.missing[:0]
 	for i := range keys {
 		tr.missing = append(tr.missing, int32(i))
 	}
 	tr.sort(keys)
-	for lo, going := 0, true; lo < len(tr.want) && going && ctx.Err() == nil; {
+	for lo, going := 0, true; lo < len(tr.missingKeys) && going && ctx.Err() == nil; {
 		hi := tr.cut(lo, min(t.chunk, prefetchRows))
 		made, err := t.prefetch(tr)
 		brought += made
@@ -39,7 +39,7 @@ func (t *Table) Prefetch(ctx context.Context, keys []uint64) (brought int) {
 var errNoRoom = errors.New("no room at once")
 
 // prefetch brings in those of the trip's keys that are in the store and not in memory.
-func (t *Table) prefetch(tr *trip) (made int, err error) {
+func (t *Table) prefetch(tr *loadBatch) (made int, err error) {
 	if err := t.leaveOut(tr); err != nil || len(tr.keys) == 0 {
 		return 0, err
 	}
@@ -54,7 +54,7 @@ func (t *Table) prefetch(tr *trip) (made int, err error) {
 }
 
 // leaveOut leaves out of the trip's keys, which are unique, those that have a row in memory.
-func (t *Table) leaveOut(tr *trip) error {
+func (t *Table) leaveOut(tr *loadBatch) error {
 	for i := range tr.from {
 		tr.from[i] = absent
 	}

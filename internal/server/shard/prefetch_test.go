@@ -47,11 +47,11 @@ func TestPrefetchGivesUp(t *testing.T) {
 	must(t, tb.Push(0, 1, keys, x, 1))
 	evictAll(t, tb)
 
-	must(t, tb.room.take(tb.room.most/8)) // by someone who is about to bring in rows
-	held := tb.room.most / 8
-	for rest := tb.room.most - held; rest > 100; rest -= min(rest, tb.room.most/8) {
-		must(t, tb.room.take(min(rest, tb.room.most/8)))
-		held += min(rest, tb.room.most/8)
+	must(t, tb.room.take(tb.room.maxRows/8)) // by someone who is about to bring in rows
+	held := tb.room.maxRows / 8
+	for rest := tb.room.maxRows - held; rest > 100; rest -= min(rest, tb.room.maxRows/8) {
+		must(t, tb.room.take(min(rest, tb.room.maxRows/8)))
+		held += min(rest, tb.room.maxRows/8)
 	}
 	if got := tb.Prefetch(t.Context(), keys); got != 0 {
 		t.Errorf("brought %d rows for which there is no room", got)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// room counts the rows in memory against the budget. Whoever makes rows takes room for
+// memoryBudget counts the rows in memory against the budget. Whoever makes rows takes room for
 // them first and gives back what it did not need; more than most there are never.
-type room struct {
-	most      int // rows
+type memoryBudget struct {
+	maxRows   int // rows
 	high, low int // eviction begins above high and ends at low
 	limit     time.Duration
 	wake      chan struct{} // of the evictor
@@ -23,19 +23,19 @@ type room struct {
 	waits        int64
 }
 
-func newRoom(most int, limit time.Duration) *room {
-	return &room{most: most, high: most - most/16, low: most - most/8, limit: limit, wake: make(chan struct{}, 1)}
+func newRoom(most int, limit time.Duration) *memoryBudget {
+	return &memoryBudget{maxRows: most, high: most - most/16, low: most - most/8, limit: limit, wake: make(chan struct{}, 1)}
 }
 
 // take takes room for n rows, at most an eighth of all, and waits until there is
 // some. An error is that of a round of eviction that began after the call.
-func (r *room) take(n int) error {
+func (r *memoryBudget) take(n int) error {
 	if r == nil {
 		return nil // rows are in memory alone: internal/server/rows has the limit
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.rows+n > r.most {
+	if r.rows+n > r.maxRows {
 		if err := r.await(n); err != nil {
 			return err
 		}
@@ -48,10 +48,10 @@ func (r *room) take(n int) error {
 }
 
 // try is take that does not wait, and tells whether there is room.
-func (r *room) try(n int) bool {
+func (r *memoryBudget) try(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fits := r.rows+n <= r.most
+	fits := r.rows+n <= r.maxRows
 	if fits {
 		r.rows += n
 	}
@@ -61,13 +61,13 @@ func (r *room) try(n int) bool {
 	return fits
 }
 
-func (r *room) await(n int) error {
+func (r *memoryBudget) await(n int) error {
 	r.waits++
 	r.waiting += n
 	defer func() { r.waiting -= n }()
 	timer := time.NewTimer(r.limit)
 	defer timer.Stop()
-	for from := r.begun; r.rows+n > r.most; {
+	for from := r.begun; r.rows+n > r.maxRows; {
 		if r.ended > from && r.err != nil {
 			return fmt.Errorf("memory has no room for %d rows beside %d, and rows cannot leave: %w", n, r.rows, r.err)
 		}
@@ -92,15 +92,15 @@ func (r *room) await(n int) error {
 }
 
 // nudge wakes the evictor.
-func (r *room) nudge() {
+func (r *memoryBudget) nudge() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// tell wakes those that wait.
-func (r *room) tell() {
+// notify wakes those that wait.
+func (r *memoryBudget) notify() {
 	if r.news != nil {
 		close(r.news)
 		r.news = nil
@@ -108,7 +108,7 @@ func (r *room) tell() {
 }
 
 // give gives room for n rows back.
-func (r *room) give(n int) {
+func (r *memoryBudget) give(n int) {
 	if r == nil {
 		return
 	}
@@ -118,14 +118,14 @@ func (r *room) give(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rows -= n
-	r.tell()
+	r.notify()
 }
 
 // begin begins a round and returns how many rows should leave; with 0 it does not.
-func (r *room) begin() int {
+func (r *memoryBudget) begin() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	want := r.rows - max(r.low-r.waiting, r.most/2)
+	want := r.rows - max(r.low-r.waiting, r.maxRows/2)
 	if want <= 0 {
 		return 0
 	}
@@ -134,16 +134,16 @@ func (r *room) begin() int {
 }
 
 // end ends a round.
-func (r *room) end(err error) {
+func (r *memoryBudget) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended, r.err = r.begun, err
-	r.tell()
+	r.notify()
 }
 
 // counts are what room has now.
-func (r *room) counts() (rows, most int, waits int64) {
+func (r *memoryBudget) counts() (rows, most int, waits int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.rows, r.most, r.waits
+	return r.rows, r.maxRows, r.waits
 }

@@ -277,7 +277,7 @@ func (s *saving) deleted() error {
 			return nil
 		}
 		const most = 64 << 10
-		g := &s.t.gone
+		g := &s.t.deleted
 		g.Lock()
 		defer g.Unlock()
 		for _, grave := range g.list {

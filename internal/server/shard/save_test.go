@@ -66,7 +66,7 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Run(from, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))
 			c := small(newStore(t))
-			c.Shrinker = Unseen{1}
+			c.Shrinker = UnseenDays{1}
 			w := newTwin(newTable(t, c))
 			const keys = 12_000
 			parent := t.TempDir()
@@ -97,7 +97,7 @@ func TestSaveAndLoad(t *testing.T) {
 			w.check(t, w.t, keys)
 			for to, newStore := range kinds() {
 				c := small(newStore(t))
-				c.Shrinker = Unseen{1}
+				c.Shrinker = UnseenDays{1}
 				tb := newTable(t, c)
 				load(t, tb, at("base"), at("one"), at("two"))
 				w.check(t, tb, keys)

@@ -16,9 +16,9 @@ import (
 type Table struct {
 	cfg   Config
 	rows  *rows.Table
-	store store.Store // nil: memory only
-	room  *room       // nil: without a store
-	chunk int         // rows brought in at a time
+	store store.Store   // nil: memory only
+	room  *memoryBudget // nil: without a store
+	chunk int           // rows brought in at a time
 
 	filter  *filter // nil: keys are not counted
 	counted counted // guards how the filter changes; see counted.go
@@ -31,11 +31,11 @@ type Table struct {
 
 	hand   hand     // of eviction
 	saving progress // of Save's walk over memory
-	days   calendar // its day is written under the gate too
+	days   dayClock // its day is written under the gate too
 	loaded uint64   // epoch of what was loaded last, guarded by slow
 
-	clock atomic.Uint64 // epochs, of which rows have the lower 16 bits; upkeep is held to write
-	gone  graves
+	clock   atomic.Uint64 // epochs, of which rows have the lower 16 bits; upkeep is held to write
+	deleted tombstones
 
 	jobs    chan *part
 	readers sync.WaitGroup
@@ -44,10 +44,10 @@ type Table struct {
 	quit    context.CancelFunc
 	closed  atomic.Bool
 
-	counts counts
-	spare  struct {
+	counts   counts
+	freeList struct {
 		sync.Mutex
-		list []*trip
+		list []*loadBatch
 	}
 }
 

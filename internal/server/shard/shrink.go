@@ -12,13 +12,13 @@ import (
 // shrunk says how many rows a Shrink has deleted, and how many there are then.
 type shrunk struct{ Deleted, Kept int64 }
 
-// graves are the keys that were deleted, for deltas.
-type graves struct {
+// tombstones are the keys that were deleted, for deltas.
+type tombstones struct {
 	sync.Mutex
-	list []grave
+	list []tombstone
 }
 
-type grave struct {
+type tombstone struct {
 	epoch uint64 // in which they were deleted
 	keys  []uint64
 }
@@ -26,9 +26,9 @@ type grave struct {
 // Committed says that a checkpoint with this Saved.Epoch is safe, and no other will
 // be the base of a delta: deletions before it are forgotten.
 func (t *Table) Committed(epoch uint64) {
-	t.gone.Lock()
-	defer t.gone.Unlock()
-	t.gone.list = slices.DeleteFunc(t.gone.list, func(g grave) bool { return g.epoch < epoch })
+	t.deleted.Lock()
+	defer t.deleted.Unlock()
+	t.deleted.list = slices.DeleteFunc(t.deleted.list, func(g tombstone) bool { return g.epoch < epoch })
 }
 
 // bury keeps deleted keys.
@@ -37,14 +37,14 @@ func (t *Table) bury(keys []uint64) {
 	if !t.cfg.Deltas || len(keys) == 0 {
 		return
 	}
-	t.gone.Lock()
-	defer t.gone.Unlock()
-	list, now := t.gone.list, t.clock.Load()
+	t.deleted.Lock()
+	defer t.deleted.Unlock()
+	list, now := t.deleted.list, t.clock.Load()
 	if n := len(list); n > 0 && list[n-1].epoch == now {
 		list[n-1].keys = append(list[n-1].keys, keys...)
 		return
 	}
-	t.gone.list = append(list, grave{now, slices.Clone(keys)})
+	t.deleted.list = append(list, tombstone{now, slices.Clone(keys)})
 }
 
 // shrinkRows is how many rows Shrink goes through at a time.

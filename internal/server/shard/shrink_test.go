@@ -196,30 +196,30 @@ func TestShrinkWhileTraining(t *testing.T) {
 // What was deleted is remembered for deltas until a checkpoint is safe.
 func TestGraves(t *testing.T) {
 	c := small(nil)
-	c.Shrinker = Unseen{0}
+	c.Shrinker = UnseenDays{0}
 	tb := newTable(t, c)
 	keys := sequence(0, 100)
 	must(t, tb.Pull(keys, make([]float32, 100*dim)))
 	if s := shrink(t, tb, 1); s.Deleted != 100 || s.Kept != 0 {
 		t.Fatalf("%+v", s)
 	}
-	if n := len(tb.gone.list); n != 1 || len(tb.gone.list[0].keys) != 100 {
+	if n := len(tb.deleted.list); n != 1 || len(tb.deleted.list[0].keys) != 100 {
 		t.Fatalf("%d lists of deleted keys", n)
 	}
 	s := save(t, tb, dirOf(t, "base"))
 	tb.Committed(s.Epoch - 2)
-	if len(tb.gone.list) != 1 {
+	if len(tb.deleted.list) != 1 {
 		t.Error("forgotten too early")
 	}
 	tb.Committed(s.Epoch)
-	if len(tb.gone.list) != 0 {
+	if len(tb.deleted.list) != 0 {
 		t.Error("not forgotten")
 	}
 	c.Deltas = false
 	tb = newTable(t, c)
 	must(t, tb.Pull(keys, make([]float32, 100*dim)))
-	if s := shrink(t, tb, 1); s.Deleted != 100 || len(tb.gone.list) != 0 {
-		t.Errorf("%+v, %d lists of deleted keys", s, len(tb.gone.list))
+	if s := shrink(t, tb, 1); s.Deleted != 100 || len(tb.deleted.list) != 0 {
+		t.Errorf("%+v, %d lists of deleted keys", s, len(tb.deleted.list))
 	}
 }
 
@@ -250,7 +250,7 @@ func TestPolicies(t *testing.T) {
 // A row that was only pulled has been seen, whichever tier it is in when the day ends.
 func TestPulledRowsAreSeen(t *testing.T) {
 	c := small(store.NewMemory(0))
-	c.Shrinker = Unseen{1}
+	c.Shrinker = UnseenDays{1}
 	tb := newTable(t, c)
 	const n = 300
 	keys, x := sequence(0, n), make([]float32, n*dim)

@@ -192,23 +192,23 @@ func (s *Snapshot) Open(name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	return &reader{file: f, in: bufio.NewReaderSize(f, 256<<10), want: s.Files[i]}, nil
+	return &reader{file: f, in: bufio.NewReaderSize(f, 256<<10), expected: s.Files[i]}, nil
 }
 
 type reader struct {
-	file  *os.File
-	in    *bufio.Reader
-	want  File
-	bytes int64
-	sum   uint32
+	file     *os.File
+	in       *bufio.Reader
+	expected File
+	bytes    int64
+	sum      uint32
 }
 
 func (r *reader) Read(b []byte) (int, error) {
 	n, err := r.in.Read(b)
 	r.bytes += int64(n)
 	r.sum = crc32c.Update(r.sum, b[:n])
-	if err == io.EOF && (r.bytes != r.want.Bytes || r.sum != r.want.CRC) {
-		err = &DamageError{r.file.Name(), fmt.Sprintf("%d bytes with the checksum %08x, the manifest says %d and %08x", r.bytes, r.sum, r.want.Bytes, r.want.CRC)}
+	if err == io.EOF && (r.bytes != r.expected.Bytes || r.sum != r.expected.CRC) {
+		err = &DamageError{r.file.Name(), fmt.Sprintf("%d bytes with the checksum %08x, the manifest says %d and %08x", r.bytes, r.sum, r.expected.Bytes, r.expected.CRC)}
 	}
 	return n, err
 }

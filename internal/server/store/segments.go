@@ -184,7 +184,7 @@ func (s *Segments) Put(table uint32, rows *Rows) error {
 	change := rows.change(nil)
 	for i, key := range rows.Keys {
 		s.link(t, key, s.at[i], s.prior[i])
-		change = change.plus(s.prior[i].gone())
+		change = change.plus(s.prior[i].freedSize())
 	}
 	s.add(table, change)
 	s.puts.Add(int64(rows.Len()))
@@ -208,11 +208,11 @@ func (s *Segments) Delete(table uint32, keys []uint64, sizes []int32) error {
 		}
 		change := TableSize{}
 		for i, p := range s.prior {
-			if p.there {
+			if p.exists {
 				t.index.remove(mix(keys[i]), p.at)
 				s.unlink(t, p)
 			}
-			change = change.plus(p.gone())
+			change = change.plus(p.freedSize())
 		}
 		s.add(table, change)
 	}
@@ -222,14 +222,14 @@ func (s *Segments) Delete(table uint32, keys []uint64, sizes []int32) error {
 
 // prior is the record that a write replaces.
 type prior struct {
-	there bool
-	at    place
-	bytes int32 // of its image
+	exists bool
+	at     place
+	bytes  int32 // of its image
 }
 
-// gone is what a table loses when the record no longer counts.
-func (p prior) gone() TableSize {
-	if !p.there {
+// freedSize is what a table loses when the record no longer counts.
+func (p prior) freedSize() TableSize {
+	if !p.exists {
 		return TableSize{}
 	}
 	return TableSize{-1, -int64(p.bytes) - KeyBytes}
@@ -258,7 +258,7 @@ func (s *Segments) priors(t *placed, keys []uint64, sizes []int32) error {
 
 // link makes a record that was appended the one of its key.
 func (s *Segments) link(t *placed, key uint64, at place, p prior) {
-	if p.there {
+	if p.exists {
 		t.index.replace(mix(key), p.at, at)
 		s.unlink(t, p)
 	} else {

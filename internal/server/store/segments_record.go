@@ -70,7 +70,7 @@ func parseRecord(b []byte, seed uint32) (key uint64, row []byte, needs int64, er
 type reading struct {
 	buf    []byte
 	places []place
-	again  []place
+	retry  []place
 	iov    [1][]byte
 	later  []int  // rows to wait for, by their place among the found
 	blank  []byte // in their place
@@ -174,14 +174,14 @@ func (s *Segments) look(t *placed, r *reading, key uint64) (row []byte, at place
 				damage = err
 			}
 		}
-		r.again = t.index.find(hash, r.again[:0])
-		if slices.Equal(r.again, r.places) {
+		r.retry = t.index.find(hash, r.retry[:0])
+		if slices.Equal(r.retry, r.places) {
 			// A record can have gone and come back to its place: see that it is so twice.
 			if tries++; damage == nil || tries == 2 {
 				return nil, 0, false, damage
 			}
 		}
-		r.places, r.again = r.again, r.places
+		r.places, r.retry = r.retry, r.places
 	}
 	return nil, 0, false, nil
 }

@@ -84,17 +84,17 @@ func (e *Engine) do(c *change) (Ticket, error) {
 		return t, err
 	}
 	if e.cfg.Mode == BSP && c.kind != kindSet {
-		return e.keep(l, c)
+		return e.bufferPush(l, c)
 	}
-	if err := e.move(c); err != nil {
+	if err := e.applyChange(c); err != nil {
 		return t, fmt.Errorf("tables: session %d: change %d: %w", c.session, c.seq, err)
 	}
 	l.keys.Add(int64(len(c.keys)))
 	return e.take(l, c)
 }
 
-// move applies a change that fits to its table or array.
-func (e *Engine) move(c *change) error {
+// applyChange applies a change that fits to its table or array.
+func (e *Engine) applyChange(c *change) error {
 	c.completed = false // replay uses one change for all
 	if c.kind == kindRows {
 		t := e.sparse[c.table]
@@ -196,8 +196,8 @@ func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) 
 	return t, nil
 }
 
-// keep keeps a push until its step is decided.
-func (e *Engine) keep(l *session, c *change) (Ticket, error) {
+// bufferPush keeps a push until its step is decided.
+func (e *Engine) bufferPush(l *session, c *change) (Ticket, error) {
 	p, err := e.prepare(c)
 	if err != nil {
 		return Ticket{}, err
@@ -290,7 +290,7 @@ func (e *Engine) Leave(session int, seq uint64) (Ticket, error) {
 }
 
 // Lost says that a trainer does not come back. The engine stops with a *LostError, or,
-// with LostGoesOn, goes on as if the trainer had left. For one that has left, or
+// with ContinueJob, goes on as if the trainer had left. For one that has left, or
 // was lost before, nothing happens.
 func (e *Engine) Lost(trainer int, cause error) error {
 	if trainer < 0 || trainer >= e.cfg.Trainers {
@@ -298,14 +298,14 @@ func (e *Engine) Lost(trainer int, cause error) error {
 	}
 	lost := &LostError{trainer, cause}
 	for session := trainer * e.cfg.Sessions; session < (trainer+1)*e.cfg.Sessions; session++ {
-		if err := e.lose(session, lost); err != nil {
+		if err := e.markLost(session, lost); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) lose(session int, lost *LostError) error {
+func (e *Engine) markLost(session int, lost *LostError) error {
 	l := &e.sessions[session]
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,7 +315,7 @@ func (e *Engine) lose(session int, lost *LostError) error {
 	if err := e.Err(); err != nil {
 		return err
 	}
-	if e.cfg.Lost != LostGoesOn {
+	if e.cfg.Lost != ContinueJob {
 		e.fail(lost)
 		return lost
 	}
@@ -330,11 +330,11 @@ func (e *Engine) lose(session int, lost *LostError) error {
 }
 
 // event enters what moves clocks into the log, and moves them.
-func (e *Engine) event(l *session, c *change) (t wal.Position, err error) {
+func (e *Engine) event(l *session, c *change) (t wal.LSN, err error) {
 	e.control.Lock()
 	t, err = e.append(&l.head, c)
 	if err == nil {
-		e.turn(l, c, t.Number)
+		e.advanceClocks(l, c, t.Number)
 	}
 	e.control.Unlock()
 	if err != nil {
@@ -347,8 +347,8 @@ func (e *Engine) event(l *session, c *change) (t wal.Position, err error) {
 	return t, e.applySteps()
 }
 
-// turn moves clocks. e.control is held, or the log replayed.
-func (e *Engine) turn(l *session, c *change, record uint64) {
+// advanceClocks moves clocks. e.control is held, or the log replayed.
+func (e *Engine) advanceClocks(l *session, c *change, record uint64) {
 	if c.kind != kindClock {
 		l.left = true
 		e.clocks.leave(c.session)

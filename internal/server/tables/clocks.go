@@ -86,8 +86,8 @@ func (c *clocks) measure() {
 	}
 }
 
-// took writes to who which trainers have clocked a step, and returns how many.
-func (c *clocks) took(step uint64, who []bool) (n int) {
+// clockedBy writes to who which trainers have clocked a step, and returns how many.
+func (c *clocks) clockedBy(step uint64, who []bool) (n int) {
 	for t := range who {
 		who[t] = !slices.ContainsFunc(c.sessions[t*c.per:][:c.per], func(l sessionClock) bool { return l.clock < step })
 		if who[t] {
@@ -143,8 +143,8 @@ func (c *clocks) open(step uint64) bool {
 	return true
 }
 
-// behind are the trainers that keep a step from beginning. c.mu is held.
-func (c *clocks) behind(step uint64) (trainers []int) {
+// waitedFor are the trainers that keep a step from beginning. c.mu is held.
+func (c *clocks) waitedFor(step uint64) (trainers []int) {
 	needed := step - 1
 	if c.mode == SSP {
 		needed -= min(needed, c.staleness)
@@ -157,8 +157,8 @@ func (c *clocks) behind(step uint64) (trainers []int) {
 	return trainers
 }
 
-// laggard is a trainer that keeps a step from beginning, -1: none, or who is to give arrays their first values.
-func (c *clocks) laggard(step uint64) int {
+// slowestTrainer is a trainer that keeps a step from beginning, -1: none, or who is to give arrays their first values.
+func (c *clocks) slowestTrainer(step uint64) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unset > 0 || c.open(step) {
@@ -209,7 +209,7 @@ func (c *clocks) await(ctx context.Context, trainer int, step uint64) error {
 		if over && c.fault == nil && !c.open(step) {
 			e := &waitError{Trainer: trainer, Step: step, Unset: c.unset > 0, Limit: c.limit, Cause: context.Cause(ctx)}
 			if !e.Unset {
-				e.Behind = c.behind(step)
+				e.WaitedFor = c.waitedFor(step)
 			}
 			return e
 		}

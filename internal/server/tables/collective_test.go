@@ -82,7 +82,7 @@ func oneRank(g *collective.Group, steps int, rule string) (params, data []float3
 	}
 	params, grads := ramp(0, arenaLen), make([]float32, arenaLen)
 	table := distopt.Table{Name: "rows", Rows: tableRows, Dim: tableDim, Data: make([]float32, tableRows*tableDim)}
-	layers := []bucket.Layer{{Name: "a", Len: 160}, {Name: "b", Offset: 160, Len: 320}}
+	layers := []bucket.Param{{Name: "a", Len: 160}, {Name: "b", Offset: 160, Len: 320}}
 	o, err := distopt.New(g, opt, layers, params, grads, []distopt.Table{table}, distopt.Config{})
 	if err != nil {
 		return nil, nil, err

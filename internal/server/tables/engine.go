@@ -18,7 +18,7 @@ import (
 )
 
 // Ticket is what Durable waits for.
-type Ticket = wal.Position
+type Ticket = wal.LSN
 
 // Engine is a server's part of a job's tables. All methods may be called at once.
 //
@@ -281,8 +281,8 @@ func (e *Engine) Await(ctx context.Context, trainer int, step uint64) error {
 	return e.clocks.await(ctx, trainer, step)
 }
 
-// Behind is a trainer for which Await of a step waits; -1: for none, or for whoever gives arrays their initial values.
-func (e *Engine) Behind(step uint64) int { return e.clocks.laggard(step) }
+// WaitsFor is a trainer for which Await of a step waits; -1: for none, or for whoever gives arrays their initial values.
+func (e *Engine) WaitsFor(step uint64) int { return e.clocks.slowestTrainer(step) }
 
 // PullRows writes the weights of keys' rows to dst, len(keys)*Dim values. Rows that are
 // not there are made. Keys may come more than once. It does not wait for trainers: see Await. Where a

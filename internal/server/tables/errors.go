@@ -40,21 +40,21 @@ func (e *LostError) Unwrap() error { return e.Cause }
 
 // waitError says that a wait took too long, and for whom.
 type waitError struct {
-	Trainer int    // that waited
-	Step    uint64 // that it wanted to begin
-	Behind  []int  // trainers that it waited for
-	Unset   bool   // it waited for the initial values of arrays
-	Limit   time.Duration
-	Cause   error // of the context, where that ended the wait
+	Trainer   int    // that waited
+	Step      uint64 // that it wanted to begin
+	WaitedFor []int  // trainers that it waited for
+	Unset     bool   // it waited for the initial values of arrays
+	Limit     time.Duration
+	Cause     error // of the context, where that ended the wait
 }
 
 // Error names who was waited for.
 func (e *waitError) Error() string {
-	what := fmt.Sprintf("for trainers %v", e.Behind)
+	what := fmt.Sprintf("for trainers %v", e.WaitedFor)
 	switch {
 	case e.Unset:
 		what = "for the initial values of all arrays, which trainer 0 sends"
-	case len(e.Behind) == 0:
+	case len(e.WaitedFor) == 0:
 		what = "for the sum of the step before to be applied"
 	}
 	head := fmt.Sprintf("tables: trainer %d: step %d: waited %s", e.Trainer, e.Step, what)

@@ -60,7 +60,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	leakcheck.Check(t)
 	for _, mode := range []Mode{Async, BSP} {
 		s := whole(4)
-		e := open(t, Config{Trainers: 3, Mode: mode, Durability: WAL, Dir: t.TempDir(), Lost: LostGoesOn}, s)
+		e := open(t, Config{Trainers: 3, Mode: mode, Durability: WAL, Dir: t.TempDir(), Lost: ContinueJob}, s)
 		newClient(t, e, 0).begin([][]float32{make([]float32, 40)})
 		var all sync.WaitGroup
 		busy := func(do func(i uint64) error) {

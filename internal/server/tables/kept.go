@@ -32,7 +32,7 @@ type push struct {
 	end     [pieces]int32 // of the piece's keys
 	rows    []float32     // of the keys; a push of an array has these and lo
 	lo      int           // in the whole array
-	seen    []uint64      // see unique
+	keySet  []uint64      // see unique
 	round   uint64
 }
 
@@ -44,17 +44,17 @@ type step struct {
 	dense       [][]*push
 	rate        float64 // from the next step on, of the lowest session that has said; below 0: as it was
 	rateSession int
-	took        []bool // trainers that have clocked it, once it is decided
+	clockedBy   []bool // trainers that have clocked it, once it is decided
 	n           int    // how many
 }
 
 // steps are bsp's: pushes come in, whole steps go out.
 type steps struct {
-	mu      sync.Mutex
-	list    []*step // by number
-	decided uint64  // steps up to here have all they will have
-	spare   []*step
-	pushes  []*push // not in use
+	mu         sync.Mutex
+	list       []*step // by number
+	completeTo uint64  // steps up to here have all they will have
+	spare      []*step
+	pushes     []*push // not in use
 
 	tables, arrays, trainers int
 }
@@ -121,24 +121,24 @@ func (p *push) unique() error {
 		lo, hi := p.piece(i)
 		most = max(most, hi-lo)
 	}
-	if size := 2 << bits.Len(uint(most)); len(p.seen) < size {
-		p.seen, p.round = make([]uint64, size), 0
+	if size := 2 << bits.Len(uint(most)); len(p.keySet) < size {
+		p.keySet, p.round = make([]uint64, size), 0
 	}
-	mask := uint64(len(p.seen) - 1)
+	mask := uint64(len(p.keySet) - 1)
 	for i := range pieces {
 		if p.round++; p.round>>32 != 0 {
-			clear(p.seen)
+			clear(p.keySet)
 			p.round = 1
 		}
 		lo, hi := p.piece(i)
 		for k, key := range p.keys[lo:hi] {
 			at := pieceHash(key) >> 20 & mask
-			for ; p.seen[at]>>32 == p.round; at = (at + 1) & mask {
-				if p.keys[uint32(p.seen[at])] == key {
+			for ; p.keySet[at]>>32 == p.round; at = (at + 1) & mask {
+				if p.keys[uint32(p.keySet[at])] == key {
 					return fmt.Errorf("key %d: %w: merge its gradients", key, rows.ErrDuplicate)
 				}
 			}
-			p.seen[at] = p.round<<32 | uint64(lo+k)
+			p.keySet[at] = p.round<<32 | uint64(lo+k)
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func (s *steps) at(number uint64) *step {
 	if n := len(s.spare); n > 0 {
 		k, s.spare = s.spare[n-1], s.spare[:n-1]
 	} else {
-		k = &step{rows: make([][]*push, s.tables), dense: make([][]*push, s.arrays), took: make([]bool, s.trainers)}
+		k = &step{rows: make([][]*push, s.tables), dense: make([][]*push, s.arrays), clockedBy: make([]bool, s.trainers)}
 	}
 	k.number, k.first, k.rate, k.rateSession, k.n = number, 0, -1, MaxSessions, 0
 	s.list = slices.Insert(s.list, i, k)
@@ -208,11 +208,11 @@ func (s *steps) decide(c *clocks) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range s.list {
-		if k.number > s.decided && k.number <= c.slowest {
-			k.n = c.took(k.number, k.took)
+		if k.number > s.completeTo && k.number <= c.slowest {
+			k.n = c.clockedBy(k.number, k.clockedBy)
 		}
 	}
-	s.decided = max(s.decided, c.slowest)
+	s.completeTo = max(s.completeTo, c.slowest)
 }
 
 // next is the first step that is decided and not applied, or nil; then all up to done
@@ -220,8 +220,8 @@ func (s *steps) decide(c *clocks) {
 func (s *steps) next() (k *step, done uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.list) == 0 || s.list[0].number > s.decided {
-		return nil, s.decided
+	if len(s.list) == 0 || s.list[0].number > s.completeTo {
+		return nil, s.completeTo
 	}
 	k = s.list[0]
 	s.list = slices.Delete(s.list, 0, 1)
@@ -258,11 +258,11 @@ func (s *steps) needs() (first uint64) {
 // summed: of trainers, and of a trainer's by session and number. list is reordered.
 func (k *step) chosen(list []*push, per int) []*push {
 	slices.SortFunc(list, func(a, b *push) int {
-		took := func(p *push) int { return toInt(!k.took[p.session/per]) }
+		took := func(p *push) int { return toInt(!k.clockedBy[p.session/per]) }
 		return cmp.Or(cmp.Compare(took(a), took(b)), cmp.Compare(a.session, b.session), cmp.Compare(a.seq, b.seq))
 	})
 	n := 0
-	for n < len(list) && k.took[list[n].session/per] {
+	for n < len(list) && k.clockedBy[list[n].session/per] {
 		n++
 	}
 	return list[:n]

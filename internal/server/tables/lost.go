@@ -1,10 +1,10 @@
 package tables
 
-// Lost is what happens to the others when a trainer is lost.
-type Lost string
+// FailurePolicy is what happens to the others when a trainer is lost.
+type FailurePolicy string
 
-// What may happen. Empty is LostEnds.
+// What may happen. Empty is FailJob.
 const (
-	LostEnds   Lost = "fail"     // the job ends with an error that names the trainer
-	LostGoesOn Lost = "continue" // the others go on as if the trainer had left
+	FailJob     FailurePolicy = "fail"     // the job ends with an error that names the trainer
+	ContinueJob FailurePolicy = "continue" // the others go on as if the trainer had left
 )

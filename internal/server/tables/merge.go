@@ -32,10 +32,10 @@ type merger struct {
 
 // part is what the merger knows of a piece.
 type part struct {
-	keys  []uint64 // each once
-	first []ref    // where its first row is
-	again []repeat // and the others, in order
-	at    int      // of its first key in the result
+	keys    []uint64 // each once
+	first   []ref    // where its first row is
+	repeats []repeat // and the others, in order
+	at      int      // of its first key in the result
 }
 
 // ref is a row of a push.
@@ -108,7 +108,7 @@ func (m *merger) share(threads int, do func(m *merger, thread, piece int)) {
 // join finds each key of a piece once.
 func (m *merger) join(thread, piece int) {
 	p, f := &m.parts[piece], &m.finds[thread]
-	p.keys, p.first, p.again = p.keys[:0], p.first[:0], p.again[:0]
+	p.keys, p.first, p.repeats = p.keys[:0], p.first[:0], p.repeats[:0]
 	n := 0
 	for _, from := range m.pushes {
 		lo, hi := from.piece(piece)
@@ -129,7 +129,7 @@ func (m *merger) join(thread, piece int) {
 					break
 				}
 				if to := uint32(slot); p.keys[to] == key {
-					p.again = append(p.again, repeat{int32(to), row})
+					p.repeats = append(p.repeats, repeat{int32(to), row})
 					break
 				}
 				at = (at + 1) & mask
@@ -158,7 +158,7 @@ func (m *merger) add(_, piece int) {
 	for i, r := range p.first {
 		copyRow(sums[i*dim:][:dim], m.pushes[r.push].rows[int(r.row)*dim:][:dim])
 	}
-	for _, a := range p.again {
+	for _, a := range p.repeats {
 		m.kernels.Add(sums[int(a.to)*dim:][:dim], m.pushes[a.row.push].rows[int(a.row.row)*dim:][:dim])
 	}
 }

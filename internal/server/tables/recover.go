@@ -193,7 +193,7 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 		}
 		e.clocks.sessions[i] = sessionClock{s.Clock, s.Left}
 	}
-	e.clocks.highest, e.clocks.applied, e.steps.decided = st.Highest, st.Applied, st.Applied
+	e.clocks.highest, e.clocks.applied, e.steps.completeTo = st.Highest, st.Applied, st.Applied
 	e.clocks.measure()
 	e.setRate(st.Rate)
 	return st, nil
@@ -344,7 +344,7 @@ func (e *Engine) redo(number uint64, c *change) error {
 	l := &e.sessions[c.session]
 	if c.kind == kindLost {
 		l.lost = e.lostBefore(c.session)
-		e.turn(l, c, number)
+		e.advanceClocks(l, c, number)
 		return e.applySteps()
 	}
 	last := l.last.Load()
@@ -382,7 +382,7 @@ func (e *Engine) redoOne(number uint64, l *session, c *change, had bool) error {
 		if had {
 			return nil
 		}
-		e.turn(l, c, number)
+		e.advanceClocks(l, c, number)
 		return e.applySteps()
 	}
 	if err := e.fits(c); err != nil {
@@ -390,21 +390,21 @@ func (e *Engine) redoOne(number uint64, l *session, c *change, had bool) error {
 	}
 	if c.kind != kindSet {
 		if e.cfg.Mode == BSP {
-			return e.keepAgain(number, c)
+			return e.rebufferPush(number, c)
 		}
 		if had {
 			return nil
 		}
 	}
-	err := e.move(c)
+	err := e.applyChange(c)
 	if err == nil && c.completed {
 		e.clocks.arraySet()
 	}
 	return err
 }
 
-// keepAgain keeps a push of a step that bsp has not applied.
-func (e *Engine) keepAgain(number uint64, c *change) error {
+// rebufferPush keeps a push of a step that bsp has not applied.
+func (e *Engine) rebufferPush(number uint64, c *change) error {
 	if c.step <= e.clocks.applied {
 		return nil
 	}

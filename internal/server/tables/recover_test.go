@@ -371,7 +371,7 @@ func TestFromIncomplete(t *testing.T) {
 // A trainer that was given up stays so, from the log and from a checkpoint.
 func TestLostForGood(t *testing.T) {
 	for _, saves := range []bool{false, true} {
-		c := Config{Trainers: 2, Mode: BSP, Durability: WAL, Dir: t.TempDir(), Lost: LostGoesOn}
+		c := Config{Trainers: 2, Mode: BSP, Durability: WAL, Dir: t.TempDir(), Lost: ContinueJob}
 		e := open(t, c, sparseOnly())
 		cl := newClient(t, e, 0)
 		cl.rows(0, []uint64{1}, []float32{2, 4})

@@ -54,7 +54,7 @@ func (e *Engine) Stats() Stats {
 	s := Stats{Index: e.cfg.Index, Servers: e.cfg.Servers, Mode: e.cfg.Mode, Rate: math.Float64frombits(e.rate.Load()), Saved: e.newest.Load()}
 	c := e.clocks
 	c.mu.Lock()
-	s.Slowest, s.Highest, s.Applied, s.Behind = c.slowest, c.highest, c.applied, c.behind(c.highest+1)
+	s.Slowest, s.Highest, s.Applied, s.Behind = c.slowest, c.highest, c.applied, c.waitedFor(c.highest+1)
 	for i, l := range c.sessions {
 		at := &e.sessions[i]
 		s.Sessions = append(s.Sessions, SessionInfo{at.last.Load(), l.clock, l.left, at.pushes.Load(), at.keys.Load()})

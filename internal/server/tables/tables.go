@@ -138,8 +138,8 @@ type Config struct {
 	// MaxRows is the most rows that a table has on this server; 0 is the default of
 	// package rows.
 	MaxRows int
-	// Lost is what happens to the others when a trainer is lost. Empty means LostEnds.
-	Lost Lost
+	// Lost is what happens to the others when a trainer is lost. Empty means FailJob.
+	Lost FailurePolicy
 	// WaitLimit is how long Await waits. 0 means DefaultWaitLimit.
 	WaitLimit time.Duration
 	// LogBuffer bounds a change in the log, in bytes; there are two buffers of it. 0
@@ -244,7 +244,7 @@ func (c Config) Validate() error {
 	}
 	set := func(ok bool, p setting.Path, format string, args ...any) {
 		if !ok {
-			errs = append(errs, setting.Faultf(p, format, args...))
+			errs = append(errs, setting.Errorf(p, format, args...))
 		}
 	}
 	want(c.Servers >= 1 && c.Index >= 0 && c.Index < c.Servers, "server %d of %d: want 0 to %d", c.Index, c.Servers, c.Servers-1)
@@ -256,7 +256,7 @@ func (c Config) Validate() error {
 	set(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, pathDurability, "%q: want none, checkpoint or wal", c.Durability)
 	set(c.Dir != "" || c.Durability == None, pathDir, "is missing: %v %s keeps what survives in a folder", pathDurability, c.Durability)
 	set(!c.Fsync || c.Durability == WAL, "ps.fsync", "has no effect with %v %s: it is for %[1]v wal alone", pathDurability, c.Durability)
-	set(c.Lost == "" || c.Lost == LostEnds || c.Lost == LostGoesOn, "ps.failure-policy", "%q: want fail or continue", c.Lost)
+	set(c.Lost == "" || c.Lost == FailJob || c.Lost == ContinueJob, "ps.failure-policy", "%q: want fail or continue", c.Lost)
 	want(len(c.FromNumbers) == 0 || len(c.FromNumbers) == len(c.From), "%d numbers of checkpoints for %d directories: want one for each, or none", len(c.FromNumbers), len(c.From))
 	want(!c.Ordered || c.Durability == Checkpoint, "checkpoints to order only with durability %q: it is for checkpoint alone", c.Durability)
 	want(c.Keep >= 1, "%d checkpoints to keep: want 1 or more", c.Keep)

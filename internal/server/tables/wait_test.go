@@ -102,7 +102,7 @@ func TestWaitNamesWhom(t *testing.T) {
 		}
 		begun := time.Now()
 		var wait *waitError
-		if err := e.Await(t.Context(), 2, 2); !errors.As(err, &wait) || !slices.Equal(wait.Behind, []int{1, 3}) || wait.Trainer != 2 || wait.Step != 2 || !strings.Contains(err.Error(), "trainers [1 3]") {
+		if err := e.Await(t.Context(), 2, 2); !errors.As(err, &wait) || !slices.Equal(wait.WaitedFor, []int{1, 3}) || wait.Trainer != 2 || wait.Step != 2 || !strings.Contains(err.Error(), "trainers [1 3]") {
 			t.Errorf("a wait too long: %v", err)
 		}
 		if d := time.Since(begun); d != time.Minute {
@@ -192,7 +192,7 @@ func TestLost(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		e, err := Open(Config{Trainers: 3, Mode: BSP, Durability: None, Lost: LostGoesOn}, sparseOnly())
+		e, err := Open(Config{Trainers: 3, Mode: BSP, Durability: None, Lost: ContinueJob}, sparseOnly())
 		must(t, err)
 		defer e.Close()
 		a, b, gone := newClient(t, e, 0), newClient(t, e, 1), newClient(t, e, 2)

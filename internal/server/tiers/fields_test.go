@@ -132,7 +132,7 @@ func savedJob(t *testing.T) map[string]bool {
 	c := drawAdmitted(0)
 	c.layout.Dense = []schema.Dense{{Name: "bias", Len: 2, Rule: schema.Rule{Name: "adam", LR: 0.1}}}
 	dir := memoryDir(t)
-	s := start(t, tables.Config{Job: "fields", Trainers: 2, Mode: tables.BSP, Durability: tables.WAL, Lost: tables.LostGoesOn, Dir: dir, MaxRows: 1 << 16}, c.tiers, c.layout)
+	s := start(t, tables.Config{Job: "fields", Trainers: 2, Mode: tables.BSP, Durability: tables.WAL, Lost: tables.ContinueJob, Dir: dir, MaxRows: 1 << 16}, c.tiers, c.layout)
 	defer s.stop(t)
 	_, err := s.SetDense(0, 1, 0, 0, []float32{1, 2})
 	must(t, err)

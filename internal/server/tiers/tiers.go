@@ -178,7 +178,7 @@ func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
 		}
 		sc.Shrinker, sc.Policy = clicks, shard.ByScore(clicks)
 	} else if t.c.DeleteAfter > 0 {
-		sc.Shrinker = shard.Unseen{After: t.c.DeleteAfter}
+		sc.Shrinker = shard.UnseenDays{After: t.c.DeleteAfter}
 	}
 	s, err := shard.New(sc)
 	if err != nil {

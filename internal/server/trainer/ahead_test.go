@@ -119,7 +119,7 @@ func TestAheadInAsync(t *testing.T) {
 		must(t, tr.End(-1))
 	}
 	must(t, tr.cfg.Client.Flush(context.Background()))
-	must(t, tr.Settle())
+	must(t, tr.PullDense())
 	if got, want := all(t, tr)[7*rowDim], before[7*rowDim]-6*0.25; got != want || tr.cfg.Values[1] != dense[1]-6*0.5 {
 		t.Errorf("in the end row 7 is %v, want %v; the value %v", got, want, tr.cfg.Values[1])
 	}

@@ -13,7 +13,7 @@ import (
 //
 // A row that was pulled for training is pushed to as well, so that in bsp it is out of date a step later, always: there training takes no
 // row from a cache. Out of step it may be as old as Steps says, and lacks then the trainer's own pushes of these steps, too. While Peek alone is called no
-// push moves a row in bsp, and what was peeked is good until the next Fetch, Ask, End or Settle: with the bits of no cache in bsp, and in other modes
+// push moves a row in bsp, and what was peeked is good until the next Fetch, Ask, End or PullDense: with the bits of no cache in bsp, and in other modes
 // as rows were at some moment since the first Peek. Servers delete rows by days, whatever is called: where they do between two Peeks in bsp, a row that
 // was peeked before stays as it was then, and one that was not is as it is now.
 //
@@ -32,14 +32,14 @@ type CacheConfig struct {
 
 // CacheUse is what came of a cache.
 type CacheUse struct {
-	Asked int64 // rows that batches named, each once a batch
-	Hits  int64 // of them, those that the cache had
-	Saved int64 // bytes of keys and rows that did not travel
+	Lookups int64 // rows that batches named, each once a batch
+	Hits    int64 // of them, those that the cache had
+	Saved   int64 // bytes of keys and rows that did not travel
 }
 
 // Plus is the sum of both.
 func (u CacheUse) Plus(o CacheUse) CacheUse {
-	return CacheUse{u.Asked + o.Asked, u.Hits + o.Hits, u.Saved + o.Saved}
+	return CacheUse{u.Lookups + o.Lookups, u.Hits + o.Hits, u.Saved + o.Saved}
 }
 
 // purpose is what rows are asked for.
@@ -47,7 +47,7 @@ type purpose int
 
 const (
 	training purpose = iota
-	peeking
+	evaluating
 )
 
 // pass is a stretch of calls with one purpose: a row is used in the pass that it was pulled in.
@@ -64,7 +64,7 @@ func (p *pass) turnTo(to purpose) {
 
 // moved says that rows may have moved since they were peeked.
 func (p *pass) moved() {
-	if p.purpose == peeking {
+	if p.purpose == evaluating {
 		p.number++
 	}
 }
@@ -127,8 +127,8 @@ func newCaches(cfg Config) ([]*cache, error) {
 // CacheUse is what came of the cache while training, and of Peek, since the trainer was made.
 func (t *Trainer) CacheUse() (training, peeking CacheUse) { return t.used[0], t.used[1] }
 
-// lacking are the rows of a batch that its cache did not have, on their way.
-type lacking struct {
+// cacheMisses are the rows of a batch that its cache did not have, on their way.
+type cacheMisses struct {
 	cache  *cache
 	keys   []uint64
 	places []int32 // in the batch
@@ -138,14 +138,14 @@ type lacking struct {
 	pass   pass
 }
 
-// cached writes those rows of keys that the cache has for a step to their places in dst, and returns l with the others; nil where there is no
+// lookup writes those rows of keys that the cache has for a step to their places in dst, and returns l with the others; nil where there is no
 // cache for them.
-func (t *Trainer) cached(l *lacking, table int, step uint64, keys []uint64, dst []float32) *lacking {
+func (t *Trainer) lookup(l *cacheMisses, table int, step uint64, keys []uint64, dst []float32) *cacheMisses {
 	if t.caches == nil {
 		return nil
 	}
 	use := &t.used[t.pass.purpose]
-	use.Asked += int64(len(keys))
+	use.Lookups += int64(len(keys))
 	c := t.caches[table]
 	if t.pass.purpose == training && c.cfg.Steps == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (t *Trainer) cached(l *lacking, table int, step uint64, keys []uint64, dst 
 }
 
 // take puts rows that have come to their places, and into the cache. All trainers had clocked a step before they were read.
-func (l *lacking) take(clocked uint64) {
+func (l *cacheMisses) take(clocked uint64) {
 	c := l.cache
 	until := uint64(math.MaxUint64)
 	if l.pass.purpose == training {
@@ -210,15 +210,15 @@ func (c *cache) get(key, step uint64, pass uint32, dst []float32) bool {
 func (c *cache) put(key, stamp uint64, row []float32) {
 	at, first := c.find(key)
 	if at < 0 {
-		at = c.leave(first)
+		at = c.evict(first)
 		c.keys[at], c.used[at] = key, false
 	}
 	c.stamps[at] = stamp
 	copy(c.rows[at*c.dim:][:c.dim], row)
 }
 
-// leave makes room for a row in a set, and returns where.
-func (c *cache) leave(first int) int {
+// evict makes room for a row in a set, and returns where.
+func (c *cache) evict(first int) int {
 	hand := &c.hands[first/ways]
 	for {
 		at := first + int(*hand)

@@ -149,7 +149,7 @@ func TestCacheInSync(t *testing.T) {
 				t.Errorf("cache %+v: trainer %d saw other values", c, rank)
 			}
 		}
-		if use.Hits == 0 || use.Hits >= use.Asked || use.Saved != use.Hits*(8+4*rowDim) {
+		if use.Hits == 0 || use.Hits >= use.Lookups || use.Saved != use.Hits*(8+4*rowDim) {
 			t.Errorf("cache %+v: %+v", c, use)
 		}
 	}
@@ -213,7 +213,7 @@ func TestCacheWithinStaleness(t *testing.T) {
 	}
 	group.Wait()
 	for rank, tr := range all {
-		if training, _ := tr.CacheUse(); training.Hits == 0 || training.Hits == training.Asked {
+		if training, _ := tr.CacheUse(); training.Hits == 0 || training.Hits == training.Lookups {
 			t.Errorf("trainer %d: %+v", rank, training)
 		}
 	}

@@ -23,13 +23,13 @@ func (t *Trainer) PushClicks(table int, at []int32, grads []float32, labels []in
 	b, g := &t.batches[t.turn], &t.groups[of.group]
 	p := &b.parts[of.group]
 	n := len(labels)
-	if fits := n > 0 && (g.Rows == 0 && n == b.of.N || g.Rows > 0 && len(p.mapped)%n == 0); !fits || len(grads) != len(at)*of.dim {
-		return fmt.Errorf("ps: trainer: step %d: %d values for %d rows of %d, and %d ids or keys of samples with %d labels", t.step, len(grads), len(at), of.dim, len(p.mapped), n)
+	if fits := n > 0 && (g.Rows == 0 && n == b.of.N || g.Rows > 0 && len(p.inverse)%n == 0); !fits || len(grads) != len(at)*of.dim {
+		return fmt.Errorf("ps: trainer: step %d: %d values for %d rows of %d, and %d ids or keys of samples with %d labels", t.step, len(grads), len(at), of.dim, len(p.inverse), n)
 	}
 	c := &t.clicks
-	c.counts = grown(c.counts[:0], 2*len(p.seen.keys))
+	c.counts = grown(c.counts[:0], 2*len(p.unique.keys))
 	clear(c.counts)
-	g.count(&b.of, p.mapped, labels, c.counts)
+	g.count(&b.of, p.inverse, labels, c.counts)
 	c.rows = grown(c.rows[:0], len(at)*(of.dim+2))[:0]
 	for i, row := range at {
 		for _, g := range grads[i*of.dim:][:of.dim] {

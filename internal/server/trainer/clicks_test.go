@@ -145,7 +145,7 @@ func TestClicksAgainstMap(t *testing.T) {
 		for _, err := range errs {
 			must(t, err)
 		}
-		must(t, trainers[0].Settle())
+		must(t, trainers[0].PullDense())
 		if got := all(t, trainers[0]); !slices.Equal(got, want) {
 			for i := range got {
 				if got[i] != want[i] {

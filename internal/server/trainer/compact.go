@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// compacter finds the different keys of one batch or of several and numbers them as they appear: a
+// keyIndex finds the different keys of one batch or of several and numbers them as they appear: a
 // table of open addresses that is never cleared, about 5 ns a key while it lies in the caches.
-type compacter struct {
+type keyIndex struct {
 	keys []uint64 // the different ones
 
 	slots []slot // 2^n, at most half of which are taken
@@ -21,7 +21,7 @@ type slot struct {
 }
 
 // begin forgets all keys.
-func (c *compacter) begin() {
+func (c *keyIndex) begin() {
 	c.keys = c.keys[:0]
 	if c.round++; c.round == 0 { // after 2^32 rounds
 		clear(c.slots)
@@ -31,7 +31,7 @@ func (c *compacter) begin() {
 
 // addIDs adds a batch's ids, from 0 to rows-1, and returns for each its place in keys, in the memory
 // of mapped.
-func (c *compacter) addIDs(ids []int32, rows int, mapped []int32) ([]int32, error) {
+func (c *keyIndex) addIDs(ids []int32, rows int, mapped []int32) ([]int32, error) {
 	c.room(len(c.keys) + len(ids))
 	mapped = mapped[:0]
 	for i, id := range ids {
@@ -44,7 +44,7 @@ func (c *compacter) addIDs(ids []int32, rows int, mapped []int32) ([]int32, erro
 }
 
 // add adds keys and writes for each its place in keys to mapped.
-func (c *compacter) add(keys []uint64, mapped []int32) {
+func (c *keyIndex) add(keys []uint64, mapped []int32) {
 	c.room(len(c.keys) + len(keys))
 	for i, key := range keys {
 		mapped[i] = c.place(key)
@@ -52,7 +52,7 @@ func (c *compacter) add(keys []uint64, mapped []int32) {
 }
 
 // place is the key's place in keys. There is room for it.
-func (c *compacter) place(key uint64) int32 {
+func (c *keyIndex) place(key uint64) int32 {
 	s := c.find(key)
 	if s.round != c.round {
 		*s = slot{key, c.round, int32(len(c.keys))}
@@ -62,7 +62,7 @@ func (c *compacter) place(key uint64) int32 {
 }
 
 // find is the key's slot, or the free one where it belongs.
-func (c *compacter) find(key uint64) *slot {
+func (c *keyIndex) find(key uint64) *slot {
 	shift := 64 - bits.Len(uint(len(c.slots)-1))
 	at := key * 0x9e3779b97f4a7c15 >> shift // Fibonacci hashing
 	for c.slots[at].round == c.round && c.slots[at].key != key {
@@ -72,7 +72,7 @@ func (c *compacter) find(key uint64) *slot {
 }
 
 // room makes the table large enough for n keys.
-func (c *compacter) room(n int) {
+func (c *keyIndex) room(n int) {
 	size := 1 << bits.Len(uint(2*n))
 	if size <= len(c.slots) {
 		return

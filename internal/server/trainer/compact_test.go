@@ -9,7 +9,7 @@ import (
 // Ids are numbered as a map would, over one batch or several, and make no garbage.
 func TestCompact(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var c compacter
+	var c keyIndex
 	var mapped []int32
 	seen := map[int32]int32{}
 	for round, n := range []int{1, 2, 3, 1000, 17, 5000, 0, 64, 64, 3000, 64} {

@@ -10,19 +10,19 @@ import (
 
 // batch is what a step needs of the servers.
 type batch struct {
-	of     Batch       // without ids and keys, in memory of its own
-	parts  []part      // by group
-	rows   [][]float32 // by table; copies have their own
-	asked  bool        // ahead
-	ids    int         // how many ids and keys were asked for
-	copies bool        // its rows are copies
-	lacks  []lacking   // by table: what no cache has of it
+	of     Batch         // without ids and keys, in memory of its own
+	parts  []part        // by group
+	rows   [][]float32   // by table; copies have their own
+	asked  bool          // ahead
+	ids    int           // how many ids and keys were asked for
+	copies bool          // its rows are copies
+	misses []cacheMisses // by table: what no cache has of it
 }
 
 // part is what a batch names of the rows of a group.
 type part struct {
-	seen   compacter // the rows; copies have their own
-	mapped []int32   // for each id or key, its row
+	unique  keyIndex // the rows; copies have their own
+	inverse []int32  // for each id or key, its row
 }
 
 // pending is what is under way: never more than a step's.
@@ -34,7 +34,7 @@ type pending struct {
 // pulled are rows under way.
 type pulled struct {
 	pull *client.Pull
-	to   *lacking // that take them; nil: they come to their places
+	to   *cacheMisses // that take them; nil: they come to their places
 }
 
 // pulling is a way to ask for rows.
@@ -58,7 +58,7 @@ func (t *Trainer) Rows(table int) (at []int32, rows []float32) {
 	if rows = b.rows[table]; b.copies {
 		rows = t.geo.tables[table].weights
 	}
-	return b.parts[t.tables[table].group].mapped, rows
+	return b.parts[t.tables[table].group].inverse, rows
 }
 
 // Ask asks for the rows that Fetch will bring in the step after this one, and does not wait. It is called
@@ -111,7 +111,7 @@ func (t *Trainer) ask(b *batch, step uint64, of Batch) error {
 }
 
 func (t *Trainer) peek(b *batch, step uint64, of Batch) error {
-	return t.askRows(b, step, of, peeking)
+	return t.askRows(b, step, of, evaluating)
 }
 
 // askDense asks for the dense values of the step that begins.
@@ -130,18 +130,18 @@ func (t *Trainer) askRows(b *batch, step uint64, of Batch, to purpose) (err erro
 	b.take(of, false)
 	t.pass.turnTo(to)
 	pull := t.session.PullRows
-	if to == peeking {
+	if to == evaluating {
 		pull = t.session.PeekRows
 	}
 	for i := range t.groups {
 		g, p := &t.groups[i], &b.parts[i]
-		p.seen.begin()
-		if p.mapped, err = g.add(&p.seen, &of, p.mapped); err != nil {
+		p.unique.begin()
+		if p.inverse, err = g.add(&p.unique, &of, p.inverse); err != nil {
 			return t.lookupFault(g, err)
 		}
 		for _, table := range g.tables {
-			b.rows[table] = grown(b.rows[table][:0], len(p.seen.keys)*t.tables[table].dim)
-			if err := t.pull(table, step, p.seen.keys, b.rows[table], pull, &b.lacks[table]); err != nil {
+			b.rows[table] = grown(b.rows[table][:0], len(p.unique.keys)*t.tables[table].dim)
+			if err := t.pull(table, step, p.unique.keys, b.rows[table], pull, &b.misses[table]); err != nil {
 				return err
 			}
 		}
@@ -154,10 +154,10 @@ func (t *Trainer) askCopies(b *batch, step uint64, of Batch) (err error) {
 	b.take(of, true)
 	for i := range t.groups {
 		g, p, own := &t.groups[i], &b.parts[i], &t.geo.groups[i]
-		if p.mapped, err = g.add(&own.seen, &of, p.mapped); err != nil {
+		if p.inverse, err = g.add(&own.unique, &of, p.inverse); err != nil {
 			return t.lookupFault(g, err)
 		}
-		keys := own.seen.keys[own.begun:]
+		keys := own.unique.keys[own.begun:]
 		for _, table := range g.tables {
 			weights := t.geo.tables[table].extend(own.begun, len(keys))
 			if err := t.pull(table, step, keys, weights, t.session.PullRows, nil); err != nil {
@@ -173,9 +173,9 @@ func (t *Trainer) lookupFault(g *group, err error) error {
 }
 
 // pull asks for rows of a table, if there are any, but for those that its cache has; of others l is told.
-func (t *Trainer) pull(table int, step uint64, keys []uint64, dst []float32, pull pulling, l *lacking) error {
+func (t *Trainer) pull(table int, step uint64, keys []uint64, dst []float32, pull pulling, l *cacheMisses) error {
 	if l != nil {
-		if l = t.cached(l, table, step, keys, dst); l != nil {
+		if l = t.lookup(l, table, step, keys, dst); l != nil {
 			keys, dst = l.keys, l.rows
 		}
 	}

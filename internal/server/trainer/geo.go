@@ -16,7 +16,7 @@ type geo struct {
 	copies float32 // of all trainers: what moves are divided by
 	stale  bool    // the dense values are not what the servers had
 	base   []float32
-	moves  []float32 // room
+	deltas []float32 // room
 
 	groups []copied
 	tables []copies
@@ -24,7 +24,7 @@ type geo struct {
 
 // copied are the rows of a group of tables.
 type copied struct {
-	seen   compacter
+	unique keyIndex
 	begun  int // of them, those that have come
 	tables []int
 }
@@ -38,9 +38,9 @@ type copies struct {
 	from    []float32   // what the servers had
 	state   [][]float32 // by part
 
-	kept    *rows.Table // the state of all rows ever touched, as weights; nil: they have none
-	values  []float32   // room: states as kept has them
-	missing []int32     // room
+	rowState *rows.Table // the state of all rows ever touched, as weights; nil: they have none
+	values   []float32   // room: states as kept has them
+	missing  []int32     // room
 }
 
 func newGeo(cfg Config, all []group) (*geo, error) {
@@ -72,7 +72,7 @@ func (c *copies) open(s schema.Sparse, most int) (err error) {
 	if len(initial) == 0 {
 		return nil
 	}
-	c.kept, err = rows.New(rows.Config{
+	c.rowState, err = rows.New(rows.Config{
 		Name: s.Name, Dim: len(initial), Rule: &optim.SGDRows{LR: 1}, MaxRows: most,
 		Init: func(dst []float32, _ uint64) { copy(dst, initial) },
 	})
@@ -81,7 +81,7 @@ func (c *copies) open(s schema.Sparse, most int) (err error) {
 
 func (g *geo) close() (err error) {
 	for i := range g.tables {
-		if kept := g.tables[i].kept; kept != nil {
+		if kept := g.tables[i].rowState; kept != nil {
 			err = errors.Join(err, kept.Close())
 		}
 	}
@@ -116,7 +116,7 @@ func (c *copies) extend(begun, n int) (weights []float32) {
 func (g *geo) begin() error {
 	for i := range g.groups {
 		own := &g.groups[i]
-		keys := own.seen.keys[own.begun:]
+		keys := own.unique.keys[own.begun:]
 		for _, table := range own.tables {
 			if err := g.tables[table].begin(own.begun, keys); err != nil {
 				return err
@@ -130,12 +130,12 @@ func (g *geo) begin() error {
 // begin makes rows that have come copies: their state is what it was when they were last here.
 func (c *copies) begin(first int, keys []uint64) (err error) {
 	copy(c.from[first*c.dim:], c.weights[first*c.dim:])
-	if c.kept == nil || len(keys) == 0 {
+	if c.rowState == nil || len(keys) == 0 {
 		return nil
 	}
-	width := c.kept.Dim()
+	width := c.rowState.Dim()
 	c.values = grown(c.values[:0], len(keys)*width)
-	if c.missing, err = c.kept.Peek(keys, c.values, c.missing[:0]); err != nil {
+	if c.missing, err = c.rowState.Peek(keys, c.values, c.missing[:0]); err != nil {
 		return fmt.Errorf("ps: trainer: the state of %d rows: %w", len(keys), err)
 	}
 	at := c.values
@@ -149,14 +149,14 @@ func (c *copies) begin(first int, keys []uint64) (err error) {
 
 // keep remembers the state of all rows that are here, and forgets them.
 func (c *copies) keep(keys []uint64) error {
-	if c.kept != nil && len(keys) > 0 {
+	if c.rowState != nil && len(keys) > 0 {
 		c.values = c.values[:0]
 		for i := range keys {
 			for k, p := range c.parts {
 				c.values = append(c.values, c.state[k][i*p.Width:][:p.Width]...)
 			}
 		}
-		if _, err := c.kept.Import(keys, c.values, nil, true); err != nil {
+		if _, err := c.rowState.Import(keys, c.values, nil, true); err != nil {
 			return fmt.Errorf("ps: trainer: keeping the state of %d rows: %w", len(keys), err)
 		}
 	}
@@ -172,18 +172,18 @@ func (c *copies) move(at []int32, grads []float32) {
 	c.rule.UpdateRows(c.weights, c.state, c.dim, at, grads, 1)
 }
 
-// share sends by how much copies have moved, and forgets the rows.
-func (g *geo) share(session *client.Session, step uint64, values []float32) error {
+// pushDeltas sends by how much copies have moved, and forgets the rows.
+func (g *geo) pushDeltas(session *client.Session, step uint64, values []float32) error {
 	if g.stale {
 		return nil // they have not come since they were sent
 	}
 	for i := range g.groups {
 		own := &g.groups[i]
-		keys := own.seen.keys[:own.begun]
+		keys := own.unique.keys[:own.begun]
 		for _, table := range own.tables {
 			c, n := &g.tables[table], len(keys)*g.tables[table].dim
 			if len(keys) > 0 {
-				if err := session.PushRows(table, step, keys, g.moved(c.weights[:n], c.from)); err != nil {
+				if err := session.PushRows(table, step, keys, g.delta(c.weights[:n], c.from)); err != nil {
 					return err
 				}
 			}
@@ -191,18 +191,18 @@ func (g *geo) share(session *client.Session, step uint64, values []float32) erro
 				return err
 			}
 		}
-		own.seen.begin()
+		own.unique.begin()
 		own.begun = 0
 	}
 	g.stale = true
-	return session.PushDense(array, step, 0, g.moved(values, g.base))
+	return session.PushDense(array, step, 0, g.delta(values, g.base))
 }
 
-// moved is the part of this trainer in what the values become: where one trainer has moved them, all of it.
-func (g *geo) moved(now, before []float32) []float32 {
-	g.moves = grown(g.moves[:0], len(now))
+// delta is the part of this trainer in what the values become: where one trainer has moved them, all of it.
+func (g *geo) delta(now, before []float32) []float32 {
+	g.deltas = grown(g.deltas[:0], len(now))
 	for i, v := range now {
-		g.moves[i] = (v - before[i]) / g.copies
+		g.deltas[i] = (v - before[i]) / g.copies
 	}
-	return g.moves
+	return g.deltas
 }

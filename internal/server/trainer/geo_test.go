@@ -140,13 +140,13 @@ func follow(t *testing.T, sc schema.Schema, trainers, every, steps int, ahead, d
 		}
 	}
 	for rank, tr := range got {
-		must(t, tr.Share())
+		must(t, tr.PushDeltas())
 		want.all[rank].exchange()
-		must(t, tr.Share()) // for once
+		must(t, tr.PushDeltas()) // for once
 		must(t, tr.cfg.Client.Flush(context.Background()))
 	}
 	for _, tr := range got {
-		must(t, tr.Settle())
+		must(t, tr.PullDense())
 		if !slices.Equal(tr.cfg.Values, want.dense) || !slices.Equal(all(t, tr), want.rows) {
 			t.Errorf("%s, %d trainers, every %d: brought together they are not what the servers have", rule, trainers, every)
 		}
@@ -235,11 +235,11 @@ func TestGeoPasses(t *testing.T) {
 		}
 	}
 	for _, l := range sessions {
-		must(t, l.Share())
+		must(t, l.PushDeltas())
 	}
 	must(t, sessions[0].cfg.Client.Flush(context.Background()))
 	for _, l := range sessions {
-		must(t, l.Settle())
+		must(t, l.PullDense())
 	}
 	for i, v := range initial() { // half of what one of two has moved by
 		if got := sessions[1].cfg.Values[i]; got != v+3 || sessions[0].cfg.Values[i] != got {

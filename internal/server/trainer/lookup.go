@@ -60,7 +60,7 @@ func groups(lookups []Lookup) (out []group) {
 }
 
 // add adds what of a batch is looked up to c, and returns its places, in the memory of mapped.
-func (l *Lookup) add(c *compacter, b *Batch, mapped []int32) ([]int32, error) {
+func (l *Lookup) add(c *keyIndex, b *Batch, mapped []int32) ([]int32, error) {
 	if l.Rows > 0 {
 		return c.addIDs(b.IDs, l.Rows, mapped)
 	}

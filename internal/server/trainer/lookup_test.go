@@ -120,9 +120,9 @@ func TestManyTables(t *testing.T) {
 			}
 			must(t, tr.End(-1))
 		}
-		must(t, tr.Share())
+		must(t, tr.PushDeltas())
 		must(t, tr.cfg.Client.Flush(context.Background()))
-		must(t, tr.Settle())
+		must(t, tr.PullDense())
 		b := manyBatch(3)
 		must(t, tr.Peek(b))
 		for i, l := range lookups {
@@ -133,8 +133,8 @@ func TestManyTables(t *testing.T) {
 				near(t, fmt.Sprintf("peeked at, table %d, key %d", i, key), rows[int(at[places[k]])*dim:][:dim], twin[i][key].weights, every == 0)
 			}
 			want := len(twin[i])
-			if every > 0 && sc.Sparse[i].Rule.Name != "sgd" && tr.kept(i).Len() != want {
-				t.Errorf("table %d: the state of %d rows is kept, of %d that were touched", i, tr.kept(i).Len(), want)
+			if every > 0 && sc.Sparse[i].Rule.Name != "sgd" && tr.rowState(i).Len() != want {
+				t.Errorf("table %d: the state of %d rows is kept, of %d that were touched", i, tr.rowState(i).Len(), want)
 			}
 		}
 		if every == 3 {
@@ -176,7 +176,7 @@ func TestCountKeys(t *testing.T) {
 			labels = append(labels, int32((i+step)%2))
 		}
 		for _, l := range []Lookup{{Slots: []int{-1, 0, 1}}, {Slots: []int{2}}} {
-			var c compacter
+			var c keyIndex
 			c.begin()
 			mapped, err := l.add(&c, &b, nil)
 			must(t, err)

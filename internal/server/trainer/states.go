@@ -20,18 +20,18 @@ func (l *Lookup) keyValues() int {
 	return 4
 }
 
-// kept is the state of a table's rows; nil: there is none.
-func (t *Trainer) kept(table int) *rows.Table {
+// rowState is the state of a table's rows; nil: there is none.
+func (t *Trainer) rowState(table int) *rows.Table {
 	if t.geo == nil {
 		return nil
 	}
-	return t.geo.tables[table].kept
+	return t.geo.tables[table].rowState
 }
 
 // StateLen is how many values ReadState hands out for a table: 0 without copies, or where their rule keeps nothing. Copies have
 // been shared before.
 func (t *Trainer) StateLen(table int) int {
-	kept := t.kept(table)
+	kept := t.rowState(table)
 	if kept == nil {
 		return 0
 	}
@@ -44,7 +44,7 @@ func (t *Trainer) ReadState(table int) func(part []float32) error {
 	var at rows.Cursor
 	var room []float32 // records
 	var ready []float32
-	more, kept, digits := true, t.kept(table), t.cfg.Lookups[table].keyValues()
+	more, kept, digits := true, t.rowState(table), t.cfg.Lookups[table].keyValues()
 	return func(part []float32) error {
 		for len(part) > 0 {
 			n := copy(part, ready)
@@ -76,7 +76,7 @@ func (t *Trainer) ReadState(table int) func(part []float32) error {
 // WriteState returns a function that takes back what ReadState has handed out for a table, in parts of any length, before the
 // first step. What it takes is in place when n values have come.
 func (t *Trainer) WriteState(table, n int) (func(part []float32) error, error) {
-	kept, l := t.kept(table), &t.cfg.Lookups[table]
+	kept, l := t.rowState(table), &t.cfg.Lookups[table]
 	if kept == nil {
 		return nil, fmt.Errorf("ps: trainer: %d values of the state of rows: this trainer keeps none", n)
 	}
@@ -84,7 +84,7 @@ func (t *Trainer) WriteState(table, n int) (func(part []float32) error, error) {
 	if n%width != 0 {
 		return nil, fmt.Errorf("ps: trainer: %d values of the state of rows: want a multiple of %d", n, width)
 	}
-	w := stateWriter{kept: kept, of: l, width: width}
+	w := stateWriter{rowState: kept, of: l, width: width}
 	return func(part []float32) error {
 		n -= len(part)
 		return w.write(part, n <= 0)
@@ -93,9 +93,9 @@ func (t *Trainer) WriteState(table, n int) (func(part []float32) error, error) {
 
 // stateWriter puts records into a trainer's table.
 type stateWriter struct {
-	kept  *rows.Table
-	of    *Lookup
-	width int // of a record
+	rowState *rows.Table
+	of       *Lookup
+	width    int // of a record
 
 	room   []float32 // records, the last perhaps in part
 	keys   []uint64
@@ -118,7 +118,7 @@ func (w *stateWriter) write(part []float32, last bool) error {
 		w.keys, w.values = append(w.keys, key), append(w.values, r[w.of.keyValues():]...)
 	}
 	w.room = w.room[:copy(w.room, w.room[whole*w.width:])]
-	if _, err := w.kept.Import(w.keys, w.values, nil, true); err != nil {
+	if _, err := w.rowState.Import(w.keys, w.values, nil, true); err != nil {
 		return fmt.Errorf("ps: trainer: the state of %d rows: %w", whole, err)
 	}
 	return nil

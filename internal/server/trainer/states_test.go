@@ -26,18 +26,18 @@ func TestStatesMove(t *testing.T) {
 				tr.SetRate(0.5)
 				for step := range steps {
 					if step == before {
-						must(t, tr.Share())
+						must(t, tr.PushDeltas())
 						must(t, tr.cfg.Client.Flush(context.Background()))
-						must(t, tr.Settle())
+						must(t, tr.PullDense())
 						if moved == 1 {
 							tr = handOver(t, tr, part, dir)
 						}
 					}
 					oneStep(t, tr, step)
 				}
-				must(t, tr.Share())
+				must(t, tr.PushDeltas())
 				must(t, tr.cfg.Client.Flush(context.Background()))
-				must(t, tr.Settle())
+				must(t, tr.PullDense())
 				rows[moved], dense[moved] = all(t, tr), slices.Clone(tr.cfg.Values)
 			}
 			if !slices.Equal(rows[0], rows[1]) || !slices.Equal(dense[0], dense[1]) {
@@ -75,7 +75,7 @@ func handOver(t *testing.T, old *Trainer, part int, dir string) *Trainer {
 	n := old.StateLen(0)
 	read := old.ReadState(0)
 	if n == 0 {
-		if _, err := tr.WriteState(0, 3); old.geo.tables[0].kept != nil || err == nil || !strings.Contains(err.Error(), "this trainer keeps none") {
+		if _, err := tr.WriteState(0, 3); old.geo.tables[0].rowState != nil || err == nil || !strings.Contains(err.Error(), "this trainer keeps none") {
 			t.Errorf("a rule without state: %v", err)
 		}
 		return tr

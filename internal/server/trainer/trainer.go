@@ -46,7 +46,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// algorithm is the name of what a Trainer does, in exchange.Sent.
+// algorithm is the name of what a Trainer does, in exchange.Result.
 const algorithm = "push"
 
 // array is the place of the dense parameters, all in one, in the schema.
@@ -63,7 +63,7 @@ type Config struct {
 	Schema schema.Schema
 	// Lookups says what each table is looked up by.
 	Lookups []Lookup
-	// Values is the arena of dense parameters. Fetch and Settle write to it, and what End asks
+	// Values is the arena of dense parameters. Fetch and PullDense write to it, and what End asks
 	// for until then.
 	Values []float32
 	// First says that this trainer gives the servers the first values: one of them does.
@@ -131,7 +131,7 @@ func New(cfg Config) (*Trainer, error) {
 		}
 	}
 	for i := range t.batches {
-		t.batches[i] = batch{parts: make([]part, len(t.groups)), rows: make([][]float32, len(t.tables)), lacks: make([]lacking, len(t.tables))}
+		t.batches[i] = batch{parts: make([]part, len(t.groups)), rows: make([][]float32, len(t.tables)), misses: make([]cacheMisses, len(t.tables))}
 	}
 	var err error
 	if t.caches, err = newCaches(cfg); err != nil {
@@ -162,7 +162,7 @@ func (t *Trainer) PushRows(table int, at []int32, grads []float32) error {
 
 // keysOf are the keys of a table's rows of the last Fetch, good until the next call.
 func (t *Trainer) keysOf(table int, at []int32) []uint64 {
-	keys := t.batches[t.turn].parts[t.tables[table].group].seen.keys
+	keys := t.batches[t.turn].parts[t.tables[table].group].unique.keys
 	t.pushed = t.pushed[:0]
 	for _, i := range at {
 		t.pushed = append(t.pushed, keys[i])
@@ -171,7 +171,7 @@ func (t *Trainer) keysOf(table int, at []int32) []uint64 {
 }
 
 // Start sends a bucket's gradients, see exchange.Reducer. Only whole ones can be sent.
-func (t *Trainer) Start(op *exchange.Op) {
+func (t *Trainer) Start(op *exchange.Request) {
 	if t.err != nil {
 		return
 	}
@@ -180,11 +180,11 @@ func (t *Trainer) Start(op *exchange.Op) {
 		return
 	}
 	t.err = t.session.PushDense(array, t.step, op.Lo, op.X)
-	op.Sent = exchange.Sent{Algorithm: algorithm, Bytes: 4 * int64(len(op.X)), Entries: len(op.X), Dense: true}
+	op.Sent = exchange.Result{Algorithm: algorithm, Bytes: 4 * int64(len(op.X)), Entries: len(op.X), Dense: true}
 }
 
 // Wait returns at once: nothing comes back before the next Fetch.
-func (t *Trainer) Wait(*exchange.Op) (time.Time, error) { return time.Now(), t.err }
+func (t *Trainer) Wait(*exchange.Request) (time.Time, error) { return time.Now(), t.err }
 
 // Close gives the memory of copies back. It does not end the connections: see Leave.
 func (t *Trainer) Close() error {
@@ -205,7 +205,7 @@ func (t *Trainer) SetRate(rate float64) {
 // End ends the step. rate is the servers' learning rate from the next one on.
 func (t *Trainer) End(rate float64) error {
 	if t.exchanges() {
-		if err := t.Share(); err != nil {
+		if err := t.PushDeltas(); err != nil {
 			return err
 		}
 	}
@@ -228,18 +228,18 @@ func (t *Trainer) exchanges() bool {
 	return t.geo != nil && (t.cfg.Done+t.step)%uint64(t.cfg.GeoSteps) == 0
 }
 
-// Share sends by how much copies have moved since they were last exchanged. Settle must follow,
+// PushDeltas sends by how much copies have moved since they were last exchanged. Settle must follow,
 // or a Fetch. Without copies nothing happens. It is called between steps.
-func (t *Trainer) Share() error {
+func (t *Trainer) PushDeltas() error {
 	if t.geo == nil {
 		return nil
 	}
-	return t.geo.share(t.session, t.step, t.cfg.Values)
+	return t.geo.pushDeltas(t.session, t.step, t.cfg.Values)
 }
 
-// Settle brings the dense parameters to what they are after the steps so far. Copies have been
+// PullDense brings the dense parameters to what they are after the steps so far. Copies have been
 // shared before.
-func (t *Trainer) Settle() error {
+func (t *Trainer) PullDense() error {
 	t.pass.moved()
 	if err := t.await(); err != nil { // what was asked for may lack others' last steps
 		return err

@@ -13,8 +13,8 @@ import (
 // fault of all that follows.
 func TestWholeGradientsOnly(t *testing.T) {
 	tr := &Trainer{step: 3}
-	tr.Start(&exchange.Op{X: make([]float32, 4), Lo: 32, Sparse: &compress.Sparse{}})
-	tr.Start(&exchange.Op{X: make([]float32, 4)})
+	tr.Start(&exchange.Request{X: make([]float32, 4), Lo: 32, Sparse: &compress.Sparse{}})
+	tr.Start(&exchange.Request{X: make([]float32, 4)})
 	if _, err := tr.Wait(nil); err == nil || !strings.Contains(err.Error(), "step 3: values at 32 are selected or coded") {
 		t.Errorf("got %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 // asKilled leaves a log as a kill does: the mark, exact, says that it was not closed.
 func asKilled(t *testing.T, dir string, safe uint64) {
 	t.Helper()
-	must(t, os.WriteFile(markPath(dir), mark{safe: safe}.append(nil, ""), 0o666))
+	must(t, os.WriteFile(markPath(dir), ackState{safe: safe}.append(nil, ""), 0o666))
 }
 
 // Ends says what Stats says of the open log, and changes nothing.
@@ -54,7 +54,7 @@ func TestCutTail(t *testing.T) {
 			acknowledged := uint64(40)
 			switch what {
 			case "closed":
-				must(t, os.WriteFile(markPath(dir), mark{40, true}.append(nil, ""), 0o666))
+				must(t, os.WriteFile(markPath(dir), ackState{40, true}.append(nil, ""), 0o666))
 			case "killed":
 				asKilled(t, dir, 40)
 			case "killed before the last record was acknowledged":
@@ -64,7 +64,7 @@ func TestCutTail(t *testing.T) {
 				acknowledged = 0
 			case "a torn mark":
 				acknowledged = 0
-				must(t, os.WriteFile(markPath(dir), mark{safe: 40}.append(nil, "")[:20], 0o666))
+				must(t, os.WriteFile(markPath(dir), ackState{safe: 40}.append(nil, "")[:20], 0o666))
 			}
 			must(t, os.Truncate(last.path, int64(size)))
 			end, err := Ends(dir, "")
@@ -110,7 +110,7 @@ func TestCutTail(t *testing.T) {
 		t.Errorf("all segments are gone: %v", err)
 	}
 	whole.restore(t, dir)
-	must(t, os.WriteFile(markPath(dir), mark{40, true}.append(nil, ""), 0o666))
+	must(t, os.WriteFile(markPath(dir), ackState{40, true}.append(nil, ""), 0o666))
 	overwrite(t, last.path, append(whole[last.path], 1, 2, 3))
 	var damage *DamageError
 	if _, err := Open(dir, small); !errors.As(err, &damage) || damage.Path != last.path {

@@ -146,7 +146,7 @@ func TestFullDisk(t *testing.T) {
 		g.fail, g.part = syscall.ENOSPC, part
 		lost, err := l.Append(make([]byte, 60))
 		must(t, err)
-		must(t, l.Wait(Position{Number: 6}))
+		must(t, l.Wait(LSN{Number: 6}))
 		var w *WriteError
 		for range 2 { // as often as one likes
 			if err := l.Wait(lost); !errors.As(err, &w) || !errors.Is(err, syscall.ENOSPC) || !w.Resumable || w.Safe != 6 || w.Last != 7 {
@@ -159,10 +159,10 @@ func TestFullDisk(t *testing.T) {
 		if _, err := l.Append(nil); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("appended to a log that has failed: %v", err)
 		}
-		must(t, l.Wait(Position{Number: 6}))
+		must(t, l.Wait(LSN{Number: 6}))
 		must(t, l.Resume())
 		fill(t, l, 9)
-		must(t, l.Wait(Position{Number: 6}))
+		must(t, l.Wait(LSN{Number: 6}))
 		if err := l.Wait(lost); !errors.As(err, &w) {
 			t.Errorf("a lost record after its number was used again: %v", err)
 		}
@@ -220,7 +220,7 @@ func TestFullDiskAtRotation(t *testing.T) {
 	n := uint64(0)
 	var err error
 	for ; err == nil; n++ {
-		var p Position
+		var p LSN
 		if p, err = l.Append([]byte(text(n + 1))); err == nil {
 			err = l.Wait(p)
 		}

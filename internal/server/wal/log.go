@@ -54,14 +54,14 @@ type run struct {
 // parts. It waits only while a buffer's worth of records waits to be written. The
 // order of records is that of the calls: who needs another one holds a lock. In
 // the steady state it allocates nothing.
-func (l *Log) Append(parts ...[]byte) (Position, error) {
+func (l *Log) Append(parts ...[]byte) (LSN, error) {
 	n, sum := 0, uint32(0)
 	for _, p := range parts {
 		n += len(p)
 		sum = crc32c.Update(sum, p)
 	}
 	if n > l.c.MaxRecord() {
-		return Position{}, fmt.Errorf("wal: a record of %d bytes: this log takes at most %d (Config.BufferBytes)", n, l.c.MaxRecord())
+		return LSN{}, fmt.Errorf("wal: a record of %d bytes: this log takes at most %d (Config.BufferBytes)", n, l.c.MaxRecord())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,16 +69,16 @@ func (l *Log) Append(parts ...[]byte) (Position, error) {
 		l.advance()
 	}
 	if l.closed {
-		return Position{}, ErrClosed
+		return LSN{}, ErrClosed
 	}
 	if l.failed != nil {
-		return Position{}, l.failed
+		return LSN{}, l.failed
 	}
 	l.pending = appendHeader(l.pending, n, l.gathered, l.next, sum)
 	for _, p := range parts {
 		l.pending = append(l.pending, p...)
 	}
-	p := Position{l.next, len(l.runs)}
+	p := LSN{l.next, len(l.runs)}
 	l.next++
 	l.gathered++
 	l.stats.Records++
@@ -89,7 +89,7 @@ func (l *Log) Append(parts ...[]byte) (Position, error) {
 // after the group now on its way and the one that p is in. The first to wait
 // writes for all. A record that is not safe and never will be gives a
 // *[WriteError]; it may be asked for as often as one likes.
-func (l *Log) Wait(p Position) error {
+func (l *Log) Wait(p LSN) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -183,7 +183,7 @@ func (l *Log) Close() error {
 	if l.failed != nil {
 		failed = l.failed
 	} else {
-		failed = l.setMark(mark{l.safe, true})
+		failed = l.setMark(ackState{l.safe, true})
 	}
 	return errors.Join(failed, l.mark.Close(), l.file.Close(), l.lock.Release())
 }

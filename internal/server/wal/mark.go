@@ -32,15 +32,15 @@ const (
 	markClosed = 1
 )
 
-// mark is what the file says.
-type mark struct {
+// ackState is what the file says.
+type ackState struct {
 	safe   uint64
 	closed bool
 }
 
 func markPath(dir string) string { return filepath.Join(dir, markName) }
 
-func (m mark) append(b []byte, owner string) []byte {
+func (m ackState) append(b []byte, owner string) []byte {
 	at, flags := len(b), uint32(0)
 	if m.closed {
 		flags = markClosed
@@ -53,22 +53,22 @@ func (m mark) append(b []byte, owner string) []byte {
 }
 
 // readMark reads a log's mark; false: there is none that is whole.
-func readMark(dir, owner string) (m mark, known bool, err error) {
+func readMark(dir, owner string) (m ackState, known bool, err error) {
 	b, err := readAtMost(markPath(dir), markBytes+1)
 	if errors.Is(err, fs.ErrNotExist) {
-		return mark{}, false, nil
+		return ackState{}, false, nil
 	}
 	if err != nil || len(b) != markBytes || string(b[:8]) != markMagic || binary.LittleEndian.Uint32(b[markBytes-4:]) != crc32c.Checksum(b[:markBytes-4]) {
-		return mark{}, false, err
+		return ackState{}, false, err
 	}
 	if err := checkOwner(markPath(dir), b[20:], owner); err != nil {
-		return mark{}, false, err
+		return ackState{}, false, err
 	}
-	return mark{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:])&markClosed != 0}, true, nil
+	return ackState{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:])&markClosed != 0}, true, nil
 }
 
 // openMark makes the file say m, and opens it for more.
-func (l *Log) openMark(m mark) error {
+func (l *Log) openMark(m ackState) error {
 	f, err := os.OpenFile(markPath(l.dir), os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (l *Log) openMark(m mark) error {
 }
 
 // setMark says how far the log is safe. It costs one write of 128 bytes to the system's memory.
-func (l *Log) setMark(m mark) error {
+func (l *Log) setMark(m ackState) error {
 	_, err := l.mark.WriteAt(m.append(l.markBuffer[:0], l.c.Owner), 0)
 	return err
 }

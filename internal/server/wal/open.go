@@ -70,7 +70,7 @@ func (l *Log) load() error {
 		err = l.cut()
 	}
 	if err == nil {
-		err = l.openMark(mark{safe: l.safe})
+		err = l.openMark(ackState{safe: l.safe})
 	}
 	if err != nil {
 		return errors.Join(err, l.file.Close())

@@ -84,7 +84,7 @@ func (l *Log) write(group []byte, first, last uint64) (resumable bool, err error
 			return false, err
 		}
 	}
-	if err := l.setMark(mark{safe: last}); err != nil { // some file systems need room for what is written in place
+	if err := l.setMark(ackState{safe: last}); err != nil { // some file systems need room for what is written in place
 		return l.giveUp(err)
 	}
 	l.size += int64(len(group))

@@ -103,8 +103,8 @@ func (c Config) Validate() error {
 // MaxRecord is the longest record in bytes.
 func (c Config) MaxRecord() int { return c.withDefaults().BufferBytes - recordHeader }
 
-// Position is a record's place in a log, for Wait.
-type Position struct {
+// LSN is a record's place in a log, for Wait.
+type LSN struct {
 	// Number is the record's number.
 	Number uint64
 	run    int // how often the log had been resumed

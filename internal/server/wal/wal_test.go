@@ -205,7 +205,7 @@ func TestMisuse(t *testing.T) {
 	if p, err := l.Append(make([]byte, small.MaxRecord())); err != nil || l.Wait(p) != nil {
 		t.Errorf("the longest record: %v", err)
 	}
-	if err := l.Wait(Position{Number: 2}); err == nil {
+	if err := l.Wait(LSN{Number: 2}); err == nil {
 		t.Error("waited for a record that is yet to come")
 	}
 	if err := l.Replay(0, nil); err == nil || !strings.Contains(err.Error(), "replay comes first") {
@@ -251,7 +251,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	l := mustOpen(t, t.TempDir(), Config{})
 	head, body := make([]byte, 24), make([]byte, 4000)
 	allocs := testing.AllocsPerRun(100, func() {
-		var p Position
+		var p LSN
 		var err error
 		for range 3 {
 			if p, err = l.Append(head, body); err != nil {

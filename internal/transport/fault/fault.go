@@ -69,7 +69,7 @@ func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 	return m.send(m.Mesh.Send, to, tag, p, timeout)
 }
 
-// sending is Send or Lend of a mesh.
+// sending is Send or SendZeroCopy of a mesh.
 type sending func(to int, tag transport.Tag, p []byte, timeout time.Duration) error
 
 func (m *Mesh) send(pass sending, to int, tag transport.Tag, p []byte, timeout time.Duration) error {
@@ -96,8 +96,8 @@ func (m *Mesh) send(pass sending, to int, tag transport.Tag, p []byte, timeout t
 
 // Lender returns one under the same rules as Send, if the mesh has any. See
 // transport.Wrapper.
-func (m *Mesh) Lender() transport.Lender {
-	if inner := transport.LenderOf(m.Mesh); inner != nil {
+func (m *Mesh) Lender() transport.ZeroCopySender {
+	if inner := transport.ZeroCopyOf(m.Mesh); inner != nil {
 		return lender{m, inner}
 	}
 	return nil
@@ -105,11 +105,11 @@ func (m *Mesh) Lender() transport.Lender {
 
 type lender struct {
 	mesh  *Mesh
-	inner transport.Lender
+	inner transport.ZeroCopySender
 }
 
-func (l lender) Lend(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
-	return l.mesh.send(l.inner.Lend, to, tag, p, timeout)
+func (l lender) SendZeroCopy(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+	return l.mesh.send(l.inner.SendZeroCopy, to, tag, p, timeout)
 }
 
 // wait blocks for d, or until the mesh ends.
@@ -149,9 +149,9 @@ func (m *Mesh) injected(op Op, peer int, tag transport.Tag, rule *Rule) error {
 	}
 }
 
-// Windows returns what the mesh shares: no rule touches memory. See
-// transport.Windower.
-func (m *Mesh) Windows() *transport.Windows { return transport.WindowsOf(m.Mesh) }
+// SharedMemory returns what the mesh shares: no rule touches memory. See
+// transport.SharedMemoryProvider.
+func (m *Mesh) SharedMemory() *transport.SharedMemory { return transport.SharedMemoryOf(m.Mesh) }
 
 // Cut breaks the link to a peer, where the mesh has links.
 func (m *Mesh) Cut(peer int) {

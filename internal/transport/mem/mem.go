@@ -57,7 +57,7 @@ func NewShared(n, arenaBytes int) []transport.Mesh {
 	}
 	control := pages(n * transport.ControlBytes)
 	for i, m := range ranks {
-		m.(*Mesh).windows = &transport.Windows{
+		m.(*Mesh).windows = &transport.SharedMemory{
 			Ranks: all, Index: i, Control: control, Arenas: arenas,
 			Cores: runtime.GOMAXPROCS(0), OneProcess: true,
 		}
@@ -77,7 +77,7 @@ func pages(n int) []byte {
 // Mesh is one rank of a mesh in memory. It implements transport.Mesh.
 type Mesh struct {
 	rank    int
-	windows *transport.Windows
+	windows *transport.SharedMemory
 	ranks   []*Mesh
 	from    []*transport.Inbox // by sender
 
@@ -92,8 +92,8 @@ func (m *Mesh) Rank() int { return m.rank }
 // Size is the number of ranks.
 func (m *Mesh) Size() int { return len(m.ranks) }
 
-// Windows returns the memory of NewShared, else nil. See transport.Windower.
-func (m *Mesh) Windows() *transport.Windows { return m.windows }
+// SharedMemory returns the memory of NewShared, else nil. See transport.SharedMemoryProvider.
+func (m *Mesh) SharedMemory() *transport.SharedMemory { return m.windows }
 
 // Send copies p into the receive posted for it, or into a buffer kept for one.
 // See transport.Mesh.

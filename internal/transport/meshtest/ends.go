@@ -49,9 +49,9 @@ func abort(t *testing.T, ranks []transport.Mesh) {
 
 func abortNamesTheLostRank(t *testing.T, ranks []transport.Mesh) {
 	pending := posted(ranks[2], 0)
-	ranks[0].Abort(fmt.Errorf("allreduce 7: %w", &transport.LostError{Rank: 1, Why: "killed by a signal"}))
+	ranks[0].Abort(fmt.Errorf("allreduce 7: %w", &transport.LostError{Rank: 1, Reason: "killed by a signal"}))
 	var lost *transport.LostError
-	if err := <-pending; !errors.As(err, &lost) || lost.Rank != 1 || lost.Why != "killed by a signal" || !strings.Contains(err.Error(), "allreduce 7") {
+	if err := <-pending; !errors.As(err, &lost) || lost.Rank != 1 || lost.Reason != "killed by a signal" || !strings.Contains(err.Error(), "allreduce 7") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -22,7 +22,7 @@ func RunWindows(t *testing.T, form Form) {
 	for _, c := range []struct {
 		name  string
 		ranks int
-		run   func(*testing.T, []transport.Mesh, []*transport.Windows)
+		run   func(*testing.T, []transport.Mesh, []*transport.SharedMemory)
 	}{
 		{"Layout", 3, windowsLayout},
 		{"OneRank", 1, windowsLayout},
@@ -39,9 +39,9 @@ func RunWindows(t *testing.T, form Form) {
 			leakcheck.Check(t)
 			ranks := form(t, c.ranks)
 			t.Cleanup(func() { CloseAll(t, ranks) })
-			windows := make([]*transport.Windows, len(ranks))
+			windows := make([]*transport.SharedMemory, len(ranks))
 			for i, m := range ranks {
-				if windows[i] = transport.WindowsOf(m); windows[i] == nil {
+				if windows[i] = transport.SharedMemoryOf(m); windows[i] == nil {
 					if len(ranks) == 1 {
 						t.Skip("a mesh of one shares nothing")
 					}
@@ -58,7 +58,7 @@ func pageAligned(p []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData
 func zero(p []byte) bool { return len(bytes.TrimLeft(p, "\x00")) == 0 }
 
 // windowsLayout: who shares, how much, and that it begins as zeros.
-func windowsLayout(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func windowsLayout(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	all := make([]int, len(ranks))
 	for i := range all {
 		all[i] = i
@@ -103,9 +103,9 @@ func agree(t *testing.T, ranks []transport.Mesh, seq int) {
 }
 
 // controlIsTheSame: each rank writes a piece at both ends, all see all pieces.
-func controlIsTheSame(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func controlIsTheSame(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	const n = 5000
-	at := func(w *transport.Windows, r int) [][]byte {
+	at := func(w *transport.SharedMemory, r int) [][]byte {
 		end := len(w.Control) - (r+1)*n
 		return [][]byte{w.Control[r*n:][:n], w.Control[end:][:n]}
 	}
@@ -128,9 +128,9 @@ func controlIsTheSame(t *testing.T, ranks []transport.Mesh, windows []*transport
 
 // arenasAreTheOwners: Arenas[i] is rank i's own arena everywhere, at any offset,
 // and no other's.
-func arenasAreTheOwners(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func arenasAreTheOwners(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	for i, w := range windows {
-		copy(w.Own(), pattern(ArenaBytes, i))
+		copy(w.Arena(), pattern(ArenaBytes, i))
 	}
 	agree(t, ranks, 0)
 	for i, w := range windows {
@@ -147,7 +147,7 @@ func arenasAreTheOwners(t *testing.T, ranks []transport.Mesh, windows []*transpo
 
 // windowsAlloc: what is given out is the rank's own, and others find it at the
 // offset that its owner tells.
-func windowsAlloc(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func windowsAlloc(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	sizes := []int{1, 4096, 4097, 0, 12345}
 	offsets := make([][]int, len(ranks))
 	for i, w := range windows {
@@ -179,17 +179,17 @@ func windowsAlloc(t *testing.T, ranks []transport.Mesh, windows []*transport.Win
 // pause lets waits get to where they sleep.
 func pause() { time.Sleep(soon) }
 
-func waiterFor(w *transport.Windows) waiting.Waiter {
+func waiterFor(w *transport.SharedMemory) waiting.Waiter {
 	return waiting.New(waiting.Config{Ranks: len(w.Ranks), Cores: w.Cores, OneProcess: w.OneProcess})
 }
 
 // flagOf is the flag of a rank at the start of control.
-func flagOf(w *transport.Windows, rank int) *waiting.Flag {
+func flagOf(w *transport.SharedMemory, rank int) *waiting.Flag {
 	return waiting.FlagAt(w.Control, rank*2*waiting.FlagBytes)
 }
 
 // exchange: flags in the memory order what is written beside them.
-func exchange(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func exchange(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	const rounds, n = 200, 512
 	each(ranks, func(m transport.Mesh) {
 		w := windows[m.Rank()]
@@ -208,7 +208,7 @@ func exchange(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows
 			return true
 		}
 		for round := uint64(1); round < 2*rounds; round += 2 {
-			copy(w.Own()[:n], pattern(n, m.Rank()+int(round)))
+			copy(w.Arena()[:n], pattern(n, m.Rank()+int(round)))
 			if !all(round) {
 				return
 			}
@@ -226,7 +226,7 @@ func exchange(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows
 
 // waiters returns the ends of waits for a peer's flag that is never raised, by
 // rank.
-func waiters(ranks []transport.Mesh, windows []*transport.Windows, peer int) []error {
+func waiters(ranks []transport.Mesh, windows []*transport.SharedMemory, peer int) []error {
 	errs := make([]error, len(ranks))
 	var all sync.WaitGroup
 	for i, m := range ranks {
@@ -241,7 +241,7 @@ func waiters(ranks []transport.Mesh, windows []*transport.Windows, peer int) []e
 	return errs
 }
 
-func cutEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func cutEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	cutter, ok := ranks[2].(transport.Cutter)
 	if !ok {
 		t.Skip("this mesh has no links to cut")
@@ -260,7 +260,7 @@ func cutEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.Win
 	}
 }
 
-func abortEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func abortEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	cause := errors.New("out of paper")
 	var late sync.WaitGroup
 	late.Go(func() { pause(); ranks[1].Abort(cause) })
@@ -272,7 +272,7 @@ func abortEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.W
 	late.Wait()
 }
 
-func closeEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func closeEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	for _, w := range windows {
 		w.Hold() // as whoever waits in it does
 		defer w.Drop()
@@ -291,7 +291,7 @@ func closeEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.W
 
 // heldBeyondClose: who holds the memory may use all of it after Close; what was
 // given out may be touched for ever.
-func heldBeyondClose(t *testing.T, ranks []transport.Mesh, windows []*transport.Windows) {
+func heldBeyondClose(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	w := windows[0]
 	w.Hold()
 	mine := w.Alloc(10000)
@@ -299,7 +299,7 @@ func heldBeyondClose(t *testing.T, ranks []transport.Mesh, windows []*transport.
 	CloseAll(t, ranks)
 	w.Control[1] = 5
 	w.Arenas[1][1] = 5
-	if !bytes.Equal(mine, pattern(len(mine), 1)) || !bytes.Equal(w.Own()[:len(mine)], mine) {
+	if !bytes.Equal(mine, pattern(len(mine), 1)) || !bytes.Equal(w.Arena()[:len(mine)], mine) {
 		t.Error("what was written is gone while the memory is held")
 	}
 	w.Drop()

@@ -44,7 +44,7 @@ const (
 // card is a message: what a rank is like, or how far it has come.
 type card struct {
 	ok            bool
-	told          bool // not to share memory
+	disabled      bool // not to share memory
 	arena         int64
 	machine, host [16]byte
 	threads       int // at most 65535
@@ -61,7 +61,7 @@ func (c *card) encode() []byte {
 	switch {
 	case c.ok:
 		b[1] = able
-	case c.told:
+	case c.disabled:
 		b[1] = toldNot
 	}
 	text := c.text
@@ -87,7 +87,7 @@ func decodeCard(b []byte) (*card, error) {
 	if n > maxText || arena > maxArena {
 		return nil, fmt.Errorf("%w (a text of %d bytes, an arena of %d)", errCard, n, arena)
 	}
-	c := &card{ok: b[1] == able, told: b[1] == toldNot, arena: int64(arena), text: string(b[textAt : textAt+n])}
+	c := &card{ok: b[1] == able, disabled: b[1] == toldNot, arena: int64(arena), text: string(b[textAt : textAt+n])}
 	c.threads = int(binary.LittleEndian.Uint16(b[4:]))
 	copy(c.machine[:], b[16:])
 	copy(c.host[:], b[32:])
@@ -124,7 +124,7 @@ func unable(cards []*card, ranks []int) string {
 
 // toldAll reports whether all ranks of one host were told not to share memory.
 func toldAll(cards []*card, ranks []int) bool {
-	return !slices.ContainsFunc(ranks, func(r int) bool { return !cards[r].told })
+	return !slices.ContainsFunc(ranks, func(r int) bool { return !cards[r].disabled })
 }
 
 // names lists two ranks or more, ascending: "ranks 0 to 3", or "ranks 0, 2 and 3".
@@ -179,7 +179,7 @@ func (c *card) cpus() (out []int) {
 func neighbours(cards []*card, me int) (out []Neighbour) {
 	for r, c := range cards {
 		if c.machine == cards[me].machine {
-			out = append(out, Neighbour{Rank: r, Near: c.host == cards[me].host, CPUs: c.cpus(), Threads: c.threads, Here: c.process == cards[me].process})
+			out = append(out, Neighbour{Rank: r, Near: c.host == cards[me].host, CPUs: c.cpus(), Threads: c.threads, SameProcess: c.process == cards[me].process})
 		}
 	}
 	return out

@@ -23,7 +23,7 @@ func ExampleNew() {
 				return
 			}
 			defer m.Close()
-			w := m.Windows()
+			w := m.SharedMemory()
 			if w == nil {
 				why, _ := m.Reason()
 				fmt.Println(why)
@@ -31,7 +31,7 @@ func ExampleNew() {
 			}
 			tag := transport.Tag{Seq: 1}
 			if m.Rank() == 0 {
-				copy(w.Own(), "gradient")
+				copy(w.Arena(), "gradient")
 				err = m.Send(1, tag, nil, time.Minute) // it is there
 			} else {
 				var r transport.Recv

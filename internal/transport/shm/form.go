@@ -32,7 +32,7 @@ type formation struct {
 
 	cards []*card
 	ranks [][]int // of each host, ascending
-	own   int     // this rank's host
+	host  int     // this rank's host
 
 	settled Settled
 
@@ -60,12 +60,12 @@ func form(ctx context.Context, mesh transport.Mesh, cfg Config) (*Mesh, error) {
 // run returns the region also when it fails after it was mapped.
 func (f *formation) run() (*Mesh, *region, error) {
 	var err error
-	if f.cards, err = f.meet(); err != nil {
+	if f.cards, err = f.exchangeCards(); err != nil {
 		return nil, nil, err
 	}
 	m := &Mesh{Mesh: f.mesh}
 	m.hosts, f.ranks = hostsOf(f.cards)
-	f.own = m.hosts[f.mesh.Rank()]
+	f.host = m.hosts[f.mesh.Rank()]
 	if err := f.settle(); err != nil {
 		return nil, nil, err
 	}
@@ -79,20 +79,20 @@ func (f *formation) run() (*Mesh, *region, error) {
 	}
 	m.reason, m.failed = f.outcome(whys)
 	m.arranging = transport.Traffic{PayloadSent: messageBytes * f.sent, PayloadReceived: messageBytes * f.received, MessagesSent: f.sent}
-	if region != nil && whys[f.own] != "" {
+	if region != nil && whys[f.host] != "" {
 		region.discard()
 	} else if region != nil {
-		m.windows = region.windows(f.ranks[f.own], f.mesh.Rank(), f.settled.Cores)
+		m.windows = region.windows(f.ranks[f.host], f.mesh.Rank(), f.settled.Cores)
 	}
 	return m, region, nil
 }
 
-// meet exchanges the cards of all ranks.
-func (f *formation) meet() ([]*card, error) {
+// exchangeCards exchanges the cards of all ranks.
+func (f *formation) exchangeCards() ([]*card, error) {
 	mine := describe()
 	mine.threads = f.cfg.Threads
 	if f.cfg.Off != "" {
-		mine.ok, mine.told, mine.text = false, true, f.cfg.Off
+		mine.ok, mine.disabled, mine.text = false, true, f.cfg.Off
 	}
 	if f.cfg.ArenaBytes > 0 {
 		mine.arena = f.cfg.ArenaBytes
@@ -101,10 +101,10 @@ func (f *formation) meet() ([]*card, error) {
 	for r := range all {
 		all[r] = r
 	}
-	if err := f.tell(all, roundCards, mine); err != nil {
+	if err := f.broadcast(all, roundCards, mine); err != nil {
 		return nil, err
 	}
-	cards, err := f.hear(all, roundCards)
+	cards, err := f.collect(all, roundCards)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (f *formation) settle() (err error) {
 		f.settled, err = f.cfg.Settle(neighbours(f.cards, f.mesh.Rank()))
 	}
 	if f.settled.Cores == 0 {
-		f.settled.Cores = coresOf(f.cards, f.ranks[f.own])
+		f.settled.Cores = coresOf(f.cards, f.ranks[f.host])
 	}
 	return err
 }
@@ -126,7 +126,7 @@ func (f *formation) settle() (err error) {
 // share maps the memory of this rank's host. The region is nil where there is
 // none; why says what is in the way here, for the verdict.
 func (f *formation) share() (r *region, why string, err error) {
-	ranks := f.ranks[f.own]
+	ranks := f.ranks[f.host]
 	if len(ranks) < 2 || unable(f.cards, ranks) != "" {
 		return nil, "", nil
 	}
@@ -146,13 +146,13 @@ func (f *formation) lead(others []int) (*region, string, error) {
 	source, r, err := f.prepare(others, arena)
 	if err != nil {
 		why := fmt.Sprintf("rank %d: %v", f.mesh.Rank(), err)
-		return nil, why, f.tell(others, roundOffer, &card{text: why})
+		return nil, why, f.broadcast(others, roundOffer, &card{text: why})
 	}
 	defer source.close()
-	if err := f.tell(others, roundOffer, &card{ok: true, arena: arena, text: source.name}); err != nil {
+	if err := f.broadcast(others, roundOffer, &card{ok: true, arena: arena, text: source.name}); err != nil {
 		return r, "", err
 	}
-	answers, err := f.hear(others, roundDone)
+	answers, err := f.collect(others, roundDone)
 	if err != nil {
 		return r, "", err
 	}
@@ -182,7 +182,7 @@ func (f *formation) prepare(others []int, arena int64) (*source, *region, error)
 
 // follow gets the memory from the lowest rank of this host and maps it.
 func (f *formation) follow(leader int) (*region, error) {
-	offers, err := f.hear([]int{leader}, roundOffer)
+	offers, err := f.collect([]int{leader}, roundOffer)
 	if err != nil || !offers[leader].ok {
 		return nil, err // the verdict says why
 	}
@@ -191,7 +191,7 @@ func (f *formation) follow(leader int) (*region, error) {
 	if err != nil {
 		answer = &card{text: err.Error()}
 	}
-	return r, f.tell([]int{leader}, roundDone, answer)
+	return r, f.broadcast([]int{leader}, roundDone, answer)
 }
 
 func (f *formation) fetch(leader int, offer *card) (*region, error) {
@@ -200,7 +200,7 @@ func (f *formation) fetch(leader int, offer *card) (*region, error) {
 		return nil, err
 	}
 	defer memfd.Close(fd)
-	ranks := len(f.ranks[f.own])
+	ranks := len(f.ranks[f.host])
 	if err := memfd.Check(fd, regionBytes(ranks, offer.arena), memfd.Fixed); err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (f *formation) fetch(leader int, offer *card) (*region, error) {
 // reads a flag first would otherwise decide where it lies. It is only faster, and a sandbox may forbid it.
 func (f *formation) house(r *region) {
 	if f.settled.Homed {
-		for _, part := range r.parts(slices.Index(f.ranks[f.own], f.mesh.Rank())) {
+		for _, part := range r.parts(slices.Index(f.ranks[f.host], f.mesh.Rank())) {
 			_ = placement.Prefer(part, f.settled.Node)
 		}
 	}
@@ -236,17 +236,17 @@ func (f *formation) judge(why string) ([]string, error) {
 			leaders = append(leaders, ranks[0])
 		}
 	}
-	if whys[f.own] == "" && len(f.ranks[f.own]) > 1 && f.ranks[f.own][0] == f.mesh.Rank() {
+	if whys[f.host] == "" && len(f.ranks[f.host]) > 1 && f.ranks[f.host][0] == f.mesh.Rank() {
 		all := make([]int, f.mesh.Size())
 		for r := range all {
 			all[r] = r
 		}
-		if err := f.tell(all, roundVerdict, &card{ok: why == "", text: why}); err != nil {
+		if err := f.broadcast(all, roundVerdict, &card{ok: why == "", text: why}); err != nil {
 			return nil, err
 		}
-		whys[f.own] = why
+		whys[f.host] = why
 	}
-	verdicts, err := f.hear(leaders, roundVerdict)
+	verdicts, err := f.collect(leaders, roundVerdict)
 	if err != nil {
 		return nil, err
 	}
@@ -286,8 +286,8 @@ func (f *formation) outcome(whys []string) (reason string, failed bool) {
 	return reason, len(faults) > 0
 }
 
-// tell sends c to ranks, this one left out.
-func (f *formation) tell(ranks []int, round int, c *card) error {
+// broadcast sends c to ranks, this one left out.
+func (f *formation) broadcast(ranks []int, round int, c *card) error {
 	b := c.encode()
 	for _, r := range ranks {
 		if r == f.mesh.Rank() {
@@ -301,8 +301,8 @@ func (f *formation) tell(ranks []int, round int, c *card) error {
 	return nil
 }
 
-// hear receives from ranks, this one left out, and returns what they say by rank.
-func (f *formation) hear(ranks []int, round int) ([]*card, error) {
+// collect receives from ranks, this one left out, and returns what they say by rank.
+func (f *formation) collect(ranks []int, round int) ([]*card, error) {
 	n := f.mesh.Size()
 	cards, posted, bufs := make([]*card, n), make([]transport.Recv, n), make([][]byte, n)
 	for _, r := range ranks {

@@ -31,7 +31,7 @@ func TestOneRankThatCannot(t *testing.T) {
 	})
 	defer closeAll(t, meshes)
 	for i, m := range meshes {
-		if m.Windows() != nil {
+		if m.SharedMemory() != nil {
 			t.Errorf("rank %d shares memory", i)
 		}
 		if why, failed := m.Reason(); why != "ranks 0 to 2 (rank 1: it was told not to)" || !failed {
@@ -49,7 +49,7 @@ func TestAllToldNotTo(t *testing.T) {
 	meshes := formed(t, 2, func(_ int, cfg *Config) { cfg.Off = "it was told not to" })
 	defer closeAll(t, meshes)
 	for i, m := range meshes {
-		if why, failed := m.Reason(); why != "" || failed || m.Windows() != nil {
+		if why, failed := m.Reason(); why != "" || failed || m.SharedMemory() != nil {
 			t.Errorf("rank %d: %q, %v", i, why, failed)
 		}
 	}
@@ -61,7 +61,7 @@ func TestTooMuch(t *testing.T) {
 	meshes := formed(t, 2, func(_ int, cfg *Config) { cfg.ArenaBytes = maxArena })
 	defer closeAll(t, meshes)
 	for i, m := range meshes {
-		if why, failed := m.Reason(); !strings.HasPrefix(why, "ranks 0 and 1 (rank 0: ") || !failed || m.Windows() != nil {
+		if why, failed := m.Reason(); !strings.HasPrefix(why, "ranks 0 and 1 (rank 0: ") || !failed || m.SharedMemory() != nil {
 			t.Errorf("rank %d: %q, %v", i, why, failed)
 		}
 	}
@@ -73,14 +73,14 @@ func TestAsMuchAsThereIs(t *testing.T) {
 	leakcheck.Check(t)
 	meshes := formed(t, 2, func(_ int, cfg *Config) { cfg.ArenaBytes = 0 })
 	defer closeAll(t, meshes)
-	a, b := meshes[0].Windows(), meshes[1].Windows()
+	a, b := meshes[0].SharedMemory(), meshes[1].SharedMemory()
 	if why, failed := meshes[0].Reason(); why != "" || failed || a == nil || b == nil {
 		t.Fatal(why, failed)
 	}
-	if len(a.Own()) < 64<<20 {
-		t.Errorf("an arena of %d bytes", len(a.Own()))
+	if len(a.Arena()) < 64<<20 {
+		t.Errorf("an arena of %d bytes", len(a.Arena()))
 	}
-	a.Own()[len(a.Own())-1] = 7
+	a.Arena()[len(a.Arena())-1] = 7
 	if got := b.Arenas[0]; got[len(got)-1] != 7 {
 		t.Error("its end is not shared")
 	}
@@ -89,7 +89,7 @@ func TestAsMuchAsThereIs(t *testing.T) {
 func TestOneRank(t *testing.T) {
 	meshes := formed(t, 1, nil)
 	defer closeAll(t, meshes)
-	if why, failed := meshes[0].Reason(); why != "there is one rank only" || failed || meshes[0].Windows() != nil {
+	if why, failed := meshes[0].Reason(); why != "there is one rank only" || failed || meshes[0].SharedMemory() != nil {
 		t.Error(why, failed)
 	}
 }
@@ -210,7 +210,7 @@ func TestOutcome(t *testing.T) {
 		f := new(formation)
 		for r := range c.hosts {
 			told, host := unicode.IsUpper(rune(c.hosts[r])), unicode.ToLower(rune(c.hosts[r]))
-			f.cards = append(f.cards, &card{ok: !told, told: told, host: [16]byte{byte(host)}, machine: [16]byte{c.machines[r]}})
+			f.cards = append(f.cards, &card{ok: !told, disabled: told, host: [16]byte{byte(host)}, machine: [16]byte{c.machines[r]}})
 		}
 		_, f.ranks = hostsOf(f.cards)
 		if reason, failed := f.outcome(c.whys); reason != c.reason || failed != c.failed {
@@ -233,7 +233,7 @@ func TestCoresAreCountedOnce(t *testing.T) {
 func FuzzCard(f *testing.F) {
 	f.Add((&card{ok: true, arena: 1 << 40, text: "@ringo-00"}).encode())
 	f.Add((&card{text: strings.Repeat("no", 500)}).encode())
-	f.Add((&card{told: true, text: "no"}).encode())
+	f.Add((&card{disabled: true, text: "no"}).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := decodeCard(b)

@@ -106,13 +106,13 @@ func play(role []string) (line string, err error) {
 	} else if _, err := strconv.Atoi(role[3]); err == nil {
 		select {} // until it is killed
 	}
-	line = fmt.Sprint(m.Hosts(), " ", reasonOf(m), " ", m.Windows() != nil)
+	line = fmt.Sprint(m.Hosts(), " ", reasonOf(m), " ", m.SharedMemory() != nil)
 	return line, leave(m)
 }
 
 // meet is a barrier in shared memory, and then what was written before it.
 func meet(m *Mesh) error {
-	w := m.Windows()
+	w := m.SharedMemory()
 	if w == nil {
 		return errors.New("no memory is shared: " + reasonOf(m))
 	}
@@ -121,7 +121,7 @@ func meet(m *Mesh) error {
 	}
 	wait := waiting.New(waiting.Config{Ranks: len(w.Ranks), Cores: w.Cores})
 	for round := uint64(1); round <= 1000; round++ {
-		w.Own()[len(w.Own())-1] = byte(round)
+		w.Arena()[len(w.Arena())-1] = byte(round)
 		waiting.FlagAt(w.Control, w.Index*waiting.FlagBytes).Raise(2 * round)
 		for i, r := range w.Ranks {
 			if err := wait.AtLeast(waiting.FlagAt(w.Control, i*waiting.FlagBytes), 2*round, m, r, time.Minute); err != nil && i != w.Index {
@@ -143,8 +143,8 @@ func meet(m *Mesh) error {
 
 // survive expects a rank's end during New or after it, by name.
 func survive(m *Mesh, err error, victim string) (string, error) {
-	if err == nil && m.Windows() != nil {
-		w := m.Windows()
+	if err == nil && m.SharedMemory() != nil {
+		w := m.SharedMemory()
 		wait := waiting.New(waiting.Config{Ranks: len(w.Ranks), Cores: w.Cores})
 		dead, _ := strconv.Atoi(victim)
 		err = wait.AtLeast(waiting.FlagAt(w.Control, 0), 1, m, dead, time.Minute)

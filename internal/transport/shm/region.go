@@ -53,8 +53,8 @@ func (r *region) parts(i int) [][]byte {
 }
 
 // windows describes r, which belongs to them from now on.
-func (r *region) windows(ranks []int, me, cores int) *transport.Windows {
-	w := &transport.Windows{
+func (r *region) windows(ranks []int, me, cores int) *transport.SharedMemory {
+	w := &transport.SharedMemory{
 		Ranks: ranks, Index: slices.Index(ranks, me), Cores: cores,
 		Control: unsafe.Slice((*byte)(r.base), r.ranks*transport.ControlBytes),
 	}

@@ -52,8 +52,8 @@ type Neighbour struct {
 	Near bool
 	// CPUs are the numbers of the processors that it may run on, ascending.
 	CPUs []int
-	// Here says that it is of this process.
-	Here bool
+	// SameProcess says that it is of this process.
+	SameProcess bool
 	// Threads is its Config.Threads.
 	Threads int
 }
@@ -84,10 +84,10 @@ func (c Config) Validate() error {
 }
 
 // Mesh is the inner mesh with what this rank shares. It implements
-// transport.Mesh, transport.Windower and transport.Cutter.
+// transport.Mesh, transport.SharedMemoryProvider and transport.Cutter.
 type Mesh struct {
 	transport.Mesh
-	windows *transport.Windows
+	windows *transport.SharedMemory
 	hosts   []int
 	reason  string
 	failed  bool
@@ -117,12 +117,12 @@ func New(ctx context.Context, inner transport.Mesh, cfg Config) (*Mesh, error) {
 	return nil, err
 }
 
-// Windows returns what this rank shares, nil where nothing is. After Close it is
-// for those who hold it. See transport.Windower.
-func (m *Mesh) Windows() *transport.Windows { return m.windows }
+// SharedMemory returns what this rank shares, nil where nothing is. After Close it is
+// for those who hold it. See transport.SharedMemoryProvider.
+func (m *Mesh) SharedMemory() *transport.SharedMemory { return m.windows }
 
 // Lender returns the inner mesh's. See transport.Wrapper.
-func (m *Mesh) Lender() transport.Lender { return transport.LenderOf(m.Mesh) }
+func (m *Mesh) Lender() transport.ZeroCopySender { return transport.ZeroCopyOf(m.Mesh) }
 
 // Hosts returns the host of each rank: a number from 0 up, in the order of their
 // lowest ranks. Ranks that cannot reach each other's sockets without a network,

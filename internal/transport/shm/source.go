@@ -35,7 +35,7 @@ type source struct {
 	cancel  context.CancelFunc
 	ln      *net.UnixListener
 	workers sync.WaitGroup
-	door    *transport.Door
+	door    *transport.AcceptLimiter
 
 	mu    sync.Mutex
 	ranks []int // who have not asked yet
@@ -71,7 +71,7 @@ func (s *source) listen() {
 	for {
 		conn, err := s.ln.AcceptUnix()
 		if err == nil {
-			if knocked := s.door.Knock(conn); knocked != nil {
+			if knocked := s.door.Admit(conn); knocked != nil {
 				s.workers.Go(func() { s.answer(knocked, conn) })
 			}
 			continue
@@ -89,7 +89,7 @@ func (s *source) listen() {
 
 // answer gives the memory to a rank that proves to be one. Others are turned
 // away by the handshake; what they wanted is nobody's concern.
-func (s *source) answer(knocked *transport.Stranger, conn *net.UnixConn) {
+func (s *source) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	link, theirs, err := knocked.Accept(s.ctx, s.ticket, s.hello, s.check)
 	if err != nil {
 		return
@@ -184,7 +184,7 @@ func askForMemory(ctx context.Context, name string, hello transport.Hello, ticke
 	if err != nil {
 		return -1, false, fmt.Errorf("connecting to the socket of rank %d: %w", leader, err)
 	}
-	link, theirs, err := transport.Introduce(ctx, conn, ticket, hello)
+	link, theirs, err := transport.ClientHandshake(ctx, conn, ticket, hello)
 	if err != nil {
 		closed := slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}, func(e error) bool { return errors.Is(err, e) })
 		return -1, closed, fmt.Errorf("the socket of rank %d: %w", leader, err)

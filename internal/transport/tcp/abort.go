@@ -31,7 +31,7 @@ var errAbort = errors.New("tcp: malformed abort frame")
 func encodeAbort(e *transport.AbortError) []byte {
 	rank, why := noRank, ""
 	if e.Lost != nil {
-		rank, why = uint32(e.Lost.Rank), e.Lost.Why
+		rank, why = uint32(e.Lost.Rank), e.Lost.Reason
 	}
 	flags := byte(0)
 	if e.Timeout {
@@ -62,7 +62,7 @@ func decodeAbort(b []byte, size int) (*transport.AbortError, error) {
 	}
 	e := &transport.AbortError{Rank: int(from), Reason: string(b[n:]), Timeout: flags&timedOut != 0}
 	if int64(rank) < int64(size) {
-		e.Lost = &transport.LostError{Rank: int(rank), Why: string(b[:n]), Timeout: flags&lostTimedOut != 0}
+		e.Lost = &transport.LostError{Rank: int(rank), Reason: string(b[:n]), Timeout: flags&lostTimedOut != 0}
 	}
 	return e, nil
 }

@@ -73,12 +73,12 @@ const maxStrangers = 128
 
 // formation is a mesh in the making.
 type formation struct {
-	cfg     Config
-	who     transport.Credentials
-	hello   transport.Hello
-	workers sync.WaitGroup
-	changed chan struct{} // holds a token when there is something to look at
-	door    *transport.Door
+	cfg         Config
+	credentials transport.Credentials
+	hello       transport.Hello
+	workers     sync.WaitGroup
+	changed     chan struct{} // holds a token when there is something to look at
+	door        *transport.AcceptLimiter
 
 	mu      sync.Mutex
 	claimed [][]bool            // by rank and stream: the connection stands, or is being agreed
@@ -91,14 +91,14 @@ type formation struct {
 
 func form(ctx context.Context, cfg Config) ([][]*transport.Link, error) {
 	f := &formation{
-		cfg:     cfg,
-		who:     cfg.Ticket.Under(cfg.TLS),
-		hello:   transport.Hello{Version: cfg.Version, Purpose: transport.MeshLink, Rank: cfg.Rank, WorldSize: cfg.Size, Streams: cfg.Streams},
-		changed: make(chan struct{}, 1),
-		door:    transport.NewDoor(maxStrangers, cfg.Report),
-		claimed: make([][]bool, cfg.Size),
-		links:   make([][]*transport.Link, cfg.Size),
-		tries:   make([]error, cfg.Size),
+		cfg:         cfg,
+		credentials: cfg.Ticket.Under(cfg.TLS),
+		hello:       transport.Hello{Version: cfg.Version, Purpose: transport.MeshLink, Rank: cfg.Rank, WorldSize: cfg.Size, Streams: cfg.Streams},
+		changed:     make(chan struct{}, 1),
+		door:        transport.NewDoor(maxStrangers, cfg.Report),
+		claimed:     make([][]bool, cfg.Size),
+		links:       make([][]*transport.Link, cfg.Size),
+		tries:       make([]error, cfg.Size),
 	}
 	for r := range f.links {
 		if r != cfg.Rank {
@@ -238,7 +238,7 @@ func (f *formation) dial(ctx context.Context, rank, stream int) {
 func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.Link, error) {
 	mine := f.hello
 	mine.Stream = stream
-	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.who, mine)
+	link, theirs, err := transport.Dial(ctx, f.cfg.Addrs[rank], f.credentials, mine)
 	if err == nil && (theirs.Rank != rank || theirs.WorldSize != f.cfg.Size) {
 		link.Close()
 		err = fmt.Errorf("%w: %s answers as rank %d of %d, expected rank %d of %d",
@@ -255,7 +255,7 @@ func (f *formation) listen(ctx context.Context) {
 		conn, err := f.cfg.Listener.Accept()
 		switch {
 		case err == nil:
-			if s := f.door.Knock(conn); s != nil {
+			if s := f.door.Admit(conn); s != nil {
 				f.workers.Go(func() { f.accept(ctx, s) })
 			}
 		case errors.Is(err, net.ErrClosed):
@@ -274,9 +274,9 @@ func (f *formation) listen(ctx context.Context) {
 	}
 }
 
-func (f *formation) accept(ctx context.Context, s *transport.Stranger) {
+func (f *formation) accept(ctx context.Context, s *transport.PendingConn) {
 	var claimed *bool
-	link, theirs, err := s.Accept(ctx, f.who, f.hello, func(h transport.Hello) error {
+	link, theirs, err := s.Accept(ctx, f.credentials, f.hello, func(h transport.Hello) error {
 		seat, err := f.claim(h)
 		claimed = seat
 		return err

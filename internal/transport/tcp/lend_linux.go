@@ -13,7 +13,7 @@ import (
 //
 // The kernel holds the pages themselves, so that memory that is freed meanwhile is
 // never touched after it is somebody else's; what is written to it meanwhile is
-// sent. Only the receiver can tell when that no longer matters (transport.Lender).
+// sent. Only the receiver can tell when that no longer matters (transport.ZeroCopySender).
 // Pages that have not reached the socket when a frame fails are let go at once.
 
 // pipe is what pages go through. Its bytes are the next ones of the frame that is
@@ -29,7 +29,7 @@ type pipe struct {
 // user has many, the system grants less and it takes more calls.
 const pipeBytes = 1 << 20
 
-func (s *epollSocket) lend(v [][]byte) (int, error) {
+func (s *epollSocket) writeZeroCopy(v [][]byte) (int, error) {
 	if !s.use() {
 		return 0, errClosed
 	}

@@ -54,7 +54,7 @@ func TestLend(t *testing.T) {
 			sent := make(chan error, 1)
 			go func() {
 				for i, n := range sizes {
-					if err := m[0].Lend(1, transport.Tag{Part: uint32(2 * i)}, loans[i], patience); err != nil {
+					if err := m[0].SendZeroCopy(1, transport.Tag{Part: uint32(2 * i)}, loans[i], patience); err != nil {
 						sent <- err
 						return
 					}
@@ -118,7 +118,7 @@ func TestLentMemoryIsRead(t *testing.T) {
 	// reads the second before its receive is posted.
 	first, second := pattern(lendFrom, 1), pattern(lendFrom, 2)
 	for i, p := range [][]byte{first, second} {
-		if err := m[0].Lend(1, transport.Tag{Part: uint32(i)}, p, patience); err != nil {
+		if err := m[0].SendZeroCopy(1, transport.Tag{Part: uint32(i)}, p, patience); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestLendAllocatesNothing(t *testing.T) {
 		tag := transport.Tag{Part: part}
 		part++
 		m[1].Post(&r, 0, tag, dst)
-		if err := m[0].Lend(1, tag, p, patience); err != nil {
+		if err := m[0].SendZeroCopy(1, tag, p, patience); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Wait(patience); err != nil {
@@ -159,7 +159,7 @@ func TestLendToAPeerThatDoesNotReceive(t *testing.T) {
 	p := pattern(1<<20, 0)
 	var err error
 	for i := 0; err == nil && i < 100; i++ {
-		err = m[0].Lend(1, transport.Tag{Part: uint32(i)}, p, 100*time.Millisecond)
+		err = m[0].SendZeroCopy(1, transport.Tag{Part: uint32(i)}, p, 100*time.Millisecond)
 	}
 	if err == nil {
 		t.Error("100 MiB were sent to a peer that reads nothing")

@@ -113,7 +113,7 @@ func measureLending() (copied, lent cost, err error) {
 		for _, kind := range []struct {
 			put  func([][]byte) (int, error)
 			best *cost
-		}{{from.write, &copied}, {from.lend, &lent}} {
+		}{{from.write, &copied}, {from.writeZeroCopy, &lent}} {
 			c, err := t.run(kind.put, byte(i))
 			if err != nil {
 				return cost{}, cost{}, err

@@ -79,7 +79,7 @@ func TestWaysOfLending(t *testing.T) {
 func TestLendCopies(t *testing.T) {
 	m := formed(t, 2, func(c *Config) { c.Lending = LendNever })
 	p := pattern(lendFrom, 1)
-	if err := m[0].Lend(1, transport.Tag{}, p, patience); err != nil {
+	if err := m[0].SendZeroCopy(1, transport.Tag{}, p, patience); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := receive(m[1], 0, transport.Tag{}, len(p)); err != nil {

@@ -87,13 +87,13 @@ func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 	return m.deliver(to, tag, p, timeout, false)
 }
 
-// Lend is Send from where p lies, where the system can and it pays (Config.Lending). See transport.Lender.
-func (m *Mesh) Lend(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
+// SendZeroCopy is Send from where p lies, where the system can and it pays (Config.Lending). See transport.ZeroCopySender.
+func (m *Mesh) SendZeroCopy(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	return m.deliver(to, tag, p, timeout, true)
 }
 
-func (m *Mesh) deliver(to int, tag transport.Tag, p []byte, timeout time.Duration, lent bool) error {
-	if err := m.send(to, tag, p, timeout, lent); err != nil {
+func (m *Mesh) deliver(to int, tag transport.Tag, p []byte, timeout time.Duration, SendZeroCopy bool) error {
+	if err := m.send(to, tag, p, timeout, SendZeroCopy); err != nil {
 		return &transport.Error{Op: "send", Rank: m.rank, Peer: to, Tag: tag, Err: err}
 	}
 	m.sent.Add(int64(len(p)))
@@ -101,7 +101,7 @@ func (m *Mesh) deliver(to int, tag transport.Tag, p []byte, timeout time.Duratio
 	return nil
 }
 
-func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration, lent bool) error {
+func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration, SendZeroCopy bool) error {
 	if err := transport.CheckPeer(m, to); err != nil {
 		return err
 	}
@@ -109,13 +109,13 @@ func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration, 
 		return *down
 	}
 	peer := m.peers[to]
-	if gone := peer.gone.Load(); gone != nil {
+	if gone := peer.closedBy.Load(); gone != nil {
 		return *gone
 	}
 	h := wire.Header{Type: m.frame, Group: tag.Group, Seq: tag.Seq, Part: tag.Part, Sig: tag.Sig}
 	s := peer.stream(tag, len(p))
-	lent = lent && len(p) >= lendFrom && m.frame == wire.Data && m.lending.pays(s.within)
-	err := s.send(h, p, timeout, lent)
+	SendZeroCopy = SendZeroCopy && len(p) >= lendFrom && m.frame == wire.Data && m.lending.pays(s.within)
+	err := s.send(h, p, timeout, SendZeroCopy)
 	if err != nil {
 		return peer.sendFault(err)
 	}
@@ -139,7 +139,7 @@ func (m *Mesh) Fault(peer int) error {
 	if err := transport.CheckPeer(m, peer); err != nil {
 		return err
 	}
-	if gone := m.peers[peer].gone.Load(); gone != nil {
+	if gone := m.peers[peer].closedBy.Load(); gone != nil {
 		return *gone
 	}
 	return nil
@@ -226,7 +226,7 @@ func (m *Mesh) sayGoodbye() {
 func (m *Mesh) sayLast(t wire.Type, payload []byte) {
 	var all sync.WaitGroup
 	for _, p := range m.peers {
-		if p == nil || p.gone.Load() != nil {
+		if p == nil || p.closedBy.Load() != nil {
 			continue
 		}
 		for _, s := range p.streams {

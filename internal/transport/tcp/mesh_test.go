@@ -246,7 +246,7 @@ func TestEverySurvivorNamesTheSameRank(t *testing.T) {
 func TestLeavingRanksPassTheReasonOn(t *testing.T) {
 	leakcheck.Check(t)
 	m := formed(t, 3, nil)
-	reason := &transport.AbortError{Rank: 2, Reason: "r", Lost: &transport.LostError{Rank: 2, Why: "w"}}
+	reason := &transport.AbortError{Rank: 2, Reason: "r", Lost: &transport.LostError{Rank: 2, Reason: "w"}}
 	m[1].stop(reason) // as if rank 2's frame had come to rank 1 only
 	m[1].Close()
 	_, err := receive(m[0], 1, transport.Tag{}, 1)
@@ -326,7 +326,7 @@ func acceptAs(t *testing.T, cfgs []Config, rank int) *transport.Link {
 		t.Fatal(err)
 	}
 	cfgs[rank].Listener.Close()
-	l, _, err := transport.Accept(context.Background(), conn, cfgs[rank].Ticket,
+	l, _, err := transport.ServerHandshake(context.Background(), conn, cfgs[rank].Ticket,
 		transport.Hello{Version: "test", Purpose: transport.MeshLink, Rank: rank, WorldSize: 3, Streams: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -339,11 +339,11 @@ func TestAbortFrame(t *testing.T) {
 	const size = 4
 	for _, e := range []*transport.AbortError{
 		{Rank: 3, Reason: "r"},
-		{Rank: 0, Reason: "", Lost: &transport.LostError{Rank: 0, Why: ""}},
-		{Rank: 1, Reason: long, Lost: &transport.LostError{Rank: 2, Why: long}},
+		{Rank: 0, Reason: "", Lost: &transport.LostError{Rank: 0, Reason: ""}},
+		{Rank: 1, Reason: long, Lost: &transport.LostError{Rank: 2, Reason: long}},
 		{Rank: 1, Reason: "r", Timeout: true},
-		{Rank: 1, Reason: "r", Timeout: true, Lost: &transport.LostError{Rank: 2, Why: "w", Timeout: true}},
-		{Rank: 1, Reason: "r", Lost: &transport.LostError{Rank: 2, Why: "w", Timeout: true}},
+		{Rank: 1, Reason: "r", Timeout: true, Lost: &transport.LostError{Rank: 2, Reason: "w", Timeout: true}},
+		{Rank: 1, Reason: "r", Lost: &transport.LostError{Rank: 2, Reason: "w", Timeout: true}},
 	} {
 		b := encodeAbort(e)
 		got, err := decodeAbort(b, size)
@@ -358,7 +358,7 @@ func TestAbortFrame(t *testing.T) {
 		if got, err := decodeAbort(encodeAbort(&transport.AbortError{Rank: rank}), size); err != errAbort {
 			t.Errorf("an abort by rank %d: %v, %v", rank, got, err)
 		}
-		e := transport.NewAbortError(1, &transport.LostError{Rank: rank, Why: "w"})
+		e := transport.NewAbortError(1, &transport.LostError{Rank: rank, Reason: "w"})
 		if got, err := decodeAbort(encodeAbort(e), size); err != nil || got.Lost != nil || got.Reason != e.Reason {
 			t.Errorf("the loss of rank %d: %+v, %v", rank, got, err)
 		}
@@ -366,7 +366,7 @@ func TestAbortFrame(t *testing.T) {
 }
 
 func FuzzDecodeAbort(f *testing.F) {
-	f.Add(encodeAbort(&transport.AbortError{Rank: 1, Reason: "r", Lost: &transport.LostError{Rank: 2, Why: "w"}}))
+	f.Add(encodeAbort(&transport.AbortError{Rank: 1, Reason: "r", Lost: &transport.LostError{Rank: 2, Reason: "w"}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const size = 5
 		e, err := decodeAbort(b, size)

@@ -20,7 +20,7 @@ type peer struct {
 	in        *transport.Inbox
 	streams   []*stream
 	sleepers  atomic.Int32          // how many wait for a message without polling
-	gone      atomic.Pointer[error] // why nothing can be sent to it any more
+	closedBy  atomic.Pointer[error] // why nothing can be sent to it any more
 	open      atomic.Int32          // streams whose reader has not ended
 	farewells atomic.Int32          // streams that ended in good order
 	done      chan struct{}         // closed when all have
@@ -90,7 +90,7 @@ func (p *peer) streamEnded(s *stream) {
 	last := lastWord{}
 	if !errors.As(err, &last) {
 		err = p.lost(err)
-		p.gone.CompareAndSwap(nil, &err)
+		p.closedBy.CompareAndSwap(nil, &err)
 		p.in.Break(err)
 		if p.mesh.down.Load() != nil {
 			s.sock.close() // the peer's answer to our last word; the other streams may still say theirs
@@ -103,7 +103,7 @@ func (p *peer) streamEnded(s *stream) {
 	if by := (*transport.AbortError)(nil); errors.As(err, &by) {
 		p.mesh.stop(err)
 	}
-	p.gone.CompareAndSwap(nil, &err)
+	p.closedBy.CompareAndSwap(nil, &err)
 	if p.farewells.Add(1) == int32(len(p.streams)) {
 		p.in.Break(err) // nothing is left on any stream
 	}
@@ -121,9 +121,9 @@ func (p *peer) lost(err error) error {
 	switch errno := syscall.Errno(0); {
 	case err == io.EOF, errors.Is(err, errClosed):
 	case err == io.ErrUnexpectedEOF, errors.As(err, &errno):
-		lost.Why = fmt.Sprintf("%s (%v)", lost.Why, err)
+		lost.Reason = fmt.Sprintf("%s (%v)", lost.Reason, err)
 	default:
-		lost.Why = fmt.Sprintf("what it sends cannot be used: %v", err)
+		lost.Reason = fmt.Sprintf("what it sends cannot be used: %v", err)
 	}
 	return lost
 }
@@ -138,7 +138,7 @@ func (p *peer) sendFault(err error) error {
 		case <-p.done:
 		case <-wait.C:
 		}
-		if gone := p.gone.Load(); gone != nil {
+		if gone := p.closedBy.Load(); gone != nil {
 			err = *gone
 		}
 	}

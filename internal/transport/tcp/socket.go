@@ -25,11 +25,11 @@ type socket interface {
 	// write takes as much of v as fits, or errAgain.
 	write(v [][]byte) (int, error)
 
-	// lend is write, but what it has taken of the last slice is read from where it
+	// writeZeroCopy is write, but what it has taken of the last slice is read from where it
 	// lies until the other end has it. It may keep bytes that it has not counted
 	// yet: until all of v is taken the next call is lend again, with v from where
 	// the last one ended, or takeBack.
-	lend(v [][]byte) (int, error)
+	writeZeroCopy(v [][]byte) (int, error)
 	// takeBack forgets what lend keeps: the rest of v is not to be sent.
 	takeBack()
 
@@ -134,7 +134,7 @@ func (s *netSocket) write(v [][]byte) (int, error) {
 	return outcome(s.nOut, s.outErr)
 }
 
-func (s *netSocket) lend(v [][]byte) (int, error) { return s.write(v) }
+func (s *netSocket) writeZeroCopy(v [][]byte) (int, error) { return s.write(v) }
 
 func (s *netSocket) takeBack() {}
 

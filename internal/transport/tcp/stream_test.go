@@ -35,9 +35,9 @@ func (s *scripted) read(v [][]byte) (n int, err error) {
 	return n, nil
 }
 
-func (s *scripted) write(v [][]byte) (int, error) { return 0, errAgain }
-func (s *scripted) lend(v [][]byte) (int, error)  { return s.write(v) }
-func (s *scripted) takeBack()                     {}
+func (s *scripted) write(v [][]byte) (int, error)         { return 0, errAgain }
+func (s *scripted) writeZeroCopy(v [][]byte) (int, error) { return s.write(v) }
+func (s *scripted) takeBack()                             {}
 
 func (s *scripted) arm()                       {}
 func (s *scripted) awaitRead(time.Time) bool   { return true }

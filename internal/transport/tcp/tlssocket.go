@@ -56,7 +56,7 @@ func (nothingYet) Temporary() bool { return true }
 func (s *tlsSocket) read(v [][]byte) (int, error) {
 	if !s.more.Load() { // TLS has nothing: who asks again and again while it waits pays for the system call alone
 		if some, err := s.conn.Fetch(); !some {
-			return 0, again(err)
+			return 0, retryable(err)
 		}
 	}
 	total := 0
@@ -95,7 +95,7 @@ func (s *tlsSocket) arm() {
 func (s *tlsSocket) write(v [][]byte) (int, error) {
 	if s.held {
 		if done, err := s.conn.Flush(); err != nil || !done {
-			return 0, again(err)
+			return 0, retryable(err)
 		}
 		s.held = false
 		return 1, nil
@@ -120,15 +120,15 @@ func (s *tlsSocket) write(v [][]byte) (int, error) {
 	return taken - 1, err
 }
 
-// again is errAgain for what has come to nothing without a fault.
-func again(err error) error {
+// retryable is errAgain for what has come to nothing without a fault.
+func retryable(err error) error {
 	if err == nil || err == error(nothingYet{}) {
 		return errAgain
 	}
 	return err
 }
 
-func (s *tlsSocket) lend(v [][]byte) (int, error) { return s.write(v) }
+func (s *tlsSocket) writeZeroCopy(v [][]byte) (int, error) { return s.write(v) }
 
 func (s *tlsSocket) takeBack() {}
 

@@ -164,7 +164,7 @@ func (w *writer) gather(h wire.Header, payload []byte) int {
 // flush writes what is in vec, left bytes, and returns how many it could not. No
 // clock is read unless it has to wait.
 func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) {
-	var patience awake.Patience
+	var patience awake.Deadline
 	var deadline, idle time.Time // deadline: of a part of the timeout
 	for {
 		n, err := w.put(lent)
@@ -198,7 +198,7 @@ func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) 
 // put writes or lends what is in vec as far as there is room.
 func (w *writer) put(lent bool) (int, error) {
 	if lent {
-		return w.stream.sock.lend(w.vec)
+		return w.stream.sock.writeZeroCopy(w.vec)
 	}
 	return w.stream.sock.write(w.vec)
 }

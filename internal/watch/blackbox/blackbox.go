@@ -25,8 +25,8 @@ const (
 // maxFile bounds what Read takes: some 2.7 MB for each of 1,024 processes with all that they can record.
 const maxFile = 3 << 30
 
-// Box is what the processes of a job had recorded.
-type Box struct {
+// File is what the processes of a job had recorded.
+type File struct {
 	Format    string    `json:"format"`
 	Version   int       `json:"version"`
 	Written   time.Time `json:"written"`
@@ -36,43 +36,43 @@ type Box struct {
 
 // Process is one of them.
 type Process struct {
-	Name   string  `json:"name"`             // "rank 3"
-	Rank   int     `json:"rank"`             // its number in the mesh; -1: it is outside
-	Serves bool    `json:"serves,omitempty"` // it is a server, and in no group of ranks
-	How    string  `json:"how,omitempty"`    // it ended: "killed by signal 9 (SIGKILL)"; "": well
-	Lost   bool    `json:"lost,omitempty"`   // the job failed because of it, as its launcher found
-	Silent string  `json:"silent,omitempty"` // why nothing is known of what it did; "": it is
-	Number int     `json:"process"`          // of the system
-	Step   int64   `json:"step"`             // how many it had done, -1 before the first
-	Doing  string  `json:"doing,omitempty"`  // the phase under way
-	Unseen uint64  `json:"unseen,omitempty"` // how much it did at once, and had no room to record
-	Open   []Entry `json:"open"`             // what had begun and not ended, the oldest first
-	Ended  []Entry `json:"ended"`            // the last operations, messages, requests, faults and changes, in the order in which they began as far as it is known
+	Name       string  `json:"name"`             // "rank 3"
+	Rank       int     `json:"rank"`             // its number in the mesh; -1: it is outside
+	Serves     bool    `json:"serves,omitempty"` // it is a server, and in no group of ranks
+	ExitStatus string  `json:"how,omitempty"`    // it ended: "killed by signal 9 (SIGKILL)"; "": well
+	Lost       bool    `json:"lost,omitempty"`   // the job failed because of it, as its launcher found
+	Silent     string  `json:"silent,omitempty"` // why nothing is known of what it did; "": it is
+	Number     int     `json:"process"`          // of the system
+	Step       int64   `json:"step"`             // how many it had done, -1 before the first
+	Doing      string  `json:"doing,omitempty"`  // the phase under way
+	Unseen     uint64  `json:"unseen,omitempty"` // how much it did at once, and had no room to record
+	Open       []Entry `json:"open"`             // what had begun and not ended, the oldest first
+	Ended      []Entry `json:"ended"`            // the last operations, messages, requests, faults and changes, in the order in which they began as far as it is known
 }
 
 // Entry is an event in words. Times are nanoseconds since 1970 by the host's clock.
 type Entry struct {
-	Kind   string `json:"kind"`
-	Name   string `json:"name"`
-	How    string `json:"algorithm,omitempty"`
-	Bucket int    `json:"bucket"`          // -1: of none
-	Label  string `json:"label,omitempty"` // what the bucket is called
-	Step   int64  `json:"step"`
-	Group  uint32 `json:"group"`
-	Seq    uint32 `json:"seq"`
-	With   int    `json:"with"` // the other rank of a message, or a root; -1: none
-	Peer   int    `json:"peer"` // for whom it waits, or did when it failed; -1: nobody
-	Size   int64  `json:"bytes"`
-	Sent   int64  `json:"bytes_sent"`          // -1: unknown
-	Sig    string `json:"signature,omitempty"` // the same on ranks that do the same
-	Rows   uint64 `json:"rows,omitempty"`      // of a request
-	Begun  int64  `json:"begun"`               // or since when it waits; 0: nobody looked at the clock
-	Done   int64  `json:"done"`                // 0: it goes on; -1: it has ended, and nobody looked at the clock
-	Failed bool   `json:"failed,omitempty"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Algorithm string `json:"algorithm,omitempty"`
+	Bucket    int    `json:"bucket"`          // -1: of none
+	Label     string `json:"label,omitempty"` // what the bucket is called
+	Step      int64  `json:"step"`
+	Group     uint32 `json:"group"`
+	Seq       uint32 `json:"seq"`
+	With      int    `json:"with"` // the other rank of a message, or a root; -1: none
+	Peer      int    `json:"peer"` // for whom it waits, or did when it failed; -1: nobody
+	Size      int64  `json:"bytes"`
+	Sent      int64  `json:"bytes_sent"`          // -1: unknown
+	Sig       string `json:"signature,omitempty"` // the same on ranks that do the same
+	Rows      uint64 `json:"rows,omitempty"`      // of a request
+	Begun     int64  `json:"begun"`               // or since when it waits; 0: nobody looked at the clock
+	Done      int64  `json:"done"`                // 0: it goes on; -1: it has ended, and nobody looked at the clock
+	Failed    bool   `json:"failed,omitempty"`
 }
 
 // Add adds what a process had recorded; nil: nothing.
-func (b *Box) Add(p Process, s *record.Snapshot) {
+func (b *File) Add(p Process, s *record.Snapshot) {
 	p.Step, p.Open, p.Ended = -1, []Entry{}, []Entry{}
 	if s == nil {
 		if p.Silent == "" {
@@ -81,7 +81,7 @@ func (b *Box) Add(p Process, s *record.Snapshot) {
 		b.Processes = append(b.Processes, p)
 		return
 	}
-	p.Number, p.Step, p.Unseen = s.Process, s.Step, s.Unseen
+	p.Number, p.Step, p.Unseen = s.Process, s.Step, s.Dropped
 	for _, e := range s.Open {
 		if e.Kind == record.PhaseKind {
 			p.Doing = e.Phase.String()
@@ -129,8 +129,8 @@ func entry(s *record.Snapshot, e record.Event) Entry {
 		return s.Epoch.UnixNano() + ns
 	}
 	out := Entry{
-		Kind: e.Kind.String(), Name: s.Text(e.Name), How: s.Text(e.How), Bucket: int(e.Bucket), Label: s.Text(e.Label), Step: e.Step,
-		Group: e.Group, Seq: e.Seq, With: int(e.With), Peer: int(e.Peer), Size: e.Size, Sent: e.Sent, Sig: fmt.Sprintf("%016x", e.Sig),
+		Kind: e.Kind.String(), Name: s.Text(e.Name), Algorithm: s.Text(e.Algorithm), Bucket: int(e.Bucket), Label: s.Text(e.Label), Step: e.Step,
+		Group: e.Group, Seq: e.Seq, With: int(e.Other), Peer: int(e.Peer), Size: e.Size, Sent: e.Sent, Sig: fmt.Sprintf("%016x", e.Sig),
 		Begun: at(cmp.Or(e.Begun, e.Since)), Done: at(e.Done), Failed: e.Failed,
 	}
 	if e.Kind == record.Request {
@@ -140,15 +140,15 @@ func entry(s *record.Snapshot, e record.Event) Entry {
 }
 
 // Write writes the file.
-func (b *Box) Write(w io.Writer) error {
+func (b *File) Write(w io.Writer) error {
 	b.Format, b.Version = Format, Version
 	return json.NewEncoder(w).Encode(b)
 }
 
 // Read reads a file. Errors say at which byte it is none.
-func Read(r io.Reader) (*Box, error) {
+func Read(r io.Reader) (*File, error) {
 	in := json.NewDecoder(io.LimitReader(r, maxFile))
-	var b Box
+	var b File
 	if err := in.Decode(&b); err != nil {
 		return nil, fmt.Errorf("blackbox: at byte %d: %w", in.InputOffset(), err)
 	}

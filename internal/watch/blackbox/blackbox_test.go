@@ -21,7 +21,7 @@ type scene struct {
 // operation begins operation seq of group 0, of size bytes, in a bucket.
 func (s scene) operation(seq uint32, size int64) record.Op {
 	return s.rec.Begin(&record.Event{
-		Kind: record.Operation, Name: s.rec.Name("allreduce"), How: s.rec.Name("ring"), Seq: seq, Size: size, Sig: uint64(size), With: -1, Peer: -1, Sent: -1,
+		Kind: record.Operation, Name: s.rec.Name("allreduce"), Algorithm: s.rec.Name("ring"), Seq: seq, Size: size, Sig: uint64(size), Other: -1, Peer: -1, Sent: -1,
 		Bucket: 3, Label: s.rec.Name("bucket 3 (fc.bias)"), Begun: s.rec.Now(),
 	})
 }
@@ -34,13 +34,13 @@ func (s scene) done(to uint32) {
 }
 
 // boxOf merges what ranks do in a scene.
-func boxOf(n int, play func(rank int, s *scene)) *Box {
-	b := &Box{Why: "rank 1 is lost", Written: time.Now()}
+func boxOf(n int, play func(rank int, s *scene)) *File {
+	b := &File{Why: "rank 1 is lost", Written: time.Now()}
 	for rank := range n {
 		s := &scene{rec: record.New(record.Config{})}
 		s.rec.BeginStep(12)
 		play(rank, s)
-		b.Add(Process{Name: fmt.Sprintf("rank %d", rank), Rank: rank, How: s.how}, s.rec.Snapshot())
+		b.Add(Process{Name: fmt.Sprintf("rank %d", rank), Rank: rank, ExitStatus: s.how}, s.rec.Snapshot())
 	}
 	return b
 }
@@ -95,13 +95,13 @@ func TestFind(t *testing.T) {
 				op.End(7, 4, true)
 				return
 			}
-			m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, With: int32(3 - rank), Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
+			m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, Other: int32(3 - rank), Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
 			m.Wait().For(3-rank, 5)
 			m.End(6, 4, true)
 		}, "operation 2 (allreduce of 8 bytes by ring, then receive of 20 bytes), bucket 3 (fc.bias), in step 13: rank 1 waited for rank 2; rank 2 waited for rank 1; rank 0 had ended it"},
 		{"all in messages behind the last operation", 2, func(rank int, s *scene) {
 			s.done(3)
-			m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, With: int32(1 - rank), Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
+			m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, Other: int32(1 - rank), Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
 			m.Wait().For(1-rank, 5)
 		}, "operation 2 (allreduce of 8 bytes by ring, then receive of 20 bytes), bucket 3 (fc.bias), in step 13: rank 0 waited for rank 1; rank 1 waited for rank 0"},
 		{"one is missing that was in no message", 3, func(rank int, s *scene) {
@@ -110,7 +110,7 @@ func TestFind(t *testing.T) {
 			case 0:
 				s.operation(3, 8).Wait().For(2, s.rec.Now())
 			case 1:
-				m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, With: 0, Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
+				m := s.rec.Begin(&record.Event{Kind: record.Message, Name: s.rec.Name("receive"), Seq: 2, Size: 20, Other: 0, Peer: -1, Sent: -1, Bucket: -1, Begun: 5})
 				m.Wait().For(0, 5)
 			}
 		}, "operation 3 (allreduce of 8 bytes by ring), bucket 3 (fc.bias), in step 13: rank 1 had not begun it; rank 2 had not begun it; rank 0 waited for rank 2"},
@@ -126,7 +126,7 @@ func TestFind(t *testing.T) {
 		{"lost behind an operation, and one that failed because of it kept its last messages", 4, func(rank int, s *scene) {
 			s.done(15)
 			found := func(seq uint32, lost int32) {
-				s.rec.Add(&record.Event{Kind: record.Fault, Name: s.rec.Name("a rank is lost"), Seq: seq, Bucket: -1, With: lost, Peer: -1, Begun: 9, Done: 9})
+				s.rec.Add(&record.Event{Kind: record.Fault, Name: s.rec.Name("a rank is lost"), Seq: seq, Bucket: -1, Other: lost, Peer: -1, Begun: 9, Done: 9})
 			}
 			op := s.operation(15, 8)
 			if rank == 1 {
@@ -183,7 +183,7 @@ func TestLost(t *testing.T) {
 		op := s.operation(3, 8)
 		if rank != 1 {
 			op.End(5, 4, false)
-			s.rec.Add(&record.Event{Kind: record.Fault, Name: s.rec.Name("rank 2 is lost"), Seq: 3, Bucket: -1, With: 2, Peer: 1, Begun: 6, Done: 6})
+			s.rec.Add(&record.Event{Kind: record.Fault, Name: s.rec.Name("rank 2 is lost"), Seq: 3, Bucket: -1, Other: 2, Peer: 1, Begun: 6, Done: 6})
 			return
 		}
 		op.Wait().For(2, 1)
@@ -205,8 +205,8 @@ func TestLost(t *testing.T) {
 // Faults and changes are told by their words.
 func TestPrintedFault(t *testing.T) {
 	b := boxOf(1, func(_ int, s *scene) {
-		s.rec.Add(&record.Event{Kind: record.Fault, Name: s.rec.Name("rank 1 is lost"), Seq: 7, Bucket: -1, With: -1, Peer: 1, Begun: 1, Done: 1})
-		s.rec.Add(&record.Event{Kind: record.Change, Name: s.rec.Name("another plan"), Bucket: -1, With: -1, Peer: -1, Begun: 2, Done: 2})
+		s.rec.Add(&record.Event{Kind: record.Fault, Name: s.rec.Name("rank 1 is lost"), Seq: 7, Bucket: -1, Other: -1, Peer: 1, Begun: 1, Done: 1})
+		s.rec.Add(&record.Event{Kind: record.Change, Name: s.rec.Name("another plan"), Bucket: -1, Other: -1, Peer: -1, Begun: 2, Done: 2})
 	})
 	var text bytes.Buffer
 	if err := b.Print(&text); err != nil || !strings.Contains(text.String(), " ago  fault: rank 1 is lost\n") || !strings.Contains(text.String(), " ago  change: another plan\n") {
@@ -232,7 +232,7 @@ func TestOverwritten(t *testing.T) {
 	b := boxOf(2, func(rank int, s *scene) {
 		lane := s.rec.Lane(new(sync.Mutex))
 		for seq := range uint32(5000) {
-			e := record.Event{Kind: record.Operation, Name: s.rec.Name("barrier"), Seq: seq, Bucket: -1, With: -1, Peer: -1, Sent: -1}
+			e := record.Event{Kind: record.Operation, Name: s.rec.Name("barrier"), Seq: seq, Bucket: -1, Other: -1, Peer: -1, Sent: -1}
 			d := e.Draft()
 			if op := lane.Begin(&d); rank == 0 || seq < 4999 {
 				op.End(record.Unknown, -1, false)

@@ -10,7 +10,7 @@ import (
 )
 
 // faulted is the first fault that a rank has found in a bucket, with what the others say of the same bucket; nil: there is none.
-func (b *Box) faulted() *Finding {
+func (b *File) faulted() *Finding {
 	type said struct {
 		rank string
 		Entry
@@ -27,10 +27,10 @@ func (b *Box) faulted() *Finding {
 		return nil
 	}
 	first := slices.MinFunc(all, func(a, b said) int { return cmp.Compare(a.Begun, b.Begun) })
-	f := &Finding{Fault: true, What: "fault", Bucket: first.Label, Step: first.Step}
+	f := &Finding{Fault: true, Operation: "fault", Bucket: first.Label, Step: first.Step}
 	for _, s := range all {
 		if s.Label == first.Label && s.Step == first.Step {
-			f.Differ = append(f.Differ, Did{What: s.Name, Ranks: []string{s.rank}})
+			f.Differ = append(f.Differ, OperationOf{Operation: s.Name, Ranks: []string{s.rank}})
 		}
 	}
 	return f
@@ -44,7 +44,7 @@ func (f *Finding) fault() string {
 	}
 	var parts []string
 	for _, d := range f.Differ {
-		parts = append(parts, strings.Join(d.Ranks, ", ")+" found: "+d.What)
+		parts = append(parts, strings.Join(d.Ranks, ", ")+" found: "+d.Operation)
 	}
 	return text + ": " + strings.Join(parts, "; ")
 }

@@ -13,11 +13,11 @@ import (
 
 // Finding is the first operation of a group in which its ranks differ, or that no rank has ended.
 type Finding struct {
-	Group  uint32 `json:"group"`
-	Seq    uint32 `json:"seq"`
-	What   string `json:"what"`             // "allreduce of 4096 bytes by ring"
-	Bucket string `json:"bucket,omitempty"` // "bucket 3 (fc.bias)"
-	Step   int64  `json:"step"`             // how many had been done, -1: none had begun; of a request the step that it is for
+	Group     uint32 `json:"group"`
+	Seq       uint32 `json:"seq"`
+	Operation string `json:"what"`             // "allreduce of 4096 bytes by ring"
+	Bucket    string `json:"bucket,omitempty"` // "bucket 3 (fc.bias)"
+	Step      int64  `json:"step"`             // how many had been done, -1: none had begun; of a request the step that it is for
 	// Request says that it is no operation of a group but a request to a server that keeps parameters: for the step that
 	// came first, or, where nobody waited, the last of a process that was killed, which is Within.
 	Request bool `json:"request,omitempty"`
@@ -25,38 +25,38 @@ type Finding struct {
 	// what each of them said.
 	Fault bool `json:"fault,omitempty"`
 	// Differ is what ranks had begun in its place, if that was not the same.
-	Differ []Did `json:"differ,omitempty"`
+	Differ []OperationOf `json:"differ,omitempty"`
 	// Missing are those that had not begun it.
-	Missing []Doing `json:"missing,omitempty"`
+	Missing []Activity `json:"missing,omitempty"`
 	// Waited are those that were in it and waited, each for a peer that had not ended it, and Within the others that were in it.
-	Waited []Waited `json:"waited,omitempty"`
-	Within []Doing  `json:"within,omitempty"`
+	Waited []WaitingFor `json:"waited,omitempty"`
+	Within []Activity   `json:"within,omitempty"`
 	// Ended are the names of those that had ended it.
 	Ended []string `json:"ended,omitempty"`
 	// Lost are those for whose loss the job failed, where none of the above but Ended has them.
-	Lost []Loss `json:"lost,omitempty"`
+	Lost []LostProcess `json:"lost,omitempty"`
 }
 
-// Did is what some did.
-type Did struct {
-	What  string   `json:"what"`
-	Ranks []string `json:"ranks"`
+// OperationOf is what some did.
+type OperationOf struct {
+	Operation string   `json:"what"`
+	Ranks     []string `json:"ranks"`
 }
 
-// Doing is what a process was doing besides.
-type Doing struct {
-	Rank   string `json:"rank"`
-	Doing  string `json:"doing,omitempty"`  // "backward of step 12"
-	Serves bool   `json:"serves,omitempty"` // it is a server
-	How    string `json:"how,omitempty"`    // it ended
+// Activity is what a process was doing besides.
+type Activity struct {
+	Rank       string `json:"rank"`
+	Doing      string `json:"doing,omitempty"`  // "backward of step 12"
+	Serves     bool   `json:"serves,omitempty"` // it is a server
+	ExitStatus string `json:"how,omitempty"`    // it ended
 }
 
-// Waited is for whom a process waited.
-type Waited struct {
-	Rank string `json:"rank"`
-	Peer int    `json:"peer"`
-	For  string `json:"for"`           // Peer's name
-	How  string `json:"how,omitempty"` // it was killed
+// WaitingFor is for whom a process waited.
+type WaitingFor struct {
+	Rank       string `json:"rank"`
+	Peer       int    `json:"peer"`
+	For        string `json:"for"`           // Peer's name
+	ExitStatus string `json:"how,omitempty"` // it was killed
 	// Lost says that the peer had ended the operation, and that nothing else kept it from ending: what the peer sent last did not come, as
 	// when a connection breaks.
 	Lost bool `json:"lost,omitempty"`
@@ -65,7 +65,7 @@ type Waited struct {
 }
 
 // Find says what the box shows, nil if it shows nothing: no rank was in an operation, and all had done the same.
-func (b *Box) Find() *Finding {
+func (b *File) Find() *Finding {
 	f := b.find()
 	if f != nil && !f.Request && !f.Fault {
 		b.blame(f)
@@ -73,8 +73,8 @@ func (b *Box) Find() *Finding {
 	return f
 }
 
-func (b *Box) find() *Finding {
-	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.tables() && p.gone() }) { // what ranks do among themselves follows from it
+func (b *File) find() *Finding {
+	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.tables() && p.hasEnded() }) { // what ranks do among themselves follows from it
 		return cmp.Or(b.stuck(), b.last())
 	}
 	groups := map[uint32]map[int]map[uint32]Entry{} // by process and number
@@ -109,8 +109,8 @@ func (b *Box) find() *Finding {
 }
 
 // differ is the first operation of a group in which its members differ, and when it began.
-func (b *Box) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int64) {
-	if group == 0 || group == record.SumGroup { // are those of all ranks, also of those that died before their first operation
+func (b *File) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int64) {
+	if group == 0 || group == record.AggregationGroup { // are those of all ranks, also of those that died before their first operation
 		for i, p := range b.Processes {
 			if p.Rank >= 0 && !p.Serves && p.Silent == "" && did[i] == nil {
 				did[i] = map[uint32]Entry{}
@@ -135,7 +135,7 @@ func (b *Box) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int6
 
 // look fills in what the members did of operation f.Seq. open says that not all have ended the same; begun is when the first of them
 // began it, as far as that is known.
-func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, latest map[int]uint32) (begun int64, open bool) {
+func (f *Finding) look(b *File, members []int, did map[int]map[uint32]Entry, latest map[int]uint32) (begun int64, open bool) {
 	begun = math.MaxInt64
 	sigs := map[string]int{} // by signature, the place in Differ
 	for _, i := range members {
@@ -155,21 +155,21 @@ func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, late
 		if e.Begun != 0 {
 			begun = min(begun, e.Begun)
 		}
-		if f.What == "" {
-			f.What, f.Step = e.what(), e.Step
+		if f.Operation == "" {
+			f.Operation, f.Step = e.what(), e.Step
 		}
 		f.Bucket = cmp.Or(f.Bucket, e.Label)
 		at, seen := sigs[e.Sig]
 		if !seen {
 			at = len(f.Differ)
-			sigs[e.Sig], f.Differ = at, append(f.Differ, Did{What: e.what()})
+			sigs[e.Sig], f.Differ = at, append(f.Differ, OperationOf{Operation: e.what()})
 		}
 		f.Differ[at].Ranks = append(f.Differ[at].Ranks, p.Name)
 		switch {
 		case e.Done != 0 && !e.Failed:
 			f.Ended = append(f.Ended, p.Name)
 		case e.Peer >= 0:
-			f.Waited, open = append(f.Waited, Waited{Rank: p.Name, Peer: e.Peer, For: fmt.Sprintf("rank %d", e.Peer), How: p.killed(), failed: e.Failed}), true
+			f.Waited, open = append(f.Waited, WaitingFor{Rank: p.Name, Peer: e.Peer, For: fmt.Sprintf("rank %d", e.Peer), ExitStatus: p.killed(), failed: e.Failed}), true
 		default:
 			f.Within, open = append(f.Within, p.doing()), true
 		}
@@ -181,22 +181,22 @@ func (f *Finding) look(b *Box, members []int, did map[int]map[uint32]Entry, late
 	return begun, open || len(f.Differ) > 0
 }
 
-// release takes those out of Waited whose peers had ended the operation, or their part of it as servers that sum: they would have gone on,
+// release takes those out of WaitingFor whose peers had ended the operation, or their part of it as servers that sum: they would have gone on,
 // had they lived or had a core. Where all of them have failed, and nobody else held the operation up, they would not: then what their peers had
 // sent was lost, and they stay.
-func (f *Finding) release(b *Box) {
-	var lost []Waited
+func (f *Finding) release(b *File) {
+	var lost []WaitingFor
 	within := len(f.Within)
-	f.Waited = slices.DeleteFunc(f.Waited, func(w Waited) bool {
+	f.Waited = slices.DeleteFunc(f.Waited, func(w WaitingFor) bool {
 		rank := func(p Process) bool {
-			return p.Rank == w.Peer && (slices.Contains(f.Ended, p.Name) || !p.gone() && p.summed(f.Group, f.Seq))
+			return p.Rank == w.Peer && (slices.Contains(f.Ended, p.Name) || !p.hasEnded() && p.summed(f.Group, f.Seq))
 		}
 		if !slices.ContainsFunc(b.Processes, rank) {
 			return false
 		}
 		who := slices.IndexFunc(b.Processes, func(p Process) bool { return p.Name == w.Rank })
 		f.Within = append(f.Within, b.Processes[who].doing())
-		if w.Lost = true; w.failed && w.How == "" && slices.Contains(f.Ended, w.For) {
+		if w.Lost = true; w.failed && w.ExitStatus == "" && slices.Contains(f.Ended, w.For) {
 			lost = append(lost, w)
 		}
 		return true
@@ -206,8 +206,8 @@ func (f *Finding) release(b *Box) {
 	}
 }
 
-func (p *Process) doing() Doing {
-	d := Doing{Rank: p.Name, Doing: p.Doing, Serves: p.Serves, How: p.How}
+func (p *Process) doing() Activity {
+	d := Activity{Rank: p.Name, Doing: p.Doing, Serves: p.Serves, ExitStatus: p.ExitStatus}
 	if d.Doing != "" && p.Step >= 0 {
 		d.Doing += fmt.Sprintf(" of step %d", p.Step+1)
 	}
@@ -216,15 +216,15 @@ func (p *Process) doing() Doing {
 
 // killed is how the process ended if a signal did it; that others end because of it says nothing more.
 func (p *Process) killed() string {
-	if strings.HasPrefix(p.How, "killed") {
-		return p.How
+	if strings.HasPrefix(p.ExitStatus, "killed") {
+		return p.ExitStatus
 	}
 	return ""
 }
 
-// gone says that the process did nothing any more, whatever the others did.
-func (p *Process) gone() bool {
-	return p.Lost || p.killed() != "" || strings.HasPrefix(p.How, "stopped")
+// hasEnded says that the process did nothing any more, whatever the others did.
+func (p *Process) hasEnded() bool {
+	return p.Lost || p.killed() != "" || strings.HasPrefix(p.ExitStatus, "stopped")
 }
 
 func (e Entry) what() string {
@@ -232,8 +232,8 @@ func (e Entry) what() string {
 	if e.Size > 0 {
 		text += fmt.Sprintf(" of %d bytes", e.Size)
 	}
-	if e.How != "" {
-		text += " by " + e.How
+	if e.Algorithm != "" {
+		text += " by " + e.Algorithm
 	}
 	return text
 }
@@ -247,13 +247,13 @@ func (f *Finding) String() string {
 		return f.fault()
 	}
 	text := fmt.Sprintf("operation %d", f.Seq)
-	if f.Group == record.SumGroup {
+	if f.Group == record.AggregationGroup {
 		text += " of those through servers"
 	} else if f.Group > 0 {
 		text += fmt.Sprintf(" of group %d", f.Group)
 	}
 	if len(f.Differ) == 0 {
-		text += " (" + f.What + ")"
+		text += " (" + f.Operation + ")"
 	}
 	if f.Bucket != "" {
 		text += ", " + f.Bucket
@@ -263,7 +263,7 @@ func (f *Finding) String() string {
 	}
 	parts := []string{}
 	for _, d := range f.Differ {
-		parts = append(parts, fmt.Sprintf("%s began %s", strings.Join(d.Ranks, ", "), d.What))
+		parts = append(parts, fmt.Sprintf("%s began %s", strings.Join(d.Ranks, ", "), d.Operation))
 	}
 	for _, m := range f.Missing {
 		parts = append(parts, m.Rank+" had not begun it"+m.besides())
@@ -276,7 +276,7 @@ func (f *Finding) String() string {
 		if w.Lost {
 			text += ", whose last messages were lost"
 		}
-		parts = append(parts, text+Doing{How: w.How}.besides())
+		parts = append(parts, text+Activity{ExitStatus: w.ExitStatus}.besides())
 	}
 	if len(f.Ended) > 0 {
 		parts = append(parts, strings.Join(f.Ended, ", ")+" had ended it")
@@ -287,13 +287,13 @@ func (f *Finding) String() string {
 	return text + ": " + strings.Join(parts, "; ")
 }
 
-func (d Doing) besides() string {
+func (d Activity) besides() string {
 	var parts []string
 	if d.Doing != "" {
 		parts = append(parts, "in "+d.Doing)
 	}
-	if d.How != "" {
-		parts = append(parts, d.How)
+	if d.ExitStatus != "" {
+		parts = append(parts, d.ExitStatus)
 	}
 	if len(parts) == 0 {
 		return ""

@@ -16,18 +16,18 @@ import (
 
 // Memory says that f is what one process has left, for Gather, and no file of Write. f stays where it was.
 func Memory(f io.ReaderAt) (bool, error) {
-	var mark [len(record.Mark)]byte
+	var mark [len(record.Magic)]byte
 	n, err := f.ReadAt(mark[:], 0)
 	if err == io.EOF { // too short for either, which its reader says better
 		err = nil
 	}
-	return string(mark[:n]) == record.Mark, err
+	return string(mark[:n]) == record.Magic, err
 }
 
 // Gather merges what processes have left in files of their own (record.InFile), as those do that no launcher has started. They may be
 // recording still. Errors name the file.
-func Gather(paths []string) (*Box, error) {
-	b := &Box{Format: Format, Version: Version, Written: time.Now(), Why: "what processes have left that no launcher had started"}
+func Gather(paths []string) (*File, error) {
+	b := &File{Format: Format, Version: Version, Written: time.Now(), Why: "what processes have left that no launcher had started"}
 	type left struct {
 		p Process
 		s *record.Snapshot
@@ -70,22 +70,22 @@ func Gather(paths []string) (*Box, error) {
 // processOf is what a recorder says of its process, and what becomes plain by its being there or not.
 func processOf(s *record.Snapshot, path string) Process {
 	p := Process{Rank: -1}
-	switch n := s.Who.Number; s.Who.Role {
+	switch n := s.Identity.Number; s.Identity.Role {
 	case record.Rank:
 		p.Name, p.Rank = fmt.Sprintf("rank %d", n), n
-	case record.SumServer:
+	case record.AggregationServer:
 		p.Name, p.Rank, p.Serves = fmt.Sprintf("rank %d", n), n, true
-	case record.TableServer:
+	case record.ParameterServer:
 		p.Name, p.Serves = fmt.Sprintf("parameter server %d", n), true
 	default:
 		p.Name, p.Serves = path, true
 	}
 	switch {
-	case !s.Held: // it has said so
+	case !s.Active: // it has said so
 	case syscall.Kill(s.Process, 0) == syscall.ESRCH:
-		p.How = "killed, or it ended without a word, or it is on another host"
+		p.ExitStatus = "killed, or it ended without a word, or it is on another host"
 	case stopped(s.Process):
-		p.How = "stopped"
+		p.ExitStatus = "stopped"
 	}
 	return p
 }

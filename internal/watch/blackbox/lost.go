@@ -8,14 +8,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Loss is a process for whose loss a job failed.
-type Loss struct {
+// LostProcess is a process for whose loss a job failed.
+type LostProcess struct {
 	Rank string `json:"rank"`
 	// By are those that found it, by their own faults; none: the launcher did.
 	By []string `json:"by,omitempty"`
 }
 
-func (l Loss) text() string {
+func (l LostProcess) text() string {
 	if len(l.By) == 0 {
 		return l.Rank + " was lost"
 	}
@@ -24,9 +24,9 @@ func (l Loss) text() string {
 
 // blame adds who is lost to what has been found, where that tells of other processes only: one that failed because of the loss may have
 // kept what it had sent last, and so the exchange before is the first that did not end.
-func (b *Box) blame(f *Finding) {
+func (b *File) blame(f *Finding) {
 	for _, l := range b.losses() {
-		if !f.tells(l.Rank) {
+		if !f.mentions(l.Rank) {
 			f.Lost = append(f.Lost, l)
 		}
 	}
@@ -34,10 +34,10 @@ func (b *Box) blame(f *Finding) {
 
 // losses are the processes that are lost: those that the launcher found, else those that ranks name in the first of their faults. Nobody is
 // heard about itself: who is cut off takes the others for lost.
-func (b *Box) losses() (out []Loss) {
+func (b *File) losses() (out []LostProcess) {
 	for _, p := range b.Processes {
 		if p.Lost {
-			out = append(out, Loss{Rank: p.Name})
+			out = append(out, LostProcess{Rank: p.Name})
 		}
 	}
 	if len(out) > 0 {
@@ -49,19 +49,19 @@ func (b *Box) losses() (out []Loss) {
 			continue
 		}
 		lost := fmt.Sprintf("rank %d", p.Ended[at].With)
-		have := slices.IndexFunc(out, func(l Loss) bool { return l.Rank == lost })
+		have := slices.IndexFunc(out, func(l LostProcess) bool { return l.Rank == lost })
 		if have < 0 {
-			have, out = len(out), append(out, Loss{Rank: lost})
+			have, out = len(out), append(out, LostProcess{Rank: lost})
 		}
 		out[have].By = append(out[have].By, p.Name)
 	}
 	return out
 }
 
-// tells says that the finding says anything of a process but that it had ended the operation.
-func (f *Finding) tells(name string) bool {
-	is := func(d Doing) bool { return d.Rank == name }
+// mentions says that the finding says anything of a process but that it had ended the operation.
+func (f *Finding) mentions(name string) bool {
+	is := func(d Activity) bool { return d.Rank == name }
 	return slices.ContainsFunc(f.Missing, is) || slices.ContainsFunc(f.Within, is) ||
-		slices.ContainsFunc(f.Waited, func(w Waited) bool { return w.Rank == name || w.For == name }) ||
-		slices.ContainsFunc(f.Differ, func(d Did) bool { return slices.Contains(d.Ranks, name) })
+		slices.ContainsFunc(f.Waited, func(w WaitingFor) bool { return w.Rank == name || w.For == name }) ||
+		slices.ContainsFunc(f.Differ, func(d OperationOf) bool { return slices.Contains(d.Ranks, name) })
 }

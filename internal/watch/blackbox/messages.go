@@ -14,7 +14,7 @@ import (
 // within is what ranks were in that had not begun the operation of f, where each of them was in a message behind the one before: that is what
 // did not end, in the bucket of the operation before. nil: some of them were not. Where f is nil, all ranks had ended all they had begun, and those
 // are meant that were in a message.
-func (b *Box) within(f *Finding) *Finding {
+func (b *File) within(f *Finding) *Finding {
 	var out *Finding
 	var ended []string
 	for i := range b.Processes {
@@ -22,18 +22,18 @@ func (b *Box) within(f *Finding) *Finding {
 		if p.Serves {
 			continue
 		}
-		missing := f == nil || slices.ContainsFunc(f.Missing, func(d Doing) bool { return d.Rank == p.Name })
+		missing := f == nil || slices.ContainsFunc(f.Missing, func(d Activity) bool { return d.Rank == p.Name })
 		before, m, in := p.message(f)
 		switch {
 		case missing && in && out == nil:
-			out = &Finding{Group: m.Group, Seq: before.Seq, What: before.what() + ", then " + m.what(), Bucket: before.Label, Step: before.Step}
+			out = &Finding{Group: m.Group, Seq: before.Seq, Operation: before.what() + ", then " + m.what(), Bucket: before.Label, Step: before.Step}
 		case f != nil && missing && !in:
 			return nil
 		case !missing || !in:
 			ended = append(ended, p.Name)
 		}
 		if missing && in {
-			out.Waited = append(out.Waited, Waited{Rank: p.Name, Peer: m.Peer, For: fmt.Sprintf("rank %d", m.Peer), How: p.killed()})
+			out.Waited = append(out.Waited, WaitingFor{Rank: p.Name, Peer: m.Peer, For: fmt.Sprintf("rank %d", m.Peer), ExitStatus: p.killed()})
 		}
 	}
 	if out != nil {

@@ -15,7 +15,7 @@ const shown = 12
 
 // Print writes the box for people: the finding, and of each process what was under way and its last operations, with times before
 // the file was written.
-func (b *Box) Print(w io.Writer) error {
+func (b *File) Print(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "black box of %s, written %s\n%s\n", quantity.Count(len(b.Processes), "process"), b.Written.Format(time.RFC3339), b.Why)
 	if f := b.Find(); f != nil {
@@ -29,10 +29,10 @@ func (b *Box) Print(w io.Writer) error {
 	return out.Flush()
 }
 
-func (b *Box) printProcess(out io.Writer, p *Process) {
+func (b *File) printProcess(out io.Writer, p *Process) {
 	fmt.Fprintf(out, "\n%s", p.Name)
-	if p.How != "" {
-		fmt.Fprintf(out, ": %s", p.How)
+	if p.ExitStatus != "" {
+		fmt.Fprintf(out, ": %s", p.ExitStatus)
 	}
 	fmt.Fprintln(out)
 	if p.Silent != "" {
@@ -69,7 +69,7 @@ func mixed(entries []Entry) bool {
 	return unknown && len(groups) > 1
 }
 
-func (b *Box) printEntry(out io.Writer, p *Process, e Entry, state string) {
+func (b *File) printEntry(out io.Writer, p *Process, e Entry, state string) {
 	ago := "at no known time"
 	if e.Begun != 0 {
 		ago = quantity.Duration(b.Written.Sub(time.Unix(0, e.Begun))) + " ago"

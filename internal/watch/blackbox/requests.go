@@ -16,17 +16,17 @@ type asked struct {
 	number        uint32
 }
 
-// wait is one process's for another because of a request: both are places in Box.Processes.
+// wait is one process's for another because of a request: both are places in File.Processes.
 type wait struct {
-	who, whom int
-	of        Entry
+	waiter, holder int
+	of             Entry
 }
 
 // tables says that the process is a server which keeps parameters.
 func (p *Process) tables() bool { return p.Serves && p.Rank < 0 }
 
 // place is that of a rank, or of the server with a number that keeps parameters; -1: it is not there.
-func (b *Box) place(tables bool, number int) int {
+func (b *File) place(tables bool, number int) int {
 	return slices.IndexFunc(b.Processes, func(p Process) bool {
 		return p.tables() == tables && (tables && strings.HasSuffix(p.Name, fmt.Sprintf(" %d", number)) || !tables && p.Rank == number)
 	})
@@ -34,7 +34,7 @@ func (b *Box) place(tables bool, number int) int {
 
 // waits are those for servers that keep parameters, and at them for other ranks. A rank whose request a server has answered does not wait,
 // whatever it says itself: it was stopped before it read the answer.
-func (b *Box) waits() (out []wait) {
+func (b *File) waits() (out []wait) {
 	answered := map[asked]bool{} // or the server says itself for whom it waits
 	for i := range b.Processes {
 		p := &b.Processes[i]
@@ -42,9 +42,9 @@ func (b *Box) waits() (out []wait) {
 			continue
 		}
 		server := numberOf(p.Name)
-		for key, e := range p.latest(func(e Entry) asked { return asked{server, e.With, e.Name, e.How, e.Seq} }) {
+		for key, e := range p.latest(func(e Entry) asked { return asked{server, e.With, e.Name, e.Algorithm, e.Seq} }) {
 			who, whom := b.place(false, e.With), b.place(false, e.Peer)
-			waits := !e.over() && e.Peer >= 0 && who >= 0 && whom >= 0 && !p.gone()
+			waits := !e.over() && e.Peer >= 0 && who >= 0 && whom >= 0 && !p.hasEnded()
 			answered[key] = waits || e.over()
 			if waits && who != whom { // a rank asks ahead, and waits for itself before it is as far
 				out = append(out, wait{who, whom, e})
@@ -56,7 +56,7 @@ func (b *Box) waits() (out []wait) {
 		if p.Serves {
 			continue
 		}
-		for key, e := range p.latest(func(e Entry) asked { return asked{e.With, p.Rank, e.Name, e.How, e.Seq} }) {
+		for key, e := range p.latest(func(e Entry) asked { return asked{e.With, p.Rank, e.Name, e.Algorithm, e.Seq} }) {
 			whom := b.place(true, e.With)
 			if !e.over() && e.Peer >= 0 && whom >= 0 && !answered[key] {
 				out = append(out, wait{i, whom, e})
@@ -64,7 +64,7 @@ func (b *Box) waits() (out []wait) {
 		}
 	}
 	slices.SortFunc(out, func(a, b wait) int {
-		return cmp.Or(cmp.Compare(a.of.Step, b.of.Step), cmp.Compare(a.of.Begun, b.of.Begun), cmp.Compare(a.of.Seq, b.of.Seq), cmp.Compare(a.who, b.who))
+		return cmp.Or(cmp.Compare(a.of.Step, b.of.Step), cmp.Compare(a.of.Begun, b.of.Begun), cmp.Compare(a.of.Seq, b.of.Seq), cmp.Compare(a.waiter, b.waiter))
 	})
 	return out
 }
@@ -73,7 +73,7 @@ func (b *Box) waits() (out []wait) {
 func (p *Process) latest(key func(Entry) asked) map[asked]Entry {
 	out := map[asked]Entry{}
 	for _, e := range slices.Concat(p.Ended, p.Open) {
-		if e.Kind == record.Request.String() && e.Group != record.SumGroup {
+		if e.Kind == record.Request.String() && e.Group != record.AggregationGroup {
 			out[key(e)] = e
 		}
 	}
@@ -90,32 +90,32 @@ func numberOf(name string) (n int) {
 }
 
 // stuck is what shows where ranks meet at servers that keep parameters: who was waited for and waited for nobody, and by whom. nil: nobody was.
-func (b *Box) stuck() *Finding {
+func (b *File) stuck() *Finding {
 	waits := b.waits()
 	if len(waits) == 0 {
 		return nil
 	}
-	culprit := waits[0].whom
-	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.gone() }) {
-		at := slices.IndexFunc(waits, func(w wait) bool { return b.Processes[w.whom].gone() })
+	culprit := waits[0].holder
+	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.hasEnded() }) {
+		at := slices.IndexFunc(waits, func(w wait) bool { return b.Processes[w.holder].hasEnded() })
 		if at < 0 { // it was not waited for: others wait for a moment always
 			return nil
 		}
-		culprit = waits[at].whom
+		culprit = waits[at].holder
 	} else {
 		culprit = follow(waits, culprit)
 	}
-	f := &Finding{Request: true, Missing: []Doing{b.Processes[culprit].doing()}}
+	f := &Finding{Request: true, Missing: []Activity{b.Processes[culprit].doing()}}
 	for _, w := range waits {
-		if w.whom != culprit {
+		if w.holder != culprit {
 			continue
 		}
-		p := &b.Processes[w.who]
-		if f.What == "" {
-			f.Group, f.Seq, f.What, f.Bucket, f.Step = w.of.Group, w.of.Seq, w.of.what(), w.of.table(), w.of.Step
+		p := &b.Processes[w.waiter]
+		if f.Operation == "" {
+			f.Group, f.Seq, f.Operation, f.Bucket, f.Step = w.of.Group, w.of.Seq, w.of.what(), w.of.table(), w.of.Step
 		}
-		if !slices.ContainsFunc(f.Waited, func(o Waited) bool { return o.Rank == p.Name }) {
-			f.Waited = append(f.Waited, Waited{Rank: p.Name, Peer: numberOf(b.Processes[culprit].Name), For: b.Processes[culprit].Name, How: p.killed()})
+		if !slices.ContainsFunc(f.Waited, func(o WaitingFor) bool { return o.Rank == p.Name }) {
+			f.Waited = append(f.Waited, WaitingFor{Rank: p.Name, Peer: numberOf(b.Processes[culprit].Name), For: b.Processes[culprit].Name, ExitStatus: p.killed()})
 		}
 	}
 	return f
@@ -125,11 +125,11 @@ func (b *Box) stuck() *Finding {
 // anywhere.
 func follow(waits []wait, from int) int {
 	for range waits {
-		next := slices.IndexFunc(waits, func(w wait) bool { return w.who == from })
+		next := slices.IndexFunc(waits, func(w wait) bool { return w.waiter == from })
 		if next < 0 {
 			break
 		}
-		from = waits[next].whom
+		from = waits[next].holder
 	}
 	return from
 }
@@ -142,17 +142,17 @@ func (p *Process) summed(group, seq uint32) bool {
 }
 
 // last is what a process that was killed did last, where nobody waited for it; nil: none was, or nothing is known of it.
-func (b *Box) last() *Finding {
+func (b *File) last() *Finding {
 	for i := range b.Processes {
 		p := &b.Processes[i]
-		if !p.gone() || p.killed() == "" && !strings.HasPrefix(p.How, "no sign") || p.Silent != "" {
+		if !p.hasEnded() || p.killed() == "" && !strings.HasPrefix(p.ExitStatus, "no sign") || p.Silent != "" {
 			continue
 		}
-		f := &Finding{Request: true, Step: -1, Within: []Doing{p.doing()}}
+		f := &Finding{Request: true, Step: -1, Within: []Activity{p.doing()}}
 		requests := slices.DeleteFunc(slices.Concat(p.Ended, p.Open), func(e Entry) bool { return e.Kind != record.Request.String() })
 		if len(requests) > 0 {
 			e := slices.MaxFunc(requests, func(a, b Entry) int { return cmp.Compare(a.Begun, b.Begun) })
-			f.Group, f.Seq, f.What, f.Bucket, f.Step = e.Group, e.Seq, e.what(), e.table(), e.Step
+			f.Group, f.Seq, f.Operation, f.Bucket, f.Step = e.Group, e.Seq, e.what(), e.table(), e.Step
 		}
 		return f
 	}
@@ -161,7 +161,7 @@ func (b *Box) last() *Finding {
 
 // table is what a request is about.
 func (e Entry) table() string {
-	if e.Label == "" || e.Group == record.SumGroup {
+	if e.Label == "" || e.Group == record.AggregationGroup {
 		return e.Label
 	}
 	return "table " + e.Label
@@ -170,13 +170,13 @@ func (e Entry) table() string {
 // request is String of what requests show.
 func (f *Finding) request() string {
 	text := ""
-	if f.What != "" {
-		text = fmt.Sprintf("request %d (%s)", f.Seq, f.What)
+	if f.Operation != "" {
+		text = fmt.Sprintf("request %d (%s)", f.Seq, f.Operation)
 	}
 	if f.Bucket != "" {
 		text += ", " + f.Bucket
 	}
-	if f.What != "" && f.Step >= 0 {
+	if f.Operation != "" && f.Step >= 0 {
 		text += fmt.Sprintf(", for step %d", f.Step)
 	}
 	var parts []string
@@ -188,11 +188,11 @@ func (f *Finding) request() string {
 		parts = append(parts, m.Rank+did+m.besides())
 	}
 	for _, w := range f.Waited {
-		parts = append(parts, fmt.Sprintf("%s waited for %s", w.Rank, w.For)+Doing{How: w.How}.besides())
+		parts = append(parts, fmt.Sprintf("%s waited for %s", w.Rank, w.For)+Activity{ExitStatus: w.ExitStatus}.besides())
 	}
 	for _, d := range f.Within {
 		did := d.Rank + " had begun nothing for which others wait"
-		if f.What != "" {
+		if f.Operation != "" {
 			did = "it was the last of " + d.Rank
 		}
 		parts = append(parts, did+d.besides())
@@ -201,12 +201,12 @@ func (f *Finding) request() string {
 }
 
 // recognise says of exchanges through servers that sum what ranks say of the same: servers do not know buckets and steps.
-func (b *Box) recognise(p *Process) {
+func (b *File) recognise(p *Process) {
 	known := map[uint32]Entry{}
 	for i := range b.Processes {
 		if other := &b.Processes[i]; !other.Serves {
 			for _, e := range slices.Concat(other.Ended, other.Open) {
-				if e.Group == record.SumGroup && e.Kind == record.Operation.String() {
+				if e.Group == record.AggregationGroup && e.Kind == record.Operation.String() {
 					known[e.Seq] = e
 				}
 			}
@@ -214,7 +214,7 @@ func (b *Box) recognise(p *Process) {
 	}
 	for _, list := range [][]Entry{p.Ended, p.Open} {
 		for i := range list {
-			if e, ok := known[list[i].Seq]; ok && list[i].Group == record.SumGroup {
+			if e, ok := known[list[i].Seq]; ok && list[i].Group == record.AggregationGroup {
 				list[i].Bucket, list[i].Label, list[i].Step = e.Bucket, e.Label, e.Step
 			}
 		}

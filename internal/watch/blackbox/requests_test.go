@@ -12,7 +12,7 @@ import (
 // asks begins a request of a trainer at a server, or at a server of a trainer, which waits for peer.
 func asks(rec *record.Recorder, seq uint32, step int64, with, peer int) record.Op {
 	op := rec.Begin(&record.Event{
-		Kind: record.Request, Name: rec.Name("pull of rows"), Label: rec.Name("tastes"), Seq: seq, Step: step, With: int32(with), Peer: -1, Bucket: -1, Size: 80, Sig: 5,
+		Kind: record.Request, Name: rec.Name("pull of rows"), Label: rec.Name("tastes"), Seq: seq, Step: step, Other: int32(with), Peer: -1, Bucket: -1, Size: 80, Sig: 5,
 		Begun: rec.Now(),
 	})
 	if peer >= 0 {
@@ -22,10 +22,10 @@ func asks(rec *record.Recorder, seq uint32, step int64, with, peer int) record.O
 }
 
 // served merges what ranks and servers that keep parameters have recorded, with how each ended.
-func served(hows []string, recs ...*record.Recorder) *Box {
-	b := &Box{Written: time.Now()}
+func served(hows []string, recs ...*record.Recorder) *File {
+	b := &File{Written: time.Now()}
 	for i, name := range []string{"rank 0", "rank 1", "parameter server 0", "parameter server 1"} {
-		p := Process{Name: name, Rank: i, Serves: i > 1, How: hows[i], Lost: hows[i] == "no sign of life for 3s"}
+		p := Process{Name: name, Rank: i, Serves: i > 1, ExitStatus: hows[i], Lost: hows[i] == "no sign of life for 3s"}
 		if p.Serves {
 			p.Rank = -1
 		}
@@ -76,7 +76,7 @@ func TestFindRequests(t *testing.T) {
 		}, "request 5 (pull of rows of 80 bytes), table tastes, for step 6: it was the last of rank 0 (killed by signal 9 (SIGKILL))"},
 		{"a fault in a bucket", [4]string{}, func(a, _, _, _ *record.Recorder) {
 			a.BeginStep(3)
-			a.Add(&record.Event{Kind: record.Fault, Name: a.Name("another bucket"), Label: a.Name("bucket 1 (fc)"), Bucket: 1, Peer: 1, With: -1, Begun: 4})
+			a.Add(&record.Event{Kind: record.Fault, Name: a.Name("another bucket"), Label: a.Name("bucket 1 (fc)"), Bucket: 1, Peer: 1, Other: -1, Begun: 4})
 		}, "fault in bucket 1 (fc), in step 4: rank 0 found: another bucket"},
 	} {
 		recs := make([]*record.Recorder, 4)
@@ -98,20 +98,20 @@ func TestFindRequests(t *testing.T) {
 func TestGather(t *testing.T) {
 	folder := t.TempDir()
 	var paths []string
-	for i, who := range []record.Who{{Role: record.SumServer, Number: 1}, {Role: record.Rank, Number: 0}, {Role: record.TableServer, Number: 0}} {
+	for i, who := range []record.Identity{{Role: record.AggregationServer, Number: 1}, {Role: record.Rank, Number: 0}, {Role: record.ParameterServer, Number: 0}} {
 		path := filepath.Join(folder, string(rune('a'+i)))
 		r, err := record.InFile(path, record.Config{})
 		if err != nil {
 			t.Skip(err) // not on this system
 		}
-		r.Is(who)
+		r.SetProcess(who)
 		r.BeginStep(4)
-		e := record.Event{Kind: record.Request, Name: r.Name("exchange"), Group: record.SumGroup, Seq: 9, Step: -1, Bucket: -1, With: -1, Peer: -1, Begun: r.Now()}
+		e := record.Event{Kind: record.Request, Name: r.Name("exchange"), Group: record.AggregationGroup, Seq: 9, Step: -1, Bucket: -1, Other: -1, Peer: -1, Begun: r.Now()}
 		if who.Role == record.Rank {
 			e.Kind, e.Bucket, e.Label = record.Operation, 2, r.Name("bucket 2 (fc)")
 		}
 		r.Begin(&e).Wait().For(1-who.Number, r.Now())
-		if who.Role == record.TableServer {
+		if who.Role == record.ParameterServer {
 			r.Release()
 		}
 		defer r.Close()
@@ -122,7 +122,7 @@ func TestGather(t *testing.T) {
 		t.Fatalf("%v: %+v", err, b)
 	}
 	for i, name := range []string{"rank 0", "rank 1", "parameter server 0"} {
-		if p := b.Processes[i]; p.Name != name || p.Serves != (i > 0) || p.How != "" {
+		if p := b.Processes[i]; p.Name != name || p.Serves != (i > 0) || p.ExitStatus != "" {
 			t.Errorf("process %d: %+v", i, p)
 		}
 	}
@@ -149,7 +149,7 @@ func TestOrderThatIsNotKnown(t *testing.T) {
 	}{
 		{[]Entry{op(0, 0), op(0, 3)}, false}, {[]Entry{op(0, 1), op(1, 3)}, false}, {[]Entry{op(0, 0), op(1, 3)}, true},
 	} {
-		b := &Box{Processes: []Process{{Name: "rank 0", Ended: c.entries}}}
+		b := &File{Processes: []Process{{Name: "rank 0", Ended: c.entries}}}
 		var text strings.Builder
 		if err := b.Print(&text); err != nil || strings.Contains(text.String(), "the order of operations of several groups is not known") != c.want {
 			t.Errorf("%v: %s", err, &text)

@@ -15,10 +15,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/folder"
 )
 
-// Board is the folder in which the processes of a job on one host have their figures, a file of some KiB each, in memory where
+// Dir is the folder in which the processes of a job on one host have their figures, a file of some KiB each, in memory where
 // the system has a place for that (/dev/shm). Each rank holds a lock on its file, which the system takes back when
 // its process ends, however that ends.
-type Board struct {
+type Dir struct {
 	path  string
 	visit *folder.Visit
 }
@@ -42,12 +42,12 @@ func PathOf(secret []byte) string {
 
 // Open makes the folder, or finds it. Nobody else but its user may have made it, or may read it. It is there until all that have opened it
 // have left or ended.
-func Open(path string) (*Board, error) {
+func Open(path string) (*Dir, error) {
 	visit, err := folder.Enter(path)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: a folder for figures: %w", err)
 	}
-	return &Board{path: path, visit: visit}, nil
+	return &Dir{path: path, visit: visit}, nil
 }
 
 // Sweep removes the boards of this user's jobs that were killed. One process of a job does so, before it opens its own.
@@ -59,31 +59,31 @@ func Sweep() {
 }
 
 // Path is where the board is.
-func (b *Board) Path() string { return b.path }
+func (b *Dir) Path() string { return b.path }
 
 // answering is the file that who answers for the board holds.
 const answering = "answers"
 
 // Rank begins the figures of a rank in a job of so many ranks. What an earlier process of that rank has counted is forgotten. An
 // error says that another process has the rank.
-func (b *Board) Rank(rank, size int) (*Figures, error) {
+func (b *Dir) Rank(rank, size int) (*RankMetrics, error) {
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("metrics: rank %d of %d: want 0 to %d", rank, size, maxRanks-1)
 	}
 	return b.begin(OfRank, "rank", rank, size)
 }
 
-// Summer begins the figures of a server that sums for so many ranks, likewise.
-func (b *Board) Summer(server, size int) (*Figures, error) {
+// Aggregator begins the figures of a server that sums for so many ranks, likewise.
+func (b *Dir) Aggregator(server, size int) (*RankMetrics, error) {
 	if size < 1 || size > maxRanks || server < 0 || server >= maxRanks {
 		return nil, fmt.Errorf("metrics: server %d of %d ranks: want 0 to %d", server, size, maxRanks-1)
 	}
-	return b.begin(OfSummer, "server", server, size)
+	return b.begin(OfAggregator, "server", server, size)
 }
 
 // begin claims the file of a process by its role and number, and begins its figures there. The file's name is how a reader finds it; what is
 // in it says whose it is.
-func (b *Board) begin(role Role, what string, number, size int) (*Figures, error) {
+func (b *Dir) begin(role Role, what string, number, size int) (*RankMetrics, error) {
 	_, words := layout(role, size)
 	m, err := b.claim(fmt.Sprintf("%s-%d", what, number), words)
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *Board) begin(role Role, what string, number, size int) (*Figures, error
 }
 
 // Answer makes this process the one that answers for the board, until release is called. ok is false while another one does.
-func (b *Board) Answer() (release func() error, ok bool, err error) {
+func (b *Dir) Answer() (release func() error, ok bool, err error) {
 	m, err := b.claim(answering, 1)
 	if errors.Is(err, errHeld) {
 		return nil, false, nil
@@ -113,7 +113,7 @@ var errHeld = errors.New("another process has them")
 
 // Reading is what a rank, or a server that sums, has counted.
 type Reading struct {
-	// Role is OfRank or OfSummer, Rank the number of the rank or server, and Size how many ranks the job has.
+	// Role is OfRank or OfAggregator, Rank the number of the rank or server, and Size how many ranks the job has.
 	Role       Role
 	Rank, Size int
 	// Alive says that its process runs.
@@ -122,7 +122,7 @@ type Reading struct {
 }
 
 // Read are the figures of all ranks of this host, by rank, and then of servers that sum, those that have died among them. Files that are none are left out.
-func (b *Board) Read() (out []Reading) {
+func (b *Dir) Read() (out []Reading) {
 	files, _ := os.ReadDir(b.path) // of a board that is gone there are none
 	for _, file := range files {
 		if !strings.HasPrefix(file.Name(), "rank-") && !strings.HasPrefix(file.Name(), "server-") {
@@ -136,7 +136,7 @@ func (b *Board) Read() (out []Reading) {
 	return out
 }
 
-func (b *Board) read(path string) (Reading, bool) {
+func (b *Dir) read(path string) (Reading, bool) {
 	m, alive, err := look(path)
 	if err != nil {
 		return Reading{}, false
@@ -150,7 +150,7 @@ func (b *Board) read(path string) (Reading, bool) {
 	if size < 1 || size > maxRanks || rank >= maxRanks || at >= uint64(len(counting)) || counting[at] == OfRank && rank >= size {
 		return Reading{}, false
 	}
-	f := &Figures{role: counting[at], words: m.words, size: int(size)}
+	f := &RankMetrics{role: counting[at], words: m.words, size: int(size)}
 	words := 0
 	if f.at, words = layout(f.role, f.size); words != len(m.words) {
 		return Reading{}, false
@@ -159,4 +159,4 @@ func (b *Board) read(path string) (Reading, bool) {
 }
 
 // Leave closes the board, and removes it if no other process has it open.
-func (b *Board) Leave() { _ = b.visit.Leave() }
+func (b *Dir) Leave() { _ = b.visit.Leave() }

@@ -15,7 +15,7 @@ import (
 )
 
 // boardIn opens a board that ends with the test.
-func boardIn(t *testing.T) *Board {
+func boardIn(t *testing.T) *Dir {
 	t.Helper()
 	b, err := Open(filepath.Join(t.TempDir(), "board"))
 	if err != nil {
@@ -25,7 +25,7 @@ func boardIn(t *testing.T) *Board {
 }
 
 // told are the ranks of a board with whether they live, such as "0+ 2-", and a figure of each.
-func told(b *Board, id ID) string {
+func told(b *Dir, id ID) string {
 	var out []string
 	for _, r := range b.Read() {
 		text := fmt.Sprintf("%d-", r.Rank)
@@ -44,7 +44,7 @@ func told(b *Board, id ID) string {
 
 func TestBoard(t *testing.T) {
 	b := boardIn(t)
-	var ranks [3]*Figures
+	var ranks [3]*RankMetrics
 	for i := range ranks {
 		var err error
 		if ranks[i], err = b.Rank(i, len(ranks)); err != nil {
@@ -80,7 +80,7 @@ func TestBoard(t *testing.T) {
 	if got := told(b, Samples); got != "0+10 1+0 2+12" {
 		t.Errorf("after a rank began anew: %s", got)
 	}
-	for _, f := range []*Figures{ranks[0], again, ranks[2]} {
+	for _, f := range []*RankMetrics{ranks[0], again, ranks[2]} {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
@@ -244,7 +244,7 @@ func TestSweep(t *testing.T) {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (&Board{path: path}).Rank(7, 8); err != nil { // its process is this one, which has not opened the board
+		if _, err := (&Dir{path: path}).Rank(7, 8); err != nil { // its process is this one, which has not opened the board
 			t.Fatal(err)
 		}
 	}

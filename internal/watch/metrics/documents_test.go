@@ -38,7 +38,7 @@ func TestPage(t *testing.T) {
 	for _, part := range []struct {
 		role  Role
 		title string
-	}{{OfRank, "Ranks"}, {OfHost, "Who answers"}, {OfSummer, "Servers that sum gradients"}, {OfServer, "Servers that keep parameters"}} {
+	}{{OfRank, "Ranks"}, {OfHost, "Who answers"}, {OfAggregator, "Servers that sum gradients"}, {OfParameterServer, "Servers that keep parameters"}} {
 		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | labels | what | from |\n|---|---|---|---|---|\n", part.title)
 		for _, id := range OfRole(part.role) {
 			r := id.Row()

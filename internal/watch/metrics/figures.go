@@ -25,10 +25,10 @@ const (
 const maxRanks = 1 << 16
 
 // counting are the roles whose processes count in words of a board.
-var counting = []Role{OfRank, OfSummer}
+var counting = []Role{OfRank, OfAggregator}
 
-// Figures are those of one rank, or of a server that sums. Methods may be called from any goroutine, and on nil, which does nothing.
-type Figures struct {
+// RankMetrics are those of one rank, or of a server that sums. Methods may be called from any goroutine, and on nil, which does nothing.
+type RankMetrics struct {
 	role  Role
 	words []uint64 // touched by atomics alone
 	at    [ids]int // where each row's begin
@@ -49,8 +49,8 @@ func layout(role Role, size int) (at [ids]int, words int) {
 }
 
 // newFigures begins figures in words of a layout, which are forgotten.
-func newFigures(role Role, words []uint64, rank, size, process int) *Figures {
-	f := &Figures{role: role, words: words, size: size}
+func newFigures(role Role, words []uint64, rank, size, process int) *RankMetrics {
+	f := &RankMetrics{role: role, words: words, size: size}
 	f.at, _ = layout(role, size)
 	atomic.StoreUint64(&words[headMagic], 0)
 	for i := range words {
@@ -71,37 +71,37 @@ func newFigures(role Role, words []uint64, rank, size, process int) *Figures {
 }
 
 // New makes figures of a rank in a job of so many that only this process reads.
-func New(rank, size int) *Figures {
+func New(rank, size int) *RankMetrics {
 	_, words := layout(OfRank, size)
 	return newFigures(OfRank, make([]uint64, words), rank, size, 0)
 }
 
 // Add counts n more of a row, at a place of its label, 0 where it has none; of times n is nanoseconds.
-func (f *Figures) Add(id ID, label int, n int64) {
+func (f *RankMetrics) Add(id ID, label int, n int64) {
 	if f != nil && n > 0 {
 		atomic.AddUint64(&f.words[f.at[id]+label], uint64(n))
 	}
 }
 
 // Spent counts a time of a row.
-func (f *Figures) Spent(id ID, label int, d time.Duration) { f.Add(id, label, int64(d)) }
+func (f *RankMetrics) Spent(id ID, label int, d time.Duration) { f.Add(id, label, int64(d)) }
 
 // Put says what a counter that is kept elsewhere has come to, or an integer gauge is.
-func (f *Figures) Put(id ID, label int, n int64) {
+func (f *RankMetrics) Put(id ID, label int, n int64) {
 	if f != nil {
 		atomic.StoreUint64(&f.words[f.at[id]+label], uint64(n))
 	}
 }
 
 // Set says what a gauge is that is no integer.
-func (f *Figures) Set(id ID, label int, v float64) {
+func (f *RankMetrics) Set(id ID, label int, v float64) {
 	if f != nil {
 		atomic.StoreUint64(&f.words[f.at[id]+label], math.Float64bits(v))
 	}
 }
 
 // Observe counts a duration in a histogram.
-func (f *Figures) Observe(id ID, d time.Duration) {
+func (f *RankMetrics) Observe(id ID, d time.Duration) {
 	if f == nil {
 		return
 	}
@@ -123,7 +123,7 @@ type Step struct {
 }
 
 // Step counts a step: some 13 atomic operations.
-func (f *Figures) Step(s Step) {
+func (f *RankMetrics) Step(s Step) {
 	if f == nil {
 		return
 	}
@@ -139,7 +139,7 @@ func (f *Figures) Step(s Step) {
 }
 
 // Close says that the rank has ended. Its figures stay for who reads them.
-func (f *Figures) Close() error {
+func (f *RankMetrics) Close() error {
 	if f == nil || f.done == nil {
 		return nil
 	}
@@ -157,7 +157,7 @@ type Value struct {
 }
 
 // Values are the figures at this moment: of peers those that were waited for, of gauges those that are known.
-func (f *Figures) Values() (out []Value) {
+func (f *RankMetrics) Values() (out []Value) {
 	for _, id := range OfRole(f.role) {
 		r := &table[id]
 		if id == Up || id == SumUp { // it is not the process that says so
@@ -181,7 +181,7 @@ func (f *Figures) Values() (out []Value) {
 	return out
 }
 
-func (f *Figures) value(id ID, label int) float64 {
+func (f *RankMetrics) value(id ID, label int) float64 {
 	w := atomic.LoadUint64(&f.words[f.at[id]+label])
 	switch table[id].unit {
 	case floats:
@@ -192,7 +192,7 @@ func (f *Figures) value(id ID, label int) float64 {
 	return float64(w)
 }
 
-func (f *Figures) histogram(id ID) Value {
+func (f *RankMetrics) histogram(id ID) Value {
 	v := Value{ID: id, Buckets: map[float64]uint64{}, Value: f.value(id, len(Bounds)+1)}
 	for i := range len(Bounds) + 1 {
 		v.Count += atomic.LoadUint64(&f.words[f.at[id]+i])

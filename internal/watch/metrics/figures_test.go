@@ -10,7 +10,7 @@ import (
 )
 
 // get is a value of figures; NaN where there is none.
-func get(f *Figures, id ID, label string) float64 {
+func get(f *RankMetrics, id ID, label string) float64 {
 	for _, v := range f.Values() {
 		if v.ID == id && v.Label == label {
 			return v.Value
@@ -103,7 +103,7 @@ func TestHistogram(t *testing.T) {
 }
 
 func TestNobodyCounts(t *testing.T) {
-	var f *Figures
+	var f *RankMetrics
 	f.Step(Step{Samples: 1})
 	f.Set(Loss, 0, 1)
 	f.Put(Epoch, 0, 1)
@@ -138,7 +138,7 @@ func TestNames(t *testing.T) {
 	var names []string
 	for _, r := range Table() {
 		names = append(names, r.Name)
-		if !strings.HasPrefix(r.Name, "ringo_") || strings.HasPrefix(r.Name, "ringo_ps_") != (r.Role == OfServer) {
+		if !strings.HasPrefix(r.Name, "ringo_") || strings.HasPrefix(r.Name, "ringo_ps_") != (r.Role == OfParameterServer) {
 			t.Errorf("%s of a %s: want the prefix ringo_, and ringo_ps_ of servers alone", r.Name, r.Role)
 		}
 		if strings.HasSuffix(r.Name, "_total") != (r.Type == Counter) {

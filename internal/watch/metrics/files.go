@@ -18,7 +18,7 @@ type mapped struct {
 }
 
 // claim opens a file of so many words that no other process holds, and holds it.
-func (b *Board) claim(name string, words int) (*mapped, error) {
+func (b *Dir) claim(name string, words int) (*mapped, error) {
 	f, err := os.OpenFile(filepath.Join(b.path, name), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err

@@ -14,15 +14,15 @@ type Source struct {
 	// Queued is how many operations have begun and not ended.
 	Queued func() int
 	// Summed is what a server that sums has done so far: its counters.
-	Summed func() Sums
+	Summed func() AggregatorStats
 	// Waiting says for which rank an operation waits right now.
 	Waiting func() (peer int, ok bool)
-	// Heard is when the coordinator was last heard of; zero: never.
-	Heard func() time.Time
+	// LastHeartbeat is when the coordinator was last heard of; zero: never.
+	LastHeartbeat func() time.Time
 }
 
-// Sums is what a server that sums has done.
-type Sums struct{ Exchanges, Received, Sent, Queued int64 }
+// AggregatorStats is what a server that sums has done.
+type AggregatorStats struct{ Exchanges, Received, Sent, Queued int64 }
 
 // How often the follower looks.
 const (
@@ -34,7 +34,7 @@ const (
 
 // Follow keeps the figures up to date, on a goroutine of its own, until stop is called. It wakes up
 // twice a second.
-func (f *Figures) Follow(s Source) (stop func()) {
+func (f *RankMetrics) Follow(s Source) (stop func()) {
 	if f == nil {
 		return func() {}
 	}
@@ -49,7 +49,7 @@ func (f *Figures) Follow(s Source) (stop func()) {
 
 // follower brings figures up to date.
 type follower struct {
-	figures *Figures
+	figures *RankMetrics
 	source  Source
 
 	last, counted, used time.Time
@@ -96,8 +96,8 @@ func (w *follower) usage() {
 }
 
 // of is the row of a rank, or that of a server.
-func (f *Figures) of(rank, server ID) ID {
-	if f.role == OfSummer {
+func (f *RankMetrics) of(rank, server ID) ID {
+	if f.role == OfAggregator {
 		return server
 	}
 	return rank
@@ -121,8 +121,8 @@ func (w *follower) count(now time.Time) {
 			w.figures.Put(id, 0, n)
 		}
 	}
-	if w.source.Heard != nil {
-		if at := w.source.Heard(); !at.IsZero() {
+	if w.source.LastHeartbeat != nil {
+		if at := w.source.LastHeartbeat(); !at.IsZero() {
 			w.figures.Put(LastHeartbeat, 0, at.UnixNano())
 		}
 	}

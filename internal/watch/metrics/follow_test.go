@@ -9,7 +9,7 @@ import (
 func TestFollow(t *testing.T) {
 	f := New(0, 2)
 	at := time.Unix(1700000000, 0)
-	f.Follow(Source{Sent: func() int64 { return 77 }, Carried: func() int64 { return 88 }, Queued: func() int { return 9 }, Heard: func() time.Time { return at }})()
+	f.Follow(Source{Sent: func() int64 { return 77 }, Carried: func() int64 { return 88 }, Queued: func() int { return 9 }, LastHeartbeat: func() time.Time { return at }})()
 	if shm, queued := get(f, SentBytes, "shm"), get(f, Queue, "operations"); shm != 88 || queued != 9 {
 		t.Errorf("%v bytes in shared memory, %v operations", shm, queued)
 	}
@@ -20,9 +20,9 @@ func TestFollow(t *testing.T) {
 
 // A server that sums counts in rows of its own.
 func TestFollowSums(t *testing.T) {
-	_, words := layout(OfSummer, 2)
-	f := newFigures(OfSummer, make([]uint64, words), 1, 2, 0)
-	f.Follow(Source{Summed: func() Sums { return Sums{3, 40, 50, 6} }})()
+	_, words := layout(OfAggregator, 2)
+	f := newFigures(OfAggregator, make([]uint64, words), 1, 2, 0)
+	f.Follow(Source{Summed: func() AggregatorStats { return AggregatorStats{3, 40, 50, 6} }})()
 	f.Spent(f.of(WaitTime, SumWaitTime), 1, time.Second)
 	for id, want := range map[ID]float64{SumExchanges: 3, SumReceived: 40, SumSent: 50, SumQueue: 6} {
 		if got := get(f, id, ""); got != want {

@@ -5,9 +5,9 @@
 //	mine, err := board.Rank(3, 8)                      // rank 3 of 8
 //	mine.Add(metrics.Samples, 0, 256)                  // an atomic addition
 //
-// The words lie in memory that the processes of a host share (a [Board]), so that one of them can answer for all, and so that those
+// The words lie in memory that the processes of a host share (a [Dir]), so that one of them can answer for all, and so that those
 // of a rank that has died remain. Nothing is computed, locked or allocated when a figure changes; who reads does all that
-// (package internal/watch/metrics/scrape, by Prometheus's client). A nil *Figures counts nothing.
+// (package internal/watch/metrics/scrape, by Prometheus's client). A nil *RankMetrics counts nothing.
 package metrics
 
 import (
@@ -31,10 +31,10 @@ type Role string
 
 // The roles.
 const (
-	OfHost   Role = "host"   // who answers
-	OfRank   Role = "rank"   // a rank that trains: label rank
-	OfSummer Role = "summer" // a server that sums gradients: label server
-	OfServer Role = "server" // a server that keeps parameters: label server
+	OfHost            Role = "host"   // who answers
+	OfRank            Role = "rank"   // a rank that trains: label rank
+	OfAggregator      Role = "summer" // a server that sums gradients: label server
+	OfParameterServer Role = "server" // a server that keeps parameters: label server
 )
 
 // unit is how the words of a row are to be read.
@@ -71,7 +71,7 @@ func (r *Row) Labels() (out []string) {
 	switch r.Role {
 	case OfRank:
 		out = append(out, "rank")
-	case OfSummer, OfServer:
+	case OfAggregator, OfParameterServer:
 		out = append(out, "server")
 	}
 	if r.Label != "" {
@@ -210,42 +210,42 @@ var table = [ids]Row{
 	Resident: {Name: "ringo_resident_memory_bytes", Type: Gauge, Role: OfRank, Help: "Resident memory of the rank's process.", From: "`/proc/self/status`, every 5 seconds"},
 	CPUTime:  {Name: "ringo_cpu_seconds_total", Type: Counter, Role: OfRank, unit: nanoseconds, Help: "Processor time of the rank's process.", From: "`getrusage`, every 5 seconds"},
 
-	SumUp:        {Name: "ringo_sum_up", Type: Gauge, Role: OfSummer, Help: "1 while the process of the server runs, 0 when it has ended or died; its other figures stay as they were.", From: "the lock on the server's figures"},
-	SumExchanges: {Name: "ringo_sum_exchanges_total", Type: Counter, Role: OfSummer, Help: "Buckets that the server has summed its part of.", From: "`aggregate.Server.Stats`, once a second"},
-	SumReceived:  {Name: "ringo_sum_received_bytes_total", Type: Counter, Role: OfSummer, Help: "Bytes of payload received from trainers.", From: "`aggregate.Server.Stats`, once a second"},
-	SumSent:      {Name: "ringo_sum_sent_bytes_total", Type: Counter, Role: OfSummer, Help: "Bytes of payload sent to trainers.", From: "`aggregate.Server.Stats`, once a second"},
-	SumQueue:     {Name: "ringo_sum_queue_segments", Type: Gauge, Role: OfSummer, Help: "Sums of segments that are made and not sent to a trainer yet.", From: "`aggregate.Server.Stats`, once a second"},
-	SumWaitTime: {Name: "ringo_sum_wait_seconds_total", Type: Counter, Role: OfSummer, Label: "peer", ofPeer: true, unit: nanoseconds,
+	SumUp:        {Name: "ringo_sum_up", Type: Gauge, Role: OfAggregator, Help: "1 while the process of the server runs, 0 when it has ended or died; its other figures stay as they were.", From: "the lock on the server's figures"},
+	SumExchanges: {Name: "ringo_sum_exchanges_total", Type: Counter, Role: OfAggregator, Help: "Buckets that the server has summed its part of.", From: "`aggregate.Server.Stats`, once a second"},
+	SumReceived:  {Name: "ringo_sum_received_bytes_total", Type: Counter, Role: OfAggregator, Help: "Bytes of payload received from trainers.", From: "`aggregate.Server.Stats`, once a second"},
+	SumSent:      {Name: "ringo_sum_sent_bytes_total", Type: Counter, Role: OfAggregator, Help: "Bytes of payload sent to trainers.", From: "`aggregate.Server.Stats`, once a second"},
+	SumQueue:     {Name: "ringo_sum_queue_segments", Type: Gauge, Role: OfAggregator, Help: "Sums of segments that are made and not sent to a trainer yet.", From: "`aggregate.Server.Stats`, once a second"},
+	SumWaitTime: {Name: "ringo_sum_wait_seconds_total", Type: Counter, Role: OfAggregator, Label: "peer", ofPeer: true, unit: nanoseconds,
 		Help: "Time for which the server waited for a trainer while others had begun, estimated by looking twice a second.", From: "what the server says whom it waits for"},
-	SumResident: {Name: "ringo_sum_resident_memory_bytes", Type: Gauge, Role: OfSummer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`, every 5 seconds"},
-	SumCPUTime:  {Name: "ringo_sum_cpu_seconds_total", Type: Counter, Role: OfSummer, unit: nanoseconds, Help: "Processor time of the server's process.", From: "`getrusage`, every 5 seconds"},
+	SumResident: {Name: "ringo_sum_resident_memory_bytes", Type: Gauge, Role: OfAggregator, Help: "Resident memory of the server's process.", From: "`/proc/self/status`, every 5 seconds"},
+	SumCPUTime:  {Name: "ringo_sum_cpu_seconds_total", Type: Counter, Role: OfAggregator, unit: nanoseconds, Help: "Processor time of the server's process.", From: "`getrusage`, every 5 seconds"},
 
-	ServerUp:          {Name: "ringo_ps_up", Type: Gauge, Role: OfServer, Help: "1 while the server waits for trainers or serves them, 0 when it is ending or has failed.", From: "`GET /health`'s state"},
-	ServerTrainers:    {Name: "ringo_ps_connected_trainers", Type: Gauge, Role: OfServer, Help: "Trainers with a connection.", From: "the server's seats"},
-	ServerConnections: {Name: "ringo_ps_connections_total", Type: Counter, Role: OfServer, Help: "Connections whose handshake succeeded.", From: "the service's counters"},
-	ServerPulls:       {Name: "ringo_ps_pulls_total", Type: Counter, Role: OfServer, Help: "Pulls that were answered.", From: "the service's counters"},
-	ServerParked:      {Name: "ringo_ps_parked_pulls_total", Type: Counter, Role: OfServer, Help: "Pulls that had to wait until other trainers had caught up.", From: "the service's counters"},
-	ServerChanges:     {Name: "ringo_ps_changes_total", Type: Counter, Role: OfServer, Help: "Messages that change something, such as pushes.", From: "the service's counters"},
-	ServerPulledRows:  {Name: "ringo_ps_pulled_rows_total", Type: Counter, Role: OfServer, Help: "Rows sent to trainers.", From: "the service's counters"},
-	ServerPushedRows:  {Name: "ringo_ps_pushed_rows_total", Type: Counter, Role: OfServer, Help: "Gradients of rows received.", From: "the service's counters"},
-	ServerReceived:    {Name: "ringo_ps_received_bytes_total", Type: Counter, Role: OfServer, Help: "Bytes received from trainers.", From: "the service's counters"},
-	ServerSent:        {Name: "ringo_ps_sent_bytes_total", Type: Counter, Role: OfServer, Help: "Bytes sent to trainers.", From: "the service's counters"},
-	ServerStaleness:   {Name: "ringo_ps_staleness_steps", Type: Gauge, Role: OfServer, Help: "Steps by which the slowest trainer is behind the fastest.", From: "the clocks of trainers"},
-	ServerStep:        {Name: "ringo_ps_slowest_step", Type: Gauge, Role: OfServer, Help: "Step that all trainers have finished.", From: "the clocks of trainers"},
-	ServerRows:        {Name: "ringo_ps_rows", Type: Gauge, Role: OfServer, Label: "table", tiers: true, Help: "Rows by the tier in which they lie: memory or ssd.", From: "the tables"},
-	ServerBytes:       {Name: "ringo_ps_row_bytes", Type: Gauge, Role: OfServer, Label: "table", tiers: true, Help: "Bytes of rows by the tier in which they lie: memory or ssd.", From: "the tables"},
-	ServerKeys:        {Name: "ringo_ps_keys_total", Type: Counter, Role: OfServer, Label: "table", Help: "Keys of pulls and pushes, in tables with two tiers.", From: "the tables"},
-	ServerHits:        {Name: "ringo_ps_hits_total", Type: Counter, Role: OfServer, Label: "table", tiers: true, Help: "Keys of pulls and pushes by the tier in which their row was: memory or ssd.", From: "the tables"},
-	ServerDenied:      {Name: "ringo_ps_denied_keys_total", Type: Counter, Role: OfServer, Label: "table", Help: "Keys that got no row, since admission did not let them in.", From: "the tables"},
-	ServerPrefetched:  {Name: "ringo_ps_prefetched_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that came from the SSD while their pull waited for other trainers: it did not miss them.", From: "the tables"},
-	ServerEvicted:     {Name: "ringo_ps_evicted_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that left memory for the SSD.", From: "the tables"},
-	ServerDeleted:     {Name: "ringo_ps_deleted_rows_total", Type: Counter, Role: OfServer, Label: "table", Help: "Rows that passing days have deleted.", From: "the tables"},
-	ServerLog:         {Name: "ringo_ps_log_bytes", Type: Gauge, Role: OfServer, Help: "Bytes of the log since the last checkpoint.", From: "the log"},
-	ServerLogLimit:    {Name: "ringo_ps_log_limit_bytes", Type: Gauge, Role: OfServer, Help: "Bytes of the log at which a checkpoint is due.", From: "the log"},
-	ServerLogQueue:    {Name: "ringo_ps_log_queue_records", Type: Gauge, Role: OfServer, Help: "Records of the log that are not safe yet.", From: "the log"},
-	ServerCheckpoint:  {Name: "ringo_ps_checkpoint_number", Type: Gauge, Role: OfServer, Help: "Number of the newest checkpoint, 0 for none.", From: "the engine"},
-	ServerResident:    {Name: "ringo_ps_resident_memory_bytes", Type: Gauge, Role: OfServer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`"},
-	ServerCPUTime:     {Name: "ringo_ps_cpu_seconds_total", Type: Counter, Role: OfServer, Help: "Processor time of the server's process.", From: "`getrusage`"},
+	ServerUp:          {Name: "ringo_ps_up", Type: Gauge, Role: OfParameterServer, Help: "1 while the server waits for trainers or serves them, 0 when it is ending or has failed.", From: "`GET /health`'s state"},
+	ServerTrainers:    {Name: "ringo_ps_connected_trainers", Type: Gauge, Role: OfParameterServer, Help: "Trainers with a connection.", From: "the server's seats"},
+	ServerConnections: {Name: "ringo_ps_connections_total", Type: Counter, Role: OfParameterServer, Help: "Connections whose handshake succeeded.", From: "the service's counters"},
+	ServerPulls:       {Name: "ringo_ps_pulls_total", Type: Counter, Role: OfParameterServer, Help: "Pulls that were answered.", From: "the service's counters"},
+	ServerParked:      {Name: "ringo_ps_parked_pulls_total", Type: Counter, Role: OfParameterServer, Help: "Pulls that had to wait until other trainers had caught up.", From: "the service's counters"},
+	ServerChanges:     {Name: "ringo_ps_changes_total", Type: Counter, Role: OfParameterServer, Help: "Messages that change something, such as pushes.", From: "the service's counters"},
+	ServerPulledRows:  {Name: "ringo_ps_pulled_rows_total", Type: Counter, Role: OfParameterServer, Help: "Rows sent to trainers.", From: "the service's counters"},
+	ServerPushedRows:  {Name: "ringo_ps_pushed_rows_total", Type: Counter, Role: OfParameterServer, Help: "Gradients of rows received.", From: "the service's counters"},
+	ServerReceived:    {Name: "ringo_ps_received_bytes_total", Type: Counter, Role: OfParameterServer, Help: "Bytes received from trainers.", From: "the service's counters"},
+	ServerSent:        {Name: "ringo_ps_sent_bytes_total", Type: Counter, Role: OfParameterServer, Help: "Bytes sent to trainers.", From: "the service's counters"},
+	ServerStaleness:   {Name: "ringo_ps_staleness_steps", Type: Gauge, Role: OfParameterServer, Help: "Steps by which the slowest trainer is behind the fastest.", From: "the clocks of trainers"},
+	ServerStep:        {Name: "ringo_ps_slowest_step", Type: Gauge, Role: OfParameterServer, Help: "Step that all trainers have finished.", From: "the clocks of trainers"},
+	ServerRows:        {Name: "ringo_ps_rows", Type: Gauge, Role: OfParameterServer, Label: "table", tiers: true, Help: "Rows by the tier in which they lie: memory or ssd.", From: "the tables"},
+	ServerBytes:       {Name: "ringo_ps_row_bytes", Type: Gauge, Role: OfParameterServer, Label: "table", tiers: true, Help: "Bytes of rows by the tier in which they lie: memory or ssd.", From: "the tables"},
+	ServerKeys:        {Name: "ringo_ps_keys_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Keys of pulls and pushes, in tables with two tiers.", From: "the tables"},
+	ServerHits:        {Name: "ringo_ps_hits_total", Type: Counter, Role: OfParameterServer, Label: "table", tiers: true, Help: "Keys of pulls and pushes by the tier in which their row was: memory or ssd.", From: "the tables"},
+	ServerDenied:      {Name: "ringo_ps_denied_keys_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Keys that got no row, since admission did not let them in.", From: "the tables"},
+	ServerPrefetched:  {Name: "ringo_ps_prefetched_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows that came from the SSD while their pull waited for other trainers: it did not miss them.", From: "the tables"},
+	ServerEvicted:     {Name: "ringo_ps_evicted_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows that left memory for the SSD.", From: "the tables"},
+	ServerDeleted:     {Name: "ringo_ps_deleted_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows that passing days have deleted.", From: "the tables"},
+	ServerLog:         {Name: "ringo_ps_log_bytes", Type: Gauge, Role: OfParameterServer, Help: "Bytes of the log since the last checkpoint.", From: "the log"},
+	ServerLogLimit:    {Name: "ringo_ps_log_limit_bytes", Type: Gauge, Role: OfParameterServer, Help: "Bytes of the log at which a checkpoint is due.", From: "the log"},
+	ServerLogQueue:    {Name: "ringo_ps_log_queue_records", Type: Gauge, Role: OfParameterServer, Help: "Records of the log that are not safe yet.", From: "the log"},
+	ServerCheckpoint:  {Name: "ringo_ps_checkpoint_number", Type: Gauge, Role: OfParameterServer, Help: "Number of the newest checkpoint, 0 for none.", From: "the engine"},
+	ServerResident:    {Name: "ringo_ps_resident_memory_bytes", Type: Gauge, Role: OfParameterServer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`"},
+	ServerCPUTime:     {Name: "ringo_ps_cpu_seconds_total", Type: Counter, Role: OfParameterServer, Help: "Processor time of the server's process.", From: "`getrusage`"},
 }
 
 // Table is every metric, in the order in which documents show them.

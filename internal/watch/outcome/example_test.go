@@ -7,11 +7,11 @@ import (
 )
 
 // A process is killed, and its peers end because of it: one line tells all.
-func ExampleLoss() {
-	step := outcome.Place{Where: "in step 412 of epoch 2"}
-	fmt.Println(outcome.Loss{
-		Who: outcome.Rank(3), How: "killed by signal 9 (SIGKILL)", Rank: 3,
-		Others: []outcome.End{
+func ExampleLostProcess() {
+	step := outcome.Position{Where: "in step 412 of epoch 2"}
+	fmt.Println(outcome.LostProcess{
+		Name: outcome.Rank(3), Status: "killed by signal 9 (SIGKILL)", Rank: 3,
+		Affected: []outcome.Exit{
 			{Rank: 0, Cause: outcome.Rank(3), Place: step},
 			{Rank: 1, Cause: outcome.Rank(3), Place: step},
 			{Rank: 2, Cause: outcome.Rank(3), Place: step},

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// End is how one member of a job ended, as it told.
-type End struct {
-	Rank  int    // its number in the mesh
-	Cause string // who is lost that it ended because of: a Loss's Who; "": a fault of its own
-	Why   string // its error
-	Place Place
+// Exit is how one member of a job ended, as it told.
+type Exit struct {
+	Rank   int    // its number in the mesh
+	Cause  string // who is lost that it ended because of: a LostProcess's Name; "": a fault of its own
+	Reason string // its error
+	Place  Position
 	// Stopped says that it was told to end, and not that something failed.
 	Stopped bool
 }
 
 // called is the name of the member.
-func (e End) called() string { return Rank(e.Rank) }
+func (e Exit) called() string { return Rank(e.Rank) }
 
 // Fault is its error, behind who is lost that it ended because of.
-func (e End) Fault() string {
-	if e.Cause == "" || strings.Contains(e.Why, e.Cause) {
-		return e.Why
+func (e Exit) Fault() string {
+	if e.Cause == "" || strings.Contains(e.Reason, e.Cause) {
+		return e.Reason
 	}
-	return Lost(e.Cause, e.Why)
+	return Lost(e.Cause, e.Reason)
 }
 
 // Rank is what a member of a job's mesh is called.
@@ -60,18 +60,18 @@ func Early(how, by, in string) string {
 // ParameterServer is what a server that keeps the job's parameters is called, before its number.
 const ParameterServer = "parameter server"
 
-// Loss is a job's end because a process of it is lost.
-type Loss struct {
-	Who    string   // "rank 3", "parameter server 0"
+// LostProcess is a job's end because a process of it is lost.
+type LostProcess struct {
+	Name   string   // "rank 3", "parameter server 0"
 	Host   string   // its host, in a job of several; "": there is one
-	How    string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
+	Status string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
 	Failed string   // the error with which it ended by itself, "" where it told none
 	Tail   []string // its last lines of output
 	Quoted bool     // Tail is known, so that there being none means something
 
-	Rank   int   // its number in the mesh, -1: it is no member
-	Ranks  int   // the members below this number are ranks, the others servers; 0: all are ranks
-	Others []End // of other members, each once
+	Rank     int    // its number in the mesh, -1: it is no member
+	Ranks    int    // the members below this number are ranks, the others servers; 0: all are ranks
+	Affected []Exit // of other members, each once
 }
 
 // String tells all of it in one line, and quotes the last ones of who is lost behind it:
@@ -80,13 +80,13 @@ type Loss struct {
 //	… fc.bias); ranks 0-2 and 4-63 ended because of it; it wrote nothing
 //
 // What ranks saw differently is told once for each that differs, with its ranks.
-func (l Loss) String() string {
-	var echoes, same, own []End
-	for _, e := range l.Others {
+func (l LostProcess) String() string {
+	var echoes, same, own []Exit
+	for _, e := range l.Affected {
 		switch cause := l.cause(e); {
-		case cause == l.Who:
+		case cause == l.Name:
 			echoes = append(echoes, e)
-		case l.Failed != "" && e.Why == l.Failed:
+		case l.Failed != "" && e.Reason == l.Failed:
 			same = append(same, e)
 		case l.quotedBy(e):
 			echoes = append(echoes, e)
@@ -98,7 +98,7 @@ func (l Loss) String() string {
 	if len(echoes) > 0 {
 		parts = append(parts, l.because(echoes))
 	}
-	for _, g := range groups(own, func(e End) string { return oneLine(e.Why) }) {
+	for _, g := range groups(own, func(e Exit) string { return oneLine(e.Reason) }) {
 		parts = append(parts, fmt.Sprintf("%s failed: %s", l.members(g.ends), g.key))
 	}
 	return strings.Join(parts, "; ") + l.lastLines()
@@ -106,12 +106,12 @@ func (l Loss) String() string {
 
 // quotedBy says that a member's error is this fault, as it was told: a server that cannot begin refuses each rank with it. A
 // package's name before it does not count.
-func (l Loss) quotedBy(e End) bool {
+func (l LostProcess) quotedBy(e Exit) bool {
 	_, fault, prefixed := strings.Cut(l.Failed, ": ")
 	if !prefixed {
 		fault = l.Failed
 	}
-	return len(fault) >= leastQuote && strings.Contains(e.Why, fault)
+	return len(fault) >= leastQuote && strings.Contains(e.Reason, fault)
 }
 
 // leastQuote is how long an error is that nobody makes twice by chance.
@@ -119,19 +119,19 @@ const leastQuote = 20
 
 // cause is whose loss has ended a member: where it was told of one that ended because of
 // another itself, that one.
-func (l Loss) cause(e End) string {
-	for range l.Others {
-		i := slices.IndexFunc(l.Others, func(o End) bool { return o.called() == e.Cause && o.Cause != "" })
-		if i < 0 || e.Cause == l.Who {
+func (l LostProcess) cause(e Exit) string {
+	for range l.Affected {
+		i := slices.IndexFunc(l.Affected, func(o Exit) bool { return o.called() == e.Cause && o.Cause != "" })
+		if i < 0 || e.Cause == l.Name {
 			break
 		}
-		e = l.Others[i]
+		e = l.Affected[i]
 	}
 	return e.Cause
 }
 
 // on says on which host it was.
-func (l Loss) on() string {
+func (l LostProcess) on() string {
 	if l.Host == "" {
 		return ""
 	}
@@ -139,30 +139,30 @@ func (l Loss) on() string {
 }
 
 // head says who is lost and, if all agree on it, where.
-func (l Loss) head(same, echoes []End) string {
+func (l LostProcess) head(same, echoes []Exit) string {
 	if l.Failed != "" {
-		who := l.Who + l.on()
+		who := l.Name + l.on()
 		if len(same) > 0 {
-			who = l.members(append(same, End{Rank: l.Rank}))
+			who = l.members(append(same, Exit{Rank: l.Rank}))
 		}
 		how := ""
-		if l.How != "" {
-			how = ", then " + l.How
+		if l.Status != "" {
+			how = ", then " + l.Status
 		}
 		return fmt.Sprintf("%s failed: %s%s", who, oneLine(l.Failed), how)
 	}
-	return At(Lost(l.Who+l.on(), l.How), shared(echoes))
+	return At(Lost(l.Name+l.on(), l.Status), shared(echoes))
 }
 
 // because lists who ended because of it, and where where that differs.
-func (l Loss) because(echoes []End) string {
+func (l LostProcess) because(echoes []Exit) string {
 	text := l.members(echoes) + " ended because of it"
 	common := shared(echoes)
 	if l.Failed != "" {
-		common = Place{}
+		common = Position{}
 	}
 	var at []string
-	for _, g := range groups(echoes, func(e End) string { return e.Place.beyond(common) }) {
+	for _, g := range groups(echoes, func(e Exit) string { return e.Place.beyond(common) }) {
 		if g.key != "" {
 			at = append(at, l.members(g.ends)+" "+g.key)
 		}
@@ -177,15 +177,15 @@ func (l Loss) because(echoes []End) string {
 }
 
 // shared is where all ends are that say where.
-func shared(ends []End) Place {
-	var p Place
+func shared(ends []Exit) Position {
+	var p Position
 	for _, e := range ends {
 		switch {
-		case e.Place == Place{}:
-		case p == Place{}:
+		case e.Place == Position{}:
+		case p == Position{}:
 			p = e.Place
 		case e.Place.Where != p.Where:
-			return Place{}
+			return Position{}
 		case e.Place.Bucket != p.Bucket:
 			p.Bucket = ""
 			return onlyWhere(p, ends)
@@ -195,17 +195,17 @@ func shared(ends []End) Place {
 }
 
 // onlyWhere is p if all ends that say where are in the same step.
-func onlyWhere(p Place, ends []End) Place {
+func onlyWhere(p Position, ends []Exit) Position {
 	for _, e := range ends {
-		if e.Place != (Place{}) && e.Place.Where != p.Where {
-			return Place{}
+		if e.Place != (Position{}) && e.Place.Where != p.Where {
+			return Position{}
 		}
 	}
 	return p
 }
 
 // beyond is what p says more than common.
-func (p Place) beyond(common Place) string {
+func (p Position) beyond(common Position) string {
 	if p.Where == common.Where {
 		p.Where = ""
 	}
@@ -218,11 +218,11 @@ func (p Place) beyond(common Place) string {
 // group are ends that have something in common.
 type group struct {
 	key  string
-	ends []End
+	ends []Exit
 }
 
 // groups puts ends together by a key, in the order in which keys appear.
-func groups(ends []End, key func(End) string) (out []group) {
+func groups(ends []Exit, key func(Exit) string) (out []group) {
 	for _, e := range ends {
 		k := key(e)
 		i := slices.IndexFunc(out, func(g group) bool { return g.key == k })
@@ -235,7 +235,7 @@ func groups(ends []End, key func(End) string) (out []group) {
 }
 
 // members names ends: "rank 1", "ranks 0-2 and 4-63", "rank 0 and server 1".
-func (l Loss) members(ends []End) string {
+func (l LostProcess) members(ends []Exit) string {
 	var ranks, servers []int
 	for _, e := range ends {
 		if l.Ranks > 0 && e.Rank >= l.Ranks {
@@ -285,7 +285,7 @@ func list(noun string, numbers []int) string {
 }
 
 // lastLines quotes them, indented, one per line. Who told its own fault has said all there.
-func (l Loss) lastLines() string {
+func (l LostProcess) lastLines() string {
 	switch {
 	case !l.Quoted || l.Failed != "":
 		return ""

@@ -5,9 +5,9 @@ package outcome
 
 import "strings"
 
-// Place is where in a run something failed, in words. The zero value is a place that nobody
+// Position is where in a run something failed, in words. The zero value is a place that nobody
 // knows.
-type Place struct {
+type Position struct {
 	// Where begins with a preposition: "in step 412 of epoch 2", "while evaluating after
 	// step 468 of epoch 3".
 	Where string `json:"where,omitempty"`
@@ -16,7 +16,7 @@ type Place struct {
 }
 
 // String is "in step 412 of epoch 2, bucket 3 (conv1.weight … fc.bias)", or as much of it as is known.
-func (p Place) String() string {
+func (p Position) String() string {
 	switch {
 	case p.Bucket == "":
 		return p.Where
@@ -27,7 +27,7 @@ func (p Place) String() string {
 }
 
 // At adds to a text where it is from, if that is known.
-func At(text string, p Place) string {
+func At(text string, p Position) string {
 	if at := p.String(); at != "" {
 		return text + ", " + at
 	}
@@ -37,13 +37,13 @@ func At(text string, p Place) string {
 // located is an error with the place in a run where it happened.
 type located interface {
 	error
-	Place() Place
+	Place() Position
 }
 
-// PlaceOf is what err and the errors that it wraps know of where it happened: of each part
+// PositionOf is what err and the errors that it wraps know of where it happened: of each part
 // the outermost's word, which knows most of the run.
-func PlaceOf(err error) Place {
-	var p Place
+func PositionOf(err error) Position {
+	var p Position
 	visit(err, func(err error) {
 		at, ok := err.(located)
 		if !ok {

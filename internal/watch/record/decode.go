@@ -11,14 +11,14 @@ import (
 
 // Snapshot is what a Recorder held at one time, perhaps of a process that is no more.
 type Snapshot struct {
-	Epoch   time.Time // when its clock was 0
-	Process int       // its number
-	Who     Who       // what it is in its job
-	Held    bool      // it has not said that it records nothing any more
-	Step    int64     // under way, -1 before the first
-	// Open is what had begun and not ended, the oldest first, and Unseen how much began when there was no room to tell.
-	Open   []Event
-	Unseen uint64
+	Epoch    time.Time // when its clock was 0
+	Process  int       // its number
+	Identity Identity  // what it is in its job
+	Active   bool      // it has not said that it records nothing any more
+	Step     int64     // under way, -1 before the first
+	// Open is what had begun and not ended, the oldest first, and Dropped how much began when there was no room to tell.
+	Open    []Event
+	Dropped uint64
 	// Operations and Phases are the last events that had ended, in that order, and OperationsEnded and PhasesEnded how many there ever
 	// were. Behind the operations stand those of each lane, which are not in that count.
 	Operations, Phases           []Event
@@ -47,7 +47,7 @@ func (r *Recorder) Snapshot() *Snapshot {
 	s := r.snapshot()
 	r.mu.Unlock()
 	s.names = names
-	r.eachLane(func(l *Lane) { s.Operations, s.Open = l.recent(s.Operations, l.ring.places), l.open(s.Open) })
+	r.eachLane(func(l *OpRing) { s.Operations, s.Open = l.recent(s.Operations, l.ring.places), l.open(s.Open) })
 	s.order()
 	return s
 }
@@ -62,8 +62,8 @@ func (s *Snapshot) order() {
 func (m *memory) outline() *Snapshot {
 	return &Snapshot{
 		Epoch: time.Unix(0, int64(m.head[headEpoch])), Process: int(m.head[headProcess]), Step: int64(m.head[headStep]),
-		Who: Who{Role: Role(m.head[headWho] >> 32), Number: int(uint32(m.head[headWho]))}, Held: m.head[headHeld] != 0,
-		Unseen: m.head[headUnseen], OperationsEnded: *m.operations.count, PhasesEnded: *m.phases.count,
+		Identity: Identity{Role: Role(m.head[headWho] >> 32), Number: int(uint32(m.head[headWho]))}, Active: m.head[headHeld] != 0,
+		Dropped: m.head[headUnseen], OperationsEnded: *m.operations.count, PhasesEnded: *m.phases.count,
 	}
 }
 

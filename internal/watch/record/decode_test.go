@@ -107,7 +107,7 @@ func FuzzDecode(f *testing.F) {
 		if n := len(s.Open) + len(s.Operations) + len(s.Phases); 8*slotWords*n > len(b) {
 			t.Errorf("%d events in %d bytes", n, len(b))
 		}
-		g, err := Glance(bytes.NewReader(b), 1<<30)
+		g, err := RecentSnapshot(bytes.NewReader(b), 1<<30)
 		if err != nil || !slices.Equal(g.Open, s.Open) || !slices.Equal(g.Phases, s.Phases[len(s.Phases)-min(len(s.Phases), len(g.Phases)):]) || len(g.Phases) < len(s.Phases)-1 {
 			t.Errorf("%v: a glance shows %+v, want %+v", err, g, s)
 		}

@@ -35,9 +35,9 @@ func (k Kind) String() string {
 // common says that events of the kind come by the step, and tell little of why a job fails.
 func (k Kind) common() bool { return k == PhaseKind || k == Step }
 
-// SumGroup is the Group of exchanges through servers that sum gradients (package aggregate): ranks record them as operations, which all
+// AggregationGroup is the Group of exchanges through servers that sum gradients (package aggregate): ranks record them as operations, which all
 // begin in the same order, and servers as the requests that these are to them.
-const SumGroup = 1<<32 - 1
+const AggregationGroup = 1<<32 - 1
 
 // Phase is what a rank does.
 type Phase uint8
@@ -76,19 +76,19 @@ type Event struct {
 	Failed bool
 	// Name is "allreduce" of an operation, of a phase what it is of, such as a bucket, or "", and a fault's or a change's words.
 	Name Name
-	// How is the algorithm.
-	How Name
+	// Algorithm is the algorithm.
+	Algorithm Name
 	// Bucket is its number in the plan, -1 for what is of none, and Label is what it is called.
 	Bucket int32
 	Label  Name
 	// Step is how many steps had been done, -1 before the first; of a request the number that it names, -1: none.
 	Step int64
 	// Group is the group's ID, or the table's, and Seq which of its operations it is, from 0; of a message, or a request,
-	// which of those to or from With.
+	// which of those to or from Other.
 	Group, Seq uint32
-	// With is the other rank of a message, the server of a request or whom it serves, an operation's root, or of a fault the rank that is lost;
+	// Other is the other rank of a message, the server of a request or whom it serves, an operation's root, or of a fault the rank that is lost;
 	// -1: none.
-	With int32
+	Other int32
 	// Peer is, while it goes on, for whom it waits, as the mesh numbers ranks, or a server; of one that failed for whom it waited then. -1: nobody.
 	Peer int32
 	// Since is since when it waits for Peer.

@@ -20,7 +20,7 @@ func TestGlance(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if s, err := Glance(f, 8); s != nil || err != nil {
+	if s, err := RecentSnapshot(f, 8); s != nil || err != nil {
 		t.Errorf("before anything was recorded: %v, %v", s, err)
 	}
 	r, err := Map(f)
@@ -41,7 +41,7 @@ func TestGlance(t *testing.T) {
 		for _, n := range []int{0, 1, 7, 63, 64, 1000} {
 			events := want.Phases[len(want.Phases)-min(n, len(want.Phases)):]
 			for name, glance := range map[string]func() (*Snapshot, error){
-				"of another": func() (*Snapshot, error) { return Glance(f, n) },
+				"of another": func() (*Snapshot, error) { return RecentSnapshot(f, n) },
 				"own":        func() (*Snapshot, error) { return r.Glance(n), nil },
 			} {
 				// The oldest event of a full ring may be overwritten while another process reads it.
@@ -81,7 +81,7 @@ func TestGlanceShowsWhatIsOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	lanes, random := []*Lane{r.Lane(new(sync.Mutex)), r.Lane(new(sync.Mutex))}, rand.New(rand.NewPCG(1, 2))
+	lanes, random := []*OpRing{r.Lane(new(sync.Mutex)), r.Lane(new(sync.Mutex))}, rand.New(rand.NewPCG(1, 2))
 	var open []Op
 	for i := range uint32(1000) {
 		if len(open) < 4 && random.IntN(2) == 0 {
@@ -98,7 +98,7 @@ func TestGlanceShowsWhatIsOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Glance(f, 0)
+		got, err := RecentSnapshot(f, 0)
 		if err != nil || !slices.Equal(got.Open, want.Open) || len(got.Open) != len(open) || got.OperationsEnded != want.OperationsEnded {
 			t.Fatalf("%v: open are %+v, want %+v", err, got.Open, want.Open)
 		}
@@ -147,7 +147,7 @@ func TestGlanceWhileRecording(t *testing.T) {
 	})
 	seen, open := 0, 0
 	for range 300 {
-		s, err := Glance(f, 32)
+		s, err := RecentSnapshot(f, 32)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,11 +183,11 @@ func TestGlanceRefuses(t *testing.T) {
 		return b
 	}
 	for name, b := range map[string][]byte{"empty": nil, "cut": whole[:100], "no mark": changed(0, 1), "another version": changed(8, 9), "huge": changed(8*headPhases+5, 1), "a head alone": whole} {
-		if s, err := Glance(bytes.NewReader(b), 1<<30); s != nil || err == nil {
+		if s, err := RecentSnapshot(bytes.NewReader(b), 1<<30); s != nil || err == nil {
 			t.Errorf("%s: %v, %v", name, s, err)
 		}
 	}
-	if _, err := Glance(io.NewSectionReader(bytes.NewReader(whole), 0, 8*headWords), 4); !errors.Is(err, io.EOF) {
+	if _, err := RecentSnapshot(io.NewSectionReader(bytes.NewReader(whole), 0, 8*headWords), 4); !errors.Is(err, io.EOF) {
 		t.Errorf("of a head alone: %v", err)
 	}
 }
@@ -215,8 +215,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 	for name, read := range map[string]func() (*Snapshot, error){
 		"all":       func() (*Snapshot, error) { return Read(f) },
-		"under way": func() (*Snapshot, error) { return Glance(f, 0) },
-		"512":       func() (*Snapshot, error) { return Glance(f, 512) },
+		"under way": func() (*Snapshot, error) { return RecentSnapshot(f, 0) },
+		"512":       func() (*Snapshot, error) { return RecentSnapshot(f, 512) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -10,13 +10,13 @@ import (
 // Unknown stands for a time at which nobody looked at the clock.
 const Unknown = -1
 
-// Lane is a ring for the short operations of one group, which take about as long as two looks at the clock. An event begins and ends
+// OpRing is a ring for the short operations of one group, which take about as long as two looks at the clock. An event begins and ends
 // in it in the same place, written under a lock which its writer holds in any case, with the times that are known:
 // Begun is 0 and Done Unknown where there are none. What goes on is never overwritten. Readers that follow a Recorder do not get
 // what is in lanes; Open, Recent and snapshots have it.
 //
 // Cost: 10 ns from an event's beginning to its end.
-type Lane struct {
+type OpRing struct {
 	r    *Recorder
 	ring *ring
 	used bool
@@ -26,7 +26,7 @@ type Lane struct {
 
 // Lane gives a writer a lane that nobody has. nil: none is left, and nothing can begin in it. The lock is held whenever an event
 // begins or ends; readers take it, so that who holds it must not read.
-func (r *Recorder) Lane(lock sync.Locker) *Lane {
+func (r *Recorder) Lane(lock sync.Locker) *OpRing {
 	if r == nil {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (r *Recorder) Lane(lock sync.Locker) *Lane {
 
 // Free says that nothing begins in the lane any more, and that all in it has ended. What it holds stays until another writer
 // overwrites it. The lane's lock is held, or nobody else has it any more.
-func (l *Lane) Free() {
+func (l *OpRing) Free() {
 	if l != nil {
 		l.lock.Store(nil)
 	}
@@ -62,9 +62,9 @@ func (e *Event) Draft() (d Draft) {
 // Seq changes which of its group's operations it is.
 func (d *Draft) Seq(n uint32) { d.words[slotSeq] = d.words[slotSeq]>>32<<32 | uint64(n) }
 
-// Begin records that an event begins. The lane's lock is held. What it returns is not Seen where all that the lane has room for
+// Begin records that an event begins. The lane's lock is held. What it returns is not Recorded where all that the lane has room for
 // goes on.
-func (l *Lane) Begin(d *Draft) Op {
+func (l *OpRing) Begin(d *Draft) Op {
 	if l == nil || l.r.rests.Load() {
 		return Op{}
 	}
@@ -106,7 +106,7 @@ func (s *slot) endHere(done, sent int64, failed bool) {
 }
 
 // eachLane has do read each lane, under its writer's lock. A lane without one is written by nobody, and no writer can come meanwhile.
-func (r *Recorder) eachLane(do func(*Lane)) {
+func (r *Recorder) eachLane(do func(*OpRing)) {
 	r.laneMu.Lock()
 	defer r.laneMu.Unlock()
 	for _, l := range r.lanes {
@@ -124,7 +124,7 @@ func (r *Recorder) eachLane(do func(*Lane)) {
 }
 
 // open appends what goes on.
-func (l *Lane) open(dst []Event) []Event {
+func (l *OpRing) open(dst []Event) []Event {
 	for i := range l.ring.places {
 		if s := l.ring.place(i); s[0] != 0 && s[slotDone] == 0 {
 			dst = append(dst, s.get())
@@ -134,7 +134,7 @@ func (l *Lane) open(dst []Event) []Event {
 }
 
 // recent appends those of the last n events that have ended, the oldest first.
-func (l *Lane) recent(dst []Event, n int) []Event {
+func (l *OpRing) recent(dst []Event, n int) []Event {
 	for at := l.next - min(l.next, uint64(n), uint64(l.ring.places)); at < l.next; at++ {
 		if s := l.ring.slot(at); s[0] == at+1 && s[slotDone] != 0 {
 			dst = append(dst, s.get())

@@ -7,7 +7,7 @@ import (
 )
 
 // begin is Begin of an event.
-func begin(l *Lane, e *Event) Op {
+func begin(l *OpRing, e *Event) Op {
 	d := e.Draft()
 	return l.Begin(&d)
 }
@@ -29,7 +29,7 @@ func TestLane(t *testing.T) {
 		t.Errorf("in memory: %+v", s)
 	}
 	first.Began(43)
-	first.Wait().Over()
+	first.Wait().Clear()
 	first.End(50, 8, false)
 	e.Seq = 2
 	second := begin(lane, e)
@@ -61,11 +61,11 @@ func TestLaneKeepsWhatGoesOn(t *testing.T) {
 		t.Errorf("the last two: %v", got)
 	}
 	more := []Op{begin(lane, operation(30)), begin(lane, operation(31)), begin(lane, operation(32))}
-	if none := begin(lane, operation(33)); none.Seen() || none.Wait() != nil {
+	if none := begin(lane, operation(33)); none.Recorded() || none.Wait() != nil {
 		t.Error("five operations go on in a lane of four")
 	}
 	stuck.End(1, 1, false)
-	if again := begin(lane, operation(34)); !again.Seen() {
+	if again := begin(lane, operation(34)); !again.Recorded() {
 		t.Error("the place of one that has ended is not used again")
 	}
 	if got := seqs(r.Open(nil)); !slices.Equal(slices.Sorted(slices.Values(got)), []uint32{30, 31, 32, 34}) {
@@ -84,8 +84,8 @@ func TestLanesAreFew(t *testing.T) {
 	if one == nil || two == nil || one == two || r.Lane(&locks[2]) != nil {
 		t.Fatal("want two lanes")
 	}
-	var none *Lane
-	if begin(none, operation(1)).Seen() {
+	var none *OpRing
+	if begin(none, operation(1)).Recorded() {
 		t.Error("something began in no lane")
 	}
 	begin(one, operation(5)).End(Unknown, -1, false)
@@ -115,7 +115,7 @@ func TestLanesAreReadMeanwhile(t *testing.T) {
 				op := begin(lane, e)
 				mu.Unlock()
 				op.Wait().For(1, 5)
-				op.Wait().Over()
+				op.Wait().Clear()
 				mu.Lock()
 				op.End(Unknown, -1, false)
 				mu.Unlock()

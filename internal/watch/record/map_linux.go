@@ -142,7 +142,7 @@ func sizeOf(f *os.File) (int, error) {
 }
 
 // Read is what a Recorder in the memory of f held, see Decode, or holds: its process may go on recording. It takes tens of
-// milliseconds: see Glance for who looks often.
+// milliseconds: see RecentSnapshot for who looks often.
 func Read(f *os.File) (*Snapshot, error) {
 	size, err := sizeOf(f)
 	if err != nil {

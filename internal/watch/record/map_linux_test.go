@@ -107,22 +107,22 @@ func TestMemoryIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	first.Is(Who{SumServer, 3})
+	first.SetProcess(Identity{AggregationServer, 3})
 	if _, err := Map(f); err != ErrHeld {
 		t.Errorf("error %v, want %v", err, ErrHeld)
 	}
-	if s, err := Read(f); err != nil || !s.Held || s.Who != (Who{SumServer, 3}) {
+	if s, err := Read(f); err != nil || !s.Active || s.Identity != (Identity{AggregationServer, 3}) {
 		t.Errorf("%v: %+v", err, s)
 	}
 	first.Release()
-	if s, err := Read(f); err != nil || s.Held {
+	if s, err := Read(f); err != nil || s.Active {
 		t.Errorf("released: %v: %+v", err, s)
 	}
 	second, err := Map(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Read(f); err != nil || !s.Held || s.Who != (Who{}) {
+	if s, err := Read(f); err != nil || !s.Active || s.Identity != (Identity{}) {
 		t.Errorf("again: %v: %+v", err, s)
 	}
 	if err := second.Close(); err != nil {
@@ -155,7 +155,7 @@ func TestInFile(t *testing.T) {
 	defer f.Close()
 	info, err := f.Stat()
 	s, fault := Read(f)
-	if err != nil || fault != nil || info.Mode() != 0o600 || !slices.Equal(seqs(s.Operations), []uint32{7}) || s.Held {
+	if err != nil || fault != nil || info.Mode() != 0o600 || !slices.Equal(seqs(s.Operations), []uint32{7}) || s.Active {
 		t.Errorf("%v, %v: %v, %+v", err, fault, info.Mode(), s)
 	}
 	if text, err := os.ReadFile(other); err != nil || string(text) != "kept" {

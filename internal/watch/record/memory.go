@@ -25,8 +25,8 @@ const (
 	slotWords = 12
 )
 
-// Mark are the first bytes of a Recorder's memory, once something is recorded.
-const Mark = "RINGOREC"
+// Magic are the first bytes of a Recorder's memory, once something is recorded.
+const Magic = "RINGOREC"
 
 // The words of the head.
 const (
@@ -45,7 +45,7 @@ const (
 	headUnseen  // events that began when the table was full
 	headLanes   // how many there are
 	headHeld    // the number of the process that records in it now, 0: none
-	headWho     // what that process is: see Who
+	headWho     // what that process is: see Identity
 )
 
 // memory is a Recorder's, cut into its parts.
@@ -153,10 +153,10 @@ func (s *slot) fill(e *Event) {
 	if e.Failed {
 		failed = 1
 	}
-	s[slotKind] = uint64(e.Kind) | uint64(e.Phase)<<8 | failed<<16 | uint64(e.Name)<<32 | uint64(e.How)<<48
+	s[slotKind] = uint64(e.Kind) | uint64(e.Phase)<<8 | failed<<16 | uint64(e.Name)<<32 | uint64(e.Algorithm)<<48
 	s[slotStep] = uint64(e.Step)
 	s[slotSeq] = uint64(e.Seq) | uint64(e.Group)<<32
-	s[slotBucket] = uint64(uint32(e.Bucket)) | uint64(e.Label)<<32 | uint64(uint16(e.With+1))<<48
+	s[slotBucket] = uint64(uint32(e.Bucket)) | uint64(e.Label)<<32 | uint64(uint16(e.Other+1))<<48
 	s[slotSize], s[slotSent], s[slotSig] = uint64(e.Size), uint64(e.Sent), e.Sig
 	s[slotBegun], s[slotDone] = uint64(e.Begun), uint64(e.Done)
 	s[slotPeer], s[slotSince] = uint64(e.Peer+1), uint64(e.Since)
@@ -182,9 +182,9 @@ func (s *slot) get() Event {
 	w := s.wait()
 	return Event{
 		Kind: Kind(s[slotKind]), Phase: Phase(s[slotKind] >> 8), Failed: s[slotKind]>>16&1 == 1,
-		Name: Name(s[slotKind] >> 32), How: Name(s[slotKind] >> 48),
+		Name: Name(s[slotKind] >> 32), Algorithm: Name(s[slotKind] >> 48),
 		Step: int64(s[slotStep]), Seq: uint32(s[slotSeq]), Group: uint32(s[slotSeq] >> 32),
-		Bucket: int32(s[slotBucket]), Label: Name(s[slotBucket] >> 32), With: int32(s[slotBucket]>>48) - 1,
+		Bucket: int32(s[slotBucket]), Label: Name(s[slotBucket] >> 32), Other: int32(s[slotBucket]>>48) - 1,
 		Size: int64(s[slotSize]), Sent: int64(s[slotSent]), Sig: s[slotSig],
 		Begun: int64(s[slotBegun]), Done: int64(s[slotDone]),
 		Peer: int32(w.peer.Load()) - 1, Since: int64(w.since.Load()),
@@ -203,17 +203,17 @@ func (w *Waiting) For(peer int, since int64) {
 	w.peer.Store(uint64(peer) + 1)
 }
 
-// Still says that it waits for a peer, since when it waited last.
-func (w *Waiting) Still(peer int) { w.peer.Store(uint64(peer) + 1) }
+// Continue says that it waits for a peer, since when it waited last.
+func (w *Waiting) Continue(peer int) { w.peer.Store(uint64(peer) + 1) }
 
-// Over says that it waits for nobody; of nil it does nothing.
-func (w *Waiting) Over() {
+// Clear says that it waits for nobody; of nil it does nothing.
+func (w *Waiting) Clear() {
 	if w != nil {
 		w.peer.Store(0)
 	}
 }
 
-// Start says from when Still counts.
+// Start says from when Continue counts.
 func (w *Waiting) Start(since int64) { w.since.Store(uint64(since)) }
 
 // Load returns for whom it waits, -1 for nobody, and since when.

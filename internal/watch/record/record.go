@@ -18,7 +18,7 @@
 // The events lie in memory of a fixed size, laid out as docs/formats/record.md says, in two rings: one of the last
 // operations, messages, requests, faults and changes, which are few and tell why a job fails, and one of the last
 // phases and steps. Beside them is a table of what has begun and not ended, so that what never ends is not pushed out by
-// what does, and a [Lane] for the short operations of each group. The memory may be a file that another process holds ([Create],
+// what does, and a [OpRing] for the short operations of each group. The memory may be a file that another process holds ([Create],
 // [Map]), as a launcher does for each process of a job: then it outlives the process however that ends, and [Read] and [Decode]
 // read it, also while the process records.
 //
@@ -52,7 +52,7 @@ type Config struct {
 	Phases int
 	// Open is how many events may have begun and not ended. What begins beyond is counted, and not recorded. 0: 512.
 	Open int
-	// Lanes is how many groups' short operations have a ring of Operations events of their own, see Lane. 0: 8.
+	// Lanes is how many groups' short operations have a ring of Operations events of their own, see OpRing. 0: 8.
 	Lanes int
 	// Names is how many bytes there are for names, of which each takes two more than its length. 0: 256 KiB. What has no
 	// more room is called "".
@@ -112,7 +112,7 @@ type Recorder struct {
 	file  string // "": it lies in none of its own
 
 	names names
-	rests atomic.Bool // see Rest
+	rests atomic.Bool // see SetPaused
 
 	mu      sync.Mutex // of the rings and the table
 	free    []int32    // of the table
@@ -120,7 +120,7 @@ type Recorder struct {
 	readers []*Reader
 
 	laneMu sync.Mutex // of who has which lane; taken before the lanes' own locks
-	lanes  []*Lane
+	lanes  []*OpRing
 }
 
 // New makes a Recorder in memory that ends with this process. It panics if cfg is not valid.
@@ -143,7 +143,7 @@ func start(m memory, cfg Config) *Recorder {
 		r.free = append(r.free, int32(cfg.Open-1-i))
 	}
 	for i := range r.memory.lanes {
-		r.lanes = append(r.lanes, &Lane{r: r, ring: &r.memory.lanes[i]})
+		r.lanes = append(r.lanes, &OpRing{r: r, ring: &r.memory.lanes[i]})
 	}
 	r.head[headEpoch] = uint64(r.epoch.UnixNano())
 	r.head[headProcess] = uint64(os.Getpid())
@@ -177,10 +177,10 @@ func (r *Recorder) File() string {
 	return r.file
 }
 
-// Who is a process of a job.
-type Who struct {
+// Identity is a process of a job.
+type Identity struct {
 	Role   Role
-	Number int // in its role, but of a SumServer among all who are in the mesh
+	Number int // in its role, but of a AggregationServer among all who are in the mesh
 }
 
 // Role is what a process is in a job.
@@ -188,21 +188,21 @@ type Role uint8
 
 // The roles.
 const (
-	NoRole      Role = iota // nobody said
-	Rank                    // it trains
-	SumServer               // it sums gradients
-	TableServer             // it keeps parameters
+	NoRole            Role = iota // nobody said
+	Rank                          // it trains
+	AggregationServer             // it sums gradients
+	ParameterServer               // it keeps parameters
 )
 
-// Rest has the recorder record nothing that begins from now on, or record again: to measure what recording costs. What has begun ends.
-func (r *Recorder) Rest(on bool) {
+// SetPaused has the recorder record nothing that begins from now on, or record again: to measure what recording costs. What has begun ends.
+func (r *Recorder) SetPaused(on bool) {
 	if r != nil {
 		r.rests.Store(on)
 	}
 }
 
-// Is says what the process is, for those who find its memory.
-func (r *Recorder) Is(who Who) {
+// SetProcess says what the process is, for those who find its memory.
+func (r *Recorder) SetProcess(who Identity) {
 	if r != nil {
 		atomic.StoreUint64(&r.head[headWho], uint64(uint32(who.Number))|uint64(who.Role)<<32)
 	}
@@ -258,7 +258,7 @@ func (r *Recorder) stepOf(e *Event) int64 {
 
 // BeginPhase records that a phase begins, at a time of the recorder's clock. See Begin.
 func (r *Recorder) BeginPhase(p Phase, now int64) Op {
-	return r.Begin(&Event{Kind: PhaseKind, Phase: p, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: now})
+	return r.Begin(&Event{Kind: PhaseKind, Phase: p, Bucket: -1, Other: -1, Peer: -1, Sent: -1, Begun: now})
 }
 
 // Add records an event that has ended. Its step is that under way, but for requests.
@@ -277,7 +277,7 @@ func (r *Recorder) Span(p Phase, name Name, begun, done int64) {
 	if r == nil {
 		return
 	}
-	r.Add(&Event{Kind: PhaseKind, Phase: p, Name: name, Bucket: -1, Peer: -1, With: -1, Sent: -1, Begun: begun, Done: max(begun, done)})
+	r.Add(&Event{Kind: PhaseKind, Phase: p, Name: name, Bucket: -1, Peer: -1, Other: -1, Sent: -1, Begun: begun, Done: max(begun, done)})
 }
 
 // append puts an event into its ring. r.mu is held.
@@ -286,7 +286,7 @@ func (r *Recorder) append(e *Event) {
 	n := *g.count
 	g.slot(n).put(e, n+1)
 	*g.count = n + 1
-	r.tell(g, e.Kind == Fault)
+	r.wakeReaders(g, e.Kind == Fault)
 }
 
 // ring is where events of a kind go.
@@ -297,8 +297,8 @@ func (r *Recorder) ring(k Kind) *ring {
 	return &r.operations
 }
 
-// tell wakes those who follow a ring when it is time. r.mu is held.
-func (r *Recorder) tell(g *ring, now bool) {
+// wakeReaders wakes those who follow a ring when it is time. r.mu is held.
+func (r *Recorder) wakeReaders(g *ring, now bool) {
 	if now || *g.count&(g.quarter-1) == 0 {
 		for _, reader := range r.readers {
 			reader.wake()
@@ -307,7 +307,7 @@ func (r *Recorder) tell(g *ring, now bool) {
 }
 
 // Begin records that an event begins: it is seen to be under way, and gets into its ring when it ends. Its step is that
-// under way, but for requests; its Bucket, Peer and With are -1 where they are none.
+// under way, but for requests; its Bucket, Peer and Other are -1 where they are none.
 func (r *Recorder) Begin(e *Event) Op {
 	if r == nil || r.rests.Load() {
 		return Op{}
@@ -334,8 +334,8 @@ type Op struct {
 	place int32     // in the table
 }
 
-// Seen says that it is recorded that the event has begun.
-func (o Op) Seen() bool { return o.at != nil }
+// Recorded says that it is recorded that the event has begun.
+func (o Op) Recorded() bool { return o.at != nil }
 
 // Wait is where the operation says for whom it waits; nil where nobody would see it.
 func (o Op) Wait() *Waiting {
@@ -362,7 +362,7 @@ func (o Op) End(done, sent int64, failed bool) {
 	g.slot(n).end(o.at, done, sent, failed, n+1)
 	*g.count = n + 1
 	r.free = append(r.free, o.place)
-	r.tell(g, false)
+	r.wakeReaders(g, false)
 	r.mu.Unlock()
 }
 
@@ -378,7 +378,7 @@ func (r *Recorder) Open(dst []Event) []Event {
 		}
 	}
 	r.mu.Unlock()
-	r.eachLane(func(l *Lane) { dst = l.open(dst) })
+	r.eachLane(func(l *OpRing) { dst = l.open(dst) })
 	return dst
 }
 
@@ -395,6 +395,6 @@ func (r *Recorder) Recent(dst []Event, n int) []Event {
 		dst = append(dst, g.slot(at).get())
 	}
 	r.mu.Unlock()
-	r.eachLane(func(l *Lane) { dst = l.recent(dst, n) })
+	r.eachLane(func(l *OpRing) { dst = l.recent(dst, n) })
 	return dst
 }

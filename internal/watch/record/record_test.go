@@ -13,7 +13,7 @@ import (
 var small = Config{Operations: 4, Phases: 8, Open: 3, Lanes: 2, Names: 64}
 
 func operation(seq uint32) *Event {
-	return &Event{Kind: Operation, Seq: seq, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: int64(seq) + 1}
+	return &Event{Kind: Operation, Seq: seq, Bucket: -1, Other: -1, Peer: -1, Sent: -1, Begun: int64(seq) + 1}
 }
 
 func seqs(events []Event) (out []uint32) {
@@ -26,8 +26,8 @@ func seqs(events []Event) (out []uint32) {
 // full has every field different from its zero value.
 func full(r *Recorder) Event {
 	return Event{
-		Kind: Message, Phase: Update, Failed: true, Name: r.Name("receive"), How: r.Name("ring"), Bucket: 70000, Label: r.Name("bucket"),
-		Step: 1 << 40, Group: 1<<30 - 1, Seq: 1<<32 - 1, With: 65534, Peer: 63, Since: 5, Size: 1 << 50, Sent: 1 << 49, Sig: 1<<64 - 1, Begun: 8, Done: 9,
+		Kind: Message, Phase: Update, Failed: true, Name: r.Name("receive"), Algorithm: r.Name("ring"), Bucket: 70000, Label: r.Name("bucket"),
+		Step: 1 << 40, Group: 1<<30 - 1, Seq: 1<<32 - 1, Other: 65534, Peer: 63, Since: 5, Size: 1 << 50, Sent: 1 << 49, Sig: 1<<64 - 1, Begun: 8, Done: 9,
 	}
 }
 
@@ -46,7 +46,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 		if len(s.Operations) != 1 || s.Operations[0] != want {
 			t.Errorf("%s: %+v", kind, s.Operations)
 		}
-		if s.Text(want.Name) != "receive" || s.Text(want.How) != "ring" || s.Text(99) != "" || s.Text(0) != "" {
+		if s.Text(want.Name) != "receive" || s.Text(want.Algorithm) != "ring" || s.Text(99) != "" || s.Text(0) != "" {
 			t.Errorf("%s: names %q", kind, s.names)
 		}
 		if !s.Epoch.Equal(time.Unix(0, r.epoch.UnixNano())) || s.Step != want.Step || s.Process == 0 {
@@ -70,7 +70,7 @@ func TestOpenUntilTheEnd(t *testing.T) {
 	first, second := r.Begin(operation(7)), r.Begin(operation(8))
 	first.Wait().For(3, 44)
 	second.Wait().Start(50)
-	second.Wait().Still(1)
+	second.Wait().Continue(1)
 	open := r.Open(nil)
 	slices.SortFunc(open, func(a, b Event) int { return int(a.Seq) - int(b.Seq) })
 	if !slices.Equal(seqs(open), []uint32{7, 8}) || open[0].Peer != 3 || open[0].Since != 44 || open[1].Peer != 1 || open[1].Since != 50 {
@@ -83,7 +83,7 @@ func TestOpenUntilTheEnd(t *testing.T) {
 		t.Errorf("a reader gets %d events that have not ended", n)
 	}
 	second.End(60, 8, true)
-	first.Wait().Over()
+	first.Wait().Clear()
 	first.End(61, 4, false)
 	if got := r.Recent(nil, 9); !slices.Equal(seqs(got), []uint32{8, 7}) || !got[0].Failed || got[0].Peer != 1 || got[0].Done != 60 ||
 		got[1].Failed || got[1].Peer != -1 || got[1].Sent != 4 {
@@ -101,8 +101,8 @@ func TestTableIsFull(t *testing.T) {
 	for i := range uint32(5) {
 		ops = append(ops, r.Begin(operation(i)))
 	}
-	if len(r.Open(nil)) != 3 || ops[4].Wait() != nil || decoded(t, r).Unseen != 2 {
-		t.Errorf("%d open, %d unseen", len(r.Open(nil)), decoded(t, r).Unseen)
+	if len(r.Open(nil)) != 3 || ops[4].Wait() != nil || decoded(t, r).Dropped != 2 {
+		t.Errorf("%d open, %d unseen", len(r.Open(nil)), decoded(t, r).Dropped)
 	}
 	for _, op := range ops {
 		op.End(1, 0, false)
@@ -326,7 +326,7 @@ func BenchmarkOperation(b *testing.B) {
 		now := r.Now()
 		op := r.Begin(&Event{Kind: Operation, Begun: now})
 		op.Wait().For(1, now)
-		op.Wait().Over()
+		op.Wait().Clear()
 		op.End(r.Now(), 1, false)
 	}
 }
@@ -351,24 +351,24 @@ func BenchmarkWriting(b *testing.B) {
 func TestRest(t *testing.T) {
 	r := New(Config{})
 	before := r.BeginPhase(Forward, r.Now())
-	r.Rest(true)
+	r.SetPaused(true)
 	before.End(r.Now(), -1, false)
 	r.Span(Backward, 0, 1, 2)
-	if r.BeginPhase(Update, r.Now()).Seen() {
+	if r.BeginPhase(Update, r.Now()).Recorded() {
 		t.Error("a recorder that rests has recorded a beginning")
 	}
 	var lock sync.Mutex
 	lane := r.Lane(&lock)
 	lock.Lock()
-	if lane.Begin(new(Draft)).Seen() {
+	if lane.Begin(new(Draft)).Recorded() {
 		t.Error("so has its lane")
 	}
 	lock.Unlock()
-	r.Rest(false)
+	r.SetPaused(false)
 	r.Span(Exchange, 0, 3, 4)
 	s := r.Snapshot()
 	if len(s.Phases) != 2 || s.Phases[0].Phase != Forward || s.Phases[1].Phase != Exchange || len(s.Open) != 0 {
 		t.Errorf("recorded %+v, under way %+v", s.Phases, s.Open)
 	}
-	(*Recorder)(nil).Rest(true)
+	(*Recorder)(nil).SetPaused(true)
 }

@@ -143,14 +143,14 @@ func (t *chrome) track(process, first int, spans []span) int {
 
 // spanArgs is what a viewer shows of a box that is clicked on.
 type spanArgs struct {
-	Step  *int64 `json:"step,omitempty"`
-	How   string `json:"algorithm,omitempty"`
-	Bytes *int64 `json:"bytes_sent,omitempty"`
+	Step      *int64 `json:"step,omitempty"`
+	Algorithm string `json:"algorithm,omitempty"`
+	Bytes     *int64 `json:"bytes_sent,omitempty"`
 }
 
 // span writes a complete event, which has a time and a length even if they are 0.
 func (t *chrome) span(process, thread int, s span) {
-	args := spanArgs{How: s.detail}
+	args := spanArgs{Algorithm: s.detail}
 	if s.step >= 0 {
 		args.Step = &s.step
 	}

@@ -36,7 +36,7 @@ func Example() {
 	}
 	var file strings.Builder
 	err = line.Write(group, &file)
-	spans, dropped := line.Kept()
+	spans, dropped := line.SpanCounts()
 	fmt.Println(spans, dropped, err, json.Valid([]byte(file.String())), strings.Contains(file.String(), `"forward"`))
 	// Output:
 	// 2 0 <nil> true true

@@ -171,7 +171,7 @@ func (r *Timeline) add(e *record.Event) {
 		return
 	}
 	s := span{
-		name: r.rec.Text(e.Name), detail: r.rec.Text(e.How), start: e.Begun, length: max(0, e.Done-e.Begun),
+		name: r.rec.Text(e.Name), detail: r.rec.Text(e.Algorithm), start: e.Begun, length: max(0, e.Done-e.Begun),
 		bytes: e.Sent, step: e.Step, track: e.Phase,
 	}
 	if s.name == "" {
@@ -186,9 +186,9 @@ func (r *Timeline) add(e *record.Event) {
 // boxes are what the boxes of phases without a name of their own are called.
 var boxes = [tracks]string{"data", "forward", "backward", "compress", "exchange", "update", "evaluation", "checkpoint"}
 
-// Kept is how many spans this rank has kept, and how many it has not because
+// SpanCounts is how many spans this rank has kept, and how many it has not because
 // Config's bounds were reached.
-func (r *Timeline) Kept() (spans int, dropped int64) {
+func (r *Timeline) SpanCounts() (spans int, dropped int64) {
 	if r == nil {
 		return 0, 0
 	}

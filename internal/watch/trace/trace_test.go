@@ -30,12 +30,12 @@ func newRecorder(t testing.TB, cfg Config) timelined { return newTimeline(t, cfg
 
 // sent records the exchange of a bucket.
 func (r timelined) sent(name, how string, bytes, begun, done int64) {
-	r.Add(&record.Event{Kind: record.PhaseKind, Phase: Exchange, Name: r.Name(name), How: r.Name(how), Sent: bytes, Begun: begun, Done: done})
+	r.Add(&record.Event{Kind: record.PhaseKind, Phase: Exchange, Name: r.Name(name), Algorithm: r.Name(how), Sent: bytes, Begun: begun, Done: done})
 }
 
 func TestNilFollowsNothing(t *testing.T) {
 	var r *Timeline
-	if n, dropped := r.Kept(); n != 0 || dropped != 0 {
+	if n, dropped := r.SpanCounts(); n != 0 || dropped != 0 {
 		t.Errorf("kept %d spans and dropped %d", n, dropped)
 	}
 	if err := r.Align(nil); err != nil {
@@ -53,14 +53,14 @@ func TestBounds(t *testing.T) {
 		r.BeginStep(step)
 		r.Span(Forward, 0, 10*step, 10*step+1)
 	}
-	if n, dropped := r.Kept(); n != 2 || dropped != 2 {
+	if n, dropped := r.SpanCounts(); n != 2 || dropped != 2 {
 		t.Errorf("of 4 steps kept %d spans and dropped %d, want 2 and 2", n, dropped)
 	}
 	r = newRecorder(t, Config{Spans: 5})
 	for i := range int64(8) {
 		r.Span(Forward, 0, i, i)
 	}
-	if n, dropped := r.Kept(); n != 5 || dropped != 3 {
+	if n, dropped := r.SpanCounts(); n != 5 || dropped != 3 {
 		t.Errorf("of 8 spans kept %d and dropped %d, want 5 and 3", n, dropped)
 	}
 }
@@ -77,7 +77,7 @@ func TestSpansKnowTheirStep(t *testing.T) {
 	r.Add(&record.Event{Kind: record.Operation, Begun: 1, Done: 9})
 	r.Timeline.Close()
 	r.Span(Forward, 0, 8, 9)
-	if n, dropped := r.Kept(); n != 3 || dropped != 0 {
+	if n, dropped := r.SpanCounts(); n != 3 || dropped != 0 {
 		t.Errorf("kept %d and dropped %d", n, dropped)
 	}
 	want := []span{
@@ -100,7 +100,7 @@ func TestManySpansAreFollowed(t *testing.T) {
 			r.drain() // as the other goroutine does if it gets to run
 		}
 	}
-	if n, dropped := r.Kept(); n != 30000 || dropped != spans-30000 {
+	if n, dropped := r.SpanCounts(); n != 30000 || dropped != spans-30000 {
 		t.Errorf("kept %d spans and dropped %d, want 30000 and %d", n, dropped, spans-30000)
 	}
 	slow := newRecorder(t, Config{})
@@ -109,7 +109,7 @@ func TestManySpansAreFollowed(t *testing.T) {
 		slow.Span(Forward, 0, i, i)
 	}
 	slow.mu.Unlock()
-	if n, dropped := slow.Kept(); n != record.DefaultPhases || dropped != 100 {
+	if n, dropped := slow.SpanCounts(); n != record.DefaultPhases || dropped != 100 {
 		t.Errorf("kept %d spans and dropped %d, want %d and 100", n, dropped, record.DefaultPhases)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // openPlace opens a rendezvous that is no address.
 //
 //lint:ignore U1000 package ringo calls it, with this file in place
-func openPlace(rendezvous string) (meeting.Place, error) {
+func openPlace(rendezvous string) (meeting.Backend, error) {
 	if strings.HasPrefix(rendezvous, meeting.Etcd) || strings.HasPrefix(rendezvous, meeting.EtcdTLS) {
 		return etcd.Open(rendezvous)
 	}

@@ -30,7 +30,7 @@ func TestShown(t *testing.T) {
 		`saving "/tmp/ringo-0/spool-0123456789abcdef/file:/a/run/step-1.ringo": disk full`: `saving "file:///a/run/step-1.ringo": disk full`,
 		"/t/spool-0123456789abcdef/s3:/b/run and /t/spool-fedcba9876543210/azblob:/c/d":    "s3://b/run and azblob://c/d",
 	} {
-		if got := away.Shown(text); got != want {
+		if got := away.WithURLs(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
@@ -45,7 +45,7 @@ func TestSpool(t *testing.T) {
 	put(t, filepath.Join(part, "checkpoint-000000000001", "dense-0"), 2*time.Hour)
 	put(t, filepath.Join(part, "checkpoint-000000000002", "dense-0"), time.Minute)
 	var lines []string
-	open := func(want away.Want) (*away.Spool, error) {
+	open := func(want away.Mode) (*away.Spool, error) {
 		return away.Open(t.Context(), "file://"+far, "", want, func(line string) { lines = append(lines, line) })
 	}
 	s, err := open(away.Write)

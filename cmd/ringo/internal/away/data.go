@@ -23,7 +23,7 @@ const longestWait = time.Hour
 // Data brings what a URL names, a file or a folder, to this host, and returns its path. It stays there for later jobs, which bring what is
 // new or other alone; processes of one host bring it once. report is told what has come. What file:// names is read where it is.
 func Data(ctx context.Context, url string, report func(line string)) (string, error) {
-	if path, err := here(ctx, url); path != "" || err != nil {
+	if path, err := localPath(ctx, url); path != "" || err != nil {
 		return path, err
 	}
 	at, err := meeting.Private(fmt.Sprintf("data-%x", sha256.Sum256([]byte(url)))[:21])
@@ -52,8 +52,8 @@ func Data(ctx context.Context, url string, report func(line string)) (string, er
 	return path, err
 }
 
-// here is the path of what a URL of scheme file names; "": it is of another scheme.
-func here(ctx context.Context, url string) (string, error) {
+// localPath is the path of what a URL of scheme file names; "": it is of another scheme.
+func localPath(ctx context.Context, url string) (string, error) {
 	if !strings.HasPrefix(url, "file:") {
 		return "", nil
 	}

@@ -31,12 +31,12 @@ const (
 	leftAlone   = time.Hour       // for which what is of no checkpoint stays where it is: who carries it may not have ended
 )
 
-// Want says what a process does with a folder that lies elsewhere.
-type Want int
+// Mode says what a process does with a folder that lies elsewhere.
+type Mode int
 
 const (
 	// Write is to save there, and to begin with nothing.
-	Write Want = iota
+	Write Mode = iota
 	// Resume is to save there, and to go on with what is there.
 	Resume
 	// Look is to read how the run was begun that is there, of which another process saves.
@@ -65,7 +65,7 @@ func (e *HeldError) Error() string {
 
 // Open makes the spool of a URL, and brings there what is wanted. What is saved there is carried from now on, beside the job, until Close, if its
 // name begins with below. A bucket has no lock: report is told once, and where something cannot be carried.
-func Open(ctx context.Context, url, below string, want Want, report func(line string)) (_ *Spool, err error) {
+func Open(ctx context.Context, url, below string, want Mode, report func(line string)) (_ *Spool, err error) {
 	from, err := remote.Open(ctx, url)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func Open(ctx context.Context, url, below string, want Want, report func(line st
 	if err := s.make(from); err != nil {
 		return nil, err
 	}
-	s.mirror = &remote.Mirror{Dir: s.Dir, Store: from, Below: below, Report: report}
+	s.mirror = &remote.Mirror{Dir: s.Dir, Store: from, Prefix: below, Report: report}
 	objects, torn, err := s.mirror.List(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func Open(ctx context.Context, url, below string, want Want, report func(line st
 	case want == Write && len(saved) > 0:
 		err = &HeldError{from.String(), saved[0].Name}
 	case want == Write: // parts that servers saved, and no file that names them
-		s.mirror.Disown(left(objects))
+		s.mirror.Disown(unfinished(objects))
 	case want == Resume:
 		err = s.mirror.Fetch(ctx, objects)
 	}
@@ -101,7 +101,7 @@ func Open(ctx context.Context, url, below string, want Want, report func(line st
 	if err != nil {
 		return nil, err
 	}
-	s.mirror.Disown(left(torn))
+	s.mirror.Disown(unfinished(torn))
 	if s.carries = want != Look; s.carries {
 		report(fmt.Sprintf("what is saved goes to %v, by way of %s; it cannot be locked: see to it that no other job saves there", from, s.Dir))
 		s.mirror.Start(context.WithoutCancel(ctx))
@@ -109,8 +109,8 @@ func Open(ctx context.Context, url, below string, want Want, report func(line st
 	return s, nil
 }
 
-// left are those of no checkpoint that nobody carries any more.
-func left(of []store.Object) []store.Object {
+// unfinished are those of no checkpoint that nobody carries any more.
+func unfinished(of []store.Object) []store.Object {
 	return slices.DeleteFunc(of, func(o store.Object) bool { return time.Since(o.At) < leftAlone })
 }
 
@@ -161,13 +161,13 @@ var (
 	ofBucket = regexp.MustCompile(`[^\s"']*/spool-[0-9a-f]{16}/(s3|azblob):/`) // never written
 )
 
-// Shown is a text with URLs in place of the folders of this host in which a job works.
-func Shown(text string) string {
+// WithURLs is a text with URLs in place of the folders of this host in which a job works.
+func WithURLs(text string) string {
 	return ofBucket.ReplaceAllString(ofFile.ReplaceAllString(text, "file:///"), "$1://")
 }
 
 // make makes the folder, in one that is locked as long as this process lives, and removes those that nobody has any more. Its path ends with what
-// the store's URL says, by which Shown knows it.
+// the store's URL says, by which WithURLs knows it.
 func (s *Spool) make(of store.Store) error {
 	at, err := meeting.Private(fmt.Sprintf("%s%016x", spoolPrefix, rand.Uint64()))
 	if err != nil {
@@ -210,7 +210,7 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 	if !remote.IsURL(word) {
 		return word, end, nil
 	}
-	if path, err := here(ctx, word); path != "" || err != nil {
+	if path, err := localPath(ctx, word); path != "" || err != nil {
 		if _, none := os.Stat(path); err == nil && errors.Is(none, fs.ErrNotExist) {
 			err = fmt.Errorf("%s: %w", remote.Shown(word), errNone)
 		}

@@ -55,12 +55,12 @@ type Trainers interface {
 	Traced(cmd *cobra.Command, job *ringo.Job, body func(traced bool) error) error
 }
 
-// Tell has a rank do what it tells of: rank 0 as console.Tell, the others without writing.
-func Tell(cmd *cobra.Command, job *ringo.Job, path string, do func(out *console.Output) error) error {
+// WithOutput has a rank do what it tells of: rank 0 as console.WithOutput, the others without writing.
+func WithOutput(cmd *cobra.Command, job *ringo.Job, path string, do func(out *console.Output) error) error {
 	if job.Rank() != 0 {
 		return do(new(console.Output))
 	}
-	return console.Tell(cmd, path, func(out *console.Output) error {
+	return console.WithOutput(cmd, path, func(out *console.Output) error {
 		if where := job.Placement(); where != "" {
 			out.Line("# ranks are %s", where)
 		}

@@ -45,7 +45,7 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return console.Tell(cmd, json, func(out *console.Output) error { return tell(out, strings.Join(args, " "), box) })
+			return console.WithOutput(cmd, json, func(out *console.Output) error { return print(out, strings.Join(args, " "), box) })
 		},
 	}
 	console.JSON(cmd, &json, "file, and one for each process,")
@@ -60,7 +60,7 @@ func home() string { return filepath.Join(os.TempDir(), fmt.Sprintf("ringo-black
 // one.
 func Folder() (string, error) {
 	if err := folder.Private(home()); errors.Is(err, fs.ErrPermission) {
-		return "", setting.Faultf("output.black-box", "%w; or name another folder, or none", err)
+		return "", setting.Errorf("output.black-box", "%w; or name another folder, or none", err)
 	}
 	return home(), nil
 }
@@ -85,7 +85,7 @@ func newest() (string, error) {
 }
 
 // read reads what a launcher has written, or what processes have left. Faults name the file and the place in it.
-func read(paths []string) (*blackbox.Box, error) {
+func read(paths []string) (*blackbox.File, error) {
 	path := paths[0]
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -122,7 +122,7 @@ type process struct {
 	blackbox.Process
 }
 
-func tell(out *console.Output, path string, box *blackbox.Box) error {
+func print(out *console.Output, path string, box *blackbox.File) error {
 	var text strings.Builder
 	if err := box.Print(&text); err != nil {
 		return err

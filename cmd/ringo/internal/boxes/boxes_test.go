@@ -16,18 +16,18 @@ import (
 // file writes the box of two ranks of which one died before operation 1, for which the other one waited.
 func file(t *testing.T, why string) string {
 	t.Helper()
-	box := &blackbox.Box{Why: why, Written: time.Unix(1700000000, 0).UTC()}
+	box := &blackbox.File{Why: why, Written: time.Unix(1700000000, 0).UTC()}
 	for rank := range 2 {
 		r := record.New(record.Config{})
 		for seq := range uint32(2 - rank) {
-			op := r.Begin(&record.Event{Kind: record.Operation, Name: r.Name("barrier"), Seq: seq, Bucket: -1, With: -1, Peer: -1, Sent: -1, Begun: r.Now()})
+			op := r.Begin(&record.Event{Kind: record.Operation, Name: r.Name("barrier"), Seq: seq, Bucket: -1, Other: -1, Peer: -1, Sent: -1, Begun: r.Now()})
 			if seq == 0 {
 				op.End(r.Now(), 0, false)
 			} else {
 				op.Wait().For(1, r.Now())
 			}
 		}
-		box.Add(blackbox.Process{Name: []string{"rank 0", "rank 1"}[rank], Rank: rank, How: []string{"", "killed by signal 9 (SIGKILL)"}[rank]}, r.Snapshot())
+		box.Add(blackbox.Process{Name: []string{"rank 0", "rank 1"}[rank], Rank: rank, ExitStatus: []string{"", "killed by signal 9 (SIGKILL)"}[rank]}, r.Snapshot())
 	}
 	var out bytes.Buffer
 	if err := box.Write(&out); err != nil {

@@ -26,7 +26,7 @@ func Answering(version string, reached func() string) *cobra.Command {
 		Use:    AnswerCommand,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := told{Version: version, Found: here().look()}
+			t := hostReport{Version: version, Found: localHost().look()}
 			self, err := os.Executable()
 			if err == nil {
 				t.Hash, err = hosts.Hash(self)
@@ -54,7 +54,7 @@ func reachedAt(network, reached string) (net.IP, error) {
 }
 
 // respond reads a ticket, tells of this host, and answers on links of who holds the ticket, until in ends.
-func respond(ctx context.Context, in io.Reader, out io.Writer, t told, ip net.IP) error {
+func respond(ctx context.Context, in io.Reader, out io.Writer, t hostReport, ip net.IP) error {
 	r := bufio.NewReader(io.LimitReader(in, 1<<10))
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -82,7 +82,7 @@ func respond(ctx context.Context, in io.Reader, out io.Writer, t told, ip net.IP
 	t.TLS, err2 = listen(transport.TLSOn, ip.String())
 	for _, w := range otherAddresses(ip) {
 		if at, err := listen(transport.TLSOff, w.Addr); err == nil { // else nobody can come there
-			t.Others = append(t.Others, way{w.Interface, at})
+			t.Others = append(t.Others, route{w.Interface, at})
 		}
 	}
 	if err := errors.Join(err, err2, json.NewEncoder(out).Encode(t)); err != nil {

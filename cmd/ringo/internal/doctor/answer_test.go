@@ -27,7 +27,7 @@ func TestAnswering(t *testing.T) {
 		ended <- cmd.Execute()
 		_ = out.Close()
 	}()
-	p, err := visit("b", struct {
+	p, err := probeHost("b", struct {
 		io.Reader
 		io.WriteCloser
 	}{hear, say}, never)
@@ -35,7 +35,7 @@ func TestAnswering(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Version != "1" || len(p.Hash) != 64 || len(p.Found) == 0 || !strings.HasPrefix(p.Plain, "127.0.0.1:") || !strings.HasPrefix(p.TLS, "127.0.0.1:") {
-		t.Errorf("%+v", p.told)
+		t.Errorf("%+v", p.hostReport)
 	}
 	if err := say.Close(); err != nil {
 		t.Error(err)

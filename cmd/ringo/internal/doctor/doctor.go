@@ -32,8 +32,8 @@ const AnswerCommand = "answer-doctor"
 // within is how long a host may take to be reached, and then to tell of itself.
 const within = 30 * time.Second
 
-// exam is what is looked at.
-type exam struct {
+// checkRun is what is looked at.
+type checkRun struct {
 	hosts, ssh, network, json string
 	rendezvous                string
 	copied                    bool
@@ -42,7 +42,7 @@ type exam struct {
 
 // Command is `ringo doctor` of a version of this program.
 func Command(version string) *cobra.Command {
-	e := &exam{version: version}
+	e := &checkRun{version: version}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what would hinder or slow a job, here and on other hosts",
@@ -55,7 +55,7 @@ func Command(version string) *cobra.Command {
 		Example: "  ringo doctor\n  ringo doctor --hosts node1,node2\n  ringo doctor --hosts node1 --json -",
 		Args:    console.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return console.Tell(cmd, e.json, func(out *console.Output) error { return e.tell(cmd.Context(), out) })
+			return console.WithOutput(cmd, e.json, func(out *console.Output) error { return e.print(cmd.Context(), out) })
 		},
 	}
 	cmd.Flags().StringVar(&e.hosts, "hosts", "", "other hosts to look at, too, `HOST,...`, by the names that ssh takes; @FILE reads a host file")
@@ -67,8 +67,8 @@ func Command(version string) *cobra.Command {
 	return cmd
 }
 
-// here is this host.
-func here() host {
+// localHost is this host.
+func localHost() host {
 	begun := time.Now()
 	const readings = 1000
 	for range readings {
@@ -77,9 +77,9 @@ func here() host {
 	return host{root: os.DirFS("/"), allowed: placement.Allowed(), kernels: simd.Host().Name(), shared: sharing(), files: openFiles(), reading: time.Since(begun) / readings}
 }
 
-// tell says what is found.
-func (e *exam) tell(ctx context.Context, out *console.Output) error {
-	found := append(here().look(), network(e.network))
+// print says what is found.
+func (e *checkRun) print(ctx context.Context, out *console.Output) error {
+	found := append(localHost().look(), network(e.network))
 	if e.hosts != "" {
 		named, err := parseHosts(e.hosts)
 		if err != nil {
@@ -128,7 +128,7 @@ func parseHosts(list string) ([]hosts.Host, error) {
 
 // words are a finding in lines.
 func (f finding) words() string {
-	return fmt.Sprintf("%-4s  %s: %s", f.Level, f.What, f.Found) + below("", f.Costs) + below("mend: ", f.Mend)
+	return fmt.Sprintf("%-4s  %s: %s", f.Level, f.Subject, f.Found) + below("", f.Costs) + below("mend: ", f.Mend)
 }
 
 // below is a line below another, if it says anything.
@@ -141,7 +141,7 @@ func below(label, text string) string {
 
 // network says at which address others reach this host.
 func network(name string) finding {
-	f := finding{What: "network", Level: ok}
+	f := finding{Subject: "network", Level: ok}
 	ip, err := cluster.HostAddress(name, false)
 	if err != nil {
 		f.Found = err.Error()
@@ -170,16 +170,16 @@ func by(ip net.IP) string {
 }
 
 // others looks at other hosts, all at once, and then measures one after the other, since they share this host's network.
-func (e *exam) others(ctx context.Context, named []hosts.Host) (out []finding) {
+func (e *checkRun) others(ctx context.Context, named []hosts.Host) (out []finding) {
 	self, err := os.Executable()
 	hash := ""
 	if err == nil {
 		hash, err = hosts.Hash(self)
 	}
 	if err != nil {
-		return []finding{{What: "this program", Found: err.Error(), Level: bad}}
+		return []finding{{Subject: "this program", Found: err.Error(), Level: bad}}
 	}
-	seen, faults := make([]*patient, len(named)), make([]error, len(named))
+	seen, faults := make([]*remoteHost, len(named)), make([]error, len(named))
 	program := hosts.Program{Path: self, Hash: hash, Command: AnswerCommand + flagFor(e.network), Copied: e.copied}
 	var all sync.WaitGroup
 	for i, h := range named {
@@ -188,7 +188,7 @@ func (e *exam) others(ctx context.Context, named []hosts.Host) (out []finding) {
 	all.Wait()
 	for i, h := range named {
 		if faults[i] != nil {
-			out = append(out, finding{What: h.Name, Found: faults[i].Error(), Level: bad, Costs: "no job can have processes there", Mend: "see whether `ssh -o BatchMode=yes " + h.Name + " true` works, and whether this program is there, or have it copied: --copy"})
+			out = append(out, finding{Subject: h.Name, Found: faults[i].Error(), Level: bad, Costs: "no job can have processes there", Mend: "see whether `ssh -o BatchMode=yes " + h.Name + " true` works, and whether this program is there, or have it copied: --copy"})
 			continue
 		}
 		out = append(out, seen[i].findings(ctx, e.version, hash)...)
@@ -198,13 +198,13 @@ func (e *exam) others(ctx context.Context, named []hosts.Host) (out []finding) {
 }
 
 // start starts the program on a host, and has it tell of itself.
-func (e *exam) start(ctx context.Context, host string, program hosts.Program) (*patient, error) {
+func (e *checkRun) start(ctx context.Context, host string, program hosts.Program) (*remoteHost, error) {
 	s, err := hosts.SSH{Command: strings.Fields(e.ssh), Within: within}.StartProgram(ctx, host, program, within)
 	if err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, s.Kill)()
-	return visit(host, s, s.Why)
+	return probeHost(host, s, s.Reason)
 }
 
 // flagFor is --interface as a shell takes it.
@@ -215,25 +215,25 @@ func flagFor(network string) string {
 	return " --interface '" + strings.ReplaceAll(network, "'", `'\''`) + "'"
 }
 
-// told is what another host says of itself.
-type told struct {
+// hostReport is what another host says of itself.
+type hostReport struct {
 	Version, Hash string
-	Plain, TLS    string // where it listens
-	Others        []way  // and where else
+	Plain, TLS    string  // where it listens
+	Others        []route // and where else
 	Found         []finding
 }
 
-// patient is another host that is looked at.
-type patient struct {
+// remoteHost is another host that is looked at.
+type remoteHost struct {
 	name    string
 	session io.ReadWriteCloser
 	ticket  transport.Ticket
-	told
+	hostReport
 }
 
-// visit gives a ticket to another host's command, and has it tell of itself. why says how its session has ended.
-func visit(name string, session io.ReadWriteCloser, why func() string) (*patient, error) {
-	p := &patient{name: name, session: session, ticket: transport.NewTicket()}
+// probeHost gives a ticket to another host's command, and has it tell of itself. why says how its session has ended.
+func probeHost(name string, session io.ReadWriteCloser, why func() string) (*remoteHost, error) {
+	p := &remoteHost{name: name, session: session, ticket: transport.NewTicket()}
 	late := time.AfterFunc(within, func() { _ = session.Close() })
 	defer late.Stop()
 	if _, err := fmt.Fprintln(session, p.ticket); err != nil {
@@ -245,7 +245,7 @@ func visit(name string, session io.ReadWriteCloser, why func() string) (*patient
 		_ = session.Close()
 		return nil, errors.New(why())
 	}
-	if err := json.Unmarshal(line, &p.told); err != nil {
+	if err := json.Unmarshal(line, &p.hostReport); err != nil {
 		_ = session.Close()
 		return nil, fmt.Errorf("what it says is not understood (does its shell write something at the start?): %w", err)
 	}
@@ -253,15 +253,15 @@ func visit(name string, session io.ReadWriteCloser, why func() string) (*patient
 }
 
 // findings are those of another host, with what links to it do.
-func (p *patient) findings(ctx context.Context, version, hash string) (out []finding) {
-	program := finding{What: p.name + ": program", Found: "version " + p.Version, Level: ok}
+func (p *remoteHost) findings(ctx context.Context, version, hash string) (out []finding) {
+	program := finding{Subject: p.name + ": program", Found: "version " + p.Version, Level: ok}
 	if p.Hash != hash || p.Version != version {
 		program.Level, program.Costs = bad, fmt.Sprintf("here is version %s (sha256 %.12s), there %s (%.12s): they form no job", version, hash, p.Version, p.Hash)
 		program.Mend = "copy this one there, or have it copied: --copy here, --set job.copy=true of a job"
 	}
 	out = append(out, program)
 	for _, f := range p.Found {
-		f.What = p.name + ": " + f.What
+		f.Subject = p.name + ": " + f.Subject
 		out = append(out, f)
 	}
 	if p.Version != version {
@@ -276,8 +276,8 @@ func (p *patient) findings(ctx context.Context, version, hash string) (out []fin
 }
 
 // link measures one.
-func (p *patient) link(ctx context.Context, what, addr, version, mode string) (f finding, s speed) {
-	f = finding{What: p.name + ": " + what, Level: ok}
+func (p *remoteHost) link(ctx context.Context, what, addr, version, mode string) (f finding, s speed) {
+	f = finding{Subject: p.name + ": " + what, Level: ok}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := dial(ctx, addr, version, p.ticket, mode)

@@ -20,11 +20,11 @@ import (
 
 // etcd looks at each member of a cluster that a rendezvous names. It speaks to them as anybody may; that a user may read and write the key is
 // only seen by a job.
-func etcd(ctx context.Context, rendezvous string) ([]finding, error) {
-	u, err := url.Parse(rendezvous)
-	secure := strings.HasPrefix(rendezvous, meeting.EtcdTLS)
-	if !secure && !strings.HasPrefix(rendezvous, meeting.Etcd) {
-		return nil, fmt.Errorf("%q: want %sHOST:PORT,.../KEY: nobody listens yet at a HOST:PORT, and a file is there when rank 0 has written it", rendezvous, meeting.Etcd)
+func etcd(ctx context.Context, address string) ([]finding, error) {
+	u, err := url.Parse(address)
+	secure := strings.HasPrefix(address, meeting.EtcdTLS)
+	if !secure && !strings.HasPrefix(address, meeting.Etcd) {
+		return nil, fmt.Errorf("%q: want %sHOST:PORT,.../KEY: nobody listens yet at a HOST:PORT, and a file is there when rank 0 has written it", address, meeting.Etcd)
 	}
 	if err != nil {
 		return nil, errors.New("it is no address: want " + meeting.Etcd + "HOST:PORT,.../KEY") // err may show a password
@@ -56,7 +56,7 @@ func allBad(found []finding) bool {
 
 // etcdMember asks one member how it is, and says how long that took.
 func etcdMember(ctx context.Context, addr string, secure bool) finding {
-	f := finding{What: "etcd at " + addr, Level: ok}
+	f := finding{Subject: "etcd at " + addr, Level: ok}
 	ctx, cancel := context.WithTimeout(ctx, briefly)
 	defer cancel()
 	begun := time.Now()

@@ -24,15 +24,15 @@ const (
 
 // finding is what was found of one thing.
 type finding struct {
-	What  string `json:"what"`
-	Found string `json:"found"`
-	Level string `json:"level"`
-	Costs string `json:"costs,omitempty"` // what goes wrong, or slower, by it
-	Mend  string `json:"mend,omitempty"`  // what to do: a command, where there is one
+	Subject string `json:"what"`
+	Found   string `json:"found"`
+	Level   string `json:"level"`
+	Costs   string `json:"costs,omitempty"` // what goes wrong, or slower, by it
+	Mend    string `json:"mend,omitempty"`  // what to do: a command, where there is one
 }
 
-// fine is a finding of something in order.
-func fine(what, found string) finding { return finding{What: what, Found: found, Level: ok} }
+// passed is a finding of something in order.
+func passed(what, found string) finding { return finding{Subject: what, Found: found, Level: ok} }
 
 // warns says that jobs are slowed.
 func (f *finding) warns(costs, mend string) { f.Level, f.Costs, f.Mend = warn, costs, mend }
@@ -78,7 +78,7 @@ func (h host) value(name, key string) string {
 }
 
 func (h host) processor() (finding, bool) {
-	f := fine("processor", cmp.Or(h.value("proc/cpuinfo", "model name"), "of unknown model")+", kernels "+h.kernels)
+	f := passed("processor", cmp.Or(h.value("proc/cpuinfo", "model name"), "of unknown model")+", kernels "+h.kernels)
 	if h.kernels == "portable" {
 		f.warns("there are no kernels for its instructions: products and codecs are computed by plain Go", "")
 	}
@@ -88,7 +88,7 @@ func (h host) processor() (finding, bool) {
 // cores compares the processors with what the control group leaves of them.
 func (h host) cores() (finding, bool) {
 	m := placement.Read(h.root, h.allowed)
-	f := fine("cores", console.Counted(len(m.CPUs), "processor"))
+	f := passed("cores", console.Counted(len(m.CPUs), "processor"))
 	if m.Quota > 0 {
 		f.Found += fmt.Sprintf(", of which the control group lets %s work at a time", quantity.Float(m.Quota))
 	}
@@ -109,7 +109,7 @@ func (h host) memory() (finding, bool) {
 		return finding{}, false
 	}
 	free := kib << 10
-	f := fine("memory", console.Memory(free)+" available")
+	f := passed("memory", console.Memory(free)+" available")
 	if limit := cgroup.Limit(cgroup.MemoryOf(h.root)); limit.Limit > 0 && limit.Limit < free {
 		free = limit.Limit
 		f.Found += fmt.Sprintf(", of which control group %s allows %s", limit.Group, console.Memory(free))
@@ -125,7 +125,7 @@ func (h host) pages() (finding, bool) {
 	const file = "sys/kernel/mm/transparent_hugepage/enabled"
 	_, rest, found := strings.Cut(h.text(file), "[")
 	word, _, _ := strings.Cut(rest, "]")
-	f := fine("large pages", word)
+	f := passed("large pages", word)
 	if word == "never" {
 		f.warns("tables and buffers of gigabytes miss the processor's cache of addresses: look-ups of rows take longer", "echo madvise | sudo tee /"+file)
 	}
@@ -140,7 +140,7 @@ func errorText(err error) string {
 }
 
 func (h host) sharing() (finding, bool) {
-	f := fine("shared memory", "processes can share memory")
+	f := passed("shared memory", "processes can share memory")
 	if f.Found = cmp.Or(errorText(h.shared), f.Found); h.shared != nil {
 		f.warns("ranks of one host talk over TCP, which copies what shared memory does not", "allow memfd_create in the container's seccomp profile")
 	}
@@ -151,7 +151,7 @@ func (h host) sharing() (finding, bool) {
 const leastFiles = 4096
 
 func (h host) openFiles() (finding, bool) {
-	f := fine("open files", fmt.Sprintf("at most %d for a process", h.files))
+	f := passed("open files", fmt.Sprintf("at most %d for a process", h.files))
 	if h.files < leastFiles {
 		f.warns("each link to another rank is a file: large jobs, and servers of many ranks, cannot open theirs", "ulimit -Hn 65536, or LimitNOFILE=65536 in the unit")
 	}
@@ -166,7 +166,7 @@ const clocks = "sys/devices/system/clocksource/clocksource0/"
 // clock says how the clock is read.
 func (h host) clock() (finding, bool) {
 	source := h.text(clocks + "current_clocksource")
-	f := fine("clock", fmt.Sprintf("%s, read in %s", source, quantity.Duration(h.reading)))
+	f := passed("clock", fmt.Sprintf("%s, read in %s", source, quantity.Duration(h.reading)))
 	if h.reading > slowClock {
 		f.warns("what is measured and recorded of each operation takes longer than the operation may", h.betterClock(source))
 	}
@@ -191,7 +191,7 @@ func (h host) ports() (finding, bool) {
 	const file = "proc/sys/net/ipv4/ip_local_port_range"
 	var first, last int
 	n, _ := fmt.Sscan(h.text(file), &first, &last)
-	f := fine("ports", fmt.Sprintf("%d to %d for connections", first, last))
+	f := passed("ports", fmt.Sprintf("%d to %d for connections", first, last))
 	if last-first+1 < leastPorts {
 		f.warns("links of many ranks to many others find no port", "echo 32768 60999 | sudo tee /"+file)
 	}

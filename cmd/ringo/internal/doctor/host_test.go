@@ -110,9 +110,9 @@ func TestFaultsOfAHost(t *testing.T) {
 
 // This very host is looked at without a fault of the program's own.
 func TestHere(t *testing.T) {
-	h := here()
+	h := localHost()
 	for _, f := range append(h.look(), network("")) {
-		if f.What == "" || f.Found == "" || f.Level == ok && f.Costs != "" || f.Level != ok && f.Costs == "" {
+		if f.Subject == "" || f.Found == "" || f.Level == ok && f.Costs != "" || f.Level != ok && f.Costs == "" {
 			t.Errorf("%+v", f)
 		}
 	}

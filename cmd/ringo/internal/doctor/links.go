@@ -29,13 +29,13 @@ const (
 
 // speed is what a link does.
 type speed struct {
-	There time.Duration `json:"round_trip_ns"` // there and back, the median
-	To    float64       `json:"to_bytes_per_s"`
-	From  float64       `json:"from_bytes_per_s"`
+	RoundTrip time.Duration `json:"round_trip_ns"` // there and back, the median
+	To        float64       `json:"to_bytes_per_s"`
+	From      float64       `json:"from_bytes_per_s"`
 }
 
 func (s speed) String() string {
-	return fmt.Sprintf("%s there and back, %s Gbit/s to it, %s Gbit/s from it", quantity.Duration(s.There), quantity.Float(s.To*8/1e9), quantity.Float(s.From*8/1e9))
+	return fmt.Sprintf("%s there and back, %s Gbit/s to it, %s Gbit/s from it", quantity.Duration(s.RoundTrip), quantity.Float(s.To*8/1e9), quantity.Float(s.From*8/1e9))
 }
 
 // ask sends what the other end is to do.
@@ -116,7 +116,7 @@ func measure(conn net.Conn) (s speed, err error) {
 		}
 	}
 	slices.Sort(times)
-	s.There = times[rounds/2]
+	s.RoundTrip = times[rounds/2]
 	if s.To, err = rate(conn, take, func(n int) error { return errors.Join(pour(conn, n, buf), swallow(conn, 1, buf)) }); err != nil {
 		return s, fmt.Errorf("bytes to it: %w", err)
 	}
@@ -172,7 +172,7 @@ func serve(ctx context.Context, l net.Listener, version string, t transport.Tick
 		if err != nil {
 			return
 		}
-		link, _, err := transport.Accept(ctx, conn, t.Under(transport.TLS{Mode: mode}), hello(version), nil)
+		link, _, err := transport.ServerHandshake(ctx, conn, t.Under(transport.TLS{Mode: mode}), hello(version), nil)
 		if err != nil {
 			continue // a stranger
 		}

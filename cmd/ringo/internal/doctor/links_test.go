@@ -23,7 +23,7 @@ type session struct {
 }
 
 // answering starts one, and says how it ends.
-func answering(t told) *session {
+func answering(t hostReport) *session {
 	in, say := io.Pipe()
 	hear, out := io.Pipe()
 	s := &session{Reader: hear, WriteCloser: say, ended: make(chan error, 1)}
@@ -40,8 +40,8 @@ func never() string { return "its session has ended" }
 // Links to another host are measured, with and without TLS, and what it says of itself is told with its name.
 func TestVisit(t *testing.T) {
 	leakcheck.Check(t)
-	s := answering(told{Version: "1", Hash: "h", Found: []finding{{What: "memory", Found: "little", Level: warn, Costs: "much"}}})
-	p, err := visit("b", s, never)
+	s := answering(hostReport{Version: "1", Hash: "h", Found: []finding{{Subject: "memory", Found: "little", Level: warn, Costs: "much"}}})
+	p, err := probeHost("b", s, never)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestVisit(t *testing.T) {
 		t.Error(text)
 	}
 	for i, what := range []string{"b: link", "b: link under TLS"} {
-		if f := got[2+i]; f.What != what || f.Level != ok || !strings.Contains(f.Found, "there and back") {
+		if f := got[2+i]; f.Subject != what || f.Level != ok || !strings.Contains(f.Found, "there and back") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -83,16 +83,16 @@ func TestVisitFaults(t *testing.T) {
 			_, _ = far.Write([]byte(said))
 			_ = far.Close()
 		}()
-		if _, err := visit("b", near, never); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := probeHost("b", near, never); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", said, err, want)
 		}
 	}
 	for in, want := range map[string]string{"": "no ticket", "hello\n": "ticket"} {
-		if err := respond(context.Background(), strings.NewReader(in), io.Discard, told{}, net.IPv4(127, 0, 0, 1)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := respond(context.Background(), strings.NewReader(in), io.Discard, hostReport{}, net.IPv4(127, 0, 0, 1)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", in, err)
 		}
 	}
-	if err := respond(context.Background(), strings.NewReader(transport.NewTicket().String()+"\n"), io.Discard, told{}, net.IPv4(192, 0, 2, 1)); err == nil {
+	if err := respond(context.Background(), strings.NewReader(transport.NewTicket().String()+"\n"), io.Discard, hostReport{}, net.IPv4(192, 0, 2, 1)); err == nil {
 		t.Error("it listens at an address that this host has not")
 	}
 }
@@ -168,7 +168,7 @@ func TestCommand(t *testing.T) {
 		var f finding
 		d := json.NewDecoder(strings.NewReader(line))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&f); err != nil || f.What == "" {
+		if err := d.Decode(&f); err != nil || f.Subject == "" {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// way is an address of another host that jobs do not take unless they are told to.
-type way struct {
+// route is an address of another host that jobs do not take unless they are told to.
+type route struct {
 	Interface string
 	Addr      string // where it listens
 }
 
 // tried is a way, and what it does.
 type tried struct {
-	way
+	route
 	speed speed
 	err   error
 }
@@ -28,7 +28,7 @@ type tried struct {
 const briefly = 3 * time.Second
 
 // otherAddresses are this host's, but one, at which others may reach it, with their interfaces.
-func otherAddresses(but net.IP) (out []way) {
+func otherAddresses(but net.IP) (out []route) {
 	all, _ := net.Interfaces() // where they cannot be listed there is the one alone
 	for _, i := range all {
 		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
@@ -37,7 +37,7 @@ func otherAddresses(but net.IP) (out []way) {
 		addrs, _ := i.Addrs()
 		for _, a := range addrs {
 			if n, is := a.(*net.IPNet); is && !n.IP.Equal(but) && n.IP.IsGlobalUnicast() {
-				out = append(out, way{i.Name, n.IP.String()})
+				out = append(out, route{i.Name, n.IP.String()})
 			}
 		}
 	}
@@ -45,9 +45,9 @@ func otherAddresses(but net.IP) (out []way) {
 }
 
 // try measures each way.
-func (p *patient) try(ctx context.Context, version string) (out []tried) {
+func (p *remoteHost) try(ctx context.Context, version string) (out []tried) {
 	for _, w := range p.Others {
-		t := tried{way: w}
+		t := tried{route: w}
 		near, cancel := context.WithTimeout(ctx, briefly)
 		conn, err := dial(near, w.Addr, version, p.ticket, transport.TLSOff)
 		if cancel(); err == nil {
@@ -62,7 +62,7 @@ func (p *patient) try(ctx context.Context, version string) (out []tried) {
 
 // compare says which interfaces of a host are reached, and whether another one than the chosen does more.
 func compare(host string, chosen speed, all []tried) finding {
-	f := finding{What: host + ": other interfaces", Level: ok}
+	f := finding{Subject: host + ": other interfaces", Level: ok}
 	var words []string
 	for _, t := range all {
 		name, _, _ := net.SplitHostPort(t.Addr)

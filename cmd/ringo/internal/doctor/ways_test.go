@@ -18,10 +18,10 @@ import (
 
 // Another interface that does clearly more than the one that jobs take is worth a flag; one that is not reached is told, and no fault.
 func TestCompare(t *testing.T) {
-	chosen := speed{There: time.Millisecond, To: 1e8, From: 1e8}
-	fast := tried{way: way{"ib0", "10.1.0.2:5"}, speed: speed{There: time.Microsecond, To: 1e9, From: 8e8}}
-	same := tried{way: way{"eth1", "10.2.0.2:5"}, speed: chosen}
-	gone := tried{way: way{"docker0", "172.17.0.1:5"}, err: errors.New("refused")}
+	chosen := speed{RoundTrip: time.Millisecond, To: 1e8, From: 1e8}
+	fast := tried{route: route{"ib0", "10.1.0.2:5"}, speed: speed{RoundTrip: time.Microsecond, To: 1e9, From: 8e8}}
+	same := tried{route: route{"eth1", "10.2.0.2:5"}, speed: chosen}
+	gone := tried{route: route{"docker0", "172.17.0.1:5"}, err: errors.New("refused")}
 	for _, c := range []struct {
 		all  []tried
 		want string
@@ -43,7 +43,7 @@ func TestTry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &patient{ticket: transport.NewTicket(), told: told{Others: []way{{"a", l.Addr().String()}, {"b", "127.0.0.1:1"}}}}
+	p := &remoteHost{ticket: transport.NewTicket(), hostReport: hostReport{Others: []route{{"a", l.Addr().String()}, {"b", "127.0.0.1:1"}}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); serve(ctx, l, "1", p.ticket, transport.TLSOff) }()

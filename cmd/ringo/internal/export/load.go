@@ -56,7 +56,7 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	if err != nil {
 		return nil, err
 	}
-	part, err := train.PartOf(f.Header, path)
+	part, err := train.ServerParts(f.Header, path)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	}
 	m := &trained{ctx: ctx, step: f.Header.Step, ps: nn.NewParams(seed), served: part != nil}
 	var o model.Options
-	if m.data, m.spec, o, err = train.Described(f.Header, spec); err != nil {
+	if m.data, m.spec, o, err = train.ModelFromCheckpoint(f.Header, spec); err != nil {
 		return nil, err
 	}
 	if m.served {
@@ -74,14 +74,14 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	}
 	m.model = m.spec.Build(m.ps, o)
 	if m.served {
-		m.job, err = saved.At(train.StartDir(filepath.Dir(path), part.Start), uint64(f.Header.Step), part.Numbers)
+		m.job, err = saved.At(train.AttemptDir(filepath.Dir(path), part.Start), uint64(f.Header.Step), part.Numbers)
 		if err != nil {
 			return nil, err
 		}
 		inFile := func(name string) bool {
 			return slices.ContainsFunc(f.Arrays(), func(i checkpoint.Info) bool { return i.Name == "param/"+name })
 		}
-		if err := train.TakeDense(ctx, m.ps, m.model, m.spec, inFile, m.job); err != nil {
+		if err := train.LoadDense(ctx, m.ps, m.model, m.spec, inFile, m.job); err != nil {
 			return nil, err
 		}
 	}

@@ -164,7 +164,7 @@ func TestLoadsPyTorch(t *testing.T) {
 			writeFloats(t, filepath.Join(dir, "input"), n.input)
 			path := filepath.Join(dir, "out.safetensors")
 			want := torch(t, name, dir, path)
-			cfg := train.Config{Model: n.spec, Batch: 2, LR: 0.1, Optimizer: "sgd", Threads: 1, Start: train.Start{From: path, Freeze: []string{"conv1.*"}}}
+			cfg := train.Config{Model: n.spec, Batch: 2, LR: 0.1, Optimizer: "sgd", Threads: 1, Start: train.Init{From: path, Freeze: []string{"conv1.*"}}}
 			err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
 				r, err := train.NewReplica(job, cfg, model.Options{})
 				if err != nil {

@@ -61,6 +61,6 @@ func TestDataClicksFaults(t *testing.T) {
 		"--layout movielens --out x --generate 5 --file 1":   "--file 1 of --files 1",
 		"--layout movielens --out x --generate 5 --zipf 11":  "exponent 11",
 	} {
-		commandtest.Refused(t, clicks(), console.UsageFault, line, says)
+		commandtest.Refused(t, clicks(), console.UsageError, line, says)
 	}
 }

@@ -58,12 +58,12 @@ func TestDataCriteoFaults(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"", console.UsageFault, "needs --out DIR"},
-		{"--like x --out y", console.UsageFault, "belong to --generate"},
-		{"--generate 5 --out y", console.UsageFault, "needs --like FILE"},
-		{"--generate 5 --like x", console.UsageFault, "needs --out DIR"},
-		{"--generate 5 --like x --out y --mirror http://z", console.UsageFault, "fetches nothing"},
-		{"--generate 5 --like x --out y --progress no", console.UsageFault, "no"},
+		{"", console.UsageError, "needs --out DIR"},
+		{"--like x --out y", console.UsageError, "belong to --generate"},
+		{"--generate 5 --out y", console.UsageError, "needs --like FILE"},
+		{"--generate 5 --like x", console.UsageError, "needs --out DIR"},
+		{"--generate 5 --like x --out y --mirror http://z", console.UsageError, "fetches nothing"},
+		{"--generate 5 --like x --out y --progress no", console.UsageError, "no"},
 		{"--generate 5 --like /nowhere --out " + out, console.Failed, "/nowhere"},
 		{"--generate 5 --like " + bad + " --out " + out, console.Failed, "line 1"},
 		{"--generate 5 --like " + sample + " --out " + bad + "/x", console.Failed, "not a directory"},
@@ -101,7 +101,7 @@ func TestDataCIFARFrom(t *testing.T) {
 		line   string
 		status int
 		says   string
-	}{{"--from x", console.UsageFault, "--from needs --out"}, {"--from /nowhere --out " + t.TempDir(), console.Failed, "/nowhere"}} {
+	}{{"--from x", console.UsageError, "--from needs --out"}, {"--from /nowhere --out " + t.TempDir(), console.Failed, "/nowhere"}} {
 		if status, _, errs := runSet("cifar10", data.Fetcher{}, c.line); status != c.status || !strings.Contains(errs, c.says) {
 			t.Errorf("%q: status %d, stderr %q", c.line, status, errs)
 		}

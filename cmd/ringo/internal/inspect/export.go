@@ -61,8 +61,8 @@ func (c *exporting) run(cmd *cobra.Command, dir string, p *console.Progress) err
 	}
 	about := j.Servers[0].About.Layout.Sparse[table]
 	for _, s := range j.Servers {
-		if s.Ahead > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "ringo: the log in %s is %s ahead of its newest checkpoint, which are left out; `ringo ps recover %s` would add them\n", s.Dir, console.Counted(int(s.Ahead), "record"), dir)
+		if s.UncheckpointedRecords > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "ringo: the log in %s is %s ahead of its newest checkpoint, which are left out; `ringo ps recover %s` would add them\n", s.Dir, console.Counted(int(s.UncheckpointedRecords), "record"), dir)
 		}
 	}
 	n, err := c.write(cmd, about.Dim, func(do func([]uint64, []float32) error) error {

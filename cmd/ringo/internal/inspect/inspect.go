@@ -48,7 +48,7 @@ func showCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return console.Tell(cmd, json, func(out *console.Output) error {
+			return console.WithOutput(cmd, json, func(out *console.Output) error {
 				has.print(out)
 				return out.Object(has)
 			})
@@ -84,12 +84,12 @@ type array struct {
 }
 
 type server struct {
-	Dir         string       `json:"dir"`
-	Step        uint64       `json:"step"` // that any trainer had ended; of the run, where the newest checkpoint is the job's
-	Rows        int64        `json:"rows"`
-	Ahead       uint64       `json:"log_records_ahead"`
-	Lost        string       `json:"log_lost,omitempty"` // what its log has lost at its end, and what to do
-	Checkpoints []checkpoint `json:"checkpoints"`
+	Dir                   string       `json:"dir"`
+	Step                  uint64       `json:"step"` // that any trainer had ended; of the run, where the newest checkpoint is the job's
+	Rows                  int64        `json:"rows"`
+	UncheckpointedRecords uint64       `json:"log_records_ahead"`
+	Lost                  string       `json:"log_lost,omitempty"` // what its log has lost at its end, and what to do
+	Checkpoints           []checkpoint `json:"checkpoints"`
 }
 
 // checkpoint is a part of a server's newest checkpoint: the whole one, or a delta to it.
@@ -110,7 +110,7 @@ func contentsOf(j *saved.Job) (c contents, err error) {
 		c.Arrays = append(c.Arrays, array{d.Name, d.Len, d.Rule})
 	}
 	for _, s := range j.Servers {
-		has := server{Dir: s.Dir, Step: s.About.Highest, Ahead: s.Ahead}
+		has := server{Dir: s.Dir, Step: s.About.Highest, UncheckpointedRecords: s.UncheckpointedRecords}
 		if s.Lost != nil {
 			has.Lost = s.Lost.Error()
 		}
@@ -147,8 +147,8 @@ func (c *contents) print(out *console.Output) {
 	}
 	for i, s := range c.Servers {
 		ahead := ""
-		if s.Ahead > 0 {
-			ahead = fmt.Sprintf("; its log is %s ahead", console.Counted(int(s.Ahead), "record"))
+		if s.UncheckpointedRecords > 0 {
+			ahead = fmt.Sprintf("; its log is %s ahead", console.Counted(int(s.UncheckpointedRecords), "record"))
 		}
 		if s.Lost != "" {
 			ahead = "; " + s.Lost

@@ -24,7 +24,7 @@ func TestRefused(t *testing.T) {
 		"recover": "takes one folder",
 		"shwo":    "did you mean show?",
 	} {
-		commandtest.Refused(t, Command(), console.UsageFault, line, want)
+		commandtest.Refused(t, Command(), console.UsageError, line, want)
 	}
 	for _, line := range []string{"show ", "recover ", "export --out - "} {
 		commandtest.Refused(t, Command(), console.Failed, line+filepath.Join(dir, "none"), "no such file or directory")
@@ -39,7 +39,7 @@ func TestLines(t *testing.T) {
 		Dir: "DIR", Job: "ctr", Mode: "async", Durability: "wal", Trainers: 1,
 		Tables:  []table{{"embedding", 10, 1200, schema.Rule{Name: "click", LR: 0.5, Settings: map[string]float64{"rate": 5, "decay": 0.98}}}},
 		Arrays:  []array{{"dense", 77, schema.Rule{Name: "sgd", LR: 0.1}}},
-		Servers: []server{{Step: 9, Rows: 1200, Ahead: 3, Checkpoints: []checkpoint{{1, 0, 1 << 20, at}, {2, 1, 1 << 19, at}}}, {Lost: "its log is cut"}},
+		Servers: []server{{Step: 9, Rows: 1200, UncheckpointedRecords: 3, Checkpoints: []checkpoint{{1, 0, 1 << 20, at}, {2, 1, 1 << 19, at}}}, {Lost: "its log is cut"}},
 	}
 	const want = `DIR: 2 servers of job ctr for 1 trainer, async, durability wal
 table embedding: 1,200 rows of 10 weights, click, learning rate 0.5 at first; decay 0.98, rate 5

@@ -258,7 +258,7 @@ func TestInBrowser(t *testing.T) {
 	// The same figures by keys.
 	b.eval(`(document.querySelector("#panel-loss .chart").focus(), document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "Home"})))`, new(bool))
 	b.until(`document.getElementById("panel-loss").innerText.includes("step 1") && document.getElementById("panel-loss").innerText.includes("a batch of rank 0 2")`)
-	h.Tell("rank 1 has ended")
+	h.AddEvent("rank 1 has ended")
 	b.until(`document.getElementById("panel-faults").innerText.includes("rank 1 has ended")`)
 	for _, width := range []int{320, 1920, 3840} {
 		b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
@@ -267,9 +267,9 @@ func TestInBrowser(t *testing.T) {
 	h.Identify("", "", nil) // nobody looks any more
 	h.mu.Lock()
 	for i := range 64 * mostBeats {
-		h.beat(beat{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: number(6 + i%64/63*3), ExposedCommMS: 1}, nil)
+		h.beat(stepStats{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: number(6 + i%64/63*3), ExposedCommMS: 1}, nil)
 	}
-	h.looks.seen, h.looks.step, h.looks.last, h.looks.whole, h.looks.count = 0, steptrace.Step{}, nil, nil, 0
+	h.looks.lastStep, h.looks.step, h.looks.last, h.looks.whole, h.looks.count = 0, steptrace.Step{}, nil, nil, 0
 	var many []steptrace.RankWait
 	for i := range 64 * 64 {
 		many = append(many, steptrace.RankWait{Rank: i / 64, For: i % 64, MS: 0.1 + float64(i%64)/63})
@@ -308,7 +308,7 @@ func TestInBrowser(t *testing.T) {
 }
 
 // sameAsRecords compares what pictures tell, part by part, with records of --json.
-func (b *browser) sameAsRecords(h *Hub, run *runs.Run) {
+func (b *browser) sameAsRecords(h *Collector, run *runs.Run) {
 	b.t.Helper()
 	parts := func(panel string, picture int) (texts []string) {
 		b.eval(fmt.Sprintf(`(() => { const c = document.querySelectorAll("#panel-%s canvas")[%d], out = []; c.dispatchEvent(new KeyboardEvent("keydown", {key: "Home"}));

@@ -21,18 +21,18 @@ const (
 )
 
 // of is what a rank's steps were like, for who looks for causes. Waiting for data and for servers is a part of what beats call computation.
-func of(number int, b beat) steptrace.RankTimes {
+func of(number int, b stepStats) steptrace.RankTimes {
 	return steptrace.RankTimes{
 		Number: number, StepMS: float64(b.StepMS), ComputeMS: float64(b.ComputeMS - b.DataWaitMS - b.PullWaitMS), DataMS: float64(b.DataWaitMS), ServersMS: float64(b.PullWaitMS),
 		CompressMS: float64(b.CompressMS), UpdateMS: float64(b.UpdateMS), ExposedMS: float64(b.ExposedCommMS), QueuedMS: float64(b.QueuedMS), StorageBytes: float64(b.StorageBytes),
 	}
 }
 
-// own is how long a rank's step takes of its own, without what it waits for others.
-func own(b beat) (ms float64) { return of(0, b).OwnMS() }
+// ownTime is how long a rank's step takes of its own, without what it waits for others.
+func ownTime(b stepStats) (ms float64) { return of(0, b).OwnMS() }
 
 // lately are the ranks' last seconds.
-func (h *Hub) lately() (out []steptrace.RankTimes) {
+func (h *Collector) lately() (out []steptrace.RankTimes) {
 	for _, n := range h.sorted() {
 		if r := h.ranks[n]; len(r.beats) >= max(leastBeats, h.beatsIn(2*time.Second)) {
 			out = append(out, of(n, r.recent(h.beatsIn(lastly))))
@@ -42,13 +42,13 @@ func (h *Hub) lately() (out []steptrace.RankTimes) {
 }
 
 // beatsIn is how many beats a rank tells in some time.
-func (h *Hub) beatsIn(t time.Duration) int { return int(t / h.every()) }
+func (h *Collector) beatsIn(t time.Duration) int { return int(t / h.every()) }
 
 // slowed are the ranks of the job that hold up others now.
-func (h *Hub) slowed() []steptrace.Straggler { return steptrace.Stragglers(h.lately()) }
+func (h *Collector) slowed() []steptrace.Straggler { return steptrace.Stragglers(h.lately()) }
 
-// slows names what slows the job now; ok is false where nothing does that is known.
-func (h *Hub) slows() (c steptrace.Cause, ok bool) {
+// bottleneck names what slows the job now; ok is false where nothing does that is known.
+func (h *Collector) bottleneck() (c steptrace.Cause, ok bool) {
 	j := steptrace.Job{Ranks: h.lately()}
 	if len(j.Ranks) == 0 || len(j.Ranks) < len(h.ranks) {
 		return c, false
@@ -57,7 +57,7 @@ func (h *Hub) slows() (c steptrace.Cause, ok bool) {
 	if len(j.Ranks) == h.last().Info.NP { // else some processes of this host may be others of the job
 		j.Foreign = h.processors.foreign()
 	}
-	h.looks.tell(&j, h.clock())
+	h.looks.addRecent(&j, h.clock())
 	return steptrace.FindCause(j)
 }
 
@@ -73,15 +73,15 @@ const (
 )
 
 // keep keeps it, and as many before it as are told.
-func (l *looks) keep(x looked) {
+func (l *stepSampler) keep(x looked) {
 	if len(l.exchanges) == keptLooks {
 		l.exchanges = append(l.exchanges[:0], l.exchanges[1:]...)
 	}
 	l.exchanges = append(l.exchanges, x)
 }
 
-// tell adds the exchanges that were seen in the last seconds.
-func (l *looks) tell(j *steptrace.Job, now time.Time) {
+// addRecent adds the exchanges that were seen in the last seconds.
+func (l *stepSampler) addRecent(j *steptrace.Job, now time.Time) {
 	all, net := 0., map[pair]float64{} // of pairs, by how much longer the first waited for the second than that for it
 	for _, seen := range l.exchanges {
 		if now.Sub(seen.at) > fresh {
@@ -103,7 +103,7 @@ func (l *looks) tell(j *steptrace.Job, now time.Time) {
 }
 
 // saw takes what was seen of all ranks, by rank, of one at least; false where it tells of no step, or of one that was seen before.
-func (h *Hub) saw(all []*record.Snapshot) (whole, exchanged bool) {
+func (h *Collector) saw(all []*record.Snapshot) (whole, exchanged bool) {
 	// Buckets are shown of the first rank that is here: rank 0, where its process is on this host.
 	first := slices.IndexFunc(all, func(s *record.Snapshot) bool { return s != nil })
 	step, whole := steptrace.StepOf(first, all[first])
@@ -114,8 +114,8 @@ func (h *Hub) saw(all []*record.Snapshot) (whole, exchanged bool) {
 	if whole {
 		l.step = step
 	}
-	if exchanged && (l.count == 0 || last.Done != l.seen) {
-		l.seen = last.Done
+	if exchanged && (l.count == 0 || last.Done != l.lastStep) {
+		l.lastStep = last.Done
 		for rank, s := range all {
 			if s != nil { // it is in the matrix though it waits for nobody
 				last.Waits = append(last.Waits, steptrace.RankWait{Rank: rank, For: rank})
@@ -141,7 +141,7 @@ type sample struct {
 }
 
 // Owns says which processes are the job's, besides this one: what they take of the processors others do not.
-func (h *Hub) Owns(processes func() []int) {
+func (h *Collector) Owns(processes func() []int) {
 	if h != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -183,8 +183,8 @@ func (p *processors) foreign() float64 {
 	return max(0, busy/last.at.Sub(first.at).Seconds())
 }
 
-func readCause(h *Hub, f *figures) {
-	if c, ok := h.slows(); ok {
+func readCause(h *Collector, f *panelData) {
+	if c, ok := h.bottleneck(); ok {
 		f.Rows = [][]string{{quantity.Percent(c.Share), c.Text}}
 		f.Note = "Which part of a step it costs, by the last ten seconds."
 	}

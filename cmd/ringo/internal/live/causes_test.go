@@ -11,7 +11,7 @@ import (
 )
 
 // slowedHub has two ranks that have told of ten beats each, of which change makes what it likes.
-func slowedHub(t *testing.T, change func(rank int, b *beat)) (h *Hub, now *time.Time) {
+func slowedHub(t *testing.T, change func(rank int, b *stepStats)) (h *Collector, now *time.Time) {
 	at := time.Unix(1000, 0)
 	h = newHub(func() time.Time { return at })
 	for _, line := range told(t, 0) {
@@ -20,7 +20,7 @@ func slowedHub(t *testing.T, change func(rank int, b *beat)) (h *Hub, now *time.
 	for range 10 {
 		at = at.Add(250 * time.Millisecond)
 		for rank := range h.last().Info.NP {
-			b := beat{Event: "beat", Rank: rank, Steps: 10, StepMS: 10, ComputeMS: 7, CompressMS: 0.5, UpdateMS: 0.5, ExposedCommMS: 2}
+			b := stepStats{Event: "beat", Rank: rank, Steps: 10, StepMS: 10, ComputeMS: 7, CompressMS: 0.5, UpdateMS: 0.5, ExposedCommMS: 2}
 			change(rank, &b)
 			h.Add(encoded(b))
 		}
@@ -30,11 +30,11 @@ func slowedHub(t *testing.T, change func(rank int, b *beat)) (h *Hub, now *time.
 
 // What slows the job is on the page and in the status, and gone when it has gone.
 func TestCause(t *testing.T) {
-	h, _ := slowedHub(t, func(int, *beat) {})
+	h, _ := slowedHub(t, func(int, *stepStats) {})
 	if s := h.Status(); s.Cause != nil || h.show(panels[1]).Kind != "none" {
 		t.Errorf("of a job that nothing slows: %+v", s.Cause)
 	}
-	h, _ = slowedHub(t, func(rank int, b *beat) {
+	h, _ = slowedHub(t, func(rank int, b *stepStats) {
 		if rank == 1 {
 			b.ComputeMS, b.StepMS = 12, 15
 		}
@@ -62,7 +62,7 @@ func TestBeatIntervals(t *testing.T) {
 			for range n {
 				at = at.Add(every)
 				for rank := range h.last().Info.NP {
-					b := beat{Event: "beat", Rank: rank, Steps: 10, StepMS: 10, ComputeMS: 7, ExposedCommMS: 2}
+					b := stepStats{Event: "beat", Rank: rank, Steps: 10, StepMS: 10, ComputeMS: 7, ExposedCommMS: 2}
 					if slow && rank == 1 {
 						b.ComputeMS, b.StepMS = 12, 15
 					}
@@ -70,7 +70,7 @@ func TestBeatIntervals(t *testing.T) {
 				}
 			}
 		}
-		named := func() bool { _, ok := h.slows(); return ok }
+		named := func() bool { _, ok := h.bottleneck(); return ok }
 		least := max(leastBeats, int(2*time.Second/every))
 		beats(least-1, true)
 		if h.every() != every || named() {
@@ -87,8 +87,8 @@ func TestBeatIntervals(t *testing.T) {
 
 // Exchanges that were seen lately count, and those of before do not.
 func TestSlowLink(t *testing.T) {
-	h, now := slowedHub(t, func(_ int, b *beat) { b.StepMS, b.ExposedCommMS = 30, 22 })
-	if c, ok := h.slows(); ok {
+	h, now := slowedHub(t, func(_ int, b *stepStats) { b.StepMS, b.ExposedCommMS = 30, 22 })
+	if c, ok := h.bottleneck(); ok {
 		t.Errorf("%+v, of no exchange", c)
 	}
 	var all []*record.Snapshot
@@ -98,7 +98,7 @@ func TestSlowLink(t *testing.T) {
 			rec.BeginStep(step)
 			rec.Span(record.Forward, 0, 30e6*step, 30e6*step+4e6)
 			begun := 30e6*step + 8e6
-			rec.Add(&record.Event{Kind: record.PhaseKind, Phase: record.Exchange, Name: rec.Name("bucket 0"), Bucket: 0, With: -1, Peer: -1, Sent: 220e3, Begun: begun, Done: begun + 22e6})
+			rec.Add(&record.Event{Kind: record.PhaseKind, Phase: record.Exchange, Name: rec.Name("bucket 0"), Bucket: 0, Other: -1, Peer: -1, Sent: 220e3, Begun: begun, Done: begun + 22e6})
 			rec.Span(record.Exposed, 0, begun, begun+22e6)
 		}
 		all = append(all, rec.Glance(512))
@@ -106,11 +106,11 @@ func TestSlowLink(t *testing.T) {
 	if whole, exchanged := h.saw(all); !whole || !exchanged {
 		t.Fatal("no step was seen")
 	}
-	if c, ok := h.slows(); !ok || c.Kind != steptrace.SlowLink || !strings.Contains(c.Text, "10 MB/s") {
+	if c, ok := h.bottleneck(); !ok || c.Kind != steptrace.SlowLink || !strings.Contains(c.Text, "10 MB/s") {
 		t.Errorf("%+v, %v", c, ok)
 	}
 	*now = now.Add(time.Minute)
-	if c, ok := h.slows(); ok {
+	if c, ok := h.bottleneck(); ok {
 		t.Errorf("%+v, of a minute ago", c)
 	}
 }
@@ -137,10 +137,10 @@ func TestForeign(t *testing.T) {
 // What ranks wait for each other by turns is nobody's, and what the one waits longer than the other is.
 func TestTogether(t *testing.T) {
 	at := time.Unix(1000, 0)
-	l := &looks{}
+	l := &stepSampler{}
 	l.keep(looked{at, steptrace.Last{Waits: []steptrace.RankWait{{Rank: 0, For: 0, MS: 4}, {Rank: 0, For: 1, MS: 3}, {Rank: 1, For: 0, MS: 1}, {Rank: 1, For: 1, MS: 2}}}})
 	j := steptrace.Job{Ranks: make([]steptrace.RankTimes, 2)}
-	if l.tell(&j, at); math.Abs(j.Together-0.8) > 1e-9 {
+	if l.addRecent(&j, at); math.Abs(j.Together-0.8) > 1e-9 {
 		t.Errorf("%v of the waits are nobody's, want 0.8", j.Together)
 	}
 }

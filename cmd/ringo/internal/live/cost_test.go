@@ -119,26 +119,26 @@ func recordNS() float64 {
 	r, n := record.New(record.Config{}), 200_000
 	begun := time.Now()
 	for range n {
-		r.Begin(&record.Event{Kind: record.Operation, Bucket: -1, With: -1, Peer: -1, Begun: r.Now()}).End(r.Now(), -1, false)
+		r.Begin(&record.Event{Kind: record.Operation, Bucket: -1, Other: -1, Peer: -1, Begun: r.Now()}).End(r.Now(), -1, false)
 	}
 	return float64(time.Since(begun).Nanoseconds()) / float64(n)
 }
 
 // audience is all that watches a job.
 type audience struct {
-	board *metrics.Board
+	board *metrics.Dir
 	np    int
 	ranks []*record.Recorder
-	hub   *Hub
+	hub   *Collector
 	leave []func()
 }
 
 // come begins to watch.
 func (a *audience) come() error {
 	a.hub = NewHub()
-	a.hub.Identify("x", "x", func() (out []launch.Seen) {
+	a.hub.Identify("x", "x", func() (out []launch.ProcessInfo) {
 		for i, rec := range a.ranks {
-			out = append(out, launch.Seen{Name: fmt.Sprintf("rank %d", i), Role: "rank", Index: i, Glance: func(phases int) (*record.Snapshot, error) { return rec.Glance(phases), nil }})
+			out = append(out, launch.ProcessInfo{Name: fmt.Sprintf("rank %d", i), Role: "rank", Index: i, Glance: func(phases int) (*record.Snapshot, error) { return rec.Glance(phases), nil }})
 		}
 		return out
 	})
@@ -247,9 +247,9 @@ func (w *watchedRank) sleep() error {
 // turn is the mean step of one, and its processor time, in ms.
 func (w *watchedRank) turn(on bool) (ms, cpu float64, err error) {
 	rec, rank := w.job.Recorder(), w.job.Rank()
-	rec.Rest(!on)
+	rec.SetPaused(!on)
 	tell := func(train.Step) {}
-	var figures *metrics.Figures
+	var figures *metrics.RankMetrics
 	if on {
 		if rank == 0 {
 			if err := w.all.come(); err != nil {
@@ -290,9 +290,9 @@ func (w *watchedRank) turn(on bool) (ms, cpu float64, err error) {
 }
 
 // step trains, and tells of it as the loop does.
-func (w *watchedRank) step(tell func(train.Step), figures *metrics.Figures) error {
+func (w *watchedRank) step(tell func(train.Step), figures *metrics.RankMetrics) error {
 	w.job.Recorder().BeginStep(w.done)
-	var watch train.Watch
+	var watch train.StepTimer
 	watch.Begin(time.Now())
 	if err := w.train(&watch); err != nil {
 		return err
@@ -306,7 +306,7 @@ func (w *watchedRank) step(tell func(train.Step), figures *metrics.Figures) erro
 }
 
 // train computes and exchanges, or sleeps as long.
-func (w *watchedRank) train(watch *train.Watch) error {
+func (w *watchedRank) train(watch *train.StepTimer) error {
 	if w.asleep > 0 {
 		time.Sleep(w.asleep)
 		watch.Ready(time.Now())

@@ -15,9 +15,9 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Feed is what one rank tells a Hub, which is in this process or in its launcher. It never makes the rank wait: what there is no room for
+// Exporter is what one rank tells a Collector, which is in this process or in its launcher. It never makes the rank wait: what there is no room for
 // is left out, first of what comes again. Its methods may be called from any goroutine, and on nil, which tells nothing.
-type Feed struct {
+type Exporter struct {
 	mu     sync.Mutex
 	lines  chan []byte // nil: closed
 	ended  chan struct{}
@@ -35,9 +35,9 @@ const (
 	slowBeat  = time.Second
 )
 
-// Dial makes the feed of a rank whose launcher has a hub, at the address that Hub.Address gave. A hub that is not there ends no training:
+// Dial makes the feed of a rank whose launcher has a hub, at the address that Collector.Address gave. A hub that is not there ends no training:
 // nothing is told.
-func Dial(address string) *Feed {
+func Dial(address string) *Exporter {
 	text, path, _ := strings.Cut(address, " ")
 	every, err := time.ParseDuration(text)
 	if err != nil {
@@ -78,12 +78,12 @@ func hubAt(socket string) *http.Transport {
 	}}
 }
 
-func newFeed(every time.Duration, cancel func()) *Feed {
-	return &Feed{lines: make(chan []byte, queued), ended: make(chan struct{}), every: every, cancel: cancel}
+func newFeed(every time.Duration, cancel func()) *Exporter {
+	return &Exporter{lines: make(chan []byte, queued), ended: make(chan struct{}), every: every, cancel: cancel}
 }
 
 // Feed is that of a rank in this process.
-func (h *Hub) Feed() *Feed {
+func (h *Collector) Feed() *Exporter {
 	if h == nil {
 		return nil
 	}
@@ -99,12 +99,12 @@ func (h *Hub) Feed() *Feed {
 }
 
 // Record tells of a record, as --json has it.
-func (f *Feed) Record(v any) { f.tell(v, queued) }
+func (f *Exporter) Record(v any) { f.enqueue(v, queued) }
 
 // passing tells of what comes again.
-func (f *Feed) passing(v any) { f.tell(v, queued/2) }
+func (f *Exporter) passing(v any) { f.enqueue(v, queued/2) }
 
-func (f *Feed) tell(v any, room int) {
+func (f *Exporter) enqueue(v any, room int) {
 	if f == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (f *Feed) tell(v any, room int) {
 }
 
 // Close waits for what was told to be taken, but not for long.
-func (f *Feed) Close() {
+func (f *Exporter) Close() {
 	if f == nil {
 		return
 	}
@@ -146,8 +146,8 @@ type number = plot.Number
 // none is no value.
 var none = plot.None
 
-// beat is what a rank tells of its steps since it did last: means, but for what says where it is. Names are those of records of steps.
-type beat struct {
+// stepStats is what a rank tells of its steps since it did last: means, but for what says where it is. Names are those of records of steps.
+type stepStats struct {
 	Event string `json:"event"` // "beat"
 	Rank  int    `json:"rank"`
 	// Told says that the rank tells of single steps, too.
@@ -177,17 +177,17 @@ type beat struct {
 }
 
 // means are the fields that are means over steps.
-func (b *beat) means() []*number {
+func (b *stepStats) means() []*number {
 	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.PullWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS, &b.QueuedMS, &b.StorageBytes}
 }
 
 // Steps returns what is to be told of each step of a rank, and tells the hub of several together; told says that records of steps come,
-// too. It returns nil of a nil Feed.
-func (f *Feed) Steps(rank int, told bool) func(train.Step) {
+// too. It returns nil of a nil Exporter.
+func (f *Exporter) Steps(rank int, SingleSteps bool) func(train.Step) {
 	if f == nil {
 		return nil
 	}
-	b, last := beat{Event: "beat", Rank: rank, Told: told}, time.Time{} // the first step is told at once
+	b, last := stepStats{Event: "beat", Rank: rank, Told: SingleSteps}, time.Time{} // the first step is told at once
 	var m machine
 	return func(s train.Step) {
 		b.Steps++
@@ -208,7 +208,7 @@ func (f *Feed) Steps(rank int, told bool) func(train.Step) {
 		m.look(now)
 		b.QueuedMS, b.StorageBytes = m.queuedMS, m.storage
 		f.passing(b)
-		last, b = now, beat{Event: "beat", Rank: rank, Told: told}
+		last, b = now, stepStats{Event: "beat", Rank: rank, Told: SingleSteps}
 	}
 }
 
@@ -246,8 +246,8 @@ type progress struct {
 	Total  int    `json:"total"`
 }
 
-// Observe is an observer that tells the hub how far rank 0 is, besides what o does; o itself of a nil Feed.
-func (f *Feed) Observe(o train.Observer) train.Observer {
+// Observe is an observer that tells the hub how far rank 0 is, besides what o does; o itself of a nil Exporter.
+func (f *Exporter) Observe(o train.Observer) train.Observer {
 	if f == nil {
 		return o
 	}
@@ -256,7 +256,7 @@ func (f *Feed) Observe(o train.Observer) train.Observer {
 
 type observer struct {
 	train.Observer
-	feed  *Feed
+	feed  *Exporter
 	last  time.Time
 	phase string // and epoch
 	epoch int

@@ -37,7 +37,7 @@ func socketOf(hub, role string, number int) string {
 	return filepath.Join(filepath.Dir(hub), fmt.Sprintf("%s-%d", role, number))
 }
 
-// AnswerAs serves h for the hub at address, as Hub.Address returned it, which forwards requests for the process. Close
+// AnswerAs serves h for the hub at address, as Collector.Address returned it, which forwards requests for the process. Close
 // ends it.
 func AnswerAs(address, role string, number int, h http.Handler) (*http.Server, error) {
 	_, hub, _ := strings.Cut(address, " ")
@@ -53,7 +53,7 @@ func AnswerAs(address, role string, number int, h http.Handler) (*http.Server, e
 }
 
 // forward returns a handler that asks a process of this host, by the number in the path, with what follows it.
-func (h *Hub) forward(role string) http.Handler {
+func (h *Collector) forward(role string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.ParseUint(r.PathValue("number"), 10, 16)
 		if err != nil {

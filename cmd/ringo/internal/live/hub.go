@@ -29,8 +29,8 @@ const (
 	mostText    = 2000 // bytes of a fault
 )
 
-// Hub brings together what the ranks of a job tell. Its methods may be called from any goroutine, and on nil, which does nothing.
-type Hub struct {
+// Collector brings together what the ranks of a job tell. Its methods may be called from any goroutine, and on nil, which does nothing.
+type Collector struct {
 	mu     sync.Mutex
 	log    *runs.Log
 	begun  time.Time
@@ -40,8 +40,8 @@ type Hub struct {
 	moved  time.Time // when rank 0 did last
 	origin origin
 	layers []layer
-	passed passed
-	looks  looks
+	passed layerHistory
+	looks  stepSampler
 	// processors are this host's.
 	processors processors
 	planned    *planned       // of the newest choice; nil: nothing was predicted
@@ -56,7 +56,7 @@ type Hub struct {
 
 	// Of who asks on this host: see Answer and Identify.
 	name, command string
-	sees          func() []launch.Seen
+	sees          func() []launch.ProcessInfo
 	asked         time.Time // when somebody did last
 	local         *http.Server
 	socket        string
@@ -71,8 +71,8 @@ type fault struct {
 
 // rank is what is known of one.
 type rank struct {
-	beats []beat // the last ones
-	heard time.Time
+	beats      []stepStats // the last ones
+	lastUpdate time.Time
 }
 
 // layer is what a step did to a layer's gradient.
@@ -84,18 +84,18 @@ type layer struct {
 }
 
 // NewHub makes one that nobody has told anything yet.
-func NewHub() *Hub {
+func NewHub() *Collector {
 	return newHub(time.Now)
 }
 
-func newHub(clock func() time.Time) *Hub {
-	h := &Hub{log: runs.NewLog("this run"), begun: clock(), clock: clock, ranks: map[int]*rank{}, state: "starting"}
+func newHub(clock func() time.Time) *Collector {
+	h := &Collector{log: runs.NewLog("this run"), begun: clock(), clock: clock, ranks: map[int]*rank{}, state: "starting"}
 	h.log.Most = mostRecords
 	return h
 }
 
 // Add takes a line of a feed. What it does not know it passes over: ranks are of this version, but what they tell was perhaps cut.
-func (h *Hub) Add(line []byte) {
+func (h *Collector) Add(line []byte) {
 	var is struct {
 		Event string `json:"event"`
 	}
@@ -106,7 +106,7 @@ func (h *Hub) Add(line []byte) {
 	defer h.mu.Unlock()
 	switch is.Event {
 	case "beat":
-		var b beat
+		var b stepStats
 		if json.Unmarshal(line, &b) == nil {
 			h.beat(b, line)
 		}
@@ -121,7 +121,7 @@ func (h *Hub) Add(line []byte) {
 }
 
 // beat takes what a rank tells of its steps. Of rank 0, where it tells of no single ones, they are the curves.
-func (h *Hub) beat(b beat, line []byte) {
+func (h *Collector) beat(b stepStats, line []byte) {
 	r := h.ranks[b.Rank]
 	if r == nil {
 		if b.Rank < 0 || len(h.ranks) == mostRanks {
@@ -133,8 +133,8 @@ func (h *Hub) beat(b beat, line []byte) {
 	if n := len(r.beats); n == mostBeats {
 		r.beats = r.beats[:copy(r.beats, r.beats[1:])]
 	}
-	r.beats, r.heard = append(r.beats, b), h.clock()
-	h.processors.look(r.heard)
+	r.beats, r.lastUpdate = append(r.beats, b), h.clock()
+	h.processors.look(r.lastUpdate)
 	if h.state == "starting" {
 		h.state = "training"
 	}
@@ -144,7 +144,7 @@ func (h *Hub) beat(b beat, line []byte) {
 }
 
 // record takes a record of --json.
-func (h *Hub) record(event string, line []byte) {
+func (h *Collector) record(event string, line []byte) {
 	if err := h.log.Add(line); err != nil {
 		h.fault("a record cannot be shown: " + err.Error())
 	}
@@ -152,7 +152,7 @@ func (h *Hub) record(event string, line []byte) {
 	case "run":
 		h.state, h.now, h.origin = "training", progress{}, origin{}
 	case "step":
-		h.told(line)
+		h.addLayers(line)
 	case "timeline":
 		var s steptrace.Step
 		if json.Unmarshal(line, &s) == nil {
@@ -162,7 +162,7 @@ func (h *Hub) record(event string, line []byte) {
 		if h.epoch = nil; json.Unmarshal(line, &h.epoch) != nil {
 			h.epoch = nil
 		}
-		h.told(line)
+		h.addLayers(line)
 		delete(h.epoch, "layers")
 	case "remark":
 		var m struct {
@@ -176,8 +176,8 @@ func (h *Hub) record(event string, line []byte) {
 	}
 }
 
-// told takes the layers of a record that has them.
-func (h *Hub) told(line []byte) {
+// addLayers takes the layers of a record that has them.
+func (h *Collector) addLayers(line []byte) {
 	var s struct {
 		Done   int64   `json:"done"`
 		Layers []layer `json:"layers"`
@@ -188,8 +188,8 @@ func (h *Hub) told(line []byte) {
 	}
 }
 
-// Tell takes a line about what a person should know: a fault, a slow rank, a process that has ended.
-func (h *Hub) Tell(text string) {
+// AddEvent takes a line about what a person should know: a fault, a slow rank, a process that has ended.
+func (h *Collector) AddEvent(text string) {
 	if h == nil {
 		return
 	}
@@ -199,7 +199,7 @@ func (h *Hub) Tell(text string) {
 }
 
 // fault notes what a person should know. The first ones and the last are kept: those tell why, these what is now.
-func (h *Hub) fault(text string) {
+func (h *Collector) fault(text string) {
 	if len(text) > mostText {
 		text = strings.ToValidUTF8(text[:mostText], "") + "…"
 	}
@@ -211,7 +211,7 @@ func (h *Hub) fault(text string) {
 }
 
 // end notes how the job has ended.
-func (h *Hub) end(err error) {
+func (h *Collector) end(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.state = "ended"
@@ -222,7 +222,7 @@ func (h *Hub) end(err error) {
 }
 
 // last is the run whose records come, an empty one before the first.
-func (h *Hub) last() *runs.Run {
+func (h *Collector) last() *runs.Run {
 	if all := h.log.Runs(); len(all) > 0 {
 		return all[len(all)-1]
 	}
@@ -230,7 +230,7 @@ func (h *Hub) last() *runs.Run {
 }
 
 // sorted are the ranks that have told something, by number.
-func (h *Hub) sorted() (numbers []int) {
+func (h *Collector) sorted() (numbers []int) {
 	for n := range h.ranks {
 		numbers = append(numbers, n)
 	}
@@ -239,7 +239,7 @@ func (h *Hub) sorted() (numbers []int) {
 }
 
 // recent is the mean of a rank's last beats, weighted by their steps.
-func (r *rank) recent(n int) (mean beat) {
+func (r *rank) recent(n int) (mean stepStats) {
 	for _, b := range r.beats[max(0, len(r.beats)-n):] {
 		mean.Steps += b.Steps
 		from, to := b.means(), mean.means()

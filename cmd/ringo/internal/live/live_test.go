@@ -58,7 +58,7 @@ func told(t testing.TB, epochs int) (lines []string) {
 			add(map[string]any{"event": "step", "seed": 1, "epoch": epoch, "step": step, "done": done, "wall_s": 0.1 * float64(done), "lr": 0.1, "loss": 2 / float64(done), "step_ms": 10 + done, "compute_ms": 6, "data_wait_ms": 1,
 				"compress_ms": 0.5, "exposed_comm_ms": 3 + done, "update_ms": 0.5, "density": 0.01 * float64(done), "samples_per_s": 1000 + done})
 			for rank := range 2 {
-				add(beat{Event: "beat", Rank: rank, Told: true, Steps: 3, Epoch: epoch, Step: step, Done: int64(done), StepMS: 10, ComputeMS: number(6 + 3*rank), ExposedCommMS: number(3 - 3*rank)})
+				add(stepStats{Event: "beat", Rank: rank, Told: true, Steps: 3, Epoch: epoch, Step: step, Done: int64(done), StepMS: 10, ComputeMS: number(6 + 3*rank), ExposedCommMS: number(3 - 3*rank)})
 			}
 		}
 		add(map[string]any{"event": "epoch", "seed": 1, "epoch": epoch, "done": 4 * epoch, "wall_s": float64(epoch), "train_loss": 1.5 / float64(epoch), "eval_loss": 1.25 / float64(epoch), "train_accuracy": 0.7 + 0.05*float64(epoch),
@@ -77,7 +77,7 @@ func told(t testing.TB, epochs int) (lines []string) {
 var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // scene is a hub that has been told those, and whose clock stands still.
-func scene(t testing.TB, epochs int) *Hub {
+func scene(t testing.TB, epochs int) *Collector {
 	h := newHub(func() time.Time { return begun })
 	for _, line := range told(t, epochs) {
 		h.Add([]byte(line))
@@ -88,10 +88,10 @@ func scene(t testing.TB, epochs int) *Hub {
 }
 
 // ranks are seen by these glances.
-func ranks(all ...func(int) (*record.Snapshot, error)) func() []launch.Seen {
-	return func() (out []launch.Seen) {
+func ranks(all ...func(int) (*record.Snapshot, error)) func() []launch.ProcessInfo {
+	return func() (out []launch.ProcessInfo) {
 		for i, glance := range all {
-			out = append(out, launch.Seen{Name: fmt.Sprintf("rank %d", i), Index: i, Glance: glance})
+			out = append(out, launch.ProcessInfo{Name: fmt.Sprintf("rank %d", i), Index: i, Glance: glance})
 		}
 		return out
 	}
@@ -124,7 +124,7 @@ func recorded(rank, steps int) *record.Recorder {
 }
 
 // serve has a hub served until the test or benchmark ends.
-func serve(t testing.TB, h *Hub) *site {
+func serve(t testing.TB, h *Collector) *site {
 	t.Helper()
 	at, err := web.NewSite(":0", rand.Text(), nil)
 	must(t, err)
@@ -143,7 +143,7 @@ func serve(t testing.TB, h *Hub) *site {
 }
 
 // url is the address of a hub's page.
-func (h *Hub) url() string { return h.site.web.URL("") }
+func (h *Collector) url() string { return h.site.web.URL("") }
 
 // client is one of a test, which keeps no connections.
 var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -197,7 +197,7 @@ func TestStream(t *testing.T) {
 		}
 	}
 	take(1 + len(panels))
-	h.Tell("rank 1 is slow")
+	h.AddEvent("rank 1 is slow")
 	s.draw(false)
 	got.WriteString("--- a fault is told\n\n")
 	take(1)
@@ -362,7 +362,7 @@ func TestMemory(t *testing.T) {
 			h.waited(append([]steptrace.RankWait(nil), waits...))
 		}
 		for rank := range 64 * ((i + 1) % 10 / 9) {
-			b := beat{Event: "beat", Rank: rank, Told: true, Steps: 1, Done: int64(i + 1), StepMS: 10}
+			b := stepStats{Event: "beat", Rank: rank, Told: true, Steps: 1, Done: int64(i + 1), StepMS: 10}
 			h.mu.Lock()
 			h.beat(b, nil) // what Add does of its line
 			h.mu.Unlock()
@@ -371,7 +371,7 @@ func TestMemory(t *testing.T) {
 			h.Add(fmt.Appendf(nil, `{"event":"step","seed":1,"epoch":1,"done":%d,"wall_s":%d,"loss":1,"step_ms":10,"compute_ms":7,"data_wait_ms":1,"exposed_comm_ms":2,"samples_per_s":100}`, i+1, i))
 		}
 		if i%100 == 0 {
-			h.Tell(long)
+			h.AddEvent(long)
 		}
 	}
 	if grown := int64(heap()) - int64(before); grown > 16<<20 {
@@ -403,7 +403,7 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal(head)
 	}
 	for i := range 300 {
-		h.Tell(fmt.Sprintf("%d %s", i, strings.Repeat("x", 1500)))
+		h.AddEvent(fmt.Sprintf("%d %s", i, strings.Repeat("x", 1500)))
 		s.draw(false)
 	}
 	if !s.watched() {
@@ -455,13 +455,13 @@ func TestFeed(t *testing.T) {
 	}
 	gone := Dial("1s " + filepath.Join(t.TempDir(), "none"))
 	for range 3 * queued {
-		gone.passing(beat{})
+		gone.passing(stepStats{})
 	}
 	gone.Close()
-	var none *Feed
+	var none *Exporter
 	none.Record(1)
 	none.Close()
-	if none.Steps(0, false) != nil || none.Observe(nil) != nil || Dial("") != nil || Dial("1s ") != nil || Dial("/none") != nil || (*Hub)(nil).Feed() != nil {
+	if none.Steps(0, false) != nil || none.Observe(nil) != nil || Dial("") != nil || Dial("1s ") != nil || Dial("/none") != nil || (*Collector)(nil).Feed() != nil {
 		t.Error("a nil feed tells something")
 	}
 }
@@ -482,7 +482,7 @@ func TestBeats(t *testing.T) {
 			if i == 3 {
 				time.Sleep(f.every) // the last one tells of all four
 			}
-			step(train.Step{Epoch: 1, Step: i + 2, Done: int64(i + 2), Loss: float64(i), StepMS: 10 * float64(i), Progressive: &train.Progressive{Samples: 9, AUC: train.Figure{Value: 0.5 + float64(i)/10, Known: true}}})
+			step(train.Step{Epoch: 1, Step: i + 2, Done: int64(i + 2), Loss: float64(i), StepMS: 10 * float64(i), Progressive: &train.Progressive{Samples: 9, AUC: train.OptionalFloat{Value: 0.5 + float64(i)/10, Known: true}}})
 			sum += float64(i)
 		}
 		f.Close()
@@ -510,7 +510,7 @@ func BenchmarkFrame(b *testing.B) {
 		h.Add(fmt.Appendf(nil, `{"event":"step","seed":1,"epoch":1,"done":%d,"wall_s":%d,"loss":%v,"step_ms":10,"compute_ms":7,"data_wait_ms":1,"compress_ms":1,"update_ms":1,"exposed_comm_ms":2,"samples_per_s":100}`, i+1, i, 1/float64(i+1)))
 	}
 	for i := range 64 * mostBeats {
-		h.beat(beat{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: 7}, nil)
+		h.beat(stepStats{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: 7}, nil)
 	}
 	serve(b, h)
 	for b.Loop() {
@@ -558,7 +558,7 @@ func TestLooks(t *testing.T) {
 
 // Of many steps whose layers were told every second one is kept, and so on: the first ones are never forgotten.
 func TestPassedLayers(t *testing.T) {
-	var p passed
+	var p layerHistory
 	for i := range 1000 {
 		p.add(int64(i), []layer{{Name: "fc", Density: number(i)}})
 		every := p.done[min(1, len(p.done)-1)] - p.done[0]

@@ -26,17 +26,17 @@ const (
 	mostGlass = 1 << 12     // phases that one look reads, a whole ring as recorders are made
 )
 
-// looks are what was seen so far.
-type looks struct {
+// stepSampler are what was seen so far.
+type stepSampler struct {
 	// mu guards the last look; the hub's mutex what follows.
 	mu        sync.Mutex
 	at        time.Time
-	processes []glanced
+	processes []sampledProcess
 	due       time.Time // when steps are to be looked at again
 	glass     int       // how many phases a look reads of a rank
 
-	seen int64
-	step steptrace.Step // of the first rank; without bars: none was seen
+	lastStep int64
+	step     steptrace.Step // of the first rank; without bars: none was seen
 	// last are the waits of the last looks, and whole those of all, per step.
 	last      [][]steptrace.RankWait
 	whole     map[pair]float64
@@ -47,9 +47,9 @@ type looks struct {
 // pair are a rank and whom it waited for.
 type pair struct{ rank, by int }
 
-// glanced is a process of the job, and what it had recorded, nil: nothing.
-type glanced struct {
-	launch.Seen
+// sampledProcess is a process of the job, and what it had recorded, nil: nothing.
+type sampledProcess struct {
+	launch.ProcessInfo
 	record *record.Snapshot
 }
 
@@ -57,7 +57,7 @@ type glanced struct {
 const freshFor = time.Second
 
 // processes are those of the job, as they were at most freshFor ago.
-func (h *Hub) processes() []glanced {
+func (h *Collector) processes() []sampledProcess {
 	l := &h.looks
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,14 +72,14 @@ func (h *Hub) processes() []glanced {
 }
 
 // look looks at all processes and their last steps once, and says after which pause it is time to look again.
-func (h *Hub) look() time.Duration {
+func (h *Collector) look() time.Duration {
 	h.looks.mu.Lock()
 	defer h.looks.mu.Unlock()
 	return h.lookAtSteps()
 }
 
 // lookAtSteps is look. The looks' mutex is held.
-func (h *Hub) lookAtSteps() time.Duration {
+func (h *Collector) lookAtSteps() time.Duration {
 	l, begun := &h.looks, time.Now()
 	l.glass = max(l.glass, steptrace.WholeStepEvents)
 	if all := h.glance(l.glass); len(all) > 0 {
@@ -93,7 +93,7 @@ func (h *Hub) lookAtSteps() time.Duration {
 }
 
 // glance looks at all processes, and at the last phases of ranks, and returns what these had recorded. The looks' mutex is held.
-func (h *Hub) glance(phases int) (all []*record.Snapshot) {
+func (h *Collector) glance(phases int) (all []*record.Snapshot) {
 	h.mu.Lock()
 	sees := h.sees
 	h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *Hub) glance(phases int) (all []*record.Snapshot) {
 	l := &h.looks
 	l.at, l.processes = h.clock(), nil
 	for _, s := range sees() {
-		is, n := glanced{Seen: s}, phases
+		is, n := sampledProcess{ProcessInfo: s}, phases
 		if s.Serves {
 			n = 0
 		}
@@ -120,7 +120,7 @@ func (h *Hub) glance(phases int) (all []*record.Snapshot) {
 }
 
 // waited counts the waits of a step.
-func (h *Hub) waited(waits []steptrace.RankWait) {
+func (h *Collector) waited(waits []steptrace.RankWait) {
 	l := &h.looks
 	if n := len(l.last); n == lastLooks {
 		l.last = append(l.last[:0], l.last[1:]...)
@@ -136,7 +136,7 @@ func (h *Hub) waited(waits []steptrace.RankWait) {
 }
 
 // lookAll looks now and then until stop.
-func (h *Hub) lookAll(stop <-chan struct{}) {
+func (h *Collector) lookAll(stop <-chan struct{}) {
 	next := time.NewTimer(lookEvery)
 	defer next.Stop()
 	for {
@@ -166,7 +166,7 @@ type Waits struct {
 }
 
 // Waits are those of the whole run; ok is false where none were seen.
-func (h *Hub) Waits() (w Waits, ok bool) {
+func (h *Collector) Waits() (w Waits, ok bool) {
 	if h == nil {
 		return w, false
 	}
@@ -177,7 +177,7 @@ func (h *Hub) Waits() (w Waits, ok bool) {
 }
 
 // lately are the waits of the last looks.
-func (l *looks) lately() (sum map[pair]float64) {
+func (l *stepSampler) lately() (sum map[pair]float64) {
 	sum = map[pair]float64{}
 	for _, waits := range l.last {
 		for _, w := range waits {
@@ -188,7 +188,7 @@ func (l *looks) lately() (sum map[pair]float64) {
 }
 
 // matrix is a sum over steps as a mean. Of more ranks than most it has those with the longest waits.
-func (l *looks) matrix(sum map[pair]float64, steps, most int) Waits {
+func (l *stepSampler) matrix(sum map[pair]float64, steps, most int) Waits {
 	w := Waits{Event: "waits", Steps: steps}
 	long := map[int]float64{}
 	for p, t := range sum {
@@ -209,7 +209,7 @@ func (l *looks) matrix(sum map[pair]float64, steps, most int) Waits {
 }
 
 // readWaits reads who waited for whom, in the steps that were looked at lately and in all of them, and for whom the others wait longest.
-func readWaits(h *Hub, f *figures) {
+func readWaits(h *Collector, f *panelData) {
 	l := &h.looks
 	if l.count == 0 {
 		return
@@ -296,7 +296,7 @@ type bar struct {
 
 // readBuckets reads when the last step of rank 0 that was looked at computed and exchanged its buckets and, where a plan was chosen by a
 // prediction, when it should have.
-func readBuckets(h *Hub, f *figures) {
+func readBuckets(h *Collector, f *panelData) {
 	s := &h.looks.step
 	if len(s.Bars) == 0 {
 		return
@@ -359,24 +359,24 @@ func readBuckets(h *Hub, f *figures) {
 	}
 }
 
-// passed are the layers of the steps that were told, the oldest first: of many every second one, of more every fourth, and so on.
-type passed struct {
-	done   []int64
-	layers [][]layer
-	every  int // one of so many is kept
-	told   int
+// layerHistory are the layers of the steps that were told, the oldest first: of many every second one, of more every fourth, and so on.
+type layerHistory struct {
+	done     []int64
+	layers   [][]layer
+	every    int // one of so many is kept
+	received int
 }
 
 // mostPassed bounds them: 96 steps of 512 layers take 2 MB.
 const mostPassed = 96
 
 // add takes those of a step.
-func (p *passed) add(done int64, layers []layer) {
+func (p *layerHistory) add(done int64, layers []layer) {
 	if n := len(p.layers); n > 0 && len(p.layers[n-1]) != len(layers) { // of another model
-		*p = passed{}
+		*p = layerHistory{}
 	}
-	p.told++
-	if p.every = max(1, p.every); (p.told-1)%p.every != 0 {
+	p.received++
+	if p.every = max(1, p.every); (p.received-1)%p.every != 0 {
 		return
 	}
 	if len(p.done) == mostPassed { // told is a multiple of twice every, plus one
@@ -389,7 +389,7 @@ func (p *passed) add(done int64, layers []layer) {
 }
 
 // readLayerTimes reads what a strategy made of each layer's gradient over the run, a grid for each figure that is not the same everywhere.
-func readLayerTimes(h *Hub, f *figures) {
+func readLayerTimes(h *Collector, f *panelData) {
 	p := &h.passed
 	if len(p.done) == 0 {
 		return

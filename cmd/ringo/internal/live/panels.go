@@ -14,8 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/runs"
 )
 
-// figures are what a panel shows. They are the whole of it each time: a browser that missed some has lost nothing.
-type figures struct {
+// panelData are what a panel shows. They are the whole of it each time: a browser that missed some has lost nothing.
+type panelData struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Note  string `json:"note,omitempty"`
@@ -40,7 +40,7 @@ type figures struct {
 type ribbon struct {
 	Label string   `json:"label"`
 	Steps []number `json:"steps"` // ms
-	Own   []number `json:"own"`   // ms
+	Busy  []number `json:"own"`   // ms
 	Slow  bool     `json:"slow,omitempty"`
 	// Silent is for how many seconds nothing has been heard of it, where that is long.
 	Silent int `json:"silent,omitempty"`
@@ -61,7 +61,7 @@ type grid struct {
 // panel is a row of the table: what it is called, how it is drawn, what it reads, and what it says where there are no figures.
 type panel struct {
 	id, title, kind string
-	read            func(h *Hub, f *figures)
+	read            func(h *Collector, f *panelData)
 	why             string
 	early           bool // it may have figures before a run has begun
 }
@@ -92,13 +92,13 @@ var panels = []panel{
 const shown = 300
 
 // show reads a panel. A fault in one is told in its place: a page ends no job.
-func (h *Hub) show(p panel) (f figures) {
+func (h *Collector) show(p panel) (f panelData) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			f = figures{ID: p.id, Title: p.title, Kind: "none", Why: fmt.Sprintf("a fault of this page: %v", fault)}
+			f = panelData{ID: p.id, Title: p.title, Kind: "none", Why: fmt.Sprintf("a fault of this page: %v", fault)}
 		}
 	}()
-	f = figures{ID: p.id, Title: p.title, Kind: p.kind}
+	f = panelData{ID: p.id, Title: p.title, Kind: p.kind}
 	if len(h.log.Runs()) > 0 || p.early {
 		p.read(h, &f)
 	}
@@ -116,7 +116,7 @@ type curve struct {
 }
 
 // curves puts curves over one axis, but for those without a point.
-func (h *Hub) curves(f *figures, all ...curve) {
+func (h *Collector) curves(f *panelData, all ...curve) {
 	var drawn []plot.Curve
 	group := h.group()
 	for _, c := range all {
@@ -133,18 +133,18 @@ func (h *Hub) curves(f *figures, all ...curve) {
 }
 
 // group are the runs of the job, which differ in their seed alone.
-func (h *Hub) group() runs.Group { return runs.Group{Runs: h.log.Runs()} }
+func (h *Collector) group() runs.RunSet { return runs.RunSet{Runs: h.log.Runs()} }
 
 // readLoss reads the loss of steps, where these are told (--log-every), and of epochs: what rank 0 sees of its own batches, and what all ranks
 // have together.
-func readLoss(h *Hub, f *figures) {
+func readLoss(h *Collector, f *panelData) {
 	f.Note = "Of each batch on rank 0, and over all ranks after each epoch."
 	h.curves(f, curve{"a batch of rank 0", runs.OfSteps, "loss"}, curve{"training", runs.OfEpochs, "train_loss"}, curve{"test", runs.OfEpochs, "eval_loss"})
 }
 
 // readMetric reads what the model calls its figure, such as accuracy, over epochs. A model that has none but its loss has the panel above.
-func readMetric(h *Hub, f *figures) {
-	m := runs.Metrics([]runs.Group{h.group()})[0]
+func readMetric(h *Collector, f *panelData) {
+	m := runs.Metrics([]runs.RunSet{h.group()})[0]
 	if m.Name == "loss" {
 		return
 	}
@@ -153,21 +153,21 @@ func readMetric(h *Hub, f *figures) {
 }
 
 // readProgressive reads how well a click model predicts what it is about to learn from.
-func readProgressive(h *Hub, f *figures) {
+func readProgressive(h *Collector, f *panelData) {
 	f.Note = "Of the last samples of all ranks, each scored before it was learnt from."
 	h.curves(f, curve{"AUC", runs.OfSteps, "progressive_auc"}, curve{"log-loss", runs.OfSteps, "progressive_logloss"},
 		curve{"AUC after an epoch", runs.OfEpochs, "progressive_auc"}, curve{"log-loss after an epoch", runs.OfEpochs, "progressive_logloss"})
 }
 
 // readRate reads how many samples all ranks train on in a second.
-func readRate(h *Hub, f *figures) {
+func readRate(h *Collector, f *panelData) {
 	f.Unit = "samples/s"
 	f.Note = "Samples in a second, all ranks."
 	h.curves(f, curve{"steps", runs.OfSteps, "samples_per_s"}, curve{"epochs", runs.OfEpochs, "samples_per_s"})
 }
 
 // readParts reads where the time of rank 0's step goes. Waiting for data and for servers is a part of what steps call computation.
-func readParts(h *Hub, f *figures) {
+func readParts(h *Collector, f *panelData) {
 	f.Unit, f.Note = "ms", "Of rank 0, one above the other: together they are a step."
 	waits := []string{"waiting for data", "waiting for servers"}
 	h.curves(f, curve{"forward and backward", runs.OfSteps, "compute_ms"}, curve{waits[0], runs.OfSteps, "data_wait_ms"}, curve{waits[1], runs.OfSteps, "pull_wait_ms"},
@@ -184,7 +184,7 @@ func readParts(h *Hub, f *figures) {
 }
 
 // readRanks reads each rank's last steps, who holds up the others, and who has not told of itself for five seconds while it should train.
-func readRanks(h *Hub, f *figures) {
+func readRanks(h *Collector, f *panelData) {
 	f.Note = "The last steps of each rank, the newest on the right: how high a mark is says how long a step took, and how dark, which part of it the rank did not wait for others."
 	slow := map[int]bool{}
 	for _, s := range h.slowed() {
@@ -194,11 +194,11 @@ func readRanks(h *Hub, f *figures) {
 	for _, n := range h.sorted() {
 		r := h.ranks[n]
 		out := ribbon{Label: fmt.Sprintf("rank %d", n), Slow: slow[n]}
-		if s := int(h.clock().Sub(r.heard).Seconds()); s >= 5 && h.state == "training" && h.now.Phase != "evaluate" {
+		if s := int(h.clock().Sub(r.lastUpdate).Seconds()); s >= 5 && h.state == "training" && h.now.Phase != "evaluate" {
 			out.Silent = s
 		}
 		for _, b := range r.beats {
-			out.Steps, out.Own = append(out.Steps, b.StepMS), append(out.Own, number(own(b)))
+			out.Steps, out.Busy = append(out.Steps, b.StepMS), append(out.Busy, number(ownTime(b)))
 		}
 		f.Ribbons = append(f.Ribbons, out)
 	}
@@ -208,7 +208,7 @@ func readRanks(h *Hub, f *figures) {
 }
 
 // readDensity reads the share of values that were sent, of runs that leave some out.
-func readDensity(h *Hub, f *figures) {
+func readDensity(h *Collector, f *panelData) {
 	for _, r := range h.log.Runs() {
 		for _, v := range r.Steps.Column("density") {
 			if v < 1 {
@@ -221,7 +221,7 @@ func readDensity(h *Hub, f *figures) {
 }
 
 // readLayers reads what a strategy made of each layer's gradient at the end of the last epoch.
-func readLayers(h *Hub, f *figures) {
+func readLayers(h *Collector, f *panelData) {
 	f.Note = "What rank 0's last step of an epoch did to each layer's gradient, in the order in which backward finishes them."
 	f.Head = []string{"layer", "share sent", "threshold", "norm of the residual"}
 	for _, l := range h.layers {
@@ -230,7 +230,7 @@ func readLayers(h *Hub, f *figures) {
 }
 
 // readBytes reads what the last epoch sent, as payload and on the wire.
-func readBytes(h *Hub, f *figures) {
+func readBytes(h *Collector, f *panelData) {
 	f.Note = "Payload; ranks that share memory send none. On the wire headers, handshakes and control connections count, too."
 	f.Head = []string{"last epoch", ""}
 	for _, row := range [][2]string{{"by a rank in a step", "step_bytes_sent"}, {"by all ranks in the epoch", "bytes_sent"}, {"by all ranks on the wire", "wire_bytes"}} {
@@ -241,7 +241,7 @@ func readBytes(h *Hub, f *figures) {
 }
 
 // readFaults reads the lines about what has happened, of which a long run leaves out some in the middle: its first and its last ones tell most.
-func readFaults(h *Hub, f *figures) {
+func readFaults(h *Collector, f *panelData) {
 	if h.dropped > 0 {
 		f.Note = fmt.Sprintf("%s left out in the middle.", console.Counted(h.dropped, "line"))
 	}
@@ -251,7 +251,7 @@ func readFaults(h *Hub, f *figures) {
 }
 
 // readChoices reads what was measured and what was chosen by it, a row for each choice.
-func readChoices(h *Hub, f *figures) {
+func readChoices(h *Collector, f *panelData) {
 	f.Head = []string{"", "strategy", "plan", "predicted", "measured", "why"}
 	for i, c := range h.choices {
 		f.Rows = append(f.Rows, append([]string{fmt.Sprint(i + 1)}, strings.Split(c, "\x00")...))
@@ -259,15 +259,15 @@ func readChoices(h *Hub, f *figures) {
 }
 
 // readMachine reads what rank 0 runs on.
-func readMachine(h *Hub, f *figures) {
-	for _, r := range runs.Machines([]runs.Group{h.group()}) {
+func readMachine(h *Collector, f *panelData) {
+	for _, r := range runs.Machines([]runs.RunSet{h.group()}) {
 		f.Rows = append(f.Rows, []string{r.Name, r.Values[0]})
 	}
 	f.Head, f.Note = []string{"", ""}, "Of rank 0."
 }
 
 // readSettings reads all settings that decide on the result, in the order of their paths.
-func readSettings(h *Hub, f *figures) {
+func readSettings(h *Collector, f *panelData) {
 	f.Head, f.Note = []string{"setting", "value"}, "All that decide on the result, as --set takes them."
 	if j := h.last().Job; j != nil {
 		for _, path := range slices.Sorted(maps.Keys(j.Settings)) {
@@ -290,7 +290,7 @@ type head struct {
 }
 
 // head reads it.
-func (h *Hub) head() head {
+func (h *Collector) head() head {
 	i := h.last().Info
 	out := head{Title: cmp.Or(i.Model, "a job"), State: h.state, Begun: h.begun.UnixMilli(), Facts: []string{}, Figures: [][2]string{}}
 	if i.Event != "" {
@@ -312,11 +312,11 @@ func (h *Hub) head() head {
 }
 
 // newest hands out the newest figures with how a person reads them.
-func (h *Hub) newest(add func(name string, v float64, text func(float64) string)) {
-	g := runs.Group{Runs: []*runs.Run{h.last()}}
+func (h *Collector) newest(add func(name string, v float64, text func(float64) string)) {
+	g := runs.RunSet{Runs: []*runs.Run{h.last()}}
 	last := func(table func(*runs.Run) *runs.Table, field string) float64 { return g.Last(table, field).Mean }
 	add("loss", last(runs.OfSteps, "loss"), short)
-	for _, m := range runs.Metrics([]runs.Group{g}) {
+	for _, m := range runs.Metrics([]runs.RunSet{g}) {
 		text := short
 		if m.Percent {
 			text = percent
@@ -328,7 +328,7 @@ func (h *Hub) newest(add func(name string, v float64, text func(float64) string)
 }
 
 // at says where the run is.
-func (h *Hub) at(out *head, i runs.Info) {
+func (h *Collector) at(out *head, i runs.Info) {
 	p := h.now
 	if p.Total == 0 {
 		return

@@ -16,8 +16,8 @@ type Progress struct {
 	Known bool
 	// Share is how much of the job is done, of several seeds all of them, from 0 to 1.
 	Share float64
-	// Left is about how long the rest takes at the rate of this run so far; below 0: that is not known yet.
-	Left time.Duration
+	// TimeRemaining is about how long the rest takes at the rate of this run so far; below 0: that is not known yet.
+	TimeRemaining time.Duration
 	// Figures are the newest finite numbers of its records, by their names there: those of steps, then of epochs what steps do not have.
 	Figures []Figure
 }
@@ -29,7 +29,7 @@ type origin struct {
 }
 
 // Progress is how far the job is.
-func (h *Hub) Progress() Progress {
+func (h *Collector) Progress() Progress {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.log.Runs()
@@ -42,17 +42,17 @@ func (h *Hub) Progress() Progress {
 		n, _ := strconv.Atoi(run.Job.Settings["training.seeds"])
 		seeds = max(seeds, n)
 	}
-	out := Progress{Known: true, Share: (float64(len(all)-1) + share) / float64(seeds), Left: -1}
+	out := Progress{Known: true, Share: (float64(len(all)-1) + share) / float64(seeds), TimeRemaining: -1}
 	if gone := share - h.origin.share; !h.origin.at.IsZero() && gone > 0 {
 		rest := float64(seeds-len(all)) + 1 - share
-		out.Left = time.Duration(min(float64(h.moved.Sub(h.origin.at))*rest/gone, math.MaxInt64/2))
+		out.TimeRemaining = time.Duration(min(float64(h.moved.Sub(h.origin.at))*rest/gone, math.MaxInt64/2))
 	}
 	out.Figures = newestOf(run, h.now)
 	return out
 }
 
 // share is how much of the run is done, whose records come.
-func (h *Hub) share() float64 {
+func (h *Collector) share() float64 {
 	if h.last().Ended {
 		return 1
 	}
@@ -62,7 +62,7 @@ func (h *Hub) share() float64 {
 }
 
 // advance takes how far rank 0 is.
-func (h *Hub) advance(p progress) {
+func (h *Collector) advance(p progress) {
 	if h.now, h.moved = p, h.clock(); h.origin.at.IsZero() {
 		h.origin = origin{h.share(), h.moved}
 	}
@@ -78,7 +78,7 @@ func newestOf(run *runs.Run, now progress) (out []Figure) {
 	}
 	add("epoch", float64(now.Epoch))
 	add("epochs", float64(max(now.Epochs, run.Info.Epochs)))
-	g := runs.Group{Runs: []*runs.Run{run}}
+	g := runs.RunSet{Runs: []*runs.Run{run}}
 	for _, of := range []func(*runs.Run) *runs.Table{runs.OfSteps, runs.OfEpochs} {
 		for _, name := range of(run).Names() {
 			add(name, g.Last(of, name).Mean)

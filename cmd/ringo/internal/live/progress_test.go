@@ -26,8 +26,8 @@ func TestProgress(t *testing.T) {
 		t.Helper()
 		p := h.Progress()
 		got := "unknown"
-		if p.Left >= 0 {
-			got = p.Left.Round(time.Millisecond).String()
+		if p.TimeRemaining >= 0 {
+			got = p.TimeRemaining.Round(time.Millisecond).String()
 		}
 		if !p.Known || p.Share < share-1e-9 || p.Share > share+1e-9 || got != left {
 			t.Errorf("%+v, want %v, %v", p, share, left)
@@ -73,7 +73,7 @@ func TestProgressFigures(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
-	if p := h.Progress(); p.Share != 1 || p.Left != -1 || len(got) < 10 {
+	if p := h.Progress(); p.Share != 1 || p.TimeRemaining != -1 || len(got) < 10 {
 		t.Errorf("%+v", p)
 	}
 }

@@ -43,7 +43,7 @@ const (
 
 // site serves a hub.
 type site struct {
-	hub     *Hub
+	hub     *Collector
 	web     *web.Site // nil: this user's socket alone
 	stop    chan struct{}
 	painter sync.WaitGroup
@@ -70,7 +70,7 @@ type painted struct {
 
 // Serve registers the dashboard's routes at a site that does not listen yet, and those of the processes below this hub's
 // socket. Close ends what it starts.
-func (h *Hub) Serve(at *web.Site) {
+func (h *Collector) Serve(at *web.Site) {
 	s := &site{hub: h, web: at, stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
 	h.site = s
 	for path, f := range files {
@@ -106,7 +106,7 @@ func (s *site) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 // Address is what Dial takes, how often ranks are to tell of their steps and where; "" where the hub does not answer.
-func (h *Hub) Address() string {
+func (h *Collector) Address() string {
 	if h.socket == "" {
 		return ""
 	}
@@ -114,7 +114,7 @@ func (h *Hub) Address() string {
 }
 
 // every is how often ranks tell of their steps: where there is no page often enough for who asks now and then.
-func (h *Hub) every() time.Duration {
+func (h *Collector) every() time.Duration {
 	if h.site == nil {
 		return slowBeat
 	}
@@ -122,7 +122,7 @@ func (h *Hub) every() time.Duration {
 }
 
 // Close tells browsers how the job has ended, and gives them the report of the run in the page's place.
-func (h *Hub) Close(err error) {
+func (h *Collector) Close(err error) {
 	if h == nil {
 		return
 	}
@@ -198,11 +198,11 @@ func (s *site) state(w http.ResponseWriter, _ *http.Request) {
 
 // snapshot is all that the page shows.
 type snapshot struct {
-	Head   head      `json:"head"`
-	Panels []figures `json:"panels"`
+	Head   head        `json:"head"`
+	Panels []panelData `json:"panels"`
 }
 
-func (h *Hub) snapshot() (out snapshot) {
+func (h *Collector) snapshot() (out snapshot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out.Head = h.head()
@@ -353,7 +353,7 @@ func (f frame) send(w io.Writer, seen map[int]uint64) error {
 }
 
 // report is the page that `ringo report` makes of the run; nil where there was none.
-func (h *Hub) report() []byte {
+func (h *Collector) report() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var notes []string

@@ -53,7 +53,7 @@ const askEvery = 2 * time.Second
 
 // AskServers lets the hub ask servers, now and then and while somebody looks, what they hold: server 0 at address, HOST:PORT, and each
 // further one at the next port. It returns at once; ctx ends it.
-func (h *Hub) AskServers(ctx context.Context, address string, count int) {
+func (h *Collector) AskServers(ctx context.Context, address string, count int) {
 	host, text, err := net.SplitHostPort(address)
 	port, bad := strconv.Atoi(text)
 	if h == nil || err != nil || bad != nil || port == 0 || count == 0 {
@@ -85,7 +85,7 @@ func (h *Hub) AskServers(ctx context.Context, address string, count int) {
 }
 
 // watched says that somebody looks at the page, or has asked a moment ago.
-func (h *Hub) watched() bool {
+func (h *Collector) watched() bool {
 	h.mu.Lock()
 	asked := h.asked
 	h.mu.Unlock()
@@ -115,7 +115,7 @@ func ask(ctx context.Context, client *http.Client, at string) (out served) {
 	return served{tables: said.Tables.Tables}
 }
 
-func readServers(h *Hub, f *figures) {
+func readServers(h *Collector, f *panelData) {
 	f.Note = "Rows in memory and in the tier below. Hits are keys that were asked for and in memory."
 	f.Head = []string{"server", "table", "rows", "bytes", "rows below", "bytes below", "keys pulled", "keys pushed", "hits"}
 	for i, s := range h.servers {
@@ -136,7 +136,7 @@ func readServers(h *Hub, f *figures) {
 }
 
 // choice notes what was chosen, or what steps took then.
-func (h *Hub) choice(line []byte) {
+func (h *Collector) choice(line []byte) {
 	var c struct {
 		Event     string `json:"event"`
 		Strategy  string `json:"strategy"`

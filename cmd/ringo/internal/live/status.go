@@ -126,7 +126,7 @@ type FaultAt struct {
 }
 
 // Identify says who the job is, and lets the hub see its processes: look may be called at any time. It is called before anybody asks.
-func (h *Hub) Identify(name, command string, look func() []launch.Seen) {
+func (h *Collector) Identify(name, command string, look func() []launch.ProcessInfo) {
 	if h != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -135,7 +135,7 @@ func (h *Hub) Identify(name, command string, look func() []launch.Seen) {
 }
 
 // Status is what the job is doing.
-func (h *Hub) Status() Status {
+func (h *Collector) Status() Status {
 	seen := h.processes()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,13 +149,13 @@ func (h *Hub) Status() Status {
 	}
 	out.Host, _ = os.Hostname()
 	h.fill(&out, seen, now)
-	if out.State == "starting" && slices.ContainsFunc(seen, func(s glanced) bool { return s.record != nil && s.record.OperationsEnded > 0 }) {
+	if out.State == "starting" && slices.ContainsFunc(seen, func(s sampledProcess) bool { return s.record != nil && s.record.OperationsEnded > 0 }) {
 		out.State = "running"
 	}
 	for _, s := range h.slowed() {
 		out.Stragglers = append(out.Stragglers, Straggler{s.Rank, s.Text})
 	}
-	if c, ok := h.slows(); ok {
+	if c, ok := h.bottleneck(); ok {
 		out.Cause = &c
 	}
 	for _, f := range h.faults {
@@ -165,7 +165,7 @@ func (h *Hub) Status() Status {
 }
 
 // tables are those of servers that were asked.
-func (h *Hub) tables() []TableStatus {
+func (h *Collector) tables() []TableStatus {
 	out := []TableStatus{}
 	for i, s := range h.servers {
 		if s.fault != "" {
@@ -181,7 +181,7 @@ func (h *Hub) tables() []TableStatus {
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // figures are the newest, as those of the head.
-func (h *Hub) figures() (out []Figure) {
+func (h *Collector) figures() (out []Figure) {
 	out = []Figure{}
 	h.newest(func(name string, v float64, text func(float64) string) {
 		if finite(v) {
@@ -192,7 +192,7 @@ func (h *Hub) figures() (out []Figure) {
 }
 
 // parts are those of rank 0's last steps.
-func (h *Hub) parts() Parts {
+func (h *Collector) parts() Parts {
 	r := h.ranks[0]
 	if r == nil {
 		return noParts
@@ -202,18 +202,18 @@ func (h *Hub) parts() Parts {
 
 var noParts = Parts{none, none, none, none, none, none, none}
 
-func partsOf(b beat) Parts {
+func partsOf(b stepStats) Parts {
 	return Parts{b.StepMS, max(0, b.ComputeMS-b.DataWaitMS-b.PullWaitMS), b.DataWaitMS, b.PullWaitMS, b.CompressMS, b.ExposedCommMS, b.UpdateMS}
 }
 
 // fill tells of each process: those that the launcher sees, and ranks that have told of themselves.
-func (h *Hub) fill(out *Status, seen []glanced, now time.Time) {
+func (h *Collector) fill(out *Status, seen []sampledProcess, now time.Time) {
 	told, ranks, servers := map[int]bool{}, 0, 0
 	names := func(peer int32) string { return peerName(seen, int(peer)) }
 	for _, s := range seen {
 		p := ProcessStatus{Name: s.Name, Rank: -1, PID: s.PID, Restarts: s.Restarts, Steps: -1, StepMS: none, OwnMS: none, SilentS: none, WaitsS: none, Parts: noParts}
 		if s.Ended {
-			p.Ended = cmp.Or(s.How, "well")
+			p.Ended = cmp.Or(s.ExitStatus, "well")
 		}
 		if s.Serves {
 			servers++
@@ -238,7 +238,7 @@ func (h *Hub) fill(out *Status, seen []glanced, now time.Time) {
 }
 
 // peerName is what a number of the mesh, or of a server, stands for.
-func peerName(seen []glanced, peer int) string {
+func peerName(seen []sampledProcess, peer int) string {
 	if peer < len(seen) {
 		return seen[peer].Name
 	}
@@ -246,7 +246,7 @@ func peerName(seen []glanced, peer int) string {
 }
 
 // beats adds what a rank has told of its steps.
-func (h *Hub) beats(p *ProcessStatus, now time.Time) {
+func (h *Collector) beats(p *ProcessStatus, now time.Time) {
 	r := h.ranks[p.Rank]
 	if r == nil {
 		return
@@ -254,7 +254,7 @@ func (h *Hub) beats(p *ProcessStatus, now time.Time) {
 	last, mean := r.beats[len(r.beats)-1], r.recent(h.beatsIn(lastly))
 	p.Epoch, p.Step, p.Steps = last.Epoch, last.Step, last.Done
 	p.Parts = partsOf(mean)
-	p.StepMS, p.OwnMS, p.SilentS = mean.StepMS, number(own(mean)), number(now.Sub(r.heard).Seconds())
+	p.StepMS, p.OwnMS, p.SilentS = mean.StepMS, number(ownTime(mean)), number(now.Sub(r.lastUpdate).Seconds())
 }
 
 // doing adds what a process has begun and not ended, by what it had recorded.
@@ -290,7 +290,7 @@ func doing(p *ProcessStatus, s *record.Snapshot, now time.Time, name func(int32)
 
 // Answer answers at l, of which only this user knows, what the job is doing: /status, and /state, what its page shows. Ranks tell
 // what they do there, too. It returns at once, and Close ends it.
-func (h *Hub) Answer(l net.Listener) {
+func (h *Collector) Answer(l net.Listener) {
 	s := &site{hub: h}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", s.status)
@@ -312,7 +312,7 @@ func (s *site) status(w http.ResponseWriter, _ *http.Request) {
 }
 
 // closeLocal ends what Answer began.
-func (h *Hub) closeLocal() {
+func (h *Collector) closeLocal() {
 	if h.local != nil {
 		_ = h.local.Close()
 		h.answering.Wait()

@@ -28,12 +28,12 @@ func TestStatus(t *testing.T) {
 	h.Answer(l)
 	rec := record.New(record.Config{})
 	rec.BeginStep(41)
-	waits := rec.Begin(&record.Event{Kind: record.Operation, Name: rec.Name("allreduce"), Label: rec.Name("bucket 3"), Bucket: 3, Peer: -1, With: -1, Begun: rec.Now()})
+	waits := rec.Begin(&record.Event{Kind: record.Operation, Name: rec.Name("allreduce"), Label: rec.Name("bucket 3"), Bucket: 3, Peer: -1, Other: -1, Begun: rec.Now()})
 	waits.Wait().For(1, rec.Now())
 	looks := 0
-	h.Identify("4711-abcd", "ringo train", func() []launch.Seen {
+	h.Identify("4711-abcd", "ringo train", func() []launch.ProcessInfo {
 		looks++
-		return []launch.Seen{{Name: "rank 0", Role: "rank", PID: 5, Glance: glanceAt(rec)}, {Name: "rank 1", Role: "rank", Index: 1, Ended: true, How: "exit status 3"},
+		return []launch.ProcessInfo{{Name: "rank 0", Role: "rank", PID: 5, Glance: glanceAt(rec)}, {Name: "rank 1", Role: "rank", Index: 1, Ended: true, ExitStatus: "exit status 3"},
 			{Name: "parameter server 0", Role: "server", Serves: true, Restarts: 2}}
 	})
 	f := Dial(h.Address())
@@ -96,7 +96,7 @@ func BenchmarkStatus(b *testing.B) {
 	}
 	for rank := range 64 {
 		for i := range mostBeats {
-			h.Add(encoded(beat{Event: "beat", Rank: rank, Step: i + 1, StepMS: 1, ComputeMS: 1}))
+			h.Add(encoded(stepStats{Event: "beat", Rank: rank, Step: i + 1, StepMS: 1, ComputeMS: 1}))
 		}
 	}
 	for b.Loop() {

@@ -88,8 +88,8 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s -n: %v, %s", shell, err, said)
 		}
 	}
-	commandtest.Refused(t, program(), console.UsageFault, "completion", "wants the name of a shell, bash, zsh or fish, got []")
-	commandtest.Refused(t, program(), console.UsageFault, "completion tcsh", `got ["tcsh"]`)
+	commandtest.Refused(t, program(), console.UsageError, "completion", "wants the name of a shell, bash, zsh or fish, got []")
+	commandtest.Refused(t, program(), console.UsageError, "completion tcsh", `got ["tcsh"]`)
 }
 
 // In bash, words are completed, without the package bash-completion, too, and wherever a = stands.
@@ -210,7 +210,7 @@ how
 			t.Errorf("groff: %v, %s", err, said)
 		}
 	}
-	commandtest.Refused(t, program(), console.UsageFault, "man", "needs a folder")
+	commandtest.Refused(t, program(), console.UsageError, "man", "needs a folder")
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func Write(to io.Writer, log *runs.Log, notes []string) error {
 
 // question is what a report is asked.
 type question struct {
-	groups []runs.Group
+	groups []runs.RunSet
 	metric runs.Metric // by which runs are compared
 	target float64     // of it; NaN: there is none
 	asked  bool        // the target was given
@@ -228,7 +228,7 @@ func (q question) results() table {
 
 // reached tells when a group has reached the target, by a mean over the runs that have. How many these are is told beside it where
 // others have not: a mean over the lucky ones alone would be too good.
-func (q question) reached(g runs.Group) []string {
+func (q question) reached(g runs.RunSet) []string {
 	r := g.Reach(q.metric, q.target)
 	if r.Runs == 0 {
 		return []string{"not reached", "–"}
@@ -291,13 +291,13 @@ func (q question) bytes() table {
 	}
 	for _, f := range []struct {
 		name string
-		of   func(runs.Group) runs.Spread
+		of   func(runs.RunSet) runs.Spread
 		text func(float64) string
 	}{
-		{"by a rank in a step", func(g runs.Group) runs.Spread { return g.Steady("step_bytes_sent") }, quantity.Traffic},
-		{"by all ranks in the run", func(g runs.Group) runs.Spread { return g.Total("bytes_sent") }, quantity.Traffic},
-		{"by all ranks on the wire", func(g runs.Group) runs.Spread { return g.Total("wire_bytes") }, quantity.Traffic},
-		{"share of the gradient's values sent", func(g runs.Group) runs.Spread { return g.Steady("density") }, number},
+		{"by a rank in a step", func(g runs.RunSet) runs.Spread { return g.Steady("step_bytes_sent") }, quantity.Traffic},
+		{"by all ranks in the run", func(g runs.RunSet) runs.Spread { return g.Total("bytes_sent") }, quantity.Traffic},
+		{"by all ranks on the wire", func(g runs.RunSet) runs.Spread { return g.Total("wire_bytes") }, quantity.Traffic},
+		{"share of the gradient's values sent", func(g runs.RunSet) runs.Spread { return g.Steady("density") }, number},
 	} {
 		row, any := []string{f.name}, false
 		for _, g := range q.groups {

@@ -162,7 +162,7 @@ func TestReportRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		a + " --target zzz=1": "the evaluations have accuracy, loss", a + " --target x": "want a figure", "": "needs a file of --json",
 	} {
-		commandtest.Refused(t, Command(), console.UsageFault, line+out, want)
+		commandtest.Refused(t, Command(), console.UsageError, line+out, want)
 	}
 	for line, want := range map[string]string{
 		empty: "no run: want what `ringo train --json FILE` writes", a + "x": "no such file", dir: "it is a folder",

@@ -145,7 +145,7 @@ func (c *command) executeSplit(cmd *cobra.Command, spec model.Spec) error {
 			return err
 		}
 	}
-	return console.Tell(cmd, c.json, func(out *console.Output) error {
+	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
 		r := c.predictSplit()
 		if err := out.Object(r); err != nil {
 			return err
@@ -206,7 +206,7 @@ func (c *command) writeSplit(to io.Writer, r heterResult) {
 		return
 	}
 	costs, size := c.costs, float64(r.Batch)
-	fmt.Fprintf(to, "%s split for %s: batch %d in %s; %s of a sample there, %s back\n", r.Model, heter.Place, r.Batch, console.Counted(r.Micros, "micro-batch"), console.Bytes(costs.There), console.Bytes(costs.BackBytes))
+	fmt.Fprintf(to, "%s split for %s: batch %d in %s; %s of a sample there, %s back\n", r.Model, heter.DeviceName, r.Batch, console.Counted(r.Micros, "micro-batch"), console.Bytes(costs.RequestBytes), console.Bytes(costs.BackBytes))
 	fmt.Fprintf(to, "%s\n%s\n%s\n", c.ranks.about("trainer"), c.servers.about("server"), c.heter.about("heter-trainer"))
 	fmt.Fprintf(to, "links of %s, %s ms a message\n", rateText(c.cluster.inter), console.Milliseconds(1e3*c.cluster.latency))
 	fmt.Fprintf(to, "costs %s, in us of a processor for a sample:\n", c.computeFrom)
@@ -255,7 +255,7 @@ func (c *command) reason(r heterResult) string {
 	case forecast.HeterTrainer:
 		return fmt.Sprintf("heter-trainers need %s ms of a step and trainers %s: more of the former would help", console.Milliseconds(r.BoundsMS[r.By]), console.Milliseconds(r.BoundsMS[forecast.Trainer]))
 	case forecast.Links:
-		return fmt.Sprintf("links carry %s of a sample across the cut, and need %s ms of a step", console.Bytes(c.costs.There+c.costs.BackBytes), console.Milliseconds(r.BoundsMS[r.By]))
+		return fmt.Sprintf("links carry %s of a sample across the cut, and need %s ms of a step", console.Bytes(c.costs.RequestBytes+c.costs.BackBytes), console.Milliseconds(r.BoundsMS[r.By]))
 	case forecast.Server:
 		return fmt.Sprintf("servers need %s ms of a step either way: more of them would help", console.Milliseconds(r.BoundsMS[r.By]))
 	}

@@ -18,7 +18,7 @@ func saved(t *testing.T, change func(*forecast.Costs)) string {
 	c := forecast.Costs{
 		Model: "ctr-dnn", Batch: 512, Micros: 4, Read: us(1), Pool: us(3), Back: us(3), Part: us(28), Pass: us(70),
 		OfSplit: forecast.Side{Serve: us(4), Rows: us(6), Wait: 1e-3}, OfWhole: forecast.Side{Serve: us(5), Rows: us(7), Wait: 1e-3},
-		There: 1096, BackBytes: 1100, PartBytes: 1.7e6,
+		RequestBytes: 1096, BackBytes: 1100, PartBytes: 1.7e6,
 	}
 	if change != nil {
 		change(&c)
@@ -63,7 +63,7 @@ func TestSplitDoesNotPay(t *testing.T) {
 		"trainers need ":       func(c *forecast.Costs) { c.Pool.Sample, c.Part.Sample = 150e-6, 1e-6 },
 		"heter-trainers need ": func(c *forecast.Costs) { c.Part.Sample = 120e-6 },
 		"servers need ":        func(c *forecast.Costs) { c.OfSplit.Serve.Sample, c.OfWhole.Serve.Sample = 200e-6, 50e-6 },
-		"links carry ":         func(c *forecast.Costs) { c.There = 1e8 },
+		"links carry ":         func(c *forecast.Costs) { c.RequestBytes = 1e8 },
 		"ms of waiting":        func(c *forecast.Costs) { c.OfSplit.Wait = 1 },
 	} {
 		r, text := splitOf(t, "--np 1 --heter 1 --cost-profile "+saved(t, change))

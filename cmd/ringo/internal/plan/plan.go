@@ -199,7 +199,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	if err := c.check(spec); err != nil {
 		return err
 	}
-	return console.Tell(cmd, c.json, func(out *console.Output) error {
+	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
 		profile, err := c.profileFor(cmd, spec)
 		if err != nil {
 			return err

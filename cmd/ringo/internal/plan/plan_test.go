@@ -276,11 +276,11 @@ func TestPlanProfile(t *testing.T) {
 		t.Errorf("by the profile's entries: %+v\n%s", r, text)
 	}
 
-	commandtest.Refused(t, Command(), console.UsageFault, "mlp --cost-profile "+file, "--cost-profile "+file+` is of model "mnist-cnn", not of mlp`)
+	commandtest.Refused(t, Command(), console.UsageError, "mlp --cost-profile "+file, "--cost-profile "+file+` is of model "mnist-cnn", not of mlp`)
 	if err := os.WriteFile(file, []byte(`{"format":"x"}`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	commandtest.Refused(t, Command(), console.UsageFault, "mnist --cost-profile "+file, "--cost-profile: "+file, `format "x"`)
+	commandtest.Refused(t, Command(), console.UsageError, "mnist --cost-profile "+file, "--cost-profile: "+file, `format "x"`)
 }
 
 // With --measure the codec is timed, too, and its cost is part of the profile that is
@@ -354,7 +354,7 @@ func TestPlanUsage(t *testing.T) {
 		// all faults are told together
 		{"mnist --np 0 --inter 6 --latency -1s --compute-ms -1 --strategy x --plan y", "--np 0", `"6"`, "--latency -1s", "--compute-ms -1", `"x"`, "; "},
 	} {
-		commandtest.Refused(t, Command(), console.UsageFault, c[0], c[1:]...)
+		commandtest.Refused(t, Command(), console.UsageError, c[0], c[1:]...)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestPlanSchema(t *testing.T) {
 		t.Error("the layout is of no matter")
 	}
 	for words, says := range map[string]string{"mlp --compute-ms 1 --layout avazu": "no effect on model mlp", "din --compute-ms 1 --layout avazuu": `did you mean "avazu"`} {
-		commandtest.Refused(t, Command(), console.UsageFault, words, says)
+		commandtest.Refused(t, Command(), console.UsageError, words, says)
 	}
 }
 

@@ -139,7 +139,7 @@ func (c *command) result(spec model.Spec, f bucket.Profile, s bucket.Step, p buc
 		r.Spars = c.spars
 	}
 	for i, b := range p {
-		g := t.Groups[i]
+		g := t.Buckets[i]
 		r.Bytes += 4 * b.Len()
 		r.Groups = append(r.Groups, group{
 			First: s.Layers[b.First].Name, Last: s.Layers[b.Last].Name, Layers: b.Last - b.First + 1, Values: b.Len(), Bytes: g.Bytes, By: g.By,

@@ -55,7 +55,7 @@ func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (fore
 	for _, l := range whole.Layers {
 		pass += l.Backward
 	}
-	there, back := cut.Bytes()
+	there, back := cut.BytesPerSample()
 	each := func(seconds float64) forecast.Cost {
 		return forecast.Cost{Sample: seconds * float64(threads) / float64(batch)}
 	}
@@ -64,7 +64,7 @@ func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (fore
 	return forecast.Costs{
 		Model: spec.Name, Batch: batch, Micros: min(micros, batch),
 		Pool: each(medianOf(s.pool)), Back: each(medianOf(s.back)), Part: part, Pass: each(pass),
-		There: float64(there), BackBytes: float64(back), PartBytes: float64(4 * cut.Values),
+		RequestBytes: float64(there), BackBytes: float64(back), PartBytes: float64(4 * cut.Values),
 	}, nil
 }
 
@@ -75,7 +75,7 @@ type timedPart struct {
 }
 
 // Send runs the micro-batch.
-func (p *timedPart) Send(m *heter.Micro) error {
+func (p *timedPart) Send(m *heter.MicroBatch) error {
 	begun := time.Now()
 	defer func() { p.spent += time.Since(begun) }()
 	return p.Local.Send(m)

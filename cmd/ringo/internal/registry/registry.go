@@ -96,7 +96,7 @@ func Jobs(base string) (out []Job) {
 	paths, _ := filepath.Glob(ours(base) + "*")
 	slices.Sort(paths)
 	for _, path := range paths {
-		if !folder.Own(path) || folder.Clear(path) || !folder.Own(path) || len(out) == mostJobs { // anybody may make others
+		if !folder.OwnedByUser(path) || folder.Clear(path) || !folder.OwnedByUser(path) || len(out) == mostJobs { // anybody may make others
 			continue
 		}
 		out = append(out, Job{strings.TrimPrefix(path, ours(base)), filepath.Join(path, socket)})

@@ -18,7 +18,7 @@ type choiceEvent struct {
 	SHA256     string            `json:"plan_sha256"`
 	Buckets    int               `json:"buckets"`
 	Why        string            `json:"why,omitempty"`
-	Again      int               `json:"again,omitempty"` // how often it was chosen anew
+	Replans    int               `json:"again,omitempty"` // how often it was chosen anew
 	Predicted  float64           `json:"predicted_ms,omitempty"`
 	PredExact  float64           `json:"predicted_exact_ms,omitempty"` // of steps that select exactly, and others
 	PredReuse  float64           `json:"predicted_reuse_ms,omitempty"`
@@ -53,7 +53,7 @@ func newChoiceTimeline(t bucket.Timeline) *choiceTimeline {
 		return nil
 	}
 	out := &choiceTimeline{Forward: 1e3 * t.Layers[0].Start, ComputeEnd: 1e3 * t.Compute, Step: 1e3 * t.Total}
-	for i, g := range t.Groups {
+	for i, g := range t.Buckets {
 		out.Buckets = append(out.Buckets, choiceBucket{i, 1e3 * g.Select.Start, 1e3 * g.Select.End, 1e3 * g.Send.Start, 1e3 * g.Send.End})
 	}
 	return out
@@ -73,7 +73,7 @@ type choiceCandidate struct {
 func newChoiceEvent(r tune.Report) choiceEvent {
 	p := r.Chosen
 	e := choiceEvent{
-		Event: "choice", Strategy: p.Strategy, Rule: string(p.Rule), Plan: p.PlanName, SHA256: r.SHA256, Buckets: r.Groups, Why: r.Why, Again: r.Again, Predicted: 1e3 * p.Step,
+		Event: "choice", Strategy: p.Strategy, Rule: string(p.Rule), Plan: p.PlanName, SHA256: r.SHA256, Buckets: r.Groups, Why: r.Reason, Replans: r.Replans, Predicted: 1e3 * p.Step,
 	}
 	if p.Exact != p.Reuse {
 		e.PredExact, e.PredReuse = 1e3*p.Exact, 1e3*p.Reuse

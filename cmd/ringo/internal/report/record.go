@@ -13,8 +13,8 @@ func (r *Reporter) Begin(job runs.Job) { r.job = &job }
 // Also tells each record to another, too.
 func (r *Reporter) Also(tell func(v any)) { r.also = tell }
 
-// Seen gives what sees rank 0's last whole step, which is told after each epoch.
-func (r *Reporter) Seen(step func() (steptrace.Step, bool)) { r.seen = step }
+// SetStepSource gives what sees rank 0's last whole step, which is told after each epoch.
+func (r *Reporter) SetStepSource(step func() (steptrace.Step, bool)) { r.seen = step }
 
 // tellStep tells of that.
 func (r *Reporter) tellStep() {

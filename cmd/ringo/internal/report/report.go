@@ -62,7 +62,7 @@ func placed(where string) string {
 
 // Start prints what is about to be trained.
 func (r *Reporter) Start(i train.Info) {
-	i.Resumed = away.Shown(i.Resumed)
+	i.Resumed = away.WithURLs(i.Resumed)
 	r.info = i
 	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s%s; %s kernels\n",
 		i.Model, console.Grouped(i.Params), i.DataSet, console.Grouped(i.TrainSamples), console.Grouped(i.EvalSamples), console.Counted(i.NP, "rank"), console.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), placed(i.Placement), i.Kernels)
@@ -238,7 +238,7 @@ func (r *Reporter) shown() []model.Metric {
 func (r *Reporter) epochFigures(e train.Epoch) string {
 	var parts []string
 	for _, m := range r.shown() {
-		tell := func(set string, of model.Figures) {
+		tell := func(set string, of model.Metrics) {
 			width := 0
 			if m.Percent {
 				width = len("100.%") + m.Digits // so that lines stand below each other
@@ -257,7 +257,7 @@ func (r *Reporter) epochFigures(e train.Epoch) string {
 }
 
 // text writes a metric, which some samples do not have.
-func text(m model.Metric, of model.Figures) string {
+func text(m model.Metric, of model.Metrics) string {
 	v, known := of[m.Name]
 	if !known {
 		return "unknown"
@@ -272,14 +272,14 @@ func (r *Reporter) Summary(s train.Summary) {
 	if len(s.Lost) > 0 {
 		fmt.Fprintf(r.out.Lines, "%s lost on the way (%s), and the data still to be trained on there\n", console.Counted(len(s.Lost), "rank"), numbers(s.Lost))
 	}
-	if s.NoRoom > 0 {
-		fmt.Fprintf(r.out.Lines, "the disk was full for %s, the last one was saved\n", console.Counted(s.NoRoom, "checkpoint"))
+	if s.DiskFullCheckpoints > 0 {
+		fmt.Fprintf(r.out.Lines, "the disk was full for %s, the last one was saved\n", console.Counted(s.DiskFullCheckpoints, "checkpoint"))
 	}
 	if s.Skipped > 0 {
 		fmt.Fprintf(r.out.Lines, "skipped %s with a loss or a gradient that is not finite\n", console.Counted(int(s.Skipped), "step"))
 	}
-	if s.BlownUp != "" {
-		fmt.Fprintln(r.out.Lines, s.BlownUp)
+	if s.Diverged != "" {
+		fmt.Fprintln(r.out.Lines, s.Diverged)
 	}
 	if b := s.Best; b != nil {
 		fmt.Fprintf(r.out.Lines, "best %s %s in epoch %d, after step %d\n", bestOf(b.Metric), quantity.FloatDigits(b.Value, 6), b.Epoch, b.Step)
@@ -317,7 +317,7 @@ func numbers(x []int) string {
 func (r *Reporter) result(s train.Summary) string { return "test " + r.figures(s.EvalLoss, s.Eval) }
 
 // figures are the metrics that a person wants to know, or the loss of a model without.
-func (r *Reporter) figures(loss float64, of model.Figures) string {
+func (r *Reporter) figures(loss float64, of model.Metrics) string {
 	var parts []string
 	for _, m := range r.shown() {
 		parts = append(parts, m.Label()+" "+text(m, of))

@@ -44,13 +44,13 @@ func scene(t *testing.T, r *Reporter) {
 				}
 			}
 			r.Epoch(train.Epoch{
-				Event: "epoch", Epoch: epoch, TrainLoss: 0.5, EvalLoss: 0.25, Train: model.Figures{"accuracy": 0.875}, Eval: model.Figures{"accuracy": 1},
+				Event: "epoch", Epoch: epoch, TrainLoss: 0.5, EvalLoss: 0.25, Train: model.Metrics{"accuracy": 0.875}, Eval: model.Metrics{"accuracy": 1},
 				SamplesPerS: 1234.5, StepMS: 12.34, BreakDown: train.BreakDown{ExposedCommMS: 0.56}, BytesSent: 10, WireBytes: 12,
 			})
 		}
 		r.Summary(train.Summary{
 			Event: "summary", Model: "mnist", Params: 431080, NP: 2, Strategy: "fp32", Plan: "fixed", Buckets: 3,
-			Eval: model.Figures{"accuracy": 1}, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25, LeftOut: []data.LeftOut{{Kind: data.BadSample, Count: 3, Names: []string{"a.png: byte 3: truncated", "b.png: byte 0: empty file"}}},
+			Eval: model.Metrics{"accuracy": 1}, SamplesPerS: 1234.5, ParamsSHA256: "abc", WallS: 90.25, LeftOut: []data.LeftOut{{Kind: data.BadSample, Count: 3, Names: []string{"a.png: byte 3: truncated", "b.png: byte 0: empty file"}}},
 		})
 		if err := r.Finish(); err != nil {
 			t.Error(err)
@@ -251,7 +251,7 @@ func TestSeenStep(t *testing.T) {
 	var records bytes.Buffer
 	r := &Reporter{out: console.Output{Lines: io.Discard, JSON: &records}, status: io.Discard, style: "none"}
 	steps := []steptrace.Step{{Event: "timeline", Done: 7, Bars: []steptrace.Bar{{Phase: "forward", EndMS: 2}}}}
-	r.Seen(func() (s steptrace.Step, ok bool) {
+	r.SetStepSource(func() (s steptrace.Step, ok bool) {
 		if ok = len(steps) > 0; ok {
 			s, steps = steps[0], steps[1:]
 		}
@@ -268,7 +268,7 @@ func TestSeenStep(t *testing.T) {
 func TestPredictedTimeline(t *testing.T) {
 	step := bucket.Timeline{
 		Layers: []bucket.Interval{{Start: 0.002, End: 0.003}, {Start: 0.003, End: 0.004}}, Compute: 0.004, Total: 0.007,
-		Groups: []bucket.GroupTimes{{Select: bucket.Interval{Start: 0.003, End: 0.0035}, Send: bucket.Interval{Start: 0.0035, End: 0.006}}},
+		Buckets: []bucket.BucketTimes{{Select: bucket.Interval{Start: 0.003, End: 0.0035}, Send: bucket.Interval{Start: 0.0035, End: 0.006}}},
 	}
 	e := newChoiceEvent(tune.Report{Chosen: tune.Prediction{Timeline: step}})
 	text, err := json.Marshal(e.Timeline)
@@ -282,7 +282,7 @@ func TestPredictedTimeline(t *testing.T) {
 
 // The last samples of a click model stand in the plain line, the bar's title, the step's line and the epoch's, and in --json by their names.
 func TestReportProgressive(t *testing.T) {
-	last := &train.Progressive{Samples: 1000, AUC: train.Figure{Value: 0.71236, Known: true}, LogLoss: 0.5, Calibration: 1.25}
+	last := &train.Progressive{Samples: 1000, AUC: train.OptionalFloat{Value: 0.71236, Known: true}, LogLoss: 0.5, Calibration: 1.25}
 	p := train.Progress{Phase: "train", Epoch: 1, Epochs: 1, Done: 3, Total: 4, Progressive: last}
 	if got := title(p); got != "epoch 1/1 train, AUC 0.7124" {
 		t.Errorf("the bar's title is %q", got)

@@ -44,7 +44,7 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return console.Tell(cmd, json, func(out *console.Output) error {
+			return console.WithOutput(cmd, json, func(out *console.Output) error {
 				var text strings.Builder
 				for i, s := range all {
 					if i > 0 {

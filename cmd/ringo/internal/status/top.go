@@ -41,7 +41,7 @@ type top struct {
 	base, name string
 	all        []live.Status
 	view       view
-	gone       bool // no job is there any more: the last ones are shown
+	jobEnded   bool // no job is there any more: the last ones are shown
 	height     int  // of the screen
 }
 
@@ -61,9 +61,9 @@ func (t *top) take(all []live.Status, err error) {
 			same := func(s live.Status) bool { return s.Job == t.all[t.view.at].Job }
 			t.view.at = max(0, slices.IndexFunc(all, same))
 		}
-		t.all, t.gone = all, false
-	case len(t.all) > 0 && !t.gone:
-		t.gone = true
+		t.all, t.jobEnded = all, false
+	case len(t.all) > 0 && !t.jobEnded:
+		t.jobEnded = true
 		for i := range t.all {
 			t.all[i].State = "gone"
 			t.all[i].Faults = append(t.all[i].Faults, live.FaultAt{At: time.Now().UTC().Format(time.RFC3339), Text: "the job has ended: q leaves"})

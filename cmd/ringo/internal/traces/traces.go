@@ -48,7 +48,7 @@ func summaryCommand() *cobra.Command {
 				}
 				found = append(found, told{"trace_summary", path, s})
 			}
-			return console.Tell(cmd, json, func(out *console.Output) error { return tell(out, found) })
+			return console.WithOutput(cmd, json, func(out *console.Output) error { return print(out, found) })
 		},
 	}
 	console.JSON(cmd, &json, "timeline, and one for what differs,")
@@ -84,8 +84,8 @@ type compared struct {
 	Figures []steptrace.Change `json:"figures"`
 }
 
-// tell tells of each timeline, and of two what differs, to a person and as JSON.
-func tell(out *console.Output, all []told) error {
+// print tells of each timeline, and of two what differs, to a person and as JSON.
+func print(out *console.Output, all []told) error {
 	for i, t := range all {
 		if i > 0 {
 			out.Line("")

@@ -100,7 +100,7 @@ func TestRefused(t *testing.T) {
 	commandtest.Refused(t, Command(), console.Failed, "summary "+file(t, "other.json", `{"schemaVersion":1}`), "no timeline of ringo", "schemaVersion")
 	commandtest.Refused(t, Command(), console.Failed, "summary "+t.TempDir(), "it is a folder")
 	commandtest.Refused(t, Command(), console.Failed, "summary "+whole+"x", "no such file")
-	commandtest.Refused(t, Command(), console.UsageFault, "summary", "takes a timeline")
-	commandtest.Refused(t, Command(), console.UsageFault, strings.Repeat("summary ", 4), "takes a timeline")
-	commandtest.Refused(t, Command(), console.UsageFault, "sumary x", "did you mean summary?")
+	commandtest.Refused(t, Command(), console.UsageError, "summary", "takes a timeline")
+	commandtest.Refused(t, Command(), console.UsageError, strings.Repeat("summary ", 4), "takes a timeline")
+	commandtest.Refused(t, Command(), console.UsageError, "sumary x", "did you mean summary?")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
 )
 
-// posts are the requests of a Teller to a server that is scripted.
+// posts are the requests of a Reporter to a server that is scripted.
 type posts struct {
 	began time.Time
 	at    []time.Duration
@@ -19,9 +19,9 @@ type posts struct {
 }
 
 // teller tells a server that answers by answer, and none of whose requests overlap.
-func (p *posts) teller(t *testing.T, answer func(ctx context.Context) error) *Teller {
+func (p *posts) teller(t *testing.T, answer func(ctx context.Context) error) *Reporter {
 	p.began = time.Now()
-	tell := &Teller{clock: time.Now, cfg: Config{
+	tell := &Reporter{clock: time.Now, cfg: Config{
 		Every: usualEvery, Timeout: usualTimeout, Report: func(string) {},
 		Read: func() live.Progress {
 			return live.Progress{Known: true, Share: time.Since(p.began).Hours()}

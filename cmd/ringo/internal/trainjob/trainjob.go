@@ -40,7 +40,7 @@ const (
 	longest = 32
 )
 
-// Config is what a Teller needs.
+// Config is what a Reporter needs.
 type Config struct {
 	// Server is who is told.
 	Server outer.StatusServer
@@ -54,14 +54,14 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// Teller tells a status server until it is closed. Its methods do nothing on nil.
-type Teller struct {
-	cfg    Config
-	clock  func() time.Time
-	send   func(context.Context, status) error
-	cancel context.CancelFunc
-	ended  chan struct{}
-	told   sync.Once // of a failure
+// Reporter tells a status server until it is closed. Its methods do nothing on nil.
+type Reporter struct {
+	cfg        Config
+	clock      func() time.Time
+	send       func(context.Context, status) error
+	cancel     context.CancelFunc
+	ended      chan struct{}
+	reportOnce sync.Once // of a failure
 }
 
 // End is how a job has ended.
@@ -74,29 +74,29 @@ const (
 	Stopped                // because it was told to, by a signal: it may go on later
 )
 
-// Tell tells the server how far the job is, from when rank 0 tells of a run until Close. It returns at once.
-func Tell(cfg Config) *Teller {
+// Start tells the server how far the job is, from when rank 0 tells of a run until Close. It returns at once.
+func Start(cfg Config) *Reporter {
 	if cfg.Every == 0 {
 		cfg.Every = usualEvery
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = usualTimeout
 	}
-	t := &Teller{cfg: cfg, clock: time.Now}
+	t := &Reporter{cfg: cfg, clock: time.Now}
 	t.send = t.deliver
 	t.start()
 	return t
 }
 
 // start tells from now on.
-func (t *Teller) start() {
+func (t *Reporter) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.cancel, t.ended = cancel, make(chan struct{})
 	go t.work(ctx)
 }
 
 // work tells until ctx ends.
-func (t *Teller) work(ctx context.Context) {
+func (t *Reporter) work(ctx context.Context) {
 	defer close(t.ended)
 	wait := min(t.cfg.Every, time.Second)
 	for {
@@ -118,7 +118,7 @@ func (t *Teller) work(ctx context.Context) {
 
 // Close tells the server how the job has ended, for which it takes 2 s at most. Of a job that was stopped before rank 0 told of a run it tells
 // nothing: the server keeps what it knows of an earlier part.
-func (t *Teller) Close(how End) {
+func (t *Reporter) Close(how End) {
 	if t == nil {
 		return
 	}
@@ -132,12 +132,12 @@ func (t *Teller) Close(how End) {
 }
 
 // post tells the server once, and reports the first time that it cannot be told.
-func (t *Teller) post(ctx context.Context, p live.Progress, how End, patience time.Duration) error {
+func (t *Reporter) post(ctx context.Context, p live.Progress, how End, patience time.Duration) error {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := t.send(within, statusOf(p, how, t.clock()))
 	if err != nil && ctx.Err() == nil {
-		t.told.Do(func() {
+		t.reportOnce.Do(func() {
 			t.cfg.Report(fmt.Sprintf("Kubeflow Trainer is not told how far the job is, which goes on without, and it is tried again: %v", err))
 		})
 	}
@@ -145,7 +145,7 @@ func (t *Teller) post(ctx context.Context, p live.Progress, how End, patience ti
 }
 
 // deliver posts a status. Files are read anew each time: the system renews token and authority, and there is one request in ten seconds.
-func (t *Teller) deliver(ctx context.Context, s status) error {
+func (t *Reporter) deliver(ctx context.Context, s status) error {
 	body, err := json.Marshal(request{s})
 	if err != nil {
 		return err
@@ -215,14 +215,14 @@ type metric struct {
 // done all is at 100 %, and one that has failed has a metric "failed".
 func statusOf(p live.Progress, how End, now time.Time) status {
 	s := status{LastUpdatedTime: now.UTC().Truncate(time.Second)}
-	percent, left := int32(min(99, max(0, 100*p.Share))), int32(min(math.MaxInt32, math.Ceil(p.Left.Seconds())))
+	percent, left := int32(min(99, max(0, 100*p.Share))), int32(min(math.MaxInt32, math.Ceil(p.TimeRemaining.Seconds())))
 	if how == Done {
 		percent, left = 100, 0
 	}
 	if p.Known || how == Done {
 		s.ProgressPercentage = &percent
 	}
-	if how == Done || how == 0 && p.Known && p.Left >= 0 {
+	if how == Done || how == 0 && p.Known && p.TimeRemaining >= 0 {
 		s.EstimatedRemainingSeconds = &left
 	}
 	if how == Failed {

@@ -48,13 +48,13 @@ func (s *told) await(t *testing.T, what string, is func(tokens []string) bool) {
 }
 
 // part is a job of which a part is done.
-var part = live.Progress{Known: true, Share: 0.4567, Left: 90*time.Second + 1, Figures: []live.Figure{{Name: "epoch", Text: "2"}, {Name: "loss", Text: "0.25"}}}
+var part = live.Progress{Known: true, Share: 0.4567, TimeRemaining: 90*time.Second + 1, Figures: []live.Figure{{Name: "epoch", Text: "2"}, {Name: "loss", Text: "0.25"}}}
 
 // The server is told how far the job is, by the token that the system has just written, and how it ends.
 func TestTells(t *testing.T) {
 	leakcheck.Check(t)
 	s := newTold(t, nil)
-	teller := Tell(s.cfg)
+	teller := Start(s.cfg)
 	s.await(t, "request", func(tokens []string) bool { return len(tokens) > 0 && tokens[0] == "Bearer first" })
 	trainjobtest.Write(t, s.cfg.Server.Token, "second")
 	s.await(t, "new token", func(tokens []string) bool { return tokens[len(tokens)-1] == "Bearer second" })
@@ -74,14 +74,14 @@ func TestTells(t *testing.T) {
 		t.Error(<-s.said)
 	}
 	s.Close() // before goroutines are counted
-	(*Teller)(nil).Close(Done)
+	(*Reporter)(nil).Close(Done)
 }
 
 // Nothing is told before rank 0 tells of a run, and how the job has ended all the same.
 func TestTellsNothingUnknown(t *testing.T) {
 	s := newTold(t, nil)
 	s.cfg.Read = func() live.Progress { return live.Progress{} }
-	teller := Tell(s.cfg)
+	teller := Start(s.cfg)
 	time.Sleep(20 * s.cfg.Every)
 	if _, bodies := s.Took(); len(bodies) > 0 {
 		t.Errorf("%s", bodies)
@@ -90,7 +90,7 @@ func TestTellsNothingUnknown(t *testing.T) {
 	if _, bodies := s.Took(); len(bodies) > 0 {
 		t.Errorf("%s", bodies)
 	}
-	Tell(s.cfg).Close(Failed)
+	Start(s.cfg).Close(Failed)
 	if _, bodies := s.Took(); len(bodies) != 1 || fmt.Sprint(trainjobtest.Read(t, bodies[0]).Metrics) != "[{failed 1}]" {
 		t.Errorf("%s", bodies)
 	}
@@ -123,7 +123,7 @@ func TestFailures(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			teller := Tell(s.cfg)
+			teller := Start(s.cfg)
 			line := <-s.said
 			if !strings.Contains(line, "Kubeflow Trainer is not told how far the job is, which goes on without, and it is tried again: ") || !strings.Contains(line, c.want) || strings.Contains(line, "first") {
 				t.Errorf("%s\nwant %s", line, c.want)
@@ -161,9 +161,9 @@ func TestStatusOf(t *testing.T) {
 		{part, 0, `"progressPercentage":45,"estimatedRemainingSeconds":91,"metrics":[{"name":"epoch","value":"2"},{"name":"loss","value":"0.25"}]`},
 		{part, Failed, `"progressPercentage":45,"metrics":[{"name":"failed","value":"1"},{"name":"epoch","value":"2"},{"name":"loss","value":"0.25"}]`},
 		{part, Stopped, `"progressPercentage":45,"metrics":[{"name":"epoch","value":"2"},{"name":"loss","value":"0.25"}]`},
-		{with(func(p *live.Progress) { p.Left = -1 }), 0, `"progressPercentage":45`},
+		{with(func(p *live.Progress) { p.TimeRemaining = -1 }), 0, `"progressPercentage":45`},
 		{with(func(p *live.Progress) { p.Share = 1 }), 0, `"progressPercentage":99,"estimatedRemainingSeconds":91`},
-		{with(func(p *live.Progress) { p.Left = math.MaxInt64 }), 0, `"progressPercentage":45,"estimatedRemainingSeconds":2147483647`},
+		{with(func(p *live.Progress) { p.TimeRemaining = math.MaxInt64 }), 0, `"progressPercentage":45,"estimatedRemainingSeconds":2147483647`},
 		{live.Progress{}, Done, `"progressPercentage":100,"estimatedRemainingSeconds":0`},
 	} {
 		body, err := json.Marshal(request{statusOf(c.p, c.how, now)})

@@ -14,7 +14,7 @@ import (
 // Book is an end's. A nil Book, and one without a Recorder, records nothing.
 type Book struct {
 	rec           *record.Recorder
-	what          [message.TypeSaved - message.TypePullRows + 1]record.Name
+	names         [message.TypeSaved - message.TypePullRows + 1]record.Name
 	sessions      []record.Name
 	sparse, dense []record.Name // tables' and arrays' names; read and written as Know says
 }
@@ -26,7 +26,7 @@ func NewBook(rec *record.Recorder, sessions int) *Book {
 	}
 	b := &Book{rec: rec}
 	for t := message.TypePullRows; t <= message.TypeSaved; t++ {
-		b.what[t-message.TypePullRows] = rec.Name(message.Name(t))
+		b.names[t-message.TypePullRows] = rec.Name(message.Name(t))
 	}
 	for s := range sessions {
 		text := ""
@@ -57,8 +57,8 @@ func (b *Book) Begin(t wire.Type, h message.Head, bytes, with, session int) reco
 		return record.Op{}
 	}
 	e := record.Event{
-		Kind: record.Request, Name: b.what[t-message.TypePullRows], How: b.sessions[session], Bucket: -1, Step: int64(h.Step), Seq: uint32(h.Number),
-		With: int32(with), Peer: -1, Size: int64(bytes), Sent: -1, Begun: b.rec.Now(),
+		Kind: record.Request, Name: b.names[t-message.TypePullRows], Algorithm: b.sessions[session], Bucket: -1, Step: int64(h.Step), Seq: uint32(h.Number),
+		Other: int32(with), Peer: -1, Size: int64(bytes), Sent: -1, Begun: b.rec.Now(),
 	}
 	switch t {
 	case message.TypePullRows, message.TypePushRows:
@@ -74,7 +74,7 @@ func (b *Book) Wait(op record.Op, peer int) {
 	switch w := op.Wait(); {
 	case w == nil:
 	case peer < 0:
-		w.Over()
+		w.Clear()
 	default:
 		w.For(peer, b.rec.Now())
 	}
@@ -82,7 +82,7 @@ func (b *Book) Wait(op record.Op, peer int) {
 
 // End records that a request has ended, and whether it failed: then for whom it waited stays.
 func (b *Book) End(op record.Op, failed bool) {
-	if op.Seen() {
+	if op.Recorded() {
 		op.End(b.rec.Now(), -1, failed)
 	}
 }

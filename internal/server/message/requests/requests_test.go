@@ -16,8 +16,8 @@ func TestBook(t *testing.T) {
 	rec.BeginStep(77) // of no request
 	b := NewBook(rec, 2)
 	b.Know(&known)
-	for typ := message.TypePullRows; typ <= message.TypeMeet; typ++ {
-		if typ >= message.TypeRows && typ < message.TypeMeet { // answers
+	for typ := message.TypePullRows; typ <= message.TypeGather; typ++ {
+		if typ >= message.TypeRows && typ < message.TypeGather { // answers
 			continue
 		}
 		head := message.Head{Number: 9, Step: 4, Count: 5}
@@ -32,8 +32,8 @@ func TestBook(t *testing.T) {
 		case message.TypePullDense, message.TypePushDense, message.TypeSetDense:
 			label = "bias"
 		}
-		if rec.Text(got.Name) != message.Name(typ) || rec.Text(got.How) != "session 1" || rec.Text(got.Label) != label || got.Sig != rows ||
-			got.Step != 4 || got.Seq != 9 || got.With != 3 || got.Size != 100 || !got.Failed || got.Peer != 2 || got.Done < got.Begun {
+		if rec.Text(got.Name) != message.Name(typ) || rec.Text(got.Algorithm) != "session 1" || rec.Text(got.Label) != label || got.Sig != rows ||
+			got.Step != 4 || got.Seq != 9 || got.Other != 3 || got.Size != 100 || !got.Failed || got.Peer != 2 || got.Done < got.Begun {
 			t.Errorf("%s: %+v", message.Name(typ), got)
 		}
 	}
@@ -56,7 +56,7 @@ func TestNoBook(t *testing.T) {
 	op := b.Begin(message.TypePullRows, message.Head{}, 8, 1, 0)
 	b.Wait(op, 1)
 	b.End(op, false)
-	if op.Seen() {
+	if op.Recorded() {
 		t.Error("something was recorded")
 	}
 }

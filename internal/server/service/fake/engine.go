@@ -60,13 +60,13 @@ type Push struct {
 }
 
 type state struct {
-	rows   []map[uint64][]float32
-	arrays [][]float32
-	last   []uint64 // by session
-	clock  []uint64 // by session
-	left   []bool   // by session
-	rates  []float64
-	saves  []uint64 // steps
+	rows    []map[uint64][]float32
+	arrays  [][]float32
+	last    []uint64 // by session
+	clock   []uint64 // by session
+	hasLeft []bool   // by session
+	rates   []float64
+	saves   []uint64 // steps
 }
 
 // New returns an engine whose rows and values are all zero.
@@ -74,7 +74,7 @@ func New(cfg Config, sc schema.Schema) *Engine {
 	cfg.Servers = max(1, cfg.Servers)
 	e := &Engine{cfg: cfg, sc: sc, changed: make(chan struct{}), failed: make(chan struct{})}
 	n := cfg.Trainers * max(1, cfg.Sessions)
-	e.state = state{last: make([]uint64, n), clock: make([]uint64, n), left: make([]bool, n)}
+	e.state = state{last: make([]uint64, n), clock: make([]uint64, n), hasLeft: make([]bool, n)}
 	for range sc.Sparse {
 		e.state.rows = append(e.state.rows, map[uint64][]float32{})
 	}
@@ -90,7 +90,7 @@ func (e *Engine) Restart() *Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	again := New(e.cfg, e.sc)
-	s := state{last: slices.Clone(e.state.last), clock: slices.Clone(e.state.clock), left: slices.Clone(e.state.left), rates: slices.Clone(e.state.rates), saves: slices.Clone(e.state.saves)}
+	s := state{last: slices.Clone(e.state.last), clock: slices.Clone(e.state.clock), hasLeft: slices.Clone(e.state.hasLeft), rates: slices.Clone(e.state.rates), saves: slices.Clone(e.state.saves)}
 	for _, t := range e.state.rows {
 		m := maps.Clone(t)
 		for key, row := range m {
@@ -110,7 +110,7 @@ func (e *Engine) Hold(held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.held = held
-	e.tell()
+	e.notify()
 }
 
 // FailNext makes the next pull, push or checkpoint of the job an error.
@@ -132,12 +132,12 @@ func (e *Engine) fail(err error) {
 	if e.err == nil {
 		e.err = err
 		close(e.failed)
-		e.tell()
+		e.notify()
 	}
 }
 
-// tell needs the lock.
-func (e *Engine) tell() {
+// notify needs the lock.
+func (e *Engine) notify() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
@@ -205,32 +205,32 @@ func (e *Engine) Join(session int, from, clock uint64) (uint64, error) {
 var errGap = errors.New("a gap in the changes")
 
 // change applies a change that is the session's next.
-func (e *Engine) change(session int, seq uint64, apply func() error) (wal.Position, error) {
+func (e *Engine) change(session int, seq uint64, apply func() error) (wal.LSN, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
-		return wal.Position{}, e.err
+		return wal.LSN{}, e.err
 	}
 	last := &e.state.last[session]
 	if seq > *last+1 {
-		return wal.Position{}, fmt.Errorf("%w of session %d: %d after %d", errGap, session, seq, *last)
+		return wal.LSN{}, fmt.Errorf("%w of session %d: %d after %d", errGap, session, seq, *last)
 	}
 	if seq <= *last {
-		return wal.Position{Number: seq}, nil
+		return wal.LSN{Number: seq}, nil
 	}
 	if err := e.fault; err != nil {
 		e.fault = nil
-		return wal.Position{}, err
+		return wal.LSN{}, err
 	}
 	if err := apply(); err != nil {
-		return wal.Position{}, err
+		return wal.LSN{}, err
 	}
 	*last = seq
-	return wal.Position{Number: seq}, nil
+	return wal.LSN{Number: seq}, nil
 }
 
 // SetDense sets values, within this server's range.
-func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float32) (wal.Position, error) {
+func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float32) (wal.LSN, error) {
 	return e.change(session, seq, func() error {
 		if err := e.within(array, lo, len(values)); err != nil {
 			return err
@@ -242,7 +242,7 @@ func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float
 
 // PushRows adds gradients to rows; counts behind them are only kept. A key that another server owns, and one that is there twice,
 // is an error.
-func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (wal.Position, error) {
+func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (wal.LSN, error) {
 	return e.change(session, seq, func() error {
 		width, seen := e.sc.Sparse[table].Dim+e.sc.Sparse[table].Counts(), map[uint64]bool{}
 		for _, key := range keys {
@@ -276,7 +276,7 @@ func (e *Engine) row(table int, key uint64) []float32 {
 }
 
 // PushDense adds to values, within this server's range.
-func (e *Engine) PushDense(session int, seq uint64, array int, step uint64, lo int, values []float32) (wal.Position, error) {
+func (e *Engine) PushDense(session int, seq uint64, array int, step uint64, lo int, values []float32) (wal.LSN, error) {
 	return e.change(session, seq, func() error {
 		if err := e.within(array, lo, len(values)); err != nil {
 			return err
@@ -297,26 +297,26 @@ func (e *Engine) within(array, lo, n int) error {
 }
 
 // Clock ends a step of a session.
-func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (wal.Position, error) {
+func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (wal.LSN, error) {
 	return e.change(session, seq, func() error {
 		e.state.clock[session] = step
 		e.state.rates = append(e.state.rates, rate)
-		e.tell()
+		e.notify()
 		return nil
 	})
 }
 
 // Leave ends a session.
-func (e *Engine) Leave(session int, seq uint64) (wal.Position, error) {
+func (e *Engine) Leave(session int, seq uint64) (wal.LSN, error) {
 	return e.change(session, seq, func() error {
-		e.state.left[session] = true
-		e.tell()
+		e.state.hasLeft[session] = true
+		e.notify()
 		return nil
 	})
 }
 
 // Durable waits while durability is held.
-func (e *Engine) Durable(wal.Position) error {
+func (e *Engine) Durable(wal.LSN) error {
 	for {
 		e.mu.Lock()
 		held, changed, err := e.held, e.changed, e.err
@@ -373,19 +373,19 @@ func (e *Engine) ready(step uint64) bool {
 		return true
 	}
 	for session, clock := range e.state.clock {
-		if !e.state.left[session] && clock+1+uint64(e.cfg.Stale) < step {
+		if !e.state.hasLeft[session] && clock+1+uint64(e.cfg.Stale) < step {
 			return false
 		}
 	}
 	return true
 }
 
-// Behind is a trainer with a session that is too far behind.
-func (e *Engine) Behind(step uint64) int {
+// WaitsFor is a trainer with a session that is too far behind.
+func (e *Engine) WaitsFor(step uint64) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for session, clock := range e.state.clock {
-		if e.cfg.Bounded && !e.state.left[session] && clock+1+uint64(e.cfg.Stale) < step {
+		if e.cfg.Bounded && !e.state.hasLeft[session] && clock+1+uint64(e.cfg.Stale) < step {
 			return session / (len(e.state.clock) / max(1, e.cfg.Trainers))
 		}
 	}
@@ -452,11 +452,11 @@ func (e *Engine) Lost(trainer int, cause error) error {
 		e.fail(cause)
 		return nil
 	}
-	sessions := len(e.state.left) / e.cfg.Trainers
+	sessions := len(e.state.hasLeft) / e.cfg.Trainers
 	for l := range sessions {
-		e.state.left[trainer*sessions+l] = true
+		e.state.hasLeft[trainer*sessions+l] = true
 	}
-	e.tell()
+	e.notify()
 	return nil
 }
 

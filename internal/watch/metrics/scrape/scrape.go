@@ -85,7 +85,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 type Config struct {
 	// Site gets the route of the metrics. It must not listen yet.
 	Site    *web.Site
-	Board   *metrics.Board
+	Board   *metrics.Dir
 	Version string
 	// Answers is called if this process answers, when it begins to. It may be nil.
 	Answers func()
@@ -112,7 +112,7 @@ func Start(cfg Config) (*Answerer, error) {
 		cfg.Answers = func() {}
 	}
 	a := &Answerer{cfg: cfg, ended: make(chan struct{})}
-	cfg.Site.Public("GET "+Path, Handler(a.collect, metrics.OfHost, metrics.OfRank, metrics.OfSummer))
+	cfg.Site.Public("GET "+Path, Handler(a.collect, metrics.OfHost, metrics.OfRank, metrics.OfAggregator))
 	var err error
 	if a.first, err = a.claim(); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (a *Answerer) collect() (out []Sample) {
 	out = append(out, Sample{metrics.Value{ID: metrics.Build, Value: 1}, []string{a.cfg.Version}})
 	for i, r := range a.cfg.Board.Read() {
 		rank, alive := fmt.Sprint(r.Rank), metrics.Up
-		if r.Role == metrics.OfSummer {
+		if r.Role == metrics.OfAggregator {
 			alive = metrics.SumUp
 		}
 		if i == 0 {

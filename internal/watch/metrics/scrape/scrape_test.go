@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 }
 
 // site is a board with two ranks, of which the second has died, and who answers for it.
-func site(t *testing.T) (*metrics.Board, *Answerer) {
+func site(t *testing.T) (*metrics.Dir, *Answerer) {
 	t.Helper()
 	b, err := metrics.Open(filepath.Join(t.TempDir(), "board"))
 	must(t, err)
@@ -41,7 +41,7 @@ func site(t *testing.T) (*metrics.Board, *Answerer) {
 			t.Cleanup(func() { must(t, f.Close()) })
 		}
 	}
-	s, err := b.Summer(0, 2)
+	s, err := b.Aggregator(0, 2)
 	must(t, err)
 	s.Put(metrics.SumExchanges, 0, 7)
 	t.Cleanup(func() { must(t, s.Close()) })
@@ -123,14 +123,14 @@ func lint(t *testing.T, text string) {
 // Every row of the table is told as it says, those of servers, too.
 func TestAllRows(t *testing.T) {
 	all := func() (out []Sample) {
-		for _, role := range []metrics.Role{metrics.OfHost, metrics.OfRank, metrics.OfSummer, metrics.OfServer} {
+		for _, role := range []metrics.Role{metrics.OfHost, metrics.OfRank, metrics.OfAggregator, metrics.OfParameterServer} {
 			for _, id := range metrics.OfRole(role) {
 				out = append(out, Sample{metrics.Value{ID: id, Value: 1}, make([]string, len(id.Row().Labels()))})
 			}
 		}
 		return out
 	}
-	server := http.Server{Handler: Handler(all, metrics.OfHost, metrics.OfRank, metrics.OfSummer, metrics.OfServer), ReadHeaderTimeout: time.Second}
+	server := http.Server{Handler: Handler(all, metrics.OfHost, metrics.OfRank, metrics.OfAggregator, metrics.OfParameterServer), ReadHeaderTimeout: time.Second}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	go func() { _ = server.Serve(l) }()

@@ -43,7 +43,7 @@ type allReduceResult struct {
 	// BusBWGBPerS is nccl-tests' bus bandwidth: bytes/time * 2(np-1)/np.
 	BusBWGBPerS float64 `json:"busbw_gb_s"`
 	Iterations  int     `json:"iterations"`
-	*apart
+	*timeEach
 }
 
 // AllReduce is `ringo bench allreduce`, on ranks.
@@ -93,7 +93,7 @@ func (c *allReduce) execute(cmd *cobra.Command) error {
 		return err
 	}
 	return c.Run(cmd, func(job *ringo.Job) error {
-		return bench.Tell(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, out) })
+		return bench.WithOutput(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, out) })
 	})
 }
 
@@ -138,7 +138,7 @@ func (c *allReduce) measure(watch *stopwatch, memory operandMemory, n int) (allR
 	np := float64(job.Size())
 	r := allReduceResult{
 		Bench: "allreduce", NP: job.Size(), Transport: job.Transport(), Algorithm: job.Group().Choice("allreduce", t.bytes), Floats: n,
-		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Iterations: len(found.us), apart: c.arrivals.result(found),
+		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Iterations: len(found.us), timeEach: c.arrivals.result(found),
 	}
 	if r.MedianUS > 0 {
 		r.BusBWGBPerS = 4 * float64(n) / (r.MedianUS * 1e3) * twice(np)

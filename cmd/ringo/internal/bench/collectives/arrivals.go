@@ -47,8 +47,8 @@ func (a arrivals) timed() string {
 	return "the slowest rank's"
 }
 
-// apart is what a result says of arrivals.
-type apart struct {
+// timeEach is what a result says of arrivals.
+type timeEach struct {
 	GapUS  float64 `json:"gap_us"`
 	SkewUS float64 `json:"skew_us"`
 	MeanUS float64 `json:"mean_us"` // beside the median: calls that take a slice of the core are rare and long
@@ -56,11 +56,11 @@ type apart struct {
 }
 
 // result is nil where ranks do not compute.
-func (a arrivals) result(found timing) *apart {
+func (a arrivals) result(found timing) *timeEach {
 	if !a.on {
 		return nil
 	}
-	return &apart{micros(a.gap), micros(a.skew), bench.Mean(found.us), found.loop}
+	return &timeEach{micros(a.gap), micros(a.skew), bench.Mean(found.us), found.loop}
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
@@ -147,14 +147,14 @@ func newRunner(job *ringo.Job, a arrivals) (*runner, error) {
 		return nil, errors.New("--gap and --skew need ranks of one host, which have one clock: leave them out")
 	}
 	r := &runner{arrivals: a, draws: rand.New(rand.NewPCG(uint64(job.Rank()), 0)), base: time.Now()}
-	r.ahead = ahead(r.base, wall[0])
+	r.ahead = clockOffset(r.base, wall[0])
 	r.perUS = r.calibrate()
 	return r, nil
 }
 
-// ahead is how far base is from a time of the wall clock, which all processes of a host read alike, and which may be set
+// clockOffset is how far base is from a time of the wall clock, which all processes of a host read alike, and which may be set
 // while the other one goes on.
-func ahead(base time.Time, wall int64) time.Duration {
+func clockOffset(base time.Time, wall int64) time.Duration {
 	looks := make([]time.Duration, 99)
 	for i := range looks { // the thread may lose its core between the two clocks
 		t := time.Now()

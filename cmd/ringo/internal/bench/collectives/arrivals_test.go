@@ -46,9 +46,9 @@ func TestBenchArrivalsRefuses(t *testing.T) {
 		{"--skew 2s", "--skew 2s: want 0 to 1s"},
 		{"--np 2 --limit --gap 0s", "--limit waits for nobody"},
 	} {
-		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageFault, c[0], c[1:]...)
+		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageError, c[0], c[1:]...)
 	}
-	commandtest.Refused(t, AllReduce(&benchtest.Ranks{}), console.UsageFault, "--explain --skew 1us", "have no effect with --explain")
+	commandtest.Refused(t, AllReduce(&benchtest.Ranks{}), console.UsageError, "--explain --skew 1us", "have no effect with --explain")
 }
 
 // A call costs the time from the last arrival to the last end: however late a rank comes, only what comes after counts.
@@ -111,8 +111,8 @@ func TestComputation(t *testing.T) {
 func TestAhead(t *testing.T) {
 	base := time.Now()
 	zero := base.UnixNano()
-	r := &runner{base: base, ahead: ahead(base, zero-5000)}
-	if d := ahead(base, zero); d < -time.Millisecond || d > time.Millisecond {
+	r := &runner{base: base, ahead: clockOffset(base, zero-5000)}
+	if d := clockOffset(base, zero); d < -time.Millisecond || d > time.Millisecond {
 		t.Errorf("a clock is %v ahead of itself", d)
 	}
 	if got := r.now() - micros(time.Since(base)); got < 5-1000 || got > 5+1000 {

@@ -33,8 +33,8 @@ type command struct {
 }
 
 // reductions are all, in the order of their names in help.
-func reductions() []collective.Op {
-	return []collective.Op{collective.Sum, collective.Mean, collective.Min, collective.Max, collective.Prod}
+func reductions() []collective.ReduceOp {
+	return []collective.ReduceOp{collective.Sum, collective.Mean, collective.Min, collective.Max, collective.Prod}
 }
 
 func reductionNames() (names []string) {
@@ -73,7 +73,7 @@ type result struct {
 	BytesSentPerRank int64   `json:"bytes_sent_per_rank"` // payload, of the busiest rank
 	Wrong            int64   `json:"wrong"`               // values
 	Iterations       int     `json:"iterations"`
-	*apart
+	*timeEach
 }
 
 // Command is `ringo bench collective`, on ranks.
@@ -124,7 +124,7 @@ func (c *command) execute(cmd *cobra.Command) error {
 		return err
 	}
 	return c.Run(cmd, func(job *ringo.Job) error {
-		return bench.Tell(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, out) })
+		return bench.WithOutput(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, out) })
 	})
 }
 
@@ -185,7 +185,7 @@ func (c *command) checkSizes(cmd *cobra.Command, value int, faults *console.Faul
 }
 
 // reductionOf finds a reduction by its name.
-func reductionOf(name string) collective.Op {
+func reductionOf(name string) collective.ReduceOp {
 	i := slices.Index(reductionNames(), name)
 	return reductions()[i]
 }
@@ -259,7 +259,7 @@ func (c *command) result(job *ringo.Job, s spec, shape shape, t trial, found tim
 	r := result{
 		Bench: "collective", Op: s.op, NP: job.Size(), Transport: job.Transport(), Algorithm: job.Group().Choice(strings.ReplaceAll(s.op, "-", ""), t.bytes),
 		Type: s.typ, Redop: "none", Root: -1, Bytes: t.bytes, Count: s.count,
-		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Wrong: found.wrong, Iterations: len(found.us), apart: c.arrivals.result(found),
+		MedianUS: found.median(), MinUS: found.us[0], BytesSentPerRank: found.sent, Wrong: found.wrong, Iterations: len(found.us), timeEach: c.arrivals.result(found),
 	}
 	if c.limit {
 		r.Algorithm = "limit"

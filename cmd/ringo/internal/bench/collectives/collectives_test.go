@@ -70,10 +70,10 @@ func TestBenchCollectiveRefuses(t *testing.T) {
 		{"--floats 3 --type int64", "size of 12 bytes: want whole values of --type int64, 8 bytes each"},
 		{"--time 0s", "--time 0s: want more than 0 and at most 1h"},
 	} {
-		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageFault, c[0], c[1:]...)
+		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageError, c[0], c[1:]...)
 	}
 	for _, over := range []string{"mem", "tcp"} {
-		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageFault, "--np 2 --buffer arena --transport "+over, "--buffer arena, and --limit, need memory that the ranks share", "--transport "+over)
+		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageError, "--np 2 --buffer arena --transport "+over, "--buffer arena, and --limit, need memory that the ranks share", "--transport "+over)
 	}
 	commandtest.Refused(t, Command(&benchtest.Ranks{}), console.Failed, "--buffer arena", "--buffer arena: the ranks share no memory over mem")
 }
@@ -81,7 +81,7 @@ func TestBenchCollectiveRefuses(t *testing.T) {
 // A pattern's values are those of its definition from any place on, and one
 // wrong value among them is found.
 func TestPatterns(t *testing.T) {
-	for _, op := range []collective.Op{collective.Sum, collective.Mean, collective.Min, collective.Max, collective.Prod} {
+	for _, op := range []collective.ReduceOp{collective.Sum, collective.Mean, collective.Min, collective.Max, collective.Prod} {
 		for salt := range salts {
 			own, all := operandBlocks(float32s, op, 2)[salt], reducedBlocks(float32s, op, 3)[salt]
 			for _, n := range []int{0, 1, 7, blockLen, 2*blockLen + 3} {
@@ -94,14 +94,14 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-func naiveReduction(op collective.Op, ranks, i, salt int) float32 {
+func naiveReduction(op collective.ReduceOp, ranks, i, salt int) float32 {
 	var x []float32
 	sum, prod := float32(0), float32(1)
 	for r := range ranks {
 		v := float32(operandOf(op, r, i, salt))
 		x, sum, prod = append(x, v), sum+v, prod*v
 	}
-	return map[collective.Op]float32{
+	return map[collective.ReduceOp]float32{
 		collective.Sum: sum, collective.Mean: sum * (1 / float32(ranks)), collective.Min: slices.Min(x), collective.Max: slices.Max(x), collective.Prod: prod,
 	}[op]
 }
@@ -133,7 +133,7 @@ func checkPattern(t *testing.T, b block[float32], n, first int, want func(i int)
 
 // Successive calls, and different ranks, have different operands.
 func TestOperandsDiffer(t *testing.T) {
-	for _, op := range []collective.Op{collective.Sum, collective.Prod} {
+	for _, op := range []collective.ReduceOp{collective.Sum, collective.Prod} {
 		for rank := range 4 {
 			own := operandBlocks(float32s, op, rank)
 			if slices.Equal(own[0], own[1]) || slices.Equal(own[0], operandBlocks(float32s, op, rank+1)[0]) {

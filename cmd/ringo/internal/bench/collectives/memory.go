@@ -15,12 +15,12 @@ import (
 type operandMemory struct {
 	kind     string // "arena" or "private"
 	dst, src []byte
-	windows  *transport.Windows // of an arena
+	windows  *transport.SharedMemory // of an arena
 }
 
 // newOperandMemory returns memory for two operands of n bytes.
 func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error) {
-	w := job.Windows()
+	w := job.SharedMemory()
 	if kind == "private" || kind == "auto" && w == nil {
 		return operandMemory{kind: "private", dst: alignedBytes(n), src: alignedBytes(n)}, nil
 	}
@@ -29,7 +29,7 @@ func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error)
 	}
 	m := operandMemory{kind: "arena", dst: w.Alloc(n), src: w.Alloc(n), windows: w}
 	if m.dst == nil || m.src == nil {
-		return operandMemory{}, fmt.Errorf("--buffer arena: the arena of %d bytes does not hold two operands of %d: use smaller sizes, or --buffer private", len(w.Own()), n)
+		return operandMemory{}, fmt.Errorf("--buffer arena: the arena of %d bytes does not hold two operands of %d: use smaller sizes, or --buffer private", len(w.Arena()), n)
 	}
 	return m, nil
 }

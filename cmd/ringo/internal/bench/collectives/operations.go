@@ -10,7 +10,7 @@ import (
 // The operations of `ringo bench collective`, each as a trial.
 
 func (m *maker[T]) allReduce() trial {
-	own, want := m.own(), m.reduced()
+	own, want := m.operands(), m.reduced()
 	return trial{
 		rewrite: func(salt int) { own[salt].fill(m.dst, 0) },
 		call:    func() error { return collective.AllReduce(m.g, m.dst, m.redop) },
@@ -19,7 +19,7 @@ func (m *maker[T]) allReduce() trial {
 }
 
 func (m *maker[T]) reduce() trial {
-	own, want := m.own(), m.reduced()
+	own, want := m.operands(), m.reduced()
 	return trial{
 		rewrite: func(salt int) { own[salt].fill(m.dst, 0) },
 		call:    func() error { return collective.Reduce(m.g, m.dst, m.redop, m.root) },
@@ -33,7 +33,7 @@ func (m *maker[T]) reduce() trial {
 }
 
 func (m *maker[T]) broadcast() trial {
-	own, want := m.own(), operandBlocks(m.as, m.redop, m.root)
+	own, want := m.operands(), operandBlocks(m.as, m.redop, m.root)
 	return trial{
 		rewrite: func(salt int) { own[salt].fill(m.dst, 0) },
 		call:    func() error { return collective.Broadcast(m.g, m.dst, m.root) },
@@ -51,7 +51,7 @@ func (m *maker[T]) barrier() trial {
 
 // sendReceive sends to the next rank and receives from the one before.
 func (m *maker[T]) sendReceive() trial {
-	own, src := m.own(), m.src[:m.count]
+	own, src := m.operands(), m.src[:m.count]
 	to, from := (m.me+1)%m.np, (m.me+m.np-1)%m.np
 	want := operandBlocks(m.as, m.redop, from)
 	return trial{
@@ -70,7 +70,7 @@ func (m *maker[T]) sendReceive() trial {
 }
 
 func (m *maker[T]) reduceScatter() trial {
-	own, want, n := m.own(), m.reduced(), m.count/m.np
+	own, want, n := m.operands(), m.reduced(), m.count/m.np
 	src, dst := m.src[:m.count], m.dst[:n]
 	return trial{
 		rewrite: func(salt int) { own[salt].fill(src, 0) },
@@ -126,7 +126,7 @@ func (m *maker[T]) parts() (counts, starts []int) {
 
 func (m *maker[T]) allGather() trial {
 	counts, _ := m.parts()
-	own, src, all, first := m.own(), m.src[:counts[m.me]], m.everyRank(), make([]int, m.np)
+	own, src, all, first := m.operands(), m.src[:counts[m.me]], m.everyRank(), make([]int, m.np)
 	t := trial{
 		rewrite: func(salt int) { own[salt].fill(src, 0) },
 		call:    func() error { return collective.AllGatherV(m.g, m.dst, src, counts) },
@@ -140,7 +140,7 @@ func (m *maker[T]) allGather() trial {
 
 func (m *maker[T]) gather() trial {
 	counts, _ := m.parts()
-	own, src, all, first := m.own(), m.src[:counts[m.me]], m.everyRank(), make([]int, m.np)
+	own, src, all, first := m.operands(), m.src[:counts[m.me]], m.everyRank(), make([]int, m.np)
 	return trial{
 		rewrite: func(salt int) { own[salt].fill(src, 0) },
 		call:    func() error { return collective.Gather(m.g, m.dst, src, m.root) },
@@ -155,7 +155,7 @@ func (m *maker[T]) gather() trial {
 
 func (m *maker[T]) scatter() trial {
 	counts, starts := m.parts()
-	own, src, dst := m.own(), m.src[:m.count], m.dst[:counts[m.me]]
+	own, src, dst := m.operands(), m.src[:m.count], m.dst[:counts[m.me]]
 	want := operandBlocks(m.as, m.redop, m.root)
 	return trial{
 		rewrite: func(salt int) { own[salt].fill(src, 0) },
@@ -174,7 +174,7 @@ func (m *maker[T]) pair(a, b int) int {
 }
 
 func (m *maker[T]) allToAll() trial {
-	own, all := m.own(), m.everyRank()
+	own, all := m.operands(), m.everyRank()
 	counts, first, sum := make([]int, m.np), make([]int, m.np), 0
 	for r := range m.np {
 		counts[r] = m.pair(m.me, r)

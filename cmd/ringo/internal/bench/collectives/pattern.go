@@ -22,7 +22,7 @@ const (
 )
 
 // operandOf is value i of a rank's operand.
-func operandOf(op collective.Op, rank, i, salt int) int64 {
+func operandOf(op collective.ReduceOp, rank, i, salt int) int64 {
 	v := (i + 2*rank + salt) % period
 	switch {
 	case op == collective.Prod && v == 0 && rank < 8:
@@ -36,7 +36,7 @@ func operandOf(op collective.Op, rank, i, salt int) int64 {
 }
 
 // reducedOf is value i of the reduction over all ranks, before a mean's division.
-func reducedOf(op collective.Op, ranks, i, salt int) int64 {
+func reducedOf(op collective.ReduceOp, ranks, i, salt int) int64 {
 	out := operandOf(op, 0, i, salt)
 	for r := 1; r < ranks; r++ {
 		v := operandOf(op, r, i, salt)
@@ -72,7 +72,7 @@ func newBlock[T collective.Number](value func(i int) T) block[T] {
 }
 
 // operandBlocks are a rank's operands by salt.
-func operandBlocks[T collective.Number](as number[T], op collective.Op, rank int) (out [salts]block[T]) {
+func operandBlocks[T collective.Number](as number[T], op collective.ReduceOp, rank int) (out [salts]block[T]) {
 	for salt := range out {
 		out[salt] = newBlock(func(i int) T { return as.of(operandOf(op, rank, i, salt)) })
 	}
@@ -80,7 +80,7 @@ func operandBlocks[T collective.Number](as number[T], op collective.Op, rank int
 }
 
 // reducedBlocks are the reductions by salt.
-func reducedBlocks[T collective.Number](as number[T], op collective.Op, ranks int) (out [salts]block[T]) {
+func reducedBlocks[T collective.Number](as number[T], op collective.ReduceOp, ranks int) (out [salts]block[T]) {
 	for salt := range out {
 		out[salt] = newBlock(func(i int) T {
 			v := reducedOf(op, ranks, i, salt)

@@ -15,7 +15,7 @@ type spec struct {
 	g     *collective.Group
 	op    string
 	typ   string
-	redop collective.Op
+	redop collective.ReduceOp
 	root  int
 	count int    // values of the larger operand
 	dst   []byte // memory for the result, or for the only operand
@@ -119,8 +119,8 @@ func newTrial[T collective.Number](s spec, as number[T]) trial {
 	return t
 }
 
-// own are this rank's operands, of are rank's, reduced the reductions.
-func (m *maker[T]) own() [salts]block[T] { return operandBlocks(m.as, m.redop, m.me) }
+// operands are this rank's operands, of are rank's, reduced the reductions.
+func (m *maker[T]) operands() [salts]block[T] { return operandBlocks(m.as, m.redop, m.me) }
 
 func (m *maker[T]) reduced() [salts]block[T] { return reducedBlocks(m.as, m.redop, m.np) }
 

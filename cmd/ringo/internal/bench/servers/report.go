@@ -57,7 +57,7 @@ type result struct {
 	Dim       int     `json:"dim"`
 	Optimizer string  `json:"optimizer"`
 	Clients   int     `json:"clients"`
-	Ahead     int     `json:"ahead"`
+	InFlight  int     `json:"ahead"`
 	Insert    float64 `json:"insert"`
 	// RowsPerS is the median of the turns, with several batches under way.
 	RowsPerS    float64 `json:"rows_s"`
@@ -130,7 +130,7 @@ func (m *measurement) fill(ctx context.Context, bar *console.Progress) error {
 		console.Counted(int(c.keys), "row"), c.dim, c.optimizer, console.Grouped(int(g.RowsPerS)), has, 100*g.GCShare); err != nil {
 		return err
 	}
-	m.out.Line("# %s, %d batches under way; then one at a time", console.Counted(c.clients, "client"), c.ahead)
+	m.out.Line("# %s, %d batches under way; then one at a time", console.Counted(c.clients, "client"), c.inFlight)
 	for _, words := range header {
 		m.out.Line(headerFormat, words...)
 	}
@@ -172,7 +172,7 @@ func (m *measurement) result(k *work) result {
 	w := k.work
 	r := result{
 		Bench: "ps", Op: string(w.Op), Dist: w.Dist.String(), Batch: w.Batch, Keys: k.keys, Dim: m.c.dim, Optimizer: m.c.optimizer,
-		Clients: m.c.clients, Ahead: w.Ahead, Insert: w.Insert, CheckedRows: k.checked, Turns: len(k.rates),
+		Clients: m.c.clients, InFlight: w.InFlight, Insert: w.Insert, CheckedRows: k.checked, Turns: len(k.rates),
 		RowsPerS: median.Of(k.rates), SingleBatches: len(k.us), P50US: percentile(k.us, 0.5), P99US: percentile(k.us, 0.99),
 		BytesPerS:       float64(k.sent+k.read) / k.seconds,
 		SentBytesPerRow: float64(k.sent) / float64(k.rows), ReadBytesPerRow: float64(k.read) / float64(k.rows),

@@ -31,7 +31,7 @@ type command struct {
 	dists     []string
 	ops       []string
 	insert    float64
-	ahead     int
+	inFlight  int
 	time      time.Duration
 	repeat    int
 	seed      uint64
@@ -70,7 +70,7 @@ row after the other reaches, each at a place all over the array that the last on
 	fs.StringSliceVar(&c.dists, "dist", []string{"uniform"}, "how often keys are asked for, a `list` of uniform and zipf:S, such as zipf:0.99,zipf:1.2")
 	console.ChosenFrom(cmd, &c.ops, "op", "`operations`: pull, push, both (a pull and a push of the same keys)", "pull", "push", "both")
 	fs.Float64Var(&c.insert, "insert", 0, "`share` of each batch that are new keys, whose rows are made")
-	fs.IntVar(&c.ahead, "ahead", 3, "pulls that each client has under way")
+	fs.IntVar(&c.inFlight, "ahead", 3, "pulls that each client has under way")
 	fs.DurationVar(&c.time, "time", time.Second, "how long to measure, each operation in each of the two ways")
 	fs.IntVar(&c.repeat, "repeat", 3, "how often to measure, all operations in turns; rates are medians")
 	fs.Uint64Var(&c.seed, "seed", 1, "decides which keys are drawn")
@@ -82,7 +82,7 @@ row after the other reaches, each at a place all over the array that the last on
 		if err := errors.Join(c.check(cmd.Flags().Changed), fault); err != nil {
 			return console.Usage(err)
 		}
-		return console.Tell(cmd, c.json, func(out *console.Output) error { return c.run(cmd.Context(), out, bar) })
+		return console.WithOutput(cmd, c.json, func(out *console.Output) error { return c.run(cmd.Context(), out, bar) })
 	}
 	return cmd
 }
@@ -102,8 +102,8 @@ func (c *command) check(changed func(string) bool) error {
 	}
 	faults.Budget("time", c.time)
 	faults.Range("repeat", c.repeat, 1, console.MostTurns)
-	if c.ahead < 1 {
-		faults.Add("--ahead %d: want at least 1", c.ahead)
+	if c.inFlight < 1 {
+		faults.Add("--ahead %d: want at least 1", c.inFlight)
 	}
 	if c.clients < 1 {
 		faults.Add("--clients %d: want at least 1", c.clients)
@@ -138,7 +138,7 @@ func (c *command) works() (out []load.Work) {
 	for _, d := range c.drawn {
 		for _, batch := range c.batches {
 			for _, op := range c.ops {
-				out = append(out, load.Work{Op: load.Op(op), Dist: d, Batch: batch, Insert: c.insert, Ahead: c.ahead})
+				out = append(out, load.Work{Op: load.Op(op), Dist: d, Batch: batch, Insert: c.insert, InFlight: c.inFlight})
 			}
 		}
 	}

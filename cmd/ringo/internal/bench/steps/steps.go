@@ -43,10 +43,10 @@ type result struct {
 	// StepMS is the median over steps, StepMeanMS the mean; both are of the rank
 	// that took longest for the step, and so is the break-down. It is a mean over the
 	// steps that took as long as the median, by 1 %, so that its parts add up to that.
-	StepMS      float64      `json:"step_ms"`
-	StepMeanMS  float64      `json:"step_mean_ms"`
-	SamplesPerS float64      `json:"samples_per_s"` // by StepMS
-	TokensPerS  train.Figure `json:"tokens_per_s,omitzero"`
+	StepMS      float64             `json:"step_ms"`
+	StepMeanMS  float64             `json:"step_mean_ms"`
+	SamplesPerS float64             `json:"samples_per_s"` // by StepMS
+	TokensPerS  train.OptionalFloat `json:"tokens_per_s,omitzero"`
 	train.BreakDown
 	// BytesSent is the payload of a step's gradients that a rank sends, Density its
 	// share of their values: means over ranks and all steps.
@@ -124,7 +124,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 		return c.Traced(cmd, job, func(traced bool) error {
 			cfg := c.Config() // each rank has found its cores
 			cfg.Traced = traced
-			return bench.Tell(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, cfg, out) })
+			return bench.WithOutput(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, cfg, out) })
 		})
 	})
 }
@@ -173,7 +173,7 @@ func (c *command) measure(job *ringo.Job, cfg train.Config) (result, error) {
 	warm := max(3, c.steps/10)
 	times := newStepTimes(c.steps)
 	var start, end runtime.MemStats
-	var watch train.Watch
+	var watch train.StepTimer
 	if err := tuned(job, replica, batch); err != nil {
 		return result{}, err
 	}
@@ -221,7 +221,7 @@ func (c *command) result(job *ringo.Job, cfg train.Config, replica *train.Replic
 	r.StepMS = median.Of(whole)
 	r.SamplesPerS = 1e3 * float64(cfg.Batch*job.Size()) / r.StepMS
 	if replica.Spec.Task == model.Language {
-		r.TokensPerS = train.Figure{Value: r.SamplesPerS * float64(replica.Spec.Labels), Known: true}
+		r.TokensPerS = train.OptionalFloat{Value: r.SamplesPerS * float64(replica.Spec.Labels), Known: true}
 	}
 	if c.layers {
 		r.Layers = replica.Layers()

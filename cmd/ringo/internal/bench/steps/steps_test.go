@@ -22,11 +22,11 @@ import (
 
 // syntheticStep took so many milliseconds in all, with a tenth each for update and
 // compression, three tenths exposed.
-func syntheticStep(whole float64, kind train.StepKind) train.StepTime {
+func syntheticStep(whole float64, kind train.StepKind) train.StepTimes {
 	of := func(share float64) time.Duration {
 		return time.Duration(share * whole * float64(time.Millisecond))
 	}
-	return train.StepTime{Whole: of(1), Compute: of(0.5), Kind: kind,
+	return train.StepTimes{Whole: of(1), Compute: of(0.5), Kind: kind,
 		StepTimes: distopt.StepTimes{Compress: of(0.1), Exposed: of(0.3), Update: of(0.1), BytesSent: 1000, Density: 0.25}}
 }
 
@@ -134,7 +134,7 @@ func TestBenchStepRefuses(t *testing.T) {
 		"mlp --batch 0":              "batch 0",
 		"mlp --json /nowhere/x.json": "",
 	} {
-		status := console.UsageFault
+		status := console.UsageError
 		if want == "" {
 			status, want = console.Failed, "/nowhere/x.json"
 		}

@@ -37,7 +37,7 @@ func newStepTimes(steps int) *stepTimes {
 }
 
 // add counts a step.
-func (t *stepTimes) add(s train.StepTime) {
+func (t *stepTimes) add(s train.StepTimes) {
 	for i, d := range [...]time.Duration{wholePart: s.Whole, computePart: s.Compute, compressPart: s.Compress, exposedPart: s.Exposed, updatePart: s.Update} {
 		t.parts[i] = append(t.parts[i], 1e3*d.Seconds())
 	}
@@ -115,7 +115,7 @@ func (t *stepTimes) breakDown() train.BreakDown {
 }
 
 // medianOf is the median of the steps of a kind.
-func (t *stepTimes) medianOf(kind train.StepKind) train.Figure {
+func (t *stepTimes) medianOf(kind train.StepKind) train.OptionalFloat {
 	var ms []float64
 	for step, k := range t.parts[kindPart] {
 		if k == float64(kind) {
@@ -123,7 +123,7 @@ func (t *stepTimes) medianOf(kind train.StepKind) train.Figure {
 		}
 	}
 	if len(ms) == 0 {
-		return train.Figure{}
+		return train.OptionalFloat{}
 	}
-	return train.Figure{Value: median.Of(ms), Known: true}
+	return train.OptionalFloat{Value: median.Of(ms), Known: true}
 }
