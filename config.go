@@ -10,7 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/cluster"
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/exchange/aggregate"
 	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/launch"
@@ -40,8 +40,8 @@ type Config struct {
 	// Aggregate says how the servers that sum gradients and their clients work.
 	// Trainers is left 0: it is Size.
 	Aggregate aggregate.Config
-	// ParameterServers are the addresses of the job's servers of tables, HOST:PORT each, by
-	// number, the same on all ranks: see Job.DialParameterServers. Empty: those that a launcher started.
+	// ParameterServers are the addresses of the job's servers of tables, HOST:PORT each, by number,
+	// the same on all ranks: see Job.DialParameterServers. Empty: those that a launcher started.
 	ParameterServers []string
 	// Heters are those of its heter-trainers, likewise: see Job.Heters.
 	Heters []string
@@ -54,11 +54,11 @@ type Config struct {
 	ServersOnly bool
 	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given; or the absolute path of a file on a folder that all ranks
 	// have, in which rank 0 posts where it listens; or etcd://HOST:PORT/KEY, a key of etcd in which it does (etcds:// under TLS; module
-	// cluster/meeting/etcd). A file has the job's ticket, too, where nobody is given one.
+	// cluster/rendezvous/etcd). A file has the job's ticket, too, where nobody is given one.
 	Rendezvous string
-	// OpenBackend opens a Rendezvous that is no address, such as Open of that module. nil: meeting.Open, and of etcd, too, in a
-	// program that was built with that module's overlay.
-	OpenBackend func(rendezvous string) (meeting.Backend, error)
+	// OpenBackend opens a Rendezvous that is no address, such as Open of that module. nil:
+	// rendezvous.Open, and of etcd, too, in a program that was built with that module's overlay.
+	OpenBackend func(rendezvous string) (rendezvous.Backend, error)
 	// TicketFile is a file with the job's ticket, which only its owner may read. Empty: RINGO_TICKET has it, or the file that
 	// RINGO_TICKET_FILE names. It needs Size.
 	TicketFile string
@@ -143,7 +143,7 @@ func (c Config) Validate() error {
 	set(c.ServersOnly && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
 	set(c.ServersOnly && !c.HeterTrainer && c.Size > 0 && len(c.ParameterServers) == 0, "ps.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
 	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
-	if c.Size > 0 && !c.ServersOnly && !c.HeterTrainer && !meeting.IsBackend(c.Rendezvous) {
+	if c.Size > 0 && !c.ServersOnly && !c.HeterTrainer && !rendezvous.IsBackend(c.Rendezvous) {
 		_, _, err := hostport.Split(c.Rendezvous, 1)
 		set(err != nil, pathRendezvous, "%q: %w, where rank 0 listens, or the absolute path of a file, or etcd://HOST:PORT/KEY, in which it says so", c.Rendezvous, err)
 	}
@@ -207,7 +207,7 @@ func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv,
 		case present && c.ServersOnly && len(env.Tables) == 0:
 			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need servers of tables", launch.ParameterServersVar)
 		case present && !c.ServersOnly && env.Rendezvous == "":
-			err = fmt.Errorf("%s is not set, so the launcher started ranks without a mesh: set Config.NoMesh", launch.RendezvousVar)
+			err = fmt.Errorf("%s is not set, so the launcher started ranks without a mesh: set Config.ServersOnly", launch.RendezvousVar)
 		case !present && c.ServersOnly:
 			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need a launcher, or Size and Rank", launch.RankVar)
 		case present && c.Servers > 0 && c.Servers != env.Servers:

@@ -12,16 +12,17 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/cluster"
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// ErrHeterTrainerDone ends a program that a launcher has started as a heter-trainer: it has computed for the ranks until all of them had left. What
-// a rank would do next is not for it, so train.Run returns this error in place of a result. Run takes it for a good end.
+// ErrHeterTrainerDone ends a program that a launcher has started as a heter-trainer: it has
+// computed for the ranks until all of them had left. What a rank would do next is not for it, so
+// train.Run returns this error in place of a result. Run takes it for a good end.
 var ErrHeterTrainerDone = errors.New("this process has been a heter-trainer of its job, and all ranks have left")
 
 // HeterTrainer is the place in a job of a process that computes a part of the model for ranks.
@@ -64,7 +65,7 @@ func (c Config) heterPlace() (place launch.RoleEnv, is bool, err error) {
 	case len(place.Addrs) == 0:
 		err = fmt.Errorf("%s is not set: where all heter-trainers listen, HOST:PORT,HOST:PORT,…; this one at its own place", launch.HetersVar)
 	case place.TicketFile != "":
-		place.Ticket, err = meeting.Ticket(place.TicketFile)
+		place.Ticket, err = rendezvous.Ticket(place.TicketFile)
 	}
 	return place, true, err
 }
@@ -111,7 +112,7 @@ func joinHeter(ctx context.Context, place launch.RoleEnv, cfg Config) (*Job, err
 		Index: place.Index, Addrs: place.Addrs, Trainers: place.WorldSize, Times: cfg.Times.WithDefaults(),
 		LinkOnly: cmp.Or(cfg.Transport, place.Transport) == TransportTCP, ContinueOnLoss: cfg.ServersOnly, place: place, cfg: cfg,
 	}
-	j.reportExit = func(end outcome.Exit) bool { return ctx.Err() == nil && place.ReportExit(end) } // who has ended it knows why
+	j.reportExit = func(end failure.Exit) bool { return ctx.Err() == nil && place.ReportExit(end) } // who has ended it knows why
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	nobody := mem.New(2)[1]
 	nobody.Abort(j.heter.usageHint())
@@ -168,11 +169,11 @@ func (h *HeterTrainer) end() {
 
 // Meet forms a job of some heter-trainers alone, of which this is one, members[0] says at place where it listens for the others. The job
 // is its caller's to close.
-func (h *HeterTrainer) Meet(ctx context.Context, members []int, place meeting.Backend) (*Job, error) {
+func (h *HeterTrainer) Meet(ctx context.Context, members []int, place rendezvous.Backend) (*Job, error) {
 	ticket := h.place.Ticket.String()
 	cfg := Config{
 		Size: len(members), Rank: slices.Index(members, h.Index), Times: h.cfg.Times, Collective: h.cfg.Collective, Network: h.cfg.Network, Bind: launch.BindNone,
-		Rendezvous: fmt.Sprintf("/heter-trainer-%d", members[0]), OpenBackend: func(string) (meeting.Backend, error) { return place, nil },
+		Rendezvous: fmt.Sprintf("/heter-trainer-%d", members[0]), OpenBackend: func(string) (rendezvous.Backend, error) { return place, nil },
 		Lookup: func(name string) (string, bool) {
 			if name == launch.TicketVar {
 				return ticket, true

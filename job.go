@@ -11,20 +11,20 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/cluster"
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/exchange/aggregate"
 	"github.com/ringo-ml/ringo/internal/hugepage"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/placement"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/internal/transport/shm"
 	"github.com/ringo-ml/ringo/internal/transport/tcp"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -68,16 +68,16 @@ type Job struct {
 	stops       *localStoppers    // of a job of one process
 
 	member      *cluster.Member                // nil in a job of one process
-	reportExit  func(outcome.Exit) (told bool) // of a rank without a mesh: tells its launcher
+	reportExit  func(failure.Exit) (told bool) // of a rank without a mesh: tells its launcher
 	coordinator *cluster.Coordinator           // of a job started by hand, in rank 0
 	kind        string
 	fallback    string
-	placed      string          // where ranks run, in words
-	cores       int             // that this rank has for itself
-	board       *metrics.Dir    // that Join has opened; nil: it has not
-	place       meeting.Backend // where rank 0 says that it listens; nil: it is known
-	withdraw    func()          // removes the notice of where this rank listens; nil: there is none
-	unbind      func()          // undoes that this rank has bound itself; nil: it has not
+	placed      string             // where ranks run, in words
+	cores       int                // that this rank has for itself
+	board       *metrics.Dir       // that Join has opened; nil: it has not
+	place       rendezvous.Backend // where rank 0 says that it listens; nil: it is known
+	withdraw    func()             // removes the notice of where this rank listens; nil: there is none
+	unbind      func()             // undoes that this rank has bound itself; nil: it has not
 	watching    sync.WaitGroup
 	closed      sync.Once
 	closeErr    error
@@ -366,7 +366,7 @@ func (j *Job) Fallback() string { return j.fallback }
 func (j *Job) Alloc(n int) []float32 {
 	if w := j.SharedMemory(); w != nil {
 		if b := w.Alloc(4 * n); b != nil {
-			x := raw.As[float32](b)
+			x := bytesview.As[float32](b)
 			hugepage.Collapse(x)
 			return x
 		}
@@ -378,7 +378,7 @@ func (j *Job) Alloc(n int) []float32 {
 // job ends. No operation on it may be under way.
 func (j *Job) Free(x []float32) {
 	if w := j.SharedMemory(); w != nil && len(x) > 0 {
-		w.Return(raw.Bytes(x))
+		w.Return(bytesview.Bytes(x))
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Run joins, calls fn and leaves. When fn fails, the other ranks are told, and
-// the error is the best that this rank knows: of a lost peer, who it is. See Reported for
-// who prints it. A *StoppedError of fn is no failure: the rank leaves in good order. Nor is ErrHeterTrainerDone.
+// Run joins, calls fn and leaves. When fn fails, the other ranks are told, and the error is the
+// best that this rank knows: of a lost peer, who it is. See Reported for who prints it. A
+// *StoppedError of fn is no failure: the rank leaves in good order. Nor is ErrHeterTrainerDone.
 func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	job, err := Join(ctx, cfg)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/cluster"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/transport/tcp"
 	"github.com/ringo-ml/ringo/transport"
@@ -31,9 +31,9 @@ type Network struct {
 	CongestionControl string
 	// Checksum has the payload of every message checked by a CRC-32C.
 	Checksum bool
-	// ZeroCopy says whether large payloads are sent from where they lie instead of being copied into the socket:
-	// "measured" (where a measurement of this machine says that it costs less), "always" or "never". Empty: "measured".
-	// No result depends on it.
+	// ZeroCopy says whether large payloads are sent from where they lie instead of being copied
+	// into the socket: "measured" (where a measurement of this machine says that it costs less),
+	// "always" or "never". Empty: "measured". No result depends on it.
 	ZeroCopy string
 	// TLS says which connections are encrypted, all that carry something of the job: between ranks, with the coordinator and
 	// with servers. Zero: those between hosts, by certificates that are made of the job's ticket.
@@ -56,7 +56,7 @@ func (n Network) Validate() error {
 		faults = append(faults, setting.Errorf("", "Network.CongestionControl %w", err))
 	}
 	if err := tcp.CheckLending(n.ZeroCopy); err != nil {
-		faults = append(faults, setting.Errorf("", "Network.Lending %w", err))
+		faults = append(faults, setting.Errorf("", "Network.ZeroCopy %w", err))
 	}
 	return errors.Join(faults.Err(), n.TLS.Validate())
 }
@@ -65,7 +65,7 @@ func (n Network) Validate() error {
 // process have none, nor have those that go on without each other.
 func (n *Network) Settings() []setting.Row {
 	processes := setting.NotEquals("job.transport", "mem")
-	connects := setting.All(setting.NotEquals("job.transport", "mem"), setting.NotEquals("ps.failure-policy", string(tables.ContinueJob)))
+	connects := setting.All(setting.NotEquals("job.transport", "mem"), setting.NotEquals("ps.failure-policy", string(engine.ContinueJob)))
 	return []setting.Row{
 		{
 			Path: "network.interface", Commands: setting.AllCommands &^ setting.Run, Flag: "interface", Unit: "NAME", Scope: setting.PerProcess, Needs: connects,

@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/setting/settingtest"
 	"github.com/ringo-ml/ringo/ps/client"
@@ -132,7 +132,7 @@ func tableServer(t *testing.T, told setting.Values) (dial func(setting.Values) e
 		t.Fatal(err)
 	}
 	cfg := server.Defaults()
-	cfg.Listener, cfg.Ticket, cfg.Version, cfg.Servers, cfg.Trainers, cfg.Mode, cfg.JobSettings = l, transport.NewTicket(), "1", 1, 1, tables.Async, told
+	cfg.Listener, cfg.Ticket, cfg.Version, cfg.Servers, cfg.Trainers, cfg.Mode, cfg.JobSettings = l, transport.NewTicket(), "1", 1, 1, engine.Async, told
 	ctx, cancel := context.WithCancel(context.Background())
 	end := make(chan error, 1)
 	go func() {

@@ -86,7 +86,7 @@ func (j *Job) canGroup(ranks []int) error {
 	case j.serves():
 		return errors.New("this process is a server, which is in no group")
 	case j.serversOnly && j.size > 1:
-		return errors.New("the job has no mesh among its ranks (Config.NoMesh), which groups need")
+		return errors.New("the job has no mesh among its ranks (Config.ServersOnly), which groups need")
 	}
 	var errs []error
 	for i, r := range ranks {

@@ -10,7 +10,7 @@ typedef struct border_fault {
   char text[2048];
 } border_fault;
 
-/* An operation: see package internal/foreign, whose numbers kind, type and op are. Values in place are in dst. */
+/* An operation: see package internal/bindings, whose numbers kind, type and op are. Values in place are in dst. */
 typedef struct border_request {
   int kind, type, op, peer;
   void *dst;
@@ -20,7 +20,7 @@ typedef struct border_request {
   void *const *parts;
 } border_request;
 
-enum { /* the numbers of internal/foreign.Kind */
+enum { /* the numbers of internal/bindings.Kind */
   BORDER_ALLREDUCE,
   BORDER_BROADCAST,
   BORDER_REDUCE,

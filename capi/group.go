@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
 // members is the group that a group has.
@@ -36,7 +36,7 @@ func borderSubgroup(h *C.ringo_job, ranks *C.int, n C.size_t, out **C.ringo_grou
 		return report(f, err)
 	}
 	if n > C.size_t(j.Size()) {
-		return report(f, foreign.Misusef("a group of %d ranks: the job has %d", n, j.Size()))
+		return report(f, bindings.Misusef("a group of %d ranks: the job has %d", n, j.Size()))
 	}
 	var list []int
 	for _, r := range unsafe.Slice(ranks, n) {
@@ -52,7 +52,7 @@ func borderSubgroup(h *C.ringo_job, ranks *C.int, n C.size_t, out **C.ringo_grou
 	defer j.mu.Unlock()
 	if j.groups == nil { // the job was left meanwhile, which has closed it
 		g.self.Delete()
-		return report(f, foreign.Misusef("the job was left"))
+		return report(f, bindings.Misusef("the job was left"))
 	}
 	j.groups[g.self] = g
 	*out = g.handle()
@@ -71,7 +71,7 @@ func borderCloseGroup(h *C.ringo_group, f *C.border_fault) (code C.int) {
 	delete(g.job.groups, g.self)
 	g.job.mu.Unlock()
 	if !ours {
-		return report(f, foreign.Misusef("this group is not to be closed: it is the job's own, or was closed"))
+		return report(f, bindings.Misusef("this group is not to be closed: it is the job's own, or was closed"))
 	}
 	err = g.Close()
 	g.self.Delete()

@@ -15,7 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -50,8 +50,8 @@ func lookup(name string) (string, bool) {
 	return text(value), value != nil
 }
 
-func placeOf(o *C.ringo_options) foreign.Place {
-	return foreign.Place{
+func placeOf(o *C.ringo_options) bindings.Place {
+	return bindings.Place{
 		Size: int(o.size), Rank: int(o.rank), Rendezvous: text(o.rendezvous),
 		Ticket: text(o.ticket), TicketFile: text(o.ticket_file),
 		Transport: text(o.transport), Bind: text(o.bind),
@@ -94,7 +94,7 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 	j.mu.Lock()
 	if j.memory == nil {
 		j.mu.Unlock()
-		return report(f, foreign.Misusef("the job was left already"))
+		return report(f, bindings.Misusef("the job was left already"))
 	}
 	memory, groups, parts := j.memory, j.groups, j.parts
 	j.memory, j.groups, j.parts = nil, nil, nil
@@ -126,8 +126,8 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 	return report(f, err)
 }
 
-// closeWith has a part of the job closed when the job is left, if nobody has closed it before. Where it was left meanwhile the part is closed
-// here, and refused.
+// closeWith has a part of the job closed when the job is left, if nobody has closed it before.
+// Where it was left meanwhile the part is closed here, and refused.
 func (j *job) closeWith(h cgo.Handle, part io.Closer) error {
 	j.mu.Lock()
 	if j.parts != nil {
@@ -138,7 +138,7 @@ func (j *job) closeWith(h cgo.Handle, part io.Closer) error {
 	j.mu.Unlock()
 	h.Delete()
 	_ = part.Close()
-	return foreign.Misusef("the job was left")
+	return bindings.Misusef("the job was left")
 }
 
 // disown gives up the handle of a part that its owner closes. A job that is left gives up those of all its parts itself, and each may be given
@@ -147,10 +147,10 @@ func (j *job) disown(h cgo.Handle) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.parts == nil {
-		return foreign.Misusef("the job was left")
+		return bindings.Misusef("the job was left")
 	}
 	if _, ours := j.parts[h]; !ours {
-		return foreign.Misusef("a handle is not one that is open: it was closed")
+		return bindings.Misusef("a handle is not one that is open: it was closed")
 	}
 	delete(j.parts, h)
 	h.Delete()

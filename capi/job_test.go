@@ -8,7 +8,7 @@ import (
 	"runtime/cgo"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
 // The handle of a part is given up once, by who closes it or by the leave of its job, whoever comes first.
@@ -17,7 +17,7 @@ func TestPartsAreGivenUpOnce(t *testing.T) {
 	closed, left := cgo.NewHandle(part), cgo.NewHandle(part)
 	j := &job{parts: map[cgo.Handle]io.Closer{closed: part, left: part}}
 	refused := func(h cgo.Handle) bool {
-		misuse := (*foreign.Misuse)(nil)
+		misuse := (*bindings.Misuse)(nil)
 		return errors.As(j.disown(h), &misuse)
 	}
 	if refused(closed) || !refused(closed) {

@@ -1,6 +1,6 @@
 // Command capi is no command: -buildmode=c-shared makes libringo.so of it, -buildmode=c-archive libringo.a. ringo.h says what is
 // in them, build.sh builds and installs them. It is the only package that needs cgo; what needs no C is in
-// internal/foreign.
+// internal/bindings.
 //
 // A call goes from border.c, which has the functions of ringo.h, to an exported function here. Handles of C are numbers
 // of runtime/cgo, never pointers: one that is wrong or out of date is found, not followed.
@@ -15,18 +15,18 @@ import (
 	"runtime/cgo"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
 func main() {} // never called: a library has none
 
 // report returns the code of an error, and writes what it says to f.
 func report(f *C.border_fault, err error) C.int {
-	code, rank := foreign.Of(err)
-	if code == foreign.OK || code == foreign.Pending {
+	code, rank := bindings.Of(err)
+	if code == bindings.OK || code == bindings.Pending {
 		return C.int(code)
 	}
-	setError(f, rank, foreign.Text(err, len(f.text)-1))
+	setError(f, rank, bindings.Text(err, len(f.text)-1))
 	return C.int(code)
 }
 
@@ -39,24 +39,24 @@ func setError(f *C.border_fault, rank int, text string) {
 // guard turns a panic into a code: none crosses the border. It is to be deferred.
 func guard(f *C.border_fault, code *C.int) {
 	if p := recover(); p != nil {
-		setError(f, -1, foreign.Text(fmt.Errorf("a fault within libringo: %v", p), len(f.text)-1))
-		*code = C.int(foreign.Internal)
+		setError(f, -1, bindings.Text(fmt.Errorf("a fault within libringo: %v", p), len(f.text)-1))
+		*code = C.int(bindings.Internal)
 	}
 }
 
 // of is what a handle of C stands for: a *job, *group or *work. Errors: it is NULL, of another kind, or was given up.
 func of[T any](handle uintptr) (t *T, err error) {
 	if handle == 0 {
-		return nil, foreign.Misusef("a handle is NULL")
+		return nil, bindings.Misusef("a handle is NULL")
 	}
 	defer func() {
 		if recover() != nil {
-			t, err = nil, foreign.Misusef("a handle is not one that is open: it may have been closed, or waited for")
+			t, err = nil, bindings.Misusef("a handle is not one that is open: it may have been closed, or waited for")
 		}
 	}()
 	t, ok := cgo.Handle(handle).Value().(*T)
 	if !ok {
-		return nil, foreign.Misusef("a handle is of another kind")
+		return nil, bindings.Misusef("a handle is of another kind")
 	}
 	return t, nil
 }
@@ -76,7 +76,7 @@ func text(p *C.char) string {
 // write is text with a zero byte at the end, at p, in so many bytes.
 func write(p *C.char, room C.size_t, text string) error {
 	if uint64(len(text)) >= uint64(room) {
-		return foreign.Misusef("%q needs room for %d bytes, there are %d", text, len(text)+1, room)
+		return bindings.Misusef("%q needs room for %d bytes, there are %d", text, len(text)+1, room)
 	}
 	out := unsafe.Slice((*byte)(unsafe.Pointer(p)), len(text)+1)
 	out[copy(out, text)] = 0

@@ -9,9 +9,9 @@ import (
 	"errors"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/hugepage"
-	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // alignment is that of memory for operands: a cache line, and the widest vector.
@@ -31,17 +31,17 @@ func borderAlloc(h *C.ringo_job, bytes C.size_t, out *unsafe.Pointer, f *C.borde
 // alloc gives memory of zeros that the ranks of the host share, or else C's: never Go's, which C may not keep.
 func (j *job) alloc(bytes C.size_t) (unsafe.Pointer, error) {
 	if bytes > 1<<62 {
-		return nil, foreign.Misusef("more bytes than memory can hold")
+		return nil, bindings.Misusef("more bytes than memory can hold")
 	}
 	n := max(alignment, (int(bytes)+alignment-1)&^(alignment-1))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.memory == nil {
-		return nil, foreign.Misusef("the job was left")
+		return nil, bindings.Misusef("the job was left")
 	}
 	if w := j.SharedMemory(); w != nil {
 		if b := w.Alloc(n); b != nil {
-			hugepage.Collapse(raw.As[float32](b))
+			hugepage.Collapse(bytesview.As[float32](b))
 			p := unsafe.Pointer(unsafe.SliceData(b))
 			j.memory[p] = b
 			return p, nil
@@ -72,7 +72,7 @@ func (j *job) free(p unsafe.Pointer) error {
 	shared, ours := j.memory[p]
 	switch {
 	case !ours:
-		return foreign.Misusef("this memory is not of ringo_alloc of this job, or was given back")
+		return bindings.Misusef("this memory is not of ringo_alloc of this job, or was given back")
 	case shared == nil:
 		C.free(p)
 	default:

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
 // work is what a ringo_work stands for.
@@ -66,9 +66,9 @@ func (w *waited) Wait() error {
 }
 
 // request is r as Go has it.
-func request(r *C.border_request, size int) foreign.Request {
-	q := foreign.Request{
-		Kind: foreign.Kind(r.kind), Type: foreign.Type(r._type), Op: collective.ReduceOp(r.op), Peer: int(r.peer),
+func request(r *C.border_request, size int) bindings.Request {
+	q := bindings.Request{
+		Kind: bindings.Kind(r.kind), Type: bindings.Type(r._type), Op: collective.ReduceOp(r.op), Peer: int(r.peer),
 		Dst: r.dst, Src: unsafe.Pointer(r.src), N: int(r.n),
 	}
 	if r._type < 0 || r._type > 255 {
@@ -123,7 +123,7 @@ func (g *group) explain(err error) error {
 
 // explain is likewise of what is no group's. It is nil if err is.
 func (j *job) explain(err error) error {
-	if code, _ := foreign.Of(err); code == foreign.OK || code == foreign.Invalid || code == foreign.Mismatch {
+	if code, _ := bindings.Of(err); code == bindings.OK || code == bindings.Invalid || code == bindings.Mismatch {
 		return err
 	}
 	return j.Err(err)
@@ -134,8 +134,8 @@ func wrong(err error) error {
 	if op := (*collective.OpError)(nil); errors.As(err, &op) {
 		return err
 	}
-	if code, _ := foreign.Of(err); code == foreign.Failed {
-		return foreign.Misusef("%v", err)
+	if code, _ := bindings.Of(err); code == bindings.Failed {
+		return bindings.Misusef("%v", err)
 	}
 	return err
 }
@@ -177,11 +177,11 @@ func borderWait(h *C.ringo_work, ms C.int64_t, f *C.border_fault) (code C.int) {
 		return report(f, err)
 	}
 	if !w.waiting.TryLock() {
-		return report(f, foreign.Misusef("another thread waits for this operation"))
+		return report(f, bindings.Misusef("another thread waits for this operation"))
 	}
 	defer w.waiting.Unlock()
 	if w.ended {
-		return report(f, foreign.Misusef("this operation was waited for already"))
+		return report(f, bindings.Misusef("this operation was waited for already"))
 	}
 	if ms >= 0 && !w.Done(milliseconds(ms)) {
 		return C.RINGO_PENDING
@@ -200,8 +200,8 @@ func borderWait(h *C.ringo_work, ms C.int64_t, f *C.border_fault) (code C.int) {
 func borderConvert(typ, back C.int, halves *C.uint16_t, floats *C.float, n C.size_t, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
 	if n > 0 && (halves == nil || floats == nil) {
-		return report(f, foreign.Misusef("an operand of %d values has no address: it is NULL", n))
+		return report(f, bindings.Misusef("an operand of %d values has no address: it is NULL", n))
 	}
-	foreign.Convert(foreign.Type(typ), back != 0, unsafe.Pointer(halves), unsafe.Pointer(floats), int(n))
+	bindings.Convert(bindings.Type(typ), back != 0, unsafe.Pointer(halves), unsafe.Pointer(floats), int(n))
 	return C.RINGO_OK
 }

@@ -7,14 +7,14 @@ import (
 	"runtime/cgo"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
 // strategy is what a ringo_strategy stands for. It is the job's, too, which closes it at the latest when it is left.
 type strategy struct {
 	group *group
 	self  cgo.Handle
-	*foreign.Strategy
+	*bindings.Strategy
 }
 
 func strategyOf(h *C.ringo_strategy) (*strategy, error) {
@@ -35,7 +35,7 @@ func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names 
 	for i, p := range unsafe.Slice(names, n) {
 		all[i] = text(p)
 	}
-	s, err := foreign.NewStrategy(g.members, text(name), float64(density), all, counts(lengths, int(n)))
+	s, err := bindings.NewStrategy(g.members, text(name), float64(density), all, counts(lengths, int(n)))
 	if err != nil {
 		return report(f, err)
 	}
@@ -83,7 +83,7 @@ func borderStartExchange(h *C.ringo_strategy, bucket C.size_t, grads *C.float, n
 	defer guard(f, &code)
 	s, err := strategyOf(h)
 	if err == nil && grads == nil {
-		err = foreign.Misusef("gradients have no address: it is NULL")
+		err = bindings.Misusef("gradients have no address: it is NULL")
 	}
 	if err != nil {
 		return report(f, err)
@@ -116,9 +116,9 @@ func borderResidual(h *C.ringo_strategy, param C.size_t, values *C.float, n C.si
 	switch {
 	case err != nil:
 	case kept == nil:
-		err = foreign.Misusef("this strategy keeps nothing")
+		err = bindings.Misusef("this strategy keeps nothing")
 	case values == nil || len(kept) != int(n):
-		err = foreign.Misusef("%d values, the parameter has %d", n, len(kept))
+		err = bindings.Misusef("%d values, the parameter has %d", n, len(kept))
 	case set != 0:
 		copy(kept, unsafe.Slice((*float32)(values), n))
 	default:

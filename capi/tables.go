@@ -7,14 +7,14 @@ import (
 	"runtime/cgo"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
 // tables is what a ringo_tables stands for. It is the job's, too, which closes it at the latest when it is left.
 type tables struct {
 	job  *job
 	self cgo.Handle
-	*foreign.Tables
+	*bindings.Tables
 }
 
 func tablesOf(h *C.ringo_tables) (*tables, error) { return of[tables](uintptr(unsafe.Pointer(h))) }
@@ -28,7 +28,7 @@ func borderTablesOpen(h *C.ringo_job, schema *C.char, out **C.ringo_tables, f *C
 	if err != nil {
 		return report(f, err)
 	}
-	opened, err := foreign.OpenTables(j.Job, text(schema))
+	opened, err := bindings.OpenTables(j.Job, text(schema))
 	if err != nil {
 		return report(f, j.explain(err))
 	}
@@ -91,9 +91,9 @@ func batch(h *C.ringo_tables, table C.size_t, keys *C.uint64_t, n C.size_t, valu
 	}
 	switch {
 	case n > 1<<40:
-		return nil, nil, nil, foreign.Misusef("%d keys are more than memory can hold", uint64(n))
+		return nil, nil, nil, bindings.Misusef("%d keys are more than memory can hold", uint64(n))
 	case n > 0 && (keys == nil || values == nil):
-		return nil, nil, nil, foreign.Misusef("%d rows without an address: it is NULL", uint64(n))
+		return nil, nil, nil, bindings.Misusef("%d rows without an address: it is NULL", uint64(n))
 	}
 	return t, unsafe.Slice((*float32)(values), int(n)*width), unsafe.Slice((*uint64)(keys), int(n)), nil
 }
@@ -132,7 +132,7 @@ func borderSave(h *C.ringo_tables, step, oldest C.uint64_t, numbers *C.uint64_t,
 		return report(f, err)
 	}
 	if servers := t.job.ParameterServers(); numbers != nil && int(room) < servers {
-		return report(f, foreign.Misusef("room for the numbers of %d servers, there are %d", int(room), servers))
+		return report(f, bindings.Misusef("room for the numbers of %d servers, there are %d", int(room), servers))
 	}
 	saved, err := t.Save(uint64(step), uint64(oldest))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/foreign"
+	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
 // together runs what all ranks do of a strategy, and explains its fault. Until its end the job's memory is not freed.
@@ -28,7 +28,7 @@ func borderStrategyTune(h *C.ringo_strategy, t *C.ringo_tuning, order *C.size_t,
 	if err != nil {
 		return report(f, err)
 	}
-	asked := foreign.Tuning{
+	asked := bindings.Tuning{
 		Plan: text(t.plan), Order: counts(order, int(n)), Ends: counts(ends, int(layers)), Choices: text(t.choices), Steps: int64(t.steps), Profile: []byte(text(t.profile)),
 	}
 	return report(f, s.together(func() error { return s.Tune(asked) }))
@@ -95,7 +95,7 @@ func borderStrategyReport(h *C.ringo_strategy, to *C.char, room C.size_t, f *C.b
 	}
 	told, err := s.Report()
 	if err == nil && len(told) > math.MaxInt32 {
-		err = foreign.Misusef("a report of %d bytes", len(told))
+		err = bindings.Misusef("a report of %d bytes", len(told))
 	}
 	if err != nil {
 		return report(f, err)

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -134,7 +134,7 @@ func (w *Written) failed(err error) error {
 
 // name gives a file its name when its contents are on the disk.
 func (w *Written) name() error {
-	err := folder.SyncFile(w.file)
+	err := dirlock.SyncFile(w.file)
 	if err = errors.Join(err, w.file.Close()); err == nil {
 		err = os.Rename(w.file.Name(), w.path)
 	}
@@ -142,7 +142,7 @@ func (w *Written) name() error {
 		_ = os.Remove(w.file.Name()) // the first fault is what matters
 		return err
 	}
-	return folder.Sync(w.dir)
+	return dirlock.Sync(w.dir)
 }
 
 // WriteError is a file that could not be written, for want of room perhaps.
@@ -175,7 +175,7 @@ func (s State) create(path string) (WriteFile, error) {
 	if s.Create != nil {
 		return s.Create(path)
 	}
-	f, err := folder.Create(path)
+	f, err := dirlock.Create(path)
 	if err != nil {
 		return nil, err // and no *os.File that is nil
 	}

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // ErrHeld is the error of Take and Prepare where another job saves to the folder.
-var ErrHeld = folder.ErrHeld
+var ErrHeld = dirlock.ErrHeld
 
 // Hold is a folder taken for one writer of checkpoints. Nil holds nothing.
-type Hold struct{ lock *folder.Lock }
+type Hold struct{ lock *dirlock.Lock }
 
 // Take makes a folder for checkpoints where there is none, and this process the only one that saves
 // there until it releases the folder or ends, however it ends. It reports, before a run and not when it first saves,
@@ -37,12 +37,12 @@ func Take(dir string, fresh bool) (h *Hold, warning string, err error) {
 		return fail(err)
 	}
 	h = new(Hold)
-	h.lock, err = folder.Take(dir)
-	var held *folder.HeldError
+	h.lock, err = dirlock.Take(dir)
+	var held *dirlock.HeldError
 	switch {
 	case errors.As(err, &held):
 		return nil, "", fmt.Errorf("checkpoint: another job saves to %s, %v: wait for its end, or name another folder: %w", dir, held.By, ErrHeld)
-	case errors.Is(err, folder.ErrNoLocks):
+	case errors.Is(err, dirlock.ErrNoLocks):
 		warning = fmt.Sprintf("%s cannot be locked (%v): see to it that no other job saves there", dir, err)
 	case err != nil:
 		return fail(err)
@@ -74,8 +74,8 @@ func (h *Hold) look(dir string, fresh bool) error {
 
 // tryFile makes a file as Save does, and removes it. A disk that is full now need not be when the run first saves.
 func tryFile(path string) error {
-	f, err := folder.Create(path)
-	if folder.Full(err) {
+	f, err := dirlock.Create(path)
+	if dirlock.Full(err) {
 		return nil
 	}
 	if err != nil {
@@ -112,9 +112,9 @@ func removeLeftovers(dir string, locked bool) error {
 		return err
 	}
 	for _, f := range files {
-		of, here, ok := folder.Unfinished(f.Name())
+		of, here, ok := dirlock.Unfinished(f.Name())
 		if !ok { // older versions had no number in the name
-			of, ok = strings.CutSuffix(f.Name(), folder.TempSuffix)
+			of, ok = strings.CutSuffix(f.Name(), dirlock.TempSuffix)
 		}
 		if _, named := stepOf(of); !ok || !named {
 			continue

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 // A folder is made, or refused, before anything is trained.
@@ -77,7 +77,7 @@ func TestTake(t *testing.T) {
 // have not been touched for long.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
-	f, err := folder.Create(PathOf(dir, 3))
+	f, err := dirlock.Create(PathOf(dir, 3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,11 +166,11 @@ func TestFullDisk(t *testing.T) {
 			if c.open != nil {
 				return nil, c.open
 			}
-			f, err := folder.Create(path)
+			f, err := dirlock.Create(path)
 			return &smallDisk{f, c.room}, err
 		}
 		_, err := Save(dir, s)
-		if !folder.Full(err) || !strings.Contains(err.Error(), "writing "+c.where) || !strings.Contains(err.Error(), "saving step 9 in "+dir) || !strings.Contains(err.Error(), "the file needs ") {
+		if !dirlock.Full(err) || !strings.Contains(err.Error(), "writing "+c.where) || !strings.Contains(err.Error(), "saving step 9 in "+dir) || !strings.Contains(err.Error(), "the file needs ") {
 			t.Errorf("room for %d bytes: %v", c.room, err)
 		}
 		if passed != n || len(names(t, dir)) != 0 {

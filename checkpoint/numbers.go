@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // littleEndian: memory has the file's byte order, and values are written from
@@ -53,9 +53,9 @@ func (a Array) set(b []byte, lo int) {
 func (a Array) view(lo, hi int) []byte {
 	switch a.kind {
 	case float32s:
-		return raw.Bytes(a.floats[lo:hi])
+		return bytesview.Bytes(a.floats[lo:hi])
 	case uint64s:
-		return raw.Bytes(a.words[lo:hi])
+		return bytesview.Bytes(a.words[lo:hi])
 	default:
 		return a.bytes[lo:hi]
 	}

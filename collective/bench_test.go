@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -99,7 +99,7 @@ func allocations(t *testing.T, meshes []transport.Mesh) uint64 {
 		defer close(begin[r])
 		x, all := make([]float32, 5000), make([]float32, 5000*len(meshes))
 		if g.share != nil {
-			x = raw.As[float32](g.share.windows.Alloc(4 * len(x)))
+			x = bytesview.As[float32](g.share.windows.Alloc(4 * len(x)))
 		}
 		go func() {
 			for range begin[r] {
@@ -152,7 +152,7 @@ func everyOperation(g *Group, x, all []float32) error {
 	for _, n := range []int{1, 300, 3000} {
 		err := errors.Join(AllReduce(g, x[:n], Sum), AllReduce(g, all[:n], Max), Reduce(g, x[:n], Sum, 1),
 			ReduceScatter(g, x[:n], all[:3*n], Sum), AllToAll(g, all[:3*n], all[5000:][:3*n]), Gather(g, all[:3*n], x[:n], 0),
-			Scatter(g, x[:n], all[:3*n], 2), AllReduce(g, raw.As[int64](raw.Bytes(all[:2*n])), Prod))
+			Scatter(g, x[:n], all[:3*n], 2), AllReduce(g, bytesview.As[int64](bytesview.Bytes(all[:2*n])), Prod))
 		if err != nil {
 			return err
 		}

@@ -51,9 +51,10 @@ type Config struct {
 	// from those that Group.Dup gives. Ranks share memory in groups with the IDs 0 to 7, and in
 	// those with 8 to 23 with less room and not for Send and Receive.
 	ID uint32
-	// ShmSlot is the group's place in the memory that ranks share, 1 to 16, where its ID is from FirstSubgroup on; 0: that of its
-	// ID, if there is one; below 0: none. Groups that have a rank in common have different ones, or one after the other: see
-	// Group.ShmReleased. All members have the same.
+	// ShmSlot is the group's place in the memory that ranks share, 1 to 16, where its ID is from
+	// FirstSubgroup on; 0: that of its ID, if there is one; below 0: none. Groups that have a rank
+	// in common have different ones, or one after the other: see Group.ShmReleased. All members
+	// have the same.
 	ShmSlot int
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/ringo-ml/ringo/internal/waiting"
+	"github.com/ringo-ml/ringo/internal/shmwait"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -60,8 +60,8 @@ const (
 	lineArrived, lineSteps, slotLines = 0, 1, 2
 
 	pageBytes  = 4096
-	cacheLine  = waiting.FlagBytes
-	inlineSize = waiting.InlineBytes
+	cacheLine  = shmwait.FlagBytes
+	inlineSize = shmwait.InlineBytes
 )
 
 // shmGroup is the part of a group that shares memory with this rank.
@@ -72,12 +72,12 @@ type shmGroup struct {
 	me           int
 	arenas       [][]byte
 	slots        int             // a power of two
-	closed       []*waiting.Flag // by place: the number of the last group that the rank there has closed, plus one
-	flags        []*waiting.Flag
+	closed       []*shmwait.Flag // by place: the number of the last group that the rank there has closed, plus one
+	flags        []*shmwait.Flag
 	staging      [][]byte // by slot and place
 	pairs        []pair   // by place; nil: there is no room
-	waiter       waiting.Waiter
-	workerWaiter waiting.Waiter        // of operations that a worker carries out, while the rank computes
+	waiter       shmwait.Waiter
+	workerWaiter shmwait.Waiter        // of operations that a worker carries out, while the rank computes
 	order        atomic.Pointer[[]int] // the other places, as they are waited for
 	next         uint64                // number of the next operation; Group.mu is held
 	released     bool                  // the windows are no longer held; likewise
@@ -116,11 +116,11 @@ func newShare(g *Group) (*shmGroup, error) {
 	if s.flag(0, s.me, lineArrived).Load() != 0 {
 		return nil, fmt.Errorf("id %d was that of another group over this mesh, or its room still is: give each a new one", g.cfg.ID)
 	}
-	seats := make([]*waiting.Seat, len(s.ranks))
+	seats := make([]*shmwait.Seat, len(s.ranks))
 	for i := range seats {
 		seats[i] = s.flag(0, i, lineSteps).Seat()
 	}
-	s.waiter = waiting.New(waiting.Config{
+	s.waiter = shmwait.New(shmwait.Config{
 		Ranks: len(s.ranks), Cores: windows.Cores, OneProcess: windows.OneProcess, Seats: seats, Me: s.me,
 	})
 	s.workerWaiter = s.waiter.WhileComputing()
@@ -139,8 +139,9 @@ func (s *shmGroup) leave(id uint32) {
 	}
 }
 
-// ShmReleased tells whether all ranks that share memory have closed the group: another group may then have its room. The flags of this rank are
-// cleared for that: every member of the next group asks this before any of them makes it. It is asked before the end of the mesh.
+// ShmReleased tells whether all ranks that share memory have closed the group: another group may
+// then have its room. The flags of this rank are cleared for that: every member of the next group
+// asks this before any of them makes it. It is asked before the end of the mesh.
 func (g *Group) ShmReleased() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,7 +156,7 @@ func (g *Group) ShmReleased() bool {
 	}
 	for slot := range s.slots {
 		for line := range slotLines {
-			*s.flag(uint64(slot), s.me, line) = waiting.Flag{}
+			*s.flag(uint64(slot), s.me, line) = shmwait.Flag{}
 		}
 	}
 	return true
@@ -169,14 +170,14 @@ func (s *shmGroup) lay(places []int, number int) {
 	}
 	header := ((1+s.slots*slotLines)*cacheLine + pageBytes - 1) &^ (pageBytes - 1)
 	for _, place := range places {
-		s.closed = append(s.closed, waiting.FlagAt(s.windows.Control, place*transport.ControlBytes+at))
+		s.closed = append(s.closed, shmwait.FlagAt(s.windows.Control, place*transport.ControlBytes+at))
 	}
 	room := (staged - header) / s.slots &^ (pageBytes - 1)
 	for slot := range s.slots {
 		for _, place := range places {
 			base := place*transport.ControlBytes + at
 			for line := range slotLines {
-				s.flags = append(s.flags, waiting.FlagAt(s.windows.Control, base+(1+slot*slotLines+line)*cacheLine))
+				s.flags = append(s.flags, shmwait.FlagAt(s.windows.Control, base+(1+slot*slotLines+line)*cacheLine))
 			}
 			s.staging = append(s.staging, s.windows.Control[base+header+slot*room:][:room:room])
 		}
@@ -190,7 +191,7 @@ func (s *shmGroup) lay(places []int, number int) {
 func (s *shmGroup) whole(size int) bool { return s != nil && len(s.ranks) == size }
 
 // flag returns a line of a place in the slot of operation n.
-func (s *shmGroup) flag(n uint64, place, line int) *waiting.Flag {
+func (s *shmGroup) flag(n uint64, place, line int) *shmwait.Flag {
 	slot := int(n) & (s.slots - 1)
 	return s.flags[(slot*len(s.ranks)+place)*slotLines+line]
 }
@@ -243,7 +244,7 @@ func (w *Work) step(n int) error {
 const countBits = 30
 
 // How often a counter is read before a wait is noted, for Waiting, and left to
-// waiting.Waiter.
+// shmwait.Waiter.
 const (
 	directSpins    = 500
 	spinsInCompany = 10
@@ -255,7 +256,7 @@ const (
 const spinsApart = 256
 
 // awaitNext is await of the next place in share.order.
-func (w *Work) awaitNext(f *waiting.Flag, n uint64, i int) error {
+func (w *Work) awaitNext(f *shmwait.Flag, n uint64, i int) error {
 	if waiter := &w.g.share.waiter; waiter.InCompany() && waiter.OtherCore(i) && f.Spin(n, spinsApart) {
 		return nil
 	}
@@ -263,7 +264,7 @@ func (w *Work) awaitNext(f *waiting.Flag, n uint64, i int) error {
 }
 
 // await waits until the counter of place i is at least n.
-func (w *Work) await(f *waiting.Flag, n uint64, i int) error {
+func (w *Work) await(f *shmwait.Flag, n uint64, i int) error {
 	s, g := w.g.share, w.g
 	spins := directSpins
 	if s.waiter.InCompany() {
@@ -281,7 +282,7 @@ func (w *Work) await(f *waiting.Flag, n uint64, i int) error {
 	}
 	err := waiter.AtLeast(f, n, g.mesh, g.ranks[s.ranks[i]], w.timeout())
 	w.waited(err)
-	if err == waiting.ErrTimeout {
+	if err == shmwait.ErrTimeout {
 		err = fmt.Errorf("%w after %v", transport.ErrTimeout, g.cfg.Timeout)
 	}
 	if err != nil {

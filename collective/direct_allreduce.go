@@ -3,7 +3,7 @@ package collective
 import (
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // AllReduce over shared memory. With K bytes on N ranks, by size:
@@ -75,7 +75,7 @@ func (w *Work) foldInline() {
 	s := w.g.share
 	if w.elem == float32s && w.op <= Mean {
 		var sum [inlineSize / 4]float32
-		x := raw.As[float32](w.x)
+		x := bytesview.As[float32](w.x)
 		for i := range s.ranks {
 			theirs := (*[inlineSize / 4]float32)(unsafe.Pointer(&s.flag(w.number, i, lineArrived).Inline))
 			for j := range x {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/waiting"
+	"github.com/ringo-ml/ringo/internal/shmwait"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -118,10 +118,10 @@ type arrival struct {
 	second uint64
 }
 
-func arrivalOf(f *waiting.Flag) *arrival { return (*arrival)(unsafe.Pointer(&f.Inline)) }
+func arrivalOf(f *shmwait.Flag) *arrival { return (*arrival)(unsafe.Pointer(&f.Inline)) }
 
 // differs is the error that another rank has arrived with another operation.
-func (w *Work) differs(f *waiting.Flag, i int) error {
+func (w *Work) differs(f *shmwait.Flag, i int) error {
 	var theirs signature
 	if n := f.Load() & summaryMask; n&summaryAll != 0 {
 		theirs = signatureOf(n)

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -62,7 +62,7 @@ func median(times []time.Duration) float64 {
 func measureDirect(t testing.TB, g *Group, arena bool, n, times int) []time.Duration {
 	x := make([]float32, n)
 	if arena {
-		x = raw.As[float32](g.share.windows.Arena()[:4*n])
+		x = bytesview.As[float32](g.share.windows.Arena()[:4*n])
 	}
 	took := make([]time.Duration, 0, times)
 	for i := range times + 3 {

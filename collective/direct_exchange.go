@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -181,7 +181,7 @@ func (w *Work) survey() (most int, all, some bool) {
 
 // table is where a rank of AllToAllV says where the parts of its source end.
 func (w *Work) table(i int) []int64 {
-	return raw.As[int64](w.g.share.stage(w.number, i)[:8*w.g.size])
+	return bytesview.As[int64](w.g.share.stage(w.number, i)[:8*w.g.size])
 }
 
 // pieces is where a rank's pieces are staged: two of each part, by turns.

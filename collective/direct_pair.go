@@ -7,7 +7,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/waiting"
+	"github.com/ringo-ml/ringo/internal/shmwait"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -62,10 +62,10 @@ const noticeInline = 32
 
 // pipe is one direction between this rank and another.
 type pipe struct {
-	announced *waiting.Flag            // how many messages
+	announced *shmwait.Flag            // how many messages
 	notices   [pairSlots]*notice       //
-	filled    [pairSlots]*waiting.Flag // what was copied to the cell: progress
-	taken     [pairSlots]*waiting.Flag // and from it
+	filled    [pairSlots]*shmwait.Flag // what was copied to the cell: progress
+	taken     [pairSlots]*shmwait.Flag // and from it
 	cells     [pairSlots][]byte
 
 	mu   sync.Mutex
@@ -88,8 +88,8 @@ func (s *shmGroup) layPairs(base func(place int) int) {
 		return
 	}
 	line := func(from, peer, number int) int { return base(from) + (peer*pairLines+number)*cacheLine }
-	flag := func(from, peer, number int) *waiting.Flag {
-		return waiting.FlagAt(s.windows.Control, line(from, peer, number))
+	flag := func(from, peer, number int) *shmwait.Flag {
+		return shmwait.FlagAt(s.windows.Control, line(from, peer, number))
 	}
 	lay := func(from, to int) *pipe {
 		p := &pipe{announced: flag(from, to, 0)}

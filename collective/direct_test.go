@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -68,7 +68,7 @@ func put[T Number](g *Group, where string, x []T) []T {
 	default:
 		return append([]T(nil), x...)
 	}
-	p := raw.As[T](arena[:len(raw.Bytes(x))])
+	p := bytesview.As[T](arena[:len(bytesview.Bytes(x))])
 	copy(p, x)
 	return p
 }

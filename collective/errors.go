@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -33,8 +33,8 @@ func (e *OpError) Error() string {
 		return fmt.Sprintf("collective: operation %d: %s, %s: all ranks must start the same operations in the same order", e.Seq, low, high)
 	}
 	if gone := (*transport.Error)(nil); errors.As(e.Err, &gone) && errors.Is(gone, transport.ErrGoodbye) {
-		early := outcome.Early("it left the job", outcome.Rank(e.Rank), fmt.Sprintf("%s %d", e.Op, e.Seq))
-		return fmt.Sprintf("collective: %s (message %v)", outcome.Lost(outcome.Rank(gone.Peer), early), gone.Tag)
+		early := failure.Early("it left the job", failure.Rank(e.Rank), fmt.Sprintf("%s %d", e.Op, e.Seq))
+		return fmt.Sprintf("collective: %s (message %v)", failure.Lost(failure.Rank(gone.Peer), early), gone.Tag)
 	}
 	if transport.TimedOut(e.Err) {
 		hint = "; is the rank stuck, and do all ranks start the same operations in the same order?"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -13,9 +13,9 @@ import (
 func rounded16[T Float16 | BFloat16](x []float32) []T {
 	out := make([]T, len(x))
 	if elementOf[T]() == float16s {
-		simd.Host().ToHalf(raw.As[uint16](raw.Bytes(out)), x)
+		simd.Host().ToHalf(bytesview.As[uint16](bytesview.Bytes(out)), x)
 	} else {
-		simd.Host().ToBrain(raw.As[uint16](raw.Bytes(out)), x)
+		simd.Host().ToBrain(bytesview.As[uint16](bytesview.Bytes(out)), x)
 	}
 	return out
 }

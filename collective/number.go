@@ -3,7 +3,7 @@ package collective
 import (
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -90,17 +90,17 @@ func (w *Work) combine(dst, a, b []byte) {
 	k, op := w.g.kernels, w.op.kernel()
 	switch w.elem {
 	case float32s:
-		k.Combine(op, raw.As[float32](dst), raw.As[float32](a), raw.As[float32](b))
+		k.Combine(op, bytesview.As[float32](dst), bytesview.As[float32](a), bytesview.As[float32](b))
 	case float16s:
-		k.CombineHalf(op, raw.As[uint16](dst), raw.As[uint16](a), raw.As[uint16](b))
+		k.CombineHalf(op, bytesview.As[uint16](dst), bytesview.As[uint16](a), bytesview.As[uint16](b))
 	case bfloat16s:
-		k.CombineBrain(op, raw.As[uint16](dst), raw.As[uint16](a), raw.As[uint16](b))
+		k.CombineBrain(op, bytesview.As[uint16](dst), bytesview.As[uint16](a), bytesview.As[uint16](b))
 	case float64s:
-		combine(op, raw.As[float64](dst), raw.As[float64](a), raw.As[float64](b))
+		combine(op, bytesview.As[float64](dst), bytesview.As[float64](a), bytesview.As[float64](b))
 	case int32s:
-		combine(op, raw.As[int32](dst), raw.As[int32](a), raw.As[int32](b))
+		combine(op, bytesview.As[int32](dst), bytesview.As[int32](a), bytesview.As[int32](b))
 	case int64s:
-		combine(op, raw.As[int64](dst), raw.As[int64](a), raw.As[int64](b))
+		combine(op, bytesview.As[int64](dst), bytesview.As[int64](a), bytesview.As[int64](b))
 	case uint8s:
 		combine(op, dst, a, b)
 	}
@@ -114,15 +114,15 @@ func (w *Work) average(x []byte) {
 	k, factor := w.g.kernels, 1/float32(w.g.size)
 	switch w.elem {
 	case float32s:
-		k.Scale(raw.As[float32](x), factor)
+		k.Scale(bytesview.As[float32](x), factor)
 	case float16s:
-		v := [][]uint16{raw.As[uint16](x)}
+		v := [][]uint16{bytesview.As[uint16](x)}
 		k.ReduceAllHalf(simd.ReduceSum, v, v, factor)
 	case bfloat16s:
-		v := [][]uint16{raw.As[uint16](x)}
+		v := [][]uint16{bytesview.As[uint16](x)}
 		k.ReduceAllBrain(simd.ReduceSum, v, v, factor)
 	case float64s:
-		multiply(raw.As[float64](x), 1/float64(w.g.size))
+		multiply(bytesview.As[float64](x), 1/float64(w.g.size))
 	}
 }
 

@@ -3,7 +3,7 @@ package collective
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // ReduceOp is a reduction.
@@ -41,7 +41,7 @@ func (op ReduceOp) String() string {
 // lies if that is every rank's arena (transport.SharedMemory), and copy it otherwise.
 func AllReduce[T Number](g *Group, x []T, op ReduceOp) error {
 	if g.share.whole(g.size) {
-		if ok, err := g.share.allReduce(g, elementOf[T](), raw.Bytes(x), op); ok {
+		if ok, err := g.share.allReduce(g, elementOf[T](), bytesview.Bytes(x), op); ok {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func StartAllReduce[T Number](g *Group, x []T, op ReduceOp) *Work { return allRe
 
 func allReduce[T Number](g *Group, x []T, op ReduceOp, blocking bool) *Work {
 	w := g.newWork(kindAllReduce, elementOf[T]())
-	w.x, w.op = raw.Bytes(x), op
+	w.x, w.op = bytesview.Bytes(x), op
 	return g.startReduction(w, blocking)
 }
 
@@ -86,7 +86,7 @@ func StartBroadcast[T Number](g *Group, x []T, root int) *Work {
 
 func broadcast[T Number](g *Group, x []T, root int, blocking bool) *Work {
 	w := g.newWork(kindBroadcast, elementOf[T]())
-	w.x, w.root = raw.Bytes(x), root
+	w.x, w.root = bytesview.Bytes(x), root
 	if !g.has(root) {
 		return w.wrongRoot()
 	}
@@ -117,7 +117,7 @@ func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
 	if len(dst) != g.size*len(src) {
 		return w.misuse("dst holds %d values, want %d: %d ranks x %d of src", len(dst), g.size*len(src), g.size, len(src))
 	}
-	w.x, w.src = raw.Bytes(dst), raw.Bytes(src)
+	w.x, w.src = bytesview.Bytes(dst), bytesview.Bytes(src)
 	return g.start(w, blocking)
 }
 
@@ -146,9 +146,9 @@ func allGatherTo[T Number](g *Group, dst [][]T, src []T, blocking bool) *Work {
 		if len(part) != len(src) {
 			return w.misuse("dst of rank %d holds %d values, want %d as src", r, len(part), len(src))
 		}
-		w.separateOuts = append(w.separateOuts, raw.Bytes(part))
+		w.separateOuts = append(w.separateOuts, bytesview.Bytes(part))
 	}
-	w.src = raw.Bytes(src)
+	w.src = bytesview.Bytes(src)
 	return g.start(w, blocking)
 }
 
@@ -179,7 +179,7 @@ func allGatherV[T Number](g *Group, dst, src []T, counts []int, blocking bool) *
 	if sum != len(dst) || len(src) != counts[g.rank] {
 		return w.misuse("dst holds %d values and src %d, want %d, the sum of all counts, and %d", len(dst), len(src), sum, counts[g.rank])
 	}
-	w.x, w.src = raw.Bytes(dst), raw.Bytes(src)
+	w.x, w.src = bytesview.Bytes(dst), bytesview.Bytes(src)
 	return g.start(w, blocking)
 }
 

@@ -1,6 +1,6 @@
 package collective
 
-import "github.com/ringo-ml/ringo/internal/raw"
+import "github.com/ringo-ml/ringo/internal/bytesview"
 
 // Operations on parts, one for each rank.
 
@@ -24,7 +24,7 @@ func reduceScatter[T Number](g *Group, dst, src []T, op ReduceOp, blocking bool)
 	if len(src) != g.size*len(dst) {
 		return w.misuse("src holds %d values, want %d: %d ranks x %d of dst", len(src), g.size*len(dst), g.size, len(dst))
 	}
-	w.x, w.dst, w.op = raw.Bytes(src), raw.Bytes(dst), op
+	w.x, w.dst, w.op = bytesview.Bytes(src), bytesview.Bytes(dst), op
 	return g.startReduction(w, blocking)
 }
 
@@ -45,7 +45,7 @@ func StartReduce[T Number](g *Group, x []T, op ReduceOp, root int) *Work {
 
 func reduce[T Number](g *Group, x []T, op ReduceOp, root int, blocking bool) *Work {
 	w := g.newWork(kindReduce, elementOf[T]())
-	w.x, w.op, w.root = raw.Bytes(x), op, root
+	w.x, w.op, w.root = bytesview.Bytes(x), op, root
 	if !g.has(root) {
 		return w.wrongRoot()
 	}
@@ -69,7 +69,7 @@ func StartGather[T Number](g *Group, dst, src []T, root int) *Work {
 
 func gather[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 	w := g.newWork(kindGather, elementOf[T]())
-	w.src, w.root = raw.Bytes(src), root
+	w.src, w.root = bytesview.Bytes(src), root
 	if !g.has(root) {
 		return w.wrongRoot()
 	}
@@ -77,7 +77,7 @@ func gather[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 		if len(dst) != g.size*len(src) {
 			return w.misuse("dst holds %d values, want %d: %d ranks x %d of src", len(dst), g.size*len(src), g.size, len(src))
 		}
-		w.x = raw.Bytes(dst)
+		w.x = bytesview.Bytes(dst)
 	}
 	return g.start(w, blocking)
 }
@@ -99,7 +99,7 @@ func StartScatter[T Number](g *Group, dst, src []T, root int) *Work {
 
 func scatter[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 	w := g.newWork(kindScatter, elementOf[T]())
-	w.dst, w.root = raw.Bytes(dst), root
+	w.dst, w.root = bytesview.Bytes(dst), root
 	if !g.has(root) {
 		return w.wrongRoot()
 	}
@@ -107,7 +107,7 @@ func scatter[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 		if len(src) != g.size*len(dst) {
 			return w.misuse("src holds %d values, want %d: %d ranks x %d of dst", len(src), g.size*len(dst), g.size, len(dst))
 		}
-		w.x = raw.Bytes(src)
+		w.x = bytesview.Bytes(src)
 	}
 	return g.start(w, blocking)
 }
@@ -127,7 +127,7 @@ func allToAll[T Number](g *Group, dst, src []T, blocking bool) *Work {
 	if len(src)%g.size != 0 || len(dst) != len(src) {
 		return w.misuse("src holds %d values and dst %d, want equal lengths that %d ranks divide", len(src), len(dst), g.size)
 	}
-	w.x, w.dst = raw.Bytes(src), raw.Bytes(dst)
+	w.x, w.dst = bytesview.Bytes(src), bytesview.Bytes(dst)
 	return g.start(w, blocking)
 }
 
@@ -158,6 +158,6 @@ func allToAllV[T Number](g *Group, dst, src []T, sendCounts, recvCounts []int, b
 		return w.misuse("src holds %d values and dst %d, want %d and %d, the sums of the counts; this rank sends itself %d and receives %d",
 			len(src), len(dst), out, in, sendCounts[g.rank], recvCounts[g.rank])
 	}
-	w.x, w.dst = raw.Bytes(src), raw.Bytes(dst)
+	w.x, w.dst = bytesview.Bytes(src), bytesview.Bytes(dst)
 	return g.start(w, blocking)
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -184,7 +184,7 @@ func anywhere(g *Group, rng *rand.Rand, x []float32) []float32 {
 	if which%2 == 0 && which>>(1+g.Rank())%2 == 0 {
 		return x
 	}
-	p := raw.As[float32](g.share.windows.Alloc(4 * len(x)))
+	p := bytesview.As[float32](g.share.windows.Alloc(4 * len(x)))
 	if len(x) == 0 || p == nil {
 		return x
 	}

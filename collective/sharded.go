@@ -3,8 +3,8 @@ package collective
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/panics"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -77,10 +77,10 @@ func StartSharded(g *Group, s Sharded) *Work {
 	w := g.newWork(kindSharded, float32s)
 	n := max(len(s.Grads), len(s.Params))
 	if s.Grads != nil {
-		w.x, w.root = raw.Bytes(s.Grads), w.root|shardsGrads
+		w.x, w.root = bytesview.Bytes(s.Grads), w.root|shardsGrads
 	}
 	if s.Params != nil {
-		w.dst, w.root = raw.Bytes(s.Params), w.root|shardsParams
+		w.dst, w.root = bytesview.Bytes(s.Params), w.root|shardsParams
 	}
 	if s.Grads == nil {
 		w.x = w.dst
@@ -97,7 +97,7 @@ func StartSharded(g *Group, s Sharded) *Work {
 	case sum != n:
 		return w.misuse("a shared update of %d values, but Counts add up to %d", n, sum)
 	}
-	if err := canShard(g, raw.As[float32](w.x)); err != nil {
+	if err := canShard(g, bytesview.As[float32](w.x)); err != nil {
 		return w.misuse("a shared update of %d values: %w", n, err)
 	}
 	if err := canShard(g, s.Params); err != nil {
@@ -161,7 +161,7 @@ func (w *Work) shard(lo, hi int) error {
 		w.fold(w.dsts, w.srcs)
 	}
 	err := panics.Do(func() error {
-		w.apply(lo/4, hi/4, raw.As[float32](sum))
+		w.apply(lo/4, hi/4, bytesview.As[float32](sum))
 		return nil
 	})
 	if err != nil || w.root&shardsParams == 0 {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // numeric is what the oracle can add.
@@ -30,7 +30,7 @@ func (t *trial[T]) put(x []T) []T {
 	if t.rng == nil || t.rng.IntN(3) == 0 {
 		return x
 	}
-	p := raw.Bytes(x)
+	p := bytesview.Bytes(x)
 	arena := t.g.share.windows.Arena()
 	if t.used += t.rng.IntN(5) * 8; t.used+len(p) > len(arena) {
 		t.used = 0
@@ -38,7 +38,7 @@ func (t *trial[T]) put(x []T) []T {
 	copy(arena[t.used:], p)
 	at := arena[t.used:][:len(p):len(p)]
 	t.used += (len(p) + 7) &^ 7
-	return raw.As[T](at)
+	return bytesview.As[T](at)
 }
 
 func (t *trial[T]) value(rank, i int) T { return T((rank*5+i*3)%4 + 1) }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -299,7 +299,7 @@ func (c *Compressor) roundEntries(s *Sparse, g *Bucket) error {
 		}
 	}
 	w, residual := c.work, c.residual.Range(g.Lo, g.Hi)
-	w.values = raw.Sized(w.values, roundBlock(q))
+	w.values = bytesview.Sized(w.values, roundBlock(q))
 	for at := 0; at < len(s.Value); at += len(w.values) {
 		x := s.Value[at:min(at+len(w.values), len(s.Value))]
 		y, err := w.decoded(q, x)
@@ -327,7 +327,7 @@ func roundBlock(q Quantiser) int { return (takeChunk + q.Block() - 1) / q.Block(
 
 // decoded is what others will decode of x. It is valid until the next call.
 func (w *Workspace) decoded(q Quantiser, x []float32) ([]float32, error) {
-	w.bytes = raw.Sized(w.bytes, q.Size(len(x)))
+	w.bytes = bytesview.Sized(w.bytes, q.Size(len(x)))
 	if err := q.Encode(w.bytes, x); err != nil {
 		return nil, err
 	}
@@ -347,7 +347,7 @@ func (c *Compressor) Round(group int, grads []float32) error {
 	for _, t := range c.transforms {
 		t.Apply(g.Lo, grads)
 	}
-	w.values = raw.Sized(w.values, roundBlock(q))
+	w.values = bytesview.Sized(w.values, roundBlock(q))
 	for at := 0; at < len(grads); at += len(w.values) {
 		x := grads[at:min(at+len(w.values), len(grads))]
 		if err := c.roundDense(x, g.Lo+at); err != nil {

@@ -3,7 +3,7 @@ package compress
 import (
 	"math"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -143,7 +143,7 @@ const middleMost = 512
 // or of some of them at even distances.
 func (w *Workspace) middleOf(x []float32, least float32) float32 {
 	if stride := len(x) / middleMost; stride > 1 {
-		w.sample = raw.Sized(w.sample, middleMost)
+		w.sample = bytesview.Sized(w.sample, middleMost)
 		for i := range w.sample {
 			w.sample[i] = x[i*stride]
 		}

@@ -3,7 +3,7 @@ package compress
 import (
 	"math"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -56,11 +56,11 @@ const sampleRun = simd.RunFloats
 func (w *Workspace) sampleOf(residual, grad []float32, every int, seed uint32) {
 	stride := sampleRun * max(1, every)
 	runs, within := len(residual)/stride, uint32(stride-sampleRun+1)
-	w.runs = raw.Sized(w.runs, runs)
+	w.runs = bytesview.Sized(w.runs, runs)
 	for i := range w.runs {
 		w.runs[i] = uint32(i*stride) + scatter(seed+uint32(i))%within
 	}
-	w.sample = raw.Sized(w.sample, runs*sampleRun)
+	w.sample = bytesview.Sized(w.sample, runs*sampleRun)
 	if grad != nil {
 		w.kernel().AddRuns(w.sample, residual, grad, w.runs)
 		return
@@ -152,7 +152,7 @@ func (w *Workspace) kthBetween(x []float32, k int, least, high uint32) (kth uint
 	if high == noBound {
 		return w.kthLargest(x, k, least)
 	}
-	w.middle = raw.Sized(w.middle, len(x))
+	w.middle = bytesview.Sized(w.middle, len(x))
 	below := w.kernel().Below(w.middle, x, high)
 	above := len(x) - below
 	if above >= k {
@@ -178,7 +178,7 @@ func descend(counts []uint32, k int) (bin uint32, left int) {
 func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, least, high uint32) float32 {
 	rest := s.entries(start)
 	kth, equal := w.kthBetween(rest.Value, k, least, high)
-	w.lowIndex, w.lowValue = raw.Sized(w.lowIndex, takeChunk), raw.Sized(w.lowValue, takeChunk)
+	w.lowIndex, w.lowValue = bytesview.Sized(w.lowIndex, takeChunk), bytesview.Sized(w.lowValue, takeChunk)
 	low, to, kept := simd.Entries{Index: w.lowIndex, Value: w.lowValue}, rest, 0
 	for len(rest.Index) > 0 {
 		n := min(len(rest.Index), takeChunk)
@@ -197,7 +197,7 @@ func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, 
 // count is kthLargest in two passes over memory.
 func (w *Workspace) count(x []float32, k int) (kth uint32, equal int) {
 	const bins = 1 << 16
-	w.counts = raw.Sized(w.counts, 2*bins)
+	w.counts = bytesview.Sized(w.counts, 2*bins)
 	clear(w.counts)
 	even, odd := w.counts[:bins], w.counts[bins:]
 	pairs := x[:len(x)&^1]

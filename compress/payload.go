@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -83,7 +83,7 @@ func (c *Coder) Encode(dst []byte, s *Sparse) ([]byte, error) {
 	where, indexBytes := c.layout(s)
 	values := s.Value
 	if where == indexDense && len(values) < s.Len {
-		c.dense = raw.Sized(c.dense, s.Len)
+		c.dense = bytesview.Sized(c.dense, s.Len)
 		clear(c.dense)
 		s.AddTo(c.dense)
 		values = c.dense

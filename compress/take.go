@@ -3,7 +3,7 @@ package compress
 import (
 	"github.com/ringo-ml/ringo/internal/simd"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // takeChunk is how many values are worked on together, so that a second pass over
@@ -50,7 +50,7 @@ func (w *Workspace) over(s *Sparse) int {
 	if threads == 1 {
 		return w.alone(s)
 	}
-	w.segments = raw.Sized(w.segments, max(threads, len(w.segments)))
+	w.segments = bytesview.Sized(w.segments, max(threads, len(w.segments)))
 	for i := range threads {
 		g := &w.segments[i]
 		g.lo, g.hi = n/threads*i, n/threads*(i+1)
@@ -58,7 +58,7 @@ func (w *Workspace) over(s *Sparse) int {
 			g.hi = n
 		}
 		room := min(w.take.limit+takePass, g.hi-g.lo)
-		g.index, g.value = raw.Sized(g.index, room), raw.Sized(g.value, room)
+		g.index, g.value = bytesview.Sized(g.index, room), bytesview.Sized(g.value, room)
 	}
 	w.kernel() // before threads look for it
 	if w.part == nil {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -96,7 +96,7 @@ func (FP32) Encode(dst []byte, x []float32) error {
 			return reject(x, simd.InfMagnitude+1, "fp32")
 		}
 		if littleEndian {
-			copy(dst[4*at:], raw.Bytes(block))
+			copy(dst[4*at:], bytesview.Bytes(block))
 			continue
 		}
 		for i, v := range block {
@@ -109,7 +109,7 @@ func (FP32) Encode(dst []byte, x []float32) error {
 // Decode copies to dst.
 func (FP32) Decode(dst []float32, src []byte) error {
 	if littleEndian {
-		copy(raw.Bytes(dst), src)
+		copy(bytesview.Bytes(dst), src)
 		return nil
 	}
 	for i := range dst {
@@ -204,7 +204,7 @@ func encodeHalves(dst []byte, x []float32, code string, bound uint32, convert fu
 		}
 		convert(k, aside[:len(block)], block)
 		if littleEndian {
-			copy(to, raw.Bytes(aside[:len(block)]))
+			copy(to, bytesview.Bytes(aside[:len(block)]))
 			continue
 		}
 		for i, h := range aside[:len(block)] {
@@ -225,7 +225,7 @@ func decodeHalves(dst []float32, src []byte, convert func(*simd.Kernels, []float
 	for len(dst) > 0 {
 		n := min(len(dst), valueBlock)
 		if littleEndian {
-			copy(raw.Bytes(aside[:n]), src)
+			copy(bytesview.Bytes(aside[:n]), src)
 		} else {
 			for i := range n {
 				aside[i] = binary.LittleEndian.Uint16(src[2*i:])

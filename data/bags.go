@@ -3,7 +3,7 @@ package data
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // Bags are the keys of N samples in some slots, slot after slot and within a slot sample after sample. Bag slot*N+sample has
@@ -24,7 +24,7 @@ func (b *Bags) begin(slots, n int) {
 		b.Offsets = b.Offsets[:0]
 		return
 	}
-	b.Offsets = raw.Sized(b.Offsets, slots*n+1)
+	b.Offsets = bytesview.Sized(b.Offsets, slots*n+1)
 	clear(b.Offsets)
 }
 

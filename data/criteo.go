@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // pageRows is how many rows lie together: no row is ever copied to grow, but for keys of bags.
@@ -26,9 +26,9 @@ func (c *clicks) evidence(w io.Writer) {
 	for _, p := range c.pages {
 		writeInts(w, p.labels)
 		if c.shape.bagged() { // of a hash: never fails
-			_, _ = w.Write(raw.Bytes(p.numbers))
-			_, _ = w.Write(raw.Bytes(p.keys))
-			_, _ = w.Write(raw.Bytes(p.ends))
+			_, _ = w.Write(bytesview.Bytes(p.numbers))
+			_, _ = w.Write(bytesview.Bytes(p.keys))
+			_, _ = w.Write(bytesview.Bytes(p.ends))
 		}
 	}
 }

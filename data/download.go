@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 // tries is how often one mirror is asked again after a transfer that broke off.
@@ -62,7 +62,7 @@ func settle(part string) error {
 	if err != nil {
 		return &localError{err}
 	}
-	err = errors.Join(folder.SyncFile(file), file.Close())
+	err = errors.Join(dirlock.SyncFile(file), file.Close())
 	if err == nil {
 		err = os.Rename(part, part[:len(part)-len(".part")])
 	}

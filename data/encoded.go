@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // encoded is the source of images kept as files, or in memory as they were
@@ -139,7 +139,7 @@ func (e *encoded) decode(s *scratch, n int32, augment bool, r *rng) error {
 		wx, wy = centreWindows(w, h, e.size)
 	}
 	s.cut(im, box, turn)
-	s.result = raw.Sized(s.result, 3*e.size*e.size)
+	s.result = bytesview.Sized(s.result, 3*e.size*e.size)
 	s.resize(s.result, s.source, w, h, wx, wy)
 	if augment && r.below(2) == 1 {
 		flip(s.result, e.size)
@@ -150,14 +150,14 @@ func (e *encoded) decode(s *scratch, n int32, augment bool, r *rng) error {
 // cut leaves a box of the turned image in s.source.
 func (s *scratch) cut(im image.Image, box image.Rectangle, turn orientation) {
 	n := 3 * box.Dx() * box.Dy()
-	s.source = raw.Sized(s.source, n)
+	s.source = bytesview.Sized(s.source, n)
 	bounds := im.Bounds()
 	if !turn.turned() {
 		rgb(s.source, im, box.Add(bounds.Min))
 		return
 	}
 	box = turn.box(box, bounds.Dx(), bounds.Dy())
-	s.stored = raw.Sized(s.stored, n)
+	s.stored = bytesview.Sized(s.stored, n)
 	rgb(s.stored, im, box.Add(bounds.Min))
 	turn.turn(s.source, s.stored, box.Dx(), box.Dy())
 }

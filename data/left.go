@@ -14,8 +14,8 @@ type LeftOut struct {
 	// Kind is a noun in the singular, such as "hidden file".
 	Kind  string `json:"kind"`
 	Count int    `json:"count"`
-	// Names are the first of them, in order, or all bad rows of an PredictInput: paths, or errors with a
-	// path.
+	// Names are the first of them, in order, or all bad rows of an PredictInput: paths, or errors
+	// with a path.
 	Names []string `json:"names"`
 }
 

@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // Sample is the part of a batch that one sample has, to be read or written in place; its bags are in the batch alone.
@@ -97,10 +97,10 @@ func (m *memory) Fill(b *Batch, idx []int32, _ Draw) error {
 func (m *memory) evidence(w io.Writer) {
 	writeInts(w, m.all.Labels)
 	writeInts(w, m.all.IDs)
-	w.Write(raw.Bytes(m.all.Targets)) // of a hash: never fails
-	w.Write(raw.Bytes(m.all.Values))
-	w.Write(raw.Bytes(m.all.Bags.Keys))
-	w.Write(raw.Bytes(m.all.Bags.Offsets))
+	w.Write(bytesview.Bytes(m.all.Targets)) // of a hash: never fails
+	w.Write(bytesview.Bytes(m.all.Values))
+	w.Write(bytesview.Bytes(m.all.Bags.Keys))
+	w.Write(bytesview.Bytes(m.all.Bags.Offsets))
 }
 
 // items is the source of a slice of anything.

@@ -1,6 +1,6 @@
 package data
 
-import "github.com/ringo-ml/ringo/internal/raw"
+import "github.com/ringo-ml/ringo/internal/bytesview"
 
 // partition returns the positions [lo, hi) of n that belong to a rank of size,
 // cut contiguously as SINGA cuts them. With dropRemainder every rank gets
@@ -24,7 +24,7 @@ func partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
 // dst's memory where that is large enough. Fisher-Yates: O(n), about 5 ns per
 // element while the order stays in the cache.
 func permutation(seed uint64, epoch, n int, dst []int32) []int32 {
-	dst = raw.Sized(dst, n)
+	dst = bytesview.Sized(dst, n)
 	for i := range dst {
 		dst[i] = int32(i)
 	}

@@ -3,7 +3,7 @@ package data
 import (
 	"math"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // axis is the resampling of one dimension: output i is the sum of taps
@@ -24,8 +24,8 @@ func (a *axis) plan(in, out, offset, n int) {
 	scale := float64(in) / float64(out)
 	filter := math.Max(scale, 1)
 	a.width = widest(scale, filter, in, offset, n)
-	a.first = raw.Sized(a.first, n)
-	a.weights = raw.Sized(a.weights, n*a.width)
+	a.first = bytesview.Sized(a.first, n)
+	a.weights = bytesview.Sized(a.weights, n*a.width)
 	for i := range n {
 		centre := (float64(offset+i) + 0.5) * scale
 		lo, hi := reach(scale, filter, in, offset+i)
@@ -101,7 +101,7 @@ func (r *resizer) resize(dst, src []uint8, w, h int, wx, wy window) {
 		bottom = max(bottom, int(f)+r.y.width)
 	}
 	stride := 3 * wx.n
-	r.middle = raw.Sized(r.middle, (bottom-top)*stride)
+	r.middle = bytesview.Sized(r.middle, (bottom-top)*stride)
 	for y := top; y < bottom; y++ {
 		r.x.across(r.middle[(y-top)*stride:][:stride], src[y*w*3:][:w*3])
 	}
@@ -149,7 +149,7 @@ func (r *resizer) down(dst, rows []uint8, taps []int32) {
 		}
 		return
 	}
-	r.sums = raw.Sized(r.sums, stride)
+	r.sums = bytesview.Sized(r.sums, stride)
 	sums := r.sums
 	clear(sums)
 	for i := 0; i < len(taps); i += 4 {

@@ -8,7 +8,7 @@
 // names where sets can be fetched.
 package data
 
-import "github.com/ringo-ml/ringo/internal/raw"
+import "github.com/ringo-ml/ringo/internal/bytesview"
 
 // Shape is what one sample of a source holds.
 type Shape struct {
@@ -75,11 +75,11 @@ func (b *Batch) CopyFrom(other *Batch) {
 // undefined afterwards. It allocates only what no earlier batch was as large as.
 func (b *Batch) Resize(s Shape, n int) {
 	b.N = n
-	b.Values = raw.Sized(b.Values, n*s.Size())
-	b.IDs = raw.Sized(b.IDs, n*s.IDs)
-	b.Keys = raw.Sized(b.Keys, n*s.Keys)
-	b.Labels = raw.Sized(b.Labels, n*s.Labels)
-	b.Targets = raw.Sized(b.Targets, n*s.Targets)
+	b.Values = bytesview.Sized(b.Values, n*s.Size())
+	b.IDs = bytesview.Sized(b.IDs, n*s.IDs)
+	b.Keys = bytesview.Sized(b.Keys, n*s.Keys)
+	b.Labels = bytesview.Sized(b.Labels, n*s.Labels)
+	b.Targets = bytesview.Sized(b.Targets, n*s.Targets)
 	b.Bags.begin(len(s.Slots), n)
 }
 

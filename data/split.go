@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -21,7 +21,7 @@ type subset struct {
 func (s subset) Len() int { return len(s.at) }
 
 func (s subset) Fill(b *Batch, idx []int32, d Draw) error {
-	b.order = raw.Sized(b.order, len(idx)) // which may be idx itself, where splits are split
+	b.order = bytesview.Sized(b.order, len(idx)) // which may be idx itself, where splits are split
 	for i, n := range idx {
 		b.order[i] = s.at[n]
 	}

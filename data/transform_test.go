@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // Runs see the batches that they saw before transformations were functions: crops and flips of CIFAR-10 have a fixed hash.
@@ -26,7 +26,7 @@ func TestAugmentationHasItsBits(t *testing.T) {
 			if err := set.Train.Fill(&b, permutation(seed, epoch, 40, nil), Draw{Seed: seed, Epoch: epoch, Augment: true}); err != nil {
 				t.Fatal(err)
 			}
-			h.Write(raw.Bytes(b.Values))
+			h.Write(bytesview.Bytes(b.Values))
 		}
 	}
 	if got, want := hex.EncodeToString(h.Sum(nil)[:8]), "dc909b44ca1d69de"; got != want {

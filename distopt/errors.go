@@ -3,7 +3,7 @@ package distopt
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
 // Error says in which step and bucket something failed. Err names the operation, the rank
@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Place is the step and the bucket in words.
-func (e *Error) Place() outcome.Position {
-	return outcome.Position{Where: fmt.Sprintf("in step %d", e.Step), Bucket: e.bucket()}
+func (e *Error) Place() failure.Position {
+	return failure.Position{Where: fmt.Sprintf("in step %d", e.Step), Bucket: e.bucket()}
 }
 
 func (e *Error) bucket() string {
@@ -47,7 +47,7 @@ func (e *Error) bucket() string {
 	case e.First == "":
 		return fmt.Sprintf("partition %d of %d", e.Bucket, e.Buckets)
 	}
-	return outcome.Bucket(fmt.Sprintf("bucket %d", e.Bucket), e.First, e.Last)
+	return failure.Bucket(fmt.Sprintf("bucket %d", e.Bucket), e.First, e.Last)
 }
 
 // fail keeps the first fault for Step to return.
@@ -57,9 +57,9 @@ func (o *Optimizer) fail(err error) {
 	}
 }
 
-// breakGroup is the fault, of which the other ranks were told. It has an effect where nobody knows of it:
-// what failed in an exchange has broken the group already, and of what all ranks fail with, such as
-// a norm that they agree on, none needs to be told.
+// breakGroup is the fault, of which the other ranks were told. It has an effect where nobody knows
+// of it: what failed in an exchange has broken the group already, and of what all ranks fail with,
+// such as a norm that they agree on, none needs to be told.
 func (o *Optimizer) breakGroup() error {
 	if o.fault != nil && !o.alike && o.group.Size() > 1 {
 		_ = o.group.Fail(o.fault)

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -37,7 +37,7 @@ func (m *merger) merge(dim int, counts []int, ids []int32, rows []float32) ([]in
 		m.halve()
 	}
 	m.unite()
-	m.rows = raw.Sized(m.rows, len(m.ids)*dim)
+	m.rows = bytesview.Sized(m.rows, len(m.ids)*dim)
 	m.kernels.Lookup(m.rows, rows, m.from, dim)
 	for _, a := range m.repeats {
 		m.kernels.Add(m.rows[int(a.to)*dim:][:dim], rows[int(a.from)*dim:][:dim])
@@ -78,7 +78,7 @@ func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int
 func (m *merger) split(dim int, own, ids []int32, rows []float32) ([]int32, []float32) {
 	m.common(own, ids)
 	rest := len(ids) - len(m.repeats)
-	m.ids, m.rows = raw.Sized(m.ids, rest), raw.Sized(m.rows, len(ids)*dim)
+	m.ids, m.rows = bytesview.Sized(m.ids, rest), bytesview.Sized(m.rows, len(ids)*dim)
 	both := m.rows[rest*dim:]
 	at, kept := 0, 0
 	for k := 0; k <= len(m.repeats); k++ { // what is between two that both have, then the latter
@@ -149,7 +149,7 @@ func upTo(x, y int32) int { return int(uint64(int64(x)-int64(y)-1) >> 63) }
 // list makes the keys, a run for each rank that has any. Where two ids are
 // equal, the lower rank's key is the lower one.
 func (m *merger) list(counts []int, ids []int32) {
-	m.keys, m.spare = raw.Sized(m.keys, len(ids)), raw.Sized(m.spare, len(ids))
+	m.keys, m.spare = bytesview.Sized(m.keys, len(ids)), bytesview.Sized(m.spare, len(ids))
 	for i, id := range ids {
 		m.keys[i] = uint64(id)<<32 | uint64(i)
 	}
@@ -191,7 +191,7 @@ func mergeRuns(out, a, b []uint64) {
 
 // unite finds the first row of each id and the others of the same.
 func (m *merger) unite() {
-	m.ids, m.from = raw.Sized(m.ids, len(m.keys)), raw.Sized(m.from, len(m.keys))
+	m.ids, m.from = bytesview.Sized(m.ids, len(m.keys)), bytesview.Sized(m.from, len(m.keys))
 	m.repeats = m.repeats[:0]
 	n, last := 0, int32(-1)
 	for _, key := range m.keys {

@@ -12,7 +12,7 @@ import (
 // adds them in the order of ranks. It keeps its own last contribution.
 type naive struct {
 	group *collective.Group
-	gave  map[int][]float32          // by Op.Lo
+	gave  map[int][]float32          // by Request.Lo
 	lost  map[int]exchange.ErrorSpan // likewise
 	err   error
 	end   time.Time

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/optim"
@@ -211,7 +211,7 @@ func (k kept) same(o kept) error {
 		return fmt.Errorf("%v, want %v", k.names, o.names)
 	}
 	for i, x := range k.data {
-		if !bytes.Equal(raw.Bytes(x), raw.Bytes(o.data[i])) {
+		if !bytes.Equal(bytesview.Bytes(x), bytesview.Bytes(o.data[i])) {
 			return fmt.Errorf("%s differs", k.names[i])
 		}
 	}

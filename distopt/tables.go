@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -240,7 +240,7 @@ func (t *table) makeRoom() {
 	for _, n := range t.counts {
 		total += n
 	}
-	t.allIDs, t.allRows = raw.Sized(t.allIDs, total), raw.Sized(t.allRows, total*t.Dim)
+	t.allIDs, t.allRows = bytesview.Sized(t.allIDs, total), bytesview.Sized(t.allRows, total*t.Dim)
 }
 
 func (t *table) wait() (end time.Time, err error) {

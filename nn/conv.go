@@ -3,7 +3,7 @@ package nn
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -111,7 +111,7 @@ func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 	}
 	y := t.begin(o, x.Shape[0], h, w, o.out)
 	if cfg.MaxPool2 {
-		o.from = raw.Sized(o.from, y.Len())
+		o.from = bytesview.Sized(o.from, y.Len())
 		o.pool.Set(simd.Window{Height: win.OutHeight(), Width: win.OutWidth(), Channels: o.out, Size: 2, Stride: 2})
 	}
 	o.algo = implicitGEMM{}

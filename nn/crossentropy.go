@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // CrossEntropy is how CrossEntropy counts. Its zero value is SoftmaxCrossEntropy.
@@ -59,7 +59,7 @@ func (t *Tape) CrossEntropy(logits *Tensor, labels []int32, cfg CrossEntropy) (l
 	o.x, o.labels, o.smoothing, o.back = logits, labels, cfg.Smoothing, false
 	o.ignored = append(o.ignored[:0], cfg.Ignored...)
 	y := t.begin(o, 1)
-	o.rows = raw.Sized(o.rows, n)
+	o.rows = bytesview.Sized(o.rows, n)
 	clear(o.rows)
 	o.run(t)
 	sum := 0.0

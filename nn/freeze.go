@@ -25,8 +25,8 @@ func (ps *Params) Freeze(patterns ...string) error {
 }
 
 // SetRate multiplies the learning rate of the parameters whose names match one of the patterns by
-// factor, which is positive: see ParamRange.Rate; of several calls the last one counts. It is called
-// before Arrange, and fails as Freeze does.
+// factor, which is positive: see ParamRange.Rate; of several calls the last one counts. It is
+// called before Arrange, and fails as Freeze does.
 func (ps *Params) SetRate(factor float64, patterns ...string) error {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return fmt.Errorf("nn: SetRate: factor %s: want a positive number; Freeze leaves parameters as they are", quantity.Exact(factor))
@@ -176,8 +176,8 @@ func allFrozen(ps ...*Param) bool {
 // frozen.
 type skipper interface{ skips() bool }
 
-// allocFrozenGrads gives the frozen parameters of an operation memory for gradients that nobody reads, where it
-// computes them together with others.
+// allocFrozenGrads gives the frozen parameters of an operation memory for gradients that nobody
+// reads, where it computes them together with others.
 func (t *Tape) allocFrozenGrads(o op) {
 	if s, ok := o.(skipper); ok && s.skips() {
 		return

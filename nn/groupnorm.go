@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -154,7 +154,7 @@ func (o *groupNormOp) setAffine(g *groupScratch, stats []float32) {
 
 func (o *groupNormOp) backward(t *Tape) {
 	c, n := len(o.l.Gamma.Data), o.x.Shape[0]
-	o.sums = raw.Sized(o.sums, 2*c*n)
+	o.sums = bytesview.Sized(o.sums, 2*c*n)
 	o.pass = groupNormBackward
 	t.pool.run(o, n)
 	for i, p := range [2]*Param{o.l.Beta, o.l.Gamma} {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 type lossOp struct {
@@ -53,7 +53,7 @@ func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor
 	o := record[lossOp](t)
 	o.x, o.labels = logits, labels
 	y := t.begin(o, 1)
-	o.rows = raw.Sized(o.rows, n)
+	o.rows = bytesview.Sized(o.rows, n)
 	o.run(t, lossForward)
 	sum := 0.0
 	for _, r := range o.rows {

@@ -3,7 +3,7 @@ package nn
 import (
 	"math"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // pairKind is what a pairLossOp measures of a prediction and its target.
@@ -96,7 +96,7 @@ func (t *Tape) measure(o *pairLossOp, kind pairKind, x, z *Tensor, delta float32
 	o.kind, o.x, o.z, o.delta, o.back = kind, x, z, delta, false
 	y := t.begin(o, 1)
 	parts := (len(x.Data) + pairPart - 1) / pairPart
-	o.sums = raw.Sized(o.sums, parts)
+	o.sums = bytesview.Sized(o.sums, parts)
 	t.pool.run(o, parts)
 	sum := 0.0
 	if !t.pool.dry {

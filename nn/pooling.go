@@ -3,7 +3,7 @@ package nn
 import (
 	"github.com/ringo-ml/ringo/internal/simd"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // Pool says how square windows move over an image.
@@ -37,7 +37,7 @@ func (o *windowOp) result() *Tensor                   { return &o.y }
 func (t *Tape) MaxPool(x *Tensor, p Pool) *Tensor {
 	o := t.window("max-pool", x, p)
 	o.mean = false
-	o.from = raw.Sized(o.from, o.y.Len())
+	o.from = bytesview.Sized(o.from, o.y.Len())
 	o.run(t, func(o *windowOp, w *worker, s int) {
 		w.k.MaxPool(o.output(o.y.Data, s), sampleOf(o.from, o.x, s), o.input(o.x.Data, s), &o.plan)
 	})

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 const (
@@ -48,11 +48,11 @@ func (g *Graph) WriteFile(path string) error {
 				end = c.at + c.bytes()
 			}
 		}
-		if err := folder.WriteFile(data, func(w io.Writer) error { return writeApart(w, constants) }); err != nil {
+		if err := dirlock.WriteFile(data, func(w io.Writer) error { return writeApart(w, constants) }); err != nil {
 			return err
 		}
 	}
-	return folder.WriteFile(path, func(w io.Writer) error { return g.write(w, constants, filepath.Base(data)) })
+	return dirlock.WriteFile(path, func(w io.Writer) error { return g.write(w, constants, filepath.Base(data)) })
 }
 
 // Write writes the graph with all its weights. It is an error of more of them than the format has

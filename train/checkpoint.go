@@ -43,12 +43,12 @@ type Checkpoint struct {
 	Keep int
 	// Resume goes on from the folder's last checkpoint, where there is one.
 	Resume bool
-	// DiskFullWait is how long the run waits at its end for room on a full disk for its last checkpoint: without it the
-	// run fails. 0: DefaultFullWait; negative: it does not wait. Before the end a full disk stops nothing: see
-	// Summary.DiskFullCheckpoints.
+	// DiskFullWait is how long the run waits at its end for room on a full disk for its last
+	// checkpoint: without it the run fails. 0: DefaultFullWait; negative: it does not wait. Before
+	// the end a full disk stops nothing: see Summary.DiskFullCheckpoints.
 	DiskFullWait time.Duration
-	// Assignments is what the program that starts the run was told. Checkpoints have it for a later start, which finds it by
-	// FindPrevious; it has no effect on the run.
+	// Assignments is what the program that starts the run was told. Checkpoints have it for a later
+	// start, which finds it by FindPrevious; it has no effect on the run.
 	Assignments []setting.Assignment
 
 	create func(path string) (checkpoint.WriteFile, error) // for tests: checkpoint.State.Create

@@ -42,8 +42,9 @@ type Config struct {
 	// categories are hashed, 2 to 2^31 - 1; 0: the model's own number.
 	TableRows int
 
-	// Of a table such as a CSV file: Target is the column to find, Schema says what columns are for, and what they do not
-	// say is guessed (table.Options); Split is the share of rows held out for evaluation where there is no EvalFile, 0: 0.1.
+	// Of a table such as a CSV file: Target is the column to find, Schema says what columns are
+	// for, and what they do not say is guessed (table.Options); Split is the share of rows held out
+	// for evaluation where there is no EvalFile, 0: 0.1.
 	Target string
 	Schema table.Schema
 	Split  float64
@@ -280,7 +281,8 @@ func (f *errorList) add(wrong bool, p setting.Path, format string, args ...any) 
 
 func (f *errorList) join(errs ...error) { *f = append(*f, errs...) }
 
-// unused reports what is neither as usual nor left out, and has no effect. Settings of the exchange know that themselves.
+// unused reports what is neither as usual nor left out, and has no effect. Settings of the exchange
+// know that themselves.
 func (c Config) unused() error {
 	if !slices.Contains(Optimizers(), c.Optimizer) || !slices.Contains(append(Consistencies(), ""), c.Servers.Consistency) {
 		return nil // that is reported, and most would be with it

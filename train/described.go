@@ -10,9 +10,9 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// ModelFromCheckpoint is what a checkpoint's header says of its run's data, and the model as it was built for
-// them: with those options Spec.Build makes parameters of the lengths that were saved. It is for
-// programs that read checkpoints without a job.
+// ModelFromCheckpoint is what a checkpoint's header says of its run's data, and the model as it was
+// built for them: with those options Spec.Build makes parameters of the lengths that were saved. It
+// is for programs that read checkpoints without a job.
 func ModelFromCheckpoint(h checkpoint.Header, m model.Spec) (d data.Description, shape model.Spec, o model.Options, err error) {
 	if text, ok := h.More[moreSet]; ok {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {

@@ -41,10 +41,11 @@ type SavedEvaluation struct {
 	WallS       float64 `json:"wall_s"`
 }
 
-// Evaluate loads a model's checkpoint, which cfg.Checkpoint.Dir names, or of that folder's last one, and evaluates it as its run
-// did. Nothing is trained or saved; the settings of training are of no matter. Parameters on servers are those that the servers
-// began with: see Servers.Init; without servers each rank reads what they have saved: see Servers.OpenServerCheckpoint. It is a collective call: every rank makes it with the same configuration, and gets the
-// same figures.
+// Evaluate loads a model's checkpoint, which cfg.Checkpoint.Dir names, or of that folder's last
+// one, and evaluates it as its run did. Nothing is trained or saved; the settings of training are
+// of no matter. Parameters on servers are those that the servers began with: see Servers.Init;
+// without servers each rank reads what they have saved: see Servers.OpenServerCheckpoint. It is a
+// collective call: every rank makes it with the same configuration, and gets the same figures.
 //
 // With as many ranks as have trained, figures are those of the run to the last digit; with others what is counted or
 // ordered (accuracy, AUC) is the same, and what is added up, such as the loss, but for rounding. Text is cut as the run has cut it:

@@ -131,14 +131,16 @@ type Summary struct {
 	RowCache *RowCache `json:"row_cache,omitempty"`
 	// Skipped is the number of the run's steps that no rank applied.
 	Skipped int64 `json:"skipped_steps,omitempty"`
-	// DiskFullCheckpoints is how often a checkpoint could not be written because the disk was full, on rank 0. The last one was.
+	// DiskFullCheckpoints is how often a checkpoint could not be written because the disk was full,
+	// on rank 0. The last one was.
 	DiskFullCheckpoints int `json:"checkpoints_without_room,omitempty"`
 	// Ended is why the run ended before its last epoch, when Epochs had begun; "" where it did not.
 	Ended  string `json:"ended,omitempty"`
 	Epochs int    `json:"epochs,omitempty"`
 	// Best is the best epoch, with Config.Best.
 	Best *BestEpoch `json:"best,omitempty"`
-	// Diverged says that the last epoch's losses are far over that of the first step; "" where all is well.
+	// Diverged says that the last epoch's losses are far over that of the first step; "" where all
+	// is well.
 	Diverged string `json:"blown_up,omitempty"`
 	// DistinctKeys is about how many different keys all ranks have trained on since the run began or went on: an estimate with a
 	// standard error of 0.8 %. Servers that keep the rows of all keys tell at their end how many these are, exactly.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
 // StepError says where in a run something failed. All errors of Run but those of a bad
@@ -32,13 +32,13 @@ func (e *StepError) Error() string {
 func (e *StepError) Unwrap() error { return e.Err }
 
 // Place is "in step 412 of epoch 2", or "while evaluating after step 468 of epoch 3".
-func (e *StepError) Place() outcome.Position {
-	place := func(format string, args ...any) outcome.Position {
-		return outcome.Position{Where: fmt.Sprintf(format, args...)}
+func (e *StepError) Place() failure.Position {
+	place := func(format string, args ...any) failure.Position {
+		return failure.Position{Where: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case e.Doing == "" && e.Epoch == 0:
-		return outcome.Position{}
+		return failure.Position{}
 	case e.Doing == "":
 		return place("in step %d of epoch %d", e.Step, e.Epoch)
 	case e.Epoch == 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
 // breaker is an observer that breaks the job's group at one point of the run.
@@ -89,7 +89,7 @@ func TestErrorsSayWhere(t *testing.T) {
 					t.Errorf("rank %d does not know why: %v", rank, err)
 				}
 			}
-			if got := outcome.PositionOf(errs[1]).String(); len(got) < len(c.place) || got[:len(c.place)] != c.place {
+			if got := failure.PositionOf(errs[1]).String(); len(got) < len(c.place) || got[:len(c.place)] != c.place {
 				t.Errorf("got place %q, want %q", got, c.place)
 			}
 			if got := errs[1].Error(); len(got) < len(c.text) || got[:len(c.text)] != c.text {

@@ -17,7 +17,7 @@ import (
 	keeper "github.com/ringo-ml/ringo/internal/server"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
-	kept "github.com/ringo-ml/ringo/ps/saved"
+	kept "github.com/ringo-ml/ringo/ps/offline"
 )
 
 // burst is an operation without an effect on the loss. Its backward pass of a number, counted from

@@ -123,7 +123,8 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	return cut, device, nil
 }
 
-// splitParams is a rank's side of a part of its model that heter-trainers have. Of a model that has none it is nil, of which all methods do nothing.
+// splitParams is a rank's side of a part of its model that heter-trainers have. Of a model that has
+// none it is nil, of which all methods do nothing.
 type splitParams struct {
 	cut       *heter.Cut
 	about     []byte
@@ -146,7 +147,8 @@ type splitParams struct {
 	state []float32
 }
 
-// newSplitParams finds the part of a model in ps that is not arranged yet, whose parameters are frozen there from then on, unless they are lent.
+// newSplitParams finds the part of a model in ps that is not arranged yet, whose parameters are
+// frozen there from then on, unless they are lent.
 func newSplitParams(c Config, o model.Options, ps *nn.Params) (*splitParams, error) {
 	m := c.Model
 	cut, err := heter.Find(m, o, func(ps *nn.Params) error { return c.Start.choose(ps, m.PyTorch) })

@@ -18,10 +18,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	keeper "github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
-	kept "github.com/ringo-ml/ringo/ps/saved"
+	kept "github.com/ringo-ml/ringo/ps/offline"
 	"github.com/ringo-ml/ringo/transport"
 	"github.com/ringo-ml/ringo/weights"
 )
@@ -231,7 +231,7 @@ func serveRun(t *testing.T, n, servers int, cfg Config, set *data.Dataset, chang
 		addresses = append(addresses, l.Addr().String())
 		sc := keeper.Defaults()
 		sc.Listener, sc.Ticket, sc.Version, sc.Index, sc.Servers, sc.Trainers, sc.Sessions = l, ticket, ringo.Version, i, servers, n, cfg.Servers.Threads
-		sc.Mode, sc.Staleness = tables.Mode(cfg.Servers.Consistency), cfg.Servers.Staleness
+		sc.Mode, sc.Staleness = engine.Mode(cfg.Servers.Consistency), cfg.Servers.Staleness
 		if change != nil {
 			change(&sc)
 		}

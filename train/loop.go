@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/internal/distinct"
+	"github.com/ringo-ml/ringo/internal/hyperloglog"
 	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/model"
@@ -19,7 +19,7 @@ import (
 type trainerThread struct {
 	replica *Replica
 	tally   epochCounters
-	keys    distinct.Counter // that it has trained on
+	keys    hyperloglog.Counter // that it has trained on
 	// evaluation is its part of the one under way.
 	evaluation evaluation
 

@@ -13,8 +13,9 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// paramPlacement is who has a replica's parameters and moves them by its gradients: what a step agrees on, with whom, and who
-// updates. The loop knows no more of it. One of them belongs to each replica and is used by its thread, but for abandon.
+// paramPlacement is who has a replica's parameters and moves them by its gradients: what a step
+// agrees on, with whom, and who updates. The loop knows no more of it. One of them belongs to each
+// replica and is used by its thread, but for abandon.
 type paramPlacement interface {
 	// layOut says where the parameters of a model that is about to be built lie.
 	layOut(ps *nn.Params)
@@ -52,7 +53,8 @@ type paramPlacement interface {
 type stored interface {
 	// arrays names what is the same on all ranks and lies in their memory.
 	arrays() []checkpoint.Array
-	// localState is what this replica alone keeps, on all ranks by the same names in the same order.
+	// localState is what this replica alone keeps, on all ranks by the same names in the same
+	// order.
 	localState() []stream
 	// rows shows all rows of a table, some at a time; it is nil where they lie in the table. Not ok: nobody here knows which there are.
 	rows(table int) (each func(show func(rows []float32) error) error, ok bool)
@@ -73,7 +75,8 @@ func (c Config) placement(p communicator) func(r *Replica) paramPlacement {
 	return s.another
 }
 
-// replicatedParams are parameters that each rank has a copy of, and moves by the gradients that all agree on.
+// replicatedParams are parameters that each rank has a copy of, and moves by the gradients that all
+// agree on.
 type replicatedParams struct {
 	replica *Replica
 	rule    *optim.Shared

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/scores"
+	"github.com/ringo-ml/ringo/internal/progressive"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 )
 
 // Progressive are the figures of the last samples of a click model's training, each scored before it was learnt from: by the forward pass
-// of its own step. See package internal/scores.
+// of its own step. See package internal/progressive.
 type Progressive struct {
 	// Samples is how many there are: Config.AUCWindow, fewer at the beginning of a run and after it was resumed.
 	Samples int64 `json:"progressive_samples"`
@@ -52,8 +52,8 @@ const (
 // lastScores are those of this rank, and what all ranks' last came to.
 type lastScores struct {
 	score  func(p model.Pass, sample int) float32
-	window *scores.Window
-	merged scores.Counts
+	window *progressive.Window
+	merged progressive.Counts
 	bytes  []byte
 	last   *Progressive // told; nil: there is nothing yet
 	// steps is how many this rank has made in this process, since how many of them after the last telling.
@@ -75,7 +75,7 @@ func (r *run) beginScores() error {
 		}
 		return nil
 	}
-	r.scores = &lastScores{score: r.replica.model.Metrics[i].Score, window: scores.New(max(1, r.cfg.aucWindow()/r.job.Size()))}
+	r.scores = &lastScores{score: r.replica.model.Metrics[i].Score, window: progressive.New(max(1, r.cfg.aucWindow()/r.job.Size()))}
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (s *lastScores) latest() *Progressive {
 }
 
 // store takes down what counts come to.
-func (s *lastScores) store(c *scores.Counts) {
+func (s *lastScores) store(c *progressive.Counts) {
 	f := c.Figures()
 	if f.Samples == 0 {
 		return
@@ -118,7 +118,7 @@ func (r *run) meetScores() error {
 	if err != nil {
 		return fmt.Errorf("putting the ranks' scores together: %w", err)
 	}
-	s.merged = scores.Counts{}
+	s.merged = progressive.Counts{}
 	for rank, theirs := range all {
 		if theirs == nil {
 			continue // it is lost

@@ -92,12 +92,14 @@ type run struct {
 // on all of them. It is a collective call: every rank makes it with the same
 // configuration, which is checked, and the same data.
 //
-// The model is one of the zoo or one's own; its Spec may leave out the shape of the samples, which is then the data's.
-// The set is one's own, such as &data.Dataset{Train: …, Eval: …}; nil: the one that cfg.Data and its neighbours name. The end
-// of ctx ends the run between two steps, with an error.
+// The model is one of the zoo or one's own; its Spec may leave out the shape of the samples, which
+// is then the data's. The set is one's own, such as &data.Dataset{Train: …, Eval: …}; nil: the one
+// that cfg.Data and its neighbours name. The end of ctx ends the run between two steps, with an
+// error.
 //
-// The ranks' parameters are compared at the end; if they differ that is an
-// error, because replicas that drift apart train nothing. In a heter-trainer (ringo.Job.HeterTrainer) it computes the model's part, needs no set, and returns ringo.ErrHeterTrainerDone when all ranks have left.
+// The ranks' parameters are compared at the end; if they differ that is an error, because replicas
+// that drift apart train nothing. In a heter-trainer (ringo.Job.HeterTrainer) it computes the
+// model's part, needs no set, and returns ringo.ErrHeterTrainerDone when all ranks have left.
 func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config) (Summary, error) {
 	if job.HeterTrainer() != nil {
 		return Summary{}, runHeterTrainer(ctx, job, m, cfg)
@@ -365,8 +367,8 @@ func (r *run) openLoaders() error {
 	return r.countSteps()
 }
 
-// partitionEval makes this rank's part of the evaluation set the one that it has among those of some
-// ranks that have the set.
+// partitionEval makes this rank's part of the evaluation set the one that it has among those of
+// some ranks that have the set.
 func (r *run) partitionEval(there []int) error {
 	ranks := r.shares.among(there)
 	if slices.Equal(ranks, r.evalRanks) {

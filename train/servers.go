@@ -43,18 +43,19 @@ type Servers struct {
 	// Click are settings of the rule of OptimizerClick, by their names in schema.Rule, besides the
 	// usual ones.
 	Click map[string]float64
-	// Start is which start of the job this is, from 1, where the run is saved: its servers save in AttemptDir of
-	// Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with the parts that
-	// LastServerParts tells. 0: what a launcher says (`ringo run --checkpoint`), which Checkpoint follows then where its Dir is empty or the
-	// same, or else no checkpoints.
+	// Start is which start of the job this is, from 1, where the run is saved: its servers save in
+	// AttemptDir of Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with
+	// the parts that LastServerParts tells. 0: what a launcher says (`ringo run --checkpoint`),
+	// which Checkpoint follows then where its Dir is empty or the same, or else no checkpoints.
 	Start int
-	// Begin says that the servers begin tables with rows of Config.Init.From, which Config.BeginRows hands out. Without it a file that has
-	// such a table is refused.
+	// Begin says that the servers begin tables with rows of Config.Init.From, which
+	// Config.BeginRows hands out. Without it a file that has such a table is refused.
 	Begin bool
-	// OpenServerCheckpoint opens what servers have saved in a folder with a checkpoint after a step of their run, by the numbers of their parts: as
-	// saved.At of package ps/saved does. With it Evaluate and NewPredictor read what servers have saved themselves, if Consistency is
-	// empty, and Init.From may be a checkpoint of a run with servers. nil: these are refused. (This package does not import
-	// ps/saved, with which a storage engine comes.)
+	// OpenServerCheckpoint opens what servers have saved in a folder with a checkpoint after a step
+	// of their run, by the numbers of their parts: as saved.At of package ps/offline does. With it
+	// Evaluate and NewPredictor read what servers have saved themselves, if Consistency is empty,
+	// and Init.From may be a checkpoint of a run with servers. nil: these are refused. (This
+	// package does not import ps/offline, with which a storage engine comes.)
 	OpenServerCheckpoint func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error)
 }
 

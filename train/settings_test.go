@@ -102,7 +102,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 	// The model, sync and the start are of the job; tuning has rows of its own there, a timeline is
 	// drawn where one is wanted, and no user keeps or waits otherwise. ScaleLR is whether
 	// training.lr was given.
-	want := []string{"Name", "ScaleLR", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.FullWait", "Checkpoint.Told"}
+	want := []string{"Name", "ScaleLR", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.DiskFullWait", "Checkpoint.Assignments"}
 	if !slices.Equal(lacking, want) {
 		t.Errorf("no row has %q, want %q", lacking, want)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// initSource is what a run begins with: a file of weights, or a checkpoint's file together with what
-// servers have saved with it.
+// initSource is what a run begins with: a file of weights, or a checkpoint's file together with
+// what servers have saved with it.
 type initSource struct {
 	*weights.Source
 	parts  ServerCheckpoint // nil: all is in the file

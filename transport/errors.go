@@ -6,7 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
 // Errors that callers tell apart with errors.Is. What the package returns wraps
@@ -96,7 +96,7 @@ func (e *LostError) Error() string {
 	if e.Reason == "" {
 		return fmt.Sprintf("rank %d is lost", e.Rank)
 	}
-	return outcome.Lost(outcome.Rank(e.Rank), e.Reason)
+	return failure.Lost(failure.Rank(e.Rank), e.Reason)
 }
 
 // ServerLostError says that a process of the job that is no member of the mesh is gone, such as a server that keeps

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
 // Inbox matches the messages of one peer with the receives posted for them. It
@@ -201,7 +201,7 @@ func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) 
 	defer func() { in.waiting-- }()
 	expired := timeout == 0
 	if timeout > 0 {
-		patience := awake.NewPatience(timeout, time.Now())
+		patience := liveness.NewPatience(timeout, time.Now())
 		var t *time.Timer
 		t = time.AfterFunc(patience.Wait(), func() {
 			in.mu.Lock()

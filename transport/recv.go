@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
 // Recv is one posted receive. The caller owns it, may keep it and post it again
@@ -91,7 +91,7 @@ func (r *Recv) park(timeout time.Duration) bool {
 	if !r.ready.CompareAndSwap(pending, parked) {
 		return true
 	}
-	patience := awake.NewPatience(timeout, time.Now())
+	patience := liveness.NewPatience(timeout, time.Now())
 	if r.timer == nil {
 		r.timer = time.NewTimer(patience.Wait())
 	} else {

@@ -11,8 +11,8 @@ import (
 
 // Fit is how the tensors of a file and those of a model go together.
 type Fit struct {
-	// Taken are the names of tensors that both have, Unmatched those that keep the model's values, and
-	// Unused those that only the file has; each in the order of names. Counts of batches
+	// Taken are the names of tensors that both have, Unmatched those that keep the model's values,
+	// and Unused those that only the file has; each in the order of names. Counts of batches
 	// (num_batches_tracked), which nothing needs here, are in none.
 	Taken, Unmatched, Unused []string
 	// Elsewhere are tables that both have, and whose rows lie on servers here: these take them, or

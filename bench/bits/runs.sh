@@ -44,11 +44,11 @@ bits "ctr-dnn bsp admitted" "${clicks[@]}" --np 2 --servers 2 --sync bsp --set p
 bits "ctr-dnn click" "${clicks[@]}" --np 2 --servers 2 --sync bsp --optimizer click
 bits "ctr-dnn heter" "${clicks[@]}" --np 1 --servers 1 --heter 1 --set heter.micro-batches=1
 by=$old
-bits "mlp saved" mlp "${small[@]}" --np 2 --strategy topk --checkpoint saved --checkpoint-every 2
+bits "mlp saved" mlp "${small[@]}" --np 2 --strategy topk --checkpoint saved --set checkpoint.every=2
 by=$ringo
 bits "mlp resumed" mlp "${small[@]}" --np 2 --strategy topk --checkpoint saved --resume --epochs 2
 by=$old
-bits "ctr-dnn saved" "${clicks[@]}" --np 2 --servers 2 --sync bsp --checkpoint served --checkpoint-every 4
+bits "ctr-dnn saved" "${clicks[@]}" --np 2 --servers 2 --sync bsp --checkpoint served --set checkpoint.every=4
 by=$ringo
 bits "ctr-dnn resumed" "${clicks[@]}" --np 2 --servers 2 --sync bsp --checkpoint served --resume --epochs 2
 exit $failed

@@ -16,7 +16,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -37,7 +37,7 @@ func serve(ctx context.Context, o options) error {
 		return err
 	}
 	c.Ticket, c.Version, c.Servers, c.Trainers = ticket, ringo.Version, 1, 1
-	c.Mode, c.Durability, c.Dir, c.MemoryBytes = tables.Async, tables.WAL, o.Dir, o.Memory
+	c.Mode, c.Durability, c.Dir, c.MemoryBytes = engine.Async, engine.WAL, o.Dir, o.Memory
 	c.SaveEvery = o.SaveEvery
 	c.Report = func(line string) { fmt.Fprintln(os.Stderr, line) }
 	_, err = server.Run(ctx, c)

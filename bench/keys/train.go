@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/launch"
-	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/offline"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -69,7 +69,7 @@ func (r *result) train(ctx context.Context, o options, k *keeper, all samples) e
 // key was named, each key that was named must have a row, and no other may. Counting takes a byte for each key, and marking those that
 // were seen another.
 func (r *result) compare(ctx context.Context, o options, all samples) error {
-	job, err := saved.Open(o.Dir)
+	job, err := offline.Open(o.Dir)
 	if err != nil {
 		return err
 	}

@@ -15,20 +15,20 @@ import (
 	"github.com/ringo-ml/ringo/bench/meters/kernels"
 	"github.com/ringo-ml/ringo/bench/meters/operations"
 	"github.com/ringo-ml/ringo/bench/meters/reading"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	root := console.Group(&cobra.Command{Use: "meters", Short: "Time parts of ringo against the limits of this machine", SilenceErrors: true, SilenceUsage: true},
+	root := cli.Group(&cobra.Command{Use: "meters", Short: "Time parts of ringo against the limits of this machine", SilenceErrors: true, SilenceUsage: true},
 		kernels.Command(), kernels.Gemm(), operations.Command(), codecs.Command(), reading.Command())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return console.Usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "meters:", err)
-		if console.IsUsage(err) {
-			os.Exit(console.UsageError)
+		if cli.IsUsage(err) {
+			os.Exit(cli.UsageError)
 		}
-		os.Exit(console.Failed)
+		os.Exit(cli.Failed)
 	}
 }

@@ -27,7 +27,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/latename"
+	"github.com/ringo-ml/ringo/internal/dnstest"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -68,7 +68,7 @@ func main() {
 
 // be is a pod: it writes a line when it has met the others, and ends when its input does, so that no pod leaves while others still meet.
 func (o options) be() error {
-	net.DefaultResolver = latename.Resolver(o.resolver)
+	net.DefaultResolver = dnstest.Resolver(o.resolver)
 	cfg := ringo.Config{Size: o.Pods, Rank: o.pod, Rendezvous: o.rendezvous, Transport: ringo.TransportTCP, Bind: launch.BindNone}
 	if o.TLS {
 		cfg.Network.TLS.Mode = transport.TLSOn
@@ -110,7 +110,7 @@ func (o options) measure() error {
 // pod is one that was started.
 type pod struct {
 	cmd   *exec.Cmd
-	names *latename.Server
+	names *dnstest.Server
 	in    io.Closer
 	out   io.Reader
 	errs  strings.Builder
@@ -164,7 +164,7 @@ func (o options) start(number int, ticket string) (*pod, error) {
 		return nil, err
 	}
 	p := new(pod)
-	if p.names, err = latename.Listen(); err != nil {
+	if p.names, err = dnstest.Listen(); err != nil {
 		return nil, err
 	}
 	p.cmd = exec.Command(self, "--pod", strconv.Itoa(number), "--pods", strconv.Itoa(o.Pods), "--resolver", p.names.Address(), "--rendezvous", o.rendezvous, fmt.Sprint("--tls=", o.TLS))

@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/steps"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
@@ -27,12 +27,12 @@ func newBench() *cobra.Command {
 				return nil // it looks itself, beside what else is wrong
 			}
 			if err := launch.CheckSingle(os.LookupEnv); err != nil {
-				return console.Usage(err)
+				return cli.Usage(err)
 			}
 			return nil
 		},
 	}
-	return console.Group(cmd, collectives.AllReduce(&benchRanks{}), collectives.Command(&benchRanks{}), steps.Command(&benchTrainers{}), servers.Command())
+	return cli.Group(cmd, collectives.AllReduce(&benchRanks{}), collectives.Command(&benchRanks{}), steps.Command(&benchTrainers{}), servers.Command())
 }
 
 // benchRanks are the ranks of a measuring program.

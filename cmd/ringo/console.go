@@ -5,22 +5,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // What most files here say by package console.
 
-func counted(n int, noun string) string    { return console.Counted(n, noun) }
-func grouped(n int) string                 { return console.Grouped(n) }
+func counted(n int, noun string) string    { return cli.Counted(n, noun) }
+func grouped(n int) string                 { return cli.Grouped(n) }
 func bytesOf(n int64) string               { return quantity.Traffic(float64(n)) }
-func inLines(names []string) string        { return console.InLines(names) }
-func helpColumns(w io.Writer) int          { return console.HelpColumns(w) }
-func isTerminal(w io.Writer) bool          { return console.IsTerminal(w) }
-func columnsOf(w io.Writer) int            { return console.Columns(w) }
-func usagef(format string, a ...any) error { return console.Usagef(format, a...) }
+func inLines(names []string) string        { return cli.InLines(names) }
+func helpColumns(w io.Writer) int          { return cli.HelpColumns(w) }
+func isTerminal(w io.Writer) bool          { return cli.IsTerminal(w) }
+func columnsOf(w io.Writer) int            { return cli.Columns(w) }
+func usagef(format string, a ...any) error { return cli.Usagef(format, a...) }
 
-func noArguments(cmd *cobra.Command, args []string) error { return console.NoArguments(cmd, args) }
+func noArguments(cmd *cobra.Command, args []string) error { return cli.NoArguments(cmd, args) }
 func onlySubcommands(cmd *cobra.Command, args []string) error {
-	return console.OnlySubcommands(cmd, args)
+	return cli.OnlySubcommands(cmd, args)
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/job/jobfile"
-	"github.com/ringo-ml/ringo/internal/launch/outer"
+	"github.com/ringo-ml/ringo/internal/launch/extenv"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -133,7 +133,7 @@ func TestDeployOnKubernetes(t *testing.T) {
 	}
 	meets := func(host, domain, want string) {
 		t.Helper()
-		place, found, err := outer.Find(outer.Host{Lookup: func(name string) (string, bool) {
+		place, found, err := extenv.Find(extenv.Host{Lookup: func(name string) (string, bool) {
 			return strings.Repeat("2", oneIf(name == "JOB_COMPLETION_INDEX")), true
 		}, Hostname: host, Names: []string{host + "." + domain}})
 		if !found || err != nil || place.Rank != 2 || place.Address != want {

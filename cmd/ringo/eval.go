@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/progress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -148,7 +148,7 @@ func (c *evalCommand) evaluate(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	if err != nil {
 		return err
 	}
-	cfg.Observer = report.Evaluating{Reporter: rep}
+	cfg.Observer = progress.Evaluating{Reporter: rep}
 	e, err := train.Evaluate(cmd.Context(), job, cfg.Model, nil, cfg)
 	if err == nil {
 		rep.Evaluation(e)

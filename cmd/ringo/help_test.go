@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -24,8 +24,8 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		}
 		for text := range strings.Lines(out) {
 			text = strings.TrimRight(text, "\n")
-			if utf8.RuneCountInString(text) > console.PlainColumns {
-				t.Errorf("ringo %s: more than %d columns: %s", line, console.PlainColumns, text)
+			if utf8.RuneCountInString(text) > cli.PlainColumns {
+				t.Errorf("ringo %s: more than %d columns: %s", line, cli.PlainColumns, text)
 			}
 			if flag, ok := strings.CutPrefix(text, "      --"); ok {
 				if name, _, _ := strings.Cut(flag, "   "); len(strings.Fields(name)) > 2 {

@@ -12,7 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// defaults are the flags that most people use, with what they are for in so few words that a line holds them.
+// defaults are the flags that most people use, with what they are for in so few words that a line
+// holds them.
 var defaults = [][2]string{
 	{"data DIR", "the data set's folder or archive, or \"synthetic\""},
 	{"np N", "number of ranks (workers)"},

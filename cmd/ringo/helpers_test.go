@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 	"github.com/ringo-ml/ringo/internal/launch"
 )
 

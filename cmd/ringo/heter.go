@@ -11,7 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/heter"
-	"github.com/ringo-ml/ringo/internal/heter/role"
+	"github.com/ringo-ml/ringo/internal/heter/worker"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/quantity"
@@ -112,7 +112,7 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 	training, place := c.Training(0), me.HeterTrainer()
 	withThreads(training.Threads + 1)
 	name := fmt.Sprintf("heter-trainer %d of %d", place.Index, len(place.Addrs))
-	f, err := role.Serve(cmd.Context(), me, role.Config{
+	f, err := worker.Serve(cmd.Context(), me, worker.Config{
 		Stateless: c.Sync != job.BSP, Sessions: training.Servers.Threads,
 		Open: func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, place.Index, about) },
 		Up: func(addr net.Addr) {

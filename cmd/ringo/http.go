@@ -11,16 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
+	"github.com/ringo-ml/ringo/internal/httpguard"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
-	"github.com/ringo-ml/ringo/internal/web"
 )
 
-// metricsServer is the job's address on this host, and the memory in which its ranks count. The zero value is none.
+// metricsServer is the job's address on this host, and the memory in which its ranks count. The
+// zero value is none.
 //
 // It belongs to the launcher, which outlives its ranks: the metrics of a rank that has died remain as long as the job lasts,
 // and an address that is taken is an error before any rank starts. Ranks that are started otherwise find each other by the
@@ -31,7 +32,7 @@ type metricsServer struct {
 }
 
 // answer serves the dashboard of the hub, metrics and profiles at --http, if that is set.
-func (f *jobFlags) answer(cmd *cobra.Command, h *live.Collector) (a metricsServer, err error) {
+func (f *jobFlags) answer(cmd *cobra.Command, h *dashboard.Collector) (a metricsServer, err error) {
 	at := f.Output.HTTP
 	if at == "" {
 		return a, nil
@@ -44,7 +45,7 @@ func (f *jobFlags) answer(cmd *cobra.Command, h *live.Collector) (a metricsServe
 	if err != nil {
 		return a, err
 	}
-	site, err := web.NewSite(at, token, tell)
+	site, err := httpguard.NewSite(at, token, tell)
 	if err != nil {
 		return fault(err)
 	}
@@ -77,7 +78,7 @@ func tokenOf() (token, shown string, err error) {
 }
 
 // placeOf describes the addresses of a site that listens at what was given.
-func placeOf(given, shown string, site *web.Site) string {
+func placeOf(given, shown string, site *httpguard.Site) string {
 	host, _, _ := net.SplitHostPort(given)
 	text := "dashboard: " + site.URL(shown) + ", metrics: http://" + site.At() + scrape.Path
 	if a, err := netip.ParseAddr(host); err == nil && a.IsUnspecified() {
@@ -118,7 +119,7 @@ func (f *jobFlags) ofTicket() []byte {
 	if ticket, err := f.ticket(); err == nil {
 		return ticket
 	}
-	if meeting.IsBackend(f.Rendezvous) {
+	if rendezvous.IsBackend(f.Rendezvous) {
 		sum := sha256.Sum256([]byte(f.Rendezvous))
 		return sum[:]
 	}

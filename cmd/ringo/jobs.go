@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/job/jobfile"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -51,7 +51,7 @@ func (g *commandSettings) writeJob(path string, chosen ...setting.Assignment) er
 	if path == "" {
 		return nil
 	}
-	err := folder.WriteFile(path, func(w io.Writer) error {
+	err := dirlock.WriteFile(path, func(w io.Writer) error {
 		return jobfile.Write(w, g.asSaid(g.Resolved(g.table, chosen...))...)
 	})
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/away"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/boxes"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/blackboxcmd"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/datacmd"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/doctor"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/export"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/fetch"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/inspect"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/manual"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/page"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/mangen"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/plan"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/pscmd"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/remotepath"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/reportcmd"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/status"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/traces"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/tracecmd"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/models"
@@ -37,8 +37,8 @@ import (
 
 // Exit statuses, as shells and schedulers read them. Other signals than SIGINT have 128 and their number, too.
 const (
-	exitFailed      = console.Failed
-	exitUsage       = console.UsageError
+	exitFailed      = cli.Failed
+	exitUsage       = cli.UsageError
 	exitInterrupted = 130
 )
 
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		text = "" // the launcher says it, once for all its workers
 	}
 	if text != "" {
-		fmt.Fprintln(stderr, "ringo:", away.WithURLs(text))
+		fmt.Fprintln(stderr, "ringo:", remotepath.WithURLs(text))
 	}
 	return status
 }
@@ -98,8 +98,8 @@ type noting struct {
 // under returns the writer for a standard stream: w through n, or a screen if w is a terminal,
 // because whatever draws there has to recognise it.
 func (n *noting) under(w io.Writer) io.Writer {
-	if console.IsTerminal(w) {
-		return console.Screen(w)
+	if cli.IsTerminal(w) {
+		return cli.Screen(w)
 	}
 	n.w = w
 	return n
@@ -143,7 +143,7 @@ func outcome(ctx context.Context, err error) (status int, text string) {
 		return statusOf(name), signalledText(name, err)
 	case ctx.Err() != nil:
 		return exitInterrupted, "interrupted"
-	case errors.As(err, &usage) || console.IsUsage(err):
+	case errors.As(err, &usage) || cli.IsUsage(err):
 		return exitUsage, eachOnALine(err)
 	case errors.As(err, &death):
 		return exitFailed, err.Error()
@@ -209,8 +209,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), withServerCheckpoint(inspect.Command()), plan.Command(), newBench(), fetch.Command(), newJobs(), readsCheckpoint(export.Command()), manual.Completion(), manual.Man(versionLine(), manual.Section{Command: "train", Title: "MODELS", Text: modelList()}), boxes.Command(), traces.Command(), page.Command(), status.Command(), newVersion(), newWatchdog(), newAgent(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
+	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), withServerCheckpoint(pscmd.Command()), plan.Command(), newBench(), datacmd.Command(), newJobs(), readsCheckpoint(export.Command()), mangen.Completion(), mangen.Man(versionLine(), mangen.Section{Command: "train", Title: "MODELS", Text: modelList()}), blackboxcmd.Command(), tracecmd.Command(), reportcmd.Command(), status.Command(), newVersion(), newWatchdog(), newAgent(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
 	root.InitDefaultHelpCmd() // or it is there only once a command runs
-	manual.Complete(root, map[string][]string{"MODEL": models.Names()})
+	mangen.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root
 }

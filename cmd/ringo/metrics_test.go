@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/freeport"
-	"github.com/ringo-ml/ringo/internal/web"
+	"github.com/ringo-ml/ringo/internal/httpguard"
 )
 
 // An address that is not to be had is a fault before anything is trained, with one process and with several.
@@ -159,7 +159,7 @@ func TestPlaceOf(t *testing.T) {
 		{":0", "$X", "dashboard: http://AT/$X/, metrics: http://AT/metrics"},
 		{"0.0.0.0:0", "$X", "dashboard: http://AT/$X/, metrics: http://AT/metrics, and at this host's other addresses (other hosts can reach them; all but /metrics and /healthz needs the token)"},
 	} {
-		site, err := web.NewSite(c.given, "secret", nil)
+		site, err := httpguard.NewSite(c.given, "secret", nil)
 		if err == nil {
 			err = site.Listen()
 		}

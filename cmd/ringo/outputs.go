@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 // checkOutputs reports files that cannot be written before ranks are started: they
@@ -22,7 +22,7 @@ func (f *jobFlags) checkOutputs(json, trace string) error {
 	case trace != "" && trace == json || save != "" && oneOf(save, json, trace):
 		return usagef("--json, --trace and --save-cost-profile want a file each")
 	}
-	return errors.Join(console.Writable("--json", json), console.Creatable("--trace", trace), console.Creatable("--save-cost-profile", save))
+	return errors.Join(cli.Writable("--json", json), cli.Creatable("--trace", trace), cli.Creatable("--save-cost-profile", save))
 }
 
 // checkFolder makes a folder that rank 0 will write into, "" for none, and reports one in which no file can be made.

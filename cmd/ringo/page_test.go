@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/internal/runlog"
 )
 
 var pageAddress = regexp.MustCompile(`dashboard: (http://127\.0\.0\.1:\d+/\w+/), `)
@@ -80,14 +80,14 @@ func TestPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log, err := runs.Read(file, from)
+		log, err := runlog.Read(file, from)
 		if from.Close(); err != nil {
 			t.Fatal(err)
 		}
 		r := log.Runs()[0]
 		for _, c := range []struct {
 			panel, label string
-			table        *runs.Table
+			table        *runlog.Table
 			field        string
 		}{
 			{"loss", "a batch of rank 0", &r.Steps, "loss"}, {"loss", "training", &r.Epochs, "train_loss"}, {"loss", "test", &r.Epochs, "eval_loss"},
@@ -114,7 +114,7 @@ func TestPage(t *testing.T) {
 		if ranks, _ := got.panels["ranks"]["ribbons"].([]any); len(ranks) != 2 {
 			t.Errorf("%s: %d ranks tell", flags, len(ranks))
 		}
-		if layers := got.panels["layers"]["kind"]; (layers == "table") != strings.Contains(flags, "layers") {
+		if layers := got.panels["layers"]["kind"]; (layers == "table") != strings.Contains(flags, "layer-stats") {
 			t.Errorf("%s: layers are %v", flags, layers)
 		}
 		if !strings.Contains(got.report, "1 run of mlp") || !strings.Contains(got.heads[len(got.heads)-1], `"state":"ended"`) {

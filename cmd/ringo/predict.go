@@ -12,8 +12,8 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/predict"
@@ -56,7 +56,7 @@ func (c *predictCommand) command() *cobra.Command {
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { predictHelp(cmd.OutOrStdout()) })
 	fs := cmd.Flags()
 	fs.StringVar(&c.out, "out", "", "`FILE` for what is found, whole or not at all; default: stdout")
-	console.Choice(cmd, &c.output.Format, "format", "jsonl (an object a line), csv, parquet or arrow; default: jsonl", predict.JSONL, predict.CSV, predict.Parquet, predict.Arrow)
+	cli.Choice(cmd, &c.output.Format, "format", "jsonl (an object a line), csv, parquet or arrow; default: jsonl", predict.JSONL, predict.CSV, predict.Parquet, predict.Arrow)
 	fs.IntVar(&c.output.Top, "top", 0, "tell the `K` most probable classes; default: the first")
 	fs.StringSliceVar(&c.output.Columns, "columns", nil, "`NAMES` of a table's columns to pass through, such as id,name")
 	fs.StringVar(&c.text.Prompt, "prompt", "", "`TEXT` that a language model goes on from")
@@ -106,7 +106,7 @@ func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
 		return usageError{err}
 	}
 	if !c.worker && c.Rank <= 0 {
-		if err := console.Creatable("--out", c.out); err != nil {
+		if err := cli.Creatable("--out", c.out); err != nil {
 			return err
 		}
 	}
@@ -176,7 +176,7 @@ func (c *predictCommand) predict(cmd *cobra.Command, job *ringo.Job) (err error)
 	if c.out == "" {
 		return c.find(cmd, job, p, cfg, cmd.OutOrStdout())
 	}
-	return folder.WriteFile(c.out, func(w io.Writer) error { return c.find(cmd, job, p, cfg, w) })
+	return dirlock.WriteFile(c.out, func(w io.Writer) error { return c.find(cmd, job, p, cfg, w) })
 }
 
 // find writes what the model finds, and tells of it on stderr: stdout is for predictions alone. A file appears on rank 0 when all ranks
@@ -195,7 +195,7 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	}
 	defer in.Close()
 	how := c.output
-	progress := console.Progress{Style: c.progress, To: cmd.ErrOrStderr(), Unit: "rows", Columns: columnsOf(cmd.ErrOrStderr())}
+	progress := cli.Progress{Style: c.progress, To: cmd.ErrOrStderr(), Unit: "rows", Columns: columnsOf(cmd.ErrOrStderr())}
 	if job.Rank() == 0 {
 		file, _ := p.Checkpoint()
 		how.Progress = func(rows int64) { progress.Update(fmt.Sprintf("%s by %s", cfg.Data, file), rows, -1) }

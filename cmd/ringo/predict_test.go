@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/weights"
 )
 
@@ -213,7 +213,7 @@ func TestPredictOfArrays(t *testing.T) {
 	samples := weights.Tensor{Name: "x", Shape: []int{n, 2}, Data: x}
 	file := func(name string, write func(w io.Writer) error) string {
 		path := filepath.Join(dir, name)
-		if err := folder.WriteFile(path, write); err != nil {
+		if err := dirlock.WriteFile(path, write); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// checkpointAssignments is what checkpoints keep of the job for a later start. Paths of files are whole: that start may have another
-// working directory.
+// checkpointAssignments is what checkpoints keep of the job for a later start. Paths of files are
+// whole: that start may have another working directory.
 func (g *commandSettings) checkpointAssignments() []setting.Assignment {
 	out := g.asSaid(job.Overrides(g.table, func(r setting.Row) bool { return r.OneStart }))
 	for i, a := range out {

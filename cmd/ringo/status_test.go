@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/jobregistry"
 )
 
 // seenNow is what `ringo status` says of a program's job, as text and as JSON.
-func seenNow(t *testing.T, p *program) (text string, s live.Status) {
+func seenNow(t *testing.T, p *program) (text string, s dashboard.Status) {
 	t.Helper()
 	name := fmt.Sprint(p.cmd.Process.Pid)
 	status, text, errs := command(t, "status "+name)
@@ -51,7 +51,7 @@ func TestStatus(t *testing.T) {
 	p.await(&p.out, "epoch       2/")
 	before := lastRecord(t, path, "step")
 	var text string
-	var s live.Status
+	var s dashboard.Status
 	// Ranks tell of themselves beside their training: on a busy machine what has been told may be an epoch or two behind the file.
 	eventually(t, "the status to come to the epoch of --json", func() bool {
 		text, s = seenNow(t, p)
@@ -79,7 +79,7 @@ func TestStatus(t *testing.T) {
 	if status, out, errs := command(t, "status "+fmt.Sprint(p.cmd.Process.Pid)); status != exitFailed || out != "" || !strings.Contains(errs, "no job of yours on this host is called") {
 		t.Errorf("of a job that was killed: status %d, %s%s", status, out, errs)
 	}
-	for _, j := range registry.Jobs(registry.Base()) {
+	for _, j := range jobregistry.Jobs(jobregistry.Base()) {
 		if j.Name == s.Job {
 			t.Error("a job that was killed is still there")
 		}

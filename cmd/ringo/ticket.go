@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -25,7 +25,7 @@ func newTicket() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), transport.NewTicket())
 				return err
 			}
-			return meeting.NewTicket(args[0])
+			return rendezvous.NewTicket(args[0])
 		},
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
@@ -69,7 +69,7 @@ func (t *traced) end(err error, say io.Writer) error {
 	if t.job.Rank() > 0 {
 		return t.line.Write(t.job.Group(), nil)
 	}
-	if err := folder.WriteFile(t.path, func(w io.Writer) error { return t.line.Write(t.job.Group(), w) }); err != nil {
+	if err := dirlock.WriteFile(t.path, func(w io.Writer) error { return t.line.Write(t.job.Group(), w) }); err != nil {
 		return fmt.Errorf("the timeline: %w", err)
 	}
 	spans, dropped := t.line.SpanCounts()

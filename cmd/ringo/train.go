@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/report"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/progress"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/internal/runs"
+	"github.com/ringo-ml/ringo/internal/runlog"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/models"
@@ -149,7 +149,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 			return err
 		}
 	}
-	if err := errors.Join(c.checkOutputs(c.Output.JSON, c.tracing.path), console.Creatable("--write-job", c.write), c.checkFolder("--tensorboard", c.Output.TensorBoard)); err != nil {
+	if err := errors.Join(c.checkOutputs(c.Output.JSON, c.tracing.path), cli.Creatable("--write-job", c.write), c.checkFolder("--tensorboard", c.Output.TensorBoard)); err != nil {
 		return err
 	}
 	return c.run(cmd, []string{c.Model}, func(job *ringo.Job) error {
@@ -215,8 +215,8 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 }
 
 // record is what the job is, as --json begins.
-func (c *trainCommand) record() runs.Job {
-	r := runs.Job{Event: "job", Ringo: ringo.Version, Started: time.Now().UTC().Format(time.RFC3339), Settings: map[string]string{}, Machine: runs.LocalMachine()}
+func (c *trainCommand) record() runlog.Job {
+	r := runlog.Job{Event: "job", Ringo: ringo.Version, Started: time.Now().UTC().Format(time.RFC3339), Settings: map[string]string{}, Machine: runlog.LocalMachine()}
 	for _, a := range c.asSaid(c.Resolved(c.table)) {
 		r.Settings[string(a.Path)] = a.Text
 	}
@@ -246,11 +246,11 @@ func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.S
 }
 
 // reporter is what rank 0 tells; with more, behind what the file of --json holds.
-func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string, more bool) (*report.Reporter, error) {
-	out, err := console.OpenMore(cmd, json, more)
+func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string, more bool) (*progress.Reporter, error) {
+	out, err := cli.OpenMore(cmd, json, more)
 	if err != nil {
 		return nil, err
 	}
-	columns := cmp.Or(job.Columns(), console.Columns(cmd.ErrOrStderr()))
-	return report.New(out, f.progress, cmd.ErrOrStderr(), columns), nil
+	columns := cmp.Or(job.Columns(), cli.Columns(cmd.ErrOrStderr()))
+	return progress.New(out, f.progress, cmd.ErrOrStderr(), columns), nil
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/models"
 )
@@ -271,7 +271,7 @@ func TestModelDefaults(t *testing.T) {
 
 // What is streamed is told with the other faults of a run.
 func TestTrainStreamRefuses(t *testing.T) {
-	checkRefused(t, console.Failed, "train ctr-dnn --data /nowhere --stream", "/nowhere")
+	checkRefused(t, cli.Failed, "train ctr-dnn --data /nowhere --stream", "/nowhere")
 }
 
 // Ranks that share memory send no byte of a gradient, and records say so.

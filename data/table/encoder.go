@@ -30,8 +30,8 @@ type Column struct {
 
 // Encoder turns rows of tables with the same columns into what a model takes.
 type Encoder struct {
-	// Columns are in the order of the table that it was made for, after those of Options.Previous in
-	// the order there; ignored ones among them.
+	// Columns are in the order of the table that it was made for, after those of Options.Previous
+	// in the order there; ignored ones among them.
 	Columns []Column `json:"columns"`
 
 	surveys                   []*survey // of InferEncoder, by column; nil: it is ignored

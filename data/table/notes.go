@@ -10,7 +10,8 @@ import (
 )
 
 // Notes are what a user should check before a run: how a table is read, what the encoder makes of
-// its columns, and, if InferEncoder has made it, missing values and values that are unlike the others.
+// its columns, and, if InferEncoder has made it, missing values and values that are unlike the
+// others.
 func (e *Encoder) Notes(r Reader) []string {
 	notes := []string{e.String()}
 	if text := described(r); text != "" {
@@ -146,8 +147,8 @@ type Found struct {
 	Missing map[string]int64 `json:"missing,omitempty"`
 }
 
-// Found is how InferEncoder has read each column; an encoder of a checkpoint has no missing values and
-// guesses.
+// Found is how InferEncoder has read each column; an encoder of a checkpoint has no missing values
+// and guesses.
 func (e *Encoder) Found() []Found {
 	var out []Found
 	for i, c := range e.Columns {

@@ -18,7 +18,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 )
 
 // The test binary is also the example itself.
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(roleVar) == "":
 		os.Exit(m.Run())
 	case len(os.Args) > 1:
-		if err := serve(tables.Mode(os.Args[1])); err != nil {
+		if err := serve(engine.Mode(os.Args[1])); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // serve is `ringo server`, as a launcher starts it.
-func serve(mode tables.Mode) error {
+func serve(mode engine.Mode) error {
 	env, _, err := launch.TableFromEnv(os.LookupEnv)
 	if err != nil {
 		return err
@@ -52,14 +52,14 @@ func serve(mode tables.Mode) error {
 	}
 	_, err = server.Run(context.Background(), server.Config{
 		Listener: l, Ticket: env.Ticket, Version: ringo.Version, Index: env.Index, Servers: len(env.Addrs), Trainers: env.WorldSize,
-		Mode: mode, Durability: tables.None,
+		Mode: mode, Durability: engine.None,
 	})
 	return err
 }
 
 // Two ranks on two servers learn who likes what, in step and out of it.
 func TestLearns(t *testing.T) {
-	for _, mode := range []tables.Mode{tables.BSP, tables.Async, tables.SSP} {
+	for _, mode := range []engine.Mode{engine.BSP, engine.Async, engine.SSP} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		var out bytes.Buffer
@@ -79,7 +79,7 @@ func TestGeoIsRefused(t *testing.T) {
 	defer cancel()
 	var out, errs bytes.Buffer
 	err := launch.Run(ctx, launch.Config{
-		Roles: []launch.Role{launch.Ranks(2, os.Args[0]), launch.ParameterServers(2, os.Args[0], string(tables.Geo))},
+		Roles: []launch.Role{launch.Ranks(2, os.Args[0]), launch.ParameterServers(2, os.Args[0], string(engine.Geo))},
 		Env:   append(os.Environ(), roleVar+"=1"), Version: ringo.Version, Stdout: &out, Stderr: &errs,
 	})
 	var death *launch.LostProcessError

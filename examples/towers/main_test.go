@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 )
 
 // The test binary is also the example itself, and a server.
@@ -46,7 +46,7 @@ func serve() error {
 	}
 	_, err = server.Run(context.Background(), server.Config{
 		Listener: l, Ticket: env.Ticket, Version: ringo.Version, Index: env.Index, Servers: len(env.Addrs), Trainers: env.WorldSize,
-		Mode: tables.Async, Durability: tables.None,
+		Mode: engine.Async, Durability: engine.None,
 	})
 	return err
 }

@@ -53,7 +53,7 @@ var forbidden = []struct {
 		why:  "what is found in records of a job that failed depends on these alone: no layer is asked",
 	},
 	{
-		from: []string{"internal/watch/outcome"},
+		from: []string{"internal/watch/failure"},
 		to:   []string{"..."},
 		why:  "every layer's errors say where they are from in its words",
 	},
@@ -78,13 +78,13 @@ var forbidden = []struct {
 		why:  "the launcher starts any program and knows no tensors",
 	},
 	{
-		from: []string{"internal/launch/outer"},
+		from: []string{"internal/launch/extenv"},
 		to:   []string{"..."},
 		why:  "what a launcher's variables say depends on these alone",
 	},
 	{
 		from: []string{"internal/launch/hosts"},
-		to:   []string{"", "internal/cluster", "internal/launch", "internal/launch/outer", "transport/...", "internal/transport/...", "internal/wire", "internal/watch/record", "internal/setting", "internal/job"},
+		to:   []string{"", "internal/cluster", "internal/launch", "internal/launch/extenv", "transport/...", "internal/transport/...", "internal/wire", "internal/watch/record", "internal/setting", "internal/job"},
 		why:  "how a program is started on another host does not depend on what it is",
 	},
 	{
@@ -109,12 +109,12 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"internal/server/message"},
-		to:   []string{"internal/cluster", "collective", "internal/exchange", "bucket", "distopt", "optim/...", "internal/exchange/aggregate", "internal/server/rows", "ps/schema", "internal/server/store", "internal/server/wal", "internal/server/shard", "internal/server/tables", "internal/server/service/...", "ps/client", "internal/launch", "data"},
+		to:   []string{"internal/cluster", "collective", "internal/exchange", "bucket", "distopt", "optim/...", "internal/exchange/aggregate", "internal/server/rows", "ps/schema", "internal/server/store", "internal/server/wal", "internal/server/shard", "internal/server/engine", "internal/server/service/...", "ps/client", "internal/launch", "data"},
 		why:  "messages are bytes and their limits, which both ends stand on",
 	},
 	{
 		from: []string{"ps/client"},
-		to:   []string{"internal/server/service/...", "internal/server/tables", "internal/server/shard", "internal/server/store", "internal/server/wal"},
+		to:   []string{"internal/server/service/...", "internal/server/engine", "internal/server/shard", "internal/server/store", "internal/server/wal"},
 		why:  "who trains must not compile a server",
 	},
 	{
@@ -128,17 +128,17 @@ var forbidden = []struct {
 		why:  "what records times is called by all stages and knows none of them",
 	},
 	{
-		from: []string{"internal/runs"},
+		from: []string{"internal/runlog"},
 		to:   []string{"..."},
 		why:  "reports, and pages of jobs that go on, show runs by their records alone",
 	},
 	{
-		from: []string{"internal/callers"},
+		from: []string{"internal/connpeek"},
 		to:   []string{"..."},
 		why:  "every listener spares itself callers who say nothing, whatever it listens for",
 	},
 	{
-		from: []string{"internal/web"},
+		from: []string{"internal/httpguard"},
 		to:   []string{"", "internal/cluster/...", "collective", "data", "distopt", "internal/launch", "internal/watch/metrics", "model", "models", "nn", "ps/...", "internal/server/...", "internal/setting", "train", "transport/...", "internal/transport/...", "internal/wire", "cmd/..."},
 		why:  "who may ask does not depend on what is answered",
 	},
@@ -158,12 +158,12 @@ var forbidden = []struct {
 		why:  "steps are analysed from trace files and recorders alone",
 	},
 	{
-		from: []string{"internal/server/wal", "internal/server/store", "internal/server/snapshot", "internal/server/export", "internal/folder"},
+		from: []string{"internal/server/wal", "internal/server/store", "internal/server/snapshot", "internal/server/export", "internal/dirlock"},
 		to:   []string{"", "internal/exchange/aggregate", "internal/server/rows", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "train", "collective", "internal/exchange", "distopt", "nn", "model", "models", "optim/...", "checkpoint", "data", "cmd/..."},
 		why:  "a log and a store of bytes know nothing of what the bytes mean",
 	},
 	{
-		from: []string{"ps/schema", "internal/server/tables", "internal/server/tiers"},
+		from: []string{"ps/schema", "internal/server/engine", "internal/server/tiers"},
 		to:   []string{"", "internal/exchange/aggregate", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "collective", "internal/exchange", "distopt", "compress", "bucket", "checkpoint", "data"},
 		why:  "what a server holds, and how it changes, knows nothing of who asks: the service stands on it",
 	},
@@ -398,7 +398,7 @@ func TestHouseRules(t *testing.T) {
 
 // What users name is opened by internal/pathname, which waits for no pipe and reads no device for ever.
 func TestFilesAreOpenedWithoutWaiting(t *testing.T) {
-	exceptions := []string{"internal/pathname", "internal/folder", "internal/golden", "internal/simd/..."} // of folders, and of files that are ours
+	exceptions := []string{"internal/pathname", "internal/dirlock", "internal/golden", "internal/simd/..."} // of folders, and of files that are ours
 	for _, f := range source(t) {
 		if f.test() || matches(exceptions, f.pkg) {
 			continue
@@ -506,8 +506,8 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 // users are the packages that programs of one's own import.
 var users = []string{
 	"", "internal/exchange/aggregate", "bucket", "checkpoint", "internal/cluster", "collective", "compress", "data", "data/table", "distopt", "internal/exchange", "internal/job", "internal/job/jobfile", "internal/launch",
-	"internal/watch/metrics", "model", "models", "nn", "onnx", "optim", "optim/schedule", "internal/watch/outcome", "predict", "ps/client", "internal/server/export", "internal/server/rows", "ps/schema", "internal/server", "internal/server/service",
-	"internal/server/snapshot", "internal/server/tables", "internal/server/wal", "internal/setting", "internal/watch/tensorboard", "internal/watch/trace", "train", "transport", "internal/transport/fault", "internal/transport/mem", "internal/transport/shm", "internal/transport/tcp", "internal/tune", "weights", "internal/wire",
+	"internal/watch/metrics", "model", "models", "nn", "onnx", "optim", "optim/schedule", "internal/watch/failure", "predict", "ps/client", "internal/server/export", "internal/server/rows", "ps/schema", "internal/server", "internal/server/service",
+	"internal/server/snapshot", "internal/server/engine", "internal/server/wal", "internal/setting", "internal/watch/tensorboard", "internal/watch/trace", "train", "transport", "internal/transport/fault", "internal/transport/mem", "internal/transport/shm", "internal/transport/tcp", "internal/tune", "weights", "internal/wire",
 }
 
 // A package that programs import shows how, by an example whose output is checked.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/setting"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -111,7 +111,7 @@ type Coordinator struct {
 	reported map[string]bool // the lines that ranks had reported
 	clock    pauseClock
 	still    time.Duration  // since a member last said that data had come to it
-	ends     []outcome.Exit // what ranks have told of their end, each once
+	ends     []failure.Exit // what ranks have told of their end, each once
 	halt     stopping
 	agreed   setting.Agreement
 }
@@ -121,11 +121,11 @@ type memberState struct {
 	state    seatState
 	member   *connection // from seatJoined on
 	addr     string
-	reached  net.IP         // the address at which it has reached this host; nil: unknown
-	status   message        // the last of kindStatus
-	last     string         // its last operation, once it has left
-	at       time.Time      // when it came
-	detector awake.Detector // since its last message
+	reached  net.IP            // the address at which it has reached this host; nil: unknown
+	status   message           // the last of kindStatus
+	last     string            // its last operation, once it has left
+	at       time.Time         // when it came
+	detector liveness.Detector // since its last message
 
 	reported bool // of its silence
 
@@ -264,7 +264,7 @@ func (c *Coordinator) reportExited() {
 		for r, ended := range c.ended {
 			if ended && c.members[r].state != seatLeft {
 				c.ended[r] = false
-				c.report(failureReport{proof: proofExited, rank: r, by: -1, why: outcome.Early("its process ended with status 0 before it "+c.members[r].state.missed(), "", "")})
+				c.report(failureReport{proof: proofExited, rank: r, by: -1, why: failure.Early("its process ended with status 0 before it "+c.members[r].state.missed(), "", "")})
 			}
 		}
 		return

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/setting"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -25,16 +25,16 @@ func Failed(why string) (text string, ok bool) { return strings.CutPrefix(why, f
 func Failure(text string) string { return failedPrefix + text }
 
 // EndOf is how a rank ends because of err, for whoever is told without a coordinator.
-func EndOf(rank int, err error) outcome.Exit { return failed(rank, err).end(rank) }
+func EndOf(rank int, err error) failure.Exit { return failed(rank, err).end(rank) }
 
 // end is what a rank tells of its end.
-func (m message) end(rank int) outcome.Exit {
-	return outcome.Exit{Rank: rank, Cause: m.Cause, Reason: m.Reason, Place: outcome.Position{Where: m.Where, Bucket: m.Bucket}, Stopped: m.Stopped}
+func (m message) end(rank int) failure.Exit {
+	return failure.Exit{Rank: rank, Cause: m.Cause, Reason: m.Reason, Place: failure.Position{Where: m.Where, Bucket: m.Bucket}, Stopped: m.Stopped}
 }
 
 // failed is what a rank tells of its end.
 func failed(rank int, err error) message {
-	at := outcome.PositionOf(err)
+	at := failure.PositionOf(err)
 	out := message{Kind: kindFailed, Peer: blamed(err), Reason: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), Where: at.Where, Bucket: at.Bucket, Stopped: errors.Is(err, context.Canceled)}
 	out.In = missedIn(err)
 	lost, server := (*transport.LostError)(nil), (*transport.ServerLostError)(nil)
@@ -43,7 +43,7 @@ func failed(rank int, err error) message {
 		out.Cause, out.Peer = server.Process, -1
 		out.Addr, out.Reason = clip(server.Addr, maxAddr), server.Reason
 	case errors.As(err, &lost) && lost.Rank != rank:
-		out.Cause = outcome.Rank(lost.Rank)
+		out.Cause = failure.Rank(lost.Rank)
 	}
 	return out
 }
@@ -53,7 +53,7 @@ func failed(rank int, err error) message {
 func missedIn(err error) string {
 	abort, lost := (*transport.AbortError)(nil), (*transport.LostError)(nil)
 	early := errors.Is(err, transport.ErrGoodbye) && !errors.As(err, &abort)
-	if !early && !(errors.As(err, &lost) && strings.HasPrefix(lost.Reason, outcome.Early("", "", ""))) {
+	if !early && !(errors.As(err, &lost) && strings.HasPrefix(lost.Reason, failure.Early("", "", ""))) {
 		return ""
 	}
 	if op := (interface{ Operation() string })(nil); errors.As(err, &op) && op.Operation() != "" {
@@ -65,7 +65,8 @@ func missedIn(err error) string {
 // jobEnded begins what a rank is told that comes after the verdict.
 const jobEnded = "the job has ended: "
 
-// IsVerdict tells whether an error of Join is the verdict, which the coordinator has come to itself.
+// IsVerdict tells whether an error of Join is the verdict, which the coordinator has come to
+// itself.
 func IsVerdict(err error) bool {
 	var lost *transport.LostError
 	var server *transport.ServerLostError
@@ -77,17 +78,17 @@ func IsVerdict(err error) bool {
 
 // note keeps what a rank tells of its end. The caller holds mu.
 func (c *Coordinator) note(rank int, m message) {
-	if !slices.ContainsFunc(c.ends, func(e outcome.Exit) bool { return e.Rank == rank }) {
+	if !slices.ContainsFunc(c.ends, func(e failure.Exit) bool { return e.Rank == rank }) {
 		c.ends = append(c.ends, m.end(rank))
 	}
 }
 
 // Ends is what members have told of their end, by rank: those that failed or that another's
 // loss has ended, and could say so.
-func (c *Coordinator) Ends() []outcome.Exit {
+func (c *Coordinator) Ends() []failure.Exit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := slices.Clone(c.ends)
-	slices.SortFunc(out, func(a, b outcome.Exit) int { return a.Rank - b.Rank })
+	slices.SortFunc(out, func(a, b failure.Exit) int { return a.Rank - b.Rank })
 	return out
 }

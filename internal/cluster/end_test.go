@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/transport"
 )
 
 // placed is a rank's error with its place.
 type placed struct{ error }
 
-func (p placed) Place() outcome.Position {
-	return outcome.Position{Where: "in step 7 of epoch 2", Bucket: "bucket 1 (a … b)"}
+func (p placed) Place() failure.Position {
+	return failure.Position{Where: "in step 7 of epoch 2", Bucket: "bucket 1 (a … b)"}
 }
 func (p placed) Unwrap() error { return p.error }
 
@@ -40,7 +40,7 @@ func TestEnds(t *testing.T) {
 		}
 	}
 	place := placed{}.Place()
-	want := []outcome.Exit{
+	want := []failure.Exit{
 		{Rank: 0, Cause: "rank 4", Reason: lost.Error(), Place: place},
 		{Rank: 1, Reason: "no file"},
 		{Rank: 2, Reason: "stopped: context canceled", Stopped: true},

@@ -3,7 +3,7 @@ package cluster
 import (
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -89,7 +89,7 @@ func (e *failureReport) left(last string) {
 		if last != "" {
 			after = " after " + last
 		}
-		e.proof, e.why = proofLeft, outcome.Early("it left the job"+after, outcome.Rank(e.by), e.in)
+		e.proof, e.why = proofLeft, failure.Early("it left the job"+after, failure.Rank(e.by), e.in)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/internal/connpeek"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -78,7 +78,7 @@ func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Li
 	for at.Port = ports.First; at.Port <= ports.Last; at.Port++ { // once at port 0, any, where there is no range
 		l, err := net.ListenTCP("tcp", &at)
 		if err == nil {
-			callers.SpeakFirst(l) // now: ranks are let in later, and who says nothing must not fill the queue until then
+			connpeek.SpeakFirst(l) // now: ranks are let in later, and who says nothing must not fill the queue until then
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) || ports == (PortRange{}) {

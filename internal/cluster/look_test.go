@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -51,7 +51,7 @@ func TestMemberLooksAgain(t *testing.T) {
 }
 
 func TestMemberStopsLooking(t *testing.T) {
-	unsafe := &meeting.UnsafeError{Path: "/x", Why: "it is anybody's"}
+	unsafe := &rendezvous.UnsafeError{Path: "/x", Why: "it is anybody's"}
 	for name, c := range map[string]struct {
 		address string
 		err     error

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/awake"
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/hostport"
+	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -42,7 +42,7 @@ type MemberConfig struct {
 	// ranks.
 	Times Times
 	// Look, if set, finds Rendezvous and Ticket anew before each attempt to reach the coordinator, which may not have said yet where
-	// it is. An error is the attempt's, and the last one's, if it is a *meeting.UnsafeError.
+	// it is. An error is the attempt's, and the last one's, if it is a *rendezvous.UnsafeError.
 	Look func() (rendezvous string, ticket transport.Ticket, err error)
 	// Report, if set, is told in one line that the rendezvous has a name which nobody knows yet. Names of pods appear when these
 	// have started, in any order, so Join tries on.
@@ -106,11 +106,11 @@ type Member struct {
 	mu            sync.Mutex
 	doing         string
 	waiting       func() (Wait, bool)
-	data          func() int64   // how much has come from other members
-	came          int64          // what that was at the last heartbeat
-	moved         int64          // at how many heartbeats it had grown
-	still         time.Duration  // for how long it has not grown
-	quiet         awake.Detector // since the coordinator's last message
+	data          func() int64      // how much has come from other members
+	came          int64             // what that was at the last heartbeat
+	moved         int64             // at how many heartbeats it had grown
+	still         time.Duration     // for how long it has not grown
+	quiet         liveness.Detector // since the coordinator's last message
 	lastHeartbeat time.Time
 	stopper       *Stopper
 	hasLeft       bool
@@ -163,7 +163,7 @@ func dial(ctx context.Context, cfg *MemberConfig) (*transport.Link, error) {
 			return link, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case final(err) && (cfg.Look == nil || errors.As(err, new(*meeting.UnsafeError))): // else it may have been an earlier job's coordinator
+		case final(err) && (cfg.Look == nil || errors.As(err, new(*rendezvous.UnsafeError))): // else it may have been an earlier job's coordinator
 			return nil, &DialError{cfg.Rank, cfg.Rendezvous, err}
 		case noNetwork(err) != nil:
 			return nil, &DialError{cfg.Rank, cfg.Rendezvous, fmt.Errorf("%w: %w", noNetwork(err), err)}
@@ -202,7 +202,7 @@ func attempt(ctx context.Context, cfg *MemberConfig, mine transport.Hello) (*tra
 
 // final says that trying again would not help.
 func final(err error) bool {
-	return transport.Permanent(err) || errors.As(err, new(*meeting.UnsafeError))
+	return transport.Permanent(err) || errors.As(err, new(*rendezvous.UnsafeError))
 }
 
 // Ticket is the job's secret, as it was given, or as Look found it.
@@ -212,7 +212,7 @@ func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 	return &Member{
 		cfg: cfg, ch: ch, listener: listener, hostRank: -1,
 		ready: make(chan struct{}), lost: make(chan error, 1), ended: make(chan struct{}),
-		quiet: awake.Detector{Limit: cfg.Times.DeadAfter},
+		quiet: liveness.Detector{Limit: cfg.Times.DeadAfter},
 		bye:   make(chan struct{}), closing: make(chan struct{}), halted: make(chan StoppedError, 1),
 	}
 }

@@ -9,21 +9,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/latename"
+	"github.com/ringo-ml/ringo/internal/dnstest"
 	"github.com/ringo-ml/ringo/transport"
 )
 
 // Rank 0 whose host's own name is a loopback address there listens on all addresses, as do the meshes of ranks of that host, and
 // the roster has loopback's address while all ranks are on one host.
 func TestOwnNameIsLoopback(t *testing.T) {
-	names, err := latename.Listen()
+	names, err := dnstest.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer names.Close()
 	before := net.DefaultResolver
 	defer func() { net.DefaultResolver = before }()
-	net.DefaultResolver = latename.Resolver(names.Address())
+	net.DefaultResolver = dnstest.Resolver(names.Address())
 	names.Know()
 	var told []string
 	l, err := Listen(t.Context(), "nodea.test:0", time.Minute, func(line string) { told = append(told, line) })

@@ -3,7 +3,7 @@ package exchange
 import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // chunks sums values of a code of which no operation can add two: each rank owns a
@@ -23,7 +23,7 @@ func (e *GroupReducer) chunks(h *requestState) error {
 	if err := e.addChunks(op, lo, hi); err != nil {
 		return err
 	}
-	h.sumError = raw.Sized(h.sumError, hi-lo)
+	h.sumError = bytesview.Sized(h.sumError, hi-lo)
 	copy(h.sumError, op.X[lo:hi])
 	if err := e.gatherChunks(op, lo, hi); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (e *GroupReducer) dealChunks(op *Request) error {
 	}
 	own := e.outs[e.rank]
 	e.outs[e.rank] = 0
-	e.out = raw.Sized(e.out, total-own)
+	e.out = bytesview.Sized(e.out, total-own)
 	at := 0
 	for r, size := range e.outs {
 		if r != e.rank {
@@ -93,7 +93,7 @@ func (e *GroupReducer) dealChunks(op *Request) error {
 		e.counts[r] = own
 	}
 	e.counts[e.rank] = 0
-	e.in = raw.Sized(e.in, own*(e.size-1))
+	e.in = bytesview.Sized(e.in, own*(e.size-1))
 	return collective.AllToAllV(e.dup, e.in, e.out, e.outs, e.counts)
 }
 
@@ -101,7 +101,7 @@ func (e *GroupReducer) dealChunks(op *Request) error {
 func (e *GroupReducer) addChunks(op *Request, lo, hi int) error {
 	q := op.Code
 	s := strip(q)
-	e.acc, e.tmp = raw.Sized(e.acc, s), raw.Sized(e.tmp, s)
+	e.acc, e.tmp = bytesview.Sized(e.acc, s), bytesview.Sized(e.tmp, s)
 	size := codedSize(q, hi-lo)
 	for from := 0; lo < hi; lo += s {
 		x := op.X[lo:min(lo+s, hi)]
@@ -139,7 +139,7 @@ func (e *GroupReducer) gatherChunks(op *Request, lo, hi int) error {
 		e.counts[r] = codedSize(op.Code, b-a)
 		total += e.counts[r]
 	}
-	e.in = raw.Sized(e.in, total)
+	e.in = bytesview.Sized(e.in, total)
 	own := e.in[mine : mine+e.counts[e.rank]]
 	if err := encodeStrips(op, own, lo, op.X[lo:hi]); err != nil {
 		return err

@@ -3,7 +3,7 @@ package exchange
 import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -17,12 +17,12 @@ func (e *GroupReducer) startHalves(h *requestState) {
 	op := h.op
 	op.Sent.Algorithm = e.g.Choice("allreduce", 2*len(op.X))
 	if op.Code.Code() == compress.CodeFP16 {
-		h.halves = raw.Sized(h.halves, len(op.X))
+		h.halves = bytesview.Sized(h.halves, len(op.X))
 		cast(e, h.halves, op.X, collective.ToFloat16)
 		h.work = collective.StartAllReduce(e.g, h.halves, collective.Sum)
 		return
 	}
-	h.brains = raw.Sized(h.brains, len(op.X))
+	h.brains = bytesview.Sized(h.brains, len(op.X))
 	cast(e, h.brains, op.X, collective.ToBFloat16)
 	h.work = collective.StartAllReduce(e.g, h.brains, collective.Sum)
 }

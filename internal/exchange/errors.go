@@ -6,7 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Place is the bucket in words.
-func (e *Error) Place() outcome.Position { return outcome.Position{Bucket: e.Bucket.String()} }
+func (e *Error) Place() failure.Position { return failure.Position{Bucket: e.Bucket.String()} }
 
 // ValueError is a sum that its code has no room for.
 type ValueError struct {

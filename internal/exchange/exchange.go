@@ -23,7 +23,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
@@ -102,7 +102,7 @@ func (b BucketInfo) String() string {
 	if b.First == "" {
 		return ""
 	}
-	return outcome.Bucket(fmt.Sprintf("bucket %d", b.Number), b.First, b.Last)
+	return failure.Bucket(fmt.Sprintf("bucket %d", b.Number), b.First, b.Last)
 }
 
 // ErrorSpan is a part of a sum that was lost: of the values from X[At] on.

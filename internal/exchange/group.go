@@ -115,7 +115,7 @@ func (e *GroupReducer) Start(op *Request) {
 
 func check(op *Request) error {
 	if op.Lo < 0 || op.MaxEntries < 0 {
-		return fmt.Errorf("Op.Lo is %d and Op.Most %d: want 0 or more", op.Lo, op.MaxEntries)
+		return fmt.Errorf("Request.Lo is %d and Request.MaxEntries %d: want 0 or more", op.Lo, op.MaxEntries)
 	}
 	if op.Sparse == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // partition is how a bucket is parted among its owners: part i is from border i to
@@ -34,7 +34,7 @@ const (
 func (e *GroupReducer) partition(h *requestState) error {
 	p, n := &h.part, len(h.op.X)
 	if len(p.borders) == 0 || p.borders[e.size] != n {
-		p.borders = raw.Sized(p.borders, e.size+1)
+		p.borders = bytesview.Sized(p.borders, e.size+1)
 		for i := range p.borders {
 			p.borders[i] = int(int64(n) * int64(i) / int64(e.size))
 		}
@@ -56,7 +56,7 @@ func (e *GroupReducer) partition(h *requestState) error {
 
 // rebalance is a round; it tells whether borders were moved.
 func (e *GroupReducer) rebalance(p *partition, s *compress.Sparse) (moved bool, err error) {
-	e.cells = raw.Sized(e.cells, cellsPerPart*e.size)
+	e.cells = bytesview.Sized(e.cells, cellsPerPart*e.size)
 	countCells(e.cells, p.borders, s.Index)
 	if shift := max(0, bits.Len64(uint64(s.Len))+bits.Len(uint(e.size))-31); shift > 0 {
 		for i := range e.cells { // so that the sum fits

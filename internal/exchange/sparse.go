@@ -5,7 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // A sparse exchange begins with a frame of each rank, gathered by all: how much it
@@ -120,7 +120,7 @@ func (e *GroupReducer) allGather(op *Request) error {
 		e.counts[r] = int(f.bytes)
 		total += int(f.bytes)
 	}
-	e.in = raw.Sized(e.in, total)
+	e.in = bytesview.Sized(e.in, total)
 	own := e.in[mine : mine+e.counts[e.rank]]
 	if _, err := e.coder.Encode(own[:0], op.Sparse); err != nil {
 		return valueAt(err, op.Lo, op.Sparse)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // split: rank i owns the part of the vector from border i to border i+1. Every rank
@@ -41,7 +41,7 @@ func (e *GroupReducer) split(h *requestState) error {
 func (e *GroupReducer) deal(op *Request, b []int, coder *compress.Coder, code compress.Quantiser) (err error) {
 	s := op.Sparse
 	e.cut(s, b)
-	e.index = raw.Sized(e.index, len(s.Index))
+	e.index = bytesview.Sized(e.index, len(s.Index))
 	e.out = e.out[:0]
 	own := e.memory.localWords[:e.size]
 	for r := range own {
@@ -73,7 +73,7 @@ func (e *GroupReducer) deal(op *Request, b []int, coder *compress.Coder, code co
 	for r, n := range own {
 		e.outs[r] = int(n)
 	}
-	e.in = raw.Sized(e.in, total)
+	e.in = bytesview.Sized(e.in, total)
 	return collective.AllToAllV(e.dup, e.in, e.out, e.outs, e.counts)
 }
 
@@ -190,7 +190,7 @@ func (e *GroupReducer) hand(op *Request, b []int) (err error) {
 	if err != nil {
 		return err
 	}
-	e.in = raw.Sized(e.in, total)
+	e.in = bytesview.Sized(e.in, total)
 	if err := collective.AllGatherV(e.dup, e.in, e.out, e.counts); err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package exchange
 import (
 	"github.com/ringo-ml/ringo/compress"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // sumBlock is how many values of a sum are made at a time: they stay in the second
@@ -13,7 +13,7 @@ const sumBlock = 1 << 15
 // sum makes x the sum of vectors of its length, added in their order to zero. Each
 // place of x goes through memory once: O(len(x) + entries).
 func (e *GroupReducer) sum(x []float32, vectors []*compress.Sparse) {
-	e.from = raw.Sized(e.from, len(vectors))
+	e.from = bytesview.Sized(e.from, len(vectors))
 	clear(e.from)
 	for at := 0; at < len(x); at += sumBlock {
 		block := x[at:min(at+sumBlock, len(x))]

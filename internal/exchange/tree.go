@@ -7,7 +7,7 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // recurse is Tree. Where N is no power of two, N-P ranks first hand their vectors to
@@ -112,11 +112,11 @@ func (e *GroupReducer) sendEntries(s *compress.Sparse, to, lo, hi int) error {
 // pack makes a message with room for so many entries: their number, places and values.
 func (e *GroupReducer) pack(s *compress.Sparse, entries int) []int32 {
 	k := s.Count()
-	e.outFrame = raw.Sized(e.outFrame, 1+2*entries)
+	e.outFrame = bytesview.Sized(e.outFrame, 1+2*entries)
 	out := e.outFrame
 	out[0] = int32(k)
 	copy(out[1:], s.Index)
-	copy(raw.As[float32](raw.Bytes(out[1+k:])), s.Value)
+	copy(bytesview.As[float32](bytesview.Bytes(out[1+k:])), s.Value)
 	clear(out[1+2*k:])
 	return out
 }
@@ -124,7 +124,7 @@ func (e *GroupReducer) pack(s *compress.Sparse, entries int) []int32 {
 // receiveEntries makes e.theirs what a rank sends: the sum of ranks lo to hi-1.
 func (e *GroupReducer) receiveEntries(op *Request, from, lo, hi int) error {
 	most := e.bound(lo, hi, len(op.X))
-	e.inFrame = raw.Sized(e.inFrame, 1+2*most)
+	e.inFrame = bytesview.Sized(e.inFrame, 1+2*most)
 	if err := collective.Receive(e.dup, e.inFrame, from); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func unpack(frame []int32, n int) (s compress.Sparse, err error) {
 			return s, fmt.Errorf("a message says that it has %d entries, and more bytes follow them", k)
 		}
 	}
-	s = compress.Sparse{Len: n, Index: frame[1 : 1+k], Value: raw.As[float32](raw.Bytes(frame[1+k : 1+2*k]))}
+	s = compress.Sparse{Len: n, Index: frame[1 : 1+k], Value: bytesview.As[float32](bytesview.Bytes(frame[1+k : 1+2*k]))}
 	return s, s.Validate()
 }
 

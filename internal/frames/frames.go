@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -54,7 +54,7 @@ var ErrSilent = errors.New("was silent")
 // Header reads the next frame's, which is all that a frame has before its payload. It returns io.EOF when the other end has closed
 // between two frames.
 func (c *Conn) Header() (wire.Header, error) {
-	for silence := (awake.Detector{Limit: c.silence}); ; {
+	for silence := (liveness.Detector{Limit: c.silence}); ; {
 		_ = c.link.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
 		if c.interrupted.Load() {                                  // before or after the deadline was set: this sees it, or the read does
 			return wire.Header{}, ErrInterrupted
@@ -72,7 +72,7 @@ func (c *Conn) Header() (wire.Header, error) {
 
 // Read fills dst with bytes of the payload.
 func (c *Conn) Read(dst []byte) error {
-	for silence := (awake.Detector{Limit: c.silence}); len(dst) > 0; {
+	for silence := (liveness.Detector{Limit: c.silence}); len(dst) > 0; {
 		n, err := c.link.ReadPayload(dst)
 		if err == nil {
 			return nil

@@ -1,6 +1,8 @@
-// Package heter runs one model on processes of two kinds. Trainers read data, look rows up, pool them and whatever else is cheap; the
-// part of the model that its own code marks by [nn.Tape.On] with [DeviceName], the dense layers, runs on heter-trainers, which own its
-// parameters, or are lent them for each step ([StatelessStage]). Activations go there, and their gradients come back, a micro-batch at a time:
+// Package heter runs one model on processes of two kinds. Trainers read data, look rows up, pool
+// them and whatever else is cheap; the part of the model that its own code marks by [nn.Tape.On]
+// with [DeviceName], the dense layers, runs on heter-trainers, which own its parameters, or are
+// lent them for each step ([StatelessStage]). Activations go there, and their gradients come back,
+// a micro-batch at a time:
 //
 //	trainer                                heter-trainer
 //	Stem.Forward     activations, labels ─▶ Device.Run: the part and the loss, forward and backward
@@ -51,7 +53,8 @@ type Cut struct {
 	// Params are the names of the part's parameters, and Values how many values they have.
 	Params []string
 	Values int
-	// Frozen are those of the part that are not trained, and TrainerParams the names of the other parameters, tables left out.
+	// Frozen are those of the part that are not trained, and TrainerParams the names of the other
+	// parameters, tables left out.
 	Frozen, TrainerParams []string
 	// Slots are the places of the part's parameters in a device's arena.
 	Slots []nn.ParamRange

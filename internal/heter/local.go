@@ -1,6 +1,7 @@
 package heter
 
-// Local is a RemoteStage in this process: one trainer and its device, one after the other. It is what others are compared with.
+// Local is a RemoteStage in this process: one trainer and its device, one after the other. It is
+// what others are compared with.
 type Local struct{ Device Device }
 
 // Send runs the micro-batch.

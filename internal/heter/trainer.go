@@ -34,12 +34,14 @@ type Times struct {
 	Back StageTimes // the model from the cut backward: starved until gradients are back
 }
 
-// Trainer does a trainer's share of steps: a batch goes in micro-batches up to the cut, to a RemoteStage and back. While that computes one,
-// the trainer is at the next. It is used by one goroutine.
+// Trainer does a trainer's share of steps: a batch goes in micro-batches up to the cut, to a
+// RemoteStage and back. While that computes one, the trainer is at the next. It is used by one
+// goroutine.
 //
-// Micro-batches go there as soon as they are at the cut, as long as the RemoteStage has room, and gradients are taken in the order in which
-// they were sent, whichever come back first: what stays with the trainer adds up in the same order in each run. Each micro-batch under
-// way has a tape of its own, so that memory for activations is that of the whole batch.
+// Micro-batches go there as soon as they are at the cut, as long as the RemoteStage has room, and
+// gradients are taken in the order in which they were sent, whichever come back first: what stays
+// with the trainer adds up in the same order in each run. Each micro-batch under way has a tape of
+// its own, so that memory for activations is that of the whole batch.
 type Trainer struct {
 	cut          *Cut
 	remote       RemoteStage

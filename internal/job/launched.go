@@ -8,7 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// LaunchSpec is what a launcher tells the processes that it starts, in one variable (launch.JobVar). It holds no ticket.
+// LaunchSpec is what a launcher tells the processes that it starts, in one variable
+// (launch.JobVar). It holds no ticket.
 type LaunchSpec struct {
 	// Command is the launcher's, such as "ringo train". A process of the same command has all its settings from here;
 	// of another they are usual values, which its own command line may change.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/setting"
-	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/offline"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -32,9 +32,9 @@ func (s *Spec) Training(start int) train.Config {
 
 // openServerCheckpoint is train.Servers.Recall.
 func openServerCheckpoint(dir string, step uint64, numbers []uint64) (train.ServerCheckpoint, error) {
-	j, err := saved.At(dir, step, numbers)
+	j, err := offline.At(dir, step, numbers)
 	if err != nil {
-		return nil, err // not a nil *saved.Job, which would be no nil
+		return nil, err // not a nil *offline.Job, which would be no nil
 	}
 	return j, nil
 }
@@ -56,9 +56,10 @@ func (s *Spec) Run(t *setting.Table) ringo.Config {
 
 const pathInitFrom setting.Path = "training.init-from"
 
-// SharedSettings is what other processes of the job must have been told, too. A rank decides by all settings; a server by those
-// that it was given and those of servers. Both tell the file that tables on servers begin with, which is none's result: servers that are not
-// told of it would begin with other rows, and nobody would know. Folders may differ from host to host.
+// SharedSettings is what other processes of the job must have been told, too. A rank decides by all
+// settings; a server by those that it was given and those of servers. Both tell the file that
+// tables on servers begin with, which is none's result: servers that are not told of it would begin
+// with other rows, and nobody would know. Folders may differ from host to host.
 func (s *Spec) SharedSettings(t *setting.Table, rank bool) setting.Values {
 	all := s.Values(t, setting.JobFixed, setting.JobMutable)
 	for p := range all {
@@ -93,7 +94,7 @@ const (
 
 // SaveGrace is how long launched servers may take to end.
 func (s *Spec) SaveGrace() time.Duration {
-	if s.ParameterServer.Durability == tables.None {
+	if s.ParameterServer.Durability == engine.None {
 		return 0
 	}
 	return saveGrace
@@ -106,7 +107,7 @@ func (s *Spec) keep() server.Config {
 	if c.Dir == "" { // each start of a job that is saved has its own folder there
 		c.Dir = s.Train.Checkpoint.Dir
 	}
-	c.Mode, c.Staleness = tables.Mode(s.Sync), s.Train.Servers.Staleness
+	c.Mode, c.Staleness = engine.Mode(s.Sync), s.Train.Servers.Staleness
 	return c
 }
 
@@ -131,8 +132,9 @@ func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config 
 	return c
 }
 
-// Overrides are the texts of settings that were given, as assignments: what a launcher hands to its processes, and a
-// checkpoint keeps for a later start. Rows for which without is true are left out; nil leaves out none.
+// Overrides are the texts of settings that were given, as assignments: what a launcher hands to its
+// processes, and a checkpoint keeps for a later start. Rows for which without is true are left out;
+// nil leaves out none.
 func Overrides(t *setting.Table, without func(setting.Row) bool) (out []setting.Assignment) {
 	for _, r := range t.Rows() {
 		if o := t.Origin(r.Path); o != "" && (without == nil || !without(r)) {

@@ -17,7 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
@@ -261,7 +261,7 @@ func (s *Spec) InProcess() bool {
 
 // ContinueOnLoss says that ranks go on without one that is lost. They form no mesh then.
 func (s *Spec) ContinueOnLoss() bool {
-	return s.Sync.UsesParameterServers() && s.ParameterServer.OnLost == tables.ContinueJob
+	return s.Sync.UsesParameterServers() && s.ParameterServer.OnLost == engine.ContinueJob
 }
 
 // Threads is how many threads a rank computes on: those given, or its share of this machine's cores.

@@ -9,11 +9,12 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/checkpoint"
-	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/offline"
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Attempt is one start of a job whose servers are saved together with its ranks. A launcher tells it to all processes.
+// Attempt is one start of a job whose servers are saved together with its ranks. A launcher tells
+// it to all processes.
 type Attempt struct {
 	// Number counts the starts of a folder of checkpoints, from 1: see train.AttemptDir.
 	Number int
@@ -73,7 +74,7 @@ func (s *Attempt) find(path, dir string) error {
 	if err != nil {
 		return fmt.Errorf("resuming: %w", err)
 	}
-	from, err := saved.At(train.AttemptDir(dir, part.Start), uint64(step), part.Numbers)
+	from, err := offline.At(train.AttemptDir(dir, part.Start), uint64(step), part.Numbers)
 	if err != nil {
 		return fmt.Errorf("resuming: what servers have saved for %s is not whole: %w; remove that file to go on from an earlier one", file, err)
 	}

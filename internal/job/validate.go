@@ -6,12 +6,12 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 	"github.com/ringo-ml/ringo/transport"
@@ -33,7 +33,8 @@ func (l *faults) add(wrong bool, path setting.Path, format string, args ...any) 
 	}
 }
 
-// Validate reports every fault of a training job at once. Settings without effect are for the table to find (Unused).
+// Validate reports every fault of a training job at once. Settings without effect are for the table
+// to find (Unused).
 func (s *Spec) Validate() error {
 	return errors.Join(s.ValidateProcesses(), s.ValidateTraining())
 }
@@ -59,7 +60,7 @@ func (s *Spec) ValidateProcesses() error {
 	errs.add(s.Ranks < 1 || s.Ranks > MaxRanks, "job.ranks", "%d: want 1 to %d", s.Ranks, MaxRanks)
 	errs.add(s.Rank < -1 || s.Rank >= max(1, s.Ranks), "job.rank", "%d: want 0 to %d, since %v is %d", s.Rank, s.Ranks-1, setting.Path("job.ranks"), s.Ranks)
 	errs.add(s.ByHand() && s.Rendezvous == "" && !s.ContinueOnLoss(), "job.rank", "%d needs %v, the HOST:PORT where rank 0 listens, or a file in which it says so", s.Rank, setting.Path("job.rendezvous"))
-	if s.Rendezvous != "" && !meeting.IsBackend(s.Rendezvous) {
+	if s.Rendezvous != "" && !rendezvous.IsBackend(s.Rendezvous) {
 		_, _, err := hostport.Split(s.Rendezvous, 1)
 		errs.add(err != nil, "job.rendezvous", "%q: %w, the absolute path of a file, or etcd://HOST:PORT/KEY", s.Rendezvous, err)
 	}
@@ -94,7 +95,7 @@ func (s *Spec) validateHosts() error {
 	}
 	errs.add(s.Transport == TransportMem, "job.hosts", "with %v mem, which keeps all ranks in one process: choose one", setting.Path("job.transport"))
 	errs.add(s.ByHand(), "job.hosts", "starts all ranks, and %v is one that somebody has started, by hand or by another launcher: choose one", setting.Path("job.rank"))
-	errs.add(meeting.IsBackend(s.Rendezvous), "job.rendezvous", "%s: want HOST:PORT of this host, where the launcher listens for ranks on others", s.Rendezvous)
+	errs.add(rendezvous.IsBackend(s.Rendezvous), "job.rendezvous", "%s: want HOST:PORT of this host, where the launcher listens for ranks on others", s.Rendezvous)
 	return errors.Join(errs...)
 }
 
@@ -134,13 +135,13 @@ func (s *Spec) validateWhole() error {
 	var errs faults
 	errs.add(s.ByHand(), "checkpoint.dir", "with %v %s and ranks that are started by hand: their servers would not be of the same moment: start all with one command, or let servers save theirs (%v)", setting.Path("sync"), s.Sync, setting.Path("ps.durability"))
 	errs.add(s.ParameterServer.Dir != "", "ps.dir", "%q with %v %q: servers keep what they have in the folder of the checkpoints: leave it out", s.ParameterServer.Dir, setting.Path("checkpoint.dir"), dir)
-	errs.add(s.ParameterServer.Durability == tables.Checkpoint, "ps.durability", "%s with %v: the job's checkpoints hold what servers have: leave it out, or use wal", s.ParameterServer.Durability, setting.Path("checkpoint.dir"))
+	errs.add(s.ParameterServer.Durability == engine.Checkpoint, "ps.durability", "%s with %v: the job's checkpoints hold what servers have: leave it out, or use wal", s.ParameterServer.Durability, setting.Path("checkpoint.dir"))
 	errs.add(s.ContinueOnLoss(), "checkpoint.dir", "with %v continue: ranks that go on without each other have no step in common to save at: let all end when one is lost", setting.Path("ps.failure-policy"))
 	return errors.Join(errs...)
 }
 
-// Unused are the settings that were given and have no effect: those that the table finds, and those of connections that
-// there are none of.
+// Unused are the settings that were given and have no effect: those that the table finds, and those
+// of connections that there are none of.
 func (s *Spec) Unused(t *setting.Table) setting.ErrorList {
 	out := t.Idle()
 	given := func(p setting.Path) bool { return t.Origin(p) != "" }

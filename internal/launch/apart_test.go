@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
 // playApart is a rank without a mesh: rank args[0] ends by args[1] ("kill", "stop", "fail"). Rank 0 ends, and
@@ -31,7 +31,7 @@ func playApart(env RankEnv, args []string) int {
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			time.Sleep(forever) // another thread may have the signal, a little later
 		case "tell":
-			env.Tell(outcome.Exit{Reason: "no file"})
+			env.Tell(failure.Exit{Reason: "no file"})
 		}
 		return 4
 	}

@@ -44,9 +44,9 @@ type Config struct {
 	// Env is the processes' environment, usually os.Environ(). The variables
 	// of type RankEnv are set on top.
 	Env []string
-	// JobSpec is handed to every process in the variable RINGO_JOB: see JobSpecFromEnv. It holds the settings of the whole
-	// job, and must not hold the ticket, since a program may print it. At most 127 KiB without zero bytes; "" sets no
-	// variable.
+	// JobSpec is handed to every process in the variable RINGO_JOB: see JobSpecFromEnv. It holds
+	// the settings of the whole job, and must not hold the ticket, since a program may print it. At
+	// most 127 KiB without zero bytes; "" sets no variable.
 	JobSpec string
 	// Metrics is told to the ranks: the folder in which they have their figures; "": they keep none.
 	Metrics string

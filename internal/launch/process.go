@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ringo-ml/ringo/internal/awake"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/liveness"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
 // How long a dead process's output is read: first for its last words, then for
@@ -51,7 +51,7 @@ type process struct {
 
 	memoryLack func() string // the reason for its kill, "" without lack of memory; nil: unknown
 
-	stoppedFor awake.Detector // for how long it has been stopped after it had left; see endStopped
+	stoppedFor liveness.Detector // for how long it has been stopped after it had left; see endStopped
 
 	how string // how it ended, "" for status 0; set by wait
 
@@ -59,7 +59,7 @@ type process struct {
 	ended        bool   // its number may be another's from now on
 	sent         bool   // it was signalled from here: its end is not its own doing
 	hung         string // why it was killed: it showed no life
-	told         *outcome.Exit
+	told         *failure.Exit
 	hasHeartbeat bool // it has shown life
 }
 

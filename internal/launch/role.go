@@ -15,7 +15,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/placement"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
 // Role is one kind of the processes of a job. Its fields are all that makes kinds differ: the launcher asks for them
@@ -37,8 +37,9 @@ type Role struct {
 	// Listens says that each of its processes has a socket, which the launcher opens and which outlives the process: who
 	// connects to one that is being started again waits. All processes are told where these sockets are.
 	Listens bool
-	// Heartbeats says that its processes write to their pipes now and then (RoleEnv.SendHeartbeats). One that does not for as
-	// long as Times.Join at the beginning, or for DeadAfter from then on, is lost, and killed.
+	// Heartbeats says that its processes write to their pipes now and then
+	// (RoleEnv.SendHeartbeats). One that does not for as long as Times.Join at the beginning, or
+	// for DeadAfter from then on, is lost, and killed.
 	Heartbeats bool
 	// DeadAfter is the silence after which one that Heartbeats is lost. 0 means Times.DeadAfter.
 	DeadAfter time.Duration
@@ -47,11 +48,11 @@ type Role struct {
 	// Stateless reports whether its processes have nothing to save: the loss of one after those of the first role have all
 	// ended well is reported, and is no error.
 	Stateless bool
-	// ContinueWithout says that the others go on without one of its processes that is lost, unless it is its first: that is
-	// reported, and no error.
+	// ContinueWithout says that the others go on without one of its processes that is lost, unless
+	// it is its first: that is reported, and no error.
 	ContinueWithout bool
-	// Interchangeable says that its processes stand in for each other: the others go on without those that are lost, whichever they are, as long as
-	// one is left. Each loss is reported.
+	// Interchangeable says that its processes stand in for each other: the others go on without
+	// those that are lost, whichever they are, as long as one is left. Each loss is reported.
 	Interchangeable bool
 	// Grace is how long its processes may take to end when those of the first role have ended well, and between SIGTERM
 	// and SIGKILL: they may have much to save. 0 means as long as all others.
@@ -62,8 +63,9 @@ type Role struct {
 	Bind Bind
 	// CoresEach is how many cores each of its processes keeps busy, where they are bound. 0: one at least.
 	CoresEach int
-	// Unserved is what a program has to do in this role, told where one of a role that Heartbeats has ended in good order and never shown any:
-	// it does not know that it has a role. Empty: that is nobody's concern.
+	// Unserved is what a program has to do in this role, told where one of a role that Heartbeats
+	// has ended in good order and never shown any: it does not know that it has a role. Empty: that
+	// is nobody's concern.
 	Unserved string
 	// Hosts is the host of each of its processes, by its place in Config.Hosts. nil: all are on this host.
 	Hosts []int
@@ -82,7 +84,7 @@ func Aggregators(n int, command ...string) Role {
 // ParameterServers is the role of servers that keep the parameters (internal/server), to which
 // ranks connect by themselves.
 func ParameterServers(n int, command ...string) Role {
-	return Role{Name: tables, Called: outcome.ParameterServer, Count: n, Command: command, Listens: true, Heartbeats: true}
+	return Role{Name: tables, Called: failure.ParameterServer, Count: n, Command: command, Listens: true, Heartbeats: true}
 }
 
 // HeterTrainers is the role of those that compute dense layers for ranks, which connect to them by themselves.
@@ -261,7 +263,7 @@ func oneIf(is bool) int {
 // called is what errors call a process, by its number in the role.
 func (c *roleGroup) called(index int) string {
 	if !c.serves() {
-		return outcome.Rank(c.before + c.first + index)
+		return failure.Rank(c.before + c.first + index)
 	}
 	return fmt.Sprintf("%s %d", cmp.Or(c.Called, c.Name), index)
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
 // helpers is a role that the launcher has never heard of.
@@ -52,7 +52,7 @@ func playHelper(env RoleEnv, err error, args []string) int {
 				awaitFile(filepath.Join(args[1], strconv.Itoa(r)))
 			}
 			if args[0] == "tell" {
-				env.ReportExit(outcome.Exit{Reason: "no coffee"})
+				env.ReportExit(failure.Exit{Reason: "no coffee"})
 			}
 			return 3
 		}

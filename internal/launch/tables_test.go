@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -24,7 +24,7 @@ import (
 // by a line "die". It ends when it is told to: after "save" it takes more time for it than others have, or, to
 // "stay", all the time that there is.
 func playTable(env RoleEnv, err error, args []string) int {
-	if len(args) > 0 && args[0] == "tell" && env.ReportExit(outcome.Exit{Rank: -1, Reason: "disk full"}) {
+	if len(args) > 0 && args[0] == "tell" && env.ReportExit(failure.Exit{Rank: -1, Reason: "disk full"}) {
 		return 4
 	}
 	if err != nil || len(args) > 0 && args[0] == "fail" {

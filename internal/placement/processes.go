@@ -77,8 +77,8 @@ func (ps Processes) Bind(m Machine, mode Mode) (plan Plan, undo func(), err erro
 	return plan, undo, nil
 }
 
-// CPUShare is how many processors this process has for itself, at least 1: its part of those that it may run on, which it
-// shares with those that may run on the same.
+// CPUShare is how many processors this process has for itself, at least 1: its part of those that
+// it may run on, which it shares with those that may run on the same.
 func (ps Processes) CPUShare(m Machine) int {
 	me, _ := ps.me()
 	n := 0

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
@@ -96,7 +96,7 @@ func fetch(ctx context.Context, from store.Store, p Patience, o store.Object, n 
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	return folder.WriteFile(path, func(w io.Writer) error {
+	return dirlock.WriteFile(path, func(w io.Writer) error {
 		done := int64(0)
 		return p.try(ctx, n, func(ctx context.Context) error {
 			if done == n {

@@ -13,12 +13,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ringo-ml/ringo/internal/httpguard"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/service"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
-	"github.com/ringo-ml/ringo/internal/web"
 )
 
 // tokenFile is in a server's folder; it is the header that orders need, as curl's -H @FILE takes it.
@@ -48,10 +48,10 @@ func (s *server) serveAdmin(ctx context.Context) {
 	if s.cfg.Dir == "" {
 		s.tellToken("")
 	}
-	site := web.NewServer(s.service.Handler(s.admin()))
+	site := httpguard.NewServer(s.service.Handler(s.admin()))
 	stop := context.AfterFunc(ctx, func() { _ = site.Close() }) // which ends Serve
 	defer stop()
-	if err := site.Serve(web.NewCrowd(s.cfg.Admin, web.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := site.Serve(httpguard.NewCrowd(s.cfg.Admin, httpguard.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		s.cfg.Report(fmt.Sprintf("server %d: it answers no more at %s: %v", s.cfg.Index, s.cfg.Admin.Addr(), err))
 	}
 }
@@ -95,12 +95,12 @@ func (s *server) tellToken(path string) {
 	}
 	at := s.cfg.Admin.Addr()
 	host, _, _ := net.SplitHostPort(at.String())
-	s.cfg.Report(fmt.Sprintf("server %d takes orders: curl -X POST -H %s http://%s/save", s.cfg.Index, header, web.Reach(host, at)))
+	s.cfg.Report(fmt.Sprintf("server %d takes orders: curl -X POST -H %s http://%s/save", s.cfg.Index, header, httpguard.Reach(host, at)))
 }
 
 // admin is what may be asked by HTTP.
 func (s *server) admin() service.Admin {
-	open := func() (*tables.Engine, error) {
+	open := func() (*engine.Engine, error) {
 		if e := s.opened(); e != nil {
 			return e, nil
 		}

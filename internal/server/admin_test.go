@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -49,7 +49,7 @@ func TestOrdersNeedAToken(t *testing.T) {
 	ticket, dir := transport.NewTicket(), t.TempDir()
 	var lines told
 	r := run(t, ticket, func(c *Config) {
-		c.Durability, c.Dir, c.DeleteAfter, c.Report = tables.WAL, dir, 1, lines.report
+		c.Durability, c.Dir, c.DeleteAfter, c.Report = engine.WAL, dir, 1, lines.report
 	})
 	c := r.dial(t, ticket)
 	if err := c.Session(0).SetDense(0, make([]float32, 5)); err != nil {

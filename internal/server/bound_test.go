@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/tiers"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -45,8 +45,8 @@ func TestLogIsBounded(t *testing.T) {
 	ti, err := tiers.Open(tiers.Config{Deltas: true}, sc)
 	must(t, err)
 	dir := t.TempDir()
-	config := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: dir, LogFloor: floor, LogBuffer: buffer, Make: ti.Make}
-	e, err := tables.Open(config, sc)
+	config := engine.Config{Trainers: 1, Mode: engine.Async, Durability: engine.WAL, Dir: dir, LogFloor: floor, LogBuffer: buffer, Make: ti.Make}
+	e, err := engine.Open(config, sc)
 	must(t, err)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
@@ -86,7 +86,7 @@ func TestLogIsBounded(t *testing.T) {
 	ti, err = tiers.Open(tiers.Config{Deltas: true}, sc)
 	must(t, err)
 	config.Make = ti.Make
-	e, err = tables.Open(config, sc)
+	e, err = engine.Open(config, sc)
 	must(t, err)
 	if got := e.Stats().LogPast; got < past || got > past+1000 || got > between {
 		t.Errorf("a replay of %d bytes, %d were past the checkpoint", got, past)
@@ -101,7 +101,7 @@ func TestLogMayBeAsLongAsTables(t *testing.T) {
 		Sparse: []schema.Sparse{{Name: "items", Dim: dim, Rule: schema.Rule{Name: "adagrad", LR: 1}}},
 		Dense:  []schema.Dense{{Name: "net", Len: 30_000, Rule: schema.Rule{Name: "adam", LR: 1}}},
 	}
-	e, err := tables.Open(tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir(), LogFloor: floor, LogBuffer: 256 << 10}, sc)
+	e, err := engine.Open(engine.Config{Trainers: 1, Mode: engine.Async, Durability: engine.WAL, Dir: t.TempDir(), LogFloor: floor, LogBuffer: 256 << 10}, sc)
 	must(t, err)
 	defer e.Close()
 	const dense = 3 * 4 * 30_000 // values and Adam's two moments
@@ -152,12 +152,12 @@ func (l *long) SavedAt() time.Time {
 	return time.Time{}
 }
 
-func (l *long) Checkpoint(context.Context) (tables.Saved, error) {
+func (l *long) Checkpoint(context.Context) (engine.Saved, error) {
 	now := time.Now()
 	l.due.Store(false)
 	l.at.Store(&now)
 	l.tried.Add(1)
-	return tables.Saved{}, nil
+	return engine.Saved{}, nil
 }
 
 // Time and the log's length call for checkpoints, whichever comes first.

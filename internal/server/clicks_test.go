@@ -14,7 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/rowinit"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -129,7 +129,7 @@ func TestClicksAgainstMap(t *testing.T) {
 	const keys, batch, steps = 14_000, 1500, 8
 	ticket, dir := transport.NewTicket(), t.TempDir()
 	begin := func() (*running, *client.Client) {
-		r := run(t, ticket, func(c *Config) { c.Durability, c.Dir, c.MemoryBytes = tables.WAL, dir, 700<<10 })
+		r := run(t, ticket, func(c *Config) { c.Durability, c.Dir, c.MemoryBytes = engine.WAL, dir, 700<<10 })
 		c, err := client.Dial(context.Background(), client.Config{Servers: []string{r.addr}, Ticket: ticket, Version: "1", Trainers: 1, Schema: clickTable})
 		must(t, err)
 		return r, c

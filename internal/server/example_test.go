@@ -7,9 +7,9 @@ import (
 	"os"
 
 	"github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/ps/client"
-	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/offline"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -24,7 +24,7 @@ func Example() {
 	check(err)
 	cfg := server.Defaults()
 	cfg.Listener, cfg.Ticket, cfg.Version, cfg.Servers, cfg.Trainers = listener, ticket, "1", 1, 1
-	cfg.Mode, cfg.Durability, cfg.Dir = tables.Async, tables.Checkpoint, dir
+	cfg.Mode, cfg.Durability, cfg.Dir = engine.Async, engine.Checkpoint, dir
 	ended := make(chan error, 1)
 	go func() {
 		_, err := server.Run(ctx, cfg)
@@ -41,7 +41,7 @@ func Example() {
 	check(c.Leave(ctx))
 	check(<-ended)
 
-	job, err := saved.Open(dir)
+	job, err := offline.Open(dir)
 	check(err)
 	fmt.Println(len(job.Servers), "server,", job.Rows(0), "row")
 	check(job.Each(ctx, 0, func(keys []uint64, weights []float32) error {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -54,7 +54,7 @@ func TestOrderedCheckpoints(t *testing.T) {
 	var lines []string
 	r = run(t, ticket, func(c *Config) {
 		c.Dir, c.Job, c.From, c.FromStep, c.FromNumbers = filepath.Join(dir, "start-2"), "two", first, 10, numbers
-		c.Durability = tables.WAL
+		c.Durability = engine.WAL
 		c.Report = func(line string) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -79,7 +79,7 @@ func TestOrderedCheckpoints(t *testing.T) {
 	if err := <-r.end; err == nil || !strings.Contains(err.Error(), "is of step 10 of its run, not of step 11") {
 		t.Errorf("ended with %v", err)
 	}
-	err = Config{Job: "x", FromStep: 3, Mode: tables.BSP, Durability: tables.None, Servers: 1, Trainers: 1}.Validate()
+	err = Config{Job: "x", FromStep: 3, Mode: engine.BSP, Durability: engine.None, Servers: 1, Trainers: 1}.Validate()
 	for _, want := range []string{`it begins with checkpoints [] of step 3 in ""`, "ps.dir is missing: ps.durability checkpoint"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)

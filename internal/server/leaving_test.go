@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/tiers"
-	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/offline"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -15,9 +15,9 @@ import (
 func TestKilledWhileItLeaves(t *testing.T) {
 	ticket, dir := transport.NewTicket(), t.TempDir()
 	keep := func(c *Config) {
-		c.Dir, c.Durability = dir, tables.WAL
+		c.Dir, c.Durability = dir, engine.WAL
 	}
-	cfg := Config{Ticket: ticket, Servers: 1, Trainers: 1, Mode: tables.Async}
+	cfg := Config{Ticket: ticket, Servers: 1, Trainers: 1, Mode: engine.Async}
 	keep(&cfg)
 	tier, err := tiers.Open(tiers.Config{Deltas: true}, oneTable)
 	if err != nil {
@@ -25,11 +25,11 @@ func TestKilledWhileItLeaves(t *testing.T) {
 	}
 	tc := cfg.tables()
 	tc.Make = tier.Make
-	e, err := tables.Open(tc, oneTable)
+	e, err := engine.Open(tc, oneTable)
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := func(ticket tables.Ticket, err error) {
+	change := func(ticket engine.Ticket, err error) {
 		t.Helper()
 		if err == nil {
 			err = e.Durable(ticket)
@@ -49,7 +49,7 @@ func TestKilledWhileItLeaves(t *testing.T) {
 	if err := <-r.end; err != nil {
 		t.Fatal(err)
 	}
-	j, err := saved.Begin(dir)
+	j, err := offline.Begin(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

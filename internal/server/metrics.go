@@ -3,7 +3,7 @@ package server
 import (
 	"strconv"
 
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
@@ -53,7 +53,7 @@ func (o *sampler) float(id metrics.ID, v float64, labels ...string) {
 }
 
 // engine adds what the tables are like.
-func (o *sampler) engine(s tables.Stats) {
+func (o *sampler) engine(s engine.Stats) {
 	o.float(metrics.ServerStaleness, float64(s.Highest-min(s.Highest, s.Slowest)))
 	o.float(metrics.ServerStep, float64(s.Slowest))
 	o.float(metrics.ServerCheckpoint, float64(s.Saved))

@@ -1,5 +1,5 @@
 // Package server is a whole server of tables: what trainers talk to (internal/server/service), and
-// what it keeps for them (internal/server/tables).
+// what it keeps for them (internal/server/engine).
 package server
 
 import (
@@ -16,15 +16,15 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/service"
 	"github.com/ringo-ml/ringo/internal/server/shard"
 	"github.com/ringo-ml/ringo/internal/server/snapshot"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/server/tiers"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/record"
-	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/offline"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -41,12 +41,12 @@ type Config struct {
 	Index, Servers, Trainers int
 	// Sessions is how many sessions each trainer has; 0: 1.
 	Sessions int
-	// Mode, Staleness, Durability, Fsync and OnLost are those of tables.Config.
-	Mode       tables.Mode
+	// Mode, Staleness, Durability, Fsync and OnLost are those of engine.Config.
+	Mode       engine.Mode
 	Staleness  int
-	Durability tables.Durability
+	Durability engine.Durability
 	Fsync      bool
-	OnLost     tables.FailurePolicy
+	OnLost     engine.FailurePolicy
 	// Dir is a folder that servers may have in common; each has one of its own in it.
 	Dir string
 	// From is the Dir of an earlier job, of any number of servers, whose newest checkpoints this one begins
@@ -74,10 +74,11 @@ type Config struct {
 	DeleteAfter int
 	// ShrinkEvery is how long a day is: after each, rows age and some are deleted. 0: a person says so.
 	ShrinkEvery time.Duration
-	// SaveEvery is the time between checkpoints, over restarts, 0 for none but the last. Most are deltas:
-	// see tables.Engine.Checkpoint. With durability checkpoint it is what a lost server takes with it, and
-	// the time that a checkpoint takes; with wal it bounds what a server replays when it begins, and so does the
-	// length of its log, whichever comes first: see tables.Config.LogFloor.
+	// SaveEvery is the time between checkpoints, over restarts, 0 for none but the last. Most are
+	// deltas: see engine.Engine.Checkpoint. With durability checkpoint it is what a lost server
+	// takes with it, and the time that a checkpoint takes; with wal it bounds what a server replays
+	// when it begins, and so does the length of its log, whichever comes first: see
+	// engine.Config.LogFloor.
 	SaveEvery time.Duration
 	// FullWait is how long the server waits for room on a full disk for its last checkpoint, and for its part of one of
 	// the job, which waits meanwhile. 0: it does not.
@@ -98,8 +99,9 @@ type Config struct {
 	// them. Report says where a person finds such a one: in a file in the server's folder that only its owner
 	// reads, or where there is no folder in the line itself.
 	AdminToken string
-	// JobSettings are the settings that the server was told of its job, by path, besides Mode and Staleness: trainers that were told
-	// otherwise are refused with an error that names the setting, both processes and both values. nil: nothing.
+	// JobSettings are the settings that the server was told of its job, by path, besides Mode and
+	// Staleness: trainers that were told otherwise are refused with an error that names the
+	// setting, both processes and both values. nil: nothing.
 	JobSettings setting.Values
 	// Record is where requests are recorded. It may be nil.
 	Record *record.Recorder
@@ -110,7 +112,7 @@ type Config struct {
 // Stats are what a server has done.
 type Stats struct {
 	service.Stats
-	Tables tables.Stats `json:"tables"`
+	Tables engine.Stats `json:"tables"`
 }
 
 // server is one run.
@@ -119,7 +121,7 @@ type server struct {
 	service *service.Server
 
 	mu     sync.Mutex
-	engine *tables.Engine
+	engine *engine.Engine
 	tiers  *tiers.Tiers
 	ready  chan struct{} // closed when engine is there
 	from   []string
@@ -151,26 +153,26 @@ func (c Config) sharedSettings() setting.Values {
 	told := setting.Values{}
 	maps.Copy(told, c.JobSettings)
 	told[message.PathSync] = string(c.Mode)
-	if c.Mode == tables.SSP {
+	if c.Mode == engine.SSP {
 		told["ps.staleness"] = strconv.Itoa(c.Staleness)
 	}
 	return told
 }
 
 // serverDir is the server's folder.
-func (c Config) serverDir() string { return saved.ServerDir(c.Dir, c.Index) }
+func (c Config) serverDir() string { return offline.ServerDir(c.Dir, c.Index) }
 
-func (c Config) tables() tables.Config {
+func (c Config) tables() engine.Config {
 	job := sha256.Sum256(append([]byte("ringo tables "), c.Ticket...))
-	t := tables.Config{
+	t := engine.Config{
 		Job:   hex.EncodeToString(job[:8]), // a server that is started again goes on, another job does not
 		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Sessions: c.Sessions, Mode: c.Mode, Staleness: c.Staleness,
 		Durability: c.Durability, Fsync: c.Fsync, Lost: c.OnLost,
 	}
-	if c.Job != "" && c.Durability == tables.None {
-		t.Durability, t.Ordered = tables.Checkpoint, true
+	if c.Job != "" && c.Durability == engine.None {
+		t.Durability, t.Ordered = engine.Checkpoint, true
 	}
-	if c.Dir != "" && t.Durability != tables.None {
+	if c.Dir != "" && t.Durability != engine.None {
 		t.Dir = c.serverDir()
 	}
 	return t
@@ -209,7 +211,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	if cfg.Admin != nil {
 		beside.Go(func() { s.serveAdmin(ctx) })
 	}
-	if cfg.SaveEvery > 0 || cfg.Durability == tables.WAL {
+	if cfg.SaveEvery > 0 || cfg.Durability == engine.WAL {
 		beside.Go(func() {
 			if e := s.await(ctx); e != nil {
 				s.checkpointLoop(ctx, e, fullPause, cancel)
@@ -231,7 +233,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	stats := Stats{Stats: s.service.Stats()}
 	errs := []error{err}
 	if e := s.opened(); e != nil {
-		if cfg.Durability != tables.None && (err == nil || outer.Err() != nil) {
+		if cfg.Durability != engine.None && (err == nil || outer.Err() != nil) {
 			errs = append(errs, s.saveLast(context.WithoutCancel(ctx), fullPause, func(ctx context.Context) error {
 				_, err := e.Save(ctx, false)
 				return err
@@ -247,18 +249,18 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 // cannot be read is an error when the tables are opened.
 func (c Config) begun() *schema.Schema {
 	t := c.tables()
-	if t.Durability != tables.WAL {
+	if t.Durability != engine.WAL {
 		return nil
 	}
-	id, err := tables.IdentityOf(t.Dir)
+	id, err := engine.IdentityOf(t.Dir)
 	if err != nil {
 		return nil
 	}
-	chain, err := snapshot.Chain(tables.CheckpointDir(t.Dir), id.Owner(), 0)
+	chain, err := snapshot.Chain(engine.CheckpointDir(t.Dir), id.Owner(), 0)
 	if err != nil {
 		return nil
 	}
-	about, err := tables.AboutOf(chain[len(chain)-1])
+	about, err := engine.AboutOf(chain[len(chain)-1])
 	if err != nil || id.Job != t.Job || about.Layout.Hash() != id.Schema {
 		return nil
 	}
@@ -275,9 +277,9 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 		c.FromNumbers = s.cfg.FromNumbers
 	}
 	if s.cfg.MemoryBytes > 0 {
-		below.Dir, below.MemoryBytes, below.DiskBytes = saved.Below(s.cfg.serverDir()), s.cfg.MemoryBytes, s.cfg.DiskBytes
+		below.Dir, below.MemoryBytes, below.DiskBytes = offline.Below(s.cfg.serverDir()), s.cfg.MemoryBytes, s.cfg.DiskBytes
 	}
-	below.Deltas = c.Durability != tables.None // else there are no checkpoints
+	below.Deltas = c.Durability != engine.None // else there are no checkpoints
 	if begun, err := s.begun(); err != nil {
 		return nil, err
 	} else if s.cfg.Begin != nil && len(s.from) == 0 && !begun {
@@ -288,7 +290,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 		return nil, err
 	}
 	c.Make = t.Make
-	e, err := tables.Open(c, sc)
+	e, err := engine.Open(c, sc)
 	if err != nil {
 		if len(c.FromNumbers) > 0 {
 			err = fmt.Errorf("%w; if a part is damaged, the job can go on from an earlier checkpoint: remove the file of step %d", err, s.cfg.FromStep)
@@ -303,7 +305,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 		s.cfg.Report(fmt.Sprintf("server %d: its log %s", s.cfg.Index, end))
 	}
 	if has := e.Stats(); has.LogMost > 0 {
-		s.cfg.Report(fmt.Sprintf("server %d: a checkpoint bounds its log whenever that has grown by the size of the tables, and by %d MiB at least", s.cfg.Index, tables.DefaultLogFloor>>20))
+		s.cfg.Report(fmt.Sprintf("server %d: a checkpoint bounds its log whenever that has grown by the size of the tables, and by %d MiB at least", s.cfg.Index, engine.DefaultLogFloor>>20))
 	}
 	if s.cfg.Admin != nil && s.cfg.Dir != "" && s.cfg.AdminToken == "" {
 		s.writeToken()
@@ -327,7 +329,7 @@ func (c Config) daysFit(sc schema.Schema) error {
 	return nil
 }
 
-func (s *server) opened() *tables.Engine {
+func (s *server) opened() *engine.Engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.engine

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -45,7 +45,7 @@ func run(t *testing.T, ticket transport.Ticket, change func(*Config)) *running {
 		return l
 	}
 	cfg := Config{
-		Listener: listen(), Admin: listen(), Ticket: ticket, Version: "1", Servers: 1, Trainers: 1, Mode: tables.Async, Durability: tables.None,
+		Listener: listen(), Admin: listen(), Ticket: ticket, Version: "1", Servers: 1, Trainers: 1, Mode: engine.Async, Durability: engine.None,
 		Times: cluster.Times{Join: 2 * time.Minute}, Rejoin: 2 * time.Minute,
 	}
 	if change != nil {
@@ -123,7 +123,7 @@ func TestRun(t *testing.T) {
 	leakcheck.Check(t)
 	ticket := transport.NewTicket()
 	dir := t.TempDir()
-	r := run(t, ticket, func(c *Config) { c.Durability, c.Dir = tables.WAL, dir })
+	r := run(t, ticket, func(c *Config) { c.Durability, c.Dir = engine.WAL, dir })
 	if status, out := r.ask(t, "GET", "/health"); status != 200 || out["state"] != "waiting" {
 		t.Errorf("%d %v", status, out)
 	}
@@ -161,7 +161,7 @@ func TestRun(t *testing.T) {
 // goes on. Another job's directory is refused.
 func TestRunAgain(t *testing.T) {
 	leakcheck.Check(t)
-	for _, durability := range []tables.Durability{tables.WAL, tables.Checkpoint} {
+	for _, durability := range []engine.Durability{engine.WAL, engine.Checkpoint} {
 		ticket, dir := transport.NewTicket(), t.TempDir()
 		keep := func(c *Config) { c.Durability, c.Dir = durability, dir }
 		r := run(t, ticket, keep)
@@ -206,7 +206,7 @@ func TestRunAgain(t *testing.T) {
 func TestSaveEvery(t *testing.T) {
 	leakcheck.Check(t)
 	ticket, dir := transport.NewTicket(), t.TempDir()
-	r := run(t, ticket, func(c *Config) { c.Durability, c.Dir, c.SaveEvery = tables.WAL, dir, 20*time.Millisecond })
+	r := run(t, ticket, func(c *Config) { c.Durability, c.Dir, c.SaveEvery = engine.WAL, dir, 20*time.Millisecond })
 	c := r.dial(t, ticket)
 	if err := c.Session(0).SetDense(0, make([]float32, 5)); err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestSaveEvery(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	err := Config{SaveEvery: time.Second, Durability: tables.None, Mode: "both", Servers: 1, Trainers: 1}.Validate()
+	err := Config{SaveEvery: time.Second, Durability: engine.None, Mode: "both", Servers: 1, Trainers: 1}.Validate()
 	for _, want := range []string{"nowhere to listen", "ps.checkpoint-every 1s has no effect with ps.durability none", `sync "both"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/ringo-ml/ringo/internal/hostport"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/store"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -33,7 +33,7 @@ const ruleOfDays = "click"
 
 // Defaults are what the settings of servers are where nobody says anything.
 func Defaults() Config {
-	return Config{Durability: tables.None, OnLost: tables.FailJob}
+	return Config{Durability: engine.None, OnLost: engine.FailJob}
 }
 
 // Settings are the rows of what a person says of servers that keep parameters, bound to c.
@@ -43,7 +43,7 @@ func (c *Config) Settings() []setting.Row {
 
 // keeps is what all settings of servers that keep parameters need, and perhaps more.
 func keeps(more ...setting.Condition) setting.Condition {
-	mode := setting.Equals("sync", string(tables.BSP), string(tables.SSP), string(tables.Async), string(tables.Geo))
+	mode := setting.Equals("sync", string(engine.BSP), string(engine.SSP), string(engine.Async), string(engine.Geo))
 	return setting.All(append([]setting.Condition{mode}, more...)...)
 }
 
@@ -53,7 +53,7 @@ func (c *Config) keeping() []setting.Row {
 		{
 			Path: pathDurability, Flag: "ps-durability", Scope: setting.JobMutable, Needs: keeps(),
 			About: "what survives when a server is lost: none, checkpoint (what its last checkpoint held) or wal (everything that it has acknowledged)",
-			Value: setting.Choice(&c.Durability, tables.None, tables.Checkpoint, tables.WAL),
+			Value: setting.Choice(&c.Durability, engine.None, engine.Checkpoint, engine.WAL),
 		},
 		{
 			Path: pathDir, Flag: "ps-dir", Unit: "DIR", Scope: setting.PerProcess, Needs: keeps(setting.Any(setting.Enabled(pathDurability), setting.Enabled(pathMemory))),
@@ -71,7 +71,7 @@ func (c *Config) keeping() []setting.Row {
 			Value: setting.Bytes(&c.DiskBytes),
 		},
 		{
-			Path: "ps.fsync", Scope: setting.PerProcess, Needs: keeps(setting.Equals(pathDurability, string(tables.WAL))),
+			Path: "ps.fsync", Scope: setting.PerProcess, Needs: keeps(setting.Equals(pathDurability, string(engine.WAL))),
 			About: "make the log survive a loss of power, too: each group of changes waits for the disk",
 			Value: setting.Bool(&c.Fsync),
 		},
@@ -94,7 +94,7 @@ func (c *Config) joining() []setting.Row {
 		{
 			Path: "ps.failure-policy", Flag: "ps-failure-policy", Scope: setting.JobMutable, Needs: keeps(),
 			About: "what happens when a rank is lost: fail (the job ends) or continue (the others continue without it and its part of the training data; rank 0 cannot be lost)",
-			Value: setting.Choice(&c.OnLost, tables.FailJob, tables.ContinueJob),
+			Value: setting.Choice(&c.OnLost, engine.FailJob, engine.ContinueJob),
 		},
 		{
 			Path: "ps.admission", Unit: "RULE", Scope: setting.JobMutable, Needs: keeps(),
@@ -140,7 +140,7 @@ func (c *Config) httpSettings() []setting.Row {
 
 // CheckSettings reports faults of the settings before it is known who the server is: Validate without a place in a job.
 func (c Config) CheckSettings() error {
-	c.Mode, c.Trainers, c.Servers = cmp.Or(c.Mode, tables.BSP), max(1, c.Trainers), max(1, c.Servers)
+	c.Mode, c.Trainers, c.Servers = cmp.Or(c.Mode, engine.BSP), max(1, c.Trainers), max(1, c.Servers)
 	return c.check()
 }
 
@@ -157,7 +157,7 @@ func (c Config) faults() (faults setting.ErrorList) {
 	fault(c.DiskBytes < 0 || c.DiskBytes > 0 && c.DiskBytes < store.MinLimitBytes, pathDisk, "%v: want at least %d MiB, or 0 for no limit", disk, store.MinLimitBytes>>20)
 	fault(c.DiskBytes > 0 && c.MemoryBytes == 0, pathDisk, "%v has no effect without %v: all rows are in memory", disk, pathMemory)
 	fault(c.SaveEvery < 0, pathSaveEvery, "%v: want 0 or more", c.SaveEvery)
-	fault(c.SaveEvery > 0 && c.Durability == tables.None, pathSaveEvery, "%v has no effect with %v none: want checkpoint or wal", c.SaveEvery, pathDurability)
+	fault(c.SaveEvery > 0 && c.Durability == engine.None, pathSaveEvery, "%v has no effect with %v none: want checkpoint or wal", c.SaveEvery, pathDurability)
 	fault(c.From != "" && c.Dir != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir), pathFrom, "and %v are both %q: the new job needs a folder of its own", pathDir, c.Dir)
 	fault(c.DeleteAfter < 0, pathUnseen, "%d: want 0 or more days", c.DeleteAfter)
 	fault(c.ShrinkEvery < 0, pathShrinkEvery, "%v: want 0 or more, such as 24h", c.ShrinkEvery)

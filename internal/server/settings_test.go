@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -112,7 +112,7 @@ func TestListenHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	c := Config{HTTP: first.Addr().String(), Mode: tables.Async}
+	c := Config{HTTP: first.Addr().String(), Mode: engine.Async}
 	if err := c.ListenHTTP(); err == nil || !strings.HasPrefix(err.Error(), "servers.http "+c.HTTP+": cannot listen at "+c.HTTP) {
 		t.Errorf("got %v", err)
 	}

@@ -114,7 +114,8 @@ func shown(text string) string {
 	return text
 }
 
-// ConflictError says that processes of a job were told different things. It wraps the Error of each setting.
+// ConflictError says that processes of a job were told different things. It wraps the Error of each
+// setting.
 type ConflictError struct{ Over Disagreements }
 
 // Error is one line.

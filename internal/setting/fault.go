@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Error is what is wrong with one setting. Its text names settings by their paths; Text names them otherwise.
+// Error is what is wrong with one setting. Its text names settings by their paths; Text names them
+// otherwise.
 type Error struct {
 	Path   Path
 	Origin Origin // where the value was given, if that is known
@@ -15,8 +16,9 @@ type Error struct {
 	args   []any
 }
 
-// Errorf returns a fault of a setting: its name, a space, and what the format says. Arguments that are Paths are
-// names of settings, too. Without a path it is what the format says alone, such as advice that names settings.
+// Errorf returns a fault of a setting: its name, a space, and what the format says. Arguments that
+// are Paths are names of settings, too. Without a path it is what the format says alone, such as
+// advice that names settings.
 func Errorf(p Path, format string, args ...any) *Error {
 	return &Error{Path: p, format: format, args: args}
 }
@@ -62,7 +64,8 @@ func (l ErrorList) Err() error {
 	return errors.Join(errs...)
 }
 
-// Lines are the faults that err joins, a line each, with settings named as name says. What is no Error keeps its text.
+// Lines are the faults that err joins, a line each, with settings named as name says. What is no
+// Error keeps its text.
 func Lines(err error, name func(Path) string) []string {
 	return Format(err, func(f *Error) string { return f.Text(name) })
 }

@@ -66,7 +66,7 @@ func formers() []former {
 		{path: "training.lr-floor", usual: []string{"0"}, hint: "give training.lr-schedule=cosine:LR, with the rate at the end"},
 		{path: "job.slice", usual: []string{"100µs", "100us"}, hint: "leave it out: slices are 100µs"},
 		{path: "network.congestion-control", usual: []string{""}, hint: "set the host's (sysctl net.ipv4.tcp_congestion_control), or ringo.Network.CongestionControl in a program"},
-		{path: "network.lending", usual: []string{"", "measured"}, hint: "leave it out, or set ringo.Network.Lending in a program"},
+		{path: "network.lending", usual: []string{"", "measured"}, hint: "leave it out, or set ringo.Network.ZeroCopy in a program"},
 		{path: "network.tls-ca", usual: []string{""}, hint: tlsHint},
 		{path: "network.tls-cert", usual: []string{""}, hint: tlsHint},
 		{path: "network.tls-key", usual: []string{""}, hint: tlsHint},

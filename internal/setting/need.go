@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Condition is what must hold of other settings for one to have an effect. What a table does not have is not judged: its
-// needs are met.
+// Condition is what must hold of other settings for one to have an effect. What a table does not
+// have is not judged: its needs are met.
 type Condition interface {
 	// holds looks at texts of values by path.
 	holds(get func(Path) (text string, known bool)) bool

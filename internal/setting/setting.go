@@ -22,8 +22,8 @@ type Path string
 type Scope uint8
 
 const (
-	// JobFixed: it affects the result, or what processes send each other. All processes of a job have the same value,
-	// and a resumed run has its checkpoint's.
+	// JobFixed: it affects the result, or what processes send each other. All processes of a job
+	// have the same value, and a resumed run has its checkpoint's.
 	JobFixed Scope = iota
 	// JobMutable: as JobFixed, but a resumed run may have another value than its checkpoint.
 	JobMutable
@@ -204,8 +204,9 @@ func (t *Table) Idle() ErrorList {
 	return t.idle(func(i int) bool { return t.origins[i] != "" })
 }
 
-// Unused reports what Table.Unused does, of a configuration that a program has filled: every row without effect whose value
-// is not among its usual ones, those of other configurations' rows in the same order.
+// Unused reports what Table.Unused does, of a configuration that a program has filled: every row
+// without effect whose value is not among its usual ones, those of other configurations' rows in
+// the same order.
 func Unused(rows []Row, usual ...[]Row) (ErrorList, error) {
 	t, err := New(rows...)
 	if err != nil {

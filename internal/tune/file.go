@@ -9,8 +9,8 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/folder"
-	"github.com/ringo-ml/ringo/internal/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/heter/costmodel"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -33,7 +33,7 @@ type Profile struct {
 	// Collectives are the rules by which a group chooses algorithms.
 	Collectives *collective.Profile `json:"collectives,omitempty"`
 	// Heter are what stages of a model take that is split for heter-trainers, which ringo plan predicts by.
-	Heter *forecast.Costs `json:"heter,omitempty"`
+	Heter *costmodel.Costs `json:"heter,omitempty"`
 }
 
 // Validate reports every fault of all parts at once.
@@ -109,7 +109,7 @@ func Save(path string, p Profile) error {
 	if err != nil {
 		return err
 	}
-	err = folder.WriteFile(path, func(w io.Writer) error {
+	err = dirlock.WriteFile(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})

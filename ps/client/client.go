@@ -49,11 +49,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/message/requests"
 	"github.com/ringo-ml/ringo/internal/setting"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -169,7 +169,7 @@ type Client struct {
 	sessions []*Session
 	count    counters
 	meeting  gatherState
-	clock    *awake.Clock // by which absences and waits are measured
+	clock    *liveness.Clock // by which absences and waits are measured
 	record   *requests.Book
 
 	ctx    context.Context // done when the client ends
@@ -190,7 +190,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	c := &Client{cfg: cfg, process: 1 + rand.Uint64N(1<<63), clock: awake.New(watchEvery)}
+	c := &Client{cfg: cfg, process: 1 + rand.Uint64N(1<<63), clock: liveness.New(watchEvery)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if _, err := hex.Decode(c.hash[:], []byte(cfg.Schema.Hash())); err != nil {
 		return nil, fmt.Errorf("ps: client: the schema's hash: %w", err)
@@ -366,9 +366,9 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Place is the step in words, as the servers' clock counts it.
-func (e *Error) Place() outcome.Position {
+func (e *Error) Place() failure.Position {
 	if e.Step == 0 {
-		return outcome.Position{}
+		return failure.Position{}
 	}
-	return outcome.Position{Where: fmt.Sprintf("in step %d", e.Step)}
+	return failure.Position{Where: fmt.Sprintf("in step %d", e.Step)}
 }

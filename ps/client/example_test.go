@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/service"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -18,11 +18,11 @@ func Example() {
 	sc := schema.Schema{Sparse: []schema.Sparse{{Name: "ads", Dim: 2, Rule: schema.Rule{Name: "sgd", LR: 0.5}}}}
 
 	// The server's process. It learns the schema from the trainer.
-	var parameters *tables.Engine
+	var parameters *engine.Engine
 	server, err := service.New(service.Config{
 		Ticket: ticket, Version: "1", Servers: 1, Trainers: 1,
 		Open: func(sc schema.Schema) (_ service.Engine, err error) {
-			parameters, err = tables.Open(tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.None}, sc)
+			parameters, err = engine.Open(engine.Config{Trainers: 1, Mode: engine.Async, Durability: engine.None}, sc)
 			return parameters, err
 		},
 	})

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/service/fake"
 	"github.com/ringo-ml/ringo/internal/wire"
@@ -55,7 +55,7 @@ func FuzzClient(f *testing.F) {
 		}
 		return b
 	}
-	rows := frame(message.TypeRows, message.Head{Number: 1, Step: 1, Count: 1}, raw.Bytes([]float32{1, 2, 3}))
+	rows := frame(message.TypeRows, message.Head{Number: 1, Step: 1, Count: 1}, bytesview.Bytes([]float32{1, 2, 3}))
 	ack := frame(message.TypeAck, message.Head{Number: 1}, nil)
 	f.Add(rows)
 	f.Add(slices.Concat(ack, rows))

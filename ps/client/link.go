@@ -13,7 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/server/message"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -124,7 +124,7 @@ func (k *link) lost(why string) error {
 		op, step = k.describe(k.queue[0].t, h), h.Step
 	}
 	k.mu.Unlock()
-	return k.fault(op, step, &transport.ServerLostError{Process: fmt.Sprintf("%s %d", outcome.ParameterServer, k.server), Addr: k.addr, Reason: why})
+	return k.fault(op, step, &transport.ServerLostError{Process: fmt.Sprintf("%s %d", failure.ParameterServer, k.server), Addr: k.addr, Reason: why})
 }
 
 // over tells whether nobody wants the connection any more.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/internal/wire"
@@ -199,10 +199,10 @@ func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads 
 // putKeys writes keys, or where places are given those.
 func putKeys(body []byte, keys []uint64, places []int32) {
 	if places == nil {
-		copy(raw.As[uint64](body), keys)
+		copy(bytesview.As[uint64](body), keys)
 		return
 	}
-	to := raw.As[uint64](body)
+	to := bytesview.As[uint64](body)
 	for i, p := range places {
 		to[i] = keys[p]
 	}

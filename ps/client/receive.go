@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
@@ -124,7 +124,7 @@ func (k *link) asked(t wire.Type, h message.Head) (*outMessage, error) {
 func (k *link) place(conn *message.Conn, it *outMessage, n int) error {
 	code, fits := it.head.Code, it.dst != nil
 	if code == message.FP32 && fits {
-		return conn.Read(raw.Bytes(it.dst))
+		return conn.Read(bytesview.Bytes(it.dst))
 	}
 	body := k.aside.Sized(n)
 	if err := conn.Read(body); err != nil {
@@ -135,9 +135,9 @@ func (k *link) place(conn *message.Conn, it *outMessage, n int) error {
 	}
 	dim, values := it.pull.dim, []float32(nil)
 	if code == message.FP32 {
-		values = raw.As[float32](body)
+		values = bytesview.As[float32](body)
 	} else {
-		k.decoded = raw.Sized(k.decoded, len(it.places)*dim)
+		k.decoded = bytesview.Sized(k.decoded, len(it.places)*dim)
 		values = k.decoded
 		if err := code.Decode(values, body); err != nil {
 			return err

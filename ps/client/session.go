@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/wire"
@@ -174,7 +174,7 @@ func (l *Session) PushRows(table int, step uint64, keys []uint64, grads []float3
 		lo, hi := l.split.group(s)
 		for lo, hi := range chunks(lo, hi, k.rowsOf(dim)) {
 			head.Count = hi - lo
-			l.gather = raw.Sized(l.gather, (hi-lo)*dim)
+			l.gather = bytesview.Sized(l.gather, (hi-lo)*dim)
 			simd.Host().Lookup(l.gather, grads, l.order[lo:hi], dim)
 			if err := k.pushRows(head, keys, l.order[lo:hi], l.gather); err != nil {
 				return err
@@ -195,9 +195,9 @@ func (l *Session) merged(keys []uint64, grads []float32, dim int) ([]uint64, []f
 		return keys, grads
 	}
 	l.c.count.merged.Add(int64(len(dups)))
-	l.row = raw.Sized(l.row, len(keys))
+	l.row = bytesview.Sized(l.row, len(keys))
 	l.sums = sum(l.sums, grads, dim, unique, dups, l.row)
-	l.keys = raw.Sized(l.keys, len(unique))
+	l.keys = bytesview.Sized(l.keys, len(unique))
 	for i, p := range unique {
 		l.keys[i] = keys[p]
 	}

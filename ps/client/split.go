@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
@@ -62,8 +62,8 @@ func (s *splitter) split(keys []uint64, places []int32, order []int32) []int32 {
 	if places == nil {
 		n = len(keys)
 	}
-	s.owner, order = raw.Sized(s.owner, n), raw.Sized(order, n)
-	s.at = raw.Sized(s.at, s.servers+1)
+	s.owner, order = bytesview.Sized(s.owner, n), bytesview.Sized(order, n)
+	s.at = bytesview.Sized(s.at, s.servers+1)
 	clear(s.at)
 	for i := range n {
 		p := int32(i)
@@ -99,7 +99,7 @@ func (s *splitter) group(server int) (lo, hi int) { return int(s.at[server]), in
 // sum adds up the gradients of keys that are in the batch more than once, in the order
 // in which they appear: row i of the sum is that of place unique[i].
 func sum(dst, grads []float32, dim int, unique []int32, dups []duplicate, row []int32) []float32 {
-	dst = raw.Sized(dst, len(unique)*dim)
+	dst = bytesview.Sized(dst, len(unique)*dim)
 	for i, p := range unique {
 		copy(dst[i*dim:][:dim], grads[int(p)*dim:][:dim])
 		row[p] = int32(i)

@@ -15,14 +15,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/service"
 	"github.com/ringo-ml/ringo/internal/server/service/fake"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
 )
 
-var _ service.Engine = (*tables.Engine)(nil)
+var _ service.Engine = (*engine.Engine)(nil)
 
 // Two trainers and two servers with real tables, in bsp mode with a log, over
 // connections that are cut again and again: at every step both trainers see the same
@@ -33,8 +33,8 @@ func TestSyncOverBadConnections(t *testing.T) {
 	for i := range j.engines {
 		j.running[i].cancel()
 		<-j.running[i].ended
-		e, err := tables.Open(tables.Config{
-			Index: i, Servers: 2, Trainers: 2, Mode: tables.BSP, Durability: tables.WAL, Dir: t.TempDir(), MaxRows: 1 << 16,
+		e, err := engine.Open(engine.Config{
+			Index: i, Servers: 2, Trainers: 2, Mode: engine.BSP, Durability: engine.WAL, Dir: t.TempDir(), MaxRows: 1 << 16,
 		}, testSchema())
 		must(t, err)
 		t.Cleanup(func() { must(t, e.Close()) })
@@ -180,11 +180,11 @@ func serveTables(addr, ticket, dir string) error {
 	if err != nil {
 		return err
 	}
-	var e *tables.Engine
+	var e *engine.Engine
 	s, err := service.New(service.Config{
 		Ticket: t, Version: "1", Servers: 1, Trainers: 2, Times: cluster.Times{Join: time.Hour}, Rejoin: time.Hour,
 		Open: func(sc schema.Schema) (service.Engine, error) {
-			e, err = tables.Open(tables.Config{Trainers: 2, Mode: tables.Async, Durability: tables.WAL, Dir: dir, MaxRows: 1 << 16}, sc)
+			e, err = engine.Open(engine.Config{Trainers: 2, Mode: engine.Async, Durability: engine.WAL, Dir: dir, MaxRows: 1 << 16}, sc)
 			return e, err
 		},
 	})

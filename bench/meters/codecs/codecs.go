@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/simd"
@@ -65,24 +65,24 @@ func Command() *cobra.Command {
 		Long: "Time each stage of the codecs on one thread, in turns with one streaming pass over\n" +
 			"gradient and residual. Every call gets another gradient; residuals and thresholds\nare as after many steps. One group alone stays in the caches that it fits; with\n" +
 			"--arena, calls go through many groups, as a step does, and find residuals where the\nstep before has left them.\n\n" +
-			"Codecs and stages:\n" + console.InLines(stageNames()),
+			"Codecs and stages:\n" + cli.InLines(stageNames()),
 		Example: "  go run ./bench/meters codec\n  go run ./bench/meters codec --only dlgs,payload --values 4096,65536 --ratio 0.01 --json -",
-		Args:    console.NoArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
 	fs.IntSliceVar(&c.values, "values", []int{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}, "`lengths` of groups")
 	fs.Float64SliceVar(&c.ratios, "ratio", []float64{0.001, 0.01, 0.1}, "`shares` of the values that are sent")
-	console.ChosenFrom(cmd, &c.data, "data", "`distributions` of gradients: normal, or heavy, with tails like those of real ones", "normal", "heavy")
-	console.ChosenFrom(cmd, &c.only, "only", "stages with one of these `words` in codec/stage; none: all", stageNames()...)
+	cli.ChosenFrom(cmd, &c.data, "data", "`distributions` of gradients: normal, or heavy, with tails like those of real ones", "normal", "heavy")
+	cli.ChosenFrom(cmd, &c.only, "only", "stages with one of these `words` in codec/stage; none: all", stageNames()...)
 	fs.DurationVar(&c.time, "time", 20*time.Millisecond, "about how long to measure each stage")
 	fs.IntVar(&c.arena, "arena", 0, "selections and passes go through groups of so many `values` together; 0: one group alone")
-	console.JSON(cmd, &c.json, "measurement")
+	cli.JSON(cmd, &c.json, "measurement")
 	return cmd
 }
 
 func (c *command) execute(cmd *cobra.Command) error {
-	var faults console.Faults
+	var faults cli.Faults
 	for _, n := range c.values {
 		faults.Range("values", n, 1, mostValues)
 	}
@@ -105,11 +105,11 @@ func (c *command) execute(cmd *cobra.Command) error {
 	if err := faults.Usage(); err != nil {
 		return err
 	}
-	return console.WithOutput(cmd, c.json, func(out *console.Output) error { return c.run(cmd.Context(), out) })
+	return cli.WithOutput(cmd, c.json, func(out *cli.Output) error { return c.run(cmd.Context(), out) })
 }
 
 // run measures gradients of all kinds and lengths.
-func (c *command) run(ctx context.Context, out *console.Output) error {
+func (c *command) run(ctx context.Context, out *cli.Output) error {
 	out.Line("%-10s %-8s %-7s %10s %7s %8s %11s %8s %9s %12s", "codec", "stage", "data", "values", "ratio", "density", "us", "GB/s", "streams", "bytes/entry")
 	for _, data := range c.data {
 		for _, n := range c.values {
@@ -122,10 +122,10 @@ func (c *command) run(ctx context.Context, out *console.Output) error {
 }
 
 // chosen tells whether --only names a stage, "codec/stage".
-func (c *command) chosen(stage string) bool { return console.HasAny(stage, c.only) }
+func (c *command) chosen(stage string) bool { return cli.HasAny(stage, c.only) }
 
 // measure times all stages with gradients of one kind and length.
-func (c *command) measure(ctx context.Context, scene *scene, out *console.Output) error {
+func (c *command) measure(ctx context.Context, scene *scene, out *cli.Output) error {
 	one := func(ratio float64, stages []stage) error {
 		for _, s := range stages {
 			if !c.chosen(s.name()) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/train"
@@ -56,7 +56,7 @@ func Gemm() *cobra.Command {
 		Long: `Times C[m,n] = A[m,k] B[k,n] in float32. The peak is measured in turns with
 the products: fused multiply-adds on registers alone, on as many threads.`,
 		Example: "  go run ./bench/meters gemm --n 1024,2048 --threads 1 --json -\n  go run ./bench/meters gemm --m 64 --k 800 --n 500 --trans-b",
-		Args:    console.NoArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
@@ -68,7 +68,7 @@ the products: fused multiply-adds on registers alone, on as many threads.`,
 	fs.IntVar(&c.threads, "threads", 1, "`threads` that share the rows or columns of C; 0: all cores")
 	fs.DurationVar(&c.time, "time", 500*time.Millisecond, "how long to measure each size")
 	levelFlag(cmd, &c.level)
-	console.JSON(cmd, &c.json, "size")
+	cli.JSON(cmd, &c.json, "size")
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func (c *gemm) execute(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
+	return cli.WithOutput(cmd, c.json, func(out *cli.Output) error {
 		for _, n := range c.n {
 			r, err := c.product(kernels, n).measure(cmd.Context(), c.time)
 			if err != nil {
@@ -93,7 +93,7 @@ func (c *gemm) execute(cmd *cobra.Command) error {
 }
 
 func (c *gemm) check() (*simd.Kernels, error) {
-	var faults console.Faults
+	var faults cli.Faults
 	kernels, err := simd.Lookup(c.level)
 	if err != nil {
 		faults.Add("--kernels: %w", err)

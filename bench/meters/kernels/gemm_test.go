@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -36,7 +36,7 @@ func TestBenchGemm(t *testing.T) {
 func TestBenchGemmRefuses(t *testing.T) {
 	status, _, errs := commandtest.Run(Gemm(), "--n 0 --m -1 --k 99999 --threads -1 --time 0 --kernels mmx")
 	for _, want := range []string{"--n 0: want 1 to 32768", "--m -1", "--k 99999", "--threads -1", "--time 0s", `"mmx"`} {
-		if status != console.UsageError || !strings.Contains(errs, want) {
+		if status != cli.UsageError || !strings.Contains(errs, want) {
 			t.Errorf("status %d, no %q in %s", status, want, errs)
 		}
 	}

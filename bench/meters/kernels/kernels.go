@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
@@ -55,19 +55,19 @@ func Command() *cobra.Command {
 		Long: "Time each kernel on one thread, in turns with what limits it: passes over memory for\n" +
 			"those that move it, multiply-adds on registers for those that compute.",
 		Example: "  go run ./bench/meters kernels\n  go run ./bench/meters kernels --only conv,gemm --json -",
-		Args:    console.NoArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
-	console.ChosenFrom(cmd, &c.only, "only", "kernels with one of these `words` in their name; none: all", names()...)
+	cli.ChosenFrom(cmd, &c.only, "only", "kernels with one of these `words` in their name; none: all", names()...)
 	levelFlag(cmd, &c.level)
 	fs.DurationVar(&c.time, "time", 300*time.Millisecond, "about how long to measure each kernel")
-	console.JSON(cmd, &c.json, "kernel")
+	cli.JSON(cmd, &c.json, "kernel")
 	return cmd
 }
 
 func (c *command) execute(cmd *cobra.Command) error {
-	var faults console.Faults
+	var faults cli.Faults
 	level, err := simd.Lookup(c.level)
 	if err != nil {
 		faults.Add("--kernels: %w", err)
@@ -80,7 +80,7 @@ func (c *command) execute(cmd *cobra.Command) error {
 	if err := faults.Usage(); err != nil {
 		return err
 	}
-	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
+	return cli.WithOutput(cmd, c.json, func(out *cli.Output) error {
 		limits := newLimits(level)
 		for _, k := range chosen {
 			if err := context.Cause(cmd.Context()); err != nil {
@@ -97,7 +97,7 @@ func (c *command) execute(cmd *cobra.Command) error {
 
 // chosen are the kernels that --only names.
 func (c *command) chosen() []kernel {
-	return slices.DeleteFunc(list(), func(k kernel) bool { return !console.HasAny(k.name, c.only) })
+	return slices.DeleteFunc(list(), func(k kernel) bool { return !cli.HasAny(k.name, c.only) })
 }
 
 // names are those of all kernels, each once.
@@ -117,7 +117,7 @@ func levelFlag(cmd *cobra.Command, level *string) {
 	for _, k := range simd.Levels() {
 		levels = append(levels, k.Name())
 	}
-	console.Choice(cmd, level, "kernels", "instruction-set `level` to use", levels...)
+	cli.Choice(cmd, level, "kernels", "instruction-set `level` to use", levels...)
 }
 
 // line is the result for a person.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/median"
-	"github.com/ringo-ml/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
@@ -86,7 +86,7 @@ func newMeasure(spec model.Spec, batch, threads int, eval bool) (*measure, error
 			m.close()
 			return nil, fmt.Errorf("model %s: %w", spec.Name, err)
 		}
-		b := noise.Batch(spec, ps, batch, 0)
+		b := randbatch.Batch(spec, ps, batch, 0)
 		c.batch = model.Batch{N: b.N, IDs: b.IDs, Bags: nn.Bags{Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}, Labels: b.Labels, Targets: b.Targets}
 		if len(spec.Input) > 0 {
 			c.batch.Values = &nn.Tensor{Shape: append([]int{b.N}, spec.Input...), Data: b.Values}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/median"
-	"github.com/ringo-ml/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/models"
 )
 
@@ -69,7 +69,7 @@ share each operation. Linear is what copies get done that have nothing to share.
 of less than a hundredth of the step are told in JSON alone; the update is not
 timed.`,
 		Example: "  go run ./bench/meters operations cifar-resnet20 --threads 2\n  go run ./bench/meters operations resnet50 --batch 1 --eval --json -",
-		Args:    console.OneArgument("a model", "mnist"),
+		Args:    cli.OneArgument("a model", "mnist"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
 	fs := cmd.Flags()
@@ -77,25 +77,25 @@ timed.`,
 	fs.IntVar(&c.threads, "threads", 0, "`threads` that share an operation; 0: all cores")
 	fs.IntVar(&c.rounds, "rounds", 15, "how often to measure each")
 	fs.BoolVar(&c.eval, "eval", false, "time an evaluation: forward alone, of which nothing is kept")
-	console.JSON(cmd, &c.json, "operation")
+	cli.JSON(cmd, &c.json, "operation")
 	return cmd
 }
 
 func (c *command) execute(cmd *cobra.Command, model string) error {
 	spec, err := models.Lookup(model)
 	if err != nil {
-		return console.Usage(err)
+		return cli.Usage(err)
 	}
 	cores := runtime.GOMAXPROCS(0)
-	var faults console.Faults
-	faults.Range("batch", c.batch, 0, noise.MostSamples)
+	var faults cli.Faults
+	faults.Range("batch", c.batch, 0, randbatch.MostSamples)
 	faults.Range("threads", c.threads, 0, cores)
-	faults.Range("rounds", c.rounds, 1, console.MostTurns)
+	faults.Range("rounds", c.rounds, 1, cli.MostTurns)
 	if err := faults.Usage(); err != nil {
 		return err
 	}
 	c.batch, c.threads = cmp.Or(c.batch, spec.Defaults.Batch), cmp.Or(c.threads, cores)
-	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
+	return cli.WithOutput(cmd, c.json, func(out *cli.Output) error {
 		m, err := newMeasure(spec, c.batch, c.threads, c.eval)
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 }
 
 // report tells of operations, kinds of them and the whole.
-func (c *command) report(model string, m *measure, out *console.Output) error {
+func (c *command) report(model string, m *measure, out *cli.Output) error {
 	all := m.whole.median(c.threads)
 	apart := 0.0
 	if c.threads > 1 {

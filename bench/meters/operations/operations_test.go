@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 )
 
 const fields = "bench model batch threads of alone_us beside_us shared_us serial_us speedup of_linear rounds "

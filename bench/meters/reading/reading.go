@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
@@ -77,7 +77,7 @@ memory is dropped before they are read, where that is possible (Linux), unless
 		Example: "  go run ./bench/meters read criteo-10m/train.tsv\n  go run ./bench/meters read days --interleave 4 --shuffle-window 65536 --json -",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return console.Usagef("`meters read` needs files or folders, for instance of `ringo data criteo --generate 1M --like FILE --out DIR`")
+				return cli.Usagef("`meters read` needs files or folders, for instance of `ringo data criteo --generate 1M --like FILE --out DIR`")
 			}
 			return nil
 		},
@@ -92,14 +92,14 @@ memory is dropped before they are read, where that is possible (Linux), unless
 	fs.IntVar(&c.skipBad, "skip-bad", 0, "leave out up to `N` bad lines, and count them")
 	fs.IntVar(&c.repeat, "repeat", 3, "how often to measure")
 	fs.BoolVar(&c.cached, "cached", false, "let the files stay in memory between turns")
-	console.JSON(cmd, &c.json, "stage")
+	cli.JSON(cmd, &c.json, "stage")
 	return cmd
 }
 
 func (c *command) execute(cmd *cobra.Command, paths []string) error {
-	var faults console.Faults
+	var faults cli.Faults
 	faults.Range("threads", c.threads, 0, train.MaxThreads)
-	faults.Range("repeat", c.repeat, 1, console.MostTurns)
+	faults.Range("repeat", c.repeat, 1, cli.MostTurns)
 	if err := faults.Usage(); err != nil {
 		return err
 	}
@@ -115,14 +115,14 @@ func (c *command) execute(cmd *cobra.Command, paths []string) error {
 		Interleave: c.interleave, Remainder: true, SkipBad: c.skipBad, Threads: c.threads,
 	})
 	if err != nil {
-		return console.Usage(err)
+		return cli.Usage(err)
 	}
 	defer stream.Close()
-	return console.WithOutput(cmd, c.json, func(out *console.Output) error { return c.measure(cmd.Context(), files, stream, out) })
+	return cli.WithOutput(cmd, c.json, func(out *cli.Output) error { return c.measure(cmd.Context(), files, stream, out) })
 }
 
 // measure times the stages in turns and tells of each.
-func (c *command) measure(ctx context.Context, files []string, stream *data.ClickStream, out *console.Output) error {
+func (c *command) measure(ctx context.Context, files []string, stream *data.ClickStream, out *cli.Output) error {
 	p, err := newPasses(ctx, files, data.NewClickParser(c.rows, c.rows == 0), stream, c.threads)
 	if err != nil {
 		return err
@@ -180,12 +180,12 @@ func (c *command) result(p *passes, s stage) result {
 	return r
 }
 
-func (c *command) report(p *passes, stages []stage, out *console.Output) error {
+func (c *command) report(p *passes, stages []stage, out *cli.Output) error {
 	rates := map[string]result{}
 	for _, s := range stages[:len(stages)-1] {
 		r := c.result(p, s)
 		rates[s.name] = r
-		if err := out.Result(r, "%-8s  %8.1f MB/s  %10s rows/s  %s", s.name, r.MBPerS, console.Grouped(int(r.RowsPer)), c.what(p, r)); err != nil {
+		if err := out.Result(r, "%-8s  %8.1f MB/s  %10s rows/s  %s", s.name, r.MBPerS, cli.Grouped(int(r.RowsPer)), c.what(p, r)); err != nil {
 			return err
 		}
 	}
@@ -206,7 +206,7 @@ func (c *command) report(p *passes, stages []stage, out *console.Output) error {
 		}
 	}
 	return out.Result(r, "%-8s  %8.1f MB/s  %10s rows/s  %.0f%% of its limit, %s (disk %.0f%%, parsing %.0f%%)", "pipeline",
-		r.MBPerS, console.Grouped(int(r.RowsPer)), 100*r.ShareOfLimit, r.Limit, 100*r.ShareOfDisk, 100*r.ShareOfParsing)
+		r.MBPerS, cli.Grouped(int(r.RowsPer)), 100*r.ShareOfLimit, r.Limit, 100*r.ShareOfDisk, 100*r.ShareOfParsing)
 }
 
 // what says what a stage went through.
@@ -217,9 +217,9 @@ func (c *command) what(p *passes, r result) string {
 	case r.Stage == "unpack":
 		return "one core"
 	case r.Cached:
-		return fmt.Sprintf("%s, %s, perhaps in memory already", console.Counted(r.Files, "file"), quantity.Bytes(p.fileBytes))
+		return fmt.Sprintf("%s, %s, perhaps in memory already", cli.Counted(r.Files, "file"), quantity.Bytes(p.fileBytes))
 	}
-	return fmt.Sprintf("%s, %s, not in memory", console.Counted(r.Files, "file"), quantity.Bytes(p.fileBytes))
+	return fmt.Sprintf("%s, %s, not in memory", cli.Counted(r.Files, "file"), quantity.Bytes(p.fileBytes))
 }
 
 // dropCache makes the system forget what it keeps of the files.

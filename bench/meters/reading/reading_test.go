@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 )
 
 const (
@@ -87,10 +87,10 @@ func TestBenchRead(t *testing.T) {
 
 func TestBenchReadRefuses(t *testing.T) {
 	dir, _ := clickFolder(t, "bad\n")
-	commandtest.Refused(t, Command(), console.UsageError, "", "needs files or folders")
-	commandtest.Refused(t, Command(), console.UsageError, ""+dir+"/plain --threads -1 --repeat 0", "--threads -1", "--repeat 0")
-	commandtest.Refused(t, Command(), console.UsageError, ""+dir+"/plain --batch 3 --shuffle-window 4 --interleave 0 --rows 1", "multiple of the batch", "table of 1 rows")
-	commandtest.Refused(t, Command(), console.Failed, "/nowhere", "/nowhere")
-	commandtest.Refused(t, Command(), console.Failed, ""+t.TempDir(), "has no .tsv")
-	commandtest.Refused(t, Command(), console.Failed, ""+dir+"/plain", "line 3001", "a.tsv", "data.max-bad-records")
+	commandtest.Refused(t, Command(), cli.UsageError, "", "needs files or folders")
+	commandtest.Refused(t, Command(), cli.UsageError, ""+dir+"/plain --threads -1 --repeat 0", "--threads -1", "--repeat 0")
+	commandtest.Refused(t, Command(), cli.UsageError, ""+dir+"/plain --batch 3 --shuffle-window 4 --interleave 0 --rows 1", "multiple of the batch", "table of 1 rows")
+	commandtest.Refused(t, Command(), cli.Failed, "/nowhere", "/nowhere")
+	commandtest.Refused(t, Command(), cli.Failed, ""+t.TempDir(), "has no .tsv")
+	commandtest.Refused(t, Command(), cli.Failed, ""+dir+"/plain", "line 3001", "a.tsv", "data.max-bad-records")
 }

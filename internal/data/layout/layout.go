@@ -82,8 +82,8 @@ type Column struct {
 	Make Generate `yaml:"make" json:"make,omitzero"`
 }
 
-// Generate is what values of a category, bag or sequence are made like, for measurements and tests of
-// tables that are as large and as hot as one's own. Zeros leave it to who makes them. It has no
+// Generate is what values of a category, bag or sequence are made like, for measurements and tests
+// of tables that are as large and as hot as one's own. Zeros leave it to who makes them. It has no
 // part in what samples mean.
 type Generate struct {
 	// Values are how many distinct ones the column's table has; of columns with one table the first

@@ -17,9 +17,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/hugepage"
 	"github.com/ringo-ml/ringo/internal/pathname"
-	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // MaxArrays is how many arrays a file or folder may have.
@@ -126,7 +126,7 @@ func (a *Array) Rows(dst []float32, row int) error {
 // float32s reads values from an offset on.
 func (a *Array) float32s(dst []float32, offset int64) error {
 	if a.Type == (Type{'f', 4, false}) && nativeLittle {
-		return a.read(raw.Bytes(dst), offset)
+		return a.read(bytesview.Bytes(dst), offset)
 	}
 	const block = 1 << 16 // values
 	size := a.Type.Size
@@ -382,7 +382,7 @@ func (a *Array) all(r io.Reader) ([]byte, error) {
 }
 
 // allocate are bytes in large pages: small ones take longer to be given than to be read.
-func allocate(n int64) []byte { return raw.Bytes(hugepage.Floats(int(n+3) / 4))[:n:n] }
+func allocate(n int64) []byte { return bytesview.Bytes(hugepage.Floats(int(n+3) / 4))[:n:n] }
 
 // turn reads values in Fortran order and holds them in C order.
 func (a *Array) turn(r io.Reader) error {

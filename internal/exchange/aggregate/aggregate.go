@@ -67,7 +67,8 @@ type Config struct {
 	// Codes are what a server can decode besides the codes of package compress. Clients do
 	// not need it: they take codes from the exchanges.
 	Codes []compress.Quantiser
-	// Record is where exchanges are recorded, on trainers and servers: see record.AggregationGroup. It may be nil.
+	// Record is where exchanges are recorded, on trainers and servers: see record.AggregationGroup.
+	// It may be nil.
 	Record *record.Recorder
 }
 

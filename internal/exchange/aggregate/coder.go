@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -36,17 +36,17 @@ type buffer struct{ floats []float32 }
 
 // values returns n values; what they hold is unspecified.
 func (b *buffer) values(n int) []float32 {
-	b.floats = raw.Sized(b.floats, n)
+	b.floats = bytesview.Sized(b.floats, n)
 	return b.floats
 }
 
 // bytes returns n bytes of the same memory.
-func (b *buffer) bytes(n int) []byte { return raw.Bytes(b.values((n + 3) / 4))[:n] }
+func (b *buffer) bytes(n int) []byte { return bytesview.Bytes(b.values((n + 3) / 4))[:n] }
 
 // roundHalves stores x in a 16-bit code as it is: what is too large becomes
 // infinite, which whoever decodes it will see.
 func roundHalves(k *simd.Kernels, code byte, dst []byte, x []float32) {
-	to := raw.As[uint16](dst)
+	to := bytesview.As[uint16](dst)
 	if code == compress.CodeBF16 {
 		k.ToBrain(to, x)
 		return

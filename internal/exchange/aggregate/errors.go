@@ -6,7 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/exchange"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -25,7 +25,7 @@ type Error struct {
 }
 
 // Place is the bucket in words.
-func (e *Error) Place() outcome.Position { return outcome.Position{Bucket: e.Bucket.String()} }
+func (e *Error) Place() failure.Position { return failure.Position{Bucket: e.Bucket.String()} }
 
 // Error says which exchange failed, where, with whom, and why.
 func (e *Error) Error() string {

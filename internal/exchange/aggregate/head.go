@@ -17,7 +17,7 @@ import (
 //	2 + 3k  the body of segment k: the values as their code stores them, or a
 //	        payload of compress
 //	3 + 3k  what the sum of segment k lost, in float32, from the server to each
-//	        trainer of what it keeps (head.kept), of exchanges that lose (head.loses)
+//	        trainer of what it keeps (head.errorRange), of exchanges that lose (head.hasSumError)
 const tagGroup = 3 << 30
 
 func headTag(seq uint32) transport.Tag { return transport.Tag{Group: tagGroup, Seq: seq} }

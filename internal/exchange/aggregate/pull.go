@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/exchange"
-	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // pull takes in the sums of what was pushed, in order, until nothing more will be.
@@ -90,7 +90,7 @@ func (c *Client) pullSumError(sl *segmentSlot) error {
 		return nil
 	}
 	lost := f.lost.values(end - first)[lo-first : hi-first]
-	c.mesh.Post(&sl.recv, c.member(sl.server), lostTag(f.seq, sl.k), raw.Bytes(lost))
+	c.mesh.Post(&sl.recv, c.member(sl.server), lostTag(f.seq, sl.k), bytesview.Bytes(lost))
 	if err := c.await(sl); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -115,7 +115,7 @@ func (c *Client) expect(sl *segmentSlot) {
 	case f.head.kind == kindSparse:
 		tag, dst = sizeTag(f.seq, sl.k), sl.size[:]
 	case f.head.code == compress.CodeFP32:
-		dst = raw.Bytes(f.op.X[sl.lo:sl.hi])
+		dst = bytesview.Bytes(f.op.X[sl.lo:sl.hi])
 	default:
 		dst = sl.body.bytes(f.code.Size(sl.hi - sl.lo))
 	}
@@ -129,7 +129,7 @@ func (c *Client) pushSegment(sl *segmentSlot) error {
 	case f.head.kind == kindSparse:
 		return c.pushSparse(sl)
 	case f.head.code == compress.CodeFP32:
-		return c.send(sl, bodyTag(f.seq, sl.k), raw.Bytes(x))
+		return c.send(sl, bodyTag(f.seq, sl.k), bytesview.Bytes(x))
 	}
 	b := c.out.body.bytes(f.code.Size(len(x)))
 	if halves(f.head.code) {

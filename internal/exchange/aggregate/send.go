@@ -3,7 +3,7 @@ package aggregate
 import (
 	"sync"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // sum is that of a segment, on its way to the trainers.
@@ -78,7 +78,7 @@ func (s *Server) sendSumError(t int, m *sum) error {
 	if lo >= hi {
 		return nil
 	}
-	if err := s.mesh.Send(t, lostTag(m.seq, m.k), raw.Bytes(m.lost[lo-m.lo:hi-m.lo]), s.cfg.Timeout); err != nil {
+	if err := s.mesh.Send(t, lostTag(m.seq, m.k), bytesview.Bytes(m.lost[lo-m.lo:hi-m.lo]), s.cfg.Timeout); err != nil {
 		return err
 	}
 	s.sent.Add(int64(4 * (hi - lo)))

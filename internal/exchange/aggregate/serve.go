@@ -5,7 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -77,7 +77,7 @@ func (s *Server) addValues(m *sum, n int) error {
 		}
 	}
 	first.body, m.room = m.room, first.body
-	m.body = raw.Bytes(acc)
+	m.body = bytesview.Bytes(acc)
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/simd"
-	"github.com/ringo-ml/ringo/internal/watch/outcome"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -322,7 +322,7 @@ func (s *Server) agree() (over bool, err error) {
 // early is the error of a trainer that has left while another one has begun the next exchange.
 func (s *Server) early(trainer, by int) error {
 	in := fmt.Sprintf("exchange %d (%v)", s.seq, s.trainers[by].decoded)
-	return &transport.LostError{Rank: trainer, Reason: outcome.Early("it left the job", outcome.Rank(by), in)}
+	return &transport.LostError{Rank: trainer, Reason: failure.Early("it left the job", failure.Rank(by), in)}
 }
 
 // find returns the code of an exchange.

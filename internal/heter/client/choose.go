@@ -10,7 +10,8 @@ type load struct {
 	under int
 	// each is how long it has taken for a sample lately; 0: it is not known.
 	each time.Duration
-	// transferTime is how long it takes to lend it the part's parameters, and to collect their gradients; 0: it has them, or its own.
+	// transferTime is how long it takes to lend it the part's parameters, and to collect their
+	// gradients; 0: it has them, or its own.
 	transferTime time.Duration
 }
 

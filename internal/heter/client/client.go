@@ -44,9 +44,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/raw"
 	psmessage "github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -62,8 +62,8 @@ type Config struct {
 	About []byte
 	// Code is how what crosses travels, there and back: fp32, where nothing is said.
 	Code psmessage.Code
-	// Lent says that the trainer has the part's parameters, and lends them: the Client is a heter.StatelessStage, and heter-trainers keep nothing.
-	// Values and Begin are not for it.
+	// Lent says that the trainer has the part's parameters, and lends them: the Client is a
+	// heter.StatelessStage, and heter-trainers keep nothing. Values and Begin are not for it.
 	Lent bool
 	// Timeout bounds every wait: for heter-trainers that are not up yet, for room and for results. 0: 15 min.
 	Timeout time.Duration
@@ -216,7 +216,8 @@ func (c *Client) wait(what string, ok func() bool) error {
 	}
 }
 
-// Send is heter.RemoteStage's. It does not wait: how much is under way is bounded by who has the memory of micro-batches.
+// Send is heter.RemoteStage's. It does not wait: how much is under way is bounded by who has the
+// memory of micro-batches.
 func (c *Client) Send(m *heter.MicroBatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +309,7 @@ func (c *Client) Begin(values []float32) error {
 
 // put writes some values on all that are left.
 func (c *Client) put(values []float32, lo int) error {
-	b := append(message.Ask{Step: 1, Lo: lo, Count: len(values)}.Append(nil), raw.Bytes(values)...)
+	b := append(message.Ask{Step: 1, Lo: lo, Count: len(values)}.Append(nil), bytesview.Bytes(values)...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	members := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return c.loads[k.index].lost })
@@ -444,7 +445,7 @@ func (c *Client) wanted(k *link, b []byte) error {
 	if k.asks = k.asks[1:]; c.asked != k || len(k.asks) > 0 {
 		return nil
 	}
-	copy(raw.Bytes(c.values), b[message.AskSize:])
+	copy(bytesview.Bytes(c.values), b[message.AskSize:])
 	c.values, c.asked = nil, nil
 	c.changed.Broadcast()
 	return nil

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/heter"
-	"github.com/ringo-ml/ringo/internal/heter/near"
 	"github.com/ringo-ml/ringo/internal/heter/service"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
@@ -230,7 +230,7 @@ func TestEncrypted(t *testing.T) {
 	r.config.Ticket = r.config.Ticket.(transport.Ticket).Under(tls)
 	want, values := r.oracle()
 	c := r.dial(0)
-	if k := c.links[0]; k.welcome.ShmSocket != (near.Name{}) || k.welcome.Key != (near.Key{}) || k.view != nil {
+	if k := c.links[0]; k.welcome.ShmSocket != (sharedmem.Name{}) || k.welcome.Key != (sharedmem.Key{}) || k.view != nil {
 		t.Errorf("it is offered memory: %+v", k.welcome)
 	}
 	tr := side(t, r.spec, r.cut, 1, c)

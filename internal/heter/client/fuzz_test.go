@@ -13,8 +13,8 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/heter/near"
 	"github.com/ringo-ml/ringo/internal/heter/service"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/model"
@@ -138,7 +138,7 @@ func FuzzTrainer(f *testing.F) {
 		f.Add(append(slices.Clone(first), bye...), false, false)
 	}
 	h := newHall(f, s, c)
-	mine, err := near.New(2, message.BodyAt+l.RequestBytes(2))
+	mine, err := sharedmem.New(2, message.BodyAt+l.RequestBytes(2))
 	must(f, err)
 	f.Cleanup(mine.Close)
 	for i := range mine.Slots() { // of which the second one has labels that there are not
@@ -155,7 +155,7 @@ func FuzzTrainer(f *testing.F) {
 		defer k.Close()
 		if greeted {
 			w := greet(t, k, c, lent)
-			v, err := near.Exchange(ctx, near.Config{Ticket: h.ticket, Version: "1", Trainers: 1}, 0, w.ShmSocket, w.Key, func() (*near.Region, error) { return mine, nil })
+			v, err := sharedmem.Exchange(ctx, sharedmem.Config{Ticket: h.ticket, Version: "1", Trainers: 1}, 0, w.ShmSocket, w.Key, func() (*sharedmem.Region, error) { return mine, nil })
 			must(t, err)
 			defer v.Close()
 		}

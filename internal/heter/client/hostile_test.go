@@ -10,8 +10,8 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/heter/near"
 	"github.com/ringo-ml/ringo/internal/heter/service"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -105,8 +105,8 @@ func greet(t testing.TB, l *transport.Link, c *heter.Cut, lent bool) message.Wel
 }
 
 // desk is the heter-trainer's of a rig.
-func (r *rig) desk() near.Config {
-	return near.Config{Ticket: r.config.Ticket, Version: "1", Trainers: 1}
+func (r *rig) desk() sharedmem.Config {
+	return sharedmem.Config{Ticket: r.config.Ticket, Version: "1", Trainers: 1}
 }
 
 // A trainer that says of shared memory what is not so ends the job by name, too: slots that there are not, of it or of results, more samples than a slot or the
@@ -129,7 +129,7 @@ func TestHostileMemory(t *testing.T) {
 			l, w := r.greeted()
 			if want != "and no memory is shared" {
 				lay := message.Layout{Cut: r.cut}
-				mine, err := near.New(2, message.BodyAt+lay.RequestBytes(2))
+				mine, err := sharedmem.New(2, message.BodyAt+lay.RequestBytes(2))
 				must(t, err)
 				defer mine.Close()
 				for i, label := range []int32{0, 9} {
@@ -141,7 +141,7 @@ func TestHostileMemory(t *testing.T) {
 					must(t, err)
 					must(t, lay.Micro(b[message.BodyAt-message.HeadSize:][:lay.RequestBytes(2)], m, 1, 1))
 				}
-				v, err := near.Exchange(context.Background(), r.desk(), 0, w.ShmSocket, w.Key, func() (*near.Region, error) { return mine, nil })
+				v, err := sharedmem.Exchange(context.Background(), r.desk(), 0, w.ShmSocket, w.Key, func() (*sharedmem.Region, error) { return mine, nil })
 				must(t, err)
 				defer v.Close()
 			}
@@ -176,14 +176,14 @@ func TestHostileResults(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			r := newRig(t, 1, 0, nil)
-			theirs := make(chan *near.View, 1)
-			mine, err := near.New(8, c.size)
+			theirs := make(chan *sharedmem.View, 1)
+			mine, err := sharedmem.New(8, c.size)
 			must(t, err)
 			defer mine.Close()
-			desk, err := near.Open(context.Background(), r.desk())
+			desk, err := sharedmem.Open(context.Background(), r.desk())
 			must(t, err)
 			defer desk.Close()
-			key := desk.Register(0, func(v *near.View) (*near.Region, error) { theirs <- v; return mine, nil })
+			key := desk.Register(0, func(v *sharedmem.View) (*sharedmem.Region, error) { theirs <- v; return mine, nil })
 			welcome := message.Welcome{Micros: 8, Samples: 1000, Bytes: 1 << 20, Values: 9, State: 9, Incarnation: 5, Heartbeat: time.Second, Silence: 2 * time.Second, ShmSocket: desk.Name(), Key: key}
 			head := message.Head{Number: c.number, Samples: c.n, Terms: c.n}
 			l, err := net.Listen("tcp", "127.0.0.1:0")

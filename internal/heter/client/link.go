@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/frames"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/heter/near"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -26,8 +26,8 @@ type link struct {
 	addr    string
 	io      *frames.Conn
 	welcome message.Welcome
-	results []byte     // of the reader
-	view    *near.View // what the heter-trainer writes in shared memory; nil: it has none of this trainer. The reader's, but how many slots it has
+	results []byte          // of the reader
+	view    *sharedmem.View // what the heter-trainer writes in shared memory; nil: it has none of this trainer. The reader's, but how many slots it has
 	leaving atomic.Bool
 	over    chan struct{} // closed when the reader has ended
 	once    sync.Once
@@ -271,7 +271,7 @@ func (k *link) done(n int) error {
 	if n > most {
 		return message.Malformed("results of %d bytes, none under way has more than %d", n, most)
 	}
-	k.results = raw.Sized(k.results, n)
+	k.results = bytesview.Sized(k.results, n)
 	if err := k.io.Read(k.results); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/service"
 	keeper "github.com/ringo-ml/ringo/internal/server"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	pstrainer "github.com/ringo-ml/ringo/internal/server/trainer"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
@@ -42,7 +42,7 @@ func (d ages) Run(m *heter.MicroBatch) error {
 
 // runModes does steps of so many trainers, the first of which is slow, on one server, and returns for each micro-batch its step and how many
 // steps of all trainers were in the part that it was computed with.
-func runModes(t *testing.T, mode tables.Mode, staleness, trainers, steps int) (seen [][2]float32) {
+func runModes(t *testing.T, mode engine.Mode, staleness, trainers, steps int) (seen [][2]float32) {
 	const counter = "out.bias"
 	var mu sync.Mutex
 	r := newLentRig(t, trainers, 2, func(c *service.Config) {
@@ -146,9 +146,9 @@ func (l lender) count(name string, by float32) {
 func TestAges(t *testing.T) {
 	const trainers, steps = 3, 20
 	for _, c := range []struct {
-		mode      tables.Mode
+		mode      engine.Mode
 		staleness int
-	}{{tables.SSP, 0}, {tables.SSP, 2}, {tables.Async, 0}} {
+	}{{engine.SSP, 0}, {engine.SSP, 2}, {engine.Async, 0}} {
 		seen := runModes(t, c.mode, c.staleness, trainers, steps)
 		if len(seen) != trainers*steps*2 {
 			t.Fatalf("%s: %d micro-batches", c.mode, len(seen))
@@ -165,7 +165,7 @@ func TestAges(t *testing.T) {
 				old++
 			}
 		}
-		if c.mode == tables.SSP && old > 0 || c.mode == tables.Async && old == 0 {
+		if c.mode == engine.SSP && old > 0 || c.mode == engine.Async && old == 0 {
 			t.Errorf("%s, staleness %d: %d micro-batches with a part that is older than that, by %v steps", c.mode, c.staleness, old, -worst)
 		}
 	}

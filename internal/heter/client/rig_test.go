@@ -17,8 +17,8 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/heter"
-	"github.com/ringo-ml/ringo/internal/heter/near"
 	"github.com/ringo-ml/ringo/internal/heter/service"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/model"
@@ -253,7 +253,7 @@ func newRigOf(t testing.TB, trainers, heters int, rule func() optim.Optimizer, c
 				f, err := server.Serve(ctx, l)
 				t.Logf("heter-trainer %d: %+v", i, f)
 				_, plain := cfg.Ticket.(transport.Ticket)
-				if shares := near.Supported && plain && !cfg.LinkOnly; !r.hostile.Load() && r.dialed.Load() && f.MicroBatches > 0 && f.Shared > 0 != shares {
+				if shares := sharedmem.Supported && plain && !cfg.LinkOnly; !r.hostile.Load() && r.dialed.Load() && f.MicroBatches > 0 && f.Shared > 0 != shares {
 					t.Errorf("heter-trainer %d: %d bytes of %d micro-batches went through shared memory, which it shares: %v", i, f.Shared, f.MicroBatches, shares)
 				}
 				r.served[i] = f

@@ -6,21 +6,22 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/heter/near"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// frameStore is the memory in which frames wait to be sent, or sent again. Where a heter-trainer is on this host it is one that all of those can read, so
-// that they are told of a frame's slot in place of being sent it; a frame is the same for those of other hosts.
+// frameStore is the memory in which frames wait to be sent, or sent again. Where a heter-trainer is
+// on this host it is one that all of those can read, so that they are told of a frame's slot in
+// place of being sent it; a frame is the same for those of other hosts.
 type frameStore struct {
-	memory *near.Region // nil: there is none; the sender's, but that it is there
-	slots  []int        // of it, that are free
-	full   bool         // there is no more room
-	over   bool         // nothing is to be sent any more
-	loans  bool         // there was no room for what is lent
-	spare  [][]byte     // memory of this process
+	memory *sharedmem.Region // nil: there is none; the sender's, but that it is there
+	slots  []int             // of it, that are free
+	full   bool              // there is no more room
+	over   bool              // nothing is to be sent any more
+	loans  bool              // there was no room for what is lent
+	spare  [][]byte          // memory of this process
 }
 
 // get chooses memory for a flight's frame of so many bytes. What it returns then makes it, without c.mu.
@@ -40,7 +41,7 @@ func (s *frameStore) get(f *request, size int) func() ([]byte, error) {
 	if n := len(s.spare); n > 0 {
 		b, s.spare = s.spare[n-1], s.spare[:n-1]
 	}
-	return func() ([]byte, error) { return raw.Sized(b, size), nil }
+	return func() ([]byte, error) { return bytesview.Sized(b, size), nil }
 }
 
 // put takes back a frame that nobody may want again.
@@ -74,7 +75,7 @@ func (c *Client) loan(n int) []byte {
 const mostFrames = 1 << 10
 
 // share returns the memory for frames of up to so many samples, which the first one that asks makes.
-func (c *Client) share(w message.Welcome) (*near.Region, error) {
+func (c *Client) share(w message.Welcome) (*sharedmem.Region, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.frames
@@ -89,7 +90,7 @@ func (c *Client) share(w message.Welcome) (*near.Region, error) {
 		lent = w.Values
 	}
 	size, _ := c.layout.Slots(w.Samples, lent)
-	m, err := near.New(mostFrames, size)
+	m, err := sharedmem.New(mostFrames, size)
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +132,9 @@ func (c *Client) free(links []*link) {
 // share gets memory that the heter-trainer writes, for what this one does, if they are on one host. If that fails the link does.
 func (k *link) share(ctx context.Context) {
 	cfg := &k.c.cfg
-	desk := near.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: k.index, Trainers: cfg.Trainers}
+	desk := sharedmem.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: k.index, Trainers: cfg.Trainers}
 	var err error
-	k.view, err = near.Exchange(ctx, desk, cfg.Trainer, k.welcome.ShmSocket, k.welcome.Key, func() (*near.Region, error) { return k.c.share(k.welcome) })
+	k.view, err = sharedmem.Exchange(ctx, desk, cfg.Trainer, k.welcome.ShmSocket, k.welcome.Key, func() (*sharedmem.Region, error) { return k.c.share(k.welcome) })
 	if err != nil && ctx.Err() == nil {
 		k.c.note(fmt.Sprintf("heter-trainer %d at %s is on this host and shares no memory, micro-batches go over the link: %v", k.index, k.addr, err))
 	}
@@ -212,5 +213,5 @@ func (k *link) placedSum() error {
 	if err != nil {
 		return message.Malformed("a sum: %v", err)
 	}
-	return k.c.gathered(k, raw.As[float32](b), false)
+	return k.c.gathered(k, bytesview.As[float32](b), false)
 }

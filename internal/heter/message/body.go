@@ -3,8 +3,8 @@ package message
 import (
 	"math"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/heter"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
@@ -15,13 +15,15 @@ type Layout struct {
 	Code message.Code // of the tensors that cross, and of their gradients
 }
 
-// RequestBytes is the length of a Micro of n samples in bytes, head and all; math.MaxInt64 where it is no length of a frame.
+// RequestBytes is the length of a Micro of n samples in bytes, head and all; math.MaxInt64 where it
+// is no length of a frame.
 func (l Layout) RequestBytes(n int) int {
 	size := l.size(n, func(heter.CutTensor) bool { return true })
 	return bounded(float64(size) + 4*float64(n)*float64(l.Cut.Labels+l.Cut.Targets))
 }
 
-// ResultBytes is the length of a Done of n samples in bytes, likewise. An evaluation has no gradients.
+// ResultBytes is the length of a Done of n samples in bytes, likewise. An evaluation has no
+// gradients.
 func (l Layout) ResultBytes(n int, eval bool) int {
 	out := 4 * n
 	for _, d := range l.Cut.Out {
@@ -55,8 +57,8 @@ func (l Layout) Micro(b []byte, m *heter.MicroBatch, number, step uint64) error 
 	if err != nil {
 		return err
 	}
-	at += copy(b[at:], raw.Bytes(m.Labels))
-	copy(b[at:], raw.Bytes(m.Targets))
+	at += copy(b[at:], bytesview.Bytes(m.Labels))
+	copy(b[at:], bytesview.Bytes(m.Targets))
 	return nil
 }
 
@@ -93,8 +95,8 @@ func (l Layout) take(h Head, b []byte, m *heter.MicroBatch, near bool) error {
 		}
 		at += n
 	}
-	at += copy(raw.Bytes(m.Labels), b[at:])
-	copy(raw.Bytes(m.Targets), b[at:])
+	at += copy(bytesview.Bytes(m.Labels), b[at:])
+	copy(bytesview.Bytes(m.Targets), b[at:])
 	for i, label := range m.Labels {
 		if k := l.Cut.Classes; k > 0 && (label < 0 || int(label) >= k) {
 			return Malformed("micro-batch %d: sample %d has label %d, and there are %d classes", h.Number, i/l.Cut.Labels, label, k)
@@ -115,7 +117,7 @@ func doneHead(m *heter.MicroBatch, number uint64) Head {
 
 // results writes what is behind the head of a Done.
 func (l Layout) results(b []byte, m *heter.MicroBatch) error {
-	at := copy(b, raw.Bytes(m.Out))
+	at := copy(b, bytesview.Bytes(m.Out))
 	if m.Eval {
 		return nil
 	}
@@ -141,7 +143,7 @@ func (l Layout) parse(h Head, b []byte, m *heter.MicroBatch) error {
 		return Malformed("the results of micro-batch %d are of %d samples and %d terms of a loss, want %d samples", h.Number, h.Samples, h.Terms, m.N)
 	}
 	m.Loss, m.Terms, m.Correct = h.Loss, h.Terms, h.Correct
-	at := copy(raw.Bytes(m.Out), b)
+	at := copy(bytesview.Bytes(m.Out), b)
 	for _, g := range m.Grads {
 		if g == nil || m.Eval {
 			continue

@@ -25,14 +25,15 @@
 // the part's output as float32, and the gradients that come back. How long they are follows from the number of samples: a frame of
 // another length, or with more samples than the Welcome allows, is refused before memory is made for it.
 //
-// Where the trainer has the part's parameters (Hello.Stateless) it Puts those that the Micros behind
-// them are to be computed with, all of them in pieces one after the other, of which none is Taken.
-// It may say the End when the last Micro of a step was sent, and the answer to that are the Values
-// of the sum of gradients of all Micros since the last End, in pieces as well. There is no Commit,
-// and nothing to Ask. An empty Put says that they lie in the first slot of the trainer's memory
-// (package internal/heter/near), where they stay as they are while Micros are under way. The
-// heter-trainer may leave the sum in the last slot of its own then, and say so with empty Values:
-// it writes there only for an End, and the trainer says the next one when it has read the sum.
+// Where the trainer has the part's parameters (Hello.Stateless) it Puts those that the Micros
+// behind them are to be computed with, all of them in pieces one after the other, of which none is
+// Taken. It may say the End when the last Micro of a step was sent, and the answer to that are the
+// Values of the sum of gradients of all Micros since the last End, in pieces as well. There is no
+// Commit, and nothing to Ask. An empty Put says that they lie in the first slot of the trainer's
+// memory (package internal/heter/sharedmem), where they stay as they are while Micros are under
+// way. The heter-trainer may leave the sum in the last slot of its own then, and say so with empty
+// Values: it writes there only for an End, and the trainer says the next one when it has read the
+// sum.
 package message
 
 import (
@@ -66,7 +67,7 @@ const (
 	TypePut                                                 // values
 	TypeTaken                                               // these are where they belong
 	TypeWhere                                               // the name of a meeting
-	TypeHere                                                // where its first member listens: a meeting.Notice; empty: it has not said so yet
+	TypeHere                                                // where its first member listens: a rendezvous.Endpoint; empty: it has not said so yet
 	TypePlaced                                              // a micro-batch in shared memory
 	TypeSharedResult                                        // its results, there
 )
@@ -97,7 +98,8 @@ func Malformed(format string, args ...any) error {
 const (
 	// OtherPart begins the Failure of a heter-trainer that has another part than the first trainer that has come to it.
 	OtherPart = "this heter-trainer has another part of a model"
-	// ReplacementPrefix begins the Failure of a heter-trainer in the place of one that others have lost, to a trainer that takes it for the first there.
+	// ReplacementPrefix begins the Failure of a heter-trainer in the place of one that others have
+	// lost, to a trainer that takes it for the first there.
 	ReplacementPrefix = "this heter-trainer stands in for one that is lost"
 	// MaxText is the longest text of a Failure in bytes.
 	MaxText = message.MaxText
@@ -128,7 +130,8 @@ type Hello struct {
 	Trainer, Trainers int // which of how many connects
 	Index, Count      int // whom it takes the other end for, of how many heter-trainers
 	Code              message.Code
-	// Joining says that the trainer has lost a heter-trainer of that Index: this one stands in for it, and is given the part's state by others.
+	// Joining says that the trainer has lost a heter-trainer of that Index: this one stands in for
+	// it, and is given the part's state by others.
 	Joining bool
 	// Stateless says that the trainer has the part's parameters, and lends them.
 	Stateless bool
@@ -196,12 +199,13 @@ type Welcome struct {
 	Bytes   int // most bytes of micro-batches under way, unless it is one
 	Values  int // of the part's parameters, as they lie in their arena
 	State   int // of these and behind them what the optimizer keeps: heter.Device.State in one piece
-	// Incarnation is a number of this process alone, by which it is told from one that has had its place before; never 0.
+	// Incarnation is a number of this process alone, by which it is told from one that has had its
+	// place before; never 0.
 	Incarnation uint64
 	// Heartbeat is how often each end shows that it lives, and Silence after which the other one is taken for dead.
 	Heartbeat, Silence time.Duration
-	// ShmSocket is the name of a socket where a trainer of the same host gets memory that both have,
-	// with a Key: see package internal/heter/near. Zero: there is none.
+	// ShmSocket is the name of a socket where a trainer of the same host gets memory that both
+	// have, with a Key: see package internal/heter/sharedmem. Zero: there is none.
 	ShmSocket, Key [16]byte
 }
 

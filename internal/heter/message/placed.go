@@ -1,16 +1,16 @@
 package message
 
 import (
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/heter"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // SharedMicroBatch is a Micro whose tensors, labels and targets lie in shared memory (package
-// internal/heter/near): of the trainer's a slot There, from BodyAt on, in the form that they have
-// in a frame. The results are wanted in slot Back of the heter-trainer's, from its begin on, of
-// which the trainer names none again before it has read them; a PlacedDone says that they are
+// internal/heter/sharedmem): of the trainer's a slot There, from BodyAt on, in the form that they
+// have in a frame. The results are wanted in slot Back of the heter-trainer's, from its begin on,
+// of which the trainer names none again before it has read them; a PlacedDone says that they are
 // there, and is a Head. As it is sent:
 //
 //	offset bytes
@@ -60,9 +60,10 @@ func (l Layout) Slots(samples, lent int) (there, back int) {
 	return there, back
 }
 
-// Borrow makes m of a SharedMicroBatch whose slot has b, There-HeadSize bytes from BodyAt on, and whose results go to back, Back-HeadSize bytes. As fp32, m's
-// tensors lie in b and those of the results in back; else they are m's own. Labels and targets, which are looked at, are copied first: who writes b may
-// do so while it is read. m is for this and Return alone.
+// Borrow makes m of a SharedMicroBatch whose slot has b, There-HeadSize bytes from BodyAt on, and
+// whose results go to back, Back-HeadSize bytes. As fp32, m's tensors lie in b and those of the
+// results in back; else they are m's own. Labels and targets, which are looked at, are copied
+// first: who writes b may do so while it is read. m is for this and Return alone.
 func (l Layout) Borrow(h Head, b, back []byte, m *heter.MicroBatch) error {
 	if err := l.take(h, b, m, l.direct()); err != nil || !l.direct() {
 		return err
@@ -96,8 +97,8 @@ func (l Layout) direct() bool { return l.Code == message.FP32 }
 
 // point makes m's tensors lie in b.
 func (l Layout) point(samples int, b []byte, m *heter.MicroBatch) {
-	m.N, m.In, m.Grads = samples, raw.Sized(m.In, len(l.Cut.In)), raw.Sized(m.Grads, len(l.Cut.In))
-	m.Labels, m.Targets = raw.Sized(m.Labels, samples*l.Cut.Labels), raw.Sized(m.Targets, samples*l.Cut.Targets)
+	m.N, m.In, m.Grads = samples, bytesview.Sized(m.In, len(l.Cut.In)), bytesview.Sized(m.Grads, len(l.Cut.In))
+	m.Labels, m.Targets = bytesview.Sized(m.Labels, samples*l.Cut.Labels), bytesview.Sized(m.Targets, samples*l.Cut.Targets)
 	at := 0
 	for i, c := range l.Cut.In {
 		m.In[i], at = values(b, at, samples*c.Len())
@@ -106,5 +107,5 @@ func (l Layout) point(samples int, b []byte, m *heter.MicroBatch) {
 
 // values are n of those in b from place at on, and where they end.
 func values(b []byte, at, n int) ([]float32, int) {
-	return raw.As[float32](b[at : at+4*n : at+4*n]), at + 4*n
+	return bytesview.As[float32](b[at : at+4*n : at+4*n]), at + 4*n
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had none of the step's micro-batches: a
-// step ends when all trainers have ended it everywhere, in one Attempt and with the same members Members. As it is sent:
+// End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had
+// none of the step's micro-batches: a step ends when all trainers have ended it everywhere, in one
+// Attempt and with the same members Members. As it is sent:
 //
 //	offset bytes
 //	0      8     Step
@@ -24,7 +25,8 @@ type End struct {
 	Attempt int
 	// Open says that the attempts before are void, and that micro-batches of lost ones follow before this one is closed.
 	Open bool
-	// Members has for each heter-trainer, by number, the life (Welcome.Incarnation) that the trainer is connected to; 0: it has lost it.
+	// Members has for each heter-trainer, by number, the life (Welcome.Incarnation) that the
+	// trainer is connected to; 0: it has lost it.
 	Members []uint64
 }
 
@@ -59,7 +61,8 @@ func ParseEnd(b []byte) (e End, err error) {
 // maxAttempts bounds how often the end of one step is said.
 const maxAttempts = 1 << 10
 
-// RetryEnd asks trainers to say the end of a step again, in another attempt: a heter-trainer was lost before all had agreed. As it is sent:
+// RetryEnd asks trainers to say the end of a step again, in another attempt: a heter-trainer was
+// lost before all had agreed. As it is sent:
 //
 //	offset bytes
 //	0      8     Step
@@ -68,7 +71,8 @@ const maxAttempts = 1 << 10
 type RetryEnd struct {
 	Step    uint64
 	Attempt int // of the End that is wanted, at least
-	// Lost are the lives of those who are known to be lost; they may be none: trainers find out themselves.
+	// Lost are the lives of those who are known to be lost; they may be none: trainers find out
+	// themselves.
 	Lost []uint64
 }
 

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/frames"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/heter/near"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -30,7 +30,7 @@ type conn struct {
 	notes  chan notice
 	over   chan struct{}
 	text   chan string // of the failure that ends it
-	key    near.Key
+	key    sharedmem.Key
 	shared atomic.Pointer[sharedRegions] // nil: nothing
 	// stopped is closed when the server has ended it.
 	stopped  chan struct{}
@@ -269,7 +269,7 @@ func (c *conn) micro(n int) error {
 	if err := c.room(t, wire.HeaderSize+n); err != nil {
 		return err
 	}
-	t.frame = raw.Sized(t.frame, n)
+	t.frame = bytesview.Sized(t.frame, n)
 	if err := c.io.Read(t.frame); err != nil {
 		return err
 	}
@@ -413,10 +413,10 @@ func (c *conn) answer(t *task) error {
 	var err error
 	switch t.answer {
 	case message.TypeDone:
-		t.frame = raw.Sized(t.frame, c.layout.ResultBytes(t.micro.N, t.micro.Eval))
+		t.frame = bytesview.Sized(t.frame, c.layout.ResultBytes(t.micro.N, t.micro.Eval))
 		err = c.layout.Done(t.frame, t.micro, t.head.Number)
 	case message.TypeSharedResult:
-		t.frame = raw.Sized(t.frame, message.HeadSize)
+		t.frame = bytesview.Sized(t.frame, message.HeadSize)
 		err = c.layout.Return(t.frame, t.back, t.micro, t.head.Number)
 	}
 	if err != nil {

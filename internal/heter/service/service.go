@@ -51,11 +51,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/callers"
 	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/connpeek"
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/heter/near"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
@@ -107,7 +107,7 @@ type Stats struct {
 type Server struct {
 	cfg  Config
 	door *transport.AcceptLimiter
-	desk *near.Broker // nil: no memory is shared
+	desk *sharedmem.Broker // nil: no memory is shared
 
 	opening sync.Mutex
 	about   []byte // of who has opened the device
@@ -275,7 +275,7 @@ func (s *Server) missing() {
 
 // accept lets connections in.
 func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) {
-	callers.SpeakFirst(l)
+	connpeek.SpeakFirst(l)
 	for {
 		nc, err := l.Accept()
 		if err != nil {

@@ -4,26 +4,27 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/heter/near"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// sharedRegions is what a trainer of this host and this heter-trainer have both: the trainer writes there, and this one back.
+// sharedRegions is what a trainer of this host and this heter-trainer have both: the trainer writes
+// there, and this one back.
 type sharedRegions struct {
-	requests *near.View
-	back     *near.Region
+	requests *sharedmem.View
+	back     *sharedmem.Region
 }
 
 // share opens the desk where trainers of this host get memory, if they may. Without one all goes over links.
 func (s *Server) share(ctx context.Context) {
 	cfg := s.cfg
-	if cfg.LinkOnly || !near.Supported {
+	if cfg.LinkOnly || !sharedmem.Supported {
 		return
 	}
-	d, err := near.Open(ctx, near.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Trainers: cfg.Trainers})
+	d, err := sharedmem.Open(ctx, sharedmem.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: cfg.Index, Trainers: cfg.Trainers})
 	if err != nil {
 		cfg.Report(fmt.Sprintf("heter-trainer %d shares no memory with trainers of its host, micro-batches go over links: %v", cfg.Index, err))
 		return
@@ -41,7 +42,7 @@ func (s *Server) unshare() {
 }
 
 // offer is what a trainer is told of the desk. What is encrypted on its way stays so.
-func (c *conn) offer() (name near.Name, key near.Key) {
+func (c *conn) offer() (name sharedmem.Name, key sharedmem.Key) {
 	if nc, _ := c.io.Link().Detach(); c.s.desk == nil || isSecure(nc) {
 		return name, key
 	}
@@ -55,13 +56,13 @@ func isSecure(nc any) bool {
 }
 
 // lend takes a trainer's memory, and makes that for results.
-func (c *conn) lend(theirs *near.View) (*near.Region, error) {
+func (c *conn) lend(theirs *sharedmem.View) (*sharedmem.Region, error) {
 	slots, lent := c.s.cfg.Micros, 0
 	if c.s.cfg.Stateless { // the last one is for sums
 		slots, lent = slots+1, len(c.s.device.Values())
 	}
 	_, size := c.layout.Slots(c.s.cfg.Samples, lent)
-	m, err := near.New(slots, size)
+	m, err := sharedmem.New(slots, size)
 	if err != nil {
 		theirs.Close()
 		return nil, err
@@ -110,7 +111,8 @@ func (c *conn) placed(b []byte) error {
 	return c.queue(t)
 }
 
-// sharedParams takes values that lie in shared memory. Where there is no memory for their gradients, these go by the link.
+// sharedParams takes values that lie in shared memory. Where there is no memory for their
+// gradients, these go by the link.
 func (c *conn) sharedParams() error {
 	if err := c.idle(0, 0); err != nil {
 		return err
@@ -123,9 +125,9 @@ func (c *conn) sharedParams() error {
 	if err != nil {
 		return message.Malformed("values to compute with: %v", err)
 	}
-	own.values, own.sharedSum = raw.As[float32](values), nil
+	own.values, own.sharedSum = bytesview.As[float32](values), nil
 	if sum, err := s.back.Slot(s.back.Slots()-1, n); err == nil {
-		own.sharedSum = raw.As[float32](sum)
+		own.sharedSum = bytesview.As[float32](sum)
 	}
 	own.have = len(own.values)
 	own.number++

@@ -3,8 +3,8 @@ package service
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/heter/message"
-	"github.com/ringo-ml/ringo/internal/raw"
 )
 
 // The state of the device is, in one piece, what trainers read of it to save it, and write before the first step to go on from there.
@@ -32,7 +32,7 @@ func (s *Server) span(lo, n int, do func(x []float32)) {
 // values is the answer to an Ask, in memory of b.
 func (s *Server) values(a message.Ask, b []byte) []byte {
 	b = a.Append(b[:0])
-	s.span(a.Lo, a.Count, func(x []float32) { b = append(b, raw.Bytes(x)...) })
+	s.span(a.Lo, a.Count, func(x []float32) { b = append(b, bytesview.Bytes(x)...) })
 	return b
 }
 
@@ -44,6 +44,6 @@ func (s *Server) begin(a message.Ask, values []byte) error {
 	if step > 1 || micros > 0 {
 		return fmt.Errorf("values to begin with came in step %d, after %d micro-batches: the job had begun", step, micros)
 	}
-	s.span(a.Lo, a.Count, func(x []float32) { values = values[copy(raw.Bytes(x), values):] })
+	s.span(a.Lo, a.Count, func(x []float32) { values = values[copy(bytesview.Bytes(x), values):] })
 	return nil
 }

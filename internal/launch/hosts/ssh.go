@@ -47,7 +47,8 @@ type Session struct {
 	closed sync.Once
 }
 
-// Start has the shell of a host run a script. It returns at once: what hinders ssh ends the session, and Reason says it.
+// Start has the shell of a host run a script. It returns at once: what hinders ssh ends the
+// session, and Reason says it.
 func (s SSH) Start(host, script string) (*Session, error) {
 	command := s.Command
 	if len(command) == 0 {

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -50,7 +50,7 @@ func (f Folder) List(ctx context.Context) (out []Object, err error) {
 		if err == nil && !d.IsDir() {
 			info, err = os.Stat(path)
 		}
-		_, _, unfinished := folder.Unfinished(filepath.Base(path))
+		_, _, unfinished := dirlock.Unfinished(filepath.Base(path))
 		switch {
 		case errors.Is(absent(err), fs.ErrNotExist):
 			return nil // it went away meanwhile, or is a link to nothing
@@ -136,7 +136,7 @@ func (f Folder) Write(ctx context.Context, name string, r io.Reader, size int64)
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	return folder.WriteFile(path, func(w io.Writer) error {
+	return dirlock.WriteFile(path, func(w io.Writer) error {
 		n, err := io.Copy(w, until{ctx, r})
 		if err == nil && n != size {
 			err = fmt.Errorf("%s has %d bytes, not %d", name, n, size)

@@ -26,7 +26,7 @@ import (
 	"strconv"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
@@ -55,7 +55,7 @@ type Rows func(do func(keys []uint64, weights []float32) error) error
 // File writes rows of dim weights to a file, which appears whole or not at all, and
 // replaces one of that name. It returns how many rows there are.
 func File(path string, format Format, dim int, rows Rows) (n int64, err error) {
-	err = folder.WriteFile(path, func(w io.Writer) error {
+	err = dirlock.WriteFile(path, func(w io.Writer) error {
 		n, err = Write(w, format, dim, rows)
 		return err
 	})

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -61,7 +61,7 @@ func plain(t testing.TB, typ wire.Type, payload []byte) []byte {
 }
 
 func TestConnReadsMessages(t *testing.T) {
-	keys := raw.Bytes([]uint64{1, 2, 3})
+	keys := bytesview.Bytes([]uint64{1, 2, 3})
 	plainEnd, c := pair(t)
 	pull := Head{Number: 4, Step: 5, Count: 3, Table: 1, Code: FP16}
 	go func() {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
@@ -364,11 +364,11 @@ func TestRowsWithCounts(t *testing.T) {
 
 func TestViewsAndBuffers(t *testing.T) {
 	keys := []uint64{1, 1 << 63, 7}
-	if got := raw.As[uint64](raw.Bytes(keys)); !slices.Equal(got, keys) {
+	if got := bytesview.As[uint64](bytesview.Bytes(keys)); !slices.Equal(got, keys) {
 		t.Error(got)
 	}
 	x := []float32{1.5, -2}
-	if got := raw.Bytes(x); hex.EncodeToString(got) != "0000c03f000000c0" || !slices.Equal(raw.As[float32](got), x) {
+	if got := bytesview.Bytes(x); hex.EncodeToString(got) != "0000c03f000000c0" || !slices.Equal(bytesview.As[float32](got), x) {
 		t.Errorf("%x", got)
 	}
 	var b Buffer

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // Code is how values are stored: a code of package compress.
@@ -83,7 +83,7 @@ func (c Code) EncodeRows(dst []byte, x []float32, dim, counts int, room []float3
 	width := dim + counts
 	n := len(x) / width
 	room = slices.Grow(room[:0], n*dim)[:n*dim]
-	front := raw.As[float32](dst[:4*n*counts])
+	front := bytesview.As[float32](dst[:4*n*counts])
 	for i := range n {
 		row := x[i*width:][:width]
 		copy(room[i*dim:][:dim], row)
@@ -99,7 +99,7 @@ func (c Code) DecodeRows(dst []float32, src []byte, dim, counts int, room []floa
 	}
 	width := dim + counts
 	n := len(dst) / width
-	front, grads := raw.As[float32](src[:4*n*counts]), src[4*n*counts:]
+	front, grads := bytesview.As[float32](src[:4*n*counts]), src[4*n*counts:]
 	room = slices.Grow(room[:0], n*dim)[:n*dim]
 	if err := c.Decode(room, grads); err != nil {
 		return room, err

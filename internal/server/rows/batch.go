@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // blockRows is how many rows are worked on at once: enough that misses of the
@@ -79,7 +79,7 @@ func (t *Table) fault(err error) error { return fmt.Errorf("rows: table %q: %w",
 // sort is a counting sort: it keeps the order of keys of a stripe.
 func (b *batch) sort(x *index, keys []uint64) {
 	n := len(keys)
-	b.keys, b.hashes, b.pos = raw.Sized(b.keys, n), raw.Sized(b.hashes, n), raw.Sized(b.pos, n)
+	b.keys, b.hashes, b.pos = bytesview.Sized(b.keys, n), bytesview.Sized(b.hashes, n), bytesview.Sized(b.pos, n)
 	var at [stripes]int32
 	for _, key := range keys {
 		at[x.hash(key)>>(64-stripeBits)]++

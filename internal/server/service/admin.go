@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/ringo-ml/ringo/internal/httpguard"
 	"github.com/ringo-ml/ringo/internal/usage"
-	"github.com/ringo-ml/ringo/internal/web"
 )
 
 // Admin is what a person may ask of a server besides how it is. A nil function is not
@@ -105,7 +105,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 	if a.Report == nil {
 		a.Report = func(string) {}
 	}
-	d := &adminHandler{server: s, admin: a, guard: web.NewGuard(a.Address, a.Token)}
+	d := &adminHandler{server: s, admin: a, guard: httpguard.NewGuard(a.Address, a.Token)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", d.read(func() (int, any) {
 		h := s.Health()
@@ -131,7 +131,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 	if a.Save != nil {
 		mux.HandleFunc("POST /save", d.order("delta", func(ctx context.Context, delta string) (any, string, error) {
 			if delta != "" && delta != "true" && delta != "false" {
-				return nil, "", badRequest{fmt.Errorf("delta=%s: want true or false", web.Quote(delta))}
+				return nil, "", badRequest{fmt.Errorf("delta=%s: want true or false", httpguard.Quote(delta))}
 			}
 			return a.Save(ctx, delta == "true")
 		}))
@@ -140,7 +140,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 		mux.HandleFunc("POST /shrink", d.order("days", func(ctx context.Context, text string) (any, string, error) {
 			days, err := strconv.Atoi(cmp.Or(text, "1"))
 			if err != nil || days < 1 || days > MaxDays {
-				return nil, "", badRequest{fmt.Errorf("days=%s: want a number from 1 to %d", web.Quote(text), MaxDays)}
+				return nil, "", badRequest{fmt.Errorf("days=%s: want a number from 1 to %d", httpguard.Quote(text), MaxDays)}
 			}
 			return a.Shrink(ctx, days)
 		}))
@@ -152,8 +152,8 @@ func (s *Server) Handler(a Admin) http.Handler {
 type adminHandler struct {
 	server     *Server
 	admin      Admin
-	guard      web.Guard
-	reportOnce web.Once
+	guard      httpguard.Guard
+	reportOnce httpguard.Once
 }
 
 // badRequest is an error of who asked.
@@ -188,7 +188,7 @@ func (d *adminHandler) order(name string, do func(ctx context.Context, value str
 		if value != "" {
 			what += "?" + name + "=" + value
 		}
-		done := web.Stay(w, r)
+		done := httpguard.Stay(w, r)
 		out, did, err := do(r.Context(), value)
 		done()
 		switch bad := (badRequest{}); {
@@ -250,7 +250,7 @@ const mostBody = 4 << 10
 func parameter(w http.ResponseWriter, r *http.Request, name string) (value string, err error) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.ContentLength != 0 && kind != "application/x-www-form-urlencoded" {
-		return "", fmt.Errorf("a body of type %s: want parameters in the address, or as a form", web.Quote(kind))
+		return "", fmt.Errorf("a body of type %s: want parameters in the address, or as a form", httpguard.Quote(kind))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 	if err := r.ParseForm(); err != nil {
@@ -258,7 +258,7 @@ func parameter(w http.ResponseWriter, r *http.Request, name string) (value strin
 	}
 	for given, values := range r.Form {
 		if name == "" || given != name || len(values) != 1 || len(values[0]) > 100 {
-			return "", fmt.Errorf("parameter %s, %d times: want none%s", web.Quote(given), len(values), orOne(name))
+			return "", fmt.Errorf("parameter %s, %d times: want none%s", httpguard.Quote(given), len(values), orOne(name))
 		}
 		value = values[0]
 	}

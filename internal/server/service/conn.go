@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/record"
@@ -361,7 +361,7 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (LSN, error) {
 	}
 	if t == message.TypePushRows {
 		c.s.count.rowsPushed.Add(int64(h.Count))
-		keys := raw.As[uint64](body[:message.KeySize*h.Count])
+		keys := bytesview.As[uint64](body[:message.KeySize*h.Count])
 		values, err := c.decodeRows(h, body[message.KeySize*h.Count:])
 		if err != nil {
 			return LSN{}, err
@@ -384,7 +384,7 @@ func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err er
 	if counts == 0 {
 		return c.decode(h.Code, body, h.Count*dim)
 	}
-	c.values = raw.Sized(c.values, h.Count*(dim+counts))
+	c.values = bytesview.Sized(c.values, h.Count*(dim+counts))
 	c.plain, err = h.Code.DecodeRows(c.values, body, dim, counts, c.plain)
 	return c.values, err
 }
@@ -392,8 +392,8 @@ func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err er
 // decode returns n values, which are float32 where they lie.
 func (c *conn) decode(code message.Code, body []byte, n int) ([]float32, error) {
 	if code == message.FP32 {
-		return raw.As[float32](body), nil
+		return bytesview.As[float32](body), nil
 	}
-	c.values = raw.Sized(c.values, n)
+	c.values = bytesview.Sized(c.values, n)
 	return c.values, code.Decode(c.values, body)
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/service"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -19,7 +19,7 @@ func ExampleNew() {
 		Ticket: ticket, Version: "1", Servers: 1, Trainers: 1,
 		Open: func(sc schema.Schema) (service.Engine, error) {
 			fmt.Println("the trainer wants table", sc.Sparse[0].Name)
-			return tables.Open(tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.None}, sc)
+			return engine.Open(engine.Config{Trainers: 1, Mode: engine.Async, Durability: engine.None}, sc)
 		},
 	})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/service/fake"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -203,14 +203,14 @@ func (p *peer) send(typ wire.Type, h message.Head, body []byte) {
 // pushes one row of the odd table.
 func (p *peer) pushes(seq, step, key uint64, row ...float32) {
 	p.t.Helper()
-	body := append(append([]byte(nil), raw.Bytes([]uint64{key})...), raw.Bytes(row)...)
+	body := append(append([]byte(nil), bytesview.Bytes([]uint64{key})...), bytesview.Bytes(row)...)
 	p.send(message.TypePushRows, message.Head{Number: seq, Step: step, Count: 1}, body)
 }
 
 // pulls one row of the odd table.
 func (p *peer) pulls(number, step, key uint64) {
 	p.t.Helper()
-	p.send(message.TypePullRows, message.Head{Number: number, Step: step, Count: 1}, raw.Bytes([]uint64{key}))
+	p.send(message.TypePullRows, message.Head{Number: number, Step: step, Count: 1}, bytesview.Bytes([]uint64{key}))
 }
 
 // gets the next frame, which must have this type and number, and returns its body.
@@ -229,7 +229,7 @@ func (p *peer) gets(typ wire.Type, number uint64) []byte {
 // row gets the answer to a pull of one row.
 func (p *peer) row(number uint64, want ...float32) {
 	p.t.Helper()
-	got := raw.As[float32](p.gets(message.TypeRows, number))
+	got := bytesview.As[float32](p.gets(message.TypeRows, number))
 	for i := range want {
 		if got[i] != want[i] {
 			p.t.Fatalf("pull %d: got %v, want %v", number, got, want)

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/httpguard"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/server/message"
-	"github.com/ringo-ml/ringo/internal/web"
 )
 
 var update = flag.Bool("update", false, "write testdata/hostile.txt anew")
@@ -168,7 +168,7 @@ func openSite(t *testing.T, change func(s *site)) *site {
 	p.gets(message.TypeAck, 1)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	s := &site{addr: l.Addr().String(), most: web.MaxConnections}
+	s := &site{addr: l.Addr().String(), most: httpguard.MaxConnections}
 	if change != nil {
 		change(s)
 	}
@@ -182,13 +182,13 @@ func openSite(t *testing.T, change func(s *site)) *site {
 		}
 		return "done", "done", ctx.Err()
 	}
-	pages := web.NewServer(w.server.Handler(Admin{
+	pages := httpguard.NewServer(w.server.Handler(Admin{
 		Save:    func(ctx context.Context, _ bool) (any, string, error) { return order(ctx) },
 		Shrink:  func(ctx context.Context, _ int) (any, string, error) { return order(ctx) },
 		Address: s.given, Token: token, Report: func(line string) { s.mu.Lock(); defer s.mu.Unlock(); s.lines = append(s.lines, line) },
 	}))
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = pages.Serve(web.NewCrowd(l, s.most)) }()
+	go func() { defer close(ended); _ = pages.Serve(httpguard.NewCrowd(l, s.most)) }()
 	t.Cleanup(func() {
 		_ = pages.Close()
 		<-ended

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/watch/record"
@@ -69,7 +69,7 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 	if err := c.io.Read(body); err != nil {
 		return err
 	}
-	p.keys, p.entry = raw.As[uint64](body), c.begin(t, h, n)
+	p.keys, p.entry = bytesview.As[uint64](body), c.begin(t, h, n)
 	if c.engine.Await(c.s.tried, c.hello.Trainer, h.Step) != nil {
 		c.park(p)
 		return nil
@@ -205,9 +205,9 @@ func (c *conn) gather(r *reply, p *pull) error {
 	body := r.frame[message.Front:]
 	var values []float32
 	if h.Code == message.FP32 {
-		values = raw.As[float32](body)
+		values = bytesview.As[float32](body)
 	} else {
-		r.values = raw.Sized(r.values, n)
+		r.values = bytesview.Sized(r.values, n)
 		values = r.values
 	}
 	var err error

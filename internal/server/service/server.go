@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/awake"
-	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/internal/connpeek"
+	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/modeltext"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/message/requests"
@@ -23,7 +23,7 @@ import (
 type Server struct {
 	cfg   Config
 	door  *transport.AcceptLimiter
-	clock *awake.Clock    // goes with watch
+	clock *liveness.Clock // goes with watch
 	tried context.Context // is done: Await with it only tries
 	seats sessionTable
 	count counters
@@ -63,7 +63,7 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	tried, cancel := context.WithCancel(context.Background())
 	cancel()
-	s := &Server{cfg: cfg, tried: tried, clock: awake.New(cfg.Times.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
+	s := &Server{cfg: cfg, tried: tried, clock: liveness.New(cfg.Times.Heartbeat), opened: make(chan struct{}), broken: make(chan error, 1), conns: map[*conn]struct{}{}}
 	s.door = transport.NewDoor(cfg.Strangers, func(line string) { cfg.Report(s.prefixed("%s", line)) })
 	s.seats.init(cfg.Trainers, cfg.Sessions, s.clock)
 	s.book = requests.NewBook(cfg.Record, cfg.Sessions)
@@ -123,7 +123,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // accept lets connections in.
 func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l net.Listener, all *sync.WaitGroup) {
-	callers.SpeakFirst(l)
+	connpeek.SpeakFirst(l)
 	who := s.cfg.Ticket.Under(s.cfg.TLS)
 	told := ""
 	const pause = 50 * time.Millisecond // after a fault that may pass, such as too many open files

@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/service/fake"
@@ -40,7 +40,7 @@ func TestServe(t *testing.T) {
 	p.gets(message.TypeAck, 1)
 	p.pulls(2, 1, 7)
 	p.row(2, 1, 2, 3)
-	p.send(message.TypeSetDense, message.Head{Number: 2, Count: 7, Table: 1}, raw.Bytes([]float32{1, 2, 3, 4, 5, 6, 7}))
+	p.send(message.TypeSetDense, message.Head{Number: 2, Count: 7, Table: 1}, bytesview.Bytes([]float32{1, 2, 3, 4, 5, 6, 7}))
 	p.gets(message.TypeAck, 2)
 	for i, code := range []message.Code{message.FP32, message.FP16, message.BF16, message.Int8} {
 		grad := make([]byte, code.Size(2))
@@ -316,7 +316,7 @@ func TestPullsAtOnce(t *testing.T) {
 			must(t, err)
 			b, err := p.ReadAll(n)
 			must(t, err)
-			if typ != message.TypeRows || raw.As[float32](b)[0] != 0 {
+			if typ != message.TypeRows || bytesview.As[float32](b)[0] != 0 {
 				t.Errorf("%s %d: %v", message.Name(typ), h.Number, b)
 			}
 			got[h.Number] = true
@@ -386,7 +386,7 @@ func TestAcknowledgements(t *testing.T) {
 func TestBadChanges(t *testing.T) {
 	leakcheck.Check(t)
 	w := start(t, 1, nil)
-	two := append(append([]byte(nil), raw.Bytes([]uint64{4, 4})...), raw.Bytes(make([]float32, 6))...)
+	two := append(append([]byte(nil), bytesview.Bytes([]uint64{4, 4})...), bytesview.Bytes(make([]float32, 6))...)
 	for says, send := range map[string]func(p *peer){
 		"push of rows number 3 of trainer 0, session 0, step 9: a gap in the changes": func(p *peer) { p.pushes(3, 9, 4, 1, 1, 1) },
 		"key 4 is twice in the batch": func(p *peer) { p.send(message.TypePushRows, message.Head{Number: 1, Step: 1, Count: 2}, two) },
@@ -399,7 +399,7 @@ func TestBadChanges(t *testing.T) {
 		send(p)
 		p.failure(message.ReasonFailed, says)
 	}
-	bad := append(raw.Bytes([]uint64{4}), 255, 255, 255, 255, 1, 2, 3) // int8 with a scale that is none
+	bad := append(bytesview.Bytes([]uint64{4}), 255, 255, 255, 255, 1, 2, 3) // int8 with a scale that is none
 	p, _ := w.join(hello(0, 1))
 	p.send(message.TypePushRows, message.Head{Number: 1, Count: 1, Code: message.Int8}, bad)
 	p.failure(message.ReasonProtocol, "malformed")

@@ -8,9 +8,9 @@ import (
 	"io"
 	"os"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/pathname"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
@@ -108,7 +108,7 @@ func (w *writer) flush() error {
 func (w *writer) finish() error {
 	total, pieces := w.rows, w.pieces
 	w.begin(endPiece, uint64(total), uint64(pieces), nil)
-	return errors.Join(w.flush(), folder.SyncFile(w.f), w.f.Close())
+	return errors.Join(w.flush(), dirlock.SyncFile(w.f), w.f.Close())
 }
 
 // reader reads a file of a checkpoint.
@@ -156,7 +156,7 @@ func (r *reader) read(n int64) error {
 	if left := r.size - r.at; n > left {
 		return r.damage("%d bytes are left, want %d: it was cut short", left, n)
 	}
-	r.buf = raw.Sized(r.buf, int(n))
+	r.buf = bytesview.Sized(r.buf, int(n))
 	if _, err := io.ReadFull(r.f, r.buf); err != nil {
 		return fmt.Errorf("shard: reading %s at offset %d: %w", r.path, r.at, err)
 	}

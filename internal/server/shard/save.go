@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
@@ -65,7 +65,7 @@ func (t *Table) save(ctx context.Context, dir string, h header) (Saved, error) {
 		}
 	}
 	var out Saved
-	if err := folder.Publish(dir, func(tmp string) (err error) {
+	if err := dirlock.Publish(dir, func(tmp string) (err error) {
 		out, err = t.saveTo(ctx, tmp, h)
 		return err
 	}); err != nil {

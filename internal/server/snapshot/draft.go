@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -111,7 +111,7 @@ func (w *writer) Close() error {
 	w.closed = true
 	err := w.buffer.Flush()
 	if err == nil {
-		err = folder.SyncFile(w.file)
+		err = dirlock.SyncFile(w.file)
 	}
 	err = errors.Join(err, w.file.Close())
 	if err != nil {
@@ -152,14 +152,14 @@ func (d *Draft) commit(meta any) (_ *Snapshot, err error) {
 	if err := writeSynced(filepath.Join(d.temp, manifestName), b); err != nil {
 		return nil, err
 	}
-	if err := folder.Sync(d.temp); err != nil {
+	if err := dirlock.Sync(d.temp); err != nil {
 		return nil, err
 	}
 	s := &Snapshot{Manifest: d.manifest, Dir: filepath.Join(d.dir, folderName(d.Number())), At: time.Now(), crc: crc32c.Checksum(b)}
 	if err := os.Rename(d.temp, s.Dir); err != nil {
 		return nil, err
 	}
-	return s, folder.Sync(d.dir)
+	return s, dirlock.Sync(d.dir)
 }
 
 func writeSynced(path string, b []byte) error {
@@ -169,7 +169,7 @@ func writeSynced(path string, b []byte) error {
 	}
 	_, err = f.Write(b)
 	if err == nil {
-		err = folder.SyncFile(f)
+		err = dirlock.SyncFile(f)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -286,7 +286,7 @@ func drop(dir string, all, stay []uint64) error {
 			return fmt.Errorf("snapshot: %w", err)
 		}
 	}
-	return folder.Sync(dir)
+	return dirlock.Sync(dir)
 }
 
 func encode(m Manifest) ([]byte, error) {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 // Segments is a store in one file that lives as long as its process: Close removes it, and what
@@ -25,7 +25,7 @@ import (
 type Segments struct {
 	dir   string
 	path  string
-	lock  *folder.Lock
+	lock  *dirlock.Lock
 	file  *os.File
 	fd    int
 	limit int64 // 0: none
@@ -83,7 +83,7 @@ func OpenSegments(dir string, limit int64) (*Segments, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fail(err)
 	}
-	lock, err := folder.Take(dir)
+	lock, err := dirlock.Take(dir)
 	if err != nil {
 		return fail(err)
 	}

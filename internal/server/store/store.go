@@ -18,12 +18,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 var (
 	// ErrHeld is the error of OpenSegments where another process has the directory.
-	ErrHeld = folder.ErrHeld
+	ErrHeld = dirlock.ErrHeld
 	// ErrClosed is the error of a store that has been closed.
 	ErrClosed = errors.New("store: the store is closed")
 )

@@ -13,9 +13,9 @@ import (
 	"sort"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/shard"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
@@ -86,7 +86,7 @@ type admittedTrainer struct {
 	at     int // place in the step
 	number []uint64
 	seq    []uint64
-	made   [][]func(e *tables.Engine) error // by server, without an acknowledgement, the last one is number seq
+	made   [][]func(e *engine.Engine) error // by server, without an acknowledgement, the last one is number seq
 }
 
 // admittedJob runs a job and kills its servers.
@@ -106,7 +106,7 @@ func (j *admittedJob) open(s *admittedServer, index int) {
 	if j.below {
 		tc.Dir = filepath.Join(s.dir, fmt.Sprint("below-", s.life))
 	}
-	s.server = start(j.t, tables.Config{Job: "admitted", Index: index, Servers: j.servers, Trainers: len(j.trainers), Mode: tables.BSP, Durability: tables.WAL,
+	s.server = start(j.t, engine.Config{Job: "admitted", Index: index, Servers: j.servers, Trainers: len(j.trainers), Mode: engine.BSP, Durability: engine.WAL,
 		Dir: s.folder(), MaxRows: 1 << 16, LogFloor: 1 << 20, LogBuffer: 1 << 18}, tc, j.layout)
 }
 
@@ -120,9 +120,9 @@ func (j *admittedJob) kill(index int) {
 	old := s.folder()
 	s.life++
 	must(t, os.CopyFS(s.folder(), os.DirFS(old)))
-	id, err := tables.IdentityOf(old)
+	id, err := engine.IdentityOf(old)
 	must(t, err)
-	end, err := tables.LogEnd(s.folder(), id) // with what was acknowledged
+	end, err := engine.LogEnd(s.folder(), id) // with what was acknowledged
 	must(t, err)
 	must(t, j.end(s)) // writes what was not
 	written, err := os.ReadFile(filepath.Join(old, "log", filepath.Base(end.Path)))
@@ -148,7 +148,7 @@ func (j *admittedJob) end(s *admittedServer) error {
 }
 
 // again sends what a server that was started again does not have.
-func (tr *admittedTrainer) again(t *testing.T, trainer, server int, e *tables.Engine) {
+func (tr *admittedTrainer) again(t *testing.T, trainer, server int, e *engine.Engine) {
 	t.Helper()
 	first := tr.seq[server] - uint64(len(tr.made[server])) + 1
 	last, err := e.Join(trainer, first, 0)
@@ -161,12 +161,12 @@ func (tr *admittedTrainer) again(t *testing.T, trainer, server int, e *tables.En
 }
 
 // change makes a change at a server, and has it acknowledged or not.
-func (j *admittedJob) change(tr *admittedTrainer, server int, do func(e *tables.Engine, seq uint64) (tables.Ticket, error)) {
+func (j *admittedJob) change(tr *admittedTrainer, server int, do func(e *engine.Engine, seq uint64) (engine.Ticket, error)) {
 	j.t.Helper()
 	tr.seq[server]++
 	seq := tr.seq[server]
-	var last tables.Ticket
-	change := func(e *tables.Engine) (err error) {
+	var last engine.Ticket
+	change := func(e *engine.Engine) (err error) {
 		last, err = do(e, seq)
 		return err
 	}
@@ -241,7 +241,7 @@ func (j *admittedJob) next(trainer int) (waits bool) {
 	}
 	for server := range j.all {
 		step := tr.step
-		j.change(tr, server, func(e *tables.Engine, seq uint64) (tables.Ticket, error) {
+		j.change(tr, server, func(e *engine.Engine, seq uint64) (engine.Ticket, error) {
 			return e.Clock(trainer, seq, step, 0.1/float64(step))
 		})
 	}
@@ -271,7 +271,7 @@ func (j *admittedJob) table(trainer, table int) {
 				grads = append(grads, float32(2-(n-sp.Dim))) // shows and clicks
 			}
 		}
-		j.change(tr, server, func(e *tables.Engine, seq uint64) (tables.Ticket, error) {
+		j.change(tr, server, func(e *engine.Engine, seq uint64) (engine.Ticket, error) {
 			return e.PushRows(trainer, seq, table, step, own, grads)
 		})
 	}
@@ -288,7 +288,7 @@ func (j *admittedJob) run() (ends [][]byte) {
 		j.open(s, i)
 	}
 	for i := range j.trainers {
-		j.trainers[i] = admittedTrainer{step: 1, number: make([]uint64, j.servers), seq: make([]uint64, j.servers), made: make([][]func(*tables.Engine) error, j.servers)}
+		j.trainers[i] = admittedTrainer{step: 1, number: make([]uint64, j.servers), seq: make([]uint64, j.servers), made: make([][]func(*engine.Engine) error, j.servers)}
 	}
 	order := rand.New(rand.NewPCG(1, 1)) // of trainers: that of counts that collide
 	for j.trainers[0].step <= uint64(j.steps) || j.trainers[1].step <= uint64(j.steps) {

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/shard"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
@@ -99,7 +99,7 @@ func TestFieldsOfServersAreDecided(t *testing.T) {
 	}
 	fields, seen := map[string]bool{}, map[reflect.Type]bool{}
 	decided := func(field string) bool { return decisions[field] != "" }
-	roots := []reflect.Type{reflect.TypeFor[tables.Engine](), reflect.TypeFor[shard.Table](), reflect.TypeFor[Tiers]()}
+	roots := []reflect.Type{reflect.TypeFor[engine.Engine](), reflect.TypeFor[shard.Table](), reflect.TypeFor[Tiers]()}
 	for _, name := range admittedRules {
 		rule, err := schema.Rule{Name: name, LR: 0.1}.Rows()
 		must(t, err)
@@ -132,7 +132,7 @@ func savedJob(t *testing.T) map[string]bool {
 	c := drawAdmitted(0)
 	c.layout.Dense = []schema.Dense{{Name: "bias", Len: 2, Rule: schema.Rule{Name: "adam", LR: 0.1}}}
 	dir := memoryDir(t)
-	s := start(t, tables.Config{Job: "fields", Trainers: 2, Mode: tables.BSP, Durability: tables.WAL, Lost: tables.ContinueJob, Dir: dir, MaxRows: 1 << 16}, c.tiers, c.layout)
+	s := start(t, engine.Config{Job: "fields", Trainers: 2, Mode: engine.BSP, Durability: engine.WAL, Lost: engine.ContinueJob, Dir: dir, MaxRows: 1 << 16}, c.tiers, c.layout)
 	defer s.stop(t)
 	_, err := s.SetDense(0, 1, 0, 0, []float32{1, 2})
 	must(t, err)
@@ -144,7 +144,7 @@ func savedJob(t *testing.T) map[string]bool {
 	must(t, s.Lost(1, errors.New("lost")))
 	_, err = s.SaveStep(context.Background(), 1, 1)
 	must(t, err)
-	checkpoints, err := filepath.Glob(filepath.Join(tables.CheckpointDir(dir), "*"))
+	checkpoints, err := filepath.Glob(filepath.Join(engine.CheckpointDir(dir), "*"))
 	must(t, err)
 	keys := map[string]bool{}
 	for _, checkpoint := range checkpoints {

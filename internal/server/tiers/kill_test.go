@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 )
 
 // The test binary is also the server that is killed: TIERS_CHILD is its directory.
@@ -30,14 +30,14 @@ const (
 )
 
 // openKilled opens the engine that is killed, with a fraction of its rows in memory.
-func openKilled(dir string) (*tables.Engine, *Tiers, error) {
+func openKilled(dir string) (*engine.Engine, *Tiers, error) {
 	s := counting(killedDim)
 	ti, err := Open(Config{Dir: filepath.Join(dir, "ssd"), MemoryBytes: 480 << 10, Deltas: true}, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := tables.Open(tables.Config{
-		Job: "killed", Trainers: killedSessions, Mode: tables.Async, Durability: tables.WAL, Dir: filepath.Join(dir, "server"), Make: ti.Make,
+	e, err := engine.Open(engine.Config{
+		Job: "killed", Trainers: killedSessions, Mode: engine.Async, Durability: engine.WAL, Dir: filepath.Join(dir, "server"), Make: ti.Make,
 	}, s)
 	return e, ti, err
 }

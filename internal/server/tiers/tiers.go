@@ -1,4 +1,4 @@
-// Package tiers gives a server of internal/server/tables tables of internal/server/shard: rows in
+// Package tiers gives a server of internal/server/engine tables of internal/server/shard: rows in
 // memory, within a budget, and the rest on SSD.
 package tiers
 
@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/shard"
 	"github.com/ringo-ml/ringo/internal/server/store"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -48,7 +48,7 @@ type Config struct {
 // Tiers make a server's tables.
 type Tiers struct {
 	c       Config
-	lock    *folder.Lock
+	lock    *dirlock.Lock
 	store   store.Store // nil without Dir
 	budgets []int64     // by table
 	tables  []schema.Sparse
@@ -113,7 +113,7 @@ func (t *Tiers) open() (err error) {
 	if err := os.MkdirAll(t.c.Dir, 0o777); err != nil {
 		return err
 	}
-	if t.lock, err = folder.Take(t.c.Dir); err != nil {
+	if t.lock, err = dirlock.Take(t.c.Dir); err != nil {
 		return err
 	}
 	dir := t.rowsDir()
@@ -157,8 +157,8 @@ func (c Config) admission(t schema.Sparse) (shard.Admission, error) {
 	return own, nil
 }
 
-// Make makes table i: it is tables.Config.Make.
-func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
+// Make makes table i: it is engine.Config.Make.
+func (t *Tiers) Make(i int, c rows.Config) (engine.Table, error) {
 	admission, err := t.c.admission(t.tables[i])
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (t *Tiers) Make(i int, c rows.Config) (tables.Table, error) {
 	return table{s, t.c.Deltas}, nil
 }
 
-// table is a shard as tables.Table.
+// table is a shard as engine.Table.
 type table struct {
 	*shard.Table
 	deltas bool
@@ -212,7 +212,7 @@ func (t table) Save(ctx context.Context, dir, of string, since uint64) (uint64, 
 	}
 	s, err := save(ctx, dir, of)
 	if errors.Is(err, shard.ErrTooLate) {
-		err = fmt.Errorf("%w: %w", tables.ErrWhole, err)
+		err = fmt.Errorf("%w: %w", engine.ErrWhole, err)
 	}
 	return s.Epoch, err
 }
@@ -224,9 +224,9 @@ func (t table) Load(ctx context.Context, dir, of string, keep func(uint64) bool)
 
 func (t table) Deltas() bool { return t.deltas }
 
-func (t table) Stats() tables.TableStats {
+func (t table) Stats() engine.TableStats {
 	s := t.Table.Stats()
-	return tables.TableStats{
+	return engine.TableStats{
 		Rows: int64(s.MemoryRows), StoredRows: s.StoreRows, Bytes: int64(s.Memory.Resident()), StoredBytes: s.StoreBytes,
 		Pulled: s.Pulled, Pushed: s.Pushed, Missed: s.Missed,
 		Found: s.StoreHits, Denied: s.Denied + int64(s.Memory.Denied) + int64(s.Memory.Dropped),

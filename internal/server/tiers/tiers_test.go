@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/shard"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
@@ -33,16 +33,16 @@ func counting(dim int) schema.Schema {
 
 // server is an engine with its tiers.
 type server struct {
-	*tables.Engine
+	*engine.Engine
 	tiers *Tiers
 }
 
-func start(t *testing.T, c tables.Config, tc Config, s schema.Schema) server {
+func start(t *testing.T, c engine.Config, tc Config, s schema.Schema) server {
 	t.Helper()
 	ti, err := Open(tc, s)
 	must(t, err)
 	c.Make = ti.Make
-	e, err := tables.Open(c, s)
+	e, err := engine.Open(c, s)
 	if err != nil {
 		t.Fatal(errors.Join(err, ti.Close()))
 	}
@@ -75,13 +75,13 @@ func TestEngineOverTiers(t *testing.T) {
 	leakcheck.Check(t)
 	const dim, keys, batch = 16, 30_000, 1000
 	s := counting(dim)
-	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir()}
+	c := engine.Config{Trainers: 1, Mode: engine.Async, Durability: engine.WAL, Dir: t.TempDir()}
 	tc := Config{Dir: t.TempDir(), MemoryBytes: 1 << 20, Deltas: true}
 	e := start(t, c, tc, s)
 	want := make([]float32, keys)
 	rng := rand.New(rand.NewPCG(1, 2))
 	seq := uint64(0)
-	var last tables.Ticket
+	var last engine.Ticket
 	check := func() {
 		t.Helper()
 		got, all := make([]float32, batch*dim), make([]uint64, batch)
@@ -145,11 +145,11 @@ func TestSyncOverTiers(t *testing.T) {
 		{Name: "wide", Dim: 16, Rule: schema.Rule{Name: "adagrad", LR: 0.1}, Init: schema.Init{Name: "uniform", Value: 0.1}, Seed: 1},
 		{Name: "odd", Dim: 3, Rule: schema.Rule{Name: "adam", LR: 0.01}},
 	}}
-	c := tables.Config{Trainers: 2, Mode: tables.BSP, Durability: tables.None, MaxRows: 1 << 20}
-	memory, err := tables.Open(c, s)
+	c := engine.Config{Trainers: 2, Mode: engine.BSP, Durability: engine.None, MaxRows: 1 << 20}
+	memory, err := engine.Open(c, s)
 	must(t, err)
 	defer memory.Close()
-	c.Durability, c.Dir = tables.WAL, t.TempDir()
+	c.Durability, c.Dir = engine.WAL, t.TempDir()
 	tc := Config{Dir: t.TempDir(), MemoryBytes: 2500 << 10}
 	e := start(t, c, tc, s)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -165,7 +165,7 @@ func TestSyncOverTiers(t *testing.T) {
 					g[i] = float32(rng.NormFloat64())
 				}
 				seq[session]++
-				for _, engine := range []*tables.Engine{memory, e.Engine} {
+				for _, engine := range []*engine.Engine{memory, e.Engine} {
 					_, err := engine.PushRows(session, seq[session], table, step, k, g)
 					must(t, err)
 				}
@@ -182,7 +182,7 @@ func TestSyncOverTiers(t *testing.T) {
 				}
 				close(prefetched)
 			}()
-			for _, engine := range []*tables.Engine{memory, e.Engine} {
+			for _, engine := range []*engine.Engine{memory, e.Engine} {
 				_, err := engine.Clock(session, seq[session], step, -1)
 				must(t, err)
 			}
@@ -226,7 +226,7 @@ func TestSyncOverTiers(t *testing.T) {
 // restart after which it has not.
 func TestAdmissionInReplay(t *testing.T) {
 	s := counting(2)
-	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir()}
+	c := engine.Config{Trainers: 1, Mode: engine.Async, Durability: engine.WAL, Dir: t.TempDir()}
 	tc := Config{Admission: shard.Admission{Count: 3}, Deltas: true}
 	e := start(t, c, tc, s)
 	got := make([]float32, 4)
@@ -265,7 +265,7 @@ func TestAdmissionInReplay(t *testing.T) {
 func TestOtherServers(t *testing.T) {
 	const keys = 9000
 	s := counting(4)
-	c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.Checkpoint, Dir: t.TempDir()}
+	c := engine.Config{Trainers: 1, Mode: engine.Async, Durability: engine.Checkpoint, Dir: t.TempDir()}
 	tc := Config{Dir: t.TempDir(), MemoryBytes: 512 << 10, Deltas: true}
 	e := start(t, c, tc, s)
 	k, g := make([]uint64, keys), make([]float32, 4*keys)
@@ -283,7 +283,7 @@ func TestOtherServers(t *testing.T) {
 	e.stop(t)
 	found := 0
 	for i := range 2 {
-		c := tables.Config{Job: "next", Index: i, Servers: 2, Trainers: 1, Mode: tables.Async, Durability: tables.WAL, Dir: t.TempDir(), From: []string{c.Dir}}
+		c := engine.Config{Job: "next", Index: i, Servers: 2, Trainers: 1, Mode: engine.Async, Durability: engine.WAL, Dir: t.TempDir(), From: []string{c.Dir}}
 		e := start(t, c, Config{Dir: t.TempDir(), MemoryBytes: 512 << 10, Deltas: true}, s)
 		must(t, e.Each(context.Background(), 0, func(keys []uint64, weights []float32) error {
 			for i, key := range keys {
@@ -322,7 +322,7 @@ func TestDeltasAreKeptWhereTheyAreWanted(t *testing.T) {
 	const rows = 200_000
 	var bytes [2]int64
 	for i, deltas := range []bool{false, true} {
-		c := tables.Config{Trainers: 1, Mode: tables.Async, Durability: tables.Checkpoint, Dir: t.TempDir()}
+		c := engine.Config{Trainers: 1, Mode: engine.Async, Durability: engine.Checkpoint, Dir: t.TempDir()}
 		e := start(t, c, Config{Deltas: deltas}, counting(4))
 		keys, dst := make([]uint64, rows), make([]float32, 4*rows)
 		for k := range keys {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 )
 
 // batchOf is a trainer's batch of a step, with ids more than once.
@@ -64,7 +64,7 @@ func TestAheadInSync(t *testing.T) {
 	leakcheck.Check(t)
 	const steps = 30
 	run := func(ahead bool) (seen [3][]float32) {
-		j := newJob(t, tables.Config{Mode: tables.BSP, Servers: 2, Trainers: 3}, testSchema("adagrad", 0.1))
+		j := newJob(t, engine.Config{Mode: engine.BSP, Servers: 2, Trainers: 3}, testSchema("adagrad", 0.1))
 		var ranks [3]*Trainer
 		for rank := range ranks {
 			ranks[rank] = j.trainers(rank, nil)[0]
@@ -93,7 +93,7 @@ func TestAheadInSync(t *testing.T) {
 // end nothing is missing.
 func TestAheadInAsync(t *testing.T) {
 	leakcheck.Check(t)
-	j := newJob(t, tables.Config{Mode: tables.Async, Servers: 2, Trainers: 1}, testSchema("sgd", 1))
+	j := newJob(t, engine.Config{Mode: engine.Async, Servers: 2, Trainers: 1}, testSchema("sgd", 1))
 	tr := j.trainers(0, nil)[0]
 	before, dense := all(t, tr), initial()
 	ids, grads := []int32{7, 250, 7}, slices.Repeat([]float32{0.25}, 2*rowDim)
@@ -151,7 +151,7 @@ func TestAheadInAsync(t *testing.T) {
 func TestAheadWithinBound(t *testing.T) {
 	leakcheck.Check(t)
 	const staleness = 2
-	j := newJob(t, tables.Config{Mode: tables.SSP, Staleness: staleness, Servers: 1, Trainers: 2}, testSchema("sgd", 1))
+	j := newJob(t, engine.Config{Mode: engine.SSP, Staleness: staleness, Servers: 1, Trainers: 2}, testSchema("sgd", 1))
 	fast, slow := j.trainers(0, nil)[0], j.trainers(1, nil)[0]
 	start := all(t, fast)[0]
 	seen := make(chan error, 1)
@@ -192,11 +192,11 @@ func TestStepsAllocateNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	for _, geo := range []int{0, 1, 3} {
-		mode := tables.Async
+		mode := engine.Async
 		if geo > 0 {
-			mode = tables.Geo
+			mode = engine.Geo
 		}
-		j := newJob(t, tables.Config{Mode: mode, Servers: 2, Trainers: 1}, testSchema("adagrad", 0.1))
+		j := newJob(t, engine.Config{Mode: mode, Servers: 2, Trainers: 1}, testSchema("adagrad", 0.1))
 		tr := j.trainers(0, func(c *Config) { c.GeoSteps, c.Copies = geo, 1 })[0]
 		ids := batchOf(1, 1)
 		grads, dense := make([]float32, rowDim*len(ids)), make([]float32, denseLen)

@@ -5,17 +5,19 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
 // CacheConfig says which rows of earlier batches a trainer uses again instead of pulling them. The zero value is none.
 //
-// A row that was pulled for training is pushed to as well, so that in bsp it is out of date a step later, always: there training takes no
-// row from a cache. Out of step it may be as old as Steps says, and lacks then the trainer's own pushes of these steps, too. While Peek alone is called no
-// push moves a row in bsp, and what was peeked is good until the next Fetch, Ask, End or PullDense: with the bits of no cache in bsp, and in other modes
-// as rows were at some moment since the first Peek. Servers delete rows by days, whatever is called: where they do between two Peeks in bsp, a row that
-// was peeked before stays as it was then, and one that was not is as it is now.
+// A row that was pulled for training is pushed to as well, so that in bsp it is out of date a step
+// later, always: there training takes no row from a cache. Out of step it may be as old as Steps
+// says, and lacks then the trainer's own pushes of these steps, too. While Peek alone is called no
+// push moves a row in bsp, and what was peeked is good until the next Fetch, Ask, End or PullDense:
+// with the bits of no cache in bsp, and in other modes as rows were at some moment since the first
+// Peek. Servers delete rows by days, whatever is called: where they do between two Peeks in bsp, a
+// row that was peeked before stays as it was then, and one that was not is as it is now.
 //
 // Where servers admit keys that were pulled some times, they count pulls that come to them.
 type CacheConfig struct {
@@ -138,8 +140,8 @@ type cacheMisses struct {
 	pass   pass
 }
 
-// lookup writes those rows of keys that the cache has for a step to their places in dst, and returns l with the others; nil where there is no
-// cache for them.
+// lookup writes those rows of keys that the cache has for a step to their places in dst, and
+// returns l with the others; nil where there is no cache for them.
 func (t *Trainer) lookup(l *cacheMisses, table int, step uint64, keys []uint64, dst []float32) *cacheMisses {
 	if t.caches == nil {
 		return nil
@@ -160,7 +162,7 @@ func (t *Trainer) lookup(l *cacheMisses, table int, step uint64, keys []uint64, 
 	hits := int64(len(keys) - len(l.keys))
 	use.Hits += hits
 	use.Saved += hits * c.saved
-	l.rows = raw.Sized(l.rows, len(l.keys)*c.dim)
+	l.rows = bytesview.Sized(l.rows, len(l.keys)*c.dim)
 	return l
 }
 

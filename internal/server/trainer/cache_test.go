@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
@@ -104,9 +104,9 @@ func TestCacheInSync(t *testing.T) {
 	leakcheck.Check(t)
 	const steps = 40
 	run := func(cacheBytes int64, restart bool) (seen [3][]float32, use CacheUse) {
-		cfg := tables.Config{Mode: tables.BSP, Servers: 2, Trainers: 3}
+		cfg := engine.Config{Mode: engine.BSP, Servers: 2, Trainers: 3}
 		if restart {
-			cfg.Durability, cfg.Dir = tables.WAL, t.TempDir()
+			cfg.Durability, cfg.Dir = engine.WAL, t.TempDir()
 		}
 		j := newJob(t, cfg, testSchema("adagrad", 0.1))
 		var ranks [3]*Trainer
@@ -191,7 +191,7 @@ func counts(tr *Trainer, rank, steps int, pause func(step int), see func(step in
 func TestCacheWithinStaleness(t *testing.T) {
 	leakcheck.Check(t)
 	const trainers, steps, staleness = 3, 60, 4
-	j := newJob(t, tables.Config{Mode: tables.SSP, Staleness: staleness, Servers: 2, Trainers: trainers}, counting())
+	j := newJob(t, engine.Config{Mode: engine.SSP, Staleness: staleness, Servers: 2, Trainers: trainers}, counting())
 	var all [trainers]*Trainer
 	for rank := range all {
 		all[rank] = j.trainers(rank, func(c *Config) { c.Cache = CacheConfig{Bytes: 1 << 20, Steps: staleness, Bounded: true} })[0]
@@ -224,7 +224,7 @@ func TestCacheWithinStaleness(t *testing.T) {
 func TestCacheInAsync(t *testing.T) {
 	leakcheck.Check(t)
 	const steps, more = 40, 3
-	j := newJob(t, tables.Config{Mode: tables.Async, Servers: 2, Trainers: 1}, counting())
+	j := newJob(t, engine.Config{Mode: engine.Async, Servers: 2, Trainers: 1}, counting())
 	tr := j.trainers(0, func(c *Config) { c.Cache = CacheConfig{Bytes: 1 << 20, Steps: more} })[0]
 	oldest := 0
 	must(t, counts(tr, 0, steps, func(int) {}, func(step int, value float32) {
@@ -240,7 +240,7 @@ func TestCacheInAsync(t *testing.T) {
 }
 
 func TestCacheFaults(t *testing.T) {
-	j := newJob(t, tables.Config{Mode: tables.Async, Servers: 1, Trainers: 1}, testSchema("sgd", 1))
+	j := newJob(t, engine.Config{Mode: engine.Async, Servers: 1, Trainers: 1}, testSchema("sgd", 1))
 	tr := j.trainers(0, nil)[0]
 	for _, change := range []func(*Config){
 		func(c *Config) { c.Cache.Bytes = -1 },

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/rowinit"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -124,7 +124,7 @@ func TestClicksAgainstMap(t *testing.T) {
 		t.Errorf("%d rows of 75 were extended: want some", extended)
 	}
 	for range 2 {
-		j := newJob(t, tables.Config{Mode: tables.BSP, Servers: 2, Trainers: ranks}, sc)
+		j := newJob(t, engine.Config{Mode: engine.BSP, Servers: 2, Trainers: ranks}, sc)
 		var running sync.WaitGroup
 		errs := make([]error, ranks)
 		trainers := make([]*Trainer, ranks)
@@ -162,7 +162,7 @@ func TestClicksAgainstMap(t *testing.T) {
 
 // Copies cannot count, and what does not fit the batch is told.
 func TestClicksRefused(t *testing.T) {
-	j := newJob(t, tables.Config{Mode: tables.Async, Servers: 1, Trainers: 1}, clickSchema())
+	j := newJob(t, engine.Config{Mode: engine.Async, Servers: 1, Trainers: 1}, clickSchema())
 	tr := j.trainers(0, nil)[0]
 	if _, err := New(Config{Client: tr.cfg.Client, Schema: j.schema, Values: initial(), Lookups: []Lookup{{Rows: tableRows}}, GeoSteps: 2, Copies: 1}); err == nil || !strings.Contains(err.Error(), `rule click of table "rows" counts on the servers`) {
 		t.Errorf("geo: %v", err)
@@ -190,7 +190,7 @@ func TestClickStepsAllocateNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	j := newJob(t, tables.Config{Mode: tables.Async, Servers: 2, Trainers: 1}, clickSchema())
+	j := newJob(t, engine.Config{Mode: engine.Async, Servers: 2, Trainers: 1}, clickSchema())
 	tr := j.trainers(0, nil)[0]
 	ids, labels, _ := clickBatch(1, 1)
 	grads := make([]float32, rowDim*len(ids))

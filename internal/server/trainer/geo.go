@@ -198,7 +198,8 @@ func (g *geo) pushDeltas(session *client.Session, step uint64, values []float32)
 	return session.PushDense(array, step, 0, g.delta(values, g.base))
 }
 
-// delta is the part of this trainer in what the values become: where one trainer has moved them, all of it.
+// delta is the part of this trainer in what the values become: where one trainer has moved them,
+// all of it.
 func (g *geo) delta(now, before []float32) []float32 {
 	g.deltas = grown(g.deltas[:0], len(now))
 	for i, v := range now {

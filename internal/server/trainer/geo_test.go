@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -82,7 +82,7 @@ func gradOf(step, rank int, id int32, n int, dyadic bool) (g []float32) {
 func follow(t *testing.T, sc schema.Schema, trainers, every, steps int, ahead, dyadic bool) (got []*Trainer, want *naive) {
 	t.Helper()
 	rule := sc.Sparse[0].Rule.Name
-	j := newJob(t, tables.Config{Mode: tables.Geo, Servers: 2, Trainers: trainers}, sc)
+	j := newJob(t, engine.Config{Mode: engine.Geo, Servers: 2, Trainers: trainers}, sc)
 	want = &naive{dense: initial()}
 	for rank := range trainers {
 		tr := j.trainers(rank, func(c *Config) { c.GeoSteps, c.Copies = every, trainers })[0]
@@ -200,7 +200,7 @@ func TestGeoAlone(t *testing.T) {
 		if dyadic {
 			sc.Sparse[0].Init = schema.Init{Name: "constant", Value: 0.25}
 		}
-		j := newJob(t, tables.Config{Mode: tables.Geo, Servers: 1, Trainers: 1}, sc)
+		j := newJob(t, engine.Config{Mode: engine.Geo, Servers: 1, Trainers: 1}, sc)
 		dense, rows := plain(t, all(t, j.trainers(0, nil)[0]), rule, steps, dyadic)
 		got, _ := follow(t, sc, 1, 1, steps, false, dyadic)
 		near(t, fmt.Sprintf("%s: dense values", rule), got[0].cfg.Values, dense, dyadic)
@@ -222,7 +222,7 @@ func near(t *testing.T, what string, got, want []float32, exact bool) {
 // copies that it never had is nothing.
 func TestGeoPasses(t *testing.T) {
 	leakcheck.Check(t)
-	j := newJob(t, tables.Config{Mode: tables.Geo, Servers: 2, Trainers: 1, Sessions: 2}, testSchema("sgd", 1))
+	j := newJob(t, engine.Config{Mode: engine.Geo, Servers: 2, Trainers: 1, Sessions: 2}, testSchema("sgd", 1))
 	sessions := j.trainers(0, func(c *Config) { c.GeoSteps, c.Copies = 2, 2 })
 	for step := range 6 {
 		_, _, err := fetch(sessions[0], batchOf(step, 0))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // Lookup says what of a batch a table is looked up by.
@@ -67,7 +67,7 @@ func (l *Lookup) add(c *keyIndex, b *Batch, mapped []int32) ([]int32, error) {
 	if need := len(l.Slots)*b.N + 1; len(l.Slots) > 0 && len(b.Offsets) < need {
 		return nil, fmt.Errorf("%d samples have %d offsets of bags: want %d for %d slots", b.N, len(b.Offsets), need, len(l.Slots))
 	}
-	mapped = raw.Sized(mapped, len(b.Keys))
+	mapped = bytesview.Sized(mapped, len(b.Keys))
 	for slot, most := range l.Slots {
 		if most < 0 { // the slot's are side by side
 			lo, hi := b.Offsets[slot*b.N], b.Offsets[(slot+1)*b.N]

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -64,8 +64,8 @@ func TestManyTables(t *testing.T) {
 	leakcheck.Check(t)
 	for _, every := range []int{0, 1, 3} {
 		sc, lookups := manyTables("adagrad")
-		mode := map[bool]tables.Mode{true: tables.Async, false: tables.Geo}[every == 0]
-		j := newJob(t, tables.Config{Mode: mode, Servers: 2, Trainers: 1}, sc)
+		mode := map[bool]engine.Mode{true: engine.Async, false: engine.Geo}[every == 0]
+		j := newJob(t, engine.Config{Mode: mode, Servers: 2, Trainers: 1}, sc)
 		tr := j.trainers(0, func(c *Config) { c.Lookups, c.GeoSteps, c.Copies = lookups, every, 1 })[0]
 		tr.SetRate(0.5)
 		type row struct {
@@ -147,7 +147,7 @@ func TestManyTables(t *testing.T) {
 func checkStates(t *testing.T, j *job, from *Trainer, lookups []Lookup) {
 	t.Helper()
 	sc, _ := manyTables("adagrad")
-	to := newJob(t, tables.Config{Mode: tables.Geo, Servers: 1, Trainers: 1}, sc).trainers(0, func(c *Config) { c.Lookups, c.GeoSteps, c.Copies = lookups, 3, 1 })[0]
+	to := newJob(t, engine.Config{Mode: engine.Geo, Servers: 1, Trainers: 1}, sc).trainers(0, func(c *Config) { c.Lookups, c.GeoSteps, c.Copies = lookups, 3, 1 })[0]
 	for i := range lookups {
 		n := from.StateLen(i)
 		if n == 0 {
@@ -210,7 +210,7 @@ func TestCountKeys(t *testing.T) {
 // A batch that has not the slots of a table is told, with the table.
 func TestLookupRefused(t *testing.T) {
 	sc, lookups := manyTables("sgd")
-	tr := newJob(t, tables.Config{Mode: tables.Async, Servers: 1, Trainers: 1}, sc).trainers(0, func(c *Config) { c.Lookups = lookups })[0]
+	tr := newJob(t, engine.Config{Mode: engine.Async, Servers: 1, Trainers: 1}, sc).trainers(0, func(c *Config) { c.Lookups = lookups })[0]
 	err := tr.Fetch(Batch{IDs: []int32{1}, Keys: []uint64{1}, Offsets: []int32{0, 1}, N: 1})
 	if err == nil || !strings.Contains(err.Error(), `step 1: table "keys0": 1 samples have 2 offsets of bags: want 4 for 3 slots`) {
 		t.Errorf("got %v", err)

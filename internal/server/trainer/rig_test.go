@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/service"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
@@ -62,10 +62,10 @@ func (j *job) restart(server int) {
 	j.seats[server].start(l)
 }
 
-func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
+func newJob(t testing.TB, cfg engine.Config, sc schema.Schema) *job {
 	t.Helper()
 	if cfg.Durability == "" {
-		cfg.Durability = tables.None
+		cfg.Durability = engine.None
 	}
 	ticket := transport.NewTicket()
 	j := &job{t: t, schema: sc, client: client.Config{Ticket: ticket, Version: "1", Trainers: cfg.Trainers, Sessions: cfg.Sessions, Schema: sc}}
@@ -88,10 +88,10 @@ func newJob(t testing.TB, cfg tables.Config, sc schema.Schema) *job {
 }
 
 // serve starts a server, and returns what ends it.
-func (j *job) serve(cfg tables.Config, ticket transport.Ticket, l net.Listener) (stop func()) {
+func (j *job) serve(cfg engine.Config, ticket transport.Ticket, l net.Listener) (stop func()) {
 	t := j.t
 	t.Helper()
-	e, err := tables.Open(cfg, j.schema)
+	e, err := engine.Open(cfg, j.schema)
 	must(t, err)
 	s, err := service.New(service.Config{
 		Ticket: ticket, Version: "1", Index: cfg.Index, Servers: cfg.Servers, Trainers: cfg.Trainers, Sessions: cfg.Sessions, Schema: &j.schema,

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/server/tables"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 )
 
 // A trainer that takes another's place, with the state of its rows in parts of any length, does the same steps from there
@@ -21,7 +21,7 @@ func TestStatesMove(t *testing.T) {
 			var rows, dense [2][]float32
 			for moved := range 2 {
 				dir := t.TempDir()
-				j := newJob(t, tables.Config{Mode: tables.Geo, Servers: 1, Trainers: 1, Durability: tables.Checkpoint, Dir: dir}, testSchema(rule, 1))
+				j := newJob(t, engine.Config{Mode: engine.Geo, Servers: 1, Trainers: 1, Durability: engine.Checkpoint, Dir: dir}, testSchema(rule, 1))
 				tr := j.trainers(0, func(c *Config) { c.GeoSteps, c.Copies = every, 1 })[0]
 				tr.SetRate(0.5)
 				for step := range steps {
@@ -69,7 +69,7 @@ func handOver(t *testing.T, old *Trainer, part int, dir string) *Trainer {
 	t.Helper()
 	numbers, err := old.cfg.Client.Save(old.step, 1)
 	must(t, err)
-	next := newJob(t, tables.Config{Mode: tables.Geo, Servers: 1, Trainers: 1, From: []string{dir}, FromNumbers: numbers}, old.cfg.Schema)
+	next := newJob(t, engine.Config{Mode: engine.Geo, Servers: 1, Trainers: 1, From: []string{dir}, FromNumbers: numbers}, old.cfg.Schema)
 	tr := next.trainers(0, func(c *Config) { c.GeoSteps, c.Copies, c.Done = old.cfg.GeoSteps, 1, old.step-1 })[0]
 	tr.SetRate(0.5)
 	n := old.StateLen(0)
@@ -95,7 +95,7 @@ func handOver(t *testing.T, old *Trainer, part int, dir string) *Trainer {
 
 // What is no state of rows is refused.
 func TestStatesRefused(t *testing.T) {
-	j := newJob(t, tables.Config{Mode: tables.Geo, Servers: 1, Trainers: 1}, testSchema("adagrad", 1))
+	j := newJob(t, engine.Config{Mode: engine.Geo, Servers: 1, Trainers: 1}, testSchema("adagrad", 1))
 	tr := j.trainers(0, func(c *Config) { c.GeoSteps, c.Copies = 1, 1 })[0]
 	if _, err := tr.WriteState(0, 2+rowDim+1); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("want a multiple of %d", 2+rowDim)) {
 		t.Errorf("got %v", err)
@@ -107,7 +107,7 @@ func TestStatesRefused(t *testing.T) {
 			t.Errorf("key %v: %v", key, err)
 		}
 	}
-	plain := newJob(t, tables.Config{Mode: tables.Async, Servers: 1, Trainers: 1}, testSchema("adagrad", 1)).trainers(0, nil)[0]
+	plain := newJob(t, engine.Config{Mode: engine.Async, Servers: 1, Trainers: 1}, testSchema("adagrad", 1)).trainers(0, nil)[0]
 	if plain.StateLen(0) != 0 {
 		t.Error("a trainer without copies has state")
 	}

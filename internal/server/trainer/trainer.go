@@ -228,8 +228,8 @@ func (t *Trainer) exchanges() bool {
 	return t.geo != nil && (t.cfg.Done+t.step)%uint64(t.cfg.GeoSteps) == 0
 }
 
-// PushDeltas sends by how much copies have moved since they were last exchanged. Settle must follow,
-// or a Fetch. Without copies nothing happens. It is called between steps.
+// PushDeltas sends by how much copies have moved since they were last exchanged. Settle must
+// follow, or a Fetch. Without copies nothing happens. It is called between steps.
 func (t *Trainer) PushDeltas() error {
 	if t.geo == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/rows"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/server/tiers"
 )
 
@@ -30,13 +30,13 @@ const peeksOf = 3
 
 // upkeep trains and evaluates in bsp with a server that keeps rows on SSD, too, and does something to them at a moment of each step. It
 // returns what the trainer saw in training and, look by look, in evaluations.
-func upkeep(t *testing.T, cacheBytes int64, when string, do func(table tables.Table, step int) error) (trained, peeked []looked, use CacheUse) {
+func upkeep(t *testing.T, cacheBytes int64, when string, do func(table engine.Table, step int) error) (trained, peeked []looked, use CacheUse) {
 	t.Helper()
 	sc := testSchema("adagrad", 0.1)
 	ti, err := tiers.Open(tiers.Config{Dir: t.TempDir(), MemoryBytes: 1 << 20, DeleteAfter: 1, Deltas: true}, sc)
 	must(t, err)
-	var table tables.Table
-	j := newJob(t, tables.Config{Mode: tables.BSP, Servers: 1, Trainers: 1, Make: func(i int, c rows.Config) (tables.Table, error) {
+	var table engine.Table
+	j := newJob(t, engine.Config{Mode: engine.BSP, Servers: 1, Trainers: 1, Make: func(i int, c rows.Config) (engine.Table, error) {
 		table, err = ti.Make(i, c)
 		return table, err
 	}}, sc)
@@ -98,8 +98,8 @@ func TestCacheWhileServersKeepUp(t *testing.T) {
 	leakcheck.Check(t)
 	saves := t.TempDir()
 	saved := 0
-	days := func(n int) func(tables.Table, int) error {
-		return func(table tables.Table, _ int) error {
+	days := func(n int) func(engine.Table, int) error {
+		return func(table engine.Table, _ int) error {
 			_, err := table.Shrink(context.Background(), n)
 			return err
 		}
@@ -107,16 +107,16 @@ func TestCacheWhileServersKeepUp(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		moves bool
-		do    func(table tables.Table, step int) error
+		do    func(table engine.Table, step int) error
 	}{
-		{"rows leave memory", false, func(table tables.Table, _ int) error {
+		{"rows leave memory", false, func(table engine.Table, _ int) error {
 			n, err := table.(interface{ Evict(int) (int, error) }).Evict(100)
 			if err == nil && n == 0 {
 				err = errors.New("none did")
 			}
 			return err
 		}},
-		{"rows are saved", false, func(table tables.Table, _ int) error {
+		{"rows are saved", false, func(table engine.Table, _ int) error {
 			saved++
 			_, err := table.Save(context.Background(), filepath.Join(saves, fmt.Sprint(saved)), "", 0)
 			return err

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 var (
 	// ErrHeld is the error of Open where another process has the log.
-	ErrHeld = folder.ErrHeld
+	ErrHeld = dirlock.ErrHeld
 	// ErrVersion is the error of a log that another version of the format wrote.
 	ErrVersion = errors.New("another version of the format")
 	// errOwner is the error of a file that another owner's log wrote.

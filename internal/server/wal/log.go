@@ -7,14 +7,14 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 // Log is an open log. All methods may be called at once.
 type Log struct {
 	dir  string
 	c    Config
-	lock *folder.Lock
+	lock *dirlock.Lock
 
 	// Who writes a group owns file and size while writing is set; nobody else
 	// touches them.

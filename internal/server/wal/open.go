@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -23,7 +23,7 @@ func Open(dir string, c Config) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fail(err)
 	}
-	lock, err := folder.Take(dir)
+	lock, err := dirlock.Take(dir)
 	if err != nil {
 		return fail(err)
 	}

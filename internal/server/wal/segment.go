@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 // segment is a file of a log.
@@ -55,7 +55,7 @@ func (l *Log) create(first uint64) (f file, s segment, err error) {
 	_, err = f.WriteAt(appendSegmentHeader(nil, first, l.c.Sync, l.c.Owner), 0)
 	if err == nil && l.c.Sync {
 		if err = f.Sync(); err == nil {
-			err = folder.Sync(l.dir)
+			err = dirlock.Sync(l.dir)
 		}
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *Log) Truncate(first uint64) error {
 		removed = true
 	}
 	if removed && l.c.Sync {
-		if err := folder.Sync(l.dir); err != nil {
+		if err := dirlock.Sync(l.dir); err != nil {
 			return fmt.Errorf("wal: truncating to record %d: %w", first, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
-	"github.com/ringo-ml/ringo/internal/waiting"
+	"github.com/ringo-ml/ringo/internal/shmwait"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -179,13 +179,13 @@ func windowsAlloc(t *testing.T, ranks []transport.Mesh, windows []*transport.Sha
 // pause lets waits get to where they sleep.
 func pause() { time.Sleep(soon) }
 
-func waiterFor(w *transport.SharedMemory) waiting.Waiter {
-	return waiting.New(waiting.Config{Ranks: len(w.Ranks), Cores: w.Cores, OneProcess: w.OneProcess})
+func waiterFor(w *transport.SharedMemory) shmwait.Waiter {
+	return shmwait.New(shmwait.Config{Ranks: len(w.Ranks), Cores: w.Cores, OneProcess: w.OneProcess})
 }
 
 // flagOf is the flag of a rank at the start of control.
-func flagOf(w *transport.SharedMemory, rank int) *waiting.Flag {
-	return waiting.FlagAt(w.Control, rank*2*waiting.FlagBytes)
+func flagOf(w *transport.SharedMemory, rank int) *shmwait.Flag {
+	return shmwait.FlagAt(w.Control, rank*2*shmwait.FlagBytes)
 }
 
 // exchange: flags in the memory order what is written beside them.

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringo-ml/ringo/internal/freeport"
+	"github.com/ringo-ml/ringo/internal/shmwait"
 	"github.com/ringo-ml/ringo/internal/transport/tcp"
-	"github.com/ringo-ml/ringo/internal/waiting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -119,21 +119,21 @@ func meet(m *Mesh) error {
 	if err := cleanExceptMaps(); err != nil {
 		return err
 	}
-	wait := waiting.New(waiting.Config{Ranks: len(w.Ranks), Cores: w.Cores})
+	wait := shmwait.New(shmwait.Config{Ranks: len(w.Ranks), Cores: w.Cores})
 	for round := uint64(1); round <= 1000; round++ {
 		w.Arena()[len(w.Arena())-1] = byte(round)
-		waiting.FlagAt(w.Control, w.Index*waiting.FlagBytes).Raise(2 * round)
+		shmwait.FlagAt(w.Control, w.Index*shmwait.FlagBytes).Raise(2 * round)
 		for i, r := range w.Ranks {
-			if err := wait.AtLeast(waiting.FlagAt(w.Control, i*waiting.FlagBytes), 2*round, m, r, time.Minute); err != nil && i != w.Index {
+			if err := wait.AtLeast(shmwait.FlagAt(w.Control, i*shmwait.FlagBytes), 2*round, m, r, time.Minute); err != nil && i != w.Index {
 				return fmt.Errorf("round %d: waiting for rank %d: %w", round, r, err)
 			}
 			if a := w.Arenas[i]; a[len(a)-1] != byte(round) {
 				return fmt.Errorf("round %d: rank %d wrote %d", round, r, a[len(a)-1])
 			}
 		}
-		waiting.FlagAt(w.Control, w.Index*waiting.FlagBytes).Raise(2*round + 1)
+		shmwait.FlagAt(w.Control, w.Index*shmwait.FlagBytes).Raise(2*round + 1)
 		for i, r := range w.Ranks {
-			if err := wait.AtLeast(waiting.FlagAt(w.Control, i*waiting.FlagBytes), 2*round+1, m, r, time.Minute); err != nil && i != w.Index {
+			if err := wait.AtLeast(shmwait.FlagAt(w.Control, i*shmwait.FlagBytes), 2*round+1, m, r, time.Minute); err != nil && i != w.Index {
 				return fmt.Errorf("round %d: waiting for rank %d: %w", round, r, err)
 			}
 		}
@@ -145,9 +145,9 @@ func meet(m *Mesh) error {
 func survive(m *Mesh, err error, victim string) (string, error) {
 	if err == nil && m.SharedMemory() != nil {
 		w := m.SharedMemory()
-		wait := waiting.New(waiting.Config{Ranks: len(w.Ranks), Cores: w.Cores})
+		wait := shmwait.New(shmwait.Config{Ranks: len(w.Ranks), Cores: w.Cores})
 		dead, _ := strconv.Atoi(victim)
-		err = wait.AtLeast(waiting.FlagAt(w.Control, 0), 1, m, dead, time.Minute)
+		err = wait.AtLeast(shmwait.FlagAt(w.Control, 0), 1, m, dead, time.Minute)
 	}
 	var lost *transport.LostError
 	if !errors.As(err, &lost) {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/callers"
+	"github.com/ringo-ml/ringo/internal/connpeek"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -250,7 +250,7 @@ func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.
 // listen takes connections until the listener is closed. Each shakes hands in
 // its own goroutine, so that one that is silent holds nobody up.
 func (f *formation) listen(ctx context.Context) {
-	callers.SpeakFirst(f.cfg.Listener)
+	connpeek.SpeakFirst(f.cfg.Listener)
 	for {
 		conn, err := f.cfg.Listener.Accept()
 		switch {

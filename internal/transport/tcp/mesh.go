@@ -87,7 +87,8 @@ func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 	return m.deliver(to, tag, p, timeout, false)
 }
 
-// SendZeroCopy is Send from where p lies, where the system can and it pays (Config.Lending). See transport.ZeroCopySender.
+// SendZeroCopy is Send from where p lies, where the system can and it pays (Config.Lending). See
+// transport.ZeroCopySender.
 func (m *Mesh) SendZeroCopy(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	return m.deliver(to, tag, p, timeout, true)
 }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/awake"
+	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -84,7 +84,7 @@ func (w *writer) acquire(timeout time.Duration) error {
 		return nil
 	default:
 	}
-	patience := awake.NewPatience(timeout, time.Now())
+	patience := liveness.NewPatience(timeout, time.Now())
 	t, _ := w.timers.Get().(*time.Timer)
 	if t == nil {
 		t = time.NewTimer(patience.Wait())
@@ -164,7 +164,7 @@ func (w *writer) gather(h wire.Header, payload []byte) int {
 // flush writes what is in vec, left bytes, and returns how many it could not. No
 // clock is read unless it has to wait.
 func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) {
-	var patience awake.Deadline
+	var patience liveness.Deadline
 	var deadline, idle time.Time // deadline: of a part of the timeout
 	for {
 		n, err := w.put(lent)
@@ -181,7 +181,7 @@ func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) 
 		}
 		if deadline.IsZero() {
 			now := time.Now()
-			patience = awake.NewPatience(timeout, now)
+			patience = liveness.NewPatience(timeout, now)
 			deadline = now.Add(patience.Wait())
 		}
 		if err := w.stream.awaitRoom(deadline, &idle); err != nil {

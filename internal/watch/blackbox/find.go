@@ -181,9 +181,10 @@ func (f *Finding) look(b *File, members []int, did map[int]map[uint32]Entry, lat
 	return begun, open || len(f.Differ) > 0
 }
 
-// release takes those out of WaitingFor whose peers had ended the operation, or their part of it as servers that sum: they would have gone on,
-// had they lived or had a core. Where all of them have failed, and nobody else held the operation up, they would not: then what their peers had
-// sent was lost, and they stay.
+// release takes those out of WaitingFor whose peers had ended the operation, or their part of it as
+// servers that sum: they would have gone on, had they lived or had a core. Where all of them have
+// failed, and nobody else held the operation up, they would not: then what their peers had sent was
+// lost, and they stay.
 func (f *Finding) release(b *File) {
 	var lost []WaitingFor
 	within := len(f.Within)

@@ -12,15 +12,15 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-// Dir is the folder in which the processes of a job on one host have their figures, a file of some KiB each, in memory where
-// the system has a place for that (/dev/shm). Each rank holds a lock on its file, which the system takes back when
-// its process ends, however that ends.
+// Dir is the folder in which the processes of a job on one host have their figures, a file of some
+// KiB each, in memory where the system has a place for that (/dev/shm). Each rank holds a lock on
+// its file, which the system takes back when its process ends, however that ends.
 type Dir struct {
 	path  string
-	visit *folder.Visit
+	visit *dirlock.Visit
 }
 
 // prefix is how the folders of boards are called, with the user's number and the job's name.
@@ -43,7 +43,7 @@ func PathOf(secret []byte) string {
 // Open makes the folder, or finds it. Nobody else but its user may have made it, or may read it. It is there until all that have opened it
 // have left or ended.
 func Open(path string) (*Dir, error) {
-	visit, err := folder.Enter(path)
+	visit, err := dirlock.Enter(path)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: a folder for figures: %w", err)
 	}
@@ -54,7 +54,7 @@ func Open(path string) (*Dir, error) {
 func Sweep() {
 	all, _ := filepath.Glob(filepath.Join(base(), fmt.Sprintf("%s%d-*", prefix, os.Getuid())))
 	for _, path := range all {
-		folder.Clear(path)
+		dirlock.Clear(path)
 	}
 }
 
@@ -113,7 +113,8 @@ var errHeld = errors.New("another process has them")
 
 // Reading is what a rank, or a server that sums, has counted.
 type Reading struct {
-	// Role is OfRank or OfAggregator, Rank the number of the rank or server, and Size how many ranks the job has.
+	// Role is OfRank or OfAggregator, Rank the number of the rank or server, and Size how many
+	// ranks the job has.
 	Role       Role
 	Rank, Size int
 	// Alive says that its process runs.

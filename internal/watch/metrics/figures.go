@@ -27,7 +27,8 @@ const maxRanks = 1 << 16
 // counting are the roles whose processes count in words of a board.
 var counting = []Role{OfRank, OfAggregator}
 
-// RankMetrics are those of one rank, or of a server that sums. Methods may be called from any goroutine, and on nil, which does nothing.
+// RankMetrics are those of one rank, or of a server that sums. Methods may be called from any
+// goroutine, and on nil, which does nothing.
 type RankMetrics struct {
 	role  Role
 	words []uint64 // touched by atomics alone

@@ -5,9 +5,10 @@
 //	mine, err := board.Rank(3, 8)                      // rank 3 of 8
 //	mine.Add(metrics.Samples, 0, 256)                  // an atomic addition
 //
-// The words lie in memory that the processes of a host share (a [Dir]), so that one of them can answer for all, and so that those
-// of a rank that has died remain. Nothing is computed, locked or allocated when a figure changes; who reads does all that
-// (package internal/watch/metrics/scrape, by Prometheus's client). A nil *RankMetrics counts nothing.
+// The words lie in memory that the processes of a host share (a [Dir]), so that one of them can
+// answer for all, and so that those of a rank that has died remain. Nothing is computed, locked or
+// allocated when a figure changes; who reads does all that (package internal/watch/metrics/scrape,
+// by Prometheus's client). A nil *RankMetrics counts nothing.
 package metrics
 
 import (
@@ -192,7 +193,7 @@ var table = [ids]Row{
 	Loss:    {Name: "ringo_loss", Type: Gauge, Role: OfRank, unit: floats, Help: "Loss of the rank's last batch, before its update.", From: "`train`, after each step"},
 	SentBytes: {Name: "ringo_sent_bytes_total", Type: Counter, Role: OfRank, Label: "link", Values: []string{TCP: "tcp", SHM: "shm"},
 		Help: "Bytes that the rank wrote to sockets of other ranks and of the coordinator (tcp), and bytes of operands that it gave to operations in memory that the ranks of a host share, where nothing is sent (shm).",
-		From: "`Job.Traffic` and `transport.Windows.Carried`, once a second"},
+		From: "`Job.Traffic` and `transport.SharedMemory.BytesCarried`, once a second"},
 	Density: {Name: "ringo_density_ratio", Type: Gauge, Role: OfRank, unit: floats,
 		Help: "Share of the gradient's values that the rank sent in its last step, from 0 to 1.", From: "`distopt.StepTimes.Density`"},
 	Overlap: {Name: "ringo_overlap_ratio", Type: Gauge, Role: OfRank, unit: floats,

@@ -16,7 +16,8 @@ type Snapshot struct {
 	Identity Identity  // what it is in its job
 	Active   bool      // it has not said that it records nothing any more
 	Step     int64     // under way, -1 before the first
-	// Open is what had begun and not ended, the oldest first, and Dropped how much began when there was no room to tell.
+	// Open is what had begun and not ended, the oldest first, and Dropped how much began when there
+	// was no room to tell.
 	Open    []Event
 	Dropped uint64
 	// Operations and Phases are the last events that had ended, in that order, and OperationsEnded and PhasesEnded how many there ever

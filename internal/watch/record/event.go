@@ -35,8 +35,9 @@ func (k Kind) String() string {
 // common says that events of the kind come by the step, and tell little of why a job fails.
 func (k Kind) common() bool { return k == PhaseKind || k == Step }
 
-// AggregationGroup is the Group of exchanges through servers that sum gradients (package aggregate): ranks record them as operations, which all
-// begin in the same order, and servers as the requests that these are to them.
+// AggregationGroup is the Group of exchanges through servers that sum gradients (package
+// aggregate): ranks record them as operations, which all begin in the same order, and servers as
+// the requests that these are to them.
 const AggregationGroup = 1<<32 - 1
 
 // Phase is what a rank does.
@@ -86,8 +87,8 @@ type Event struct {
 	// Group is the group's ID, or the table's, and Seq which of its operations it is, from 0; of a message, or a request,
 	// which of those to or from Other.
 	Group, Seq uint32
-	// Other is the other rank of a message, the server of a request or whom it serves, an operation's root, or of a fault the rank that is lost;
-	// -1: none.
+	// Other is the other rank of a message, the server of a request or whom it serves, an
+	// operation's root, or of a fault the rank that is lost; -1: none.
 	Other int32
 	// Peer is, while it goes on, for whom it waits, as the mesh numbers ranks, or a server; of one that failed for whom it waited then. -1: nobody.
 	Peer int32

@@ -25,9 +25,11 @@ func (r *Recorder) Glance(n int) *Snapshot {
 	return s
 }
 
-// RecentSnapshot reads of the memory of a Recorder in another process, which may go on recording, what Recorder.RecentSnapshot says: nil and no error of
-// memory that its process has not begun to write to. memory is the file that Create made. Unlike Read it looks at little: 50 us for what is
-// under way and 0.2 us for each of the n events, so that one may look again and again. It believes nothing that it reads.
+// RecentSnapshot reads of the memory of a Recorder in another process, which may go on recording,
+// what Recorder.RecentSnapshot says: nil and no error of memory that its process has not begun to
+// write to. memory is the file that Create made. Unlike Read it looks at little: 50 us for what is
+// under way and 0.2 us for each of the n events, so that one may look again and again. It believes
+// nothing that it reads.
 func RecentSnapshot(memory io.ReaderAt, n int) (*Snapshot, error) {
 	var head [headWords]uint64
 	if err := readWords(memory, head[:], 0); err != nil {

@@ -10,10 +10,11 @@ import (
 // Unknown stands for a time at which nobody looked at the clock.
 const Unknown = -1
 
-// OpRing is a ring for the short operations of one group, which take about as long as two looks at the clock. An event begins and ends
-// in it in the same place, written under a lock which its writer holds in any case, with the times that are known:
-// Begun is 0 and Done Unknown where there are none. What goes on is never overwritten. Readers that follow a Recorder do not get
-// what is in lanes; Open, Recent and snapshots have it.
+// OpRing is a ring for the short operations of one group, which take about as long as two looks at
+// the clock. An event begins and ends in it in the same place, written under a lock which its
+// writer holds in any case, with the times that are known: Begun is 0 and Done Unknown where there
+// are none. What goes on is never overwritten. Readers that follow a Recorder do not get what is in
+// lanes; Open, Recent and snapshots have it.
 //
 // Cost: 10 ns from an event's beginning to its end.
 type OpRing struct {
@@ -62,8 +63,8 @@ func (e *Event) Draft() (d Draft) {
 // Seq changes which of its group's operations it is.
 func (d *Draft) Seq(n uint32) { d.words[slotSeq] = d.words[slotSeq]>>32<<32 | uint64(n) }
 
-// Begin records that an event begins. The lane's lock is held. What it returns is not Recorded where all that the lane has room for
-// goes on.
+// Begin records that an event begins. The lane's lock is held. What it returns is not Recorded
+// where all that the lane has room for goes on.
 func (l *OpRing) Begin(d *Draft) Op {
 	if l == nil || l.r.rests.Load() {
 		return Op{}

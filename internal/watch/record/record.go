@@ -15,12 +15,13 @@
 //		…
 //	}
 //
-// The events lie in memory of a fixed size, laid out as docs/formats/record.md says, in two rings: one of the last
-// operations, messages, requests, faults and changes, which are few and tell why a job fails, and one of the last
-// phases and steps. Beside them is a table of what has begun and not ended, so that what never ends is not pushed out by
-// what does, and a [OpRing] for the short operations of each group. The memory may be a file that another process holds ([Create],
-// [Map]), as a launcher does for each process of a job: then it outlives the process however that ends, and [Read] and [Decode]
-// read it, also while the process records.
+// The events lie in memory of a fixed size, laid out as docs/formats/record.md says, in two rings:
+// one of the last operations, messages, requests, faults and changes, which are few and tell why a
+// job fails, and one of the last phases and steps. Beside them is a table of what has begun and not
+// ended, so that what never ends is not pushed out by what does, and a [OpRing] for the short
+// operations of each group. The memory may be a file that another process holds ([Create], [Map]),
+// as a launcher does for each process of a job: then it outlives the process however that ends, and
+// [Read] and [Decode] read it, also while the process records.
 //
 // Cost, on a core of an EPYC at 13 ns for a lock that nobody holds: 24 ns for an event, 50 ns for one from its beginning to its end,
 // 10 ns for one in a lane, and 30 ns for each look at the clock. Nothing is allocated. A nil *Recorder records nothing.
@@ -52,7 +53,8 @@ type Config struct {
 	Phases int
 	// Open is how many events may have begun and not ended. What begins beyond is counted, and not recorded. 0: 512.
 	Open int
-	// Lanes is how many groups' short operations have a ring of Operations events of their own, see OpRing. 0: 8.
+	// Lanes is how many groups' short operations have a ring of Operations events of their own, see
+	// OpRing. 0: 8.
 	Lanes int
 	// Names is how many bytes there are for names, of which each takes two more than its length. 0: 256 KiB. What has no
 	// more room is called "".
@@ -194,7 +196,8 @@ const (
 	ParameterServer               // it keeps parameters
 )
 
-// SetPaused has the recorder record nothing that begins from now on, or record again: to measure what recording costs. What has begun ends.
+// SetPaused has the recorder record nothing that begins from now on, or record again: to measure
+// what recording costs. What has begun ends.
 func (r *Recorder) SetPaused(on bool) {
 	if r != nil {
 		r.rests.Store(on)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -55,12 +55,12 @@ type Trainers interface {
 	Traced(cmd *cobra.Command, job *ringo.Job, body func(traced bool) error) error
 }
 
-// WithOutput has a rank do what it tells of: rank 0 as console.WithOutput, the others without writing.
-func WithOutput(cmd *cobra.Command, job *ringo.Job, path string, do func(out *console.Output) error) error {
+// WithOutput has a rank do what it tells of: rank 0 as cli.WithOutput, the others without writing.
+func WithOutput(cmd *cobra.Command, job *ringo.Job, path string, do func(out *cli.Output) error) error {
 	if job.Rank() != 0 {
-		return do(new(console.Output))
+		return do(new(cli.Output))
 	}
-	return console.WithOutput(cmd, path, func(out *console.Output) error {
+	return cli.WithOutput(cmd, path, func(out *cli.Output) error {
 		if where := job.Placement(); where != "" {
 			out.Line("# ranks are %s", where)
 		}

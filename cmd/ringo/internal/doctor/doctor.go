@@ -17,8 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cluster"
-	"github.com/ringo-ml/ringo/internal/console"
 	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/placement"
@@ -53,9 +53,9 @@ func Command(version string) *cobra.Command {
 			"interfaces. Members of etcd are asked how they are. It says what each fault costs, and the\n" +
 			"command that mends it, and ends with status 1 where a job would fail.",
 		Example: "  ringo doctor\n  ringo doctor --hosts node1,node2\n  ringo doctor --hosts node1 --json -",
-		Args:    console.NoArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return console.WithOutput(cmd, e.json, func(out *console.Output) error { return e.print(cmd.Context(), out) })
+			return cli.WithOutput(cmd, e.json, func(out *cli.Output) error { return e.print(cmd.Context(), out) })
 		},
 	}
 	cmd.Flags().StringVar(&e.hosts, "hosts", "", "other hosts to look at, too, `HOST,...`, by the names that ssh takes; @FILE reads a host file")
@@ -63,7 +63,7 @@ func Command(version string) *cobra.Command {
 	cmd.Flags().StringVar(&e.network, "interface", "", "the network interface by `NAME` by which hosts reach each other; default: that by which ssh does")
 	cmd.Flags().StringVar(&e.rendezvous, "rendezvous", "", "etcd by which a job meets, `etcd://HOST:PORT,.../KEY`: how each of its members is")
 	cmd.Flags().BoolVar(&e.copied, "copy", false, "copy this program to ~/.cache/ringo of each host that does not have it there")
-	console.JSON(cmd, &e.json, "finding")
+	cli.JSON(cmd, &e.json, "finding")
 	return cmd
 }
 
@@ -78,19 +78,19 @@ func localHost() host {
 }
 
 // print says what is found.
-func (e *checkRun) print(ctx context.Context, out *console.Output) error {
+func (e *checkRun) print(ctx context.Context, out *cli.Output) error {
 	found := append(localHost().look(), network(e.network))
 	if e.hosts != "" {
 		named, err := parseHosts(e.hosts)
 		if err != nil {
-			return console.Usagef("--hosts: %v", err)
+			return cli.Usagef("--hosts: %v", err)
 		}
 		found = append(found, e.others(ctx, named)...)
 	}
 	if e.rendezvous != "" {
 		members, err := etcd(ctx, e.rendezvous)
 		if err != nil {
-			return console.Usagef("--rendezvous: %v", err)
+			return cli.Usagef("--rendezvous: %v", err)
 		}
 		found = append(found, members...)
 	}
@@ -104,7 +104,7 @@ func (e *checkRun) print(ctx context.Context, out *console.Output) error {
 		}
 	}
 	if faults > 0 {
-		return fmt.Errorf("%s would make jobs fail", console.Counted(faults, "fault"))
+		return fmt.Errorf("%s would make jobs fail", cli.Counted(faults, "fault"))
 	}
 	return nil
 }
@@ -231,7 +231,8 @@ type remoteHost struct {
 	hostReport
 }
 
-// probeHost gives a ticket to another host's command, and has it tell of itself. why says how its session has ended.
+// probeHost gives a ticket to another host's command, and has it tell of itself. why says how its
+// session has ended.
 func probeHost(name string, session io.ReadWriteCloser, why func() string) (*remoteHost, error) {
 	p := &remoteHost{name: name, session: session, ticket: transport.NewTicket()}
 	late := time.AfterFunc(within, func() { _ = session.Close() })

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/cluster/meeting"
+	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
@@ -22,12 +22,12 @@ import (
 // only seen by a job.
 func etcd(ctx context.Context, address string) ([]finding, error) {
 	u, err := url.Parse(address)
-	secure := strings.HasPrefix(address, meeting.EtcdTLS)
-	if !secure && !strings.HasPrefix(address, meeting.Etcd) {
-		return nil, fmt.Errorf("%q: want %sHOST:PORT,.../KEY: nobody listens yet at a HOST:PORT, and a file is there when rank 0 has written it", address, meeting.Etcd)
+	secure := strings.HasPrefix(address, rendezvous.EtcdTLS)
+	if !secure && !strings.HasPrefix(address, rendezvous.Etcd) {
+		return nil, fmt.Errorf("%q: want %sHOST:PORT,.../KEY: nobody listens yet at a HOST:PORT, and a file is there when rank 0 has written it", address, rendezvous.Etcd)
 	}
 	if err != nil {
-		return nil, errors.New("it is no address: want " + meeting.Etcd + "HOST:PORT,.../KEY") // err may show a password
+		return nil, errors.New("it is no address: want " + rendezvous.Etcd + "HOST:PORT,.../KEY") // err may show a password
 	}
 	members := strings.Split(u.Host, ",")
 	found := make([]finding, len(members))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cgroup"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
@@ -88,7 +88,7 @@ func (h host) processor() (finding, bool) {
 // cores compares the processors with what the control group leaves of them.
 func (h host) cores() (finding, bool) {
 	m := placement.Read(h.root, h.allowed)
-	f := passed("cores", console.Counted(len(m.CPUs), "processor"))
+	f := passed("cores", cli.Counted(len(m.CPUs), "processor"))
 	if m.Quota > 0 {
 		f.Found += fmt.Sprintf(", of which the control group lets %s work at a time", quantity.Float(m.Quota))
 	}
@@ -109,10 +109,10 @@ func (h host) memory() (finding, bool) {
 		return finding{}, false
 	}
 	free := kib << 10
-	f := passed("memory", console.Memory(free)+" available")
+	f := passed("memory", cli.Memory(free)+" available")
 	if limit := cgroup.Limit(cgroup.MemoryOf(h.root)); limit.Limit > 0 && limit.Limit < free {
 		free = limit.Limit
-		f.Found += fmt.Sprintf(", of which control group %s allows %s", limit.Group, console.Memory(free))
+		f.Found += fmt.Sprintf(", of which control group %s allows %s", limit.Group, cli.Memory(free))
 	}
 	if free < leastMemory {
 		f.warns("a job that needs more is killed by signal 9", "give it more (resources.limits.memory), or take fewer ranks: --np")

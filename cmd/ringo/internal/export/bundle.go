@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/data/layout"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/server/export"
 	"github.com/ringo-ml/ringo/model"
@@ -59,7 +59,7 @@ func (m *trained) writeBundle(dir string) (string, error) {
 	if err == nil {
 		err = d.write(dir)
 	}
-	return fmt.Sprintf("%s, a graph of %s and dense weights", console.Counted(int(rows), "row"), console.Counted(len(d.Inputs), "input")), err
+	return fmt.Sprintf("%s, a graph of %s and dense weights", cli.Counted(int(rows), "row"), cli.Counted(len(d.Inputs), "input")), err
 }
 
 // newFolder makes a folder, or takes an empty one: files of another bundle would be mixed up with
@@ -72,7 +72,7 @@ func newFolder(dir string) error {
 	case err != nil:
 		return err
 	case len(entries) > 0:
-		return fmt.Errorf("--out %s: the folder has %s: name a new or an empty one", dir, console.Counted(len(entries), "file"))
+		return fmt.Errorf("--out %s: the folder has %s: name a new or an empty one", dir, cli.Counted(len(entries), "file"))
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (d *description) write(dir string) error {
 		}
 		d.Files[e.Name()] = file{n, hex.EncodeToString(h.Sum(nil))}
 	}
-	return folder.WriteFile(filepath.Join(dir, descriptionFile), func(w io.Writer) error {
+	return dirlock.WriteFile(filepath.Join(dir, descriptionFile), func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", " ")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/folder"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/onnx"
 	"github.com/ringo-ml/ringo/weights"
@@ -41,10 +41,10 @@ func Command() *cobra.Command {
 			"  ringo export RUN --format bundle --out FOLDER",
 		Args: oneCheckpoint,
 	}
-	console.Choice(cmd, &format, "format", "safetensors, npz, onnx or bundle", safetensors, npz, graph, bundle)
+	cli.Choice(cmd, &format, "format", "safetensors, npz, onnx or bundle", safetensors, npz, graph, bundle)
 	cmd.Flags().StringVar(&out, "out", "", "`FILE`, or a bundle's folder, to write (required)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var faults console.Faults
+		var faults cli.Faults
 		faults.Known("format", format, safetensors, npz, graph, bundle)
 		if out == "" {
 			faults.Add("`ringo export` needs --out FILE")
@@ -86,13 +86,13 @@ func (m *trained) writeWeights(path, format string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	err = folder.WriteFile(path, func(w io.Writer) error {
+	err = dirlock.WriteFile(path, func(w io.Writer) error {
 		if format == npz {
 			return weights.WriteNPZ(w, tensors)
 		}
 		return weights.Write(w, tensors, about)
 	})
-	return console.Counted(len(tensors), "tensor"), err
+	return cli.Counted(len(tensors), "tensor"), err
 }
 
 // tensors returns the weights as PyTorch has them, and words about them.
@@ -111,7 +111,7 @@ func (m *trained) writeDense(path string) error {
 	tensors = slices.DeleteFunc(tensors, func(w weights.Tensor) bool {
 		return slices.ContainsFunc(m.ps.Tables(), func(t *nn.Table) bool { return m.names(t.Name) == w.Name })
 	})
-	return folder.WriteFile(path, func(w io.Writer) error { return weights.Write(w, tensors, about) })
+	return dirlock.WriteFile(path, func(w io.Writer) error { return weights.Write(w, tensors, about) })
 }
 
 // writeGraph writes the model as a graph, and tells of its inputs and outputs.
@@ -136,7 +136,7 @@ func (m *trained) writeGraph(path string) (string, error) {
 
 func oneCheckpoint(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return console.Usagef("`%s` takes one checkpoint, a file or a run's folder, got %q", cmd.CommandPath(), args)
+		return cli.Usagef("`%s` takes one checkpoint, a file or a run's folder, got %q", cmd.CommandPath(), args)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/ps/saved"
+	"github.com/ringo-ml/ringo/ps/offline"
 	"github.com/ringo-ml/ringo/train"
 )
 
@@ -28,7 +28,7 @@ type trained struct {
 	step  int64
 	// served says that servers kept the parameters: rows of tables are not here.
 	served bool
-	job    *saved.Job // what the servers have saved
+	job    *offline.Job // what the servers have saved
 	ctx    context.Context
 }
 
@@ -74,7 +74,7 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	}
 	m.model = m.spec.Build(m.ps, o)
 	if m.served {
-		m.job, err = saved.At(train.AttemptDir(filepath.Dir(path), part.Start), uint64(f.Header.Step), part.Numbers)
+		m.job, err = offline.At(train.AttemptDir(filepath.Dir(path), part.Start), uint64(f.Header.Step), part.Numbers)
 		if err != nil {
 			return nil, err
 		}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
@@ -22,7 +22,7 @@ const mostRanks = 1 << 20
 
 // check reports every fault of the command line, and reads what it names.
 func (c *command) check(spec model.Spec) error {
-	var faults console.Faults
+	var faults cli.Faults
 	c.checkCluster(&faults)
 	c.checkCompute(&faults)
 	c.checkStrategy(&faults)
@@ -52,7 +52,7 @@ func plannerPart(path string) (bucket.Profile, error) {
 	return *p.Planner, nil
 }
 
-func (c *command) checkCluster(faults *console.Faults) {
+func (c *command) checkCluster(faults *cli.Faults) {
 	faults.Range("np", c.np, 1, mostRanks)
 	if c.ranks.sized {
 		faults.Add("--np %v: processors have no effect without --heter", &c.ranks)
@@ -83,7 +83,7 @@ func (c *command) checkCluster(faults *console.Faults) {
 	}
 }
 
-func (c *command) checkCompute(faults *console.Faults) {
+func (c *command) checkCompute(faults *cli.Faults) {
 	sources := 0
 	for _, given := range []bool{c.changed("compute-ms"), c.measure, c.profile != ""} {
 		if given {
@@ -104,11 +104,11 @@ func (c *command) checkCompute(faults *console.Faults) {
 		faults.Add("--batch has no effect with --cost-profile, which is of its own batch: leave it out")
 	}
 	if c.changed("batch") {
-		faults.Range("batch", c.batch, 1, noise.MostSamples)
+		faults.Range("batch", c.batch, 1, randbatch.MostSamples)
 	}
 }
 
-func (c *command) checkStrategy(faults *console.Faults) {
+func (c *command) checkStrategy(faults *cli.Faults) {
 	all := strategyCosts()
 	at := slices.IndexFunc(all, func(s strategyCost) bool { return s.name == c.strategy })
 	if at < 0 {
@@ -131,7 +131,7 @@ func (c *command) checkStrategy(faults *console.Faults) {
 	}
 	c.checkPlan(faults)
 	if s.algorithm != "" && c.changed("algorithm") && c.algorithm != s.algorithm {
-		faults.Add("--collective-algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
+		faults.Add("--algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
 	}
 	if s.algorithm != "" {
 		c.algorithm = s.algorithm
@@ -140,11 +140,11 @@ func (c *command) checkStrategy(faults *console.Faults) {
 		return
 	}
 	if len(pick(c.described(), c.algorithm)) == 0 {
-		faults.Add("--collective-algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(wayNames(c.described()), auto)...), strings.Join(wayNames(c.described()), ", "))
+		faults.Add("--algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(wayNames(c.described()), auto)...), strings.Join(wayNames(c.described()), ", "))
 	}
 }
 
-func (c *command) checkPlan(faults *console.Faults) {
+func (c *command) checkPlan(faults *cli.Faults) {
 	s := c.chosen
 	if c.plan == "" {
 		if c.plan = "exact"; s.plan != "" {

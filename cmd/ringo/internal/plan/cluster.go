@@ -11,7 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
@@ -198,7 +198,7 @@ func (c cluster) naiveTimes(bytes float64) (oneWay, both time.Duration) {
 
 // String describes the cluster in a line.
 func (c cluster) String() string {
-	text := console.Counted(c.np, "rank") + " on " + console.Counted(c.hosts, "host")
+	text := cli.Counted(c.np, "rank") + " on " + cli.Counted(c.hosts, "host")
 	var links []string
 	if c.hosts > 1 {
 		links = append(links, rateText(c.inter)+" between hosts")
@@ -207,7 +207,7 @@ func (c cluster) String() string {
 		links = append(links, rateText(c.intra)+" within")
 	}
 	if c.np > 1 {
-		links = append(links, console.Milliseconds(1e3*c.latency)+" ms a message")
+		links = append(links, cli.Milliseconds(1e3*c.latency)+" ms a message")
 	}
 	if len(links) == 0 {
 		return text
@@ -216,4 +216,4 @@ func (c cluster) String() string {
 }
 
 // rateText writes bytes a second.
-func rateText(rate float64) string { return console.Bytes(rate) + "/s" }
+func rateText(rate float64) string { return cli.Bytes(rate) + "/s" }

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/heter"
-	"github.com/ringo-ml/ringo/internal/heter/forecast"
-	"github.com/ringo-ml/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/heter/costmodel"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/train"
@@ -57,7 +57,7 @@ type heterOption struct {
 	Dear bool `json:"on_heter_machines,omitempty"`
 }
 
-func optionOf(o forecast.Option) heterOption {
+func optionOf(o costmodel.Option) heterOption {
 	return heterOption{o.Trainers, o.Heters, o.Rate, o.By, o.Dear}
 }
 
@@ -71,7 +71,7 @@ func idleOfSplit() []string {
 
 // checkSplit reports every fault of the command line of a job with heter-trainers, and reads what it names.
 func (c *command) checkSplit(spec model.Spec) error {
-	var faults console.Faults
+	var faults cli.Faults
 	for _, flag := range idleOfSplit() {
 		if c.changed(flag) {
 			faults.Add("--%s has no effect with --heter: leave it out", flag)
@@ -96,7 +96,7 @@ func (c *command) checkSplit(spec model.Spec) error {
 	}
 	faults.Range("threads", c.threads, 0, train.MaxThreads)
 	if c.changed("batch") {
-		faults.Range("batch", c.batch, 1, noise.MostSamples)
+		faults.Range("batch", c.batch, 1, randbatch.MostSamples)
 	}
 	if c.profile != "" {
 		p, err := tune.Load(c.profile)
@@ -114,7 +114,7 @@ func (c *command) checkSplit(spec model.Spec) error {
 	return faults.Usage()
 }
 
-func (c *command) checkSplitLinks(faults *console.Faults) {
+func (c *command) checkSplitLinks(faults *cli.Faults) {
 	for flag, unused := range map[string]bool{"inter": c.hosts == 1, "intra": c.hosts != 1} {
 		if unused && c.changed(flag) {
 			faults.Add("--%s has no effect with --heter and --hosts %d: leave it out", flag, c.hosts)
@@ -145,7 +145,7 @@ func (c *command) executeSplit(cmd *cobra.Command, spec model.Spec) error {
 			return err
 		}
 	}
-	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
+	return cli.WithOutput(cmd, c.json, func(out *cli.Output) error {
 		r := c.predictSplit()
 		if err := out.Object(r); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (c *command) measureSplit(spec model.Spec, stop func() error) (err error) {
 	if batch == 0 {
 		batch = spec.Defaults.Batch
 	}
-	c.computeFrom = "measured here on " + console.Counted(threads, "thread")
+	c.computeFrom = "measured here on " + cli.Counted(threads, "thread")
 	if c.costs, err = measuredCosts(spec, batch, threads, stop); err != nil {
 		return err
 	}
@@ -182,9 +182,9 @@ func (c *command) predictSplit() heterResult {
 	if c.batch > 0 {
 		batch = c.batch
 	}
-	x := forecast.Mix{
+	x := costmodel.Mix{
 		Trainers: c.ranks.cores(), Servers: c.servers.cores(), Heters: c.heter.cores(),
-		Link: forecast.Link{Rate: c.cluster.inter, Latency: c.cluster.latency}, Period: quotaPeriod,
+		Link: costmodel.Link{Rate: c.cluster.inter, Latency: c.cluster.latency}, Period: quotaPeriod,
 	}
 	f := c.costs.Split(x, batch)
 	machines := max(len(x.Trainers)+len(x.Heters), c.hosts-len(x.Servers))
@@ -206,11 +206,11 @@ func (c *command) writeSplit(to io.Writer, r heterResult) {
 		return
 	}
 	costs, size := c.costs, float64(r.Batch)
-	fmt.Fprintf(to, "%s split for %s: batch %d in %s; %s of a sample there, %s back\n", r.Model, heter.DeviceName, r.Batch, console.Counted(r.Micros, "micro-batch"), console.Bytes(costs.RequestBytes), console.Bytes(costs.BackBytes))
+	fmt.Fprintf(to, "%s split for %s: batch %d in %s; %s of a sample there, %s back\n", r.Model, heter.DeviceName, r.Batch, cli.Counted(r.Micros, "micro-batch"), cli.Bytes(costs.RequestBytes), cli.Bytes(costs.BackBytes))
 	fmt.Fprintf(to, "%s\n%s\n%s\n", c.ranks.about("trainer"), c.servers.about("server"), c.heter.about("heter-trainer"))
-	fmt.Fprintf(to, "links of %s, %s ms a message\n", rateText(c.cluster.inter), console.Milliseconds(1e3*c.cluster.latency))
+	fmt.Fprintf(to, "links of %s, %s ms a message\n", rateText(c.cluster.inter), cli.Milliseconds(1e3*c.cluster.latency))
 	fmt.Fprintf(to, "costs %s, in us of a processor for a sample:\n", c.computeFrom)
-	each := func(cost ...forecast.Cost) float64 {
+	each := func(cost ...costmodel.Cost) float64 {
 		sum := 0.0
 		for _, c := range cost {
 			sum += c.Of(size)
@@ -222,12 +222,12 @@ func (c *command) writeSplit(to io.Writer, r heterResult) {
 	if costs.OfSplit.Serve.Of(size) == 0 {
 		fmt.Fprintln(to, "  rows, servers and messages were not measured, and count nothing: a job's profile has them")
 	}
-	fmt.Fprintf(to, "\n%s samples/s, a step of %s ms: ", rateOf(r.Rate), console.Milliseconds(r.StepMS))
+	fmt.Fprintf(to, "\n%s samples/s, a step of %s ms: ", rateOf(r.Rate), cli.Milliseconds(r.StepMS))
 	var parts []string
-	for _, role := range []string{forecast.Trainer, forecast.Server, forecast.HeterTrainer, forecast.Links} {
-		parts = append(parts, role+" "+console.Milliseconds(r.BoundsMS[role]))
+	for _, role := range []string{costmodel.Trainer, costmodel.Server, costmodel.HeterTrainer, costmodel.Links} {
+		parts = append(parts, role+" "+cli.Milliseconds(r.BoundsMS[role]))
 	}
-	fmt.Fprintf(to, "%s\n  bound by %s, %s ms more until stages have followed each other\n", strings.Join(parts, ", "), r.By, console.Milliseconds(r.FillMS))
+	fmt.Fprintf(to, "%s\n  bound by %s, %s ms more until stages have followed each other\n", strings.Join(parts, ", "), r.By, cli.Milliseconds(r.FillMS))
 	c.writeVerdict(to, r)
 }
 
@@ -237,7 +237,7 @@ func (c *command) writeVerdict(to io.Writer, r heterResult) {
 	if r.Whole.Dear {
 		where = " on heter-trainers' machines"
 	}
-	fmt.Fprintf(to, "in one piece: %s samples/s with %s%s, bound by %s\n", rateOf(r.Whole.Rate), console.Counted(r.Whole.Trainers, "trainer"), where, r.Whole.By)
+	fmt.Fprintf(to, "in one piece: %s samples/s with %s%s, bound by %s\n", rateOf(r.Whole.Rate), cli.Counted(r.Whole.Trainers, "trainer"), where, r.Whole.By)
 	if r.Pays {
 		fmt.Fprintf(to, "splitting pays: %s x\n", quantity.Float(r.Rate/r.Whole.Rate))
 	} else {
@@ -249,17 +249,17 @@ func (c *command) writeVerdict(to io.Writer, r heterResult) {
 // reason is why splitting does not pay, in numbers.
 func (c *command) reason(r heterResult) string {
 	if busy := r.StepMS - r.FillMS; r.FillMS > busy {
-		return fmt.Sprintf("a step of %s ms is %s ms of waiting for the stage before: larger batches would help", console.Milliseconds(r.StepMS), console.Milliseconds(r.FillMS))
+		return fmt.Sprintf("a step of %s ms is %s ms of waiting for the stage before: larger batches would help", cli.Milliseconds(r.StepMS), cli.Milliseconds(r.FillMS))
 	}
 	switch r.By {
-	case forecast.HeterTrainer:
-		return fmt.Sprintf("heter-trainers need %s ms of a step and trainers %s: more of the former would help", console.Milliseconds(r.BoundsMS[r.By]), console.Milliseconds(r.BoundsMS[forecast.Trainer]))
-	case forecast.Links:
-		return fmt.Sprintf("links carry %s of a sample across the cut, and need %s ms of a step", console.Bytes(c.costs.RequestBytes+c.costs.BackBytes), console.Milliseconds(r.BoundsMS[r.By]))
-	case forecast.Server:
-		return fmt.Sprintf("servers need %s ms of a step either way: more of them would help", console.Milliseconds(r.BoundsMS[r.By]))
+	case costmodel.HeterTrainer:
+		return fmt.Sprintf("heter-trainers need %s ms of a step and trainers %s: more of the former would help", cli.Milliseconds(r.BoundsMS[r.By]), cli.Milliseconds(r.BoundsMS[costmodel.Trainer]))
+	case costmodel.Links:
+		return fmt.Sprintf("links carry %s of a sample across the cut, and need %s ms of a step", cli.Bytes(c.costs.RequestBytes+c.costs.BackBytes), cli.Milliseconds(r.BoundsMS[r.By]))
+	case costmodel.Server:
+		return fmt.Sprintf("servers need %s ms of a step either way: more of them would help", cli.Milliseconds(r.BoundsMS[r.By]))
 	}
-	return fmt.Sprintf("trainers need %s ms of a step though heter-trainers have %s ms of it", console.Milliseconds(r.BoundsMS[r.By]), console.Milliseconds(r.BoundsMS[forecast.HeterTrainer]))
+	return fmt.Sprintf("trainers need %s ms of a step though heter-trainers have %s ms of it", cli.Milliseconds(r.BoundsMS[r.By]), cli.Milliseconds(r.BoundsMS[costmodel.HeterTrainer]))
 }
 
 // rateOf writes samples a second.
@@ -267,7 +267,7 @@ func rateOf(x float64) string {
 	if x > math.MaxInt32 {
 		return quantity.Float(x)
 	}
-	return console.Grouped(int(math.Round(x)))
+	return cli.Grouped(int(math.Round(x)))
 }
 
 // medianOf sorts x.

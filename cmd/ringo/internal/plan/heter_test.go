@@ -6,18 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
-	"github.com/ringo-ml/ringo/internal/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
+	"github.com/ringo-ml/ringo/internal/heter/costmodel"
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
 // saved writes costs of ctr-dnn, and returns their file.
-func saved(t *testing.T, change func(*forecast.Costs)) string {
+func saved(t *testing.T, change func(*costmodel.Costs)) string {
 	t.Helper()
-	us := func(x float64) forecast.Cost { return forecast.Cost{Sample: x * 1e-6} }
-	c := forecast.Costs{
+	us := func(x float64) costmodel.Cost { return costmodel.Cost{Sample: x * 1e-6} }
+	c := costmodel.Costs{
 		Model: "ctr-dnn", Batch: 512, Micros: 4, Read: us(1), Pool: us(3), Back: us(3), Part: us(28), Pass: us(70),
-		OfSplit: forecast.Side{Serve: us(4), Rows: us(6), Wait: 1e-3}, OfWhole: forecast.Side{Serve: us(5), Rows: us(7), Wait: 1e-3},
+		OfSplit: costmodel.Side{Serve: us(4), Rows: us(6), Wait: 1e-3}, OfWhole: costmodel.Side{Serve: us(5), Rows: us(7), Wait: 1e-3},
 		RequestBytes: 1096, BackBytes: 1100, PartBytes: 1.7e6,
 	}
 	if change != nil {
@@ -48,7 +48,7 @@ func splitOf(t *testing.T, line string) (r heterResult, text string) {
 func TestSplitPays(t *testing.T) {
 	costs := saved(t, nil)
 	r, text := splitOf(t, "--np 4x0.25 --servers 1x0.5 --heter 1x1 --cost-profile "+costs)
-	if !r.Pays || r.By != forecast.HeterTrainer || len(r.Trainers) != 4 || r.Trainers[3] != 0.25 || r.Rate < 18_000 || r.Rate > 1e6/28 {
+	if !r.Pays || r.By != costmodel.HeterTrainer || len(r.Trainers) != 4 || r.Trainers[3] != 0.25 || r.Rate < 18_000 || r.Rate > 1e6/28 {
 		t.Errorf("%+v", r)
 	}
 	commandtest.Holds(t, "plan --heter", text, "4 trainers with 0.25 processors each", "1 heter-trainer with 1 processor", "bound by heter-trainers", "splitting pays: ", "of 5 machines best are ")
@@ -59,12 +59,12 @@ func TestSplitPays(t *testing.T) {
 }
 
 func TestSplitDoesNotPay(t *testing.T) {
-	for want, change := range map[string]func(*forecast.Costs){
-		"trainers need ":       func(c *forecast.Costs) { c.Pool.Sample, c.Part.Sample = 150e-6, 1e-6 },
-		"heter-trainers need ": func(c *forecast.Costs) { c.Part.Sample = 120e-6 },
-		"servers need ":        func(c *forecast.Costs) { c.OfSplit.Serve.Sample, c.OfWhole.Serve.Sample = 200e-6, 50e-6 },
-		"links carry ":         func(c *forecast.Costs) { c.RequestBytes = 1e8 },
-		"ms of waiting":        func(c *forecast.Costs) { c.OfSplit.Wait = 1 },
+	for want, change := range map[string]func(*costmodel.Costs){
+		"trainers need ":       func(c *costmodel.Costs) { c.Pool.Sample, c.Part.Sample = 150e-6, 1e-6 },
+		"heter-trainers need ": func(c *costmodel.Costs) { c.Part.Sample = 120e-6 },
+		"servers need ":        func(c *costmodel.Costs) { c.OfSplit.Serve.Sample, c.OfWhole.Serve.Sample = 200e-6, 50e-6 },
+		"links carry ":         func(c *costmodel.Costs) { c.RequestBytes = 1e8 },
+		"ms of waiting":        func(c *costmodel.Costs) { c.OfSplit.Wait = 1 },
 	} {
 		r, text := splitOf(t, "--np 1 --heter 1 --cost-profile "+saved(t, change))
 		if r.Pays || !strings.Contains(text, "splitting does not pay: ") || !strings.Contains(text, want) {

@@ -15,8 +15,8 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/heter/forecast"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/heter/costmodel"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
@@ -28,7 +28,7 @@ import (
 type command struct {
 	np, hosts             int       // np: of ranks
 	ranks, servers, heter processes // servers and heter-trainers: of a job that has the latter
-	costs                 forecast.Costs
+	costs                 costmodel.Costs
 	inter, intra          string
 	latency               time.Duration
 	computeMS             float64
@@ -111,7 +111,7 @@ func Command() *cobra.Command {
 		Example: "  ringo plan lstm-300m --np 40 --hosts 5 --inter 6GB/s --intra 10GB/s \\\n    --latency 10us --compute-ms 370 --batch 32 --plan all\n" +
 			"  ringo plan resnet50 --np 8 --hosts 8 --inter 1Gbit/s --measure --strategy dlgs\n" +
 			"  ringo plan ctr-dnn --np 4x2 --servers 2 --heter 1x16 --hosts 8 --cost-profile FILE",
-		Args: console.OneArgument("a model", "mnist"),
+		Args: cli.OneArgument("a model", "mnist"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
 	fs := cmd.Flags()
@@ -128,18 +128,18 @@ func Command() *cobra.Command {
 	fs.StringVar(&c.profile, "cost-profile", "", "take layers, their times, and costs of codecs and links that it has, from `FILE`")
 	fs.StringVar(&c.save, "save", "", "save a profile with the plan in `FILE`")
 	fs.StringVar(&c.schema, "layout", "", "`FILE`, or name, of how a click model's samples lie in their files: as train has it (default: Criteo's)")
-	console.Former(fs, "profile", "cost-profile")
-	console.Former(fs, "schema", "layout")
+	cli.Former(fs, "profile", "cost-profile")
+	cli.Former(fs, "schema", "layout")
 	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
-	console.Choice(cmd, &c.strategy, "strategy", "what the ranks exchange; see above", namesOf(strategyCosts())...)
+	cli.Choice(cmd, &c.strategy, "strategy", "what the ranks exchange; see above", namesOf(strategyCosts())...)
 	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")
 	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "dlgs selects exactly every so many `steps`")
-	console.Choice(cmd, &c.rule, "dlgs-rule", "the `rule` of dlgs between two exact selections, corrected or paper: whose costs are measured, or taken from the profile", string(compress.RuleCorrected), string(compress.RulePaper))
+	cli.Choice(cmd, &c.rule, "dlgs-rule", "the `rule` of dlgs between two exact selections, corrected or paper: whose costs are measured, or taken from the profile", string(compress.RuleCorrected), string(compress.RulePaper))
 	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless --measure or the profile say what it costs: 6 bytes a value for a cast, 28 for an exact selection, 12 for one by a threshold that is reused")
 	fs.StringVar(&c.algorithm, "algorithm", auto, "how groups are exchanged: ring, doubling, hierarchical or naive, entries by allgather, tree or split, or dense-ring and so on; auto: the fastest for each group's size")
-	console.Choice(cmd, &c.plan, "plan", "`name` of a plan, see above (default: exact, or the only one that the strategy has)", planNames()...)
+	cli.Choice(cmd, &c.plan, "plan", "`name` of a plan, see above (default: exact, or the only one that the strategy has)", planNames()...)
 	fs.IntVar(&c.bucketBytes, "bucket-bytes", 0, "bytes of a group with --plan fixed; 0: 8 MiB, halved until a model has four groups")
-	console.JSON(cmd, &c.json, "plan")
+	cli.JSON(cmd, &c.json, "plan")
 	return cmd
 }
 
@@ -188,10 +188,10 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	c.changed = cmd.Flags().Changed
 	spec, err := models.Lookup(model)
 	if err != nil {
-		return console.Usage(err)
+		return cli.Usage(err)
 	}
 	if spec, err = c.shaped(spec); err != nil {
-		return console.Usage(err)
+		return cli.Usage(err)
 	}
 	if c.np = c.ranks.count(); c.split() {
 		return c.executeSplit(cmd, spec)
@@ -199,7 +199,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	if err := c.check(spec); err != nil {
 		return err
 	}
-	return console.WithOutput(cmd, c.json, func(out *console.Output) error {
+	return cli.WithOutput(cmd, c.json, func(out *cli.Output) error {
 		profile, err := c.profileFor(cmd, spec)
 		if err != nil {
 			return err
@@ -223,7 +223,7 @@ func (c *command) profileFor(cmd *cobra.Command, spec model.Spec) (bucket.Profil
 		if threads == 0 {
 			threads = min(placement.Usable(), train.MaxThreads)
 		}
-		c.computeFrom = "measured here on " + console.Counted(threads, "thread")
+		c.computeFrom = "measured here on " + cli.Counted(threads, "thread")
 		f, err := measuredProfile(spec, batch, threads, func() error { return context.Cause(cmd.Context()) })
 		if err == nil && !c.changed("memory") {
 			err = c.measureCodec(&f)

@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/models"
 )
@@ -70,7 +70,7 @@ func TestPlanPublishedFigures(t *testing.T) {
 // The straw man's figures, as quoted and as they are.
 func TestPlanNaiveFigures(t *testing.T) {
 	for np, want := range map[int]float64{2: 1200, 10: 10800} {
-		for _, as := range []string{"--strategy naive", "--collective-algorithm naive"} {
+		for _, as := range []string{"--strategy naive", "--algorithm naive"} {
 			results, text := planOf(t, fmt.Sprintf("lstm-300m --np %d --hosts %d --inter 1GB/s --compute-ms 370 %s", np, np, as))
 			r := results[0]
 			if math.Abs(r.NaiveOneWayMS/want-1) > 0.001 || math.Abs(r.NaiveMS/(2*want)-1) > 0.001 {
@@ -163,7 +163,7 @@ func TestPlanStrategies(t *testing.T) {
 			t.Errorf("at density 0.9 by %s", g.By)
 		}
 	}
-	if by := plan("--strategy topk --spars 0.001 --collective-algorithm allgather").Groups[0].By; by != "allgather" {
+	if by := plan("--strategy topk --spars 0.001 --algorithm allgather").Groups[0].By; by != "allgather" {
 		t.Errorf("by %s", by)
 	}
 }
@@ -215,7 +215,7 @@ func TestPlanHierarchical(t *testing.T) {
 		"--np 40 --hosts 5 --latency 0s --inter 6GB/s":    "ring",
 		"--np 16 --latency 10ms":                          "doubling",
 		"--np 1":                                          "none",
-		"--np 64 --hosts 8 --collective-algorithm ring":   "ring",
+		"--np 64 --hosts 8 --algorithm ring":              "ring",
 	} {
 		if got := by(flags); got != want {
 			t.Errorf("%s: by %s, want %s", flags, got, want)
@@ -276,11 +276,11 @@ func TestPlanProfile(t *testing.T) {
 		t.Errorf("by the profile's entries: %+v\n%s", r, text)
 	}
 
-	commandtest.Refused(t, Command(), console.UsageError, "mlp --cost-profile "+file, "--cost-profile "+file+` is of model "mnist-cnn", not of mlp`)
+	commandtest.Refused(t, Command(), cli.UsageError, "mlp --cost-profile "+file, "--cost-profile "+file+` is of model "mnist-cnn", not of mlp`)
 	if err := os.WriteFile(file, []byte(`{"format":"x"}`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	commandtest.Refused(t, Command(), console.UsageError, "mnist --cost-profile "+file, "--cost-profile: "+file, `format "x"`)
+	commandtest.Refused(t, Command(), cli.UsageError, "mnist --cost-profile "+file, "--cost-profile: "+file, `format "x"`)
 }
 
 // With --measure the codec is timed, too, and its cost is part of the profile that is
@@ -346,15 +346,15 @@ func TestPlanUsage(t *testing.T) {
 		{ok + "--plan all --save x", "--save keeps one plan"},
 		{ok + "--bucket-bytes 100", "--bucket-bytes 100: want at least 4, with --plan fixed"},
 		{ok + "--plan fixed --bucket-bytes 3", "--bucket-bytes 3"},
-		{ok + "--collective-algorithm hierarchical", `--collective-algorithm "hierarchical" is not known for strategy fp32 on 4 ranks on 1 host`, "ring, doubling, naive"},
-		{ok + "--strategy naive --collective-algorithm ring", "--collective-algorithm ring: strategy naive has only naive"},
+		{ok + "--algorithm hierarchical", `--algorithm "hierarchical" is not known for strategy fp32 on 4 ranks on 1 host`, "ring, doubling, naive"},
+		{ok + "--strategy naive --algorithm ring", "--algorithm ring: strategy naive has only naive"},
 		{ok + "--batch 0", "--batch 0: want 1 to 65536"},
 		{ok + "--threads 2", "--threads belongs to --measure"},
 		{"mnist --cost-profile nowhere.json --batch 3", "--cost-profile: tune: loading a profile", "--batch has no effect with --cost-profile"},
 		// all faults are told together
 		{"mnist --np 0 --inter 6 --latency -1s --compute-ms -1 --strategy x --plan y", "--np 0", `"6"`, "--latency -1s", "--compute-ms -1", `"x"`, "; "},
 	} {
-		commandtest.Refused(t, Command(), console.UsageError, c[0], c[1:]...)
+		commandtest.Refused(t, Command(), cli.UsageError, c[0], c[1:]...)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestPlanSchema(t *testing.T) {
 		t.Error("the layout is of no matter")
 	}
 	for words, says := range map[string]string{"mlp --compute-ms 1 --layout avazu": "no effect on model mlp", "din --compute-ms 1 --layout avazuu": `did you mean "avazu"`} {
-		commandtest.Refused(t, Command(), console.UsageError, words, says)
+		commandtest.Refused(t, Command(), cli.UsageError, words, says)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 // processes are those of a role, as a flag says them: COUNT, or COUNTxPROCESSORS with how many processors each has, more of these after
@@ -81,7 +81,7 @@ func (p *processes) cores() (out []float64) {
 func (p *processes) about(noun string) string {
 	var parts []string
 	for _, g := range p.groups {
-		text := console.Counted(g.count, noun) + " with " + strconv.FormatFloat(g.cores, 'g', 4, 64) + " processor"
+		text := cli.Counted(g.count, noun) + " with " + strconv.FormatFloat(g.cores, 'g', 4, 64) + " processor"
 		if g.cores != 1 {
 			text += "s"
 		}

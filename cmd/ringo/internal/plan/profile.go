@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/data/layout"
-	"github.com/ringo-ml/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
@@ -107,7 +107,7 @@ func measuredProfile(spec model.Spec, batch, threads int, stop func() error) (bu
 	if _, _, err := arrangeOne(ps, spec, m); err != nil {
 		return bucket.Profile{}, err
 	}
-	in := batchOf(spec, noise.Batch(spec, ps, batch, 0))
+	in := batchOf(spec, randbatch.Batch(spec, ps, batch, 0))
 	profiler, err := bucket.NewProfiler(len(ps.Slots()), measureSteps)
 	if err != nil {
 		return bucket.Profile{}, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
@@ -72,7 +72,7 @@ type group struct {
 
 // report plans, and writes the results: all of them, then the groups of the
 // shortest.
-func (c *command) report(out *console.Output, spec model.Spec, f bucket.Profile) error {
+func (c *command) report(out *cli.Output, spec model.Spec, f bucket.Profile) error {
 	results, plans, err := c.predict(spec, f)
 	if err != nil {
 		return err
@@ -162,43 +162,43 @@ func (c *command) write(to io.Writer, results []result, best int) {
 		return
 	}
 	r := results[best]
-	fmt.Fprintf(to, "%s  %s in %s, %s of gradients, batch %d\n", r.Model, console.Counted(r.Params, "parameter"), console.Counted(r.Layers, "layer"), console.Bytes(float64(r.Bytes)), r.Batch)
+	fmt.Fprintf(to, "%s  %s in %s, %s of gradients, batch %d\n", r.Model, cli.Counted(r.Params, "parameter"), cli.Counted(r.Layers, "layer"), cli.Bytes(float64(r.Bytes)), r.Batch)
 	if r.Bytes < 4*r.Params {
 		fmt.Fprintln(to, "the other parameters are rows of tables, which travel as they are touched")
 	}
 	if r.LinksFrom == "described" {
 		fmt.Fprintln(to, c.cluster)
 	} else {
-		fmt.Fprintf(to, "%s on %s: links %s\n", console.Counted(c.np, "rank"), console.Counted(c.hosts, "host"), r.LinksFrom)
+		fmt.Fprintf(to, "%s on %s: links %s\n", cli.Counted(c.np, "rank"), cli.Counted(c.hosts, "host"), r.LinksFrom)
 	}
-	fmt.Fprintf(to, "compute %s ms, %s\n", console.Milliseconds(r.ComputeMS), r.ComputeFrom)
+	fmt.Fprintf(to, "compute %s ms, %s\n", cli.Milliseconds(r.ComputeMS), r.ComputeFrom)
 	if r.CodecFrom == "given" {
 		fmt.Fprintf(to, "codec at %s of memory (--memory)\n", rateText(c.memoryRate))
 	} else if r.CodecFrom != "none" {
 		fmt.Fprintf(to, "codec %s\n", r.CodecFrom)
 	}
 	if r.NaiveMS > 0 {
-		fmt.Fprintf(to, "exchange %s ms one way, as it is often quoted; %s ms there and back\n", console.Milliseconds(r.NaiveOneWayMS), console.Milliseconds(r.NaiveMS))
+		fmt.Fprintf(to, "exchange %s ms one way, as it is often quoted; %s ms there and back\n", cli.Milliseconds(r.NaiveOneWayMS), cli.Milliseconds(r.NaiveMS))
 	}
 	if len(results) > 1 {
 		writeComparison(to, results, best)
 	}
-	fmt.Fprintf(to, "\n%s, plan %s: %s, step %s ms\n  = compute %s", strategyText(r), r.Plan, console.Counted(len(r.Groups), "group"), console.Milliseconds(r.StepMS), console.Milliseconds(r.ComputeMS))
+	fmt.Fprintf(to, "\n%s, plan %s: %s, step %s ms\n  = compute %s", strategyText(r), r.Plan, cli.Counted(len(r.Groups), "group"), cli.Milliseconds(r.StepMS), cli.Milliseconds(r.ComputeMS))
 	if r.SlowedMS > 0 {
-		fmt.Fprintf(to, " + slowed %s", console.Milliseconds(r.SlowedMS))
+		fmt.Fprintf(to, " + slowed %s", cli.Milliseconds(r.SlowedMS))
 	}
 	if r.SelectMS > 0 {
-		fmt.Fprintf(to, " + codec %s", console.Milliseconds(r.SelectMS))
+		fmt.Fprintf(to, " + codec %s", cli.Milliseconds(r.SelectMS))
 	}
-	fmt.Fprintf(to, " + exposed %s", console.Milliseconds(r.ExposedMS))
+	fmt.Fprintf(to, " + exposed %s", cli.Milliseconds(r.ExposedMS))
 	if r.UpdateMS > 0 {
-		fmt.Fprintf(to, " + update %s", console.Milliseconds(r.UpdateMS))
+		fmt.Fprintf(to, " + update %s", cli.Milliseconds(r.UpdateMS))
 	}
 	fmt.Fprintln(to)
 	if r.StepReuseMS > 0 {
-		fmt.Fprintf(to, "  exact steps %s ms, one of %d; others %s ms\n", console.Milliseconds(r.StepExactMS), r.Every, console.Milliseconds(r.StepReuseMS))
+		fmt.Fprintf(to, "  exact steps %s ms, one of %d; others %s ms\n", cli.Milliseconds(r.StepExactMS), r.Every, cli.Milliseconds(r.StepReuseMS))
 	}
-	fmt.Fprintf(to, "  a rank sends %s a step; plan_sha256 %.16s\n\n", console.Bytes(r.BytesSent), r.SHA256)
+	fmt.Fprintf(to, "  a rank sends %s a step; plan_sha256 %.16s\n\n", cli.Bytes(r.BytesSent), r.SHA256)
 	writeGroups(to, r)
 }
 
@@ -206,7 +206,7 @@ func strategyText(r result) string {
 	if r.Spars == 0 {
 		return r.Strategy
 	}
-	return fmt.Sprintf("%s at %s%s", r.Strategy, quantity.Exact(r.Spars), console.After(", rule ", r.Rule))
+	return fmt.Sprintf("%s at %s%s", r.Strategy, quantity.Exact(r.Spars), cli.After(", rule ", r.Rule))
 }
 
 // writeComparison is a line for each plan.
@@ -214,7 +214,7 @@ func writeComparison(to io.Writer, results []result, best int) {
 	fmt.Fprintf(to, "\n%-10s %7s %10s %10s %10s %8s  %s\n", "plan", "groups", "step ms", "codec", "exposed", "longer", "plan_sha256")
 	for _, r := range results {
 		longer := 100 * (r.StepMS/results[best].StepMS - 1)
-		fmt.Fprintf(to, "%-10s %7d %10s %10s %10s %7.1f%%  %.12s\n", r.Plan, len(r.Groups), console.Milliseconds(r.StepMS), console.Milliseconds(r.SelectMS), console.Milliseconds(r.ExposedMS), longer, r.SHA256)
+		fmt.Fprintf(to, "%-10s %7d %10s %10s %10s %7.1f%%  %.12s\n", r.Plan, len(r.Groups), cli.Milliseconds(r.StepMS), cli.Milliseconds(r.SelectMS), cli.Milliseconds(r.ExposedMS), longer, r.SHA256)
 	}
 }
 
@@ -222,7 +222,7 @@ func writeComparison(to io.Writer, results []result, best int) {
 func writeGroups(to io.Writer, r result) {
 	fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", "group", "payload", "ready", "send", "agreed", "by")
 	for _, g := range r.Groups {
-		fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", g.name(27), console.Bytes(g.Bytes), console.Milliseconds(g.ReadyMS), console.Milliseconds(g.SendMS), console.Milliseconds(g.AgreedMS), g.By)
+		fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", g.name(27), cli.Bytes(g.Bytes), cli.Milliseconds(g.ReadyMS), cli.Milliseconds(g.SendMS), cli.Milliseconds(g.AgreedMS), g.By)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/heter"
-	"github.com/ringo-ml/ringo/internal/heter/forecast"
-	"github.com/ringo-ml/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/heter/costmodel"
+	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
@@ -15,17 +15,17 @@ import (
 
 // measuredCosts runs both sides of a split model here, one after the other, and the model in one piece. Rows, servers and messages
 // have no part in it.
-func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (forecast.Costs, error) {
+func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (costmodel.Costs, error) {
 	o := model.Options{Batch: batch, Input: spec.Input, Slots: spec.Slots}
 	cut, err := heter.Find(spec, o, nil)
 	if err != nil {
-		return forecast.Costs{}, err
+		return costmodel.Costs{}, err
 	}
 	device, err := heter.NewCPU(spec, cut, heter.CPUConfig{Options: o, Seed: 1, Threads: threads, Optimizer: func(*nn.Params) (optim.Optimizer, error) {
 		return optim.NewAdagrad(spec.Defaults.LR), nil
 	}})
 	if err != nil {
-		return forecast.Costs{}, err
+		return costmodel.Costs{}, err
 	}
 	defer device.Close()
 	ps := nn.NewParams(1)
@@ -34,34 +34,34 @@ func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (fore
 		err = m.Arrange(ps, spec.Sample(1))
 	}
 	if err != nil {
-		return forecast.Costs{}, fmt.Errorf("model %s: %w", spec.Name, err)
+		return costmodel.Costs{}, fmt.Errorf("model %s: %w", spec.Name, err)
 	}
 	micros := train.Defaults(spec, "").Heter.Micros
 	remote := &timedPart{Local: heter.Local{Device: device}}
 	trainer, err := heter.NewTrainer(m, cut, micros, remote, nn.TapeConfig{Threads: threads})
 	if err != nil {
-		return forecast.Costs{}, err
+		return costmodel.Costs{}, err
 	}
 	defer trainer.Close()
-	s, err := timeStages(trainer, remote, batchOf(spec, noise.Batch(spec, ps, batch, 0)), stop)
+	s, err := timeStages(trainer, remote, batchOf(spec, randbatch.Batch(spec, ps, batch, 0)), stop)
 	if err != nil {
-		return forecast.Costs{}, err
+		return costmodel.Costs{}, err
 	}
 	whole, err := measuredProfile(spec, batch, threads, stop)
 	if err != nil {
-		return forecast.Costs{}, err
+		return costmodel.Costs{}, err
 	}
 	pass := whole.Forward
 	for _, l := range whole.Layers {
 		pass += l.Backward
 	}
 	there, back := cut.BytesPerSample()
-	each := func(seconds float64) forecast.Cost {
-		return forecast.Cost{Sample: seconds * float64(threads) / float64(batch)}
+	each := func(seconds float64) costmodel.Cost {
+		return costmodel.Cost{Sample: seconds * float64(threads) / float64(batch)}
 	}
 	part := each(medianOf(s.part))
 	part.Step = medianOf(s.update) * float64(threads)
-	return forecast.Costs{
+	return costmodel.Costs{
 		Model: spec.Name, Batch: batch, Micros: min(micros, batch),
 		Pool: each(medianOf(s.pool)), Back: each(medianOf(s.back)), Part: part, Pass: each(pass),
 		RequestBytes: float64(there), BackBytes: float64(back), PartBytes: float64(4 * cut.Values),

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
@@ -19,7 +19,7 @@ const lastFaults = 5
 
 // Print writes what a job is doing as one screen of text. Nothing that came from elsewhere, such as the name of a host or of a layer, reaches
 // the terminal as anything but text.
-func Print(to io.Writer, s live.Status) {
+func Print(to io.Writer, s dashboard.Status) {
 	var b strings.Builder
 	title(&b, s)
 	if p := place(s); p != "" {
@@ -46,7 +46,7 @@ func Print(to io.Writer, s live.Status) {
 	processes(&b, s.Processes)
 	first := max(0, len(s.Faults)-lastFaults)
 	if n := first + s.FaultsLeftOut; n > 0 {
-		fmt.Fprintf(&b, "  (%s before)\n", console.Counted(n, "line"))
+		fmt.Fprintf(&b, "  (%s before)\n", cli.Counted(n, "line"))
 	}
 	for _, f := range s.Faults[first:] {
 		at := ""
@@ -59,16 +59,16 @@ func Print(to io.Writer, s live.Status) {
 }
 
 // title is the job in two lines.
-func title(b *strings.Builder, s live.Status) {
+func title(b *strings.Builder, s dashboard.Status) {
 	fmt.Fprintf(b, "job %s: %s", s.Job, s.State)
 	if s.Model != "" {
 		fmt.Fprintf(b, " %s", s.Model)
 	}
 	if s.Ranks > 0 {
-		fmt.Fprintf(b, ", %s", console.Counted(s.Ranks, "rank"))
+		fmt.Fprintf(b, ", %s", cli.Counted(s.Ranks, "rank"))
 	}
 	if s.Servers > 0 {
-		fmt.Fprintf(b, ", %s", console.Counted(s.Servers, "server"))
+		fmt.Fprintf(b, ", %s", cli.Counted(s.Servers, "server"))
 	}
 	if v := float64(s.RunningS); v > 0 {
 		fmt.Fprintf(b, ", for %s", quantity.Seconds(v))
@@ -80,15 +80,15 @@ func title(b *strings.Builder, s live.Status) {
 }
 
 // place is where the run is.
-func place(s live.Status) string {
+func place(s dashboard.Status) string {
 	if s.PhaseTotal == 0 {
 		return ""
 	}
-	return fmt.Sprintf("epoch %d of %d, %s %s of %s, %s of the run", s.Epoch, s.Epochs, s.Phase, console.Grouped(s.PhaseDone), console.Grouped(s.PhaseTotal), quantity.Percent(s.Share))
+	return fmt.Sprintf("epoch %d of %d, %s %s of %s, %s of the run", s.Epoch, s.Epochs, s.Phase, cli.Grouped(s.PhaseDone), cli.Grouped(s.PhaseTotal), quantity.Percent(s.Share))
 }
 
 // parts is where the time of a step goes; what takes none is left out.
-func parts(p live.Parts) string {
+func parts(p dashboard.Parts) string {
 	if v := float64(p.StepMS); math.IsNaN(v) || v <= 0 {
 		return ""
 	}
@@ -99,14 +99,14 @@ func parts(p live.Parts) string {
 	}{{"forward and backward", float64(p.ComputeMS)}, {"waiting for data", float64(p.DataWaitMS)}, {"waiting for servers", float64(p.PullWaitMS)},
 		{"codecs", float64(p.CompressMS)}, {"exposed exchange", float64(p.ExposedCommMS)}, {"update", float64(p.UpdateMS)}} {
 		if part.ms > 0 {
-			all = append(all, part.name+" "+console.Milliseconds(part.ms))
+			all = append(all, part.name+" "+cli.Milliseconds(part.ms))
 		}
 	}
-	return fmt.Sprintf("a step of rank 0, %s ms: %s", console.Milliseconds(float64(p.StepMS)), strings.Join(all, ", "))
+	return fmt.Sprintf("a step of rank 0, %s ms: %s", cli.Milliseconds(float64(p.StepMS)), strings.Join(all, ", "))
 }
 
 // processes is a table of them.
-func processes(b *strings.Builder, all []live.ProcessStatus) {
+func processes(b *strings.Builder, all []dashboard.ProcessStatus) {
 	if len(all) == 0 {
 		return
 	}
@@ -116,7 +116,7 @@ func processes(b *strings.Builder, all []live.ProcessStatus) {
 	for _, p := range all {
 		step, at := "", "" // of servers
 		if p.Steps >= 0 {
-			step = console.Grouped(int(p.Steps))
+			step = cli.Grouped(int(p.Steps))
 		}
 		if p.Step > 0 {
 			at = fmt.Sprintf("%s\t%s", milliseconds(float64(p.StepMS)), milliseconds(float64(p.OwnMS)))
@@ -135,14 +135,14 @@ func milliseconds(v float64) string {
 	if math.IsNaN(v) {
 		return ""
 	}
-	return console.Milliseconds(v)
+	return cli.Milliseconds(v)
 }
 
 // quiet is after how many seconds without a step that is told.
 const quiet = 5
 
 // does is what a process does, in words.
-func does(p live.ProcessStatus) string {
+func does(p dashboard.ProcessStatus) string {
 	text := p.Doing
 	switch {
 	case p.Ended == "well":
@@ -159,7 +159,7 @@ func does(p live.ProcessStatus) string {
 		text += fmt.Sprintf(", no step for %s", quantity.Seconds(s))
 	}
 	if p.Restarts > 0 {
-		text += fmt.Sprintf(", started again %s", console.Counted(p.Restarts, "time"))
+		text += fmt.Sprintf(", started again %s", cli.Counted(p.Restarts, "time"))
 	}
 	return strings.TrimPrefix(text, ", ")
 }

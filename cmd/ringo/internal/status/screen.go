@@ -24,8 +24,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
@@ -62,12 +62,12 @@ type view struct {
 // jump between two questions.
 var orders = []struct {
 	name string
-	less func(a, b live.ProcessStatus) int
+	less func(a, b dashboard.ProcessStatus) int
 }{
-	{"process", func(a, b live.ProcessStatus) int { return 0 }},
-	{"ms a step", func(a, b live.ProcessStatus) int { return greater(a.StepMS, b.StepMS) }},
-	{"of its own", func(a, b live.ProcessStatus) int { return greater(a.OwnMS, b.OwnMS) }},
-	{"waits", func(a, b live.ProcessStatus) int { return greater(a.WaitsS, b.WaitsS) }},
+	{"process", func(a, b dashboard.ProcessStatus) int { return 0 }},
+	{"ms a step", func(a, b dashboard.ProcessStatus) int { return greater(a.StepMS, b.StepMS) }},
+	{"of its own", func(a, b dashboard.ProcessStatus) int { return greater(a.OwnMS, b.OwnMS) }},
+	{"waits", func(a, b dashboard.ProcessStatus) int { return greater(a.WaitsS, b.WaitsS) }},
 }
 
 // greater compares figures so that the larger comes first. What is not known comes last: servers have no steps, and ranks that have
@@ -86,19 +86,19 @@ func greater[T ~float64](a, b T) int {
 var stepParts = []struct {
 	name  string
 	glyph string
-	of    func(live.Parts) float64
+	of    func(dashboard.Parts) float64
 }{
-	{"forward and backward", "█", func(p live.Parts) float64 { return float64(p.ComputeMS) }},
-	{"waiting for data", "░", func(p live.Parts) float64 { return float64(p.DataWaitMS) }},
-	{"waiting for servers", "▒", func(p live.Parts) float64 { return float64(p.PullWaitMS) }},
-	{"codecs", "▓", func(p live.Parts) float64 { return float64(p.CompressMS) }},
-	{"exposed exchange", "·", func(p live.Parts) float64 { return float64(p.ExposedCommMS) }},
-	{"update", "▪", func(p live.Parts) float64 { return float64(p.UpdateMS) }},
+	{"forward and backward", "█", func(p dashboard.Parts) float64 { return float64(p.ComputeMS) }},
+	{"waiting for data", "░", func(p dashboard.Parts) float64 { return float64(p.DataWaitMS) }},
+	{"waiting for servers", "▒", func(p dashboard.Parts) float64 { return float64(p.PullWaitMS) }},
+	{"codecs", "▓", func(p dashboard.Parts) float64 { return float64(p.CompressMS) }},
+	{"exposed exchange", "·", func(p dashboard.Parts) float64 { return float64(p.ExposedCommMS) }},
+	{"update", "▪", func(p dashboard.Parts) float64 { return float64(p.UpdateMS) }},
 }
 
 // lines are a job on a screen of that size: what it is, where it is, what slows it, where a step goes, its processes and servers, what has
 // happened, and the keys.
-func lines(s live.Status, v view, width, height int) []line {
+func lines(s dashboard.Status, v view, width, height int) []line {
 	if v.help {
 		return helpLines
 	}
@@ -146,7 +146,7 @@ var helpLines = []line{
 
 // header is the job, where it is, and its newest figures. The bar of its place in the run is there where ten columns and more are left
 // beside the words.
-func header(s live.Status, v view, width int) (out []line) {
+func header(s dashboard.Status, v view, width int) (out []line) {
 	var b strings.Builder
 	title(&b, s)
 	first, _, _ := strings.Cut(b.String(), "\n")
@@ -194,7 +194,7 @@ func folded(s span, width int) []line {
 
 // leftOf is how long a run takes from now on, if it goes on as it has; 0: that is not known, since it does not train, has hardly begun, or
 // would take a hundred days and more, as runs do that nobody means to end.
-func leftOf(s live.Status) time.Duration {
+func leftOf(s dashboard.Status) time.Duration {
 	left := float64(s.RunningS) * (1 - s.Share) / s.Share
 	if s.State != "training" || !(s.Share > 0) || !(left > 0) || left > 1e7 {
 		return 0
@@ -204,7 +204,7 @@ func leftOf(s live.Status) time.Duration {
 
 // slows is what slows the job, and who: the cause with its cost, then up to three ranks that hold up the others, whose words are not the
 // cause's once more.
-func slows(s live.Status) (out []line) {
+func slows(s dashboard.Status) (out []line) {
 	if s.Cause != nil {
 		out = append(out, line{{fmt.Sprintf("! cause: %s of a step: %s", quantity.Percent(s.Cause.Share), s.Cause.Text), alarm}})
 	}
@@ -230,21 +230,21 @@ func bar(share float64, size int, full, empty string) string {
 
 // bars are the parts of rank 0's step, a line each where there is room for that, all in one bar where there is not. A part of which
 // nothing was measured has no line: a job without servers does not wait for them.
-func bars(p live.Parts, width int, tall bool) (out []line) {
+func bars(p dashboard.Parts, width int, tall bool) (out []line) {
 	whole := float64(p.StepMS)
 	if !(whole > 0) {
 		return nil
 	}
 	if !tall {
-		return []line{append(stacked(p, width-20), span{fmt.Sprintf("  a step %s ms", console.Milliseconds(whole)), plain})}
+		return []line{append(stacked(p, width-20), span{fmt.Sprintf("  a step %s ms", cli.Milliseconds(whole)), plain})}
 	}
-	out = append(out, nil, line{{fmt.Sprintf("a step of rank 0, %s ms", console.Milliseconds(whole)), strong}})
+	out = append(out, nil, line{{fmt.Sprintf("a step of rank 0, %s ms", cli.Milliseconds(whole)), strong}})
 	for i, part := range stepParts {
 		ms := part.of(p)
 		if !(ms > 0) {
 			continue
 		}
-		text := fmt.Sprintf("%-20s %7s ms %3.0f%%  ", part.name, console.Milliseconds(ms), 100*ms/whole)
+		text := fmt.Sprintf("%-20s %7s ms %3.0f%%  ", part.name, cli.Milliseconds(ms), 100*ms/whole)
 		out = append(out, line{{text, plain}, {bar(ms/whole, max(0, width-len(text)-1), part.glyph, " "), ofPart + tone(i)}})
 	}
 	return out
@@ -252,7 +252,7 @@ func bars(p live.Parts, width int, tall bool) (out []line) {
 
 // stacked is a step as one bar of its parts, as wide as size. Each part ends where the sum of those up to it does, rounded once: widths
 // that were rounded each would not add up to the step. What is left of the step belongs to no part, and is blank.
-func stacked(p live.Parts, size int) (out line) {
+func stacked(p dashboard.Parts, size int) (out line) {
 	whole, used, sum := float64(p.StepMS), 0, 0.
 	if !(whole > 0) || size <= 0 {
 		return line{{strings.Repeat(" ", max(0, size)), plain}}
@@ -270,7 +270,7 @@ func stacked(p live.Parts, size int) (out line) {
 // processLines are the processes in the order that was chosen, as many as there is room for, below a line of what is in the columns. That
 // line says by what they are sorted, and which of them are shown where not all are. Names have the room that the longest needs, up to a
 // quarter of the screen.
-func processLines(s live.Status, v view, width, room int) (out []line) {
+func processLines(s dashboard.Status, v view, width, room int) (out []line) {
 	all := slices.Clone(s.Processes)
 	slices.SortStableFunc(all, orders[v.sort].less)
 	if v.reversed {
@@ -314,14 +314,14 @@ func processLines(s live.Status, v view, width, room int) (out []line) {
 
 // processLine is a process: its name, with a mark where it holds up the others, the step it is at, what its steps take in ms, in all and of
 // its own, their parts in a bar of mean columns, and what it does, for whom it waits, or how it has ended.
-func processLine(p live.ProcessStatus, slow bool, names int, own bool, mean int) line {
+func processLine(p dashboard.ProcessStatus, slow bool, names int, own bool, mean int) line {
 	mark, of := "  ", plain
 	if slow {
 		mark, of = "! ", alarm
 	}
 	step, ms, mine := "", "", ""
 	if p.Steps >= 0 {
-		step = console.Grouped(int(p.Steps))
+		step = cli.Grouped(int(p.Steps))
 	}
 	if p.Step > 0 {
 		ms, mine = milliseconds(float64(p.StepMS)), milliseconds(float64(p.OwnMS))
@@ -349,7 +349,7 @@ func processLine(p live.ProcessStatus, slow bool, names int, own bool, mean int)
 
 // tableLines are the tables of servers, as many as there is room for, one at least, with how many are left out. A server that does not
 // answer has a line that says why. Servers are asked while somebody watches: what they hold is two seconds old at most.
-func tableLines(all []live.TableStatus, room int) (out []line) {
+func tableLines(all []dashboard.TableStatus, room int) (out []line) {
 	if len(all) == 0 {
 		return nil
 	}
@@ -366,14 +366,14 @@ func tableLines(all []live.TableStatus, room int) (out []line) {
 		if h := float64(t.Hits); !math.IsNaN(h) {
 			hits = quantity.Percent(h)
 		}
-		out = append(out, line{{fmt.Sprintf("  %-6d %-10.10s %11s %7s %12s %9s", t.Server, t.Table, console.Grouped(int(t.Rows)), hits, console.Grouped(int(t.Below)), quantity.Bytes(float64(t.Bytes))), plain}})
+		out = append(out, line{{fmt.Sprintf("  %-6d %-10.10s %11s %7s %12s %9s", t.Server, t.Table, cli.Grouped(int(t.Rows)), hits, cli.Grouped(int(t.Below)), quantity.Bytes(float64(t.Bytes))), plain}})
 	}
 	return out
 }
 
 // events are the last lines about what has happened: faults, lost processes, recoveries, each with the time of the day. Of one that has
 // several lines, such as an error with what to do, only the first has room; `ringo status` has all.
-func events(s live.Status, most int) (out []line) {
+func events(s dashboard.Status, most int) (out []line) {
 	for _, f := range s.Faults[max(0, len(s.Faults)-most):] {
 		at := ""
 		if t, err := time.Parse(time.RFC3339, f.At); err == nil {

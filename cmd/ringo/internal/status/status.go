@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/jobregistry"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 // silent is the state of a job that does not answer.
@@ -35,16 +35,16 @@ func Command() *cobra.Command {
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if drawn && json != "" {
-				return console.Usagef("--watch draws on a terminal, and --json %s writes JSON: give one of them", json)
+				return cli.Usagef("--watch draws on a terminal, and --json %s writes JSON: give one of them", json)
 			}
 			if drawn {
 				return watch(cmd, strings.Join(args, ""))
 			}
-			all, err := ask(cmd.Context(), registry.Base(), strings.Join(args, ""))
+			all, err := ask(cmd.Context(), jobregistry.Base(), strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
-			return console.WithOutput(cmd, json, func(out *console.Output) error {
+			return cli.WithOutput(cmd, json, func(out *cli.Output) error {
 				var text strings.Builder
 				for i, s := range all {
 					if i > 0 {
@@ -62,28 +62,28 @@ func Command() *cobra.Command {
 			})
 		},
 	}
-	console.JSON(cmd, &json, "job")
+	cli.JSON(cmd, &json, "job")
 	cmd.Flags().BoolVar(&drawn, "watch", false, "draw one job with bars, once a second, on a terminal; q ends it, ? lists the keys")
 	return cmd
 }
 
 func oneJob(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return console.Usagef("`%s` takes one job, got %q", cmd.CommandPath(), args)
+		return cli.Usagef("`%s` takes one job, got %q", cmd.CommandPath(), args)
 	}
 	return nil
 }
 
 // ask asks all jobs below base, or those whose name begins with name, and says so where there is none.
-func ask(ctx context.Context, base, name string) ([]live.Status, error) {
-	var jobs []registry.Job
-	for _, j := range registry.Jobs(base) {
+func ask(ctx context.Context, base, name string) ([]dashboard.Status, error) {
+	var jobs []jobregistry.Job
+	for _, j := range jobregistry.Jobs(base) {
 		if begin, _, _ := strings.Cut(j.Name, "-"); name == "" || name == j.Name || name == begin {
 			jobs = append(jobs, j)
 		}
 	}
-	out := make([]live.Status, len(jobs))
-	ctx, cancel := context.WithTimeout(ctx, registry.Wait)
+	out := make([]dashboard.Status, len(jobs))
+	ctx, cancel := context.WithTimeout(ctx, jobregistry.Wait)
 	defer cancel()
 	var all sync.WaitGroup
 	for i, j := range jobs {
@@ -100,7 +100,7 @@ func ask(ctx context.Context, base, name string) ([]live.Status, error) {
 }
 
 // askOne is what a job says, or why it says nothing.
-func askOne(ctx context.Context, j registry.Job) (s live.Status) {
+func askOne(ctx context.Context, j jobregistry.Job) (s dashboard.Status) {
 	text, err := j.Ask(ctx, "/status")
 	if err == nil {
 		err = json.Unmarshal(text, &s)
@@ -111,9 +111,9 @@ func askOne(ctx context.Context, j registry.Job) (s live.Status) {
 	why := err.Error()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		why = fmt.Sprintf("it has not answered within %v: its launcher is stopped, or has no time", registry.Wait)
+		why = fmt.Sprintf("it has not answered within %v: its launcher is stopped, or has no time", jobregistry.Wait)
 	case errors.Is(err, os.ErrNotExist):
 		why = "it does not answer yet, or is about to end"
 	}
-	return live.Status{Event: "status", Job: j.Name, State: silent, Figures: []live.Figure{}, Processes: []live.ProcessStatus{}, Tables: []live.TableStatus{}, Stragglers: []live.Straggler{}, Faults: []live.FaultAt{{Text: why}}}
+	return dashboard.Status{Event: "status", Job: j.Name, State: silent, Figures: []dashboard.Figure{}, Processes: []dashboard.ProcessStatus{}, Tables: []dashboard.TableStatus{}, Stragglers: []dashboard.Straggler{}, Faults: []dashboard.FaultAt{{Text: why}}}
 }

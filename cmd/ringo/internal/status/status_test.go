@@ -11,14 +11,14 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/jobregistry"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 // state is that of a job with all that there may be, as --json has it.
-func state(t *testing.T) (s live.Status) {
+func state(t *testing.T) (s dashboard.Status) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "state.json"))
 	if err == nil {
@@ -51,9 +51,9 @@ func TestPrintHostile(t *testing.T) {
 	const hostile = "\x1b]0;owned\a\x1b[2J\r\u202e\u200b\u009b31m<b>"
 	s := state(t)
 	s.Command, s.Model, s.Job, s.Phase, s.State = hostile, hostile, hostile, hostile, hostile
-	s.Figures = []live.Figure{{Name: hostile, Text: hostile}}
-	s.Processes = []live.ProcessStatus{{Name: hostile, Doing: hostile, WaitsFor: hostile}, {Ended: hostile}}
-	s.Stragglers, s.Faults = []live.Straggler{{Cause: hostile}}, []live.FaultAt{{At: hostile, Text: hostile}}
+	s.Figures = []dashboard.Figure{{Name: hostile, Text: hostile}}
+	s.Processes = []dashboard.ProcessStatus{{Name: hostile, Doing: hostile, WaitsFor: hostile}, {Ended: hostile}}
+	s.Stragglers, s.Faults = []dashboard.Straggler{{Cause: hostile}}, []dashboard.FaultAt{{At: hostile, Text: hostile}}
 	var b strings.Builder
 	Print(&b, s)
 	for _, r := range b.String() {
@@ -69,7 +69,7 @@ func TestPrintHostile(t *testing.T) {
 // enter makes a job below base that answers, or, by nil, does not.
 func enter(t *testing.T, base string, h http.HandlerFunc) string {
 	t.Helper()
-	e, err := registry.Enter(base)
+	e, err := jobregistry.Enter(base)
 	if err != nil {
 		t.Fatal(err)
 	}

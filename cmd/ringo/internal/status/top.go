@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/registry"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/jobregistry"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 // askEvery is the time between two answers of `ringo status --watch`.
@@ -19,10 +19,10 @@ const askEvery = time.Second
 
 // watch draws the jobs until a key ends it.
 func watch(cmd *cobra.Command, job string) error {
-	if !console.IsTerminal(cmd.OutOrStdout()) {
+	if !cli.IsTerminal(cmd.OutOrStdout()) {
 		return errors.New("`ringo status --watch` draws on a terminal, and the output is none: " + errElsewhere)
 	}
-	t := &top{base: registry.Base(), name: job}
+	t := &top{base: jobregistry.Base(), name: job}
 	if err := t.ask(cmd.Context()); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func watch(cmd *cobra.Command, job string) error {
 // come to it over channels, so that neither a job that does not answer nor a terminal that is slow holds up the other.
 type top struct {
 	base, name string
-	all        []live.Status
+	all        []dashboard.Status
 	view       view
 	jobEnded   bool // no job is there any more: the last ones are shown
 	height     int  // of the screen
@@ -54,11 +54,11 @@ func (t *top) ask(ctx context.Context) error {
 
 // take keeps answers. The job that is shown stays the one that is shown when others begin and end. Where none answers any more the last
 // answers stay, marked as gone, until a key leaves or jobs come again.
-func (t *top) take(all []live.Status, err error) {
+func (t *top) take(all []dashboard.Status, err error) {
 	switch {
 	case err == nil:
 		if t.view.at < len(t.all) { // the same job, though others have ended
-			same := func(s live.Status) bool { return s.Job == t.all[t.view.at].Job }
+			same := func(s dashboard.Status) bool { return s.Job == t.all[t.view.at].Job }
 			t.view.at = max(0, slices.IndexFunc(all, same))
 		}
 		t.all, t.jobEnded = all, false
@@ -66,7 +66,7 @@ func (t *top) take(all []live.Status, err error) {
 		t.jobEnded = true
 		for i := range t.all {
 			t.all[i].State = "gone"
-			t.all[i].Faults = append(t.all[i].Faults, live.FaultAt{At: time.Now().UTC().Format(time.RFC3339), Text: "the job has ended: q leaves"})
+			t.all[i].Faults = append(t.all[i].Faults, dashboard.FaultAt{At: time.Now().UTC().Format(time.RFC3339), Text: "the job has ended: q leaves"})
 		}
 	}
 	t.view.jobs, t.view.at = len(t.all), max(0, min(t.view.at, len(t.all)-1))
@@ -74,7 +74,7 @@ func (t *top) take(all []live.Status, err error) {
 
 // answer is what jobs said.
 type answer struct {
-	all []live.Status
+	all []dashboard.Status
 	err error
 }
 

@@ -14,12 +14,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
 	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
 // busy is a state with all that the screen has.
-func busy(t *testing.T) live.Status {
+func busy(t *testing.T) dashboard.Status {
 	s := state(t)
 	nan := math.NaN()
 	for i := range s.Processes[:2] {
@@ -30,8 +30,8 @@ func busy(t *testing.T) live.Status {
 	}
 	s.Processes[3].UnderWay = 2
 	s.Cause = &steptrace.Cause{Kind: steptrace.SlowRank, Rank: 1, Share: 0.21, Text: s.Stragglers[0].Cause}
-	s.Stragglers = append(s.Stragglers, live.Straggler{Rank: 0, Cause: "rank 0 holds up the others, too"})
-	s.Tables = []live.TableStatus{{Table: "users", Rows: 1_234_567, Below: 12, Bytes: 5e8}, {Table: "items", Rows: 9}, {Server: 1, Fault: "it does not answer: EOF"}}
+	s.Stragglers = append(s.Stragglers, dashboard.Straggler{Rank: 0, Cause: "rank 0 holds up the others, too"})
+	s.Tables = []dashboard.TableStatus{{Table: "users", Rows: 1_234_567, Below: 12, Bytes: 5e8}, {Table: "items", Rows: 9}, {Server: 1, Fault: "it does not answer: EOF"}}
 	put(&s.Tables[0].Hits, 0.987)
 	put(&s.Tables[1].Hits, nan)
 	return s
@@ -84,12 +84,12 @@ func TestScreensFit(t *testing.T) {
 	s := busy(t)
 	s.Command, s.Model, s.Phase = hostile, hostile, hostile
 	for range 100 {
-		s.Processes = append(s.Processes, live.ProcessStatus{Name: hostile + hostile + hostile + hostile, Doing: hostile})
-		s.Faults = append(s.Faults, live.FaultAt{Text: hostile + "\n" + hostile})
-		s.Stragglers = append(s.Stragglers, live.Straggler{Cause: hostile})
+		s.Processes = append(s.Processes, dashboard.ProcessStatus{Name: hostile + hostile + hostile + hostile, Doing: hostile})
+		s.Faults = append(s.Faults, dashboard.FaultAt{Text: hostile + "\n" + hostile})
+		s.Stragglers = append(s.Stragglers, dashboard.Straggler{Cause: hostile})
 	}
-	var empty live.Status
-	for _, s := range []live.Status{s, empty} {
+	var empty dashboard.Status
+	for _, s := range []dashboard.Status{s, empty} {
 		for height := 1; height < 60; height += 7 {
 			for _, width := range []int{1, 5, 20, 39, 40, 80, 90, 200, 500} {
 				all := lines(s, view{first: 90}, width, height)
@@ -172,7 +172,7 @@ func TestTop(t *testing.T) {
 		one, two := busy(t), busy(t)
 		two.Job, two.Model = "4712-other", "second"
 		top := &top{base: t.TempDir(), view: view{}} // where no job is
-		top.take([]live.Status{one, two}, nil)
+		top.take([]dashboard.Status{one, two}, nil)
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
 )
 
 // posts are the requests of a Reporter to a server that is scripted.
@@ -23,8 +23,8 @@ func (p *posts) teller(t *testing.T, answer func(ctx context.Context) error) *Re
 	p.began = time.Now()
 	tell := &Reporter{clock: time.Now, cfg: Config{
 		Every: usualEvery, Timeout: usualTimeout, Report: func(string) {},
-		Read: func() live.Progress {
-			return live.Progress{Known: true, Share: time.Since(p.began).Hours()}
+		Read: func() dashboard.Progress {
+			return dashboard.Progress{Known: true, Share: time.Since(p.began).Hours()}
 		},
 	}}
 	tell.send = func(ctx context.Context, s status) error {

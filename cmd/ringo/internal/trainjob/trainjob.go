@@ -20,10 +20,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
-	"github.com/ringo-ml/ringo/internal/launch/outer"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/internal/httpguard"
+	"github.com/ringo-ml/ringo/internal/launch/extenv"
 	"github.com/ringo-ml/ringo/internal/pathname"
-	"github.com/ringo-ml/ringo/internal/web"
 )
 
 const (
@@ -43,9 +43,9 @@ const (
 // Config is what a Reporter needs.
 type Config struct {
 	// Server is who is told.
-	Server outer.StatusServer
+	Server extenv.StatusServer
 	// Read is how far the job is. It is called from another goroutine.
-	Read func() live.Progress
+	Read func() dashboard.Progress
 	// Report gets one line about the first failure: training goes on without.
 	Report func(line string)
 	// Every is how often the server is told; 0: 10 s.
@@ -74,7 +74,8 @@ const (
 	Stopped                // because it was told to, by a signal: it may go on later
 )
 
-// Start tells the server how far the job is, from when rank 0 tells of a run until Close. It returns at once.
+// Start tells the server how far the job is, from when rank 0 tells of a run until Close. It
+// returns at once.
 func Start(cfg Config) *Reporter {
 	if cfg.Every == 0 {
 		cfg.Every = usualEvery
@@ -132,7 +133,7 @@ func (t *Reporter) Close(how End) {
 }
 
 // post tells the server once, and reports the first time that it cannot be told.
-func (t *Reporter) post(ctx context.Context, p live.Progress, how End, patience time.Duration) error {
+func (t *Reporter) post(ctx context.Context, p dashboard.Progress, how End, patience time.Duration) error {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := t.send(within, statusOf(p, how, t.clock()))
@@ -189,7 +190,7 @@ func reason(answer []byte) string {
 	if json.Unmarshal(answer, &said) != nil || said.Message == "" {
 		return ""
 	}
-	return " " + web.Quote(said.Message)
+	return " " + httpguard.Quote(said.Message)
 }
 
 // request is an UpdateTrainJobStatusRequest of trainer.kubeflow.org/v1alpha1.
@@ -213,7 +214,7 @@ type metric struct {
 
 // statusOf is how far a job is, which has ended as how says, or goes on where it is 0. The contract has no field for how a job has ended: one that has
 // done all is at 100 %, and one that has failed has a metric "failed".
-func statusOf(p live.Progress, how End, now time.Time) status {
+func statusOf(p dashboard.Progress, how End, now time.Time) status {
 	s := status{LastUpdatedTime: now.UTC().Truncate(time.Second)}
 	percent, left := int32(min(99, max(0, 100*p.Share))), int32(min(math.MaxInt32, math.Ceil(p.TimeRemaining.Seconds())))
 	if how == Done {

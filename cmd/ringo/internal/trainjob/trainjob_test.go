@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/cmd/ringo/internal/live"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/trainjob/trainjobtest"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
@@ -29,7 +29,7 @@ type told struct {
 func newTold(t *testing.T, answer http.HandlerFunc) *told {
 	t.Helper()
 	s := &told{Server: trainjobtest.New(t, answer), said: make(chan string, 100)}
-	s.cfg = Config{Server: s.Where, Read: func() live.Progress { return part }, Report: func(line string) { s.said <- line }, Every: 5 * time.Millisecond, Timeout: 10 * time.Second}
+	s.cfg = Config{Server: s.Where, Read: func() dashboard.Progress { return part }, Report: func(line string) { s.said <- line }, Every: 5 * time.Millisecond, Timeout: 10 * time.Second}
 	return s
 }
 
@@ -48,7 +48,7 @@ func (s *told) await(t *testing.T, what string, is func(tokens []string) bool) {
 }
 
 // part is a job of which a part is done.
-var part = live.Progress{Known: true, Share: 0.4567, TimeRemaining: 90*time.Second + 1, Figures: []live.Figure{{Name: "epoch", Text: "2"}, {Name: "loss", Text: "0.25"}}}
+var part = dashboard.Progress{Known: true, Share: 0.4567, TimeRemaining: 90*time.Second + 1, Figures: []dashboard.Figure{{Name: "epoch", Text: "2"}, {Name: "loss", Text: "0.25"}}}
 
 // The server is told how far the job is, by the token that the system has just written, and how it ends.
 func TestTells(t *testing.T) {
@@ -80,7 +80,7 @@ func TestTells(t *testing.T) {
 // Nothing is told before rank 0 tells of a run, and how the job has ended all the same.
 func TestTellsNothingUnknown(t *testing.T) {
 	s := newTold(t, nil)
-	s.cfg.Read = func() live.Progress { return live.Progress{} }
+	s.cfg.Read = func() dashboard.Progress { return dashboard.Progress{} }
 	teller := Start(s.cfg)
 	time.Sleep(20 * s.cfg.Every)
 	if _, bodies := s.Took(); len(bodies) > 0 {
@@ -149,22 +149,27 @@ func TestStatusOf(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
 	many := part
 	for i := range 300 {
-		many.Figures = append(many.Figures, live.Figure{Name: fmt.Sprintf("figure_%d", i), Text: "0.5"})
+		many.Figures = append(many.Figures, dashboard.Figure{Name: fmt.Sprintf("figure_%d", i), Text: "0.5"})
 	}
 	many.Figures[3].Name, many.Figures[4].Name, many.Figures[5].Text = strings.Repeat("n", 65), "", strings.Repeat("7", 65)
-	with := func(change func(*live.Progress)) live.Progress { p := part; p.Figures = nil; change(&p); return p }
+	with := func(change func(*dashboard.Progress)) dashboard.Progress {
+		p := part
+		p.Figures = nil
+		change(&p)
+		return p
+	}
 	for _, c := range []struct {
-		p    live.Progress
+		p    dashboard.Progress
 		how  End
 		want string
 	}{
 		{part, 0, `"progressPercentage":45,"estimatedRemainingSeconds":91,"metrics":[{"name":"epoch","value":"2"},{"name":"loss","value":"0.25"}]`},
 		{part, Failed, `"progressPercentage":45,"metrics":[{"name":"failed","value":"1"},{"name":"epoch","value":"2"},{"name":"loss","value":"0.25"}]`},
 		{part, Stopped, `"progressPercentage":45,"metrics":[{"name":"epoch","value":"2"},{"name":"loss","value":"0.25"}]`},
-		{with(func(p *live.Progress) { p.TimeRemaining = -1 }), 0, `"progressPercentage":45`},
-		{with(func(p *live.Progress) { p.Share = 1 }), 0, `"progressPercentage":99,"estimatedRemainingSeconds":91`},
-		{with(func(p *live.Progress) { p.TimeRemaining = math.MaxInt64 }), 0, `"progressPercentage":45,"estimatedRemainingSeconds":2147483647`},
-		{live.Progress{}, Done, `"progressPercentage":100,"estimatedRemainingSeconds":0`},
+		{with(func(p *dashboard.Progress) { p.TimeRemaining = -1 }), 0, `"progressPercentage":45`},
+		{with(func(p *dashboard.Progress) { p.Share = 1 }), 0, `"progressPercentage":99,"estimatedRemainingSeconds":91`},
+		{with(func(p *dashboard.Progress) { p.TimeRemaining = math.MaxInt64 }), 0, `"progressPercentage":45,"estimatedRemainingSeconds":2147483647`},
+		{dashboard.Progress{}, Done, `"progressPercentage":100,"estimatedRemainingSeconds":0`},
 	} {
 		body, err := json.Marshal(request{statusOf(c.p, c.how, now)})
 		if want := `{"trainerStatus":{` + c.want + `,"lastUpdatedTime":"2026-01-02T02:04:05Z"}}`; err != nil || string(body) != want {

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/ringo-ml/ringo/internal/httpguard"
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
-	"github.com/ringo-ml/ringo/internal/web"
 )
 
 // Path is where metrics are.
@@ -84,7 +84,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 // Config holds the parameters of an Answerer.
 type Config struct {
 	// Site gets the route of the metrics. It must not listen yet.
-	Site    *web.Site
+	Site    *httpguard.Site
 	Board   *metrics.Dir
 	Version string
 	// Answers is called if this process answers, when it begins to. It may be nil.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/ringo-ml/ringo/internal/httpguard"
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
-	"github.com/ringo-ml/ringo/internal/web"
 )
 
 func must(t *testing.T, err error) {
@@ -52,9 +52,9 @@ func site(t *testing.T) (*metrics.Dir, *Answerer) {
 }
 
 // at is a site that does not listen yet.
-func at(t *testing.T, address string) *web.Site {
+func at(t *testing.T, address string) *httpguard.Site {
 	t.Helper()
-	s, err := web.NewSite(address, "0123456789abcdef", nil)
+	s, err := httpguard.NewSite(address, "0123456789abcdef", nil)
 	must(t, err)
 	return s
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 // allReduce is `ringo bench allreduce`.
@@ -58,7 +58,7 @@ func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) er
 		Use:     "allreduce",
 		Short:   "Time allreduce by size, and verify every sum",
 		Example: "  ringo bench allreduce --np 4 --floats 1,256,65536,4194304 --json -",
-		Args:    console.NoArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	c.Register(cmd)
@@ -66,12 +66,12 @@ func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) er
 	cmd.Flags().DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size")
 	cmd.Flags().BoolVar(&c.explain, "explain", false, "show which algorithms are in force, of all operations, and measure nothing")
 	c.arrivals.register(cmd)
-	console.JSON(cmd, &c.json, "size")
+	cli.JSON(cmd, &c.json, "size")
 	return cmd
 }
 
 func (c *allReduce) execute(cmd *cobra.Command) error {
-	faults := console.Faults(c.Check(cmd))
+	faults := cli.Faults(c.Check(cmd))
 	if len(c.floats) == 0 {
 		faults.Add("--floats is empty: name at least one size")
 	}
@@ -93,12 +93,12 @@ func (c *allReduce) execute(cmd *cobra.Command) error {
 		return err
 	}
 	return c.Run(cmd, func(job *ringo.Job) error {
-		return bench.WithOutput(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, out) })
+		return bench.WithOutput(cmd, job, c.json, func(out *cli.Output) error { return c.rank(job, out) })
 	})
 }
 
 // rank measures all sizes, or only explains.
-func (c *allReduce) rank(job *ringo.Job, out *console.Output) error {
+func (c *allReduce) rank(job *ringo.Job, out *cli.Output) error {
 	if c.explain {
 		out.Line("%s", strings.TrimSuffix(job.Group().Explain(), "\n"))
 		return nil
@@ -126,7 +126,7 @@ func (c *allReduce) rank(job *ringo.Job, out *console.Output) error {
 func (c *allReduce) measure(watch *stopwatch, memory operandMemory, n int) (allReduceResult, error) {
 	job := watch.job
 	t := newTrial(spec{g: job.Group(), op: "allreduce", typ: "float32", count: n, dst: memory.dst}, float32s)
-	x := raw.As[float32](memory.dst)[:n]
+	x := bytesview.As[float32](memory.dst)[:n]
 	t.call = func() error { return c.reduce(job.Group(), x) }
 	found, err := watch.measure(t)
 	if err == nil {

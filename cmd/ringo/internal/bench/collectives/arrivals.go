@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 // arrivals are calls between which the ranks compute, as those of a program are: some come late, and others wait for
@@ -30,7 +30,7 @@ func (a *arrivals) register(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&a.skew, "skew", 0, "compute for up to so much longer, drawn anew for each rank and call; timed as with --gap")
 }
 
-func (a *arrivals) check(cmd *cobra.Command, faults *console.Faults) {
+func (a *arrivals) check(cmd *cobra.Command, faults *cli.Faults) {
 	a.on = cmd.Flags().Changed("gap") || cmd.Flags().Changed("skew")
 	for name, d := range map[string]time.Duration{"gap": a.gap, "skew": a.skew} {
 		if d < 0 || d > longestGap {
@@ -152,8 +152,8 @@ func newRunner(job *ringo.Job, a arrivals) (*runner, error) {
 	return r, nil
 }
 
-// clockOffset is how far base is from a time of the wall clock, which all processes of a host read alike, and which may be set
-// while the other one goes on.
+// clockOffset is how far base is from a time of the wall clock, which all processes of a host read
+// alike, and which may be set while the other one goes on.
 func clockOffset(base time.Time, wall int64) time.Duration {
 	looks := make([]time.Duration, 99)
 	for i := range looks { // the thread may lose its core between the two clocks

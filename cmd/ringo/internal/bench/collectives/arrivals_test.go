@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/benchtest"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 )
 
 // Both commands time calls with computation between them, and say which.
@@ -46,9 +46,9 @@ func TestBenchArrivalsRefuses(t *testing.T) {
 		{"--skew 2s", "--skew 2s: want 0 to 1s"},
 		{"--np 2 --limit --gap 0s", "--limit waits for nobody"},
 	} {
-		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageError, c[0], c[1:]...)
+		commandtest.Refused(t, Command(&benchtest.Ranks{}), cli.UsageError, c[0], c[1:]...)
 	}
-	commandtest.Refused(t, AllReduce(&benchtest.Ranks{}), console.UsageError, "--explain --skew 1us", "have no effect with --explain")
+	commandtest.Refused(t, AllReduce(&benchtest.Ranks{}), cli.UsageError, "--explain --skew 1us", "have no effect with --explain")
 }
 
 // A call costs the time from the last arrival to the last end: however late a rank comes, only what comes after counts.

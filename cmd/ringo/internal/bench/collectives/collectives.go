@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 // command is `ringo bench collective`.
@@ -90,27 +90,27 @@ func Command(ranks bench.Ranks) *cobra.Command {
 			"the last rank comes to it until the last one leaves it.",
 		Example: "  ringo bench collective --np 2 --op all --bytes 4096,1048576\n" +
 			"  ringo bench collective --np 4 --op allreduce --type bfloat16 --redop mean --json -",
-		Args: console.NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	fs := cmd.Flags()
 	c.Register(cmd)
-	console.ChosenFrom(cmd, &c.ops, "op", "`operations`: "+strings.Join(operations(), ", ")+", or all", append(operations(), "all")...)
-	console.Choice(cmd, &c.typ, "type", "of the values: "+strings.Join(typeNames(), ", "), typeNames()...)
-	console.Choice(cmd, &c.redop, "redop", "`reduction`, of operations that reduce: sum, mean, min, max, prod", reductionNames()...)
+	cli.ChosenFrom(cmd, &c.ops, "op", "`operations`: "+strings.Join(operations(), ", ")+", or all", append(operations(), "all")...)
+	cli.Choice(cmd, &c.typ, "type", "of the values: "+strings.Join(typeNames(), ", "), typeNames()...)
+	cli.Choice(cmd, &c.redop, "redop", "`reduction`, of operations that reduce: sum, mean, min, max, prod", reductionNames()...)
 	fs.IntVar(&c.root, "root", 0, "`rank` that operations with a root have as root")
-	console.Choice(cmd, &c.buffer, "buffer", "where operands lie: arena (memory that the ranks share), private, or auto (arena where there is one)", buffers()...)
+	cli.Choice(cmd, &c.buffer, "buffer", "where operands lie: arena (memory that the ranks share), private, or auto (arena where there is one)", buffers()...)
 	fs.IntSliceVar(&c.floats, "floats", []int{1, 256, 4096, 65536, 1 << 20, 4 << 20}, "`sizes` of the larger operand, in units of 4 bytes")
 	fs.IntSliceVar(&c.bytes, "bytes", nil, "`sizes` in bytes instead")
 	fs.BoolVar(&c.limit, "limit", false, "measure what bounds allreduce in shared memory instead: one pass that reads and writes all ranks' operands, the ranks not waiting for each other")
 	fs.DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size: in 5 to 2,000 samples")
 	c.arrivals.register(cmd)
-	console.JSON(cmd, &c.json, "operation and size")
+	cli.JSON(cmd, &c.json, "operation and size")
 	return cmd
 }
 
 func (c *command) execute(cmd *cobra.Command) error {
-	faults := console.Faults(c.Check(cmd))
+	faults := cli.Faults(c.Check(cmd))
 	c.checkWhat(cmd, &faults)
 	faults.Budget("time", c.budget)
 	c.arrivals.check(cmd, &faults)
@@ -124,12 +124,12 @@ func (c *command) execute(cmd *cobra.Command) error {
 		return err
 	}
 	return c.Run(cmd, func(job *ringo.Job) error {
-		return bench.WithOutput(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, out) })
+		return bench.WithOutput(cmd, job, c.json, func(out *cli.Output) error { return c.rank(job, out) })
 	})
 }
 
 // checkWhat reports faults of what is to be measured, and completes it.
-func (c *command) checkWhat(cmd *cobra.Command, faults *console.Faults) {
+func (c *command) checkWhat(cmd *cobra.Command, faults *cli.Faults) {
 	if slices.Contains(c.ops, "all") {
 		c.ops = operations()
 	}
@@ -157,7 +157,7 @@ func (c *command) checkWhat(cmd *cobra.Command, faults *console.Faults) {
 }
 
 // checkSizes turns the sizes into bytes, for values of so many.
-func (c *command) checkSizes(cmd *cobra.Command, value int, faults *console.Faults) {
+func (c *command) checkSizes(cmd *cobra.Command, value int, faults *cli.Faults) {
 	sizes, unit := c.bytes, 1
 	switch {
 	case !cmd.Flags().Changed("bytes"):
@@ -191,7 +191,7 @@ func reductionOf(name string) collective.ReduceOp {
 }
 
 // rank is what each rank does.
-func (c *command) rank(job *ringo.Job, out *console.Output) error {
+func (c *command) rank(job *ringo.Job, out *cli.Output) error {
 	kind := c.buffer
 	if c.limit {
 		kind = "arena"
@@ -224,7 +224,7 @@ func (c *command) sizesOf(op string) []int {
 }
 
 // one measures an operation of one size.
-func (c *command) one(watch *stopwatch, memory operandMemory, out *console.Output, op string, bytes int) error {
+func (c *command) one(watch *stopwatch, memory operandMemory, out *cli.Output, op string, bytes int) error {
 	job, typ, shape := watch.job, elementTypes()[c.typ], shapes[op]
 	s := spec{g: job.Group(), op: op, typ: c.typ, count: bytes / typ.size, dst: memory.dst, src: memory.src}
 	if shape.reduces {

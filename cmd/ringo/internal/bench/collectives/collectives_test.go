@@ -8,8 +8,8 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/benchtest"
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 )
 
 const collectiveFields = "bench op np transport algorithm buffer type redop root bytes count median_us min_us algbw_gb_s busbw_gb_s bytes_sent_per_rank wrong iterations"
@@ -70,12 +70,12 @@ func TestBenchCollectiveRefuses(t *testing.T) {
 		{"--floats 3 --type int64", "size of 12 bytes: want whole values of --type int64, 8 bytes each"},
 		{"--time 0s", "--time 0s: want more than 0 and at most 1h"},
 	} {
-		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageError, c[0], c[1:]...)
+		commandtest.Refused(t, Command(&benchtest.Ranks{}), cli.UsageError, c[0], c[1:]...)
 	}
 	for _, over := range []string{"mem", "tcp"} {
-		commandtest.Refused(t, Command(&benchtest.Ranks{}), console.UsageError, "--np 2 --buffer arena --transport "+over, "--buffer arena, and --limit, need memory that the ranks share", "--transport "+over)
+		commandtest.Refused(t, Command(&benchtest.Ranks{}), cli.UsageError, "--np 2 --buffer arena --transport "+over, "--buffer arena, and --limit, need memory that the ranks share", "--transport "+over)
 	}
-	commandtest.Refused(t, Command(&benchtest.Ranks{}), console.Failed, "--buffer arena", "--buffer arena: the ranks share no memory over mem")
+	commandtest.Refused(t, Command(&benchtest.Ranks{}), cli.Failed, "--buffer arena", "--buffer arena: the ranks share no memory over mem")
 }
 
 // A pattern's values are those of its definition from any place on, and one
@@ -160,7 +160,7 @@ func TestBenchFindsWrongSums(t *testing.T) {
 		{"not summed", func(*collective.Group, []float32) error { return nil }, "value 0 is "},
 	} {
 		status, out, errs := commandtest.Run(allReduceBy(&benchtest.Ranks{}, c.reduce), "--np 2 --transport mem --floats 5 --json -")
-		if status != console.Failed || out != "" || !strings.Contains(errs, c.want) {
+		if status != cli.Failed || out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", c.name, status, out, errs)
 		}
 	}

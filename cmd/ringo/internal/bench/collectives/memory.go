@@ -5,8 +5,8 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/hugepage"
-	"github.com/ringo-ml/ringo/internal/raw"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -36,7 +36,7 @@ func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error)
 
 // alignedBytes are n bytes that start where a value of any type may, of the kind of
 // memory that Job.Alloc gives where none is shared.
-func alignedBytes(n int) []byte { return raw.Bytes(hugepage.Floats((n + 3) / 4))[:n] }
+func alignedBytes(n int) []byte { return bytesview.Bytes(hugepage.Floats((n + 3) / 4))[:n] }
 
 // onePass turns t into what bounds allreduce of so many floats in shared memory:
 // each rank reduces its share of all arenas and writes it to all of them, and
@@ -47,7 +47,7 @@ func (m operandMemory) onePass(g *collective.Group, t trial, count int) trial {
 	lo, hi := count*me/n, count*(me+1)/n
 	var shares [][]float32
 	for _, arena := range m.windows.Arenas {
-		shares = append(shares, raw.As[float32](arena[at:][:4*count])[lo:hi])
+		shares = append(shares, bytesview.As[float32](arena[at:][:4*count])[lo:hi])
 	}
 	want, kernels := reducedBlocks(float32s, collective.Sum, n), simd.Host()
 	t.call = func() error {

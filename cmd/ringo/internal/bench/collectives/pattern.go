@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 // What the ranks of a benchmark exchange: small whole numbers, whose sums and
@@ -109,11 +109,11 @@ func (b block[T]) wrong(x []T, first int) (count, at int) {
 	from := b[first%period:][:blockLen]
 	for done := 0; done < len(x); done += blockLen {
 		part := x[done:min(len(x), done+blockLen)]
-		if bytes.Equal(raw.Bytes(part), raw.Bytes(from[:len(part)])) {
+		if bytes.Equal(bytesview.Bytes(part), bytesview.Bytes(from[:len(part)])) {
 			continue
 		}
 		for i := range part {
-			if !bytes.Equal(raw.Bytes(part[i:i+1]), raw.Bytes(from[i:i+1])) {
+			if !bytes.Equal(bytesview.Bytes(part[i:i+1]), bytesview.Bytes(from[i:i+1])) {
 				if count == 0 {
 					at = done + i
 				}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/collective"
-	"github.com/ringo-ml/ringo/internal/raw"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -109,13 +109,13 @@ type maker[T collective.Number] struct {
 
 // newTrial makes the trial of s with values of T.
 func newTrial[T collective.Number](s spec, as number[T]) trial {
-	m := &maker[T]{spec: s, as: as, dst: raw.As[T](s.dst)[:s.count], src: raw.As[T](s.src), np: s.g.Size(), me: s.g.Rank()}
+	m := &maker[T]{spec: s, as: as, dst: bytesview.As[T](s.dst)[:s.count], src: bytesview.As[T](s.src), np: s.g.Size(), me: s.g.Rank()}
 	t := map[string]func() trial{
 		"allreduce": m.allReduce, "reduce-scatter": m.reduceScatter, "allgather": m.allGather, "allgatherv": m.allGather,
 		"broadcast": m.broadcast, "reduce": m.reduce, "gather": m.gather, "scatter": m.scatter,
 		"alltoall": m.allToAll, "alltoallv": m.allToAll, "sendrecv": m.sendReceive, "barrier": m.barrier,
 	}[s.op]()
-	t.name, t.bytes = fmt.Sprintf("%s of %d %s", s.op, s.count, s.typ), len(raw.Bytes(m.dst))
+	t.name, t.bytes = fmt.Sprintf("%s of %d %s", s.op, s.count, s.typ), len(bytesview.Bytes(m.dst))
 	return t
 }
 

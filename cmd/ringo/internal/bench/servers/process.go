@@ -19,11 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/server"
+	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/service"
-	"github.com/ringo-ml/ringo/internal/server/tables"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -35,7 +35,7 @@ const ServerName = "bench-ps-server"
 // settings are that command, and what it is told.
 type settings struct {
 	clients      int
-	memory, disk console.Size
+	memory, disk cli.Size
 	dir          string
 }
 
@@ -54,7 +54,7 @@ func Server() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    ServerName,
 		Hidden: true,
-		Args:   console.NoArguments,
+		Args:   cli.NoArguments,
 		RunE:   func(cmd *cobra.Command, _ []string) error { return s.serve(cmd) },
 	}
 	s.register(cmd)
@@ -75,7 +75,7 @@ func (s *settings) serve(cmd *cobra.Command) error {
 		return fmt.Errorf("%s: %w", launch.TicketVar, err)
 	}
 	cfg := server.Config{
-		Ticket: ticket, Version: ringo.Version, Servers: 1, Trainers: s.clients, Mode: tables.Async, Durability: tables.None,
+		Ticket: ticket, Version: ringo.Version, Servers: 1, Trainers: s.clients, Mode: engine.Async, Durability: engine.None,
 		Dir: s.dir, MemoryBytes: int64(s.memory), DiskBytes: int64(s.disk),
 	}
 	if cfg.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -222,14 +222,14 @@ func (p *serverProcess) removeDir() error {
 // serverFigures are what a server says of itself.
 type serverFigures struct {
 	Service service.Stats   `json:"service"`
-	Tables  tables.Stats    `json:"tables"`
+	Tables  engine.Stats    `json:"tables"`
 	Process usage.Resources `json:"process"`
 }
 
 // table is the only one's.
-func (f *serverFigures) table() tables.TableStats {
+func (f *serverFigures) table() engine.TableStats {
 	if len(f.Tables.Tables) == 0 {
-		return tables.TableStats{}
+		return engine.TableStats{}
 	}
 	return f.Tables.Tables[0].TableStats
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/median"
-	"github.com/ringo-ml/ringo/internal/server/load"
+	"github.com/ringo-ml/ringo/internal/server/loadgen"
 )
 
 // serverCost is what the server's process has taken.
@@ -100,7 +100,7 @@ func (m *measurement) cost(f serverFigures, cpu, gc float64) serverCost {
 }
 
 // fill makes the rows and tells what their server took while it grew.
-func (m *measurement) fill(ctx context.Context, bar *console.Progress) error {
+func (m *measurement) fill(ctx context.Context, bar *cli.Progress) error {
 	c := m.c
 	g := growth{Bench: "ps", Op: "fill", Keys: c.keys, Dim: c.dim, Optimizer: c.optimizer, Clients: c.clients}
 	at := m.empty
@@ -124,13 +124,13 @@ func (m *measurement) fill(ctx context.Context, bar *console.Progress) error {
 	g.serverCost = m.cost(at, at.Process.CPUSeconds-m.empty.Process.CPUSeconds, at.Process.GCSeconds-m.empty.Process.GCSeconds)
 	has := fmt.Sprintf("%.1f bytes per row (%.1f at most while growing)", g.BytesPerRow, g.MaxBytesPerRow)
 	if g.StoredRows > 0 {
-		has = fmt.Sprintf("%s for %s in memory, and %s on SSD", console.Memory(g.ResidentBytes), console.Counted(int(g.Rows), "row"), console.Counted(int(g.StoredRows), "row"))
+		has = fmt.Sprintf("%s for %s in memory, and %s on SSD", cli.Memory(g.ResidentBytes), cli.Counted(int(g.Rows), "row"), cli.Counted(int(g.StoredRows), "row"))
 	}
 	if err := m.out.Result(g, "# filled %s of %d, %s: %s rows/s; the server takes %s, GC %.2f%% of its CPU",
-		console.Counted(int(c.keys), "row"), c.dim, c.optimizer, console.Grouped(int(g.RowsPerS)), has, 100*g.GCShare); err != nil {
+		cli.Counted(int(c.keys), "row"), c.dim, c.optimizer, cli.Grouped(int(g.RowsPerS)), has, 100*g.GCShare); err != nil {
 		return err
 	}
-	m.out.Line("# %s, %d batches under way; then one at a time", console.Counted(c.clients, "client"), c.inFlight)
+	m.out.Line("# %s, %d batches under way; then one at a time", cli.Counted(c.clients, "client"), c.inFlight)
 	for _, words := range header {
 		m.out.Line(headerFormat, words...)
 	}
@@ -162,7 +162,7 @@ func (r *result) columns() []any {
 		p999 = fmt.Sprintf("%.0f", r.P999US)
 	}
 	return []any{
-		r.Op, r.Dist, r.Batch, console.Grouped(int(r.RowsPerS)), r.P50US, r.P99US, p999, r.BytesPerS / 1e6, r.SentBytesPerRow + r.ReadBytesPerRow,
+		r.Op, r.Dist, r.Batch, cli.Grouped(int(r.RowsPerS)), r.P50US, r.P99US, p999, r.BytesPerS / 1e6, r.SentBytesPerRow + r.ReadBytesPerRow,
 		100 * r.MemoryHitRate, r.ShareOfLimit, r.ShareOfLatency, 100 * r.GCShare, r.AllocsPerBatch,
 	}
 }
@@ -196,11 +196,11 @@ func (m *measurement) result(k *work) result {
 }
 
 // limitOf is what memory allows of an operation.
-func limitOf(op load.Op, r load.Rates) float64 {
+func limitOf(op loadgen.Op, r loadgen.Rates) float64 {
 	switch op {
-	case load.Pull:
+	case loadgen.Pull:
 		return r.Gather
-	case load.Push:
+	case loadgen.Push:
 		return r.Update
 	}
 	return 1 / (1/r.Gather + 1/r.Update) // one after the other

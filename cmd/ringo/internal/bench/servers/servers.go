@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/server/load"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/server/loadgen"
 	"github.com/ringo-ml/ringo/internal/server/store"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -37,7 +37,7 @@ type command struct {
 	seed      uint64
 	json      string
 
-	drawn []load.Dist // dists
+	drawn []loadgen.Dist // dists
 }
 
 // Command is `ringo bench ps`.
@@ -60,38 +60,38 @@ row after the other reaches, each at a place all over the array that the last on
 		Example: "  ringo bench ps --batch 1024,4096,16384 --dist uniform,zipf:0.99,zipf:1.2\n" +
 			"  ringo bench ps --keys 10M --ps-memory 128MiB --ps-dir /ssd --dist zipf:0.99\n" +
 			"  ringo bench ps --keys 50M --optimizer adagrad-rowwise --op pull --insert 0.1 --json -",
-		Args: console.NoArguments,
+		Args: cli.NoArguments,
 	}
 	fs := cmd.Flags()
-	fs.Var((*console.Count)(&c.keys), "keys", "keys (`N`, 10M, 500k) that have rows before the operations are timed (default 1M)")
+	fs.Var((*cli.Count)(&c.keys), "keys", "keys (`N`, 10M, 500k) that have rows before the operations are timed (default 1M)")
 	fs.IntVar(&c.dim, "dim", 16, "weights of a row")
-	console.Choice(cmd, &c.optimizer, "optimizer", "what the server updates rows with: "+strings.Join(optim.RowRules(), ", "), optim.RowRules()...)
+	cli.Choice(cmd, &c.optimizer, "optimizer", "what the server updates rows with: "+strings.Join(optim.RowRules(), ", "), optim.RowRules()...)
 	fs.IntSliceVar(&c.batches, "batch", []int{4096}, "rows of a batch, a `list`")
 	fs.StringSliceVar(&c.dists, "dist", []string{"uniform"}, "how often keys are asked for, a `list` of uniform and zipf:S, such as zipf:0.99,zipf:1.2")
-	console.ChosenFrom(cmd, &c.ops, "op", "`operations`: pull, push, both (a pull and a push of the same keys)", "pull", "push", "both")
+	cli.ChosenFrom(cmd, &c.ops, "op", "`operations`: pull, push, both (a pull and a push of the same keys)", "pull", "push", "both")
 	fs.Float64Var(&c.insert, "insert", 0, "`share` of each batch that are new keys, whose rows are made")
 	fs.IntVar(&c.inFlight, "ahead", 3, "pulls that each client has under way")
 	fs.DurationVar(&c.time, "time", time.Second, "how long to measure, each operation in each of the two ways")
 	fs.IntVar(&c.repeat, "repeat", 3, "how often to measure, all operations in turns; rates are medians")
 	fs.Uint64Var(&c.seed, "seed", 1, "decides which keys are drawn")
 	c.register(cmd)
-	progress := console.ProgressFlag(cmd, "rows")
-	console.JSON(cmd, &c.json, "operation")
+	progress := cli.ProgressFlag(cmd, "rows")
+	cli.JSON(cmd, &c.json, "operation")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		bar, fault := progress()
 		if err := errors.Join(c.check(cmd.Flags().Changed), fault); err != nil {
-			return console.Usage(err)
+			return cli.Usage(err)
 		}
-		return console.WithOutput(cmd, c.json, func(out *console.Output) error { return c.run(cmd.Context(), out, bar) })
+		return cli.WithOutput(cmd, c.json, func(out *cli.Output) error { return c.run(cmd.Context(), out, bar) })
 	}
 	return cmd
 }
 
 // check reports all faults of the flags together.
 func (c *command) check(changed func(string) bool) error {
-	var faults console.Faults
+	var faults cli.Faults
 	for _, d := range c.dists {
-		dist, err := load.ParseDist(d)
+		dist, err := loadgen.ParseDist(d)
 		if err != nil {
 			faults.Add("--dist %w", err)
 		}
@@ -101,7 +101,7 @@ func (c *command) check(changed func(string) bool) error {
 		faults.Add("--batch, --dist and --op: want at least one each")
 	}
 	faults.Budget("time", c.time)
-	faults.Range("repeat", c.repeat, 1, console.MostTurns)
+	faults.Range("repeat", c.repeat, 1, cli.MostTurns)
 	if c.inFlight < 1 {
 		faults.Add("--ahead %d: want at least 1", c.inFlight)
 	}
@@ -112,7 +112,7 @@ func (c *command) check(changed func(string) bool) error {
 		faults.Add("--ps-memory %s and --ps-disk %s with --ps-dir %q: want a folder with a limit of memory, and none without", c.memory.String(), c.disk.String(), c.dir)
 	}
 	faults.Disk(c.memory, c.disk, store.MinLimitBytes)
-	cfg := load.Config{Servers: []string{""}, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients}
+	cfg := loadgen.Config{Servers: []string{""}, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients}
 	if err := cfg.Validate(); err != nil {
 		faults = append(faults, err)
 	}
@@ -134,11 +134,11 @@ func (c *command) table() schema.Sparse {
 }
 
 // works is all that is measured, in order: the operations in turns.
-func (c *command) works() (out []load.Work) {
+func (c *command) works() (out []loadgen.Work) {
 	for _, d := range c.drawn {
 		for _, batch := range c.batches {
 			for _, op := range c.ops {
-				out = append(out, load.Work{Op: load.Op(op), Dist: d, Batch: batch, Insert: c.insert, InFlight: c.inFlight})
+				out = append(out, loadgen.Work{Op: loadgen.Op(op), Dist: d, Batch: batch, Insert: c.insert, InFlight: c.inFlight})
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func (c *command) works() (out []load.Work) {
 var errServerEnded = errors.New("the server has ended")
 
 // run starts the server, measures and ends it.
-func (c *command) run(ctx context.Context, out *console.Output, bar *console.Progress) error {
+func (c *command) run(ctx context.Context, out *cli.Output, bar *cli.Progress) error {
 	p, err := c.start(ctx)
 	if err != nil {
 		return err
@@ -169,10 +169,10 @@ func (c *command) run(ctx context.Context, out *console.Output, bar *console.Pro
 }
 
 // against measures a server until its trainers have left it.
-func (c *command) against(ctx context.Context, p *serverProcess, out *console.Output, bar *console.Progress) (err error) {
+func (c *command) against(ctx context.Context, p *serverProcess, out *cli.Output, bar *cli.Progress) (err error) {
 	m := &measurement{c: c, server: p, out: out}
 	if m.empty, err = p.figures(ctx); err == nil {
-		m.load, err = load.Dial(ctx, load.Config{
+		m.load, err = loadgen.Dial(ctx, loadgen.Config{
 			Servers: []string{p.Addr}, Ticket: p.ticket, Version: ringo.Version, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients, Seed: c.seed,
 		})
 	}
@@ -195,18 +195,18 @@ func (c *command) against(ctx context.Context, p *serverProcess, out *console.Ou
 type measurement struct {
 	c      *command
 	server *serverProcess
-	load   *load.Load
-	out    *console.Output
+	load   *loadgen.Load
+	out    *cli.Output
 	empty  serverFigures // before there was a row
-	memory *load.Memory
+	memory *loadgen.Memory
 }
 
 // work is what was measured of one kind of work.
 type work struct {
-	work          load.Work
+	work          loadgen.Work
 	rates         []float64 // rows a second, by repetition
 	us            []float64 // of batches one at a time, ascending
-	limits        []load.Rates
+	limits        []loadgen.Rates
 	rows          int64
 	sent, read    int64
 	seconds       float64
@@ -219,7 +219,7 @@ type work struct {
 	checked       int
 }
 
-func (m *measurement) measure(ctx context.Context, bar *console.Progress) error {
+func (m *measurement) measure(ctx context.Context, bar *cli.Progress) error {
 	if err := m.fill(ctx, bar); err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func (m *measurement) turn(ctx context.Context, k *work) error {
 func (m *measurement) limit(ctx context.Context, k *work) error {
 	if m.memory == nil {
 		var err error
-		if m.memory, err = load.NewMemory(m.c.table(), uint64(m.c.keys)); err != nil {
+		if m.memory, err = loadgen.NewMemory(m.c.table(), uint64(m.c.keys)); err != nil {
 			return err
 		}
 	}
@@ -290,7 +290,7 @@ func (m *measurement) limit(ctx context.Context, k *work) error {
 }
 
 // add joins a turn.
-func (k *work) add(stream, single load.Result, before, after serverFigures) {
+func (k *work) add(stream, single loadgen.Result, before, after serverFigures) {
 	k.rates = append(k.rates, float64(stream.Rows)/stream.Seconds)
 	k.us = append(k.us, single.MicrosecondsEachSorted...)
 	slices.Sort(k.us)

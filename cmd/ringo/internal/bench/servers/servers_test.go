@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 )
 
 const (
@@ -150,15 +150,15 @@ func TestBenchPSGCShare(t *testing.T) {
 }
 
 func TestBenchPSRefuses(t *testing.T) {
-	commandtest.Refused(t, Command(), console.UsageError, "--dist zipf --batch 0 --op get --insert 1 --ahead 0 --clients 0 --repeat 0 --time 0s --dim 0 --optimizer none",
+	commandtest.Refused(t, Command(), cli.UsageError, "--dist zipf --batch 0 --op get --insert 1 --ahead 0 --clients 0 --repeat 0 --time 0s --dim 0 --optimizer none",
 		`--dist "zipf"`, "batches of 0", `operation "get"`, "a share of 1", "--ahead 0", "--clients 0", "--repeat 0", "--time 0s", `"none" is not known`, "rows of 0 weights")
-	commandtest.Refused(t, Command(), console.UsageError, "--ps-memory 1MiB --op ''", `--ps-memory 1MiB and --ps-disk 0 with --ps-dir ""`)
-	commandtest.Refused(t, Command(), console.UsageError, "--ps-dir x --ps-disk 1MiB", `--ps-memory 0 and --ps-disk 1MiB`)
-	commandtest.Refused(t, Command(), console.UsageError, "--keys 1000 --batch 126", "an eighth of the keys")
-	commandtest.Refused(t, Command(), console.UsageError, "--keys none", "want a number of rows")
-	commandtest.Refused(t, Command(), console.Failed, "--keys 8k --batch 100 --ps-memory 1MiB --ps-dir /nowhere", "--ps-dir", "/nowhere")
-	commandtest.Refused(t, Command(), console.Failed, "--keys 8k --batch 100 --ps-memory 1KiB --ps-dir "+t.TempDir(), "want room for 4096")
-	commandtest.Refused(t, Server(), console.Failed, "", "RINGO_TICKET")
+	commandtest.Refused(t, Command(), cli.UsageError, "--ps-memory 1MiB --op ''", `--ps-memory 1MiB and --ps-disk 0 with --ps-dir ""`)
+	commandtest.Refused(t, Command(), cli.UsageError, "--ps-dir x --ps-disk 1MiB", `--ps-memory 0 and --ps-disk 1MiB`)
+	commandtest.Refused(t, Command(), cli.UsageError, "--keys 1000 --batch 126", "an eighth of the keys")
+	commandtest.Refused(t, Command(), cli.UsageError, "--keys none", "want a number of rows")
+	commandtest.Refused(t, Command(), cli.Failed, "--keys 8k --batch 100 --ps-memory 1MiB --ps-dir /nowhere", "--ps-dir", "/nowhere")
+	commandtest.Refused(t, Command(), cli.Failed, "--keys 8k --batch 100 --ps-memory 1KiB --ps-dir "+t.TempDir(), "want room for 4096")
+	commandtest.Refused(t, Server(), cli.Failed, "", "RINGO_TICKET")
 	if _, _, errs := commandtest.Run(Command(), "--batch 0"); strings.Count(errs, "batches of 0") != 1 { // of both operations
 		t.Errorf("a fault is told more than once: %s", errs)
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench"
-	"github.com/ringo-ml/ringo/internal/console"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/median"
-	"github.com/ringo-ml/ringo/internal/noise"
+	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/model"
@@ -78,7 +78,7 @@ func Command(ranks bench.Trainers) *cobra.Command {
 		Long: "Time the whole training step, forward, backward, exchange and update, on random\ninputs that are there already. The optimizer is sgd with learning rate 0.005 and\n" +
 			"momentum 0.9, plain for click models, and the model's own where that is adamw;\nwithout clipping. A sample of a language model is a sequence.",
 		Example: "  ringo bench step mnist --batch 64 --np 2 --threads 1 --json -",
-		Args:    console.OneArgument("a model", "mnist"),
+		Args:    cli.OneArgument("a model", "mnist"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
 	fs := cmd.Flags()
@@ -106,16 +106,16 @@ func likePyTorch(spec model.Spec) []setting.Assignment {
 func (c *command) execute(cmd *cobra.Command, model string) error {
 	spec, err := models.Lookup(model)
 	if err != nil {
-		return console.Usage(err)
+		return cli.Usage(err)
 	}
-	faults := console.Faults(c.Check(cmd, model, likePyTorch(spec)...))
+	faults := cli.Faults(c.Check(cmd, model, likePyTorch(spec)...))
 	faults.Range("steps", c.steps, 1, mostSteps)
 	if err := faults.Usage(); err != nil {
 		return err
 	}
 	cfg := c.Config()
-	if cfg.Batch > noise.MostSamples {
-		return console.Usagef("--batch %d: want at most %d", cfg.Batch, noise.MostSamples)
+	if cfg.Batch > randbatch.MostSamples {
+		return cli.Usagef("--batch %d: want at most %d", cfg.Batch, randbatch.MostSamples)
 	}
 	if err := c.CheckOutputs(c.json); err != nil {
 		return err
@@ -124,13 +124,13 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 		return c.Traced(cmd, job, func(traced bool) error {
 			cfg := c.Config() // each rank has found its cores
 			cfg.Traced = traced
-			return bench.WithOutput(cmd, job, c.json, func(out *console.Output) error { return c.rank(job, cfg, out) })
+			return bench.WithOutput(cmd, job, c.json, func(out *cli.Output) error { return c.rank(job, cfg, out) })
 		})
 	})
 }
 
 // rank measures and tells what was found.
-func (c *command) rank(job *ringo.Job, cfg train.Config, out *console.Output) error {
+func (c *command) rank(job *ringo.Job, cfg train.Config, out *cli.Output) error {
 	r, err := c.measure(job, cfg)
 	if err != nil {
 		return err
@@ -149,12 +149,12 @@ func (r result) String() string {
 		rate, unit = r.TokensPerS.Value, "tokens"
 	}
 	text := fmt.Sprintf("step %s  batch %d x %s  %s, plan %s (%s)  median %.3f ms  %.0f %s/s  compute %.3f + compress %.3f + exposed %.3f + update %.3f ms",
-		r.Model, r.Batch, console.Counted(r.NP, "rank"), r.Strategy, r.Plan, console.Counted(r.Buckets, "bucket"), r.StepMS, rate, unit, r.ComputeMS, r.CompressMS, r.ExposedCommMS, r.UpdateMS)
+		r.Model, r.Batch, cli.Counted(r.NP, "rank"), r.Strategy, r.Plan, cli.Counted(r.Buckets, "bucket"), r.StepMS, rate, unit, r.ComputeMS, r.CompressMS, r.ExposedCommMS, r.UpdateMS)
 	if r.StepExactMS.Known && r.StepReuseMS.Known {
 		text += fmt.Sprintf("  exact %.3f, reuse %.3f ms", r.StepExactMS.Value, r.StepReuseMS.Value)
 	}
 	return text + r.choice.String() + fmt.Sprintf("  density %.4g  %s bytes sent  %.1f allocations  memory +%.1f MiB",
-		r.Density, console.Grouped(int(r.BytesSent)), r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
+		r.Density, cli.Grouped(int(r.BytesSent)), r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
 }
 
 // cost is what the steps of a process took besides time.
@@ -169,7 +169,7 @@ func (c *command) measure(job *ringo.Job, cfg train.Config) (result, error) {
 		return result{}, err
 	}
 	defer replica.Close()
-	batch := noise.Batch(replica.Spec, replica.Params, cfg.Batch, job.Rank())
+	batch := randbatch.Batch(replica.Spec, replica.Params, cfg.Batch, job.Rank())
 	warm := max(3, c.steps/10)
 	times := newStepTimes(c.steps)
 	var start, end runtime.MemStats

@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/benchtest"
 	"github.com/ringo-ml/ringo/distopt"
-	"github.com/ringo-ml/ringo/internal/console"
-	"github.com/ringo-ml/ringo/internal/console/commandtest"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -134,9 +134,9 @@ func TestBenchStepRefuses(t *testing.T) {
 		"mlp --batch 0":              "batch 0",
 		"mlp --json /nowhere/x.json": "",
 	} {
-		status := console.UsageError
+		status := cli.UsageError
 		if want == "" {
-			status, want = console.Failed, "/nowhere/x.json"
+			status, want = cli.Failed, "/nowhere/x.json"
 		}
 		commandtest.Refused(t, Command(&benchtest.Trainers{}), status, line, want)
 	}

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/launch/outer"
+	"github.com/ringo-ml/ringo/internal/launch/extenv"
 )
 
 // Status is what the server decodes of a request, by its published names and kinds; deploy/check decodes such a request into the Go type itself.
@@ -68,7 +68,7 @@ func Read(t testing.TB, body []byte) Status {
 type Server struct {
 	*httptest.Server
 	// Where is what a pod is told of it, with the token "first".
-	Where outer.StatusServer
+	Where extenv.StatusServer
 
 	mu     sync.Mutex
 	tokens []string
@@ -99,7 +99,7 @@ func New(t *testing.T, answer http.HandlerFunc) *Server {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
-	s.Where = outer.StatusServer{URL: s.URL + Path, CACert: filepath.Join(dir, "ca.crt"), Token: filepath.Join(dir, "token")}
+	s.Where = extenv.StatusServer{URL: s.URL + Path, CACert: filepath.Join(dir, "ca.crt"), Token: filepath.Join(dir, "token")}
 	Write(t, s.Where.CACert, authority)
 	Write(t, s.Where.Token, "first\n")
 	return s

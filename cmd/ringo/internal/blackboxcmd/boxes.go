@@ -1,0 +1,149 @@
+// Package blackboxcmd is `ringo blackbox`: it says what the processes of a job were doing when it
+// failed.
+package blackboxcmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/watch/blackbox"
+)
+
+// Command is `ringo blackbox`.
+func Command() *cobra.Command {
+	json := ""
+	cmd := &cobra.Command{
+		Use:   "blackbox [FILE...]",
+		Short: "Say what every process was doing when a job failed",
+		Long: "Say what the file shows that a launcher has written of a job that failed: the first operation that\n" +
+			"not all ranks had ended, or in which they differ, its bucket, who was missing, and of each process\n" +
+			"what it was doing and its last operations. The job's error names the file; without FILE it is the\n" +
+			"newest one of this user. Processes that no launcher has started leave a file each, which are\n" +
+			"merged, also while they work.",
+		Example: "  ringo blackbox\n  ringo blackbox DIR/ringo-blackbox-20260102-150405-123456.json\n  ringo blackbox DIR/ringo-record-1a2b3c4d5e6f-*\n  ringo blackbox box.json --json -",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				path, err := newest()
+				if err != nil {
+					return err
+				}
+				args = []string{path}
+				fmt.Fprintf(cmd.ErrOrStderr(), "the newest black box: %s\n", path)
+			}
+			box, err := read(args)
+			if err != nil {
+				return err
+			}
+			return cli.WithOutput(cmd, json, func(out *cli.Output) error { return print(out, strings.Join(args, " "), box) })
+		},
+	}
+	cli.JSON(cmd, &json, "file, and one for each process,")
+	return cmd
+}
+
+// home is the folder of black boxes without a setting.
+func home() string { return filepath.Join(os.TempDir(), fmt.Sprintf("ringo-blackbox-%d", os.Getuid())) }
+
+// Folder makes the folder of black boxes that is used without a setting, which only this user can
+// read. Where no folder can be made, the black box that cannot be written is reported when there is
+// one.
+func Folder() (string, error) {
+	if err := dirlock.Private(home()); errors.Is(err, fs.ErrPermission) {
+		return "", setting.Errorf("output.black-box", "%w; or name another folder, or none", err)
+	}
+	return home(), nil
+}
+
+// newest is the last black box that a launcher of this user has written.
+func newest() (string, error) {
+	entries, err := os.ReadDir(home())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	best, at := "", time.Time{}
+	for _, e := range entries {
+		box, _ := filepath.Match("ringo-blackbox-*.json", e.Name())
+		if info, err := e.Info(); err == nil && box && (best == "" || info.ModTime().After(at)) {
+			best, at = filepath.Join(home(), e.Name()), info.ModTime()
+		}
+	}
+	if best == "" {
+		return "", cli.Usagef("no black box in %s: name the file that a job's error names, or those of its processes", home())
+	}
+	return best, nil
+}
+
+// read reads what a launcher has written, or what processes have left. Faults name the file and the place in it.
+func read(paths []string) (*blackbox.File, error) {
+	path := paths[0]
+	f, err := pathname.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	switch memory, err := blackbox.Memory(f); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case memory:
+		return blackbox.Gather(paths)
+	case len(paths) > 1:
+		return nil, fmt.Errorf("%s is of a whole job: it is read alone, and only the files that processes have left (ringo-record-*) are read together", path)
+	}
+	box, err := blackbox.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return box, nil
+}
+
+// found is a file as a line of JSON.
+type found struct {
+	Event   string            `json:"event"` // "blackbox"
+	File    string            `json:"file"`
+	Written time.Time         `json:"written"`
+	Why     string            `json:"why"`
+	Finding *blackbox.Finding `json:"finding"` // null: no rank was in an operation, and all had done the same
+}
+
+// process is one process of it.
+type process struct {
+	Event string `json:"event"` // "blackbox_process"
+	blackbox.Process
+}
+
+func print(out *cli.Output, path string, box *blackbox.File) error {
+	var text strings.Builder
+	if err := box.Print(&text); err != nil {
+		return err
+	}
+	out.Line("%s", strings.Map(visible, strings.TrimSuffix(text.String(), "\n")))
+	if err := out.Object(found{"blackbox", path, box.Written, box.Why, box.Find()}); err != nil {
+		return err
+	}
+	for _, p := range box.Processes {
+		if err := out.Object(process{"blackbox_process", p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visible is a rune of a file, which may be anybody's, as a terminal may show it.
+func visible(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' {
+		return unicode.ReplacementChar
+	}
+	return r
+}

@@ -1,0 +1,168 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/httpguard"
+	"github.com/ringo-ml/ringo/internal/quantity"
+)
+
+var nan = math.NaN()
+
+// served is what is known of one server that keeps parameters.
+type served struct {
+	fault  string // why nothing is; "" otherwise
+	tables []servedTable
+}
+
+// servedTable is what a server tells of a table, as its /stats has it.
+type servedTable struct {
+	Name        string `json:"name"`
+	Rows        int64  `json:"rows"`
+	StoredRows  int64  `json:"stored_rows"`
+	Bytes       int64  `json:"bytes"`
+	StoredBytes int64  `json:"stored_bytes"`
+	Pulled      int64  `json:"pulled_keys"`
+	Pushed      int64  `json:"pushed_keys"`
+	Missed      int64  `json:"missed_keys"`
+	Found       int64  `json:"found_keys"`
+}
+
+// hits are which share of the keys that were asked for was in memory, where there is a tier below.
+func (t servedTable) hits() float64 {
+	if asked := t.Pulled + t.Pushed; asked > 0 && t.StoredRows > 0 {
+		return 1 - float64(t.Missed)/float64(asked)
+	}
+	return nan
+}
+
+// askEvery is how often servers are asked while somebody looks.
+const askEvery = 2 * time.Second
+
+// AskServers lets the hub ask servers, now and then and while somebody looks, what they hold: server 0 at address, HOST:PORT, and each
+// further one at the next port. It returns at once; ctx ends it.
+func (h *Collector) AskServers(ctx context.Context, address string, count int) {
+	host, text, err := net.SplitHostPort(address)
+	port, bad := strconv.Atoi(text)
+	if h == nil || err != nil || bad != nil || port == 0 || count == 0 {
+		return // a free port is told by the server alone
+	}
+	go func() {
+		client := &http.Client{Timeout: askEvery, Transport: &http.Transport{}}
+		for tick := time.NewTicker(askEvery); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			if !h.watched() {
+				continue
+			}
+			all := make([]served, count)
+			var asked sync.WaitGroup
+			for i := range all {
+				asked.Go(func() { all[i] = ask(ctx, client, httpguard.Reach(host, &net.TCPAddr{Port: port + i})) })
+			}
+			asked.Wait()
+			h.mu.Lock()
+			h.servers = all
+			h.mu.Unlock()
+		}
+	}()
+}
+
+// watched says that somebody looks at the page, or has asked a moment ago.
+func (h *Collector) watched() bool {
+	h.mu.Lock()
+	asked := h.asked
+	h.mu.Unlock()
+	return h.site != nil && h.site.watched() || h.clock().Sub(asked) < 2*askEvery
+}
+
+// ask asks one server.
+func ask(ctx context.Context, client *http.Client, at string) (out served) {
+	var said struct {
+		Tables struct {
+			Tables []servedTable `json:"tables"`
+		} `json:"tables"`
+	}
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+at+"/stats", nil)
+	if err == nil {
+		var res *http.Response
+		if res, err = client.Do(req); err == nil {
+			if err = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&said); res.StatusCode != http.StatusOK {
+				err = errors.New(res.Status)
+			}
+			_ = res.Body.Close()
+		}
+	}
+	if err != nil {
+		return served{fault: "it does not answer: " + strings.TrimPrefix(err.Error(), "Get ")}
+	}
+	return served{tables: said.Tables.Tables}
+}
+
+func readServers(h *Collector, f *panelData) {
+	f.Note = "Rows in memory and in the tier below. Hits are keys that were asked for and in memory."
+	f.Head = []string{"server", "table", "rows", "bytes", "rows below", "bytes below", "keys pulled", "keys pushed", "hits"}
+	for i, s := range h.servers {
+		if s.fault != "" {
+			f.Rows = append(f.Rows, []string{fmt.Sprint(i), s.fault})
+		}
+		for _, t := range s.tables {
+			hits := "–"
+			if share := t.hits(); finite(share) {
+				hits = quantity.Percent(share)
+			}
+			f.Rows = append(f.Rows, []string{
+				fmt.Sprint(i), t.Name, cli.Grouped(int(t.Rows)), quantity.Bytes(float64(t.Bytes)), cli.Grouped(int(t.StoredRows)), quantity.Bytes(float64(t.StoredBytes)),
+				cli.Grouped(int(t.Pulled)), cli.Grouped(int(t.Pushed)), hits,
+			})
+		}
+	}
+}
+
+// choice notes what was chosen, or what steps took then.
+func (h *Collector) choice(line []byte) {
+	var c struct {
+		Event     string `json:"event"`
+		Strategy  string `json:"strategy"`
+		Plan      string `json:"plan"`
+		Buckets   int    `json:"buckets"`
+		Why       string `json:"why"`
+		Predicted number `json:"predicted_ms"`
+		Step      number `json:"step_ms"`
+
+		Timeline *planned `json:"predicted_timeline"`
+	}
+	if json.Unmarshal(line, &c) != nil {
+		return
+	}
+	if c.Event == "choice" {
+		h.planned = c.Timeline
+	}
+	if len(h.choices) == mostFaults {
+		return
+	}
+	ms := func(v number) string {
+		if v == 0 {
+			return "–"
+		}
+		return cli.Milliseconds(float64(v)) + " ms"
+	}
+	plan := fmt.Sprintf("%s (%s)", c.Plan, cli.Counted(c.Buckets, "bucket"))
+	h.choices = append(h.choices, strings.Join([]string{c.Strategy, plan, ms(c.Predicted), ms(c.Step), c.Why}, "\x00"))
+}

@@ -1,0 +1,126 @@
+package datacmd
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/cli"
+)
+
+// criteo is the command that fetches the sample, or makes rows like one.
+func criteo(s set) *cobra.Command {
+	cmd, progress := s.command()
+	cmd.Use = "criteo --out DIR [--generate ROWS --like FILE]"
+	cmd.Long = `Fetch Criteo's sample of 100,000 rows and write it as train.tsv and, the last
+tenth, test.tsv. Or make any number of rows with the column statistics of a
+sample (how often each column is missing, quantiles of the counts, frequencies
+of the categories, new values at the sample's rate, the share of clicks):
+train.tsv with ROWS rows, and test.tsv with a tenth of that, 100,000 at most.
+Clicks depend on hidden weights of the columns, so that models learn; the
+columns do not depend on each other. Rows whose categories follow Zipf's law come
+from "ringo data clicks --layout criteo".`
+	cmd.Example = "  ringo data criteo --out criteo\n" +
+		"  ringo data criteo --generate 10M --like criteo/train.tsv --out criteo-10m\n" +
+		"  ringo train ctr-dnn --data criteo-10m --np 2"
+	var g generation
+	fetch := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dir := cmd.Flag("out").Value.String()
+		if err := g.check(cmd, dir); err != nil {
+			return err
+		}
+		if g.rows == 0 {
+			return fetch(cmd, args)
+		}
+		p, err := progress()
+		if err != nil {
+			return err
+		}
+		p.Unit = "rows"
+		return g.run(cmd, dir, p)
+	}
+	cmd.Flags().Var((*cli.Count)(&g.rows), "generate", "make so many `ROWS` (10M, 500k) instead of fetching")
+	cmd.Flags().StringVar(&g.like, "like", "", "`FILE` with the rows whose statistics they get (with --generate)")
+	cmd.Flags().Uint64Var(&g.seed, "seed", 1, "`SEED` of the rows (with --generate); the same one gives the same files")
+	return cmd
+}
+
+// generation is what to make.
+type generation struct {
+	rows int64
+	like string
+	seed uint64
+}
+
+func (g *generation) check(cmd *cobra.Command, dir string) error {
+	switch {
+	case g.rows == 0 && (g.like != "" || cmd.Flags().Changed("seed")):
+		return cli.Usagef("--like and --seed belong to --generate ROWS")
+	case g.rows > 0 && g.like == "":
+		return cli.Usagef("--generate needs --like FILE, the rows whose statistics to take")
+	case g.rows > 0 && dir == "":
+		return cli.Usagef("--generate needs --out DIR, the folder for the files")
+	case g.rows > 0 && cmd.Flags().Changed("mirror"):
+		return cli.Usagef("--mirror is for fetching; --generate fetches nothing")
+	}
+	return nil
+}
+
+// run writes the two files.
+func (g *generation) run(cmd *cobra.Command, dir string, p *cli.Progress) error {
+	for _, name := range []string{"train.tsv", "test.tsv"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("%s is there already: remove it or choose another --out", filepath.Join(dir, name))
+		}
+	}
+	model, err := data.LearnCriteo(g.like)
+	if err != nil {
+		return fmt.Errorf("--like: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for part, file := range []struct {
+		name string
+		rows int64
+	}{{"train.tsv", g.rows}, {"test.tsv", min(max(g.rows/10, 1), 100_000)}} {
+		cfg := data.GenerateConfig{
+			Rows: file.rows, Seed: g.seed, Part: uint64(part), Threads: runtime.GOMAXPROCS(0),
+			Progress: func(rows int64) { p.Update(file.name, rows, file.rows) },
+		}
+		err := writeWhole(filepath.Join(dir, file.name), func(w io.Writer) error { return model.Write(cmd.Context(), w, cfg) })
+		p.Finish()
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s rows like %s are in %s; train with `ringo train ctr-dnn --data %s`\n", cli.Grouped(int(g.rows)), g.like, dir, dir)
+	return nil
+}
+
+// writeWhole gives a file its name once it is whole; nothing stays of one that is not.
+func writeWhole(path string, write func(io.Writer) error) error {
+	part := path + ".part"
+	out, err := os.Create(part)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(out, 1<<20)
+	err = write(w)
+	err = errors.Join(err, w.Flush(), out.Close())
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(part))
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+// Package datacmd is `ringo data`: it fetches and verifies data sets, and makes rows like those of
+// one.
+package datacmd
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/cli"
+)
+
+// Command is `ringo data`.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "data",
+		Short: "Fetch and verify data sets, or make one",
+		Long: `Fetch and verify data sets, or make one.
+
+A set is fetched from where it is published into a folder that ` + "`ringo train --data`" + `
+reads. What an interrupted fetch left is resumed; the content is verified
+before a file gets its name. Every model also trains on synthetic data made by
+the program (` + "`--data synthetic`" + `), and on your own files in the same formats:
+
+  images    train/CLASS/NAME.jpg and test/CLASS/… (or val/…; .png too), or a .tar.gz of that;
+            turned as their EXIF data say, up to 67 million pixels each
+  text      plain text with train and test (or dev, valid, eval) in the files' names
+  criteo    label, 13 integers and 26 hexadecimal categories per line, separated by tabs`,
+	}
+	for _, s := range published() {
+		var below *cobra.Command
+		switch s.name {
+		case "criteo":
+			below = criteo(s)
+		case "cifar10":
+			below = cifar(s)
+		default:
+			below, _ = s.command()
+		}
+		cmd.AddCommand(below)
+	}
+	cmd.AddCommand(clicks())
+	return cli.Group(cmd)
+}
+
+// set is a published data set as the command line calls it, a model that trains on it, and how it is fetched.
+type set struct {
+	name, title, short, model string
+	data.Fetcher
+}
+
+// published are the sets of the help's order.
+func published() []set {
+	all := []set{
+		{name: "mnist", title: "MNIST", short: "Fetch MNIST (12 MB), resuming and verifying", model: "mnist"},
+		{name: "cifar10", title: "CIFAR-10", short: "Fetch CIFAR-10 in its binary form (170 MB), resuming and verifying", model: "cifar-resnet20"},
+		{name: "text", title: "WikiText-2", short: "Fetch WikiText-2 (13 MB), resuming and verifying", model: "lstm"},
+		{name: "criteo", title: "Criteo's sample", short: "Fetch Criteo's sample (9 MB), or make rows like one", model: "ctr-dnn"},
+	}
+	for i := range all {
+		all[i].Fetcher, _ = data.Published(all[i].name) // the tests look that it is
+	}
+	return all
+}
+
+// command fetches a set. Its progress, in another unit of what it does instead of fetching, is made by the second value.
+func (s set) command() (cmd *cobra.Command, progress func() (*cli.Progress, error)) {
+	cmd = &cobra.Command{
+		Use:     s.name + " --out DIR",
+		Short:   s.short,
+		Example: fmt.Sprintf("  ringo data %s --out %s\n  ringo train %s --data %s --np 2", s.name, s.name, s.model, s.name),
+		Args:    cli.NoArguments,
+	}
+	cmd.Flags().StringVar(&s.Dir, "out", "", "`DIR` for the files (required)")
+	cmd.Flags().StringSliceVar(&s.Mirrors, "mirror", s.Mirrors, "`URL` of a folder to fetch from instead of the known mirrors; repeatable")
+	cmd.Flags().Lookup("mirror").DefValue = "[]" // addresses would fill the help
+	progress = cli.ProgressFlag(cmd, "bytes")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.Dir == "" {
+			return cli.Usagef("`ringo data %s` needs --out DIR, the folder for the files", s.name)
+		}
+		if err := s.Validate(); err != nil {
+			return cli.Usage(err)
+		}
+		p, err := progress()
+		if err != nil {
+			return err
+		}
+		return s.fetch(cmd, p)
+	}
+	return cmd, progress
+}
+
+// fetch brings the files and says what is there.
+func (s *set) fetch(cmd *cobra.Command, p *cli.Progress) error {
+	s.Progress = p.Update
+	err := s.Fetch(cmd.Context())
+	p.Finish()
+	if errors.Is(err, data.ErrOffline) {
+		return fmt.Errorf("%w, or name another --mirror", err)
+	}
+	if err == nil && s.name == "criteo" {
+		err = data.UnpackCriteo(s.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is complete in %s; train with `ringo train %s --data %s`\n", s.title, s.Dir, s.model, s.Dir)
+	return nil
+}
+
+// cifar is the command that fetches the set, or converts.
+func cifar(s set) *cobra.Command {
+	cmd, _ := s.command()
+	from, skipBad := "", 0
+	cmd.Flags().StringVar(&from, "from", "", "do not fetch: write the images of this folder or archive (`PATH`) in the binary form, same pixels, classes in turns")
+	cmd.Flags().IntVar(&skipBad, "skip-bad", 0, "with --from: leave out up to `N` bad images, and count them")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch out := cmd.Flag("out").Value.String(); {
+		case from == "" && skipBad != 0:
+			return cli.Usagef("--skip-bad belongs to --from PATH")
+		case from == "":
+			return run(cmd, args)
+		case cmd.Flags().Changed("mirror"):
+			return cli.Usagef("--mirror is for fetching; --from fetches nothing")
+		case out == "":
+			return cli.Usagef("--from needs --out DIR, the folder for the files")
+		default:
+			return convert(cmd, from, out, skipBad)
+		}
+	}
+	return cmd
+}
+
+// convert writes images in CIFAR-10's binary form.
+func convert(cmd *cobra.Command, from, out string, skipBad int) error {
+	left, err := data.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0), skipBad)
+	if err != nil {
+		return err
+	}
+	for _, l := range left {
+		fmt.Fprintln(cmd.OutOrStdout(), l)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "the images of %s are in %s in CIFAR-10's binary form\n", from, out)
+	return nil
+}

@@ -1,0 +1,137 @@
+// Package mangen makes of the commands what shells and man read: completion scripts, the words that
+// completion offers, and man pages.
+package mangen
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo/internal/cli"
+)
+
+// scripts write a shell's completion script.
+func scripts(root *cobra.Command) map[string]func(to io.Writer) error {
+	return map[string]func(io.Writer) error{
+		"bash": func(to io.Writer) error { return bash(root, to) },
+		"zsh":  root.GenZshCompletion,
+		"fish": func(to io.Writer) error { return root.GenFishCompletion(to, true) },
+	}
+}
+
+// Completion is `ringo completion SHELL`.
+func Completion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print the script by which a shell completes commands, flags and their values",
+		Example: "  source <(ringo completion bash)\n" +
+			"  ringo completion bash > /etc/bash_completion.d/ringo\n" +
+			"  ringo completion zsh > \"${fpath[1]}/_ringo\"\n" +
+			"  ringo completion fish > ~/.config/fish/completions/ringo.fish",
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || scripts(cmd.Root())[args[0]] == nil {
+				return cli.Usagef("`%s` wants the name of a shell, bash, zsh or fish, got %q", cmd.CommandPath(), args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return scripts(cmd.Root())[args[0]](cmd.OutOrStdout()) },
+	}
+}
+
+// Words is what a flag's value implements that takes one of some words, or several of them.
+type Words interface{ Words() []string }
+
+// Complete has completion offer, for every command below root, what its words and flags take by what help calls them:
+// folders for DIR, files for FILE and PATH, the words given for others such as MODEL, and the words of values that
+// have some. Nothing else is offered: numbers are not files.
+func Complete(root *cobra.Command, words map[string][]string) {
+	for _, cmd := range all(root) {
+		switch {
+		case cmd.Name() == "help":
+			cmd.ValidArgsFunction = commands
+		case cmd.ValidArgsFunction == nil && cmd.ValidArgs == nil && !cmd.HasSubCommands():
+			cmd.ValidArgsFunction = arguments(cmd, words)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if _, there := cmd.GetFlagCompletionFunc(f.Name); there {
+				return
+			}
+			name, _ := pflag.UnquoteUsage(f)
+			offer := offers(name, words)
+			if v, ok := f.Value.(Words); ok && len(v.Words()) > 0 {
+				offer = cobra.FixedCompletions(v.Words(), cobra.ShellCompDirectiveNoFileComp)
+			}
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, offer) // the flag is there and has none yet
+		})
+	}
+}
+
+// arguments offers what a command takes beside flags: the first word in capitals of how it is used, several of it where
+// dots follow.
+func arguments(cmd *cobra.Command, words map[string][]string) cobra.CompletionFunc {
+	if strings.Contains(cmd.Use, " -- ") { // the command line of a program
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	}
+	takes := ""
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		if strings.Contains(word, "-") { // a flag, with its value
+			break
+		}
+		if word == strings.ToUpper(word) {
+			takes = word
+			break
+		}
+	}
+	name, several := strings.CutSuffix(takes, "...")
+	offer := offers(name, words)
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && !several {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return offer(cmd, args, begun)
+	}
+}
+
+// commands offers those below the command that the words before name.
+func commands(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if of, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
+		for _, sub := range of.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name()+"\t"+sub.Short)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// offers is what completion offers for a value of a name.
+func offers(name string, words map[string][]string) cobra.CompletionFunc {
+	switch {
+	case words[name] != nil:
+		return cobra.FixedCompletions(words[name], cobra.ShellCompDirectiveNoFileComp)
+	case name == "DIR":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	case name == "FILE" || name == "PATH":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	}
+	return cobra.NoFileCompletions
+}
+
+// all are a command and those below it that people see.
+func all(cmd *cobra.Command) []*cobra.Command {
+	out := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() || sub.Name() == "help" {
+			out = append(out, all(sub)...)
+		}
+	}
+	return out
+}
+
+// path is a command's words with something between them.
+func path(cmd *cobra.Command, between string) string {
+	return strings.ReplaceAll(cmd.CommandPath(), " ", between)
+}

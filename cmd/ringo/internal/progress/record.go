@@ -1,0 +1,66 @@
+package progress
+
+import (
+	"github.com/ringo-ml/ringo/internal/runlog"
+	"github.com/ringo-ml/ringo/internal/steptrace"
+	"github.com/ringo-ml/ringo/train"
+)
+
+// Begin gives the record that is written before all others, once there is one: a run that cannot start leaves what the file holds.
+// A run that goes on writes it again, behind the lines of before, since it may be another version on another machine.
+func (r *Reporter) Begin(job runlog.Job) { r.job = &job }
+
+// Also tells each record to another, too.
+func (r *Reporter) Also(tell func(v any)) { r.also = tell }
+
+// SetStepSource gives what sees rank 0's last whole step, which is told after each epoch.
+func (r *Reporter) SetStepSource(step func() (steptrace.Step, bool)) { r.seen = step }
+
+// tellStep tells of that.
+func (r *Reporter) tellStep() {
+	if r.seen == nil {
+		return
+	}
+	if s, ok := r.seen(); ok {
+		r.one(s)
+	}
+}
+
+// newInfo is the record of what is known before the first step.
+func newInfo(i train.Info) runlog.Info {
+	out := runlog.Info{
+		Event: "run", Seed: i.Seed, Model: i.Model, Params: i.Params, NP: i.NP, Threads: i.Threads, Servers: i.Servers, Batch: i.Batch, GlobalBatch: i.GlobalBatch,
+		Unit: i.Unit, DataSet: i.DataSet, TrainSamples: i.TrainSamples, EvalSamples: i.EvalSamples, Omitted: i.Omitted, Epochs: i.Epochs, StepsPerEpoch: i.StepsPerEpoch,
+		Optimizer: i.Optimizer, Schedule: i.Schedule, Strategy: i.Strategy, Codec: i.Codec, Plan: i.Plan, PlanSHA256: i.PlanSHA256, Buckets: i.Buckets,
+		Transport: i.Transport, Placement: i.Placement, Kernels: i.Kernels, Metrics: []runlog.Metric{}, Initial: i.Initial, Resumed: i.Resumed, Done: i.Steps, Notes: i.DataNotes,
+	}
+	for _, m := range i.Metrics {
+		out.Metrics = append(out.Metrics, runlog.Metric{Name: m.Name, Title: m.Label(), Percent: m.Percent, Lower: m.Lower, Detail: m.Detail})
+	}
+	for _, l := range i.LeftOut {
+		out.LeftOut = append(out.LeftOut, runlog.LeftOut(l))
+	}
+	for _, c := range i.Columns {
+		out.Columns = append(out.Columns, c)
+	}
+	return out
+}
+
+// write appends one JSON line, gives TensorBoard what it draws and others what they show, and keeps the first fault.
+func (r *Reporter) write(v any) {
+	if job := r.job; job != nil {
+		r.job = nil
+		r.one(*job)
+	}
+	r.one(v)
+	r.board.add(v)
+}
+
+func (r *Reporter) one(v any) {
+	if r.fault == nil {
+		r.fault = r.out.Object(v)
+	}
+	if r.also != nil {
+		r.also(v)
+	}
+}

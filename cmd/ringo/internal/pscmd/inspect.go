@@ -1,0 +1,190 @@
+// Package pscmd is `ringo ps`: it shows, exports and recovers what parameter servers have saved.
+package pscmd
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/ps/offline"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// Command is `ringo ps`.
+func Command() *cobra.Command {
+	return cli.Group(&cobra.Command{
+		Use:   "ps",
+		Short: "Look at, export and recover what parameter servers have saved",
+		Long: "Look at, export and recover what servers that keep parameters have saved\n" +
+			"in --ps-dir. Only recover changes anything.",
+	}, showCommand(), exportCommand(), recoverCommand())
+}
+
+// oneFolder wants the --ps-dir of a job.
+func oneFolder(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return cli.Usagef("`%s` takes one folder, the --ps-dir of a job, got %q", cmd.CommandPath(), args)
+	}
+	return nil
+}
+
+func showCommand() *cobra.Command {
+	json := ""
+	cmd := &cobra.Command{
+		Use:     "show DIR",
+		Short:   "Say what the servers of a job have saved",
+		Example: "  ringo ps show DIR",
+		Args:    oneFolder,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			j, err := offline.Open(args[0])
+			if err != nil {
+				return err
+			}
+			has, err := contentsOf(j)
+			if err != nil {
+				return err
+			}
+			return cli.WithOutput(cmd, json, func(out *cli.Output) error {
+				has.print(out)
+				return out.Object(has)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&json, "json", "", "write it as a JSON object to `FILE`, or to stdout with -")
+	return cmd
+}
+
+// contents is what `ringo ps show` says.
+type contents struct {
+	Dir        string   `json:"dir"`
+	Job        string   `json:"job"`
+	Mode       string   `json:"mode"`
+	Durability string   `json:"durability"`
+	Trainers   int      `json:"trainers"`
+	Tables     []table  `json:"tables"`
+	Arrays     []array  `json:"arrays"`
+	Servers    []server `json:"servers"`
+}
+
+type table struct {
+	Name string      `json:"name"`
+	Dim  int         `json:"dim"`
+	Rows int64       `json:"rows"`
+	Rule schema.Rule `json:"rule"`
+}
+
+type array struct {
+	Name string      `json:"name"`
+	Len  int         `json:"values"`
+	Rule schema.Rule `json:"rule"`
+}
+
+type server struct {
+	Dir                   string       `json:"dir"`
+	Step                  uint64       `json:"step"` // that any trainer had ended; of the run, where the newest checkpoint is the job's
+	Rows                  int64        `json:"rows"`
+	UncheckpointedRecords uint64       `json:"log_records_ahead"`
+	Lost                  string       `json:"log_lost,omitempty"` // what its log has lost at its end, and what to do
+	Checkpoints           []checkpoint `json:"checkpoints"`
+}
+
+// checkpoint is a part of a server's newest checkpoint: the whole one, or a delta to it.
+type checkpoint struct {
+	Number uint64    `json:"number"`
+	Base   uint64    `json:"base"` // of a delta, else 0
+	Bytes  int64     `json:"bytes"`
+	At     time.Time `json:"at"`
+}
+
+func contentsOf(j *offline.Job) (c contents, err error) {
+	id := j.Servers[0].About
+	c = contents{Dir: j.Dir, Job: id.Job, Mode: string(id.Mode), Durability: string(id.Durability), Trainers: id.Trainers, Tables: []table{}, Arrays: []array{}}
+	for i, t := range id.Layout.Sparse {
+		c.Tables = append(c.Tables, table{t.Name, t.Dim, j.Rows(i), t.Rule})
+	}
+	for _, d := range id.Layout.Dense {
+		c.Arrays = append(c.Arrays, array{d.Name, d.Len, d.Rule})
+	}
+	for _, s := range j.Servers {
+		has := server{Dir: s.Dir, Step: s.About.Highest, UncheckpointedRecords: s.UncheckpointedRecords}
+		if s.Lost != nil {
+			has.Lost = s.Lost.Error()
+		}
+		if s.About.Step > 0 {
+			has.Step = s.About.Step
+		}
+		for _, n := range s.About.Rows {
+			has.Rows += n
+		}
+		for _, point := range s.Chain {
+			bytes, err := point.Bytes()
+			if err != nil {
+				return c, err
+			}
+			has.Checkpoints = append(has.Checkpoints, checkpoint{point.Number, point.Base, bytes, point.At})
+		}
+		c.Servers = append(c.Servers, has)
+	}
+	return c, nil
+}
+
+// print says it to a person.
+func (c *contents) print(out *cli.Output) {
+	out.Line("%s: %s of job %s for %s, %s, durability %s", c.Dir, cli.Counted(len(c.Servers), "server"), c.Job, cli.Counted(c.Trainers, "trainer"), c.Mode, c.Durability)
+	for _, t := range c.Tables {
+		settings := ""
+		if len(t.Rule.Settings) > 0 {
+			settings = "; " + cli.Pairs(t.Rule.Settings, " ", ", ")
+		}
+		out.Line("table %s: %s of %s, %s, learning rate %s at first%s", t.Name, cli.Counted(int(t.Rows), "row"), cli.Counted(t.Dim, "weight"), t.Rule.Name, quantity.Exact(t.Rule.LR), settings)
+	}
+	for _, a := range c.Arrays {
+		out.Line("array %s: %s, %s, learning rate %s at first", a.Name, cli.Counted(a.Len, "value"), a.Rule.Name, quantity.Exact(a.Rule.LR))
+	}
+	for i, s := range c.Servers {
+		ahead := ""
+		if s.UncheckpointedRecords > 0 {
+			ahead = fmt.Sprintf("; its log is %s ahead", cli.Counted(int(s.UncheckpointedRecords), "record"))
+		}
+		if s.Lost != "" {
+			ahead = "; " + s.Lost
+		}
+		out.Line("server %d: %s, after step %d%s", i, cli.Counted(int(s.Rows), "row"), s.Step, ahead)
+		for _, p := range s.Checkpoints {
+			kind := "whole"
+			if p.Base > 0 {
+				kind = fmt.Sprintf("changes since %d", p.Base)
+			}
+			out.Line("  checkpoint %d, %s: %s, %s", p.Number, p.At.Format(time.DateTime), kind, cli.Memory(p.Bytes))
+		}
+	}
+}
+
+func recoverCommand() *cobra.Command {
+	var memory, disk cli.Size
+	cmd := &cobra.Command{
+		Use:   "recover DIR",
+		Short: "Bring the checkpoints of servers that were killed to what their logs have",
+		Long: "Bring the checkpoints of servers that were killed to what their logs have (--ps-durability\n" +
+			"wal), so that another job can begin with them (ps.init-from), and export sees them. It says\n" +
+			"where each log ends and how it knows: one that has lost changes there is refused. Only\n" +
+			"one server's tables are in memory at a time.",
+		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --set ps.init-from=DIR --ps-dir DIR2",
+		Args:    oneFolder,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var faults cli.Faults
+			faults.Disk(memory, disk, store.MinLimitBytes)
+			if err := faults.Usage(); err != nil {
+				return err
+			}
+			return offline.Recover(cmd.Context(), args[0], offline.Recovery{MemoryBytes: int64(memory), DiskBytes: int64(disk), Report: func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }})
+		},
+	}
+	cmd.Flags().Var(&memory, "ps-memory", "`SIZE` of the rows in memory; the rest goes to DIR. 0: all rows")
+	cmd.Flags().Var(&disk, "ps-disk", "`SIZE` that those rows in DIR never exceed. 0: any")
+	return cmd
+}

@@ -1,0 +1,134 @@
+package reportcmd
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/runlog"
+)
+
+// options are the flags.
+type options struct {
+	out, target string
+}
+
+// Command is `ringo report`.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "report RUN.jsonl...",
+		Short: "Write a page that compares runs by their records",
+		Long: "Write one page, which needs nothing else, that compares runs by what they have written with --json:\n" +
+			"curves with the spread over seeds, time to a figure, parts of the step, bytes, settings that differ,\nmachine.",
+		Example: "  ringo report run.jsonl\n  ringo report fp32.jsonl dlgs.jsonl --target accuracy=0.97 --out report.html",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.Usagef("`%s` needs a file of --json, for instance `%[1]s run.jsonl`", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	cmd.Flags().StringVar(&o.out, "out", "report.html", "write the page to `FILE`")
+	cmd.Flags().StringVar(&o.target, "target", "", "tell when runs reached this `figure` of the evaluation, such as 0.97 or auc=0.75; else the best that all reach")
+	return cmd
+}
+
+// run reads all files before anything is written: a fault in the last one leaves the page of before.
+func (o options) run(cmd *cobra.Command, files []string) error {
+	q, err := read(files)
+	if err != nil {
+		return err
+	}
+	if err := q.aim(o.target); err != nil {
+		return cli.Usage(err)
+	}
+	if err := dirlock.WriteFile(o.out, q.answer().write); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "report of %s in %s\n", cli.Counted(q.count(), "run"), o.out)
+	return err
+}
+
+// read reads the records of all files.
+func read(files []string) (q question, err error) {
+	var all []*runlog.Run
+	for _, path := range files {
+		found, err := readFile(path)
+		if err != nil {
+			return q, err
+		}
+		if found.Cut > 0 {
+			q.notes = append(q.notes, fmt.Sprintf("%s: left out %s that ended too early", path, cli.Counted(found.Cut, "line")))
+		}
+		if found.Passed > 0 {
+			q.notes = append(q.notes, fmt.Sprintf("%s: left out %s of steps that stand behind one of a later step", path, cli.Counted(found.Passed, "record")))
+		}
+		for _, r := range found.Runs() {
+			if !r.Ended {
+				q.notes = append(q.notes, fmt.Sprintf("%s: the run with seed %d has no summary: it goes on, or was ended", path, r.Info.Seed))
+			}
+		}
+		all = append(all, found.Runs()...)
+	}
+	if len(all) == 0 {
+		return q, fmt.Errorf("%s: no run: want what `ringo train --json FILE` writes", strings.Join(files, ", "))
+	}
+	q.groups = runlog.GroupsOf(all)
+	q.metric, q.target = runlog.Metrics(q.groups)[0], math.NaN()
+	return q, nil
+}
+
+// readFile reads the records of one file, which is a regular one: what still grows is read up to where it is.
+func readFile(path string) (*runlog.Log, error) {
+	f, err := pathname.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return runlog.Read(path, f)
+}
+
+// aim settles what runs are to reach: a figure of the first metric, or of the one that is named. A figure with % is one of a metric
+// whose 1 is 100 %.
+func (q *question) aim(text string) error {
+	if text == "" {
+		q.target = runlog.Common(q.groups, q.metric)
+		return nil
+	}
+	name, value, named := strings.Cut(text, "=")
+	if !named {
+		value = text
+	} else if err := q.choose(name); err != nil {
+		return err
+	}
+	v, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return fmt.Errorf("--target %q: want a figure such as 0.97, 97%% or auc=0.75", text)
+	}
+	if strings.HasSuffix(value, "%") {
+		v /= 100
+	}
+	q.target, q.asked = v, true
+	return nil
+}
+
+// choose takes the metric of a name.
+func (q *question) choose(name string) error {
+	var known []string
+	for _, m := range runlog.Metrics(q.groups) {
+		if m.Name == name {
+			q.metric = m
+			return nil
+		}
+		known = append(known, m.Name)
+	}
+	return fmt.Errorf("--target %s: the evaluations have %s", name, strings.Join(known, ", "))
+}

@@ -1,0 +1,337 @@
+// Package reportcmd is `ringo report`: one page that compares runs by their records.
+package reportcmd
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/plot"
+	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/runlog"
+)
+
+// source is the page, a template whose texts html/template escapes by where they stand.
+//
+//go:embed page.html
+var source string
+
+// reportScript draws the charts.
+//
+//go:embed report.js
+var reportScript string
+
+// script is all that a browser runs of a report.
+func script() string { return plot.Script() + reportScript }
+
+// ScriptSource is the report's script as a Content-Security-Policy names it: no other script runs.
+func ScriptSource() string {
+	sum := sha256.Sum256([]byte(script()))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// table is one of the page's: its first column names the rows.
+type table struct {
+	Title, Note string
+	Head        []string
+	Rows        [][]string
+}
+
+// content is what the page shows.
+type content struct {
+	Title   string
+	Facts   []string
+	Notes   []string
+	Results table
+	Figures []figure
+	Tables  []table
+	// A browser asks for nothing by Policy, even if there were something to ask for.
+	Policy string
+	Style  template.CSS
+	Script template.JS
+}
+
+// write writes the page.
+func (c content) write(to io.Writer) error {
+	c.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src " + ScriptSource()
+	c.Style, c.Script = template.CSS(plot.Style()), template.JS(script())
+	t, err := template.New("page").Parse(source)
+	if err != nil {
+		return err
+	}
+	return t.Execute(to, c)
+}
+
+// Write writes the report of a job's runs, with notes at its top.
+func Write(to io.Writer, log *runlog.Log, notes []string) error {
+	if len(log.Runs()) == 0 {
+		return errors.New("no run has begun")
+	}
+	q := question{groups: runlog.GroupsOf(log.Runs()), notes: notes}
+	q.metric = runlog.Metrics(q.groups)[0]
+	q.target = runlog.Common(q.groups, q.metric)
+	return q.answer().write(to)
+}
+
+// question is what a report is asked.
+type question struct {
+	groups []runlog.RunSet
+	metric runlog.Metric // by which runs are compared
+	target float64       // of it; NaN: there is none
+	asked  bool          // the target was given
+	notes  []string
+}
+
+// answer makes the page of it.
+func (q question) answer() content {
+	c := content{Title: q.title(), Notes: q.notes, Results: q.results(), Figures: q.figures()}
+	c.Facts = q.facts()
+	for _, t := range []table{q.parts(), q.bytes(), q.settings(), q.machines()} {
+		if len(t.Rows) > 0 {
+			c.Tables = append(c.Tables, t)
+		}
+	}
+	return c
+}
+
+// count is how many runs there are, in all groups.
+func (q question) count() (n int) {
+	for _, g := range q.groups {
+		n += len(g.Runs)
+	}
+	return n
+}
+
+// title says how many runs of what: the page's first words, and those of its tab.
+func (q question) title() string {
+	var models []string
+	for _, g := range q.groups {
+		for _, r := range g.Runs {
+			if m := r.Info.Model; m != "" && !contains(models, m) {
+				models = append(models, m)
+			}
+		}
+	}
+	text := cli.Counted(q.count(), "run")
+	if len(models) > 0 {
+		text += " of " + strings.Join(models, ", ")
+	}
+	return text
+}
+
+// contains tells whether a word is among some.
+func contains(all []string, one string) bool {
+	for _, x := range all {
+		if x == one {
+			return true
+		}
+	}
+	return false
+}
+
+// facts are lines below the title.
+func (q question) facts() (out []string) {
+	r := q.groups[0].Runs[0]
+	if i := r.Info; i.Event != "" {
+		out = append(out, fmt.Sprintf("%s parameters; data %s, %s + %s samples", cli.Grouped(i.Params), i.DataSet, cli.Grouped(i.TrainSamples), cli.Grouped(i.EvalSamples)))
+	}
+	if n := q.count(); n > len(q.groups) {
+		out = append(out, fmt.Sprintf("%s in %s: runs of a group differ in the seed alone; curves are means, and the ground behind them goes from the least to the greatest",
+			cli.Counted(n, "run"), cli.Counted(len(q.groups), "group")))
+	}
+	if !math.IsNaN(q.target) {
+		which := "which all runs reach"
+		if q.asked {
+			which = "as asked for"
+		}
+		out = append(out, fmt.Sprintf("target: test %s of %s, %s", q.metric.Title, metricText(q.metric, q.target), which))
+	}
+	return out
+}
+
+// metricText writes a metric's value.
+func metricText(m runlog.Metric, v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case m.Percent:
+		return fmt.Sprintf("%.2f%%", 100*v)
+	}
+	return quantity.FloatDigits(v, 4)
+}
+
+// spread writes a figure of several runs; the deviation with two digits.
+func spread(s runlog.Spread, text func(float64) string) string {
+	switch {
+	case s.N == 0:
+		return "–"
+	case s.N == 1 || s.Low == s.High:
+		return text(s.Mean)
+	}
+	// More digits of a deviation than two say nothing: it is one of a few seeds.
+	deviation := s.SD
+	if deviation > 0 {
+		unit := math.Pow(10, math.Floor(math.Log10(deviation))-1)
+		deviation = math.Round(deviation/unit) * unit
+	}
+	return text(s.Mean) + " ± " + text(deviation)
+}
+
+// number writes a figure with four digits, large ones whole with commas. Where int has no room for it, with an exponent.
+func number(v float64) string {
+	if v >= 1000 && v < 1e15 {
+		return cli.Grouped(int(math.Round(v)))
+	}
+	return quantity.FloatDigits(v, 4)
+}
+
+// results is the table that answers first: how good the runs have become, how fast they were, and when they had reached the
+// target.
+func (q question) results() table {
+	metrics := runlog.Metrics(q.groups)
+	t := table{Title: "Results", Note: "Of several runs: mean ± standard deviation. Times are seconds since a run began, evaluations and preparations included.", Head: []string{"", "runs"}}
+	for _, m := range metrics {
+		t.Head = append(t.Head, "test "+m.Title)
+	}
+	t.Head = append(t.Head, "best "+q.metric.Title, q.unit()+"/s", "ms a step", "seconds")
+	if !math.IsNaN(q.target) {
+		t.Head = append(t.Head, "seconds to "+metricText(q.metric, q.target), "epochs to it")
+	}
+	for _, g := range q.groups {
+		row := []string{g.Label, fmt.Sprint(len(g.Runs))}
+		for _, m := range metrics {
+			row = append(row, spread(g.Last(runlog.OfEpochs, "eval_"+m.Name), func(v float64) string { return metricText(m, v) }))
+		}
+		var best, walls []float64
+		for _, r := range g.Runs {
+			best = append(best, r.Best(q.metric))
+			if n := r.Epochs.Len(); n > 0 {
+				walls = append(walls, r.Epochs.WallS[n-1])
+			}
+		}
+		row = append(row, spread(runlog.SpreadOf(best), func(v float64) string { return metricText(q.metric, v) }), spread(g.Steady(q.rate()), number),
+			spread(g.Steady("step_ms"), number), spread(runlog.SpreadOf(walls), number))
+		if !math.IsNaN(q.target) {
+			row = append(row, q.reached(g)...)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// reached tells when a group has reached the target, by a mean over the runs that have. How many these are is told beside it where
+// others have not: a mean over the lucky ones alone would be too good.
+func (q question) reached(g runlog.RunSet) []string {
+	r := g.Reach(q.metric, q.target)
+	if r.Runs == 0 {
+		return []string{"not reached", "–"}
+	}
+	of := ""
+	if r.Runs < r.Of {
+		of = fmt.Sprintf(" (%d of %d runs)", r.Runs, r.Of)
+	}
+	return []string{spread(r.WallS, number) + of, spread(r.Epoch, number)}
+}
+
+// unit is what rates count, and rate the field that has it.
+func (q question) unit() string {
+	if q.rate() == "tokens_per_s" {
+		return "tokens"
+	}
+	return "samples"
+}
+
+// rate is tokens where all groups count these, and samples otherwise, which all have: rates that mean different things are not put
+// beside each other.
+func (q question) rate() string {
+	for _, g := range q.groups {
+		if g.Last(runlog.OfEpochs, "tokens_per_s").N == 0 {
+			return "samples_per_s"
+		}
+	}
+	return "tokens_per_s"
+}
+
+// parts is where the time of a step goes, as numbers. What is nothing everywhere, such as codecs of dense exchanges, has no row.
+func (q question) parts() table {
+	t := table{Title: "Parts of the step", Note: "Milliseconds, means over ranks and epochs but the first.", Head: []string{""}}
+	for _, g := range q.groups {
+		t.Head = append(t.Head, g.Label)
+	}
+	if len(q.groups) == 0 {
+		return t
+	}
+	for k, p := range q.groups[0].Parts() {
+		row, any := []string{p.Name}, false
+		for _, g := range q.groups {
+			s := g.Parts()[k].MS
+			any = any || s.N > 0 && s.Mean > 0
+			row = append(row, spread(s, number))
+		}
+		if any {
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+// bytes is what was sent, in a step and in all. The share of values says why: of sparse exchanges it is what strategies are
+// compared by.
+func (q question) bytes() table {
+	t := table{Title: "Bytes", Note: "Payload that is sent; ranks that share memory send none. On the wire headers, handshakes and control connections count, too.", Head: []string{""}}
+	for _, g := range q.groups {
+		t.Head = append(t.Head, g.Label)
+	}
+	for _, f := range []struct {
+		name string
+		of   func(runlog.RunSet) runlog.Spread
+		text func(float64) string
+	}{
+		{"by a rank in a step", func(g runlog.RunSet) runlog.Spread { return g.Steady("step_bytes_sent") }, quantity.Traffic},
+		{"by all ranks in the run", func(g runlog.RunSet) runlog.Spread { return g.Total("bytes_sent") }, quantity.Traffic},
+		{"by all ranks on the wire", func(g runlog.RunSet) runlog.Spread { return g.Total("wire_bytes") }, quantity.Traffic},
+		{"share of the gradient's values sent", func(g runlog.RunSet) runlog.Spread { return g.Steady("density") }, number},
+	} {
+		row, any := []string{f.name}, false
+		for _, g := range q.groups {
+			s := f.of(g)
+			any = any || s.N > 0
+			row = append(row, spread(s, f.text))
+		}
+		if any {
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+// settings are those that differ. All of them stand in the files; a page that lists a hundred that agree hides the one that does not.
+func (q question) settings() table {
+	t := table{Title: "Settings that differ", Head: []string{"setting"}}
+	for _, g := range q.groups {
+		t.Head = append(t.Head, g.Label)
+	}
+	for _, r := range runlog.Differences(q.groups) {
+		t.Rows = append(t.Rows, append([]string{r.Name}, r.Values...))
+	}
+	return t
+}
+
+// machines are where the runs took place.
+func (q question) machines() table {
+	t := table{Title: "Machine", Note: "Of rank 0.", Head: []string{""}}
+	for _, g := range q.groups {
+		t.Head = append(t.Head, g.Label)
+	}
+	for _, r := range runlog.Machines(q.groups) {
+		t.Rows = append(t.Rows, append([]string{r.Name}, r.Values...))
+	}
+	return t
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/server/engine"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/timeslice"
+)
+
+// jobFlags are the settings of a command whose work the ranks of a job do. One command line may play three roles: the
+// launcher that starts the ranks, one of these ranks, or a rank started by hand.
+type jobFlags struct {
+	commandSettings
+	tuning   tuning
+	progress string               // auto resolved
+	hub      *dashboard.Collector // of the job, where this process has it
+	answers  metricsServer
+	sight    *launch.ProcessTable
+	mu       sync.Mutex
+	ranks    []launch.ProcessInfo // of this process, by number
+	spent    string               // what this rank has spent its time with, behind that it is done
+}
+
+// check makes the job of what is given and reports every fault of which processes there are.
+func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
+	var faults faultList
+	if faults.addAll(f.resolve(cmd, model)); f.Spec == nil {
+		return faults
+	}
+	if f.worker && f.Transport == job.TransportMem {
+		faults.addAll(f.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")))
+	}
+	if f.worker && f.ByHand() {
+		faults.add("--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
+	}
+	if !f.worker {
+		faults.addAll(f.idleFaults())
+		faults.addAll(f.faults(f.atHand()))
+	}
+	if f.worker && len(f.env.Tables) > 0 && !f.Sync.UsesParameterServers() && f.accepts("sync") {
+		faults.add("the launcher has started servers that keep parameters, %d of them: say what it was told, --sync bsp, ssp, async or geo", len(f.env.Tables))
+	}
+	faults.addAll(f.faults(errors.Join(f.ValidateProcesses(), f.orders(), f.partFault())))
+	faults.addAll(f.faults(f.tuning.load(f.Spec)))
+	f.progress = progressStyle(f.Output.Progress, cmd.ErrOrStderr())
+	return faults
+}
+
+// atHand reports what is for processes that are started by hand, of a launcher.
+func (f *jobFlags) atHand() error {
+	var errs []error
+	if f.isGiven("job.rank") && !f.ByHand() {
+		errs = append(errs, setting.Errorf("job.rank", "%d: want a rank from 0 on", f.Rank))
+	}
+	for _, p := range []setting.Path{"job.rendezvous", "job.ticket-file", "ps.addresses", "heter.addresses"} {
+		if f.isGiven(p) && !inFile(f.table.Origin(p)) && !f.ByHand() && (p != "job.rendezvous" || f.Hosts == "") {
+			errs = append(errs, setting.Errorf(p, "is for ranks started by hand: give %v too", setting.Path("job.rank")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// partFault reports what ranks cannot have that several processes like this one start.
+func (g *commandSettings) partFault() error {
+	switch {
+	case g.part == nil:
+		return nil
+	case g.Hosts != "":
+		return setting.Errorf("job.hosts", "starts all ranks, and %s starts others: choose one", g.externalLauncher)
+	case g.Transport == job.TransportMem:
+		return setting.Errorf("job.transport", "mem keeps all ranks in one process, and %s starts several", g.externalLauncher)
+	case g.Sync != job.AllReduce:
+		return setting.Errorf("sync", "%s needs servers, which nobody starts beside the ranks of %s: start them by hand, and one rank in each process", g.Sync, g.externalLauncher)
+	}
+	return nil
+}
+
+// orders reports a secret for orders to servers that they would refuse.
+func (g *commandSettings) orders() error {
+	if g.Output.HTTP == "" && g.ParameterServer.HTTP == "" {
+		return nil
+	}
+	_, err := launch.AdminTokenFromEnv(os.LookupEnv)
+	return err
+}
+
+// shortenSlices gives this process short slices of time, and the processes that it starts. What a launcher has started has
+// the launcher's. It is a hint: Linux before 6.12 and other systems refuse.
+func (g *commandSettings) shortenSlices() {
+	if _, launched := launch.JobSpecFromEnv(os.LookupEnv); !launched && !g.worker {
+		_ = timeslice.Set(timeslice.Short)
+	}
+}
+
+// run plays the command's role: body is what a rank does. words are those of the command line.
+func (f *jobFlags) run(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
+	f.shortenSlices()
+	return f.watched(cmd, func() error { return f.play(cmd, words, body) })
+}
+
+// play is run behind the job's page.
+func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
+	body = f.trackRank(f.stoppedBySignals(cmd, f.tuning.before(body)))
+	cfg := f.Run(f.table)
+	cfg.Collective.Profile = f.tuning.loaded.Collectives
+	if !f.worker && (f.ByHand() || f.InProcess()) {
+		folder, err := f.blackBox()
+		if err != nil {
+			return err
+		}
+		cfg.BlackBox = folder
+		cfg.Metrics = f.answers.board
+	}
+	switch {
+	case f.worker || f.ByHand():
+		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+		if f.externalLauncher != "" && f.Rank == 0 {
+			cfg.Report(fmt.Sprintf("%s, placed by %s", counted(f.Ranks, "rank"), f.externalLauncher))
+		}
+		return f.runRank(cmd.Context(), cfg, f.roleTold(cmd, body))
+	case f.InProcess():
+		withThreads(f.Ranks * f.Threads())
+		return ringo.Local(cmd.Context(), f.Ranks, cfg, body)
+	}
+	return f.launchSelf(cmd, words)
+}
+
+// stoppedBySignals is body of a job that this process's signals stop. Where its ranks are goroutines,
+// rank 0 sees to it; where it has a launcher, that tells of it.
+func (f *jobFlags) stoppedBySignals(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
+	return func(job *ringo.Job) error {
+		if job.Rank() == 0 || !f.InProcess() {
+			signalsOf(cmd.Context()).stopsJob(job, func(line string) {
+				if !f.worker {
+					fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line)
+				}
+			})
+		}
+		return body(job)
+	}
+}
+
+// roleTold is body of a job with servers, where each role says when it is up and
+// when it is done.
+func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
+	if f.Sync == job.AllReduce {
+		return body
+	}
+	return func(job *ringo.Job) error {
+		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), counted(max(job.Servers(), job.ParameterServers()), "server"))
+		err := body(job)
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is done%s\n", job.Rank(), job.Size(), f.spent)
+		}
+		return err
+	}
+}
+
+// runRank is a rank of a job of processes.
+func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
+	if f.worker && f.Hosts == "" {
+		f.withThreads(placement.Usable()) // all ranks are on this host
+	}
+	f.hold()
+	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
+		if f.Cores = job.Cores(); !f.worker || f.Hosts != "" {
+			f.withThreads(f.Cores)
+		}
+		if job.Size() != f.Ranks {
+			return fmt.Errorf("--np %d, but %s is %d", f.Ranks, launch.WorldSizeVar, job.Size())
+		}
+		if f.ParameterServers() != job.ParameterServers() {
+			return fmt.Errorf("%d servers keep parameters, but %s has %d: say --sync and --servers as the launcher was told", f.ParameterServers(), launch.ParameterServersVar, job.ParameterServers())
+		}
+		return body(job)
+	})
+}
+
+// hold keeps the program in memory where rows are read from SSD.
+func (g *commandSettings) hold() {
+	if g.ParameterServer.MemoryBytes > 0 {
+		_ = holdProgram()
+	}
+}
+
+// withThreads gives the goroutines that communicate a thread besides those that
+// compute: the kernels cannot be preempted, and a message could wait for a whole
+// kernel. Where the rank's cores leave none to spare that is what it should do: an exchange that
+// cuts into a kernel costs it the contents of its caches.
+func (f *jobFlags) withThreads(cores int) {
+	spare := 0
+	if f.Threads() < cores {
+		spare = 1
+	}
+	withThreads(f.Threads() + spare)
+}
+
+// withThreads sees to it that so many goroutines can run at the same time.
+func withThreads(n int) {
+	n = min(n, 2*runtime.NumCPU()) // more would only take turns
+	if runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
+}
+
+// launchSelf starts this very command as the job's ranks, and its servers. They have their settings from this process, and
+// the command line's words and the command's other flags.
+func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's own file to start it again: %w", err)
+	}
+	command := slices.Concat([]string{self}, strings.Fields(cmd.CommandPath())[1:], words, otherFlags(cmd))
+	ranks := launch.Ranks(f.Ranks, command...)
+	ranks.Bind, ranks.CoresEach = f.Bind, f.coresEach()
+	if f.Sync.UsesParameterServers() && f.Train.Checkpoint.Dir != "" {
+		end, err := f.findStart()
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.launch(cmd, f.roles(ranks, self), self), end())
+	}
+	return f.launch(cmd, f.roles(ranks, self), self)
+}
+
+// coresEach is how many cores a rank keeps busy; 0: as many as its host has for it.
+func (f *jobFlags) coresEach() int {
+	if f.part != nil {
+		return cmp.Or(f.Train.Threads, max(1, placement.Usable()/f.each))
+	} else if f.Hosts != "" {
+		return f.Train.Threads
+	}
+	return f.Threads()
+}
+
+// roles are the ranks and the job's servers, which are this program.
+func (g *commandSettings) roles(ranks launch.Role, self string) launch.Config {
+	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS}
+	if g.part != nil {
+		cfg.Part, cfg.Roles[0].Count, cfg.Roles[0].Mesh = g.part, g.each, false
+		return cfg
+	}
+	if n := g.AggregationServers(); n > 0 {
+		cfg.Roles = append(cfg.Roles, launch.Aggregators(n, self, serverCommand))
+	}
+	if n := g.ParameterServers(); n > 0 {
+		servers := launch.ParameterServers(n, self, serverCommand)
+		servers.Restarts, servers.Grace, servers.Stateless = g.Servers.Restarts, g.SaveGrace(), g.ParameterServer.Durability == engine.None
+		cfg.Roles[0].Mesh, cfg.Roles[0].ContinueWithout = !g.ContinueOnLoss(), g.ContinueOnLoss()
+		cfg.Roles = append(cfg.Roles, servers)
+	}
+	if n := g.Train.Heter.Count; n > 0 {
+		heters := launch.HeterTrainers(n, self, heterCommand)
+		heters.Restarts = g.HeterRestarts
+		cfg.Roles = append(cfg.Roles, heters)
+	}
+	return cfg
+}
+
+// otherFlags are the flags that were given and are no settings, as they are written.
+func otherFlags(cmd *cobra.Command) (out []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if _, is := f.Value.(*settingFlag); !is && !oneOf(f.Name, "job", "set") {
+			out = append(out, "--"+f.Name+"="+flagText(f))
+		}
+	})
+	return out
+}
+
+// flagText is a flag's value as it is written on a command line.
+func flagText(f *pflag.Flag) string {
+	if s, ok := f.Value.(pflag.SliceValue); ok {
+		return strings.Join(s.GetSlice(), ",")
+	}
+	return f.Value.String()
+}
+
+// launch starts what cfg says, with this job's settings, and waits for its ranks.
+func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config, self string) (err error) {
+	if f.part != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "ringo: ranks %d to %d of %d, placed by %s\n", f.part.Rank, f.part.Rank+f.each-1, f.part.WorldSize, f.externalLauncher)
+	}
+	if cfg.JobSpec, err = f.handed(cmd, f.progress); err != nil {
+		return err
+	}
+	if cfg.BlackBox, err = f.blackBox(); err != nil {
+		return err
+	}
+	if err := f.span(&cfg, self); err != nil {
+		return f.faults(err)
+	}
+	if err := f.checkFolder("--log-dir", f.Output.LogDir); err != nil {
+		return err
+	}
+	cfg.LogDir = f.Output.LogDir
+	f.connectDashboard(&cfg)
+	cfg.Metrics = f.answers.path()
+	return launchProgram(cmd, cfg)
+}
+
+// launchProgram starts a program as cfg says and waits for its ranks.
+func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's own file, which guards its workers: %w", err)
+	}
+	cfg.Env = append(os.Environ(), cfg.Env...) // the last of a name counts
+	cfg.HostEnv = hostEnv(cfg.Env)
+	cfg.Version, cfg.Guard = ringo.Version, []string{self, guardCommand}
+	cfg.Stdout, cfg.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	cfg.Columns, cfg.Terminal = terminalOf(cfg.Stdout, cfg.Stderr)
+	defer heedSignals(signalsOf(cmd.Context()), &cfg)()
+	return launch.Run(cmd.Context(), cfg)
+}
+
+// terminalOf says whether both outputs are one terminal, and how wide the
+// second's is; 0 when it is none.
+func terminalOf(stdout, stderr io.Writer) (columns int, both bool) {
+	return columnsOf(stderr), isTerminal(stderr) && isTerminal(stdout)
+}
+
+// faultList collects what is wrong with a command line.
+type faultList []error
+
+func (l *faultList) add(format string, args ...any) { *l = append(*l, fmt.Errorf(format, args...)) }
+
+func (l *faultList) addAll(err error) {
+	if err != nil {
+		*l = append(*l, err)
+	}
+}
+
+func oneOf(s string, known ...string) bool { return slices.Contains(known, s) }
+
+// progressStyle turns auto into a bar where a person watches and into plain
+// lines elsewhere. A launcher decides for its workers, who write to pipes.
+func progressStyle(style string, to io.Writer) string {
+	switch {
+	case style != "auto":
+		return style
+	case isTerminal(to):
+		return "bar"
+	}
+	return "plain"
+}

@@ -1,0 +1,422 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/blackboxcmd"
+	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/job/jobfile"
+	"github.com/ringo-ml/ringo/internal/launch"
+	"github.com/ringo-ml/ringo/internal/pathname"
+	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/setting"
+)
+
+// commandSettings is the settings of a command: its flags, which are rows of a job's table, a job
+// file and --set. Flags win over --set, and that over the file. A process that a launcher has
+// started has them from there.
+type commandSettings struct {
+	command setting.Commands // the command, in the column of the settings
+	file    string
+	set     []string
+	flags   []setting.Assignment // in their order
+	notes   []string             // names of earlier versions among them, with those of now
+	renamed []setting.Assignment // given by these names, which are the origins
+	usual   []setting.Assignment // what the command has otherwise than a job has it, where nothing is given
+
+	*job.Spec
+	table          *setting.Table
+	start          *job.Attempt // of a job whose servers are saved with it
+	env            launch.RankEnv
+	unused         map[setting.Path]bool // settings that were told to have no effect
+	worker         bool                  // a launcher has started this process as a rank or a server that sums
+	checkpointPath string                // the checkpoint, or its folder, of a command that only reads it
+
+	ranks            bool            // other launchers may start it, as its ranks
+	starts           bool            // it is started once where it is to start ranks, such as by a pod
+	part             *launch.RankEnv // the place of the ranks that it starts in a job of several such processes; nil: all are its own
+	each             int             // how many it starts then
+	externalLauncher string          // in words, the one that has, and by which variables it says so
+	remote           remoteFolders   // what lies on no disk of this host
+	anyProgram       bool            // it starts programs of one's own: what these were begun with is theirs
+	predicts         bool            // that command predicts: by as many ranks as are said, whatever the run had
+}
+
+// letters are flags of one letter, as other launchers have them.
+var letters = map[string]string{"np": "n"} // never written
+
+// register adds the flags of the settings that a command takes. It hides those that server and heter only accept.
+func (g *commandSettings) register(fs *pflag.FlagSet, command setting.Commands) {
+	g.command = command
+	g.ranks = g.accepts("job.rank") && command&(setting.Server|setting.Heter) == 0 // other launchers start ranks
+	table := usualTable()
+	for _, r := range table.Rows() {
+		if r.Flag == "" || !g.accepts(r.Path) {
+			continue
+		}
+		f := &pflag.Flag{Name: r.Flag, Shorthand: letters[r.Flag], Usage: r.About, DefValue: table.Default(r.Path), Hidden: !r.Commands.Has(command), Value: &settingFlag{given: g, row: r, text: table.Default(r.Path)}}
+		if isBool(r) {
+			f.NoOptDefVal = "true"
+		}
+		fs.AddFlag(f)
+	}
+	for path, name := range setting.Formers() {
+		if name == "" {
+			continue
+		}
+		now, _, _, _ := setting.Current(setting.Assignment{Path: path, Text: "true"})
+		if r, _ := table.Row(now.Path); g.accepts(r.Path) {
+			f := fs.VarPF(&settingFlag{given: g, row: r, former: name, path: path}, name, "", r.About)
+			f.Hidden = true
+			if isBool(r) || now.Text != "true" {
+				f.NoOptDefVal = "true"
+			}
+		}
+	}
+	fs.StringVar(&g.file, "job", "", "read settings from this job `FILE`, or the one that ringo jobs lists by this name; flags win over it")
+	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as ps.durability=wal; may be repeated")
+}
+
+// accepts reports whether the command accepts a setting.
+func (g *commandSettings) accepts(p setting.Path) bool {
+	r, _ := usualTable().Row(p)
+	return r.Commands.Has(g.command) || g.command&(setting.Server|setting.Heter) != 0
+}
+
+// usualTable is the settings of a job with their usual values. A dozen commands read it at every start, so it is made once.
+var usualTable = sync.OnceValue(func() *setting.Table {
+	_, table, err := job.New()
+	if err != nil {
+		panic(err) // rows that collide, which the tests find
+	}
+	return table
+})
+
+func isBool(r setting.Row) bool {
+	return slices.Equal(setting.Known(r.Value), []string{"true", "false"})
+}
+
+// settingFlag is the flag of a setting. What it is given is looked at with all other settings.
+type settingFlag struct {
+	given  *commandSettings
+	row    setting.Row
+	text   string
+	former string       // its name in an earlier version, where that was given
+	path   setting.Path // the setting's path in that version
+}
+
+// Set notes what the command line says.
+func (f *settingFlag) Set(text string) error {
+	f.text = text
+	a := setting.Assignment{Path: f.row.Path, Text: text, Origin: setting.Origin(flagOf(f.row.Path))}
+	if f.former != "" {
+		a.Path = f.path
+		f.given.notes = append(f.given.notes, "--"+f.former+" is "+flagOf(f.row.Path))
+		var exists bool
+		if a, _, exists, _ = setting.Current(a); !exists {
+			return nil
+		}
+		if err := f.given.rename(a, "--"+f.former); err != nil {
+			return err
+		}
+	}
+	f.given.flags = append(f.given.flags, a)
+	return nil
+}
+
+// String is the value as it was given.
+func (f *settingFlag) String() string {
+	if f == nil {
+		return ""
+	}
+	return f.text
+}
+
+// Words are the values that completion offers.
+func (f *settingFlag) Words() []string { return setting.Known(f.row.Value) }
+
+// Type is what help calls the value.
+func (f *settingFlag) Type() string {
+	switch {
+	case isBool(f.row):
+		return "bool"
+	case f.row.Unit != "":
+		return f.row.Unit
+	case setting.Known(f.row.Value) != nil:
+		return "word"
+	}
+	return "value"
+}
+
+// resolve makes the job of all that is given: with model, where the command line names one. What a launcher says comes
+// first, then what a run was begun with that goes on, the file, --set, and flags.
+func (g *commandSettings) resolve(cmd *cobra.Command, model string) error {
+	g.env, g.worker, _ = launch.RankFromEnv(os.LookupEnv) // joining the job tells of its faults
+	told, err := g.launched()
+	if err != nil {
+		return err
+	}
+	all := told.Settings
+	g.remote.urls = told.URLs
+	if told.Command == cmd.CommandPath() {
+		all, g.start = append(g.usual, all...), told.Start
+	} else if all, err = g.gather(cmd, told, model); errors.As(err, new(*checkpoint.DamageError)) {
+		return err
+	} else if err != nil {
+		return usageError{err}
+	}
+	if notes := g.notes; len(notes) > 0 && !g.worker {
+		slices.Sort(notes)
+		fmt.Fprintf(cmd.ErrOrStderr(), "ringo: names of earlier versions, accepted until 1.0: %s\n", strings.Join(slices.Compact(notes), "; "))
+	}
+	if err := g.brought(cmd, all); err != nil {
+		return g.faults(err)
+	}
+	g.Spec, g.table, err = job.New(all...)
+	if err != nil && g.Spec == nil {
+		return err
+	}
+	return g.faults(err)
+}
+
+// launched is what a launcher says, nothing without one.
+func (g *commandSettings) launched() (told job.LaunchSpec, err error) {
+	text, there := launch.JobSpecFromEnv(os.LookupEnv)
+	if there {
+		told, err = job.ParseLaunched(text)
+	}
+	return told, err
+}
+
+// gather is everything that the command line says, over what a launcher of another command says: of that a setting has
+// its value, but was not given.
+func (g *commandSettings) gather(cmd *cobra.Command, told job.LaunchSpec, model string) (all []setting.Assignment, err error) {
+	usual := func(path setting.Path, text string) {
+		all = append(all, setting.Assignment{Path: path, Text: text})
+	}
+	for _, a := range append(g.usual, told.Settings...) {
+		usual(a.Path, a.Text)
+	}
+	if g.start = told.Start; g.worker && g.env.WorldSize > 0 { // else joining the job tells what is wrong
+		usual("job.ranks", strconv.Itoa(g.env.WorldSize))
+		if n := max(g.env.Servers, len(g.env.Tables)); n > 0 {
+			usual("servers.count", strconv.Itoa(n))
+		}
+		if g.env.Servers > 0 {
+			usual("sync", string(job.Sum))
+		}
+	}
+	said, err := g.read()
+	if err != nil {
+		return nil, err
+	}
+	if model != "" {
+		said = append(said, setting.Assignment{Path: "model", Text: model, Origin: "the command line"})
+	}
+	if said, err = g.hosted(resumed(append(said, g.flags...))); err != nil {
+		return nil, err
+	}
+	placed, err := g.externalSettings(said)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.spooled(cmd, said, placed); err != nil {
+		return nil, err
+	}
+	if g.checkpointPath != "" {
+		before, err := g.reading(said)
+		return slices.Concat(before, all, said, placed), err
+	}
+	if g.anyProgram {
+		return slices.Concat(all, said, placed), nil
+	}
+	before, err := g.begunWith(said)
+	return slices.Concat(all, before, said, placed), err
+}
+
+// read is all that the file and --set give, in this order.
+func (g *commandSettings) read() (out []setting.Assignment, err error) {
+	if g.file != "" {
+		if out, err = readJob(g.file); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range g.set {
+		path, value, ok := strings.Cut(text, "=")
+		if !ok || path == "" {
+			return nil, fmt.Errorf("--set %q: want PATH=VALUE, such as training.batch=32", text)
+		}
+		out = append(out, setting.Assignment{Path: setting.Path(path), Text: value, Origin: bySet})
+	}
+	out, err = g.current(out)
+	for _, a := range out {
+		if _, known := usualTable().Get(a.Path); known && !g.accepts(a.Path) {
+			return nil, fmt.Errorf("%s: %s has no effect on this command", a.Origin, a.Path)
+		}
+	}
+	return out, err
+}
+
+// current returns assignments with the names of this version, and notes the others for the user.
+func (g *commandSettings) current(all []setting.Assignment) (out []setting.Assignment, err error) {
+	for _, a := range all {
+		now, note, exists, fault := setting.Current(a)
+		if exists {
+			out = append(out, now)
+		}
+		if note != "" {
+			g.notes = append(g.notes, note)
+			if exists {
+				err = errors.Join(err, g.rename(now, string(a.Path)))
+			}
+		}
+		if fault != nil {
+			err = errors.Join(err, errors.New(g.faultText(fault.(*setting.Error))))
+		}
+	}
+	return out, err
+}
+
+// rename notes a setting that was given by a name of an earlier version. Two such names of one setting need one value.
+func (g *commandSettings) rename(a setting.Assignment, former string) error {
+	for _, b := range g.renamed {
+		if b.Path == a.Path && b.Text != a.Text && string(b.Origin) != former {
+			return fmt.Errorf("%s: %s with %s %s: both are %s now, which has one value: give that", former, a.Text, b.Origin, b.Text, flagOf(a.Path))
+		}
+	}
+	a.Origin = setting.Origin(former)
+	g.renamed = append(g.renamed, a)
+	return nil
+}
+
+// readJob reads a job file, or a preset where there is no such file.
+func readJob(name string) ([]setting.Assignment, error) {
+	if text, ok := job.Preset(name); ok {
+		return jobfile.Read(name, strings.NewReader(text))
+	}
+	f, err := pathname.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("--job: %w; `ringo jobs` lists those that come with ringo", err)
+	}
+	defer f.Close()
+	return jobfile.Read(name, f)
+}
+
+// bySet is the origin of what --set says.
+const bySet setting.Origin = "--set"
+
+// faults are those of settings, as a person reads them: each with the file and line where its value stands, or the flag.
+func (g *commandSettings) faults(err error) error {
+	if err == nil {
+		return nil
+	}
+	var errs []error
+	for _, line := range setting.Format(err, g.faultText) {
+		if line != "" {
+			errs = append(errs, errors.New(line))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return usageError{errors.Join(errs...)}
+}
+
+func (g *commandSettings) faultText(f *setting.Error) string {
+	if g.unused[f.Path] {
+		return "" // that it has no effect was said
+	}
+	origin := f.Origin
+	if origin == "" && g.table != nil {
+		origin = g.table.Origin(f.Path)
+	}
+	return f.Text(func(p setting.Path) string {
+		switch {
+		case p != f.Path:
+			return g.name(p)
+		case origin == bySet:
+			return "--set " + string(p)
+		case inFile(origin):
+			return string(origin) + ": " + string(p)
+		}
+		return g.name(p)
+	})
+}
+
+// name is what a person calls a setting: the flag where there is one, and the file does not say its path.
+func (g *commandSettings) name(p setting.Path) string {
+	if g.table != nil && inFile(g.table.Origin(p)) {
+		return string(p)
+	}
+	return flagOf(p)
+}
+
+// inFile says that a value stands in a file, at a line.
+func inFile(o setting.Origin) bool { return strings.Contains(string(o), ":") }
+
+// flagOf is a setting's flag, or its path where it has none.
+func flagOf(p setting.Path) string {
+	if r, _ := usualTable().Row(p); r.Flag != "" {
+		return "--" + r.Flag
+	}
+	return string(p)
+}
+
+// idleFaults are those of settings that have no effect.
+func (g *commandSettings) idleFaults() error {
+	faults := g.Unused(g.table)
+	err := g.faults(faults.Err())
+	g.unused = map[setting.Path]bool{}
+	for _, f := range faults {
+		g.unused[f.Path] = true
+	}
+	return err
+}
+
+// isGiven says whether a setting was given, and does not have its usual value.
+func (g *commandSettings) isGiven(p setting.Path) bool { return g.table.Origin(p) != "" }
+
+// handed is what the processes of the job are told.
+func (g *commandSettings) handed(cmd *cobra.Command, progress string) (string, error) {
+	said := job.Overrides(g.table, nil)
+	if g.Hosts != "" { // which bring it themselves
+		said = g.asSaidOf(said, readElsewhere)
+	}
+	decided := func(path setting.Path, text string) {
+		said = append(said, setting.Assignment{Path: path, Text: text, Origin: "the launcher"})
+	}
+	switch {
+	case g.Hosts != "": // each rank finds what its host has
+	case g.part != nil && g.Train.Threads == 0:
+		decided("training.threads", strconv.Itoa(max(1, placement.Usable()/g.each)))
+	default:
+		decided("training.threads", strconv.Itoa(g.Threads()))
+	}
+	decided("output.progress", progress)
+	return job.LaunchSpec{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.remote.urls}.Text()
+}
+
+// blackBox is the folder of what tells why a job failed; "": there is to be none.
+func (g *commandSettings) blackBox() (string, error) {
+	switch at := g.Output.BlackBox; at {
+	case "none":
+		return "", nil
+	case "":
+		return blackboxcmd.Folder()
+	default:
+		if info, err := os.Stat(at); err != nil || !info.IsDir() {
+			return "", setting.Errorf("output.black-box", "%s: want a folder that exists, or none", at)
+		}
+		return at, nil
+	}
+}

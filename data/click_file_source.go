@@ -1,0 +1,161 @@
+package data
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/pathname"
+)
+
+// clickFileSource is the source of the rows of a file that is not compressed, which are read
+// and parsed again when they are asked for: it takes a byte of memory for each. It is
+// for rows that are asked for in their order.
+type clickFileSource struct {
+	path   string
+	format *lineFormat
+	parser lineParser
+	parts  []clickPart
+	labels []uint8 // of all rows
+
+	mu   sync.Mutex
+	idle []*clickReader
+}
+
+// clickPart is some lines of the file.
+type clickPart struct {
+	offset int64
+	bytes  int
+	first  int // row
+	rows   int // which are not all lines, where some are bad
+}
+
+// clickReader has the rows of one part.
+type clickReader struct {
+	part  clickPart
+	text  []byte
+	rows  block
+	batch clickRows
+}
+
+// partBytes is how much of the file is read again at a time: a few hundred rows, so that
+// little is read for nothing where goroutines take batches in turns.
+const partBytes = 1 << 16
+
+// openClickFile parses a file to its end, or until limit rows are there (0: all).
+func openClickFile(path string, f *lineFormat, threads, limit int, bad *skips) (*clickFileSource, error) {
+	in, err := pathname.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	out := &clickFileSource{path: path, format: f}
+	head, err := f.each(path, in, partBytes, threads, bad, func(c *chunk) bool {
+		if n := len(c.block.labels); n > 0 {
+			out.parts = append(out.parts, clickPart{c.offset, len(c.text), len(out.labels), n})
+		}
+		for _, label := range c.block.labels {
+			out.labels = append(out.labels, uint8(label))
+		}
+		return limit == 0 || len(out.labels) < limit
+	})
+	out.parser = head.parser
+	if limit > 0 && len(out.labels) > limit {
+		out.labels = out.labels[:limit]
+	}
+	if err == nil && len(out.labels) == 0 {
+		err = f.none(path)
+	}
+	return out, err
+}
+
+func (c *clickFileSource) Len() int     { return len(c.labels) }
+func (c *clickFileSource) Shape() Shape { return c.format.shape() }
+
+func (c *clickFileSource) evidence(w io.Writer) {
+	labels := make([]int32, 0, pageRows)
+	for page := range slices.Chunk(c.labels, pageRows) {
+		labels = labels[:0]
+		for _, label := range page {
+			labels = append(labels, int32(label))
+		}
+		writeInts(w, labels)
+	}
+}
+
+// Fill parses the rows. Those of a batch may be of several parts, of which the reader has one at a time.
+func (c *clickFileSource) Fill(b *Batch, idx []int32, _ Draw) error {
+	shape := c.Shape()
+	b.places = b.places[:0]
+	if len(idx) == 0 {
+		return b.gather(shape, b.places)
+	}
+	r := c.take(int(idx[0]))
+	defer c.give(r)
+	r.batch.reset()
+	for i, n := range idx {
+		row := int(n)
+		if row < 0 || row >= len(c.labels) {
+			panic(fmt.Sprintf("data: sample %d of %d", row, len(c.labels)))
+		}
+		if !r.has(row) {
+			if err := r.read(c, row); err != nil {
+				return fmt.Errorf("reading %s again: %w", c.path, err)
+			}
+		}
+		row -= r.part.first
+		r.batch.add(&shape, &r.rows.clickRows, row, row+1)
+		b.places = append(b.places, clickAt{&r.batch, i})
+	}
+	return b.gather(shape, b.places)
+}
+
+// take returns a reader that nobody has, the one with a row if there is one.
+func (c *clickFileSource) take(row int) *clickReader {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.idle)
+	if n == 0 {
+		return new(clickReader)
+	}
+	if i := slices.IndexFunc(c.idle, func(r *clickReader) bool { return r.has(row) }); i >= 0 {
+		c.idle[i], c.idle[n-1] = c.idle[n-1], c.idle[i]
+	}
+	r := c.idle[n-1]
+	c.idle = c.idle[:n-1]
+	return r
+}
+
+func (c *clickFileSource) give(r *clickReader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, r)
+}
+
+func (r *clickReader) has(row int) bool {
+	return row >= r.part.first && row < r.part.first+r.part.rows
+}
+
+// read parses the part that a row is in.
+func (r *clickReader) read(c *clickFileSource, row int) error {
+	r.part = clickPart{} // until it is there
+	part := c.parts[sort.Search(len(c.parts), func(i int) bool { return c.parts[i].first > row })-1]
+	f, err := pathname.Open(c.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r.text = bytesview.Sized(r.text, part.bytes)
+	if _, err := f.ReadAt(r.text, part.offset); err != nil {
+		return readFault(c.path, part.offset, err)
+	}
+	c.parser.parse(r.text, &r.rows)
+	if n := len(r.rows.labels); n != part.rows {
+		return &FormatError{c.path, part.offset, fmt.Sprintf("%d rows, there were %d when it was opened: the file has changed", n, part.rows)}
+	}
+	r.part = part
+	return nil
+}

@@ -1,0 +1,83 @@
+package bindings
+
+import (
+	"encoding/json"
+
+	"github.com/ringo-ml/ringo/internal/tune"
+)
+
+// report is what Report tells. Times are in seconds, of the slowest rank.
+type report struct {
+	Strategy string  `json:"strategy"`
+	Density  float64 `json:"density,omitempty"` // the share that it sends, or its threshold
+	Plan     string  `json:"plan"`
+	Buckets  []int   `json:"buckets"` // as Buckets
+	Reason   string  `json:"why,omitempty"`
+	Replans  int     `json:"again,omitempty"` // how often it was chosen anew
+	// Chosen: these are what measurements, a profile or choices say, and no longer what was there before.
+	Chosen bool `json:"chosen"`
+	// Measuring: the choice is still to come, or to be compared with the steps that follow it.
+	Measuring bool         `json:"measuring"`
+	Steps     int64        `json:"steps"`
+	Choices   tune.Choices `json:"choices"` // for Tuning
+	// Predicted are steps by each strategy that there was to choose from, with its best plan.
+	Predicted []predicted     `json:"predicted,omitempty"`
+	Measured  *measured       `json:"measured,omitempty"` // steps since the choice
+	Profile   json.RawMessage `json:"profile,omitempty"`  // for Tuning, and for ringo plan
+}
+
+type predicted struct {
+	Strategy string  `json:"strategy"`
+	Buckets  int     `json:"buckets"`
+	Step     float64 `json:"step_s"`
+	Compress float64 `json:"compress_s"`
+	Exposed  float64 `json:"exposed_s"` // communication that backward does not hide
+}
+
+type measured struct {
+	Steps   int     `json:"steps"`
+	Step    float64 `json:"step_s"`
+	Exposed float64 `json:"exposed_s"`
+}
+
+// Report is one object of JSON: what steps go on with, why, and what another run needs to do the same.
+func (s *Strategy) Report() ([]byte, error) {
+	s.steps.Lock()
+	defer s.steps.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.tuned
+	if d == nil {
+		return nil, notTuned("report")
+	}
+	r := report{
+		Strategy: string(s.cfg.Strategy), Density: d.Spars(), Plan: d.planName, Buckets: d.plan.Ends(), Reason: d.report.Reason, Replans: d.report.Replans,
+		Measuring: d.tuner.Measuring(), Steps: d.steps, Chosen: d.tuner.State().Chosen, Choices: d.tuner.State().Made,
+	}
+	for i := range r.Buckets {
+		r.Buckets[i]++
+	}
+	for _, p := range d.report.All {
+		r.Predicted = append(r.Predicted, predicted{p.Strategy, len(p.Plan), p.Step, p.Compress, p.Exposed})
+	}
+	if m := d.measured; m != nil {
+		r.Measured = &measured{m.Steps, m.Step, m.Exposed}
+	}
+	if f, ok := d.tuner.Profile(); ok {
+		data, err := tune.Encode(tune.Profile{Planner: &f})
+		if err != nil {
+			return nil, err
+		}
+		r.Profile = data
+	}
+	return json.Marshal(r)
+}
+
+// setReport keeps what the tuner reports: of a choice, or of the steps after it.
+func (d *tuned) setReport(r tune.Report) {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	if d.measured = r.Measured; r.Measured == nil {
+		d.report = r
+	}
+}

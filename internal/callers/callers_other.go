@@ -1,9 +1,0 @@
-//go:build !linux
-
-package callers
-
-import "net"
-
-func speakFirst(net.Listener) {}
-
-func peek(net.Conn, []byte) (n int, gone bool) { return 0, false }

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package connpeek
+
+import "net"
+
+func speakFirst(net.Listener) {}
+
+func peek(net.Conn, []byte) (n int, gone bool) { return 0, false }

@@ -1,0 +1,136 @@
+package client
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/message"
+	"github.com/ringo-ml/ringo/internal/wire"
+)
+
+// sendLoop sends what there is to send, one after the other, until the client ends: what lost ones
+// had, the ends of steps, and micro-batches as soon as somebody has room. It is the only one that
+// writes micro-batches and ends, so that these go in turn.
+func (c *Client) sendLoop() {
+	defer close(c.posted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.err == nil && !c.over {
+		switch begun := time.Now(); {
+		case c.needsRecovery():
+			c.recoverLost()
+		case c.news:
+			c.news = false
+			c.sayEnd()
+		case c.nextUncollected() != nil:
+			c.ask(c.nextUncollected())
+		case len(c.pending) == 0:
+			c.changed.Wait()
+			c.times.Starved += time.Since(begun)
+		case c.pending[0].frame == nil:
+			if err := c.pack(c.pending[0]); err != nil {
+				c.end(err)
+			}
+			c.times.Busy += time.Since(begun)
+		default:
+			f := c.pending[0]
+			if at := c.choosePeer(f); at >= 0 {
+				c.pending = c.pending[1:]
+				c.send(f, at)
+				continue
+			}
+			c.changed.Wait()
+			c.times.Blocked += time.Since(begun)
+		}
+	}
+}
+
+// Times are those of sending since the last call: starved where there was no micro-batch, blocked where no heter-trainer had room, or had
+// not ended the step before.
+func (c *Client) Times() heter.StageTimes {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.times
+	c.times = heter.StageTimes{}
+	return was
+}
+
+// choosePeer is who gets a micro-batch, -1 where nobody can now. c.mu is held.
+func (c *Client) choosePeer(f *request) int {
+	if len(c.loads) > 1 && !c.cfg.Lent && !c.committed(f.step-1) {
+		return -1
+	}
+	for i, k := range c.links {
+		c.loads[i].transferTime = c.lacks(k)
+		c.loads[i].full = len(k.inFlight) >= k.welcome.Micros || len(k.inFlight) > 0 && k.bytes+c.sizeOf(f) > k.welcome.Bytes
+	}
+	return choose(c.loads, c.last, f.n)
+}
+
+// send sends a micro-batch to a heter-trainer. One that is lost meanwhile makes it an orphan. c.mu
+// is held, and let go meanwhile.
+func (c *Client) send(f *request, at int) {
+	k := c.links[at]
+	if f.n > k.welcome.Samples {
+		c.end(fmt.Errorf("heter: a micro-batch of %d samples: heter-trainer %d takes %d at most; use more micro-batches", f.n, at, k.welcome.Samples))
+		return
+	}
+	if f.link == nil {
+		c.retained = append(c.retained, f)
+	}
+	c.last = at
+	k.number++
+	f.link, f.number, k.inFlight[k.number] = k, k.number, f
+	k.bytes += c.sizeOf(f)
+	k.place(f)
+	if c.loads[at].under == 0 {
+		k.since = time.Now()
+	}
+	c.loads[at].under += f.n
+	begun := time.Now()
+	err := c.sendParams(k)
+	c.mu.Unlock()
+	if err == nil {
+		err = k.send(f)
+	}
+	c.mu.Lock()
+	c.times.Busy += time.Since(begun)
+	if err != nil {
+		c.mu.Unlock()
+		c.lose(k, err)
+		c.mu.Lock()
+	}
+}
+
+// end ends all waits with the first reason that is given. c.mu is held.
+func (c *Client) end(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.changed.Broadcast()
+}
+
+// sizeOf is how many bytes a micro-batch's frame has.
+func (c *Client) sizeOf(f *request) int { return wire.HeaderSize + c.layout.RequestBytes(f.n) }
+
+// pack makes a micro-batch's frame, all but its number. c.mu is held, and let go meanwhile.
+func (c *Client) pack(f *request) error {
+	size := c.sizeOf(f)
+	take := c.frames.get(f, size)
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	b, err := take()
+	if err != nil {
+		c.note(fmt.Sprintf("micro-batches go over links, no longer through memory that heter-trainers of this host have, too: %v", err))
+		f.slot, b = -1, make([]byte, size)
+	}
+	if err := wire.PutHeader((*[wire.HeaderSize]byte)(b), wire.Header{Type: message.TypeMicroBatch, Length: len(b) - wire.HeaderSize}); err != nil {
+		return err
+	}
+	if err := c.layout.Micro(b[wire.HeaderSize:], f.micro, 0, f.step); err != nil {
+		return fmt.Errorf("heter: a micro-batch of step %d: %w", f.step, err)
+	}
+	f.frame = b
+	return nil
+}

@@ -1,0 +1,268 @@
+package runlog
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
+)
+
+// RunSet is runs that differ in the seed alone.
+type RunSet struct {
+	// Label tells it from the others: by the settings that differ, or by the file.
+	Label string
+	Runs  []*Run
+}
+
+// seeds are settings in which runs of a group may differ.
+var seeds = []string{"training.seed", "training.seeds"}
+
+// settings are a run's, but for its seed, with what was not set but decides on the figures.
+func (r *Run) settings() map[string]string {
+	out := map[string]string{}
+	if r.Job == nil {
+		return out
+	}
+	maps.Copy(out, r.Job.Settings)
+	for _, path := range seeds {
+		delete(out, path)
+	}
+	return out
+}
+
+// machine is where a run took place, by name.
+func (r *Run) machine() [][2]string {
+	i := r.Info
+	out := [][2]string{}
+	add := func(name, value string) { out = append(out, [2]string{name, value}) }
+	if r.Job != nil {
+		m := r.Job.Machine
+		add("ringo", r.Job.Ringo)
+		add("host", m.Host)
+		add("system", m.System)
+		add("processor", m.CPU)
+		add("hardware threads", fmt.Sprint(m.CPUs))
+		add("memory", quantity.Bytes(m.MemoryBytes))
+		add("Go", m.Go)
+	}
+	if !r.older() {
+		add("kernels", i.Kernels)
+		add("ranks", fmt.Sprint(i.NP))
+		add("threads of a rank", fmt.Sprint(i.Threads))
+		add("servers", fmt.Sprint(i.Servers))
+		add("transport", i.Transport)
+		add("placement", i.Placement)
+	}
+	return out
+}
+
+// key is the same of runs that differ in the seed alone, on machines of one kind.
+func (r *Run) key() string {
+	if r.Job == nil { // nothing says what the run was: it is of a kind with those of its file
+		return r.Source
+	}
+	var b strings.Builder
+	all := r.settings()
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%q=%q ", path, all[path])
+	}
+	for _, m := range r.machine() {
+		if m[0] != "host" {
+			fmt.Fprintf(&b, "%q=%q ", m[0], m[1])
+		}
+	}
+	return b.String()
+}
+
+// GroupsOf puts runs together that differ in the seed alone, in the order in which they come. Settings, version, number of ranks and kind of
+// machine must agree, or rates and times of different things would be averaged; the host's name need not.
+func GroupsOf(all []*Run) []RunSet {
+	var out []RunSet
+	at := map[string]int{}
+	for _, r := range all {
+		i, known := at[r.key()]
+		if !known {
+			i = len(out)
+			at[r.key()] = i
+			out = append(out, RunSet{})
+		}
+		out[i].Runs = append(out[i].Runs, r)
+	}
+	label(out)
+	return out
+}
+
+// label gives each group a label that no other has.
+func label(all []RunSet) {
+	differ := Differences(all)
+	const most = 3 // more would make labels that no legend has room for
+	for i := range all {
+		var parts []string
+		for _, d := range differ {
+			_, short, _ := strings.Cut(d.Name, ".")
+			if v := d.Values[i]; len(differ) <= most && v != "" {
+				parts = append(parts, cmp.Or(short, d.Name)+"="+v)
+			}
+		}
+		if all[i].Label = strings.Join(parts, " "); len(parts) == 0 {
+			name := filepath.Base(all[i].Runs[0].Source)
+			all[i].Label = strings.TrimSuffix(name, filepath.Ext(name))
+		}
+	}
+	seen := map[string]int{}
+	for i := range all {
+		if seen[all[i].Label]++; seen[all[i].Label] > 1 {
+			all[i].Label = fmt.Sprintf("%s (%d)", all[i].Label, seen[all[i].Label])
+		}
+	}
+}
+
+// Row is something of each group, as a report's tables have it: a name, such as the path of a setting or a part of the machine, and a
+// value for each group in their order. A group that does not say has "".
+type Row struct {
+	Name   string
+	Values []string // by group
+}
+
+// Differences are the settings in which groups differ, sorted; "" of a group that does not say.
+func Differences(all []RunSet) []Row {
+	byGroup := make([]map[string]string, len(all))
+	paths := map[string]bool{}
+	for i, g := range all {
+		byGroup[i] = g.Runs[0].settings()
+		for path := range byGroup[i] {
+			paths[path] = true
+		}
+	}
+	return rows(slices.Sorted(maps.Keys(paths)), byGroup, true)
+}
+
+// Machines are where the groups' runs took place.
+func Machines(all []RunSet) []Row {
+	byGroup := make([]map[string]string, len(all))
+	var names []string
+	for i, g := range all {
+		byGroup[i] = map[string]string{}
+		for _, m := range g.Runs[0].machine() {
+			byGroup[i][m[0]] = m[1]
+			if !slices.Contains(names, m[0]) {
+				names = append(names, m[0])
+			}
+		}
+	}
+	return rows(names, byGroup, false)
+}
+
+// rows are what groups have of some names, in that order; differing: only where not all have the same.
+func rows(names []string, byGroup []map[string]string, differing bool) (out []Row) {
+	for _, name := range names {
+		row := Row{Name: name}
+		same := true
+		for i := range byGroup {
+			row.Values = append(row.Values, byGroup[i][name])
+			same = same && byGroup[i][name] == byGroup[0][name]
+		}
+		if !differing || !same {
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// Spread is a figure of several runs: mean, standard deviation of a sample, least and greatest. N is how many have it; of none all
+// but N and SD are NaN.
+type Spread struct {
+	Mean, SD, Low, High float64
+	N                   int
+}
+
+// SpreadOf is that of some figures; those that are no numbers do not count.
+func SpreadOf(values []float64) Spread {
+	out := Spread{Low: math.Inf(1), High: math.Inf(-1)}
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			out.N++
+			out.Mean += v
+			out.Low, out.High = min(out.Low, v), max(out.High, v)
+		}
+	}
+	if out.N == 0 {
+		return Spread{Mean: math.NaN(), Low: math.NaN(), High: math.NaN()}
+	}
+	out.Mean /= float64(out.N)
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			out.SD += (v - out.Mean) * (v - out.Mean) / max(1, float64(out.N-1))
+		}
+	}
+	out.SD = math.Sqrt(out.SD)
+	return out
+}
+
+// Point is a place of a curve: the runs of a group that have a record there.
+type Point struct {
+	Done  int64
+	Epoch int
+	WallS float64 // a mean
+	Spread
+}
+
+// Curve is a field of the group's records of epochs or steps, by step, where any run has it.
+func (g RunSet) Curve(table func(*Run) *Table, field string) []Point {
+	type place struct {
+		values, walls []float64
+		epoch         int
+	}
+	// Runs of one group have evaluations after the same steps, but one may have ended earlier: a place has those that are there.
+	at := map[int64]*place{}
+	for _, r := range g.Runs {
+		t := table(r)
+		for i, v := range t.Column(field) {
+			if math.IsNaN(v) {
+				continue
+			}
+			p := at[t.Done[i]]
+			if p == nil {
+				p = &place{epoch: t.Epoch[i]}
+				at[t.Done[i]] = p
+			}
+			p.values, p.walls = append(p.values, v), append(p.walls, t.WallS[i])
+		}
+	}
+	out := make([]Point, 0, len(at))
+	for _, done := range slices.Sorted(maps.Keys(at)) {
+		p := at[done]
+		out = append(out, Point{done, p.epoch, SpreadOf(p.walls).Mean, SpreadOf(p.values)})
+	}
+	return out
+}
+
+// OfSteps is a run's table of steps, for Curve.
+func OfSteps(r *Run) *Table { return &r.Steps }
+
+// OfEpochs is a run's table of epochs, for Curve.
+func OfEpochs(r *Run) *Table { return &r.Epochs }
+
+// Thin makes at most n points of more: each is of neighbours, with the mean of their means and the whole of their spread.
+func Thin(points []Point, n int) []Point {
+	if len(points) <= n {
+		return points
+	}
+	out := make([]Point, 0, n)
+	for i := range n {
+		some := points[i*len(points)/n : (i+1)*len(points)/n]
+		p := some[len(some)-1] // where the neighbours end, so that the curve ends where the run does
+		p.Mean = 0
+		for _, s := range some {
+			p.Mean += s.Mean / float64(len(some))
+			p.Low, p.High = min(p.Low, s.Low), max(p.High, s.High)
+		}
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,441 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/server/wal"
+)
+
+// enter begins a change of a session. Where again is false and err nil the session is locked
+// and the change is its next one; else it is not locked.
+func (e *Engine) enter(session int, seq uint64) (l *session, again bool, t Ticket, err error) {
+	if err := e.Err(); err != nil {
+		return nil, false, t, err
+	}
+	if session < 0 || session >= len(e.sessions) {
+		return nil, false, t, fmt.Errorf("tables: session %d: want 0 to %d", session, len(e.sessions)-1)
+	}
+	l = &e.sessions[session]
+	l.mu.Lock()
+	last := l.last.Load()
+	switch {
+	case seq <= last:
+		again, t = true, l.ticket
+	case seq > last+1:
+		err = &gapError{session, seq, last}
+	case l.lost != nil:
+		err = fmt.Errorf("tables: session %d: %w", session, l.lost)
+	case l.left:
+		err = fmt.Errorf("tables: session %d: change %d: %w", session, seq, ErrLeft)
+	default:
+		return l, false, t, nil
+	}
+	l.mu.Unlock()
+	return l, again, t, err
+}
+
+// PushRows moves rows by gradients, len(keys)*Dim values, as the mode says. Where the table's rule
+// wants counts they are behind each row's gradient, which is then that of a sum over samples: bsp
+// adds up both and divides neither. Each key
+// comes once; a batch with one twice is refused. It is the session's change number
+// seq: what the session has had already is left alone, and gives its last ticket. Slices
+// are not kept. Errors other than those of Failed leave the change untaken: it may be
+// made again.
+func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error) {
+	return e.do(&change{kind: kindRows, session: session, table: table, seq: seq, step: step, keys: keys, values: grads})
+}
+
+// PushDense moves values of an array from lo of the whole array on by gradients. All
+// must be this server's. In bsp, values that nobody pushes in a step count as 0 where
+// others of the array are pushed. Else it is like PushRows.
+func (e *Engine) PushDense(session int, seq uint64, array int, step uint64, lo int, grads []float32) (Ticket, error) {
+	return e.do(&change{kind: kindDense, session: session, table: array, seq: seq, step: step, at: uint64(lo), values: grads})
+}
+
+// SetDense gives values of an array their initial values, unless they have some: from an
+// earlier SetDense, or a checkpoint. One trainer sends a server's range from its
+// first value on, in pieces without gaps. The piece that completes the range waits until all survive what
+// Config.Durability says, and then opens pulls: a server that came back without them could take no push by who has
+// pulled them. Else it is like PushDense.
+func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float32) (Ticket, error) {
+	c := &change{kind: kindSet, session: session, table: array, seq: seq, at: uint64(lo), values: values}
+	t, err := e.do(c)
+	if err == nil && c.completed {
+		if err = e.Durable(t); err == nil {
+			e.clocks.arraySet()
+		}
+	}
+	return t, err
+}
+
+// do makes a change of values, if it is its session's next one: applies it, or keeps it until its step is decided.
+func (e *Engine) do(c *change) (Ticket, error) {
+	l, again, t, err := e.enter(c.session, c.seq)
+	if err != nil || again {
+		return t, err
+	}
+	defer l.mu.Unlock()
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if err := e.allow(l, c); err != nil {
+		return t, err
+	}
+	if e.cfg.Mode == BSP && c.kind != kindSet {
+		return e.bufferPush(l, c)
+	}
+	if err := e.applyChange(c); err != nil {
+		return t, fmt.Errorf("tables: session %d: change %d: %w", c.session, c.seq, err)
+	}
+	l.keys.Add(int64(len(c.keys)))
+	return e.take(l, c)
+}
+
+// applyChange applies a change that fits to its table or array.
+func (e *Engine) applyChange(c *change) error {
+	c.completed = false // replay uses one change for all
+	if c.kind == kindRows {
+		t := e.sparse[c.table]
+		if err := t.table.Push(c.session, c.seq, c.keys, c.values, e.cfg.scale()); err != nil {
+			return fmt.Errorf("table %q: %w", t.Name, err)
+		}
+		return nil
+	}
+	d := e.dense[c.table]
+	var err error
+	if c.kind == kindSet {
+		c.completed, err = d.initial(int(c.at), c.values)
+	} else {
+		err = d.push(c.session, c.seq, c.step, int(c.at), c.values, e.cfg.scale())
+	}
+	if err != nil {
+		return fmt.Errorf("array %q: %w", d.Name, err)
+	}
+	return nil
+}
+
+// allow reports a change that does not fit. The session is locked and the gate shared.
+func (e *Engine) allow(l *session, c *change) error {
+	if err := e.Err(); err != nil {
+		return err
+	}
+	err := e.fits(c)
+	if err == nil && c.kind == kindDense {
+		err = e.dense[c.table].ready()
+	}
+	if err == nil && c.kind != kindSet {
+		err = e.inStep(l, c)
+	}
+	if err == nil && e.log != nil && c.size() > e.most {
+		err = fmt.Errorf("%d bytes: the log takes %d at once: send less, or raise its buffer", c.size(), e.most)
+	}
+	if err != nil {
+		return fmt.Errorf("tables: session %d: change %d: %w", c.session, c.seq, err)
+	}
+	return nil
+}
+
+// fits reports a change that this server has no place for.
+func (e *Engine) fits(c *change) error {
+	if c.kind == kindRows {
+		if c.table < 0 || c.table >= len(e.sparse) {
+			return fmt.Errorf("table %d of %d", c.table, len(e.sparse))
+		}
+		return e.sparse[c.table].fits(c)
+	}
+	if c.table < 0 || c.table >= len(e.dense) {
+		return fmt.Errorf("array %d of %d", c.table, len(e.dense))
+	}
+	d := e.dense[c.table]
+	if c.at > math.MaxInt64 || len(c.keys) > 0 {
+		return fmt.Errorf("array %q: values from %d on, and %d keys", d.Name, c.at, len(c.keys))
+	}
+	if err := d.check(int(c.at), len(c.values)); err != nil {
+		return fmt.Errorf("array %q: %w", d.Name, err)
+	}
+	return nil
+}
+
+// inStep wants a change to be of the session's step: in bsp and ssp the one after what it
+// has clocked, else any later one.
+func (e *Engine) inStep(l *session, c *change) error {
+	strict := e.cfg.Mode == BSP || e.cfg.Mode == SSP
+	if c.step <= l.clock || strict && c.step != l.clock+1 {
+		return fmt.Errorf("step %d after step %d was clocked: want step %d", c.step, l.clock, l.clock+1)
+	}
+	return nil
+}
+
+// take enters a change that was applied into the log and counts it.
+func (e *Engine) take(l *session, c *change) (Ticket, error) {
+	t, err := e.append(&l.head, c)
+	if err != nil {
+		return t, err
+	}
+	l.ticket = t
+	l.last.Store(c.seq)
+	l.pushes.Add(1)
+	return t, nil
+}
+
+// append writes a change to the log, if there is one. Where it cannot be written the
+// engine stops: what was applied could not be told from what was not.
+func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) {
+	if e.log == nil {
+		return t, nil
+	}
+	c.putHead(head)
+	keys, values := wire(c.keys, c.values)
+	if t, err = e.log.Append(head[:], keys, values); err != nil {
+		e.fail(err)
+		return t, err
+	}
+	e.bound.add(c.size())
+	return t, nil
+}
+
+// bufferPush keeps a push until its step is decided.
+func (e *Engine) bufferPush(l *session, c *change) (Ticket, error) {
+	p, err := e.prepare(c)
+	if err != nil {
+		return Ticket{}, err
+	}
+	t, err := e.take(l, c)
+	if err != nil {
+		e.steps.give(p)
+		return t, err
+	}
+	l.keys.Add(int64(len(c.keys)))
+	e.steps.add(c.step, t.Number, p, c.kind == kindRows)
+	return t, nil
+}
+
+// prepare copies a push.
+func (e *Engine) prepare(c *change) (*push, error) {
+	p := e.steps.take()
+	if c.kind == kindDense {
+		p.setDense(c.session, c.seq, c.table, int(c.at), c.values)
+		return p, nil
+	}
+	if err := p.setRows(c.session, c.seq, c.table, e.sparse[c.table].width, c.keys, c.values); err != nil {
+		e.steps.give(p)
+		return nil, fmt.Errorf("tables: session %d: change %d: table %q: %w", c.session, c.seq, e.sparse[c.table].Name, err)
+	}
+	return p, nil
+}
+
+// Clock says that all pushes of a step and this session have been made. rate is the
+// learning rate of all rules from the next step on, of whichever session is the most advanced (in
+// bsp, of the lowest); below 0 rates stay as they are. In bsp it returns when
+// the steps that are complete by it have been applied.
+func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (Ticket, error) {
+	if math.IsNaN(rate) || math.IsInf(rate, 0) || math.IsInf(float64(float32(rate)), 0) {
+		return Ticket{}, fmt.Errorf("tables: session %d: change %d: learning rate %s: want a finite number", session, seq, quantity.Exact(rate))
+	}
+	if rate < 0 || e.cfg.Mode == Geo {
+		rate = -1
+	}
+	l, again, t, err := e.enter(session, seq)
+	if err != nil || again {
+		return t, err
+	}
+	defer l.mu.Unlock()
+	if e.enterAs(rate) {
+		defer e.gate.Unlock()
+	} else {
+		defer e.gate.RUnlock()
+	}
+	c := change{kind: kindClock, session: session, seq: seq, step: step, at: math.Float64bits(rate)}
+	if err := e.Err(); err != nil {
+		return t, err
+	}
+	if err := e.inStep(l, &c); err != nil {
+		return t, fmt.Errorf("tables: session %d: change %d: %w", session, seq, err)
+	}
+	return e.event(l, &c)
+}
+
+// enterAs takes the gate: alone where rates are to change while others push.
+func (e *Engine) enterAs(rate float64) (alone bool) {
+	changes := func() bool {
+		return e.cfg.Mode != BSP && rate >= 0 && math.Float64bits(rate) != e.rate.Load()
+	}
+	if !changes() {
+		e.gate.RLock()
+		if !changes() { // nobody changes it before the gate is let go
+			return false
+		}
+		e.gate.RUnlock()
+	}
+	e.gate.Lock()
+	return true
+}
+
+// Leave says that a session makes no more changes: it is not waited for any more. Pushes of
+// a step that it has not clocked are, in bsp, dropped.
+func (e *Engine) Leave(session int, seq uint64) (Ticket, error) {
+	l, again, t, err := e.enter(session, seq)
+	if err != nil || again {
+		return t, err
+	}
+	defer l.mu.Unlock()
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if err := e.Err(); err != nil {
+		return t, err
+	}
+	return e.event(l, &change{kind: kindLeave, session: session, seq: seq})
+}
+
+// Lost says that a trainer does not come back. The engine stops with a *LostError, or,
+// with ContinueJob, goes on as if the trainer had left. For one that has left, or
+// was lost before, nothing happens.
+func (e *Engine) Lost(trainer int, cause error) error {
+	if trainer < 0 || trainer >= e.cfg.Trainers {
+		return fmt.Errorf("tables: trainer %d was lost: want 0 to %d", trainer, e.cfg.Trainers-1)
+	}
+	lost := &LostError{trainer, cause}
+	for session := trainer * e.cfg.Sessions; session < (trainer+1)*e.cfg.Sessions; session++ {
+		if err := e.markLost(session, lost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) markLost(session int, lost *LostError) error {
+	l := &e.sessions[session]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left {
+		return nil
+	}
+	if err := e.Err(); err != nil {
+		return err
+	}
+	if e.cfg.Lost != ContinueJob {
+		e.fail(lost)
+		return lost
+	}
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if err := e.Err(); err != nil {
+		return err
+	}
+	l.lost = lost
+	_, err := e.event(l, &change{kind: kindLost, session: session})
+	return err
+}
+
+// event enters what moves clocks into the log, and moves them.
+func (e *Engine) event(l *session, c *change) (t wal.LSN, err error) {
+	e.control.Lock()
+	t, err = e.append(&l.head, c)
+	if err == nil {
+		e.advanceClocks(l, c, t.Number)
+	}
+	e.control.Unlock()
+	if err != nil {
+		return t, err
+	}
+	l.ticket = t
+	if c.kind != kindLost {
+		l.last.Store(c.seq)
+	}
+	return t, e.applySteps()
+}
+
+// advanceClocks moves clocks. e.control is held, or the log replayed.
+func (e *Engine) advanceClocks(l *session, c *change, record uint64) {
+	if c.kind != kindClock {
+		l.left = true
+		e.clocks.leave(c.session)
+	} else {
+		l.clock = c.step
+		rate := math.Float64frombits(c.at)
+		if e.cfg.Mode == BSP {
+			e.steps.offer(c.step, record, c.session, rate)
+		}
+		if leads := e.clocks.advance(c.session, c.step); leads && e.cfg.Mode != BSP {
+			e.setRate(rate)
+		}
+	}
+	if e.cfg.Mode == BSP {
+		e.steps.decide(e.clocks)
+	}
+}
+
+// setRate gives all rules a learning rate; below 0 nothing changes. Nobody may push
+// meanwhile: the gate is held alone, or the rate is what they have, or it is bsp's.
+func (e *Engine) setRate(rate float64) {
+	if rate < 0 || math.Float64bits(rate) == e.rate.Load() {
+		return
+	}
+	for _, t := range e.sparse {
+		if t.rated != nil {
+			t.rated.SetLR(rate)
+		}
+	}
+	for _, d := range e.dense {
+		d.setLR(rate)
+	}
+	e.rate.Store(math.Float64bits(rate))
+}
+
+// applySteps applies all steps that are decided, in bsp.
+func (e *Engine) applySteps() error {
+	if e.cfg.Mode != BSP {
+		return nil
+	}
+	e.merging.Lock()
+	defer e.merging.Unlock()
+	for {
+		if err := e.Err(); err != nil {
+			return err
+		}
+		k, done := e.steps.next()
+		if k == nil {
+			e.clocks.setApplied(done)
+			return nil
+		}
+		if err := e.apply(k); err != nil {
+			err = fmt.Errorf("tables: step %d: applying its sum: %w", k.number, err)
+			e.fail(err)
+			return err
+		}
+		e.clocks.setApplied(k.number)
+		e.steps.end(k)
+	}
+}
+
+// apply applies the mean of a step's pushes. e.merging is held, and the gate shared.
+func (e *Engine) apply(k *step) error {
+	scale := 1 / float32(max(1, k.n))
+	for i, list := range k.rows {
+		list = k.chosen(list, e.cfg.Sessions)
+		if len(list) == 0 {
+			continue
+		}
+		t := e.sparse[i]
+		keys, sums := e.merger.merge(list, t.width)
+		if err := pushSum(t.table, k.number, t.width, keys, sums, t.scale(scale)); err != nil {
+			return fmt.Errorf("table %q: %w", t.Name, err)
+		}
+	}
+	for i, list := range k.dense {
+		list = k.chosen(list, e.cfg.Sessions)
+		if len(list) == 0 {
+			continue
+		}
+		d := e.dense[i]
+		e.total = bytesview.Sized(e.total, d.hi-d.lo)
+		mergeDense(e.merger.kernels, list, e.cfg.Sessions, d.lo, e.total)
+		if err := d.push(0, k.number, k.number, d.lo, e.total, scale); err != nil {
+			return fmt.Errorf("array %q: %w", d.Name, err)
+		}
+	}
+	e.setRate(k.rate)
+	return nil
+}

@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// sessionClock is how far a session is.
+type sessionClock struct {
+	clock uint64 // the last step clocked
+	left  bool
+}
+
+// clocks know how far trainers are, and let others wait for them.
+type clocks struct {
+	mode      Mode
+	staleness uint64
+	per       int // sessions of a trainer
+	limit     time.Duration
+
+	mu       sync.Mutex
+	sessions []sessionClock
+	slowest  uint64 // clock of the sessions that have not left, or the highest where all have
+	highest  uint64
+	applied  uint64 // bsp: the last step whose sum is in the tables
+	unset    int    // arrays without their initial values
+	fault    error
+	changed  chan struct{} // closed when something has changed; nil while nobody waits
+	left     chan struct{} // closed when all sessions have left
+	over     bool          // they have
+}
+
+func newClocks(c Config) *clocks {
+	return &clocks{mode: c.Mode, staleness: uint64(c.Staleness), per: c.Sessions, limit: c.WaitLimit, sessions: make([]sessionClock, c.Trainers*c.Sessions), left: make(chan struct{})}
+}
+
+// note wakes those who wait. c.mu is held.
+func (c *clocks) note() {
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// advance moves a session to a step and reports whether that is the highest so far.
+func (c *clocks) advance(session int, step uint64) (leads bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &c.sessions[session]
+	was := l.clock
+	l.clock = max(was, step)
+	if leads = step > c.highest; leads {
+		c.highest = step
+	}
+	if was == c.slowest {
+		c.measure()
+	}
+	return leads
+}
+
+// leave makes a session one that is not waited for.
+func (c *clocks) leave(session int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions[session].left = true
+	c.measure()
+}
+
+// measure finds the slowest. c.mu is held. It costs a look at each session.
+func (c *clocks) measure() {
+	slowest, some := c.highest, false
+	for i := range c.sessions {
+		if l := &c.sessions[i]; !l.left && (!some || l.clock < slowest) {
+			slowest, some = l.clock, true
+		}
+	}
+	if slowest != c.slowest || !some {
+		c.slowest = slowest
+		c.note()
+	}
+	if !some && !c.over {
+		c.over = true
+		close(c.left)
+	}
+}
+
+// clockedBy writes to who which trainers have clocked a step, and returns how many.
+func (c *clocks) clockedBy(step uint64, who []bool) (n int) {
+	for t := range who {
+		who[t] = !slices.ContainsFunc(c.sessions[t*c.per:][:c.per], func(l sessionClock) bool { return l.clock < step })
+		if who[t] {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *clocks) setApplied(step uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.applied = max(c.applied, step)
+	c.note()
+}
+
+// setUnset says how many arrays have no values yet.
+func (c *clocks) setUnset(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unset = n
+	c.note()
+}
+
+// arraySet says that one more array has its values.
+func (c *clocks) arraySet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unset--
+	c.note()
+}
+
+// fail ends all waits.
+func (c *clocks) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fault == nil {
+		c.fault = err
+		c.note()
+	}
+}
+
+// open tells whether a step may begin. c.mu is held.
+func (c *clocks) open(step uint64) bool {
+	switch {
+	case c.unset > 0:
+		return false
+	case c.mode == BSP:
+		return step <= c.applied+1
+	case c.mode == SSP:
+		return step <= c.slowest+1+c.staleness
+	}
+	return true
+}
+
+// waitedFor are the trainers that keep a step from beginning. c.mu is held.
+func (c *clocks) waitedFor(step uint64) (trainers []int) {
+	needed := step - 1
+	if c.mode == SSP {
+		needed -= min(needed, c.staleness)
+	}
+	for i := range c.sessions {
+		if l := &c.sessions[i]; !l.left && l.clock < needed && !slices.Contains(trainers, i/c.per) {
+			trainers = append(trainers, i/c.per)
+		}
+	}
+	return trainers
+}
+
+// slowestTrainer is a trainer that keeps a step from beginning, -1: none, or who is to give arrays
+// their first values.
+func (c *clocks) slowestTrainer(step uint64) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unset > 0 || c.open(step) {
+		return -1
+	}
+	needed := step - 1
+	if c.mode == SSP {
+		needed -= min(needed, c.staleness)
+	}
+	for i, l := range c.sessions {
+		if !l.left && l.clock < needed {
+			return i / c.per
+		}
+	}
+	return -1
+}
+
+// await waits until a step may begin. Where it may already nothing is allocated and
+// the context not looked at.
+func (c *clocks) await(ctx context.Context, trainer int, step uint64) error {
+	c.mu.Lock()
+	if c.fault == nil && c.open(step) {
+		c.mu.Unlock()
+		return nil
+	}
+	if err := ctx.Err(); err != nil && c.fault == nil { // a try: nothing is made for it
+		c.mu.Unlock()
+		return context.Cause(ctx)
+	}
+	defer c.mu.Unlock()
+	timer := time.NewTimer(c.limit)
+	defer timer.Stop()
+	for c.fault == nil && !c.open(step) {
+		if c.changed == nil {
+			c.changed = make(chan struct{})
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		var over bool
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			over = true
+		case <-timer.C:
+			over = true
+		}
+		c.mu.Lock()
+		if over && c.fault == nil && !c.open(step) {
+			e := &waitError{Trainer: trainer, Step: step, Unset: c.unset > 0, Limit: c.limit, Cause: context.Cause(ctx)}
+			if !e.Unset {
+				e.WaitedFor = c.waitedFor(step)
+			}
+			return e
+		}
+	}
+	return c.fault
+}

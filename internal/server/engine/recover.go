@@ -1,0 +1,416 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/dirlock"
+	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/snapshot"
+	"github.com/ringo-ml/ringo/internal/server/wal"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// jobFile says in JSON what a directory belongs to.
+const jobFile = "JOB"
+
+// recover brings the engine to where its directory is: the newest checkpoint, then the
+// log. A new directory begins with the checkpoints of Config.From.
+func (e *Engine) recover(ctx context.Context) error {
+	if e.cfg.Durability == None {
+		return errors.Join(e.loadFrom(ctx), e.replayed())
+	}
+	if err := os.MkdirAll(e.cfg.Dir, 0o777); err != nil {
+		return err
+	}
+	var err error
+	if e.lock, err = dirlock.Take(e.cfg.Dir); err != nil {
+		return err
+	}
+	if err := e.claim(); err != nil {
+		return err
+	}
+	if e.cfg.Durability == WAL {
+		if e.log, err = wal.Open(LogDir(e.cfg.Dir), e.logConfig()); err != nil {
+			return err
+		}
+	}
+	var chain []*snapshot.Snapshot
+	if !none(e.checkpoints()) {
+		if chain, err = snapshot.Chain(e.checkpoints(), e.identity().Owner(), 0); err != nil {
+			return e.olderThan(err)
+		}
+	}
+	st := state{About: About{Record: 1}}
+	if len(chain) > 0 {
+		if st, err = e.load(ctx, chain); err != nil {
+			return err
+		}
+	} else if e.log == nil || e.log.Stats().Last == 0 {
+		if err := e.loadFrom(ctx); err != nil {
+			return err
+		}
+	}
+	if e.log != nil {
+		if err := e.replay(st.Record); err != nil {
+			return err
+		}
+	}
+	if err := e.replayed(); err != nil {
+		return err
+	}
+	if len(chain) == 0 && (len(e.cfg.From) > 0 && !e.cfg.Ordered || e.log != nil) {
+		// What comes now builds on it, and a log alone does not say of what tables it
+		// is. Tables of several tiers may choose which keys get a row, but not in a
+		// replay, of which Load tells them.
+		if _, err = e.save(ctx, false, 0); err != nil {
+			return fmt.Errorf("saving a first checkpoint: %w", err)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) logConfig() wal.Config {
+	c := e.cfg.wal()
+	c.Owner = e.identity().logOwner()
+	return c
+}
+
+// replayed ends the loading of all tables.
+func (e *Engine) replayed() error {
+	for _, t := range e.sparse {
+		if err := t.table.Replayed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// none tells whether a directory has no checkpoint.
+func none(dir string) bool {
+	all, err := snapshot.Numbers(dir)
+	return err == nil && len(all) == 0
+}
+
+// claim makes the directory this server's, or reports that it is another's.
+func (e *Engine) claim() error {
+	path := IdentityPath(e.cfg.Dir)
+	has, err := IdentityOf(e.cfg.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		e.folder = rand.Text()[:16]
+		return e.writeJob(path)
+	}
+	if err != nil {
+		return err
+	}
+	e.folder = has.Folder
+	return e.mine(path, has)
+}
+
+// mine reports how a folder is another server's.
+func (e *Engine) mine(path string, has Identity) error {
+	want := e.identity()
+	var faults []string
+	differ := func(what string, has, want any) {
+		if has != want {
+			faults = append(faults, fmt.Sprintf("%s %v, not %v", what, has, want))
+		}
+	}
+	differ("job", has.Job, want.Job)
+	differ("server", fmt.Sprintf("%d of %d", has.Index, has.Servers), fmt.Sprintf("%d of %d", want.Index, want.Servers))
+	differ("trainers", has.Trainers, want.Trainers)
+	differ("sessions of each", has.Sessions, want.Sessions)
+	differ("mode", has.Mode, want.Mode)
+	differ("durability", has.Durability, want.Durability)
+	differ("the tables of schema", has.Schema, want.Schema)
+	differ("folder", has.Folder, want.Folder)
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: the folder is another server's, of %s: name another one; a new job can begin with what is in it", path, strings.Join(faults, ", "))
+}
+
+func (e *Engine) writeJob(path string) error {
+	b, err := json.Marshal(e.identity())
+	if err != nil {
+		return err
+	}
+	return dirlock.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(append(b, '\n'))
+		return err
+	})
+}
+
+// stateOf is what a checkpoint's manifest says.
+func stateOf(s *snapshot.Snapshot) (st state, err error) {
+	if err := json.Unmarshal(s.Meta, &st); err != nil {
+		return st, fmt.Errorf("%s: its manifest: %w", s.Dir, err)
+	}
+	return st, nil
+}
+
+// load loads this server's own checkpoint and the deltas to it.
+func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state, err error) {
+	newest := chain[len(chain)-1]
+	if st, err = stateOf(newest); err != nil {
+		return st, err
+	}
+	if err := e.mine(newest.Dir, st.Identity); err != nil {
+		return st, err
+	}
+	if len(st.Sessions) != len(e.sessions) {
+		return st, fmt.Errorf("%s: its manifest has %d sessions of %d", newest.Dir, len(st.Sessions), len(e.sessions))
+	}
+	if st.Epochs, err = e.loadParts(ctx, chain, nil); err != nil {
+		return st, e.olderThan(err)
+	}
+	for _, s := range chain {
+		bytes, err := s.Bytes()
+		if err != nil {
+			return st, err
+		}
+		e.saved.add(s, bytes, &st)
+	}
+	e.newest.Store(newest.Number)
+	if err := e.findOrders(); err != nil {
+		return st, err
+	}
+	for i, s := range st.Sessions {
+		l := &e.sessions[i]
+		l.last.Store(s.Last)
+		l.clock, l.left = s.Clock, s.Left
+		if s.Lost {
+			l.lost = e.lostBefore(i)
+		}
+		e.clocks.sessions[i] = sessionClock{s.Clock, s.Left}
+	}
+	e.clocks.highest, e.clocks.applied, e.steps.completeTo = st.Highest, st.Applied, st.Applied
+	e.clocks.measure()
+	e.setRate(st.Rate)
+	return st, nil
+}
+
+// olderThan says of a newest checkpoint that cannot be loaded how to do without it. None is left out
+// silently.
+func (e *Engine) olderThan(err error) error {
+	all, fault := snapshot.Numbers(e.checkpoints())
+	if fault != nil || len(all) < 2 {
+		return err
+	}
+	rest := "what came after it is lost then"
+	if e.log != nil {
+		rest = "the log has what came after it"
+	}
+	return fmt.Errorf("%w; to begin with the one before, number %d, move the folder of number %d away: %s", err, all[len(all)-2], all[len(all)-1], rest)
+}
+
+func (e *Engine) lostBefore(session int) error {
+	return &LostError{session / e.cfg.Sessions, errors.New("before this server was started again")}
+}
+
+// loadParts loads tables and arrays of a chain; with keep, rows of another number of servers.
+func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep func(uint64) bool) (epochs []uint64, err error) {
+	states := make([]state, len(chain))
+	for i, s := range chain {
+		if states[i], err = stateOf(s); err != nil {
+			return nil, err
+		}
+		if id := states[0].Identity; states[i].Identity != id {
+			return nil, fmt.Errorf("%s is of job %s (folder %s), server %d of %d, and %s, which it is a delta to, of job %s (folder %s), server %d of %d: bring back what was there",
+				s.Dir, states[i].Job, states[i].Folder, states[i].Index, states[i].Servers, chain[0].Dir, id.Job, id.Folder, id.Index, id.Servers)
+		}
+		if err = fitting(states[i].Layout, e.schema); err == nil && len(states[i].Since) != len(e.sparse) {
+			err = fmt.Errorf("its manifest has %d tables of %d", len(states[i].Since), len(e.sparse))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Dir, err)
+		}
+	}
+	for i, t := range e.sparse {
+		first := len(chain) - 1
+		for first > 0 && states[first].Since[i] != 0 {
+			first--
+		}
+		var epoch uint64
+		for _, s := range chain[first:] {
+			dir, err := s.Folder(tableFolder(i))
+			if err == nil {
+				epoch, err = t.table.Load(ctx, dir, states[0].of(tableFolder(i), s.Number), keep)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("loading table %q: %w", t.Name, err)
+			}
+		}
+		epochs = append(epochs, epoch)
+	}
+	for i, d := range e.dense {
+		if err := loadDense(ctx, d, chain[len(chain)-1], states[0].Identity, denseFile(i), keep == nil); err != nil {
+			return nil, fmt.Errorf("loading array %q: %w", d.Name, err)
+		}
+	}
+	return epochs, nil
+}
+
+// loadDense reads an array's file to its end, where damage shows.
+func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, id Identity, file string, own bool) error {
+	r, err := s.Open(file)
+	if err != nil {
+		return err
+	}
+	err = d.load(ctx, r, id.of(file, s.Number), own)
+	if err == nil {
+		err = atEnd(r)
+	}
+	if err = errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(s.Dir, file), err)
+	}
+	return nil
+}
+
+// loadFrom loads the checkpoints of all servers of a job, which may have been of another
+// number: where they were as many, this one's alone has what it needs. Sessions, clocks and rates begin
+// anew.
+func (e *Engine) loadFrom(ctx context.Context) error {
+	mine := func(key uint64) bool { return schema.Owner(key, e.cfg.Servers) == e.cfg.Index }
+	seen := map[int]string{}
+	var job Identity
+	for i, dir := range e.cfg.From {
+		number := uint64(0)
+		if len(e.cfg.FromNumbers) > 0 {
+			number = e.cfg.FromNumbers[i]
+		}
+		id, err := IdentityOf(dir)
+		if err != nil {
+			return fmt.Errorf("loading from %s: %w", dir, err)
+		}
+		chain, err := snapshot.Chain(CheckpointDir(dir), id.Owner(), number)
+		if err != nil {
+			return fmt.Errorf("loading from %s: %w", dir, err)
+		}
+		st, err := stateOf(chain[len(chain)-1])
+		if err != nil {
+			return err
+		}
+		if other := seen[st.Index]; other != "" || st.Servers != len(e.cfg.From) || len(seen) > 0 && st.Job != job.Job {
+			return fmt.Errorf("loading from %s: it is server %d of %d of job %q: want the directories of all servers of one job, these are %v", dir, st.Index, st.Servers, st.Job, e.cfg.From)
+		}
+		seen[st.Index], job = dir, st.Identity
+		if st.Servers == e.cfg.Servers && st.Index != e.cfg.Index {
+			continue
+		}
+		if _, err := e.loadParts(ctx, chain, mine); err != nil {
+			return fmt.Errorf("loading from %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// replay applies the log from a record on, as far as the tables do not have it.
+func (e *Engine) replay(from uint64) error {
+	c := &e.replaying
+	return e.log.Replay(from, func(number uint64, b []byte) error {
+		e.bound.add(len(b))
+		if err := c.decode(b); err != nil {
+			return fmt.Errorf("record %d: %w", number, err)
+		}
+		if err := e.redo(number, c); err != nil {
+			return fmt.Errorf("record %d: change %d of session %d: %w", number, c.seq, c.session, err)
+		}
+		return nil
+	})
+}
+
+// redo applies a change of the log. One that the checkpoint's state has already counts
+// only where it belongs to a step that bsp has not applied.
+func (e *Engine) redo(number uint64, c *change) error {
+	if c.kind == kindMark {
+		return nil
+	}
+	if c.session >= len(e.sessions) {
+		return fmt.Errorf("there are %d sessions", len(e.sessions))
+	}
+	if c.kind == kindPull {
+		return e.recount(c)
+	}
+	l := &e.sessions[c.session]
+	if c.kind == kindLost {
+		l.lost = e.lostBefore(c.session)
+		e.advanceClocks(l, c, number)
+		return e.applySteps()
+	}
+	last := l.last.Load()
+	had := c.seq <= last
+	if !had && c.seq != last+1 {
+		return &gapError{c.session, c.seq, last}
+	}
+	if err := e.redoOne(number, l, c, had); err != nil {
+		return err
+	}
+	l.last.Store(max(last, c.seq))
+	return nil
+}
+
+// recount counts keys of a pull again.
+func (e *Engine) recount(c *change) error {
+	if c.table >= len(e.sparse) || len(c.values) > 0 {
+		return fmt.Errorf("counts of table %d of %d, with %d values", c.table, len(e.sparse), len(c.values))
+	}
+	t := e.sparse[c.table]
+	if t.counter == nil {
+		return fmt.Errorf("counts of table %q, which admits keys without counting: give its admission as it was", t.Name)
+	}
+	return t.counter.Recount(rows.PullID{Session: c.session, Process: c.at, Oldest: c.step}, c.seq, c.keys)
+}
+
+func (e *Engine) redoOne(number uint64, l *session, c *change, had bool) error {
+	switch {
+	case c.kind == kindClock && had:
+		if e.cfg.Mode == BSP && c.step > e.clocks.applied {
+			e.steps.offer(c.step, number, c.session, math.Float64frombits(c.at))
+		}
+		return nil
+	case c.kind == kindClock || c.kind == kindLeave:
+		if had {
+			return nil
+		}
+		e.advanceClocks(l, c, number)
+		return e.applySteps()
+	}
+	if err := e.fits(c); err != nil {
+		return err
+	}
+	if c.kind != kindSet {
+		if e.cfg.Mode == BSP {
+			return e.rebufferPush(number, c)
+		}
+		if had {
+			return nil
+		}
+	}
+	err := e.applyChange(c)
+	if err == nil && c.completed {
+		e.clocks.arraySet()
+	}
+	return err
+}
+
+// rebufferPush keeps a push of a step that bsp has not applied.
+func (e *Engine) rebufferPush(number uint64, c *change) error {
+	if c.step <= e.clocks.applied {
+		return nil
+	}
+	p, err := e.prepare(c)
+	if err == nil {
+		e.steps.add(c.step, number, p, c.kind == kindRows)
+	}
+	return err
+}

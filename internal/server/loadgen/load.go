@@ -1,0 +1,381 @@
+// Package loadgen asks servers of tables for rows and sends them gradients, as trainers
+// do, as fast as they take them: it times that, and proves that every row is what it
+// must be.
+//
+//	l, err := loadgen.Dial(ctx, loadgen.Config{Servers: addresses, …})
+//	err = l.Fill(ctx, nil)
+//	stream, err := l.Stream(ctx, loadgen.Work{Op: loadgen.Pull, Batch: 4096}, 2*time.Second)
+//	single, err := l.Single(ctx, loadgen.Work{Op: loadgen.Pull, Batch: 4096}, 2*time.Second)
+//	checked, err := l.Check(ctx)
+//	err = l.Leave(ctx)
+//
+// Keys are those of ranks: Key says which. What is pushed for a key depends on its place
+// in its batch, and an oracle applies the same gradients to about a thousand of the
+// keys. With several clients the order of their pushes is the server's to choose:
+// then all gradients are the same, and the order makes no difference.
+package loadgen
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// Config says what is asked, and by how many. The zero value is not valid: Servers,
+// Ticket, Version, Table and Keys are needed.
+type Config struct {
+	Servers []string
+	Ticket  transport.Ticket
+	Version string        // of the program
+	Table   schema.Sparse // the only one
+	Keys    uint64        // of the ranks below it there are rows after Fill
+	// Clients are trainers with a connection of their own, which ask at once; 0: 1. The
+	// servers must wait for as many, apply pushes as they come (async) and have no
+	// rows yet.
+	Clients int
+	Seed    uint64 // of what is drawn
+}
+
+// Op is what is done with each batch.
+type Op string
+
+// The operations.
+const (
+	Pull Op = "pull"
+	Push Op = "push"
+	Both Op = "both" // a pull and a push of the same keys, as a training step does
+)
+
+// Work is what a measurement does. Batch is needed.
+type Work struct {
+	Op    Op
+	Dist  Dist
+	Batch int // different keys
+	// Insert is the share of a batch, below 1, that are keys that nobody has asked for
+	// before.
+	Insert float64
+	// InFlight is how many pulls a client has under way in Stream; 0: 3.
+	InFlight int
+}
+
+// Result is what was measured.
+type Result struct {
+	Rows, Batches          int64   // of all clients; Both counts a row once
+	Seconds                float64 // until the last answer and acknowledgement
+	SentBytes, ReadBytes   int64   // of all connections, frames included; exact with one server
+	Inserted               int64   // keys that had not been asked for before
+	MicrosecondsEachSorted []float64
+}
+
+// Load is a group of clients.
+type Load struct {
+	cfg     Config
+	clients []*trainer
+	oracle  *oracle
+	fresh   atomic.Uint64 // the first rank that nobody has asked for
+}
+
+// watched is how many keys the oracle follows from the beginning, some of them of the
+// first ranks.
+const (
+	watched    = 1024
+	watchedTop = 64
+)
+
+// fillBatch is how many rows Fill makes at a time.
+const fillBatch = 8192
+
+// Validate reports all faults together.
+func (c Config) Validate() error {
+	var errs []error
+	if len(c.Servers) == 0 {
+		errs = append(errs, errors.New("load: no server"))
+	}
+	const most = 1 << 40
+	if c.Keys < 1 || c.Keys > most {
+		errs = append(errs, fmt.Errorf("load: %d keys: want 1 to %d", c.Keys, most))
+	}
+	const mostClients = 1024
+	if c.Clients < 0 || c.Clients > mostClients {
+		errs = append(errs, fmt.Errorf("load: %d clients: want 1 to %d, or 0 for 1", c.Clients, mostClients))
+	}
+	sc := schema.Schema{Sparse: []schema.Sparse{c.Table}}
+	return errors.Join(append(errs, sc.Validate())...)
+}
+
+// Validate reports all faults of work with so many keys together.
+func (w Work) Validate(keys uint64) error {
+	var errs []error
+	if w.Op != Pull && w.Op != Push && w.Op != Both {
+		errs = append(errs, fmt.Errorf("load: operation %q: want pull, push or both", w.Op))
+	}
+	// Of fewer keys the last of a batch would be drawn again and again.
+	const each, most = 8, 1 << 20
+	if w.Batch < 1 || w.Batch > most || uint64(w.Batch) > max(1, keys/each) {
+		errs = append(errs, fmt.Errorf("load: batches of %d of %d keys: want 1 to %d, and an eighth of the keys at most", w.Batch, keys, most))
+	}
+	if !(w.Insert >= 0 && w.Insert < 1) {
+		errs = append(errs, fmt.Errorf("load: a share of %s of new keys: want 0 to below 1", quantity.Exact(w.Insert)))
+	}
+	const mostAhead = 64
+	if w.InFlight < 0 || w.InFlight > mostAhead {
+		errs = append(errs, fmt.Errorf("load: %d pulls under way: want 1 to %d, or 0 for 3", w.InFlight, mostAhead))
+	}
+	if !(w.Dist.Skew >= 0 && w.Dist.Skew <= maxSkew) {
+		errs = append(errs, fmt.Errorf("load: a skew of %s: want 0 to %d", quantity.Exact(w.Dist.Skew), maxSkew))
+	}
+	const rare = 0.004 // so seldom would the last key of a batch be drawn that is not in it yet
+	if errs == nil && w.Dist.beyond(float64(w.Batch), float64(keys)) < rare {
+		errs = append(errs, fmt.Errorf("load: batches of %d different keys of %d by %v: others than the first %d are hardly ever drawn; make batches smaller", w.Batch, keys, w.Dist, w.Batch))
+	}
+	return errors.Join(errs...)
+}
+
+// Dial connects the clients.
+func Dial(ctx context.Context, cfg Config) (*Load, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.Clients = cmp.Or(cfg.Clients, 1)
+	l := &Load{cfg: cfg}
+	var err error
+	if l.oracle, err = newOracle(cfg.Table); err != nil {
+		return nil, err
+	}
+	r := rand.New(rand.NewPCG(cfg.Seed, 1))
+	for i := uint64(0); i < min(watched, cfg.Keys); i = uint64(len(l.oracle.keys)) {
+		rank := i
+		if i >= watchedTop && cfg.Keys > 2*watched {
+			rank = r.Uint64N(cfg.Keys)
+		}
+		l.oracle.watch(rank)
+	}
+	l.fresh.Store(cfg.Keys)
+	for i := range cfg.Clients {
+		t, err := l.dial(ctx, i)
+		if err != nil {
+			l.Close()
+			return nil, err
+		}
+		l.clients = append(l.clients, t)
+	}
+	return l, nil
+}
+
+func (l *Load) dial(ctx context.Context, i int) (*trainer, error) {
+	c, err := client.Dial(ctx, client.Config{
+		Servers: l.cfg.Servers, Ticket: l.cfg.Ticket, Version: l.cfg.Version,
+		Trainer: i, Trainers: l.cfg.Clients, Schema: schema.Schema{Sparse: []schema.Sparse{l.cfg.Table}},
+		Reconnect: 10 * time.Second, Timeout: 5 * time.Minute,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &trainer{l: l, c: c, session: c.Session(0), dim: l.cfg.Table.Dim, width: l.cfg.Table.Dim + l.cfg.Table.Counts(), random: rand.New(rand.NewPCG(l.cfg.Seed, uint64(i)+2))}, nil
+}
+
+// Leave tells the servers that the clients have no more to do, and closes them.
+func (l *Load) Leave(ctx context.Context) error {
+	errs := make([]error, len(l.clients))
+	var all sync.WaitGroup
+	for i, t := range l.clients {
+		all.Go(func() { errs[i] = t.c.Leave(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Close ends the clients at once.
+func (l *Load) Close() {
+	for _, t := range l.clients {
+		_ = t.c.Close() // it returns nil
+	}
+}
+
+// Keys is of how many ranks there are rows.
+func (l *Load) Keys() uint64 { return l.fresh.Load() }
+
+// Fill makes the rows of all keys by pushing to each once, so that their state is in
+// memory too. pause, unless it is nil, is called now and then, when all rows so far
+// have been acknowledged.
+func (l *Load) Fill(ctx context.Context, pause func(rows uint64) error) (Result, error) {
+	l.reserve(fillBatch)
+	const parts = 64 // between pauses
+	step := (l.cfg.Keys/parts/fillBatch + 1) * fillBatch
+	var total Result
+	for lo := uint64(0); lo < l.cfg.Keys; lo += step {
+		hi := min(l.cfg.Keys, lo+step)
+		var next atomic.Uint64
+		next.Store(lo)
+		r, err := l.each(ctx, func(t *trainer) error { return t.fill(&next, hi) })
+		total.add(r)
+		if err != nil {
+			return total, err
+		}
+		if pause != nil {
+			if err := pause(hi); err != nil {
+				return total, err
+			}
+		}
+	}
+	for slot, rank := range l.oracle.ranks {
+		l.oracle.push(int32(slot), l.clients[0].grad(int(rank%fillBatch)))
+	}
+	return total, nil
+}
+
+// add joins parts of one measurement.
+func (r *Result) add(o Result) {
+	r.Rows += o.Rows
+	r.Batches += o.Batches
+	r.Seconds += o.Seconds
+	r.SentBytes += o.SentBytes
+	r.ReadBytes += o.ReadBytes
+	r.Inserted += o.Inserted
+}
+
+// Stream does work for a time, every client with several batches under way.
+func (l *Load) Stream(ctx context.Context, w Work, d time.Duration) (Result, error) {
+	w.InFlight = cmp.Or(w.InFlight, 3)
+	return l.measure(ctx, w, d, func(t *trainer) error { return t.stream(w, time.Now().Add(d)) })
+}
+
+// Single does work for a time, every client one batch at a time: a batch begins when
+// the one before has all its rows, or its acknowledgement. Each is timed.
+func (l *Load) Single(ctx context.Context, w Work, d time.Duration) (Result, error) {
+	w.InFlight = 1
+	return l.measure(ctx, w, d, func(t *trainer) error { return t.single(ctx, w, time.Now().Add(d)) })
+}
+
+func (l *Load) measure(ctx context.Context, w Work, d time.Duration, do func(t *trainer) error) (Result, error) {
+	if err := w.Validate(l.cfg.Keys); err != nil {
+		return Result{}, err
+	}
+	l.reserve(w.Batch)
+	var drawn sync.WaitGroup
+	errs := make([]error, len(l.clients))
+	for i, t := range l.clients {
+		drawn.Go(func() { errs[i] = t.prepare(l.cfg.Keys, w, w.Dist.poolKeys(d)/len(l.clients)) })
+	}
+	drawn.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return Result{}, err
+	}
+	before := l.fresh.Load()
+	r, err := l.each(ctx, do)
+	if err != nil {
+		return r, err
+	}
+	r.Inserted = int64(l.fresh.Load() - before)
+	for _, t := range l.clients {
+		r.MicrosecondsEachSorted = append(r.MicrosecondsEachSorted, t.us...)
+		t.update(l.oracle)
+	}
+	slices.Sort(r.MicrosecondsEachSorted)
+	return r, nil
+}
+
+// each lets all clients do something at once, and counts it. ctx ends them.
+func (l *Load) each(ctx context.Context, do func(t *trainer) error) (Result, error) {
+	stop := context.AfterFunc(ctx, l.Close)
+	defer stop()
+	var r Result
+	sent, read := l.traffic()
+	errs := make([]error, len(l.clients))
+	var all sync.WaitGroup
+	start := time.Now()
+	for i, t := range l.clients {
+		t.rows, t.count = 0, 0
+		all.Go(func() {
+			if errs[i] = do(t); errs[i] == nil {
+				errs[i] = t.c.Flush(ctx)
+			}
+		})
+	}
+	all.Wait()
+	r.Seconds = time.Since(start).Seconds()
+	for i, t := range l.clients {
+		r.Rows += t.rows
+		r.Batches += t.count
+		if errs[i] == nil {
+			errs[i] = t.settle()
+		}
+	}
+	r.SentBytes, r.ReadBytes = l.traffic()
+	r.SentBytes, r.ReadBytes = r.SentBytes-sent, r.ReadBytes-read
+	if err := context.Cause(ctx); err != nil {
+		return r, err
+	}
+	return r, errors.Join(errs...)
+}
+
+func (l *Load) traffic() (sent, read int64) {
+	for _, t := range l.clients {
+		s := t.c.Stats()
+		sent += s.BytesSent
+		read += s.BytesReceived
+	}
+	return sent, read
+}
+
+// reserve gives every client gradients for batches of a size. Those of a place in the
+// batch never change.
+func (l *Load) reserve(batch int) {
+	dim, width := l.cfg.Table.Dim, l.clients[0].width
+	need := batch * width
+	first := l.clients[0]
+	if len(first.grads) < need {
+		r := rand.New(rand.NewPCG(l.cfg.Seed, 0))
+		grads := make([]float32, need)
+		for i := range grads {
+			switch at := i % width; {
+			case at == dim:
+				grads[i] = 1 // a show
+			case at > dim:
+				grads[i] = 0 // and no click
+			case len(l.clients) > 1 && i >= width:
+				grads[i] = grads[i-width]
+			default:
+				grads[i] = r.Float32() - 0.5
+			}
+		}
+		for _, t := range l.clients {
+			t.grads = grads
+		}
+	}
+}
+
+// ErrWrong is that rows are not what they must be.
+var ErrWrong = errors.New("load: rows are wrong")
+
+// Check compares about a thousand rows with what they must be, to the last bit, some
+// of those that were asked for most and of those that were made last among them. It
+// returns how many; the error is an ErrWrong where one is another.
+func (l *Load) Check(ctx context.Context) (rows int, err error) {
+	stop := context.AfterFunc(ctx, l.Close)
+	defer stop()
+	o, t := l.oracle, l.clients[0]
+	dst := make([]float32, len(o.keys)*o.dim)
+	p, err := t.session.PullRows(0, step, o.keys, dst)
+	if err == nil {
+		err = p.Wait()
+	}
+	if err != nil {
+		return 0, cmp.Or(context.Cause(ctx), err)
+	}
+	if wrong, first := o.compare(dst); wrong > 0 {
+		return len(o.keys), fmt.Errorf("%w: %d of %d; the first: %s", ErrWrong, wrong, len(o.keys), first)
+	}
+	return len(o.keys), nil
+}

@@ -1,0 +1,240 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/server/engine"
+	"github.com/ringo-ml/ringo/internal/server/snapshot"
+	"github.com/ringo-ml/ringo/ps/offline"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// findFrom finds the checkpoints that the server begins with, before anybody comes.
+func (s *server) findFrom() error {
+	if s.cfg.From == "" {
+		return nil
+	}
+	if begun, err := s.begun(); err != nil || begun {
+		return err
+	}
+	j, err := s.fromWhich()
+	if err != nil {
+		return fmt.Errorf("beginning with %s: %w", s.cfg.From, err)
+	}
+	s.from = j.Dirs()
+	least, most := j.Steps()
+	line := fmt.Sprintf("server %d: it begins with its part of %s: %s, after step %d", s.cfg.Index, s.cfg.From, quantity.Count(len(j.Servers), "server"), least)
+	if least != most {
+		line = fmt.Sprintf("%s to %d: they were saved at different moments", line, most)
+	}
+	if s.cfg.FromStep > 0 {
+		line += " of the run; what came later is left out"
+	}
+	s.cfg.Report(line)
+	if s.cfg.Index == 0 && s.cfg.FromStep == 0 {
+		s.cfg.Report("server 0: the model in it has " + inputsText(j.Servers[0].About.Layout.Inputs))
+	}
+	return nil
+}
+
+// inputsText names the first inputs of a model.
+func inputsText(inputs []string) string {
+	const most = 6
+	switch n := len(inputs); {
+	case n == 0:
+		return "inputs without names: assumed that this job's are the same, in the same order"
+	case n > most:
+		return fmt.Sprintf("the inputs %s and %d more", strings.Join(inputs[:most], ", "), n-most)
+	}
+	return "the inputs " + strings.Join(inputs, ", ")
+}
+
+// begun says whether the server has a checkpoint of its own, which it goes on with.
+func (s *server) begun() (bool, error) {
+	if s.cfg.tables().Durability == engine.None {
+		return false, nil
+	}
+	own, err := snapshot.Numbers(engine.CheckpointDir(s.cfg.serverDir()))
+	return len(own) > 0, err
+}
+
+// beginRows puts this server's rows of Config.Begin into a table.
+func (s *server) beginRows(table schema.Sparse, put func(keys []uint64, weights []float32) error) error {
+	n := 0
+	var own []uint64
+	var rows []float32
+	err := s.cfg.Begin(table, func(keys []uint64, weights []float32) error {
+		own, rows = own[:0], rows[:0]
+		for i, key := range keys {
+			if schema.Owner(key, s.cfg.Servers) == s.cfg.Index {
+				own, rows = append(own, key), append(rows, weights[i*table.Dim:][:table.Dim]...)
+			}
+		}
+		n += len(own)
+		return put(own, rows)
+	})
+	if err == nil && n > 0 {
+		s.cfg.Report(fmt.Sprintf("server %d: %d rows of table %s begin with weights that were given", s.cfg.Index, n, table.Name))
+	}
+	return err
+}
+
+func (s *server) fromWhich() (*offline.Job, error) {
+	if s.cfg.FromStep > 0 {
+		return offline.At(s.cfg.From, s.cfg.FromStep, s.cfg.FromNumbers)
+	}
+	return offline.Begin(s.cfg.From)
+}
+
+// await returns the engine when it is open, nil where ctx ends before.
+func (s *server) await(ctx context.Context) *engine.Engine {
+	select {
+	case <-s.ready:
+		return s.opened()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// saver is what an engine does for checkpointLoop.
+type saver interface {
+	SavedAt() time.Time
+	LogFull() <-chan struct{}
+	LogDue() bool
+	Checkpoint(ctx context.Context) (engine.Saved, error)
+}
+
+// checkpointLoop writes checkpoints: by time, and where the log is long. The time since the last
+// one counts on over restarts, so that a server that is killed again and again replays less each
+// time. For room on a full disk it waits, pause after pause: to end would lose more than to go on.
+// Any other fault ends the server: who asked for checkpoints relies on them, and a log that nothing
+// shortens fills the disk.
+func (s *server) checkpointLoop(ctx context.Context, e saver, pause time.Duration, fail context.CancelCauseFunc) {
+	for begun := time.Now(); s.awaitDue(ctx, e, begun); {
+		_, err := e.Checkpoint(ctx)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return
+		case isFull(err):
+			s.cfg.Report(fmt.Sprintf("server %d: there is no room for a checkpoint: %v; make some, it tries again every %v", s.cfg.Index, err, pause))
+			if !sleep(ctx, pause) {
+				return
+			}
+		default:
+			fail(fmt.Errorf("ps: server %d: a checkpoint: %w", s.cfg.Index, err))
+			return
+		}
+	}
+}
+
+// awaitDue waits until a checkpoint is due, and says whether ctx is not done.
+func (s *server) awaitDue(ctx context.Context, e saver, begun time.Time) bool {
+	for ctx.Err() == nil {
+		if e.LogDue() {
+			return true
+		}
+		last := e.SavedAt()
+		at := last
+		if at.IsZero() || at.After(time.Now()) {
+			at = begun
+		}
+		var byTime <-chan time.Time
+		if s.cfg.SaveEvery > 0 {
+			byTime = time.After(time.Until(at.Add(s.cfg.SaveEvery)))
+		}
+		select {
+		case <-byTime:
+			if e.SavedAt().Equal(last) { // else somebody else has asked for one
+				return true
+			}
+		case <-e.LogFull():
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// fullPause is the time between trials to save on a full disk.
+const fullPause = 10 * time.Second
+
+// isFull tells whether room on the disk would mend a fault, or among the process's files.
+func isFull(err error) bool {
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// saveLast saves a server that ends. A full disk may have room again, if somebody is told: nothing else has
+// what would be lost.
+func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(context.Context) error) error {
+	err := s.retryWhileDiskFull(ctx, pause, "its last checkpoint", save)
+	if err != nil {
+		return fmt.Errorf("its last checkpoint could not be written: %w", err)
+	}
+	return nil
+}
+
+// retryWhileDiskFull saves, and on a full disk tells what to do and tries again, pause after pause,
+// for as long as the server may wait.
+func (s *server) retryWhileDiskFull(ctx context.Context, pause time.Duration, what string, save func(context.Context) error) error {
+	for until := time.Now().Add(s.cfg.FullWait); ; {
+		err := save(ctx)
+		left := time.Until(until)
+		if !isFull(err) || left <= 0 || ctx.Err() != nil {
+			return err
+		}
+		s.cfg.Report(fmt.Sprintf("server %d: there is no room for %s: %v; make some within %s", s.cfg.Index, what, err, quantity.Duration(left)))
+		sleep(ctx, min(left, pause))
+	}
+}
+
+// diskFullEngine is an engine whose part of a checkpoint of the job waits for room on a full disk:
+// an order that fails ends the job.
+type diskFullEngine struct {
+	*engine.Engine
+	s *server
+}
+
+func (p diskFullEngine) SaveStep(ctx context.Context, step, oldest uint64) (number uint64, err error) {
+	err = p.s.retryWhileDiskFull(ctx, fullPause, fmt.Sprintf("its part of the job's checkpoint of step %d", step), func(ctx context.Context) error {
+		number, err = p.Engine.SaveStep(ctx, step, oldest)
+		return err
+	})
+	return number, err
+}
+
+// shrinkLoop lets days pass.
+func (s *server) shrinkLoop(ctx context.Context, fail context.CancelCauseFunc) {
+	for e := s.await(ctx); e != nil && sleep(ctx, s.cfg.ShrinkEvery); {
+		deleted, err := e.Shrink(ctx, 1)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case isFull(err):
+			s.cfg.Report(fmt.Sprintf("server %d: there is no room for the checkpoint after a day: %v", s.cfg.Index, err))
+		default:
+			fail(fmt.Errorf("ps: server %d: shrinking: %w", s.cfg.Index, err))
+			return
+		}
+		if deleted > 0 {
+			s.cfg.Report(fmt.Sprintf("server %d: a day has passed, rows deleted: %d", s.cfg.Index, deleted))
+		}
+	}
+}
+
+// sleep waits, and says whether ctx is not done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

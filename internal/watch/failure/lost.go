@@ -1,0 +1,296 @@
+package failure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Exit is how one member of a job ended, as it told.
+type Exit struct {
+	Rank   int    // its number in the mesh
+	Cause  string // who is lost that it ended because of: a LostProcess's Name; "": a fault of its own
+	Reason string // its error
+	Place  Position
+	// Stopped says that it was told to end, and not that something failed.
+	Stopped bool
+}
+
+// called is the name of the member.
+func (e Exit) called() string { return Rank(e.Rank) }
+
+// Fault is its error, behind who is lost that it ended because of.
+func (e Exit) Fault() string {
+	if e.Cause == "" || strings.Contains(e.Reason, e.Cause) {
+		return e.Reason
+	}
+	return Lost(e.Cause, e.Reason)
+}
+
+// Rank is what a member of a job's mesh is called.
+func Rank(rank int) string { return fmt.Sprintf("rank %d", rank) }
+
+// Lost returns the beginning of a text about a process that is lost: "rank 3 is lost: exit status
+// 3", or "rank 3 ended early: …" for a reason of Early.
+func Lost(who, how string) string {
+	if strings.HasPrefix(how, early) {
+		return who + " " + how
+	}
+	return fmt.Sprintf("%s is lost: %s", who, how)
+}
+
+// early is the beginning of all reasons of Early.
+const early = "ended early"
+
+// Early returns the reason of a rank that ended without an error while other ranks still needed it.
+// how is the end of the rank: "it left the job after allreduce 98". by is a rank that waits for it
+// and in is the operation of that one; "" for each that is unknown.
+func Early(how, by, in string) string {
+	how = early + ": " + how
+	if by == "" {
+		return how
+	}
+	how += ", but " + by + " waits for it"
+	if in != "" {
+		how += " in " + in
+	}
+	return how + ": all ranks must start the same operations"
+}
+
+// ParameterServer is what a server that keeps the job's parameters is called, before its number.
+const ParameterServer = "parameter server"
+
+// LostProcess is a job's end because a process of it is lost.
+type LostProcess struct {
+	Name   string   // "rank 3", "parameter server 0"
+	Host   string   // its host, in a job of several; "": there is one
+	Status string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
+	Failed string   // the error with which it ended by itself, "" where it told none
+	Tail   []string // its last lines of output
+	Quoted bool     // Tail is known, so that there being none means something
+
+	Rank     int    // its number in the mesh, -1: it is no member
+	Ranks    int    // the members below this number are ranks, the others servers; 0: all are ranks
+	Affected []Exit // of other members, each once
+}
+
+// String tells all of it in one line, and quotes the last ones of who is lost behind it:
+//
+//	rank 3 is lost: killed by signal 9 (SIGKILL), in step 412 of epoch 2, bucket 3 (conv1.weight
+//	… fc.bias); ranks 0-2 and 4-63 ended because of it; it wrote nothing
+//
+// What ranks saw differently is told once for each that differs, with its ranks.
+func (l LostProcess) String() string {
+	var echoes, same, own []Exit
+	for _, e := range l.Affected {
+		switch cause := l.cause(e); {
+		case cause == l.Name:
+			echoes = append(echoes, e)
+		case l.Failed != "" && e.Reason == l.Failed:
+			same = append(same, e)
+		case l.quotedBy(e):
+			echoes = append(echoes, e)
+		default:
+			own = append(own, e)
+		}
+	}
+	parts := []string{l.head(same, echoes)}
+	if len(echoes) > 0 {
+		parts = append(parts, l.because(echoes))
+	}
+	for _, g := range groups(own, func(e Exit) string { return oneLine(e.Reason) }) {
+		parts = append(parts, fmt.Sprintf("%s failed: %s", l.members(g.ends), g.key))
+	}
+	return strings.Join(parts, "; ") + l.lastLines()
+}
+
+// quotedBy says that a member's error is this fault, as it was told: a server that cannot begin refuses each rank with it. A
+// package's name before it does not count.
+func (l LostProcess) quotedBy(e Exit) bool {
+	_, fault, prefixed := strings.Cut(l.Failed, ": ")
+	if !prefixed {
+		fault = l.Failed
+	}
+	return len(fault) >= leastQuote && strings.Contains(e.Reason, fault)
+}
+
+// leastQuote is how long an error is that nobody makes twice by chance.
+const leastQuote = 20
+
+// cause is whose loss has ended a member: where it was told of one that ended because of
+// another itself, that one.
+func (l LostProcess) cause(e Exit) string {
+	for range l.Affected {
+		i := slices.IndexFunc(l.Affected, func(o Exit) bool { return o.called() == e.Cause && o.Cause != "" })
+		if i < 0 || e.Cause == l.Name {
+			break
+		}
+		e = l.Affected[i]
+	}
+	return e.Cause
+}
+
+// on says on which host it was.
+func (l LostProcess) on() string {
+	if l.Host == "" {
+		return ""
+	}
+	return " on " + l.Host
+}
+
+// head says who is lost and, if all agree on it, where.
+func (l LostProcess) head(same, echoes []Exit) string {
+	if l.Failed != "" {
+		who := l.Name + l.on()
+		if len(same) > 0 {
+			who = l.members(append(same, Exit{Rank: l.Rank}))
+		}
+		how := ""
+		if l.Status != "" {
+			how = ", then " + l.Status
+		}
+		return fmt.Sprintf("%s failed: %s%s", who, oneLine(l.Failed), how)
+	}
+	return At(Lost(l.Name+l.on(), l.Status), shared(echoes))
+}
+
+// because lists who ended because of it, and where where that differs.
+func (l LostProcess) because(echoes []Exit) string {
+	text := l.members(echoes) + " ended because of it"
+	common := shared(echoes)
+	if l.Failed != "" {
+		common = Position{}
+	}
+	var at []string
+	for _, g := range groups(echoes, func(e Exit) string { return e.Place.beyond(common) }) {
+		if g.key != "" {
+			at = append(at, l.members(g.ends)+" "+g.key)
+		}
+	}
+	switch {
+	case len(at) == 0:
+		return text
+	case len(at) == 1 && at[0] == l.members(echoes)+" "+echoes[0].Place.beyond(common):
+		return text + " " + echoes[0].Place.beyond(common)
+	}
+	return text + ": " + strings.Join(at, ", ")
+}
+
+// shared is where all ends are that say where.
+func shared(ends []Exit) Position {
+	var p Position
+	for _, e := range ends {
+		switch {
+		case e.Place == Position{}:
+		case p == Position{}:
+			p = e.Place
+		case e.Place.Where != p.Where:
+			return Position{}
+		case e.Place.Bucket != p.Bucket:
+			p.Bucket = ""
+			return onlyWhere(p, ends)
+		}
+	}
+	return p
+}
+
+// onlyWhere is p if all ends that say where are in the same step.
+func onlyWhere(p Position, ends []Exit) Position {
+	for _, e := range ends {
+		if e.Place != (Position{}) && e.Place.Where != p.Where {
+			return Position{}
+		}
+	}
+	return p
+}
+
+// beyond is what p says more than common.
+func (p Position) beyond(common Position) string {
+	if p.Where == common.Where {
+		p.Where = ""
+	}
+	if p.Bucket == common.Bucket {
+		p.Bucket = ""
+	}
+	return p.String()
+}
+
+// group are ends that have something in common.
+type group struct {
+	key  string
+	ends []Exit
+}
+
+// groups puts ends together by a key, in the order in which keys appear.
+func groups(ends []Exit, key func(Exit) string) (out []group) {
+	for _, e := range ends {
+		k := key(e)
+		i := slices.IndexFunc(out, func(g group) bool { return g.key == k })
+		if i < 0 {
+			i, out = len(out), append(out, group{key: k})
+		}
+		out[i].ends = append(out[i].ends, e)
+	}
+	return out
+}
+
+// members names ends: "rank 1", "ranks 0-2 and 4-63", "rank 0 and server 1".
+func (l LostProcess) members(ends []Exit) string {
+	var ranks, servers []int
+	for _, e := range ends {
+		if l.Ranks > 0 && e.Rank >= l.Ranks {
+			servers = append(servers, e.Rank-l.Ranks)
+		} else {
+			ranks = append(ranks, e.Rank)
+		}
+	}
+	var out []string
+	for _, part := range []string{list("rank", ranks), list("server", servers)} {
+		if part != "" {
+			out = append(out, part)
+		}
+	}
+	return strings.Join(out, " and ")
+}
+
+// list writes numbers, neighbours as FIRST-LAST: "rank 1", "ranks 0-2, 5 and 7-9".
+func list(noun string, numbers []int) string {
+	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))
+	if len(numbers) == 0 {
+		return ""
+	}
+	var runs []string
+	for first := 0; first < len(numbers); {
+		last := first
+		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
+			last++
+		}
+		switch last - first {
+		case 0:
+			runs = append(runs, fmt.Sprint(numbers[first]))
+		case 1:
+			runs = append(runs, fmt.Sprint(numbers[first]), fmt.Sprint(numbers[last]))
+		default:
+			runs = append(runs, fmt.Sprintf("%d-%d", numbers[first], numbers[last]))
+		}
+		first = last + 1
+	}
+	if len(numbers) > 1 {
+		noun += "s"
+	}
+	if n := len(runs) - 1; n > 0 {
+		return noun + " " + strings.Join(runs[:n], ", ") + " and " + runs[n]
+	}
+	return noun + " " + runs[0]
+}
+
+// lastLines quotes them, indented, one per line. Who told its own fault has said all there.
+func (l LostProcess) lastLines() string {
+	switch {
+	case !l.Quoted || l.Failed != "":
+		return ""
+	case len(l.Tail) == 0:
+		return "; it wrote nothing"
+	}
+	return "; its last lines:\n  " + strings.Join(l.Tail, "\n  ")
+}

@@ -1,0 +1,258 @@
+package train
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/optim/schedule"
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// communicator are all ranks of a run, as one of them knows them. All ranks make the same calls
+// in the same order.
+type communicator interface {
+	// gather brings own to all ranks and returns what each has brought, by rank: nil of
+	// those that are lost.
+	gather(own []byte) ([][]byte, error)
+	// mean makes x the mean of those of all ranks.
+	mean(x []float32) error
+	// barrier waits until all have come to it.
+	barrier() error
+	// liveRanks are the ranks that were there at the last of these calls, in order.
+	liveRanks() []int
+
+	// validate reports a run that such ranks cannot make.
+	validate(c Config) error
+	// whenConnected does what begins with one of the calls above: now, or as soon as the ranks can
+	// meet.
+	whenConnected(do func() error) error
+	// setServers says that this rank has found the servers of tables, and does what had to wait for
+	// that.
+	setServers(c *client.Client) error
+}
+
+// peersOf is the ranks of a job.
+func peersOf(job *ringo.Job) communicator {
+	if job.ServersOnly() {
+		return &serverComm{ranks: collective.Ranks(job.Size())}
+	}
+	return meshComm{job.Group()}
+}
+
+// meshComm are ranks that form a group, which ends with the first one lost.
+type meshComm struct{ group *collective.Group }
+
+func (m meshComm) liveRanks() []int                    { return collective.Ranks(m.group.Size()) }
+func (m meshComm) barrier() error                      { return collective.Barrier(m.group) }
+func (m meshComm) mean(x []float32) error              { return collective.AllReduce(m.group, x, collective.Mean) }
+func (m meshComm) validate(Config) error               { return nil }
+func (m meshComm) whenConnected(do func() error) error { return do() }
+func (m meshComm) setServers(*client.Client) error     { return nil }
+
+func (m meshComm) gather(own []byte) ([][]byte, error) {
+	all, counts, err := gatherV(m.group, own)
+	if err != nil {
+		return nil, err
+	}
+	out, at := make([][]byte, len(counts)), 0
+	for r, n := range counts {
+		out[r] = all[at : at+n : at+n]
+		at += n
+	}
+	return out, nil
+}
+
+// gatherV is AllGatherV of slices whose lengths only their ranks know.
+func gatherV[T collective.Number](g *collective.Group, own []T) (all []T, lengths []int, err error) {
+	counts, total := make([]int64, g.Size()), 0
+	if err := collective.AllGather(g, counts, []int64{int64(len(own))}); err != nil {
+		return nil, nil, err
+	}
+	for _, n := range counts {
+		lengths = append(lengths, int(n))
+		total += int(n)
+	}
+	all = make([]T, total)
+	return all, lengths, collective.AllGatherV(g, all, own, lengths)
+}
+
+// serverComm are ranks that meet at a server of tables, and go on without those of them that
+// are lost.
+type serverComm struct {
+	// client is nil until the servers are found, and waiting what is to be done then.
+	client  *client.Client
+	waiting []func() error
+	// ranks are those that were there at the last meeting.
+	ranks []int
+}
+
+func (a *serverComm) validate(c Config) error {
+	switch {
+	case c.Servers.Consistency == "":
+		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
+	case c.Checkpoint.Dir != "":
+		return setting.Errorf("checkpoint.dir", "%s: ranks that go on without a lost one have no step in common to save the run at: let all end when one is lost, or save nothing", c.Checkpoint.Dir)
+	case c.Stream && c.Warmup != (schedule.Warmup{}):
+		return setting.Errorf("training.warmup", "%v with %v: ranks that go on without a lost one tell their servers the first rate before they have counted the steps together: leave it out", c.Warmup, setting.Path("data.stream"))
+	}
+	return nil
+}
+
+func (a *serverComm) whenConnected(do func() error) error {
+	if a.client != nil {
+		return do()
+	}
+	a.waiting = append(a.waiting, do)
+	return nil
+}
+
+func (a *serverComm) setServers(c *client.Client) error {
+	a.client = c
+	for _, do := range a.waiting {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	a.waiting = nil
+	return nil
+}
+
+// errLostTeller: what a run comes to is told by one of its ranks.
+var errLostTeller error = &transport.LostError{Reason: "the servers have given it up, and nobody else tells how the run goes and holds its results"}
+
+func (a *serverComm) liveRanks() []int { return a.ranks }
+
+func (a *serverComm) gather(own []byte) ([][]byte, error) {
+	all, err := a.client.AllGather(own)
+	if err != nil {
+		return nil, err
+	}
+	a.ranks = nil
+	for r, b := range all {
+		if b != nil {
+			a.ranks = append(a.ranks, r)
+		}
+	}
+	if all[0] == nil {
+		return nil, errLostTeller
+	}
+	return all, nil
+}
+
+func (a *serverComm) barrier() error {
+	_, err := a.gather(nil)
+	return err
+}
+
+// mean adds up in the order of ranks, in float64. It is not made where there is nothing to take the mean of.
+func (a *serverComm) mean(x []float32) error {
+	if len(x) == 0 {
+		return nil
+	}
+	sums := make([]float64, len(x))
+	for i, v := range x {
+		sums[i] = float64(v)
+	}
+	fields := make([]*float64, len(x))
+	for i := range sums {
+		fields[i] = &sums[i]
+	}
+	_, err := addUp(a, fields, nil)
+	for i, v := range sums {
+		x[i] = float32(v / float64(len(a.ranks)))
+	}
+	return err
+}
+
+// addUp makes numbers the sums of those of all ranks, in the order of ranks: of the same addends they have the same bits
+// everywhere. Of words, as many slices on each rank, it returns those of all. It is one meeting, so that the sums and the words are of
+// the same ranks.
+func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err error) {
+	size := len(x) + len(own)
+	for _, w := range own {
+		size += len(w)
+	}
+	b := make([]byte, 0, 8*size)
+	for _, v := range x {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(*v))
+	}
+	for _, w := range own {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(w)))
+		for _, v := range w {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
+	}
+	all, err := p.gather(b)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range x {
+		*v = 0
+	}
+	words = make([][]uint64, len(own))
+	for rank, b := range all {
+		if b != nil && !nextBatch(b, x, words) {
+			return nil, fmt.Errorf("rank %d has brought %d bytes for %d figures", rank, len(b), len(x))
+		}
+	}
+	return words, nil
+}
+
+// nextBatch adds to numbers and words what a rank has brought.
+func nextBatch(b []byte, x []*float64, words [][]uint64) bool {
+	next := func() (v uint64) {
+		v, b = binary.LittleEndian.Uint64(b), b[8:]
+		return v
+	}
+	if len(b) < 8*len(x) {
+		return false
+	}
+	for _, v := range x {
+		*v += math.Float64frombits(next())
+	}
+	for i := range words {
+		if len(b) < 8 {
+			return false
+		}
+		n := next()
+		if n > uint64(len(b)/8) {
+			return false
+		}
+		for range n {
+			words[i] = append(words[i], next())
+		}
+	}
+	return len(b) == 0
+}
+
+// gatherNumbers is gather of as many numbers of each rank; of those that are lost there is
+// nil.
+func gatherNumbers(p communicator, own ...int64) ([][]int64, error) {
+	var b []byte
+	for _, v := range own {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	all, err := p.gather(b)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]int64, len(all))
+	for r, b := range all {
+		if b == nil {
+			continue
+		}
+		if len(b) != 8*len(own) {
+			return nil, fmt.Errorf("rank %d has brought %d bytes for %d numbers", r, len(b), len(own))
+		}
+		for k := range own {
+			out[r] = append(out[r], int64(binary.LittleEndian.Uint64(b[8*k:])))
+		}
+	}
+	return out, nil
+}

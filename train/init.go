@@ -1,0 +1,347 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/weights"
+)
+
+// Init says which values a model's parameters begin with, and which of them are trained: a
+// fine-tuning begins with what another run has learnt, freezes some of it and puts a new head on
+// the rest.
+//
+// Patterns are those of path.Match, such as "layer1.*", where * stands for any characters. They match a parameter by the name that it
+// has here or in PyTorch's state_dict (model.Spec.PyTorch). One that matches nothing is an error.
+type Init struct {
+	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, whose last checkpoint is
+	// meant: parameters, tables and running statistics of the same names begin with its values, in
+	// all else the run is a new one. A checkpoint of a run with servers is one of the same model
+	// (Servers.OpenServerCheckpoint); of its table those rows are taken that servers had. Rank 0
+	// alone reads it, and servers the rows of a table that they keep (Servers.Begin); a run that
+	// goes on from a checkpoint of its own does not. Within tensors, places are matched by the
+	// names of columns, categories, slots, classes and words, which a checkpoint has; other
+	// differences of shape are an error. "": random values.
+	From string
+	// Except are patterns of what keeps its random values whatever From has, such as the last layer
+	// where there are other classes.
+	Except []string
+	// Freeze are patterns of parameters that keep their values. They take no part in any exchange,
+	// and have no state of an optimizer. Running statistics of a batch normalisation move on, as
+	// those of PyTorch's do where its parameters need no gradient.
+	Freeze []string
+	// Rates multiply the learning rate of some parameters; of several that match one the last
+	// counts.
+	Rates []Rate
+}
+
+// Rate is by how much the learning rate of parameters that match a pattern is multiplied: a
+// positive number.
+type Rate struct {
+	Pattern string
+	Factor  float64
+}
+
+func (s *Init) settings() []setting.Row {
+	from := setting.Enabled("training.init-from")
+	return []setting.Row{
+		{Path: "training.init-from", Flag: "init-from", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&s.From),
+			About: "weights to start from: a safetensors file, a .npz, a checkpoint or a run's folder; tensors, columns, categories and classes are matched by name"},
+		{Path: "training.init-except", Unit: "PATTERN,…", Needs: from, Value: setting.List(&s.Except),
+			About: "parameters that begin with random values all the same, by name, such as fc.* for another head"},
+		{Path: "training.freeze", Unit: "PATTERN,…", Value: setting.List(&s.Freeze),
+			About: "parameters that keep their values and are in no exchange, by name, such as layer1.*,layer2.*"},
+		{Path: "training.lr-multipliers", Unit: "PATTERN=FACTOR,…", Scope: setting.JobMutable, Value: setting.Parsed(&s.Rates, parseRates, formatRates),
+			About: "what the learning rate of some parameters is multiplied by, such as fc.*=10; where several match the last one counts"},
+	}
+}
+
+// parseRates reads PATTERN=FACTOR, separated by commas.
+func parseRates(text string) (rates []Rate, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		at := strings.LastIndexByte(part, '=')
+		factor, err := strconv.ParseFloat(strings.TrimSpace(part[at+1:]), 64)
+		if at < 0 || err != nil {
+			return nil, fmt.Errorf("%q: want PATTERN=FACTOR, such as fc.*=10", part)
+		}
+		rates = append(rates, Rate{strings.TrimSpace(part[:at]), factor})
+	}
+	return rates, nil
+}
+
+// formatRates is what parseRates reads.
+func formatRates(rates []Rate) string {
+	parts := make([]string, len(rates))
+	for i, r := range rates {
+		parts[i] = r.Pattern + "=" + strconv.FormatFloat(r.Factor, 'g', -1, 64)
+	}
+	return strings.Join(parts, ",")
+}
+
+func (s Init) validate(f *errorList) {
+	for _, r := range s.Rates {
+		f.add(!(r.Factor > 0) || math.IsInf(r.Factor, 0), "training.lr-multipliers", "%s: want a positive number; %v leaves parameters as they are", formatRates([]Rate{r}), setting.Path("training.freeze"))
+	}
+	for _, p := range s.Except {
+		_, err := path.Match(p, "")
+		f.add(err != nil, "training.init-except", "%s: %w", p, err)
+	}
+	f.add(s.From == "" && len(s.Except) > 0, "training.init-except", "%s has no effect without %v", strings.Join(s.Except, ","), setting.Path("training.init-from"))
+}
+
+// choose freezes parameters and sets rates, before they are laid out.
+func (s Init) choose(ps *nn.Params, names weights.Names) error {
+	ps.Alias(names)
+	var errs []error
+	if err := ps.Freeze(s.Freeze...); err != nil {
+		errs = append(errs, setting.Errorf("training.freeze", "%w", errors.Unwrap(err)))
+	}
+	for _, r := range s.Rates {
+		if err := ps.SetRate(r.Factor, r.Pattern); err != nil {
+			errs = append(errs, setting.Errorf("training.lr-multipliers", "%w", errors.Unwrap(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckInit reports that the file of c.Start is missing or not of a kind that holds weights: what
+// Run would say on rank 0. A run that goes on from a checkpoint does not need it.
+func CheckInit(c Config) error {
+	if c.Start.From == "" {
+		return nil
+	}
+	if c.Checkpoint.Resume {
+		if _, err := checkpoint.Of(c.Checkpoint.Dir); !errors.Is(err, checkpoint.ErrNone) {
+			return nil // a fault is told where it is read
+		}
+	}
+	f, err := weights.OpenSource(c.Start.From)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// initParams gives rank 0's replica, which is not begun, the values of s.From, and says in lines
+// what it took. Other ranks take theirs from rank 0: see begin and shareUntrained.
+func (r *Replica) initParams(c Config) (lines []string, err error) {
+	s := c.Start
+	if s.From == "" {
+		return nil, nil
+	}
+	if r.job.ServersOnly() && len(r.untrained()) > 0 {
+		return nil, setting.Errorf("training.init-from", "%s: ranks without a mesh cannot hand out frozen parameters and running statistics: let all end when one is lost", s.From)
+	}
+	if r.job.Rank() != 0 {
+		return nil, nil
+	}
+	src, err := c.openSource(r.Params.Tables())
+	if err != nil {
+		return nil, err
+	}
+	if lines, err = r.take(&src, c); err != nil {
+		err = fmt.Errorf("beginning with %s: %w", src.Path, err)
+	}
+	return lines, errors.Join(err, src.Close())
+}
+
+// take puts what a source has into the model.
+func (r *Replica) take(src *initSource, c Config) ([]string, error) {
+	nodes, err := nn.Trace(func(t *nn.Tape) { r.model.Forward(t, r.Spec.Sample(1)) })
+	r.model.Reset()
+	if err != nil {
+		return nil, err
+	}
+	names := r.Spec.PyTorch
+	m := src.Model(r.Params, nodes, names)
+	except, err := exceptions(c.Start.Except, m.Names(), weights.Of(r.Params, nil, nil).Names(), names)
+	if err != nil {
+		return nil, err
+	}
+	mapped, err := r.byName(src, c, except)
+	if err != nil {
+		return nil, err
+	}
+	fit, err := m.Fit(src.Tensors, except)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %v leaves a tensor of the model at its own first values", err, setting.Path("training.init-except"))
+	}
+	if len(fit.Elsewhere) > 0 && !c.Servers.Begin {
+		return nil, fmt.Errorf("%s: its rows lie on servers that were not told of the file: let `ringo train` start them, or have them begin with what servers have saved (ps.init-from); %v leaves the table at first values", some(fit.Elsewhere), setting.Path("training.init-except"))
+	}
+	if len(fit.Taken)+len(fit.Elsewhere) == 0 {
+		return nil, fmt.Errorf("it has no tensor of the model: that has %s, the file %s", some(fit.Unmatched), some(fit.Unused))
+	}
+	if err := fit.Put(src.Read); err != nil {
+		return nil, err
+	}
+	lines := []string{fmt.Sprintf("begun with %s: %s taken", src.Path, tensors(len(fit.Taken)))}
+	lines = append(lines, mapped...)
+	if len(fit.Elsewhere) > 0 {
+		lines = append(lines, "taken by the servers: the rows of "+some(fit.Elsewhere))
+	}
+	if len(fit.Unmatched) > 0 {
+		lines = append(lines, "left at random first values: "+some(fit.Unmatched))
+	}
+	if len(fit.Unused) > 0 {
+		lines = append(lines, "not used of the file: "+some(fit.Unused))
+	}
+	return lines, nil
+}
+
+// exceptions is which tensors patterns match, by the name here or the one in PyTorch. own are the
+// names here, and known those of the source's kind.
+func exceptions(patterns, known, own []string, names weights.Names) (func(name string) bool, error) {
+	matched := map[string]bool{}
+	var errs []error
+	for _, pattern := range patterns {
+		found := false
+		all := slices.Clone(known)
+		for _, name := range own {
+			there := name
+			if names != nil {
+				there = names(name)
+			}
+			here, _ := path.Match(pattern, name)
+			other, _ := path.Match(pattern, there)
+			if here || other {
+				matched[name], matched[there], found = true, true, true
+			}
+			all = append(all, name)
+		}
+		if !found {
+			errs = append(errs, setting.Errorf("training.init-except", "%s: the model has no such tensor%s", pattern, nn.Near(pattern, all)))
+		}
+	}
+	return func(name string) bool { return matched[name] }, errors.Join(errs...)
+}
+
+func tensors(n int) string { return quantity.Count(n, "tensor") }
+
+// some are names in one line: all of a few, else the first of them and how many there are.
+func some(names []string) string {
+	const most = 6
+	switch n := len(names); {
+	case n == 0:
+		return "none"
+	case n > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), n-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// untrained is what a replica has that nobody's update moves: frozen parameters, and running
+// statistics.
+func (r *Replica) untrained() (out [][]float32) {
+	for _, p := range r.Params.Frozen() {
+		out = append(out, p.Data)
+	}
+	if b := r.Params.Buffers(); len(b) > 0 {
+		out = append(out, b)
+	}
+	return out
+}
+
+// shareUntrained gives all ranks what rank 0 has of it. It is a collective call.
+func (r *Replica) shareUntrained() error {
+	if r.job.ServersOnly() {
+		return nil // they have the same, from the seed
+	}
+	for _, x := range r.untrained() {
+		if err := collective.Broadcast(r.job.Group(), x, 0); err != nil {
+			return fmt.Errorf("handing out frozen parameters and running statistics: %w", err)
+		}
+	}
+	return nil
+}
+
+// copyUntrained gives all workers what the first one has of it.
+func (r *run) copyUntrained() {
+	for _, w := range r.workers[1:] {
+		for i, x := range r.replica.untrained() {
+			copy(w.replica.untrained()[i], x)
+		}
+	}
+}
+
+// share is a number of tensors and of their values.
+type share struct{ tensors, values int }
+
+func (s *share) add(values int) { s.tensors, s.values = s.tensors+1, s.values+values }
+
+func (s share) String() string {
+	return fmt.Sprintf("%s of %s", tensors(s.tensors), quantity.Count(s.values, "value"))
+}
+
+// trained returns the parameters that keep their values, those that heter-trainers own and train,
+// those that are trained elsewhere, and the number of tables with rows on servers.
+func (r *Replica) trained() (frozen, theirs, rest share, tables int) {
+	var owned []string
+	if r.split != nil && !r.split.stateless {
+		owned = r.split.cut.Params
+	}
+	for _, p := range r.Params.List() {
+		switch {
+		case slices.Contains(owned, p.Name):
+			theirs.add(len(p.Data))
+		case p.Frozen():
+			frozen.add(len(p.Data))
+		case p.Name != standInName:
+			rest.add(len(p.Data))
+		}
+	}
+	for _, t := range r.Params.Tables() {
+		if len(t.Data) == t.Rows*t.Dim {
+			rest.add(len(t.Data))
+		} else {
+			tables++
+		}
+	}
+	return frozen, theirs, rest, tables
+}
+
+// chosen returns lines about parameters that are not trained, trained by heter-trainers, or trained
+// at another rate.
+func (r *Replica) chosen() (lines []string) {
+	frozen, theirs, rest, tables := r.trained()
+	var trained []string
+	if theirs.tensors > 0 {
+		trained = append(trained, fmt.Sprintf("%v by heter-trainers", theirs))
+	}
+	if rest.tensors > 0 {
+		trained = append(trained, rest.String())
+	}
+	if tables > 0 {
+		trained = append(trained, fmt.Sprintf("the rows of tables on servers (%d)", tables))
+	}
+	if frozen.tensors > 0 {
+		lines = append(lines, fmt.Sprintf("frozen: %v", frozen))
+	}
+	if frozen.tensors+theirs.tensors > 0 {
+		lines = append(lines, "trained: "+strings.Join(trained, ", "))
+	}
+	byRate := map[float64]int{}
+	for _, s := range r.Params.Slots() {
+		if s.Rate != 1 {
+			byRate[s.Rate]++
+		}
+	}
+	for _, rate := range slices.Sorted(maps.Keys(byRate)) {
+		lines = append(lines, fmt.Sprintf("%s times the learning rate: %s", quantity.Exact(rate), tensors(byRate[rate])))
+	}
+	return lines
+}

@@ -1,0 +1,260 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/optim"
+)
+
+// What a rank alone keeps, such as the residuals of its codec, may be as large as the model on each. Rank
+// 0 writes it into the one file without ever holding it: the other ranks send theirs, part after part, as the
+// file is written, and get it as it is read.
+
+// stream is a named part of it: n values, some at a time.
+type stream struct {
+	name string
+	n    int
+	// varies says that n differs by rank.
+	varies bool
+	// give returns what fills one part after the other with the values.
+	give func() func(part []float32) error
+	// take returns what puts n values times factor into their places, one part after the other: the first ones instead
+	// of those that are there, others in addition.
+	take func(n int, first bool, factor float32) (func(part []float32) error, error)
+}
+
+// streamOf is a stream of the values of slices, one after the other.
+func streamOf(name string, data ...[]float32) stream {
+	n := 0
+	for _, x := range data {
+		n += len(x)
+	}
+	return stream{
+		name: name, n: n,
+		give: func() func([]float32) error {
+			rest := slices.Clone(data)
+			return func(part []float32) error {
+				along(rest, part, func(own, part []float32) { copy(part, own) })
+				return nil
+			}
+		},
+		take: func(_ int, first bool, factor float32) (func([]float32) error, error) {
+			rest := slices.Clone(data)
+			return func(part []float32) error {
+				along(rest, part, func(own, part []float32) { absorb(own, part, first, factor) })
+				return nil
+			}, nil
+		},
+	}
+}
+
+// along calls do with the first values of slices, as many as a part has, and takes them off.
+func along(rest [][]float32, part []float32, do func(own, part []float32)) {
+	for i := range rest {
+		n := min(len(rest[i]), len(part))
+		do(rest[i][:n], part[:n])
+		rest[i], part = rest[i][n:], part[n:]
+	}
+}
+
+// streamsOf are the streams of states, with a prefix to their names.
+func streamsOf(prefix string, states []optim.State) (out []stream) {
+	for _, s := range states {
+		out = append(out, streamOf(prefix+s.Name, s.Data))
+	}
+	return out
+}
+
+// absorb makes own what a rank kept, times factor, or adds it.
+func absorb(own, part []float32, first bool, factor float32) {
+	for i, v := range part {
+		if v *= factor; !first {
+			v += own[i]
+		}
+		own[i] = v
+	}
+}
+
+// localState are the streams of this rank: running statistics, the state that a model carries from
+// batch to batch, and what else its replicas keep.
+func (r *run) localState() (out []stream) {
+	var buffers [][]float32
+	var kept []stream
+	for _, w := range r.workers {
+		buffers = append(buffers, w.replica.Params.Buffers())
+		kept = append(kept, w.replica.params.localState()...)
+	}
+	for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", r.replica.state()...)} {
+		if s.n > 0 {
+			out = append(out, s)
+		}
+	}
+	return append(out, kept...)
+}
+
+// lengthsOf are how many values streams have.
+func lengthsOf(streams []stream) (out []int64) {
+	for _, s := range streams {
+		out = append(out, int64(s.n))
+	}
+	return out
+}
+
+// localArrays names the streams of all ranks, for rank 0 to save while the others are in sendLocal,
+// and have none to name. It is a collective call.
+func (r *run) localArrays() (out []checkpoint.Array, err error) {
+	own := r.localState()
+	if len(own) == 0 {
+		return nil, nil
+	}
+	lengths, err := gatherNumbers(r.peers, lengthsOf(own)...)
+	if err != nil {
+		return nil, fmt.Errorf("gathering how much each rank keeps: %w", err)
+	}
+	if r.job.Rank() != 0 {
+		return nil, nil
+	}
+	for rank := range lengths {
+		for i, s := range own {
+			pass := s.give()
+			if rank != 0 {
+				pass = r.from(rank)
+			}
+			out = append(out, checkpoint.Passing(checkpoint.RankName(rank, s.name), int(lengths[rank][i]), pass))
+		}
+	}
+	return out, nil
+}
+
+// from receives parts of what a rank keeps.
+func (r *run) from(rank int) func(part []float32) error {
+	return func(part []float32) error {
+		if err := collective.Receive(r.job.Group(), part, rank); err != nil {
+			return fmt.Errorf("receiving what rank %d keeps: %w", rank, err)
+		}
+		return nil
+	}
+}
+
+// to sends parts of what is kept to a rank.
+func (r *run) to(rank int) func(part []float32) error {
+	return func(part []float32) error {
+		if err := collective.Send(r.job.Group(), part, rank); err != nil {
+			return fmt.Errorf("sending rank %d what is kept: %w", rank, err)
+		}
+		return nil
+	}
+}
+
+// sendLocal is the other ranks' part of kept.
+func (r *run) sendLocal() error {
+	for _, s := range r.localState() {
+		if err := inParts(s.n, s.give(), r.to(0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inParts passes n values from one to the other, in parts as those of checkpoint.Passing.
+func inParts(n int, from, to func(part []float32) error) error {
+	room := make([]float32, min(n, checkpoint.PassingPart))
+	for ; n > 0; n -= len(room) {
+		room = room[:min(n, len(room))]
+		if err := from(room); err != nil {
+			return err
+		}
+		if err := to(room); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inherited is which streams of a checkpoint of so many ranks this run takes, and by how much their
+// values are multiplied: with the same number each rank gets its own, else its share of what is
+// kept; see compress.Inherited. Ranks may take over residuals and velocities; of running statistics
+// there are means, and without thresholds the first selections are exact.
+func (r *run) inherited(ranks int) (own []stream, factor float32) {
+	own = r.localState()
+	np := r.job.Size()
+	if ranks == np {
+		return own, 1
+	}
+	own = slices.DeleteFunc(own, func(s stream) bool {
+		return !strings.HasPrefix(s.name, "residual/") && !strings.HasPrefix(s.name, "velocity/")
+	})
+	return own, float32(np) / float32(ranks)
+}
+
+// keptLengths are how many values the streams of bequest have in a checkpoint of so many ranks, which rank 0 has opened, by rank
+// and stream. It is a collective call.
+func (r *run) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err error) {
+	own, _ := r.inherited(ranks)
+	for range ranks {
+		out = append(out, lengthsOf(own)) // of a damaged or another file's, reading is an error
+	}
+	if !slices.ContainsFunc(own, func(s stream) bool { return s.varies }) {
+		return out, nil
+	}
+	flat := slices.Concat(out...)
+	if f != nil {
+		has := f.Arrays()
+		for i := range flat {
+			s := own[i%len(own)]
+			name := checkpoint.RankName(i/len(own), s.name)
+			if at := slices.IndexFunc(has, func(a checkpoint.Info) bool { return a.Name == name }); s.varies && at >= 0 {
+				flat[i] = has[at].Len
+			}
+		}
+	}
+	if err := collective.Broadcast(r.job.Group(), flat, 0); err != nil {
+		return nil, fmt.Errorf("telling the ranks how much they have kept: %w", err)
+	}
+	return slices.Collect(slices.Chunk(flat, len(own))), nil
+}
+
+// distribute names what the ranks of a checkpoint kept, with lengths by rank and stream, for rank 0
+// to read while the others are in receiveLocal.
+func (r *run) distribute(lengths [][]int64) (out []checkpoint.Array, err error) {
+	own, factor := r.inherited(len(lengths))
+	for old := range lengths {
+		heir := old % r.job.Size()
+		for i, s := range own {
+			n, pass := int(lengths[old][i]), r.to(heir)
+			if heir == 0 && n > 0 {
+				if pass, err = s.take(n, old == heir, factor); err != nil {
+					return nil, err
+				}
+			}
+			out = append(out, checkpoint.Passing(checkpoint.RankName(old, s.name), n, pass))
+		}
+	}
+	return out, nil
+}
+
+// receiveLocal is the other ranks' part of distribute.
+func (r *run) receiveLocal(lengths [][]int64) error {
+	own, factor := r.inherited(len(lengths))
+	for _, old := range compress.Inherited(len(lengths), r.job.Size(), r.job.Rank()) {
+		for i, s := range own {
+			n := int(lengths[old][i])
+			if n == 0 {
+				continue
+			}
+			take, err := s.take(n, old == r.job.Rank(), factor)
+			if err == nil {
+				err = inParts(n, r.from(0), take)
+			}
+			if err != nil {
+				return fmt.Errorf("taking over what rank %d kept: %w", old, err)
+			}
+		}
+	}
+	return nil
+}

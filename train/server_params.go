@@ -1,0 +1,290 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/server/message"
+	"github.com/ringo-ml/ringo/internal/server/trainer"
+	"github.com/ringo-ml/ringo/internal/transport/mem"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/schema"
+)
+
+// servers are those that keep a job's parameters, as one rank knows them.
+type servers struct {
+	peers communicator
+	// client has the rank's connections; it is nil before its first replica begins.
+	client *client.Client
+	// code is that of rows.
+	code message.Code
+	// replicas are those of the rank, each of which has a session.
+	replicas []*serverParams
+}
+
+// another makes the parameters of the rank's next replica.
+func (s *servers) another(r *Replica) paramPlacement {
+	p := &serverParams{servers: s, replica: r, number: len(s.replicas), next: -1}
+	s.replicas = append(s.replicas, p)
+	return p
+}
+
+// dial finds the servers, at which ranks without a mesh meet from then on.
+func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (err error) {
+	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Settings: cfg.Servers.sharedSettings()}
+	if err := cfg.Servers.codes(&c); err != nil {
+		return err
+	}
+	s.code = c.Pull
+	if s.client, err = r.job.DialParameterServers(c); err != nil {
+		return err
+	}
+	return s.peers.setServers(s.client)
+}
+
+// serverParams are parameters that lie on servers. A replica has what of them its batch reads or,
+// in geo, copies that it moves itself.
+type serverParams struct {
+	*servers
+	replica *Replica
+	number  int // of its session
+	cfg     Config
+	trainer *trainer.Trainer
+	// alone is a group of this replica, which agrees on gradients with no other.
+	alone *collective.Group
+	// rule moves copies; nil: servers move the parameters.
+	rule *optim.Shared
+	// reportedCacheUse is what came of the cache of rows that who watches the job was told of.
+	reportedCacheUse trainer.CacheUse
+	// next is the learning rate of the next step, which servers are told at the end of this one.
+	next float64
+	// following is the batch after the one of the next pass; nil: it is not known.
+	following *data.Batch
+}
+
+func (p *serverParams) layOut(ps *nn.Params) { ps.TablesElsewhere() }
+
+func (p *serverParams) begin(cfg Config, at beginning) error {
+	r, s := p.replica, cfg.Servers
+	p.cfg = cfg
+	sc, err := cfg.schemaOf(r.Params, at.rate)
+	if err != nil {
+		return err
+	}
+	if p.client == nil {
+		if err := p.peers.whenConnected(func() error { return agreeModel(p.peers, r.Params) }); err != nil {
+			return err
+		}
+		if err := p.dial(r, cfg, at, sc); err != nil {
+			return err
+		}
+	}
+	t := trainer.Config{
+		Client: p.client, Session: p.number, Schema: sc, Lookups: lookupsOf(r.Params), Values: r.Params.Values(), First: r.job.Rank() == 0 && p.number == 0,
+		Cache: s.cache(p.code), GeoSteps: s.geoSteps(), Copies: r.job.Size() * s.threads(), Done: uint64(at.step) / uint64(s.threads()),
+	}
+	if p.trainer, err = trainer.New(t); err != nil {
+		return err
+	}
+	if p.alone, err = collective.New(mem.New(1)[0], collective.Config{Record: r.rec}); err != nil {
+		return err
+	}
+	if s.geoSteps() == 0 {
+		cfg.Exchange.Reducer = p.trainer
+	} else if p.rule, err = cfg.newRule(r.Params, nil); err != nil {
+		return err
+	}
+	if err := r.optimize(cfg, p.alone, p.rule, nil); err != nil {
+		return err
+	}
+	return r.split.begin(r, cfg, p.trainer)
+}
+
+func (p *serverParams) prefetches() bool           { return true }
+func (p *serverParams) setNextBatch(b *data.Batch) { p.following = b }
+
+func (p *serverParams) takeWaitTime() time.Duration {
+	pull := p.trainer.Waited()
+	return pull + p.replica.split.waited(pull)
+}
+
+func (p *serverParams) end() error { return errors.Join(p.replica.split.end(), p.trainer.End(p.next)) }
+
+func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) {
+	get, ask := p.trainer.Peek, p.trainer.AskPeek
+	if training {
+		get, ask = p.trainer.Fetch, p.trainer.Ask
+	}
+	if err := get(trainer.Batch{IDs: b.IDs, Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}); err != nil {
+		return b, err
+	}
+	for i, t := range p.replica.Params.Tables() {
+		switch at, rows := p.trainer.Rows(i); {
+		case t.Slots != nil:
+			t.Hold(rows, at)
+		case len(at) > 0:
+			t.Hold(rows, nil)
+			b.IDs = at
+		}
+	}
+	if f := p.following; f != nil {
+		p.following = nil
+		return b, p.replica.split.meanwhile(func() error {
+			return ask(trainer.Batch{IDs: f.IDs, Keys: f.Bags.Keys, Offsets: f.Bags.Offsets, N: f.N})
+		})
+	}
+	return b, nil
+}
+
+// rowsReady sends the gradients of rows, and where the table counts, what its batch has shown. Gradients that are not finite are not sent.
+func (p *serverParams) rowsReady(table int, at []int32, grads []float32, labels []int32) error {
+	if s := p.replica.kernels.SumSquares(grads); s-s != 0 {
+		return fmt.Errorf("the gradient of table %s is not finite: lower the learning rate, or look for a fault in the data or the model", p.replica.Params.Tables()[table].Name)
+	}
+	if p.trainer.Counts(table) {
+		return p.trainer.PushClicks(table, at, grads, labels)
+	}
+	return p.trainer.PushRows(table, at, grads)
+}
+
+func (p *serverParams) setRate(lr, next float64) {
+	if p.rule != nil {
+		p.rule.SetLR(lr)
+	}
+	p.trainer.SetRate(lr)
+	p.replica.split.setRate(lr)
+	p.next = next
+}
+
+// sync brings in what all replicas of all ranks have under way, and then the servers' values.
+func (s *servers) sync() error {
+	for _, p := range s.replicas {
+		if err := p.trainer.PushDeltas(); err != nil {
+			return err
+		}
+	}
+	if err := s.client.Flush(context.Background()); err != nil {
+		return err
+	}
+	if err := s.peers.barrier(); err != nil {
+		return fmt.Errorf("waiting for all ranks' pushes: %w", err)
+	}
+	for _, p := range s.replicas {
+		if err := errors.Join(p.trainer.PullDense(), p.replica.split.settle(p.replica.Params)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows are those by number: of keys servers alone know which there are.
+func (p *serverParams) rows(table int) (func(func([]float32) error) error, bool) {
+	each := func(show func([]float32) error) error { return p.trainer.Each(table, show) }
+	return each, p.replica.Params.Tables()[table].Slots == nil
+}
+
+// arrays are the frozen parameters: servers do not know them.
+func (p *serverParams) arrays() (out []checkpoint.Array) {
+	for _, v := range p.replica.Params.Frozen() {
+		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
+	}
+	return append(out, p.replica.split.arrays()...)
+}
+
+// localState is what a rank of geo keeps for itself and no server has: the state of the optimizers
+// that move its copies.
+func (p *serverParams) localState() []stream {
+	if p.rule == nil {
+		return nil
+	}
+	thread := fmt.Sprintf("thread%d/", p.number)
+	out := streamsOf(thread, p.rule.State())
+	for i, t := range p.replica.Params.Tables() {
+		name := "rows"
+		if t.Slots != nil {
+			name += "/" + t.Name
+		}
+		out = append(out, stream{
+			name: thread + name, n: p.trainer.StateLen(i), varies: true, give: func() func([]float32) error { return p.trainer.ReadState(i) },
+			take: func(n int, _ bool, _ float32) (func([]float32) error, error) { return p.trainer.WriteState(i, n) },
+		})
+	}
+	return out
+}
+
+// save lets the servers save their parts when all ranks have brought in what they had under way. They keep the parts
+// of older checkpoints that are still there.
+func (p *serverParams) save(step int64) (map[string]string, error) {
+	if err := errors.Join(p.sync(), p.replica.split.save()); err != nil {
+		return nil, err
+	}
+	oldest := []int64{step}
+	if p.replica.job.Rank() == 0 {
+		steps, err := checkpoint.Steps(p.cfg.Checkpoint.Dir)
+		if err != nil {
+			return nil, err
+		}
+		oldest[0] = slices.Min(append(steps, step))
+	}
+	if err := collective.Broadcast(p.replica.job.Group(), oldest, 0); err != nil {
+		return nil, fmt.Errorf("telling all ranks which checkpoints servers keep: %w", err)
+	}
+	numbers, err := p.client.Save(uint64(step), uint64(oldest[0]))
+	if err != nil {
+		return nil, err
+	}
+	part := ServersPart{Start: p.cfg.Servers.Start, Numbers: numbers}
+	if p.replica.job.Rank() == 0 { // who writes the file
+		part.Folders = foldersOf(p.cfg.Checkpoint.Dir, part.Start, len(numbers))
+	}
+	text, err := json.Marshal(part)
+	return map[string]string{moreServers: string(text)}, err
+}
+
+// resumed settles: there may be no step to do.
+func (p *serverParams) resumed() error {
+	if err := p.replica.split.resumed(p.replica); err != nil {
+		return err
+	}
+	return p.sync()
+}
+
+func (s *servers) leave() error {
+	var errs []error
+	for _, p := range s.replicas {
+		errs = append(errs, p.replica.split.leave())
+	}
+	return errors.Join(append(errs, s.replicas[0].trainer.Leave(context.Background()))...)
+}
+
+func (s *servers) abort() {
+	_ = s.client.Close()
+	for _, p := range s.replicas {
+		p.replica.split.abort()
+	}
+}
+
+func (p *serverParams) close() {
+	if p.client != nil {
+		_ = p.client.Close() // of other replicas: again
+	}
+	if p.trainer != nil {
+		_ = p.trainer.Close()
+	}
+	if p.alone != nil {
+		_ = p.alone.Close()
+	}
+	if p.rule != nil {
+		p.rule.Close()
+	}
+}
