@@ -166,6 +166,7 @@ func TestOtherEncodingsAreErrors(t *testing.T) {
 func TestMissingHeadersAreErrors(t *testing.T) {
 	for content, reports := range map[string]string{
 		"5.1,3.5,setosa\n4.9,3.0,setosa\n": `line 1: "5.1" is a number and no name of a column: want a header first, a line with the names of all 3 columns`,
+		"name,2019,y\na,1,2\n":             `"2019" is a number and no name of a column`,
 		"1,2\n3,4\n":                       `want a header with the names of the columns first`,
 		"p,x,s\ne,b,s\np,x,y\ne,b,y\n":     `line 3: column "p": the name of the column is a value of it, too`,
 		"p,x,x\ne,b,s\n":                   `columns 2 and 3 are both called "x": rename one; the first line is the header`,

@@ -298,7 +298,7 @@ func TestAutoAlone(t *testing.T) {
 	j := small(fast, auto(0.01))
 	j.ranks = 1
 	out := j.run(t, 30)
-	if len(out.reports) != 1 || out.opt.Strategy() != distopt.FP32 || !strings.Contains(out.reports[0].Reason, "one rank") || out.chosen || out.known {
+	if len(out.reports) != 1 || out.opt.Strategy() != distopt.FP32 || !strings.Contains(out.reports[0].Reason, "one rank: there is nothing to exchange") || out.chosen || out.known {
 		t.Errorf("%s: %+v", out.opt.Strategy(), out.reports)
 	}
 }
