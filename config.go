@@ -139,9 +139,9 @@ func (c Config) Validate() error {
 	} else {
 		set(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "job.rank", "%d: want 0 to %d, since %v is %d", c.Rank, c.Size-1, setting.Path("job.ranks"), c.Size)
 	}
-	fault(c.ServersOnly && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (NoMesh) reach servers that keep parameters, and no others", c.Servers)
-	set(c.ServersOnly && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (NoMesh) meet at servers that keep parameters", c.Rendezvous)
-	set(c.ServersOnly && !c.HeterTrainer && c.Size > 0 && len(c.ParameterServers) == 0, "ps.addresses", "are missing: ranks without a mesh (NoMesh) meet at servers that keep parameters")
+	fault(c.ServersOnly && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (ServersOnly) reach servers that keep parameters, and no others", c.Servers)
+	set(c.ServersOnly && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (ServersOnly) meet at servers that keep parameters", c.Rendezvous)
+	set(c.ServersOnly && !c.HeterTrainer && c.Size > 0 && len(c.ParameterServers) == 0, "ps.addresses", "are missing: ranks without a mesh (ServersOnly) meet at servers that keep parameters")
 	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
 	if c.Size > 0 && !c.ServersOnly && !c.HeterTrainer && !rendezvous.IsBackend(c.Rendezvous) {
 		_, _, err := hostport.Split(c.Rendezvous, 1)
@@ -205,11 +205,11 @@ func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv,
 		case !present && (c.serves || c.Servers > 0):
 			err = fmt.Errorf("%s is not set: a job with servers needs a launcher, or its size", launch.RankVar)
 		case present && c.ServersOnly && len(env.Tables) == 0:
-			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need servers of tables", launch.ParameterServersVar)
+			err = fmt.Errorf("%s is not set: ranks without a mesh (ServersOnly) need servers of tables", launch.ParameterServersVar)
 		case present && !c.ServersOnly && env.Rendezvous == "":
 			err = fmt.Errorf("%s is not set, so the launcher started ranks without a mesh: set Config.ServersOnly", launch.RendezvousVar)
 		case !present && c.ServersOnly:
-			err = fmt.Errorf("%s is not set: ranks without a mesh (NoMesh) need a launcher, or Size and Rank", launch.RankVar)
+			err = fmt.Errorf("%s is not set: ranks without a mesh (ServersOnly) need a launcher, or Size and Rank", launch.RankVar)
 		case present && c.Servers > 0 && c.Servers != env.Servers:
 			err = fmt.Errorf("servers %d, but %s is %d", c.Servers, launch.ServersVar, env.Servers)
 		case present && c.serves != env.Serves() && c.serves:

@@ -33,7 +33,7 @@ func TestNoMesh(t *testing.T) {
 		{ringo.Config{ServersOnly: true, Size: 1}, "ps.addresses are missing"},
 		{ringo.Config{ServersOnly: true, Size: 1, Servers: 2, ParameterServers: cfg.ParameterServers}, "2 servers that sum gradients"},
 		{ringo.Config{ServersOnly: true, Size: 1, Rendezvous: "h:1", ParameterServers: cfg.ParameterServers}, `job.rendezvous "h:1" has no effect`},
-		{ringo.Config{ServersOnly: true}, launch.RankVar + " is not set: ranks without a mesh (NoMesh) need a launcher"},
+		{ringo.Config{ServersOnly: true}, launch.RankVar + " is not set: ranks without a mesh (ServersOnly) need a launcher"},
 	} {
 		if _, err := ringo.Join(context.Background(), c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)

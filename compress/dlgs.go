@@ -102,7 +102,7 @@ type reused struct {
 	savedState []float32 // what a checkpoint holds, by the places below
 }
 
-// Places in reused.kept.
+// Places in reused.savedState.
 const (
 	dlgsThreshold = iota // of the next step
 	dlgsLeft             // steps left that may use it

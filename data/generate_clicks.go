@@ -60,9 +60,9 @@ const (
 // madeMissing is that one in so many numbers and categories is missing.
 const madeMissing = 10
 
-// NewClickMaker says what rows of a layout are like: by Column.Make where it says something, else values distinct values in each slot, hot by
+// NewClickGenerator says what rows of a layout are like: by Column.Make where it says something, else values distinct values in each slot, hot by
 // Zipf's law of an exponent.
-func NewClickMaker(l *layout.Layout, values uint64, exponent float64) (*ClickGenerator, error) {
+func NewClickGenerator(l *layout.Layout, values uint64, exponent float64) (*ClickGenerator, error) {
 	m := &ClickGenerator{layout: l, odds: newOdds()}
 	p, err := newSlotParser(l, []byte(header(l)), false) // which refuses what cannot be read again
 	if err != nil {

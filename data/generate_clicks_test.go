@@ -25,7 +25,7 @@ columns:
 
 func madeText(t *testing.T, l *layout.Layout, cfg GenerateConfig) (string, ClickTruth) {
 	t.Helper()
-	m, err := NewClickMaker(l, 1000, 1.05)
+	m, err := NewClickGenerator(l, 1000, 1.05)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,13 +133,13 @@ func TestClickMakerFaults(t *testing.T) {
 	} {
 		l, err := layout.Read("x", strings.NewReader(text))
 		if err == nil {
-			_, err = NewClickMaker(l, 10, 1)
+			_, err = NewClickGenerator(l, 10, 1)
 		}
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	m, err := NewClickMaker(layoutOf(t, madeLayout), 10, 1)
+	m, err := NewClickGenerator(layoutOf(t, madeLayout), 10, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func BenchmarkMadeClicks(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := NewClickMaker(l, 1000, 1.05)
+	m, err := NewClickGenerator(l, 1000, 1.05)
 	if err != nil {
 		b.Fatal(err)
 	}

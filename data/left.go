@@ -9,12 +9,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// LeftOut is one kind of files, samples or rows that a data set or an PredictInput leaves out.
+// LeftOut is one kind of files, samples or rows that a data set or a PredictInput leaves out.
 type LeftOut struct {
 	// Kind is a noun in the singular, such as "hidden file".
 	Kind  string `json:"kind"`
 	Count int    `json:"count"`
-	// Names are the first of them, in order, or all bad rows of an PredictInput: paths, or errors
+	// Names are the first of them, in order, or all bad rows of a PredictInput: paths, or errors
 	// with a path.
 	Names []string `json:"names"`
 }

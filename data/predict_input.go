@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Rows are a batch of an PredictInput, without labels that mean anything.
+// Rows are a batch of a PredictInput, without labels that mean anything.
 type Rows struct {
 	Batch
 	// Numbers are those of the rows in the whole input, from 0: rows of a table, lines of a text,
@@ -38,12 +38,12 @@ type PredictInput interface {
 	Close()
 }
 
-// InputConfig says what an PredictInput reads.
+// InputConfig says what a PredictInput reads.
 type InputConfig struct {
 	// Path is a file or folder, Synthetic, or - for Stdin.
 	Path  string
 	Stdin io.Reader
-	// Batch is how many rows come at a time, at least 1. Batches are roundRobin to the ranks in
+	// Batch is how many rows come at a time, at least 1. Batches are dealt to the ranks in
 	// turns: Rank has every Size-th one, from its own number on; a Size of 0 stands for 1.
 	Batch, Rank, Size int
 	// Threads read ahead; 0: GOMAXPROCS.

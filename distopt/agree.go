@@ -106,7 +106,7 @@ func strategyBytes(cfg Config) []byte {
 	return append(out, make([]byte, agreedBytes-len(out))...)
 }
 
-// strategyText is the text of what told made.
+// strategyText is the text of what strategyBytes made.
 func strategyText(told []byte) string {
 	return string(bytes.TrimRight(told[8:agreedBytes], "\x00"))
 }

@@ -26,7 +26,7 @@ const (
 // first. It is a collective call between steps, with the same answer on every rank. A
 // tune.Tuner makes it, too.
 func (o *Optimizer) SetSharding(on bool) error {
-	if err := o.between("call ShareUpdate"); err != nil {
+	if err := o.between("call SetSharding"); err != nil {
 		return err
 	}
 	if o.shards.off == !on {

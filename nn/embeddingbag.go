@@ -6,7 +6,7 @@ import (
 )
 
 // Bags are the keys of N samples in some slots, slot after slot and within a slot sample after
-// sample. Bag slot*N+sample has Keys[Offsets[param*N+sample]:Offsets[param*N+sample+1]]: none where
+// sample. Bag slot*N+sample has Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]]: none where
 // the sample has nothing there.
 type Bags struct {
 	Keys    []uint64

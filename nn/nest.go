@@ -147,7 +147,7 @@ func (t *Tape) fold(m *nest, s *strides, dst, src []float32, scale float32) {
 	*j = foldJob{}
 }
 
-// split sorts the loops. Those of gone have their strides in src as a; so have those of kept.
+// split sorts the loops. Those of reduced have their strides in src as a; so have those of outer.
 func (j *foldJob) split() {
 	for l := range j.m.n {
 		to := &j.reduced

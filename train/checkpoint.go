@@ -17,7 +17,7 @@ import (
 )
 
 // Checkpoint says where and when a run is saved. Only rank 0 needs the folder, and servers that keep parameters, in
-// Servers.Init's part of it.
+// Servers.Start's part of it.
 //
 // A resumed run has the same bits as one that never stopped, the figures of an
 // epoch that was cut in two among them, times apart. Under

@@ -86,7 +86,7 @@ func TestRecalledFaults(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := (Servers{}).recall("f", 1, ServersPart{Start: 1}); err == nil || !strings.Contains(err.Error(), "saved.At") {
+	if _, err := (Servers{}).recall("f", 1, ServersPart{Start: 1}); err == nil || !strings.Contains(err.Error(), "offline.At") {
 		t.Errorf("nobody opens them: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ type SavedEvaluation struct {
 
 // Evaluate loads a model's checkpoint, which cfg.Checkpoint.Dir names, or of that folder's last
 // one, and evaluates it as its run did. Nothing is trained or saved; the settings of training are
-// of no matter. Parameters on servers are those that the servers began with: see Servers.Init;
+// of no matter. Parameters on servers are those that the servers began with: see Servers.Start;
 // without servers each rank reads what they have saved: see Servers.OpenServerCheckpoint. It is a
 // collective call: every rank makes it with the same configuration, and gets the same figures.
 //

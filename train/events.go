@@ -178,7 +178,7 @@ type Observer interface {
 	Step(Step)
 	// Epoch is called after each epoch.
 	Epoch(Epoch)
-	// Remark is called when there is something that a person should know, perhaps before Init.
+	// Remark is called when there is something that a person should know, perhaps before Start.
 	Remark(Remark)
 }
 

@@ -151,7 +151,7 @@ func (r *run) to(rank int) func(part []float32) error {
 	}
 }
 
-// sendLocal is the other ranks' part of kept.
+// sendLocal is the other ranks' part of localArrays.
 func (r *run) sendLocal() error {
 	for _, s := range r.localState() {
 		if err := inParts(s.n, s.give(), r.to(0)); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // paramPlacement is who has a replica's parameters and moves them by its gradients: what a step
 // agrees on, with whom, and who updates. The loop knows no more of it. One of them belongs to each
-// replica and is used by its thread, but for abandon.
+// replica and is used by its thread, but for abort.
 type paramPlacement interface {
 	// layOut says where the parameters of a model that is about to be built lie.
 	layOut(ps *nn.Params)

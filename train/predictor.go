@@ -24,7 +24,7 @@ type Predictor struct {
 
 // NewPredictor loads a model's checkpoint, which cfg.Checkpoint.Dir names, or that folder's last
 // one; no data are opened. The settings of training in cfg are ignored. Parameters on servers are
-// those that the servers began with: see Servers.Init; without servers each rank reads what they
+// those that the servers began with: see Servers.Start; without servers each rank reads what they
 // have saved: see Servers.OpenServerCheckpoint. It is a collective call, as are Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
 	cfg.Model, cfg.given = m, true

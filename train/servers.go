@@ -48,11 +48,11 @@ type Servers struct {
 	// the parts that LastServerParts tells. 0: what a launcher says (`ringo run --checkpoint`),
 	// which Checkpoint follows then where its Dir is empty or the same, or else no checkpoints.
 	Start int
-	// Begin says that the servers begin tables with rows of Config.Init.From, which
+	// Begin says that the servers begin tables with rows of Config.Start.From, which
 	// Config.BeginRows hands out. Without it a file that has such a table is refused.
 	Begin bool
 	// OpenServerCheckpoint opens what servers have saved in a folder with a checkpoint after a step
-	// of their run, by the numbers of their parts: as saved.At of package ps/offline does. With it
+	// of their run, by the numbers of their parts: as offline.At of package ps/offline does. With it
 	// Evaluate and NewPredictor read what servers have saved themselves, if Consistency is empty,
 	// and Init.From may be a checkpoint of a run with servers. nil: these are refused. (This
 	// package does not import ps/offline, with which a storage engine comes.)

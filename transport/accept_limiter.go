@@ -36,7 +36,7 @@ type PendingConn struct {
 // errCrowded: a connection was closed because it was silent while others came.
 var errCrowded = errors.New("sent away because it was slow and others came")
 
-// maxTold is how many kinds of refusals a AcceptLimiter reports and remembers, and of how many it
+// maxTold is how many kinds of refusals an AcceptLimiter reports and remembers, and of how many it
 // answers the first.
 const maxTold = 64
 

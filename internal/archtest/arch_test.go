@@ -178,7 +178,7 @@ var forbidden = []struct {
 		why:  "every package may own settings",
 	},
 	{
-		from: []string{"cmd/ringo/internal/console", "cmd/ringo/internal/commandtest"},
+		from: []string{"internal/cli", "internal/cli/commandtest"},
 		to:   []string{"", "bucket", "internal/cluster", "collective", "compress", "data", "distopt", "internal/exchange", "internal/launch", "model", "models", "nn", "ps/...", "internal/server/...", "train", "transport/...", "internal/transport/...", "internal/tune"},
 		why:  "how commands speak does not depend on what they do",
 	},

@@ -347,7 +347,7 @@ func (m *Member) SetReceived(fn func() int64) {
 }
 
 // Fail tells the coordinator that this rank ends because of err, where in its run (see
-// outcome.PositionOf), and returns whether that is known there, at the latest after 2 s. If err
+// failure.PositionOf), and returns whether that is known there, at the latest after 2 s. If err
 // names another rank as lost or unreachable, that one is accused in place of this; if it names a
 // server of tables (transport.ServerLostError), that is what all are told.
 func (m *Member) Fail(err error) (told bool) {

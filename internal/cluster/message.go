@@ -31,7 +31,7 @@ const (
 	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
 	kindSuspect kind = "suspect" // Peer seems lost to it: Reason, TimedOut; In: the operation of this rank, if Peer has left in good order
 	kindFailed  kind = "failed"  // it ends because of Reason; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames Cause, which is no member and listened there
-	kindReport  kind = "report"  // a person would want to know Reason
+	kindReport  kind = "report"  // a person would want to know what Reason says
 	kindLeave   kind = "leave"   // it is done, in good order; In: its last operation
 
 	kindStoppable kind = "stoppable" // it can stop after any step, and saves the run where Reason says

@@ -37,7 +37,7 @@ type Situation struct {
 	Len     int  // of the vector
 	Entries int  // of all ranks' contributions together
 	Payload int  // bytes of all ranks' payloads together
-	Most    int  // Op.MaxEntries
+	Most    int  // Request.MaxEntries
 	Blocks  bool // the code's blocks cannot be cut: parts and sums travel as float32
 }
 

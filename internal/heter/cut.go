@@ -1,5 +1,5 @@
 // Package heter runs one model on processes of two kinds. Trainers read data, look rows up, pool
-// them and whatever else is cheap; the part of the model that its own code marks by [nn.Tape.On]
+// them and whatever else is cheap; the part of the model that its own code marks by [nn.Tape.OnDevice]
 // with [DeviceName], the dense layers, runs on heter-trainers, which own its parameters, or are
 // lent them for each step ([StatelessStage]). Activations go there, and their gradients come back,
 // a micro-batch at a time:
@@ -23,7 +23,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// DeviceName is what parts for heter-trainers are marked with: see nn.Tape.On.
+// DeviceName is what parts for heter-trainers are marked with: see nn.Tape.OnDevice.
 const DeviceName = "heter"
 
 // CutTensor is a tensor that trainers send.
@@ -138,7 +138,7 @@ func (c *Cut) arrange(ps *nn.Params, spec model.Spec, o model.Options, prepare f
 }
 
 // Freeze makes the parameters of the other side keep their values, on a registry before it is arranged: c.Params where a trainer
-// arranges, c.Stay on a device.
+// arranges, c.TrainerParams on a device.
 func (c *Cut) Freeze(ps *nn.Params, names []string) error {
 	if len(names) == 0 {
 		return nil

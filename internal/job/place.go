@@ -30,7 +30,7 @@ func (s *Spec) Training(start int) train.Config {
 	return c
 }
 
-// openServerCheckpoint is train.Servers.Recall.
+// openServerCheckpoint is train.Servers.OpenServerCheckpoint.
 func openServerCheckpoint(dir string, step uint64, numbers []uint64) (train.ServerCheckpoint, error) {
 	j, err := offline.At(dir, step, numbers)
 	if err != nil {

@@ -30,7 +30,7 @@ type AgentConfig struct {
 	Version, Hash string
 	// Program is its file, which is also the program of roles that are it.
 	Program string
-	// Guard is Config.Watchdog.
+	// Guard is Config.Guard.
 	Guard []string
 	// Env is its environment, and Reached the SSH_CONNECTION of that, "" without.
 	Env     []string

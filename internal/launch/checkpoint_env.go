@@ -9,10 +9,10 @@ import (
 const savingVar = "RINGO_SAVING"
 
 // CheckpointEnv is what a launcher says of checkpoints whose servers it has started: see
-// train.Servers.Attempt.
+// train.Servers.Start.
 type CheckpointEnv struct {
 	Dir     string // the folder, whole
-	Attempt int    // which start of the job in it this is, from 1; 0: nothing is said
+	Attempt int    `json:"Start"` // which start of the job in it this is, from 1; 0: nothing is said
 	Resume  bool   // servers have begun with what the folder's last checkpoint names, if there is one
 }
 

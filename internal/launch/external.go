@@ -38,7 +38,7 @@ func CheckSingle(lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// FromExternal returns the place that another launcher has given this process (package outer),
+// FromExternal returns the place that another launcher has given this process (package extenv),
 // which RINGO_RANK does not place. present is false where none has. ranks is how many there are by
 // what a person says, 0: nothing, and rendezvous where they meet, empty likewise. RINGO_WORLD_SIZE
 // and RINGO_RENDEZVOUS say so, too.

@@ -12,12 +12,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// Outside the mesh no heartbeats show who lives. A process of a role that Heartbeats writes a line
+// Outside the mesh no heartbeats show who lives. A process of a role with Heartbeats writes a line
 // to its pipe now and then, from a goroutine that waits for nothing else: a server that is busy,
 // waits for its trainers or saves goes on with it, one that hangs does not.
 
 // SendHeartbeats shows the launcher every so often that this process lives, until stop is called.
-// It is to be called as soon as the process has begun: one of a role that Heartbeats and shows
+// It is to be called as soon as the process has begun: one of a role with Heartbeats that shows
 // nothing is killed after the launcher's Times.Join, and after DeadAfter when it has shown
 // something before.
 func (e RoleEnv) SendHeartbeats(every time.Duration) (stop func()) {

@@ -43,7 +43,7 @@ type process struct {
 	log        *os.File // what it prints, too; nil: nowhere
 	unlogged   sync.Once
 	memory     *os.File      // in which it records what it does; nil: there is none
-	reportPipe *os.File      // what it tells of itself (tell.go); nil: nothing
+	reportPipe *os.File      // what it tells of itself (exit_report.go); nil: nothing
 	reportRead chan struct{} // that has been read to its end
 
 	continuedWithout bool // the others go on without it

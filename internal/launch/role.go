@@ -41,7 +41,7 @@ type Role struct {
 	// (RoleEnv.SendHeartbeats). One that does not for as long as Times.Join at the beginning, or
 	// for DeadAfter from then on, is lost, and killed.
 	Heartbeats bool
-	// DeadAfter is the silence after which one that Heartbeats is lost. 0 means Times.DeadAfter.
+	// DeadAfter is the silence after which one with Heartbeats is lost. 0 means Times.DeadAfter.
 	DeadAfter time.Duration
 	// Restarts is how often each of its processes is started again when it is lost.
 	Restarts int
@@ -63,7 +63,7 @@ type Role struct {
 	Bind Bind
 	// CoresEach is how many cores each of its processes keeps busy, where they are bound. 0: one at least.
 	CoresEach int
-	// Unserved is what a program has to do in this role, told where one of a role that Heartbeats
+	// Unserved is what a program has to do in this role, told where one of a role with Heartbeats
 	// has ended in good order and never shown any: it does not know that it has a role. Empty: that
 	// is nobody's concern.
 	Unserved string

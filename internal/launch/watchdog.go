@@ -20,7 +20,7 @@ const watchdogGrace = 3 * time.Second
 // process groups live, and when the pipe ends while some do, because the
 // launcher was killed, it kills them: 3 s later, if they have not ended by
 // themselves. It is the whole body of the hidden subcommand named in
-// Config.Watchdog.
+// Config.Guard.
 func Watchdog(r io.Reader) error {
 	groups, err := readGroups(r)
 	deadline := time.Now().Add(watchdogGrace)

@@ -144,7 +144,7 @@ func (c Config) CheckSettings() error {
 	return c.check()
 }
 
-// faults are those of the settings, besides those that package tables finds.
+// faults are those of the settings, besides those that package engine finds.
 func (c Config) faults() (faults setting.ErrorList) {
 	fault := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {

@@ -70,7 +70,7 @@ func Lines(err error, name func(Path) string) []string {
 	return Format(err, func(f *Error) string { return f.Text(name) })
 }
 
-// Format is Lines with the whole text of a Error as tell says.
+// Format is Lines with the whole text of an Error as tell says.
 func Format(err error, tell func(*Error) string) (lines []string) {
 	if err == nil {
 		return nil

@@ -41,7 +41,7 @@ type Candidate struct {
 	// exchange of sums alone writes, so that what it takes longer is about one rank's part.
 	Shared bool
 	// Bounded says that the sum may keep to as many entries as a rank sends
-	// (exchange.Request.Most).
+	// (exchange.Request.MaxEntries).
 	Bounded bool
 	// Planner cuts the layers: the only one that the strategy has, or the best.
 	Planner bucket.Named

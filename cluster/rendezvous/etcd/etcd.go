@@ -38,7 +38,7 @@ type Backend struct {
 //	etcds://[USER@]HOST:PORT[,HOST:PORT...]/KEY[?cacert=FILE&cert=FILE&key=FILE&password-file=FILE]
 //
 // the latter under TLS. Files have absolute paths; that of the password is its owner's alone. Nothing is connected yet. It is a
-// ringo.Config's OpenPlace.
+// ringo.Config's OpenBackend.
 func Open(rendezvous string) (rendezvous.Backend, error) {
 	at, err := parse(rendezvous)
 	if err != nil {

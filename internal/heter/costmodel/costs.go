@@ -55,7 +55,7 @@ type Costs struct {
 	// OfSplit and OfWhole are what else there is in a model that is split, and in one piece.
 	OfSplit Side `json:"split"`
 	OfWhole Side `json:"whole"`
-	// RequestBytes and Back are bytes of a sample across the cut.
+	// RequestBytes and BackBytes are bytes of a sample across the cut.
 	RequestBytes float64 `json:"there_bytes"`
 	BackBytes    float64 `json:"back_bytes"`
 	// PartBytes are those of the part's parameters, which heter-trainers sum in each step.

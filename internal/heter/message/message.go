@@ -7,17 +7,17 @@
 //	Micro             ->                          numbered 1, 2, 3, … by connection
 //	                  <-     Done                 in any order, one for each Micro
 //	Placed            ->                          a Micro that lies in memory that both have
-//	                  <-     PlacedDone           in place of a Done
+//	                  <-     SharedResult         in place of a Done
 //	End               ->                          of a step, when each of its Micros is Done
 //	                  <-     Commit               the parameters have moved
-//	                  <-     RetryEnd                the step's end is to be said again, with those who are there
+//	                  <-     RetryEnd             the step's end is to be said again, with those who are there
 //	Ask               ->
 //	                  <-     Values               of the part's parameters, or of what its optimizer keeps
 //	Put               ->                          values to begin with
 //	                  <-     Taken
 //	Heartbeat         <->    Heartbeat            where nothing else is said
 //	Where             ->                          of another heter-trainer, in place of a Hello
-//	                  <-     Members                 the last one of this connection
+//	                  <-     Here                 the last one of this connection
 //	Goodbye           ->                          the last one of who leaves in good order
 //	Failure           <->    Failure              the last one of who fails
 //

@@ -8,7 +8,7 @@ import (
 
 // End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had
 // none of the step's micro-batches: a step ends when all trainers have ended it everywhere, in one
-// Attempt and with the same members Members. As it is sent:
+// Attempt and with the same Members. As it is sent:
 //
 //	offset bytes
 //	0      8     Step

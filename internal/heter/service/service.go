@@ -30,7 +30,7 @@
 // # Accounting
 //
 // Micro-batches of a connection are numbered 1, 2, 3, …, and the end of a step says how many there were: one that came twice, out
-// of turn or not at all ends the job by name. A connection has at most [Config.MicroBatches] of them under way, and the memory for
+// of turn or not at all ends the job by name. A connection has at most [Config.Micros] of them under way, and the memory for
 // these is its own: who sends more is refused.
 //
 // # Who is there

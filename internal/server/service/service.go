@@ -61,7 +61,7 @@ import (
 // LSN is the place of a change in an engine's log, for Durable.
 type LSN = wal.LSN
 
-// Engine is what a server serves: *tables.Engine, or what stands for it in tests.
+// Engine is what a server serves: *engine.Engine, or what stands for it in tests.
 //
 // Join and the changes of a session (SetDense to Leave) are called by one goroutine at a
 // time, everything else by many. Slices are the caller's again when a call returns. A
@@ -111,7 +111,7 @@ type Engine interface {
 	Err() error
 }
 
-// Config says what a server is. The zero value is not valid: LSN, Version, Open and
+// Config says what a server is. The zero value is not valid: Ticket, Version, Open and
 // the numbers of servers and trainers are needed.
 type Config struct {
 	Ticket transport.Ticket

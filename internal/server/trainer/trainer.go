@@ -228,7 +228,7 @@ func (t *Trainer) exchanges() bool {
 	return t.geo != nil && (t.cfg.Done+t.step)%uint64(t.cfg.GeoSteps) == 0
 }
 
-// PushDeltas sends by how much copies have moved since they were last exchanged. Settle must
+// PushDeltas sends by how much copies have moved since they were last exchanged. PullDense must
 // follow, or a Fetch. Without copies nothing happens. It is called between steps.
 func (t *Trainer) PushDeltas() error {
 	if t.geo == nil {

@@ -27,7 +27,7 @@
 // last segment is cut off when the log is opened; that nothing whole follows tells
 // it from damage. With Config.Sync a loss of power may also keep a later part of
 // the last write and lose an earlier one; the position within the write shows that.
-// Which records were acknowledged is kept beside the segments (see mark.go), so that a log which
+// Which records were acknowledged is kept beside the segments (see ack.go), so that a log which
 // was cut further back is told from one that a crash cut short. All other damage
 // is an error that names file and offset. A file of another owner is an error that names both.
 // Version 1 had no owner.

@@ -10,7 +10,7 @@ import (
 type Exit struct {
 	Rank   int    // its number in the mesh
 	Cause  string // who is lost that it ended because of: a LostProcess's Name; "": a fault of its own
-	Reason string // its error
+	Reason string `json:"Why"` // its error
 	Place  Position
 	// Stopped says that it was told to end, and not that something failed.
 	Stopped bool

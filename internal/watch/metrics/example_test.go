@@ -7,7 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
-// A program with a loop of its own tells its steps, as job.Figures().Step(…); here are figures of no job.
+// A program with a loop of its own tells its steps, as job.Metrics().Step(…); here are figures of no job.
 func Example() {
 	figures := metrics.New(0, 1) // rank 0 of 1
 	for range 3 {

@@ -182,7 +182,7 @@ func (r *Recorder) File() string {
 // Identity is a process of a job.
 type Identity struct {
 	Role   Role
-	Number int // in its role, but of a AggregationServer among all who are in the mesh
+	Number int // in its role, but of an AggregationServer among all who are in the mesh
 }
 
 // Role is what a process is in a job.

@@ -124,7 +124,7 @@ func (m *making) list() (out []clickFile) {
 
 // run writes the files.
 func (m *making) run(cmd *cobra.Command, p *cli.Progress) error {
-	maker, err := data.NewClickMaker(m.layout, uint64(m.values), m.zipf)
+	maker, err := data.NewClickGenerator(m.layout, uint64(m.values), m.zipf)
 	if err != nil {
 		return cli.Usagef("--layout: %w", err)
 	}
