@@ -101,8 +101,9 @@ func TestEveryFieldHasARow(t *testing.T) {
 	walk(reflect.ValueOf(&c).Elem(), "")
 	// The model, sync and the start are of the job; tuning has rows of its own there, a timeline is
 	// drawn where one is wanted, and no user keeps or waits otherwise. ScaleLR is whether
-	// training.lr was given.
-	want := []string{"Name", "ScaleLR", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.DiskFullWait", "Checkpoint.Assignments"}
+	// training.lr was given, and Drops are read by training.lr-schedule. Programs alone set Interleave,
+	// AUCWindow and SparseAlgorithm.
+	want := []string{"Name", "Interleave", "ScaleLR", "Drops", "AUCWindow", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Exchange.SparseAlgorithm", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.DiskFullWait", "Checkpoint.Assignments"}
 	if !slices.Equal(lacking, want) {
 		t.Errorf("no row has %q, want %q", lacking, want)
 	}
