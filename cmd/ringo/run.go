@@ -27,8 +27,8 @@ func (c *runRole) command() *cobra.Command {
 		DisableFlagsInUseLine: true, // "[flags]" would follow the program's
 		Long: "Start any program that uses the library as N workers of one job. Each finds its\n" +
 			"place in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK, RINGO_RENDEZVOUS and\nRINGO_TICKET, which ringo.Join reads. With --servers there are as many `ringo server`\n" +
-			"beside them, at which ringo.Job's Reducer sums gradients, or with --sync bsp, ssp,\nasync or geo its DialParameterServers finds tables of parameters. With --heter the program is started\n" +
-			"as so many heter-trainers, too, where train.Run computes the part that its model marks.\n" +
+			"beside them, at which ringo.Job's Reducer sums gradients, or with --sync bsp, ssp,\nasync or geo its DialParameterServers finds tables of parameters. With --heter the program\n" +
+			"is started as so many heter-trainers, too, where train.Run computes the part that its\nmodel marks.\n" +
 			"Where servers keep parameters, --checkpoint saves them with the ranks of a program that\ncalls train.Run or train.NewLoop, and --resume goes on from there.",
 		Example: "  ringo run --np 2 -- ./my-trainer --epochs 3\n" +
 			"  ringo run --np 4 --servers 2 -- ./my-trainer\n" +
