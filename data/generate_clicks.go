@@ -60,8 +60,8 @@ const (
 // madeMissing is that one in so many numbers and categories is missing.
 const madeMissing = 10
 
-// NewClickGenerator says what rows of a layout are like: by Column.Make where it says something, else values distinct values in each slot, hot by
-// Zipf's law of an exponent.
+// NewClickGenerator says what rows of a layout are like: by Column.Make where it says something,
+// else values distinct values in each slot, hot by Zipf's law of an exponent.
 func NewClickGenerator(l *layout.Layout, values uint64, exponent float64) (*ClickGenerator, error) {
 	m := &ClickGenerator{layout: l, odds: newOdds()}
 	p, err := newSlotParser(l, []byte(header(l)), false) // which refuses what cannot be read again

@@ -6,9 +6,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
-// Numbers with oddsOne for 1, for log-odds of base 2, and where they are cut to bins of 1/oddsFine. Base 2 spares a constant that
-// would have to be rounded. A bin is 0.0027 of base e: rows whose odds are that near are alike to the best model, which is told of as
-// if it could not tell them apart.
+// Numbers with oddsOne for 1, for log-odds of base 2, and where they are cut to bins of 1/oddsFine.
+// Base 2 spares a constant that would have to be rounded. A bin is 0.0027 of base e: rows whose
+// odds are that near are alike to the best model, which is told of as if it could not tell them
+// apart.
 const (
 	oddsOne  = 1 << 20
 	oddsFine = 256
@@ -19,7 +20,8 @@ const (
 // odds has the probability of a click, of 2^32, for each bin of log-odds.
 type odds struct{ of [oddsBins]uint64 }
 
-// newOdds computes them with whole numbers, as floating-point powers differ in their last bits from machine to machine.
+// newOdds computes them with whole numbers, as floating-point powers differ in their last bits from
+// machine to machine.
 func newOdds() *odds {
 	o := new(odds)
 	for bin := range o.of {

@@ -8,7 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// heter is where parts of click models are that compute much and read no table: see nn.Tape.OnDevice.
+// heter is where parts of click models are that compute much and read no table: see
+// nn.Tape.OnDevice.
 const heter = "heter"
 
 // clickSpec is what models of clicks by keys have in common: they take any slots and numbers,

@@ -55,12 +55,13 @@ type Config struct {
 	// ImageSize is the height and width to which images of folders and shards are brought; 0: the model's.
 	ImageSize int
 
-	// Partition is PartitionShuffled, for which "" stands, PartitionFixed, or PartitionFiles with Stream.
+	// Partition is PartitionShuffled, for which "" stands, PartitionFixed, or PartitionFiles with
+	// Stream.
 	Partition string
 
-	// Stream leaves the training rows in their files, of which there may be many
-	// and more than fit memory, and reads them as they are needed; TrainFile may
-	// be a folder. Only those of clicks are. Ranks share blocks of the files, or whole files with PartitionFiles.
+	// Stream leaves the training rows in their files, of which there may be many and more than fit
+	// memory, and reads them as they are needed; TrainFile may be a folder. Only those of clicks
+	// are. Ranks share blocks of the files, or whole files with PartitionFiles.
 	Stream bool
 	// Window is how many rows of a stream are shuffled among each other, a multiple
 	// of Batch; 0: 128 batches; negative: none. Interleave is how many of its files

@@ -20,9 +20,11 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Heter says that the part of the model that its code marks for them (nn.Tape.OnDevice) runs on heter-trainers. What is before the part runs on
-// the ranks, with parameters on servers. In bsp heter-trainers own the part's parameters. In other modes these lie on servers as all others do,
-// and a rank lends them what it has for each of its steps, so that the mode promises of them what it promises without heter-trainers.
+// Heter says that the part of the model that its code marks for them (nn.Tape.OnDevice) runs on
+// heter-trainers. What is before the part runs on the ranks, with parameters on servers. In bsp
+// heter-trainers own the part's parameters. In other modes these lie on servers as all others do,
+// and a rank lends them what it has for each of its steps, so that the mode promises of them what
+// it promises without heter-trainers.
 type Heter struct {
 	// Count is how many heter-trainers the job has; for Run 0: as many as the launcher says, or none.
 	Count int

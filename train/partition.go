@@ -22,7 +22,8 @@ const (
 	// rank. Ranks need not hold the same set: those that do share it, so that each may have files of its own, or each
 	// host. All make as many steps as the rank with the fewest.
 	PartitionFixed = "fixed"
-	// PartitionFiles gives each rank whole files of a stream, which spares each rank unpacking the others'.
+	// PartitionFiles gives each rank whole files of a stream, which spares each rank unpacking the
+	// others'.
 	PartitionFiles = "files"
 )
 

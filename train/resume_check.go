@@ -47,7 +47,8 @@ func FindPrevious(path string) (Previous, error) {
 	return p, errors.Join(err, f.Close())
 }
 
-// current returns assignments with the names of this version, without the settings that do not exist any more.
+// current returns assignments with the names of this version, without the settings that do not
+// exist any more.
 func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment) {
 	for _, a := range told {
 		now, _, exists, err := setting.Current(a)

@@ -52,9 +52,9 @@ type Servers struct {
 	// Config.BeginRows hands out. Without it a file that has such a table is refused.
 	Begin bool
 	// OpenServerCheckpoint opens what servers have saved in a folder with a checkpoint after a step
-	// of their run, by the numbers of their parts: as offline.At of package ps/offline does. With it
-	// Evaluate and NewPredictor read what servers have saved themselves, if Consistency is empty,
-	// and Init.From may be a checkpoint of a run with servers. nil: these are refused. (This
+	// of their run, by the numbers of their parts: as offline.At of package ps/offline does. With
+	// it Evaluate and NewPredictor read what servers have saved themselves, if Consistency is
+	// empty, and Init.From may be a checkpoint of a run with servers. nil: these are refused. (This
 	// package does not import ps/offline, with which a storage engine comes.)
 	OpenServerCheckpoint func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error)
 }

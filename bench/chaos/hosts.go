@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// host is a network namespace that reaches others through a bridge in one more namespace, as hosts do through a switch.
+// host is a network namespace that reaches others through a bridge in one more namespace, as hosts
+// do through a switch.
 type host struct {
 	name, address string
 	bridge, port  string // the namespace of the bridge, and this host's port there

@@ -77,7 +77,8 @@ var operations = map[string]func(g *collective.Group, x []float32, turn int) err
 	},
 }
 
-// operationCase is a job of this program's ranks, without a launcher, of which one fails in the middle of an operation.
+// operationCase is a job of this program's ranks, without a launcher, of which one fails in the
+// middle of an operation.
 type operationCase struct {
 	Op, Transport, Algorithm string
 	Floats, Ranks, Victim    int
@@ -110,8 +111,8 @@ func (c *operationCase) text() string {
 
 func (c *operationCase) String() string { return "a program of one operation: " + c.text() }
 
-// operationWord, as the first argument, makes this program such a rank. Behind it are an operationCase as JSON, the rank, and the address
-// where ranks meet.
+// operationWord, as the first argument, makes this program such a rank. Behind it are an
+// operationCase as JSON, the rank, and the address where ranks meet.
 const operationWord = "operation"
 
 // operate is such a rank.
@@ -150,7 +151,8 @@ var (
 	namedOp = regexp.MustCompile(`\b(all\w+|reduce\w*|broadcast|gather|scatter|send|receive|barrier) \d+ on rank \d+`)
 )
 
-// run starts the ranks, strikes one, and wants each other to end by its name and that of the operation.
+// run starts the ranks, strikes one, and wants each other to end by its name and that of the
+// operation.
 func (c *operationCase) run(_ *setup, dir string) verdict {
 	segments := sharedFiles()
 	at, err := freeAddress()

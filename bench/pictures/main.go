@@ -136,7 +136,8 @@ func gradient(text string) (chart, error) {
 // drawn are the tracks that a picture of a step has.
 var drawn = []trace.Track{trace.Forward, trace.Backward, trace.Exchange, trace.Update}
 
-// timeline draws the last whole step of all ranks: that which was updated last, because later ones were cut when the timeline was full.
+// timeline draws the last whole step of all ranks: that which was updated last, because later ones
+// were cut when the timeline was full.
 func timeline(text string) (chart, error) {
 	file, err := steptrace.Read(strings.NewReader(text))
 	if err != nil {

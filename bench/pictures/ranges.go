@@ -2,7 +2,8 @@ package main
 
 import "math"
 
-// ranges are ratios on a logarithmic scale: twice as much is as far from the line at 1 as half as much.
+// ranges are ratios on a logarithmic scale: twice as much is as far from the line at 1 as half as
+// much.
 type ranges struct {
 	name  string
 	kinds []string // above 1 and below
@@ -28,7 +29,8 @@ func (v valueRange) text() string {
 // rangeRow is the height of a row: a label above a bar.
 const rangeRow = 44.0
 
-// draw lays out a bar for each row, in the first colour above 1 and in the second below. A ratio alone is a bar of 6 px.
+// draw lays out a bar for each row, in the first colour above 1 and in the second below. A ratio
+// alone is a bar of 6 px.
 func (r ranges) draw(w, _ float64) *scene {
 	s := &scene{w: w}
 	top := s.legend(r.name, r.kinds)

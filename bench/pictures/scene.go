@@ -13,7 +13,8 @@ type chart interface {
 	title() string
 }
 
-// scene is the shapes of a chart. Lengths are in pixels, and colours are names of a theme: bg, fg, muted, grid, or s0 to s7.
+// scene is the shapes of a chart. Lengths are in pixels, and colours are names of a theme: bg, fg,
+// muted, grid, or s0 to s7.
 type scene struct {
 	w, h   float64
 	shapes []shape
@@ -58,7 +59,8 @@ func (s *scene) rect(x, y, w, h float64, color string) {
 // colorOf returns the colour of the i-th kind.
 func colorOf(i int) string { return "s" + strconv.Itoa(i%8) }
 
-// wide estimates the width of a text, a little above that of common fonts without serifs, because browsers choose the font.
+// wide estimates the width of a text, a little above that of common fonts without serifs, because
+// browsers choose the font.
 func wide(text string, size float64) float64 { return 0.56 * size * float64(len([]rune(text))) }
 
 // shorten cuts a text to a width.

@@ -8,7 +8,8 @@ import (
 // tipCSS shows the texts of the stretch under the pointer.
 const tipCSS = `.tip>g{visibility:hidden;pointer-events:none}.tip:hover>g{visibility:visible}`
 
-// themeFile is the style of the pages' charts, whose first two lines are the colours, light and dark.
+// themeFile is the style of the pages' charts, whose first two lines are the colours, light and
+// dark.
 const themeFile = "cmd/ringo/internal/plot/assets/chart.css"
 
 // themeOf returns the colours of a style as CSS.

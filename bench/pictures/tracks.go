@@ -2,7 +2,8 @@ package main
 
 import "math"
 
-// tracks are what happened when: a line for each of what goes on at once, such as stages of ranks, with a box for each stretch.
+// tracks are what happened when: a line for each of what goes on at once, such as stages of ranks,
+// with a box for each stretch.
 type tracks struct {
 	name string
 	// unit is that of the axis; "": it has no scale, and boxes are in order alone.

@@ -81,7 +81,8 @@ func endOf(ctx context.Context, err error) trainjob.End {
 	return trainjob.Failed
 }
 
-// entered enters the job where `ringo status` finds it, until leave is called. After an error the job goes on unseen.
+// entered enters the job where `ringo status` finds it, until leave is called. After an error the
+// job goes on unseen.
 func (f *jobFlags) entered() (leave func(), err error) {
 	entry, err := jobregistry.Enter(jobregistry.Base())
 	if err != nil {
@@ -168,8 +169,9 @@ func (f *jobFlags) tellWaits(cmd *cobra.Command, h *dashboard.Collector) error {
 	return nil
 }
 
-// profiled serves the profiles of a rank that is a process of its own to its launcher, until close is called. By hand the
-// rank has its own address, and ranks that are goroutines have their process's.
+// profiled serves the profiles of a rank that is a process of its own to its launcher, until close
+// is called. By hand the rank has its own address, and ranks that are goroutines have their
+// process's.
 func (f *jobFlags) profiled(rank int) (close func() error, err error) {
 	address, _ := os.LookupEnv(pageVar)
 	if f.Output.HTTP == "" || !f.worker || address == "" {

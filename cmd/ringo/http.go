@@ -23,9 +23,10 @@ import (
 // metricsServer is the job's address on this host, and the memory in which its ranks count. The
 // zero value is none.
 //
-// It belongs to the launcher, which outlives its ranks: the metrics of a rank that has died remain as long as the job lasts,
-// and an address that is taken is an error before any rank starts. Ranks that are started otherwise find each other by the
-// job's ticket. The first one answers, and another one takes over when that has ended.
+// It belongs to the launcher, which outlives its ranks: the metrics of a rank that has died remain
+// as long as the job lasts, and an address that is taken is an error before any rank starts. Ranks
+// that are started otherwise find each other by the job's ticket. The first one answers, and
+// another one takes over when that has ended.
 type metricsServer struct {
 	board *metrics.Dir
 	by    *scrape.Answerer
@@ -69,7 +70,8 @@ func (f *jobFlags) answer(cmd *cobra.Command, h *dashboard.Collector) (a metrics
 	return a, nil
 }
 
-// tokenOf returns the token of this process's address, and what to print instead of a token that the user has chosen.
+// tokenOf returns the token of this process's address, and what to print instead of a token that
+// the user has chosen.
 func tokenOf() (token, shown string, err error) {
 	if token, err = launch.AdminTokenFromEnv(os.LookupEnv); token != "" || err != nil {
 		return token, "$" + launch.AdminTokenVar, err
@@ -113,8 +115,8 @@ func secret() []byte {
 	return b
 }
 
-// ofTicket is what ranks have in common that other launchers or people start: the ticket, or the file in which rank 0 says where it
-// listens. What is wrong with them, joining the job will say.
+// ofTicket is what ranks have in common that other launchers or people start: the ticket, or the
+// file in which rank 0 says where it listens. What is wrong with them, joining the job will say.
 func (f *jobFlags) ofTicket() []byte {
 	if ticket, err := f.ticket(); err == nil {
 		return ticket

@@ -102,8 +102,9 @@ func (g *commandSettings) orders() error {
 	return err
 }
 
-// shortenSlices gives this process short slices of time, and the processes that it starts. What a launcher has started has
-// the launcher's. It is a hint: Linux before 6.12 and other systems refuse.
+// shortenSlices gives this process short slices of time, and the processes that it starts. What a
+// launcher has started has the launcher's. It is a hint: Linux before 6.12 and other systems
+// refuse.
 func (g *commandSettings) shortenSlices() {
 	if _, launched := launch.JobSpecFromEnv(os.LookupEnv); !launched && !g.worker {
 		_ = timeslice.Set(timeslice.Short)

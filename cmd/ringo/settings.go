@@ -55,7 +55,8 @@ type commandSettings struct {
 // letters are flags of one letter, as other launchers have them.
 var letters = map[string]string{"np": "n"} // never written
 
-// register adds the flags of the settings that a command takes. It hides those that server and heter only accept.
+// register adds the flags of the settings that a command takes. It hides those that server and
+// heter only accept.
 func (g *commandSettings) register(fs *pflag.FlagSet, command setting.Commands) {
 	g.command = command
 	g.ranks = g.accepts("job.rank") && command&(setting.Server|setting.Heter) == 0 // other launchers start ranks
@@ -287,7 +288,8 @@ func (g *commandSettings) current(all []setting.Assignment) (out []setting.Assig
 	return out, err
 }
 
-// rename notes a setting that was given by a name of an earlier version. Two such names of one setting need one value.
+// rename notes a setting that was given by a name of an earlier version. Two such names of one
+// setting need one value.
 func (g *commandSettings) rename(a setting.Assignment, former string) error {
 	for _, b := range g.renamed {
 		if b.Path == a.Path && b.Text != a.Text && string(b.Origin) != former {

@@ -7,22 +7,23 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// maxLate bounds what a late tick says of those to come, in beats: one that was later by far was of a process
-// that had been stopped, which goes on as before.
+// maxLate bounds what a late tick says of those to come, in beats: one that was later by far was of
+// a process that had been stopped, which goes on as before.
 const maxLate = 4
 
-// pauseClock weighs time by how well this process gets to run: its ticks are to come once per
-// beat. A process that was stopped, or that waits for a core, neither sees its peers' signs of life nor may conclude
-// anything from having seen none; and on a machine that delays it, it delays its peers, too.
+// pauseClock weighs time by how well this process gets to run: its ticks are to come once per beat.
+// A process that was stopped, or that waits for a core, neither sees its peers' signs of life nor
+// may conclude anything from having seen none; and on a machine that delays it, it delays its
+// peers, too.
 type pauseClock struct {
 	beat time.Duration
 	last time.Time     // the last tick
 	late time.Duration // by how much ticks have lately been late, at most; it fades
 }
 
-// tick notes a tick and returns how much of the time since the last one counts as silence of
-// a peer that was not heard. It is all of it while ticks are in time; of a later one less the later it is: of an
-// hour in which the process was stopped next to nothing.
+// tick notes a tick and returns how much of the time since the last one counts as silence of a peer
+// that was not heard. It is all of it while ticks are in time; of a later one less the later it is:
+// of an hour in which the process was stopped next to nothing.
 func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	since := now.Sub(c.last)
 	c.last = now
@@ -30,15 +31,15 @@ func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	return liveness.Elapsed(since, c.beat)
 }
 
-// lateMillis is what peers are told of it: in eighths of a beat, so that a job in order says the same again and
-// again.
+// lateMillis is what peers are told of it: in eighths of a beat, so that a job in order says the
+// same again and again.
 func (c *pauseClock) lateMillis() int64 {
 	eighth := max(1, c.beat/8)
 	return (c.late / eighth * eighth).Milliseconds()
 }
 
-// stalled says that a process whose last tick counted for so little has just been stopped, or nearly: what
-// it knows of others is old.
+// stalled says that a process whose last tick counted for so little has just been stopped, or
+// nearly: what it knows of others is old.
 func (c *pauseClock) stalled(counts time.Duration) bool { return 2*counts < c.beat && c.late > c.beat }
 
 // graceFactor is for how many times DeadAfter nobody is taken for dead by silence on the control

@@ -1,8 +1,8 @@
 // Package heter runs one model on processes of two kinds. Trainers read data, look rows up, pool
-// them and whatever else is cheap; the part of the model that its own code marks by [nn.Tape.OnDevice]
-// with [DeviceName], the dense layers, runs on heter-trainers, which own its parameters, or are
-// lent them for each step ([StatelessStage]). Activations go there, and their gradients come back,
-// a micro-batch at a time:
+// them and whatever else is cheap; the part of the model that its own code marks by
+// [nn.Tape.OnDevice] with [DeviceName], the dense layers, runs on heter-trainers, which own its
+// parameters, or are lent them for each step ([StatelessStage]). Activations go there, and their
+// gradients come back, a micro-batch at a time:
 //
 //	trainer                                heter-trainer
 //	Stem.Forward     activations, labels ─▶ Device.Run: the part and the loss, forward and backward

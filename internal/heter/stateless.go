@@ -10,7 +10,8 @@ import (
 // them for each step. Values and gradients are in the order of Cut.Slots, as a device has them.
 type StatelessStage interface {
 	RemoteStage
-	// Lend makes values those that micro-batches are computed with from the next one on. It is called between steps, or between evaluations.
+	// Lend makes values those that micro-batches are computed with from the next one on. It is
+	// called between steps, or between evaluations.
 	Lend(values []float32) error
 	// RequestGradients says that the step's last micro-batch was sent: gradients may be on their
 	// way while the trainer waits for the results.

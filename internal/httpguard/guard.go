@@ -163,7 +163,8 @@ func (g Guard) Below(next http.Handler) http.Handler {
 	})
 }
 
-// private sets the headers of an answer that no browser may store, and whose address no other site may get.
+// private sets the headers of an answer that no browser may store, and whose address no other site
+// may get.
 func private(w http.ResponseWriter) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")

@@ -11,8 +11,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/hostport"
 )
 
-// Site is the one address at which a process of a job answers over HTTP. Its parts register their routes before
-// Listen. All routes but the public ones need the token: below it in the path, or as "Authorization: Bearer TOKEN".
+// Site is the one address at which a process of a job answers over HTTP. Its parts register their
+// routes before Listen. All routes but the public ones need the token: below it in the path, or as
+// "Authorization: Bearer TOKEN".
 type Site struct {
 	host    string // as given; 127.0.0.1 if none was
 	port    string
@@ -27,8 +28,8 @@ type Site struct {
 	serving sync.WaitGroup
 }
 
-// NewSite returns a site for address, HOST:PORT. An empty HOST is 127.0.0.1, and port 0 is any free one. Report gets a
-// line about each kind of rejected request, once per remote host; it may be nil.
+// NewSite returns a site for address, HOST:PORT. An empty HOST is 127.0.0.1, and port 0 is any free
+// one. Report gets a line about each kind of rejected request, once per remote host; it may be nil.
 func NewSite(address, token string, report func(line string)) (*Site, error) {
 	if _, _, err := hostport.Split(address, 0); err != nil {
 		return nil, fmt.Errorf("%q: %w, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses of this host", address, err)
@@ -106,7 +107,8 @@ func (s *Site) reject(r *http.Request, why string) {
 // At returns the HOST:PORT by which this host reaches the site.
 func (s *Site) At() string { return Reach(s.host, s.listen.Addr()) }
 
-// URL returns the address of the private routes, with shown instead of the token if that is not empty.
+// URL returns the address of the private routes, with shown instead of the token if that is not
+// empty.
 func (s *Site) URL(shown string) string {
 	if shown == "" {
 		shown = s.token

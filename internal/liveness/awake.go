@@ -1,7 +1,8 @@
 // Package liveness measures what another process is reproached with, such as its silence.
-// invariant[silence-while-awake]: it is measured in time in which this process ran: while it was stopped by a signal, frozen with its container, or kept from its turn by
-// others, it could not have heard anything. Without that, all processes of a job that was suspended would
-// take each other for dead when it goes on.
+// invariant[silence-while-awake]: it is measured in time in which this process ran: while it was
+// stopped by a signal, frozen with its container, or kept from its turn by others, it could not
+// have heard anything. Without that, all processes of a job that was suspended would take each
+// other for dead when it goes on.
 package liveness
 
 import (
@@ -18,8 +19,8 @@ type Clock struct {
 	asleep time.Duration
 }
 
-// New returns a clock whose Tick is called every so often. A tick that is late by more than once that
-// time is taken for one of a process that did not run.
+// New returns a clock whose Tick is called every so often. A tick that is late by more than once
+// that time is taken for one of a process that did not run.
 func New(every time.Duration) *Clock { return &Clock{most: 2 * every, ticked: time.Now()} }
 
 // Tick says that this process runs.
@@ -43,11 +44,13 @@ func (c *Clock) Now() time.Time {
 // late is how much of the time since a tick this process has slept.
 func late(since, most time.Duration) time.Duration { return max(0, since-most) }
 
-// pieces is in how many pieces a silence is counted where nobody ticks: it is noticed late by at most one of them.
+// pieces is in how many pieces a silence is counted where nobody ticks: it is noticed late by at
+// most one of them.
 const pieces = 8
 
-// longest is how many times its limit a silence may last that has an excuse, such as that the process is seen to
-// run: it waits for its turn to send a heartbeat, which on a crowded machine may be late by seconds, or it hangs.
+// longest is how many times its limit a silence may last that has an excuse, such as that the
+// process is seen to run: it waits for its turn to send a heartbeat, which on a crowded machine may
+// be late by seconds, or it hangs.
 const longest = 4
 
 // Detector counts for how long another process has sent no heartbeat, in time in which this process
@@ -71,7 +74,8 @@ func (s *Detector) HeardAt(now time.Time, late time.Duration) {
 	*s = Detector{Limit: s.Limit, heard: now, late: late}
 }
 
-// Pass notes a tick of this process, which counts for so much, and whether the other process ran since the last.
+// Pass notes a tick of this process, which counts for so much, and whether the other process ran
+// since the last.
 func (s *Detector) Pass(now time.Time, counts time.Duration, ran bool) {
 	if !s.heard.IsZero() {
 		counts = min(counts, now.Sub(s.heard))
@@ -86,7 +90,8 @@ func (s *Detector) Pass(now time.Time, counts time.Duration, ran bool) {
 // Wait is how long to wait for a heartbeat before Missed is called.
 func (s *Detector) Wait() time.Duration { return max(1, (s.Limit+pieces-1)/pieces) }
 
-// Missed notes a wait without a heartbeat, and whether the process was seen to run during it, and tells whether the limit is reached.
+// Missed notes a wait without a heartbeat, and whether the process was seen to run during it, and
+// tells whether the limit is reached.
 func (s *Detector) Missed(ran bool) bool {
 	s.Pass(time.Time{}, s.Wait(), ran)
 	return s.Lost()
@@ -95,8 +100,9 @@ func (s *Detector) Missed(ran bool) bool {
 // Lasts is the silence until now.
 func (s *Detector) Lasts() time.Duration { return s.lasts }
 
-// Most is the longest silence of this process: more than the limit where it has reported that its ticks are late, or until it
-// has not been seen to run for half of the limit; at most four times the limit.
+// Most is the longest silence of this process: more than the limit where it has reported that its
+// ticks are late, or until it has not been seen to run for half of the limit; at most four times
+// the limit.
 func (s *Detector) Most() time.Duration {
 	return min(max(s.Limit+2*s.late, s.ran+s.Limit/2), longest*s.Limit)
 }

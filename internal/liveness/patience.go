@@ -2,8 +2,8 @@ package liveness
 
 import "time"
 
-// least is the shortest time between two looks at the clock that a process is given: on a busy machine each of its
-// threads may have to wait for so long for its turn.
+// least is the shortest time between two looks at the clock that a process is given: on a busy
+// machine each of its threads may have to wait for so long for its turn.
 const least = 100 * time.Millisecond
 
 // Deadline is for how long this process waits for something, in time in which it ran: a wait of an
@@ -20,7 +20,8 @@ func NewPatience(limit time.Duration, now time.Time) Deadline {
 	return Deadline{every: max(limit/pieces, least), remaining: limit, asked: now}
 }
 
-// Wait is how long to wait before Spent is asked again: the whole of a short limit, an eighth of a long one.
+// Wait is how long to wait before Spent is asked again: the whole of a short limit, an eighth of a
+// long one.
 func (p *Deadline) Wait() time.Duration { return min(p.remaining, p.every) }
 
 // Spent says whether the limit is reached.

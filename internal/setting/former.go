@@ -78,8 +78,9 @@ func formers() []former {
 	}
 }
 
-// Current returns an assignment with the names of this version, the note for the user if it had others, and whether it
-// still gives a setting. A setting that is gone is an error unless its value changes nothing.
+// Current returns an assignment with the names of this version, the note for the user if it had
+// others, and whether it still gives a setting. A setting that is gone is an error unless its value
+// changes nothing.
 func Current(a Assignment) (now Assignment, note string, exists bool, err error) {
 	i := slices.IndexFunc(formers(), func(f former) bool { return f.path == a.Path && f.now != a.Path })
 	if i < 0 {
@@ -103,7 +104,8 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 	return a, fmt.Sprintf("%s is %s", f.path, f.now), !renamed || word != "", nil
 }
 
-// Formers returns the flags of earlier versions by the paths of that version; the flag is empty if it has not changed.
+// Formers returns the flags of earlier versions by the paths of that version; the flag is empty if
+// it has not changed.
 func Formers() map[Path]string {
 	flags := map[Path]string{}
 	for _, f := range formers() {
@@ -112,8 +114,8 @@ func Formers() map[Path]string {
 	return flags
 }
 
-// Current returns values with the names of this version. Settings that are gone are left out; the error names those
-// whose values are not today's behaviour.
+// Current returns values with the names of this version. Settings that are gone are left out; the
+// error names those whose values are not today's behaviour.
 func (v Values) Current() (Values, error) {
 	if v == nil {
 		return nil, nil

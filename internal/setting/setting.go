@@ -45,8 +45,8 @@ func (s Scope) String() string {
 // Commands is a set of commands that take a setting.
 type Commands uint8
 
-// The commands. Train takes every setting. Server and Heter also accept those of other commands, because the ranks' job
-// file may hold them.
+// The commands. Train takes every setting. Server and Heter also accept those of other commands,
+// because the ranks' job file may hold them.
 const (
 	Run Commands = 1 << iota
 	Eval
@@ -95,7 +95,8 @@ type Row struct {
 	Scope Scope
 	// Commands are those besides train that take the setting.
 	Commands Commands
-	// OneStart reports whether the value holds for one start of the job: a resumed run does not repeat it.
+	// OneStart reports whether the value holds for one start of the job: a resumed run does not
+	// repeat it.
 	OneStart bool
 	// Needs is what must hold for the setting to have an effect; nil: nothing.
 	Needs Condition

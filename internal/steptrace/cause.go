@@ -8,7 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// RankTimes is what one rank's last steps were like: means in ms of a step, if nothing else is said. Its parts do not overlap.
+// RankTimes is what one rank's last steps were like: means in ms of a step, if nothing else is
+// said. Its parts do not overlap.
 type RankTimes struct {
 	Number                                                                int
 	StepMS, ComputeMS, DataMS, ServersMS, CompressMS, UpdateMS, ExposedMS float64
@@ -18,7 +19,8 @@ type RankTimes struct {
 	StorageBytes float64
 }
 
-// ExchangeTime is the exchange of a bucket from when all ranks had begun it, and those that ended before it had ended, until it had.
+// ExchangeTime is the exchange of a bucket from when all ranks had begun it, and those that ended
+// before it had ended, until it had.
 type ExchangeTime struct {
 	Bytes float64 // that a rank has sent
 	MS    float64
@@ -74,8 +76,8 @@ const (
 	few   = 4
 )
 
-// FindCause names what slows a job most; ok is false where nothing that it knows costs more than a fifth of a step: below that, steps of
-// ranks on shared machines differ all the time.
+// FindCause names what slows a job most; ok is false where nothing that it knows costs more than a
+// fifth of a step: below that, steps of ranks on shared machines differ all the time.
 func FindCause(j Job) (c Cause, ok bool) {
 	if len(j.Ranks) == 0 {
 		return c, false

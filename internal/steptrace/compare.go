@@ -33,8 +33,8 @@ func Compare(a, b Summary) []Change {
 	return append(out, Change{"sent by a rank in a step", "B", a.Mean.StepBytesSent, b.Mean.StepBytesSent})
 }
 
-// kindMS is the time of a kind in a step, as a mean over ranks: the kinds but kindOther add up to the step, whether its parts lie behind
-// each other or not, because each moment counts once.
+// kindMS is the time of a kind in a step, as a mean over ranks: the kinds but kindOther add up to
+// the step, whether its parts lie behind each other or not, because each moment counts once.
 func (s Summary) kindMS(k spanKind) float64 {
 	return s.Mean.Of(k) * s.WallMS / float64(max(1, s.Steps))
 }

@@ -63,8 +63,8 @@ type reader struct {
 	notes []rankNote
 }
 
-// Read reads a timeline. Errors are ErrTruncated, ErrFormat or ErrLarge, or of reading, behind the number of bytes before the value at
-// fault.
+// Read reads a timeline. Errors are ErrTruncated, ErrFormat or ErrLarge, or of reading, behind the
+// number of bytes before the value at fault.
 func Read(from io.Reader) (*Timeline, error) {
 	r := &reader{meter: metered{from, maxValue}, ranks: map[int]*Rank{}}
 	r.json = json.NewDecoder(&r.meter)

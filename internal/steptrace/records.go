@@ -21,7 +21,8 @@ type Step struct {
 	Bars []Bar `json:"bars"`
 }
 
-// Bar is a time of a step, in ms from the start of its first forward pass on. What waits for data before that is below 0.
+// Bar is a time of a step, in ms from the start of its first forward pass on. What waits for data
+// before that is below 0.
 type Bar struct {
 	Phase string `json:"phase"` // "forward", "exchange" and so on, as package record calls them
 	// Name says of what it is, such as a bucket; "": of all.
@@ -31,7 +32,8 @@ type Bar struct {
 	Bytes   int64   `json:"bytes_sent,omitempty"` // of an exchange, by this rank
 }
 
-// steps are the whole steps of a snapshot, by their number: of each its events, in the order in which they ended.
+// steps are the whole steps of a snapshot, by their number: of each its events, in the order in
+// which they ended.
 func steps(s *record.Snapshot) map[int64][]record.Event {
 	out := map[int64][]record.Event{}
 	for lo, hi := 0, 0; lo < len(s.Phases); lo = hi {
@@ -65,7 +67,8 @@ func StepOf(rank int, s *record.Snapshot) (out Step, ok bool) {
 	return t.step(rank, last), true
 }
 
-// add adds a rank with the phases of a step that it has recorded, as spans by the clock of all ranks.
+// add adds a rank with the phases of a step that it has recorded, as spans by the clock of all
+// ranks.
 func (t *Timeline) add(s *record.Snapshot, events []record.Event) {
 	var r Rank
 	for _, e := range events {
@@ -93,8 +96,8 @@ func (t *Timeline) step(rank int, number int64) Step {
 
 func isForward(e record.Event) bool { return e.Kind == record.PhaseKind && e.Phase == record.Forward }
 
-// RankWait is the time that a rank waited for another one in a step, beyond what computing hid. For itself it waited while exchanges
-// continued that all ranks had begun.
+// RankWait is the time that a rank waited for another one in a step, beyond what computing hid. For
+// itself it waited while exchanges continued that all ranks had begun.
 type RankWait struct {
 	Rank, For int
 	MS        float64
@@ -108,11 +111,11 @@ type Last struct {
 	Exchanges []ExchangeTime
 }
 
-// LastStep returns the last step that all ranks have ended, from their snapshots by rank: nil where that of a rank is not known. ok is
-// false without a step of two ranks that exchanged something.
+// LastStep returns the last step that all ranks have ended, from their snapshots by rank: nil where
+// that of a rank is not known. ok is false without a step of two ranks that exchanged something.
 //
-// While a rank has nothing to compute it waits for the exchange in progress that ends first. Until another rank has begun that one, too,
-// the wait is for the last to begin.
+// While a rank has nothing to compute it waits for the exchange in progress that ends first. Until
+// another rank has begun that one, too, the wait is for the last to begin.
 //
 // The cost is that of the events, and for each bucket of a rank the number of ranks.
 func LastStep(of []*record.Snapshot) (out Last, ok bool) {

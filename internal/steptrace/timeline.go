@@ -1,9 +1,11 @@
-// Package steptrace analyses the steps of ranks. A step is spans by one clock, read from a trace file ([Read]) or from the memory of
-// the ranks' recorders ([LastStep], a few hundred events of each rank, however long the job runs).
+// Package steptrace analyses the steps of ranks. A step is spans by one clock, read from a trace
+// file ([Read]) or from the memory of the ranks' recorders ([LastStep], a few hundred events of
+// each rank, however long the job runs).
 //
-// Of a file [Summarise] shows where each rank's time went, how much of the exchanges computing hides, the critical path over all ranks
-// and the longest waits, and [Compare] the difference between two. Of a running job [LastStep] shows which rank waits for which, and
-// [FindCause] names what slows it, by the means that ranks report. All are pure functions.
+// Of a file [Summarise] shows where each rank's time went, how much of the exchanges computing
+// hides, the critical path over all ranks and the longest waits, and [Compare] the difference
+// between two. Of a running job [LastStep] shows which rank waits for which, and [FindCause] names
+// what slows it, by the means that ranks report. All are pure functions.
 package steptrace
 
 import (

@@ -43,7 +43,8 @@ func root62(x uint64) uint64 {
 	return lo
 }
 
-// log2 is the logarithm of x to base 2, of 2^16, for x of at least 1: by squaring (Knuth, TAOCP 1, 1.2.2, like exercise 25).
+// log2 is the logarithm of x to base 2, of 2^16, for x of at least 1: by squaring (Knuth, TAOCP 1,
+// 1.2.2, like exercise 25).
 func log2(x uint64) int64 {
 	n := bits.Len64(x) - 1
 	y := x << (63 - n) // from 1 to below 2, of 2^63

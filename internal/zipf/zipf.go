@@ -1,7 +1,8 @@
-// Package zipf draws from Zipf's law and other discrete distributions, in constant time for each draw.
+// Package zipf draws from Zipf's law and other discrete distributions, in constant time for each
+// draw.
 //
-// A Law computes with whole numbers alone, so that its draws are the same on every machine: floating-point powers and logarithms differ in
-// their last bits.
+// A Law computes with whole numbers alone, so that its draws are the same on every machine:
+// floating-point powers and logarithms differ in their last bits.
 package zipf
 
 import (
@@ -13,9 +14,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Law gives value i of n, from 0, a probability proportional to 1/(i+1)^s. Values are in ranges, of which the first ones have one value
-// each and the others at most a 64th of their first value; the values of a range are equally likely. About 45 ranges cover each doubling:
-// a billion values need about 1,200. A value's probability is within s/128 of its share by the law.
+// Law gives value i of n, from 0, a probability proportional to 1/(i+1)^s. Values are in ranges, of
+// which the first ones have one value each and the others at most a 64th of their first value; the
+// values of a range are equally likely. About 45 ranges cover each doubling: a billion values need
+// about 1,200. A value's probability is within s/128 of its share by the law.
 type Law struct {
 	first []uint64 // value of each range, and n
 	alias Alias
@@ -63,15 +65,16 @@ func (l *Law) Draw(a, b, c uint64) uint64 {
 	return l.first[i] + hi
 }
 
-// Alias is a table of aliases (Walker 1977), which draws one of n outcomes in constant time. Each of n places is equally likely. It belongs
-// to its own outcome with the probability keep, else to its alias.
+// Alias is a table of aliases (Walker 1977), which draws one of n outcomes in constant time. Each
+// of n places is equally likely. It belongs to its own outcome with the probability keep, else to
+// its alias.
 type Alias struct {
 	keep  []uint64 // of 2^63
 	alias []int32
 }
 
-// NewAlias makes the table of outcomes by their shares, of which mean is the mean. part returns a share below it as a part of it, of 2^63.
-// The shares are used up.
+// NewAlias makes the table of outcomes by their shares, of which mean is the mean. part returns a
+// share below it as a part of it, of 2^63. The shares are used up.
 func NewAlias[T uint64 | float64](share []T, mean T, part func(T) uint64) Alias {
 	t := Alias{make([]uint64, len(share)), make([]int32, len(share))}
 	var small, large []int32

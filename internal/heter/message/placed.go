@@ -8,10 +8,10 @@ import (
 )
 
 // SharedMicroBatch is a Micro whose tensors, labels and targets lie in shared memory (package
-// internal/heter/sharedmem): of the trainer's a slot RequestSlot, from BodyAt on, in the form that they
-// have in a frame. The results are wanted in slot ResultSlot of the heter-trainer's, from its begin on,
-// of which the trainer names none again before it has read them; a SharedResult says that they are
-// there, and is a Head. As it is sent:
+// internal/heter/sharedmem): of the trainer's a slot RequestSlot, from BodyAt on, in the form that
+// they have in a frame. The results are wanted in slot ResultSlot of the heter-trainer's, from its
+// begin on, of which the trainer names none again before it has read them; a SharedResult says that
+// they are there, and is a Head. As it is sent:
 //
 //	offset bytes
 //	0      40    Head
@@ -78,7 +78,8 @@ func (l Layout) Borrow(h Head, b, back []byte, m *heter.MicroBatch) error {
 	return nil
 }
 
-// Return writes the results of m to back, where they do not lie there since Borrow, and the SharedResult that tells of them to b.
+// Return writes the results of m to back, where they do not lie there since Borrow, and the
+// SharedResult that tells of them to b.
 func (l Layout) Return(b, back []byte, m *heter.MicroBatch, number uint64) error {
 	doneHead(m, number).Put(b)
 	if l.direct() {
@@ -87,7 +88,8 @@ func (l Layout) Return(b, back []byte, m *heter.MicroBatch, number uint64) error
 	return l.results(back, m)
 }
 
-// ParsePlacedDone reads results that a SharedResult with head h tells of into m, which was sent and has the memory for them. back has Back-HeadSize bytes.
+// ParsePlacedDone reads results that a SharedResult with head h tells of into m, which was sent and
+// has the memory for them. back has Back-HeadSize bytes.
 func (l Layout) ParsePlacedDone(h Head, back []byte, m *heter.MicroBatch) error {
 	return l.parse(h, back, m)
 }

@@ -6,8 +6,9 @@
 //	servers:
 //	  durability: wal
 //
-// A key may also be a path, such as "ps.durability". Which settings there are, and which values they take, is for
-// the table to say that the assignments are applied to: faults keep file and line as their origin.
+// A key may also be a path, such as "ps.durability". Which settings there are, and which values
+// they take, is for the table to say that the assignments are applied to: faults keep file and line
+// as their origin.
 package jobfile
 
 import (

@@ -16,13 +16,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/httpguard"
 )
 
-// Profiles serves the profiles of this process below /debug/pprof/. A profile takes as long as the request says.
+// Profiles serves the profiles of this process below /debug/pprof/. A profile takes as long as the
+// request says.
 func Profiles() http.Handler {
 	mux := http.NewServeMux()
 	long := func(f http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			defer httpguard.Stay(w, r)()
-			// net/http/pprof rejects what takes longer than the server's WriteTimeout, which Stay has lifted.
+			// net/http/pprof rejects what takes longer than the server's WriteTimeout, which Stay
+			// has lifted.
 			f(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{})))
 		}
 	}
@@ -32,7 +34,8 @@ func Profiles() http.Handler {
 	return mux
 }
 
-// socketOf returns the socket of a process of the job, in the folder of the hub's, which this user alone can enter.
+// socketOf returns the socket of a process of the job, in the folder of the hub's, which this user
+// alone can enter.
 func socketOf(hub, role string, number int) string {
 	return filepath.Join(filepath.Dir(hub), fmt.Sprintf("%s-%d", role, number))
 }
@@ -52,7 +55,8 @@ func AnswerAs(address, role string, number int, h http.Handler) (*http.Server, e
 	return s, nil
 }
 
-// forward returns a handler that asks a process of this host, by the number in the path, with what follows it.
+// forward returns a handler that asks a process of this host, by the number in the path, with what
+// follows it.
 func (h *Collector) forward(role string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.ParseUint(r.PathValue("number"), 10, 16)

@@ -28,8 +28,8 @@ var files = map[string]struct{ name, kind, before string }{
 	"/page.css": {"assets/page.css", "text/css; charset=utf-8", plot.Style()},
 }
 
-// policy lets a browser ask nobody but this server, and run nothing but its files and the report that takes the page's place, which has its style and
-// its script within it.
+// policy lets a browser ask nobody but this server, and run nothing but its files and the report
+// that takes the page's place, which has its style and its script within it.
 var policy = "default-src 'none'; script-src 'self' " + reportcmd.ScriptSource() + "; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 const (
@@ -68,8 +68,8 @@ type painted struct {
 	version uint64 // counts its changes
 }
 
-// Serve registers the dashboard's routes at a site that does not listen yet, and those of the processes below this hub's
-// socket. Close ends what it starts.
+// Serve registers the dashboard's routes at a site that does not listen yet, and those of the
+// processes below this hub's socket. Close ends what it starts.
 func (h *Collector) Serve(at *httpguard.Site) {
 	s := &site{hub: h, web: at, stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
 	h.site = s
@@ -105,7 +105,8 @@ func (s *site) health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, state+"\n")
 }
 
-// Address is what Dial takes, how often ranks are to tell of their steps and where; "" where the hub does not answer.
+// Address is what Dial takes, how often ranks are to tell of their steps and where; "" where the
+// hub does not answer.
 func (h *Collector) Address() string {
 	if h.socket == "" {
 		return ""
@@ -121,7 +122,8 @@ func (h *Collector) every() time.Duration {
 	return beatEvery
 }
 
-// Close tells browsers how the job has ended, and gives them the report of the run in the page's place.
+// Close tells browsers how the job has ended, and gives them the report of the run in the page's
+// place.
 func (h *Collector) Close(err error) {
 	if h == nil {
 		return

@@ -1,5 +1,6 @@
-// Package plot holds the charts of two pages, that of a job in progress and that of `ringo report`: uPlot, the script that draws with
-// it, its style, and the data of a chart as JSON. Programs in bench draw the pictures of the documents in its colours.
+// Package plot holds the charts of two pages, that of a job in progress and that of `ringo report`:
+// uPlot, the script that draws with it, its style, and the data of a chart as JSON. Programs in
+// bench draw the pictures of the documents in its colours.
 package plot
 
 import (
@@ -10,9 +11,10 @@ import (
 	"slices"
 )
 
-// The files are uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot), as `npm pack uplot` has it: dist/uPlot.iife.min.js and
-// dist/uPlot.min.css, with its license beside them, and those of this package that draw with it. The colours of chart.css tell series
-// apart for people who see colours otherwise, too (after Okabe and Ito, 2008), with enough contrast to the ground of each theme.
+// The files are uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot), as `npm pack uplot` has it:
+// dist/uPlot.iife.min.js and dist/uPlot.min.css, with its license beside them, and those of this
+// package that draw with it. The colours of chart.css tell series apart for people who see colours
+// otherwise, too (after Okabe and Ito, 2008), with enough contrast to the ground of each theme.
 var (
 	//go:embed assets/uplot.js
 	uplotScript string
@@ -53,7 +55,8 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(n))
 }
 
-// Lines is the data of a chart: one place of X for each column of Data, and a row of Data for each label, null where it has no value.
+// Lines is the data of a chart: one place of X for each column of Data, and a row of Data for each
+// label, null where it has no value.
 type Lines struct {
 	XLabel  string     `json:"x_label,omitempty"`
 	Unit    string     `json:"unit,omitempty"`
@@ -66,7 +69,8 @@ type Lines struct {
 	High [][]Number `json:"high,omitempty"`
 }
 
-// Curve is a row of Lines to be. Where several points have one X the last counts; points without a finite X are left out.
+// Curve is a row of Lines to be. Where several points have one X the last counts; points without a
+// finite X are left out.
 type Curve struct {
 	Label  string
 	Points []Point

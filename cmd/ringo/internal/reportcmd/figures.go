@@ -5,8 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/runlog"
 )
 
-// shownPoints is how many of a curve's are drawn; more are brought together, with their whole spread. A page of a run of a million
-// steps is no larger than one of a thousand.
+// shownPoints is how many of a curve's are drawn; more are brought together, with their whole
+// spread. A page of a run of a million steps is no larger than one of a thousand.
 const shownPoints = 300
 
 // axis is what curves are drawn over.
@@ -15,8 +15,8 @@ type axis struct {
 	of    func(runlog.Point) float64
 }
 
-// Steps are not the same work where batches differ, and epochs not the same time where strategies do: each curve is drawn over what
-// it is compared by.
+// Steps are not the same work where batches differ, and epochs not the same time where strategies
+// do: each curve is drawn over what it is compared by.
 var (
 	bySteps  = axis{"step", func(p runlog.Point) float64 { return float64(p.Done) }}
 	byEpochs = axis{"epoch", func(p runlog.Point) float64 { return float64(p.Epoch) }}
@@ -60,7 +60,8 @@ func (q question) figures() (out []figure) {
 	return out
 }
 
-// curves are those of a field of all groups; nil where none has it. A group keeps its place, and so its colour, where it has no point.
+// curves are those of a field of all groups; nil where none has it. A group keeps its place, and so
+// its colour, where it has no point.
 func (q question) curves(table func(*runlog.Run) *runlog.Table, field string, over axis) (out []plot.Curve) {
 	any := false
 	for _, g := range q.groups {

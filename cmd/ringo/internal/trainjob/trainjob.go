@@ -1,5 +1,6 @@
-// Package trainjob tells Kubeflow Trainer how far a job is, which shows it in the status of its TrainJob: share, time left, and the newest
-// figures. It is one more reader of what rank 0 tells (package dashboard), asks it now and then, and never holds up who trains.
+// Package trainjob tells Kubeflow Trainer how far a job is, which shows it in the status of its
+// TrainJob: share, time left, and the newest figures. It is one more reader of what rank 0 tells
+// (package dashboard), asks it now and then, and never holds up who trains.
 //
 // The contract is that of Kubeflow Trainer 2.2 (KEP-2779): one HTTPS POST of an UpdateTrainJobStatusRequest with the pod's token, at most once
 // in five seconds, of at most 256 metrics whose names and values have 1 to 64 characters, in at most 64 KiB.

@@ -105,8 +105,8 @@ type Answerer struct {
 // takeOver is how often a process that does not answer checks whether another one does.
 const takeOver = time.Second
 
-// Start has the site listen, or, while another process of the job answers for the board, when that has ended. An error
-// names an address that is not available.
+// Start has the site listen, or, while another process of the job answers for the board, when that
+// has ended. An error names an address that is not available.
 func Start(cfg Config) (*Answerer, error) {
 	if cfg.Answers == nil {
 		cfg.Answers = func() {}
@@ -146,8 +146,8 @@ func (a *Answerer) claim() (ok bool, err error) {
 	return true, nil
 }
 
-// wait returns true when this process answers, false when ctx has ended. An address that a process which ends still has
-// is no error then.
+// wait returns true when this process answers, false when ctx has ended. An address that a process
+// which ends still has is no error then.
 func (a *Answerer) wait(ctx context.Context) bool {
 	t := time.NewTicker(cmp.Or(a.cfg.every, takeOver))
 	defer t.Stop()
