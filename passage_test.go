@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	sums "github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/transport/mem"

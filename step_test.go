@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/optim"
 )

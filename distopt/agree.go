@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/modeltext"
 )
 

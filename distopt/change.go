@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
@@ -175,7 +175,7 @@ func (o *Optimizer) arrange() error {
 	if err := o.arrangeShards(); err != nil {
 		return err
 	}
-	perLayer := o.cfg.LayerThresholds && o.info.HasEffect(SettingThresholds)
+	perLayer := o.cfg.LayerThresholds && o.info.HasEffect(pathLayerThresholds)
 	if err := o.codec.group(plan, o.layers, perLayer); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
@@ -184,7 +184,7 @@ func (o *Optimizer) arrange() error {
 		op.X, op.Lo, op.Code, op.Sparse = o.grads[k.Lo:k.Hi:k.Hi], k.Lo, o.codec.code, o.codec.entries(b)
 		op.Bucket = exchange.BucketInfo{Number: b, First: o.layers[k.First].Name, Last: o.layers[k.Last].Name}
 		op.Bucket.Label = o.watch.rec.Name(op.Bucket.String())
-		if op.MaxEntries = 0; op.Sparse != nil && o.info.HasEffect(SettingBound) {
+		if op.MaxEntries = 0; op.Sparse != nil && o.info.HasEffect(pathLimitSum) {
 			op.MaxEntries = o.cfg.maxEntries(o.codec.local.Layout(), o.codec.groups[b])
 		}
 	}
@@ -192,7 +192,7 @@ func (o *Optimizer) arrange() error {
 }
 
 // Plan is the plan of the next step. It must not be changed.
-func (o *Optimizer) Plan() bucket.Plan { return o.plan }
+func (o *Optimizer) Plan() Plan { return o.plan }
 
 // PlanName is the kind of plan: what was configured, or given to SetPlan, or the
 // only one that the strategy has.
@@ -207,7 +207,7 @@ func (o *Optimizer) PlanName() string {
 // the other ranks give is not looked at, but for the name, which is what PlanName
 // returns. What a codec keeps is unchanged; where the plan changes, the next
 // selections are exact. Under a strategy that has one plan alone it is an error.
-func (o *Optimizer) SetPlan(name string, p bucket.Plan) error {
+func (o *Optimizer) SetPlan(name string, p Plan) error {
 	if err := o.between("change the plan"); err != nil {
 		return err
 	}

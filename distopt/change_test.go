@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bucket"
 )
 
 // What was kept goes with the next gradients of a strategy that keeps nothing,

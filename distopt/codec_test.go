@@ -8,9 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestSentAndKept(t *testing.T) {
 	for _, info := range selecting() {
 		for _, size := range []int{1, 2, 3, 5} {
-			cfg := Config{Strategy: info.Name, Spars: 0.07, LayerThresholds: info.HasEffect(SettingThresholds) && size == 2}
+			cfg := Config{Strategy: info.Name, Spars: 0.07, LayerThresholds: info.HasEffect(pathLayerThresholds) && size == 2}
 			if info.Name == SparseThreshold {
 				cfg.Spars = 2
 			}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -106,7 +106,7 @@ func (c Config) Validate() error {
 	add(c.Accumulation < 0, "training.accumulate", "%d: want at least 1 batch in a step, or 0 for 1", c.Accumulation)
 	updates := []Update{"", UpdateWhole, UpdateSharded}
 	add(!slices.Contains(updates, c.Update), "exchange.update", "%q is not known%s: use %s or %s", c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
-	add(c.Update == UpdateSharded && (c.name() != FP32 || c.ClipValue != 0), "exchange.update", "%s is for %v %s without %v: leave it out", c.Update, setting.Path("exchange.strategy"), FP32, SettingClipValue)
+	add(c.Update == UpdateSharded && (c.name() != FP32 || c.ClipValue != 0), "exchange.update", "%s is for %v %s without %v: leave it out", c.Update, setting.Path("exchange.strategy"), FP32, pathClipValue)
 	return errors.Join(append(errs, c.checkStrategy()...)...)
 }
 
@@ -132,7 +132,7 @@ func (c Config) checkStrategy() (errs []error) {
 	if err := c.sparse().Validate(); c.Reducer == nil && err != nil {
 		add(true, fieldAlgorithm, "%w", err)
 	}
-	add(c.LimitSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split, SettingBound,
+	add(c.LimitSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split, pathLimitSum,
 		"has no effect with %v %s: it bounds sums that are met in parts, by %s", fieldAlgorithm, c.SparseAlgorithm, exchange.Split)
 	return append(errs, c.checkSettings(i)...)
 }
@@ -188,10 +188,10 @@ func (c Config) Resolved() Config {
 	if i.HasEffect(SettingEvery) && c.Every == 0 {
 		c.Every = compress.DefaultEvery
 	}
-	if i.HasEffect(SettingRule) && c.Rule == "" {
+	if i.HasEffect(pathRule) && c.Rule == "" {
 		c.Rule = compress.RuleCorrected
 	}
-	if i.HasEffect(SettingPartitions) {
+	if i.HasEffect(pathPartitions) {
 		c.Partitions = c.partitions()
 	}
 	return c

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/internal/bucket"
 )
 
 func TestZeroConfigIsValid(t *testing.T) {

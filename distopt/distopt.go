@@ -32,8 +32,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
@@ -75,13 +75,21 @@ type Optimizer struct {
 	alike bool  // all ranks have this fault
 }
 
+type (
+	// Param is the range of one parameter in the arenas of parameters and gradients: its Name, its
+	// Offset and its length Len, in values and with the padding behind it.
+	Param = bucket.Param
+	// Plan is an ordered list of buckets: ranges of parameters with gradients that travel together.
+	Plan = bucket.Plan
+)
+
 // New wraps opt, which is nil where those that cfg.Reducer brings the gradients to update the
 // parameters: Step then updates nothing. layers cover params and grads, two arenas of the same
 // length, in the order in which backward finishes them; rows are the tables, if there are any, for
 // which opt must be an optim.RowOptimizer. The plan is computed by rank 0 and broadcast, so New is
 // a collective call. Errors: a bad configuration (all faults together), arenas that do not fit the
 // layers, ranks with other strategies, or a failed broadcast.
-func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Param, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
+func New(g *collective.Group, opt optim.Optimizer, layers []Param, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
 	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
@@ -107,7 +115,7 @@ func New(g *collective.Group, opt optim.Optimizer, layers []bucket.Param, params
 		watch: newWatch(g.Recorder()), group: g, opt: opt, layers: layers, params: params, grads: grads, tables: sparse, cfg: cfg.Resolved(), kernels: simd.Host(),
 	}
 	if cfg.name() == PartialUpdate && cfg.Partitions > len(params) {
-		return nil, fmt.Errorf("distopt: %s %d of %d values: want no more than there are", SettingPartitions, cfg.Partitions, len(params))
+		return nil, fmt.Errorf("distopt: %s %d of %d values: want no more than there are", pathPartitions, cfg.Partitions, len(params))
 	}
 	if err := o.fitsRule(cfg.name()); err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/optim"

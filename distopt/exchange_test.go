@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/optim"
 )

@@ -5,9 +5,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/dlgspaper"
 	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/optim"

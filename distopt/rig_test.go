@@ -3,8 +3,8 @@ package distopt
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/optim"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/optim"

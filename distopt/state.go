@@ -3,7 +3,7 @@ package distopt
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/optim"
 )
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bucket"
 )
 
 // Saved and restored in mid-run every strategy goes on with the same bits.

@@ -60,15 +60,15 @@ const (
 
 // Settings that only some strategies take.
 const (
-	SettingSpars      setting.Path = "exchange.spars"
-	SettingEvery      setting.Path = "exchange.dlgs-every"
-	SettingRule       setting.Path = "exchange.dlgs-rule"
-	SettingPartitions setting.Path = "exchange.partitions"
-	SettingClipValue  setting.Path = "exchange.clip-value"
-	SettingMomentum   setting.Path = "exchange.momentum-correction"
-	SettingWarmup     setting.Path = "exchange.warmup-density" // of train.Config
-	SettingThresholds setting.Path = "exchange.layer-thresholds"
-	SettingBound      setting.Path = "exchange.limit-sum"
+	SettingSpars        setting.Path = "exchange.spars"
+	SettingEvery        setting.Path = "exchange.dlgs-every"
+	pathRule            setting.Path = "exchange.dlgs-rule"
+	pathPartitions      setting.Path = "exchange.partitions"
+	pathClipValue       setting.Path = "exchange.clip-value"
+	SettingMomentum     setting.Path = "exchange.momentum-correction"
+	SettingWarmup       setting.Path = "exchange.warmup-density" // of train.Config
+	pathLayerThresholds setting.Path = "exchange.layer-thresholds"
+	pathLimitSum        setting.Path = "exchange.limit-sum"
 )
 
 // fieldAlgorithm stands for Config.SparseAlgorithm, which is no setting of a job.
@@ -108,20 +108,20 @@ const (
 // in docs/strategies.md. "auto" is no row of it: what it does is to choose one of
 // these.
 func Infos() []Info {
-	least := []setting.Path{SettingSpars, SettingClipValue, SettingMomentum, fieldAlgorithm}
-	ratio := append(slices.Clone(least), SettingBound, SettingWarmup)
+	least := []setting.Path{SettingSpars, pathClipValue, SettingMomentum, fieldAlgorithm}
+	ratio := append(slices.Clone(least), pathLimitSum, SettingWarmup)
 	topk := func(c Config) compress.Selector { return compress.TopK{Ratio: c.spars()} }
-	grouped := append(slices.Clone(ratio), SettingThresholds)
+	grouped := append(slices.Clone(ratio), pathLayerThresholds)
 	return []Info{
 		{Name: FP32, About: "all values in single precision", Scope: PerBucket, Exchange: byAllReduce},
 		{Name: FP16, About: "all values in half precision", Scope: PerBucket, Exchange: byHalves,
-			Codec: clipped + "fp16", Takes: []setting.Path{SettingClipValue}, code: compress.FP16{}},
+			Codec: clipped + "fp16", Takes: []setting.Path{pathClipValue}, code: compress.FP16{}},
 		{Name: BF16, About: "all values in bfloat16", Scope: PerBucket, Exchange: byHalves,
-			Codec: clipped + "bf16", Takes: []setting.Path{SettingClipValue}, code: compress.BF16{}},
+			Codec: clipped + "bf16", Takes: []setting.Path{pathClipValue}, code: compress.BF16{}},
 		{Name: Int8, About: "all values in a byte each, what rounding loses is kept", Scope: PerBucket, Exchange: byBlocks,
-			Codec: clipped + "int8", Takes: []setting.Path{SettingClipValue}, code: compress.Int8{}},
+			Codec: clipped + "int8", Takes: []setting.Path{pathClipValue}, code: compress.Int8{}},
 		{Name: PartialUpdate, About: "own updates, then the mean of one partition of the parameters", Scope: ByPartition, Exchange: byMean,
-			Takes: []setting.Path{SettingPartitions}},
+			Takes: []setting.Path{pathPartitions}},
 		{Name: SparseTopK, About: "the largest of each bucket", Scope: PerBucket, Exchange: byEntries,
 			Codec: corrected + "topk(spars) > fp32", Takes: grouped, selects: topk},
 		{Name: SparseThreshold, About: "all of at least a magnitude, spars", Scope: PerBucket, Exchange: byEntries,
@@ -137,7 +137,7 @@ func Infos() []Info {
 			Codec: corrected + "sampled(spars) > fp32", Takes: grouped,
 			selects: func(c Config) compress.Selector { return compress.Sampled{Ratio: c.spars()} }},
 		{Name: DLGS, About: "the largest of each bucket, by a threshold that is reused", Scope: PerBucket, Exchange: byEntries,
-			Codec: corrected + "dlgs(spars, every dlgs-every, dlgs-rule) > fp32", Takes: append(slices.Clone(grouped), SettingEvery, SettingRule),
+			Codec: corrected + "dlgs(spars, every dlgs-every, dlgs-rule) > fp32", Takes: append(slices.Clone(grouped), SettingEvery, pathRule),
 			selects: func(c Config) compress.Selector {
 				return compress.DLGS{Ratio: c.spars(), Every: c.Every, Rule: c.Rule}
 			}},
@@ -161,7 +161,7 @@ func Lookup(s Strategy) (Info, error) {
 	}
 	if s == Custom {
 		return Info{Name: Custom, About: "a chain of one's own", Scope: PerBucket, Exchange: "as the chain needs",
-			Takes: []setting.Path{SettingThresholds, fieldAlgorithm}}, nil
+			Takes: []setting.Path{pathLayerThresholds, fieldAlgorithm}}, nil
 	}
 	var known []string
 	for _, i := range Infos() {
@@ -208,7 +208,7 @@ func (c Config) chain() (*compress.Chain, error) {
 		return nil, err
 	}
 	var stages []compress.Stage
-	if c.ClipValue > 0 && i.HasEffect(SettingClipValue) {
+	if c.ClipValue > 0 && i.HasEffect(pathClipValue) {
 		stages = append(stages, compress.Clip{Max: c.ClipValue * float64(max(1, c.Accumulation))})
 	}
 	if c.Momentum > 0 && i.HasEffect(SettingMomentum) {
@@ -239,9 +239,9 @@ func (c Config) checkSettings(i Info) []error {
 	limit := func(p setting.Path, value, below float64) {
 		add(!(value >= 0 && value < below), p, "%s: want 0 (off) to below %s", quantity.Exact(value), quantity.Exact(below))
 	}
-	limit(SettingClipValue, c.ClipValue, math.Inf(1))
+	limit(pathClipValue, c.ClipValue, math.Inf(1))
 	limit(SettingMomentum, c.Momentum, 1)
-	add(c.Partitions < 0, SettingPartitions, "%d: want 1 or more, or 0 for %d", c.Partitions, defaultPartitions)
+	add(c.Partitions < 0, pathPartitions, "%d: want 1 or more, or 0 for %d", c.Partitions, defaultPartitions)
 	add(c.Every < 0, SettingEvery, "%d: want 1 or more steps, or 0 for %d", c.Every, compress.DefaultEvery)
 	most, what := 1., "share above 0 and at most 1"
 	if i.Name == SparseThreshold {

@@ -45,11 +45,11 @@ func TestCodecsOfTheTable(t *testing.T) {
 		c := Config{Strategy: i.Name}
 		text := i.Codec
 		for path, set := range map[setting.Path]func() any{
-			SettingSpars:     func() any { c.Spars = 0.125; return c.Spars },
-			SettingEvery:     func() any { c.Every = 7; return c.Every },
-			SettingRule:      func() any { c.Rule = compress.RulePaper; return c.Rule },
-			SettingClipValue: func() any { c.ClipValue = 3; return c.ClipValue },
-			SettingMomentum:  func() any { c.Momentum = 0.75; return c.Momentum },
+			SettingSpars:    func() any { c.Spars = 0.125; return c.Spars },
+			SettingEvery:    func() any { c.Every = 7; return c.Every },
+			pathRule:        func() any { c.Rule = compress.RulePaper; return c.Rule },
+			pathClipValue:   func() any { c.ClipValue = 3; return c.ClipValue },
+			SettingMomentum: func() any { c.Momentum = 0.75; return c.Momentum },
 		} {
 			if i.HasEffect(path) {
 				text = strings.ReplaceAll(text, strings.TrimPrefix(string(path), "exchange."), fmt.Sprint(set()))
@@ -83,8 +83,8 @@ func TestIdleSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := map[setting.Path]Config{
-		SettingSpars: {Spars: 0.5}, SettingEvery: {Every: 3}, SettingRule: {Rule: compress.RuleCorrected}, SettingPartitions: {Partitions: 2}, SettingClipValue: {ClipValue: 1},
-		SettingMomentum: {Momentum: 0.5}, SettingThresholds: {LayerThresholds: true}, fieldAlgorithm: {SparseAlgorithm: "split"}, SettingBound: {LimitSum: true},
+		SettingSpars: {Spars: 0.5}, SettingEvery: {Every: 3}, pathRule: {Rule: compress.RuleCorrected}, pathPartitions: {Partitions: 2}, pathClipValue: {ClipValue: 1},
+		SettingMomentum: {Momentum: 0.5}, pathLayerThresholds: {LayerThresholds: true}, fieldAlgorithm: {SparseAlgorithm: "split"}, pathLimitSum: {LimitSum: true},
 	}
 	for path, c := range settings {
 		for _, i := range Infos() {

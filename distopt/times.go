@@ -6,7 +6,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"

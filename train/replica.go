@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/internal/watch/record"

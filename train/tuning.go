@@ -1,8 +1,8 @@
 package train
 
 import (
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/tune"
 )

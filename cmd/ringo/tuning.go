@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/tune"

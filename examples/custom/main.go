@@ -12,8 +12,8 @@ import (
 	"os"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 )

@@ -28,7 +28,7 @@ var forbidden = []struct {
 	why      string
 }{
 	{
-		from: []string{"distopt", "internal/tune", "internal/exchange/aggregate", "internal/exchange", "collective", "compress", "bucket", "ps/...", "internal/server/..."},
+		from: []string{"distopt", "internal/tune", "internal/exchange/aggregate", "internal/exchange", "collective", "compress", "internal/bucket", "ps/...", "internal/server/..."},
 		to:   []string{"nn", "model", "models", "train"},
 		why:  "what moves gradients works on plain slices, so that any framework can use it",
 	},
@@ -49,7 +49,7 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"internal/watch/blackbox"},
-		to:   []string{"", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "train", "collective", "distopt", "bucket", "nn", "model", "models", "data", "ps/...", "internal/server/...", "internal/job", "cmd/..."},
+		to:   []string{"", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "train", "collective", "distopt", "internal/bucket", "nn", "model", "models", "data", "ps/...", "internal/server/...", "internal/job", "cmd/..."},
 		why:  "what is found in records of a job that failed depends on these alone: no layer is asked",
 	},
 	{
@@ -59,12 +59,12 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"transport/...", "internal/transport/..."},
-		to:   []string{"collective", "distopt", "bucket", "optim", "nn", "model", "models", "train", "data", "internal/cluster", "internal/launch", "cmd/..."},
+		to:   []string{"collective", "distopt", "internal/bucket", "optim", "nn", "model", "models", "train", "data", "internal/cluster", "internal/launch", "cmd/..."},
 		why:  "links and meshes move bytes and know nothing of what they mean",
 	},
 	{
 		from: []string{"nn", "model", "models", "optim/..."},
-		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "collective", "distopt", "bucket", "internal/cluster", "internal/launch", "train", "data"},
+		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "collective", "distopt", "internal/bucket", "internal/cluster", "internal/launch", "train", "data"},
 		why:  "the engine knows nothing of networks",
 	},
 	{
@@ -74,7 +74,7 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"internal/launch"},
-		to:   []string{"nn", "model", "models", "optim", "collective", "distopt", "bucket", "data", "train", "internal/simd"},
+		to:   []string{"nn", "model", "models", "optim", "collective", "distopt", "internal/bucket", "data", "train", "internal/simd"},
 		why:  "the launcher starts any program and knows no tensors",
 	},
 	{
@@ -98,18 +98,18 @@ var forbidden = []struct {
 		why:  "an array's numbers do not depend on what they are for",
 	},
 	{
-		from: []string{"data", "internal/simd", "bucket", "compress", "optim/...", "checkpoint"},
+		from: []string{"data", "internal/simd", "internal/bucket", "compress", "optim/...", "checkpoint"},
 		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "train", "collective", "distopt", "nn", "models"},
 		why:  "these are leaves that every layer may use",
 	},
 	{
 		from: []string{"internal/server/rows"},
-		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "collective", "internal/exchange", "compress", "bucket", "distopt", "internal/exchange/aggregate", "data", "internal/launch"},
+		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "collective", "internal/exchange", "compress", "internal/bucket", "distopt", "internal/exchange/aggregate", "data", "internal/launch"},
 		why:  "a table in memory is rows and the rules that update them: what stores, sends and serves them stands on it",
 	},
 	{
 		from: []string{"internal/server/message"},
-		to:   []string{"internal/cluster", "collective", "internal/exchange", "bucket", "distopt", "optim/...", "internal/exchange/aggregate", "internal/server/rows", "ps/schema", "internal/server/store", "internal/server/wal", "internal/server/shard", "internal/server/engine", "internal/server/service/...", "ps/client", "internal/launch", "data"},
+		to:   []string{"internal/cluster", "collective", "internal/exchange", "internal/bucket", "distopt", "optim/...", "internal/exchange/aggregate", "internal/server/rows", "ps/schema", "internal/server/store", "internal/server/wal", "internal/server/shard", "internal/server/engine", "internal/server/service/...", "ps/client", "internal/launch", "data"},
 		why:  "messages are bytes and their limits, which both ends stand on",
 	},
 	{
@@ -119,12 +119,12 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"internal/server/shard"},
-		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "collective", "internal/exchange", "compress", "bucket", "distopt", "internal/exchange/aggregate", "data", "internal/launch", "checkpoint"},
+		to:   []string{"transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "collective", "internal/exchange", "compress", "internal/bucket", "distopt", "internal/exchange/aggregate", "data", "internal/launch", "checkpoint"},
 		why:  "a server's part of a table is rows in two tiers: what numbers, logs and sends pushes stands on it",
 	},
 	{
 		from: []string{"internal/watch/trace"},
-		to:   []string{"distopt", "bucket", "compress", "internal/exchange", "optim/...", "nn", "model", "models", "train", "data", "internal/cluster", "internal/launch"},
+		to:   []string{"distopt", "internal/bucket", "compress", "internal/exchange", "optim/...", "nn", "model", "models", "train", "data", "internal/cluster", "internal/launch"},
 		why:  "what records times is called by all stages and knows none of them",
 	},
 	{
@@ -144,17 +144,17 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"internal/watch/metrics"},
-		to:   []string{"", "distopt", "bucket", "compress", "internal/exchange", "collective", "internal/cluster", "nn", "model", "models", "train", "data", "internal/launch", "transport/...", "internal/transport/...", "ps/...", "internal/server/...", "internal/watch/metrics/scrape", "cmd/..."},
+		to:   []string{"", "distopt", "internal/bucket", "compress", "internal/exchange", "collective", "internal/cluster", "nn", "model", "models", "train", "data", "internal/launch", "transport/...", "internal/transport/...", "ps/...", "internal/server/...", "internal/watch/metrics/scrape", "cmd/..."},
 		why:  "every layer counts its figures there, and who reads them compiles no layer",
 	},
 	{
 		from: []string{"internal/watch/tensorboard"},
-		to:   []string{"", "distopt", "bucket", "compress", "internal/exchange", "nn", "model", "models", "train", "data", "internal/launch", "cmd/..."},
+		to:   []string{"", "distopt", "internal/bucket", "compress", "internal/exchange", "nn", "model", "models", "train", "data", "internal/launch", "cmd/..."},
 		why:  "who writes figures for TensorBoard may have a loop of his own",
 	},
 	{
 		from: []string{"internal/steptrace"},
-		to:   []string{"", "distopt", "bucket", "compress", "internal/exchange", "nn", "model", "models", "train", "data", "internal/launch", "cmd/..."},
+		to:   []string{"", "distopt", "internal/bucket", "compress", "internal/exchange", "nn", "model", "models", "train", "data", "internal/launch", "cmd/..."},
 		why:  "steps are analysed from trace files and recorders alone",
 	},
 	{
@@ -164,7 +164,7 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"ps/schema", "internal/server/engine", "internal/server/tiers"},
-		to:   []string{"", "internal/exchange/aggregate", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "collective", "internal/exchange", "distopt", "compress", "bucket", "checkpoint", "data"},
+		to:   []string{"", "internal/exchange/aggregate", "transport/...", "internal/transport/...", "internal/wire", "internal/cluster", "internal/launch", "collective", "internal/exchange", "distopt", "compress", "internal/bucket", "checkpoint", "data"},
 		why:  "what a server holds, and how it changes, knows nothing of who asks: the service stands on it",
 	},
 	{
@@ -174,12 +174,12 @@ var forbidden = []struct {
 	},
 	{
 		from: []string{"internal/setting"},
-		to:   []string{"", "internal/exchange/aggregate", "bucket", "checkpoint", "internal/cluster", "collective", "compress", "data", "distopt", "internal/exchange", "internal/job/jobfile", "internal/launch", "model", "models", "nn", "optim/...", "ps/...", "internal/server/...", "internal/watch/trace", "train", "transport/...", "internal/transport/...", "internal/tune", "internal/wire"},
+		to:   []string{"", "internal/exchange/aggregate", "internal/bucket", "checkpoint", "internal/cluster", "collective", "compress", "data", "distopt", "internal/exchange", "internal/job/jobfile", "internal/launch", "model", "models", "nn", "optim/...", "ps/...", "internal/server/...", "internal/watch/trace", "train", "transport/...", "internal/transport/...", "internal/tune", "internal/wire"},
 		why:  "every package may own settings",
 	},
 	{
 		from: []string{"internal/cli", "internal/cli/commandtest"},
-		to:   []string{"", "bucket", "internal/cluster", "collective", "compress", "data", "distopt", "internal/exchange", "internal/launch", "model", "models", "nn", "ps/...", "internal/server/...", "train", "transport/...", "internal/transport/...", "internal/tune"},
+		to:   []string{"", "internal/bucket", "internal/cluster", "collective", "compress", "data", "distopt", "internal/exchange", "internal/launch", "model", "models", "nn", "ps/...", "internal/server/...", "train", "transport/...", "internal/transport/...", "internal/tune"},
 		why:  "how commands speak does not depend on what they do",
 	},
 }
@@ -505,7 +505,7 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 
 // users are the packages that programs of one's own import.
 var users = []string{
-	"", "internal/exchange/aggregate", "bucket", "checkpoint", "internal/cluster", "collective", "compress", "data", "data/table", "distopt", "internal/exchange", "internal/job", "internal/job/jobfile", "internal/launch",
+	"", "internal/exchange/aggregate", "internal/bucket", "checkpoint", "internal/cluster", "collective", "compress", "data", "data/table", "distopt", "internal/exchange", "internal/job", "internal/job/jobfile", "internal/launch",
 	"internal/watch/metrics", "model", "models", "nn", "onnx", "optim", "optim/schedule", "internal/watch/failure", "predict", "ps/client", "internal/server/export", "internal/server/rows", "ps/schema", "internal/server", "internal/server/service",
 	"internal/server/snapshot", "internal/server/engine", "internal/server/wal", "internal/setting", "internal/watch/tensorboard", "internal/watch/trace", "train", "transport", "internal/transport/fault", "internal/transport/mem", "internal/transport/shm", "internal/transport/tcp", "internal/tune", "weights", "internal/wire",
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/median"
 )
 

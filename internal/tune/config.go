@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )

@@ -3,7 +3,7 @@ package tune_test
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 

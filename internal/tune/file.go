@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/heter/costmodel"
 	"github.com/ringo-ml/ringo/internal/pathname"

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 )
 
 var update = flag.Bool("update", false, "write the golden profile anew, to be read in review")

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 

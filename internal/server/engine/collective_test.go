@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"

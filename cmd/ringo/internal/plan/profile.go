@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/internal/transport/mem"

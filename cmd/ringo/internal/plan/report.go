@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringo-ml/ringo/bucket"
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/tune"

@@ -3,7 +3,7 @@ package progress
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/tune"
 )

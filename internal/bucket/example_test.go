@@ -3,7 +3,7 @@ package bucket_test
 import (
 	"fmt"
 
-	"github.com/ringo-ml/ringo/bucket"
+	"github.com/ringo-ml/ringo/internal/bucket"
 )
 
 // Three layers: how long the step takes with each of them in a message of its
