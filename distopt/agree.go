@@ -12,12 +12,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/modeltext"
 )
 
-// agreedBytes is what each rank tells of its strategy: a hash and as much of its text
-// as fits.
+// agreedBytes is the length of a rank's description of its strategy: a hash and the beginning of
+// the text.
 const agreedBytes = 128
 
-// agree reports ranks that were given other strategies. Their exchanges would be of
-// different kinds, of which some are operations of other groups, that never meet: all
+// agree reports ranks with different strategies. Their exchanges would not match, and all ranks
 // would wait until a timeout.
 func (o *Optimizer) agree(cfg Config) error {
 	if o.group.Size() == 1 {
@@ -77,7 +76,7 @@ func agreeModel(g *collective.Group, layers []bucket.Param, rows []Table) error 
 	return modeltext.Compare(all)
 }
 
-// strategyBytes is the strategy of cfg as it is compared, with what else decides over exchanges and
+// strategyBytes encodes the strategy of cfg and the other settings that decide over exchanges and
 // the agreed gradient.
 func strategyBytes(cfg Config) []byte {
 	text := string(cfg.Strategy)
@@ -106,7 +105,6 @@ func strategyBytes(cfg Config) []byte {
 	return append(out, make([]byte, agreedBytes-len(out))...)
 }
 
-// strategyText is the text of what strategyBytes made.
 func strategyText(told []byte) string {
 	return string(bytes.TrimRight(told[8:agreedBytes], "\x00"))
 }

@@ -24,8 +24,8 @@ func (o *Optimizer) Spars() float64 {
 	return o.cfg.spars()
 }
 
-// Codec is the chain of the next step's gradients, such as "dlgs(0.01, every 16,
-// corrected) > fp32"; empty where they travel as they are.
+// Codec returns the chain of the next step's gradients, such as "dlgs(0.01, every 16, corrected) >
+// fp32". It is empty without a chain.
 func (o *Optimizer) Codec() string {
 	c, err := o.cfg.chain()
 	if c == nil || err != nil {
@@ -34,13 +34,11 @@ func (o *Optimizer) Codec() string {
 	return c.String()
 }
 
-// SetStrategy changes the strategy of the following steps; its settings are those
-// of Config that have an effect on it. It is a collective call between steps,
-// before the first GradReady or after Step, with the same name on every rank. What
-// a codec has kept goes with the gradients of the next step, or stays kept where
-// the new strategy keeps something, too; its first selections are exact. Leaving
-// PartialUpdate brings parameters and optimizer state together first, or the
-// replicas would stay apart for good.
+// SetStrategy changes the strategy of the following steps. Settings of Config apply where the new
+// strategy takes them. It is a collective call between steps, before the first GradReady or after
+// Step, with the same name on every rank. Residuals stay if the new strategy keeps some, else the
+// next step sends them; the first selections are exact. Leaving PartialUpdate first averages
+// parameters and optimizer state, because replicas would otherwise differ for good.
 func (o *Optimizer) SetStrategy(s Strategy) error {
 	s, err := parseStrategy(string(s))
 	if err != nil {
@@ -58,7 +56,7 @@ func (o *Optimizer) SetStrategy(s Strategy) error {
 	return o.change(s, nil)
 }
 
-// change goes on with another strategy; chain is its own or, if nil, that of before.
+// change changes the strategy. A nil chain means the present one.
 func (o *Optimizer) change(s Strategy, chain *compress.Chain) error {
 	cfg, other := o.withStrategy(s)
 	switch {
@@ -80,8 +78,8 @@ func (o *Optimizer) change(s Strategy, chain *compress.Chain) error {
 	return nil
 }
 
-// withStrategy is the configuration under another strategy, whose share is not a threshold, and
-// the one of the two that it does not take.
+// withStrategy returns the configuration under another strategy. other is the share or threshold
+// that this strategy does not take.
 func (o *Optimizer) withStrategy(to Strategy) (cfg Config, other float64) {
 	cfg, other = o.cfg, o.otherSpars
 	if (to == SparseThreshold) != (cfg.Strategy == SparseThreshold) {
@@ -91,8 +89,7 @@ func (o *Optimizer) withStrategy(to Strategy) (cfg Config, other float64) {
 	return cfg, other
 }
 
-// leave brings the replicas together where the old strategy lets them differ
-// and the new one does not.
+// leave averages the replicas if only the old strategy lets replicas differ.
 func (o *Optimizer) leave(to Strategy) error {
 	if o.cfg.Strategy != PartialUpdate || to == PartialUpdate {
 		return nil
@@ -108,10 +105,9 @@ func (o *Optimizer) leave(to Strategy) error {
 	return nil
 }
 
-// SetSpars changes the share, or the threshold, of the following steps'
-// selections, as Config.Spars. It is a collective call between steps, with the same
-// value on every rank. What was kept stays kept; the next selections are exact. The value
-// that it has already changes nothing.
+// SetSpars changes Config.Spars, the share or threshold of the following selections. It is a
+// collective call between steps, with the same value on every rank. Residuals stay; the next
+// selections are exact. The present value has no effect.
 func (o *Optimizer) SetSpars(spars float64) error {
 	if err := o.between("change spars"); err != nil {
 		return err
@@ -129,8 +125,8 @@ func (o *Optimizer) SetSpars(spars float64) error {
 	return o.adopt(cfg)
 }
 
-// SetChain changes to the strategy Custom with a chain of one's own, as
-// SetStrategy does to others; the chain must be the same on every rank.
+// SetChain changes to the strategy Custom with a chain of the caller. Like SetStrategy, it is a
+// collective call; the chain must be the same on every rank.
 func (o *Optimizer) SetChain(c *compress.Chain) error {
 	if c == nil {
 		return fmt.Errorf("distopt: SetChain without a chain")
@@ -141,7 +137,7 @@ func (o *Optimizer) SetChain(c *compress.Chain) error {
 	return o.change(Custom, c)
 }
 
-// adopt goes on with a strategy and its settings.
+// adopt takes over a strategy and its settings.
 func (o *Optimizer) adopt(cfg Config) error {
 	info, err := Lookup(cfg.Strategy)
 	if err != nil {
@@ -161,7 +157,7 @@ func (o *Optimizer) adopt(cfg Config) error {
 	return o.arrange()
 }
 
-// arrange makes the plan that of the strategy, and all that depends on it.
+// arrange derives the plan and all dependent state from the strategy.
 func (o *Optimizer) arrange() error {
 	plan := o.agreed
 	if o.info.Plan != "" {
@@ -191,11 +187,10 @@ func (o *Optimizer) arrange() error {
 	return nil
 }
 
-// Plan is the plan of the next step. It must not be changed.
+// Plan is the plan of the next step. Callers must not change it.
 func (o *Optimizer) Plan() Plan { return o.plan }
 
-// PlanName is the kind of plan: what was configured, or given to SetPlan, or the
-// only one that the strategy has.
+// PlanName is the kind of plan: the only one of the strategy, else the one of Config or SetPlan.
 func (o *Optimizer) PlanName() string {
 	if o.info.Plan != "" {
 		return o.info.Plan
@@ -203,10 +198,9 @@ func (o *Optimizer) PlanName() string {
 	return o.planName
 }
 
-// SetPlan goes on with rank 0's plan. It is a collective call between steps; what
-// the other ranks give is not looked at, but for the name, which is what PlanName
-// returns. What a codec keeps is unchanged; where the plan changes, the next
-// selections are exact. Under a strategy that has one plan alone it is an error.
+// SetPlan changes to rank 0's plan. It is a collective call between steps; other ranks' plans are
+// ignored, but not their name, which PlanName returns. A codec's residuals stay. If the plan
+// changes, the next selections are exact. A strategy with a single plan returns an error.
 func (o *Optimizer) SetPlan(name string, p Plan) error {
 	if err := o.between("change the plan"); err != nil {
 		return err
@@ -233,8 +227,8 @@ func (o *Optimizer) setPlan(name string, p bucket.Plan) error {
 	return o.arrange()
 }
 
-// agreePlan gives every rank rank 0's plan. Where that is none all ranks have an error,
-// and none waits for the others.
+// agreePlan broadcasts rank 0's plan. If rank 0's plan is invalid, all ranks return an error and no
+// rank waits.
 func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Param) (bucket.Plan, error) {
 	var code []byte
 	var bad error

@@ -8,21 +8,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// codec is what happens to a bucket's gradients before they are exchanged, and
-// what is kept of them.
+// codec compresses a bucket's gradients before the exchange and retains the residuals.
 type codec struct {
-	local  *compress.Compressor // nil: nothing happens
-	pool   compress.Pool        // what it computes with; nil: the caller's thread
-	code   compress.Quantiser   // how values travel; nil: float32
-	groups []compress.Bucket    // by bucket
-	sparse []compress.Sparse    // by bucket: what is sent of it
-	// carriesResidual: local has residuals of a strategy before, which its chain alone would
-	// not have. They go with the next gradients.
+	local  *compress.Compressor // nil: no compression
+	pool   compress.Pool        // threads of the pool; nil: the caller's thread
+	code   compress.Quantiser   // values on the wire; nil: float32
+	groups []compress.Bucket
+	sparse []compress.Sparse // selected entries, by bucket
+	// carriesResidual reports whether local has residuals of an earlier strategy, unused by its
+	// chain, which the next step sends.
 	carriesResidual bool
 }
 
-// use goes on with a chain; nil: values travel as they are. What is kept stays
-// as long as it is not zero.
+// use changes to a chain; nil means float32 without compression. Residuals stay until they are
+// zero.
 func (c *codec) use(chain *compress.Chain, layers []bucket.Param, n int) (err error) {
 	local, code := chain, compress.Quantiser(nil)
 	if chain == nil {
@@ -32,7 +31,7 @@ func (c *codec) use(chain *compress.Chain, layers []bucket.Param, n int) (err er
 	} else if q := chain.Quantiser(); q.Code() != compress.CodeFP32 {
 		code = q
 		if !chain.Sparse() && halves(q) {
-			local = chain.Uncoded() // the exchange divides before it casts
+			local = chain.Uncoded() // because the exchange divides before it casts
 		}
 	}
 	kept := c.local != nil && (c.carriesResidual || c.local.Chain().Feedback())
@@ -48,8 +47,8 @@ func (c *codec) use(chain *compress.Chain, layers []bucket.Param, n int) (err er
 	return err
 }
 
-// newCodecCarrying is a codec that has kept nothing but, if it owes, what the next step sends:
-// zeros, until they are written.
+// newCodecCarrying returns a codec without state. If owes, the codec has residuals of zero, for the
+// caller to fill; the next step sends them.
 func (c *codec) newCodecCarrying(owes bool, layers []bucket.Param, n int) (codec, error) {
 	out := codec{pool: c.pool}
 	if !owes {
@@ -65,12 +64,12 @@ func (c *codec) newCodecCarrying(owes bool, layers []bucket.Param, n int) (codec
 	return out, nil
 }
 
-// halves tells whether values in 16 bits can be added on their way.
+// halves reports whether ranks add values in 16 bits.
 func halves(q compress.Quantiser) bool {
 	return q.Code() == compress.CodeFP16 || q.Code() == compress.CodeBF16
 }
 
-// paramsOf are the layers without their padding.
+// paramsOf returns the layers without padding.
 func paramsOf(layers []bucket.Param) []compress.Param {
 	out := make([]compress.Param, len(layers))
 	for i, l := range layers {
@@ -79,8 +78,8 @@ func paramsOf(layers []bucket.Param) []compress.Param {
 	return out
 }
 
-// group makes the plan's buckets the groups of the chain. With perLayer, each layer
-// is selected from by itself.
+// group makes the plan's buckets the groups of the chain. perLayer selects from each layer
+// separately.
 func (c *codec) group(plan bucket.Plan, layers []bucket.Param, perLayer bool) error {
 	if c.local == nil {
 		c.sparse = nil
@@ -107,7 +106,7 @@ func (c *codec) forceExact() error {
 	return c.local.SetGroups(nil)
 }
 
-// entries is where what is sent of a bucket is put; nil: all of it is sent.
+// entries returns the buffer for a bucket's selected entries; nil means that all values are sent.
 func (c *codec) entries(b int) *compress.Sparse {
 	if c.local == nil || !c.local.Chain().Sparse() {
 		return nil
@@ -115,7 +114,7 @@ func (c *codec) entries(b int) *compress.Sparse {
 	return &c.sparse[b]
 }
 
-// encode makes of a bucket's gradients what others will see of them.
+// encode selects or rounds a bucket's gradients for the exchange.
 func (c *codec) encode(b int, grads []float32) error {
 	if s := c.entries(b); s != nil {
 		return c.local.Select(s, b, grads)
@@ -123,41 +122,40 @@ func (c *codec) encode(b int, grads []float32) error {
 	return c.local.Round(b, grads)
 }
 
-// clean zeroes the padding of what was agreed where a code may have left
-// something in it.
+// clean zeroes the padding of an agreed bucket, because codes with blocks can write to it.
 func (c *codec) clean(lo int, x []float32) {
 	if c.local != nil && c.code != nil && c.code.Block() > 1 {
 		c.local.Layout().ClearPadding(lo, x)
 	}
 }
 
-// restoreExcluded keeps what this rank contributed to entries that a sum left out, and what
-// falls to it of what coding a sum lost.
+// restoreExcluded adds to the residual this rank's contribution to excluded entries, and its share
+// of the sum's compression error.
 func (c *codec) restoreExcluded(op *exchange.Request) {
 	if op.Sent.Excluded > 0 {
 		op.Sparse.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
 	}
-	for _, l := range op.SumError { // of a code, for which there is a chain
+	for _, l := range op.SumError { // only with a code, hence with a chain
 		c.local.Keep(op.Lo+l.At, l.Values)
 	}
 }
 
-// restoreUnsent keeps what this rank was to send of a bucket that was not agreed on: gradient
-// and old residual are then kept. Of a dense code only what rounding lost is, because
-// sums take the place of what was to be sent.
+// restoreUnsent returns the selected entries of a failed bucket to the residual, which then has the
+// gradient and the old residual. A dense code retains only its rounding error, because sums
+// overwrite the values to send.
 func (c *codec) restoreUnsent(op *exchange.Request) {
 	if op.Sparse == nil {
 		return
 	}
 	all := *op.Sparse
-	if op.Sent.Excluded > 0 { // summed, before another bucket failed
+	if op.Sent.Excluded > 0 { // summed before another bucket failed
 		all.Index, all.Value = all.Index[:op.Sent.Entries], all.Value[:op.Sent.Entries]
 	}
 	all.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
 }
 
-// endStep ends a step. What was owed went with it, and where nothing is left to
-// do, nothing is done from now on: it then returns true.
+// endStep ends a step, which sent any carried residual. It drops a chain without work left, and
+// then returns true.
 func (c *codec) endStep() bool {
 	if !c.carriesResidual || !c.local.Chain().Identity() {
 		return false
@@ -166,7 +164,6 @@ func (c *codec) endStep() bool {
 	return true
 }
 
-// part is the selection that a layer of a bucket belongs to.
 func (c *codec) part(b, param int) int {
 	if len(c.groups[b].Parts) == 0 {
 		return 0
@@ -174,13 +171,12 @@ func (c *codec) part(b, param int) int {
 	return param
 }
 
-// threshold is that of a bucket's layer in the last step.
 func (c *codec) threshold(b, param int) float32 {
 	return c.local.Last(b, c.part(b, param)).Threshold
 }
 
-// exactCount is how many values lie in what the last step selected anew, where
-// thresholds are reused.
+// exactCount returns the number of values in exact selections of the last step, if the strategy
+// reuses thresholds.
 func (c *codec) exactCount() (values int, reuses bool) {
 	if c.local == nil || !c.local.Chain().Reuses() {
 		return 0, false
@@ -201,7 +197,7 @@ func (c *codec) exactCount() (values int, reuses bool) {
 	return values, true
 }
 
-// exact tells whether all of a bucket was selected exactly.
+// exact reports whether all parts of a bucket were selected exactly.
 func (c *codec) exact(b int) bool {
 	if c.entries(b) == nil {
 		return false

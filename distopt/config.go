@@ -21,77 +21,70 @@ const (
 	PlanFixed    = "fixed"
 )
 
-// Plans are the names that Config.Plan accepts.
+// Plans returns the names that Config.Plan accepts.
 func Plans() []string { return []string{PlanOne, PlanPerLayer, PlanFixed} }
 
-// Config says how a step's gradients are agreed on. The zero value is fp32 in
-// buckets of the default size. A setting that has no effect on the strategy is
-// an error.
+// Config selects how ranks agree on a step's gradients. The zero value means fp32 in buckets of the
+// default size. A setting without effect on the strategy is an error.
 type Config struct {
 	// Strategy is FP32 if empty, or Custom with a Chain.
 	Strategy Strategy
-	// Chain is a chain of one's own instead of a named strategy's. It sees the sum
-	// over the backwards of a step, bucket by bucket.
+	// Chain replaces the chain of a named strategy. It receives the sum over the backwards of a
+	// step, bucket by bucket.
 	Chain *compress.Chain `json:"-"`
-	// Reducer sums gradients over the ranks. nil: New makes one over the group, which Close
-	// ends. One that is given here is the caller's to close.
+	// Reducer sums gradients over the ranks; its caller closes it. nil means a reducer over the
+	// group, from New to Close.
 	Reducer exchange.Reducer `json:"-"`
-	// Plan is how layers are merged: "one", "per-layer" or "fixed". Empty: the
-	// strategy's only plan, if it has one, or "fixed".
+	// Plan is the rule that merges layers into buckets: "one", "per-layer" or "fixed". Empty means
+	// the strategy's only plan, if it has one, or "fixed".
 	Plan string
-	// BucketBytes is the size of a bucket under "fixed"; 0 means
-	// bucket.DefaultBytes. It is refused with another plan.
+	// BucketBytes is the size of a bucket under "fixed"; 0 means bucket.DefaultBytes. With another
+	// plan it is an error.
 	BucketBytes int
 	// ClipNorm bounds the Euclidean norm of the whole agreed gradient; 0 is off.
 	ClipNorm float64
-	// NonFinite is the consequence of a gradient that is not finite on any rank: "end", Step fails,
-	// or "skip", no rank applies the step and StepTimes.Skipped has the reason. Empty means "end".
-	// With "skip" updates begin when all sums are there, and strategies that keep residuals, clip
-	// values or average parameters exchange after backward.
+	// NonFinite is the consequence of a gradient that is not finite on any rank. "end" or empty:
+	// Step fails. "skip": no rank applies the step, and StepTimes.Skipped has the reason. With
+	// "skip", updates begin after the last sum, and strategies that keep residuals, clip values or
+	// average parameters exchange after backward.
 	NonFinite string
-	// Accumulation is how many backwards make one step; their gradients are
-	// averaged. 0 means 1.
+	// Accumulation is the number of backwards in a step. Their gradients are averaged. 0 means 1.
 	Accumulation int
-	// Partitions is how many parts PartialUpdate cuts the parameters into;
-	// 0 means 4.
+	// Partitions is the number of parts of the parameters under PartialUpdate; 0 means 4.
 	Partitions int
-	// Spars is the share of values that a strategy with a selection sends, above 0
-	// and at most 1, or under SparseThreshold the least magnitude; 0 means
-	// DefaultSpars. Of a bucket of n values, padding not counted, ceil(Spars*n) are
-	// sent.
+	// Spars is the share of values that a selection sends, above 0 and at most 1, or the least
+	// magnitude under SparseThreshold; 0 means DefaultSpars. A bucket of n values without padding
+	// sends ceil(Spars*n).
 	Spars float64
-	// Every is after how many steps DLGS selects exactly again; 0 means
-	// compress.DefaultEvery.
+	// Every is the number of steps between exact selections of DLGS; 0 means compress.DefaultEvery.
 	Every int
-	// Rule is what DLGS does between two exact selections; empty means
-	// compress.RuleCorrected.
+	// Rule is the rule of DLGS between two exact selections; empty means compress.RuleCorrected.
 	Rule compress.Rule
-	// ClipValue limits every value of this rank's gradient to [-ClipValue,
-	// ClipValue] before it is selected from or cast; 0 is off.
+	// ClipValue limits each value of this rank's gradient to [-ClipValue, ClipValue] before
+	// selection or cast; 0 is off.
 	ClipValue float64
 	// Momentum is the factor of DGC's momentum correction, for any strategy with a
 	// selection; 0 is off. The wrapped optimizer should then have none.
 	Momentum float64
-	// SparseAlgorithm carries entries of strategies with a selection, one of
-	// exchange.Algorithms; empty: chosen by exchange.Choose. It is for the reducer
-	// that New makes.
+	// SparseAlgorithm is the algorithm for selected entries, one of exchange.Algorithms. Empty
+	// means exchange.Choose. It applies to the reducer of New only.
 	SparseAlgorithm string
-	// LimitSum limits the sum of sparse gradients to as many entries as one rank sends, the
-	// largest, so that what travels does not grow with the number of ranks (Ok-Topk; Li and
-	// Hoefler, PPoPP 2022). The others stay in the residual. It needs exchange.Split.
+	// LimitSum limits the sum of sparse gradients to the largest entries, as many as one rank
+	// sends. Traffic then does not grow with the number of ranks (Ok-Topk; Li and Hoefler, PPoPP
+	// 2022). Excluded entries stay in the residual. It requires exchange.Split.
 	LimitSum bool
-	// LayerThresholds selects from each layer of a bucket separately, with a threshold of its
-	// own. The layers still travel together.
+	// LayerThresholds selects from each layer of a bucket separately, with separate thresholds. The
+	// layers still travel together.
 	LayerThresholds bool
-	// Update says who updates the parameters; empty: UpdateSharded under FP32 where all ranks
-	// can, else UpdateWhole. It changes no bit of the result.
+	// Update selects the ranks that update the parameters. Empty means UpdateSharded under FP32 if
+	// all ranks can, else UpdateWhole. The result has the same bits.
 	Update Update
-	// Pool is what selections compute with on their pass over memory; nil: the caller's
-	// thread. The result does not depend on it.
+	// Pool is the thread pool of selections; nil means the caller's thread. The result does not
+	// depend on Pool.
 	Pool compress.Pool `json:"-"`
 }
 
-// Validate reports every fault of c at once.
+// Validate reports every error of c together.
 func (c Config) Validate() error {
 	var errs []error
 	add := func(wrong bool, p setting.Path, format string, args ...any) {
@@ -110,7 +103,7 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, c.checkStrategy()...)...)
 }
 
-// checkStrategy reports what is wrong with the strategy and does not fit it.
+// checkStrategy reports errors in the strategy and settings that do not fit it.
 func (c Config) checkStrategy() (errs []error) {
 	add := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {
@@ -137,7 +130,7 @@ func (c Config) checkStrategy() (errs []error) {
 	return append(errs, c.checkSettings(i)...)
 }
 
-// maxEntries is how many entries the sum of a group of l's arena may have; 0: all.
+// maxEntries returns the limit on the entries of the sum of a group of l's arena; 0 means no limit.
 func (c Config) maxEntries(l *compress.Layout, g compress.Bucket) (n int) {
 	if !c.LimitSum {
 		return 0
@@ -150,7 +143,6 @@ func (c Config) maxEntries(l *compress.Layout, g compress.Bucket) (n int) {
 	return n
 }
 
-// sparse is the configuration of the reducer.
 func (c Config) sparse() exchange.Config { return exchange.Config{Algorithm: c.SparseAlgorithm} }
 
 // Values of Config.NonFinite.
@@ -159,10 +151,8 @@ const (
 	nonFiniteSkip = "skip"
 )
 
-// skips reports whether a step that is not finite is skipped.
 func (c Config) skips() bool { return c.NonFinite == nonFiniteSkip }
 
-// name is the strategy's.
 func (c Config) name() Strategy {
 	switch {
 	case c.Chain != nil:
@@ -173,8 +163,7 @@ func (c Config) name() Strategy {
 	return c.Strategy
 }
 
-// Resolved returns c with zero values replaced by what they stand for under its
-// strategy.
+// Resolved returns c with zero values replaced by the defaults in effect under its strategy.
 func (c Config) Resolved() Config {
 	c.Strategy = c.name()
 	i, err := Lookup(c.Strategy)
@@ -206,7 +195,6 @@ func (c Config) partitions() int {
 	return c.Partitions
 }
 
-// planName is the plan under a strategy.
 func (c Config) planName(i Info) string {
 	switch {
 	case i.Plan != "":
@@ -217,7 +205,6 @@ func (c Config) planName(i Info) string {
 	return c.Plan
 }
 
-// plan cuts layers as the name says.
 func (c Config) plan(layers []bucket.Param, name string) bucket.Plan {
 	switch name {
 	case PlanOne:

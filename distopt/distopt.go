@@ -1,19 +1,17 @@
-// Package distopt wraps an optimizer so that several ranks train as one (after
-// DistOpt of Apache SINGA).
+// Package distopt wraps an optimizer so that several ranks train one model (after DistOpt of Apache
+// SINGA).
 //
-// A step is: backward tells GradReady of each layer whose gradient is final;
-// complete buckets are compressed, as the strategy says, and sent at once, in
-// plan order, while backward goes on; Step waits for the rest, updates each bucket
-// as soon as it is agreed, and returns. Gradients and parameters lie in two
-// arenas of the same layout, and everything is done in place. Row-sparse tables
-// lie outside them: their gradients travel as ids and rows, in every strategy.
+// In a step, backward calls GradReady for each layer with a final gradient. Complete buckets are
+// compressed by the strategy and sent immediately, in plan order, during backward. Step waits for
+// the remaining buckets, updates each as soon as ranks agree on it, and returns. Gradients and
+// parameters are two arenas of the same layout; all work is in place. Row-sparse tables are outside
+// the arenas: their gradients travel as ids and rows, in every strategy.
 //
-// Where the ranks share memory and both arenas lie in it, each rank sums and updates a
-// part under FP32 and writes it to all, a bucket as soon as all ranks have its gradients.
-// From the first GradReady of a step until Step returns, parameters must therefore not be
-// read, but by the backward under way, and the settings of the wrapped optimizer, such as
-// its learning rate, not be changed. What is in the gradients after Step is undefined, and
-// the optimizer's State is whole on no rank until GatherState.
+// If ranks share memory and both arenas are in it, each rank under FP32 sums and updates a part of
+// each bucket, and writes the result to all ranks, as soon as all have the bucket's gradients. From
+// the first GradReady of a step until Step returns, only the running backward may read parameters,
+// and the wrapped optimizer's settings, such as its learning rate, must not change. Gradients are
+// undefined after Step. The optimizer's State is whole on no rank until GatherState.
 //
 //	opt, err := distopt.New(group, sgd, layers, params, grads, tables, distopt.Config{})
 //	defer opt.Close()
@@ -23,8 +21,9 @@
 //	    err = opt.Step()
 //	}
 //
-// A step that fails on one rank alone ends those of the others, see Step. Of what else fails between two calls they do not know: its
-// caller tells them, by ringo.Run or Job.Fail, or by Group.Fail of package collective.
+// A step that fails on a single rank ends the steps of all ranks, see Step. Other ranks do not
+// notice an error between two calls: its caller reports it with ringo.Run, Job.Fail, or Group.Fail
+// of package collective.
 package distopt
 
 import (
@@ -39,9 +38,8 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Optimizer carries each step's gradients to their agreed value and applies
-// the wrapped optimizer's update. It is used by one goroutine, and every rank
-// must call its methods in the same order.
+// Optimizer averages each step's gradients and applies the wrapped optimizer's update. A single
+// goroutine uses it, and every rank must call its methods in the same order.
 type Optimizer struct {
 	group   *collective.Group
 	reducer exchange.Reducer
@@ -51,28 +49,28 @@ type Optimizer struct {
 	grads   []float32
 	tables  tables
 	cfg     Config
-	info    Info // of the strategy
+	info    Info // row of the strategy
 	kernels *simd.Kernels
 
-	agreed   bucket.Plan // of strategies that may have any
-	planName string      // of it
-	plan     bucket.Plan // of the strategy
+	agreed   bucket.Plan // plan for strategies that accept any
+	planName string      // name of agreed
+	plan     bucket.Plan // plan of the strategy
 	queue    *bucket.Queue
-	requests []exchange.Request // by bucket
-	inFlight []bool             // by bucket: started and not waited for
-	partial  exchange.Request   // of a partition of the parameters
+	requests []exchange.Request
+	inFlight []bool           // started and not waited for, by bucket
+	partial  exchange.Request // partition of the parameters
 	codec    codec
 	shards   shards
-	pieces   pieces  // what the norm is summed by
-	factor   float32 // of a shared update under way
+	pieces   pieces  // partial sums of the norm
+	factor   float32 // gradient factor of a sharded update in progress
 	watch    stepTimer
 	skip     skips
 
-	otherSpars float64 // the share while cfg.Spars is a threshold, and the reverse
+	otherSpars float64 // the share while cfg.Spars is a threshold, and conversely
 
 	step  int64
-	fault error // the first one; no later step hides it
-	alike bool  // all ranks have this fault
+	fault error // first error, which no later step hides
+	alike bool  // all ranks have this error
 }
 
 type (
@@ -83,12 +81,11 @@ type (
 	Plan = bucket.Plan
 )
 
-// New wraps opt, which is nil where those that cfg.Reducer brings the gradients to update the
-// parameters: Step then updates nothing. layers cover params and grads, two arenas of the same
-// length, in the order in which backward finishes them; rows are the tables, if there are any, for
-// which opt must be an optim.RowOptimizer. The plan is computed by rank 0 and broadcast, so New is
-// a collective call. Errors: a bad configuration (all faults together), arenas that do not fit the
-// layers, ranks with other strategies, or a failed broadcast.
+// New wraps opt. With a nil opt, processes at the other end of cfg.Reducer update the parameters.
+// layers cover params and grads, two arenas of the same length, in the order of backward. rows are
+// tables, which need an optim.RowOptimizer. Rank 0 computes and broadcasts the plan, so New is a
+// collective call. Errors: a bad configuration (all errors together), arenas that do not fit the
+// layers, ranks with different strategies, or a failed broadcast.
 func New(g *collective.Group, opt optim.Optimizer, layers []Param, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
 	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
@@ -140,7 +137,6 @@ func New(g *collective.Group, opt optim.Optimizer, layers []Param, params, grads
 	return o, nil
 }
 
-// checkArenas reports layers that do not cover the arenas without gaps.
 func checkArenas(layers []bucket.Param, params, grads []float32) error {
 	at := 0
 	for i, l := range layers {
@@ -155,9 +151,8 @@ func checkArenas(layers []bucket.Param, params, grads []float32) error {
 	return nil
 }
 
-// Explain says in one line by which algorithms the entries of the plan's largest
-// bucket are exchanged; "" where the strategy selects none, or the reducer does not
-// tell.
+// Explain names in one line the algorithms for the entries of the plan's largest bucket. It returns
+// "" if the strategy selects no entries or the reducer has no Explain.
 func (o *Optimizer) Explain() string {
 	e, ok := o.reducer.(interface {
 		Explain(op *exchange.Request) string
@@ -169,9 +164,9 @@ func (o *Optimizer) Explain() string {
 	return e.Explain(&o.requests[slices.Index(o.plan, largest)])
 }
 
-// Close ends the reducer that New made. In the middle of a step, after a fault of the
-// caller's, it first waits for shared updates under way, which write to the arenas: others
-// come to them, or the group fails. Nothing may be called afterwards.
+// Close ends the reducer of New. After an error in the middle of a step, Close first waits for
+// sharded updates in flight, because these write to the arenas: the other ranks complete them, or
+// the group fails. No call may follow Close.
 func (o *Optimizer) Close() error {
 	o.drainShards()
 	if o.cfg.Reducer != nil {
@@ -183,8 +178,8 @@ func (o *Optimizer) Close() error {
 	return nil
 }
 
-// Broadcast gives every rank the parameters, the tables and the optimizer state
-// of rank 0. What the codec keeps is each rank's own.
+// Broadcast copies parameters, tables and optimizer state from rank 0 to every rank. The codec's
+// residuals stay separate.
 func (o *Optimizer) Broadcast() error {
 	if err := o.GatherState(0); err != nil {
 		return err
@@ -204,7 +199,6 @@ func (o *Optimizer) Broadcast() error {
 	return nil
 }
 
-// optState is what the wrapped optimizer keeps, if there is one.
 func (o *Optimizer) optState() []optim.State {
 	if o.opt == nil {
 		return nil
@@ -212,12 +206,12 @@ func (o *Optimizer) optState() []optim.State {
 	return o.opt.State()
 }
 
-// Steps is how many steps have been completed.
+// Steps is the number of completed steps.
 func (o *Optimizer) Steps() int64 { return o.step }
 
-// SetSteps says how many steps have been completed, of a run that goes on from
-// a checkpoint: PartialUpdate's partitions follow the count. It is called
-// between steps, with the same number on every rank.
+// SetSteps sets the number of completed steps, for a run that continues from a checkpoint:
+// PartialUpdate's partitions follow the count. Call it between steps, with the same number on every
+// rank.
 func (o *Optimizer) SetSteps(n int64) error {
 	if err := o.between("call SetSteps"); err != nil {
 		return err
@@ -229,8 +223,8 @@ func (o *Optimizer) SetSteps(n int64) error {
 	return nil
 }
 
-// between reports a call in the middle of a step: it would change what
-// exchanges under way read or write.
+// between reports a call in the middle of a step, because it would change data of exchanges in
+// flight.
 func (o *Optimizer) between(what string) error {
 	if o.queue.Begun() {
 		return fmt.Errorf("distopt: step %d has begun: %s before backward, or after Step", o.step, what)

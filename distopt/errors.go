@@ -6,21 +6,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// Error says in which step and bucket something failed. Err names the operation, the rank
-// and the peer, or the parameter whose gradient cannot be sent.
+// Error adds the step and the bucket to an error. Err names the operation, the rank and the peer,
+// or the parameter with a gradient that cannot be sent.
 type Error struct {
-	// Step is how many steps had been completed, which is what Steps said.
+	// Step is the number of steps completed before, as Steps returns it.
 	Step int64
-	// Bucket is the bucket's number in the plan of Buckets, for PartialUpdate that of the
-	// partition. Buckets is 0 where the fault is of no bucket.
+	// Bucket is the bucket's number in the plan of Buckets, or the partition under PartialUpdate.
+	// Buckets is 0 if the error belongs to no bucket.
 	Bucket, Buckets int
-	// First and Last are the layers that the bucket begins and ends with; "" for a partition.
+	// First and Last are the first and the last layer of the bucket; "" for a partition.
 	First, Last string
-	Doing       string // what was being done; may be empty
+	Doing       string // activity; may be empty
 	Err         error
 }
 
-// Error returns one line.
+// Error returns a single line.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("distopt: step %d", e.Step)
 	if at := e.bucket(); at != "" {
@@ -50,16 +50,15 @@ func (e *Error) bucket() string {
 	return failure.Bucket(fmt.Sprintf("bucket %d", e.Bucket), e.First, e.Last)
 }
 
-// fail keeps the first fault for Step to return.
+// fail stores the first error, for Step to return.
 func (o *Optimizer) fail(err error) {
 	if o.fault == nil {
 		o.fault = err
 	}
 }
 
-// breakGroup is the fault, of which the other ranks were told. It has an effect where nobody knows
-// of it: what failed in an exchange has broken the group already, and of what all ranks fail with,
-// such as a norm that they agree on, none needs to be told.
+// breakGroup reports this rank's error to the other ranks and returns it. A failed exchange has
+// broken the group already, and an error that all ranks share, such as a bad norm, needs no report.
 func (o *Optimizer) breakGroup() error {
 	if o.fault != nil && !o.alike && o.group.Size() > 1 {
 		_ = o.group.Fail(o.fault)
@@ -67,12 +66,12 @@ func (o *Optimizer) breakGroup() error {
 	return o.fault
 }
 
-// failStep fails with a fault of the step under way and of no bucket.
+// failStep fails the step in progress with an error of no bucket.
 func (o *Optimizer) failStep(what string, err error) {
 	o.fail(&Error{Step: o.step, Doing: what, Err: err})
 }
 
-// failBucket fails with a fault of a bucket of the plan.
+// failBucket fails the step with an error of a bucket of the plan.
 func (o *Optimizer) failBucket(b int, what string, err error) {
 	k := o.plan[b]
 	o.fail(&Error{Step: o.step, Bucket: b, Buckets: len(o.plan), First: o.layers[k.First].Name, Last: o.layers[k.Last].Name, Doing: what, Err: err})

@@ -8,29 +8,26 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// merger joins the ranks' row-sparse gradients of one table into one. Its
-// memory is reused.
+// merger merges the ranks' row-sparse gradients of a table. Its memory is reused.
 type merger struct {
 	kernels     *simd.Kernels
-	keys, spare []uint64 // an id and, below it, where its row lies
-	runs        []int    // where each sorted run of keys ends
-	ids, from   []int32  // of the result, and which row is the first of each
+	keys, spare []uint64 // an id in the high half, the index of its row in the low half
+	runs        []int    // end of each sorted run of keys
+	ids, from   []int32  // ids of the result, and the first row of each
 	repeats     []repeat
 	later       []repeat // see common
 	rows        []float32
 }
 
-// repeat is a further row of an id that the result has already.
+// repeat is a further row of an id in the result.
 type repeat struct{ to, from int32 }
 
-// merge returns each id once, ascending, with the sum of its rows in rank order.
-// ids holds the ranks' ids one after the other, counts[r] of rank r, each
-// rank's ascending and unique; rows holds dim values for each. With n ids of s
-// ranks it takes O(n (log s + dim)). The result is good until the next call.
+// merge returns each id once, ascending, with the sum of its rows in rank order. ids concatenates
+// the ranks' ids, counts[r] of rank r, each rank's ascending and unique; rows holds dim values per
+// id. The result is valid until the next call. Cost: O(n (log s + dim)) for n ids of s ranks.
 //
-// The keys of all ranks are sorted first, without a branch that depends on
-// them: ids of several ranks come in no order that a processor could guess. Rows
-// are only then fetched, many at once.
+// Keys are sorted first, without a data-dependent branch: a processor cannot predict the order of
+// several ranks' ids. Rows are fetched afterwards, many simultaneously.
 func (m *merger) merge(dim int, counts []int, ids []int32, rows []float32) ([]int32, []float32) {
 	m.list(counts, ids)
 	for len(m.runs) > 1 {
@@ -45,11 +42,10 @@ func (m *merger) merge(dim int, counts []int, ids []int32, rows []float32) ([]in
 	return m.ids, m.rows
 }
 
-// part folds the rows of two ranks, as merge takes them, so that they can be applied
-// one rank after the other: rows of an id that both have are added to those of the first,
-// in place, and taken out of the second's, whose others move up. It returns the second's.
-// Every id is then in one of the two, with the sum that merge has for it. It takes
-// O(n + dim r) with r such ids: nothing is sorted, and most rows stay where they are.
+// part folds the rows of two ranks so that both can be applied sequentially. Rows of common ids are
+// added in place to the first rank's rows and removed from the second's, which part returns. Every
+// id is then in a single list, with the sum of merge. Cost: O(n + dim r) for r common ids: no sort,
+// and most rows do not move.
 func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int32, []float32) {
 	n := counts[0]
 	first, second, theirs := ids[:n], ids[n:], rows[n*dim:]
@@ -58,7 +54,7 @@ func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int
 		m.kernels.Add(rows[int(a.to)*dim:][:dim], theirs[int(a.from)*dim:][:dim])
 	}
 	kept, at := 0, 0
-	for k := 0; k <= len(m.repeats); k++ { // what is between two that are taken out
+	for k := 0; k <= len(m.repeats); k++ { // the rows between two removed ones
 		end := len(second)
 		if k < len(m.repeats) {
 			end = int(m.repeats[k].from)
@@ -72,16 +68,16 @@ func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int
 	return second[:kept], theirs[:kept*dim]
 }
 
-// split copies another rank's rows, which stay as they are: those of ids that own does not
-// have are returned, with their ids, ascending; the others wait for fold. It takes
-// O(n + dim n) with n ids, and reads each row once.
+// split copies another rank's rows and does not change them. It returns the ids that own lacks,
+// ascending, with their rows; rows of common ids wait for fold. Cost: O(n + dim n) for n ids; each
+// row is read once.
 func (m *merger) split(dim int, own, ids []int32, rows []float32) ([]int32, []float32) {
 	m.common(own, ids)
 	rest := len(ids) - len(m.repeats)
 	m.ids, m.rows = bytesview.Sized(m.ids, rest), bytesview.Sized(m.rows, len(ids)*dim)
 	both := m.rows[rest*dim:]
 	at, kept := 0, 0
-	for k := 0; k <= len(m.repeats); k++ { // what is between two that both have, then the latter
+	for k := 0; k <= len(m.repeats); k++ { // the rows between two common ones, then the latter
 		end := len(ids)
 		if k < len(m.repeats) {
 			end = int(m.repeats[k].from)
@@ -94,8 +90,7 @@ func (m *merger) split(dim int, own, ids []int32, rows []float32) ([]int32, []fl
 	return m.ids, m.rows[:rest*dim]
 }
 
-// fold adds to own's rows those of the other rank that split has kept: afterwards they
-// are the sums that merge has.
+// fold adds the common rows that split copied to own's rows, which then have the sums of merge.
 func (m *merger) fold(dim int, rows []float32) {
 	both := m.rows[len(m.ids)*dim:]
 	for k, a := range m.repeats {
@@ -103,9 +98,9 @@ func (m *merger) fold(dim int, rows []float32) {
 	}
 }
 
-// common finds the ids that both lists have, ascending, without a branch that depends
-// on their order. The lists are cut in two at the same id, and both halves are looked
-// through at once: neither waits for the other's loads.
+// common finds the ids in both lists, ascending, without a branch that depends on their order. Both
+// lists are cut at the same id and both halves are scanned simultaneously, so that neither waits
+// for the loads of the other.
 func (m *merger) common(a, b []int32) {
 	m.repeats = m.repeats[:0]
 	cut, cutB := len(a)/2, 0
@@ -131,7 +126,7 @@ func (m *merger) common(a, b []int32) {
 	m.repeats = commonFrom(m.repeats, a, b, cut+k, cutB+l)
 }
 
-// commonFrom goes on in one pair of lists.
+// commonFrom continues in one pair of lists.
 func commonFrom(found []repeat, a, b []int32, i, j int) []repeat {
 	for i < len(a) && j < len(b) {
 		x, y := a[i], b[j]
@@ -146,8 +141,8 @@ func commonFrom(found []repeat, a, b []int32, i, j int) []repeat {
 // upTo is 1 if x <= y, else 0.
 func upTo(x, y int32) int { return int(uint64(int64(x)-int64(y)-1) >> 63) }
 
-// list makes the keys, a run for each rank that has any. Where two ids are
-// equal, the lower rank's key is the lower one.
+// list makes the keys, a run for each rank with ids. If ids are equal, the lower rank has the lower
+// key.
 func (m *merger) list(counts []int, ids []int32) {
 	m.keys, m.spare = bytesview.Sized(m.keys, len(ids)), bytesview.Sized(m.spare, len(ids))
 	for i, id := range ids {
@@ -186,10 +181,10 @@ func mergeRuns(out, a, b []uint64) {
 		j += int(1 - less)
 	}
 	copy(out[i+j:], a[i:])
-	copy(out[i+j:], b[j:]) // one of the two is empty
+	copy(out[i+j:], b[j:]) // a or b is empty
 }
 
-// unite finds the first row of each id and the others of the same.
+// unite finds the first row of each id and its repeats.
 func (m *merger) unite() {
 	m.ids, m.from = bytesview.Sized(m.ids, len(m.keys)), bytesview.Sized(m.from, len(m.keys))
 	m.repeats = m.repeats[:0]

@@ -8,14 +8,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// pieceValues is how many values of a layer have a sum of squares of their own.
+// pieceValues is the number of values of a layer with a separate sum of squares.
 const pieceValues = 4096
 
-// pieces are what the squares of a gradient are summed by: each of a layer's pieces, then
-// the pieces in their order. So the norm has the same bits whoever sums which of them, and
-// whatever the plan.
+// pieces divides a gradient for its sum of squares: first within each piece, then over the pieces
+// in order. The norm therefore has the same bits under any plan and any division of work.
 type pieces struct {
-	starts  []int // ascending; after the last, where the arena ends
+	starts  []int // ascending; the last is the end of the arena
 	squares []float64
 }
 
@@ -33,14 +32,14 @@ func piecesOf(layers []bucket.Param) pieces {
 	return p
 }
 
-// first is the piece that begins at a place.
+// first returns the piece that begins at an index of the arena.
 func (p *pieces) first(at int) int {
 	i, _ := slices.BinarySearch(p.starts, at)
 	return i
 }
 
-// cut returns how many values of [lo, hi) each of so many ranks has: whole pieces, as near
-// to equal parts as these allow.
+// cut returns each rank's number of values of [lo, hi): whole pieces, in parts as equal as pieces
+// allow.
 func (p *pieces) cut(lo, hi, ranks int) []int {
 	counts, at := make([]int, ranks), lo
 	for r := range ranks - 1 {
@@ -64,19 +63,17 @@ func (p *pieces) measure(k *simd.Kernels, grads []float32) {
 	}
 }
 
-// grow makes p.squares, once.
 func (p *pieces) grow() {
 	if p.squares == nil {
 		p.squares = make([]float64, len(p.starts)-1)
 	}
 }
 
-// share gives all ranks the sums that each rank has made of its own pieces.
+// share exchanges the sums of all ranks' pieces.
 func (p *pieces) share(g *collective.Group) error {
-	return collective.AllReduce(g, p.squares, collective.Sum) // to zeros: exact
+	return collective.AllReduce(g, p.squares, collective.Sum) // exact, because other ranks add zeros
 }
 
-// sum adds the pieces.
 func (p *pieces) sum() (sum float64) {
 	for _, s := range p.squares {
 		sum += s
@@ -84,8 +81,7 @@ func (p *pieces) sum() (sum float64) {
 	return sum
 }
 
-// measurePieces sums the squares of those of a bucket's pieces that end at a place of the
-// arena or before.
+// measurePieces sums the squares of a bucket's pieces that end at or before end in the arena.
 func (o *Optimizer) measurePieces(h *shard, end int) {
 	p := &o.pieces
 	for ; p.starts[h.piece] < h.hi && p.starts[h.piece+1] <= end; h.piece++ {

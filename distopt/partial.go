@@ -8,10 +8,9 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// partialStep updates everything locally, then averages one partition of the
-// parameters. Tables are updated as under FP32, so that they are always equal on
-// all ranks and untouched rows do not move; their gradient is therefore clipped
-// by its own norm, the dense one by that of this rank's.
+// partialStep updates all parameters locally, then averages one partition. Tables are updated as
+// under FP32, so that tables are equal on all ranks and untouched rows do not move. Their gradient
+// is therefore clipped by a separate norm, and the dense gradient by this rank's norm.
 func (o *Optimizer) partialStep() {
 	factor, ok := o.clipFactor(true, false)
 	if !ok || o.cfg.ClipNorm == 0 && !o.soundAll() {
@@ -30,7 +29,7 @@ func (o *Optimizer) partialStep() {
 	o.watch.now.Exposed = time.Since(start)
 }
 
-// averagePartition makes the partition of this step the mean over the ranks.
+// averagePartition averages the partition of this step over the ranks.
 func (o *Optimizer) averagePartition() {
 	parts, op := o.cfg.partitions(), &o.partial
 	k := int((o.step - o.skip.count) % int64(parts))
@@ -58,8 +57,8 @@ func partition(n, k, i int) (lo, hi int) {
 	return min(n, lines*i/k*line), min(n, lines*(i+1)/k*line)
 }
 
-// fitsRule refuses a rule under PartialUpdate that makes parameters of sums of its own: the
-// next step would undo their mean.
+// fitsRule rejects an update rule under PartialUpdate that computes parameters from accumulated
+// sums: the next step would undo the average.
 func (o *Optimizer) fitsRule(s Strategy) error {
 	if s == PartialUpdate && o.opt == nil {
 		return fmt.Errorf("distopt: strategy %s without an optimizer: it averages parameters that this rank has updated", s)
@@ -70,9 +69,8 @@ func (o *Optimizer) fitsRule(s Strategy) error {
 	return nil
 }
 
-// Sync makes all replicas equal by averaging the parameters where the strategy
-// lets them differ, which tables never do; it must be called, on all ranks, before
-// evaluating, hashing or saving. Where replicas are always equal it costs nothing.
+// Sync averages the parameters if the strategy lets replicas differ. Tables never differ. All ranks
+// must call it before evaluating, hashing or saving. Other strategies cost no exchange.
 func (o *Optimizer) Sync() error {
 	if o.cfg.Strategy != PartialUpdate {
 		return nil

@@ -9,10 +9,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Settings are the rows of what users set of c. Their needs are those of the table of strategies
-// (Infos); the setting "sync", which they name too, is not of this package.
+// Settings returns the rows of c's user settings. Conditions follow the table of strategies
+// (Infos); the setting "sync" belongs to another package.
 func (c *Config) Settings() []setting.Row {
-	ranks := setting.Equals("sync", "allreduce") // servers keep all entries of a sum, and have an exchange of their own
+	ranks := setting.Equals("sync", "allreduce") // because parameter servers use an exchange of their own and keep all entries
 	takers := func(p setting.Path) setting.Condition {
 		names := Takers(p)
 		if own, _ := Lookup(Custom); c.Chain != nil && own.HasEffect(p) {
@@ -54,7 +54,7 @@ func (c *Config) Settings() []setting.Row {
 	}
 }
 
-// Takers are the names of the strategies on which a setting has an effect.
+// Takers returns the names of the strategies that take a setting.
 func Takers(p setting.Path) []string {
 	var names []string
 	for _, i := range Infos() {

@@ -9,22 +9,21 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Update says who makes the update of the parameters.
+// Update selects the ranks that update the parameters.
 type Update string
 
-// Who does.
+// Values of Config.Update.
 const (
-	// UpdateWhole: every rank, of all parameters.
+	// UpdateWhole: every rank updates all parameters.
 	UpdateWhole Update = "whole"
-	// UpdateSharded: each rank that of a part, which it writes to all. The ranks must
-	// share memory, in which both arenas lie, and sum in it. It holds for FP32; other
-	// strategies have the whole update.
+	// UpdateSharded: each rank updates a part and writes it to all ranks. Ranks must share memory
+	// with both arenas, and sum in it. It applies to FP32; other strategies use UpdateWhole.
 	UpdateSharded Update = "sharded"
 )
 
-// SetSharding says whether ranks that can share updates do so in the following steps, as at
-// first. It is a collective call between steps, with the same answer on every rank. A
-// tune.Tuner makes it, too.
+// SetSharding enables sharded updates, as at first, or disables them for the following steps. It is
+// a collective call between steps, with the same value on every rank. A tune.Tuner calls it as
+// well.
 func (o *Optimizer) SetSharding(on bool) error {
 	if err := o.between("call SetSharding"); err != nil {
 		return err
@@ -36,41 +35,40 @@ func (o *Optimizer) SetSharding(on bool) error {
 	return o.arrangeShards()
 }
 
-// CanShard tells whether ranks share updates under FP32 where SetSharding allows it.
+// CanShard reports whether ranks shard updates under FP32 if SetSharding allows it.
 func (o *Optimizer) CanShard() bool { return o.shards.can }
 
-// shards are who updates what where the ranks share the work.
+// shards assigns each bucket's parameters to the ranks that update them.
 //
-// Without a bound on the gradient's norm a bucket is summed and updated in one pass as
-// soon as all ranks have its gradients, while backward goes on: its parameters are not
-// used any more by then. With a bound owners sum first; when all know the norm, they
-// update.
+// Without ClipNorm, a bucket is summed and updated in one pass as soon as all ranks have its
+// gradients, during backward, which does not use the bucket's parameters any more. With ClipNorm,
+// owners sum first and update after the norm is known.
 type shards struct {
-	can   bool // all ranks can, and are told to
-	off   bool // SetSharding said so
-	on    bool // the strategy does, too
-	split bool // each rank has the optimizer's state of its own parts alone,
-	whole int  // but for this one, which has all of it; nobody: -1
+	can   bool // all ranks can, and none has UpdateWhole
+	off   bool // disabled by SetSharding
+	on    bool // can, not off, and the strategy shards
+	split bool // each rank has optimizer state for its own parts only,
+	whole int  // except rank whole, which has all state; -1: no rank
 
-	list  []shard // by bucket
-	begun bool    // the optimizer's step
+	list  []shard
+	begun bool // BeginStep was called
 }
 
-// shard is a bucket.
+// shard is a bucket's division over the ranks.
 type shard struct {
-	at      int   // where the bucket begins, in the arena
-	lo, hi  int   // this rank's part, likewise
+	at      int   // beginning of the bucket in the arena
+	lo, hi  int   // this rank's part in the arena
 	counts  []int // the lengths of the ranks' parts
 	summing collective.Sharded
-	update  collective.Sharded // with a bound
-	work    *collective.Work   // nil: none is under way
-	first   int                // piece of this rank's part
-	piece   int                // the next whose norm is due
-	bad     int                // where in the arena a sum is not finite; -1: nowhere
-	value   float32            // there
+	update  collective.Sharded // second pass with ClipNorm
+	work    *collective.Work   // nil: not in flight
+	first   int                // first piece of this rank's part
+	piece   int                // next piece to measure
+	bad     int                // arena index of a sum that is not finite; -1: none
+	value   float32            // value at bad
 }
 
-// cannotShard says why this rank cannot take part in a shared update; nil: it can.
+// cannotShard returns the reason why this rank cannot shard updates, or nil.
 func (o *Optimizer) cannotShard() error {
 	if o.cfg.Reducer != nil {
 		return errors.New("gradients are summed by a reducer of the caller's")
@@ -84,12 +82,12 @@ func (o *Optimizer) cannotShard() error {
 	return nil
 }
 
-// agreeShards finds out whether all ranks can share the update, and none is told to make it
-// whole. It is a collective call. With UpdateSharded it is an error if one cannot.
+// agreeShards determines whether all ranks can shard the update and none has UpdateWhole. It is a
+// collective call. With UpdateSharded, a rank that cannot is an error.
 func (o *Optimizer) agreeShards() error {
 	why := o.cannotShard()
 	can := []uint8{1}
-	if why != nil || o.cfg.Update == UpdateWhole { // of which one rank's is enough
+	if why != nil || o.cfg.Update == UpdateWhole { // a single rank suffices
 		can[0] = 0
 	}
 	if err := collective.AllReduce(o.group, can, collective.Min); err != nil {
@@ -105,11 +103,11 @@ func (o *Optimizer) agreeShards() error {
 	return nil
 }
 
-// Sharded tells whether ranks share the work of the next step's update.
+// Sharded reports whether ranks shard the next step's update.
 func (o *Optimizer) Sharded() bool { return o.shards.on }
 
-// arrangeShards makes what a step needs of the plan. It is a collective call: another plan has
-// other owners, and another strategy may have none.
+// arrangeShards prepares the shards of the plan. It is a collective call: another plan has other
+// owners, and another strategy may have none.
 func (o *Optimizer) arrangeShards() error {
 	if err := o.bringState(everyone); err != nil {
 		return err
@@ -158,8 +156,8 @@ func (o *Optimizer) arrangeShards() error {
 	return nil
 }
 
-// summedElsewhere reports a bucket whose sums, by the table of algorithms, which is the same
-// on every rank, are not made in shared memory and so may have other bits.
+// summedElsewhere reports a bucket that the table of algorithms, equal on every rank, does not sum
+// in shared memory: the sums may have other bits.
 func (o *Optimizer) summedElsewhere() error {
 	for b, k := range o.plan {
 		if err := collective.CanShard(o.group, o.grads[k.Lo:k.Hi]); err != nil {
@@ -169,7 +167,7 @@ func (o *Optimizer) summedElsewhere() error {
 	return nil
 }
 
-// part is where a rank's part lies in the arena.
+// part returns a rank's range in the arena.
 func (h *shard) part(rank int) (lo, hi int) {
 	lo = h.at
 	for _, n := range h.counts[:rank] {
@@ -178,7 +176,6 @@ func (h *shard) part(rank int) (lo, hi int) {
 	return lo, lo + h.counts[rank]
 }
 
-// startShard begins the exchange of a complete bucket.
 func (o *Optimizer) startShard(b int) {
 	if !o.shards.begun {
 		if !o.cfg.skips() {
@@ -195,7 +192,7 @@ func (o *Optimizer) startShard(b int) {
 	o.group.For(-1, 0)
 }
 
-// shardedStep is averageStep where the ranks share the update.
+// shardedStep is averageStep with sharded updates.
 func (o *Optimizer) shardedStep() {
 	for b := range o.shards.list {
 		if !o.waitShard(b) {
@@ -221,7 +218,7 @@ func (o *Optimizer) shardedStep() {
 	o.updateTables(factor)
 }
 
-// waitShard waits for a bucket's sums and, without a bound, its update.
+// waitShard waits for a bucket's sums and, without ClipNorm, its update.
 func (o *Optimizer) waitShard(b int) bool {
 	h := &o.shards.list[b]
 	end, err := h.work.WaitEnd()
@@ -230,7 +227,7 @@ func (o *Optimizer) waitShard(b int) bool {
 		o.failBucket(b, "averaging the gradients", err)
 		return false
 	}
-	if h.bad >= 0 { // with a bound all ranks measure
+	if h.bad >= 0 { // always -1 with ClipNorm: all ranks measure
 		o.failBucket(b, "", o.diverged(h.bad, h.value))
 		return false
 	}
@@ -239,7 +236,7 @@ func (o *Optimizer) waitShard(b int) bool {
 	return true
 }
 
-// updateShards updates with the gradients times factor, and their mean.
+// updateShards updates with the mean gradients times factor.
 func (o *Optimizer) updateShards(factor float32) {
 	begun := o.watch.rec.Now()
 	o.factor = o.scale() * factor
@@ -260,23 +257,23 @@ func (o *Optimizer) updateShards(factor float32) {
 	o.watch.updated(o.watch.words.whole, begun)
 }
 
-// drainShards waits for what is under way after a fault.
+// drainShards waits for operations in flight after an error.
 func (o *Optimizer) drainShards() {
 	for b := range o.shards.list {
 		if h := &o.shards.list[b]; h.work != nil {
-			_ = h.work.Wait() // the first fault is already kept
+			_ = h.work.Wait() // the first error is stored already
 			h.work = nil
 		}
 	}
 }
 
-// everyone is the root of bringState that all ranks are; nobody has the whole state.
+// everyone is the root of bringState for all ranks; nobody means that no rank has the whole state.
 const everyone, nobody = -1, -1
 
-// GatherState makes the wrapped optimizer's State whole on a rank, which it is not where
-// ranks share the work of updates: what each has of the others' parts is old. It is a
-// collective call between steps, to be made before State is read, to be saved, and before
-// it is overwritten. Where it is whole already it costs nothing.
+// GatherState makes the wrapped optimizer's State whole on rank root. With sharded updates, a
+// rank's copies of other ranks' parts are stale. It is a collective call between steps, necessary
+// before State is read, saved or overwritten. If root has the whole state already, the call costs
+// no exchange.
 func (o *Optimizer) GatherState(root int) error {
 	if err := o.between("call GatherState"); err != nil {
 		return err
@@ -287,13 +284,13 @@ func (o *Optimizer) GatherState(root int) error {
 	return o.bringState(root)
 }
 
-// bringState is GatherState, also for all ranks at once.
+// bringState is GatherState for a root, or for all ranks with everyone.
 func (o *Optimizer) bringState(root int) error {
 	if !o.shards.split || root != everyone && root == o.shards.whole {
 		return nil
 	}
 	for _, s := range o.optState() {
-		if len(s.Data) != len(o.params) { // such as the number of steps, the same everywhere
+		if len(s.Data) != len(o.params) { // such as the number of steps, equal on all ranks
 			continue
 		}
 		for b := range o.shards.list {
@@ -306,7 +303,6 @@ func (o *Optimizer) bringState(root int) error {
 	return nil
 }
 
-// bringPart brings a bucket of a state to root.
 func (o *Optimizer) bringPart(s optim.State, b, root int) error {
 	h, g := &o.shards.list[b], o.group
 	part := func(rank int) []float32 {

@@ -9,27 +9,26 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// With Config.NonFinite "skip" a step is applied on all ranks or on none: they agree on it before
-// any of them changes a parameter, a row, a state of the optimizer or a residual. Sums of
-// strategies without a codec's state show on all ranks alike where a gradient is not finite, so
-// these exchange while backward runs, and update afterwards. A codec with a state changes it when
-// it encodes, and PartialUpdate has no sum of gradients: their ranks agree after backward, and
-// exchange then.
+// With Config.NonFinite "skip", a step is applied on all ranks or on none: ranks agree before any
+// rank changes a parameter, a row, optimizer state or a residual. Without codec state, the sums
+// show a gradient that is not finite to all ranks alike, so exchanges run during backward and
+// updates afterwards. A codec with state changes it when it encodes, and PartialUpdate has no sum
+// of gradients: ranks with these agree after backward and exchange then.
 
-// causeBytes is the length of the text that the ranks share on why a step is skipped.
+// causeBytes limits the text of a skip reason that ranks share.
 const causeBytes = 512
 
-// skips are the steps that were not applied.
+// skips counts and explains steps that were not applied.
 type skips struct {
 	count int64
-	cause error // this rank's reason to skip the step in progress, from Reject
-	last  error // all ranks' reason to skip it; nil: it is applied
+	cause error // this rank's reason to skip the step, from Reject
+	last  error // all ranks' reason to skip; nil: the step is applied
 }
 
-// Reject gives this rank's reason not to apply the step in progress, such as a loss that is not
-// finite. It is called instead of backward, or between backwards, before Step; a later reason
-// replaces an earlier one. With Config.NonFinite "skip" no rank applies the step, and layers and
-// tables without a gradient need none. Otherwise Step fails with the reason.
+// Reject sets this rank's reason not to apply the step, such as a loss that is not finite. Call it
+// instead of backward, or between backwards, before Step; the last reason counts. With
+// Config.NonFinite "skip" no rank applies the step, and layers and tables need no gradient.
+// Otherwise Step fails with the reason.
 func (o *Optimizer) Reject(cause error) {
 	if !o.cfg.skips() {
 		o.failStep("", cause)
@@ -38,7 +37,8 @@ func (o *Optimizer) Reject(cause error) {
 	o.skip.cause = cause
 }
 
-// checkSkip reports a wrapped optimizer of which this rank cannot take back a step.
+// checkSkip rejects "skip" if this rank does not update the parameters, because sent gradients
+// cannot be taken back.
 func (c Config) checkSkip(updates bool) error {
 	if c.skips() && !updates {
 		return errors.New("distopt: training.non-finite skip with a Reducer whose other end updates the parameters: gradients that are sent cannot be taken back")
@@ -46,13 +46,13 @@ func (c Config) checkSkip(updates bool) error {
 	return nil
 }
 
-// gated reports whether ranks agree before they exchange.
+// gated reports whether ranks agree before the exchange.
 func (o *Optimizer) gated() bool {
 	return o.cfg.skips() && (o.codec.local != nil || o.cfg.Strategy == PartialUpdate)
 }
 
-// completeRejected gives layers and tables a gradient where Reject has taken the place of their
-// backward: other ranks wait for it.
+// completeRejected marks layers and tables ready if Reject replaced their backward, because other
+// ranks wait for their exchange.
 func (o *Optimizer) completeRejected() {
 	if o.skip.cause == nil {
 		return
@@ -93,7 +93,7 @@ func (o *Optimizer) guardedStep() {
 	}
 }
 
-// waitSum waits for a bucket's sum and returns why it is not finite.
+// waitSum waits for a bucket's sum and returns an error if it is not finite.
 func (o *Optimizer) waitSum(b int) error {
 	if o.shards.on {
 		h := &o.shards.list[b]
@@ -124,7 +124,7 @@ func (o *Optimizer) waitSum(b int) error {
 	return o.unsound(b)
 }
 
-// applySums updates with sums that are finite.
+// applySums updates with the sums, which are finite.
 func (o *Optimizer) applySums() {
 	o.opt.BeginStep()
 	if o.shards.on && o.cfg.ClipNorm > 0 {
@@ -145,7 +145,7 @@ func (o *Optimizer) applySums() {
 	o.updateTables(factor)
 }
 
-// gatedStep exchanges after all ranks have agreed.
+// gatedStep exchanges after all ranks have agreed to apply the step.
 func (o *Optimizer) gatedStep() {
 	cause := o.skip.cause
 	for b := 0; b < len(o.plan) && cause == nil; b++ {
@@ -164,7 +164,7 @@ func (o *Optimizer) gatedStep() {
 	for b := 0; b < len(o.plan) && o.fault == nil; b++ {
 		o.send(b)
 	}
-	o.watch.now.Compress = 0 // it is part of Exposed, because backward has ended
+	o.watch.now.Compress = 0 // because backward has ended, Exposed includes it
 	switch {
 	case o.fault != nil:
 	case o.cfg.Strategy == PartialUpdate:
@@ -174,9 +174,9 @@ func (o *Optimizer) gatedStep() {
 	}
 }
 
-// agreeToApply reports whether no rank has a cause to skip the step. Else the cause of one rank, of
-// those with a reason from Reject if there are any, becomes that of all. Cost: an allreduce of 4
-// bytes, and a broadcast of causeBytes for a skipped step.
+// agreeToApply reports whether no rank has a cause to skip the step. Otherwise one rank's cause,
+// preferably from Reject, becomes the cause of all. Cost: an allreduce of 4 bytes, and a broadcast
+// of causeBytes for a skipped step.
 func (o *Optimizer) agreeToApply(cause error) bool {
 	n := int32(o.group.Size())
 	vote := []int32{2 * n}
@@ -196,7 +196,7 @@ func (o *Optimizer) agreeToApply(cause error) bool {
 	text := make([]byte, causeBytes)
 	if root := int(vote[0] % n); root == o.group.Rank() {
 		where := ""
-		if n > 1 && (vote[0] < n || o.gated()) { // else it is that of a sum, which all ranks have
+		if n > 1 && (vote[0] < n || o.gated()) { // otherwise the cause is a sum, equal on all ranks
 			where = fmt.Sprintf("rank %d: ", root)
 		}
 		copy(text, where+cause.Error())
@@ -209,7 +209,7 @@ func (o *Optimizer) agreeToApply(cause error) bool {
 	return false
 }
 
-// skipped ends a step that was not applied, if it was not.
+// skipped ends a step that was not applied. It reports false for an applied step.
 func (o *Optimizer) skipped() bool {
 	why := o.skip.last
 	if o.fault != nil || why == nil {

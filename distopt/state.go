@@ -7,11 +7,10 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// State is what a checkpoint holds of this rank: residuals and velocities, named
-// by parameter, and thresholds, named by range, as compress.Compressor.State. Names
-// and lengths are the same on every rank, values are not. It may be read and
-// overwritten between steps; written back after Restore of the same Setup it
-// continues a run with the same bits.
+// State returns this rank's part of a checkpoint: residuals and velocities, named by parameter, and
+// thresholds, named by range, as compress.Compressor.State. Names and lengths are equal on all
+// ranks, values are not. Callers may read and overwrite them between steps. Written back after
+// Restore of the same Setup, they continue a run with the same bits.
 func (o *Optimizer) State() []optim.State {
 	if o.codec.local == nil {
 		return nil
@@ -19,41 +18,37 @@ func (o *Optimizer) State() []optim.State {
 	return o.codec.local.State()
 }
 
-// Setup is what must be restored before State means the same: what may have
-// changed since New. It is the same on every rank and can be written as JSON.
+// Setup is the configuration that State belongs to, with all changes since New. Restore it before
+// State. It is equal on all ranks and can be written as JSON.
 type Setup struct {
 	Strategy Strategy `json:"strategy"`
-	// Spars is the share or the threshold, also where the strategy takes none: of the next
-	// one that does.
+	// Spars is the share or the threshold. Strategies without either retain the value.
 	Spars float64 `json:"spars,omitempty"`
-	// Other is the share that SetStrategy goes on with where Spars is a threshold, and
-	// the reverse.
+	// Other is the share for SetStrategy while Spars is a threshold, and conversely.
 	Other    float64 `json:"other_spars,omitempty"`
 	PlanName string  `json:"plan"`
-	// Last is the plan by the index of each bucket's last layer, and SHA256 its
-	// hash: of the plan that was agreed, also where the strategy has its own.
+	// Last is the agreed plan, as the index of each bucket's last layer, and SHA256 its hash, even
+	// if the strategy has a fixed plan.
 	Last   []int  `json:"last_layers"`
 	SHA256 string `json:"plan_sha256"`
-	// CarriesResidual: there are residuals that the next step sends and the strategy itself
-	// has not.
+	// CarriesResidual reports residuals of an earlier strategy that the next step sends.
 	CarriesResidual bool `json:"owes,omitempty"`
 	// Skipped is the number of steps that were not applied, see Config.NonFinite.
 	Skipped int64 `json:"skipped,omitempty"`
 }
 
-// Setup is that of the next step.
+// Setup returns the setup of the next step.
 func (o *Optimizer) Setup() Setup {
 	s := Setup{Strategy: o.cfg.Strategy, Spars: o.cfg.Spars, Other: o.otherSpars, PlanName: o.planName, Last: o.agreed.Ends(), SHA256: o.agreed.SHA256(), CarriesResidual: o.codec.carriesResidual, Skipped: o.skip.count}
 	if o.info.HasEffect(SettingSpars) {
-		s.Spars = o.Spars() // the default, too
+		s.Spars = o.Spars() // including the default
 	}
 	return s
 }
 
-// Restore goes on as a run that was saved with s. It is called between steps, with
-// the same value on every rank; parameters, the optimizer's state and State are
-// written back by the caller. A chain of one's own is not in s: New or SetChain
-// must have been given it.
+// Restore continues a run saved with s. Call it between steps, with the same value on every rank;
+// the caller writes back parameters, optimizer state and State. s does not contain a custom chain:
+// pass it to New or SetChain first.
 func (o *Optimizer) Restore(s Setup) error {
 	if err := o.between("call Restore"); err != nil {
 		return err

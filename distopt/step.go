@@ -10,11 +10,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// GradReady says that the gradient of a layer is final. When that completes a
-// bucket, it is compressed here and its exchange starts, which goes on in the
-// background; the gradients of reported layers must not be touched until Step
-// returns, nor their parameters, which may be updated already. A fault is kept for
-// Step to return.
+// GradReady marks the gradient of a layer as final. If the layer completes a bucket, GradReady
+// compresses the bucket and starts its exchange in the background. Until Step returns, callers must
+// not touch gradients of ready layers, nor their parameters, which may be updated already. Step
+// returns any error.
 func (o *Optimizer) GradReady(param int) {
 	if o.fault != nil {
 		return
@@ -37,14 +36,13 @@ func (o *Optimizer) GradReady(param int) {
 	if o.cfg.Strategy == PartialUpdate {
 		return
 	}
-	// Where computing takes every core, this is when exchanges get their turn:
-	// between two layers, with nothing in the caches that is still needed.
+	// If computation uses every core, exchanges run here: between two layers, when the caches hold
+	// no data that is still needed.
 	runtime.Gosched()
 	o.watch.compressDone(since)
 }
 
-// send compresses a complete bucket and starts its exchange, where values are
-// cast to 16 bits.
+// send compresses a complete bucket and starts its exchange, which casts values to 16 bits.
 func (o *Optimizer) send(b int) {
 	if o.shards.on {
 		o.startShard(b)
@@ -74,15 +72,16 @@ func (o *Optimizer) send(b int) {
 	}
 }
 
-// Step ends the step that backward began: it agrees on what is still missing and updates the
-// parameters. On an error, which names the step and the bucket, the parameters are not usable on
-// this rank and every later Step fails with the same error. What selections were to send of buckets
-// that were not agreed on is then kept again: State has the gradients of the step and what was kept
-// before. After a gradient that is not finite residuals and velocities can have such values, too:
-// the run cannot go on from them. Config.NonFinite "skip" leaves them as they were.
+// Step ends the step of backward: it waits for the remaining sums and updates the parameters. After
+// an error, which names the step and the bucket, the parameters are not usable on this rank and
+// every later Step returns the same error. Selected entries of buckets without agreement return to
+// the residual: State has the gradients of the step and the old residuals. After a gradient that is
+// not finite, residuals and velocities can have such values too, and the run cannot continue from
+// them. Config.NonFinite "skip" leaves residuals and velocities unchanged.
 //
-// Where the fault is this rank's own, a layer or rows that do not fit or a gradient that cannot be coded, Step breaks the group: the steps
-// of the others, which would wait for what this rank never sends, fail at once with an error that names it and has its text.
+// If the error is local, such as a layer or rows of the wrong size, or a gradient without a code,
+// Step breaks the group: other ranks would wait for this rank. Their steps fail immediately with an
+// error that names this rank and contains the text.
 func (o *Optimizer) Step() error {
 	o.watch.begin()
 	o.completeRejected()
@@ -111,12 +110,11 @@ func (o *Optimizer) Step() error {
 	o.shards.begun, o.skip.cause, o.skip.last = false, nil, nil
 	o.step++
 	if !skipped && o.codec.endStep() {
-		o.fault = o.arrangeShards() // nothing is kept any more
+		o.fault = o.arrangeShards() // without residuals, the chain is dropped
 	}
 	return o.breakGroup()
 }
 
-// apply agrees on the gradients and updates with them.
 func (o *Optimizer) apply() {
 	if o.cfg.skips() {
 		o.guardedStep()
@@ -136,9 +134,9 @@ func (o *Optimizer) apply() {
 	}
 }
 
-// averageStep waits for each bucket's sum and updates with it. Without
-// clipping a bucket is updated while later ones and the tables' rows still
-// travel; the norm of the whole gradient is only known after the last.
+// averageStep waits for each bucket's sum and updates with it. Without clipping, a bucket is
+// updated while later buckets and table rows still travel; the norm of the whole gradient is only
+// known after the last bucket.
 func (o *Optimizer) averageStep() {
 	for b := range o.plan {
 		if !o.wait(b) {
@@ -165,7 +163,6 @@ func (o *Optimizer) averageStep() {
 	o.updateTables(factor)
 }
 
-// gatherTables agrees on the tables' gradients.
 func (o *Optimizer) gatherTables() bool {
 	if len(o.tables.list) == 0 {
 		return true
@@ -183,7 +180,7 @@ func (o *Optimizer) gatherTables() bool {
 	return true
 }
 
-// wait waits for one bucket and returns whether it was agreed.
+// wait waits for a bucket and reports whether it was agreed.
 func (o *Optimizer) wait(b int) bool {
 	op := &o.requests[b]
 	end, err := o.reducer.Wait(op)
@@ -200,8 +197,8 @@ func (o *Optimizer) wait(b int) bool {
 	return true
 }
 
-// named adds the parameter to an error that only says where in the arena it is. A NaN has no place
-// in the range of any code.
+// named adds the parameter to an error that has only an index in the arena. A NaN is outside the
+// range of any code.
 func (o *Optimizer) named(err error) error {
 	var value *exchange.ValueError
 	switch {
@@ -213,14 +210,14 @@ func (o *Optimizer) named(err error) error {
 	return fmt.Errorf("the gradient of parameter %q: %w", o.layerAt(value.At), err)
 }
 
-// drain waits for everything still in flight after a fault, so that no
-// operation writes to the arenas once Step has returned. Nothing is updated with
-// these buckets, summed or not: what was to be sent of them stays kept.
+// drain waits for all operations in flight after an error, so that none writes to the arenas after
+// Step returns. These buckets update no parameter, summed or not; their entries return to the
+// residual.
 func (o *Optimizer) drain() {
 	o.drainShards()
 	for b, flying := range o.inFlight {
 		if flying {
-			_, _ = o.reducer.Wait(&o.requests[b]) // the first fault is already kept
+			_, _ = o.reducer.Wait(&o.requests[b]) // the first error is stored already
 			o.inFlight[b] = false
 			o.codec.restoreUnsent(&o.requests[b])
 		}

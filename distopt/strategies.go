@@ -12,23 +12,23 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Strategy names what the ranks exchange in a step; see Infos.
+// Strategy selects the data that ranks exchange in a step; see Infos.
 type Strategy string
 
 const (
 	// FP32 averages every gradient over the ranks in single precision while
 	// backward still runs, then updates. The zero value means FP32.
 	FP32 Strategy = "fp32"
-	// FP16 sends values in half precision; they are added in single precision.
+	// FP16 sends values in half precision and adds in single precision.
 	FP16 Strategy = "fp16"
-	// BF16 sends values as bfloat16 likewise.
+	// BF16 sends values as bfloat16 and adds in single precision.
 	BF16 Strategy = "bf16"
-	// Int8 sends a byte for each value and a scale for each block, and keeps what
-	// rounding lost.
+	// Int8 sends a byte for each value and a scale for each block. Rounding errors stay in the
+	// residual.
 	Int8 Strategy = "int8"
-	// PartialUpdate updates all parameters with the rank's own gradients, then
-	// averages one partition of the parameters, the next one each step.
-	// Replicas differ between averages; Sync brings them together.
+	// PartialUpdate updates all parameters with the rank's own gradients, then averages one
+	// partition of the parameters, round-robin. Replicas differ between averages; Sync averages
+	// all.
 	PartialUpdate Strategy = "partialUpdate"
 	// SparseTopK sends the largest values of each bucket, exactly selected in every
 	// step.
@@ -39,23 +39,23 @@ const (
 	TopK Strategy = "topk"
 	// LAGS selects exactly from each layer (Shi et al. 2020).
 	LAGS Strategy = "lags"
-	// DGC selects by a threshold that is estimated from a sample (Lin et al. 2018).
+	// DGC selects by a threshold estimated from a sample (Lin et al. 2018).
 	DGC Strategy = "dgc"
-	// DLGS selects from each bucket by a threshold that is reused (Ju et al. 2024).
+	// DLGS selects from each bucket by a reused threshold (Ju et al. 2024).
 	DLGS Strategy = "dlgs"
-	// Custom is what a Config with a Chain of its own has.
+	// Custom is the strategy of a Config with a Chain.
 	Custom Strategy = "custom"
 )
 
-// Granularity is what one selection or one message is of.
+// Granularity is the unit of a selection or a message.
 type Granularity string
 
-// The scopes of the table.
+// Granularities of the strategies.
 const (
 	PerBucket   Granularity = "bucket"
 	ByLayer     Granularity = "layer"
 	ByModel     Granularity = "model"
-	ByPartition Granularity = "partition" // of the parameters
+	ByPartition Granularity = "partition" // partition of the parameters
 )
 
 // Settings that only some strategies take.
@@ -66,33 +66,33 @@ const (
 	pathPartitions      setting.Path = "exchange.partitions"
 	pathClipValue       setting.Path = "exchange.clip-value"
 	SettingMomentum     setting.Path = "exchange.momentum-correction"
-	SettingWarmup       setting.Path = "exchange.warmup-density" // of train.Config
+	SettingWarmup       setting.Path = "exchange.warmup-density" // see train.Config
 	pathLayerThresholds setting.Path = "exchange.layer-thresholds"
 	pathLimitSum        setting.Path = "exchange.limit-sum"
 )
 
-// fieldAlgorithm stands for Config.SparseAlgorithm, which is no setting of a job.
+// fieldAlgorithm represents Config.SparseAlgorithm, which is not a setting of a job.
 const fieldAlgorithm setting.Path = "SparseAlgorithm"
 
 // Info is a strategy's row of the table.
 type Info struct {
 	Name  Strategy
-	About string // one line
-	// Codec is the chain of compress, settings by their names; clip and momentum are
-	// there where they are set. Empty: values are sent as they are.
+	About string // a single line
+	// Codec is the chain of package compress, with settings by name; clip and momentum are present
+	// if set. Empty means no compression.
 	Codec    string
 	Scope    Granularity
 	Exchange string
-	// Plan is the only plan that the strategy has; empty: any.
+	// Plan is the only plan of the strategy; empty means any.
 	Plan string
-	// Takes are the settings that have an effect.
+	// Takes lists the settings with an effect.
 	Takes []setting.Path
 
-	selects func(c Config) compress.Selector // nil: it sends all
-	code    compress.Quantiser               // nil: as they are
+	selects func(c Config) compress.Selector // nil: all values
+	code    compress.Quantiser               // nil: float32
 }
 
-// What carries gradients, for the table.
+// Exchanges of the table.
 const (
 	byAllReduce = "allreduce in float32"
 	byHalves    = "allreduce of values / N in 16 bits, added in float32"
@@ -104,9 +104,8 @@ const (
 	corrected = clipped + "momentum(momentum-correction) > "
 )
 
-// Infos is every strategy with its codec, scope and exchange: the same table as
-// in docs/strategies.md. "auto" is no row of it: what it does is to choose one of
-// these.
+// Infos returns every strategy with its codec, granularity and exchange: the table of
+// docs/strategies.md. "auto" is not a row, because it chooses a row.
 func Infos() []Info {
 	least := []setting.Path{SettingSpars, pathClipValue, SettingMomentum, fieldAlgorithm}
 	ratio := append(slices.Clone(least), pathLimitSum, SettingWarmup)
@@ -144,7 +143,7 @@ func Infos() []Info {
 	}
 }
 
-// Strategies are the names that SetStrategy and Config accept.
+// Strategies returns the names that SetStrategy and Config accept.
 func Strategies() []Strategy {
 	var names []Strategy
 	for _, i := range Infos() {
@@ -153,8 +152,8 @@ func Strategies() []Strategy {
 	return names
 }
 
-// Lookup returns the strategy's row of the table; the empty name is FP32.
-// Custom has one that is not in the table.
+// Lookup returns the strategy's row of the table; the empty name is FP32. Custom has a row outside
+// the table.
 func Lookup(s Strategy) (Info, error) {
 	if s == "" {
 		s = FP32
@@ -173,21 +172,18 @@ func Lookup(s Strategy) (Info, error) {
 	return Info{}, setting.Errorf("exchange.strategy", "%q is not known%s: use one of %s", s, spelling.Hint(string(s), known...), strings.Join(known, ", "))
 }
 
-// parseStrategy returns the strategy of that name; the empty name is FP32.
 func parseStrategy(name string) (Strategy, error) {
 	i, err := Lookup(Strategy(name))
 	return i.Name, err
 }
 
-// Selects tells whether the strategy sends only some entries.
+// Selects reports whether the strategy sends selected entries only.
 func (i Info) Selects() bool { return i.selects != nil }
 
-// HasEffect tells whether a setting, one of those above, does anything under the
-// strategy.
+// HasEffect reports whether the strategy takes a setting.
 func (i Info) HasEffect(p setting.Path) bool { return slices.Contains(i.Takes, p) }
 
-// DefaultSpars is the share, or the threshold, of strategies that select where
-// none is given.
+// DefaultSpars is the share, or the threshold, of strategies that select, if Config.Spars is 0.
 const DefaultSpars = 0.05
 
 func (c Config) spars() float64 {
@@ -197,8 +193,8 @@ func (c Config) spars() float64 {
 	return c.Spars
 }
 
-// chain is what the strategy's gradients go through; nil: nothing. Gradients are
-// sums over the backwards of a step, and limits are meant for their mean.
+// chain is the compression of the strategy's gradients; nil means none. Gradients are sums over the
+// backwards of a step, but limits apply to their mean.
 func (c Config) chain() (*compress.Chain, error) {
 	if c.Chain != nil {
 		return c.Chain, nil
@@ -223,10 +219,10 @@ func (c Config) chain() (*compress.Chain, error) {
 	return compress.NewChain(stages...)
 }
 
-// checkSettings reports settings of the strategy that are wrong, or do nothing.
+// checkSettings reports invalid settings of the strategy, and settings without effect.
 func (c Config) checkSettings(i Info) []error {
 	var errs []error
-	if i.Name != "" { // it is known
+	if i.Name != "" { // i is a known strategy
 		c.Strategy = i.Name
 		idle, err := setting.Unused(c.Settings(), new(Config).Settings())
 		errs = []error{idle.Err(), err}

@@ -12,31 +12,30 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Table is a parameter of which a step touches few rows. Its gradient travels
-// as ids and rows, its rows are updated by optim.RowOptimizer, and those that
-// no rank touched stay as they are, in every strategy.
+// Table is a parameter with few rows touched per step. Its gradient travels as ids and rows, an
+// optim.RowOptimizer updates the rows, and untouched rows stay equal, in every strategy.
 type Table struct {
 	Name      string
 	Rows, Dim int
-	Data      []float32 // Rows*Dim, row after row
+	Data      []float32 // Rows*Dim, row by row
 }
 
-// table is a Table with what a step needs.
+// table is a Table with the state of a step.
 type table struct {
 	Table
 	ready bool
-	ids   []int32 // of this rank, until Step returns
+	ids   []int32 // this rank's, until Step returns
 	rows  []float32
 
-	counts          []int // by rank
+	counts          []int
 	allIDs          []int32
 	allRows         []float32
-	views           []view           // by rank, where all are in memory that the ranks share
+	views           []view           // per rank, if all gradients are in shared memory
 	idWork, rowWork *collective.Work // nil when not in flight
 	merger          merger
 	sumIDs          []int32 // agreed: the sum over ranks
 	sumRows         []float32
-	restIDs         []int32 // and what of the second rank is not in it
+	restIDs         []int32 // rows of the second rank that are not in the sum
 	restRows        []float32
 }
 
@@ -45,12 +44,11 @@ type tables struct {
 	group      *collective.Group
 	opt        optim.RowOptimizer
 	list       []*table
-	local, all []int64          // what is shown of this rank's tables, of all ranks'
-	counting   *collective.Work // gathers them
+	local, all []int64          // descriptions of this rank's tables, of all ranks' tables
+	counting   *collective.Work // allgather of local into all
 }
 
-// newTables binds the optimizer to the tables and reports those that do not
-// fit.
+// newTables binds the optimizer to the tables and reports tables that do not fit.
 func newTables(g *collective.Group, opt optim.Optimizer, list []Table) (tables, error) {
 	s := tables{group: g}
 	if len(list) == 0 {
@@ -77,10 +75,9 @@ func newTables(g *collective.Group, opt optim.Optimizer, list []Table) (tables, 
 	return s, errors.Join(errs...)
 }
 
-// RowsReady gives a table's gradient of this step: the sum over its backwards,
-// as ascending ids, each once, with Dim values each. It is called once for each
-// table after the last backward, also where a rank has no ids. The slices must
-// not be touched until Step returns. A fault is kept for Step to return.
+// RowsReady sets a table's gradient of this step: the sum over its backwards, as ascending unique
+// ids with Dim values each. Call it once per table after the last backward, even without ids. Until
+// Step returns, the caller must not touch the slices. Step returns any error.
 func (o *Optimizer) RowsReady(table int, ids []int32, rows []float32) {
 	if o.fault != nil {
 		return
@@ -112,7 +109,7 @@ func (s *tables) ready(i int, ids []int32, rows []float32) error {
 	return nil
 }
 
-// waiting names a table whose gradient was not given, "" for none.
+// waiting returns the name of a table without a gradient, or "".
 func (s *tables) waiting() string {
 	for _, t := range s.list {
 		if !t.ready {
@@ -122,7 +119,7 @@ func (s *tables) waiting() string {
 	return ""
 }
 
-// begin starts to tell all ranks how many ids each has, and where.
+// begin starts the exchange of the number of ids of each rank and of the offsets of ids and rows.
 func (s *tables) begin() {
 	if len(s.list) == 0 || s.group.Size() == 1 {
 		return
@@ -133,11 +130,11 @@ func (s *tables) begin() {
 	s.counting = collective.StartAllGather(s.group, s.all, s.local)
 }
 
-// finish gathers and merges all gradients and returns when the last was there. Unless
-// the sum is to be whole, for its norm, the rows of two ranks are left apart as far as
-// their ids differ. An error says which table it is about.
+// finish gathers and merges all gradients and returns the time of the last arrival. Unless whole,
+// which a norm needs, rows of two ranks stay separate where their ids differ. An error names the
+// table.
 func (s *tables) finish(whole bool) (end time.Time, err error) {
-	if s.counting == nil { // this rank's are all there are
+	if s.counting == nil { // a single rank
 		for _, t := range s.list {
 			t.sumIDs, t.sumRows = t.ids, t.rows
 		}
@@ -173,7 +170,7 @@ func (s *tables) finish(whole bool) (end time.Time, err error) {
 	return end, nil
 }
 
-// join makes the sum of what was gathered.
+// join merges the gathered rows.
 func (t *table) join(whole bool) {
 	if whole || len(t.counts) != 2 {
 		t.sumIDs, t.sumRows = t.merger.merge(t.Dim, t.counts, t.allIDs, t.allRows)
@@ -184,8 +181,8 @@ func (t *table) join(whole bool) {
 	t.sumIDs, t.sumRows = t.allIDs[:n], t.allRows[:n*t.Dim]
 }
 
-// count takes every rank's number of ids, of what they have shown in steps of stride,
-// unless it makes no sense.
+// count sets every rank's number of ids from shown, with stride entries per rank, and rejects
+// impossible numbers.
 func (t *table) count(shown []int64, stride int) error {
 	for r := range t.counts {
 		n := shown[r*stride+shownCount]
@@ -197,7 +194,7 @@ func (t *table) count(shown []int64, stride int) error {
 	return nil
 }
 
-// check reports ids that a rank cannot have: they say where rows are written.
+// check rejects ids outside the table, because ids decide where rows are written.
 func (t *table) check() error {
 	at := 0
 	for r, n := range t.counts {
@@ -221,7 +218,6 @@ func (t *table) checkIDs(rank int, ids []int32) error {
 	return nil
 }
 
-// start begins to gather ids and rows.
 func (t *table) start(g *collective.Group) {
 	t.makeRoom()
 	t.idWork = collective.StartAllGatherV(g, t.allIDs, t.ids, t.counts)
@@ -234,7 +230,6 @@ func (t *table) start(g *collective.Group) {
 	}
 }
 
-// makeRoom makes room for what was counted.
 func (t *table) makeRoom() {
 	total := 0
 	for _, n := range t.counts {
@@ -262,7 +257,6 @@ func (s *tables) update(scale float32) {
 	}
 }
 
-// sumSquares is the sum of the squares of the agreed sums.
 func (s *tables) sumSquares(k *simd.Kernels) float64 {
 	sum := 0.0
 	for _, t := range s.list {
@@ -271,10 +265,10 @@ func (s *tables) sumSquares(k *simd.Kernels) float64 {
 	return sum
 }
 
-// drain waits for what is in flight after a fault.
+// drain waits for operations in flight after an error.
 func (s *tables) drain() {
 	if s.counting != nil {
-		_ = s.counting.Wait() // the first fault is already kept
+		_ = s.counting.Wait() // the first error is stored already
 		s.counting = nil
 	}
 	for _, t := range s.list {
@@ -287,14 +281,12 @@ func (s *tables) drain() {
 	}
 }
 
-// reset ends the step.
 func (s *tables) reset() {
 	for _, t := range s.list {
 		t.ready, t.ids, t.rows, t.sumIDs, t.sumRows, t.restIDs, t.restRows = false, nil, nil, nil, nil, nil, nil
 	}
 }
 
-// broadcast gives every rank rank 0's tables and their optimizer state.
 func (s *tables) broadcast() error {
 	for i, t := range s.list {
 		if err := collective.Broadcast(s.group, t.Data, 0); err != nil {

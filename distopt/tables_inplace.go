@@ -7,11 +7,11 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// Row-sparse gradients that lie in memory which all ranks share are not gathered:
-// each rank is told where the others' are and reads them there, once. A barrier ends
-// that, after which each rank may change its own.
+// Row-sparse gradients in shared memory are not gathered: ranks exchange offsets, and each rank
+// reads the other ranks' gradients in place, once. A barrier follows; afterwards each rank may
+// change its own.
 
-// What a rank shows of a table: how many ids it has, and where they and their rows lie
+// Fields of a rank's description of a table: the number of ids, and the offsets of ids and rows
 // (collective.SharedOffset).
 const (
 	shownCount = iota
@@ -20,20 +20,20 @@ const (
 	shownLen
 )
 
-// view is a rank's gradient of a table where it lies.
+// view is a rank's gradient of a table in shared memory.
 type view struct {
 	ids  []int32
 	rows []float32
 }
 
-// show says what this rank has.
+// show describes this rank's gradient.
 func (t *table) show(g *collective.Group, shown []int64) {
 	shown[shownCount] = int64(len(t.ids))
 	shown[shownIDs], shown[shownRows] = collective.SharedOffset(g, t.ids), collective.SharedOffset(g, t.rows)
 }
 
-// inPlace reports whether all ranks' gradients of all tables lie in shared memory:
-// every rank comes to the same answer.
+// inPlace reports whether all ranks' gradients of all tables are in shared memory. All ranks return
+// the same value.
 func (s *tables) inPlace() bool {
 	for i := 0; i < len(s.all); i += shownLen {
 		if s.all[i+shownIDs] < 0 || s.all[i+shownRows] < 0 {
@@ -43,8 +43,8 @@ func (s *tables) inPlace() bool {
 	return true
 }
 
-// takeInPlace is the rest of finish there. Of two ranks each reads the other's rows and
-// goes on with its own, of which those that both have then hold the sum.
+// takeInPlace is the rest of finish in shared memory. With two ranks, each reads the other's rows;
+// its own rows then hold the sums of common ids.
 func (s *tables) takeInPlace(whole bool) (end time.Time, err error) {
 	two := s.group.Size() == 2 && !whole
 	for i, t := range s.list {
@@ -54,7 +54,7 @@ func (s *tables) takeInPlace(whole bool) (end time.Time, err error) {
 		if two {
 			other := t.views[1-s.group.Rank()]
 			t.restIDs, t.restRows = t.merger.split(t.Dim, t.ids, other.ids, other.rows)
-			err = t.checkIDs(1-s.group.Rank(), t.restIDs) // those that both have are this rank's
+			err = t.checkIDs(1-s.group.Rank(), t.restIDs) // common ids are this rank's
 		} else {
 			t.copyAll()
 			err = t.check()
@@ -78,7 +78,7 @@ func (s *tables) takeInPlace(whole bool) (end time.Time, err error) {
 	return end, nil
 }
 
-// look finds the ranks' gradients where they have shown them.
+// look maps the ranks' gradients from their descriptions.
 func (t *table) look(g *collective.Group, shown []int64, stride int) (err error) {
 	for r := range t.views {
 		at, v := shown[r*stride:], &t.views[r]
@@ -93,7 +93,6 @@ func (t *table) look(g *collective.Group, shown []int64, stride int) (err error)
 	return nil
 }
 
-// copyAll gathers what the views show.
 func (t *table) copyAll() {
 	t.makeRoom()
 	at := 0

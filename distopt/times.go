@@ -11,32 +11,30 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// StepTimes is where the time of a step went on this rank, besides the
-// computation, and what it sent. Compress, Exposed and Update do not overlap:
-// what is left of the step is forward, backward, and what the caller does.
+// StepTimes divides the time of a step on this rank, except for computation, and counts sent data.
+// Compress, Exposed and Update do not overlap: the rest of the step is forward, backward and the
+// caller's work.
 type StepTimes struct {
 	// Compress is spent in GradReady: selecting, rounding, casting, keeping the rest.
 	Compress time.Duration
-	// Exposed is as Optimizer.Exposed returns it.
+	// Exposed is the value of Optimizer.Exposed.
 	Exposed time.Duration
-	// Exchange is for how long exchanges of buckets were under way, those at once counted once:
-	// what of it is not Exposed backward hid.
+	// Exchange is the time with at least one bucket exchange in flight. Backward hides the part
+	// that is not in Exposed.
 	Exchange time.Duration
-	// Dense is the part of Exposed until the last dense gradient was agreed, and Rows
-	// that from when these were updated until the tables' rows were agreed. Under
-	// PartialUpdate Dense is 0.
+	// Dense is the part of Exposed until ranks agreed on the last dense gradient. Rows is the time
+	// from the dense update until ranks agreed on table rows. Under PartialUpdate Dense is 0.
 	Dense, Rows time.Duration
-	// Update is the rest of Step: updates that did not happen while the exchange
-	// went on.
+	// Update is the rest of Step: updates outside exchanges.
 	Update time.Duration
-	// BytesSent is the payload of the dense gradients, or of PartialUpdate's
-	// partition, that this rank sent; tables' rows are not counted.
+	// BytesSent is the payload of dense gradients, or of PartialUpdate's partition, that this rank
+	// sent. Table rows are not included.
 	BytesSent int64
-	// Density is the share of the parameters' values that this rank contributed, 1
-	// where all are sent. Padding does not count, but in a partition of the parameters.
+	// Density is the share of the parameters' values that this rank contributed, 1 for all. Padding
+	// does not count, except in a partition of the parameters.
 	Density float64
-	// Reuses: the strategy selects by thresholds of earlier steps. Anew is the share
-	// of the arena's values that lie where this step selected anew all the same.
+	// Reuses reports whether the strategy selects by thresholds of earlier steps. ExactShare is the
+	// share of the arena's values in exact selections of this step.
 	Reuses     bool
 	ExactShare float64
 	// Skipped is the reason why no rank applied the step, see Config.NonFinite; nil if it was
@@ -44,29 +42,28 @@ type StepTimes struct {
 	Skipped error
 }
 
-// Times are those of the last step.
+// Times returns the times of the last step.
 func (o *Optimizer) Times() StepTimes { return o.watch.last }
 
-// Exposed is the time from the end of the last step's backward, when Step was
-// called, to when the last of its values were agreed: the communication that
-// backward did not hide. For PartialUpdate, whose exchange begins after the
-// update, it is the time of that exchange.
+// Exposed is the communication time that backward did not hide: from the last call of Step until
+// ranks agreed on the last value. Under PartialUpdate, with its exchange after the update, it is
+// the time of the exchange.
 func (o *Optimizer) Exposed() time.Duration { return o.watch.last.Exposed }
 
-// LayerTimes is what the last step did to a layer.
+// LayerTimes describes a layer in the last step.
 type LayerTimes struct {
 	Name string
-	// Density is the share of its values that this rank contributed; of its bucket's
-	// where the sum left some out.
+	// Density is the share of the layer's values that this rank contributed. If the sum excluded
+	// entries, it is the share of the bucket's values.
 	Density float64
-	// Threshold is the least magnitude that was certain to be sent; 0 where all are.
+	// Threshold is the least magnitude certain to be sent; 0 if all values are sent.
 	Threshold float32
-	// ResidualNorm is the Euclidean norm of what is kept of it.
+	// ResidualNorm is the Euclidean norm of the layer's residual.
 	ResidualNorm float64
 }
 
-// Layers appends what the last step did to each layer to dst. It is called
-// between steps and costs a pass over what is kept.
+// Layers appends a description of each layer in the last step to dst. Call it between steps. Cost:
+// a pass over the residuals.
 func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
 	lo, hi := 0, len(o.params)
 	if o.cfg.Strategy == PartialUpdate {
@@ -95,8 +92,8 @@ func (o *Optimizer) Layers(dst []LayerTimes) []LayerTimes {
 	return dst
 }
 
-// ResidualNorm is the Euclidean norm of all that compression keeps for later steps; ok is false
-// where it keeps nothing. It is called between steps and costs a pass over what is kept.
+// ResidualNorm is the Euclidean norm of all residuals; ok is false without residuals. Call it
+// between steps. Cost: a pass over the residuals.
 func (o *Optimizer) ResidualNorm() (norm float64, ok bool) {
 	c := o.codec.local
 	if c == nil || !c.Chain().Feedback() {
@@ -105,7 +102,6 @@ func (o *Optimizer) ResidualNorm() (norm float64, ok bool) {
 	return math.Sqrt(o.kernels.SumSquares(c.Residual(0, len(o.params)))), true
 }
 
-// valuesOf is how many values layers have, padding left out.
 func valuesOf(layers []bucket.Param) (n int) {
 	for _, l := range layers {
 		n += l.Len - l.Pad
@@ -121,43 +117,40 @@ func within(index []int32, lo, hi int) int {
 	return below(hi) - below(lo)
 }
 
-// BucketTimes is what the last step did to a bucket, for those who fit the costs
-// of codecs and links.
+// BucketTimes describes a bucket in the last step, as data to fit the costs of codecs and links.
 type BucketTimes struct {
 	Values   int
 	Compress time.Duration
-	// Exact: it was selected exactly, in each of its parts.
+	// Exact reports whether each part of the bucket was selected exactly.
 	Exact bool
-	// Started is when its exchange started, Ended when it had ended.
+	// Started and Ended are the beginning and the end of the bucket's exchange.
 	Started, Ended time.Time
 	Sent           exchange.Result
 }
 
-// stepTimer measures steps.
 type stepTimer struct {
 	now, last StepTimes
-	start     time.Time // of Step
+	start     time.Time // beginning of Step
 	entries   int
 
-	profiler *bucket.Profiler // nil: nobody wants to know
-	begun    time.Time        // of the step
+	profiler *bucket.Profiler // nil: not profiling
+	begun    time.Time        // beginning of the step
 	buckets  []BucketTimes
 
 	rec       *record.Recorder // the group's
-	names     []record.Name    // of the buckets
-	exchanges []int64          // when that of each bucket began
-	until     int64            // when the last of those that have ended did
+	names     []record.Name    // bucket names
+	exchanges []int64          // beginning of each bucket's exchange
+	until     int64            // latest end of an exchange
 	words     struct{ whole, tables, partition record.Name }
 }
 
-// newWatch records in rec.
 func newWatch(rec *record.Recorder) stepTimer {
 	w := stepTimer{rec: rec}
 	w.words.whole, w.words.tables, w.words.partition = rec.Name("all gradients"), rec.Name("tables"), rec.Name("partition")
 	return w
 }
 
-// plan is told the names of a plan's buckets.
+// plan sets the names of a plan's buckets.
 func (w *stepTimer) plan(names []string) {
 	w.buckets, w.names, w.exchanges = nil, nil, make([]int64, len(names))
 	for _, name := range names {
@@ -165,7 +158,6 @@ func (w *stepTimer) plan(names []string) {
 	}
 }
 
-// names are those of a plan's buckets.
 func names(plan bucket.Plan, layers []bucket.Param) []string {
 	out := make([]string, len(plan))
 	for b, k := range plan {
@@ -177,10 +169,9 @@ func names(plan bucket.Plan, layers []bucket.Param) []string {
 	return out
 }
 
-// Profile makes steps report when each layer's gradient is final, less the time
-// spent in GradReady, to a new profiler, which keeps so many steps, and Buckets
-// measure, until EndProfile. It is called between steps. Where BeginForward is
-// not called a step begins when the last one has ended.
+// Profile records the time of each final gradient, without the time in GradReady, in a new profiler
+// for the given number of steps, and enables Buckets, until EndProfile. Call it between steps.
+// Without BeginForward, a step begins at the end of the step before.
 func (o *Optimizer) Profile(steps int) (*bucket.Profiler, error) {
 	if err := o.between("call Profile"); err != nil {
 		return nil, err
@@ -193,25 +184,24 @@ func (o *Optimizer) Profile(steps int) (*bucket.Profiler, error) {
 	return p, nil
 }
 
-// EndProfile ends what Profile began. It is called between steps.
+// EndProfile ends profiling. Call it between steps.
 func (o *Optimizer) EndProfile() { o.watch.profiler, o.watch.buckets = nil, nil }
 
-// BeginForward says that a step's computation begins, for Profile.
+// BeginForward marks the beginning of a step's computation, for Profile.
 func (o *Optimizer) BeginForward() {
 	if o.watch.profiler != nil {
 		o.watch.begun = time.Now()
 	}
 }
 
-// BeginBackward says that the backward of GradReady begins, for Profile.
+// BeginBackward marks the beginning of the backward with GradReady, for Profile.
 func (o *Optimizer) BeginBackward() {
 	if p := o.watch.profiler; p != nil {
 		p.Backward(time.Since(o.watch.begun))
 	}
 }
 
-// Buckets appends what the last step did to each bucket of the plan to dst;
-// nothing unless it was profiled.
+// Buckets appends a description of each bucket in the last step to dst; none without Profile.
 func (o *Optimizer) Buckets(dst []BucketTimes) []BucketTimes {
 	if o.watch.profiler == nil || len(o.watch.buckets) != len(o.plan) {
 		return dst
@@ -223,24 +213,23 @@ func (o *Optimizer) Buckets(dst []BucketTimes) []BucketTimes {
 	return dst
 }
 
-// ready notes that a gradient is final and returns when that was, if anyone wants
-// to know.
+// ready records a final gradient and, with a profiler, returns the time.
 func (w *stepTimer) ready(param int) (now time.Time) {
 	if w.profiler != nil {
 		now = time.Now()
-		_ = w.profiler.Ready(param, now.Sub(w.begun)) // the queue has checked it
+		_ = w.profiler.Ready(param, now.Sub(w.begun)) // the queue has checked param
 	}
 	return now
 }
 
-// compressDone ends what ready began.
+// compressDone excludes the time since ready from the profile.
 func (w *stepTimer) compressDone(since time.Time) {
 	if w.profiler != nil {
 		w.profiler.Exclude(time.Since(since))
 	}
 }
 
-// compressed counts what a codec took for a bucket.
+// compressed counts the codec's time for a bucket.
 func (w *stepTimer) compressed(b int, start, end time.Time) {
 	d := end.Sub(start)
 	w.now.Compress += d
@@ -254,7 +243,6 @@ func (w *stepTimer) started(b int) {
 	w.exchanges[b] = w.rec.Now()
 }
 
-// at is a bucket's entry.
 func (w *stepTimer) at(b int) *BucketTimes {
 	for len(w.buckets) <= b {
 		w.buckets = append(w.buckets, BucketTimes{})
@@ -262,19 +250,18 @@ func (w *stepTimer) at(b int) *BucketTimes {
 	return &w.buckets[b]
 }
 
-// begin notes the end of backward.
 func (w *stepTimer) begin() {
 	w.start, w.last, w.entries = time.Now(), StepTimes{}, 0
 }
 
-// agreed notes when a bucket was.
+// agreed records the end of a bucket's exchange.
 func (w *stepTimer) agreed(end time.Time) {
 	w.now.Exposed = max(w.now.Exposed, end.Sub(w.start))
 	w.now.Dense = w.now.Exposed
 }
 
-// gathered notes when the tables' rows were, which were waited for since then; end
-// is zero where there was nothing to wait for.
+// gathered records the end of the tables' exchange, with the wait since then; a zero end means no
+// exchange.
 func (w *stepTimer) gathered(since, end time.Time) {
 	if end.IsZero() {
 		return
@@ -283,7 +270,7 @@ func (w *stepTimer) gathered(since, end time.Time) {
 	w.now.Rows = max(0, end.Sub(since))
 }
 
-// sent counts what a bucket's exchange was.
+// sent counts a bucket's exchange.
 func (w *stepTimer) sent(b int, end time.Time, s exchange.Result) {
 	w.count(s)
 	if w.profiler != nil {
@@ -293,7 +280,7 @@ func (w *stepTimer) sent(b int, end time.Time, s exchange.Result) {
 	w.exchanged(b, w.names[b], s, w.exchanges[b], end)
 }
 
-// exchanged records the exchange of a bucket, or of what is none: -1.
+// exchanged records the exchange of a bucket; b is -1 for other data.
 func (w *stepTimer) exchanged(b int, name record.Name, s exchange.Result, begun int64, end time.Time) {
 	done := max(begun, w.rec.At(end))
 	w.now.Exchange += time.Duration(max(0, done-max(begun, w.until)))
@@ -304,7 +291,6 @@ func (w *stepTimer) exchanged(b int, name record.Name, s exchange.Result, begun 
 	})
 }
 
-// updated records an update that began then.
 func (w *stepTimer) updated(name record.Name, begun int64) {
 	w.rec.Span(record.Update, name, begun, w.rec.Now())
 }
@@ -314,7 +300,7 @@ func (w *stepTimer) count(s exchange.Result) {
 	w.entries += s.Entries
 }
 
-// end ends a step of n values without padding, which travels where all values do.
+// end ends a step with n parameter values, without padding.
 func (w *stepTimer) end(n int) error {
 	now := time.Now()
 	w.now.Update = max(0, now.Sub(w.start)-w.now.Exposed)
@@ -330,7 +316,7 @@ func (w *stepTimer) end(n int) error {
 	return w.profiler.End()
 }
 
-// drop forgets a step that failed.
+// drop discards a failed step.
 func (w *stepTimer) drop() {
 	w.now = StepTimes{}
 	if w.profiler != nil {

@@ -7,17 +7,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// What measures and chooses (package tune) needs to know of an Optimizer.
+// Methods for measuring and choosing strategies (package tune).
 
-// Reducer is what carries the gradients. Between two steps others may use it, on every
-// rank the same.
+// Reducer returns the reducer of the gradients. Between two steps callers may use it, equally on
+// every rank.
 func (o *Optimizer) Reducer() exchange.Reducer { return o.reducer }
 
-// NewChain is what the strategy's gradients go through; nil: nothing.
+// NewChain returns the chain of the strategy's gradients; nil means no compression.
 func (c Config) NewChain() (*compress.Chain, error) { return c.chain() }
 
-// Reselect makes the next selections exact, of all buckets in the same step. It is
-// called between steps, on every rank.
+// Reselect makes the next selections of all buckets exact. Call it between steps, on every rank.
 func (o *Optimizer) Reselect() error {
 	if err := o.between("call Reselect"); err != nil {
 		return err
@@ -28,8 +27,8 @@ func (o *Optimizer) Reselect() error {
 	return o.arrange()
 }
 
-// Density is the share of values that a strategy which selects is meant to send; 0
-// where it sends all, and where it selects by magnitude.
+// Density is the configured share of selected values. It is 0 for a strategy that sends all values
+// or selects by magnitude.
 func (c Config) Density() float64 {
 	i, err := Lookup(c.name())
 	if err != nil || !i.Selects() || i.Name == SparseThreshold {
@@ -38,9 +37,8 @@ func (c Config) Density() float64 {
 	return c.spars()
 }
 
-// Prepare makes spars, every and rule, as in Config, the settings of strategies that
-// SetStrategy changes to later. It is called between steps, with the same values on
-// every rank, while the strategy takes none of them.
+// Prepare sets spars, every and rule, as in Config, for a later SetStrategy. Call it between steps,
+// with the same values on every rank, while the present strategy takes none of these settings.
 func (o *Optimizer) Prepare(spars float64, every int, rule compress.Rule) error {
 	if err := o.between("call Prepare"); err != nil {
 		return err

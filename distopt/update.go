@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// scale turns the sum over accumulated backwards, and over the ranks where they
-// exchange gradients, into the mean: in the update's own pass over the values.
+// scale is the factor from the sum over accumulated backwards, and over ranks if they exchange
+// gradients, to the mean. The update multiplies by scale in the same pass.
 func (o *Optimizer) scale() float32 {
 	n := o.cfg.Accumulation
 	if o.cfg.Strategy != PartialUpdate {
@@ -19,13 +19,12 @@ func (o *Optimizer) scale() float32 {
 	return 1 / float32(n)
 }
 
-// tableScale is scale for tables, which the ranks exchange in every strategy.
+// tableScale is scale for tables: ranks exchange their gradients in every strategy.
 func (o *Optimizer) tableScale() float32 {
 	return 1 / float32(o.cfg.Accumulation*o.group.Size())
 }
 
-// update applies the rule to a part of the arenas, which a timeline shows under
-// that name.
+// update applies the rule to a part of the arenas. name is the label in a timeline.
 func (o *Optimizer) update(name record.Name, lo, hi int, scale float32) {
 	if o.opt == nil {
 		return
@@ -49,17 +48,16 @@ func (o *Optimizer) updateTables(factor float32) {
 	o.watch.updated(o.watch.words.tables, begun)
 }
 
-// clipFactor is what the gradients of the arena, of the tables or of both are
-// to be multiplied by so that their norm together is at most ClipNorm (Pascanu
-// et al. 2013); 1 where clipping is off. The norm has the same bits on every
-// rank where the gradients have. ok is false when there is none.
+// clipFactor returns the factor that limits the joint norm of arena and table gradients, as
+// selected, to ClipNorm (Pascanu et al. 2013); 1 without ClipNorm. The norm has the same bits on
+// every rank if the gradients have. ok is false for a norm that is not finite.
 func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 	if o.cfg.ClipNorm == 0 {
 		return 1, true
 	}
 	sum := 0.0
 	if dense {
-		if !o.shards.on { // else it is measured
+		if !o.shards.on { // otherwise measured already
 			o.pieces.measure(o.kernels, o.grads)
 		}
 		sum += squared(o.scale()) * o.pieces.sum()
@@ -69,7 +67,7 @@ func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 	}
 	norm := math.Sqrt(sum)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
-		o.alike = !dense || o.cfg.Strategy != PartialUpdate // else the gradient is this rank's own
+		o.alike = !dense || o.cfg.Strategy != PartialUpdate // otherwise the gradient is this rank's
 		o.failStep("", fmt.Errorf("the norm of the gradient is %s, first in %s: %s", quantity.Exact(norm), o.firstNotFinite(), whyNotFinite))
 		return 0, false
 	}
@@ -81,8 +79,7 @@ func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 
 func squared(x float32) float64 { return float64(x) * float64(x) }
 
-// firstNotFinite names the first layer or table whose gradient holds a NaN or
-// an infinity.
+// firstNotFinite names the first layer or table with a NaN or an infinity in its gradient.
 func (o *Optimizer) firstNotFinite() string {
 	for i, s := range o.pieces.squares { // the square of a float32 is finite
 		if s-s != 0 {
@@ -102,7 +99,7 @@ func finite(x []float32) bool {
 	return i < 0
 }
 
-// notFinite returns the place of the first NaN or infinity in x, and its value; -1 without one.
+// notFinite returns the index and value of the first NaN or infinity in x, or -1.
 func notFinite(x []float32) (int, float32) {
 	for i, v := range x {
 		if v-v != 0 {
@@ -112,8 +109,8 @@ func notFinite(x []float32) (int, float32) {
 	return -1, 0
 }
 
-// sound reports whether a bucket's gradient is finite, which costs a pass over it. Else the step
-// fails before the bucket updates anything, or is sent to servers that would.
+// sound reports whether a bucket's gradient is finite, at the cost of a pass. Otherwise it fails
+// the step before the bucket updates a parameter or is sent to servers.
 func (o *Optimizer) sound(b int) bool {
 	if err := o.unsound(b); err != nil {
 		o.failBucket(b, "", err)
@@ -122,7 +119,6 @@ func (o *Optimizer) sound(b int) bool {
 	return true
 }
 
-// soundAll is sound of all buckets.
 func (o *Optimizer) soundAll() bool {
 	for b := range o.plan {
 		if !o.sound(b) {
@@ -132,7 +128,6 @@ func (o *Optimizer) soundAll() bool {
 	return true
 }
 
-// unsound returns why a bucket's gradient is not finite; nil if it is.
 func (o *Optimizer) unsound(b int) error {
 	k := o.plan[b]
 	if s := o.kernels.SumSquares(o.grads[k.Lo:k.Hi]); s-s == 0 {
@@ -142,7 +137,6 @@ func (o *Optimizer) unsound(b int) error {
 	return o.diverged(k.Lo+at, v)
 }
 
-// unsoundRows returns why the agreed sums of tables are not finite; nil if they are.
 func (o *Optimizer) unsoundRows() error {
 	for _, t := range o.tables.list {
 		if s := o.kernels.SumSquares(t.sumRows) + o.kernels.SumSquares(t.restRows); s-s != 0 {
@@ -154,17 +148,16 @@ func (o *Optimizer) unsoundRows() error {
 
 const whyNotFinite = "lower the learning rate, or look for a fault in the data or the model"
 
-// diverged is the error of a gradient that is not finite at a place of the arena.
+// diverged returns the error of a gradient value that is not finite at an index of the arena.
 func (o *Optimizer) diverged(at int, v float32) error {
 	return fmt.Errorf("the gradient of layer %s is %s: %s", o.layerAt(at), quantity.Exact(v), whyNotFinite)
 }
 
-// diverged is the error of rows of a gradient that are not finite.
+// diverged returns the error of a table gradient that is not finite.
 func (t *table) diverged() error {
 	return fmt.Errorf("the gradient of table %s is not finite: %s", t.Name, whyNotFinite)
 }
 
-// layerAt names the layer at a place of the arena.
 func (o *Optimizer) layerAt(at int) string {
 	return o.layers[sort.Search(len(o.layers), func(l int) bool { return o.layers[l].Offset > at })-1].Name
 }
