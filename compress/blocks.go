@@ -9,16 +9,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// BlockLen is how many values of Int8 and Sign share a scale.
+// BlockLen is the number of values of Int8 and Sign with a common scale.
 const BlockLen = simd.Int8Block
 
-// scaleBytes is the length of a block's scale, a float32 before its values.
+// scaleBytes is the length of a block's scale, a float32 before the values.
 const scaleBytes = 4
 
-// Int8 stores a value as one byte, q in -127 to 127, and for every block a scale:
-// the largest magnitude divided by 127, cut to 16 bits of fraction, so that
-// q*scale is exact. Values are rounded to nearest, ties to even. A block below
-// 1e-30 is stored as zeros. NaN and infinities are errors.
+// Int8 stores a value as one byte, q in -127 to 127, and for every block a scale: the largest
+// magnitude divided by 127, cut to 16 bits of fraction, so that q*scale is exact. Values are
+// rounded to nearest, ties to even. A block below 1e-30 is stored as zeros. NaN and infinities are
+// errors.
 type Int8 struct{}
 
 // Name returns "int8".
@@ -39,7 +39,7 @@ func (Int8) Size(n int) int { return n + scaleBytes*((n+BlockLen-1)/BlockLen) }
 // Feedback returns true.
 func (Int8) Feedback() bool { return true }
 
-// Encode stores blocks, each its scale and then its values.
+// Encode stores blocks, each as scale and values.
 func (Int8) Encode(dst []byte, x []float32) error {
 	if at := simd.Host().ToInt8(dst, x); at < len(x) {
 		return shifted(reject(x[at:min(at+BlockLen, len(x))], simd.InfMagnitude, "int8"), at)
@@ -47,7 +47,7 @@ func (Int8) Encode(dst []byte, x []float32) error {
 	return nil
 }
 
-// Decode returns an error where a scale is none.
+// Decode returns an error for an invalid scale.
 func (Int8) Decode(dst []float32, src []byte) error {
 	if at := simd.Host().FromInt8(dst, src); at < len(dst) {
 		_, err := scaleOf("int8", src[at/BlockLen*simd.Int8Stored:], at, math.MaxFloat32/127)
@@ -59,13 +59,12 @@ func (Int8) Decode(dst []float32, src []byte) error {
 func scaleOf(code string, src []byte, at int, most float32) (float32, error) {
 	bits := binary.LittleEndian.Uint32(src)
 	scale := math.Float32frombits(bits)
-	if bits > math.Float32bits(most) { // negative and NaN, too
+	if bits > math.Float32bits(most) { // includes negative numbers and NaN
 		return 0, fmt.Errorf("%s: the block that begins at value %d has scale %s: it was damaged, or is of another code", code, at, quantity.Exact(scale))
 	}
 	return scale, nil
 }
 
-// shifted adds the place of what was given to an error's.
 func shifted(err error, at int) error {
 	if e, ok := err.(*ValueError); ok {
 		e.Index += at
@@ -73,10 +72,9 @@ func shifted(err error, at int) error {
 	return err
 }
 
-// Sign stores the sign of a value in one bit, and for every block a scale, the
-// mean magnitude (1-bit SGD, Seide et al., Interspeech 2014; scaled as in Karimireddy
-// et al., ICML 2019): it needs its error feedback. Zero counts by its sign. NaN
-// and infinities are errors.
+// Sign stores the sign of a value in one bit, and for every block a scale, the mean magnitude
+// (1-bit SGD, Seide et al., Interspeech 2014; scaled as in Karimireddy et al., ICML 2019). It
+// requires error feedback. The sign bit of a zero counts. NaN and infinities are errors.
 type Sign struct{}
 
 // Name returns "sign".
@@ -97,7 +95,7 @@ func (Sign) Size(n int) int { return (n+7)/8 + scaleBytes*((n+BlockLen-1)/BlockL
 // Feedback returns true.
 func (Sign) Feedback() bool { return true }
 
-// Encode stores blocks, each its scale and then its signs.
+// Encode stores blocks, each as scale and signs.
 func (Sign) Encode(dst []byte, x []float32) error {
 	k := simd.Host()
 	for at := 0; at < len(x); at += BlockLen {
@@ -114,7 +112,7 @@ func (Sign) Encode(dst []byte, x []float32) error {
 	return nil
 }
 
-// Decode returns an error where a scale is none.
+// Decode returns an error for an invalid scale.
 func (Sign) Decode(dst []float32, src []byte) error {
 	for at := 0; at < len(dst); at += BlockLen {
 		block := dst[at:min(at+BlockLen, len(dst))]

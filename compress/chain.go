@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// Chain is a list of stages that fit each other. It is immutable.
+// Chain is an immutable list of compatible stages.
 type Chain struct {
 	transforms []Transform
 	selector   Selector
 	quantiser  Quantiser
 }
 
-// NewChain checks and joins stages: transforms in any number, then at most one
-// Selector, then at most one Quantiser. Without a Quantiser values are float32.
-// It reports every bad setting, and where two stages cannot follow each other
-// it names both and the reason.
+// NewChain checks and joins stages: any number of transforms, then at most one Selector, then at
+// most one Quantiser. Without a Quantiser values are float32. It reports every invalid setting, and
+// for stages in an impossible order both names and the reason.
 func NewChain(stages ...Stage) (*Chain, error) {
 	c := &Chain{}
 	var errs []error
@@ -46,7 +45,7 @@ func NewChain(stages ...Stage) (*Chain, error) {
 	return c, nil
 }
 
-// add appends a stage, or says why it cannot follow those before.
+// add appends a stage, or returns the reason why it cannot follow the stages before.
 func (c *Chain) add(s Stage) error {
 	switch s := s.(type) {
 	case Quantiser:
@@ -101,22 +100,20 @@ func (c *Chain) String() string {
 	return strings.Join(append(names, c.quantiser.Name()), " > ")
 }
 
-// Identity tells whether the chain changes nothing: all values are sent, as they
-// are.
+// Identity reports whether the chain sends all values unchanged.
 func (c *Chain) Identity() bool {
 	return len(c.transforms) == 0 && c.selector == nil && c.quantiser.Code() == CodeFP32
 }
 
-// Uncoded is the chain with FP32 in place of its quantiser, for an exchange that
-// stores values in fewer bits itself.
+// Uncoded returns the chain with FP32 as quantiser, for an exchange that itself stores values in
+// fewer bits.
 func (c *Chain) Uncoded() *Chain {
 	return &Chain{transforms: c.transforms, selector: c.selector, quantiser: FP32{}}
 }
 
-// Relative is the chain with a threshold that sends about that share of the values, 0 to 1,
-// in place of a magnitude (Threshold), which depends on what gradients are like; only its
-// steps that reuse the threshold are alike. Other chains, and a share of 0, are left as
-// they are, and ok is false.
+// Relative returns the chain with the magnitude of a Threshold, which depends on the gradients,
+// replaced by a threshold for about this share of the values, 0 to 1. Only steps that reuse the
+// threshold cost the same. Other chains, and a share of 0, are returned unchanged, with ok false.
 func (c *Chain) Relative(share float64) (out *Chain, ok bool) {
 	if _, ok := c.selector.(Threshold); !ok || !(share > 0 && share <= 1) {
 		return c, false
@@ -124,14 +121,13 @@ func (c *Chain) Relative(share float64) (out *Chain, ok bool) {
 	return &Chain{transforms: c.transforms, selector: DLGS{Ratio: share, Rule: RulePaper}, quantiser: c.quantiser}, true
 }
 
-// Sparse tells whether the chain selects entries.
+// Sparse reports whether the chain selects entries.
 func (c *Chain) Sparse() bool { return c.selector != nil }
 
-// Reuses tells whether a threshold that one step has selected serves later ones
-// (DLGS).
+// Reuses reports whether later steps reuse a step's threshold (DLGS).
 func (c *Chain) Reuses() bool { return c.Rule() != "" }
 
-// Rule is that of a chain which reuses thresholds (DLGS); empty of others.
+// Rule returns the rule of a chain that reuses thresholds (DLGS), else "".
 func (c *Chain) Rule() Rule {
 	if d, ok := c.selector.(DLGS); ok {
 		return d.rule()
@@ -139,7 +135,7 @@ func (c *Chain) Rule() Rule {
 	return ""
 }
 
-// Feedback tells whether the chain keeps what was not sent.
+// Feedback reports whether the chain retains unsent values.
 func (c *Chain) Feedback() bool { return c.selector != nil || c.quantiser.Feedback() }
 
 // Quantiser is the chain's last stage.

@@ -1,17 +1,16 @@
-// Package compress makes gradients smaller for their exchange: it selects the
-// large entries, or stores values in fewer bits, and keeps what was not sent for
-// later steps (error feedback). It knows nothing of networks.
+// Package compress makes gradients smaller for their exchange: it selects the large entries, or
+// stores values in fewer bits, and retains the difference for later steps (error feedback). It does
+// not depend on networks.
 //
-// A [Chain] is a list of stages, checked when it is made:
+// A [Chain] is a checked list of stages:
 //
-//	chain, err := compress.NewChain(compress.Clip{Max: 1}, compress.DLGS{Ratio: 0.01}, compress.FP16{})
+//	chain, err := compress.NewChain(
+//	    compress.Clip{Max: 1}, compress.DLGS{Ratio: 0.01}, compress.FP16{})
 //
-// Stages are of three kinds, and anyone may write more of each: a [Transform]
-// changes the gradient before anything is selected (clipping, momentum
-// correction), a [Selector] chooses which entries are sent, a [Quantiser] stores
-// values in fewer bits. [Chain.Bind] makes the state for a model, a
-// [Compressor], which works on groups: ranges of the arena of gradients that
-// are exchanged together.
+// Stages are of three kinds, open for implementations elsewhere: a [Transform] changes the gradient
+// before the selection (clipping, momentum correction), a [Selector] chooses the entries to send, a
+// [Quantiser] stores values in fewer bits. [Chain.Bind] creates the state for a model, a
+// [Compressor]. It works on groups: ranges of the gradient arena that are exchanged together.
 //
 //	c, err := chain.Bind(params, len(grads), nil)
 //	err = c.SetGroups([]compress.Bucket{{Lo: 0, Hi: len(grads)}})
@@ -23,23 +22,21 @@
 //	    sparse.AddTo(sum)
 //	}
 //
-// Without a Selector all entries are sent, and Round takes the place of Select:
-// it leaves in the gradients what others will decode. EncodeDense and
-// DecodeDense then carry any range of them. Where sums are stored in fewer bits
-// again, as in an allgather after a reduce-scatter, the owner of a range must go
-// on with its own decoded result and not with the sum it had, so that replicas
-// stay equal: [Compressor.DecodeDense] what EncodeDense gave.
+// Without a Selector all entries are sent, and Round replaces Select: it overwrites the gradients
+// with the values that other ranks will decode. EncodeDense and DecodeDense then carry any range.
+// If sums are stored in fewer bits again, as in an allgather after a reduce-scatter, the owner of a
+// range must continue with its decoded result instead of its sum, so that replicas stay equal:
+// [Compressor.DecodeDense] of the payload of EncodeDense.
 //
-// What is kept is the property of the parameters, not of the groups: it is
-// unchanged when groups change, has the parameter's name in a checkpoint, and
-// can be handed over when the number of ranks changes ([Compressor.Absorb]).
+// Residuals belong to the parameters, not to the groups: a change of groups does not change them, a
+// checkpoint stores them under the parameters' names, and [Compressor.Absorb] transfers them when
+// the number of ranks changes.
 //
-// A NaN is an error that names the parameter; so is a value that a code has no
-// room for. After such an error the state of the group is unspecified: go back
-// to a checkpoint.
+// A NaN is an error that names the parameter, as is a value outside a code's range. After such an
+// error the state of the group is unspecified: restore a checkpoint.
 //
-// Results have the same bits on every machine and with every number of threads.
-// A step allocates nothing once buffers have grown.
+// Results have the same bits on every machine and with any number of threads. A step allocates no
+// memory after its buffers have grown.
 package compress
 
 import (
@@ -47,17 +44,16 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Stage is a step of a chain: a [Transform], a [Selector] or a [Quantiser]. It
-// is a value without state; its fields are its settings.
+// Stage is a stage of a chain: a [Transform], a [Selector] or a [Quantiser]. It is a value without
+// state; its fields are its settings.
 type Stage interface {
-	// Name is the stage with its settings, such as "topk(0.01)": for errors and
-	// logs.
+	// Name is the stage with its settings, such as "topk(0.01)", for errors and logs.
 	Name() string
 	// Validate reports every bad setting.
 	Validate() error
 }
 
-// Transform changes gradients before they are selected from or stored.
+// Transform changes gradients before selection or storage.
 type Transform interface {
 	Stage
 	// Bind makes the state for an arena of parameters.
@@ -69,85 +65,80 @@ type Transformer interface {
 	// Apply changes the gradients of the arena's range [lo, lo+len(grad)) in
 	// place.
 	Apply(lo int, grad []float32)
-	// Sent says which entries of the arena were sent, lo+index[i] each.
+	// Sent reports the sent entries of the arena, lo+index[i] each.
 	Sent(lo int, index []int32)
-	// State is what a checkpoint holds, as that of a [Compressor].
+	// State returns data for a checkpoint, as for a [Compressor].
 	State() []optim.State
 }
 
-// Selector chooses which entries are sent.
+// Selector chooses the entries to send.
 type Selector interface {
 	Stage
-	// Bind makes the state for a range with n > 0 values that are selected from
-	// together. What Select is given may be longer: padding, which is zero, lies between
-	// parameters and is not counted.
+	// Bind creates the state for a range with n > 0 values under a joint selection. Slices passed
+	// to Select may be longer: padding between parameters is zero and does not count.
 	Bind(n int) Selection
 }
 
 // Selection is a Selector with its state.
 type Selection interface {
-	// Select adds grad to residual and moves what is to be sent out of it: it
-	// appends base+i and the value to s, in ascending order, and leaves zero at
-	// residual[i]. The lengths are equal. grad is not changed. A NaN in the sum
-	// is always among what is moved, and is found there.
+	// Select adds grad to residual and moves the entries to send to s: it appends base+i and the
+	// value, in ascending order, and sets residual[i] to zero. The lengths are equal. grad does not
+	// change. A NaN in the sum is always moved and is detected in s.
 	Select(w *Workspace, s *Sparse, base int, residual, grad []float32)
-	// Last tells about the last Select.
+	// Last describes the last Select.
 	Last() Pick
-	// State is what a checkpoint holds; nil: nothing. The caller may overwrite
-	// its data between steps.
+	// State returns data for a checkpoint, or nil. The caller may overwrite it between steps.
 	State() []optim.State
 }
 
 // Pick is how a selection was made.
 type Pick struct {
-	Threshold float32 // the smallest magnitude that was certain to be sent
-	Exact     bool    // by a full selection, not by comparing with a threshold only; all above Threshold is sent
+	Threshold float32 // the smallest magnitude certain to be sent
+	Exact     bool    // a full selection, which sends all above Threshold, not only a comparison with it
 }
 
-// Quantiser stores values in bytes. The same values give the same bytes, and
-// values that were decoded give the bytes that they came from, if they are
-// coded from the same place of a block on.
+// Quantiser stores values in bytes. Equal values give equal bytes, and decoded values encode to the
+// original bytes from the same offset in a block.
 type Quantiser interface {
 	Stage
-	// Code names the code in a payload. Values from 128 on are free for codes
-	// outside of this package.
+	// Code identifies the code in a payload. Values from 128 on are free for codes of other
+	// packages.
 	Code() byte
-	// Block is how many values are coded together; 1: each by itself.
+	// Block is the number of values coded together; 1 means separately.
 	Block() int
-	// Size is how many bytes n values take.
+	// Size is the number of bytes for n values.
 	Size(n int) int
-	// Encode stores x in dst, of Size(len(x)) bytes. The error is a *ValueError
-	// where a value has no code, NaN among others.
+	// Encode stores x in dst, of Size(len(x)) bytes. A value without a code, such as NaN, is a
+	// *ValueError.
 	Encode(dst []byte, x []float32) error
-	// Decode is the inverse: dst has any length, src Size(len(dst)) bytes. It
-	// returns an error where src has no form that Encode gives; that a value is none,
-	// is for those to notice who decode payloads ([Coder.Decode] does).
+	// Decode is the inverse: dst has any length, src Size(len(dst)) bytes. It returns an error for
+	// bytes that Encode never writes. Detecting a NaN is left to the decoder of payloads
+	// ([Coder.Decode]).
 	Decode(dst []float32, src []byte) error
-	// Feedback tells whether what a dense code loses is kept and added in the
-	// next step.
+	// Feedback reports whether the loss of a dense code is retained and added in the next step.
 	Feedback() bool
 }
 
 // Pool runs work on several threads.
 type Pool interface {
-	// Threads is how many parts can run at the same time.
+	// Threads is the maximum number of simultaneous parts.
 	Threads() int
 	// Run calls part(0) to part(parts-1), in any order, and returns when all
 	// have returned.
 	Run(parts int, part func(i int))
 }
 
-// Workspace is working memory that selections share. It is used by one
-// goroutine at a time; its zero value works, on one thread.
+// Workspace is the shared working memory of selections, for one goroutine at a time. The zero value
+// is ready, on one thread.
 type Workspace struct {
 	pool     Pool
 	kernels  *simd.Kernels // nil: the host's
 	take     take
-	counts   []uint32 // of the histogram, twice
-	runs     []uint32 // where the runs of a sample begin
+	counts   []uint32 // two histograms
+	runs     []uint32 // beginnings of a sample's runs
 	sample   []float32
-	middle   []float32 // candidates that may be the k-th
-	lowIndex []int32   // candidates that are not among the k
+	middle   []float32 // candidates for the k-th
+	lowIndex []int32   // candidates outside the k largest
 	lowValue []float32
 	values   []float32 // decoded
 	bytes    []byte
@@ -155,8 +146,7 @@ type Workspace struct {
 	part     func(i int)
 }
 
-// NewWorkspace returns a workspace that works on the threads of pool; nil: on
-// the caller's.
+// NewWorkspace returns a workspace on the threads of pool; nil means the caller's.
 func NewWorkspace(pool Pool) *Workspace { return &Workspace{pool: pool} }
 
 func (w *Workspace) kernel() *simd.Kernels {

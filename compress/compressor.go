@@ -11,43 +11,43 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Bucket is a range of the arena, [Lo, Hi), whose values are exchanged together,
-// and selected from together: one threshold. Parts are places inside, ascending,
-// where a selection of its own begins, as for a threshold per layer.
+// Bucket is a range of the arena, [Lo, Hi), with a joint exchange and a joint selection: one
+// threshold. Parts are ascending indices inside, each the beginning of a separate selection, as for
+// a threshold per layer.
 type Bucket struct {
 	Lo, Hi int
 	Parts  []int
 }
 
-// Compressor is a chain with its state for the parameters of a rank: residuals,
-// velocities, thresholds. invariant[nothing-is-lost]: what a step sends and what it
-// keeps are together its gradient and what was kept before, place by place, through
-// every change of groups and of the chain. It is used by one goroutine at a time.
+// Compressor is a chain with its state for the parameters of a rank: residuals, velocities,
+// thresholds. invariant[nothing-is-lost]: the sent entries of a step plus its residual always equal
+// the gradient plus the old residual, value by value, through every change of groups and of the
+// chain. It is used by one goroutine at a time.
 type Compressor struct {
 	chain      *Chain
 	layout     *Layout
-	residual   *Memory // nil: nothing is kept
+	residual   *Memory // nil: no residual
 	transforms []Transformer
 	work       *Workspace
 	coder      *Coder
 	groups     []Bucket
-	picks      map[[2]int]Selection // by range
-	parts      [][]part             // by group
+	picks      map[[2]int]Selection
+	parts      [][]part
 	state      []optim.State
 }
 
 // residualName is the first part of residuals' names in checkpoints.
 const residualName = "residual"
 
-// part is a range [lo, hi) of the arena that is selected from by itself.
+// part is a range [lo, hi) of the arena with a separate selection.
 type part struct {
 	lo, hi    int
-	padded    bool      // some of its values are padding
-	selection Selection // nil of a range without parameters, and of chains without one
+	padded    bool      // contains padding
+	selection Selection // nil for a range without parameters or a chain without a selector
 }
 
-// Bind makes the state of a chain for the parameters of an arena of n values.
-// Nothing is kept yet, and there is one group, of all. pool may be nil.
+// Bind creates the state of a chain for the parameters of an arena of n values, with residuals of
+// zero and a single group of all values. pool may be nil.
 func (c *Chain) Bind(params []Param, n int, pool Pool) (*Compressor, error) {
 	l, err := NewLayout(params, n)
 	if err != nil {
@@ -63,10 +63,9 @@ func (c *Chain) Bind(params []Param, n int, pool Pool) (*Compressor, error) {
 	return b, b.SetGroups([]Bucket{{Lo: 0, Hi: n}})
 }
 
-// Change goes on with another chain, between steps: another ratio, as in a warm-up,
-// or another strategy. What is kept stays; a chain without a selection adds it
-// to its next gradients. Velocities stay where both chains correct momentum,
-// thresholds do not: the first selections are exact.
+// Change replaces the chain between steps, such as for another ratio in a warm-up or for another
+// strategy. Residuals stay; a chain without a selection adds them to its next gradients. Velocities
+// stay if both chains correct momentum. Thresholds do not: the first selections are exact.
 func (c *Compressor) Change(chain *Chain) error {
 	if c.residual == nil && chain.Feedback() {
 		c.residual = NewMemory(residualName, c.layout)
@@ -87,9 +86,8 @@ func (c *Compressor) Change(chain *Chain) error {
 	return c.SetGroups(c.groups)
 }
 
-// SetGroups changes the groups, between steps. What is kept does not change. A
-// range that was selected from before keeps its threshold; the first selection
-// from any other is exact.
+// SetGroups changes the groups between steps. Residuals do not change. A range with an earlier
+// selection keeps its threshold; the first selection of any other range is exact.
 func (c *Compressor) SetGroups(groups []Bucket) error {
 	var errs []error
 	bounds := make([][]int, len(groups))
@@ -117,8 +115,7 @@ func (c *Compressor) SetGroups(groups []Bucket) error {
 	return nil
 }
 
-// pick returns the part that is a range, with the selection that the range has, or
-// had.
+// pick returns the part of a range, with the range's present or earlier selection.
 func (c *Compressor) pick(old map[[2]int]Selection, lo, hi int) part {
 	at := [2]int{lo, hi}
 	values := c.layout.Values(lo, hi)
@@ -156,17 +153,15 @@ func (c *Compressor) gatherState() {
 	}
 }
 
-// State returns what a checkpoint holds of this rank, as slices that may be read
-// and overwritten between steps: residuals and velocities, named by parameter,
-// such as "residual/conv1.weight", and thresholds, named by range, such as
-// "selection/0:5000/threshold". Written back after the same SetGroups it
-// continues a run with the same bits; with other groups, residuals alone
-// continue it, and the first selections are exact.
+// State returns this rank's data for a checkpoint, as slices that callers may read and overwrite
+// between steps: residuals and velocities, named by parameter, such as "residual/conv1.weight", and
+// thresholds, named by range, such as "selection/0:5000/threshold". Written back after the same
+// SetGroups, they continue a run with the same bits. With other groups, write back residuals only;
+// the first selections are then exact.
 func (c *Compressor) State() []optim.State { return c.state }
 
-// Absorb takes over what another rank kept, its State, times factor: see
-// [Inherited]. Thresholds are left alone. Residuals are an error where the chain keeps
-// none: they would be lost.
+// Absorb adds another rank's State, times factor: see [Inherited]. Thresholds are ignored.
+// Residuals are an error if the chain has no residual, because they would be lost.
 func (c *Compressor) Absorb(states []optim.State, factor float32) error {
 	var err error
 	if c.residual != nil {
@@ -185,11 +180,10 @@ func (c *Compressor) Absorb(states []optim.State, factor float32) error {
 // Chain is the chain of the compressor.
 func (c *Compressor) Chain() *Chain { return c.chain }
 
-// Layout is the arena's; see [Layout.ClearPadding].
+// Layout is the layout of the arena; see [Layout.ClearPadding].
 func (c *Compressor) Layout() *Layout { return c.layout }
 
-// Residual is what is kept for the arena's values [lo, hi), or nil where the
-// chain keeps nothing.
+// Residual is the residual of the arena's values [lo, hi), or nil without residuals.
 func (c *Compressor) Residual(lo, hi int) []float32 {
 	if c.residual == nil {
 		return nil
@@ -197,18 +191,18 @@ func (c *Compressor) Residual(lo, hi int) []float32 {
 	return c.residual.Range(lo, hi)
 }
 
-// Keep adds to what is kept for the arena's values from lo on, as what a sum lost in
-// which they had a part. It does nothing where the chain keeps nothing.
+// Keep adds to the residual from the arena's value lo on, such as the compression error of a sum.
+// Without residuals it has no effect.
 func (c *Compressor) Keep(lo int, lost []float32) {
 	if c.residual == nil {
 		return
 	}
 	kept := c.residual.Range(lo, lo+len(lost))
 	c.work.kernel().Add(kept, lost)
-	c.layout.ClearPadding(lo, kept) // it is not in checkpoints
+	c.layout.ClearPadding(lo, kept) // because checkpoints do not contain padding
 }
 
-// Last tells about the last selection from a group's part; parts count from 0.
+// Last describes the last selection from a group's part; parts count from 0.
 func (c *Compressor) Last(group, part int) Pick {
 	if p := c.parts[group][part].selection; p != nil {
 		return p.Last()
@@ -229,10 +223,10 @@ func (c *Compressor) wrong(group int, grads []float32, what string, sparse bool)
 	return nil
 }
 
-// Select makes s what this rank sends of a group: indices count from the group's
-// Lo, and values are as others will decode them. The rest of gradient and
-// residual is kept. grads are the group's gradients; transforms change them in
-// place. The error is a *ValueError, or a call that does not fit the groups.
+// Select sets s to the entries that this rank sends of a group: indices count from the group's Lo,
+// and values are as other ranks will decode them. The difference from gradient plus residual
+// becomes the residual. grads are the group's gradients; transforms change them in place. The error
+// is a *ValueError, or a call that does not fit the groups.
 func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 	if err := c.wrong(group, grads, "Select", true); err != nil {
 		return err
@@ -261,9 +255,9 @@ func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 	return c.roundEntries(s, g)
 }
 
-// offPadding makes the zeros that an exact selection has sent of a part, from entry start
-// on, those of parameters: to a selection padding is like other zeros. It is called where
-// fewer values than are sent are not zero, and costs a pass.
+// offPadding moves the zeros that an exact selection sent of a part, from entry start on, to zeros
+// of parameters, because a selection cannot distinguish padding. It is needed if fewer values are
+// nonzero than sent, and costs a pass.
 func (c *Compressor) offPadding(s *Sparse, start, groupLo int, p part) {
 	zeros, residual := 0, c.residual.Range(p.lo, p.hi)
 	for _, v := range s.Value[start:] {
@@ -287,7 +281,8 @@ func (c *Compressor) offPadding(s *Sparse, start, groupLo int, p part) {
 	}
 }
 
-// roundEntries makes the values what others will decode, and keeps the rest.
+// roundEntries rounds the values as other ranks will decode them and adds the difference to the
+// residual.
 func (c *Compressor) roundEntries(s *Sparse, g *Bucket) error {
 	q := c.chain.quantiser
 	if q.Code() == CodeFP32 {
@@ -295,7 +290,7 @@ func (c *Compressor) roundEntries(s *Sparse, g *Bucket) error {
 	}
 	if q.Block() > 1 && q.Code() != CodeSign {
 		if _, index := c.coder.layout(s); headerBytes+index+q.Size(len(s.Value)) > headerBytes+q.Size(s.Len) {
-			s.fill() // blocks are of entries: what is sent dense must be rounded so
+			s.fill() // blocks depend on entries: round as in the dense payload
 		}
 	}
 	w, residual := c.work, c.residual.Range(g.Lo, g.Hi)
@@ -311,21 +306,20 @@ func (c *Compressor) roundEntries(s *Sparse, g *Bucket) error {
 			return c.named(e, g.Lo+int(s.Index[at+e.Index]))
 		}
 		for i, v := range x {
-			residual[s.Index[at+i]] += v - y[i] // of what was selected it was zero
+			residual[s.Index[at+i]] += v - y[i] // zero before, for selected values
 			x[i] = y[i]
 		}
 	}
-	if q.Block() > 1 { // a zero that was selected may have become a value
+	if q.Block() > 1 { // rounding may turn a selected zero into a value
 		c.layout.ClearPadding(g.Lo, residual)
 	}
 	return nil
 }
 
-// roundBlock is how many values are rounded at a time: whole blocks that fit the
-// nearest cache.
+// roundBlock is the number of values rounded at a time: whole blocks that fit the nearest cache.
 func roundBlock(q Quantiser) int { return (takeChunk + q.Block() - 1) / q.Block() * q.Block() }
 
-// decoded is what others will decode of x. It is valid until the next call.
+// decoded returns x as other ranks will decode it, valid until the next call.
 func (w *Workspace) decoded(q Quantiser, x []float32) ([]float32, error) {
 	w.bytes = bytesview.Sized(w.bytes, q.Size(len(x)))
 	if err := q.Encode(w.bytes, x); err != nil {
@@ -335,10 +329,10 @@ func (w *Workspace) decoded(q Quantiser, x []float32) ([]float32, error) {
 	return y, q.Decode(y, w.bytes)
 }
 
-// Round makes a group's gradients what others will decode of them. Where there
-// is a residual it is added first, and the rest is kept. Payloads of ranges that
-// begin at whole blocks of the code, counted from the group's Lo, have the same
-// values. The error is a *ValueError, or a call that does not fit the groups.
+// Round replaces a group's gradients by the values that other ranks will decode. It first adds the
+// residual, if any, and then retains the difference. Payloads of ranges that begin at whole blocks
+// of the code, counted from the group's Lo, have the same values. The error is a *ValueError, or a
+// call that does not fit the groups.
 func (c *Compressor) Round(group int, grads []float32) error {
 	if err := c.wrong(group, grads, "Round", false); err != nil {
 		return err
@@ -367,7 +361,7 @@ func (c *Compressor) roundDense(x []float32, lo int) error {
 		if e, ok := reject(sum, simd.InfMagnitude+1, "fp32").(*ValueError); ok {
 			return c.named(e, lo+e.Index)
 		}
-		if c.residual != nil { // of the chain before
+		if c.residual != nil { // left by the chain before
 			copy(x, sum)
 			clear(sum)
 		}
@@ -381,13 +375,13 @@ func (c *Compressor) roundDense(x []float32, lo int) error {
 	}
 	if c.residual != nil {
 		k.Subtract(sum, y)
-		c.layout.ClearPadding(lo, sum) // it is not in checkpoints
+		c.layout.ClearPadding(lo, sum) // because checkpoints do not contain padding
 	}
 	copy(x, y)
 	return nil
 }
 
-// named completes an error with the parameter that holds a place of the arena.
+// named adds the parameter at an index of the arena to an error.
 func (c *Compressor) named(e *ValueError, at int) error {
 	if p, ok := c.layout.At(at); ok {
 		e.Param, e.Index = p.Name, at-p.Lo
@@ -397,13 +391,13 @@ func (c *Compressor) named(e *ValueError, at int) error {
 	return e
 }
 
-// Encode appends the payload of s, which Select gave, to dst.
+// Encode appends the payload of s, the result of Select, to dst.
 func (c *Compressor) Encode(dst []byte, s *Sparse) ([]byte, error) { return c.coder.Encode(dst, s) }
 
-// Decode makes s what a payload holds; see [Coder.Decode].
+// Decode sets s to the vector of a payload; see [Coder.Decode].
 func (c *Compressor) Decode(s *Sparse, payload []byte) error { return c.coder.Decode(s, payload) }
 
-// EncodeDense appends the payload of x, all values of it, to dst.
+// EncodeDense appends the payload of all values of x to dst.
 func (c *Compressor) EncodeDense(dst []byte, x []float32) ([]byte, error) {
 	return c.coder.EncodeDense(dst, x)
 }

@@ -5,39 +5,36 @@ import (
 	"time"
 )
 
-// CostSample is what a chain costs for one group of Values values on this machine,
-// in seconds. A line fitted through samples (bucket.FitLine) is what planning
-// takes.
+// CostSample is the cost of a chain for one group of Values values on this machine, in seconds.
+// Planning uses a line fitted through samples (bucket.FitLine).
 type CostSample struct {
-	Values  int // of the group
-	Entries int // that are sent; all without a selection
-	Bytes   int // of the payload
-	// Exact is a step that selects exactly; Reuse is a step by a threshold that was
-	// found before. They differ for DLGS alone. Without a selection both are Round.
+	Values  int
+	Entries int // sent entries; all without a selection
+	Bytes   int // payload size
+	// Exact is a step with an exact selection; Reuse is a step with an earlier threshold. They
+	// differ for DLGS only. Without a selection both are Round.
 	Exact, Reuse float64
-	// Encode is the encoding of the payload, which exchanges do beside the computation.
+	// Encode is the encoding of the payload, which exchanges do in parallel with the computation.
 	Encode float64
-	// Apply is the decoding of one payload, and its addition to a sum: as often as
-	// there are ranks.
+	// Apply is the decoding of one payload and its addition to a sum, once per rank.
 	Apply float64
 }
 
-// Lengths that MeasureCosts tries. An arena of costLongest values leaves the nearest
-// caches between one turn and the next, as a step of a large model does.
+// Lengths that MeasureCosts tries. An arena of costLongest values leaves the nearest caches between
+// repetitions, as a step of a large model does.
 const (
 	costShortest = 1 << 10
 	costLongest  = 4 << 20
 	costNoise    = 1 << 20
-	costTurns    = 3                      // of a length, at least
-	costTime     = 100 * time.Millisecond // of a length, about
+	costTurns    = 3                      // minimum repetitions of a length
+	costTime     = 100 * time.Millisecond // approximate time for a length
 )
 
-// MeasureCosts measures chain on the threads of pool (nil: the caller's) with
-// normally distributed gradients, for a model of so many values: groups of 1 Ki
-// values by factors of 4 up to that, but 1 Ki at least and 4 Mi at most, each for a
-// tenth of a second. Costs are means: where ranks have less than a core each and all
-// measure at once, they take turns at it as they do in a step. It takes about a second
-// and up to 60 MiB, or 100 where nothing bounds how many entries are sent.
+// MeasureCosts measures chain on the threads of pool (nil: the caller's) with normally distributed
+// gradients. Groups have 1 Ki values, times factors of 4 up to the model's number of values, at
+// least 1 Ki and at most 4 Mi, each for a tenth of a second. Costs are means: ranks with less than
+// a core each, measuring simultaneously, alternate as in a step. It takes about a second and up to
+// 60 MiB, or 100 MiB if the number of sent entries has no limit.
 func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	arena := costShortest
 	for arena < costLongest && 4*arena <= values {
@@ -63,14 +60,14 @@ func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	return out, nil
 }
 
-// costMeter is an arena whose groups are encoded and decoded.
+// costMeter measures encoding and decoding of an arena's groups.
 type costMeter struct {
 	c                 *Compressor
 	noise, grads, sum []float32
 	sparse            Sparse   // decoded
-	sent              []Sparse // of each group
+	sent              []Sparse // one per group
 	payload           []byte
-	ends              []int // of each group's payload
+	ends              []int // ends of the groups' payloads
 }
 
 // sample measures groups of n values.
@@ -84,8 +81,8 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 		m.sent = make([]Sparse, len(groups))
 	}
 	turns, start := 0, time.Now()
-	for ; turns < costTurns || s.Exact > 0 && time.Since(start) < costTime; turns++ { // a test's clock stands still
-		if err := m.c.Change(m.c.chain); err != nil { // thresholds are forgotten
+	for ; turns < costTurns || s.Exact > 0 && time.Since(start) < costTime; turns++ { // because a test's clock does not advance
+		if err := m.c.Change(m.c.chain); err != nil { // resets thresholds
 			return s, err
 		}
 		if err := m.c.SetGroups(groups); err != nil {
@@ -118,8 +115,8 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 	return s, nil
 }
 
-// send does what one step does on the path of the computation to send every group,
-// with nothing kept before, and returns the seconds.
+// send does the computation's part of sending every group in one step, with residuals of zero, and
+// returns the seconds.
 func (m *costMeter) send(groups []Bucket) (float64, error) {
 	for lo := 0; lo < len(m.grads); lo += len(m.noise) {
 		copy(m.grads[lo:], m.noise)
@@ -142,7 +139,7 @@ func (m *costMeter) send(groups []Bucket) (float64, error) {
 	return time.Since(start).Seconds(), nil
 }
 
-// encode makes the payloads of what send has left.
+// encode makes the payloads of the groups after send.
 func (m *costMeter) encode(groups []Bucket) (float64, error) {
 	m.payload, m.ends = m.payload[:0], m.ends[:0]
 	start := time.Now()
@@ -161,7 +158,7 @@ func (m *costMeter) encode(groups []Bucket) (float64, error) {
 	return time.Since(start).Seconds(), nil
 }
 
-// apply decodes every group and adds it.
+// apply decodes every group and adds the values.
 func (m *costMeter) apply(groups []Bucket) (float64, error) {
 	start, lo := time.Now(), 0
 	for i, g := range groups {

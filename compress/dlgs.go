@@ -8,53 +8,53 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Rule says what [DLGS] does between two exact selections, with the threshold H that the
-// last one has found: the k-th largest magnitude.
+// Rule selects how [DLGS] treats its threshold H between two exact selections. The last one sets H
+// to the k-th largest magnitude.
 type Rule string
 
 const (
-	// RuleCorrected follows what was sent against what was asked for. The zero value of a
-	// Rule means RuleCorrected.
+	// RuleCorrected adjusts H by the ratio of sent to requested entries. The zero value of a Rule
+	// means RuleCorrected.
 	//
-	// What is kept grows for about 1/Ratio steps after training begins, because entries wait about
-	// so long until they are sent, so that a threshold that stays lets through two or three times
-	// k entries then; of gradients that fade it lets through half of k. So H is corrected after
-	// each step by what was sent of what was asked for, and the mean over a period stays near k.
-	// And gradients differ from batch to batch, and from rank to rank: of groups of 64 Ki values
-	// and more a step first looks at some, one in 64 and at least 4 Ki, where about 32 or more of
-	// them should be sent, and where H would let through far more or less than is wanted of these,
-	// it becomes what they say. Ranks that send most keep all waiting. When the count leaves
-	// [k/4, 4k], the step selects exactly after all.
+	// Residuals grow for about 1/Ratio steps after training begins, because entries wait about as
+	// long before they are sent. A constant threshold then selects two or three times k entries;
+	// with fading gradients it selects half of k. So H is corrected after each step by the ratio of
+	// sent to requested entries, and the mean over a period stays near k. Gradients also differ
+	// between batches and between ranks. In groups of at least 64 Ki values, a step therefore first
+	// samples one value in 64, but at least 4 Ki, if about 32 or more sampled entries should be
+	// sent. If H would select far more or fewer of the sample than required, H becomes the sample's
+	// estimate: the rank with the most entries delays all ranks. When the count leaves [k/4, 4k],
+	// the step selects exactly.
 	RuleCorrected Rule = "corrected"
-	// RulePaper is Algorithm 1 of the paper: H stays as it is, and all that reaches it is sent,
-	// however many these are.
+	// RulePaper is Algorithm 1 of the paper: H stays constant, and all entries that reach it are
+	// sent, without a limit.
 	RulePaper Rule = "paper"
 )
 
-// Rules are the names of the rules, the default first.
+// Rules returns the names of the rules, the default first.
 func Rules() []Rule { return []Rule{RuleCorrected, RulePaper} }
 
-// DLGS selects by a threshold that is reused (Ju, Kang, Liu, Huo, J. Xi'an
-// Jiaotong Univ. 2024(9)). In its first step and again after every so many, k = max(1,
-// ceil(Ratio*n)) entries are selected exactly, as TopK does, and the k-th magnitude H is kept;
-// the steps between send |g| >= H, zeros left out, for the cost of one pass over gradient and
-// residual. g is the gradient with what was kept added, and what is not sent is kept.
+// DLGS selects by a reused threshold (Ju, Kang, Liu, Huo, J. Xi'an Jiaotong Univ. 2024(9)). In its
+// first step and then periodically, it selects k = max(1, ceil(Ratio*n)) entries exactly, as TopK
+// does, and stores the k-th magnitude H. The steps between send |g| >= H, without zeros, for the
+// cost of one pass over gradient and residual. g is the gradient plus the residual; unsent values
+// become the residual.
 type DLGS struct {
-	// Ratio is the share of values that an exact selection sends, above 0 and at most 1.
+	// Ratio is the share of values in an exact selection, above 0 and at most 1.
 	Ratio float64
-	// Every is how many steps there are from one exact selection to the next. 0: DefaultEvery.
+	// Every is the number of steps from one exact selection to the next. 0 means DefaultEvery.
 	Every int
-	// Rule is what the steps between two exact selections do. Empty: RuleCorrected.
+	// Rule is the rule for steps between two exact selections. Empty means RuleCorrected.
 	Rule Rule
 }
 
-// DefaultEvery is the period of DLGS's exact selections. For groups of 16 Ki values
-// and more an exact step costs 1.7 to 3 times one that reuses the threshold, so that
-// all steps together cost 4 to 12 % more than if none were exact; for 4 Ki values
-// about 4 times and a fifth more.
+// DefaultEvery is the default period of DLGS's exact selections. For groups of at least 16 Ki
+// values an exact step costs 1.7 to 3 times a step that reuses the threshold, and all steps
+// together cost 4 to 12 % more than without exact steps; for 4 Ki values an exact step costs about
+// 4 times, and all steps a fifth more.
 const DefaultEvery = 16
 
-// Name is such as "dlgs(0.01, every 16, corrected)".
+// Name returns a text such as "dlgs(0.01, every 16, corrected)".
 func (c DLGS) Name() string {
 	return fmt.Sprintf("dlgs(%v, every %d, %s)", c.Ratio, c.every(), c.rule())
 }
@@ -85,7 +85,7 @@ func (c DLGS) Validate() error {
 	return errors.Join(append(errs, checkRatio("dlgs", c.Ratio))...)
 }
 
-// Bind makes the state for n values: its first step is exact.
+// Bind creates the state for n values. The first step is exact.
 func (c DLGS) Bind(n int) Selection {
 	r := reused{k: Entries(c.Ratio, n), every: c.every(), savedState: make([]float32, dlgsOver)}
 	if c.rule() == RulePaper {
@@ -95,21 +95,21 @@ func (c DLGS) Bind(n int) Selection {
 	return &corrected{r}
 }
 
-// reused is what both rules have.
+// reused is the common state of both rules.
 type reused struct {
 	k, every   int
 	last       Pick
-	savedState []float32 // what a checkpoint holds, by the places below
+	savedState []float32 // checkpoint data, indexed as below
 }
 
 // Places in reused.savedState.
 const (
-	dlgsThreshold = iota // of the next step
-	dlgsLeft             // steps left that may use it
-	dlgsOver             // by how much thresholds let through more than was asked for, in steps of k: of RuleCorrected
+	dlgsThreshold = iota // H for the next step
+	dlgsLeft             // steps left with this threshold
+	dlgsOver             // accumulated excess of sent entries, in multiples of k; RuleCorrected only
 )
 
-// takes tells whether a step uses the threshold, and counts it.
+// takes reports whether a step uses the threshold, and counts the step.
 func (d *reused) takes() bool {
 	if d.savedState[dlgsLeft] < 1 {
 		return false
@@ -118,7 +118,7 @@ func (d *reused) takes() bool {
 	return true
 }
 
-// exact selects exactly, and keeps the threshold for the steps that follow.
+// exact selects exactly and stores the threshold for later steps.
 func (d *reused) exact(w *Workspace, s *Sparse, base int, residual, grad []float32) {
 	d.last = Pick{w.Exact(s, base, residual, grad, d.k), true}
 	d.savedState[dlgsThreshold], d.savedState[dlgsLeft] = d.last.Threshold, float32(d.every-1)
@@ -127,7 +127,6 @@ func (d *reused) exact(w *Workspace, s *Sparse, base int, residual, grad []float
 func (d *reused) Last() Pick           { return d.last }
 func (d *reused) State() []optim.State { return []optim.State{{Name: "threshold", Data: d.savedState}} }
 
-// paper is RulePaper.
 type paper struct{ reused }
 
 func (d *paper) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {

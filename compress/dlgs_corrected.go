@@ -7,7 +7,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// corrected is RuleCorrected.
 type corrected struct{ reused }
 
 func (d *corrected) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {
@@ -18,14 +17,14 @@ func (d *corrected) Select(w *Workspace, s *Sparse, base int, residual, grad []f
 			d.correct(w, s.Value[start:])
 			return
 		}
-		grad = nil // it is added
+		grad = nil // added by reuse
 	}
 	d.exact(w, s, base, residual, grad)
 	d.correct(w, s.Value[start:])
 }
 
-// reuse sends what reaches the threshold. Where that is too little or too much nothing
-// is sent, and grad is added.
+// reuse sends the entries that reach the threshold. With too few or too many, it sends none, and
+// only adds grad.
 func (d *corrected) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
 	start, most := len(s.Index), min(4*d.k, len(residual))
 	d.look(w, residual, grad)
@@ -41,30 +40,30 @@ func (d *corrected) reuse(w *Workspace, s *Sparse, base int, residual, grad []fl
 	return false
 }
 
-// What a step looks at before it reuses a threshold.
+// Parameters of the sample before a threshold is reused.
 const (
-	lookFrom   = 1 << 16 // values of a group: of fewer a pass takes no longer than a look
-	lookEvery  = 64      // one of so many values, as exact selections do,
-	lookLeast  = 1 << 12 // but not fewer, in which one of 8 is enough,
-	lookHits   = 1 << 9  // nor more than hold so many entries
-	lookEnough = 1 << 5  // entries, of which it tells anything
-	lookBound  = 3       // standard deviations of their number, if they were independent
+	lookFrom   = 1 << 16 // least values of a group: a pass over fewer takes no longer than a sample
+	lookEvery  = 64      // one value in 64, as exact selections do,
+	lookLeast  = 1 << 12 // at least 4 Ki, or an eighth of the values,
+	lookHits   = 1 << 9  // at most a sample that holds 512 entries
+	lookEnough = 1 << 5  // least expected entries for a usable estimate
+	lookBound  = 3       // standard deviations of their number, if independent
 )
 
-// look makes the threshold what a sample says where the two differ. It takes 1.6 to 1.8 us of
-// groups of up to 256 Ki values, and 3 % of a pass of larger ones. A whole step takes 1 to
-// 1.47 streaming passes at a ratio of 0.01 from 16 Ki values on. At 0.1 it takes 1 to 1.25 from
-// 256 Ki on with AVX-512, and up to 1.44 with AVX2; within the caches 1.7 to 2, of which
-// compaction is 1.5: by their number its instructions fill two of the core's ports. With AVX2
-// compaction is about 3 there (16 to 64 Ki values), of about 20 instructions for 8 values,
-// and a step whose residuals lie beyond the caches takes 1.5 to 1.8 up to 128 Ki.
+// look replaces the threshold by a sample's estimate if the two differ. It takes 1.6 to 1.8 us for
+// groups of up to 256 Ki values, and 3 % of a pass for larger ones. A whole step takes 1 to 1.47
+// streaming passes at a ratio of 0.01 from 16 Ki values on. At 0.1 it takes 1 to 1.25 from 256 Ki
+// on with AVX-512, and up to 1.44 with AVX2; within the caches 1.7 to 2, with 1.5 for compaction,
+// because its instructions fill two of the core's ports. With AVX2 compaction is about 3 within the
+// caches (16 to 64 Ki values), at about 20 instructions for 8 values, and a step with residuals
+// outside the caches takes 1.5 to 1.8 up to 128 Ki.
 func (d *corrected) look(w *Workspace, residual, grad []float32) {
 	n, h := len(residual), d.savedState[dlgsThreshold]
 	if n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {
 		return
 	}
 	m := min(max(n/lookEvery, min(n/8, lookLeast)), lookHits*(n/d.k))
-	m = n / (n / m * sampleRun) * sampleRun // what sampleOf takes
+	m = n / (n / m * sampleRun) * sampleRun // size that sampleOf takes
 	wanted := float64(d.k) * float64(m) / float64(n) * d.wish()
 	if wanted < lookEnough {
 		return
@@ -79,8 +78,8 @@ func (d *corrected) look(w *Workspace, residual, grad []float32) {
 	}
 }
 
-// wish is how many times k a step should send for what deviated in all: 2^(-over/2) at its
-// ends, 1/2 and 2, and about that between.
+// wish returns the multiple of k to send in a step, given the accumulated excess: 2^(-over/2) at
+// the ends, 1/2 and 2, and about as much between.
 func (d *corrected) wish() float64 {
 	over := min(1, max(-1, float64(d.savedState[dlgsOver])/dlgsOverSteps))
 	if over < 0 {
@@ -89,34 +88,33 @@ func (d *corrected) wish() float64 {
 	return 1 / (1 + over)
 }
 
-// share is a number of entries beside what was asked for.
+// share is a number of entries relative to k.
 func (d *corrected) share(count int) float64 { return float64(count) / float64(d.k) }
 
-// deviates notes what a threshold let through, as share.
+// deviates accumulates the share of a step.
 func (d *corrected) deviates(share float64) {
 	over := float64(d.savedState[dlgsOver]) + share - 1
 	d.savedState[dlgsOver] = float32(min(dlgsOverMost, max(-dlgsOverMost, over)))
 }
 
-// How a threshold is corrected.
+// Parameters of the correction.
 const (
-	dlgsStepShare = 0.5 // of a step's deviation that the next step takes back at once
-	dlgsOverSteps = 2   // over how many steps what deviated in all is taken back
-	dlgsOverMost  = 16  // at which the sum of deviations ends
+	dlgsStepShare = 0.5 // part of a step's deviation that the next step corrects
+	dlgsOverSteps = 2   // steps to correct the accumulated deviation
+	dlgsOverMost  = 16  // limit of the accumulated deviation
 )
 
-// correct moves the threshold, H, after a step that has sent c entries, the values:
+// correct adjusts the threshold, H, after a step that sent c entries, the values:
 //
 //	over += c/k - 1                    also where a reuse step was given up, at most 3
 //	e     = log2(c/k)/2 + over/2       halvings of the count that are wanted
 //	H    *= 1 + e (M/H - 1), where e < 0: H /= 1 - e (M/H - 1)
 //
-// M is the median magnitude of what was sent, so that M/H - 1, at most 1, is by how
-// much H would have had to be larger for half the entries. It is a controller with a
-// proportional and an integral part whose gain follows the tail of the distribution:
-// growth that lasts leaves no lasting error, as it would without the integral, and a
-// random count moves H little. The median is that of up to 512 of the entries: it costs
-// nothing beside the pass.
+// M is the median magnitude of the sent entries. M/H - 1, at most 1, is the relative increase of H
+// that would have halved the count. The rule is a controller with a proportional and an integral
+// part, and a gain that follows the tail of the distribution: the integral part corrects lasting
+// growth without a lasting error, and a random count moves H little. The median is of up to 512
+// entries, at a negligible cost compared with the pass.
 func (d *corrected) correct(w *Workspace, sent []float32) {
 	if d.every == 1 {
 		return
@@ -125,7 +123,7 @@ func (d *corrected) correct(w *Workspace, sent []float32) {
 	d.deviates(share)
 	h := float64(d.savedState[dlgsThreshold])
 	if d.savedState[dlgsLeft] < 1 || !(h > 0 && h <= math.MaxFloat32) {
-		return // the next step is exact; or nothing bounds what is sent, or nothing can
+		return // next step exact, or H without meaning: 0 or not finite
 	}
 	spread := min(1, float64(w.middleOf(sent, d.savedState[dlgsThreshold]))/h-1)
 	e := float64(dlgsStepShare*log2(share)) + float64(d.savedState[dlgsOver])/dlgsOverSteps
@@ -136,11 +134,11 @@ func (d *corrected) correct(w *Workspace, sent []float32) {
 	d.savedState[dlgsThreshold] = float32(h * change)
 }
 
-// middleMost is how many entries the median is estimated from.
+// middleMost is the number of entries for an estimate of the median.
 const middleMost = 512
 
-// middleOf is the median magnitude of x, one or more values of at least a magnitude,
-// or of some of them at even distances.
+// middleOf returns the median magnitude of x, one or more values of at least a magnitude, or of
+// evenly spaced samples of x.
 func (w *Workspace) middleOf(x []float32, least float32) float32 {
 	if stride := len(x) / middleMost; stride > 1 {
 		w.sample = bytesview.Sized(w.sample, middleMost)

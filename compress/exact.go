@@ -7,20 +7,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// smallSelection is the length up to which all values are candidates: they are in
-// the nearest cache.
+// smallSelection is the largest length with all values as candidates: they are in the nearest
+// cache.
 const smallSelection = 3 << 10
 
-// Exact adds grad (nil: nothing) to residual and moves its k largest magnitudes,
-// of equal ones those of lower index, to s, at base and their places. k is from
-// 1 to len(residual). It returns the k-th largest magnitude.
+// Exact adds grad (nil: none) to residual and moves the k largest magnitudes, lower indices first
+// among equals, to s, with base added to the indices. k is from 1 to len(residual). It returns the
+// k-th largest magnitude.
 //
-// A bound that somewhat more than k values should reach, and one that somewhat
-// fewer should, are estimated from a sample; one pass takes all that reach the
-// first, and the k-th is searched among those between the two. Where the sample
-// misled, or many values are equal, the values' upper 16 bits are counted, then the
-// rest of the bits, and a last pass takes what the k-th value bounds: 4 passes over
-// memory at most, and nearly always one.
+// A sample estimates two bounds: somewhat more than k values should reach the first, and somewhat
+// fewer the second. One pass takes all values that reach the first bound; the k-th is searched
+// among the values between the two. If the sample misled, or many values are equal, histograms of
+// the values' upper 16 bits and then of the other bits are counted, and a last pass takes the
+// values from the k-th up. Cost: at most 4 passes over memory, and nearly always one.
 func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) float32 {
 	n, start := len(residual), len(s.Index)
 	if n <= smallSelection {
@@ -47,12 +46,11 @@ func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) 
 	return math.Float32frombits(kth)
 }
 
-// sampleRun is how many values that follow each other are sampled together: a
-// cache line.
+// sampleRun is the number of adjacent values sampled together: a cache line.
 const sampleRun = simd.RunFloats
 
-// sampleOf fills w.sample with the magnitudes of about n/every values of
-// residual+grad, in runs at places that seed scatters.
+// sampleOf fills w.sample with the magnitudes of about n/every values of residual+grad, in runs at
+// indices scattered by seed.
 func (w *Workspace) sampleOf(residual, grad []float32, every int, seed uint32) {
 	stride := sampleRun * max(1, every)
 	runs, within := len(residual)/stride, uint32(stride-sampleRun+1)
@@ -77,17 +75,17 @@ func scatter(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// An estimate reads one of sampleEvery values, or of fewer where that would be less
-// than sampleLeast, and sampleMost at most.
+// An estimate reads one of sampleEvery values, or more if the sample would be below sampleLeast,
+// and sampleMost at most.
 const (
 	sampleEvery = 64
 	sampleLeast = 1 << 9
 	sampleMost  = 1 << 16
 )
 
-// estimate returns a bound that at least k values should reach, how many may
-// reach it at most, and a bound that fewer than k should reach: four standard
-// deviations of the sample's count off.
+// estimate returns a bound that at least k values should reach, the maximum number that may reach
+// it, and a bound that fewer than k should reach: four standard deviations of the sample's count
+// off.
 func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, limit int, high uint32) {
 	n := len(residual)
 	w.sampleOf(residual, grad, max(min(sampleEvery, n/sampleLeast), n/sampleMost), 0)
@@ -110,16 +108,15 @@ func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, lim
 // noBound is above every magnitude.
 const noBound = 1<<31 - 1
 
-// search returns a bound that at least low of the magnitudes of x reach, and at
-// most high of them where there is such a bound, else the largest; and how many
-// do. least is one that low do. It halves the range by counting what reaches its
-// middle: in a cache a count is 20 times as fast as a histogram.
+// search returns a bound that at least low of the magnitudes of x reach, and at most high if such a
+// bound exists, else the largest; and the number that reach it. At least low magnitudes must reach
+// least. It bisects the range by counts: in a cache a count is 20 times as fast as a histogram.
 func (w *Workspace) search(x []float32, low, high int, least uint32) (bound uint32, reach int) {
 	k, reach := w.kernel(), -1
-	end := k.MaxMagnitude(x) + 1 // fewer than low reach it
+	end := k.MaxMagnitude(x) + 1 // fewer than low reach end
 	middle := least + (end-least)/2
 	if octaves := uint32(4 << 23); end > octaves && end-octaves > least {
-		middle = end - octaves // where it nearly always is
+		middle = end - octaves // nearly always the range of the bound
 	}
 	for end-least > 1 {
 		if n := k.CountAtLeast(x, middle); n < low {
@@ -135,8 +132,8 @@ func (w *Workspace) search(x []float32, low, high int, least uint32) (bound uint
 	return least, reach
 }
 
-// kthLargest returns the bits of the k-th largest magnitude of x, which is known
-// to be at least least, and how many of that magnitude are among the k largest.
+// kthLargest returns the bits of the k-th largest magnitude of x, at least least, and the number of
+// values of equal magnitude among the k largest.
 func (w *Workspace) kthLargest(x []float32, k int, least uint32) (kth uint32, equal int) {
 	kernels := w.kernel()
 	kth, reach := w.search(x, k, k, least)
@@ -146,8 +143,8 @@ func (w *Workspace) kthLargest(x []float32, k int, least uint32) (kth uint32, eq
 	return kth, k - kernels.CountAtLeast(x, kth+1)
 }
 
-// kthBetween is kthLargest; where, as is probable, fewer than k magnitudes are at
-// least high, it looks at those below only.
+// kthBetween is kthLargest. If fewer than k magnitudes are at least high, as is probable, it
+// searches only the values below high.
 func (w *Workspace) kthBetween(x []float32, k int, least, high uint32) (kth uint32, equal int) {
 	if high == noBound {
 		return w.kthLargest(x, k, least)
@@ -161,8 +158,8 @@ func (w *Workspace) kthBetween(x []float32, k int, least, high uint32) (kth uint
 	return w.kthLargest(w.middle[:below], k-above, least)
 }
 
-// descend returns the bin that holds the k-th of the values, from the last bin
-// on, and its place among those of the bin, from 1.
+// descend returns the bin with the k-th of the values, counted from the last bin, and its rank in
+// the bin, from 1.
 func descend(counts []uint32, k int) (bin uint32, left int) {
 	for i := len(counts) - 1; ; i-- {
 		if k <= int(counts[i]) {
@@ -172,9 +169,8 @@ func descend(counts []uint32, k int) (bin uint32, left int) {
 	}
 }
 
-// trim leaves in s, from entry start on, the k largest, and puts the others back
-// into residual. All are at least least, and probably fewer than k at least high.
-// It returns the k-th largest magnitude.
+// trim keeps the k largest of s, from entry start on, and returns the rest to residual. All are at
+// least least, and probably fewer than k at least high. It returns the k-th largest magnitude.
 func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, least, high uint32) float32 {
 	rest := s.entries(start)
 	kth, equal := w.kthBetween(rest.Value, k, least, high)
@@ -188,7 +184,7 @@ func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, 
 		to.Index, to.Value, kept = to.Index[high:], to.Value[high:], kept+high
 	}
 	s.Index, s.Value = s.Index[:start+kept], s.Value[:start+kept]
-	if kept > k { // more equal the k-th than are wanted
+	if kept > k { // too many equal the k-th
 		w.spare(s, start, residual, base, kth, equal)
 	}
 	return math.Float32frombits(kth)
@@ -201,7 +197,7 @@ func (w *Workspace) count(x []float32, k int) (kth uint32, equal int) {
 	clear(w.counts)
 	even, odd := w.counts[:bins], w.counts[bins:]
 	pairs := x[:len(x)&^1]
-	for i := 0; i < len(pairs); i += 2 { // two tables: equal neighbours do not wait for each other
+	for i := 0; i < len(pairs); i += 2 { // two tables, so that equal neighbours do not wait for each other
 		even[simd.Magnitude(pairs[i])>>15]++
 		odd[simd.Magnitude(pairs[i+1])>>15]++
 	}
@@ -223,8 +219,8 @@ func (w *Workspace) count(x []float32, k int) (kth uint32, equal int) {
 	return top<<15 | bottom, equal
 }
 
-// exactly moves from residual to s all above a magnitude, and the first so many
-// that equal it.
+// exactly moves from residual to s all values above a magnitude, and the first equal ones up to a
+// number.
 func (w *Workspace) exactly(s *Sparse, residual []float32, base int, kth uint32, equal int) {
 	k, often := w.kernel(), simd.Few
 	for lo := 0; lo < len(residual); lo += takeChunk {
@@ -244,8 +240,8 @@ func (w *Workspace) exactly(s *Sparse, residual []float32, base int, kth uint32,
 	}
 }
 
-// spare puts back all but the first so many entries that equal a magnitude, and
-// returns how many stay.
+// spare returns entries equal to a magnitude, except for the first ones, to the residual, and
+// returns the number left.
 func (w *Workspace) spare(s *Sparse, start int, x []float32, base int, kth uint32, most int) (stay int) {
 	index, value := s.Index[start:], s.Value[start:]
 	to := 0

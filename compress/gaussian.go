@@ -8,31 +8,29 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// GaussianK takes gradients for normally distributed and computes the threshold
-// of the share Ratio from their mean and deviation (Shi et al., Understanding
-// Top-k Sparsification in Distributed Deep Learning, 2019). As long as the count
-// is not within a third of what is wanted the threshold is halved or made half
-// as large again, at most four times; where the count still leaves [k/4, 4k], the
-// entries are selected exactly. It costs three to six passes, and
-// an exact selection after them at worst.
+// GaussianK treats gradients as normally distributed and computes the threshold for the share Ratio
+// from their mean and deviation (Shi et al., Understanding Top-k Sparsification in Distributed Deep
+// Learning, 2019). While the count differs from k by more than a third, the threshold is halved or
+// raised by half, at most four times. If the count still is outside [k/4, 4k], the entries are
+// selected exactly. Cost: three to six passes, and in the worst case an exact selection.
 type GaussianK struct {
-	// Ratio is the share of values that are sent, above 0 and at most 1.
+	// Ratio is the share of values to send, above 0 and at most 1.
 	Ratio float64
 }
 
-// Name is such as "gaussiank(0.01)".
+// Name returns a text such as "gaussiank(0.01)".
 func (c GaussianK) Name() string { return fmt.Sprintf("gaussiank(%v)", c.Ratio) }
 
-// Validate reports a ratio that is none.
+// Validate reports an invalid ratio.
 func (c GaussianK) Validate() error { return checkRatio("gaussiank", c.Ratio) }
 
-// Bind makes the state for n values.
+// Bind creates the state for n values.
 func (c GaussianK) Bind(n int) Selection {
 	return &gaussian{n: n, k: Entries(c.Ratio, n), ratio: c.Ratio}
 }
 
 type gaussian struct {
-	n, k  int // values without padding, and wanted entries
+	n, k  int // values without padding; entries to send
 	ratio float64
 	last  Pick
 }

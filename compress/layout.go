@@ -14,22 +14,22 @@ type Param struct {
 	Lo, Hi int
 }
 
-// Layout says which parameter lies where in an arena. What lies between two
-// parameters is padding: zero, and not kept.
+// Layout assigns parameters to ranges of an arena. Values between two parameters are padding: zero,
+// and without a residual.
 type Layout struct {
 	params []Param // ascending
 	length int
 }
 
-// NewLayout checks the parameters of an arena of n values: unique names, ranges
-// inside that do not overlap, in any order. It reports every fault.
+// NewLayout checks the parameters of an arena of n values: unique names and disjoint ranges inside,
+// in any order. It reports every error.
 func NewLayout(params []Param, n int) (*Layout, error) {
 	l := &Layout{params: append([]Param(nil), params...), length: n}
 	var errs []error
 	if n < 0 || n > MaxLen {
 		errs = append(errs, fmt.Errorf("arena of %d values: want 0 to %d", n, MaxLen))
 	}
-	sort.Slice(l.params, func(i, j int) bool { // an empty one lies before what begins at its place
+	sort.Slice(l.params, func(i, j int) bool { // an empty parameter precedes the one that begins at the same index
 		a, b := l.params[i], l.params[j]
 		return a.Lo < b.Lo || a.Lo == b.Lo && a.Hi < b.Hi
 	})
@@ -52,12 +52,10 @@ func NewLayout(params []Param, n int) (*Layout, error) {
 // Len is the length of the arena.
 func (l *Layout) Len() int { return l.length }
 
-// Params are the parameters in the order of their ranges. They must not be
-// changed.
+// Params returns the parameters in the order of their ranges. Callers must not change them.
 func (l *Layout) Params() []Param { return l.params }
 
-// At returns the parameter that holds value i of the arena; ok is false of
-// padding.
+// At returns the parameter with value i of the arena; ok is false for padding.
 func (l *Layout) At(i int) (p Param, ok bool) {
 	at := sort.Search(len(l.params), func(j int) bool { return l.params[j].Hi > i })
 	if at == len(l.params) || l.params[at].Lo > i {
@@ -66,8 +64,7 @@ func (l *Layout) At(i int) (p Param, ok bool) {
 	return l.params[at], true
 }
 
-// Values is how many values of the arena's range [lo, hi) are parameters', padding left
-// out.
+// Values is the number of parameter values in the arena's range [lo, hi), without padding.
 func (l *Layout) Values(lo, hi int) (n int) {
 	for _, p := range l.within(lo, hi) {
 		n += min(hi, p.Hi) - max(lo, p.Lo)
@@ -75,16 +72,15 @@ func (l *Layout) Values(lo, hi int) (n int) {
 	return n
 }
 
-// within are the parameters of which there are values in [lo, hi).
+// within returns the parameters with values in [lo, hi).
 func (l *Layout) within(lo, hi int) []Param {
 	first := sort.Search(len(l.params), func(j int) bool { return l.params[j].Hi > lo })
 	end := sort.Search(len(l.params), func(j int) bool { return l.params[j].Lo >= hi })
 	return l.params[min(first, end):end]
 }
 
-// ClearPadding zeroes what of x, the arena's values from lo on, is no parameter's.
-// A code that has no zero, Sign, leaves values there that must not reach the
-// parameters.
+// ClearPadding zeroes the padding in x, the arena's values from lo on. Sign, a code without a zero,
+// writes values to padding; they must not reach the parameters.
 func (l *Layout) ClearPadding(lo int, x []float32) {
 	hi := lo + len(x)
 	at := sort.Search(len(l.params), func(j int) bool { return l.params[j].Hi > lo })
@@ -100,9 +96,9 @@ func (l *Layout) ClearPadding(lo int, x []float32) {
 	}
 }
 
-// Memory is one value for every value of an arena, kept from step to step: a
-// residual, a velocity. It belongs to the parameters: it has their names in a
-// checkpoint, and nothing of it depends on groups.
+// Memory has one value for every value of an arena, retained from step to step: a residual, a
+// velocity. It belongs to the parameters, with their names in a checkpoint, and does not depend on
+// groups.
 type Memory struct {
 	name   string
 	layout *Layout
@@ -110,8 +106,7 @@ type Memory struct {
 	state  []optim.State
 }
 
-// NewMemory returns memory that is zero. name is what it is called in
-// checkpoints.
+// NewMemory returns memory of zeros. name is its prefix in checkpoints.
 func NewMemory(name string, l *Layout) *Memory {
 	m := &Memory{name: name, layout: l, values: make([]float32, l.length)}
 	for _, p := range l.params {
@@ -120,16 +115,15 @@ func NewMemory(name string, l *Layout) *Memory {
 	return m
 }
 
-// Range is what belongs to the arena's values [lo, hi), to read and write.
+// Range returns the memory of the arena's values [lo, hi), to read and write.
 func (m *Memory) Range(lo, hi int) []float32 { return m.values[lo:hi:hi] }
 
-// State returns what belongs to each parameter, named such as
-// "residual/conv1.weight". The data may be read, saved and overwritten between
-// steps.
+// State returns the memory of each parameter, named such as "residual/conv1.weight". Callers may
+// read, save and overwrite the data between steps.
 func (m *Memory) State() []optim.State { return m.state }
 
-// Absorb adds factor times what another rank kept to this memory, matched by
-// name; states of other names are left alone.
+// Absorb adds another rank's states times factor to this memory, matched by name; states of other
+// names are ignored.
 func (m *Memory) Absorb(states []optim.State, factor float32) error {
 	own := map[string][]float32{}
 	for _, s := range m.state {
@@ -148,12 +142,11 @@ func (m *Memory) Absorb(states []optim.State, factor float32) error {
 	return nil
 }
 
-// Inherited returns whose residuals a rank takes over when a job goes on with
-// another number of ranks: those of old ranks equal to it modulo the new number.
-// Together the ranks inherit each old rank's residual once, so that nothing is
-// lost; with more ranks than before the new ones begin with none. As the mean
-// divides by the number of ranks, what is inherited is multiplied by new/old to
-// move parameters as it would have.
+// Inherited returns the old ranks with residuals that a rank takes over when a job continues with
+// another number of ranks: all old ranks equal to it modulo the new number. Each old residual is
+// inherited once, so that no value is lost; with more ranks than before, the new ranks begin
+// without. The mean divides by the number of ranks, so multiply inherited residuals by new/old to
+// move parameters equally.
 func Inherited(oldRanks, newRanks, rank int) []int {
 	var from []int
 	for r := rank; r < oldRanks; r += newRanks {

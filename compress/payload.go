@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// A payload is a vector of n values as it is sent; numbers are little-endian:
+// A payload is the encoding of a vector of n values; numbers are little-endian:
 //
 //	offset  bytes
 //	0       1     1, the format
@@ -23,16 +23,15 @@ import (
 //	12            the indices
 //	              the values, as their code stores count of them
 //
-// and nothing after. Dense has no indices. A bitmap has a bit for each of the n
-// values, the first the lowest of the first byte, bits behind the last 0. Packed
-// indices are gaps, the absent values between one entry and the next, the first
-// entry's from the front on; in blocks of 128 gaps, the last shorter: a byte w,
-// at most 31, and the gaps of w bits each from the lowest bit of a byte on, in
-// whole bytes, bits behind the last 0.
+// The payload ends there. Dense has no indices. A bitmap has a bit for each of the n values, the
+// first the lowest of the first byte, unused bits 0. Packed indices are gaps, the absent values
+// between one entry and the next, and before the first entry. They are in blocks of 128 gaps, the
+// last shorter: a byte w, at most 31, and the gaps of w bits each from the lowest bit of a byte on,
+// in whole bytes, unused bits 0.
 //
-// Of these the shortest is taken, of equal ones the first. Dense is considered
-// where the code stores each value by itself, or all are present. So a payload
-// is never longer than the dense one of such a code.
+// The encoder takes the shortest, the first among equals. It considers dense if the code stores
+// each value separately, or if all values are present. A payload is therefore never longer than the
+// dense payload of such a code.
 const (
 	payloadFormat = 1
 	headerBytes   = 12
@@ -47,21 +46,20 @@ const (
 	indexPacked
 )
 
-// PayloadBound is the length that no payload of n values exceeds.
+// PayloadBound is the maximum length of a payload of n values.
 func PayloadBound(n int, q Quantiser) int { return headerBytes + (n+7)/8 + q.Size(n) }
 
-// Coder writes and reads payloads. Each goroutine has its own; see
-// [Chain.NewCoder].
+// Coder writes and reads payloads. Each goroutine needs a separate coder; see [Chain.NewCoder].
 type Coder struct {
 	q      Quantiser
 	dense  []float32
-	widths []byte // of the blocks of gaps of the vector at hand
+	widths []byte // widths of the present vector's blocks of gaps
 }
 
 // NewCoder returns a coder of the chain's payloads.
 func (c *Chain) NewCoder() *Coder { return NewCoder(c.quantiser) }
 
-// NewCoder returns a coder of payloads whose values q stores.
+// NewCoder returns a coder of payloads with values in code q.
 func NewCoder(q Quantiser) *Coder { return &Coder{q: q} }
 
 // Use changes the code of the values.
@@ -77,8 +75,8 @@ func (c *Coder) Size(s *Sparse) int {
 	return headerBytes + bytes + c.q.Size(count)
 }
 
-// Encode appends the payload of s to dst. s must be valid. Errors are those of
-// the code, with the index in s.
+// Encode appends the payload of s to dst. s must be valid. Errors come from the code, with the
+// index in s.
 func (c *Coder) Encode(dst []byte, s *Sparse) ([]byte, error) {
 	where, indexBytes := c.layout(s)
 	values := s.Value
@@ -107,7 +105,7 @@ func (c *Coder) EncodeDense(dst []byte, x []float32) ([]byte, error) {
 	return dst, c.q.Encode(dst[start+headerBytes:], x)
 }
 
-// appendHeader appends a header and room for what follows.
+// appendHeader appends a header and space for the rest.
 func appendHeader(dst []byte, where int, q Quantiser, n, count, indexBytes int) []byte {
 	start, size := len(dst), headerBytes+indexBytes+q.Size(count)
 	dst = slices.Grow(dst, size)[:start+size]
@@ -118,8 +116,8 @@ func appendHeader(dst []byte, where int, q Quantiser, n, count, indexBytes int) 
 	return dst
 }
 
-// layout is the rule by which indices are stored, and how many bytes they take.
-// It notes the widths of gaps.
+// layout chooses the storage of indices and returns its number of bytes. It stores the widths of
+// gaps.
 func (c *Coder) layout(s *Sparse) (where, bytes int) {
 	count := len(s.Index)
 	if count == s.Len {
@@ -136,8 +134,8 @@ func (c *Coder) layout(s *Sparse) (where, bytes int) {
 	return where, bytes
 }
 
-// putBitmap fills dst, a word at a time: to add to what is in memory would wait for
-// the bit before.
+// putBitmap fills dst a word at a time, because adding bits in memory would wait for the bit
+// before.
 func putBitmap(dst []byte, index []int32) {
 	clear(dst)
 	words, held, at := len(dst)/8, uint64(0), -1
@@ -158,11 +156,11 @@ func putBitmap(dst []byte, index []int32) {
 	}
 }
 
-// gapsBytes is how many bytes gaps of width bits take, the width's included.
+// gapsBytes is the number of bytes for gaps of width bits, including the width.
 func gapsBytes(gaps, width int) int { return 1 + (gaps*width+7)/8 }
 
-// measureGaps notes how many bits the largest gap of each block takes, and returns
-// how many bytes all take.
+// measureGaps stores the bits of the largest gap of each block and returns the number of bytes for
+// all.
 func (c *Coder) measureGaps(index []int32) (size int) {
 	k, before := simd.Host(), int32(-1)
 	c.widths = c.widths[:0]
@@ -176,8 +174,8 @@ func (c *Coder) measureGaps(index []int32) (size int) {
 	return size
 }
 
-// putGaps writes packed indices, whose widths are known, to the front of dst. What
-// is behind them is overwritten, and written later.
+// putGaps writes packed indices with stored widths to the front of dst. It may overwrite later
+// bytes, which are written afterwards.
 func (c *Coder) putGaps(dst []byte, index []int32) {
 	k, before := simd.Host(), int32(-1)
 	for _, width := range c.widths {
@@ -191,8 +189,8 @@ func (c *Coder) putGaps(dst []byte, index []int32) {
 
 var errIndices = errors.New("the indices")
 
-// Decode makes s the vector of a payload. A dense payload lists all entries. The
-// error says what is wrong with a payload; s is unspecified then.
+// Decode sets s to the vector of a payload. A dense payload lists all entries. The error describes
+// the defect of a payload; s is unspecified then.
 func (c *Coder) Decode(s *Sparse, payload []byte) error {
 	where, n, count, rest, err := c.header(payload)
 	if err != nil {
@@ -223,8 +221,8 @@ func (c *Coder) Decode(s *Sparse, payload []byte) error {
 	return c.sound(s.Value, payload)
 }
 
-// sound is the error of a decoded value that no encoder has given: they refuse NaN, and
-// infinities in all codes but float32, which sums are carried in.
+// sound returns an error for a decoded value that no encoder writes: encoders reject NaN, and
+// infinities in all codes but float32, which also carries sums.
 func (c *Coder) sound(x []float32, payload []byte) error {
 	bound := uint32(simd.InfMagnitude)
 	if c.q.Code() == CodeFP32 {
@@ -237,7 +235,7 @@ func (c *Coder) sound(x []float32, payload []byte) error {
 	return bad(payload, fmt.Errorf("entry %[2]d has the value %[1]v, which no encoder writes: was it damaged on its way?", x[at], at))
 }
 
-// DecodeDense fills x with the values of a dense payload of its length.
+// DecodeDense fills x with the values of a dense payload of equal length.
 func (c *Coder) DecodeDense(x []float32, payload []byte) error {
 	where, n, _, rest, err := c.header(payload)
 	if err == nil && (where != indexDense || n != len(x)) {
@@ -255,7 +253,7 @@ func (c *Coder) DecodeDense(x []float32, payload []byte) error {
 	return c.sound(x, payload)
 }
 
-// bad says which payload cannot be read, and why.
+// bad returns an error with the payload's header and the reason.
 func bad(payload []byte, why error) error {
 	if len(payload) < headerBytes {
 		return fmt.Errorf("compress: payload of %d bytes: %w", len(payload), why)
@@ -264,8 +262,7 @@ func bad(payload []byte, why error) error {
 		binary.LittleEndian.Uint32(payload[8:]), binary.LittleEndian.Uint32(payload[4:]), why)
 }
 
-// header checks all that can be checked before memory is needed: count is then
-// bounded by the bytes that are there.
+// header checks the payload before any allocation: the bytes present bound count.
 func (c *Coder) header(p []byte) (where, n, count int, rest []byte, err error) {
 	if len(p) < headerBytes {
 		return 0, 0, 0, nil, bad(p, fmt.Errorf("the header alone has %d", headerBytes))

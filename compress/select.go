@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Entries is how many of n values a ratio selects: ceil(ratio*n), at least 1.
+// Entries is the number of values out of n that a ratio selects: ceil(ratio*n), at least 1.
 func Entries(ratio float64, n int) int {
 	return min(n, max(1, int(math.Ceil(ratio*float64(n)))))
 }
@@ -20,20 +20,20 @@ func checkRatio(name string, ratio float64) error {
 	return nil
 }
 
-// TopK sends the share Ratio of largest magnitude of every group, exactly and in
-// every step; of equal magnitudes those of lower index.
+// TopK sends the share Ratio of largest magnitude of every group, exactly and in every step; lower
+// indices come first among equal magnitudes.
 type TopK struct {
-	// Ratio is the share of values that are sent, above 0 and at most 1.
+	// Ratio is the share of values to send, above 0 and at most 1.
 	Ratio float64
 }
 
-// Name is such as "topk(0.01)".
+// Name returns a text such as "topk(0.01)".
 func (c TopK) Name() string { return fmt.Sprintf("topk(%v)", c.Ratio) }
 
-// Validate reports a ratio that is none.
+// Validate reports an invalid ratio.
 func (c TopK) Validate() error { return checkRatio("topk", c.Ratio) }
 
-// Bind makes the state for n values.
+// Bind creates the state for n values.
 func (c TopK) Bind(n int) Selection { return &topK{k: Entries(c.Ratio, n)} }
 
 type topK struct {
@@ -48,18 +48,17 @@ func (t *topK) Select(w *Workspace, s *Sparse, base int, residual, grad []float3
 func (t *topK) Last() Pick           { return Pick{Threshold: t.last, Exact: true} }
 func (t *topK) State() []optim.State { return nil }
 
-// Threshold sends every entry of at least a magnitude, and no zeros (Strom,
-// Interspeech 2015, but with the values themselves). How many that are is not
-// bounded.
+// Threshold sends every nonzero entry of at least a magnitude, without a limit on their number
+// (Strom, Interspeech 2015, but with the exact values).
 type Threshold struct {
-	// Least is the smallest magnitude that is sent, 0 or more. 0 sends all but zeros.
+	// Least is the smallest magnitude to send, 0 or more. 0 sends all values but zeros.
 	Least float64
 }
 
-// Name is such as "threshold(0.001)".
+// Name returns a text such as "threshold(0.001)".
 func (c Threshold) Name() string { return fmt.Sprintf("threshold(%v)", c.Least) }
 
-// Validate reports a threshold that is none.
+// Validate reports an invalid threshold.
 func (c Threshold) Validate() error {
 	if !(c.Least >= 0 && c.Least <= math.MaxFloat32) {
 		return fmt.Errorf("threshold: %v: want a finite number, 0 or more", c.Least)
@@ -67,7 +66,7 @@ func (c Threshold) Validate() error {
 	return nil
 }
 
-// Bind makes the state.
+// Bind creates the state.
 func (c Threshold) Bind(int) Selection { return fixed(c.Least) }
 
 type fixed float32
@@ -79,32 +78,31 @@ func (f fixed) Select(w *Workspace, s *Sparse, base int, residual, grad []float3
 func (f fixed) Last() Pick           { return Pick{Threshold: float32(f)} }
 func (f fixed) State() []optim.State { return nil }
 
-// Reaching adds grad (nil: nothing) to residual and moves to s what has at least
-// a magnitude and is not zero. If these are more than limit, none is moved. It
-// returns how many there are; a count above limit may be too small.
+// Reaching adds grad (nil: none) to residual and moves nonzero values of at least a magnitude to s.
+// If more than limit reach it, none is moved. It returns their number; above limit, the number may
+// be too small.
 func (w *Workspace) Reaching(s *Sparse, base int, residual, grad []float32, least float32, limit int) int {
 	return w.reaching(s, base, residual, grad, least, limit, 0)
 }
 
-// reaching is Reaching, fastest if about as many as expected are moved.
+// reaching is Reaching, fastest with about the expected number.
 func (w *Workspace) reaching(s *Sparse, base int, residual, grad []float32, least float32, limit, expected int) int {
 	w.take = take{residual: residual, grad: grad, base: base, least: max(1, simd.Magnitude(least)), limit: limit, expected: expected}
 	return w.over(s)
 }
 
-// Sampled estimates the threshold of the share Ratio from a sample in every step
-// (Deep Gradient Compression, Lin et al., ICLR 2018). Where more than twice as
-// many as wanted reach it, the largest of them are sent, exactly as many as
-// wanted; where the sample misled so much that fewer than a quarter or more than
-// four times as many do, they are selected exactly.
+// Sampled estimates the threshold of the share Ratio from a sample in every step (Deep Gradient
+// Compression, Lin et al., ICLR 2018). If more than twice the requested number reach it, exactly
+// the requested number of the largest are sent. If fewer than a quarter or more than four times as
+// many reach it, the entries are selected exactly.
 type Sampled struct {
-	// Ratio is the share of values that are sent, above 0 and at most 1.
+	// Ratio is the share of values to send, above 0 and at most 1.
 	Ratio float64
-	// Share is the part of the values that are sampled, above 0 and at most 1. 0: 0.01.
+	// Share is the part of the values in the sample, above 0 and at most 1. 0 means 0.01.
 	Share float64
 }
 
-// Name is such as "sampled(0.01)", or "sampled(0.01, of 0.05)" where Share is 0.05.
+// Name returns a text such as "sampled(0.01)", or "sampled(0.01, of 0.05)" if Share is 0.05.
 func (c Sampled) Name() string {
 	of := ""
 	if c.Share != 0 && c.Share != sampledShare {
@@ -113,7 +111,7 @@ func (c Sampled) Name() string {
 	return fmt.Sprintf("sampled(%v%s)", c.Ratio, of)
 }
 
-// sampledShare is Sampled's Share if none is given.
+// sampledShare is the default of Sampled's Share.
 const sampledShare = 0.01
 
 // Validate reports bad settings.
@@ -124,8 +122,7 @@ func (c Sampled) Validate() error {
 	return checkRatio("sampled", c.Ratio)
 }
 
-// Bind makes the state for n values. It counts steps, so that each samples other
-// values.
+// Bind creates the state for n values. It counts steps, so that each step samples other values.
 func (c Sampled) Bind(n int) Selection {
 	if c.Share == 0 {
 		c.Share = sampledShare
@@ -141,7 +138,7 @@ type sampled struct {
 	data     []optim.State
 }
 
-// sampleTurns is after how many steps samples repeat.
+// sampleTurns is the number of steps until samples repeat.
 const sampleTurns = 1 << 20
 
 func (d *sampled) Select(w *Workspace, s *Sparse, base int, residual, grad []float32) {

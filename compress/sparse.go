@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// Sparse is a vector of Len values of which the entries that are present are
-// listed: Value[i] at Index[i], indices ascending. The others are zero.
+// Sparse is a vector of Len values as a list of entries: Value[i] at Index[i], indices ascending.
+// All other values are zero.
 type Sparse struct {
 	Len   int
 	Index []int32
@@ -18,18 +18,18 @@ type Sparse struct {
 // MaxLen is the largest length of a vector, and of an arena: indices are int32.
 const MaxLen = math.MaxInt32
 
-// Reset empties the vector and gives it length n. Memory is kept.
+// Reset empties the vector, sets the length to n and retains memory.
 func (s *Sparse) Reset(n int) {
 	s.Len, s.Index, s.Value = n, s.Index[:0], s.Value[:0]
 }
 
-// Count is how many entries are present.
+// Count is the number of entries.
 func (s *Sparse) Count() int { return len(s.Index) }
 
-// Density is the share of entries that are present, 0 of an empty vector.
+// Density is the share of present entries, 0 for an empty vector.
 func (s *Sparse) Density() float64 { return float64(len(s.Index)) / float64(max(s.Len, 1)) }
 
-// Append adds an entry behind the last.
+// Append adds an entry after the last.
 func (s *Sparse) Append(index int, value float32) {
 	s.Index, s.Value = append(s.Index, int32(index)), append(s.Value, value)
 }
@@ -42,19 +42,17 @@ func (s *Sparse) AddTo(dst []float32) {
 	}
 }
 
-// entries are those from start on.
 func (s *Sparse) entries(start int) simd.Entries {
 	return simd.Entries{Index: s.Index[start:], Value: s.Value[start:]}
 }
 
-// Reserve makes room for n more entries, so that appending them does not
-// allocate.
+// Reserve allocates space for n more entries.
 func (s *Sparse) Reserve(n int) {
 	have := len(s.Index)
 	if cap(s.Index) >= have+n && cap(s.Value) >= have+n {
 		return
 	}
-	if s.Index != nil { // lengths differ a little from step to step
+	if s.Index != nil { // because lengths differ a little from step to step
 		n += (have + n) / 8
 	}
 	index, value := make([]int32, have, have+n), make([]float32, have, have+n)
@@ -63,14 +61,13 @@ func (s *Sparse) Reserve(n int) {
 	s.Index, s.Value = index, value
 }
 
-// Validate reports what makes s no vector: indices that do not ascend or are
-// outside, and unequal lengths.
+// Validate reports invalid vectors: indices that do not ascend or are outside, and unequal lengths.
 func (s *Sparse) Validate() error {
 	if len(s.Index) != len(s.Value) || s.Len < 0 || s.Len > MaxLen {
 		return fmt.Errorf("sparse vector of length %d has %d indices and %d values", s.Len, len(s.Index), len(s.Value))
 	}
 	before, wrong := int32(-1), int32(0)
-	for _, at := range s.Index { // without a branch, and then for the error's sake
+	for _, at := range s.Index { // first without a branch; the second loop finds the error's place
 		wrong |= at | (at - before - 1)
 		before = at
 	}
@@ -87,12 +84,12 @@ func (s *Sparse) Validate() error {
 	return nil
 }
 
-// fill lists all Len entries, absent ones as zero.
+// fill lists all Len entries, adding zeros.
 func (s *Sparse) fill() {
 	have := len(s.Index)
 	s.Reserve(s.Len - have)
 	s.Index, s.Value = s.Index[:s.Len], s.Value[:s.Len]
-	from := have - 1 // from the end: an entry never moves to the front
+	from := have - 1 // backward, so that no entry moves to the front
 	for to := s.Len - 1; to >= 0; to-- {
 		v := float32(0)
 		if from >= 0 && int(s.Index[from]) == to {

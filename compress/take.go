@@ -6,9 +6,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// takeChunk is how many values are worked on together, so that a second pass over
-// them finds them in the nearest cache; takePass how many a pass over memory does
-// between two looks at how many it has found.
+// takeChunk is the number of values processed together, so that a second pass finds them in the
+// nearest cache. takePass is the number of values of a pass between two checks of the count.
 const (
 	takeChunk = 4 << 10
 	takePass  = 16 << 10
@@ -17,14 +16,14 @@ const (
 // take is a pass over residual and grad that moves the entries of at least a
 // magnitude to a Sparse, on all threads of the pool.
 type take struct {
-	residual, grad []float32 // grad nil: nothing is added
+	residual, grad []float32 // nil: none
 	base           int
 	least          uint32 // bits of the magnitude
-	limit          int    // more than this are too many, and the pass stops
-	expected       int    // how many there are, about
+	limit          int    // maximum count, above which the pass stops
+	expected       int    // approximate count
 }
 
-// segment is the part of a pass that one thread does.
+// segment is one thread's part of a pass.
 type segment struct {
 	lo, done, hi int
 	count        int
@@ -32,12 +31,11 @@ type segment struct {
 	value        []float32
 }
 
-// minSegment is the shortest part of a pass that is worth a thread.
+// minSegment is the shortest part of a pass that repays a thread.
 const minSegment = 1 << 16
 
-// over runs the pass w.take, appends the entries to s and returns how many there are.
-// If they are more than the limit, residual is residual+grad for all values and
-// s is unchanged.
+// over runs the pass w.take, appends the entries to s and returns their number. Above the limit,
+// residual is residual+grad for all values and s does not change.
 func (w *Workspace) over(s *Sparse) int {
 	n := len(w.take.residual)
 	if w.take.limit > n {
@@ -60,7 +58,7 @@ func (w *Workspace) over(s *Sparse) int {
 		room := min(w.take.limit+takePass, g.hi-g.lo)
 		g.index, g.value = bytesview.Sized(g.index, room), bytesview.Sized(g.value, room)
 	}
-	w.kernel() // before threads look for it
+	w.kernel() // sets w.kernels before threads read it
 	if w.part == nil {
 		w.part = func(i int) { w.segment(&w.segments[i]) }
 	}
@@ -83,7 +81,7 @@ func (w *Workspace) alone(s *Sparse) int {
 	return g.count
 }
 
-// join appends what all threads found, in order.
+// join appends the entries of all threads, in order.
 func (w *Workspace) join(s *Sparse, parts []segment) int {
 	count := 0
 	for i := range parts {
@@ -104,7 +102,7 @@ func (w *Workspace) join(s *Sparse, parts []segment) int {
 	return count
 }
 
-// segment does a part of the pass, up to where there are too many.
+// segment does a part of the pass, until the count exceeds the limit.
 func (w *Workspace) segment(g *segment) {
 	t, k := &w.take, w.kernel()
 	g.done, g.count = g.lo, 0
@@ -122,7 +120,7 @@ func (w *Workspace) segment(g *segment) {
 	}
 }
 
-// undo puts back what a segment took and completes the sum.
+// undo returns a segment's entries to the residual and completes the sum.
 func (w *Workspace) undo(g *segment) {
 	t := &w.take
 	putBack(t.residual, t.base, g.index[:g.count], g.value[:g.count])

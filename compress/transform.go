@@ -14,10 +14,10 @@ type Clip struct {
 	Max float64
 }
 
-// Name is such as "clip(1)".
+// Name returns a text such as "clip(1)".
 func (c Clip) Name() string { return fmt.Sprintf("clip(%v)", c.Max) }
 
-// Validate reports a limit that is none.
+// Validate reports an invalid limit.
 func (c Clip) Validate() error { return checkLimit("clip", c.Max) }
 
 func checkLimit(name string, limit float64) error {
@@ -27,7 +27,7 @@ func checkLimit(name string, limit float64) error {
 	return nil
 }
 
-// Bind returns what clips; it has no state.
+// Bind returns the clipping, which has no state.
 func (c Clip) Bind(*Layout) Transformer { return clip(c.Max) }
 
 type clip float32
@@ -46,19 +46,18 @@ func (c clip) Apply(_ int, grad []float32) {
 func (clip) Sent(int, []int32)    {}
 func (clip) State() []optim.State { return nil }
 
-// Momentum is momentum correction (Deep Gradient Compression, Lin et al., ICLR
-// 2018): what is selected from is the velocity u = Factor*u + gradient instead of
-// the gradient, and where an entry was sent its velocity begins anew. The wrapped
-// optimizer should then have no momentum of its own.
+// Momentum is momentum correction (Deep Gradient Compression, Lin et al., ICLR 2018): selections
+// apply to the velocity u = Factor*u + gradient instead of the gradient, and the velocity of a sent
+// entry restarts at zero. The wrapped optimizer should then have no momentum.
 type Momentum struct {
-	// Factor is what a step leaves of the velocity, 0 or more and below 1.
+	// Factor is the share of the velocity left after a step, 0 or more and below 1.
 	Factor float64
 }
 
-// Name is such as "momentum(0.9)".
+// Name returns a text such as "momentum(0.9)".
 func (c Momentum) Name() string { return fmt.Sprintf("momentum(%v)", c.Factor) }
 
-// Validate reports a factor that is none.
+// Validate reports an invalid factor.
 func (c Momentum) Validate() error {
 	if !(c.Factor >= 0 && c.Factor < 1) {
 		return fmt.Errorf("momentum: factor %v: want 0 or more and below 1", c.Factor)
@@ -66,7 +65,7 @@ func (c Momentum) Validate() error {
 	return nil
 }
 
-// Bind makes the velocity, which is zero.
+// Bind creates the velocity, initially zero.
 func (c Momentum) Bind(l *Layout) Transformer {
 	return &momentum{float32(c.Factor), NewMemory("velocity", l), simd.Host()}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// The codes of values in payloads.
+// Codes of values in payloads.
 const (
 	CodeFP32 byte = iota
 	CodeFP16
@@ -22,13 +22,13 @@ const (
 
 // ValueError is a value that cannot be sent.
 type ValueError struct {
-	Param string  // the parameter it belongs to, "" where that is not known
-	Index int     // in the parameter, or in what was given
-	Value float32 // NaN, or what the code has no room for
-	Code  string  // the name of the code; "" of NaN
+	Param string  // parameter with the value, or ""
+	Index int     // index in the parameter, or in the argument
+	Value float32 // NaN, or a value outside the code's range
+	Code  string  // name of the code; "" for NaN
 }
 
-// Error says whose value it is, where, and what to do.
+// Error names the parameter, the element and a remedy.
 func (e *ValueError) Error() string {
 	whose := "a gradient"
 	if e.Param != "" {
@@ -40,8 +40,8 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("compress: %s is %v at element %d, which %s has no room for: clip it, or use a code of wider range", whose, e.Value, e.Index, e.Code)
 }
 
-// reject returns the error of the first value whose magnitude's bits are at least
-// bound, of a code that has room for smaller ones only; nil: none.
+// reject returns the error of the first value with magnitude bits of at least bound, outside the
+// range of code, or nil.
 func reject(x []float32, bound uint32, code string) error {
 	if simd.Host().MaxMagnitude(x) < bound {
 		return nil
@@ -59,15 +59,15 @@ func reject(x []float32, bound uint32, code string) error {
 	return nil
 }
 
-// FP32 stores values as they are, infinities too.
+// FP32 stores values unchanged, including infinities.
 type FP32 struct{}
 
 // FP16 stores values as float16, rounded to nearest, ties to even. A magnitude
 // of 65,520 or more is an error.
 type FP16 struct{}
 
-// BF16 stores values as bfloat16, rounded to nearest, ties to even. What rounds
-// to infinity is an error.
+// BF16 stores values as bfloat16, rounded to nearest, ties to even. A value that rounds to infinity
+// is an error.
 type BF16 struct{}
 
 // Name returns "fp32".
@@ -85,7 +85,7 @@ func (FP32) Block() int { return 1 }
 // Size returns 4n.
 func (FP32) Size(n int) int { return 4 * n }
 
-// Feedback returns false: nothing is lost.
+// Feedback returns false: no precision is lost.
 func (FP32) Feedback() bool { return false }
 
 // Encode copies x; only NaN is an error.
@@ -133,7 +133,7 @@ func (FP16) Block() int { return 1 }
 // Size returns 2n.
 func (FP16) Size(n int) int { return 2 * n }
 
-// Feedback returns false: what rounding loses is small.
+// Feedback returns false: rounding errors are small.
 func (FP16) Feedback() bool { return false }
 
 // Encode rounds x; the first value out of range is the error.
@@ -162,7 +162,7 @@ func (BF16) Block() int { return 1 }
 // Size returns 2n.
 func (BF16) Size(n int) int { return 2 * n }
 
-// Feedback returns false: what rounding loses is small.
+// Feedback returns false: rounding errors are small.
 func (BF16) Feedback() bool { return false }
 
 // Encode rounds x; the first value out of range is the error.
@@ -177,18 +177,17 @@ func (BF16) Decode(dst []float32, src []byte) error {
 	return nil
 }
 
-// valueBlock is how many values are checked and converted at a time, so that the
-// second finds in the nearest cache what the first has read.
+// valueBlock is the number of values checked and converted at a time, so that the conversion finds
+// them in the nearest cache.
 const valueBlock = 2048
 
-// halves is memory for 16-bit values whose bytes lie at odd addresses, or the
-// other way round.
+// halves is memory for 16-bit values with bytes at odd addresses, or in big-endian order.
 var halves = sync.Pool{New: func() any { return new([valueBlock]uint16) }}
 
-// encodeHalves converts values whose magnitude's bits are below bound.
+// encodeHalves converts values with magnitude bits below bound.
 func encodeHalves(dst []byte, x []float32, code string, bound uint32, convert func(*simd.Kernels, []uint16, []float32)) error {
 	k, aside := simd.Host(), (*[valueBlock]uint16)(nil)
-	if wholeHalves(dst[:2*len(x)]) == nil { // a defer in the loop would allocate
+	if wholeHalves(dst[:2*len(x)]) == nil { // here, because a defer in the loop would allocate
 		aside = halves.Get().(*[valueBlock]uint16)
 		defer halves.Put(aside)
 	}
@@ -236,8 +235,7 @@ func decodeHalves(dst []float32, src []byte, convert func(*simd.Kernels, []float
 	}
 }
 
-// wholeHalves is b as 16-bit values, or nil where they do not lie in memory as
-// values do.
+// wholeHalves returns b as 16-bit values, or nil if memory has another alignment or byte order.
 func wholeHalves(b []byte) []uint16 {
 	first := unsafe.Pointer(unsafe.SliceData(b))
 	if !littleEndian || uintptr(first)&1 != 0 {
@@ -246,5 +244,5 @@ func wholeHalves(b []byte) []uint16 {
 	return unsafe.Slice((*uint16)(first), len(b)/2)
 }
 
-// littleEndian tells whether values lie in memory as they do in payloads.
+// littleEndian reports whether memory and payloads have the same byte order.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
