@@ -9,54 +9,50 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// The algorithms of sparse exchanges.
+// Algorithms of sparse exchanges.
 const (
-	// AllGather: every rank gets the payloads of all. It sends (N-1)/N of them all,
-	// which grows with N; the fewest messages.
+	// AllGather: every rank gets the payloads of all ranks, in the fewest messages. Each sends
+	// (N-1)/N of all payloads, which grow with N.
 	AllGather = "allgather"
-	// Tree: in log2 N steps, each rank exchanges the sum that it has with one that is
-	// twice as far away as in the step before, and merges (SSAR recursive doubling of
-	// SparCML; Renggli et al., SC 2019). For few entries: few messages, and what
-	// ranks have in common travels once.
+	// Tree: in log2 N steps, each rank exchanges its sum with a rank twice as far away as in the
+	// step before, and merges (SSAR recursive doubling of SparCML; Renggli et al., SC 2019). For
+	// few entries: few messages, and common entries travel once.
 	Tree = "tree"
-	// Split: each rank sums its part of the vector, sent to it by all others, and
-	// hands it to all (Ok-Topk; Li and Hoefler, PPoPP 2022). It sends (N-1)/N of a
-	// payload and of the sum's, and borders between the parts are moved so that all
-	// receive about the same.
+	// Split: each rank sums its part of the vector, received from all ranks, and sends the sum to
+	// all (Ok-Topk; Li and Hoefler, PPoPP 2022). It sends (N-1)/N of a payload and of the sum's;
+	// borders between the parts move so that all ranks receive about the same.
 	Split = "split"
 	// Dense: an allreduce of all values, as float32.
 	Dense = "dense"
 )
 
-// Algorithms are the names of the algorithms of sparse exchanges.
+// Algorithms returns the names of the algorithms of sparse exchanges.
 func Algorithms() []string { return []string{AllGather, Tree, Split, Dense} }
 
-// Situation is all that a choice depends on. It is the same on every rank.
+// Situation is the input of a choice, equal on every rank.
 type Situation struct {
 	Ranks   int
-	Len     int  // of the vector
-	Entries int  // of all ranks' contributions together
-	Payload int  // bytes of all ranks' payloads together
+	Len     int  // vector length
+	Entries int  // sum over the contributions of all ranks
+	Payload int  // bytes of all ranks' payloads
 	Most    int  // Request.MaxEntries
 	Blocks  bool // the code's blocks cannot be cut: parts and sums travel as float32
 }
 
-// Density is the mean share of entries that a rank contributes.
 func (s Situation) Density() float64 {
 	return float64(s.Entries) / float64(max(1, s.Ranks)) / float64(max(1, s.Len))
 }
 
-// Cost is what an exchange takes of the busiest rank when all contribute the same
-// number of entries, at independent places.
+// Cost is the cost of an exchange for the busiest rank if all contribute the same number of
+// entries, at independent indices.
 type Cost struct {
-	Steps    int // that follow each other
-	Messages int // that it sends
-	Bytes    int // likewise, of payload
-	Entries  int // that it encodes, decodes, merges or adds
+	Steps    int // sequential steps
+	Messages int // messages sent
+	Bytes    int // payload bytes sent
+	Entries  int // entries encoded, decoded, merged or added
 }
 
-// What a step, a message and an entry count for in Choose, in bytes: 33 µs, 8 µs and
-// 8 ns at 1 Gbit/s.
+// Cost of a step, a message and an entry in Choose, in bytes: 33 µs, 8 µs and 8 ns at 1 Gbit/s.
 const (
 	stepBytes    = 4096
 	messageBytes = 1024
@@ -67,11 +63,11 @@ func (c Cost) weight() int {
 	return c.Bytes + stepBytes*c.Steps + messageBytes*c.Messages + entryBytes*c.Entries
 }
 
-// Cost estimates an algorithm; of an unknown one it is zero.
+// Cost estimates an algorithm; the estimate is zero for an unknown one.
 //
-// With N ranks that contribute k of n entries each, K = N k, in payloads of p bytes,
-// a sum of U = n (1 - (1-k/n)^N) entries or at most MaxEntries, and L = ceil(log2 N), a
-// rank sends, beside the frames' L messages of 24 (N-1) bytes:
+// With N ranks that contribute k of n entries each, K = N k, in payloads of p bytes, a sum of U = n
+// (1 - (1-k/n)^N) entries or at most MaxEntries, and L = ceil(log2 N), a rank sends, in addition to
+// the frames' L messages of 24 (N-1) bytes:
 //
 //	allgather  (N-1) p in L messages, N-1 of payloads longer than 256 KiB together
 //	tree       8 k (P-1) + 4 log2 P, P = 2^floor(log2 N), in log2 P messages, the sums
@@ -82,7 +78,7 @@ func (c Cost) weight() int {
 //	           N-1 or L for the alltoall
 //	dense      2 (N-1)/N 4 n, up to 128 KiB log2 N 4 n
 //
-// Messages that do not depend on each other are one step.
+// Independent messages are one step.
 func (s Situation) Cost(algorithm string) Cost {
 	n, own := s.Ranks, s.Entries/max(1, s.Ranks)
 	switch algorithm {
@@ -114,7 +110,7 @@ func (s Situation) splitCost() Cost {
 	sums := PayloadBytes(s.Len, sum)
 	gather := log2(n) + gatherSteps(n, sums)
 	steps, messages, lengths := 1, n-1, 8*(n-1)
-	if n >= 8 { // by doubling
+	if n >= 8 { // recursive doubling
 		steps, messages, lengths = log2(n), log2(n), 0
 		for i := range n {
 			lengths += 8 * bits.OnesCount(uint(i))
@@ -123,8 +119,7 @@ func (s Situation) splitCost() Cost {
 	return Cost{1 + steps + gather, n - 1 + messages + gather, share(parts+sums, n) + lengths + (8+2*headerBytes)*(n-1), 3*own + 2*sum}
 }
 
-// treeCost counts a rank of those that others hand their vectors to, where there are
-// such.
+// treeCost counts a rank that other ranks send their vectors to, if N is not a power of two.
 func (s Situation) treeCost() Cost {
 	n, own := s.Ranks, s.Entries/max(1, s.Ranks)
 	full := 1 << (bits.Len(uint(n)) - 1)
@@ -150,8 +145,8 @@ func (s Situation) treeCost() Cost {
 	return c
 }
 
-// union is how many entries the sum is expected to have. Products are rounded as
-// such: the same on every rank, whether or not its processor fuses.
+// union is the expected number of entries of the sum. Products are rounded explicitly: the result
+// is equal on every rank, with or without fused multiply-add.
 func (s Situation) union() int {
 	if s.Len == 0 {
 		return 0
@@ -164,10 +159,10 @@ func (s Situation) union() int {
 	return u
 }
 
-// share is what an allgather of so many bytes makes a rank send.
+// share is the number of bytes a rank sends in an allgather of bytes.
 func share(bytes, n int) int { return int(int64(bytes) * int64(n-1) / int64(n)) }
 
-// gatherSteps is how many an allgather takes, see collective, each with a message.
+// gatherSteps is the number of steps, each with a message, of an allgather; see collective.
 func gatherSteps(n, bytes int) int {
 	if bytes <= 256<<10 {
 		return log2(n)
@@ -178,11 +173,10 @@ func gatherSteps(n, bytes int) int {
 // log2 is rounded up.
 func log2(n int) int { return bits.Len(uint(n - 1)) }
 
-// Choose is the fixed rule: the algorithm of the least cost, where a step counts as
-// 4 KiB, a message as 1 KiB and an entry as 1 byte; of equal ones the first of
-// Algorithms. Where the
-// ranks contribute more entries together than the vector is long, a density beyond
-// 1/N, it is never AllGather.
+// Choose is the fixed rule: the algorithm of the least cost, with a step as 4 KiB, a message as 1
+// KiB and an entry as 1 byte; the first of Algorithms among equals. If the ranks together
+// contribute more entries than the vector's length, a density above 1/N, the choice is never
+// AllGather.
 func Choose(s Situation) string {
 	best, least := Dense, math.MaxInt
 	for _, name := range Algorithms() {
@@ -196,10 +190,8 @@ func Choose(s Situation) string {
 	return best
 }
 
-// Use makes the group choose by another function from the next exchange on, as
-// Config.Choose; nil: by the fixed rule. Every rank calls it between the same two
-// exchanges, when none is under way. It is an error where an algorithm was
-// configured.
+// Use sets Config.Choose from the next exchange on; nil means the fixed rule. Every rank calls it
+// between the same two exchanges, with none in flight. A configured algorithm is an error.
 func (e *GroupReducer) Use(choose func(Situation) string) error {
 	if e.cfg.Algorithm != "" {
 		return fmt.Errorf("exchange: algorithm %q is configured: no other choice has an effect", e.cfg.Algorithm)
@@ -208,7 +200,6 @@ func (e *GroupReducer) Use(choose func(Situation) string) error {
 	return nil
 }
 
-// choose is as configured.
 func (e *GroupReducer) choose(s Situation) string {
 	switch {
 	case e.cfg.Algorithm != "":
@@ -225,9 +216,8 @@ func even(ranks, n, k int) Situation {
 	return Situation{Ranks: ranks, Len: n, Entries: ranks * k, Payload: ranks * PayloadBytes(n, k)}
 }
 
-// Explain says in one line by which algorithms entries of op would be exchanged, as
-// their density grows, and why. Of op it looks at X's length, Code, and whether the sum
-// has at most as many entries as a rank contributes (MaxEntries above 0).
+// Explain names in one line the algorithms for the entries of op by density, and the reason. It
+// reads the length of X, Code, and whether MaxEntries limits the sum to the entries of a rank.
 func (e *GroupReducer) Explain(op *Request) string {
 	n := len(op.X)
 	choose := func(k int) string {
@@ -263,8 +253,8 @@ func (e *GroupReducer) Explain(op *Request) string {
 	return b.String()
 }
 
-// lastLike is the largest number of entries, k to n, up to which the choice stays that of
-// k, looked for in steps of a sixteenth, and then halves.
+// lastLike is the largest number of entries, k to n, with the choice of k up to there, searched in
+// steps of a sixteenth and then by halves.
 func lastLike(choose func(k int) string, n, k int) int {
 	name := choose(k)
 	for k < n {

@@ -6,11 +6,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// chunks sums values of a code of which no operation can add two: each rank owns a
-// chunk, whole blocks of the code counted from X's start, is sent it by all others,
-// adds it in the order of ranks, and codes the sum, which all gather. It goes on
-// with what it decodes of that, so that all ranks have the same bits, and keeps what
-// the sum lost (the second of DoubleSqueeze's errors, Tang et al., ICML 2019).
+// chunks sums values of a code that no operation can add: each rank owns a chunk, whole blocks of
+// the code counted from X's start, receives it from all ranks, adds in the order of ranks, and
+// codes the sum, which all ranks gather. The owner continues with the decoded sum, so that all
+// ranks have the same bits, and retains the compression error of the sum (the second error of
+// DoubleSqueeze, Tang et al., ICML 2019).
 //
 // With S the bytes of X in the code a rank sends 2(N-1)/N S in 2(N-1) messages, and
 // reads N/N of X twice.
@@ -43,17 +43,16 @@ func (e *GroupReducer) chunk(op *Request, r int) (lo, hi int) {
 	return at(r), at(r + 1)
 }
 
-// strip is how many values are coded at a time, of whole blocks, so that they stay
-// in the nearest cache.
+// strip is the number of values coded at a time, whole blocks that stay in the nearest cache.
 func strip(q compress.Quantiser) int { return (castBlock + q.Block() - 1) / q.Block() * q.Block() }
 
-// codedSize is how many bytes n values take, coded strip by strip.
+// codedSize is the number of bytes of n values, coded strip by strip.
 func codedSize(q compress.Quantiser, n int) int {
 	s := strip(q)
 	return n/s*q.Size(s) + q.Size(n%s)
 }
 
-// encodeStrips codes x, which begins at place lo of X, to dst, of codedSize bytes.
+// encodeStrips codes x, at index lo of X, to dst, of codedSize bytes.
 func encodeStrips(op *Request, dst []byte, lo int, x []float32) error {
 	q := op.Code
 	for s := strip(q); len(x) > 0; {
@@ -70,7 +69,7 @@ func encodeStrips(op *Request, dst []byte, lo int, x []float32) error {
 	return nil
 }
 
-// dealChunks sends each owner its chunk and receives this rank's in e.in.
+// dealChunks sends each owner its chunk and receives this rank's chunk in e.in.
 func (e *GroupReducer) dealChunks(op *Request) error {
 	total := 0
 	for r := range e.size {
@@ -97,7 +96,7 @@ func (e *GroupReducer) dealChunks(op *Request) error {
 	return collective.AllToAllV(e.dup, e.in, e.out, e.outs, e.counts)
 }
 
-// addChunks makes the chunk from lo to hi the sum over the ranks, in their order.
+// addChunks sums the chunk from lo to hi over the ranks, in order.
 func (e *GroupReducer) addChunks(op *Request, lo, hi int) error {
 	q := op.Code
 	s := strip(q)
@@ -128,7 +127,7 @@ func (e *GroupReducer) addChunks(op *Request, lo, hi int) error {
 	return nil
 }
 
-// gatherChunks codes the sum of the chunk from lo to hi and gathers those of all.
+// gatherChunks codes the sum of the chunk from lo to hi and gathers all chunks.
 func (e *GroupReducer) gatherChunks(op *Request, lo, hi int) error {
 	total, mine := 0, 0
 	for r := range e.size {

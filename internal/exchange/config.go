@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// Config says how sparse gradients are exchanged. All ranks must give the same.
-// The zero value chooses by the fixed rule.
+// Config configures exchanges of sparse gradients, equally on all ranks. The zero value chooses by
+// the fixed rule.
 type Config struct {
-	// Algorithm carries out all sparse exchanges; it is one of Algorithms. Empty: Choose
-	// names one for each exchange.
+	// Algorithm carries out all sparse exchanges; it is one of Algorithms. Empty means the
+	// algorithm of Choose for each exchange.
 	Algorithm string
-	// Choose names the algorithm of an exchange. nil: the function Choose of this package.
-	// It must give the same answer on every rank: it may depend on its argument and on what
-	// the ranks have agreed on, and on nothing else.
+	// Choose returns the algorithm of an exchange. nil means the function Choose of this package.
+	// It must return the same name on every rank: it may depend only on its argument and on data
+	// that the ranks have agreed on.
 	Choose func(Situation) string
-	// Rebalance is after how many exchanges by Split the parts of a bucket are cut anew, so
-	// that each owner has as many entries. 0: 64.
+	// Rebalance is the number of exchanges by Split before a bucket is cut again, so that each
+	// owner has as many entries. 0 means 64.
 	Rebalance int
 }
 
 const defaultRebalance = 64
 
-// Validate reports every fault of c at once.
+// Validate reports every error of c together.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Algorithm != "" && !slices.Contains(Algorithms(), c.Algorithm) {

@@ -7,12 +7,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// castBlock is how many values are cast at a time: they stay in the nearest cache.
+// castBlock is the number of values cast at a time, which stay in the nearest cache.
 const castBlock = 4096
 
-// startHalves casts X to 16 bits and starts their allreduce. A sum of halves would
-// overflow at 65,504, and a mean does not: values are divided by the number of
-// ranks first, and what comes back is multiplied by it.
+// startHalves casts X to 16 bits and starts the allreduce. A sum of halves would overflow at
+// 65,504; a mean does not. Values are therefore divided by the number of ranks first, and the
+// result is multiplied by it.
 func (e *GroupReducer) startHalves(h *requestState) {
 	op := h.op
 	op.Sent.Algorithm = e.g.Choice("allreduce", 2*len(op.X))
@@ -37,7 +37,7 @@ func cast[T collective.Float16 | collective.BFloat16](e *GroupReducer, dst []T, 
 	}
 }
 
-// fromHalves makes X the sum that was reduced. The error is a *ValueError.
+// fromHalves sets X to the reduced sum. The error is a *ValueError.
 func (e *GroupReducer) fromHalves(h *requestState) error {
 	if h.op.Code.Code() == compress.CodeFP16 {
 		return uncast(e, h.op, h.halves, collective.FromFloat16)
@@ -50,7 +50,7 @@ func uncast[T collective.Float16 | collective.BFloat16](e *GroupReducer, op *Req
 	for at := 0; at < len(op.X); at += castBlock {
 		x := op.X[at:min(at+castBlock, len(op.X))]
 		from(x, src[at:at+len(x)])
-		e.kernels.Scale(x, factor) // which may be too much for a mean that has room
+		e.kernels.Scale(x, factor) // may overflow, although the mean does not
 		if e.kernels.MaxMagnitude(x) >= simd.InfMagnitude {
 			return notFinite(op.Lo+at, x, op.Code)
 		}
@@ -58,8 +58,7 @@ func uncast[T collective.Float16 | collective.BFloat16](e *GroupReducer, op *Req
 	return nil
 }
 
-// notFinite is the error of the first value that is none, of those from place lo of
-// the arena on.
+// notFinite is the error of the first value that is not finite, counted from index lo of the arena.
 func notFinite(lo int, x []float32, q compress.Quantiser) error {
 	for i, v := range x {
 		if v-v != 0 {

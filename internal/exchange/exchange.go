@@ -1,20 +1,19 @@
-// Package exchange sums what codecs made of gradients over the ranks: values in
-// fewer bits, and vectors of which few entries are present. What cannot be summed
-// inside a collective operation is carried by several here, and every rank ends
-// with the same bits.
+// Package exchange sums encoded gradients over the ranks: values in fewer bits, and vectors with
+// few entries. If a collective operation cannot sum a code, the exchange uses several, and every
+// rank ends with the same bits.
 //
-// [NewGroupReducer] makes a [Reducer] of a group of ranks. How it carries what:
+// [NewGroupReducer] makes a [Reducer] of a group of ranks. It uses:
 //
 //   - float32, dense: the group's allreduce.
-//   - float16 and bfloat16, dense: values are divided by the number of ranks, so that
-//     their sum has room, cast, and reduced by the group's allreduce.
-//   - any other code, dense: every rank sums one chunk of what all decode, codes the
-//     sum, and goes on with what it decodes of that, as all others do. What the sum
-//     loses by that is left with the rank ([Request.SumError]).
+//   - float16 and bfloat16, dense: values are divided by the number of ranks, so that their sum
+//     does not overflow, cast, and reduced by the group's allreduce.
+//   - any other code, dense: every rank sums a chunk of all ranks' decoded values, codes the sum,
+//     and continues with the decoded sum, as all ranks do. The rank retains the compression error
+//     ([Request.SumError]).
 //   - sparse: by [AllGather], [Tree], [Split] or [Dense], see [Choose].
 //
-// Sums are added in the order of ranks, by Tree and Dense in another one that
-// depends on nothing but the number of ranks and the length.
+// Sums are added in the order of ranks, except by Tree and Dense: their order depends only on the
+// number of ranks and the length.
 package exchange
 
 import (
@@ -27,68 +26,63 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Reducer replaces each rank's gradients by their sum over the ranks. Operations
-// are matched by the order in which they are started, which must be the same on
-// every rank. It is used by one goroutine; several operations may be under way.
+// Reducer replaces each rank's gradients by their sum over the ranks. Operations match by the order
+// of Start, which must be the same on every rank. A single goroutine uses it; several operations
+// may be in flight.
 type Reducer interface {
-	// Start begins op, whose slices belong to it until Wait has returned. A fault
-	// is kept for Wait.
+	// Start begins op, which owns its slices until Wait has returned. Wait returns any error.
 	Start(op *Request)
-	// Wait waits for op and returns when it ended, which may have been long
-	// before, or its fault, which names the operation, the rank and the peer.
+	// Wait waits for op and returns its end, which may be long before, or an error with the
+	// operation, the rank and the peer.
 	Wait(op *Request) (end time.Time, err error)
-	// Close ends the reducer. Nothing may be under way but what has failed.
+	// Close ends the reducer. Only failed operations may be in flight.
 	Close() error
 }
 
-// Request is one exchange: of a bucket of gradients. It may be started again once Wait
-// has returned, and then needs no new memory.
+// Request is an exchange of a bucket of gradients. After Wait, Start may use it again, without new
+// memory.
 type Request struct {
-	// X is the bucket's place in the arena of gradients. What it holds is this
-	// rank's contribution unless Sparse is set; afterwards it holds the sum over the
-	// ranks, added in an order that does not depend on timing.
+	// X is the bucket's range in the arena of gradients. It is this rank's contribution unless
+	// Sparse is set, and afterwards the sum over the ranks, in an order independent of timing.
 	X []float32
-	// Lo is X's first value's place in the arena.
+	// Lo is the index of X in the arena.
 	Lo int
-	// Bucket is what errors call it; of the zero value they tell the place in the arena alone.
+	// Bucket names the bucket in errors; without it they only contain the index in the arena.
 	Bucket BucketInfo
-	// Sparse is this rank's contribution where few entries are sent: of length
-	// len(X), its values as Code decodes them (compress.Compressor.Select).
+	// Sparse is this rank's contribution if few entries are sent: of length len(X), with values as
+	// Code decodes them (compress.Compressor.Select).
 	Sparse *compress.Sparse
-	// MaxEntries, above 0, is how many entries a sparse sum may have, the same on every rank.
-	// An exchange that meets the sum in parts (Split) may keep to the largest entries
-	// of each, which bounds what travels whatever the number of ranks (Ok-Topk). If
-	// Sent.Excluded is above 0, Sparse then holds what this rank contributed to entries
-	// that were left out, to be added to its residual, and behind its length, up to
-	// Sent.Entries, the others in any order. 0: the sum is whole.
+	// MaxEntries limits the entries of a sparse sum, equally on every rank; 0 means no limit. An
+	// exchange that sums in parts (Split) may select the largest entries of each part, which bounds
+	// traffic for any number of ranks (Ok-Topk). If Sent.Excluded is above 0, Sparse then has this
+	// rank's contribution to excluded entries, for its residual, and after them, up to
+	// Sent.Entries, the other entries in any order.
 	MaxEntries int
-	// Code is how values travel, FP32 if nil. Of a dense bucket X holds values as
+	// Code is the code of values on the wire; nil means FP32. X of a dense bucket has values as
 	// Code decodes them (compress.Compressor.Round).
 	Code compress.Quantiser
 
-	// Sent is what the last exchange was, once Wait has returned.
+	// Sent describes the last exchange, after Wait.
 	Sent Result
-	// SumError is what coding the dense sum lost, where it falls to this rank: over all ranks
-	// X and SumError add up to the sum of what was contributed, each value to within its
-	// rounding. It is to be added to the rank's residual, for the sum's rounding is as
-	// coarse as a rank's largest value, and small ones would never arrive. It is valid
-	// until the next Start, and empty where sums are not coded, or in a code without feedback.
+	// SumError is this rank's part of the compression error of a dense sum: over all ranks, X and
+	// SumError add up to the sum of the contributions, up to rounding. Callers add it to the rank's
+	// residual: the sum's rounding is as coarse as a rank's largest value, and small values would
+	// never arrive. It is valid until the next Start, and empty for sums without a code, or in a
+	// code without feedback.
 	SumError []ErrorSpan
-	// ReducerState is what a reducer keeps of the operation from one exchange to the next.
-	// It is the reducer's alone.
+	// ReducerState is the reducer's private state of the operation between exchanges.
 	ReducerState any
 }
 
-// BucketInfo names a bucket: its number in the plan, and the layers that it begins and ends
-// with.
+// BucketInfo names a bucket: its number in the plan, and its first and last layer.
 type BucketInfo struct {
 	Number      int
-	First, Last string // "" where the bucket has no name
-	// Label is what the group's recorder calls it.
+	First, Last string // "" without a name
+	// Label is the bucket's name in the group's recorder.
 	Label record.Name
 }
 
-// start says that a group's next operations are of the bucket.
+// start sets the bucket of a group's next operations.
 func (b BucketInfo) start(g *collective.Group) {
 	if b.First == "" {
 		g.For(-1, 0)
@@ -105,17 +99,17 @@ func (b BucketInfo) String() string {
 	return failure.Bucket(fmt.Sprintf("bucket %d", b.Number), b.First, b.Last)
 }
 
-// ErrorSpan is a part of a sum that was lost: of the values from X[At] on.
+// ErrorSpan is the compression error of a sum, from X[At] on.
 type ErrorSpan struct {
 	At     int
 	Values []float32
 }
 
-// Result describes an exchange that has ended.
+// Result describes a completed exchange.
 type Result struct {
 	Algorithm string // such as "ring", "allgather" or "split"
-	Bytes     int64  // of payload that this rank sent; none where ranks share memory
-	Entries   int    // this rank contributed; len(X) of a dense bucket
-	Dense     bool   // the exchange was dense, be it because that is cheaper
-	Excluded  int    // entries that the sum left out; Request.Sparse holds them if there are any
+	Bytes     int64  // payload sent by this rank; 0 if ranks share memory
+	Entries   int    // contributed by this rank; len(X) of a dense bucket
+	Dense     bool   // the exchange was dense, possibly because it was cheaper
+	Excluded  int    // entries that the sum excluded; Request.Sparse has them, if any
 }

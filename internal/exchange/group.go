@@ -15,50 +15,49 @@ import (
 
 // GroupReducer is a Reducer over a group of ranks.
 //
-// Dense float32, float16 and bfloat16 are operations of the group itself, several of
-// which may make progress at the same time. All else takes several operations,
-// which a goroutine starts one after the other on a group beside it, so that their
-// order depends on nothing but that of Start.
+// Dense float32, float16 and bfloat16 are operations of the group, which may progress
+// simultaneously. All other exchanges take several operations. A goroutine starts these
+// sequentially on a duplicate of the group, so that their order depends only on the order of Start.
 type GroupReducer struct {
 	g       *collective.Group
-	dup     *collective.Group // beside g; nil until it is needed
+	dup     *collective.Group // duplicate of g; nil until needed
 	cfg     Config
 	kernels *simd.Kernels
 
 	mu         sync.Mutex
 	wake       sync.Cond
-	head, tail *requestState // started and not yet taken by the goroutine, in order
+	head, tail *requestState // queue of the goroutine
 	closed     bool
 	running    sync.WaitGroup
 
-	// The goroutine's, as all below.
+	// State of the goroutine, to the end.
 	rank, size int
 	memory
 }
 
-// requestState is what a GroupReducer keeps of an operation.
+// requestState is a GroupReducer's state of an operation.
 type requestState struct {
 	by      *GroupReducer
 	op      *Request
 	started bool // between Start and Wait
 	twice   bool // Start was called in between
 
-	work   *collective.Work // in flight on the group itself
+	work   *collective.Work // operation in flight on g
 	halves []collective.Float16
 	brains []collective.BFloat16
 
-	queued   bool // to the goroutine, which then owns what follows until done
+	queued   bool // owned by the goroutine, with the fields below, until done
 	next     *requestState
 	done     chan struct{} // holds a token from the end until Wait
 	end      time.Time
 	err      error
 	part     partition
-	sumError []float32 // of the chunk that this rank summed
+	sumError []float32 // compression error of this rank's chunk
 }
 
-// NewGroupReducer makes a Reducer over g, which stays its owner's to close, after the Reducer.
-// Groups over several of one mesh's ranks are made in the same order on all of
-// them. It sends nothing. Errors: a bad configuration, all faults together.
+// NewGroupReducer makes a Reducer over g without sending data. The caller closes g, after the
+// Reducer. Ranks make groups over several ranks of one mesh in the same order. Errors: a bad
+// configuration, all errors together.
 func NewGroupReducer(g *collective.Group, cfg Config) (*GroupReducer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
@@ -126,12 +125,12 @@ func check(op *Request) error {
 	return op.Sparse.Validate()
 }
 
-// native tells whether a code's values can be summed inside an operation.
+// native reports whether an operation can sum a code's values.
 func native(q compress.Quantiser) bool {
 	return q == nil || q.Code() <= compress.CodeBF16
 }
 
-// alone is the exchange of one rank.
+// alone is the exchange of a single rank.
 func (e *GroupReducer) alone(h *requestState) {
 	op := h.op
 	op.Sent.Algorithm = "none"
@@ -143,8 +142,8 @@ func (e *GroupReducer) alone(h *requestState) {
 	h.end = time.Now()
 }
 
-// Wait waits for op; see Reducer. Faults are *Error; those of a value whose sum has
-// no room in its code wrap a *ValueError.
+// Wait waits for op; see Reducer. Errors are *Error; a sum outside the range of its code wraps a
+// *ValueError.
 func (e *GroupReducer) Wait(op *Request) (end time.Time, err error) {
 	h, _ := op.ReducerState.(*requestState)
 	if h == nil || h.by != e || !h.started {
@@ -163,7 +162,7 @@ func (e *GroupReducer) Wait(op *Request) (end time.Time, err error) {
 	return h.end, h.err
 }
 
-// finish waits for an operation of the group itself.
+// finish waits for an operation of the group.
 func (e *GroupReducer) finish(h *requestState) {
 	var err error
 	h.end, h.op.Sent.Bytes, err = h.work.WaitSent()
@@ -176,7 +175,7 @@ func (e *GroupReducer) finish(h *requestState) {
 	}
 }
 
-// enqueue leaves h to the goroutine, which the first one starts.
+// enqueue queues h for the goroutine, which the first call starts.
 func (e *GroupReducer) enqueue(h *requestState) {
 	if e.dup == nil {
 		own, err := e.g.Dup()
@@ -199,19 +198,19 @@ func (e *GroupReducer) enqueue(h *requestState) {
 	e.wake.Signal()
 }
 
-// run carries out what is queued, until the group is closed.
+// run carries out queued requests until the group is closed.
 func (e *GroupReducer) run() {
 	usage.Phase("exchange")
 	for h := e.take(); h != nil; h = e.take() {
 		before := e.dup.Sent()
 		what := ""
-		err := panics.Do(func() (err error) { // of a code or selector of the program's own
+		err := panics.Do(func() (err error) { // panics of a custom code or selector
 			what, err = e.carry(h)
 			return err
 		})
 		if err != nil {
 			var inside *collective.OpError
-			if !errors.As(err, &inside) { // nobody else has noticed
+			if !errors.As(err, &inside) { // no other rank has noticed
 				_ = e.dup.Fail(e.fault(h.op, what, err))
 			}
 			h.err = e.fault(h.op, what, err)
@@ -236,8 +235,7 @@ func (e *GroupReducer) take() *requestState {
 	return h
 }
 
-// carry carries an operation out that takes several of the group, and returns what
-// it did, for errors.
+// carry carries out an operation that takes several of the group, and returns its name for errors.
 func (e *GroupReducer) carry(h *requestState) (what string, err error) {
 	h.op.Bucket.start(e.dup)
 	if h.op.Sparse == nil {
@@ -247,8 +245,8 @@ func (e *GroupReducer) carry(h *requestState) (what string, err error) {
 	return e.sparse(h)
 }
 
-// Close ends the group, see Reducer, and returns when its goroutine has ended. The
-// group that it was made over stays open.
+// Close ends the duplicate group, see Reducer, and returns after its goroutine. The original group
+// stays open.
 func (e *GroupReducer) Close() error {
 	e.mu.Lock()
 	e.closed = true

@@ -2,33 +2,33 @@ package exchange
 
 import "github.com/ringo-ml/ringo/compress"
 
-// memory is what exchanges work in. It grows to what the largest needs.
+// memory is the working memory of exchanges. It grows to the largest.
 type memory struct {
-	frames     []frame // what each rank has
-	words      []int64 // the same as it travels
-	localWords []int64 // of this rank
-	counts     []int   // of bytes, by rank: what is received
-	outs       []int   // likewise, what is sent
+	frames     []frame // contribution of each rank
+	words      []int64 // frames as sent
+	localWords []int64 // this rank's frame
+	counts     []int   // bytes to receive, by rank
+	outs       []int   // bytes to send, by rank
 	out, in    []byte
 	parts      []compress.Sparse // decoded, by rank
 	vectors    []*compress.Sparse
-	from       []int // how far each of vectors has been added
+	from       []int // progress in each of vectors
 	coder      *compress.Coder
-	floats     *compress.Coder // of sums: float32
+	floats     *compress.Coder // float32 sums
 	picker     *compress.Workspace
-	total      compress.Sparse // of this rank's part of a split
+	total      compress.Sparse // this rank's part of a split
 
-	// of split
+	// Memory of split.
 	piece compress.Sparse
 	index []int32
 	cuts  []int
 	cells []int32
 
-	// of tree
+	// Memory of tree.
 	outFrame, inFrame []int32
 	tree              [2]compress.Sparse
 	theirs            compress.Sparse
 
-	// of chunks
+	// Memory of chunks.
 	acc, tmp []float32
 }

@@ -8,29 +8,28 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// partition is how a bucket is parted among its owners: part i is from border i to
-// border i+1. The sum has the same bits whatever the borders are.
+// partition divides a bucket among its owners: part i is from border i to border i+1. The sum has
+// the same bits for any borders.
 type partition struct {
-	borders []int // one more than ranks; empty: none yet
-	old     []int // where they were
-	used    int   // exchanges since they were looked at
+	borders []int // ranks+1 borders; empty: none yet
+	old     []int // previous borders
+	used    int   // exchanges since the last check
 }
 
 const (
-	cellsPerPart = 8 // of the histogram
-	maxRounds    = 4 // of moving borders
+	cellsPerPart = 8 // histogram cells of a part
+	maxRounds    = 4 // rounds of moving borders
 )
 
-// partition sees to the borders: they are looked at before the first exchange of a
-// bucket, in even parts, and after every Config.Rebalance.
+// partition checks the borders before the first exchange of a bucket, from even parts, and after
+// every Config.Rebalance exchanges.
 //
-// Each rank counts its entries in a histogram of 8 cells for each part, all add these,
-// and where a part has more than 5/4 of the mean, all move the borders to where the
-// sum says that equal numbers lie between them. Cells follow the borders, so that
-// the next round sees the crowded places closer; at most 4 rounds. The histogram is
-// of integers and the same on all ranks: so are the borders. A round is an allreduce
-// of 32 N bytes. Ok-Topk takes the mean of borders that each rank finds for itself,
-// which misses where ranks differ.
+// Each rank counts its entries in a histogram of 8 cells per part, and an allreduce of 32 N bytes
+// adds all histograms. If a part has more than 5/4 of the mean, all ranks move the borders so that
+// equal numbers of entries are between them. Cells follow the borders, so that the next round
+// resolves crowded regions better; there are at most 4 rounds. The histogram consists of integers
+// and is equal on all ranks, hence the borders are too. Ok-Topk averages borders that each rank
+// computes alone, which fails if ranks differ.
 func (e *GroupReducer) partition(h *requestState) error {
 	p, n := &h.part, len(h.op.X)
 	if len(p.borders) == 0 || p.borders[e.size] != n {
@@ -54,12 +53,12 @@ func (e *GroupReducer) partition(h *requestState) error {
 	return nil
 }
 
-// rebalance is a round; it tells whether borders were moved.
+// rebalance is a round; it reports whether borders moved.
 func (e *GroupReducer) rebalance(p *partition, s *compress.Sparse) (moved bool, err error) {
 	e.cells = bytesview.Sized(e.cells, cellsPerPart*e.size)
 	countCells(e.cells, p.borders, s.Index)
 	if shift := max(0, bits.Len64(uint64(s.Len))+bits.Len(uint(e.size))-31); shift > 0 {
-		for i := range e.cells { // so that the sum fits
+		for i := range e.cells { // so that the sum does not overflow
 			e.cells[i] >>= shift
 		}
 	}
@@ -86,9 +85,8 @@ func countCells(cells []int32, borders []int, index []int32) {
 	}
 }
 
-// move moves the inner borders to where equal numbers of entries lie between
-// them, if those of a part exceed the mean by too much. Inside a cell entries are
-// taken to lie evenly.
+// move moves the inner borders so that equal numbers of entries are between them, if a part exceeds
+// the mean by too much. It assumes an even distribution within a cell.
 func (p *partition) move(cells []int32) bool {
 	parts := len(p.borders) - 1
 	total, most := int64(0), int64(0)

@@ -8,9 +8,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// A sparse exchange begins with a frame of each rank, gathered by all: how much it
-// contributes, and to what, so that all choose the same algorithm, know what they
-// receive, and notice when they do not exchange the same bucket.
+// frame describes a rank's contribution: its number of entries and a hash of the exchange. A sparse
+// exchange begins with an allgather of the frames. All ranks then choose the same algorithm, expect
+// the same sizes, and detect different buckets.
 //
 //	word 0  entries
 //	     1  bytes of its payload
@@ -26,13 +26,12 @@ func (m *memory) init(ranks int) {
 	m.coder, m.floats, m.picker = compress.NewCoder(compress.FP32{}), compress.NewCoder(compress.FP32{}), compress.NewWorkspace(nil)
 }
 
-// what is a hash of what all ranks must agree on.
+// what is a hash of the parameters that all ranks must agree on.
 func (op *Request) what() int64 {
 	h := uint64(len(op.X))*0x9e3779b97f4a7c15 ^ uint64(op.MaxEntries)*0xc2b2ae3d27d4eb4f ^ uint64(op.Lo)*0x165667b19e3779f9
 	return int64(h<<8 | uint64(op.code().Code()))
 }
 
-// code is how values travel.
 func (op *Request) code() compress.Quantiser {
 	if op.Code == nil {
 		return compress.FP32{}
@@ -71,7 +70,7 @@ func (e *GroupReducer) sparse(h *requestState) (what string, err error) {
 	return name, err
 }
 
-// moveExcluded moves what the sum left out, if anything, to the front of op.Sparse.
+// moveExcluded moves entries that the sum excluded to the front of op.Sparse.
 func (op *Request) moveExcluded() {
 	s, left := op.Sparse, 0
 	for i, at := range s.Index {
@@ -109,8 +108,8 @@ func (e *GroupReducer) introduce(op *Request) (Situation, error) {
 	return s, nil
 }
 
-// allGather gives every rank the payloads of all, and each adds them in the order of
-// ranks: every rank sends (N-1)/N of all payloads, and decodes all.
+// allGather sends every rank the payloads of all ranks, which each adds in the order of ranks:
+// every rank sends (N-1)/N of all payloads, and decodes all.
 func (e *GroupReducer) allGather(op *Request) error {
 	total, mine := 0, 0
 	for r, f := range e.frames {
@@ -145,7 +144,7 @@ func (e *GroupReducer) allGather(op *Request) error {
 	return nil
 }
 
-// decode makes v what a rank's payload holds: a vector of length n.
+// decode sets v to a rank's payload, a vector of length n.
 func (e *GroupReducer) decode(v *compress.Sparse, c *compress.Coder, payload []byte, n, rank int) error {
 	if err := c.Decode(v, payload); err != nil {
 		return &peerError{rank, err}
@@ -156,8 +155,8 @@ func (e *GroupReducer) decode(v *compress.Sparse, c *compress.Coder, payload []b
 	return nil
 }
 
-// valueAt makes the error of a code that of a place in the arena; of s, which
-// begins at lo.
+// valueAt translates the index of a code's error in s, which begins at lo, to an index of the
+// arena.
 func valueAt(err error, lo int, s *compress.Sparse) error {
 	if e, ok := err.(*compress.ValueError); ok && e.Index < len(s.Index) {
 		return &ValueError{At: lo + int(s.Index[e.Index]), Value: e.Value, Code: e.Code}

@@ -8,12 +8,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// split: rank i owns the part of the vector from border i to border i+1. Every rank
-// sends each other one its entries of that one's part, the owner adds them in the
-// order of ranks, and all gather the sums of the parts.
+// split: rank i owns the part of the vector from border i to border i+1. Every rank sends each
+// owner the entries of its part, the owner adds them in the order of ranks, and all ranks gather
+// the sums of the parts.
 //
-// A sum of values of a code is not one of the code's, and its blocks cannot be cut:
-// sums travel as float32, and so do parts in codes of blocks.
+// A sum of coded values is outside the code, and blocks cannot be cut: sums travel as float32, and
+// so do parts in codes of blocks.
 func (e *GroupReducer) split(h *requestState) error {
 	op := h.op
 	if err := e.partition(h); err != nil {
@@ -36,8 +36,7 @@ func (e *GroupReducer) split(h *requestState) error {
 	return e.hand(op, b)
 }
 
-// deal sends the parts of op.Sparse to their owners, and receives those of the own
-// part in e.in.
+// deal sends the parts of op.Sparse to their owners, and receives this rank's part in e.in.
 func (e *GroupReducer) deal(op *Request, b []int, coder *compress.Coder, code compress.Quantiser) (err error) {
 	s := op.Sparse
 	e.cut(s, b)
@@ -77,7 +76,7 @@ func (e *GroupReducer) deal(op *Request, b []int, coder *compress.Coder, code co
 	return collective.AllToAllV(e.dup, e.in, e.out, e.outs, e.counts)
 }
 
-// cut makes e.cuts the places in s where its parts begin.
+// cut sets e.cuts to the beginnings of the parts in s.
 func (e *GroupReducer) cut(s *compress.Sparse, b []int) {
 	at := 0
 	for r := range e.size {
@@ -91,8 +90,7 @@ func (e *GroupReducer) cut(s *compress.Sparse, b []int) {
 	e.cuts[e.size] = at
 }
 
-// lengths makes e.counts the lengths that the ranks gave, which most bounds, and
-// returns their sum.
+// lengths sets e.counts to the lengths from the ranks, bounded by most, and returns their sum.
 func (e *GroupReducer) lengths(given []int64, most func(rank int) int) (total int, err error) {
 	for r, n := range given {
 		if n < 0 || n > int64(most(r)) {
@@ -104,8 +102,7 @@ func (e *GroupReducer) lengths(given []int64, most func(rank int) int) (total in
 	return total, nil
 }
 
-// addParts sums the parts that came, of the values lo to hi, and returns how many
-// entries they had.
+// addParts sums the received parts, of the values lo to hi, and returns their number of entries.
 func (e *GroupReducer) addParts(op *Request, lo, hi int, coder *compress.Coder) (received int, err error) {
 	e.vectors = e.vectors[:0]
 	at := 0
@@ -129,7 +126,7 @@ func (e *GroupReducer) addParts(op *Request, lo, hi int, coder *compress.Coder) 
 	return received, nil
 }
 
-// ownPart makes v this rank's part of its own vector, the values lo to hi.
+// ownPart sets v to the values lo to hi of this rank's vector s.
 func (e *GroupReducer) ownPart(v, s *compress.Sparse, lo, hi int) {
 	from, to := e.cuts[e.rank], e.cuts[e.rank+1]
 	v.Reset(hi - lo)
@@ -146,8 +143,8 @@ func payloadRoom(s *compress.Sparse, q compress.Quantiser) int {
 	return headerBytes + min((s.Len+7)/8, 4*k+k/128+1) + q.Size(k)
 }
 
-// collect makes e.total what of the sum x goes to all: what is not zero, or the
-// largest entries where op bounds them, of each part as many.
+// collect sets e.total to the entries of the sum x to send: the nonzero values, or, if op limits
+// them, the largest up to this part's quota.
 func (e *GroupReducer) collect(op *Request, x []float32, received int) {
 	t := &e.total
 	t.Reset(len(x))
@@ -166,13 +163,12 @@ func (e *GroupReducer) collect(op *Request, x []float32, received int) {
 	}
 }
 
-// quota is how many of most entries may lie in the part of a rank.
+// quota is the maximum number of entries in a rank's part.
 func quota(most, size, rank int) int {
 	return int(int64(most)*int64(rank+1)/int64(size) - int64(most)*int64(rank)/int64(size))
 }
 
-// hand gives the sum of this rank's part to all, and gathers those of all parts in
-// op.X.
+// hand sends the sum of this rank's part to all ranks, and gathers the sums of all parts in op.X.
 func (e *GroupReducer) hand(op *Request, b []int) (err error) {
 	e.out = e.out[:0]
 	if e.total.Count() > 0 {

@@ -6,12 +6,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// sumBlock is how many values of a sum are made at a time: they stay in the second
-// level's cache while all ranks' entries are added.
+// sumBlock is the number of values summed at a time, which stay in the second-level cache while all
+// ranks' entries are added.
 const sumBlock = 1 << 15
 
-// sum makes x the sum of vectors of its length, added in their order to zero. Each
-// place of x goes through memory once: O(len(x) + entries).
+// sum sets x to the sum of vectors of its length, added in order to zero. x passes through memory
+// once: O(len(x) + entries).
 func (e *GroupReducer) sum(x []float32, vectors []*compress.Sparse) {
 	e.from = bytesview.Sized(e.from, len(vectors))
 	clear(e.from)
@@ -28,8 +28,7 @@ func (e *GroupReducer) sum(x []float32, vectors []*compress.Sparse) {
 	}
 }
 
-// addEntries adds the entries that lie in block, which begins at place at, and
-// returns how many these are.
+// addEntries adds the entries within block, which begins at index at, and returns their number.
 func addEntries(block []float32, index []int32, value []float32, at uint32) int {
 	value = value[:len(index)]
 	for i, place := range index {

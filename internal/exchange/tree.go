@@ -10,12 +10,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// recurse is Tree. Where N is no power of two, N-P ranks first hand their vectors to
-// a neighbour and get the sum at the end.
+// recurse is Tree. If N is not a power of two, N-P ranks first send their vectors to a neighbour
+// and receive the sum at the end.
 //
-// All know how many entries each rank contributed, and so how many the sum of some
-// ranks has at most: a message has room for that many, 4 + 8 bytes each, and says
-// how many there are. The sum of lower ranks is added to first.
+// The frames contain the number of entries of each rank, and therefore a bound for the sum of
+// several ranks. A message has space for the bound, 4 + 8 bytes per entry, and begins with the
+// actual number. Sums of lower ranks come first in additions.
 func (e *GroupReducer) recurse(op *Request) error {
 	full := 1 << (bits.Len(uint(e.size)) - 1)
 	extra := e.size - full
@@ -35,11 +35,11 @@ func (e *GroupReducer) recurse(op *Request) error {
 		}
 		sum = e.merge(&e.theirs, sum)
 	}
-	first := func(place int) int { return place + min(place, extra) } // rank of those that a place stands for
+	first := func(place int) int { return place + min(place, extra) } // first rank of a place
 	place := e.rank - min(extra, (e.rank+1)/2)
 	for far := 1; far < full; far *= 2 {
 		peer := place ^ far
-		to := first(peer+1) - 1 // the last rank of a place goes on
+		to := first(peer+1) - 1 // the last rank of a place continues
 		mine, theirs := place&^(far-1), peer&^(far-1)
 		if err := e.swap(op, sum, to, [2]int{first(mine), first(mine + far)}, [2]int{first(theirs), first(theirs + far)}); err != nil {
 			return err
@@ -58,14 +58,13 @@ func (e *GroupReducer) recurse(op *Request) error {
 	return e.fill(op, sum)
 }
 
-// fill makes op.X the vector.
 func (e *GroupReducer) fill(op *Request, sum *compress.Sparse) error {
 	e.vectors = append(e.vectors[:0], sum)
 	e.sum(op.X, e.vectors)
 	return nil
 }
 
-// leaf copies a contribution, added to zero as all sums are.
+// leaf copies a contribution, added to zero like all sums.
 func (e *GroupReducer) leaf(s *compress.Sparse) *compress.Sparse {
 	t := &e.tree[0]
 	t.Len, t.Index, t.Value = s.Len, append(t.Index[:0], s.Index...), append(t.Value[:0], s.Value...)
@@ -75,7 +74,7 @@ func (e *GroupReducer) leaf(s *compress.Sparse) *compress.Sparse {
 	return t
 }
 
-// bound is how many entries the sum of ranks lo to hi-1 has at most.
+// bound is the maximum number of entries in the sum of ranks lo to hi-1.
 func (e *GroupReducer) bound(lo, hi, n int) int {
 	sum := int64(0)
 	for _, f := range e.frames[lo:hi] {
@@ -84,10 +83,10 @@ func (e *GroupReducer) bound(lo, hi, n int) int {
 	return int(min(sum, int64(n)))
 }
 
-// eager is up to how many bytes a Send need not wait for its Receive.
+// eager is the maximum size of a Send that does not wait for its Receive.
 const eager = 64 << 10
 
-// swap sends s, the sum of the ranks mine, to a rank and receives e.theirs from it.
+// swap sends s, the sum of the ranks mine, to a rank and receives e.theirs.
 func (e *GroupReducer) swap(op *Request, s *compress.Sparse, peer int, mine, theirs [2]int) error {
 	out := e.pack(s, e.bound(mine[0], mine[1], s.Len))
 	if 4*len(out) <= eager {
@@ -109,7 +108,7 @@ func (e *GroupReducer) sendEntries(s *compress.Sparse, to, lo, hi int) error {
 	return collective.Send(e.dup, e.pack(s, e.bound(lo, hi, s.Len)), to)
 }
 
-// pack makes a message with room for so many entries: their number, places and values.
+// pack makes a message with space for entries entries: their number, indices and values.
 func (e *GroupReducer) pack(s *compress.Sparse, entries int) []int32 {
 	k := s.Count()
 	e.outFrame = bytesview.Sized(e.outFrame, 1+2*entries)
@@ -121,7 +120,7 @@ func (e *GroupReducer) pack(s *compress.Sparse, entries int) []int32 {
 	return out
 }
 
-// receiveEntries makes e.theirs what a rank sends: the sum of ranks lo to hi-1.
+// receiveEntries sets e.theirs to the sum of ranks lo to hi-1, from a rank.
 func (e *GroupReducer) receiveEntries(op *Request, from, lo, hi int) error {
 	most := e.bound(lo, hi, len(op.X))
 	e.inFrame = bytesview.Sized(e.inFrame, 1+2*most)
@@ -135,7 +134,7 @@ func (e *GroupReducer) receiveEntries(op *Request, from, lo, hi int) error {
 	return nil
 }
 
-// unpack returns the vector of length n that a message holds, in the message's memory.
+// unpack returns a message's vector of length n, in the message's memory.
 func unpack(frame []int32, n int) (s compress.Sparse, err error) {
 	k := int(frame[0])
 	if k < 0 || 1+2*k > len(frame) {
@@ -150,8 +149,7 @@ func unpack(frame []int32, n int) (s compress.Sparse, err error) {
 	return s, s.Validate()
 }
 
-// merge adds two vectors, a first, in O(entries); the result is good until the next
-// but one.
+// merge adds two vectors, a first, in O(entries). The result is valid until the second next call.
 func (e *GroupReducer) merge(a, b *compress.Sparse) *compress.Sparse {
 	t := &e.tree[0]
 	if a == t || b == t {
@@ -167,15 +165,15 @@ func (e *GroupReducer) merge(a, b *compress.Sparse) *compress.Sparse {
 	return t
 }
 
-// mergeEntries writes the sum of a and b and returns how many entries it has. Which
-// of two indices is lower cannot be guessed: nothing branches on it.
+// mergeEntries writes the sum of a and b and returns its number of entries. It does not branch on
+// which index is lower, because a processor cannot predict it.
 func mergeEntries(index []int32, value []float32, a, b *compress.Sparse) int {
 	ai, av, bi, bv := a.Index, a.Value[:len(a.Index)], b.Index, b.Value[:len(b.Index)]
 	i, j, n := 0, 0, 0
 	for i < len(ai) && j < len(bi) {
 		x, y := ai[i], bi[j]
-		after := (y - x) >> 31  // all ones where y comes first
-		before := (x - y) >> 31 // all ones where x does
+		after := (y - x) >> 31  // all ones if y comes first
+		before := (x - y) >> 31 // all ones if x comes first
 		index[n] = min(x, y)
 		value[n] = masked(av[i], ^after) + masked(bv[j], ^before)
 		i += int(after + 1)
@@ -191,7 +189,7 @@ func copyEntries(index []int32, value []float32, i []int32, v []float32) int {
 	return copy(index, i)
 }
 
-// masked is v, or zero where mask is.
+// masked is v, or zero for a zero mask.
 func masked(v float32, mask int32) float32 {
 	return math.Float32frombits(math.Float32bits(v) & uint32(mask))
 }

@@ -1,13 +1,12 @@
-// Package aggregate sums gradients on servers, synchronously: an exchange ends when every
-// trainer has the sum of what all of them pushed. Servers keep nothing between exchanges;
-// those that keep tables of parameters are the packages below ps.
+// Package aggregate sums gradients on aggregation servers, synchronously: an exchange ends when
+// every trainer has the sum over all pushes. Servers retain no state between exchanges; for
+// parameter servers see internal/server.
 //
-// A job of N trainers and S servers is one mesh of N+S members. The ranks 0 to N-1
-// train; each has a [Client], an exchange.Reducer that pushes a bucket's
-// gradients and pulls their sum. The others serve: member N+i runs [Server]
-// number i. Each bucket is cut over the servers by bytes, so that all of them
-// take part in every exchange; a server's range is cut into segments, which
-// follow each other: while one is added the next is on its way.
+// A job of N trainers and S servers is a mesh of N+S members. The ranks 0 to N-1 train; each has a
+// [Client], an exchange.Reducer that pushes a bucket's gradients and pulls their sum. Member N+i
+// runs [Server] number i. Each bucket is divided over the servers by bytes, so that all of them
+// take part in every exchange. A server's range consists of segments, pipelined: while one is
+// added, the next is in transit.
 //
 //	// a trainer
 //	client, err := aggregate.NewClient(mesh, aggregate.Config{Trainers: n})
@@ -18,28 +17,26 @@
 //	server, err := aggregate.NewServer(mesh, aggregate.Config{Trainers: n})
 //	err = server.Run(ctx)
 //
-// A server adds in the order of ranks, which gives float32 the bits of
-// collective.AllReduce by the naive algorithm. What it sends back every trainer
-// decodes from the same bytes, so that replicas stay equal: dense sums in the code
-// in which they came, rounded once, of float16 and bfloat16 the mean, which has room
-// where the sum may have none; sparse sums as float32, since nobody would keep what
-// another code loses of them, and sparse or dense, whichever is shorter.
+// A server adds in the order of ranks, which gives float32 the bits of collective.AllReduce by the
+// naive algorithm. Every trainer decodes the sum from the same bytes, so that replicas stay equal.
+// Dense sums travel in the code of the pushes, rounded once; float16 and bfloat16 as the mean,
+// because the sum may overflow. Sparse sums travel as float32, because no process retains the error
+// of another code, as entries or dense, in the shorter form.
 //
-// # Order and faults
+// # # Order and errors
 //
-// Exchanges match by the order in which trainers start them. A head says what an
-// exchange is; trainers that differ end the job with an error that describes
-// both. Every wait has a deadline, but for a server's while nobody has begun an
-// exchange: it ends with its mesh. The first fault ends everything; it names who
-// is lost. A trainer leaves by closing its client, and a server ends when all
-// have left.
+// Exchanges match by the order of Start on each trainer. A head describes an exchange; trainers
+// with different heads end the job with an error that describes both. Every wait has a deadline,
+// except for a server's wait before any exchange begins, which ends with the mesh. The first error
+// ends the job and names the lost process. A trainer leaves by closing its client, and a server
+// ends when all have left.
 //
 // # Cost
 //
-// Of K bytes with N trainers each trainer sends and receives K, each server NK/S.
-// A server holds at most 4 segments of each trainer and 4 of sums, which go to all
-// trainers at once: one that reads slowly holds the others up when it is 4 segments
-// behind. A client has at most 4 segments for each server under way.
+// For K bytes with N trainers, each trainer sends and receives K, each server NK/S. A server holds
+// at most 4 segments of each trainer and 4 sums, each sent to all trainers: a slow reader delays
+// all trainers when it is 4 segments late. A client has at most 4 segments for each server in
+// flight.
 package aggregate
 
 import (
@@ -53,22 +50,21 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config says who serves whom. All members of a job must give the same values.
+// Config assigns roles and limits. All members of a job must have the same values.
 type Config struct {
-	// Trainers is how many members of the mesh train, the first ones. At least one member
-	// must be left to serve.
+	// Trainers is the number of members that train, the first of the mesh. At least one member must
+	// be left to serve.
 	Trainers int
-	// Timeout bounds every single wait for another member. 0: 10 minutes.
+	// Timeout is the maximum of every single wait for another member. 0 means 10 minutes.
 	Timeout time.Duration
-	// SegmentBytes is the length of a dense segment, in bytes of float32: 1 KiB
-	// to 16 MiB. Sparse ones stand for 8 times as many values, at most 4 Mi.
-	// 0: 512 KiB.
+	// SegmentBytes is the length of a dense segment, in bytes of float32: 1 KiB to 16 MiB. Sparse
+	// segments cover 8 times as many values, at most 4 Mi. 0 means 512 KiB.
 	SegmentBytes int
-	// Codes are what a server can decode besides the codes of package compress. Clients do
-	// not need it: they take codes from the exchanges.
+	// Codes are codes for a server to decode, in addition to those of package compress. Clients
+	// ignore them: they take codes from the exchanges.
 	Codes []compress.Quantiser
-	// Record is where exchanges are recorded, on trainers and servers: see record.AggregationGroup.
-	// It may be nil.
+	// Record is the recorder of exchanges, on trainers and servers: see record.AggregationGroup. It
+	// may be nil.
 	Record *record.Recorder
 }
 
@@ -77,14 +73,14 @@ const (
 	defaultSegment = 512 << 10 // bytes
 	minSegment     = 1 << 10
 	maxSegment     = 16 << 20
-	maxValues      = maxSegment / 4 // of any segment
+	maxValues      = maxSegment / 4 // values of any segment
 	sparseFactor   = 8
-	// maxInFlight is how many segments of a trainer a server waits for, and how many
-	// for each server a client lets be under way.
+	// maxInFlight is the number of segments that a server awaits per trainer, and that a client has
+	// in flight per server.
 	maxInFlight = 4
 )
 
-// Validate reports all faults of the configuration together.
+// Validate reports all errors of the configuration together.
 func (c Config) Validate() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {
@@ -111,8 +107,7 @@ func (c Config) filled() Config {
 	return c
 }
 
-// fits reports a mesh that c is not for. serves says on which side of it the
-// caller stands.
+// fits reports a mesh that does not fit c. serves is the caller's role.
 func (c Config) fits(mesh transport.Mesh, serves bool) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -126,13 +121,13 @@ func (c Config) fits(mesh transport.Mesh, serves bool) error {
 	return nil
 }
 
-// ownCodes are those of this module.
+// ownCodes returns the codes of this module.
 func ownCodes() []compress.Quantiser {
 	return []compress.Quantiser{compress.FP32{}, compress.FP16{}, compress.BF16{}, compress.Int8{}, compress.Sign{}}
 }
 
-// halves says that dense values of a code are divided by the number of trainers
-// before they travel, so that their sum has room too.
+// halves reports whether dense values of a code are divided by the number of trainers before
+// sending, so that their sum does not overflow.
 func halves(code byte) bool { return code == compress.CodeFP16 || code == compress.CodeBF16 }
 
 // role names a member of the mesh.

@@ -15,9 +15,9 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Client is a trainer's side: it implements exchange.Reducer over a job's
-// servers. One goroutine pushes segments in order, another pulls their sums in the
-// same order; between the two at most 4 segments for each server are under way.
+// Client is a trainer's side: it implements exchange.Reducer over a job's servers. One goroutine
+// pushes segments in order, another pulls their sums in the same order, with at most 4 segments per
+// server in flight.
 type Client struct {
 	mesh    transport.Mesh
 	cfg     Config
@@ -25,18 +25,18 @@ type Client struct {
 	kernels *simd.Kernels
 
 	mu       sync.Mutex
-	pushes   sync.Cond       // there is something to push, or the client is closing
-	pulls    sync.Cond       // likewise to pull
+	pushes   sync.Cond       // requests to push, or closing
+	pulls    sync.Cond       // segments to pull, or the end
 	slotFree sync.Cond       // a slot is free
-	next     *pendingRequest // to push
-	newest   *pendingRequest // the last of these
-	seq      uint32          // of the next exchange
-	pending  int             // flights that have not ended
+	next     *pendingRequest // head of the queue to push
+	newest   *pendingRequest // tail of the queue
+	seq      uint32          // number of the next exchange
+	pending  int             // requests in progress
 	closing  bool
-	ended    bool // nothing more will be pushed
+	ended    bool // pushing has ended
 
-	slots          []segmentSlot // segments under way, a ring
-	pushed, pulled uint64        // how many there were
+	slots          []segmentSlot // ring of segments in flight
+	pushed, pulled uint64        // segments so far
 	out, in        codecState
 	recorder       opRecorder
 	wait           waitState
@@ -46,7 +46,7 @@ type Client struct {
 	closeErr       error
 }
 
-// pendingRequest is an exchange between Start and Wait, kept in its Op.
+// pendingRequest is an exchange between Start and Wait, in the ReducerState of its Request.
 type pendingRequest struct {
 	by     *Client
 	op     *exchange.Request
@@ -55,29 +55,29 @@ type pendingRequest struct {
 	code   compress.Quantiser
 	layout layout
 	sent   int64
-	lost   buffer // of sums, what this trainer keeps
+	lost   buffer // this trainer's part of the sum error
 	live   bool   // between Start and Wait
 	entry  record.Op
-	twice  bool // it was started again before Wait
+	twice  bool // started again before Wait
 	err    error
 	end    time.Time
-	done   chan struct{}   // one token from its end to Wait
-	queued *pendingRequest // the next one to push
+	done   chan struct{}   // holds a token from the end to Wait
+	queued *pendingRequest // next to push
 }
 
-// segmentSlot is a segment that was pushed and not pulled.
+// segmentSlot is a segment pushed and not yet pulled.
 type segmentSlot struct {
 	f      *pendingRequest
 	server int
-	k      int // number of the segment among the server's
+	k      int // index of the segment at the server
 	lo, hi int
-	last   bool // of its flight
+	last   bool // last segment of its request
 	recv   transport.Recv
 	size   [sizeBytes]byte
 	body   buffer
 }
 
-// codecState is what a goroutine that pushes or pulls works with.
+// codecState is the working memory of the push or the pull goroutine.
 type codecState struct {
 	coders coders
 	body   buffer
@@ -88,9 +88,9 @@ type codecState struct {
 	size   [sizeBytes]byte
 }
 
-// NewClient makes this rank's client of the servers of a mesh. It sends nothing;
-// the mesh stays its owner's to close, after the client. Errors: a bad
-// configuration, or one that does not fit the mesh.
+// NewClient makes this rank's client of the servers of a mesh, without sending data. The caller
+// closes the mesh, after the client. Errors: a configuration that is invalid or does not fit the
+// mesh.
 func NewClient(mesh transport.Mesh, cfg Config) (*Client, error) {
 	if err := cfg.fits(mesh, false); err != nil {
 		return nil, err
@@ -107,12 +107,11 @@ func NewClient(mesh transport.Mesh, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Explain says in one line how entries of op are exchanged.
+// Explain describes in one line how entries of op are exchanged.
 func (c *Client) Explain(op *exchange.Request) string {
 	return fmt.Sprintf("%d values over %d ranks and %d servers, which send sums back as entries where that is shorter", len(op.X), c.cfg.Trainers, c.servers)
 }
 
-// Servers is how many servers the client has.
 func (c *Client) Servers() int { return c.servers }
 
 // Start begins an exchange. See exchange.Reducer.
@@ -132,7 +131,7 @@ func (c *Client) Start(op *exchange.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.seq = c.seq
-	if c.closing { // nobody would push it
+	if c.closing { // no goroutine would push f
 		f.err, f.end = c.wrap("exchange", f, c.mesh.Rank(), transport.ErrClosed), time.Now()
 		f.done <- struct{}{}
 		return
@@ -152,7 +151,7 @@ func (c *Client) Start(op *exchange.Request) {
 	c.pushes.Signal()
 }
 
-// plan finds out what op is and how it is cut, or what is wrong with it.
+// plan determines the head and the layout of op, or its error.
 func (f *pendingRequest) plan(c *Client) error {
 	op := f.op
 	f.code = op.Code
@@ -164,7 +163,7 @@ func (f *pendingRequest) plan(c *Client) error {
 		f.head.kind, f.head.segment = kindSparse, min(maxValues, sparseFactor*f.head.segment)
 	}
 	f.layout = f.head.layout(c.servers)
-	f.head.segment = f.layout.segment // in whole blocks
+	f.head.segment = f.layout.segment // rounded to whole blocks
 	var b [headBytes]byte
 	f.head.encode(&b)
 	_, err := decodeHead(&b)
@@ -182,9 +181,8 @@ func (f *pendingRequest) plan(c *Client) error {
 	return err
 }
 
-// Wait waits for an exchange. See exchange.Reducer. Faults are an *Error, but for a
-// sum that its code has no room for, which is an *exchange.ValueError on every rank
-// and ends nothing else.
+// Wait waits for an exchange. See exchange.Reducer. Errors are an *Error, except for a sum outside
+// the range of its code: an *exchange.ValueError on every rank, which ends no other exchange.
 func (c *Client) Wait(op *exchange.Request) (time.Time, error) {
 	f, _ := op.ReducerState.(*pendingRequest)
 	if f == nil || f.by != c || !f.live {
@@ -199,7 +197,6 @@ func (c *Client) Wait(op *exchange.Request) (time.Time, error) {
 	return f.end, f.err
 }
 
-// finish ends f.
 func (c *Client) finish(f *pendingRequest) {
 	if fault := c.fault.Load(); fault != nil && f.err == nil {
 		f.err = fault
@@ -220,11 +217,11 @@ func (c *Client) finish(f *pendingRequest) {
 	f.done <- struct{}{}
 }
 
-// Algorithm is the name of what a Client does, in exchange.Result.
+// Algorithm is the name of a Client's exchanges in exchange.Result.
 const Algorithm = "servers"
 
-// fail makes err the client's fault, unless there is one, and ends the mesh's
-// operations with it: those of all other members too.
+// fail sets the client's error, unless it has one, and aborts the mesh: operations of all members
+// end.
 func (c *Client) fail(err *Error) {
 	if c.fault.CompareAndSwap(nil, err) {
 		c.mesh.Abort(err)
@@ -235,16 +232,15 @@ func (c *Client) wrap(op string, f *pendingRequest, peer int, err error) *Error 
 	return &Error{Op: op, Seq: f.seq, Exchange: f.head.String(), Rank: c.mesh.Rank(), Peer: transport.Culprit(err, peer), Trainers: c.cfg.Trainers, Err: err, Bucket: f.op.Bucket}
 }
 
-// member is a server's number in the mesh.
+// member is a server's rank in the mesh.
 func (c *Client) member(server int) int { return c.cfg.Trainers + server }
 
-// Waiting returns this rank's wait for a server; ok is false while it waits for
-// none. It may be called at any time from any goroutine.
+// Waiting returns this rank's present wait for a server; ok is false without one. Any goroutine may
+// call it at any time.
 func (c *Client) Waiting() (collective.Wait, bool) { return c.wait.load("exchange") }
 
-// Close tells the servers that this trainer leaves and returns when the client's
-// goroutines have ended. Exchanges that are under way fail, here and everywhere.
-// The mesh is left open.
+// Close announces to the servers that this trainer leaves and returns after the client's
+// goroutines. Exchanges in progress fail on all members. The mesh stays open.
 func (c *Client) Close() error {
 	c.closed.Do(func() { c.closeErr = c.close() })
 	return c.closeErr
@@ -264,7 +260,7 @@ func (c *Client) close() error {
 	c.mu.Unlock()
 	c.work.Wait()
 	if c.fault.Load() != nil {
-		return nil // whoever waited knows
+		return nil // returned by Wait already
 	}
 	var b [headBytes]byte
 	head{kind: kindLeave}.encode(&b)

@@ -8,13 +8,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// coders are the payload coders of one goroutine, by code.
 type coders struct {
 	codes  []compress.Quantiser
 	coders []*compress.Coder
 }
 
-// of returns the coder of a code. It allocates when it first meets one.
+// of returns the coder of a code. The first call for a code allocates.
 func (c *coders) of(q compress.Quantiser) (*compress.Coder, error) {
 	i := slices.IndexFunc(c.codes, func(known compress.Quantiser) bool { return known.Code() == q.Code() })
 	if i >= 0 {
@@ -28,13 +27,13 @@ func (c *coders) of(q compress.Quantiser) (*compress.Coder, error) {
 	return c.coders[len(c.coders)-1], nil
 }
 
-// dense says whether a payload lists all values.
+// dense reports whether a payload lists all values.
 func dense(payload []byte) bool { return len(payload) > 1 && payload[1] == 0 }
 
-// buffer is memory that grows, aligned for float32.
+// buffer is growing memory, aligned for float32.
 type buffer struct{ floats []float32 }
 
-// values returns n values; what they hold is unspecified.
+// values returns n values with unspecified contents.
 func (b *buffer) values(n int) []float32 {
 	b.floats = bytesview.Sized(b.floats, n)
 	return b.floats
@@ -43,8 +42,7 @@ func (b *buffer) values(n int) []float32 {
 // bytes returns n bytes of the same memory.
 func (b *buffer) bytes(n int) []byte { return bytesview.Bytes(b.values((n + 3) / 4))[:n] }
 
-// roundHalves stores x in a 16-bit code as it is: what is too large becomes
-// infinite, which whoever decodes it will see.
+// roundHalves rounds x to a 16-bit code: overflow becomes infinite, which decoders detect.
 func roundHalves(k *simd.Kernels, code byte, dst []byte, x []float32) {
 	to := bytesview.As[uint16](dst)
 	if code == compress.CodeBF16 {
@@ -54,8 +52,7 @@ func roundHalves(k *simd.Kernels, code byte, dst []byte, x []float32) {
 	k.ToHalf(to, x)
 }
 
-// infinite returns the first place of a value of x that is no finite number, -1
-// if all are.
+// infinite returns the index of the first value of x that is not finite, or -1.
 func infinite(k *simd.Kernels, x []float32) int {
 	if k.MaxMagnitude(x) < simd.InfMagnitude {
 		return -1

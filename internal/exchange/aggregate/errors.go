@@ -10,24 +10,24 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Error is a fault of one exchange. The first one of a client or server is the
-// cause of all later ones.
+// Error is an error of an exchange. The first error of a client or server is the cause of all later
+// ones.
 type Error struct {
 	Op       string // "push", "pull", "serve", "leave"
-	Seq      uint32 // which exchange, from 0
-	Exchange string // what it is: "fp32, 4096 values at 0, in segments of 131072"; "" where that is not known
-	Rank     int    // where it was seen, as the mesh numbers members
-	Peer     int    // the lost member if one is known to be, else the other end; Rank itself: nobody else is to blame
-	Trainers int    // the members below are ranks that train, the others servers
+	Seq      uint32 // number of the exchange, from 0
+	Exchange string // description: "fp32, 4096 values at 0, in segments of 131072", or ""
+	Rank     int    // mesh rank that noticed the error
+	Peer     int    // lost member if known, else the other end; Rank itself: no other member
+	Trainers int    // members below are trainers, the rest servers
 	Err      error  // the cause
 
-	Bucket exchange.BucketInfo // what is exchanged, where the trainer names it
+	Bucket exchange.BucketInfo // the bucket, if the trainer names it
 }
 
 // Place is the bucket in words.
 func (e *Error) Place() failure.Position { return failure.Position{Bucket: e.Bucket.String()} }
 
-// Error says which exchange failed, where, with whom, and why.
+// Error names the exchange, the member, the peer and the cause.
 func (e *Error) Error() string {
 	what := ""
 	if e.Exchange != "" {
@@ -50,7 +50,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// MismatchError says that trainers differ in what they exchange.
+// MismatchError reports trainers with different exchanges.
 type MismatchError struct {
 	Ranks     [2]int
 	Exchanges [2]string
@@ -62,8 +62,8 @@ func (e *MismatchError) Error() string {
 		e.Ranks[0], e.Exchanges[0], e.Ranks[1], e.Exchanges[1])
 }
 
-// valueFault makes a code's error about a value that of a place in the arena:
-// values from place lo on, or of the entries listed, counted from there.
+// valueFault translates the index of a code's error to an index of the arena: lo plus the index
+// among values, or lo plus index[i] for listed entries.
 func valueFault(err error, lo int, index []int32) error {
 	v := (*compress.ValueError)(nil)
 	if !errors.As(err, &v) || index != nil && v.Index >= len(index) {

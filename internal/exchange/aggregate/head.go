@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Messages have the tag's group tagGroup, which no collective group has, and as
-// sequence number that of the exchange. Their parts, both ways:
+// tagGroup is the tag group of all messages, different from any collective group. A tag also has
+// the sequence number of the exchange. Parts, in both directions:
 //
 //	0       the head, trainers to servers only
 //	1 + 3k  the size of the body of segment k, of sparse exchanges only
@@ -34,7 +34,7 @@ func lostTag(seq uint32, k int) transport.Tag {
 	return transport.Tag{Group: tagGroup, Seq: seq, Part: 3 + 3*uint32(k)}
 }
 
-// kind is what a head announces.
+// kind is the kind of a head.
 type kind uint8
 
 const (
@@ -44,8 +44,7 @@ const (
 	kinds
 )
 
-// head says what an exchange is. All trainers must send the same. As it is sent,
-// little-endian:
+// head describes an exchange. All trainers must send the same. On the wire, little-endian:
 //
 //	offset bytes
 //	0      1     2, the format
@@ -122,20 +121,19 @@ func codeName(code byte, block int) string {
 	return fmt.Sprintf("code %d in blocks of %d", code, block)
 }
 
-// hasSumError tells whether sums are coded in a code, q, of which what is lost must be kept. Of
-// one trainer's the sum is what it has sent.
+// hasSumError reports whether coding the sums in q causes errors to retain. A single trainer's sum
+// is its own push, without errors.
 func (h head) hasSumError(q compress.Quantiser, trainers int) bool {
 	return h.kind == kindDense && q.Feedback() && trainers > 1
 }
 
-// errorRange is the range of which a trainer keeps what the sum lost: the one that it would
-// sum without servers (package exchange), so that runs have the same bits with them.
+// errorRange is a trainer's range of the sum error: its range in an exchange without servers
+// (package exchange), so that runs have the same bits with them.
 func (h head) errorRange(rank, trainers int) (lo, hi int) {
 	return newLayout(h.n, h.block, 1, trainers).bounds(rank)
 }
 
-// layout is how the exchange is cut. Entries of a sparse one can be parted
-// anywhere.
+// layout is the division of the exchange. Entries of a sparse exchange can be divided anywhere.
 func (h head) layout(servers int) layout {
 	if h.kind == kindSparse {
 		return newLayout(h.n, 1, h.segment, servers)
@@ -143,8 +141,8 @@ func (h head) layout(servers int) layout {
 	return newLayout(h.n, h.block, h.segment, servers)
 }
 
-// A size is that of a body in bytes, and the place in the exchange's range where
-// the payload's vector begins.
+// size is the size of a body in bytes, and the beginning of the payload's vector in the exchange's
+// range.
 type size struct {
 	bytes, base int
 }
@@ -154,8 +152,8 @@ func (s size) encode(b *[sizeBytes]byte) {
 	binary.LittleEndian.PutUint32(b[4:], uint32(s.base))
 }
 
-// decodeSize reads a size and refuses what is no payload's for segment [lo, hi):
-// one that is longer than any can be, or begins behind it.
+// decodeSize reads a size and rejects impossible ones for segment [lo, hi): above bodyBound, or
+// beginning after lo.
 func decodeSize(b *[sizeBytes]byte, q compress.Quantiser, lo, hi int) (size, error) {
 	s := size{int(binary.LittleEndian.Uint32(b[:])), int(binary.LittleEndian.Uint32(b[4:]))}
 	if most := bodyBound(hi-lo, q); s.bytes > most || s.base > lo {
@@ -164,9 +162,8 @@ func decodeSize(b *[sizeBytes]byte, q compress.Quantiser, lo, hi int) (size, err
 	return s, nil
 }
 
-// bodyBound is the length that no payload of entries within n values exceeds,
-// with those that a block has besides at either end. An index takes at most 31
-// bits, and a byte for each 128.
+// bodyBound is the maximum payload length of entries within n values, plus those of partial blocks
+// at either end. An index takes at most 31 bits, and a byte per 128.
 func bodyBound(n int, q compress.Quantiser) int {
 	if q.Block() > 1 {
 		n += 2 * q.Block()

@@ -2,27 +2,26 @@ package aggregate
 
 import "fmt"
 
-// layout is how an exchange is cut, a function of what its head says: the same on
-// all members.
+// layout is the division of an exchange, a function of its head and equal on all members.
 type layout struct {
 	n       int // values
-	unit    int // values that must not be parted: a code's block
+	unit    int // indivisible values: a code's block
 	segment int // values of a segment, whole units
 	servers int
 }
 
-// newLayout cuts n values coded in blocks into segments of about so many values.
+// newLayout divides n values coded in blocks into segments of about values values.
 func newLayout(n, block, values, servers int) layout {
 	return layout{n: n, unit: block, segment: max(1, values/block) * block, servers: servers}
 }
 
-// bounds is a server's range: whole units, as many as any other's or one more.
+// bounds is a server's range: whole units, equal for all servers up to one unit.
 func (l layout) bounds(server int) (lo, hi int) {
 	units := (l.n + l.unit - 1) / l.unit
 	return min(l.n, units*server/l.servers*l.unit), min(l.n, units*(server+1)/l.servers*l.unit)
 }
 
-// segments is how many segments a server's range has.
+// segments is the number of segments of a server's range.
 func (l layout) segments(server int) int {
 	lo, hi := l.bounds(server)
 	return (hi - lo + l.segment - 1) / l.segment
@@ -35,11 +34,11 @@ func (l layout) at(server, k int) (lo, hi int) {
 	return lo, min(hi, lo+l.segment)
 }
 
-// overlap is what two ranges have in common, lo >= hi if nothing.
+// overlap is the intersection of two ranges, with lo >= hi if empty.
 func overlap(lo, hi, lo2, hi2 int) (int, int) { return max(lo, lo2), min(hi, hi2) }
 
-// rounds is the most segments that a server has: clients push the first of every
-// server, then the second, and so on.
+// rounds is the maximum number of segments of a server: clients push the first of every server,
+// then the second, and so on.
 func (l layout) rounds() int {
 	most := 0
 	for s := range l.servers {

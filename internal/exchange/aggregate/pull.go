@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// pull takes in the sums of what was pushed, in order, until nothing more will be.
+// pull receives the sums of pushed segments, in order, until pushing ends.
 func (c *Client) pull() {
 	for sl := c.toPull(); sl != nil; sl = c.toPull() {
 		f := sl.f
@@ -28,8 +28,8 @@ func (c *Client) pull() {
 	}
 }
 
-// pullFault records a fault. A sum without room in its code is one on every rank,
-// of this exchange alone.
+// pullFault records an error. A sum outside the range of its code fails on every rank, for this
+// exchange only.
 func (c *Client) pullFault(sl *segmentSlot, err error) {
 	if v := (*exchange.ValueError)(nil); errors.As(err, &v) {
 		sl.f.err = cmp.Or(sl.f.err, err)
@@ -38,7 +38,7 @@ func (c *Client) pullFault(sl *segmentSlot, err error) {
 	c.fail(c.wrap("pull", sl.f, c.blame(err, sl.server), err))
 }
 
-// toPull waits for the next slot; nil when there will be none.
+// toPull waits for the next slot; it returns nil after the last.
 func (c *Client) toPull() *segmentSlot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,8 +51,8 @@ func (c *Client) toPull() *segmentSlot {
 	return &c.slots[c.pulled%uint64(len(c.slots))]
 }
 
-// pullSegment waits for the sum of a segment and puts it in its place. When it
-// returns the mesh no longer touches the slot, nor the exchange's values.
+// pullSegment waits for the sum of a segment and stores it. Afterwards the mesh no longer touches
+// the slot or the exchange's values.
 func (c *Client) pullSegment(sl *segmentSlot) error {
 	f := sl.f
 	if err := c.await(sl); err != nil {
@@ -74,14 +74,14 @@ func (c *Client) pullSegment(sl *segmentSlot) error {
 	if !halves(f.head.code) {
 		return nil
 	}
-	c.kernels.Scale(x, float32(c.cfg.Trainers)) // which may be too much for a mean that has room
+	c.kernels.Scale(x, float32(c.cfg.Trainers)) // may overflow, although the mean does not
 	if at := infinite(c.kernels, x); at >= 0 {
 		return &exchange.ValueError{At: f.op.Lo + sl.lo + at, Value: x[at], Code: f.code.Name()}
 	}
 	return nil
 }
 
-// pullSumError takes in what this trainer keeps of what the sum of a segment lost.
+// pullSumError receives this trainer's part of the sum error of a segment.
 func (c *Client) pullSumError(sl *segmentSlot) error {
 	f := sl.f
 	first, end := f.head.errorRange(c.mesh.Rank(), c.cfg.Trainers)
@@ -98,7 +98,7 @@ func (c *Client) pullSumError(sl *segmentSlot) error {
 	return nil
 }
 
-// pullSparse puts the entries of a payload into x, the others are zero.
+// pullSparse adds the entries of a payload to a zeroed x.
 func (c *Client) pullSparse(sl *segmentSlot, x []float32) error {
 	f := sl.f
 	s, err := decodeSize(&sl.size, compress.FP32{}, sl.lo, sl.hi)
@@ -146,7 +146,7 @@ func (c *Client) await(sl *segmentSlot) error {
 	return err
 }
 
-// damaged says that what a server sent cannot be read.
+// damaged returns an error of unreadable data from a server.
 func (c *Client) damaged(sl *segmentSlot, err error) error {
 	return fmt.Errorf("what %s sent for segment %d: %w", role(c.member(sl.server), c.cfg.Trainers), sl.k, err)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// push pushes what was started, in order, until the client is closing.
+// push pushes started requests, in order, until the client is closing.
 func (c *Client) push() {
 	for f := c.toPush(); f != nil; f = c.toPush() {
 		c.pushFlight(f)
@@ -20,7 +20,7 @@ func (c *Client) push() {
 	c.mu.Unlock()
 }
 
-// toPush waits for the next flight; nil when there will be none.
+// toPush waits for the next request; it returns nil after the last.
 func (c *Client) toPush() *pendingRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,8 +34,8 @@ func (c *Client) toPush() *pendingRequest {
 	return f
 }
 
-// pushFlight pushes the head and all segments of f. After a fault nothing is
-// sent any more, but the slots pass on to pull, which ends the flight.
+// pushFlight pushes the head and all segments of f. After an error it sends no more data, but
+// passes the slots to pull, which ends the request.
 func (c *Client) pushFlight(f *pendingRequest) {
 	c.pushHeads(f)
 	left := 0
@@ -66,8 +66,8 @@ func (c *Client) pushFlight(f *pendingRequest) {
 	}
 }
 
-// blame is the member to name for an error of pushing to a server: this one, if
-// it is about its own values.
+// blame returns the member to name for an error of pushing to a server: the server for an error of
+// the link, else this rank.
 func (c *Client) blame(err error, server int) int {
 	if link := (*transport.Error)(nil); errors.As(err, &link) {
 		return c.member(server)
@@ -98,7 +98,7 @@ func (c *Client) freeSlot() *segmentSlot {
 	return &c.slots[c.pushed%uint64(len(c.slots))]
 }
 
-// publish hands the slot that was filled to pull.
+// publish passes the filled slot to pull.
 func (c *Client) publish() {
 	c.mu.Lock()
 	c.pushed++
@@ -106,8 +106,8 @@ func (c *Client) publish() {
 	c.mu.Unlock()
 }
 
-// expect posts the receive of what comes first for a slot. Dense float32 comes
-// straight to its place, which the push has read by now.
+// expect posts the first receive of a slot. Dense float32 is received directly into X, which push
+// has read by now.
 func (c *Client) expect(sl *segmentSlot) {
 	f := sl.f
 	tag, dst := bodyTag(f.seq, sl.k), []byte(nil)
@@ -141,9 +141,9 @@ func (c *Client) pushSegment(sl *segmentSlot) error {
 	return c.send(sl, bodyTag(f.seq, sl.k), b)
 }
 
-// pushSparse sends the entries of a segment. Values that are coded in blocks go
-// with all of their blocks, since blocks that begin elsewhere would have other
-// scales and lose a second time; the server skips what is not its own.
+// pushSparse sends the entries of a segment. Values coded in blocks travel with their whole blocks,
+// because blocks with other beginnings would have other scales and a second rounding error; the
+// server skips entries outside the segment.
 func (c *Client) pushSparse(sl *segmentSlot) error {
 	f, s := sl.f, sl.f.op.Sparse
 	first, _ := slices.BinarySearch(s.Index, int32(sl.lo))

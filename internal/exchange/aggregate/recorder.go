@@ -6,10 +6,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// opRecorder records exchanges, once for each: trainers as operations of record.AggregationGroup,
-// of which a server has a request each.
+// opRecorder records each exchange once: on trainers as operations of record.AggregationGroup, on
+// servers as requests.
 //
-// Cost: 50 ns and two looks at the clock for an exchange, which takes at least two messages through the system.
+// Cost: 50 ns and two clock readings per exchange, compared with at least two messages through the
+// system.
 type opRecorder struct {
 	rec             *record.Recorder
 	name, algorithm record.Name
@@ -29,11 +30,11 @@ func (s *opRecorder) begin(f *pendingRequest) record.Op {
 	return s.rec.Begin(&e)
 }
 
-// serve records that a server has heard of an exchange.
+// serve records that a server has received the head of an exchange.
 func (s *opRecorder) serve(h head, seq uint32) record.Op {
 	e := s.event(h)
 	e.Kind, e.Seq, e.Step = record.Request, seq, -1
-	e.Sig = 0 // it has no rows
+	e.Sig = 0 // no rows
 	return s.rec.Begin(&e)
 }
 

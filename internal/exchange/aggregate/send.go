@@ -6,25 +6,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// sum is that of a segment, on its way to the trainers.
+// sum is a segment's sum, in transit to the trainers.
 type sum struct {
-	seq  uint32 // of the exchange
+	seq  uint32 // number of the exchange
 	head head
 	k    int
 	lo   int // the first value
 
-	body      []byte // as it is sent, in one of the next two
+	body      []byte // message to send, in room or payload
 	room      buffer
 	payload   []byte
-	size      [sizeBytes]byte // of a sparse body
-	lost      []float32       // what coding it lost, where that is sent
+	size      [sizeBytes]byte // size message of a sparse body
+	lost      []float32       // sum error, if sent
 	lostRoom  buffer
-	travelled sync.WaitGroup // counts the trainers that have not been sent it
+	travelled sync.WaitGroup // counts trainers that still await it
 }
 
-// freeSum is where the sum of segment k is to be made: it has gone to all trainers
-// that was there. A trainer that does not read holds the others up from here on, by
-// as many segments as it has not read, and no longer than Timeout.
+// freeSum returns the buffer for the sum of segment k after all trainers have received its earlier
+// sum. A trainer that does not read delays all trainers from here on, by its unread segments, and
+// for at most Timeout.
 func (s *Server) freeSum(k int) *sum {
 	m := &s.sums[s.made%maxInFlight]
 	s.made++
@@ -34,7 +34,7 @@ func (s *Server) freeSum(k int) *sum {
 	return m
 }
 
-// answer gives m to what sends it. It does not block: there is room for all sums.
+// answer queues m for all senders. It does not block: channels have capacity for all sums.
 func (s *Server) answer(m *sum) {
 	m.travelled.Add(len(s.trainers))
 	s.queued.Add(int64(len(s.trainers)))
@@ -43,8 +43,8 @@ func (s *Server) answer(m *sum) {
 	}
 }
 
-// send sends sums to a trainer until there will be none. After a fault it passes
-// them by, so that nobody waits for them.
+// send sends sums to a trainer until the channel closes. After an error it discards them, so that
+// no goroutine waits.
 func (s *Server) send(t int) {
 	for m := range s.trainers[t].toSend {
 		if s.fault.Load() == nil {
@@ -71,7 +71,7 @@ func (s *Server) sendSum(t int, m *sum) error {
 	return s.sendSumError(t, m)
 }
 
-// sendSumError sends a trainer its part of what coding m lost.
+// sendSumError sends a trainer its part of the sum error of m.
 func (s *Server) sendSumError(t int, m *sum) error {
 	lo, hi := m.head.errorRange(t, len(s.trainers))
 	lo, hi = overlap(lo, hi, m.lo, m.lo+len(m.lost))

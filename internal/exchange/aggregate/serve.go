@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// serve carries the exchange out that all trainers have begun.
+// serve carries out the exchange that all trainers have begun.
 func (s *Server) serve() error {
 	n, asked := s.layout.segments(s.Index()), 0
 	for k := range n {
@@ -25,8 +25,7 @@ func (s *Server) serve() error {
 	return nil
 }
 
-// ask posts the receives of segment k of every trainer, of sparse ones those of
-// the sizes.
+// ask posts the receives of segment k of every trainer, or of its sizes if sparse.
 func (s *Server) ask(k int) {
 	lo, hi := s.layout.at(s.Index(), k)
 	for t := range s.trainers {
@@ -40,7 +39,7 @@ func (s *Server) ask(k int) {
 	}
 }
 
-// await waits for what ask has posted.
+// await waits for a receive posted by ask.
 func (s *Server) await(t, k int) error {
 	sl := &s.trainers[t].slots[k%maxInFlight]
 	s.wait.begin(t, s.seq)
@@ -50,7 +49,7 @@ func (s *Server) await(t, k int) error {
 	return err
 }
 
-// add makes m the sum of its segment.
+// add sets m to the sum of its segment.
 func (s *Server) add(m *sum) error {
 	lo, hi := s.layout.at(s.Index(), m.k)
 	switch {
@@ -62,8 +61,8 @@ func (s *Server) add(m *sum) error {
 	return s.addCoded(m, hi-lo)
 }
 
-// addValues adds float32 in the memory in which rank 0's came, and gives its slot
-// the sum's in exchange.
+// addValues adds float32 in the memory of rank 0's message, and swaps the sum's memory into its
+// slot.
 func (s *Server) addValues(m *sum, n int) error {
 	first := &s.trainers[0].slots[m.k%maxInFlight]
 	acc := first.body.values(n)
@@ -81,8 +80,8 @@ func (s *Server) addValues(m *sum, n int) error {
 	return nil
 }
 
-// addCoded adds what it decodes, in float32, and codes the sum once; what that loses
-// goes to those that keep it.
+// addCoded adds decoded values in float32, and codes the sum once; the trainers that retain it
+// receive the error.
 func (s *Server) addCoded(m *sum, n int) error {
 	acc, part, bytes := s.acc.values(n), s.part.values(n), s.code.Size(n)
 	for t := range s.trainers {
@@ -121,7 +120,7 @@ func (s *Server) addCoded(m *sum, n int) error {
 	return nil
 }
 
-// addSparse adds entries in a dense array and codes those that any trainer had.
+// addSparse adds entries in a dense array and codes the entries present on any trainer.
 func (s *Server) addSparse(m *sum, lo, hi int) error {
 	if err := s.takeSparse(m.k, lo, hi); err != nil {
 		return err
@@ -143,7 +142,7 @@ func (s *Server) addSparse(m *sum, lo, hi int) error {
 			return err
 		}
 	}
-	// A sum of few values in their code would lose, and nobody keeps what is lost.
+	// float32, because any other code would lose precision, and no process retains the error.
 	if coder, err = s.coders.of(compress.FP32{}); err != nil {
 		return err
 	}
@@ -181,7 +180,7 @@ func (s *Server) takeSparse(k, lo, hi int) error {
 	return nil
 }
 
-// addPayload adds what rank t sent for values [lo, hi).
+// addPayload adds the payload of rank t for values [lo, hi).
 func (s *Server) addPayload(coder *compress.Coder, t, k, lo, hi int) error {
 	tr := &s.trainers[t]
 	s.wait.begin(t, s.seq)
@@ -217,7 +216,7 @@ func (s *Server) addPayload(coder *compress.Coder, t, k, lo, hi int) error {
 	return nil
 }
 
-// union lists the entries that are present.
+// union lists the present entries.
 func (s *Server) union(acc []float32) {
 	count := 0
 	for _, w := range s.present {
@@ -233,7 +232,7 @@ func (s *Server) union(acc []float32) {
 	}
 }
 
-// damaged says that what a trainer sent cannot be read.
+// damaged returns an error of unreadable data from a trainer.
 func (s *Server) damaged(t, k int, err error) error {
 	return fmt.Errorf("what rank %d sent for segment %d: %w", t, k, err)
 }

@@ -16,13 +16,12 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// headLook is how often a server that waits for a trainer's head looks whether
-// others have begun.
+// headLook is the interval at which a server that waits for a trainer's head checks whether other
+// trainers have begun.
 const headLook = time.Second
 
-// Server sums what the trainers of a mesh push and sends the sums back. It adds
-// on one goroutine, the one that runs it, and has one more for each trainer, which
-// sends: none waits until another has read.
+// Server sums the pushes of a mesh's trainers and sends back the sums. The goroutine that calls Run
+// adds; a further goroutine per trainer sends, so that no trainer waits for another to read.
 type Server struct {
 	mesh     transport.Mesh
 	cfg      Config
@@ -33,36 +32,36 @@ type Server struct {
 	note     opRecorder
 
 	seq    uint32
-	head   head // of the exchange under way
+	head   head // exchange in progress
 	layout layout
-	codes  []compress.Quantiser // that it knows
-	code   compress.Quantiser   // of the exchange
+	codes  []compress.Quantiser // codes known
+	code   compress.Quantiser   // code of the exchange
 
 	coders  coders
 	acc     buffer   // a segment's sum
-	part    buffer   // and what is added to it
-	present []uint64 // which entries a segment's sum has, a bit each
-	whole   bool     // it has all
+	part    buffer   // next addend
+	present []uint64 // entries of a segment's sum, a bit each
+	whole   bool     // all entries present
 	sparse  compress.Sparse
 
-	sums    [maxInFlight]sum // made last, a ring
-	made    uint64           // how many there were
+	sums    [maxInFlight]sum // ring of recent sums
+	made    uint64           // number of sums so far
 	senders sync.WaitGroup
 	fault   atomic.Pointer[Error]
 
 	exchanges, received, sent, queued atomic.Int64
 }
 
-// trainer is what a server keeps of one.
+// trainer is a server's state of a trainer.
 type trainer struct {
-	recv    transport.Recv // of the head, or of a sparse body
+	recv    transport.Recv // receive of the head, or of a sparse body
 	posted  bool
 	head    [headBytes]byte
 	decoded head // decoded
-	came    bool // the head of the exchange that is about to begin
-	hasLeft bool // in good order
+	came    bool // the next exchange's head has arrived
+	hasLeft bool // left without an error
 	body    buffer
-	of      size // of that body
+	of      size // size of body
 	slots   [maxInFlight]segment
 	toSend  chan *sum
 }
@@ -75,16 +74,15 @@ type segment struct {
 	size   [sizeBytes]byte
 }
 
-// Stats are what a server has done since it began.
+// Stats counts a server's work since its start.
 type Stats struct {
-	Exchanges      int64 // that have ended
+	Exchanges      int64 // completed
 	Received, Sent int64 // bytes of payload
-	Queued         int64 // sums of segments that are made and not sent, each counted once for each trainer; it falls, too
+	Queued         int64 // current number of unsent sums, once per trainer
 }
 
-// NewServer makes this member of the mesh a server. It sends nothing; the mesh
-// stays its owner's to close. Errors: a bad configuration, or one that does not
-// fit the mesh.
+// NewServer makes this member of the mesh a server, without sending data. The caller closes the
+// mesh. Errors: a configuration that is invalid or does not fit the mesh.
 func NewServer(mesh transport.Mesh, cfg Config) (*Server, error) {
 	if err := cfg.fits(mesh, true); err != nil {
 		return nil, err
@@ -99,20 +97,18 @@ func NewServer(mesh transport.Mesh, cfg Config) (*Server, error) {
 // Index is the server's number, from 0.
 func (s *Server) Index() int { return s.mesh.Rank() - s.cfg.Trainers }
 
-// Stats returns what the server has done so far. It may be called at any time
-// from any goroutine.
+// Stats returns the server's counters. Any goroutine may call it at any time.
 func (s *Server) Stats() Stats {
 	return Stats{Exchanges: s.exchanges.Load(), Received: s.received.Load(), Sent: s.sent.Load(), Queued: s.queued.Load()}
 }
 
-// Waiting returns the server's wait for a trainer that holds up others; ok is
-// false while there is none. It may be called at any time from any goroutine.
+// Waiting returns the server's wait for a late trainer; ok is false without a wait. Any goroutine
+// may call it at any time.
 func (s *Server) Waiting() (collective.Wait, bool) { return s.wait.load("exchange") }
 
-// Run serves until all trainers have left in good order, and then returns nil. An
-// error, an *Error, says what ended it; the mesh is then aborted with it, so that
-// every member knows. When ctx ends so does Run, with its cause. It is called
-// once.
+// Run serves until all trainers have left without an error, and then returns nil. An error, an
+// *Error, has aborted the mesh, so that every member ends. When ctx ends, so does Run, with its
+// cause. Call Run once.
 func (s *Server) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.mesh.Abort(context.Cause(ctx)) })
 	defer stop()
@@ -134,7 +130,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// serveAll carries exchanges out until all trainers have left.
 func (s *Server) serveAll() error {
 	for {
 		over, err := s.next()
@@ -152,14 +147,14 @@ func (s *Server) serveAll() error {
 	}
 }
 
-// recordHead records the exchange that is about to begin, once.
+// recordHead records the next exchange, once.
 func (s *Server) recordHead(h head) {
 	if !s.wait.op.Recorded() {
 		s.wait.op = s.note.serve(h, s.seq)
 	}
 }
 
-// doing is the exchange under way, "" where nothing is known of it.
+// doing describes the exchange in progress, or returns "".
 func (s *Server) doing() string {
 	if s.layout.servers == 0 {
 		return ""
@@ -167,8 +162,7 @@ func (s *Server) doing() string {
 	return s.head.String()
 }
 
-// fail makes err the server's fault, unless there is one, and ends all operations
-// of the mesh with it.
+// fail sets the server's error, unless it has one, and aborts the mesh.
 func (s *Server) fail(seq uint32, what string, err error) {
 	fault := &Error{Op: "serve", Seq: seq, Exchange: what, Rank: s.mesh.Rank(), Peer: transport.Culprit(err, s.mesh.Rank()), Trainers: s.cfg.Trainers, Err: err}
 	if s.fault.CompareAndSwap(nil, fault) {
@@ -176,13 +170,12 @@ func (s *Server) fail(seq uint32, what string, err error) {
 	}
 }
 
-// withdraw returns when the mesh, which was aborted, no longer touches the server's
-// memory.
+// withdraw returns when the aborted mesh no longer touches the server's memory.
 func (s *Server) withdraw() {
 	for t := range s.trainers {
 		tr := &s.trainers[t]
 		if tr.posted {
-			_ = tr.recv.Wait(s.cfg.Timeout) // at once: the mesh is aborted
+			_ = tr.recv.Wait(s.cfg.Timeout) // immediate: the mesh is aborted
 			tr.posted = false
 		}
 		for k := range tr.slots {
@@ -194,10 +187,9 @@ func (s *Server) withdraw() {
 	}
 }
 
-// next waits until all trainers have begun the next exchange, or have left: then
-// it is over.
+// next waits until all trainers have begun the next exchange, or left; over reports that all left.
 func (s *Server) next() (over bool, err error) {
-	s.layout = layout{} // nothing is known of it
+	s.layout = layout{} // no exchange yet
 	for t := range s.trainers {
 		if tr := &s.trainers[t]; !tr.hasLeft {
 			tr.came = false
@@ -219,8 +211,8 @@ func (s *Server) postHead(t int) {
 	s.mesh.Post(&tr.recv, t, headTag(s.seq), tr.head[:])
 }
 
-// awaitHead waits for a trainer's head. It may last: until any has begun, the
-// trainers do something else. From then on it is a wait like any other.
+// awaitHead waits for a trainer's head. Before any trainer has begun, the wait has no deadline,
+// because trainers compute. Afterwards Timeout applies.
 func (s *Server) awaitHead(t int) error {
 	var since time.Time // some trainer has begun
 	for tr := &s.trainers[t]; !tr.came && !tr.hasLeft; {
@@ -248,7 +240,7 @@ func (s *Server) awaitHead(t int) error {
 	return nil
 }
 
-// askHead waits for a trainer's head for so long.
+// askHead waits for a trainer's head for the duration long.
 func (s *Server) askHead(t int, long time.Duration) error {
 	tr := &s.trainers[t]
 	err := tr.recv.Wait(long)
@@ -271,7 +263,7 @@ func (s *Server) askHead(t int, long time.Duration) error {
 	return nil
 }
 
-// begun looks whether any trainer has begun the next exchange.
+// begun reports whether any trainer has begun the next exchange.
 func (s *Server) begun() (bool, error) {
 	for t := range s.trainers {
 		tr := &s.trainers[t]
@@ -287,7 +279,7 @@ func (s *Server) begun() (bool, error) {
 	return false, nil
 }
 
-// begunAs is what a trainer has begun.
+// begunAs returns the head of a trainer that has begun.
 func (s *Server) begunAs() head {
 	for t := range s.trainers {
 		if s.trainers[t].came {
@@ -319,7 +311,7 @@ func (s *Server) agree() (over bool, err error) {
 	return false, err
 }
 
-// early is the error of a trainer that has left while another one has begun the next exchange.
+// early is the error of a trainer that left although another has begun the next exchange.
 func (s *Server) early(trainer, by int) error {
 	in := fmt.Sprintf("exchange %d (%v)", s.seq, s.trainers[by].decoded)
 	return &transport.LostError{Rank: trainer, Reason: failure.Early("it left the job", failure.Rank(by), in)}

@@ -8,16 +8,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// waitState is whom a goroutine waits for, for others to read.
+// waitState is the member that a goroutine waits for, readable by other goroutines.
 type waitState struct {
 	rec   *record.Recorder
-	op    record.Op    // the exchange under way, of the goroutine alone
-	peer  atomic.Int64 // plus one; 0: nobody
+	op    record.Op    // exchange in progress, used by the goroutine only
+	peer  atomic.Int64 // member plus one; 0: no wait
 	since atomic.Int64 // nanoseconds of the Unix epoch
 	seq   atomic.Uint32
 }
 
-// begin notes a wait for a member from now on.
+// begin starts a wait for a member.
 func (w *waitState) begin(peer int, seq uint32) { w.from(peer, seq, time.Now()) }
 
 func (w *waitState) from(peer int, seq uint32, since time.Time) {
@@ -31,7 +31,7 @@ func (w *waitState) from(peer int, seq uint32, since time.Time) {
 
 func (w *waitState) end() { w.peer.Store(0) }
 
-// over is end of a wait for what came, or did not: what is recorded of one that failed says for whom it waited.
+// over ends a wait. The record of a failed wait retains the member.
 func (w *waitState) over(err error) {
 	if w.end(); err == nil {
 		w.op.Wait().Clear()
