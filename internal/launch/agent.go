@@ -24,40 +24,40 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// AgentConfig is what a host's launcher knows of itself.
+// AgentConfig is the configuration of a host's launcher.
 type AgentConfig struct {
-	// Version and Hash are those of the program, which must be those of the job's launcher.
+	// Version and Hash are the program's, and must equal the job launcher's.
 	Version, Hash string
-	// Program is its file, which is also the program of roles that are it.
+	// Program is the path of this program, for roles that run the same program.
 	Program string
 	// Guard is Config.Guard.
 	Guard []string
-	// Env is its environment, and Reached the SSH_CONNECTION of that, "" without.
+	// Env is the environment of the processes, and Reached the SSH_CONNECTION in Env, or "".
 	Env     []string
 	Reached string
 }
 
-// agent runs processes of a job whose launcher is on another host.
+// agent runs processes of a job with a launcher on another host.
 type agent struct {
 	AgentConfig
-	out      *outbox            // to the launcher
-	received atomic.Bool        // something has come from it since watchHeartbeats last looked
-	limit    chan time.Duration // how long it may be silent, once it has said so
-	begin    agentHello         // what it said first
-	dir      string             // where processes work
-	crews    []*roleGroup       // of those on this host alone, in the order in which the launcher has told them
-	guard    watchdog           // ends them if this process is killed
-	shortage *cgroup.Shortage   // of memory, on this host
-	tasks    sync.WaitGroup     // one for each process, until all is told of it
-	ended    chan *process      // of those
-	procs    map[int]*process   // that have not ended
-	all      map[int]*process   // with those that have, whose memory may be asked for
+	out      *outbox            // connection to the launcher
+	received atomic.Bool        // set by each frame, cleared by watchHeartbeats
+	limit    chan time.Duration // maximum silence, sent when the launcher has announced the limit
+	begin    agentHello         // first message of the launcher
+	dir      string             // working directory of the processes
+	crews    []*roleGroup       // roles with processes on this host, in the launcher's order
+	guard    watchdog           // kills the processes if this process is killed
+	shortage *cgroup.Shortage   // memory shortage of this host
+	tasks    sync.WaitGroup     // one task per process, until all of the process's output and end are sent
+	ended    chan *process      // processes that have ended
+	procs    map[int]*process   // running processes
+	all      map[int]*process   // running and ended processes, as the launcher may request records of both
 }
 
-// RunAgent starts and ends processes on this host, as the job's launcher on another one says
-// through in, and tells it through out what becomes of them. It returns when in ends, nothing comes
-// for so long as the launcher has said, or ctx ends, and no process is left: they have 3 s to end
-// by themselves then, as after the launcher's own end.
+// RunAgent starts and ends processes on this host on behalf of a launcher on another host, which
+// sends commands through in and receives results through out. RunAgent returns when no process is
+// left and in has ended, the launcher has been silent for the agreed time, or ctx has ended. The
+// processes then have 3 s to end, as after the launcher's own end.
 func RunAgent(ctx context.Context, in io.Reader, out io.Writer, cfg AgentConfig) error {
 	a := &agent{
 		AgentConfig: cfg, out: newOutbox(out), limit: make(chan time.Duration, 1),
@@ -68,7 +68,7 @@ func RunAgent(ctx context.Context, in io.Reader, out io.Writer, cfg AgentConfig)
 		return err
 	}
 	defer a.guard.stop()
-	runtime.LockOSThread() // see onOneThread
+	runtime.LockOSThread() // required by onOneThread
 	defer runtime.UnlockOSThread()
 	client, _, _ := strings.Cut(cfg.Reached, " ")
 	if err := a.out.send(jsonFrame(frameHost, 0, welcome{Version: cfg.Version, Hash: cfg.Hash, Client: client})); err != nil {
@@ -87,7 +87,7 @@ func RunAgent(ctx context.Context, in io.Reader, out io.Writer, cfg AgentConfig)
 	return err
 }
 
-// listen reads what the launcher says, until that ends, or nobody follows it any more.
+// listen reads the launcher's frames until in ends or over is closed.
 func (a *agent) listen(in io.Reader, over <-chan struct{}) <-chan frame {
 	said := make(chan frame)
 	go func() {
@@ -107,10 +107,10 @@ func (a *agent) listen(in io.Reader, over <-chan struct{}) <-chan frame {
 	return said
 }
 
-// watchHeartbeats cuts the connection when nothing has come for so long as the launcher has said.
-// It sends nothing, so that a connection that is dead, with all buffers full, does not hold it up.
+// watchHeartbeats cuts the connection when no frame arrives within the launcher's limit.
+// watchHeartbeats sends no frames, so a dead connection with full buffers cannot block the check.
 func (a *agent) watchHeartbeats(over <-chan struct{}) {
-	silence := liveness.Detector{Limit: time.Minute} // until it says how long
+	silence := liveness.Detector{Limit: time.Minute} // default until the launcher's limit arrives
 	looks := time.NewTicker(silence.Wait())
 	defer looks.Stop()
 	for {
@@ -131,7 +131,8 @@ func (a *agent) watchHeartbeats(over <-chan struct{}) {
 	}
 }
 
-// follow does what the launcher says, until that ends or the connection is cut.
+// follow carries out the launcher's commands until the command channel ends or the connection is
+// cut.
 func (a *agent) follow(said <-chan frame) error {
 	beats := time.NewTicker(time.Minute)
 	defer beats.Stop()
@@ -152,7 +153,7 @@ func (a *agent) follow(said <-chan frame) error {
 				return err
 			}
 		case p := <-a.ended:
-			if a.procs[p.number] == p { // not one that was started in its place
+			if a.procs[p.number] == p { // false if a restarted process has taken the number
 				delete(a.procs, p.number)
 			}
 		case <-beats.C:
@@ -160,7 +161,7 @@ func (a *agent) follow(said <-chan frame) error {
 			for number, p := range a.procs {
 				used[number] = p.used()
 			}
-			_ = a.out.send(jsonFrame(frameHeartbeat, 0, used)) // if it fails, in ends, too
+			_ = a.out.send(jsonFrame(frameHeartbeat, 0, used)) // a failed send also ends in
 		case <-a.out.closed:
 			return a.out.cause
 		}
@@ -176,7 +177,7 @@ func (a *agent) take(f frame) error {
 	case frameStart:
 		s, p := a.start(f)
 		err := a.out.send(jsonFrame(frameStarted, f.number, s))
-		if p != nil { // its end is told after its start, however soon that comes
+		if p != nil { // the start is reported before the end, even of a short-lived process
 			a.tasks.Go(func() { a.watch(p) })
 		}
 		return err
@@ -190,7 +191,7 @@ func (a *agent) take(f frame) error {
 	return nil
 }
 
-// workIn settles where processes work, and tells where there is no such folder.
+// workIn sets the working directory of the processes, and reports a missing directory.
 func (a *agent) workIn(dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		a.dir, _ = os.Getwd()
@@ -200,7 +201,6 @@ func (a *agent) workIn(dir string) error {
 	return nil
 }
 
-// prepare finds the programs of roles and opens their sockets.
 func (a *agent) prepare(f frame) (out readiness) {
 	var roles []agentRole
 	err := f.read(&roles)
@@ -227,7 +227,8 @@ func (a *agent) prepare(f frame) (out readiness) {
 	return out
 }
 
-// address is where processes of this host are reached: at the interface that they were told, or where ssh was.
+// address returns the address of this host's processes: of the configured interface, or the target
+// of the ssh connection.
 func (a *agent) address() (net.IP, error) {
 	if a.begin.Interface == "" {
 		if words := strings.Fields(a.Reached); len(words) == 4 && net.ParseIP(words[2]) != nil {
@@ -237,7 +238,7 @@ func (a *agent) address() (net.IP, error) {
 	return cluster.HostAddress(a.begin.Interface, false)
 }
 
-// start starts a process, which is to be watched; nil: it has not started, and what is told says why.
+// start starts a process to watch. On failure the process is nil and the started has the reason.
 func (a *agent) start(f frame) (started, *process) {
 	var order startOrder
 	if err := f.read(&order); err != nil {
@@ -248,7 +249,7 @@ func (a *agent) start(f frame) (started, *process) {
 	}
 	c := a.crews[order.Role]
 	p := &process{role: c, index: order.Seat, number: f.number, tail: tail{max: 1}}
-	p.memory, _ = record.Create(record.Config{}) // none: it has its own
+	p.memory, _ = record.Create(record.Config{}) // without memory the process records in private memory
 	p.memoryLack = a.shortage.Explain
 	p.command(c, order.Seat)
 	p.cmd.Dir = a.dir
@@ -261,7 +262,7 @@ func (a *agent) start(f frame) (started, *process) {
 		return started{Fault: (&StartError{Program: c.Command[0], Err: err}).Error()}, nil
 	}
 	a.guard.note('+', p.cmd.Process.Pid)
-	if old := a.all[p.number]; old != nil { // it is started again
+	if old := a.all[p.number]; old != nil { // the process is restarted
 		_ = old.memory.Close()
 	}
 	a.procs[p.number], a.all[p.number] = p, p
@@ -269,16 +270,15 @@ func (a *agent) start(f frame) (started, *process) {
 	return started{PID: p.cmd.Process.Pid}, p
 }
 
-// sends is where a process's output goes.
 func (a *agent) sends(number int) func(stream, []byte) {
 	return func(of stream, b []byte) {
 		if len(b) > 0 {
-			_ = a.out.send(frame{[...]frameKind{stdout: frameOut, stderr: frameErr}[of], number, slices.Clone(b)}) // if it fails, in ends, too
+			_ = a.out.send(frame{[...]frameKind{stdout: frameOut, stderr: frameErr}[of], number, slices.Clone(b)}) // a failed send also ends in
 		}
 	}
 }
 
-// watch waits for a process and tells how it ended, at once, and when all of its output is sent.
+// watch waits for a process and reports the end immediately, and again once all output is sent.
 func (a *agent) watch(p *process) {
 	p.wait()
 	a.guard.note('-', p.cmd.Process.Pid)
@@ -292,7 +292,6 @@ func (a *agent) watch(p *process) {
 	a.ended <- p
 }
 
-// sendRecord sends what a process has recorded, in pieces.
 func (a *agent) sendRecord(number int) error {
 	if p := a.all[number]; p != nil && p.memory != nil {
 		buf := make([]byte, maxFrame/4)
@@ -311,7 +310,6 @@ func (a *agent) sendRecord(number int) error {
 	return a.out.send(frame{kind: frameMemory, number: number})
 }
 
-// finish ends what is left, when the launcher is gone.
 func (a *agent) finish() {
 	all := make(chan struct{})
 	go func() { a.tasks.Wait(); close(all) }()

@@ -14,54 +14,56 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// Host is one on which processes of a job run.
+// Host is a host of a job's processes.
 type Host struct {
-	// Name is what people call it: output and errors name it.
+	// Name is the host's name in output and errors.
 	Name string
-	// Connect starts a launcher there, which calls RunAgent with its input and output; it gives up
-	// when the context ends. nil: it is this host.
+	// Connect starts a launcher on the host, which calls RunAgent with its standard input and
+	// output. Connect gives up when the context ends. nil means this host.
 	Connect func(context.Context) (Connection, error)
 }
 
-// Connection is to a host's launcher: its output, and its input, whose end ends it.
+// Connection is a connection to a host's launcher: reads return the launcher's output, writes go to
+// its input, and Close ends the launcher.
 type Connection interface {
 	io.ReadWriteCloser
-	// Reason says in words how it has ended: "ssh failed: …".
+	// Reason describes the end of the connection: "ssh failed: …".
 	Reason() string
 }
 
-// maxQueued is how many frames may wait for a host that does not read.
+// maxQueued limits the frames queued for a host with a blocked connection.
 const maxQueued = 4096
 
-// answerWithin is how long after SIGKILL a process of another host may take to be gone there, before the host is lost.
+// answerWithin is the maximum time from SIGKILL until a remote process is reported gone. After
+// answerWithin the host is lost.
 const answerWithin = giveUp * 3 / 4
 
-// agentConn is to the launcher of another host. Three goroutines work for it: one writes what is
-// queued, so that nobody here waits for a host that does not read, one reads and acts on what
-// comes, and one shows life and looks for it.
+// agentConn is a connection to the launcher of another host. Three goroutines serve the connection:
+// a writer of queued frames, so callers never wait for the host; a reader that handles frames; and
+// a sender and checker of heartbeats.
 //
-// A line ends once, for one reason, whoever finds it first: all of its processes have ended then, as far as this launcher knows. What
-// still runs there hears nothing more from here, and is ended by its own host's launcher.
+// A connection ends once, for the first reason found. This launcher then treats all processes of
+// the host as ended. Processes that still run there are ended by the host's launcher.
 type agentConn struct {
-	host     string       // its name
-	conn     Connection   // of which only read reads and only write writes
-	welcome  welcome      // what it said of itself
-	ready    readiness    // and what it has made for its roles
-	roles    []*roleGroup // of which it has processes, in the order in which it knows them
+	host     string       // host's name
+	conn     Connection   // read by read only, written by write only
+	welcome  welcome      // host launcher's first message
+	ready    readiness    // results of preparing the roles
+	roles    []*roleGroup // roles with processes on the host, in the order of their numbers there
 	queue    chan frame
-	answers  chan frame        // to what it was asked for itself
-	reading  atomic.Bool       // read waits for it, and not for whoever takes what has come
-	received atomic.Bool       // something has come since beat last looked
-	done     chan struct{}     // it is lost, or over
-	ends     sync.WaitGroup    // its goroutines
+	answers  chan frame        // replies to requests to the host itself
+	reading  atomic.Bool       // read is blocked on the connection, not on a consumer of a frame
+	received atomic.Bool       // set by each frame, cleared by beat
+	done     chan struct{}     // closed when the host is lost or the job has ended
+	ends     sync.WaitGroup    // goroutines of the connection
 	report   func(line string) // Config.Report
 
 	mu    sync.Mutex
-	cause string           // it is lost; "": it is not
-	procs map[int]*process // by number, those that were started there and whose last output has not come
+	cause string           // reason of the loss; "" while connected
+	procs map[int]*process // processes started there with output still to arrive, by number
 }
 
-// newLine is over a connection; its goroutines end with hangUp.
+// newLine serves a connection; hangUp ends its goroutines.
 func newLine(h Host, conn Connection, first agentHello, report func(string)) *agentConn {
 	l := &agentConn{host: h.Name, conn: conn, queue: make(chan frame, maxQueued), answers: make(chan frame, 16), done: make(chan struct{}), procs: map[int]*process{}, report: report}
 	l.send(jsonFrame(frameBegin, 0, first))
@@ -71,13 +73,12 @@ func newLine(h Host, conn Connection, first agentHello, report func(string)) *ag
 	return l
 }
 
-// send queues a frame.
 func (l *agentConn) send(f frame) {
 	select {
 	case <-l.done:
 	case l.queue <- f:
 	default:
-		go l.lose("it does not read what it is told") // who sends may hold a process that is lost with it
+		go l.lose("it does not read what it is told") // separate goroutine: the caller may hold the lock of a process that is lost with the host
 	}
 }
 
@@ -114,8 +115,8 @@ func (l *agentConn) read() {
 	}
 }
 
-// beat shows life, and sees whether the host does. While this launcher itself does not read, since nobody reads its own output, it
-// concludes nothing.
+// beat sends heartbeats and checks the host's, except while this launcher itself is blocked by the
+// reader of its output.
 func (l *agentConn) beat(every, silent time.Duration) {
 	silence := liveness.Detector{Limit: silent}
 	beats, looks := time.NewTicker(every), time.NewTicker(silence.Wait())
@@ -137,12 +138,11 @@ func (l *agentConn) beat(every, silent time.Duration) {
 	}
 }
 
-// take acts on what the host says.
 func (l *agentConn) take(f frame) {
 	switch f.kind {
 	case frameHeartbeat:
 		used := map[int]time.Duration{}
-		_ = json.Unmarshal(f.body, &used) // without it nothing is known
+		_ = json.Unmarshal(f.body, &used) // without the map no processor time is recorded
 		for number, d := range used {
 			if p := l.process(number); p != nil {
 				p.remote.used.Store(int64(d))
@@ -170,7 +170,8 @@ func (l *agentConn) process(number int) *process {
 	return l.procs[number]
 }
 
-// lose ends all that runs there, as far as this launcher knows; what still does ends by itself, as it hears nothing more.
+// lose marks all processes of the host as ended. The host's launcher ends processes that still run,
+// since no more frames arrive.
 func (l *agentConn) lose(why string) {
 	l.mu.Lock()
 	first := l.cause == ""
@@ -190,14 +191,13 @@ func (l *agentConn) lose(why string) {
 	}
 }
 
-// fault is why the host is lost.
 func (l *agentConn) fault() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fmt.Errorf("host %s: %s", l.host, l.cause)
 }
 
-// hangUp ends the host's launcher, which has no processes any more. nil: there is none.
+// hangUp ends the host's launcher, which has no processes left. l may be nil.
 func (l *agentConn) hangUp() {
 	if l == nil {
 		return
@@ -206,7 +206,6 @@ func (l *agentConn) hangUp() {
 	l.ends.Wait()
 }
 
-// ask waits for the answer to what the host was asked.
 func (l *agentConn) ask(within time.Duration, what string, kind frameKind) (frame, error) {
 	late := time.NewTimer(within)
 	defer late.Stop()

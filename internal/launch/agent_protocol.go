@@ -11,33 +11,32 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// Launchers of one job on several hosts talk in frames: a byte that says what it is, the number of a process in the job, a length, and
-// so many bytes, JSON where it is not a process's output.
+// Launchers of a multi-host job exchange frames: a byte for the kind, a process number in the job,
+// a length, and a body of this length, JSON unless the body is process output.
 
-// frameKind is what a frame is.
 type frameKind byte
 
 const (
-	// What the job's launcher says.
+	// frameBegin to frameRecord are frames from the job's launcher.
 	frameBegin  frameKind = 'B' // begin
 	frameRoles  frameKind = 'R' // []agentRole: make ready
 	frameStart  frameKind = 'S' // startOrder
 	frameSignal frameKind = 'K' // a byte, the signal, to a process that has not ended
-	frameRecord frameKind = 'M' // what has a process recorded?
+	frameRecord frameKind = 'M' // request for a process's record
 
-	// What a host's launcher says.
+	// frameHost to frameReport are frames from a host's launcher.
 	frameHost    frameKind = 'h' // welcome
 	frameReady   frameKind = 'r' // readiness
 	frameStarted frameKind = 's' // started
 	frameOut     frameKind = 'o' // bytes of standard output
-	frameErr     frameKind = 'e' // of standard error
+	frameErr     frameKind = 'e' // bytes of standard error
 	frameExit    frameKind = 'x' // exit
-	frameDrained frameKind = 'd' // all of its output was sent
-	frameMemory  frameKind = 'm' // a piece of what it has recorded; none: that was all
-	frameReport  frameKind = 'l' // a line for a person
+	frameDrained frameKind = 'd' // all output of the process is sent
+	frameMemory  frameKind = 'm' // piece of a process's record; empty at the end
+	frameReport  frameKind = 'l' // line of text for the user
 
-	// What both say.
-	frameHeartbeat frameKind = '.' // a sign of life; a host's has the processor time that its processes have used, by number
+	// frameHeartbeat is a frame in both directions.
+	frameHeartbeat frameKind = '.' // heartbeat; from a host with the processor time used by each process, by number
 )
 
 const (
@@ -45,16 +44,17 @@ const (
 	maxFrame    = 1 << 20 // bytes behind the header
 )
 
-// errFrame says that the other end is something else: a shell's own settings may write to its output, for instance.
+// errFrame means that the peer is not a ringo launcher: for example, shell start-up files may print
+// to the output.
 var errFrame = errors.New("what came is no frame of a launcher (does its shell write something at the start?)")
 
 type frame struct {
 	kind   frameKind
-	number int // of a process; 0: of none
+	number int // process number; 0 without a process
 	body   []byte
 }
 
-// readFrame reads one, of which nothing is kept for the next.
+// readFrame reads a frame with a new body.
 func readFrame(r io.Reader) (f frame, err error) {
 	var head [frameHeader]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -71,7 +71,7 @@ func readFrame(r io.Reader) (f frame, err error) {
 	return f, nil
 }
 
-// writeFrame writes one at once.
+// writeFrame writes a frame in a single write.
 func writeFrame(w io.Writer, f frame) error {
 	b := make([]byte, frameHeader, frameHeader+len(f.body))
 	b[0] = byte(f.kind)
@@ -81,7 +81,6 @@ func writeFrame(w io.Writer, f frame) error {
 	return err
 }
 
-// jsonFrame is a frame whose body is JSON.
 func jsonFrame(kind frameKind, number int, body any) frame {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -90,7 +89,6 @@ func jsonFrame(kind frameKind, number int, body any) frame {
 	return frame{kind, number, b}
 }
 
-// read decodes a frame's JSON.
 func (f frame) read(into any) error {
 	if err := json.Unmarshal(f.body, into); err != nil {
 		return fmt.Errorf("frame %q of a launcher: %w", f.kind, err)
@@ -98,53 +96,51 @@ func (f frame) read(into any) error {
 	return nil
 }
 
-// agentHello is what a host's launcher is told first.
+// agentHello is the first message to a host's launcher.
 type agentHello struct {
-	Dir    string        // where processes work
-	Env    []string      // what they get beside their host's environment
-	Beat   time.Duration // how often both show a sign of life
-	Silent time.Duration // after how long without one the other is taken for dead
+	Dir    string        // working directory of the processes
+	Env    []string      // variables added to the host's environment
+	Beat   time.Duration // interval of heartbeats in both directions
+	Silent time.Duration // silence after which the peer counts as dead
 	Join   time.Duration
-	// Interface is the network interface by which its processes are reached; "": that by which its launcher is.
+	// Interface is the network interface with the processes' addresses. "" means the interface of
+	// the launcher's connection.
 	Interface string
 }
 
-// welcome is what a host's launcher says of itself.
+// welcome is a host launcher's first message.
 type welcome struct {
 	Version string
-	Hash    string // of its program
-	Client  string // the address from which it was reached, "" where it does not know
+	Hash    string // checksum of the program
+	Client  string // source address of the launcher's connection; "" if unknown
 }
 
-// agentRole is a role as a host's launcher is told it.
 type agentRole struct {
 	Role
 	Leads bool
-	Count int  // of its processes on this host
-	Self  bool // the program is this one
+	Count int  // number of the role's processes on this host
+	Self  bool // the program is this program
 }
 
-// readiness is what a host's launcher has made for roles, or why it could not.
+// readiness is a host launcher's result of preparing the roles, or the error.
 type readiness struct {
-	Addrs  [][]string // by role: where its processes are to listen
-	Placed []string   // by role: on which processors they run, in words
+	Addrs  [][]string // listen addresses of the processes, by role
+	Placed []string   // processors of the processes as text, by role
 	Fault  string
 }
 
 // startOrder starts a process.
 type startOrder struct {
-	Role int // which one
-	Seat int // its number among those of its role on this host
+	Role int // role's index
+	Seat int // process's number within the role on this host
 	Env  []string
 }
 
-// started is what became of it.
 type started struct {
 	PID   int
 	Fault string
 }
 
-// exit is how it has ended.
 type exit struct {
 	ExitStatus string
 	Hung       string

@@ -7,24 +7,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/placement"
 )
 
-// Bind says who decides on which processors processes run.
+// Bind selects how processes are bound to processors.
 type Bind = placement.Mode
 
-// What a Bind may be.
+// Values of Bind.
 const (
-	// BindAuto binds processes where they and their threads fit the processors that they may use, and where nobody has
-	// bound them already.
+	// BindAuto binds processes if their threads fit the permitted processors and no launcher has
+	// already bound them.
 	BindAuto = placement.Auto
 	// BindCore gives each thread a core, or fails.
 	BindCore = placement.Core
-	// BindNone leaves all to the system.
+	// BindNone leaves the placement to the operating system.
 	BindNone = placement.None
 )
 
-// Binds are all of them.
+// Binds returns all values of Bind.
 func Binds() []Bind { return []Bind{BindAuto, BindCore, BindNone} }
 
-// settle decides where the processes of a role run: among the processors that the launcher may use.
+// settle chooses processors for the processes of a role, among the processors permitted to the
+// launcher.
 func (c *roleGroup) settle() (err error) {
 	here := c.on(nil)
 	if c.Bind == "" || here == 0 {
@@ -44,7 +45,7 @@ func (c *roleGroup) settle() (err error) {
 	return nil
 }
 
-// tryBinding finds out whether threads can be bound: a sandbox may forbid it.
+// tryBinding checks that threads can be bound: a sandbox may forbid binding.
 func tryBinding(cpus []int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -55,10 +56,10 @@ func tryBinding(cpus []int) error {
 	return err
 }
 
-// placed tells where the processes of a role run, empty where that was nobody's concern.
+// placed describes the processors of the role's processes. "" means that no placement was
+// requested.
 func (c *roleGroup) placed() string { return c.plan.String() }
 
-// tellPlaces tells the caller of all roles that are to be bound.
 func (c *Config) tellPlaces(crews []*roleGroup) {
 	for _, one := range crews {
 		if c.OnPlace != nil && one.placed() != "" {
@@ -67,13 +68,14 @@ func (c *Config) tellPlaces(crews []*roleGroup) {
 	}
 }
 
-// bound runs start, which starts a process of the role, with that process bound to its share of the processors, if
-// there is one. A child inherits the affinity of the thread that starts it, so the caller must hold on to its thread.
+// bound runs start, which starts a process of the role, with the process bound to its share of the
+// processors, if any. A child inherits the affinity of the starting thread, so the caller must be
+// locked to its thread.
 func (c *roleGroup) bound(index int, start func() error) error {
 	if c.plan.Bound() {
 		undo, err := placement.BindThread(c.plan.Shares[index])
 		if err != nil {
-			return err // it worked when it was tried
+			return err // tryBinding succeeded before
 		}
 		defer undo()
 	}

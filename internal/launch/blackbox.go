@@ -14,17 +14,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// RecordedError is why a job failed, and what its processes had recorded until then.
+// RecordedError is the error of a failed job, with the records of its processes.
 type RecordedError struct {
 	Err error
-	// Finding is what that shows; nil: nothing.
+	// Finding is the conclusion from the records; nil means none.
 	Finding *blackbox.Finding
-	// File is where all of it is; "": nowhere, and Unwritten says why, unless none was asked for.
+	// File is the path of the black box. If File is "", Unwritten is the reason, or nil if no black
+	// box was requested.
 	File      string
 	Unwritten error
 }
 
-// Error is Err, and behind it, indented, a line each for what the black box shows and where it is.
+// Error returns Err's text, followed by indented lines for the finding and the black box's path.
 func (e *RecordedError) Error() string {
 	text := e.Err.Error()
 	if e.Finding != nil {
@@ -42,9 +43,10 @@ func (e *RecordedError) Error() string {
 // Unwrap returns Err.
 func (e *RecordedError) Unwrap() error { return e.Err }
 
-// boxed merges what all processes have recorded if one of them has ended unexpectedly, and adds to err what that shows. There is no
-// black box where it would show nothing: of programs that record nothing, of ranks that have all ended with nothing in flight, and of a
-// process that ended with an error of its own, such as bad data or a wrong setting, while its exchanges were well.
+// boxed merges the records of all processes if a process has ended unexpectedly, and adds the
+// finding to err. boxed writes no black box that would be uninformative: for programs without
+// records, for ranks that all ended with no operation in flight, and for a process that failed with
+// an error of its own, such as bad data or a wrong setting, while its exchanges succeeded.
 func (j *job) boxed(err error) error {
 	if stopped := (*cluster.StoppedError)(nil); err == nil || j.interrupted || errors.As(err, &stopped) {
 		return err
@@ -78,8 +80,8 @@ func (j *job) boxed(err error) error {
 	return out
 }
 
-// ownError reports whether the process reported an error that did not come from an exchange with others: by its own record no
-// operation or request of it failed.
+// ownError reports whether the process failed for a reason outside the exchanges: the process's
+// record has no failed operation or request.
 func (e *LostProcessError) ownError(box *blackbox.File) bool {
 	i := slices.IndexFunc(box.Processes, func(p blackbox.Process) bool { return p.Name == e.Name })
 	if e.Failed == "" || i < 0 || box.Processes[i].Silent != "" {
@@ -90,9 +92,10 @@ func (e *LostProcessError) ownError(box *blackbox.File) bool {
 	})
 }
 
-// recorded is what the process has recorded, nil where it has recorded nothing: the memory of one on another host is fetched.
+// recorded returns the process's record, or nil without one. The record of a remote process is
+// fetched.
 func (p *process) recorded() (*record.Snapshot, error) {
-	memory := p.memory // which others may be looking at
+	memory := p.memory // readers of the memory may run concurrently
 	if p.remote != nil && memory == nil {
 		if memory = p.remote.fetchRecord(p.number); memory != nil {
 			defer memory.Close()
@@ -104,11 +107,11 @@ func (p *process) recorded() (*record.Snapshot, error) {
 	return record.Read(memory)
 }
 
-// maxBoxes is the number of black boxes that a folder keeps.
+// maxBoxes is the maximum number of black boxes in a folder.
 const maxBoxes = 20
 
-// writeBox writes a file of its own name into a folder, for its owner alone to read, and returns its path. The newest maxBoxes stay. Of
-// one that cannot be written nothing is left.
+// writeBox writes a file with a unique name into a folder, readable by the owner only, and returns
+// its path. The newest maxBoxes files stay. A failed write leaves no file.
 func writeBox(folder string, box *blackbox.File) (path string, err error) {
 	f, err := os.CreateTemp(folder, "ringo-blackbox-"+box.Written.UTC().Format("20060102-150405")+"-*.json")
 	if err == nil {
@@ -121,7 +124,8 @@ func writeBox(folder string, box *blackbox.File) (path string, err error) {
 	return "", fmt.Errorf("it cannot be written: %w", err)
 }
 
-// prune removes the oldest black boxes of a folder but maxBoxes, and never the one just written.
+// prune removes the oldest black boxes of a folder above maxBoxes, except for the file just
+// written.
 func prune(folder, written string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -140,6 +144,6 @@ func prune(folder, written string) {
 		times, paths = slices.Insert(times, i, info.ModTime()), slices.Insert(paths, i, path)
 	}
 	for _, path := range paths[:max(0, len(paths)+1-maxBoxes)] {
-		_ = os.Remove(path) // another launcher may have done it
+		_ = os.Remove(path) // another launcher may have removed the file
 	}
 }

@@ -5,18 +5,18 @@ import (
 	"path/filepath"
 )
 
-// savingVar tells the ranks of a program of one's own how its servers are saved with it, or is unset.
+// savingVar is the variable with the CheckpointEnv of a custom program's ranks.
 const savingVar = "RINGO_SAVING"
 
-// CheckpointEnv is what a launcher says of checkpoints whose servers it has started: see
+// CheckpointEnv describes checkpoints of a job with servers started by the launcher: see
 // train.Servers.Start.
 type CheckpointEnv struct {
-	Dir     string // the folder, whole
-	Attempt int    `json:"Start"` // which start of the job in it this is, from 1; 0: nothing is said
-	Resume  bool   // servers have begun with what the folder's last checkpoint names, if there is one
+	Dir     string // folder, absolute path
+	Attempt int    `json:"Start"` // number of this attempt in the folder, from 1; 0: no checkpoints described
+	Resume  bool   // servers have loaded the state named by the folder's last checkpoint, if any
 }
 
-// saving reads what CheckpointEnv.String says.
+// saving parses the variable written by CheckpointEnv.String.
 func (r *envReader) saving() (s CheckpointEnv) {
 	text, _ := r.lookup(savingVar)
 	if text == "" {
@@ -28,11 +28,12 @@ func (r *envReader) saving() (s CheckpointEnv) {
 	return s
 }
 
-// String is the variable as NAME=value. That of the zero value takes away what another launcher has said.
+// String returns the variable as NAME=value. The zero value returns an empty value, which clears an
+// inherited variable.
 func (s CheckpointEnv) String() string {
 	if s.Attempt == 0 {
 		return savingVar + "="
 	}
-	text, _ := json.Marshal(s) // of such fields it cannot fail
+	text, _ := json.Marshal(s) // fields of these types always encode
 	return savingVar + "=" + string(text)
 }

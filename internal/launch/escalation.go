@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// escalation is the order in which processes are made to end: a time of grace, SIGTERM, SIGKILL.
+// escalation ends processes in three steps: grace period, SIGTERM, SIGKILL.
 type escalation struct {
 	timer  *time.Timer
-	step   int           // 0: not begun, 1: grace, 2: SIGTERM sent, 3: SIGKILL sent
-	waited time.Duration // since SIGTERM, when the timer fires
-	forced bool          // nobody is left more time than others
+	step   int           // 0: idle, 1: grace, 2: SIGTERM sent, 3: SIGKILL sent
+	waited time.Duration // time since SIGTERM when the timer fires
+	forced bool          // every process is killed, also with a longer grace period
 }
 
 func newEscalation() *escalation { return &escalation{timer: stoppedTimer()} }
 
-// stoppedTimer fires when it is reset.
+// stoppedTimer returns a timer that fires only after Reset.
 func stoppedTimer() *time.Timer {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
@@ -24,10 +24,9 @@ func stoppedTimer() *time.Timer {
 
 func (e *escalation) stop() { e.timer.Stop() }
 
-// begun says that the processes are to end.
 func (e *escalation) begun() bool { return e.step > 0 }
 
-// begin starts with a time of grace, once.
+// begin starts the grace period, once.
 func (e *escalation) begin(grace time.Duration) {
 	if e.step == 0 {
 		e.step = 1
@@ -35,10 +34,9 @@ func (e *escalation) begin(grace time.Duration) {
 	}
 }
 
-// hurry skips what is left of the time of grace.
 func (e *escalation) hurry() { e.shorten(0) }
 
-// force has the next signal be SIGKILL, at once and for all.
+// force sends SIGKILL next, immediately, to all processes.
 func (e *escalation) force() {
 	if e.step < 3 {
 		e.step, e.forced = 2, true
@@ -46,7 +44,7 @@ func (e *escalation) force() {
 	}
 }
 
-// shorten gives another time of grace in place of what is left of it.
+// shorten replaces the rest of the grace period by grace.
 func (e *escalation) shorten(grace time.Duration) {
 	if e.step <= 1 {
 		e.step = 1
@@ -54,7 +52,7 @@ func (e *escalation) shorten(grace time.Duration) {
 	}
 }
 
-// advance returns the signal to send now; ok is false when all were sent.
+// advance returns the next signal; ok is false after the last.
 func (e *escalation) advance() (sig syscall.Signal, ok bool) {
 	e.step++
 	switch e.step {
@@ -69,16 +67,15 @@ func (e *escalation) advance() (sig syscall.Signal, ok bool) {
 	return 0, false
 }
 
-// repeatKill has SIGKILL be sent once more, to those who may take so much longer than others.
+// repeatKill schedules another SIGKILL, for processes with a grace period longer by more.
 func (e *escalation) repeatKill(more time.Duration) {
 	e.step, e.waited = 2, e.waited+more
 	e.timer.Reset(more)
 }
 
-// late says that who may take so long after SIGTERM has had that time.
+// late reports whether the grace period after SIGTERM has passed.
 func (e *escalation) late(grace time.Duration) bool { return e.forced || grace <= e.waited }
 
-// escalate sends the next signal.
 func (j *job) escalate() error {
 	switch sig, ok := j.next.advance(); {
 	case !ok:
@@ -91,9 +88,9 @@ func (j *job) escalate() error {
 	return nil
 }
 
-// killLate kills all that have had their time between SIGTERM and SIGKILL, and leaves the others the rest of theirs.
+// killLate kills all processes past their grace period, and schedules a SIGKILL for the rest.
 func (j *job) killLate() {
-	var more time.Duration // until the next one has had its time
+	var more time.Duration // time until the next grace period ends
 	for _, p := range j.procs {
 		switch {
 		case j.next.late(p.role.Grace):

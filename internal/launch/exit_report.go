@@ -11,22 +11,23 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// A process outside the mesh has no coordinator to tell of its end. Each has a pipe to its launcher: a line of JSON there is how it ended, an empty one a sign of life. So the launcher can tell of a fault once, with
-// all who ended because of it.
+// A process outside the mesh cannot report its end to the coordinator. Each such process has a pipe
+// to its launcher: a line of JSON reports the end, an empty line is a heartbeat. The launcher can
+// therefore report a failure once, with all affected processes.
 
-// maxWhy bounds an error's text in bytes, so that the line is short enough for a pipe to keep it in one piece.
+// maxWhy limits an error's text in bytes, so that a pipe writes the line atomically.
 const maxWhy = 2 << 10
 
-// Tell tells the launcher how this process, a rank without a mesh, has ended, and returns whether it could: the launcher
-// then tells of it.
+// Tell reports the end of this process, a rank without a mesh, to the launcher. Tell returns
+// whether the report was written; the launcher then prints the failure.
 func (e RankEnv) Tell(end failure.Exit) (told bool) { return writeReport(e.End, end) }
 
-// ReportExit is RankEnv.ReportExit of a process that is no rank, which must not have stopped to
-// show life.
+// ReportExit is RankEnv.ReportExit for a process that is not a rank. Heartbeats must still be
+// running.
 func (e RoleEnv) ReportExit(end failure.Exit) (told bool) { return writeReport(e.End, end) }
 
-// writeReport writes to a descriptor, unless it is no pipe: a program between the launcher and this
-// one may have closed it.
+// writeReport writes to a descriptor if the descriptor is a pipe: a wrapper program may have closed
+// it.
 func writeReport(descriptor int, end failure.Exit) bool {
 	var is unix.Stat_t
 	if descriptor == 0 || unix.Fstat(descriptor, &is) != nil || is.Mode&unix.S_IFMT != unix.S_IFIFO {
@@ -43,7 +44,7 @@ func writeReport(descriptor int, end failure.Exit) bool {
 	return err == nil && n == len(line)+1
 }
 
-// readReport takes a line of what the process tells.
+// readReport handles a line from the process.
 func (p *process) readReport(line []byte) {
 	if len(line) == 0 {
 		p.mu.Lock()
@@ -61,14 +62,13 @@ func (p *process) readReport(line []byte) {
 	p.told = &end
 }
 
-// end is how the process has ended as it told, nil where it did not.
 func (p *process) end() *failure.Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.told
 }
 
-// loss says that the process is lost, or what it failed with if it told that.
+// loss describes the loss of the process, with the reported error if any.
 func (p *process) loss() string {
 	l := failure.LostProcess{Name: p.name(), Host: p.host, Status: p.how + lastLine(p.tail.last())}
 	if end := p.end(); end != nil {
@@ -77,7 +77,7 @@ func (p *process) loss() string {
 	return l.String()
 }
 
-// ends is what ranks, and servers in the mesh, have told of their end.
+// ends returns the reported ends of ranks and of servers in the mesh.
 func (j *job) ends() []failure.Exit {
 	var ends []failure.Exit
 	if j.coordinator != nil {
@@ -91,8 +91,8 @@ func (j *job) ends() []failure.Exit {
 	return ends
 }
 
-// lossReason is the reason of a process's loss: how it ended, with its last line, or what it failed
-// with.
+// lossReason returns the reason of a process's loss: the reported error, or the exit status and
+// last line.
 func (p *process) lossReason() string {
 	if end := p.end(); end != nil {
 		return cluster.Failure(end.Fault())
@@ -100,7 +100,7 @@ func (p *process) lossReason() string {
 	return p.how + lastLine(p.tail.last())
 }
 
-// tellRest tells what servers outside the mesh have failed with besides the one that err is about.
+// tellRest reports the errors of servers outside the mesh, except the server named by err.
 func (j *job) tellRest(err error) {
 	var death *LostProcessError
 	errors.As(err, &death)

@@ -13,20 +13,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// ExternalLauncherError says that another launcher has started a program as several processes,
-// which is to run once.
+// ExternalLauncherError means that another launcher has started several copies of a program that
+// must run once.
 type ExternalLauncherError struct {
 	Place extenv.Assignment
 }
 
-// Error says what is wrong, and what such launchers can start.
+// Error describes the problem and the programs that such launchers can start.
 func (e *ExternalLauncherError) Error() string {
 	return fmt.Sprintf("%s has started this as one of several processes, %v, but it is to run once, without that. Training, prediction and programs of your own find their place by its variables: start them by it directly",
 		e.Place.Launcher, e.Place.Used)
 }
 
-// CheckSingle reports, as an *ExternalLauncherError, that another launcher has started this program
-// more than once. lookup is like os.LookupEnv.
+// CheckSingle returns an *ExternalLauncherError if another launcher has started several copies of
+// this program. lookup is like os.LookupEnv.
 func CheckSingle(lookup func(string) (string, bool)) error {
 	if _, ours := lookup(RankVar); ours {
 		return nil
@@ -38,12 +38,12 @@ func CheckSingle(lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// FromExternal returns the place that another launcher has given this process (package extenv),
-// which RINGO_RANK does not place. present is false where none has. ranks is how many there are by
-// what a person says, 0: nothing, and rendezvous where they meet, empty likewise. RINGO_WORLD_SIZE
-// and RINGO_RENDEZVOUS say so, too.
+// FromExternal returns the place assigned to this process by another launcher (package extenv) if
+// RINGO_RANK is not set. present is false without an assignment. ranks is the world size set by the
+// user, or 0, and rendezvous the user's rendezvous, or "". RINGO_WORLD_SIZE and RINGO_RENDEZVOUS
+// set both as well.
 //
-// Where nothing tells an address, and all ranks are on this host, the env's Rendezvous is a file of this user's.
+// Without an address, and with all ranks on this host, the Rendezvous is a file of the user.
 func FromExternal(lookup func(string) (string, bool), ranks int, rendezvous string) (env RankEnv, place extenv.Assignment, present bool, err error) {
 	place, found, err := extenv.Find(thisHost(lookup))
 	if !found && err == nil && ranks == 0 {
@@ -83,12 +83,13 @@ func FromExternal(lookup func(string) (string, bool), ranks int, rendezvous stri
 	return env, place, true, errors.Join(r.errs...)
 }
 
-// checkAlone reports a variable that contradicts a job of one rank, because no launcher sets it without others. A common name with
-// another value, such as RANK=admiral, is ignored.
+// checkAlone reports a variable that contradicts a job of one rank, because launchers set the
+// variable only in larger jobs. A common name with an unrelated value, such as RANK=admiral, is
+// ignored.
 func checkAlone(lookup func(string) (string, bool)) error {
 	for _, v := range []struct {
 		name string
-		one  int // its greatest value in a job of one rank
+		one  int // maximum value in a job of one rank
 	}{{WorldSizeVar, 1}, {"WORLD_SIZE", 1}, {"RANK", 0}, {"LOCAL_RANK", 0}} {
 		text, _ := lookup(v.name)
 		if n, err := strconv.Atoi(text); err == nil && n > v.one {
@@ -99,17 +100,17 @@ func checkAlone(lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// SeveralRanksError says that a process is to start several ranks, and is none itself.
+// SeveralRanksError means that a process must start several ranks and is not itself a rank.
 type SeveralRanksError struct {
 	Place extenv.Assignment
 }
 
-// Error says what starts them.
+// Error names the command that starts several ranks.
 func (e *SeveralRanksError) Error() string {
 	return fmt.Sprintf("%v wants %d ranks started by this process: `ringo run -- PROGRAM` starts a program as so many", e.Place, e.Place.Each)
 }
 
-// meetingPoint is where the ranks of a place meet: a file of this host, or an address.
+// meetingPoint returns the rendezvous of a place: a file on this host, or an address.
 func meetingPoint(p extenv.Assignment) (string, error) {
 	switch {
 	case p.OneHost():
@@ -126,14 +127,13 @@ func meetingPoint(p extenv.Assignment) (string, error) {
 	return "", fmt.Errorf("%v does not say where rank 0 is, and not all ranks are on one host: name a file that does not exist yet, on a folder that all hosts have, --rendezvous /FOLDER/NAME or %s, or rank 0's HOST:PORT", p, RendezvousVar)
 }
 
-// maxHosts bounds the file of names that is read, in bytes.
 const maxHosts = 1 << 20
 
-// thisHost is what places depend on.
+// thisHost collects the host's properties that assignments depend on.
 func thisHost(lookup func(string) (string, bool)) extenv.Host {
 	h := extenv.Host{Lookup: lookup}
 	h.Hostname, _ = os.Hostname()
-	text, _ := pathname.Read("/etc/hosts", maxHosts) // none: no names
+	text, _ := pathname.Read("/etc/hosts", maxHosts) // an unreadable file means no names
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
 		if words := strings.Fields(line); len(words) > 1 {
@@ -143,8 +143,8 @@ func thisHost(lookup func(string) (string, bool)) extenv.Host {
 	return h
 }
 
-// ancestor names the nearest ancestor of this process whose program has a name, or its parent where none has, so that no other process
-// of this host ever has the same: by its number and the time of its start.
+// ancestor identifies the nearest ancestor of this process that runs program, or else the parent,
+// by number and start time, so that no other process of this host ever gets the same identifier.
 func ancestor(program string) string {
 	parent := ""
 	for pid := os.Getppid(); pid > 1; {
@@ -161,7 +161,7 @@ func ancestor(program string) string {
 	return parent
 }
 
-// ancestry reads a process's name, parent and time of start, 0 for a parent that is not known.
+// ancestry reads a process's name, parent and start time. Parent 0 means unknown.
 func ancestry(pid int) (comm string, parent int, start string) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), "(")

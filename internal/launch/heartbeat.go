@@ -12,27 +12,26 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// Outside the mesh no heartbeats show who lives. A process of a role with Heartbeats writes a line
-// to its pipe now and then, from a goroutine that waits for nothing else: a server that is busy,
-// waits for its trainers or saves goes on with it, one that hangs does not.
+// The mesh has heartbeats of its own. A process outside the mesh, of a role with Heartbeats, writes
+// a line to its pipe periodically, from a separate goroutine: a server that computes, waits for
+// trainers or saves continues to send heartbeats, and a hung server stops.
 
-// SendHeartbeats shows the launcher every so often that this process lives, until stop is called.
-// It is to be called as soon as the process has begun: one of a role with Heartbeats that shows
-// nothing is killed after the launcher's Times.Join, and after DeadAfter when it has shown
-// something before.
+// SendHeartbeats sends a heartbeat to the launcher every interval until stop is called. Call
+// SendHeartbeats when the process begins: the launcher kills a process of a role with Heartbeats
+// after Times.Join without a first heartbeat, and after DeadAfter without further ones.
 func (e RoleEnv) SendHeartbeats(every time.Duration) (stop func()) {
 	pipe, end, ended := os.NewFile(uintptr(e.End), "life"), make(chan struct{}), make(chan struct{})
 	show := func() error {
 		_, err := pipe.Write([]byte{'\n'})
 		return err
 	}
-	err := show() // before anything else can happen
+	err := show() // first heartbeat, before any other work
 	go func() {
 		defer close(ended)
 		defer pipe.Close()
 		tick := time.NewTicker(cluster.Times{Heartbeat: every}.WithDefaults().Heartbeat)
 		defer tick.Stop()
-		for ; err == nil; err = show() { // else the launcher has ended
+		for ; err == nil; err = show() { // an error means that the launcher has ended
 			select {
 			case <-tick.C:
 			case <-end:
@@ -46,9 +45,10 @@ func (e RoleEnv) SendHeartbeats(every time.Duration) (stop func()) {
 	}
 }
 
-// listen reads what a process tells until it has ended, and kills one that shows no life for as long as it may, longer
-// while it is seen to run; begin 0: it need not. A launcher that was suspended itself does not count that
-// time.
+// listen reads a process's reports until the process ends, and kills a process without heartbeats:
+// begin limits the wait for the first heartbeat, after the wait for each further one, longer while
+// the process uses processor time. begin 0 disables the check. Time in which the launcher itself
+// was suspended does not count.
 func (p *process) listen(begin, after time.Duration) {
 	defer close(p.reportRead)
 	defer p.reportPipe.Close()
@@ -71,14 +71,15 @@ func (p *process) listen(begin, after time.Duration) {
 	}
 }
 
-// never says that a process whose role says what a program has to do has not shown life.
+// never reports whether a process sent no heartbeat although the role names the required call
+// (Unserved).
 func (p *process) never() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.role.Heartbeats && p.role.Unserved != "" && !p.hasHeartbeat
 }
 
-// advice is what a program has to do that has never shown life; "" of others.
+// advice returns the call that a program without heartbeats must add, or "".
 func (p *process) advice() string {
 	if !p.never() {
 		return ""
@@ -86,7 +87,7 @@ func (p *process) advice() string {
 	return " since it was started: " + p.role.Unserved
 }
 
-// hang kills a process that hangs; unlike one that was told to end, it is lost.
+// hang kills a hung process. Unlike a process that was asked to end, a hung process is lost.
 func (p *process) hang(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,14 +97,14 @@ func (p *process) hang(why string) {
 	}
 }
 
-// ran says whether the process has run since it had used so much, and sets that to what it has used now.
+// ran reports whether the process's processor time exceeds *busy, and updates *busy.
 func (p *process) ran(busy *time.Duration) bool {
 	was := *busy
 	*busy = p.used()
 	return *busy > was
 }
 
-// used is how much processor time the process has used so far; 0 if that is not known.
+// used returns the processor time of the process until now; 0 if unknown.
 func (p *process) used() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,15 +117,16 @@ func (p *process) used() time.Duration {
 	return processorTime(p.cmd.Process.Pid)
 }
 
-// whyHung is why it was killed, if it showed no life.
+// whyHung returns the reason of the kill if the process sent no heartbeats, or "".
 func (p *process) whyHung() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hung
 }
 
-// openReportPipe makes the pipe of a process that tells of itself, and returns the process's end of
-// it, which is to be closed when the process has started; nil for others.
+// openReportPipe creates the report pipe of a process outside the mesh and returns the process's
+// end of the pipe, which the caller closes after the start. openReportPipe returns nil for
+// processes in the mesh.
 func (p *process) openReportPipe() (theirs *os.File, err error) {
 	if p.role.Mesh {
 		return nil, nil
@@ -136,7 +138,7 @@ func (p *process) openReportPipe() (theirs *os.File, err error) {
 	return theirs, err
 }
 
-// hearFrom hears what a process of this host tells of itself.
+// hearFrom starts reading the reports of a process on this host.
 func (p *process) hearFrom(times cluster.Times) {
 	switch {
 	case p.reportPipe == nil:

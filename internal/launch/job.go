@@ -19,37 +19,35 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// giveUp is how long after SIGKILL a process may take to end before the
-// launcher says that it cannot be killed.
-const giveUp = 10 * time.Second // on a host with many times as many threads as processors one that was killed takes seconds to end
+// giveUp is the maximum time from SIGKILL to a process's end, after which the launcher reports that
+// the process cannot be killed.
+const giveUp = 10 * time.Second // a killed process takes seconds to end on a host with many times as many threads as processors
 
-// job is one run.
 type job struct {
 	cfg         Config
 	crews       []*roleGroup
 	screen      *screen
-	coordinator *cluster.Coordinator // of the mesh; nil: no role joins one
+	coordinator *cluster.Coordinator // coordinator of the mesh; nil if no role joins a mesh
 	guard       watchdog
-	shortage    *cgroup.Shortage // of memory, on this host
-	procs       []*process       // those that started, by number; one that is started again takes the place of the first
+	shortage    *cgroup.Shortage // memory shortage of this host
+	procs       []*process       // started processes, by number; a restarted process replaces the former one
 	exits       chan *process
-	blind       bool     // processes have no memory to record in
-	threads     []func() // end the threads that have started them
+	blind       bool     // no memory for processes to record in
+	threads     []func() // functions that end the starting threads
 
-	// What supervise alone uses.
+	// next and the fields below are used by supervise only.
 	next        *escalation
-	running     int                   // how many processes have not ended
-	leading     int                   // how many of these are of the first role
-	serversDone int                   // servers outside the mesh that have ended well, or that the others go on without
-	interrupted bool                  // the context ended while processes ran, or they were told to end and could not stop in good order
-	stopRequest *cluster.StoppedError // that told them; nil: the context
-	late        *time.Timer           // of processes that were told to end
+	running     int                   // running processes
+	leading     int                   // running processes of the first role
+	serversDone int                   // servers outside the mesh that ended well or are continued without
+	interrupted bool                  // the context ended while processes ran, or ranks asked to stop could not stop in good order
+	stopRequest *cluster.StoppedError // request to stop; nil: the context ended
+	late        *time.Timer           // timer for processes that were asked to stop
 
 	mu    sync.Mutex
-	first *process // the first that died on its own
+	first *process // first process that died uncommanded
 }
 
-// run starts all and waits for all.
 func (j *job) run(ctx context.Context) error {
 	if err := j.guard.start(j.cfg.Guard, j.cfg.Env); err != nil {
 		return err
@@ -84,8 +82,8 @@ func (j *job) run(ctx context.Context) error {
 	return err
 }
 
-// onOneThread calls fn on a thread that lives as long as the job: the
-// kernel takes that thread's end for the death of the parent of what it started.
+// onOneThread calls fn on a thread that lives as long as the job: the kernel treats the end of the
+// starting thread as the death of the children's parent.
 func (j *job) onOneThread(fn func() error) error {
 	started, done := make(chan error), make(chan struct{})
 	go func() {
@@ -98,7 +96,6 @@ func (j *job) onOneThread(fn func() error) error {
 	return <-started
 }
 
-// startAll starts the processes, up to the first that cannot start.
 func (j *job) startAll() error {
 	for _, c := range j.crews {
 		for i := range c.Count {
@@ -112,12 +109,11 @@ func (j *job) startAll() error {
 	return nil
 }
 
-// start starts a process of a role, in the place of so many before it.
 func (j *job) start(c *roleGroup, index, restarts int) (*process, error) {
 	p := j.newProcess(c, index)
 	p.restarts = restarts
 	if err := j.launch(p); err != nil {
-		_ = errors.Join(p.memory.Close(), p.log.Close()) // of none nothing happens
+		_ = errors.Join(p.memory.Close(), p.log.Close()) // a nil memory or log closes without effect
 		return nil, &StartError{Program: c.Command[0], Err: err}
 	}
 	j.cfg.Sight.add(p)
@@ -134,7 +130,6 @@ func (j *job) start(c *roleGroup, index, restarts int) (*process, error) {
 	return p, nil
 }
 
-// launch starts the process, on this host or another.
 func (j *job) launch(p *process) error {
 	if p.remote != nil {
 		return p.startRemote(j.logged(p, j.sink(p)), j.cfg.Times.Join)
@@ -159,7 +154,7 @@ func (j *job) newProcess(c *roleGroup, index int) *process {
 	return p
 }
 
-// command is the process's command on this host, with its descriptors, and the variables that tell it their numbers.
+// command builds the process's command on this host, with its descriptors and their variables.
 func (p *process) command(c *roleGroup, seat int) {
 	p.cmd = exec.Command(c.program, c.Command[1:]...)
 	p.cmd.Args[0] = c.Command[0]
@@ -176,11 +171,11 @@ func (p *process) command(c *roleGroup, seat int) {
 		give(RecordVar, p.memory)
 	}
 	if !c.Mesh {
-		give(EndVar, nil) // see openReportPipe
+		give(EndVar, nil) // number of the report pipe's descriptor: see openReportPipe
 	}
 }
 
-// place is what tells a process its place in the job.
+// place returns the variables with a process's place in the job.
 func (j *job) place(p *process) []string {
 	if part := j.cfg.Part; part != nil {
 		env := *part
@@ -193,7 +188,7 @@ func (j *job) place(p *process) []string {
 		return env.Strings()
 	}
 	env := RankEnv{Rank: p.number, WorldSize: ranks, LocalRank: p.role.hostIndex(p.index), Launched: true, Ticket: j.cfg.Ticket}
-	if !p.role.isMain { // those of the mesh that sum come after its ranks, on each host
+	if !p.role.isMain { // aggregation servers in the mesh are numbered after the ranks, on each host
 		env.LocalRank += j.crews[0].on(p.role.line(p.index))
 	}
 	if p.remote == nil {
@@ -208,7 +203,7 @@ func (j *job) place(p *process) []string {
 	return env.Strings()
 }
 
-// addresses are what every process of the job is told: its settings, and where others listen.
+// addresses returns the variables common to all processes: job settings and listen addresses.
 func (j *job) addresses() (env []string) {
 	if j.cfg.JobSpec != "" {
 		env = append(env, JobVar+"="+j.cfg.JobSpec)
@@ -219,8 +214,7 @@ func (j *job) addresses() (env []string) {
 	return env
 }
 
-// withoutOurs is env without the variables of another job, whose launcher may
-// have started this one.
+// withoutOurs returns env without the variables of another job, such as a parent launcher's.
 func withoutOurs(env []string) []string {
 	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacedVar, MetricsVar, SocketVar, EndVar, RecordVar, JobVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
@@ -230,7 +224,7 @@ func withoutOurs(env []string) []string {
 	})
 }
 
-// sink returns where a process's output goes; nil bytes are its end.
+// sink returns the destination of a process's output; nil bytes mark the end.
 func (j *job) sink(p *process) func(stream, []byte) {
 	if p.number == 0 {
 		return func(of stream, b []byte) {
@@ -256,7 +250,7 @@ func (j *job) sink(p *process) func(stream, []byte) {
 	}
 }
 
-// watch waits for p to end and tells everyone who must know.
+// watch waits for p to end and reports the end.
 func (j *job) watch(p *process) {
 	p.wait()
 	if p.remote == nil {
@@ -264,7 +258,7 @@ func (j *job) watch(p *process) {
 	}
 	j.judge(p)
 	p.drain()
-	_ = p.log.Close() // of none nothing happens
+	_ = p.log.Close() // a nil log closes without effect
 	j.cfg.Sight.end(p)
 	if j.cfg.OnExit != nil {
 		j.cfg.OnExit(p.number, p.how)
@@ -272,11 +266,11 @@ func (j *job) watch(p *process) {
 	j.exits <- p
 }
 
-// judge tells the coordinator how p ended, unless it was this launcher's doing. Of a process outside the mesh it knows
-// nothing.
+// judge reports p's end to the coordinator, unless this launcher ended p. The coordinator does not
+// track processes outside the mesh.
 func (j *job) judge(p *process) {
 	switch {
-	case p.signalled() || p.role.serves(): // see serverLost
+	case p.signalled() || p.role.serves(): // serverLost handles servers
 	case !p.role.Mesh:
 		if p.how != "" && p.isRequired() {
 			j.processLost(p)
@@ -285,7 +279,7 @@ func (j *job) judge(p *process) {
 		j.coordinator.MarkEnded(p.number)
 	case j.stopped(p):
 		p.stopped = true
-	case !p.role.isMain && j.coordinator.HasLeft(p.number): // it sums, and nobody has need of that any more
+	case !p.role.isMain && j.coordinator.HasLeft(p.number): // an aggregation server that is no longer needed
 		p.continuedWithout = true
 		j.cfg.Report(p.loss() + "; it had left the job in good order, which needs nothing from it")
 	default:
@@ -294,8 +288,8 @@ func (j *job) judge(p *process) {
 	}
 }
 
-// lastLine quotes the last line for the other ranks' errors, or a panic before it; the launcher's
-// own shows more.
+// lastLine quotes the last line, or the line before a panic, for the errors of the other ranks. The
+// launcher's own error has more lines.
 func lastLine(lines []string) string {
 	if len(lines) == 0 {
 		return ""
@@ -310,16 +304,14 @@ func lastLine(lines []string) string {
 	return fmt.Sprintf("; %s: %q", what, text)
 }
 
-// signal sends sig to all processes that have not ended.
 func (j *job) signal(sig syscall.Signal) {
 	for _, p := range j.procs {
 		p.signal(sig)
 	}
 }
 
-// supervise returns when all processes have ended. Once one has died, or a rank
-// is lost, or ctx ends, the others are first left to end on their own (not for
-// ctx), then asked to, then killed.
+// supervise returns when all processes have ended. After a death, a lost rank or the end of ctx,
+// the remaining processes get a grace period (not for ctx), then SIGTERM, then SIGKILL.
 func (j *job) supervise(ctx context.Context) error {
 	j.next, j.late = newEscalation(), stoppedTimer()
 	defer j.next.stop()
@@ -361,7 +353,7 @@ func (j *job) supervise(ctx context.Context) error {
 	return nil
 }
 
-// news are what the coordinator tells by itself; nothing comes where there is none.
+// news returns the coordinator's channels, or nil channels without a coordinator.
 func (j *job) news() (lost <-chan error, stopping <-chan cluster.StoppedError) {
 	if j.coordinator == nil {
 		return nil, nil
@@ -369,8 +361,8 @@ func (j *job) news() (lost <-chan error, stopping <-chan cluster.StoppedError) {
 	return j.coordinator.Lost(), j.coordinator.Stopping()
 }
 
-// killSilent kills a rank that was lost because it shows no sign of life: it will
-// not end on its own.
+// killSilent kills a rank that was lost for missing heartbeats: such a rank does not end on its
+// own.
 func (j *job) killSilent(err error) {
 	var lost *transport.LostError
 	if errors.As(err, &lost) && j.coordinator.Silent(lost.Rank) {
@@ -378,7 +370,7 @@ func (j *job) killSilent(err error) {
 	}
 }
 
-// cannotKill says that SIGKILL has ended not all.
+// cannotKill reports the processes that survived SIGKILL.
 func (j *job) cannotKill() error {
 	var pids []string
 	for _, p := range j.procs {
@@ -389,7 +381,6 @@ func (j *job) cannotKill() error {
 	return fmt.Errorf("launch: %d processes cannot be killed: %s", j.running, strings.Join(pids, ", "))
 }
 
-// result is Run's error once all have ended.
 func (j *job) result(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -409,20 +400,20 @@ func (j *job) result(ctx context.Context) error {
 	case !failed && (verdict == nil || !j.missedOne()):
 		return nil
 	case j.failedServer() != nil:
-		return j.lostProcess(j.failedServer(), "") // ranks that failed did so because of it
+		return j.lostProcess(j.failedServer(), "") // ranks failed because of the server
 	case errors.As(verdict, &lost):
 		return j.lostProcess(j.procs[lost.Rank], lost.Reason)
-	case errors.As(verdict, &server) && j.named(server.Process) != nil: // else it is not of this launcher's
+	case errors.As(verdict, &server) && j.named(server.Process) != nil: // a process of this launcher
 		return j.lostProcess(j.named(server.Process), server.Reason)
 	case verdict != nil:
 		return verdict
 	case j.first != nil:
 		return j.lostProcess(j.first, "")
 	}
-	return nil // none died on its own, and nobody was told to end
+	return nil // no process died uncommanded or was asked to end
 }
 
-// verdict is why the mesh has ended; nil: it has not, or there is none.
+// verdict returns the reason for the mesh's end. nil means no end, or no mesh.
 func (j *job) verdict() error {
 	if j.coordinator == nil {
 		return nil
@@ -430,7 +421,6 @@ func (j *job) verdict() error {
 	return j.coordinator.Err()
 }
 
-// named is the process of that name, nil without one.
 func (j *job) named(name string) *process {
 	for _, p := range j.procs {
 		if p.name() == name {

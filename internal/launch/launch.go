@@ -1,10 +1,9 @@
-// Package launch starts the processes of a job on this host and watches them.
+// Package launch starts and supervises the processes of a job on this host.
 //
-// It starts any program, gives each process its place in variables (RankEnv), hosts
-// the job's coordinator, merges the output, and sees to it that the processes
-// end together: when one dies, when the context ends, and, with the help of a
-// guard process, when the launcher itself is killed. It knows nothing of
-// tensors.
+// Package launch runs any program. The package passes each process its place through variables
+// (RankEnv), hosts the job's coordinator and merges the output. All processes end together: when
+// one dies, when the context ends, and, with a guard process, when the launcher itself is killed.
+// Package launch has no dependency on tensors.
 package launch
 
 import (
@@ -31,109 +30,118 @@ const (
 	defaultStopWithin = 25 * time.Second
 )
 
-// termGrace is what a process has between SIGTERM and SIGKILL. With
-// defaultGrace and reaping, all are gone 8 s after the first died.
+// termGrace is the time from SIGTERM to SIGKILL. With defaultGrace and reaping, all processes are
+// gone 8 s after the first died.
 const termGrace = 2 * time.Second
 
-// Config says what to run.
+// Config describes a job to run.
 type Config struct {
-	// Roles are the kinds of processes that the job has. Those of the first role do its work: their count is the world
-	// size, and when all of them have ended, the others are made to end. The first process of that role has the
-	// terminal, and the job does not go on without it. Roles in the mesh come before those that are not.
+	// Roles are the job's kinds of processes. The first role does the job's work: its count is the
+	// world size, and when all of its processes have ended, the processes of the other roles are
+	// ended. The first process of the first role has the terminal, and the job cannot continue
+	// without that process. Roles in the mesh come before other roles.
 	Roles []Role
-	// Env is the processes' environment, usually os.Environ(). The variables
-	// of type RankEnv are set on top.
+	// Env is the processes' environment, normally os.Environ(). The variables of type RankEnv are
+	// added.
 	Env []string
-	// JobSpec is handed to every process in the variable RINGO_JOB: see JobSpecFromEnv. It holds
-	// the settings of the whole job, and must not hold the ticket, since a program may print it. At
-	// most 127 KiB without zero bytes; "" sets no variable.
+	// JobSpec holds the settings of the whole job, and every process gets JobSpec in the variable
+	// RINGO_JOB: see JobSpecFromEnv. JobSpec must not hold the ticket, since a program may print
+	// it. At most 127 KiB without zero bytes; "" sets no variable.
 	JobSpec string
-	// Metrics is told to the ranks: the folder in which they have their figures; "": they keep none.
+	// Metrics is the folder in which ranks publish their metrics; "" means none.
 	Metrics string
 	// Rendezvous is where ranks join, HOST:PORT; "" means a free port of
 	// 127.0.0.1.
 	Rendezvous string
-	// Ticket is the job's; nil means a new one.
+	// Ticket is the job's ticket; nil means a new ticket.
 	Ticket transport.Ticket
-	// TLS says which connections with the coordinator are encrypted, as in the processes. Zero: those between hosts.
+	// TLS selects the connections with the coordinator to encrypt, as in the processes. The zero
+	// value encrypts connections between hosts.
 	TLS transport.TLS
-	// Version is told to the ranks, which refuse another.
+	// Version is the program's version. Ranks refuse a different version.
 	Version string
-	// Stdout receives the processes' standard output: that of the first one as it comes, the others' in whole lines after
-	// their role's name and their number, "[rank 2] ". nil discards it.
+	// Stdout receives the processes' standard output: the first process's unchanged, the other
+	// processes' in whole lines with a prefix of role and number, "[rank 2] ". nil discards the
+	// output.
 	Stdout io.Writer
-	// Stderr receives the processes' standard error, likewise.
+	// Stderr receives the processes' standard error, in the same form.
 	Stderr io.Writer
-	// Terminal says that Stdout and Stderr are one terminal: a line that rank
-	// 0 has begun, such as a progress bar, is then erased for a line of
-	// another rank and drawn again below it.
+	// Terminal means that Stdout and Stderr are one terminal: an unfinished line of rank 0, such as
+	// a progress bar, is erased before a line of another rank and redrawn below.
 	Terminal bool
-	// Columns, when above 0, is told to rank 0: the width of the terminal
-	// that its output ends up on.
+	// Columns is the terminal's width, passed to rank 0; 0 means unknown.
 	Columns int
-	// TailLines is how many of a dead process's last lines an error shows; 0
-	// means 10.
+	// TailLines is the number of a dead process's last lines in an error; 0 means 10.
 	TailLines int
-	// Grace is how long the others may take to end on their own after one
-	// died; 0 means 5 s. SIGTERM follows, and SIGKILL 2 s later.
+	// Grace is the time for the remaining processes to end after one died; 0 means 5 s. SIGTERM
+	// follows, and SIGKILL 2 s later.
 	Grace time.Duration
-	// Times must be those of the processes.
+	// Times must equal the processes' Times.
 	Times cluster.Times
-	// SlowAfter is the coordinator's: for how long a rank may hold up others before it is reported. 0 means 5 s.
+	// SlowAfter is passed to the coordinator: a rank that delays other ranks longer is reported. 0
+	// means 5 s.
 	SlowAfter time.Duration
-	// Report is called with one line about what a person would want to know and that ends nothing. nil writes the
-	// lines to Stderr after "ringo: ".
+	// Report is called with one line of text for each notable event that does not end the job. nil
+	// writes the lines to Stderr after "ringo: ".
 	Report func(line string)
-	// OnReport, if set, is called with each of these lines, too.
+	// OnReport, if set, is also called with each of these lines.
 	OnReport func(line string)
-	// OnStart, if set, is called when a process has started, from different goroutines for different processes. Their
-	// numbers are in the order of the roles, from 0.
+	// OnStart, if set, is called after a process starts, from different goroutines for different
+	// processes. Numbers follow the order of the roles, from 0.
 	OnStart func(number, pid int)
-	// OnPlace, if set, is told before the start where the processes of a role that is to be bound will run:
-	// "bound to a core each", "not bound: 3 ranks on 2 cores".
+	// OnPlace, if set, is called before the start with the placement of each bound role: "bound to
+	// a core each", "not bound: 3 ranks on 2 cores".
 	OnPlace func(role, placed string)
-	// OnExit, if set, is called when a process has ended, likewise. how is "" for status 0, and otherwise "exit status 3"
-	// or "killed by signal 9 (SIGKILL)".
+	// OnExit, if set, is called after a process ends, also from different goroutines. how is "" for
+	// status 0, and otherwise "exit status 3" or "killed by signal 9 (SIGKILL)".
 	OnExit func(number int, how string)
-	// Stop receives the names of signals that tell the launcher to end. Ranks that can stop after the same step
-	// (cluster.Stopper) are asked to; others are made to end at once. The end of Run's context is no such request: it ends
-	// them all.
+	// Stop receives the names of signals that ask the launcher to end the job. Ranks that can stop
+	// after the same step (cluster.Stopper) are asked to stop; all other ranks are ended
+	// immediately. The end of Run's context also ends all immediately.
 	Stop <-chan string
-	// StopWithin is how long ranks that were asked to stop have to save the run and end. 0 means 25 s.
+	// StopWithin is the time for ranks that were asked to stop to save the run and end. 0 means 25
+	// s.
 	StopWithin time.Duration
-	// Suspends receives when the launcher is to suspend the job: it stops all processes, calls Suspend, and has them go
-	// on when that returns.
+	// Suspends receives requests to suspend the job: the launcher stops all processes, calls
+	// Suspend, and continues the processes when Suspend returns.
 	Suspends <-chan os.Signal
-	// Suspend stops the launcher itself, and returns when it goes on. It is needed where Suspends is given.
+	// Suspend stops the launcher itself, and returns when the launcher continues. Suspends requires
+	// Suspend.
 	Suspend func()
-	// Resumed receives when all processes are to go on: another may have stopped them together with the launcher.
+	// Resumed receives when all processes must continue: another process may have stopped them
+	// together with the launcher.
 	Resumed <-chan os.Signal
-	// LogDir is the folder that gets a file with the output of each process, such as rank-3.log; "": none.
+	// LogDir is the folder for a file per process with its output, such as rank-3.log; "" means
+	// none.
 	LogDir string
-	// BlackBox is the folder that gets a file, when the job fails, with what its processes had recorded (package blackbox); "": none.
+	// BlackBox is the folder for the black box of a failed job, the merged records of its processes
+	// (package blackbox); "" means none.
 	BlackBox string
-	// Hosts are those on which the job's processes run, where that is not this host alone: see Role.Hosts. Their launchers must be of the
-	// same Version and Hash.
+	// Hosts are the hosts of the job's processes, unless all run on this host: see Role.Hosts. The
+	// hosts' launchers must have the same Version and Hash.
 	Hosts []Host
-	// Self is the path of this program, for roles whose program it is: other hosts may have it elsewhere. Hash is its checksum.
+	// Self is the path of this program, for roles that run this program: other hosts may have
+	// another path. Hash is the program's checksum.
 	Self, Hash string
-	// HostEnv is what processes on other hosts get in their environment, beside what their host gives them. Env is not for them.
+	// HostEnv is added to the environment of processes on other hosts. Env is not used there.
 	HostEnv []string
-	// Dir is where processes on other hosts work, where they have such a folder; "": where this one does.
+	// Dir is the working directory of processes on other hosts, if it exists there; "" means this
+	// process's.
 	Dir string
-	// Interface is the network interface by which the job's hosts reach each other; "": that by which this one reaches them.
+	// Interface is the network interface between the job's hosts; "" means the interface of this
+	// host's connections to the other hosts.
 	Interface string
-	// Part, if set, is the place of this launcher's ranks, which are all it starts, among those of a job that others start, too: theirs
-	// are the numbers from Part.Rank on, and rank 0 coordinates.
+	// Part, if set, is the place of this launcher's ranks in a job with several launchers: this
+	// launcher starts only the ranks from Part.Rank on, and rank 0 coordinates.
 	Part *RankEnv
-	// Sight, if set, lets others see the job's processes, and what they record, while it runs.
+	// Sight, if set, exposes the job's processes and their records while the job runs.
 	Sight *ProcessTable
-	// Guard is the command line of a process that calls Watchdog with its
-	// standard input; nil means none.
+	// Guard is the command line of a process that calls Watchdog with its standard input; nil means
+	// none.
 	Guard []string
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() error {
 	errs := append(checkRoles(c.Roles), c.checkHosts()...)
 	fault := func(wrong bool, format string, args ...any) {
@@ -168,14 +176,13 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Run runs the job and returns when no process of it is left.
+// Run runs the job and returns when all processes have ended.
 //
-// It returns nil when all ended with status 0. When one died, the error is a
-// *LostProcessError about the first; when ranks did not join in time, a
-// *cluster.MissingError; when ctx ended, its cause; when it was told to stop, a *cluster.StoppedError, unless
-// the ranks had come to their end. An error before the start
-// names the program that cannot run or the address that is taken, and nothing
-// is left running.
+// Run returns nil if all ended with status 0. If a process died, the error is a *LostProcessError
+// about the first. Ranks that did not join in time are a *cluster.MissingError; the end of ctx
+// returns its cause; a request to stop returns a *cluster.StoppedError, unless the ranks had
+// already finished. An error before the start names the program that cannot run or the address in
+// use, and leaves no process running.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("launch: %w", err)
@@ -210,7 +217,6 @@ func Run(ctx context.Context, cfg Config) error {
 	return j.run(ctx)
 }
 
-// members is how many processes the job's mesh has.
 func (c *Config) members() (n int) {
 	for _, r := range c.Roles {
 		if r.Mesh {
@@ -220,7 +226,6 @@ func (c *Config) members() (n int) {
 	return n
 }
 
-// coordinate makes the coordinator of the mesh.
 func (c *Config) coordinate() (*cluster.Coordinator, error) {
 	listener, err := cluster.Listen(context.Background(), c.Rendezvous, c.Times.Join, c.Report)
 	if err != nil {
@@ -238,7 +243,7 @@ func (c *Config) coordinate() (*cluster.Coordinator, error) {
 	return out, nil
 }
 
-// StartError says that a program cannot be started.
+// StartError means that a program cannot be started.
 type StartError struct {
 	Program string
 	Err     error

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// logged is sink of a process whose output goes to a file, too, in the folder of logs: of one that is started again behind that of
-// those before it. What cannot be written there is told once, and the job goes on.
+// logged returns a sink that also writes to the process's log file. A restarted process appends to
+// the file. The first write error is reported and the job continues.
 func (j *job) logged(p *process, sink func(stream, []byte)) func(stream, []byte) {
 	if j.cfg.LogDir == "" {
 		return sink
@@ -18,7 +18,7 @@ func (j *job) logged(p *process, sink func(stream, []byte)) func(stream, []byte)
 	}
 	f, err := os.OpenFile(filepath.Join(j.cfg.LogDir, fmt.Sprintf("%s-%d.log", p.role.Name, p.role.before+p.index)), mode, 0o666)
 	p.log = f
-	return func(of stream, b []byte) { // one call at a time for each stream, and both may be under way
+	return func(of stream, b []byte) { // one call at a time per stream; both streams may call concurrently
 		fault := err
 		if fault == nil && len(b) > 0 {
 			_, fault = f.Write(b)

@@ -9,23 +9,23 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// LostProcessError says which process ended the job, how, with which last words, and which others
-// ended because of it.
+// LostProcessError describes the process that ended the job, with its last lines and the processes
+// that ended as a consequence.
 type LostProcessError struct {
-	Name       string         // what it is called: "rank 3", "parameter server 0"
-	Host       string         // its host, in a job of several; "": there is one
-	Role       string         // the name of its role
-	Index      int            // its number in the role
-	Rank       int            // its number among ranks and servers in the mesh, -1: it is none of them
+	Name       string         // process's name: "rank 3", "parameter server 0"
+	Host       string         // host, in a multi-host job; otherwise ""
+	Role       string         // role's name
+	Index      int            // number within the role
+	Rank       int            // number among ranks and servers in the mesh; -1 outside the mesh
 	ExitStatus string         // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
-	Failed     string         // the error that it told before it ended, or ""
-	Tail       []string       // its last lines of output
-	Ranks      int            // how many ranks train; those with higher numbers are servers
-	Affected   []failure.Exit // of the other members, as they told or the launcher saw
+	Failed     string         // error reported by the process before the end, or ""
+	Tail       []string       // last lines of output
+	Ranks      int            // number of training ranks; higher numbers are servers
+	Affected   []failure.Exit // ends of the other members, as reported or as seen by the launcher
 }
 
-// Error tells of the fault once, for all: see failure.LostProcess. The last lines are indented, one
-// per line.
+// Error reports the failure once, for all processes: see failure.LostProcess. The last lines are
+// indented, one per line.
 func (e *LostProcessError) Error() string {
 	l := failure.LostProcess{Name: e.Name, Host: e.Host, Status: e.ExitStatus, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Affected: e.Affected}
 	if e.Failed == "" {
@@ -34,7 +34,7 @@ func (e *LostProcessError) Error() string {
 	return l.String()
 }
 
-// server is the beginning of a text about a rank of the mesh that is a server, "" of others.
+// server returns the prefix of a text about a server in the mesh, or "" for other processes.
 func (e *LostProcessError) server() string {
 	if e.Rank < e.Ranks {
 		return cluster.ServerName(-1)
@@ -55,7 +55,7 @@ func (j *job) lostProcess(p *process, why string) *LostProcessError {
 			d.Failed = end.Fault()
 		}
 	} else if i := slices.IndexFunc(ends, func(e failure.Exit) bool { return e.Rank == p.number }); i >= 0 {
-		if d.Failed = ends[i].Reason; strings.Contains(d.Failed, p.name()+" is lost") { // it still lives, and was told the verdict on itself
+		if d.Failed = ends[i].Reason; strings.Contains(d.Failed, p.name()+" is lost") { // the process still runs, and has received the verdict about itself
 			d.Failed = ""
 		}
 		ends = slices.Delete(ends, i, i+1)
@@ -66,10 +66,10 @@ func (j *job) lostProcess(p *process, why string) *LostProcessError {
 		}
 	}
 	d.Affected = append(ends, j.unreportedExits(p, ends)...)
-	why = strings.TrimPrefix(why, d.server()) // which d says itself
+	why = strings.TrimPrefix(why, d.server()) // d includes the prefix already
 	reason, failed := cluster.Failed(why)
 	switch {
-	case failed && d.Failed == "": // it was told in joining
+	case failed && d.Failed == "": // the verdict arrived while joining
 		d.Failed = reason
 		fallthrough
 	case d.Failed != "":
@@ -85,9 +85,8 @@ func (j *job) lostProcess(p *process, why string) *LostProcessError {
 	return d
 }
 
-// unreportedExits are the ends of ranks, and of servers in the mesh, besides p that have not told
-// of them: those that the launcher has made end, because of p, and those that ended badly by
-// themselves.
+// unreportedExits returns the ends of ranks and mesh servers other than p that the processes did
+// not report: the launcher ended some because of p, and others failed.
 func (j *job) unreportedExits(p *process, told []failure.Exit) (out []failure.Exit) {
 	for _, o := range j.procs {
 		if o == p || o.role.serves() || o.how == "" || o.continuedWithout || slices.ContainsFunc(told, func(e failure.Exit) bool { return e.Rank == o.role.before+o.number }) {
@@ -102,24 +101,22 @@ func (j *job) unreportedExits(p *process, told []failure.Exit) (out []failure.Ex
 	return out
 }
 
-// missedOne reports whether an operation of any process failed, as the process reported or
-// recorded, even if all of them then ended with status 0: a job of which a process ended before the
-// others has succeeded only without that.
+// missedOne reports whether an operation of any process failed, as reported or recorded, even if
+// all processes then ended with status 0: a job with a process that ended early has succeeded only
+// without failed operations.
 func (j *job) missedOne() bool {
 	return slices.ContainsFunc(j.ends(), func(e failure.Exit) bool { return !e.Stopped }) ||
 		slices.ContainsFunc(j.procs, (*process).hasFault)
 }
 
-// hasFault reports whether an exchange of the process failed, by its record.
+// hasFault reports whether the process's record has a failed exchange.
 func (p *process) hasFault() bool {
 	s, _ := p.recorded() // without a record, the exit statuses decide
 	return s != nil && slices.ContainsFunc(s.Operations, func(e record.Event) bool { return e.Kind == record.Fault })
 }
 
-// name is what the process is called.
 func (p *process) name() string { return p.role.called(p.index) }
 
-// addr is where the process listens, "" if it does not.
 func (p *process) addr() string {
 	if !p.role.Listens {
 		return ""

@@ -14,11 +14,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster"
 )
 
-// A job that spans several hosts has one launcher, and on each of the others a helper of it
-// (RunAgent), with which it talks over a line. Who is lost, and what follows, this launcher alone
-// decides.
+// A job across several hosts has one launcher, and a helper (RunAgent) on each other host,
+// connected to the launcher by an agentConn. The launcher alone decides on lost processes and the
+// consequences.
 
-// checkHosts reports what is wrong with where processes are to run.
 func (c Config) checkHosts() (errs []error) {
 	if p := c.Part; p != nil && (len(c.Roles) != 1 || c.Roles[0].Mesh || len(c.Hosts) > 0 || p.Rank < 0 || p.Rank+c.Roles[0].Count > p.WorldSize) {
 		errs = append(errs, fmt.Errorf("part of a job, %d ranks from rank %d on, of %d: want one role, whose mesh is not this launcher's, on this host, and no more ranks than that", c.Roles[0].Count, p.Rank, p.WorldSize))
@@ -34,12 +33,12 @@ func (c Config) checkHosts() (errs []error) {
 	return errs
 }
 
-// silentFor is after how long without a sign of life a host is lost: links may be cut for 15 s.
+// silentFor is the silence after which a host is lost. Links may be cut for 15 s.
 func silentFor(t cluster.Times) time.Duration { return 3 * t.DeadAfter }
 
-// startAgents starts the launchers of all other hosts that have processes of the job, at once, and
-// settles where these meet. It returns a line for each of Hosts, nil for this one, which hangUp
-// ends.
+// startAgents concurrently starts the launchers of all other hosts with processes of the job, and
+// chooses the rendezvous address. The result has an agentConn per host, nil for this host; the
+// caller ends each with hangUp.
 func (c *Config) startAgents(ctx context.Context) ([]*agentConn, error) {
 	lines := make([]*agentConn, len(c.Hosts))
 	first := agentHello{Dir: c.dir(), Env: withoutOurs(c.HostEnv), Beat: c.Times.Heartbeat, Silent: silentFor(c.Times), Join: c.Times.Join, Interface: c.Interface}
@@ -58,7 +57,7 @@ func (c *Config) startAgents(ctx context.Context) ([]*agentConn, error) {
 	case <-met:
 		err = errors.Join(faults...)
 	case <-ctx.Done():
-		<-met // each gives up, or has its own deadline
+		<-met // every startAgent gives up or has a deadline
 		err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
 	if err == nil {
@@ -71,7 +70,7 @@ func (c *Config) startAgents(ctx context.Context) ([]*agentConn, error) {
 	return lines, nil
 }
 
-// startAgent starts a host's launcher, and wants it to be this program.
+// startAgent starts a host's launcher and checks that it is the same program.
 func (c *Config) startAgent(ctx context.Context, h Host, first agentHello) (*agentConn, error) {
 	conn, err := h.Connect(ctx)
 	if err != nil {
@@ -93,15 +92,13 @@ func (c *Config) startAgent(ctx context.Context, h Host, first agentHello) (*age
 	return l, nil
 }
 
-// dir is Dir, or this process's.
 func (c *Config) dir() string {
 	if c.Dir == "" {
-		c.Dir, _ = os.Getwd() // where it has none, others do not, either
+		c.Dir, _ = os.Getwd() // without a directory here, other hosts choose their own
 	}
 	return c.Dir
 }
 
-// hangUp ends the launchers of other hosts.
 func hangUp(lines []*agentConn) {
 	var all sync.WaitGroup
 	for _, l := range lines {
@@ -110,8 +107,8 @@ func hangUp(lines []*agentConn) {
 	all.Wait()
 }
 
-// chooseAddress settles where processes meet: where this host was told to, at its interface of that
-// name, or at the address by which others saw it.
+// chooseAddress chooses the rendezvous address: as configured, of the configured interface, or as
+// seen by the other hosts.
 func (c *Config) chooseAddress(lines []*agentConn) error {
 	if !slices.ContainsFunc(lines, func(l *agentConn) bool { return l != nil }) {
 		return nil
@@ -143,15 +140,16 @@ func (c *Config) chooseAddress(lines []*agentConn) error {
 	return nil
 }
 
-// portToMeet makes the rendezvous that a user gave an address, which all hosts understand alike. It returns the port if this host's
-// address is still to be found, because none was given or it is a loopback address here, and "" otherwise.
+// portToMeet resolves a rendezvous given by the user to an address with the same meaning on all
+// hosts. portToMeet returns the port if this host's address is still to be chosen, because the
+// rendezvous is unset or a loopback address, and "" otherwise.
 func (c *Config) portToMeet() (port string, err error) {
 	host, port, err := net.SplitHostPort(c.Rendezvous)
 	switch {
 	case c.Rendezvous == defaultRendezvous:
 		return "0", nil
 	case err != nil || net.ParseIP(host) != nil:
-		return "", nil // as it was given
+		return "", nil // unchanged
 	}
 	limited, cancel := context.WithTimeout(context.Background(), c.Times.Join)
 	defer cancel()
@@ -166,8 +164,8 @@ func (c *Config) portToMeet() (port string, err error) {
 	return "", nil
 }
 
-// peerView is the first of the addresses at which others saw this host that it has; nil: they saw a
-// router.
+// peerView returns the first address in seen that belongs to this host. nil means that the other
+// hosts saw a router.
 func peerView(seen []string, own []net.Addr) net.IP {
 	for _, s := range seen {
 		if ip := net.ParseIP(s); ip != nil && slices.ContainsFunc(own, isOf(ip)) {
@@ -177,12 +175,12 @@ func peerView(seen []string, own []net.Addr) net.IP {
 	return nil
 }
 
-// isOf says which addresses of interfaces are an IP address.
 func isOf(ip net.IP) func(net.Addr) bool {
 	return func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(ip) }
 }
 
-// listensAt is the address of this host's sockets for processes outside the mesh: where all meet, if that is not this host alone.
+// listensAt returns the address of this host's sockets for processes outside the mesh: the
+// rendezvous address in a multi-host job.
 func (c *Config) listensAt() net.IP {
 	if host, _, err := net.SplitHostPort(c.Rendezvous); err == nil && len(c.Hosts) > 0 {
 		if ip := net.ParseIP(host); ip != nil {
@@ -192,7 +190,7 @@ func (c *Config) listensAt() net.IP {
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// prepare has the other hosts find programs and open sockets, and takes down where these are.
+// prepare makes the other hosts find programs and open sockets, and records the addresses.
 func (c *Config) prepare(crews []*roleGroup, lines []*agentConn) error {
 	faults := make([]error, len(lines))
 	var all sync.WaitGroup
@@ -237,10 +235,8 @@ func (c *Config) prepare(crews []*roleGroup, lines []*agentConn) error {
 	return nil
 }
 
-// role is the number of a crew among those of a host.
 func (l *agentConn) role(c *roleGroup) int { return slices.Index(l.roles, c) }
 
-// host is the name of a process's host, "" in a job of this host alone.
 func (j *job) host(c *roleGroup, index int) string {
 	if c.Hosts == nil {
 		return ""

@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// outbox writes frames of several goroutines, in a goroutine of its own: a write that hangs, because the other end is gone and all
-// buffers are full, holds up nobody once the connection is cut.
+// outbox writes the frames of several goroutines from one goroutine. A write can hang when the peer
+// is gone and all buffers are full; cutting the connection releases all senders.
 type outbox struct {
 	w      io.Writer
 	queue  chan frame
-	closed chan struct{} // it is cut, for why
-	done   chan struct{} // nothing is written any more
+	closed chan struct{} // closed by cut, with the cause
+	done   chan struct{} // closed when writing has ended
 	once   sync.Once
 	cause  error
 }
 
-// frameLast is behind the last frame, and is not written.
+// frameLast follows the last frame, and is not written.
 const frameLast frameKind = 0
 
-// queuedOut is how many frames may wait. Who sends more waits, as a process does whose output nobody reads.
+// queuedOut is the maximum number of queued frames. Further senders block, as a process does with
+// unread output.
 const queuedOut = 64
 
 func newOutbox(w io.Writer) *outbox {
@@ -47,8 +48,8 @@ func (o *outbox) write() {
 	}
 }
 
-// send queues a frame, whose body belongs to the outbox from now on. It waits for room until the connection is cut, and returns why
-// that is then.
+// send queues a frame and takes ownership of its body. send blocks while the queue is full, until
+// the connection is cut, and then returns the cause.
 func (o *outbox) send(f frame) error {
 	select {
 	case <-o.closed:
@@ -58,7 +59,6 @@ func (o *outbox) send(f frame) error {
 	}
 }
 
-// cut ends all sending, now and later.
 func (o *outbox) cut(why error) {
 	o.once.Do(func() {
 		o.cause = why
@@ -66,7 +66,7 @@ func (o *outbox) cut(why error) {
 	})
 }
 
-// close waits a moment until what is queued is written.
+// close waits up to drainTime until all queued frames are written.
 func (o *outbox) close() {
 	late := time.AfterFunc(drainTime, func() { o.cut(io.ErrClosedPipe) })
 	defer late.Stop()

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// stream is one of a process's two outputs.
 type stream int
 
 const (
@@ -17,32 +16,31 @@ const (
 )
 
 const (
-	// holdLines is how long whole lines wait for rank 0 to finish the line it
-	// has begun, where that line cannot be erased and drawn again.
+	// holdLines is the maximum wait of whole lines for the end of rank 0's unfinished line, if that
+	// line cannot be erased and redrawn.
 	holdLines = 200 * time.Millisecond
-	// maxHeld bounds in bytes what waits, and maxOpen what can be drawn again.
+	// maxHeld limits the waiting bytes, and maxOpen the bytes of a redrawn line.
 	maxHeld = 64 << 10
 	maxOpen = 4 << 10
-	// eraseLine goes to the start of a terminal's line and clears it.
+	// eraseLine moves to the start of a terminal line and clears the line.
 	eraseLine = "\r\x1b[K"
 )
 
-// screen merges the processes' output so that no line is written into another:
-// rank 0's bytes pass at once, the others' lines go between its lines.
+// screen merges the processes' output and never interleaves lines: rank 0's bytes pass immediately,
+// and lines of other ranks appear between rank 0's lines.
 type screen struct {
 	mu       sync.Mutex
 	w        [2]io.Writer
-	rows     [2]*row // the same one when both streams end up in one place
+	rows     [2]*row // equal when both streams have one destination
 	terminal bool
 }
 
-// row is the line that rank 0 has begun and not finished, where one exists, and
-// what waits for its end.
+// row is the unfinished line of rank 0, if any, and the lines waiting for its end.
 type row struct {
-	of    stream // who began it
+	of    stream // stream of the unfinished line
 	begun bool
-	open  []byte // its text since the last carriage return, nil if too long
-	held  []byte // whole lines, in order
+	open  []byte // text since the last carriage return; nil if too long
+	held  []byte // waiting lines, in order
 	timer *time.Timer
 }
 
@@ -59,7 +57,7 @@ func same(a, b io.Writer) bool {
 	return t == reflect.TypeOf(b) && t.Comparable() && a == b
 }
 
-// raw writes rank 0's bytes as they are.
+// raw writes rank 0's bytes unchanged.
 func (s *screen) raw(of stream, p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +73,8 @@ func (s *screen) raw(of stream, p []byte) {
 	}
 }
 
-// between writes p of one stream while the other has begun a line on the same
-// terminal, for instance a result while a progress bar is up.
+// between writes p of one stream while the other stream has an unfinished line on the same
+// terminal, for example a result during a progress bar.
 func (s *screen) between(r *row, of stream, p []byte) {
 	_, _ = io.WriteString(s.w[r.of], eraseLine)
 	_, _ = s.w[of].Write(p)
@@ -88,7 +86,7 @@ func (s *screen) between(r *row, of stream, p []byte) {
 	r.track(of, p)
 }
 
-// track follows how p leaves the line.
+// track updates the unfinished line after p.
 func (r *row) track(of stream, p []byte) {
 	r.of = of
 	if i := bytes.LastIndexByte(p, '\n'); i >= 0 {
@@ -103,11 +101,11 @@ func (r *row) track(of stream, p []byte) {
 		r.open = append(r.open[:0], r.open[i+1:]...)
 	}
 	if len(r.open) > maxOpen {
-		r.open = r.open[:0] // it is not drawn again, only followed by a new line
+		r.open = r.open[:0] // too long to be redrawn: a newline follows instead
 	}
 }
 
-// line writes one whole line, given without its end.
+// line writes one whole line. text has no newline.
 func (s *screen) line(of stream, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +120,7 @@ func (s *screen) line(of stream, text string) {
 	}
 }
 
-// hold keeps a line until rank 0 has finished its own, but not for long.
+// hold keeps a line until rank 0 finishes its line, for a short time.
 func (s *screen) hold(of stream, r *row, text string) {
 	r.held = append(append(r.held, text...), '\n')
 	if len(r.held) > maxHeld {
@@ -138,8 +136,8 @@ func (s *screen) hold(of stream, r *row, text string) {
 	}
 }
 
-// breakLine ends rank 0's line early and writes what waits. A line that ends
-// by itself later is then in two pieces, with nothing in between on either.
+// breakLine ends rank 0's line early and writes the waiting lines. The rest of rank 0's line then
+// follows on a separate line.
 func (s *screen) breakLine(of stream, r *row) {
 	if r.begun && len(r.held) > 0 {
 		_, _ = io.WriteString(s.w[r.of], "\n")
@@ -148,7 +146,6 @@ func (s *screen) breakLine(of stream, r *row) {
 	s.release(of, r)
 }
 
-// release writes what waits.
 func (s *screen) release(of stream, r *row) {
 	if r.timer != nil {
 		r.timer.Stop()
@@ -160,7 +157,7 @@ func (s *screen) release(of stream, r *row) {
 	}
 }
 
-// close writes what waits, and ends a line that is open on a terminal.
+// close writes the waiting lines, and ends an unfinished line on a terminal.
 func (s *screen) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

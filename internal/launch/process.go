@@ -18,52 +18,51 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// How long a dead process's output is read: first for its last words, then for
-// the rest. A descendant that left the process group could hold it open.
+// Maximum times of reading a dead process's output: until the last lines, then until the end. A
+// descendant outside the process group could hold the pipe open.
 const (
 	lastWords = 300 * time.Millisecond
 	drainTime = 2 * time.Second
 )
 
-// process is one process of a job, the leader of a process group of its own.
+// process is one process of a job, the leader of a separate process group.
 type process struct {
 	role   *roleGroup
-	index  int    // in its role
-	number int    // in the job; of one in the mesh its rank there
-	host   string // in a job of several; "": there is one
+	index  int    // number within the role
+	number int    // number in the job; in the mesh: the rank
+	host   string // host in a multi-host job; otherwise ""
 
-	restarts   int            // how many came before it in its place
-	noRestart  string         // why it could not be started again, in an error behind why it is lost
-	remote     *remoteProcess // it is on another host, and cmd nil
+	restarts   int            // restarts before this process
+	noRestart  string         // reason against a restart, appended to the loss in errors
+	remote     *remoteProcess // process on another host, with cmd nil; nil on this host
 	cmd        *exec.Cmd
-	pipes      []*os.File // our ends
+	pipes      []*os.File // launcher's ends of the output pipes
 	reading    sync.WaitGroup
 	drained    chan struct{}
 	tail       tail
-	log        *os.File // what it prints, too; nil: nowhere
+	log        *os.File // log file for the output; nil: none
 	unlogged   sync.Once
-	memory     *os.File      // in which it records what it does; nil: there is none
-	reportPipe *os.File      // what it tells of itself (exit_report.go); nil: nothing
-	reportRead chan struct{} // that has been read to its end
+	memory     *os.File      // memory for the record; nil: none
+	reportPipe *os.File      // pipe of the process's reports (exit_report.go); nil: none
+	reportRead chan struct{} // closed at the end of the reports
 
-	continuedWithout bool // the others go on without it
-	stopped          bool // it has ended because all ranks were told to
+	continuedWithout bool // the job continues without this process
+	stopped          bool // ended as agreed by all ranks
 
-	memoryLack func() string // the reason for its kill, "" without lack of memory; nil: unknown
+	memoryLack func() string // returns the reason of a kill for lack of memory, or ""; nil: unknown
 
-	stoppedFor liveness.Detector // for how long it has been stopped after it had left; see endStopped
+	stoppedFor liveness.Detector // time stopped after leaving the job; see endStopped
 
-	how string // how it ended, "" for status 0; set by wait
+	how string // exit status as text, "" for status 0; set by wait
 
 	mu           sync.Mutex
-	ended        bool   // its number may be another's from now on
-	sent         bool   // it was signalled from here: its end is not its own doing
-	hung         string // why it was killed: it showed no life
+	ended        bool   // from now on the number may belong to another process
+	sent         bool   // signalled by the launcher: the end is not the process's fault
+	hung         string // reason of the kill for missing heartbeats
 	told         *failure.Exit
-	hasHeartbeat bool // it has shown life
+	hasHeartbeat bool // at least one heartbeat received
 }
 
-// start starts the process. Its output goes to sink, a writer per stream.
 func (p *process) start(sink func(of stream, b []byte)) error {
 	p.drained = make(chan struct{})
 	p.cmd.SysProcAttr = processAttributes()
@@ -88,7 +87,7 @@ func (p *process) start(sink func(of stream, b []byte)) error {
 	p.cmd.Stdout, p.cmd.Stderr = ends[stdout], ends[stderr]
 	if err := p.cmd.Start(); err != nil {
 		closeAll(p.pipes)
-		_ = p.reportPipe.Close() // of none nothing happens
+		_ = p.reportPipe.Close() // a nil pipe closes without effect
 		return err
 	}
 	for of, r := range p.pipes {
@@ -104,7 +103,6 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// copy reads one stream to its end.
 func (p *process) copy(of stream, r io.Reader, sink func(stream, []byte)) {
 	lines := splitter{emit: p.tail.add}
 	defer lines.flush()
@@ -122,8 +120,8 @@ func (p *process) copy(of stream, r io.Reader, sink func(stream, []byte)) {
 	}
 }
 
-// wait waits for the process to end, kills what is left of its group and takes
-// down how it ended and its last words.
+// wait waits for the process to end, kills the rest of its process group, and records the exit
+// status and last lines.
 func (p *process) wait() {
 	if p.remote != nil {
 		<-p.remote.exited
@@ -131,11 +129,11 @@ func (p *process) wait() {
 		return
 	}
 	if awaitExit(p.cmd.Process.Pid) {
-		p.finish() // it is not reaped yet, so its number is still its own
+		p.finish() // before reaping, while the number still belongs to the process
 	}
 	p.how = exitStatus(p.cmd.Wait())
 	p.finish()
-	if p.memoryLack != nil && !p.signalled() && (p.killed() || p.how == "exit status 137") { // 137: what a shell returns for SIGKILL
+	if p.memoryLack != nil && !p.signalled() && (p.killed() || p.how == "exit status 137") { // 137: a shell's exit status for SIGKILL
 		p.how = strings.TrimSuffix(p.how+", "+p.memoryLack(), ", ")
 	}
 	p.how = cmp.Or(p.whyHung(), p.how)
@@ -157,7 +155,7 @@ func (p *process) wait() {
 	}
 }
 
-// finish kills what is left of the group, once.
+// finish kills the rest of the process group, once.
 func (p *process) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +165,6 @@ func (p *process) finish() {
 	}
 }
 
-// drain reads the rest of the output, within bounds.
 func (p *process) drain() {
 	if p.remote != nil {
 		p.remote.drainAway()
@@ -182,8 +179,8 @@ func (p *process) drain() {
 	<-p.drained
 }
 
-// signal sends sig to the process, if it has not ended, and to all its
-// descendants that stayed in its group.
+// signal sends sig to the process and to the descendants in its group, if the process has not
+// ended.
 func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +190,7 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// kill sends sig to the process and its group. p.mu is held, and it has not ended.
+// kill sends sig to the process and its group. p.mu is held, and the process has not ended.
 func (p *process) kill(sig syscall.Signal) {
 	if p.remote != nil {
 		p.remote.kill(p.number, sig)
@@ -202,7 +199,6 @@ func (p *process) kill(sig syscall.Signal) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, sig)
 }
 
-// pid is the process's number on its host.
 func (p *process) pid() int {
 	if p.remote != nil {
 		return p.remote.pid
@@ -210,7 +206,6 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// pause sends a signal that does not end the process.
 func (p *process) pause(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,24 +214,21 @@ func (p *process) pause(sig syscall.Signal) {
 	}
 }
 
-// signalled says whether the launcher had a hand in the process's end.
 func (p *process) signalled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sent
 }
 
-// killed says that a signal of another's has ended the process.
 func (p *process) killed() bool { return strings.HasPrefix(p.how, "killed by signal") }
 
-// alive says that the process has not ended.
 func (p *process) alive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.ended
 }
 
-// exitStatus says in words how a process ended, "" for status 0.
+// exitStatus returns the end of a process as text, "" for status 0.
 func exitStatus(err error) string {
 	var exit *exec.ExitError
 	if err == nil || !errors.As(err, &exit) {

@@ -8,15 +8,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// What the loss of a process means follows from its role. In the mesh the coordinator tells all others, who end by
-// themselves. Outside it the launcher alone sees to it: it starts the process again, lets the others go on without it, or
-// makes them end.
+// The loss of a process has consequences by role. In the mesh the coordinator informs all ranks,
+// and they end. Outside the mesh the launcher restarts the process, continues without the process,
+// or ends the job.
 
-// lastWait is how long the others have to end with words of their own when one outside the mesh is lost: ranks that were
-// told of it, and servers that a rank's end may have been the fault of.
+// lastWait is the time for other processes to end with their own errors when a process outside the
+// mesh is lost: for informed ranks, and for servers that may have caused a rank's end.
 const lastWait = 2 * time.Second
 
-// exited acts on the end of a process; told says that all are to end.
+// exited handles the end of a process; told reports whether all processes were asked to end.
 func (j *job) exited(p *process, told bool) {
 	ending := told || j.next.begun()
 	switch {
@@ -27,7 +27,7 @@ func (j *job) exited(p *process, told bool) {
 		j.cfg.Report(p.loss() + "; the job was done, and needs nothing from it")
 		p.continuedWithout = true
 		j.processDone(p)
-	case (!ending || j.leaving(told)) && p.restarts < p.role.Restarts && !(p.role.Interchangeable && p.isRequired()) && j.startAgain(p): // one that stands in for others learns from them
+	case (!ending || j.leaving(told)) && p.restarts < p.role.Restarts && !(p.role.Interchangeable && p.isRequired()) && j.startAgain(p): // an interchangeable process is restarted unless it is the last
 		return
 	case p.role.serves():
 		j.serverLost(p, ending)
@@ -35,9 +35,9 @@ func (j *job) exited(p *process, told bool) {
 		j.next.begin(min(j.cfg.Grace, time.Second))
 	case j.continueWithout(p, ending):
 	case j.cfg.Part != nil:
-		j.next.begin(j.cfg.Grace) // rank 0 tells the others
+		j.next.begin(j.cfg.Grace) // rank 0 informs the other ranks
 	case !p.role.Mesh:
-		j.next.begin(min(j.cfg.Grace, time.Second)) // nobody tells the others, but servers may say why
+		j.next.begin(min(j.cfg.Grace, time.Second)) // no coordinator informs the other ranks, but servers may report a reason
 	case !j.coordinator.HasLeft(p.number):
 		j.next.begin(j.cfg.Grace)
 	}
@@ -48,27 +48,27 @@ func (j *job) exited(p *process, told bool) {
 	}
 }
 
-// leaving reports whether the processes of the first role have all ended well, and the others still have their time to
-// end by themselves.
+// leaving reports whether all processes of the first role have ended well and the other roles still
+// have time to end.
 func (j *job) leaving(told bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !told && j.leading == 0 && j.first == nil && !j.interrupted && j.next.step <= 1
 }
 
-// startAgain starts a process that was lost again, and says whether it could.
+// startAgain restarts a lost process and reports success.
 func (j *job) startAgain(p *process) bool {
 	j.cfg.Report(fmt.Sprintf("%s; it is started again (%d of %d)", p.loss(), p.restarts+1, p.role.Restarts))
 	err := j.onOneThread(func() error {
 		again, err := j.start(p.role, p.index, p.restarts+1)
 		if err == nil {
-			_ = p.memory.Close() // what it did until it was lost is told by no black box: the job goes on
+			_ = p.memory.Close() // the job continues, so no black box needs the record of the lost process
 			j.procs[p.number] = again
 		}
 		return err
 	})
 	if err == nil && j.leading == 0 {
-		j.next.shorten(j.serversGrace()) // it has its own time to end
+		j.next.shorten(j.serversGrace()) // the restarted process gets the full grace period
 	}
 	if err != nil {
 		p.noRestart = fmt.Sprintf("; it cannot be started again: %v", err)
@@ -77,8 +77,8 @@ func (j *job) startAgain(p *process) bool {
 	return err == nil
 }
 
-// serverLost begins the end of those who need the process, unless the others go on without it. Who is in the mesh is told
-// why.
+// serverLost begins to end the processes that depend on p, unless the job continues without p.
+// Processes in the mesh get the reason.
 func (j *job) serverLost(p *process, ending bool) {
 	if j.continueWithout(p, ending) || !p.isRequired() {
 		j.processDone(p)
@@ -97,9 +97,9 @@ func (j *job) serverLost(p *process, ending bool) {
 	j.next.shorten(min(lastWait, j.cfg.Grace))
 }
 
-// processDone notes a process that has ended well, or that the others go on without. When all
-// servers have whose ranks have no mesh, every rank has left them or was lost: what still runs of
-// these does not end by itself.
+// processDone counts a process that ended well or is continued without. When all servers of ranks
+// without a mesh are done, every rank has left or was lost: a rank that still runs does not end on
+// its own.
 func (j *job) processDone(p *process) {
 	if !p.role.serves() {
 		return
@@ -109,7 +109,6 @@ func (j *job) processDone(p *process) {
 	}
 }
 
-// servers is how many processes are there for the first role's, outside the mesh.
 func (j *job) servers() (n int) {
 	for _, c := range j.crews {
 		if c.serves() {
@@ -119,27 +118,27 @@ func (j *job) servers() (n int) {
 	return n
 }
 
-// allServed says that all servers outside the mesh have ended well.
 func (j *job) allServed() bool { return j.serversDone == j.servers() }
 
-// workDone begins the end of the others, now that those who do the job's work have all ended. When these have left in
-// good order the others end by themselves; after one has failed, servers would wait for it.
+// workDone begins to end the other roles when the first role has ended. If its processes left in
+// good order, the other roles end on their own. After a failure, servers would wait for the failed
+// process.
 func (j *job) workDone() {
-	j.late.Stop() // the others have their own time
+	j.late.Stop() // the other roles have their own limit
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
 	case j.first == nil || j.servers() == 0:
 		j.next.begin(j.serversGrace())
 	case j.first.killed() || j.first.role.serves():
-		j.next.hurry() // no server has more to say
+		j.next.hurry() // no server has a reason to report
 	default:
 		j.next.shorten(min(lastWait, j.cfg.Grace))
 	}
 }
 
-// serversGrace is how long the others may take to end when those who do the job's work have. Servers wait
-// for those of them that are lost: their connections are silent, and then away.
+// serversGrace returns the time for the other roles to end after the first role. Servers wait for
+// lost ranks: first the heartbeats stop, and later the connections break.
 func (j *job) serversGrace() time.Duration {
 	grace := j.cfg.Grace
 	if slices.ContainsFunc(j.procs, func(p *process) bool { return p.continuedWithout && p.role.isMain }) {
@@ -151,8 +150,8 @@ func (j *job) serversGrace() time.Duration {
 	return grace
 }
 
-// continueWithout lets the others go on without a process that was lost, and says so; false: it is
-// one that they need, or the job ends already.
+// continueWithout marks a lost process as continued without, and reports the loss. continueWithout
+// returns false if the job needs the process or is already ending.
 func (j *job) continueWithout(p *process, ending bool) bool {
 	if !p.role.ContinueWithout && !p.role.Interchangeable {
 		return false
@@ -175,7 +174,7 @@ func (j *job) continueWithout(p *process, ending bool) bool {
 	return true
 }
 
-// isRequired says that the others cannot go on without the process.
+// isRequired reports whether the job cannot continue without the process.
 func (p *process) isRequired() bool {
 	if p.role.Interchangeable {
 		return !p.continuedWithout && p.role.lostCount == p.role.Count-1
@@ -183,17 +182,17 @@ func (p *process) isRequired() bool {
 	return !p.role.ContinueWithout || p.index == 0
 }
 
-// outlivedServers says that all servers outside the mesh have ended well, and with them all ranks
-// that they still knew of. Who had to be killed then has hung.
+// outlivedServers reports whether all servers outside the mesh have ended well, and all their
+// ranks. A process that had to be killed afterwards was hung.
 func (j *job) outlivedServers() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.allServed() && j.first == nil && !j.interrupted
 }
 
-// endedByFirst reports whether a rank without a mesh has ended because of the loss of the first
-// one, without which there are no results. If that one still runs it hangs: the servers have long
-// waited for it.
+// endedByFirst reports whether a rank without a mesh has ended because of the loss of rank 0, which
+// alone has results. If rank 0 still runs, rank 0 is hung: the servers have already waited for rank
+// 0.
 func (j *job) endedByFirst(p *process) bool {
 	end := p.end()
 	if p.role.Mesh || !p.role.isMain || p.index == 0 || end == nil || end.Cause != failure.Rank(0) {
@@ -203,7 +202,7 @@ func (j *job) endedByFirst(p *process) bool {
 	return true
 }
 
-// processLost notes a process whose end is that of the job.
+// processLost records the first process with a loss that ends the job.
 func (j *job) processLost(p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -212,8 +211,9 @@ func (j *job) processLost(p *process) {
 	}
 }
 
-// failedServer is a process outside the mesh that has ended the job by failing, nil where none has, or a rank that was
-// killed has. Ranks fail when such a server does, and some of them before it has ended. j.mu is held.
+// failedServer returns the process outside the mesh that failed and ended the job. failedServer
+// returns nil without such a process, or if a rank was killed. Ranks fail with such a server, and
+// some end before the server. j.mu is held.
 func (j *job) failedServer() *process {
 	if j.first != nil && !j.first.role.serves() && j.first.killed() {
 		return nil

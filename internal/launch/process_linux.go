@@ -8,16 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processAttributes puts a process into a group of its own, so that it and its
-// descendants can be signalled together and do not get the terminal's Ctrl-C.
-// The kernel kills it when the launcher's thread that started it ends: see
-// onOneThread.
+// processAttributes puts a process into a separate process group: the launcher signals the process
+// together with its descendants, and the terminal's Ctrl-C does not reach them. The kernel kills
+// the process when the launcher's starting thread ends: see onOneThread.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitExit returns when the process has ended, and leaves it to be reaped. It
-// returns false if it could not wait.
+// awaitExit waits until the process has ended, without reaping. awaitExit returns false if waiting
+// failed.
 func awaitExit(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -27,15 +26,16 @@ func awaitExit(pid int) bool {
 	}
 }
 
-// isStopped says whether a child of this process is stopped by a signal. The system keeps that to be asked for again.
+// isStopped reports whether a child of this process is stopped by a signal. Later calls still
+// report the state.
 func isStopped(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err == nil && info.Signo != 0 // 0: there is nothing to tell
+	return err == nil && info.Signo != 0 // 0: no state to report
 }
 
-// processorTime is how much of it all threads of a process have used so far, exact to what the scheduler counts; 0 of
-// one that is not there. What the process has started is not counted.
+// processorTime returns the processor time of all threads of a process, as exact as the scheduler's
+// accounting; 0 for a missing process. Children are not included.
 func processorTime(pid int) time.Duration {
 	var used unix.Timespec
 	if unix.ClockGettime(^int32(pid)<<3|schedClock, &used) != nil {
@@ -44,5 +44,5 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(used.Nano())
 }
 
-// schedClock is CPUCLOCK_SCHED, of the clocks that the kernel has for each process, see clock_getcpuclockid(3).
+// schedClock is CPUCLOCK_SCHED among the kernel's clocks of a process: see clock_getcpuclockid(3).
 const schedClock = 2

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// processAttributes puts a process into a group of its own, so that it and its
-// descendants can be signalled together and do not get the terminal's Ctrl-C.
-// Only Linux can tie it to the launcher's life; elsewhere the guard does.
+// processAttributes puts a process into a separate process group: the launcher signals the process
+// together with its descendants, and the terminal's Ctrl-C does not reach them. Only Linux can tie
+// a child to the launcher's lifetime; elsewhere the guard process kills the children.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// awaitExit does not wait: only Linux can without reaping.
+// awaitExit returns false: only Linux can wait without reaping.
 func awaitExit(int) bool { return false }
 
-// isStopped is unknown: only Linux tells it without forgetting it.
+// isStopped returns false: only Linux reports the state without consuming the report.
 func isStopped(int) bool { return false }
 
-// processorTime is unknown: only Linux tells it of another process in one call.
+// processorTime returns 0: only Linux has a single call for another process.
 func processorTime(int) time.Duration { return 0 }

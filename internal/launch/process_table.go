@@ -8,39 +8,40 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// ProcessInfo is a process of a job as its launcher sees it.
+// ProcessInfo describes a process of a job from its launcher's view.
 type ProcessInfo struct {
-	// Name is such as "rank 3", of a server that sums "rank 4 (server 0)", and Role and Index what it is made of.
+	// Name is the process's name, such as "rank 3", or "rank 4 (server 0)" for an aggregation
+	// server. Role and Index identify the process.
 	Name, Role string
 	Index      int
-	// Serves says that it is none of those that do the job's work.
+	// Serves reports whether the process is outside the first role.
 	Serves bool
 	PID    int
-	// Ended says that it has ended, and ExitStatus how, "" well.
+	// Ended reports whether the process has ended, and ExitStatus is the status, "" for success.
 	Ended      bool
 	ExitStatus string
-	// Restarts is how many came before it in its place.
+	// Restarts is the number of restarts before this process.
 	Restarts int
-	// Glance reads what it had recorded of what it does: what is under way, and at most so many of its last phases. It fails when the job
-	// has ended. nil: it records nothing that its launcher sees.
+	// Glance reads the process's record: operations in flight, and at most the given number of its
+	// last phases. Glance fails after the job's end. nil means that the launcher has no record.
 	Glance func(phases int) (*record.Snapshot, error)
 }
 
-// ProcessTable lets others see the processes of a job that a launcher runs: Config.ProcessTable.
-// Its methods may be called from any goroutine.
+// ProcessTable exposes the processes of a running job: see Config.Sight. The methods are safe for
+// concurrent use.
 type ProcessTable struct {
 	mu    sync.Mutex
 	procs []processEntry // by number
 }
 
-// processEntry is a process, nil before it has started, and how it has ended.
+// processEntry is a process, nil before the start, and its exit status.
 type processEntry struct {
 	*process
 	over bool
 	how  string
 }
 
-// add notes a process that has started, in the place of the one before it.
+// add records a started process, in the entry of the process before a restart.
 func (s *ProcessTable) add(p *process) {
 	if s == nil {
 		return
@@ -53,19 +54,18 @@ func (s *ProcessTable) add(p *process) {
 	s.procs[p.number] = processEntry{process: p}
 }
 
-// end notes how a process has ended.
 func (s *ProcessTable) end(p *process) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.number < len(s.procs) { // else the job has ended without it
+	if p.number < len(s.procs) { // false if the job has ended already
 		s.procs[p.number].over, s.procs[p.number].how = true, p.how
 	}
 }
 
-// close forgets all, before their memory is given back.
+// close removes all entries before their memory is released.
 func (s *ProcessTable) close() {
 	if s == nil {
 		return
@@ -75,8 +75,7 @@ func (s *ProcessTable) close() {
 	s.procs = nil
 }
 
-// List is what there is of the processes now, by number: none before they are started and after the
-// job has ended.
+// List returns the current processes by number: none before the start and after the job's end.
 func (s *ProcessTable) List() (out []ProcessInfo) {
 	s.mu.Lock()
 	procs := slices.Clone(s.procs)

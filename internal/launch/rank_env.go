@@ -12,43 +12,43 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The variables that place a process in its job.
+// Variables with a process's place in its job.
 const (
-	RankVar             = "RINGO_RANK"        // this process's rank, from 0; servers have the numbers after those that train
-	WorldSizeVar        = "RINGO_WORLD_SIZE"  // the number of ranks that train
-	ServersVar          = "RINGO_SERVERS"     // the number of servers, or unset: none
+	RankVar             = "RINGO_RANK"        // rank of this process, from 0; servers have the numbers after the training ranks
+	WorldSizeVar        = "RINGO_WORLD_SIZE"  // number of training ranks
+	ServersVar          = "RINGO_SERVERS"     // number of aggregation servers; unset: none
 	RoleVar             = "RINGO_ROLE"        // "trainer" or unset, or "server"
-	LocalRankVar        = "RINGO_LOCAL_RANK"  // its number among those of its host
-	RendezvousVar       = "RINGO_RENDEZVOUS"  // where the coordinator listens, HOST:PORT, or the absolute path of a file that says so; unset for ranks without a mesh
-	TicketVar           = "RINGO_TICKET"      // the job's secret
-	TicketFileVar       = "RINGO_TICKET_FILE" // in its place, the path of a file that has it, which only its owner may read
+	LocalRankVar        = "RINGO_LOCAL_RANK"  // number among the ranks of this host
+	RendezvousVar       = "RINGO_RENDEZVOUS"  // coordinator's address, HOST:PORT, or the absolute path of a file with the address; unset for ranks without a mesh
+	TicketVar           = "RINGO_TICKET"      // job's secret
+	TicketFileVar       = "RINGO_TICKET_FILE" // path of a file with the secret, readable by the owner only
 	CoordinatorVar      = "RINGO_COORDINATOR" // "launcher", or unset: rank 0 coordinates
-	ColumnsVar          = "RINGO_COLUMNS"     // for rank 0, the width of the launcher's terminal
-	TransportVar        = "RINGO_TRANSPORT"   // "shm" or "tcp", or unset: shm where ranks share a host
-	BindVar             = "RINGO_BIND"        // "auto", "core" or "none", or unset: auto; for ranks that no launcher of ours has started
-	PlacedVar           = "RINGO_PLACED"      // of a rank that a launcher has started: in words, on which processors ranks run
-	ThreadsVar          = "GOMAXPROCS"        // Go's own: how many threads a person wants in each process, or unset
-	ParameterServersVar = "RINGO_PS_ADDRS"    // where the servers that keep parameters listen, HOST:PORT,HOST:PORT,…, or unset: none; any role's is RINGO_ROLE_ADDRS, with its name for ROLE
-	TableVar            = "RINGO_PS_INDEX"    // of a server that keeps parameters: its number, from 0; any role's is RINGO_ROLE_INDEX
-	HetersVar           = "RINGO_HETER_ADDRS" // likewise, of heter-trainers
+	ColumnsVar          = "RINGO_COLUMNS"     // width of the launcher's terminal, for rank 0
+	TransportVar        = "RINGO_TRANSPORT"   // "shm" or "tcp"; unset: shm between ranks of one host
+	BindVar             = "RINGO_BIND"        // "auto", "core" or "none"; unset: auto; for ranks without a launcher of ringo
+	PlacedVar           = "RINGO_PLACED"      // placement of launched ranks on processors, as text
+	ThreadsVar          = "GOMAXPROCS"        // Go's own variable: threads per process as set by the user; unset: default
+	ParameterServersVar = "RINGO_PS_ADDRS"    // addresses of the parameter servers, HOST:PORT,HOST:PORT,…; unset: none; each role has such a variable, RINGO_ROLE_ADDRS
+	TableVar            = "RINGO_PS_INDEX"    // number of a parameter server, from 0; each role has RINGO_ROLE_INDEX
+	HetersVar           = "RINGO_HETER_ADDRS" // addresses of heter-trainers, in the same form
 	HeterVar            = "RINGO_HETER_INDEX"
-	SocketVar           = "RINGO_SOCKET"  // of a process of a role with sockets: the descriptor of its own
-	MetricsVar          = "RINGO_METRICS" // the folder in which the ranks of this host have their figures, or unset: they keep none; see metrics.Open
-	EndVar              = "RINGO_END"     // of a process outside the mesh: the descriptor to which it writes how it ended, and signs of life
-	RecordVar           = "RINGO_RECORD"  // the descriptor of the memory in which the process records what it does, or unset: it has its own
-	// JobVar holds the settings of the whole job, the same text for each of its processes, or is unset. It never
-	// holds the ticket: see JobSpecFromEnv.
+	SocketVar           = "RINGO_SOCKET"  // descriptor of the process's listening socket, for roles with sockets
+	MetricsVar          = "RINGO_METRICS" // folder of the metrics of this host's ranks; unset: no metrics; see metrics.Open
+	EndVar              = "RINGO_END"     // descriptor for exit report and heartbeats of a process outside the mesh
+	RecordVar           = "RINGO_RECORD"  // descriptor of the memory for the process's record; unset: private memory
+	// JobVar holds the settings of the whole job, the same text for each of its processes, or is
+	// unset. JobVar never holds the ticket: see JobSpecFromEnv.
 	JobVar = "RINGO_JOB"
-	// AdminTokenVar is a secret that a person may choose, which orders by HTTP to servers that keep
-	// parameters must show, or unset: one that servers make. Launchers hand it on.
+	// AdminTokenVar is the secret required for administrative HTTP requests to parameter servers.
+	// The user may set the secret; otherwise servers generate one. Launchers pass AdminTokenVar on.
 	AdminTokenVar = "RINGO_PS_HTTP_TOKEN"
 )
 
-// leastOrders is how short the secret of AdminTokenVar may be.
+// leastOrders is the minimum length of AdminTokenVar's secret.
 const leastOrders = 16
 
-// AdminTokenFromEnv reads the secret of AdminTokenVar; empty: there is none. The error does not
-// show it.
+// AdminTokenFromEnv reads the secret of AdminTokenVar, or "" if unset. The error does not contain
+// the secret.
 func AdminTokenFromEnv(lookup func(string) (string, bool)) (string, error) {
 	token, _ := lookup(AdminTokenVar)
 	strange := func(r rune) bool { return r <= ' ' || r > '~' }
@@ -58,87 +58,90 @@ func AdminTokenFromEnv(lookup func(string) (string, bool)) (string, error) {
 	return token, nil
 }
 
-// maxJob bounds Config.JobSpec: Linux gives one variable 128 KiB, with its name.
+// maxJob limits Config.JobSpec: on Linux a variable with its name has at most 128 KiB.
 const maxJob = 127 << 10
 
-// JobSpecFromEnv returns what the launcher was given as Config.JobSpec. Without a launcher, or
-// where it was given nothing, present is false.
+// JobSpecFromEnv returns the launcher's Config.JobSpec. present is false without a launcher or
+// without a JobSpec.
 func JobSpecFromEnv(lookup func(string) (string, bool)) (text string, present bool) {
 	text, _ = lookup(JobVar)
 	return text, text != ""
 }
 
 const (
-	launcher = "launcher" // the value of CoordinatorVar
-	trainer  = "trainer"  // the values of RoleVar
+	launcher = "launcher" // value of CoordinatorVar
+	trainer  = "trainer"  // value of RoleVar
 	server   = "server"
 
-	tables = "ps" // the name of the role that keeps the parameters
+	tables = "ps" // name of the role of parameter servers
 
-	// Heter is the name of the role of heter-trainers, of whose places RoleFromEnv tells.
+	// Heter is the name of the role of heter-trainers; RoleFromEnv reads their variables.
 	Heter = "heter"
 
-	varPrefix, addrsSuffix, indexSuffix = "RINGO_", "_ADDRS", "_INDEX" // of variables about a role
+	varPrefix, addrsSuffix, indexSuffix = "RINGO_", "_ADDRS", "_INDEX" // parts of the names of role variables
 )
 
-// RankEnv is a process's place in its job: one of WorldSize ranks that train, or, with
-// a Rank from WorldSize on, one of Servers.
+// RankEnv is a process's place in its job: one of WorldSize training ranks, or, with a Rank from
+// WorldSize on, one of Servers.
 type RankEnv struct {
 	// Rank is the process's number in the mesh, from 0.
 	Rank int
-	// WorldSize is how many ranks train.
+	// WorldSize is the number of training ranks.
 	WorldSize int
-	// LocalRank is the process's number among those of its host.
+	// LocalRank is the process's number among the processes of its host.
 	LocalRank int
-	// Servers is how many servers the mesh has, which have the numbers after the ranks'.
+	// Servers is the number of servers in the mesh, numbered after the training ranks.
 	Servers int
-	// Rendezvous is where the coordinator listens, HOST:PORT, or the absolute path of a file in which rank 0 posts that (package
-	// internal/cluster/rendezvous). Ranks without a mesh have none.
+	// Rendezvous is the coordinator's address, HOST:PORT, or the absolute path of a file to which
+	// rank 0 writes the address (package internal/cluster/rendezvous). Empty for ranks without a
+	// mesh.
 	Rendezvous string
-	// Ticket is the job's secret; nil: it is in TicketFile, or, where Rendezvous is a file, rank 0 makes one.
+	// Ticket is the job's secret. nil means that TicketFile has the secret or, with a file as
+	// Rendezvous, that rank 0 generates one.
 	Ticket transport.Ticket
-	// TicketFile is a file that has the job's secret, or empty.
+	// TicketFile is a file with the job's secret, or empty.
 	TicketFile string
-	// Job is a name of this start of the job by which a launcher of others tells it from all others, or empty.
+	// Job is another launcher's unique name of this start of the job, or empty.
 	Job string
-	// OneHost says that all ranks are known to be on one host.
+	// OneHost reports whether all ranks are known to be on one host.
 	OneHost bool
-	// Launched says that the launcher coordinates the job, not rank 0.
+	// Launched reports whether the launcher coordinates the job, instead of rank 0.
 	Launched bool
-	// Columns, when above 0, is the width of the terminal that this process's
-	// output ends up on, though it writes to a pipe.
+	// Columns is the width of the terminal that displays this process's output, although the
+	// process writes to a pipe. 0 means unknown.
 	Columns int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
-	// Tables are the addresses of the servers that keep parameters, by number, and Heters those of heter-trainers.
+	// Tables are the addresses of the parameter servers, by number, and Heters those of
+	// heter-trainers.
 	Tables, Heters []string
-	// Bind says how a rank is bound that no launcher has started: it is empty where nothing was said.
+	// Bind selects the binding of a rank without a launcher; empty means unset.
 	Bind Bind
-	// Placed tells in words where the launcher has put the ranks: "bound to a core each".
+	// Placed is the launcher's placement of the ranks, as text: "bound to a core each".
 	Placed string
-	// Saving says how servers of this launcher are saved.
+	// Saving describes the checkpoints of this launcher's servers.
 	Saving CheckpointEnv
-	// Threads is how many threads a person wants in each process; 0: nothing was said.
+	// Threads is the user's number of threads per process; 0 means unset.
 	Threads int
-	// Metrics is the folder of the figures of this host's ranks: see metrics.Open.
+	// Metrics is the folder of the metrics of this host's ranks: see metrics.Open.
 	Metrics string
-	// End, when above 0, is the number of a descriptor to which a rank without a mesh writes how it
-	// ended: see ReportExit.
+	// End is the descriptor for the exit report of a rank without a mesh: see ReportExit. 0 means
+	// none.
 	End int
-	// Record, when above 0, is the number of the descriptor of the memory that the launcher holds for Recorder.
+	// Record is the descriptor of the launcher's memory for Recorder. 0 means none.
 	Record int
 }
 
-// Serves says that this process is a server, and not a rank that trains.
+// Serves reports whether this process is a server.
 func (e RankEnv) Serves() bool { return e.Rank >= e.WorldSize }
 
-// Members is how many processes the job has: ranks and servers.
+// Members returns the number of ranks and servers of the job.
 func (e RankEnv) Members() int { return e.WorldSize + e.Servers }
 
-// RankFromEnv reads the variables through lookup, which is like os.LookupEnv. It is the one place
-// that knows them. Without RINGO_RANK the process belongs to no job of ours, and present is false:
-// see FromExternal. The error names every variable that is missing or wrong; it never shows the
-// ticket.
+// RankFromEnv reads the variables through lookup, which is like os.LookupEnv. RankFromEnv alone
+// interprets the variables. Without RINGO_RANK the process belongs to no job of ringo, and present
+// is false: see FromExternal. The error names every missing or invalid variable and never contains
+// the ticket.
 func RankFromEnv(lookup func(string) (string, bool)) (env RankEnv, present bool, err error) {
 	if _, present = lookup(RankVar); !present {
 		return RankEnv{}, false, nil
@@ -155,7 +158,7 @@ func RankFromEnv(lookup func(string) (string, bool)) (env RankEnv, present bool,
 	}
 	env.Tables, env.Heters = r.addresses(tables), r.addresses(Heter)
 	if env.Rendezvous, _ = lookup(RendezvousVar); env.Rendezvous == "" && len(env.Tables) == 0 {
-		r.text(RendezvousVar) // without a mesh ranks have nothing else to meet at
+		r.text(RendezvousVar) // ranks without a mesh need a rendezvous
 	} else if env.Rendezvous != "" && !rendezvous.IsBackend(env.Rendezvous) {
 		if _, _, err := net.SplitHostPort(env.Rendezvous); err != nil {
 			r.fail("%s=%q: want HOST:PORT, the absolute path of a file, or etcd://HOST:PORT/KEY", RendezvousVar, env.Rendezvous)
@@ -182,10 +185,10 @@ func RankFromEnv(lookup func(string) (string, bool)) (env RankEnv, present bool,
 	return env, true, errors.Join(r.errs...)
 }
 
-// envReader collects what is wrong with the variables.
+// envReader collects the errors of the variables.
 type envReader struct {
 	lookup  func(string) (string, bool)
-	because string // the variable that places the process
+	because string // variable that makes the other variables required
 	errs    []error
 }
 
@@ -193,7 +196,7 @@ func (r *envReader) fail(format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf(format, args...))
 }
 
-// secret reads the ticket of a process's job, or where it stands.
+// secret reads the ticket of a process's job, or the ticket's file.
 func (r *envReader) secret(env *RankEnv) {
 	text, _ := r.lookup(TicketVar)
 	env.TicketFile, _ = r.lookup(TicketFileVar)
@@ -207,7 +210,6 @@ func (r *envReader) secret(env *RankEnv) {
 	}
 }
 
-// transport reads over what ranks are to talk.
 func (r *envReader) transport() string {
 	v, _ := r.lookup(TransportVar)
 	if v != "" && v != "shm" && v != "tcp" {
@@ -216,7 +218,6 @@ func (r *envReader) transport() string {
 	return v
 }
 
-// record returns the descriptor of the process's memory, 0 where there is none.
 func (r *envReader) record() int {
 	if v, _ := r.lookup(RecordVar); v == "" {
 		return 0
@@ -224,7 +225,6 @@ func (r *envReader) record() int {
 	return r.number(RecordVar, firstDescriptor)
 }
 
-// bind returns what is said of binding.
 func (r *envReader) bind() Bind {
 	v, _ := r.lookup(BindVar)
 	if v != "" && !slices.Contains(Binds(), Bind(v)) {
@@ -233,18 +233,17 @@ func (r *envReader) bind() Bind {
 	return Bind(v)
 }
 
-// ThreadsFromEnv is how many scheduler threads a person wants in each Go program, 0 where nothing is said: these are
-// threads that may compute at the same time.
+// ThreadsFromEnv returns the user's limit of concurrently running threads per Go program, or 0 if
+// unset.
 func ThreadsFromEnv(lookup func(string) (string, bool)) int {
 	v, _ := lookup(ThreadsVar)
 	n, err := strconv.Atoi(v)
 	if err != nil {
-		return 0 // as Go's runtime takes it
+		return 0 // as in Go's runtime
 	}
 	return max(0, n)
 }
 
-// role checks that a process's number and role agree.
 func (r *envReader) role(env RankEnv) {
 	role, _ := r.lookup(RoleVar)
 	switch {
@@ -259,7 +258,7 @@ func (r *envReader) role(env RankEnv) {
 	}
 }
 
-// text returns a variable that must be set.
+// text returns the value of a required variable.
 func (r *envReader) text(name string) string {
 	v, ok := r.lookup(name)
 	if !ok || v == "" {
@@ -268,12 +267,11 @@ func (r *envReader) text(name string) string {
 	return v
 }
 
-// missing says that a variable must be set.
 func (r *envReader) missing(name string) error {
 	return fmt.Errorf("%s is not set, but %s is: a process needs both", name, r.because)
 }
 
-// number returns a variable that must be a number of at least least.
+// number returns the value of a required variable, a number of at least least.
 func (r *envReader) number(name string, least int) int {
 	v, ok := r.lookup(name)
 	if !ok || v == "" {
@@ -288,7 +286,7 @@ func (r *envReader) number(name string, least int) int {
 	return n
 }
 
-// Strings returns the variables as NAME=value: what RankFromEnv reads.
+// Strings returns the variables read by RankFromEnv, as NAME=value.
 func (e RankEnv) Strings() []string {
 	out := []string{
 		RankVar + "=" + strconv.Itoa(e.Rank),

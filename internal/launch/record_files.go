@@ -19,39 +19,38 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// RecordFiles is where the processes of a job leave what they record which no launcher has started,
-// so that nobody holds their memory: each a file in a folder of its host, which is there as long as
-// the process works, and afterwards if its job has failed. The next job with the same ticket takes
-// their places.
+// RecordFiles stores the records of processes that were started without a launcher, so that no
+// launcher holds their memory. Each process has a file in a folder of its host. The file exists
+// while the process works, and remains if the job fails. The next job with the same ticket
+// overwrites the files.
 type RecordFiles struct {
 	folder, job string
 }
 
-// keptJobs is the number of jobs whose files a folder keeps, and freshLeft the age below which a
-// file is kept in any case: its process may not hold it yet.
+// keptJobs is the maximum number of jobs with files in a folder. Files younger than freshLeft are
+// always kept: their process may not hold them open yet.
 const (
 	keptJobs  = 20
 	freshLeft = time.Minute
 )
 
-// leftName matches the name of a file that a process has left, with the job in parentheses.
+// leftName matches the name of a record file, with the job in parentheses.
 var leftName = regexp.MustCompile(`^ringo-record-([0-9a-f]{12})-(?:rank|server|ps)-[0-9]+$`)
 
-// NewRecordFiles makes one; an empty folder: nothing is left. All processes of a job have its
-// ticket; nil: of a job of one process.
+// NewRecordFiles returns the RecordFiles of a job; an empty folder stores none. All processes of a
+// job share its ticket; nil means a job of one process.
 func NewRecordFiles(folder string, ticket transport.Ticket) RecordFiles {
 	if len(ticket) == 0 {
 		ticket = make(transport.Ticket, 16)
 		_, _ = rand.Read(ticket) // never fails
 	}
-	sum := sha256.Sum256(append([]byte("ringo black box"), ticket...)) // which tells nothing of the ticket
+	sum := sha256.Sum256(append([]byte("ringo black box"), ticket...)) // does not reveal the ticket
 	return RecordFiles{folder, hex.EncodeToString(sum[:6])}
 }
 
-// pattern matches the files of the job on this host.
 func (l RecordFiles) pattern() string { return filepath.Join(l.folder, "ringo-record-"+l.job+"-*") }
 
-// Recorder is that of a process, in memory of its own where no file can be made.
+// Recorder returns the recorder of a process, with private memory if no file can be created.
 func (l RecordFiles) Recorder(who record.Identity) *record.Recorder {
 	var r *record.Recorder
 	if l.folder != "" {
@@ -66,8 +65,8 @@ func (l RecordFiles) Recorder(who record.Identity) *record.Recorder {
 	return r
 }
 
-// prune removes the files of all jobs but this one and the keptJobs newest. A job of which one
-// process works on this host keeps all of its files.
+// prune removes the files of all jobs except this one and the keptJobs newest. A job with a running
+// process on this host keeps all files.
 func (l RecordFiles) prune() {
 	entries, err := os.ReadDir(l.folder)
 	if err != nil {
@@ -95,38 +94,38 @@ func (l RecordFiles) prune() {
 	}
 }
 
-// Remove removes the file of a process whose job has ended well.
+// Remove removes the file of a process of a successful job.
 func (l RecordFiles) Remove(r *record.Recorder) {
 	if r.File() != "" {
-		_ = os.Remove(r.File()) // it tells of nothing
+		_ = os.Remove(r.File()) // a remaining file is harmless
 	}
 }
 
-// Files are those of the job on this host.
+// Files returns the paths of the job's files on this host.
 func (l RecordFiles) Files() []string {
 	if l.folder == "" {
 		return nil
 	}
-	paths, _ := filepath.Glob(l.pattern()) // a folder with an asterisk in its name has none
+	paths, _ := filepath.Glob(l.pattern()) // a folder name with an asterisk matches no files
 	return paths
 }
 
-// WithRecords adds to why a job has failed what its processes on this host have recorded, and where
-// that is. Where it shows nothing the files that are the caller's own go.
+// WithRecords adds to a job's error the finding from the records of its processes on this host, and
+// the records' paths. Without a finding WithRecords removes the caller's own files.
 func (l RecordFiles) WithRecords(err error, own ...string) error {
 	paths := l.Files()
 	if len(paths) == 0 {
 		return err
 	}
 	box, fault := blackbox.Gather(paths)
-	if fault != nil { // another process is removing its own, or beginning
+	if fault != nil { // another process is creating or removing its file
 		return &RecordedError{Err: err, File: l.pattern()}
 	}
 	if finding := box.Find(); finding != nil {
 		return &RecordedError{Err: err, Finding: finding, File: l.pattern()}
 	}
 	for _, path := range own {
-		_ = os.Remove(path) // it tells of nothing
+		_ = os.Remove(path) // uninformative
 	}
 	return err
 }

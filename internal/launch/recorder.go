@@ -9,24 +9,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Each process that a launcher starts gets memory to record in, which the launcher holds: what the process did stays there
-// whatever becomes of it.
+// The launcher holds the memory of each process's record, so the record survives the process.
 
-// Recorder is that of a process in this place: in the memory that its launcher holds, or, without a launcher, and where a program
-// in between has closed the descriptor, in memory of its own.
+// Recorder returns the recorder of a rank, in the launcher's memory. Without a launcher, or with a
+// descriptor closed by a wrapper program, the memory is private.
 func (e RankEnv) Recorder() *record.Recorder { return recorderAt(e.Record) }
 
-// Recorder is RankEnv.Recorder of a process that is no rank.
+// Recorder is RankEnv.Recorder for a process that is not a rank.
 func (e RoleEnv) Recorder() *record.Recorder { return recorderAt(e.Record) }
 
-// recorderAt leaves the descriptor open for a later job of the process, and closes it for programs that this one starts.
+// recorderAt leaves the descriptor open for a later job of this process, and closes the descriptor
+// in child programs.
 func recorderAt(descriptor int) *record.Recorder {
 	if descriptor > 0 {
 		if fd, err := unix.FcntlInt(uintptr(descriptor), unix.F_DUPFD_CLOEXEC, 0); err == nil {
 			f := os.NewFile(uintptr(fd), "memory")
 			defer f.Close()
 			if r, err := record.Map(f); err == nil {
-				unix.CloseOnExec(descriptor) // and it is the launcher's memory, and no other file of that number
+				unix.CloseOnExec(descriptor) // only if the descriptor is the launcher's memory
 				return r
 			}
 		}
@@ -34,7 +34,8 @@ func recorderAt(descriptor int) *record.Recorder {
 	return record.New(record.Config{})
 }
 
-// memory makes memory for a process to record in, nil where there is none; that is told once.
+// memory creates memory for a process's record. memory returns nil on failure, and reports the
+// first failure.
 func (j *job) memory() *os.File {
 	f, err := record.Create(record.Config{})
 	if err != nil && !j.blind {

@@ -12,16 +12,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// remoteProcess is what the launcher knows of a process on another host, beside what it knows of
-// all. Its host's launcher starts it, sends what it writes, and tells how it ended.
+// remoteProcess is the launcher's additional state of a process on another host. The host's
+// launcher starts the process, sends its output and reports its end.
 type remoteProcess struct {
-	line    *agentConn  // to its host
-	order   startOrder  // what that is told
-	pid     int         // its number there
-	lines   [2]splitter // for its last words
+	line    *agentConn  // connection to the host
+	order   startOrder  // order sent to the host
+	pid     int         // process number on the host
+	lines   [2]splitter // line splitters for the last lines
 	sink    func(stream, []byte)
 	started chan started
-	used    atomic.Int64 // processor time
+	used    atomic.Int64 // processor time, ns
 
 	once    sync.Once
 	exited  chan struct{}
@@ -32,7 +32,6 @@ func newAway(l *agentConn, order startOrder) *remoteProcess {
 	return &remoteProcess{line: l, order: order, started: make(chan started, 1), exited: make(chan struct{}), drained: make(chan struct{})}
 }
 
-// startRemote has the process's host start it.
 func (p *process) startRemote(sink func(stream, []byte), within time.Duration) error {
 	a := p.remote
 	a.sink = sink
@@ -59,7 +58,7 @@ func (p *process) startRemote(sink func(stream, []byte), within time.Duration) e
 	}
 }
 
-// handleRemote acts on what its host says of the process. It is called from one goroutine.
+// handleRemote handles a frame about the process, always from the same goroutine.
 func (p *process) handleRemote(f frame) {
 	a := p.remote
 	switch f.kind {
@@ -70,7 +69,7 @@ func (p *process) handleRemote(f frame) {
 		}
 		select {
 		case a.started <- s:
-		default: // it was started already
+		default: // already started
 		}
 	case frameOut, frameErr:
 		of := stdout
@@ -99,7 +98,6 @@ func (p *process) handleRemote(f frame) {
 	}
 }
 
-// endRemote notes how the process has ended, the first time that this is told.
 func (p *process) endRemote(e exit) {
 	p.remote.once.Do(func() {
 		p.mu.Lock()
@@ -115,8 +113,9 @@ func (p *process) endRemote(e exit) {
 	})
 }
 
-// drainAway waits for the rest of the output, until its host says that there is none, which it does drainTime after the process's end, or
-// until it is lost. Before that no other process may take its number there.
+// drainAway waits for the rest of the output, until the host reports the end of output, drainTime
+// after the process's end, or until the host is lost. Before drainAway returns, no other process
+// may take the number on that host.
 func (a *remoteProcess) drainAway() {
 	select {
 	case <-a.drained:
@@ -125,10 +124,11 @@ func (a *remoteProcess) drainAway() {
 	}
 }
 
-// longestDrain bounds a wait that a host ends which lives: with links that are cut for a while, and slow ones.
+// longestDrain limits the wait for a reachable host, allowing for slow or interrupted links.
 const longestDrain = 2 * time.Minute
 
-// kill sends a signal to the process. One that does not end by SIGKILL has a host that does not answer, and that is lost.
+// kill sends a signal to the process. If SIGKILL has no effect within answerWithin, the host does
+// not respond and is lost.
 func (a *remoteProcess) kill(number int, sig syscall.Signal) {
 	a.line.send(frame{frameSignal, number, []byte{byte(sig)}})
 	if sig != syscall.SIGKILL {
@@ -143,11 +143,10 @@ func (a *remoteProcess) kill(number int, sig syscall.Signal) {
 	})
 }
 
-// recordWithin is how long a host may take to send what a process has recorded.
+// recordWithin is the time for a host to send a process's record.
 const recordWithin = 3 * time.Second
 
-// fetchRecord fetches what the process has recorded into memory of this host; nil: nothing is to be
-// had.
+// fetchRecord fetches the process's record into memory of this host, or returns nil.
 func (a *remoteProcess) fetchRecord(number int) *os.File {
 	f, err := record.Create(record.Config{})
 	if err != nil {
@@ -159,7 +158,7 @@ func (a *remoteProcess) fetchRecord(number int) *os.File {
 		piece, err = a.line.ask(recordWithin, "sending what a process has recorded", frameMemory)
 		switch {
 		case err != nil:
-		case piece.number != number: // of one that was asked for before
+		case piece.number != number: // late piece of an earlier request
 		case len(piece.body) == 0 && at > 0:
 			return f
 		case len(piece.body) == 0:
@@ -169,6 +168,6 @@ func (a *remoteProcess) fetchRecord(number int) *os.File {
 			at += int64(len(piece.body))
 		}
 	}
-	_ = f.Close() // err says that it is of no use
+	_ = f.Close() // err takes precedence
 	return nil
 }

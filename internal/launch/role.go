@@ -18,85 +18,88 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// Role is one kind of the processes of a job. Its fields are all that makes kinds differ: the launcher asks for them
-// and knows no kind by name.
+// Role is one kind of a job's processes. The launcher distinguishes kinds only by the fields of
+// Role, never by name.
 type Role struct {
-	// Name is a word in lower case. Lines of output begin with it, "[helper 1] ", and variables have it in their
-	// names, RINGO_HELPER_INDEX.
+	// Name is a word in lower case. Name is the prefix of output lines, "[helper 1] ", and part of
+	// variable names, RINGO_HELPER_INDEX.
 	Name string
-	// Called is what errors call one of its processes, before the number, unless that is a rank. Empty means Name.
+	// Called is the noun for one process in errors, before the number, except for ranks. Empty
+	// means Name.
 	Called string
-	// Count is the number of its processes: at least 1 in the first role.
+	// Count is the number of processes: at least 1 in the first role.
 	Count int
-	// Command is the program and its arguments. The program is looked up in the launcher's PATH.
+	// Command is the program with arguments. The launcher looks up the program in its PATH.
 	Command []string
-	// Mesh says that its processes join the job's mesh (cluster.Join), where they are ranks. The coordinator then finds
-	// out who is lost and tells all of them. A process outside the mesh has a pipe, RINGO_END, by which it may tell its
-	// launcher how it ended.
+	// Mesh reports whether the processes join the job's mesh (cluster.Join) as ranks. The
+	// coordinator detects lost ranks and informs all others. A process outside the mesh has a pipe,
+	// RINGO_END, to report its end to the launcher.
 	Mesh bool
-	// Listens says that each of its processes has a socket, which the launcher opens and which outlives the process: who
-	// connects to one that is being started again waits. All processes are told where these sockets are.
+	// Listens reports whether each process has a listening socket, opened by the launcher. The
+	// socket survives a restart: connections wait for the restarted process. All processes get the
+	// addresses of the sockets.
 	Listens bool
-	// Heartbeats says that its processes write to their pipes now and then
-	// (RoleEnv.SendHeartbeats). One that does not for as long as Times.Join at the beginning, or
-	// for DeadAfter from then on, is lost, and killed.
+	// Heartbeats reports whether the processes send heartbeats through their pipes
+	// (RoleEnv.SendHeartbeats). A process without a first heartbeat for Times.Join, or without
+	// further ones for DeadAfter, is lost and killed.
 	Heartbeats bool
-	// DeadAfter is the silence after which one with Heartbeats is lost. 0 means Times.DeadAfter.
+	// DeadAfter is the silence after which a process with Heartbeats is lost. 0 means
+	// Times.DeadAfter.
 	DeadAfter time.Duration
-	// Restarts is how often each of its processes is started again when it is lost.
+	// Restarts is the maximum number of restarts of each process.
 	Restarts int
-	// Stateless reports whether its processes have nothing to save: the loss of one after those of the first role have all
-	// ended well is reported, and is no error.
+	// Stateless reports whether the processes have no state to save: a loss after the first role
+	// has ended well is reported and is not an error.
 	Stateless bool
-	// ContinueWithout says that the others go on without one of its processes that is lost, unless
-	// it is its first: that is reported, and no error.
+	// ContinueWithout reports whether the job continues without a lost process of the role, except
+	// the first process. The loss is reported and is not an error.
 	ContinueWithout bool
-	// Interchangeable says that its processes stand in for each other: the others go on without
-	// those that are lost, whichever they are, as long as one is left. Each loss is reported.
+	// Interchangeable roles keep running until their last process is lost. Each loss is reported.
 	Interchangeable bool
-	// Grace is how long its processes may take to end when those of the first role have ended well, and between SIGTERM
-	// and SIGKILL: they may have much to save. 0 means as long as all others.
+	// Grace is the time for the processes to end after the first role has ended well, and between
+	// SIGTERM and SIGKILL: servers may have large state to save. 0 means the default.
 	Grace time.Duration
-	// Bind says whether its processes are bound to processors of their own, on Linux: the exchange of one then does not
-	// take turns with the computing of another. Empty binds nothing, which is right for servers: they work while ranks
-	// wait, on whichever core that leaves idle, and a core of their own would be one less for computing.
+	// Bind selects whether each process is bound to its own processors, on Linux: the exchange of
+	// one process then never competes with the computation of another. Empty binds no process.
+	// Servers should not be bound: servers work while ranks wait, on any idle core, and a reserved
+	// core would be lost to computation.
 	Bind Bind
-	// CoresEach is how many cores each of its processes keeps busy, where they are bound. 0: one at least.
+	// CoresEach is the number of cores that each bound process keeps busy. 0 means at least one.
 	CoresEach int
-	// Unserved is what a program has to do in this role, told where one of a role with Heartbeats
-	// has ended in good order and never shown any: it does not know that it has a role. Empty: that
-	// is nobody's concern.
+	// Unserved describes the call that a program needs in this role. The launcher prints Unserved
+	// when a process of a role with Heartbeats ended in good order without a heartbeat, because its
+	// program ignores the role. Empty prints no advice.
 	Unserved string
-	// Hosts is the host of each of its processes, by its place in Config.Hosts. nil: all are on this host.
+	// Hosts is the host of each process, as an index of Config.Hosts. nil means this host.
 	Hosts []int
 }
 
-// Ranks is the role of those that train and form a mesh.
+// Ranks is the role of the training ranks, which form a mesh.
 func Ranks(n int, command ...string) Role {
 	return Role{Name: "rank", Count: n, Command: command, Mesh: true}
 }
 
-// Aggregators is the role of servers that sum the gradients of the ranks and are in the mesh with them.
+// Aggregators is the role of aggregation servers, in the mesh with the ranks.
 func Aggregators(n int, command ...string) Role {
 	return Role{Name: "server", Count: n, Command: command, Mesh: true}
 }
 
-// ParameterServers is the role of servers that keep the parameters (internal/server), to which
-// ranks connect by themselves.
+// ParameterServers is the role of parameter servers (internal/server), to which ranks connect
+// outside the mesh.
 func ParameterServers(n int, command ...string) Role {
 	return Role{Name: tables, Called: failure.ParameterServer, Count: n, Command: command, Listens: true, Heartbeats: true}
 }
 
-// HeterTrainers is the role of those that compute dense layers for ranks, which connect to them by themselves.
+// HeterTrainers is the role of heter-trainers, to which ranks connect outside the mesh.
 func HeterTrainers(n int, command ...string) Role {
 	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, Heartbeats: true, Interchangeable: true, Stateless: true,
 		Unserved: "a program that has a part for heter-trainers calls ringo.Run, and there train.Run or train.NewLoop"}
 }
 
-// roleName is a word that may be part of a variable's name.
+// roleName matches a word that may be part of a variable's name.
 var roleName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 
-// check reports everything that is wrong with a role by itself; first says that it is the job's first.
+// check returns all errors of a role alone; first reports whether the role is the job's first.
 func (r Role) check(first bool) (errs []error) {
 	fault := func(wrong bool, format string, args ...any) {
 		if wrong {
@@ -123,7 +126,6 @@ func (r Role) check(first bool) (errs []error) {
 	return errs
 }
 
-// checkRoles reports everything that is wrong with the roles of a job.
 func checkRoles(roles []Role) (errs []error) {
 	if len(roles) == 0 {
 		errs = append(errs, errors.New("no roles: want at least that of the processes that do the job's work"))
@@ -140,25 +142,24 @@ func checkRoles(roles []Role) (errs []error) {
 	return errs
 }
 
-// roleGroup is a role of a job that runs.
 type roleGroup struct {
 	Role
-	isMain    bool           // it is the first role: the job's work is done when all of its processes have ended
-	first     int            // the number of its first process
-	before    int            // how many ranks of the job others start, with lower numbers
-	program   string         // its file
-	plan      placement.Plan // where its processes run
-	lostCount int            // of its processes that stand in for each other, how many are lost
+	isMain    bool           // first role: the job's work is done when all of its processes have ended
+	first     int            // number of the first process
+	before    int            // ranks with lower numbers, started by other launchers
+	program   string         // path of the program
+	plan      placement.Plan // processors of the processes
+	lostCount int            // lost processes of an interchangeable role
 	addrs     []string
-	sockets   []*os.File   // what its processes on this host listen at; they stay open until the job ends
-	lines     []*agentConn // to the host of each process, nil: this one; empty: all are here
+	sockets   []*os.File   // sockets of the processes on this host, open until the job ends
+	lines     []*agentConn // connection to the host of each process; nil: this host; empty: all on this host
 }
 
-// serves says that the processes of the first role need this one, and meet it outside the mesh: nobody but the
-// launcher sees to it.
+// serves reports whether the role serves the first role outside the mesh, where only the launcher
+// detects losses.
 func (c *roleGroup) serves() bool { return !c.isMain && !c.Mesh }
 
-// openRoles finds the programs of all roles and opens their sockets, which dismiss closes.
+// openRoles finds the programs of all roles and opens their sockets. dismiss closes the sockets.
 func (c *Config) openRoles(lines []*agentConn) (crews []*roleGroup, err error) {
 	number := 0
 	ip := c.listensAt()
@@ -210,7 +211,7 @@ func (c *roleGroup) open(ip net.IP) (err error) {
 		if err != nil {
 			return fmt.Errorf("launch: a socket for %s: %w", c.called(i), err)
 		}
-		f, err := l.(*net.TCPListener).File() // another descriptor of the same socket
+		f, err := l.(*net.TCPListener).File() // duplicate descriptor of the socket
 		addr := l.Addr().String()
 		_ = l.Close()
 		if err != nil {
@@ -221,7 +222,7 @@ func (c *roleGroup) open(ip net.IP) (err error) {
 	return nil
 }
 
-// line is to the host of a process, nil for this one.
+// line returns the connection to a process's host, nil for this host.
 func (c *roleGroup) line(index int) *agentConn {
 	if len(c.lines) == 0 {
 		return nil
@@ -229,7 +230,7 @@ func (c *roleGroup) line(index int) *agentConn {
 	return c.lines[index]
 }
 
-// hostIndex is a process's number among those of its role on its host.
+// hostIndex returns a process's number among the role's processes on the same host.
 func (c *roleGroup) hostIndex(index int) int {
 	if len(c.lines) == 0 {
 		return index
@@ -237,7 +238,7 @@ func (c *roleGroup) hostIndex(index int) int {
 	return among(c.lines[:index], c.lines[index])
 }
 
-// on is how many of the role's processes are on a host.
+// on returns the number of the role's processes on a host.
 func (c *roleGroup) on(l *agentConn) int {
 	if len(c.lines) == 0 {
 		return c.Count * oneIf(l == nil)
@@ -245,7 +246,6 @@ func (c *roleGroup) on(l *agentConn) int {
 	return among(c.lines, l)
 }
 
-// among is how many of some lines are l.
 func among(lines []*agentConn, l *agentConn) (n int) {
 	for _, other := range lines {
 		n += oneIf(other == l)
@@ -260,7 +260,7 @@ func oneIf(is bool) int {
 	return 0
 }
 
-// called is what errors call a process, by its number in the role.
+// called returns the name of a process in errors, by the number in the role.
 func (c *roleGroup) called(index int) string {
 	if !c.serves() {
 		return failure.Rank(c.before + c.first + index)
@@ -268,7 +268,7 @@ func (c *roleGroup) called(index int) string {
 	return fmt.Sprintf("%s %d", cmp.Or(c.Called, c.Name), index)
 }
 
-// addrsVar and indexVar are the names of variables about a role: where its processes listen, told to all, and which one
-// a process is.
+// addrsVar and indexVar return the names of a role's variables: the addresses of its processes,
+// sent to all, and the number of a process.
 func addrsVar(role string) string { return varPrefix + strings.ToUpper(role) + addrsSuffix }
 func indexVar(role string) string { return varPrefix + strings.ToUpper(role) + indexSuffix }

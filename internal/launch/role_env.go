@@ -9,37 +9,37 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// firstDescriptor is the first one after a process's input and outputs.
+// firstDescriptor is the first descriptor after standard input, output and error.
 const firstDescriptor = 3
 
-// RoleEnv is the place in its job of a process that is no rank, such as a server that keeps parameters.
+// RoleEnv is the place in its job of a process that is not a rank, such as a parameter server.
 type RoleEnv struct {
-	// Role is the name of its role.
+	// Role is the role's name.
 	Role string
-	// Index is its number in the role, from 0.
+	// Index is the process's number in the role, from 0.
 	Index int
-	// Addrs is where all of its role listen, if they do.
+	// Addrs are the addresses of all processes of the role, if the role listens.
 	Addrs []string
-	// WorldSize is how many ranks train.
+	// WorldSize is the number of training ranks.
 	WorldSize int
 	// Ticket is the job's secret.
 	Ticket transport.Ticket
-	// TicketFile is a file that has it, in its place, or empty.
+	// TicketFile is a file with the secret, used instead of Ticket, or empty.
 	TicketFile string
-	// Socket is the number of a descriptor that listens at Addrs[Index]; 0: the role has no sockets, or the process was started by hand,
-	// and is to listen there itself.
+	// Socket is a descriptor that listens at Addrs[Index]. 0 means that the role has no sockets, or
+	// that a process started by hand must listen there itself.
 	Socket int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
-	// End is the number of a descriptor to the launcher: see ReportExit and SendHeartbeats.
+	// End is the descriptor of the pipe to the launcher: see ReportExit and SendHeartbeats.
 	End int
-	// Record, when above 0, is the number of the descriptor of the memory that the launcher holds for Recorder.
+	// Record is the descriptor of the launcher's memory for Recorder. 0 means none.
 	Record int
 }
 
-// RoleFromEnv reads the variables of a process of a role as RankFromEnv reads a rank's. Without
-// RINGO_ROLE_INDEX, with the role's name for ROLE, no launcher has started the process in that
-// role, and present is false.
+// RoleFromEnv reads the variables of a process of a role, as RankFromEnv does for a rank. Without
+// the index variable, RINGO_ROLE_INDEX with the role's name for ROLE, no launcher has started the
+// process in the role, and present is false.
 func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, present bool, err error) {
 	index := indexVar(role)
 	if _, present = lookup(index); !present {
@@ -67,7 +67,7 @@ func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, 
 	return env, true, errors.Join(r.errs...)
 }
 
-// TableFromEnv is RoleFromEnv of a server that keeps parameters.
+// TableFromEnv is RoleFromEnv for a parameter server.
 func TableFromEnv(lookup func(string) (string, bool)) (env RoleEnv, present bool, err error) {
 	env, present, err = RoleFromEnv(lookup, tables)
 	if present && err == nil && env.Socket == 0 {
@@ -80,7 +80,7 @@ func TableFromEnv(lookup func(string) (string, bool)) (env RoleEnv, present bool
 	return env, present, err
 }
 
-// Strings returns the variables as NAME=value: what RoleFromEnv reads.
+// Strings returns the variables read by RoleFromEnv, as NAME=value.
 func (e RoleEnv) Strings() []string {
 	out := []string{
 		indexVar(e.Role) + "=" + strconv.Itoa(e.Index),
@@ -99,7 +99,7 @@ func (e RoleEnv) Strings() []string {
 	return append(out, addrsOf(e.Role, e.Addrs)...)
 }
 
-// addrsOf tells where the processes of a role listen, if they do.
+// addrsOf returns the variable with the addresses of a role's processes, if the role listens.
 func addrsOf(role string, addrs []string) []string {
 	if len(addrs) == 0 {
 		return nil
@@ -107,7 +107,6 @@ func addrsOf(role string, addrs []string) []string {
 	return []string{addrsVar(role) + "=" + strings.Join(addrs, ",")}
 }
 
-// addresses reads where the processes of a role listen.
 func (r *envReader) addresses(role string) []string {
 	name := addrsVar(role)
 	text, ok := r.lookup(name)
@@ -123,7 +122,7 @@ func (r *envReader) addresses(role string) []string {
 	return addrs
 }
 
-// ticket reads the job's secret, which no error shows.
+// ticket reads the job's secret; no error contains the secret.
 func (r *envReader) ticket() transport.Ticket {
 	text := r.text(TicketVar)
 	if text == "" {

@@ -7,13 +7,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// A member that has left the job in good order shows no more signs of life: the coordinator does without it, and what its
-// process still does, for however long, is its own affair. But the launcher waits for it, and if a signal has stopped it on
-// these last steps, nobody would notice. The system tells its parent.
+// A member that has left the job in good order sends no more heartbeats, and the coordinator
+// ignores the rest of its run, however long. The launcher still waits for the process. If a signal
+// stops the process in its last steps, only the parent is informed, by the operating system.
 
-// endStopped kills members that have left the job and have been stopped for as long as one in the job may be silent. They
-// are lost, as if they had been killed at that point: what their programs would have done yet is not known here. The
-// others end as they do.
+// endStopped kills members that have left the job and have been stopped for the maximum silence of
+// a member. Such members are lost, as if killed at that point: the rest of their program's work is
+// unknown. Other processes are not affected.
 func (j *job) endStopped() {
 	for _, p := range j.procs {
 		if !p.role.Mesh {
@@ -27,13 +27,13 @@ func (j *job) endStopped() {
 	}
 }
 
-// looks is how often endStopped is to be called.
+// looks returns the interval between calls of endStopped.
 func (j *job) looks() time.Duration {
 	s := liveness.Detector{Limit: j.cfg.Times.DeadAfter}
 	return s.Wait()
 }
 
-// stoppedNow says that the process is stopped by a signal.
+// stoppedNow reports whether a signal has stopped the process.
 func (p *process) stoppedNow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,15 +7,14 @@ import (
 )
 
 const (
-	// maxLine bounds a line of output in bytes; a longer one is cut in lines
-	// of this length.
+	// maxLine is the maximum length of an output line in bytes; longer lines are split.
 	maxLine = 64 << 10
-	// maxTailLine bounds a line that is kept for an error, in bytes.
+	// maxTailLine is the maximum length in bytes of a line kept for an error.
 	maxTailLine = 1 << 10
 )
 
-// splitter cuts a stream into lines. A carriage return within a line overwrites
-// what stands before it, as on a terminal.
+// splitter splits a stream into lines. A carriage return in a line overwrites the text before, as
+// on a terminal.
 type splitter struct {
 	buf  []byte
 	emit func(line []byte)
@@ -35,7 +34,6 @@ func (s *splitter) write(p []byte) {
 	}
 }
 
-// add appends a piece of a line within the bound.
 func (s *splitter) add(p []byte) {
 	s.buf = append(s.buf, p...)
 	if len(s.buf) <= maxLine {
@@ -48,7 +46,6 @@ func (s *splitter) add(p []byte) {
 	}
 }
 
-// flush emits a last line that has no end.
 func (s *splitter) flush() {
 	if v := visible(s.buf); len(v) > 0 {
 		s.emit(v)
@@ -56,7 +53,7 @@ func (s *splitter) flush() {
 	s.buf = nil
 }
 
-// visible is what a terminal would show of a line.
+// visible returns the part of a line that a terminal would display.
 func visible(line []byte) []byte {
 	line = bytes.TrimRight(line, "\r")
 	return line[bytes.LastIndexByte(line, '\r')+1:]
@@ -68,12 +65,12 @@ type tail struct {
 	max   int
 	lines []string
 	count int      // lines until now
-	panic []string // of the last panic
-	since int      // count at its first line
+	panic []string // first lines of the last panic
+	since int      // count at the panic's first line
 }
 
 const (
-	// panicLines is the number of lines of a panic up to the place that raised it.
+	// panicLines is the number of lines of a panic up to the source line that raised the panic.
 	panicLines = 5
 	// panicReach is the number of lines after which a panic is old: the program has recovered.
 	panicReach = 1000
@@ -95,13 +92,13 @@ func (t *tail) add(line []byte) {
 	t.lines = append(t.lines, text)
 }
 
-// isPanic reports whether a line begins what Go writes when a goroutine ends the process.
+// isPanic reports whether a line begins Go's output for a fatal panic or error.
 func isPanic(line string) bool {
 	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }
 
-// last returns the last lines. Of a panic that began before them, its first lines replace the first
-// of these.
+// last returns the last lines. If a panic began before them, its first lines replace the first
+// lines.
 func (t *tail) last() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// watchdogGrace is what the processes of a killed launcher have to end on their
-// own, which they do as their control connections close.
+// watchdogGrace is the time for the processes of a killed launcher to end on their own, when their
+// control connections close.
 const watchdogGrace = 3 * time.Second
 
-// Watchdog outlives the launcher. It reads from r, the launcher's pipe, which
-// process groups live, and when the pipe ends while some do, because the
-// launcher was killed, it kills them: 3 s later, if they have not ended by
-// themselves. It is the whole body of the hidden subcommand named in
-// Config.Guard.
+// Watchdog outlives the launcher. Watchdog reads the running process groups from r, the launcher's
+// pipe. When the pipe ends while groups still run, because the launcher was killed, Watchdog kills
+// the groups that have not ended after 3 s. Watchdog is the whole body of the hidden subcommand
+// named in Config.Guard.
 func Watchdog(r io.Reader) error {
 	groups, err := readGroups(r)
 	deadline := time.Now().Add(watchdogGrace)
@@ -36,8 +35,8 @@ func Watchdog(r io.Reader) error {
 	return err
 }
 
-// readGroups follows the launcher's book of groups, "+123" for one that started
-// and "-123" for one that ended, to its end.
+// readGroups reads the launcher's log of groups to the end: "+123" for a started and "-123" for an
+// ended group.
 func readGroups(r io.Reader) (map[int]bool, error) {
 	groups := map[int]bool{}
 	in := bufio.NewScanner(r)
@@ -67,15 +66,14 @@ func dropDead(groups map[int]bool) {
 	}
 }
 
-// watchdog is the launcher's end of the guard process. The zero value is none.
+// watchdog is the launcher's end of the guard process. The zero value means no guard.
 type watchdog struct {
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	pipe *os.File
 }
 
-// start starts the guard in a session of its own, where neither Ctrl-C nor the
-// terminal's end reaches it.
+// start starts the guard in a separate session, out of reach of Ctrl-C and of the terminal's end.
 func (g *watchdog) start(command, env []string) error {
 	if len(command) == 0 {
 		return nil
@@ -98,7 +96,7 @@ func (g *watchdog) start(command, env []string) error {
 	return nil
 }
 
-// note tells the guard of a group that started ('+') or ended ('-').
+// note reports a group that started ('+') or ended ('-') to the guard.
 func (g *watchdog) note(sign byte, group int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

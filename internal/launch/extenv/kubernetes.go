@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// port is where rank 0 of pods listens, unless something else is said: PyTorch's and Kubeflow's usual one.
+// port is the default port of rank 0 in pods, as in PyTorch and Kubeflow.
 const port = "29500"
 
-// trainer is a pod of Kubeflow Trainer, or whatever sets torchrun's options by variables, without torchrun. It starts as many
-// ranks as PET_NPROC_PER_NODE says.
+// trainer reads the place of a pod of Kubeflow Trainer, or of any system that sets torchrun's
+// options by variables, without torchrun. The pod starts PET_NPROC_PER_NODE ranks.
 func trainer(r *reader) (Assignment, bool) {
 	if !r.any("PET_NNODES", "PET_NODE_RANK") {
 		return Assignment{}, false
@@ -30,7 +30,7 @@ func trainer(r *reader) (Assignment, bool) {
 		n = 1
 	}
 	switch each := r.optional("PET_NPROC_PER_NODE"); each {
-	case "", "auto", "cpu", "gpu": // one rank, which computes on all cores
+	case "", "auto", "cpu", "gpu": // one rank, on all cores
 	default:
 		p.Each = r.number("PET_NPROC_PER_NODE", 1)
 		r.used = r.used[:len(r.used)-1]
@@ -50,7 +50,8 @@ func trainer(r *reader) (Assignment, bool) {
 	return p, true
 }
 
-// volcano's svc plugin lists the hosts of each kind of task, and its env plugin says which task of its kind this is.
+// volcano reads the place of a Volcano pod. The svc plugin lists the hosts of each kind of task,
+// and the env plugin sets the pod's index within its kind.
 func volcano(r *reader) (Assignment, bool) {
 	if !r.any("VC_TASK_INDEX", "VK_TASK_INDEX") {
 		return Assignment{}, false
@@ -79,8 +80,8 @@ func volcano(r *reader) (Assignment, bool) {
 	return p, true
 }
 
-// task is the name of the kind of task whose list has this host in place index. It is in capitals, with a low line for each hyphen,
-// and the host's name, JOB-TASK-INDEX, has it.
+// task returns the kind of task with this host at index in its list: part of the host name,
+// JOB-TASK-INDEX, in capitals, with an underscore for each hyphen.
 func (r *reader) task(index int) string {
 	parts := strings.Split(r.host.Hostname, "-")
 	var names []string
@@ -99,8 +100,8 @@ func (r *reader) task(index int) string {
 	return ""
 }
 
-// indexed is a pod of an indexed Job, JobSets' too, with a headless Service. It knows its index and its own name; how many
-// pods there are nothing says.
+// indexed reads the place of a pod of an indexed Job, or of a JobSet, with a headless Service. The
+// pod has its index and name, but not the number of pods.
 func indexed(r *reader) (Assignment, bool) {
 	const name = "JOB_COMPLETION_INDEX"
 	if !r.has(name) {
@@ -123,20 +124,20 @@ func indexed(r *reader) (Assignment, bool) {
 		}
 	}
 	if domain == "" {
-		return p, true // others cannot find it by name: see launch, which says what to do
+		return p, true // without a resolvable name: package launch reports the remedy
 	}
 	p.Address = net.JoinHostPort(base+"-0."+domain, port)
 	p.Job = "pods " + p.Address
 	return p, true
 }
 
-// short is a host's name without its domain.
+// short removes the domain from a host name.
 func short(name string) string {
 	name, _, _ = strings.Cut(name, ".")
 	return name
 }
 
-// words are what stands between commas.
+// words splits text at commas.
 func words(text string) []string {
 	if text == "" {
 		return nil

@@ -2,8 +2,9 @@ package extenv
 
 import "strconv"
 
-// mpi is the mpirun of Open MPI or of MPICH. Where one of them has started the other both sets of variables are there: that of
-// a single process is the outer one's.
+// mpi reads the place of a process started by mpirun of Open MPI or MPICH. If one launcher runs
+// inside the other, both sets of variables exist, and the set with a single process belongs to the
+// outer launcher.
 func mpi(r *reader) (Assignment, bool) {
 	const ompiRank, ompiSize, pmiRank, pmiSize = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"
 	open, other := r.any(ompiRank, ompiSize), r.any(pmiRank, pmiSize)
@@ -36,24 +37,26 @@ func openMPI(r *reader) Assignment {
 	return p
 }
 
-// slurmsOwn says that PMI's variables are those of srun --mpi=pmi2, which says more in its own.
+// slurmsOwn reports whether PMI's variables come from srun --mpi=pmi2. Slurm's own variables then
+// have more information.
 func slurmsOwn(r *reader) bool {
 	return inStep(r) && r.quiet("PMI_RANK") == r.quiet("SLURM_PROCID") && !r.has("MPI_LOCALRANKID")
 }
 
-// pmix is a launcher that has PMIx's variables alone, such as prun. They name no number of ranks.
+// pmix reads the place from PMIx's variables alone, as set by prun. PMIx has no variable for the
+// world size.
 func pmix(r *reader) (Assignment, bool) {
 	if !r.has("PMIX_RANK") {
 		return Assignment{}, false
 	}
 	p := Assignment{Launcher: "a launcher with PMIx's variables", Rank: r.number("PMIX_RANK", 0), Job: "pmix " + r.quiet("PMIX_NAMESPACE")}
 	if p.Rank == 0 && !r.has("PMIX_NAMESPACE") {
-		p.Size = 1 // left behind by another program
+		p.Size = 1 // variables inherited from another program
 	}
 	return p, true
 }
 
-// paddle's trainers have a list of where all of them listen.
+// paddle reads Paddle's variables, which include the listen addresses of all trainers.
 func paddle(r *reader) (Assignment, bool) {
 	if !r.any("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM") {
 		return Assignment{}, false

@@ -2,11 +2,12 @@
 // torchrun, the mpirun of Open MPI and of MPICH, Slurm's srun, Kubernetes (Kubeflow Trainer,
 // indexed Jobs, JobSets), Volcano and Paddle.
 //
-// Launchers start each other: a pod runs torchrun, an allocation of Slurm mpirun, and a process sees the variables of
-// both. The innermost one, which has started this process, is followed. Variables of one launcher that are missing or
-// contradict each other are an error that names them: a process that guessed would train by itself.
+// Launchers can be nested: a pod runs torchrun, or a Slurm allocation mpirun, and the process has
+// the variables of both. Find uses the innermost launcher, which has started this process. Missing
+// or contradictory variables of a launcher are an error that names the variables, because a guessed
+// place could train a separate job of one rank.
 //
-// Find is a pure function of what it is given.
+// Find depends only on its argument.
 package extenv
 
 import (
@@ -17,48 +18,50 @@ import (
 	"strings"
 )
 
-// Assignment is a process's place in its job, as a launcher says it.
+// Assignment is a process's place in its job, as set by a launcher.
 type Assignment struct {
-	// Launcher is its name: "torchrun", "mpirun of Open MPI".
+	// Launcher is the launcher's name: "torchrun", "mpirun of Open MPI".
 	Launcher string
-	// Used are the variables that say so, NAME=value, in the order in which they were read.
+	// Used are the variables of the place, NAME=value, in reading order.
 	Used []string
-	// Rank is the process's, from 0. Where Each is above 1, it is that of the first rank which the process is to start.
+	// Rank is the process's rank, from 0, or the first of Each ranks that the process must start.
 	Rank int
-	// Size is the number of ranks; 0: the launcher does not say.
+	// Size is the world size; 0 means unknown.
 	Size int
-	// LocalRank is the number among the LocalSize ranks of this host. LocalSize is 0 where the launcher does not say.
+	// LocalRank is the number among the LocalSize ranks of this host. LocalSize 0 means unknown.
 	LocalRank, LocalSize int
-	// Each is how many ranks the process stands for: 1, or more where it is to start them.
+	// Each is the number of ranks of the process: 1, or more if the process must start ranks.
 	Each int
-	// Address is where rank 0 is to listen, HOST:PORT, a name of its host that others resolve; "": nothing says.
+	// Address is the listen address of rank 0, HOST:PORT, with a name that other hosts can resolve;
+	// "" means unknown.
 	Address string
-	// Job is a name that this start of the job has, and no other one on these hosts; "": the launcher gives none.
+	// Job is a name of this start of the job, unique on its hosts; "" means unknown.
 	Job   string
-	inner bool // it is known to have started this process itself, whatever others say
-	// Parent is the name of a process of which all ranks of this host are descendants, where Job is "".
+	inner bool // known to be the innermost launcher
+	// Parent is the name of a common ancestor process of all ranks of this host, if Job is "".
 	Parent string
 }
 
-// OneHost says that all ranks are known to be on one host.
+// OneHost reports whether all ranks are known to be on one host.
 func (p Assignment) OneHost() bool { return p.Size > 0 && p.LocalSize == p.Size }
 
-// String says in one line who has placed the process, by which variables.
+// String returns the launcher and the variables, on one line.
 func (p Assignment) String() string {
 	return fmt.Sprintf("%s (%s)", p.Launcher, strings.Join(p.Used, ", "))
 }
 
-// Host is what a place depends on beside variables.
+// Host is the environment of a place: variables and host names.
 type Host struct {
 	// Lookup is like os.LookupEnv.
 	Lookup func(name string) (value string, there bool)
-	// Hostname is this host's own name; in a pod of an indexed Job its last part is the index.
+	// Hostname is this host's name. In a pod of an indexed Job the last part is the index.
 	Hostname string
-	// Names are those that the host's own file of names (/etc/hosts) has, in its order.
+	// Names are the host names in /etc/hosts, in file order.
 	Names []string
 }
 
-// launchers are those that are known, inner ones first. Each returns whether it has started this process.
+// launchers are the supported launchers, inner launchers first. Each function reports whether the
+// launcher has started this process.
 var launchers = []func(r *reader) (Assignment, bool){
 	torchrun,
 	mpi,
@@ -70,12 +73,13 @@ var launchers = []func(r *reader) (Assignment, bool){
 	indexed,
 }
 
-// Find returns the place of a process that another launcher has started. found is false where none has, or none that
-// starts more than one. The error names every variable that is missing, no number, or at odds with another one of the
-// same launcher, and two launchers of which one has started a single process and the other several: which of them is the inner one nothing
-// says. place then holds what could be read.
+// Find returns the place of a process started by another launcher. found is false without such a
+// launcher, or if all launchers start only one process. The error names every variable that is
+// missing, malformed or contradicts a variable of the same launcher. Two launchers, of which one
+// started a single process and the other several, are also an error if the inner one is unknown;
+// place then has the values that could be read.
 func Find(h Host) (place Assignment, found bool, err error) {
-	var one *Assignment // of a launcher that has started one process
+	var one *Assignment // place by a launcher with one process
 	for _, read := range launchers {
 		r := &reader{host: h}
 		place, found := read(r)
@@ -103,7 +107,7 @@ func Find(h Host) (place Assignment, found bool, err error) {
 	return Assignment{}, false, nil
 }
 
-// reader reads variables and collects what is wrong with them.
+// reader reads variables and collects errors.
 type reader struct {
 	host Host
 	used []string
@@ -114,13 +118,12 @@ func (r *reader) fail(format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf(format, args...))
 }
 
-// has says whether a variable is there, and not empty.
 func (r *reader) has(name string) bool {
 	v, _ := r.host.Lookup(name)
 	return v != ""
 }
 
-// any says whether one of some variables is there.
+// any reports whether a variable of names is set.
 func (r *reader) any(names ...string) bool {
 	for _, n := range names {
 		if r.has(n) {
@@ -130,7 +133,7 @@ func (r *reader) any(names ...string) bool {
 	return false
 }
 
-// text returns a variable that must be there.
+// text returns the value of a required variable.
 func (r *reader) text(name string) string {
 	v, _ := r.host.Lookup(name)
 	if v == "" {
@@ -141,7 +144,7 @@ func (r *reader) text(name string) string {
 	return v
 }
 
-// optional returns a variable that may be missing.
+// optional returns the value of an optional variable.
 func (r *reader) optional(name string) string {
 	if !r.has(name) {
 		return ""
@@ -149,7 +152,7 @@ func (r *reader) optional(name string) string {
 	return r.text(name)
 }
 
-// number returns a variable that must be there, and a number of at least least.
+// number returns the value of a required variable, a number of at least least.
 func (r *reader) number(name string, least int) int {
 	v := r.text(name)
 	if v == "" {
@@ -163,17 +166,17 @@ func (r *reader) number(name string, least int) int {
 	return n
 }
 
-// maxNumber bounds every number: no job has so many ranks.
+// maxNumber limits every number; no job has as many ranks.
 const maxNumber = 1 << 20
 
-// same reports variables of which two say the same thing otherwise.
+// same reports an error if two variables contradict each other.
 func (r *reader) same(name, value, other, otherValue string) {
 	if value != otherValue {
 		r.fail("%s is %s, but %s is %s", name, value, other, otherValue)
 	}
 }
 
-// address is HOST:PORT of two variables that must be there.
+// address combines the required variables host and port to HOST:PORT.
 func (r *reader) address(host, port string, add int) string {
 	h := r.text(host)
 	p := r.number(port, 1) + add
@@ -186,7 +189,7 @@ func (r *reader) address(host, port string, add int) string {
 	return net.JoinHostPort(h, strconv.Itoa(p))
 }
 
-// local reads a rank's number on its host and how many are there.
+// local reads a rank's number on its host and the number of ranks there.
 func (r *reader) local(rank, size string, p *Assignment) {
 	if !r.any(rank, size) {
 		return

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// slurm is srun, without PMI. A batch script, of which there is one, has most of the variables, too, but no step of srun's.
+// slurm reads the place of a process started by srun, without PMI. A batch script runs once and has
+// most of the variables, but no srun step.
 func slurm(r *reader) (Assignment, bool) {
 	if !inStep(r) {
 		return Assignment{}, false
@@ -44,20 +45,20 @@ func slurm(r *reader) (Assignment, bool) {
 	return p, true
 }
 
-// inStep says that srun has started this process as a task of a step: steps that are none have the highest numbers.
+// inStep reports whether srun has started this process as a task of a step. The highest step
+// numbers are reserved and not srun steps.
 func inStep(r *reader) bool {
 	step, err := strconv.ParseUint(r.quiet("SLURM_STEP_ID"), 10, 64)
 	return err == nil && step < 0xfffffff0 && r.has("SLURM_PROCID")
 }
 
-// slurmPort is a port above those that the system gives out, and another one for the steps that run at once.
+// slurmPort returns a port above the system's ephemeral ports, different for concurrent steps.
 func slurmPort(job, step string) int {
 	j, _ := strconv.ParseUint(job, 10, 64)
 	s, _ := strconv.ParseUint(step, 10, 64)
 	return 61440 + int((j+131*s)%4095)
 }
 
-// nodes are the step's.
 func (r *reader) nodes() []string {
 	name := "SLURM_STEP_NODELIST"
 	if !r.has(name) {
@@ -74,7 +75,7 @@ func (r *reader) nodes() []string {
 	return all
 }
 
-// tasksPerNode are the step's, which make up all of its tasks.
+// tasksPerNode reads the step's tasks per node, which add up to size.
 func (r *reader) tasksPerNode(tasks string, size int) []int {
 	name := "SLURM_STEP_TASKS_PER_NODE"
 	if !r.has(name) {
@@ -99,10 +100,9 @@ func (r *reader) tasksPerNode(tasks string, size int) []int {
 	return all
 }
 
-// maxNodes bounds what a list of nodes may stand for.
+// maxNodes limits the nodes of an expanded list.
 const maxNodes = 1 << 16
 
-// errNodes is a list that stands for too many.
 var errNodes = fmt.Errorf("more than %d nodes", maxNodes)
 
 // taskCounts reads Slurm's numbers of tasks by node, such as "2(x3),1": 2, 2, 2, 1.
@@ -130,8 +130,8 @@ func taskCounts(text string) (counts []int, err error) {
 	return counts, nil
 }
 
-// nodeNames reads Slurm's list of nodes, such as "node[001,007-015],b2": brackets hold numbers and ranges of them, with as many
-// digits as the first of a range has, and a name may have several.
+// nodeNames expands Slurm's list of nodes, such as "node[001,007-015],b2": brackets hold numbers
+// and ranges with the digits of the first number, and a name may have several brackets.
 func nodeNames(text string) (names []string, err error) {
 	for _, part := range topLevel(text) {
 		all, err := expand(part)
@@ -145,7 +145,7 @@ func nodeNames(text string) (names []string, err error) {
 	return names, nil
 }
 
-// topLevel are the parts between commas outside of brackets.
+// topLevel splits a list at commas outside brackets.
 func topLevel(text string) (parts []string) {
 	depth, from := 0, 0
 	for i, c := range text {
@@ -165,7 +165,7 @@ func topLevel(text string) (parts []string) {
 
 var errBrackets = errors.New("want a list of nodes such as node[001,007-015],b2")
 
-// expand is one name of a list with all its brackets opened.
+// expand expands all brackets of one name.
 func expand(part string) ([]string, error) {
 	before, rest, ok := strings.Cut(part, "[")
 	if !ok {
@@ -208,7 +208,7 @@ func expand(part string) ([]string, error) {
 	return names, nil
 }
 
-// natural reads digits alone, at most nine.
+// natural parses at most nine decimal digits.
 func natural(digits string) (int, error) {
 	if len(digits) == 0 || len(digits) > 9 || strings.Trim(digits, "0123456789") != "" {
 		return 0, errBrackets

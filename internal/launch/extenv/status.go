@@ -5,22 +5,23 @@ import (
 	"net/url"
 )
 
-// The variables by which Kubeflow Trainer, with its feature TrainJobStatus, tells each container of a TrainJob where to say how far it is.
+// Variables of Kubeflow Trainer's feature TrainJobStatus, which give each container of a TrainJob
+// the server for progress reports.
 const (
 	statusURL   = "KUBEFLOW_TRAINER_SERVER_URL"
 	statusCA    = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 	statusToken = "KUBEFLOW_TRAINER_SERVER_TOKEN"
 )
 
-// StatusServer is who wants to be told how far a job is.
+// StatusServer is the receiver of a job's progress reports.
 type StatusServer struct {
-	URL    string // https://HOST:PORT/PATH, to which is posted
-	CACert string // the path of a file with the authority of its certificate, as PEM
-	Token  string // the path of a file with a bearer token, which the system renews
+	URL    string // https://HOST:PORT/PATH, target of the POST requests
+	CACert string // path of the certificate authority, as PEM
+	Token  string // path of a bearer token, renewed by the system
 }
 
-// Status returns the status server of the TrainJob to which this process belongs; found is false where there is none. lookup is like
-// os.LookupEnv. The error names each variable that is missing or wrong.
+// Status returns the status server of this process's TrainJob; found is false without one. lookup
+// is like os.LookupEnv. The error names each missing or invalid variable.
 func Status(lookup func(string) (string, bool)) (server StatusServer, found bool, err error) {
 	r := &reader{host: Host{Lookup: lookup}}
 	if !r.any(statusURL, statusCA, statusToken) {

@@ -1,7 +1,8 @@
 package extenv
 
-// torchrun's ranks have the variables that PyTorch calls env://, and so have the pods of PyTorchJob and of Volcano's pytorch
-// plugin, each of which is one rank. The names are common ones: a single one of them is nobody's.
+// torchrun reads PyTorch's env:// variables, which also exist in pods of PyTorchJob and of
+// Volcano's pytorch plugin, with one rank per pod. The names are common: a single variable
+// identifies no launcher.
 func torchrun(r *reader) (Assignment, bool) {
 	there := 0
 	for _, name := range []string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"} {
@@ -13,7 +14,7 @@ func torchrun(r *reader) (Assignment, bool) {
 		return Assignment{}, false
 	}
 	p := Assignment{Launcher: "torchrun", Rank: r.number("RANK", 0), Size: r.number("WORLD_SIZE", 1)}
-	agent := r.has("TORCHELASTIC_RUN_ID") // it listens at MASTER_PORT itself
+	agent := r.has("TORCHELASTIC_RUN_ID") // torchrun's agent itself listens at MASTER_PORT
 	p.inner = agent
 	if !agent {
 		p.Launcher = "a launcher with torchrun's variables"
@@ -33,7 +34,7 @@ func torchrun(r *reader) (Assignment, bool) {
 	return p, true
 }
 
-// quiet returns a variable that is not worth telling of.
+// quiet returns a variable without recording it in used.
 func (r *reader) quiet(name string) string {
 	v, _ := r.host.Lookup(name)
 	return v

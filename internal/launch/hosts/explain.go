@@ -10,11 +10,12 @@ const (
 	sshFailed     = 255
 	cannotExecute = 126
 	notFound      = 127
-	// NoCopy is that of a script that finds no copy of this program.
+	// NoCopy is the exit status of the script that finds no copy of this program.
 	NoCopy = 90
 )
 
-// remedies are what to do about what ssh says. The first that fits counts, with the host's name for HOST.
+// remedies are the remedies for ssh's messages. The first match applies, with the host's name for
+// HOST.
 var remedies = []struct{ says, do string }{
 	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "its key is another than it was: if that is right, `ssh-keygen -R HOST`, and `ssh HOST true` to see and accept the new one"},
 	{"Host key verification failed", "its key is not known here yet: `ssh HOST true` shows it, for you to accept"},
@@ -28,7 +29,7 @@ var remedies = []struct{ says, do string }{
 	{"Connection closed", "sshd there has hung up: it may have too many connections at a time (MaxStartups), or was ended"},
 }
 
-// explain says how a session has ended: by ssh's status and what it wrote last.
+// explain describes the end of a session by ssh's exit status and last message.
 func explain(host string, status int, wrote string) string {
 	last := ""
 	for line := range strings.Lines(wrote) {

@@ -1,5 +1,5 @@
-// Package hosts says which hosts a job has and how many processes each takes, as MPI's launchers write it, and starts a program on
-// them by the system's ssh.
+// Package hosts parses the hosts and slots of a job, in the syntax of MPI launchers, and starts
+// programs on the hosts through the system's ssh.
 package hosts
 
 import (
@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Host is one host of a job.
 type Host struct {
-	// Name is what ssh takes: a name of a host or of ssh's own settings, or an address, with USER@ before it where that is another.
+	// Name is a destination for ssh: a host name, a name in ssh's configuration, or an address,
+	// with an optional USER@.
 	Name string
-	// Slots is how many ranks it takes.
+	// Slots is the maximum number of ranks on the host.
 	Slots int
 }
 
@@ -22,11 +22,11 @@ const (
 	maxSlots = 1024
 )
 
-// name is what ssh may be given: it must not be taken for an option of ssh, nor for words of a shell.
+// name matches destinations that are safe for ssh: neither an option nor several shell words.
 var name = regexp.MustCompile(`^[A-Za-z0-9_.:][A-Za-z0-9_.@%:-]*$`)
 
-// Parse reads "a:4,b:4" as mpirun's --host: a host without a number takes one rank, and one that comes twice as many as both say. An
-// address of IPv6 stands in brackets.
+// Parse parses "a:4,b:4" like mpirun's --host: a host without a number has one slot, and the slots
+// of a repeated host add up. IPv6 addresses are in brackets.
 func Parse(list string) ([]Host, error) {
 	var hosts []Host
 	for word := range strings.SplitSeq(list, ",") {
@@ -41,7 +41,8 @@ func Parse(list string) ([]Host, error) {
 	return hosts, nil
 }
 
-// ParseFile reads a host file of Open MPI (host slots=2) or MPICH (host:2): a host a line, with comments behind #. Its errors name the line.
+// ParseFile parses a host file of Open MPI (host slots=2) or MPICH (host:2), with one host per line
+// and comments after #. Errors name the line.
 func ParseFile(text string) ([]Host, error) {
 	var hosts []Host
 	number := 0
@@ -69,7 +70,7 @@ func ParseFile(text string) ([]Host, error) {
 	return hosts, nil
 }
 
-// options reads what stands behind a host: slots=N, max_slots=N, of which the first counts.
+// options parses the options after a host: slots=N and max_slots=N; only slots has an effect.
 func (h *Host) options(words []string) error {
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, "=")
@@ -80,7 +81,7 @@ func (h *Host) options(words []string) error {
 				return fmt.Errorf("%s: %w", h.Name, err)
 			}
 			h.Slots = n
-		case "max_slots", "max-slots": // that is for who starts more than there are slots, which nobody does here
+		case "max_slots", "max-slots": // limit for oversubscription, which ringo does not use
 		default:
 			return fmt.Errorf("%s: %q is not known: want slots=N", h.Name, w)
 		}
@@ -136,7 +137,7 @@ func add(hosts []Host, h Host) ([]Host, error) {
 	return append(hosts, h), nil
 }
 
-// String writes hosts as Parse reads them.
+// String formats hosts for Parse.
 func String(hosts []Host) string {
 	var words []string
 	for _, h := range hosts {
@@ -149,7 +150,7 @@ func String(hosts []Host) string {
 	return strings.Join(words, ",")
 }
 
-// Slots is how many ranks all take.
+// Slots returns the total number of slots.
 func Slots(hosts []Host) (n int) {
 	for _, h := range hosts {
 		n += h.Slots
@@ -157,8 +158,8 @@ func Slots(hosts []Host) (n int) {
 	return n
 }
 
-// Fill is the host of each of n ranks, by its place in hosts: those of a host are neighbours, as MPI's launchers place them. There
-// must be slots for all.
+// Fill returns the host of each of n ranks, as an index into hosts. Ranks of a host have
+// consecutive numbers, as with MPI launchers. hosts must have n slots.
 func Fill(hosts []Host, n int) []int {
 	var at []int
 	for i, h := range hosts {
@@ -171,7 +172,7 @@ func Fill(hosts []Host, n int) []int {
 	return at
 }
 
-// Deal is the host of each of n servers: one to a host in turn, and again, where a host takes no more than its slots.
+// Deal returns the host of each of n servers, round-robin, up to the slots of each host.
 func Deal(hosts []Host, n int) []int {
 	var at []int
 	for round := 0; len(at) < n; round++ {
@@ -181,7 +182,7 @@ func Deal(hosts []Host, n int) []int {
 				at = append(at, i)
 			}
 		}
-		if len(at) == before { // all are full
+		if len(at) == before { // all hosts are full
 			return append(at, Deal(hosts, n-len(at))...)
 		}
 	}

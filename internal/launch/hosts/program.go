@@ -12,15 +12,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Program is this program, as other hosts are to have it.
+// Program is this program, as required on other hosts.
 type Program struct {
-	// Path is its file here, and there, unless it is copied.
+	// Path is the program's path on this host, and on the other hosts unless Copied.
 	Path string
-	// Hash is Hash of it.
+	// Hash is the program's checksum, from the function Hash.
 	Hash string
-	// Command is what it is told there.
+	// Command is the program's arguments on the other host.
 	Command string
-	// Copied says that a copy is used, in ~/.cache/ringo of the other host, and made where there is none.
+	// Copied reports whether to run a copy in ~/.cache/ringo of the other host, created if missing.
 	Copied bool
 }
 
@@ -38,13 +38,13 @@ func Hash(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// place is where the copy lies, for a shell.
+// place returns the shell assignment of the copy's path.
 func (p Program) place() string {
 	return `f="$HOME/.cache/ringo/ringo-` + p.Hash[:32] + `"; `
 }
 
-// StartProgram starts the program on a host. Where it is to be copied and is not there yet, that comes first, and may take so long. What
-// is under way then ends with ctx.
+// StartProgram starts the program on a host. If the host needs a copy first, patience limits the
+// copying. The end of ctx ends the copying too.
 func (s SSH) StartProgram(ctx context.Context, host string, p Program, patience time.Duration) (*Session, error) {
 	if !p.Copied {
 		return s.Start(host, "exec "+quote(p.Path)+" "+p.Command)
@@ -76,7 +76,7 @@ func (s SSH) StartProgram(ctx context.Context, host string, p Program, patience 
 	return s.Start(host, p.place()+`exec "$f" `+p.Command)
 }
 
-// copy writes the program to its place on a host, where it appears whole.
+// copy copies the program to a host, atomically.
 func (s SSH) copy(ctx context.Context, host string, p Program, patience time.Duration) error {
 	f, err := pathname.Open(p.Path)
 	if err != nil {
@@ -112,8 +112,8 @@ func (s SSH) copy(ctx context.Context, host string, p Program, patience time.Dur
 	return nil
 }
 
-// installing is a shell's command that takes a program of so many bytes from its input. A connection that is lost ends the input as
-// the program's end does: what is not whole is not put in place.
+// installing returns the shell command that installs a program of size bytes from standard input. A
+// lost connection also ends the input, so a shorter program is discarded.
 func installing(size int64) string {
 	return `umask 077; mkdir -p "$HOME/.cache/ringo" && cat >"$f.$$" && ` +
 		fmt.Sprintf(`test "$(wc -c <"$f.$$")" -eq %d`, size) +

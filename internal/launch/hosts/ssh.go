@@ -14,41 +14,44 @@ import (
 	"time"
 )
 
-// SSH starts programs on other hosts by the system's ssh, so that its settings, keys and agents are those that a person has there.
+// SSH starts programs on other hosts through the system's ssh, with the user's configuration, keys
+// and agents.
 type SSH struct {
-	// Command is ssh, with options. Empty: "ssh".
+	// Command is the ssh command with options. Empty means "ssh".
 	Command []string
-	// Within is how long it may take to connect. 0: 10 s.
+	// Within is the connection timeout. 0 means 10 s.
 	Within time.Duration
 }
 
-// options are ours: nobody is asked for anything, and nothing but the program's input and output is passed on.
+// options returns the fixed options: ssh prompts for no input and forwards only the program's input
+// and output.
 //
-// BatchMode has ssh fail where it would ask for a password or about a host's key. There is no terminal, no X11, no agent and no port
-// passed on, and no escape character, since the input is no text.
+// BatchMode makes ssh fail instead of prompting for a password or a host key. Terminal, X11, agent
+// and ports are not forwarded, and the escape character is off, since the input is binary.
 func (s SSH) options() []string {
 	within := int(math.Ceil(cmp.Or(s.Within, 10*time.Second).Seconds()))
 	return []string{"-T", "-x", "-a", "-o", "BatchMode=yes", "-o", fmt.Sprintf("ConnectTimeout=%d", within), "-o", "ClearAllForwardings=yes", "-o", "EscapeChar=none"}
 }
 
-// lastClose is how long ssh may take to end when its input has, and then after a signal.
+// lastClose is the time for ssh to end after its input ends, and again after a signal.
 const lastClose = 3 * time.Second
 
-// Session is a program that runs on another host: what is written is its input, and what is read its output.
+// Session is a program running on another host. Write writes to its input, and Read reads its
+// output.
 type Session struct {
 	io.Writer
-	host   string        // by the name that ssh takes
-	in     io.Closer     // the program's input
-	out    *os.File      // its output
+	host   string        // ssh destination
+	in     io.Closer     // program's input
+	out    *os.File      // program's output
 	cmd    *exec.Cmd     // ssh
-	errors lastWords     // what ssh, or the program, has written to standard error
-	ended  chan struct{} // ssh has ended, with status
-	status int           // -1: by a signal
+	errors lastWords     // end of standard error of ssh and the program
+	ended  chan struct{} // closed when ssh has ended, with status
+	status int           // -1: killed by a signal
 	closed sync.Once
 }
 
-// Start has the shell of a host run a script. It returns at once: what hinders ssh ends the
-// session, and Reason says it.
+// Start runs a script in a shell on a host and returns immediately. An ssh failure ends the
+// session, and Reason describes the failure.
 func (s SSH) Start(host, script string) (*Session, error) {
 	command := s.Command
 	if len(command) == 0 {
@@ -56,14 +59,14 @@ func (s SSH) Start(host, script string) (*Session, error) {
 	}
 	words := append(append(append([]string{}, command[1:]...), s.options()...), "--", host, "exec sh -c "+quote(script))
 	out := &Session{host: host, cmd: exec.Command(command[0], words...), ended: make(chan struct{})}
-	out.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the launcher, which tells the others
+	out.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the launcher only, which informs the session
 	out.cmd.Stderr = &out.errors
-	out.cmd.WaitDelay = lastClose // who shares a connection (ControlMaster) may keep its outputs open
+	out.cmd.WaitDelay = lastClose // a shared connection (ControlMaster) may hold the outputs open
 	in, err := out.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	// A pipe of our own: Wait must not close it before all is read.
+	// A separate pipe: Wait must not close the pipe before all output is read.
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -79,7 +82,7 @@ func (s SSH) Start(host, script string) (*Session, error) {
 	return out, nil
 }
 
-// quote is a text as one word of a shell.
+// quote quotes text as one shell word.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (s *Session) wait() {
@@ -87,17 +90,16 @@ func (s *Session) wait() {
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
-		s.status = exit.ExitCode() // -1: a signal
+		s.status = exit.ExitCode() // -1: killed by a signal
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
 		s.status = -1
 	}
 	close(s.ended)
 }
 
-// Read reads the program's output.
 func (s *Session) Read(b []byte) (int, error) { return s.out.Read(b) }
 
-// Close ends the program's input, and ssh, if it does not end by itself within seconds.
+// Close ends the program's input, and kills ssh if ssh does not end within seconds.
 func (s *Session) Close() error {
 	s.closed.Do(func() {
 		_ = s.in.Close()
@@ -114,35 +116,34 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Kill ends ssh at once, whatever the program does.
+// Kill ends ssh immediately, regardless of the program.
 func (s *Session) Kill() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
 
-// Reason says in words how the session has ended, or that it has not.
+// Reason describes the end of the session, or reports that the session still runs.
 func (s *Session) Reason() string {
 	select {
 	case <-s.ended:
 		return explain(s.host, s.status, s.errors.String())
-	case <-time.After(time.Second): // its output may end before it does
+	case <-time.After(time.Second): // output can end before ssh
 		return "its connection has ended"
 	}
 }
 
-// Status is the exit status of a session that has ended; -1: a signal has ended ssh.
+// Status returns the exit status of an ended session; -1 means that a signal ended ssh.
 func (s *Session) Status() int {
 	<-s.ended
 	return s.status
 }
 
-// lastWords keeps the last bytes that are written.
+// lastWords is a writer that keeps the last bytes.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// maxWords is how many.
 const maxWords = 4 << 10
 
-// Write keeps b, and forgets what is too old.
+// Write keeps b and drops the oldest bytes.
 func (l *lastWords) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +152,7 @@ func (l *lastWords) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is what was kept.
+// String returns the kept bytes.
 func (l *lastWords) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
