@@ -12,36 +12,34 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// AcceptLimiter accepts connections where anybody may knock. Only so many strangers are
-// inside at a time, those who have not proved yet that they hold the ticket: one
-// more sends the oldest away, so that silent ones keep nobody out. Each kind of
-// refusal is reported once for each host.
+// AcceptLimiter limits unauthenticated connections: peers that have not yet proved possession of
+// the ticket. A connection above the limit closes the oldest one, so silent peers cannot block the
+// port. Each kind of refusal is reported once per host.
 type AcceptLimiter struct {
 	slots  int
 	report func(line string)
 
 	mu       sync.Mutex
-	inside   []*PendingConn // the oldest first
+	inside   []*PendingConn // oldest first
 	reported map[string]bool
-	blocked  map[string]bool // kinds of what is closed at sight from now on
+	blocked  map[string]bool // kinds of connections that are closed immediately
 }
 
-// PendingConn is a connection whose handshake has not proved anything yet.
+// PendingConn is an unauthenticated connection.
 type PendingConn struct {
 	door *AcceptLimiter
 	conn net.Conn
-	sent bool // away, for another one's sake
+	sent bool // closed in favour of a newer connection
 }
 
-// errCrowded: a connection was closed because it was silent while others came.
+// errCrowded means that a slow connection was closed in favour of a newer connection.
 var errCrowded = errors.New("sent away because it was slow and others came")
 
-// maxTold is how many kinds of refusals an AcceptLimiter reports and remembers, and of how many it
-// answers the first.
+// maxTold limits the kinds of refusals that an AcceptLimiter reports and remembers.
 const maxTold = 64
 
-// NewDoor returns a door for at most so many strangers at a time. report, if not
-// nil, gets a line about refused connections.
+// NewDoor returns a limiter for at most slots unauthenticated connections. report, if not nil, gets
+// a line about refused connections.
 func NewDoor(slots int, report func(line string)) *AcceptLimiter {
 	if report == nil {
 		report = func(string) {}
@@ -49,10 +47,10 @@ func NewDoor(slots int, report func(line string)) *AcceptLimiter {
 	return &AcceptLimiter{slots: slots, report: report, reported: map[string]bool{}, blocked: map[string]bool{}}
 }
 
-// Admit lets a connection in as a stranger, and sends the oldest one away where there are too many.
-// Who accepts connections calls it before the next one: so there are never more descriptors open
-// than the door has slots, and one. It returns nil for one that it has closed at sight: what came
-// is nothing that a ringo process says, and not the first such thing from its host.
+// Admit admits a connection as unauthenticated, and closes the oldest if more than slots are open.
+// Call Admit before accepting the next connection: at most slots+1 descriptors are then open. Admit
+// closes the connection and returns nil if the first bytes are not ringo's protocol and the host
+// has sent such bytes before.
 func (d *AcceptLimiter) Admit(conn net.Conn) *PendingConn {
 	if d.repeats(conn) {
 		_ = conn.Close()
@@ -71,7 +69,8 @@ func (d *AcceptLimiter) Admit(conn net.Conn) *PendingConn {
 	return s
 }
 
-// repeats reports whether conn says what is nothing to us, or has closed without a word, which one from its host did before.
+// repeats reports whether conn sends foreign bytes or closes silently, as an earlier connection
+// from its host did.
 func (d *AcceptLimiter) repeats(conn net.Conn) bool {
 	var first [len(wire.PrefaceMagic)]byte
 	n, gone := connpeek.Peek(conn, first[:])
@@ -92,7 +91,7 @@ func (d *AcceptLimiter) repeats(conn net.Conn) bool {
 	return false
 }
 
-// Accept is the function of that name, for one who has knocked. It is called once.
+// Accept is ServerHandshake for an admitted connection. Accept must be called at most once.
 func (s *PendingConn) Accept(ctx context.Context, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
 	d := s.door
 	link, theirs, err := ServerHandshake(ctx, s.conn, who, mine, func(h Hello) error {
@@ -111,7 +110,7 @@ func (s *PendingConn) Accept(ctx context.Context, who Credentials, mine Hello, c
 	return link, theirs, err
 }
 
-// leave reports whether s was sent away.
+// leave removes s and reports whether s had been closed in favour of a newer connection.
 func (d *AcceptLimiter) leave(s *PendingConn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,8 +120,8 @@ func (d *AcceptLimiter) leave(s *PendingConn) bool {
 	return s.sent
 }
 
-// reportRefusal reports err, which begins with "connection from", unless one of its kind
-// from the same host was.
+// reportRefusal reports err, which begins with "connection from", and suppresses repetitions of a
+// kind per host.
 func (d *AcceptLimiter) reportRefusal(from net.Addr, err error) {
 	key := refusalKey(from, kindOfRefusal(err))
 	d.mu.Lock()
@@ -142,7 +141,7 @@ func (d *AcceptLimiter) reportRefusal(from net.Addr, err error) {
 	d.report(line)
 }
 
-// refusalKey is the same for all refusals of a kind of one host's connections.
+// refusalKey is equal for all refusals of a kind per host.
 func refusalKey(from net.Addr, kind string) string {
 	if tcp, ok := from.(*net.TCPAddr); ok {
 		return tcp.IP.String() + " " + kind
@@ -150,11 +149,11 @@ func refusalKey(from net.Addr, kind string) string {
 	return from.String() + " " + kind
 }
 
-// networksFault is the kind of refusals that say nothing about who is at the other end.
+// networksFault is the kind of refusals caused by the network instead of the peer.
 const networksFault = "the network's fault"
 
-// kindOfRefusal is the same for those that a person would not want to read twice.
-// What the holder of a ticket did wrong is always worth a line of its own.
+// kindOfRefusal returns the kind of a refusal, for suppressing repetitions. An error after the
+// ticket was proved always gets a separate line.
 func kindOfRefusal(err error) string {
 	for _, kind := range []error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrTimeout, errCrowded} {
 		if errors.Is(err, kind) {

@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// The chains of an Inbox, oldest first: what was posted first is mostly what
-// comes first. All parts of an operation are in one chain, so that a difference
-// between the ranks' operations shows whatever part meets whatever part. in.mu
-// is held in all of these.
+// The chains of an Inbox are ordered oldest first, because messages mostly arrive in the order of
+// the posts. All parts of an operation share a chain, so that any two parts reveal a difference
+// between the ranks' operations. The functions in this file need in.mu.
 
 const chains = 64
 
@@ -42,7 +41,6 @@ func (in *Inbox) unlinkPosted(r *Recv) {
 	r.next, r.state = nil, recvIdle
 }
 
-// findPosted returns the receive posted under tag, if any.
 func (in *Inbox) findPosted(tag Tag) *Recv {
 	r := in.posted[tag.chain()].first
 	for r != nil && !(r.tag.Part == tag.Part && r.tag.operation(tag)) {
@@ -51,8 +49,8 @@ func (in *Inbox) findPosted(tag Tag) *Recv {
 	return r
 }
 
-// takePosted takes the receive for a message out of its chain. If this rank
-// runs another operation under the number, its receives fail and there is none.
+// takePosted removes the receive for a message from its chain. If this rank runs another operation
+// under the same number, the operation's receives fail and takePosted returns nil.
 func (in *Inbox) takePosted(tag Tag) *Recv {
 	for r := in.posted[tag.chain()].first; r != nil; r = r.next {
 		switch {
@@ -68,7 +66,7 @@ func (in *Inbox) takePosted(tag Tag) *Recv {
 	return nil
 }
 
-// mismatched fails the receives of another operation than the message's.
+// mismatched fails the receives of an operation that differs from the message's.
 func (in *Inbox) mismatched(tag Tag) {
 	for r := in.posted[tag.chain()].first; r != nil; {
 		next := r.next
@@ -80,8 +78,8 @@ func (in *Inbox) mismatched(tag Tag) {
 	}
 }
 
-// findArrived returns the message under tag, if it is here, or any message that
-// shows that the peer runs another operation.
+// findArrived returns the arrived message under tag, or any message that proves a different
+// operation on the peer.
 func (in *Inbox) findArrived(tag Tag) *message {
 	m := in.arrived[tag.chain()].first
 	for m != nil && !(m.tag.operation(tag) && (m.tag.Part == tag.Part || m.tag.Sig != tag.Sig)) {
@@ -90,7 +88,7 @@ func (in *Inbox) findArrived(tag Tag) *message {
 	return m
 }
 
-// came reports whether the message under tag is here already.
+// came reports whether the message under tag has arrived.
 func (in *Inbox) came(tag Tag) bool {
 	m := in.arrived[tag.chain()].first
 	for m != nil && !(m.tag.Part == tag.Part && m.tag.operation(tag)) {
@@ -123,26 +121,25 @@ func (in *Inbox) unlinkArrived(m *message) {
 	m.next = nil
 }
 
-// message is a message that came before its receive.
+// message is a message that arrived before its receive.
 type message struct {
 	tag  Tag
-	n    int    // its length
-	buf  []byte // cap is its class
+	n    int    // length in bytes
+	buf  []byte // the capacity is the class
 	next *message
 }
 
 func (m *message) bytes() []byte { return m.buf[:m.n] }
 
-// BufferPool keeps the buffers of messages that come before their receives, by
-// powers of two. The zero value is ready. What is not used for a while goes
-// back to the garbage collector.
+// BufferPool pools buffers by powers of two, for messages that arrive before their receives. The
+// zero value is ready. Unused buffers return to the garbage collector.
 type BufferPool struct {
 	class [bits.UintSize]sync.Pool
 }
 
 const (
 	smallestClass = 6  // 64 bytes
-	messageBytes  = 64 // what a message costs besides its buffer, about
+	messageBytes  = 64 // approximate cost of a message without its buffer
 )
 
 func classOf(n int) int {
@@ -152,7 +149,7 @@ func classOf(n int) int {
 	return bits.Len(uint(n - 1))
 }
 
-// classBytes is the memory that keeping n bytes takes; empty messages cost too.
+// classBytes returns the memory of a buffered message of n bytes; empty messages also have a cost.
 func classBytes(n int) int64 { return 1<<classOf(n) + messageBytes }
 
 func (p *BufferPool) get(tag Tag, n int) *message {

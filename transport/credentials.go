@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Credentials are what an end of a connection proves itself with and what it asks of the connection: a Ticket, or one Under a
-// TLS. Both ends must hold the same ticket.
+// Credentials are the secrets and requirements of one end of a connection: a Ticket, or a Ticket
+// Under a TLS. Both ends must hold the same ticket.
 type Credentials interface {
 	secrets() *guarded
 }
@@ -19,8 +19,8 @@ func (t Ticket) secrets() *guarded {
 	return &guarded{ticket: t, ticketCert: sync.OnceValues(t.certificate)}
 }
 
-// Under returns the ticket with TLS as cfg says. A ticket alone is one under the zero TLS. Who has many connections keeps what this returns,
-// and so a certificate that is made of the ticket.
+// Under returns the ticket with the TLS settings cfg. A ticket alone means the zero TLS. Reuse the
+// result for several connections: it caches the certificate derived from the ticket.
 func (t Ticket) Under(cfg TLS) Credentials {
 	g := t.secrets()
 	g.tls = cfg
@@ -30,7 +30,7 @@ func (t Ticket) Under(cfg TLS) Credentials {
 type guarded struct {
 	ticket     Ticket
 	tls        TLS
-	ticketCert func() (tls.Certificate, error) // the ticket's, made once
+	ticketCert func() (tls.Certificate, error) // derived from the ticket, once
 }
 
 func (g *guarded) secrets() *guarded { return g }
@@ -42,19 +42,21 @@ const (
 	TLSOff  = "off"
 )
 
-// TLS says which connections are encrypted and by whose certificates. Whatever it says, both ends also prove that they hold the
-// ticket, and under TLS that proof is bound to the connection: who holds a certificate but no ticket is refused, and nobody
-// can stand in between. It must be the same on both ends. The version is TLS 1.3.
+// TLS selects the encrypted connections and their certificates. With any TLS settings both ends
+// must prove possession of the ticket, and under TLS the proof is bound to the connection: a peer
+// with a certificate but without the ticket is refused, and a man in the middle fails. TLS must be
+// equal on both ends. The version is TLS 1.3.
 type TLS struct {
-	// Mode is TLSAuto: connections between hosts, not those within one; TLSOn: all over TCP; or TLSOff: none. Empty: TLSAuto.
+	// Mode is TLSAuto: connections between hosts; TLSOn: all TCP connections; or TLSOff: none.
+	// Empty means TLSAuto.
 	Mode string
-	// CA is a file of certificates in PEM, of whom the other end's must come; Cert and Key are this end's, in PEM. They are read
-	// again for each connection, so that renewed ones need no new start. All three empty: a certificate that the processes of a job
-	// make of the ticket.
+	// CA is a PEM file with the authorities for the peer's certificate; Cert and Key are this end's
+	// PEM files. The files are read for each connection, so renewed files need no restart. All
+	// three empty means a certificate derived from the ticket.
 	CA, Cert, Key string
 }
 
-// Validate returns everything that is wrong with the configuration, files that cannot be read included.
+// Validate returns all errors of the configuration, including unreadable files.
 func (c TLS) Validate() error {
 	var faults []error
 	switch c.Mode {
@@ -82,8 +84,8 @@ func (c TLS) Validate() error {
 	return errors.Join(faults...)
 }
 
-// applies says whether a connection is to be encrypted. Both ends see the same pair of addresses, unless something between
-// them translates addresses: then neither sees its own.
+// applies reports whether to encrypt a connection. Both ends see the same pair of addresses, unless
+// a NAT translates addresses: then the host addresses differ on both ends.
 func (c TLS) applies(conn net.Conn) bool {
 	near, ok := conn.LocalAddr().(*net.TCPAddr)
 	far, same := conn.RemoteAddr().(*net.TCPAddr)
@@ -93,8 +95,8 @@ func (c TLS) applies(conn net.Conn) bool {
 	return c.Mode == TLSOn || !SameHost(near.IP, far.IP)
 }
 
-// SameHost tells whether the addresses of a connection's two ends are of one host: the kernel gives a packet that is sent to an
-// address of its own that same address, or another one of loopback.
+// SameHost reports whether both addresses of a connection belong to one host: the kernel sends a
+// packet for a local address from the same address, or from another loopback address.
 func SameHost(near, far net.IP) bool {
 	return near.Equal(far) || near.IsLoopback() && far.IsLoopback()
 }

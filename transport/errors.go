@@ -9,55 +9,53 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// Errors that callers tell apart with errors.Is. What the package returns wraps
-// one of them with the rank, the peer and the tag.
+// Errors for errors.Is. The package wraps them with the rank, the peer and the tag.
 var (
-	// ErrTimeout: the deadline of a send, a receive or a handshake passed. It is also an
-	// os.ErrDeadlineExceeded.
+	// ErrTimeout means that the deadline of a send, a receive or a handshake passed. ErrTimeout is
+	// also an os.ErrDeadlineExceeded.
 	ErrTimeout error = timeout{}
-	// ErrClosed: this rank's own mesh or link was closed.
+	// ErrClosed means that this rank's mesh or link was closed.
 	ErrClosed = errors.New("closed on this side")
-	// ErrGoodbye: the peer closed its mesh in good order.
+	// ErrGoodbye means that the peer closed its mesh in good order.
 	ErrGoodbye = errors.New("the peer closed its mesh and left")
-	// ErrAborted: this rank or a peer called Abort.
+	// ErrAborted means that this rank or a peer called Abort.
 	ErrAborted = errors.New("aborted")
-	// ErrLength: a message and its receive differ in length.
+	// ErrLength means that a message and its receive differ in length.
 	ErrLength = errors.New("lengths differ")
-	// ErrNotRingo: what is at the other end does not speak this protocol.
+	// ErrNotRingo means that the peer does not use this protocol.
 	ErrNotRingo = errors.New("not a ringo process")
-	// ErrVersion: the other end is another version of the program.
+	// ErrVersion means that the peer runs another version of the program.
 	ErrVersion = errors.New("versions differ")
-	// ErrTicket: the other end does not hold the same ticket.
+	// ErrTicket means that the peer does not hold the same ticket.
 	ErrTicket = errors.New("the tickets differ")
-	// ErrRefused: the other end refused the connection for a reason of its own.
+	// ErrRefused means that the peer refused the connection for a reason not listed above.
 	ErrRefused = errors.New("refused")
 )
 
-// timeout is ErrTimeout.
 type timeout struct{}
 
 func (timeout) Error() string        { return "timed out" }
-func (timeout) Timeout() bool        { return true } // a net.Error's
+func (timeout) Timeout() bool        { return true } // implements net.Error
 func (timeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
-// TimedOut tells whether an operation of this rank has timed out, and not one that it was told
-// of, which is an ErrTimeout, too.
+// TimedOut reports whether an operation of this rank has timed out. The timeout of an operation
+// elsewhere, received as an ErrTimeout, does not count.
 func TimedOut(err error) bool {
 	var abort *AbortError
 	var lost *LostError
 	return errors.Is(err, ErrTimeout) && !errors.As(err, &abort) && !errors.As(err, &lost)
 }
 
-// Error is a fault of one operation on a mesh.
+// Error is an error of one operation on a mesh.
 type Error struct {
 	Op   string // "send", "receive"
-	Rank int    // where it happened
-	Peer int    // the other end
-	Tag  Tag    // which message; zero when the fault is the link's
-	Err  error  // the cause
+	Rank int    // this rank
+	Peer int    // peer rank
+	Tag  Tag    // message; zero for an error of the link
+	Err  error  // cause
 }
 
-// Error returns the fault in one line, with both ends and the message.
+// Error returns the error on one line, with both ranks and the message.
 func (e *Error) Error() string {
 	way := "to"
 	if e.Op == "receive" {
@@ -69,25 +67,24 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// MismatchError says that this rank and a peer do not run the same operation:
-// their signatures (Tag.Sig) differ.
+// MismatchError means that this rank and a peer run different operations: the signatures (Tag.Sig)
+// differ.
 type MismatchError struct {
 	Mine, Theirs uint64
 }
 
-// Error shows both signatures; who made them can say more.
+// Error returns both signatures; the caller of the mesh can describe the operations.
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("the operations differ: signature %#x here, %#x there; do all ranks run the same program with the same sizes?", e.Mine, e.Theirs)
 }
 
-// LostError says that a rank is gone: its process died, or its host cannot be
-// reached. It crosses the wire with Abort, so that every survivor names the
-// same rank.
+// LostError means that a rank is lost: its process died, or its host is unreachable. Abort sends
+// the LostError to the peers, so that every survivor names the same rank.
 type LostError struct {
 	Rank   int
 	Reason string
-	// Timeout says that it was found lost because an operation with it timed out: the error
-	// is then an ErrTimeout, too.
+	// Timeout reports whether the rank counts as lost because an operation timed out: the error is
+	// then an ErrTimeout as well.
 	Timeout bool
 }
 
@@ -99,11 +96,11 @@ func (e *LostError) Error() string {
 	return failure.Lost(failure.Rank(e.Rank), e.Reason)
 }
 
-// ServerLostError says that a process of the job that is no member of the mesh is gone, such as a server that keeps
-// parameters: no rank is to blame, whichever has noticed it first.
+// ServerLostError means that a process outside the mesh is lost, such as a parameter server. No
+// rank is to blame, including the first to detect the loss.
 type ServerLostError struct {
 	Process string // "parameter server 0"
-	Addr    string // where it listened, HOST:PORT, or "": nowhere
+	Addr    string // listen address, HOST:PORT, or ""
 	Reason  string
 }
 
@@ -116,7 +113,6 @@ func (e *ServerLostError) Error() string {
 	return fmt.Sprintf("%s%s is lost: %s", e.Process, at, e.Reason)
 }
 
-// Unwrap returns ErrTimeout if a timeout was the reason.
 func (e *LostError) Unwrap() error {
 	if e.Timeout {
 		return ErrTimeout
@@ -124,22 +120,22 @@ func (e *LostError) Unwrap() error {
 	return nil
 }
 
-// AbortError is what a rank's operations fail with after a peer called Abort.
-// It unwraps to ErrAborted and, when the cause there was a lost rank, to the
-// same *LostError, and when an operation there had timed out, to ErrTimeout.
+// AbortError is the error of a rank's operations after a peer called Abort. AbortError unwraps to
+// ErrAborted and to the peer's cause: the same *LostError for a lost rank, and ErrTimeout for a
+// timeout.
 type AbortError struct {
-	Rank    int    // who called Abort
-	Reason  string // what it gave as the cause
+	Rank    int    // aborting rank
+	Reason  string // cause on the aborting rank
 	Lost    *LostError
-	Timeout bool // an operation had timed out there
+	Timeout bool // an operation of the aborting rank had timed out
 }
 
-// Error names who aborted, and why.
+// Error returns the aborting rank and the reason.
 func (e *AbortError) Error() string {
 	return fmt.Sprintf("rank %d aborted: %s", e.Rank, e.Reason)
 }
 
-// Unwrap returns ErrAborted and what the cause was: the lost rank, a timeout.
+// Unwrap returns ErrAborted, and the lost rank or the timeout that was the cause.
 func (e *AbortError) Unwrap() []error {
 	out := []error{ErrAborted}
 	if e.Lost != nil {
@@ -151,9 +147,9 @@ func (e *AbortError) Unwrap() []error {
 	return out
 }
 
-// NewAbortError describes cause as the peers of rank will see it. What they can
-// take from it is a *LostError and ErrTimeout; the rest is text. What follows from another rank's Abort
-// is that one: whoever hears of it first, all name the same rank.
+// NewAbortError describes cause as the peers of rank receive the cause: a *LostError and ErrTimeout
+// keep their types, and all else is text. If cause follows from another rank's Abort, NewAbortError
+// returns that AbortError, so that all ranks name the same rank.
 func NewAbortError(rank int, cause error) *AbortError {
 	if by := (*AbortError)(nil); errors.As(cause, &by) {
 		return by
@@ -166,13 +162,12 @@ func NewAbortError(rank int, cause error) *AbortError {
 	return e
 }
 
-// aborted is the cause of an Abort on the rank that called it.
 type aborted struct{ cause error }
 
 func (a *aborted) Error() string   { return a.cause.Error() }
 func (a *aborted) Unwrap() []error { return []error{ErrAborted, a.cause} }
 
-// Aborted wraps the cause given to Abort so that it is also an ErrAborted.
+// Aborted wraps the cause of an Abort as an ErrAborted.
 func Aborted(cause error) error {
 	switch {
 	case cause == nil:
@@ -183,8 +178,8 @@ func Aborted(cause error) error {
 	return &aborted{cause}
 }
 
-// Culprit returns the rank to blame for err: one that is lost, else who aborted, or
-// the other end of the message that failed; fallback where err names nobody.
+// Culprit returns the rank to blame for err: a lost rank, else the aborting rank, else the peer of
+// the failed message, else fallback.
 func Culprit(err error, fallback int) int {
 	var (
 		lost  *LostError
@@ -202,7 +197,7 @@ func Culprit(err error, fallback int) int {
 	return fallback
 }
 
-// Permanent reports whether err is a refusal of a handshake, which another try would only repeat.
+// Permanent reports whether err is a refusal of a handshake that a retry would repeat.
 func Permanent(err error) bool {
 	return slices.ContainsFunc([]error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrRefused}, func(e error) bool { return errors.Is(err, e) })
 }

@@ -25,17 +25,18 @@ import (
 //	D -> A   HMAC(T, "dial", everything above)
 //	A -> D   HMAC(T, "accept", everything above)
 //
-// Where the connection is to be encrypted (TLS), all of this is within TLS, which D begins; then "everything above" has
-// keying material of that connection, too. A looks at the first byte to see which it is, and at the name of a server in the first message of TLS,
-// which is one of the job's own (clientName): who does not know it is refused before any cryptography.
+// On an encrypted connection (TLS) the whole handshake is inside TLS, with D as the TLS client, and
+// "everything above" includes keying material of the TLS connection. A detects TLS by the first
+// byte, and checks the server name in the first TLS message, which is derived from the ticket
+// (clientName): a peer with another name is refused before any cryptography.
 //
-// D proves itself first, so that a stranger learns nothing, but under TLS A's certificate, which is the same for all processes of a
-// job whose certificates are made of the ticket; A's proof is at once its consent. invariant[ticket-first]: nobody who has not proved that it holds
-// the ticket is let into a job, told of it, or given memory beyond one short frame, or what
-// TLS takes for its handshake. Instead of any of its messages A may send a refusal with
-// the reason.
+// D proves the ticket first, so a stranger learns at most A's TLS certificate, which is the same
+// for all processes of a job if derived from the ticket. A's proof also is the consent. The order
+// ensures invariant[ticket-first]: a peer without proof of the ticket never enters a job, gets no
+// information about a job, and gets no memory except for one short frame or the state of the TLS
+// handshake. A may replace any of its messages by a refusal with the reason.
 const (
-	// HandshakeTimeout bounds a whole handshake, besides the context.
+	// HandshakeTimeout limits a whole handshake, in addition to the context.
 	HandshakeTimeout = 10 * time.Second
 
 	maxHandshake = 1024 // bytes of any handshake frame
@@ -44,12 +45,11 @@ const (
 	roleAccept   = "accept"
 )
 
-// Dial connects to addr, proves that it holds the ticket, has the other end
-// prove it, and returns the other end's hello. The whole takes no longer than
-// ctx allows, the handshake no longer than HandshakeTimeout.
+// Dial connects to addr, proves possession of the ticket, verifies the peer's proof, and returns
+// the peer's hello. ctx limits the whole call, and HandshakeTimeout the handshake.
 //
-// Faults are ErrNotRingo, ErrVersion, ErrTicket or ErrRefused, with the address
-// and the other end's reason, or those of the network.
+// Errors are ErrNotRingo, ErrVersion, ErrTicket or ErrRefused, with the address and the peer's
+// reason, or network errors.
 func Dial(ctx context.Context, addr string, who Credentials, mine Hello) (*Link, Hello, error) {
 	dialer := net.Dialer{Timeout: HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -63,8 +63,7 @@ func Dial(ctx context.Context, addr string, who Credentials, mine Hello) (*Link,
 	return link, theirs, nil
 }
 
-// ClientHandshake is Dial over a connection that stands already; it owns conn from now
-// on.
+// ClientHandshake is Dial on an existing connection. ClientHandshake takes ownership of conn.
 func ClientHandshake(ctx context.Context, conn net.Conn, who Credentials, mine Hello) (*Link, Hello, error) {
 	link, theirs, err := handshake(ctx, conn, (*handshaker).dial, who, mine, nil)
 	if err != nil {
@@ -73,11 +72,10 @@ func ClientHandshake(ctx context.Context, conn net.Conn, who Credentials, mine H
 	return link, theirs, nil
 }
 
-// ServerHandshake is the other end of Dial, for a connection that a listener returned.
-// It owns conn from now on. check decides about a hello whose sender has proved
-// that it holds the ticket; the text of its error is what the sender is told.
-// A connection for another purpose than mine is refused without asking check,
-// which may be nil.
+// ServerHandshake is the accepting end of Dial, for a connection from a listener. ServerHandshake
+// takes ownership of conn. check decides on the hello of a peer that has proved the ticket; the
+// peer receives the text of check's error. A connection with a purpose other than mine is refused
+// without calling check, which may be nil.
 func ServerHandshake(ctx context.Context, conn net.Conn, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
 	link, theirs, err := handshake(ctx, conn, (*handshaker).accept, who, mine, check)
 	if err != nil {
@@ -86,15 +84,15 @@ func ServerHandshake(ctx context.Context, conn net.Conn, who Credentials, mine H
 	return link, theirs, nil
 }
 
-// handshaker is a handshake under way.
+// handshaker is a handshake in progress.
 type handshaker struct {
 	ctx         context.Context
 	conn        net.Conn
-	link        *Link // of conn; who is called has none before the other end has said something
+	link        *Link // nil on the accepting side until the first byte arrives
 	credentials *guarded
 	check       func(Hello) error
 
-	binding                      []byte // the same at both ends of a connection under TLS, and nowhere else; else nil
+	binding                      []byte // keying material of a TLS connection, equal at both ends only; nil without TLS
 	mine, theirs                 Hello
 	myPreface, theirPreface      []byte
 	myHelloBytes, theirHelloByte []byte
@@ -113,7 +111,7 @@ func handshake(ctx context.Context, conn net.Conn, run func(*handshaker) error, 
 		stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 		err = run(c)
 		if !stop() && err == nil {
-			err = context.Cause(ctx) // its deadline may hit the finished link
+			err = context.Cause(ctx) // ctx's deadline can still affect the finished link
 		}
 	}
 	if err == nil {
@@ -129,7 +127,7 @@ func handshake(ctx context.Context, conn net.Conn, run func(*handshaker) error, 
 	return c.link, c.theirs, nil
 }
 
-// prepare makes what this end will say.
+// prepare builds this end's messages.
 func (c *handshaker) prepare() (err error) {
 	if err := c.credentials.ticket.validate(); err != nil {
 		return err
@@ -200,7 +198,7 @@ func (c *handshaker) accept() error {
 	return c.send(wire.Proof, c.credentials.ticket.prove(roleAccept, said...))
 }
 
-// transcript is everything before the proofs, in order.
+// transcript returns all messages before the proofs, in order.
 func (c *handshaker) transcript(parts ...[]byte) [][]byte {
 	if c.binding != nil {
 		parts = append(parts, c.binding)
@@ -208,7 +206,7 @@ func (c *handshaker) transcript(parts ...[]byte) [][]byte {
 	return parts
 }
 
-// decide is about a peer that holds the ticket.
+// decide accepts or refuses a peer that holds the ticket.
 func (c *handshaker) decide() error {
 	if c.theirs.Purpose != c.mine.Purpose {
 		return fmt.Errorf("%w: this is a %v port, not a %v port", ErrRefused, c.mine.Purpose, c.theirs.Purpose)
@@ -222,7 +220,7 @@ func (c *handshaker) decide() error {
 	return nil
 }
 
-// refusal is check's own reason; it is an ErrRefused too.
+// refusal is check's error, wrapped as an ErrRefused.
 type refusal struct{ err error }
 
 func (r refusal) Error() string   { return "refused: " + r.err.Error() }
@@ -293,7 +291,7 @@ func (c *handshaker) send(t wire.Type, payload []byte) error {
 	return err
 }
 
-// receive reads a frame of type t, or the refusal that came in its place.
+// receive reads a frame of type t, or the refusal sent instead.
 func (c *handshaker) receive(t wire.Type) ([]byte, error) {
 	h, b, err := c.link.readFrame(maxHandshake)
 	if err != nil {
@@ -308,11 +306,11 @@ func (c *handshaker) receive(t wire.Type) ([]byte, error) {
 	return b, nil
 }
 
-// reasons are the errors that a refusal names by number, its first byte.
+// reasons are the errors by the number in a refusal's first byte.
 var reasons = [...]error{1: ErrNotRingo, 2: ErrVersion, 3: ErrTicket, 4: ErrRefused}
 
-// refuse tells the other end why and returns the reason. What it still sends is
-// read, for closing with unread bytes could take the refusal back.
+// refuse sends the reason to the peer and returns it. The peer's remaining bytes are read, because
+// closing with unread bytes could discard the refusal.
 func (c *handshaker) refuse(reason error) error {
 	code := byte(0)
 	for i, r := range reasons {
@@ -322,7 +320,7 @@ func (c *handshaker) refuse(reason error) error {
 		}
 	}
 	if theirs := (*refused)(nil); code == 0 || errors.As(reason, &theirs) {
-		return reason // the network's fault, or a refusal of theirs
+		return reason // network error, or a refusal by the peer
 	}
 	text := reason.Error()
 	if own := (refusal{}); errors.As(reason, &own) {
@@ -335,7 +333,7 @@ func (c *handshaker) refuse(reason error) error {
 	return reason
 }
 
-// drain reads until the other end closes, within reason.
+// drain reads until the peer closes, for a limited time.
 func (c *handshaker) drain() {
 	const patience = time.Second
 	conn := c.link.conn
@@ -344,7 +342,7 @@ func (c *handshaker) drain() {
 	}
 	conn.SetReadDeadline(time.Now().Add(patience))
 	if c.ctx.Err() != nil {
-		return // the deadline that ended the handshake is overwritten now
+		return // overwrites the deadline that ended the handshake
 	}
 	io.CopyN(io.Discard, conn, 64<<10)
 }
@@ -361,8 +359,7 @@ func parseRefusal(b []byte) error {
 	return &refused{cause: cause, text: text}
 }
 
-// refused is a refusal by the other end. It is an ErrRefused as well as its
-// cause.
+// refused is a refusal by the peer. refused unwraps to ErrRefused and to the cause.
 type refused struct {
 	cause error
 	text  string
@@ -371,7 +368,7 @@ type refused struct {
 func (r *refused) Error() string   { return "the other end refused: " + r.text }
 func (r *refused) Unwrap() []error { return []error{ErrRefused, r.cause} }
 
-// printable makes a stranger's words safe for a terminal.
+// printable makes text from an unauthenticated peer safe for a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -381,7 +378,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// explain turns what went wrong into what it means.
+// explain maps an error of the handshake to an error for the user.
 func (c *handshaker) explain(err error) error {
 	if c.link != nil && c.link.secure != nil {
 		err = c.explainTLS(err)

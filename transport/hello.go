@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// Purpose says what a connection is for.
+// Purpose is the purpose of a connection.
 type Purpose uint8
 
 const (
@@ -40,16 +40,15 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("purpose %d", uint8(p))
 }
 
-// Hello is how the two ends of a connection introduce themselves. What it says
-// is covered by the proof of the ticket.
+// Hello is the introduction of each end of a connection. The proof of the ticket covers the Hello.
 type Hello struct {
-	Version   string // of the program; other versions are refused
+	Version   string // program's version; other versions are refused
 	Purpose   Purpose
-	Rank      int    // of the sender; -1 for who has none
-	WorldSize int    // the ranks of the job as the sender knows it; 0 if it does not
-	Addr      string // where the sender listens, or ""
-	// Streams is how many connections the sender makes with each rank, and
-	// Stream which of them this is, from 0; both 0 where that has no meaning.
+	Rank      int    // sender's rank, or -1
+	WorldSize int    // number of ranks, or 0 if unknown
+	Addr      string // sender's listen address, or ""
+	// Streams is the number of connections between the sender and each rank, and Stream is this
+	// connection's index, from 0; both are 0 for other purposes.
 	Streams, Stream int
 }
 
@@ -61,7 +60,7 @@ const (
 
 var errHello = errors.New("malformed hello")
 
-// appendHello appends h, but for its version, which is in the preface.
+// appendHello appends h without the version, which is in the preface.
 func appendHello(b []byte, h Hello, nonce []byte) ([]byte, error) {
 	for _, v := range []int{h.Rank, h.WorldSize} {
 		if v < -1 || v > math.MaxInt32 {
@@ -86,7 +85,7 @@ func appendHello(b []byte, h Hello, nonce []byte) ([]byte, error) {
 	return append(b, h.Addr...), nil
 }
 
-// parseHello reads what appendHello wrote, after the nonce.
+// parseHello parses appendHello's output, after the nonce.
 func parseHello(b []byte) (Hello, error) {
 	if len(b) < helloFixed {
 		return Hello{}, fmt.Errorf("%w: %d bytes, at least %d expected", errHello, len(b), helloFixed)

@@ -8,16 +8,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// Inbox matches the messages of one peer with the receives posted for them. It
-// is the part that meshes have in common; those who only use a mesh never see
-// it.
+// Inbox matches the messages of one peer with the receives posted for them. All meshes use Inbox
+// internally; users of a mesh do not need the type.
 //
-// invariant[posted-receives]: a message whose receive is posted is written straight
-// to its dst. One that comes first is kept in a pooled buffer, up to Limit bytes for
-// the peer: beyond that whoever brings messages waits until a receive frees space.
+// invariant[posted-receives]: a message with a posted receive is always written directly to the
+// receive's dst, because Begin matches before choosing memory. A message without a posted receive
+// is kept in a pooled buffer, up to Limit bytes per peer. Above Limit Begin waits until a receive
+// frees space.
 //
-// Receives and messages hang in short hash chains through themselves, so that
-// matching neither allocates nor, with a few dozen in flight, searches.
+// Receives and messages form short intrusive hash chains: matching allocates no memory and, with a
+// few dozen operations in flight, needs no search.
 type Inbox struct {
 	rank, from int
 	limit      int64
@@ -25,40 +25,39 @@ type Inbox struct {
 	driver     Driver
 
 	mu      sync.Mutex
-	room    sync.Cond // space was freed, a receive was posted, or the inbox failed
-	waiting int       // how many wait on room
+	room    sync.Cond // signals freed space, a posted receive or a failure
+	waiting int       // waiters on room
 	posted  [chains]recvChain
 	arrived [chains]messageChain
 	held    int64 // bytes of pooled buffers in use
-	err     error // why nothing more will come, or nil
-	shut    bool  // and what has come is not handed out either
+	err     error // reason why no more messages arrive, or nil
+	shut    bool  // arrived messages are not delivered either
 }
 
-// Driver brings an inbox its messages, and lets those who wait for them help.
-// Its methods are called from any goroutine.
+// Driver delivers the messages of an inbox, and lets waiting receivers help. The methods must be
+// safe for concurrent use.
 type Driver interface {
-	// Poll may bring messages on the goroutine of a receive's owner until r is
-	// Done, for as long as that is cheaper than parking and not beyond timeout.
-	// With a timeout of zero or less it brings what is there.
+	// Poll may deliver messages on the goroutine of a receive's owner until r is Done, while
+	// polling is cheaper than parking and at most for timeout. With a timeout <= 0 Poll delivers
+	// the available messages.
 	Poll(r *Recv, timeout time.Duration)
-	// Park is called before an owner parks: from then on messages must come
-	// without its help. Unpark is called when it goes on.
+	// Park is called before an owner parks: from then on messages must arrive without the owner's
+	// help. Unpark is called when the owner continues.
 	Park()
 	Unpark()
-	// Interrupt makes whoever writes into a dst call Divert soon.
+	// Interrupt makes every writer into a dst call Divert soon.
 	Interrupt()
 }
 
-// InboxConfig says whose inbox it is. Zero values: no limit, a pool of its own,
-// messages that come by themselves.
+// InboxConfig configures an inbox. The zero values mean no limit, a private pool and no driver.
 type InboxConfig struct {
-	// Rank is whose inbox it is, and From the peer whose messages it takes.
+	// Rank is the owner of the inbox, and From is the peer that sends the messages.
 	Rank, From int
-	// Limit bounds the bytes kept for receives not yet posted.
+	// Limit is the maximum number of bytes kept for receives not yet posted. 0 means no limit.
 	Limit int64
-	// Pool is where the buffers come from; one serves all inboxes of a mesh.
+	// Pool is the buffer pool, shared by all inboxes of a mesh.
 	Pool *BufferPool
-	// Driver brings the messages. Nil: nobody needs to be asked.
+	// Driver delivers the messages. nil means that messages arrive without help.
 	Driver Driver
 }
 
@@ -75,8 +74,7 @@ func NewInbox(cfg InboxConfig) *Inbox {
 	return in
 }
 
-// Post asks for the message under tag. If it is already here it is copied by
-// this call.
+// Post requests the message under tag. If the message has arrived, Post copies the payload to dst.
 func (in *Inbox) Post(r *Recv, tag Tag, dst []byte) {
 	r.arm(in, tag, dst)
 	in.mu.Lock()
@@ -91,8 +89,7 @@ func (in *Inbox) Post(r *Recv, tag Tag, dst []byte) {
 	}
 }
 
-// match finds the message for r, or the reason why there is none, or else links
-// r. in.mu is held.
+// match returns the arrived message for r or an error, or links r into its chain. in.mu is held.
 func (in *Inbox) match(r *Recv) (*message, error) {
 	if in.shut {
 		return nil, in.fault(r.tag, in.err)
@@ -121,15 +118,14 @@ func (in *Inbox) match(r *Recv) (*message, error) {
 	return nil, nil
 }
 
-// Arrival is a message on its way in: where its bytes go.
+// Arrival is an arriving message with the memory for its payload.
 type Arrival struct {
 	tag  Tag
-	recv *Recv    // straight to its owner, or
-	msg  *message // into a pooled buffer
+	recv *Recv    // destination is the owner's dst, or
+	msg  *message // destination is a pooled buffer
 }
 
-// Bytes is where the message's payload is to be written, of the length given to
-// Begin.
+// Bytes returns the memory for the payload, of the length given to Begin.
 func (a *Arrival) Bytes() []byte {
 	if a.recv != nil {
 		return a.recv.dst
@@ -137,11 +133,10 @@ func (a *Arrival) Bytes() []byte {
 	return a.msg.bytes()
 }
 
-// Begin announces a message of n bytes. It waits while the message is neither
-// asked for nor fits under the limit, but not beyond timeout unless that is
-// negative. A receive of another length or of another operation under the same
-// number fails, and the message is kept.
-// Every Begin without an error needs an End.
+// Begin announces a message of n bytes. Begin waits while the message has no receive and exceeds
+// the limit, at most for timeout unless timeout is negative. A receive with a different length, or
+// of a different operation under the same number, fails, and the message is kept. Every successful
+// Begin needs an End.
 func (in *Inbox) Begin(tag Tag, n int, timeout time.Duration) (Arrival, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -155,8 +150,7 @@ func (in *Inbox) Begin(tag Tag, n int, timeout time.Duration) (Arrival, error) {
 	return in.begin(tag, n, r)
 }
 
-// TryBegin is Begin for who must not wait: ok is false, and nothing has
-// happened, where Begin would.
+// TryBegin is Begin without waiting: if Begin would wait, ok is false and the inbox is unchanged.
 func (in *Inbox) TryBegin(tag Tag, n int) (a Arrival, ok bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -168,10 +162,10 @@ func (in *Inbox) TryBegin(tag Tag, n int) (a Arrival, ok bool, err error) {
 	return a, true, err
 }
 
-// full reports whether a message of n bytes cannot be kept. in.mu is held.
+// full reports whether a message of n bytes exceeds the limit. in.mu is held.
 func (in *Inbox) full(n int) bool { return in.held+classBytes(n) > in.limit }
 
-// begin gives a message its place, in r if that is not nil. in.mu is held.
+// begin assigns memory to a message: r's dst if r is not nil. in.mu is held.
 func (in *Inbox) begin(tag Tag, n int, r *Recv) (Arrival, error) {
 	if in.err != nil {
 		if r != nil {
@@ -194,8 +188,8 @@ func (in *Inbox) begin(tag Tag, n int, r *Recv) (Arrival, error) {
 	return Arrival{tag: tag, msg: in.pool.get(tag, n)}, nil
 }
 
-// waitRoom waits until the message may be kept or its receive is posted, which
-// it then returns. in.mu is held.
+// waitRoom waits until the message fits or its receive is posted. waitRoom returns the receive, or
+// nil. in.mu is held.
 func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) {
 	in.waiting++
 	defer func() { in.waiting-- }()
@@ -227,9 +221,8 @@ func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) 
 	return in.takePosted(tag), nil
 }
 
-// Divert is for a writer that was interrupted after got bytes. If the receive's
-// owner wants its dst back, or the inbox was shut, the rest of the message goes to
-// a pooled buffer.
+// Divert is called by a writer that was interrupted after got bytes. If the receive's owner has
+// withdrawn dst, or the inbox was shut, the rest of the message is written to a pooled buffer.
 func (in *Inbox) Divert(a *Arrival, got int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -241,7 +234,7 @@ func (in *Inbox) Divert(a *Arrival, got int) {
 	if in.shut {
 		err = in.fault(a.tag, in.err)
 	}
-	a.msg = in.pool.get(a.tag, len(r.dst)) // even beyond the limit: it cannot be left half read
+	a.msg = in.pool.get(a.tag, len(r.dst)) // above the limit as well: a message cannot stay half read
 	in.held += classBytes(len(r.dst))
 	copy(a.msg.bytes(), r.dst[:got])
 	a.recv = nil
@@ -249,8 +242,7 @@ func (in *Inbox) Divert(a *Arrival, got int) {
 	r.complete(err)
 }
 
-// End says that the message is complete, or, with an error, that it never will
-// be.
+// End completes the message, or, with an error, abandons the message.
 func (in *Inbox) End(a Arrival, err error) {
 	if a.recv != nil {
 		if err != nil {
@@ -270,8 +262,8 @@ func (in *Inbox) End(a Arrival, err error) {
 	in.pool.put(a.msg)
 }
 
-// keep files a message that came into a pooled buffer, or returns the receive
-// that was posted meanwhile. After an error it only gives the space back.
+// keep stores a message in a pooled buffer, or returns a receive that was posted since. After an
+// error keep only frees the space.
 func (in *Inbox) keep(a Arrival, err error) *Recv {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -294,16 +286,15 @@ func (in *Inbox) keep(a Arrival, err error) *Recv {
 	return nil
 }
 
-// settle ends the filling of r, so that a withdrawal that comes now finds it
-// complete.
+// settle ends the filling of r: a later withdrawal finds r complete.
 func (in *Inbox) settle(r *Recv) {
 	in.mu.Lock()
 	r.state = recvIdle
 	in.mu.Unlock()
 }
 
-// withdraw takes r back for its owner and reports whether it was still waiting
-// for its message. If not, r completes soon.
+// withdraw returns r to its owner and reports whether r was still waiting. If not, r completes
+// soon.
 func (in *Inbox) withdraw(r *Recv) bool {
 	in.mu.Lock()
 	state := r.state
@@ -320,16 +311,16 @@ func (in *Inbox) withdraw(r *Recv) bool {
 	return state == recvPosted
 }
 
-// Break says that nothing more will come, because of err. What has arrived can
-// still be received; every other receive fails. The first cause is kept.
+// Break reports that no more messages arrive, because of err. Arrived messages can still be
+// received; all other receives fail. The first cause is kept.
 func (in *Inbox) Break(err error) { in.fail(err, false) }
 
-// Shut makes every pending and later receive fail with err, those of arrived
-// messages too. It replaces the cause of a Break; the first Shut is kept.
+// Shut fails every pending and later receive with err, including receives of arrived messages. Shut
+// replaces the cause of a Break; the first Shut is kept.
 func (in *Inbox) Shut(err error) {
 	in.fail(err, true)
 	if in.driver != nil {
-		in.driver.Interrupt() // the rest of a message that is being written may never come
+		in.driver.Interrupt() // the rest of a partly written message may never arrive
 	}
 }
 
@@ -351,14 +342,13 @@ func (in *Inbox) fail(err error, shut bool) {
 	in.room.Broadcast()
 }
 
-// Err returns the cause of the first Shut or Break, or nil.
 func (in *Inbox) Err() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.err
 }
 
-// free gives n bytes of kept messages back. in.mu is held.
+// free returns the space of n kept bytes. in.mu is held.
 func (in *Inbox) free(n int) {
 	in.held -= classBytes(n)
 	if in.waiting > 0 {
@@ -379,7 +369,7 @@ func (in *Inbox) mismatch(mine, theirs Tag) error {
 	return in.fault(mine, &MismatchError{Mine: mine.Sig, Theirs: theirs.Sig})
 }
 
-// timeout describes a receive whose message did not come in time.
+// timeout returns the error of a receive without a message in time.
 func (in *Inbox) timeout(tag Tag, after time.Duration) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()

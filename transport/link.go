@@ -13,32 +13,30 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// readAhead is how much a link reads beyond a header that it waits for: enough
-// that a small message costs one system call, and little enough that copying it
-// out costs a large one nothing to speak of.
+// readAhead is the number of bytes that a link reads beyond an expected header: enough for a small
+// message in one system call, and a negligible copy for a large message.
 const readAhead = 16 << 10
 
-// Link is one authenticated connection that carries frames. Any number of
-// goroutines may write; one reads. Dial and ServerHandshake make them.
+// Link is an authenticated connection for frames. Any number of goroutines may write, and one may
+// read. Dial and ServerHandshake create links.
 //
-// Where TLS does not apply the bytes are not encrypted: who can read the network
-// can read the gradients, but not join.
+// Without TLS the bytes are not encrypted: an eavesdropper on the network can read the gradients,
+// but cannot join.
 type Link struct {
 	conn   net.Conn
-	secure *SecureConn // conn, if that is encrypted
+	secure *SecureConn // conn, if encrypted
 
-	// The reader's: conn's bytes in[from:to] are read but not used.
 	in       [readAhead]byte
 	from, to int
 	received atomic.Int64
 
-	// The writer's, guarded by lock, which holds a token while it is taken.
+	// lock guards the writer's fields below, as a semaphore with one token.
 	lock   chan struct{}
-	timers sync.Pool // of those who wait for lock
+	timers sync.Pool // timers of writers waiting for lock
 	head   [wire.HeaderSize]byte
 	parts  [2][]byte
 	vec    net.Buffers
-	broken error // why nothing can be written any more
+	broken error // error of all further writes
 	sent   atomic.Int64
 }
 
@@ -46,32 +44,29 @@ func newLink(conn net.Conn) *Link {
 	return &Link{conn: conn, lock: make(chan struct{}, 1)}
 }
 
-// LocalAddr is this end's address.
+// LocalAddr returns this end's address.
 func (l *Link) LocalAddr() net.Addr { return l.conn.LocalAddr() }
 
-// RemoteAddr is the other end's address.
+// RemoteAddr returns the peer's address.
 func (l *Link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 
-// Detach returns the connection and what was read from it ahead of its use, for
-// who goes on with them in place of the link. ahead is valid until then only if
-// the link is not used again.
+// Detach returns the connection and the bytes already read from the connection, for a caller that
+// replaces the link. Do not use the link afterwards: a use invalidates ahead.
 func (l *Link) Detach() (conn net.Conn, ahead []byte) { return l.conn, l.in[l.from:l.to] }
 
-// Sent is the number of bytes written so far, headers and handshake included.
+// Sent returns the number of bytes written, including headers and handshake.
 func (l *Link) Sent() int64 { return l.sent.Load() }
 
-// Received is the number of bytes used so far, headers and handshake included.
-// What the link has read ahead is not counted.
+// Received returns the number of bytes consumed, including headers and handshake, excluding bytes
+// read ahead.
 func (l *Link) Received() int64 { return l.received.Load() }
 
-// Close closes the connection. Reads and writes that are under way fail with
-// ErrClosed.
+// Close closes the connection. Concurrent reads and writes fail with ErrClosed.
 func (l *Link) Close() error { return l.conn.Close() }
 
-// WriteFrame writes one frame; h.Length is taken from payload. It returns when
-// the operating system has the bytes. The timeout also covers waiting for other
-// writers. A frame that could only be written in part leaves the link unusable
-// for writing.
+// WriteFrame writes one frame, with h.Length set from payload, and returns when the operating
+// system has the bytes. timeout includes waiting for other writers. A partly written frame makes
+// the link unusable for writing.
 func (l *Link) WriteFrame(h wire.Header, payload []byte, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	if err := l.acquire(timeout); err != nil {
@@ -82,10 +77,9 @@ func (l *Link) WriteFrame(h wire.Header, payload []byte, timeout time.Duration) 
 	return err
 }
 
-// WriteEncoded writes frames that are encoded already, one after the other, in few
-// system calls. It uses the slice of frames up. It fails when nothing could be written
-// for as long as patience, which also bounds waiting for other writers; the link is
-// then of no use for writing, unless nothing at all was written.
+// WriteEncoded writes encoded frames in order, in few system calls, and consumes the slice frames.
+// WriteEncoded fails after patience without progress, or without getting the writer's lock for
+// patience. The link is then unusable for writing, unless no byte was written.
 func (l *Link) WriteEncoded(frames net.Buffers, patience time.Duration) error {
 	if err := l.acquire(patience); err != nil {
 		return err
@@ -96,14 +90,14 @@ func (l *Link) WriteEncoded(frames net.Buffers, patience time.Duration) error {
 	return err
 }
 
-// writeEncoded needs the lock.
+// writeEncoded needs the writer's lock.
 func (l *Link) writeEncoded(frames net.Buffers, patience time.Duration) error {
 	if l.broken != nil {
 		return l.broken
 	}
 	l.vec = frames
 	for total := int64(0); ; {
-		l.conn.SetWriteDeadline(time.Now().Add(patience)) // fails only where the write will, too
+		l.conn.SetWriteDeadline(time.Now().Add(patience)) // the write fails as well if this fails
 		n, err := l.writeVec(patience)
 		l.sent.Add(n)
 		total += n
@@ -112,11 +106,11 @@ func (l *Link) writeEncoded(frames net.Buffers, patience time.Duration) error {
 		case err == nil:
 			return nil
 		case late && n > 0 && l.secure == nil:
-			continue // slow, but it moves
+			continue // slow progress
 		case late:
 			err = fmt.Errorf("%w: nothing could be written for %v after %d bytes; the other end does not read", ErrTimeout, patience, total)
 			if total == 0 && l.secure == nil {
-				return err // the stream is as it was
+				return err // no byte was written
 			}
 		}
 		l.broken = linkError(err)
@@ -124,7 +118,8 @@ func (l *Link) writeEncoded(frames net.Buffers, patience time.Duration) error {
 	}
 }
 
-// writeVec writes vec. Under TLS, which cannot go on after a write that was given up, it has patience itself.
+// writeVec writes vec. TLS cannot continue after an abandoned write, so the TLS connection handles
+// patience.
 func (l *Link) writeVec(patience time.Duration) (int64, error) {
 	if l.secure != nil {
 		return l.secure.writeAll(l.vec, patience)
@@ -132,8 +127,8 @@ func (l *Link) writeVec(patience time.Duration) (int64, error) {
 	return l.vec.WriteTo(l.conn)
 }
 
-// CloseWrite closes the writing side, so that the other end reads EOF after the
-// last frame. Later writes fail with cause.
+// CloseWrite closes the writing side: the peer reads EOF after the last frame. Later writes fail
+// with cause.
 func (l *Link) CloseWrite(timeout time.Duration, cause error) error {
 	if err := l.acquire(timeout); err != nil {
 		return err
@@ -143,12 +138,11 @@ func (l *Link) CloseWrite(timeout time.Duration, cause error) error {
 		l.broken = cause
 	}
 	if c, ok := l.conn.(interface{ CloseWrite() error }); ok {
-		_ = c.CloseWrite() // a fault shows at the next use
+		_ = c.CloseWrite() // the next use reports an error
 	}
 	return nil
 }
 
-// acquire takes the writer's lock.
 func (l *Link) acquire(timeout time.Duration) error {
 	select {
 	case l.lock <- struct{}{}:
@@ -170,7 +164,7 @@ func (l *Link) acquire(timeout time.Duration) error {
 	}
 }
 
-// write needs the lock.
+// write needs the writer's lock.
 func (l *Link) write(h wire.Header, payload []byte, deadline time.Time, timeout time.Duration) error {
 	if l.broken != nil {
 		return l.broken
@@ -179,7 +173,7 @@ func (l *Link) write(h wire.Header, payload []byte, deadline time.Time, timeout 
 	if err := wire.PutHeader(&l.head, h); err != nil {
 		return err
 	}
-	l.conn.SetWriteDeadline(deadline) // fails only where the write will, too
+	l.conn.SetWriteDeadline(deadline) // the write fails as well if this fails
 	l.parts = [2][]byte{l.head[:], payload}
 	l.vec = l.parts[:]
 	if len(payload) == 0 {
@@ -194,20 +188,19 @@ func (l *Link) write(h wire.Header, payload []byte, deadline time.Time, timeout 
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("%w after %v with %d of %d bytes written; the other end does not read", ErrTimeout, timeout, n, wire.HeaderSize+len(payload))
 		if n == 0 && l.secure == nil {
-			return err // nothing is out: the stream is as it was
+			return err // no byte was written
 		}
 	}
 	l.broken = linkError(err)
 	return l.broken
 }
 
-// SetReadDeadline bounds the reads to come and the one under way; the zero time
-// lifts the bound. A read that fails because of it has lost nothing and can be
-// taken up again.
+// SetReadDeadline limits current and later reads; the zero time removes the limit. A read that
+// exceeds the deadline loses no data and can be continued.
 func (l *Link) SetReadDeadline(t time.Time) error { return l.conn.SetReadDeadline(t) }
 
-// ReadHeader reads the next header. It returns io.EOF when the other end has
-// closed between two frames. The payload must be read before the next header.
+// ReadHeader reads the next header. ReadHeader returns io.EOF if the peer has closed between two
+// frames. Read the payload before the next header.
 func (l *Link) ReadHeader() (wire.Header, error) {
 	for l.to-l.from < wire.HeaderSize {
 		if err := l.fill(); err != nil {
@@ -221,8 +214,8 @@ func (l *Link) ReadHeader() (wire.Header, error) {
 	return h, err
 }
 
-// ReadPayload fills dst and returns how much of it is filled. After an ErrTimeout
-// the rest can be read by another call.
+// ReadPayload fills dst and returns the number of bytes read. After an ErrTimeout another call can
+// read the rest.
 func (l *Link) ReadPayload(dst []byte) (int, error) {
 	got := copy(dst, l.in[l.from:l.to])
 	l.use(got)
@@ -240,8 +233,8 @@ func (l *Link) ReadPayload(dst []byte) (int, error) {
 	return got, nil
 }
 
-// readFrame reads a whole frame, for links whose frames are few and small. A
-// payload above limit is an error and nothing is allocated.
+// readFrame reads a whole frame, for links with few and small frames. A payload above limit is an
+// error without an allocation.
 func (l *Link) readFrame(limit int) (wire.Header, []byte, error) {
 	h, err := l.ReadHeader()
 	if err != nil {
@@ -255,7 +248,6 @@ func (l *Link) readFrame(limit int) (wire.Header, []byte, error) {
 	return h, p, err
 }
 
-// fill reads more bytes ahead.
 func (l *Link) fill() error {
 	if l.from > 0 {
 		l.to = copy(l.in[:], l.in[l.from:l.to])
@@ -265,7 +257,7 @@ func (l *Link) fill() error {
 	l.to += n
 	switch {
 	case n > 0:
-		return nil // an error shows again at the next read
+		return nil // the next read repeats the error
 	case err == io.EOF && l.to > 0:
 		return io.ErrUnexpectedEOF
 	case err == io.EOF:
@@ -282,7 +274,7 @@ func (l *Link) use(n int) {
 	}
 }
 
-// read reads what comes, for the preface.
+// read reads available bytes, for the preface.
 func (l *Link) read(p []byte) (int, error) {
 	if l.from < l.to {
 		n := copy(p, l.in[l.from:l.to])
@@ -294,10 +286,10 @@ func (l *Link) read(p []byte) (int, error) {
 	return n, err
 }
 
-// linkError maps the faults of connections to this package's.
+// linkError maps connection errors to this package's errors.
 func linkError(err error) error {
 	switch {
-	case errors.Is(err, ErrTimeout): // which says more
+	case errors.Is(err, ErrTimeout): // more specific
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ErrTimeout
 	case errors.Is(err, net.ErrClosed):

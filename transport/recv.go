@@ -9,47 +9,46 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// Recv is one posted receive. The caller owns it, may keep it and post it again
-// once Wait has returned; after its first use neither Post nor Wait allocates.
-// The zero value is ready. It must not be copied after its first use.
+// Recv is a posted receive. The caller owns the Recv and may post again after Wait has returned;
+// from the second use Post and Wait allocate no memory. The zero value is ready. Do not copy a Recv
+// after the first use.
 type Recv struct {
-	in    *Inbox // where it is posted, nil when it is not in use
+	in    *Inbox // inbox of the posted receive; nil if unused
 	tag   Tag
 	dst   []byte
-	next  *Recv // in the inbox's chain
+	next  *Recv // next in the inbox's chain
 	state recvState
 	err   error
 	ready atomic.Uint32 // pending, parked or completed
-	done  chan struct{} // one token for an owner who has parked
+	done  chan struct{} // one token for a parked owner
 	timer *time.Timer
 }
 
-// Values of Recv.ready. Only an owner who has parked is woken through a
-// channel: the one who still polls sees the value, which costs much less.
+// Values of Recv.ready. Only a parked owner is woken through a channel. A polling owner reads the
+// value, at a much lower cost.
 const (
 	pending   uint32 = iota
 	parked           // the owner waits for a token
-	completed        // the receive is its owner's again
+	completed        // owned by the caller again
 )
 
 // recvState is guarded by the inbox's mutex.
 type recvState uint8
 
 const (
-	recvIdle      recvState = iota // not known to any inbox: complete, or never posted
-	recvPosted                     // in the inbox's chain; nobody writes to dst
+	recvIdle      recvState = iota // unknown to all inboxes: complete, or never posted
+	recvPosted                     // linked in the inbox's chain; no goroutine writes to dst
 	recvFilling                    // out of the chain; one goroutine writes to dst
-	recvWithdrawn                  // still being filled, but its owner wants dst back
+	recvWithdrawn                  // still being filled, while the owner has requested dst back
 )
 
 var errWithdrawn = errors.New("withdrawn")
 
-// Wait blocks until the message has been written to the posted dst, until a
-// fault, or until timeout has passed. A timeout of zero or less only asks.
+// Wait blocks until the message is written to dst, an error occurs, or timeout passes. With a
+// timeout <= 0 Wait returns immediately.
 //
-// After Wait the mesh no longer touches dst, whatever the outcome. A receive
-// that timed out is withdrawn; its message, should it still come, is kept for
-// the next receive that is posted under the tag.
+// After Wait the mesh never accesses dst. A timed-out receive is withdrawn; a late message is kept
+// for the next receive posted under the tag.
 func (r *Recv) Wait(timeout time.Duration) error {
 	if r.in == nil {
 		return errors.New("transport: Wait on a receive that was not posted")
@@ -76,17 +75,17 @@ func (r *Recv) Wait(timeout time.Duration) error {
 	return r.expire(timeout)
 }
 
-// Done reports whether Wait would return at once.
+// Done reports whether Wait would return immediately.
 func (r *Recv) Done() bool { return r.ready.Load() == completed }
 
-// Tag is the tag of the message that r was posted for.
+// Tag returns the tag of the posted receive.
 func (r *Recv) Tag() Tag { return r.tag }
 
-// Len is the length of that message in bytes.
+// Len returns the length of the message in bytes.
 func (r *Recv) Len() int { return len(r.dst) }
 
-// park reports whether the receive completed within the timeout, of which time in which
-// this process was suspended does not count.
+// park reports whether the receive completed within timeout. Time during a suspension of this
+// process does not count.
 func (r *Recv) park(timeout time.Duration) bool {
 	if !r.ready.CompareAndSwap(pending, parked) {
 		return true
@@ -111,8 +110,7 @@ func (r *Recv) park(timeout time.Duration) bool {
 	}
 }
 
-// expire takes dst back from the mesh. A message that has come in the meantime
-// counts.
+// expire withdraws dst from the mesh. A message that arrived in the meantime counts as received.
 func (r *Recv) expire(timeout time.Duration) error {
 	in, tag := r.in, r.tag
 	if in.withdraw(r) {
@@ -120,7 +118,7 @@ func (r *Recv) expire(timeout time.Duration) error {
 		return in.timeout(tag, timeout)
 	}
 	if timeout > 0 || r.ready.CompareAndSwap(pending, parked) {
-		<-r.done // soon: whoever fills dst has been told to let go
+		<-r.done // soon: the writer into dst was interrupted
 	}
 	if err := r.finish(); err != errWithdrawn {
 		return err
@@ -136,8 +134,8 @@ func (r *Recv) finish() error {
 
 func (r *Recv) release() { r.in, r.dst, r.err, r.next, r.state = nil, nil, nil, nil, recvIdle }
 
-// arm readies r for a posting. A receive that is still in use is a fault of the
-// caller that no error could be delivered to.
+// arm prepares r for posting. Posting a receive in use is a programming error without a way to
+// return an error.
 func (r *Recv) arm(in *Inbox, tag Tag, dst []byte) {
 	if r.in != nil {
 		panic(fmt.Sprintf("transport: receive %v posted again before Wait returned", r.tag))
@@ -149,8 +147,8 @@ func (r *Recv) arm(in *Inbox, tag Tag, dst []byte) {
 	r.ready.Store(pending)
 }
 
-// complete hands r back to its owner. The caller must have taken r out of the
-// inbox; it must not touch r afterwards.
+// complete returns r to its owner. The caller must have removed r from the inbox, and must not use
+// r afterwards.
 func (r *Recv) complete(err error) {
 	r.err = err
 	if r.ready.Swap(completed) == parked {

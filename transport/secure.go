@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// SecureConn is a connection under TLS that stands: what Link.Detach returns of one that is encrypted. After a write that
-// failed, because of its deadline too, nothing can be written; a read that fails because of its deadline has lost nothing.
+// SecureConn is an established TLS connection, as returned by Link.Detach for an encrypted link.
+// After a failed write, including one past its deadline, further writes fail; a read past its
+// deadline loses no data.
 type SecureConn struct {
 	*tls.Conn
 	lower below
 }
 
-// NetConn returns the connection underneath.
+// NetConn returns the underlying connection.
 func (s *SecureConn) NetConn() net.Conn { return s.lower.conn }
 
-// writeAll writes all of vec in few system calls, as net.Buffers.WriteTo does, and returns how much it wrote. While bytes go
-// out, each part of them may take as long as patience, if that is not 0.
+// writeAll writes all of vec in few system calls, as net.Buffers.WriteTo does, and returns the
+// number of bytes written. patience limits the time without progress, 0 means no limit.
 func (s *SecureConn) writeAll(vec net.Buffers, patience time.Duration) (int64, error) {
 	s.lower.cork(patience)
 	total := int64(0)
@@ -34,18 +35,20 @@ func (s *SecureConn) writeAll(vec net.Buffers, patience time.Duration) (int64, e
 	return total, s.lower.uncork()
 }
 
-// Divert has the bytes of TLS go by read and write from now on, in place of the connection underneath (NetConn), which the
-// caller has to itself: as much as there is, never waiting. Where there is nothing to be read, or no room, they return an error that is a
-// temporary net.Error; what could not be written waits in memory for Flush. The calls of Divert, Read, Write and Flush must not
-// overlap, but for one of Read beside one of the others.
+// Divert makes TLS use the functions read and write instead of the underlying connection (NetConn),
+// which then belongs to the caller alone. read and write transfer the available bytes without
+// waiting; without data or space they return an error that is a temporary net.Error. Unwritten
+// bytes stay in memory for Flush. Calls of Divert, Read, Write and Flush must not overlap, except
+// for one Read with one of the rest.
 func (s *SecureConn) Divert(read func([]byte) (int, error), write func([]byte) (int, error)) {
 	s.lower.mu.Lock()
 	defer s.lower.mu.Unlock()
 	s.lower.read, s.lower.write = read, write
 }
 
-// Fetch reads from below what comes next, unless there is some already, and reports whether a Read has anything to work with:
-// it costs nothing but the system call. It is a call of Read as to what may overlap.
+// Fetch reads the next bytes from the underlying connection unless some are buffered, and reports
+// whether Read has data. The cost is one system call. Fetch counts as a Read for the rules of
+// overlapping calls.
 func (s *SecureConn) Fetch() (bool, error) {
 	if len(s.lower.buffered) > 0 {
 		return true, nil
@@ -53,29 +56,29 @@ func (s *SecureConn) Fetch() (bool, error) {
 	return s.lower.fetch()
 }
 
-// Flush writes what waits in memory, as far as there is room, and reports whether that is all.
+// Flush writes the bytes in memory without waiting, and reports whether all were written.
 func (s *SecureConn) Flush() (bool, error) { return s.lower.flush() }
 
-// corked is how many bytes a corked connection gathers before it writes them.
+// corked is the number of bytes that a corked connection collects before a write.
 const corked = 256 << 10
 
-// readBelow is how much is read at a time: several records of 16 KiB.
+// readBelow is the size of a read: several records of 16 KiB.
 const readBelow = 64 << 10
 
-// below is what TLS reads from and writes to.
+// below is the connection under TLS.
 type below struct {
 	conn        net.Conn
 	buffered    []byte // read from conn, not yet by TLS
-	buffer      []byte // of readBelow bytes, where the other end is known and may have them
+	buffer      []byte // readBelow bytes, for an authenticated peer; else nil
 	read, write func([]byte) (int, error)
 
 	mu       sync.Mutex
-	held     bool // what TLS writes is gathered
+	held     bool // writes of TLS are collected
 	patience time.Duration
-	out      []byte // gathered, or not yet taken by write
+	out      []byte // collected, or not yet accepted by write
 }
 
-// Read is what TLS reads with.
+// Read is called by TLS.
 func (b *below) Read(p []byte) (int, error) {
 	if len(b.buffered) == 0 {
 		if b.buffer == nil {
@@ -90,7 +93,7 @@ func (b *below) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fetch reads ahead, and reports whether there was anything.
+// fetch reads ahead, and reports whether bytes were available.
 func (b *below) fetch() (bool, error) {
 	read := b.read
 	if read == nil {
@@ -101,7 +104,7 @@ func (b *below) fetch() (bool, error) {
 	return n > 0, err
 }
 
-// Write is what TLS writes with.
+// Write is called by TLS.
 func (b *below) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +135,7 @@ func (b *below) uncork() error {
 	return b.empty()
 }
 
-// empty writes what is gathered. It needs the lock.
+// empty writes the collected bytes. empty needs the lock.
 func (b *below) empty() error {
 	defer func() { b.out = b.out[:0] }()
 	for rest := b.out; len(rest) > 0; {
@@ -141,7 +144,7 @@ func (b *below) empty() error {
 		if err != nil && (n == 0 || b.patience == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
 			return err
 		}
-		if err != nil { // slow, but it moves
+		if err != nil { // slow progress
 			b.conn.SetWriteDeadline(time.Now().Add(b.patience))
 		}
 	}
@@ -168,7 +171,7 @@ func (b *below) flush() (bool, error) {
 	return false, err
 }
 
-// The rest makes a net.Conn of it.
+// The methods below complete a net.Conn.
 
 func (b *below) Close() error                       { return b.conn.Close() }
 func (b *below) LocalAddr() net.Addr                { return b.conn.LocalAddr() }

@@ -5,50 +5,48 @@ import (
 	"unsafe"
 )
 
-// SharedMemory is memory that some ranks of a mesh share, usually those of one host.
-// What one rank stores there the others load: nothing is sent. Pages that
-// nobody has touched take no memory.
+// SharedMemory is memory shared by some ranks of a mesh, normally the ranks of one host. Ranks
+// exchange data by stores and loads, without messages. Untouched pages use no memory.
 type SharedMemory struct {
-	// Ranks are the mesh's ranks that share it, ascending; this one is Ranks[Index].
+	// Ranks are the mesh ranks that share the memory, ascending; this rank is Ranks[Index].
 	Ranks []int
 	Index int
-	// Control is the same memory for every rank, zero at the start and aligned
-	// to pages: the flags and staging buffers of the groups over the mesh,
-	// ControlBytes for each rank.
+	// Control is the same memory on every rank, initially zero and page-aligned: flags and staging
+	// buffers of the groups over the mesh, ControlBytes per rank.
 	Control []byte
-	// Arenas[i] is the arena of Ranks[i] as it is mapped here. All have the same
-	// length, are aligned to pages and zero at the start.
+	// Arenas[i] is this process's mapping of the arena of Ranks[i]. All arenas have the same
+	// length, are page-aligned and initially zero.
 	Arenas [][]byte
-	// Cores is how many processors the ranks may run on, together: with fewer
-	// than ranks a wait gives way at once.
+	// Cores is the number of processors available to all ranks together: with fewer processors than
+	// ranks a wait yields immediately.
 	Cores int
-	// OneProcess says that the ranks are goroutines of one process.
+	// OneProcess reports whether the ranks are goroutines of one process.
 	OneProcess bool
-	// Free, if set, is called once, when the last holder drops the memory, with
-	// how many bytes of this rank's own arena Alloc has given out.
+	// Free, if set, is called once, when the last holder drops the memory, with the number of bytes
+	// that Alloc has returned from this rank's arena.
 	Free func(used int)
-	// BytesCarried is how many bytes of operands this rank has given to operations that the ranks
-	// carried out here, in place of sending them.
+	// BytesCarried is the number of operand bytes that this rank has exchanged through the shared
+	// memory instead of messages.
 	BytesCarried atomic.Int64
 
-	used    int // of this rank's own arena, in bytes
+	used    int // allocated bytes of this rank's arena
 	holders atomic.Int32
 }
 
-// ControlBytes is the length of SharedMemory.Control for each rank.
+// ControlBytes is the length of SharedMemory.Control per rank.
 const ControlBytes = 34 << 20
 
-// arenaAlign is what Alloc aligns to: a page, so that ranks on different
-// sockets do not share one.
+// arenaAlign is the alignment of Alloc: a page, so that ranks on different sockets never share a
+// page.
 const arenaAlign = 4096
 
-// SharedMemoryProvider is a mesh that may share memory.
+// SharedMemoryProvider is a mesh with optional shared memory.
 type SharedMemoryProvider interface {
-	// SharedMemory returns the memory that this rank shares, nil if there is none.
+	// SharedMemory returns this rank's shared memory, or nil.
 	SharedMemory() *SharedMemory
 }
 
-// SharedMemoryOf returns what m shares, nil if nothing.
+// SharedMemoryOf returns the shared memory of m, or nil.
 func SharedMemoryOf(m Mesh) *SharedMemory {
 	if w, ok := m.(SharedMemoryProvider); ok {
 		return w.SharedMemory()
@@ -56,25 +54,24 @@ func SharedMemoryOf(m Mesh) *SharedMemory {
 	return nil
 }
 
-// Hold keeps the memory from being given back until a Drop. The mesh holds it
-// until its Close; a group holds it until its last operation has ended.
+// Hold prevents the release of the memory until a Drop. The mesh holds the memory until Close, and
+// a group until the end of its last operation.
 func (w *SharedMemory) Hold() { w.holders.Add(1) }
 
-// Drop ends a Hold. After the last one Control and the other ranks' arenas must
-// not be touched; what Alloc returned may be, but what is in it is undefined.
+// Drop ends a Hold. After the last Drop, Control and the arenas of other ranks must not be
+// accessed; memory from Alloc stays accessible with undefined contents.
 func (w *SharedMemory) Drop() {
 	if w.holders.Add(-1) == 0 && w.Free != nil {
 		w.Free(w.used)
 	}
 }
 
-// Arena is this rank's own arena.
+// Arena returns this rank's arena.
 func (w *SharedMemory) Arena() []byte { return w.Arenas[w.Index] }
 
-// Alloc returns the next n bytes of this rank's own arena, zero and aligned to
-// 4 KiB, or nil when it does not have them: then ordinary memory serves, which
-// operations copy through Control. It is not to be called from two goroutines at
-// once, nor is Return.
+// Alloc returns the next n bytes of this rank's arena, zeroed and aligned to 4 KiB, or nil if the
+// arena is full: the caller then uses ordinary memory, which operations copy through Control. Alloc
+// and Return must not be called concurrently.
 func (w *SharedMemory) Alloc(n int) []byte {
 	if n < 0 || n > len(w.Arena())-w.used {
 		return nil
@@ -84,9 +81,8 @@ func (w *SharedMemory) Alloc(n int) []byte {
 	return p
 }
 
-// Return gives back what the last Alloc returned, and reports whether p is that:
-// anything else stays given out. They are cleared for the next Alloc, and not to
-// be touched any more, by no rank.
+// Return frees the memory of the last Alloc and reports whether p is that memory; other memory
+// stays allocated. Return clears the memory, which no rank may access afterwards.
 func (w *SharedMemory) Return(p []byte) bool {
 	off, ok := w.Offset(p)
 	if !ok || len(p) == 0 || min(len(w.Arena()), (off+len(p)+arenaAlign-1)&^(arenaAlign-1)) != w.used {
@@ -97,8 +93,8 @@ func (w *SharedMemory) Return(p []byte) bool {
 	return true
 }
 
-// Offset returns where p lies in this rank's own arena, in bytes; ok is false
-// when it does not.
+// Offset returns the offset of p in this rank's arena, in bytes; ok is false if p is outside the
+// arena.
 func (w *SharedMemory) Offset(p []byte) (off int, ok bool) {
 	own := uintptr(unsafe.Pointer(unsafe.SliceData(w.Arena())))
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(p)))

@@ -13,9 +13,8 @@ import (
 // ticketBytes is the length of a ticket.
 const ticketBytes = 32
 
-// Ticket is the secret that the processes of one job share. Whoever holds it
-// may join. It never travels over a connection: both ends prove that they hold
-// it.
+// Ticket is the secret shared by the processes of one job. A holder of the ticket may join. The
+// ticket is never sent: both ends prove possession.
 type Ticket []byte
 
 // NewTicket returns a ticket of 32 random bytes.
@@ -25,8 +24,8 @@ func NewTicket() Ticket {
 	return t
 }
 
-// ParseTicket reads what String returned. Spaces around it do not matter. The
-// error does not show the text: it may be a secret with a typing mistake.
+// ParseTicket parses String's result, ignoring surrounding spaces. The error does not contain the
+// text, which may be a mistyped secret.
 func ParseTicket(s string) (Ticket, error) {
 	s = strings.TrimSpace(s)
 	b, err := hex.DecodeString(s)
@@ -46,9 +45,9 @@ func (t Ticket) validate() error {
 	return nil
 }
 
-// prove returns the proof that one end holds the ticket. What was said so far
-// goes in, nonces included, so that a proof fits one conversation only; the
-// role keeps an end from being answered with its own proof.
+// prove returns the proof of one end's possession of the ticket. The proof covers all previous
+// messages, including nonces, and so fits one handshake only; the role prevents replaying a proof
+// to its author.
 func (t Ticket) prove(role string, said ...[]byte) []byte {
 	mac := hmac.New(sha256.New, t)
 	for _, part := range append([][]byte{[]byte("ringo handshake 2"), []byte(role)}, said...) {

@@ -19,15 +19,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// What both ends of a TLS connection agree on without saying it.
+// Constants that both ends of a TLS connection must share.
 const (
-	certificateLabel = "ringo tls certificate 1" // the key of a job's certificate, of its ticket
-	nameLabel        = "ringo tls name 1"        // what a client calls the server, of its ticket
+	certificateLabel = "ringo tls certificate 1" // derives a job certificate's key from the ticket
+	nameLabel        = "ringo tls name 1"        // derives the server name from the ticket
 	bindingLabel     = "EXPORTER-ringo ticket 1" // binds the ticket's proof to the connection
-	tlsRecord        = 0x16                      // what a TLS connection begins with: a record of its handshake
+	tlsRecord        = 0x16                      // first byte of a TLS connection: a handshake record
 )
 
-// conf returns the configuration of one end.
+// conf returns the TLS configuration of this end.
 func (g *guarded) conf() (*tls.Config, error) {
 	name, err := g.ticket.clientName()
 	if err != nil {
@@ -35,7 +35,7 @@ func (g *guarded) conf() (*tls.Config, error) {
 	}
 	conf := &tls.Config{
 		ServerName: name, GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) { return nil, sameName(h.ServerName, name) },
-		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true, // VerifyConnection does
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true, // checked by VerifyConnection
 		SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
 	}
 	if g.tls.Cert == "" {
@@ -56,8 +56,9 @@ func (g *guarded) conf() (*tls.Config, error) {
 	return conf, nil
 }
 
-// clientName is the name of a server for which clients of this ticket's job ask. It is not encrypted: who reads it learns nothing of the
-// ticket, and that two connections are of one job. It keeps others from making a server compute, and proves nothing.
+// clientName returns the server name that clients of the ticket's job request. The name is sent in
+// clear: a reader can link connections of one job, but learns no part of the ticket. The name stops
+// foreign clients before a server computes, and proves no identity.
 func (t Ticket) clientName() (string, error) {
 	b, err := hkdf.Key(sha256.New, t, nil, nameLabel, 16)
 	return hex.EncodeToString(b), err
@@ -70,7 +71,7 @@ func sameName(asked, name string) error {
 	return fmt.Errorf("%w: the other end belongs to another job, was given another ticket, or is no ringo process", ErrTicket)
 }
 
-// certificate makes a certificate whose key all processes with this ticket have, and nobody else.
+// certificate derives a certificate from the ticket. Only processes with the ticket have its key.
 func (t Ticket) certificate() (tls.Certificate, error) {
 	seed, err := hkdf.Key(sha256.New, t, nil, certificateLabel, ed25519.SeedSize)
 	if err != nil {
@@ -79,13 +80,13 @@ func (t Ticket) certificate() (tls.Certificate, error) {
 	key := ed25519.NewKeyFromSeed(seed)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ringo"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0), // the job's end ends it, not a clock
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0), // valid until the job ends, independent of clocks
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// sameKey accepts the peer that has proved to hold the same key.
+// sameKey accepts a peer that has proved possession of the same key.
 func sameKey(s tls.ConnectionState, key ed25519.PrivateKey) error {
 	if theirs, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); ok && theirs.Equal(key.Public()) {
 		return nil
@@ -93,13 +94,13 @@ func sameKey(s tls.ConnectionState, key ed25519.PrivateKey) error {
 	return fmt.Errorf("%w: one end belongs to another job or was given a wrong ticket, or has certificates from files and the other end has not", ErrTicket)
 }
 
-// ErrCertificate: a certificate was refused, by this end or the other one.
+// ErrCertificate means that either end refused a certificate.
 var ErrCertificate = errors.New("certificate refused")
 
-// mostPEM is the limit of a file of certificates, in bytes.
+// mostPEM is the maximum size of a certificate file, in bytes.
 const mostPEM = 1 << 20
 
-// certificates are those that were given as files.
+// certificates are the certificates from files.
 type certificates struct {
 	certificate tls.Certificate
 	roots       *x509.CertPool
@@ -130,8 +131,8 @@ func (c TLS) files() (f certificates, err error) {
 	return f, nil
 }
 
-// verify accepts a certificate that comes from the authority and is valid now, whatever it may be used for and whatever hosts
-// it names: who belongs to the job is the ticket's affair.
+// verify accepts a currently valid certificate of the authority, for any usage and any host name,
+// because the ticket determines membership.
 func (f certificates) verify(s tls.ConnectionState) error {
 	between := x509.NewCertPool()
 	for _, c := range s.PeerCertificates[1:] {
@@ -144,7 +145,8 @@ func (f certificates) verify(s tls.ConnectionState) error {
 	return nil
 }
 
-// encrypt puts the conversation under TLS and has the ticket's proof bound to it.
+// encrypt starts TLS on the handshake's connection and binds the ticket's proof to the TLS
+// connection.
 func (c *handshaker) encrypt(end func(*SecureConn, *tls.Config)) error {
 	conf, err := c.credentials.conf()
 	if err != nil {
@@ -165,7 +167,7 @@ func (c *handshaker) encrypt(end func(*SecureConn, *tls.Config)) error {
 func asClient(s *SecureConn, conf *tls.Config) { s.Conn = tls.Client(&s.lower, conf) }
 func asServer(s *SecureConn, conf *tls.Config) { s.Conn = tls.Server(&s.lower, conf) }
 
-// explainTLS turns what a handshake or the other end's alert says into what it means.
+// explainTLS maps errors and alerts of a TLS handshake to errors for the user.
 func (c *handshaker) explainTLS(err error) error {
 	var record tls.RecordHeaderError
 	var alert *net.OpError
@@ -178,7 +180,7 @@ func (c *handshaker) explainTLS(err error) error {
 	switch alert.Err.Error() {
 	case alertNoTLS.Error():
 		return fmt.Errorf("%w: this end encrypts the connection, the other one does not: give both the same network.tls", ErrRefused)
-	case alertInternal.Error(): // of sameName
+	case alertInternal.Error(): // sent by sameName
 		return fmt.Errorf("%w: the other end belongs to another job or was given another ticket", ErrTicket)
 	case alertBadCertificate.Error():
 		if c.credentials.tls.Cert == "" {
@@ -189,17 +191,18 @@ func (c *handshaker) explainTLS(err error) error {
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
-// Alerts of TLS 1.3, by their numbers in RFC 8446, section 6.2.
+// Alert numbers of TLS 1.3, from RFC 8446, section 6.2.
 const (
 	alertBadCertificate tls.AlertError = 42
 	alertInternal       tls.AlertError = 80
-	alertNoTLS          tls.AlertError = 70 // protocol_version, in which no two processes of ringo differ
+	alertNoTLS          tls.AlertError = 70 // protocol_version: never sent between two ringo processes otherwise
 )
 
-// noTLS is that alert in a record of its own, for who begins TLS where there is none.
+// noTLS is a TLS record with the alert, for a peer that starts TLS although this end does not use
+// TLS.
 var noTLS = []byte{21, 3, 3, 0, 2, 2, byte(alertNoTLS)}
 
-// guard looks how the other end begins, and has both encrypt or neither.
+// guard detects the peer's choice of TLS and requires the same choice on both ends.
 func (c *handshaker) guard() error {
 	if err := c.listen(); err != nil {
 		return err
@@ -224,7 +227,7 @@ func (c *handshaker) guard() error {
 	return c.refuse(fmt.Errorf("%w: the end that was called encrypts connections, the caller does not: give both the same network.tls", ErrRefused))
 }
 
-// listen waits for the other end's first byte, and makes the link then: one that says nothing gets no memory.
+// listen waits for the peer's first byte before allocating the link: a silent peer uses no memory.
 func (c *handshaker) listen() error {
 	var first [1]byte
 	for n := 0; n == 0; {

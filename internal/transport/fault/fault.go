@@ -10,28 +10,26 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// ErrInjected is the cause of every fault of a Fail rule.
+// ErrInjected is the cause of every error injected by a Fail rule.
 var ErrInjected = errors.New("injected fault")
 
-// Mesh is a mesh with faults. It implements transport.Mesh and
-// transport.Cutter.
+// Mesh is a mesh with injected faults. Mesh implements transport.Mesh and transport.Cutter.
 type Mesh struct {
 	transport.Mesh
 	rules  []counted
 	wakeUp sync.Once
-	ended  chan struct{} // closed by Abort and Close, which end delays
+	ended  chan struct{} // closed by Abort and Close; ends delays
 }
 
-// counted is a rule and how many operations have matched it.
+// counted is a rule with the number of matching operations.
 type counted struct {
 	Rule
 	n atomic.Int64
 }
 
-// Wrap returns mesh with faults. Every rule counts the operations that match
-// it; of those whose turn it is the first one acts. An operation that matches
-// none is passed on as it is. An invalid rule panics: check what users give
-// with ParseRules.
+// Wrap returns mesh with faults. Every rule counts its matching operations, and the first rule with
+// a matching count acts. Operations without a matching rule pass unchanged. An invalid rule panics:
+// check user input with ParseRules.
 func Wrap(mesh transport.Mesh, rules ...Rule) transport.Mesh {
 	m := &Mesh{Mesh: mesh, rules: make([]counted, len(rules)), ended: make(chan struct{})}
 	for i, r := range rules {
@@ -43,7 +41,7 @@ func Wrap(mesh transport.Mesh, rules ...Rule) transport.Mesh {
 	return m
 }
 
-// pick counts an operation and returns the rule that acts on it, or nil.
+// pick counts an operation and returns the acting rule, or nil.
 func (m *Mesh) pick(op Op, peer int) *Rule {
 	var acts *Rule
 	for i := range m.rules {
@@ -59,17 +57,16 @@ func (r *Rule) matches(rank, peer int, op Op) bool {
 	return (r.Rank == Any || r.Rank == rank) && (r.Peer == Any || r.Peer == peer) && (r.Op == AnyOp || r.Op == op)
 }
 
-// turn reports whether a rule acts on the n-th operation that matches it.
+// turn reports whether a rule acts on its n-th matching operation.
 func (r *Rule) turn(n int) bool {
 	return r.Nth == 0 || n == r.Nth || r.Onward && n > r.Nth
 }
 
-// Send sends, unless a rule has it otherwise. See transport.Mesh.
+// Send sends, subject to the rules. See transport.Mesh.
 func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	return m.send(m.Mesh.Send, to, tag, p, timeout)
 }
 
-// sending is Send or SendZeroCopy of a mesh.
 type sending func(to int, tag transport.Tag, p []byte, timeout time.Duration) error
 
 func (m *Mesh) send(pass sending, to int, tag transport.Tag, p []byte, timeout time.Duration) error {
@@ -94,8 +91,8 @@ func (m *Mesh) send(pass sending, to int, tag transport.Tag, p []byte, timeout t
 	return pass(to, tag, p, timeout)
 }
 
-// Lender returns one under the same rules as Send, if the mesh has any. See
-// transport.Wrapper.
+// Lender returns a ZeroCopySender under the same rules as Send, if the mesh has a ZeroCopySender.
+// See transport.Wrapper.
 func (m *Mesh) Lender() transport.ZeroCopySender {
 	if inner := transport.ZeroCopyOf(m.Mesh); inner != nil {
 		return lender{m, inner}
@@ -112,7 +109,6 @@ func (l lender) SendZeroCopy(to int, tag transport.Tag, p []byte, timeout time.D
 	return l.mesh.send(l.inner.SendZeroCopy, to, tag, p, timeout)
 }
 
-// wait blocks for d, or until the mesh ends.
 func (m *Mesh) wait(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -122,10 +118,10 @@ func (m *Mesh) wait(d time.Duration) {
 	}
 }
 
-// nowhere is a group that no message is sent under: the highest bit of Group.
+// nowhere is the highest bit of Group: no message is sent to such a group.
 const nowhere = 1 << 31
 
-// Post asks for a message, unless a rule has it otherwise. See transport.Mesh.
+// Post posts a receive, subject to the rules. See transport.Mesh.
 func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) {
 	rule := m.pick(Receive, from)
 	if rule != nil {
@@ -149,11 +145,11 @@ func (m *Mesh) injected(op Op, peer int, tag transport.Tag, rule *Rule) error {
 	}
 }
 
-// SharedMemory returns what the mesh shares: no rule touches memory. See
+// SharedMemory returns the mesh's shared memory: rules do not affect memory. See
 // transport.SharedMemoryProvider.
 func (m *Mesh) SharedMemory() *transport.SharedMemory { return transport.SharedMemoryOf(m.Mesh) }
 
-// Cut breaks the link to a peer, where the mesh has links.
+// Cut breaks the link to a peer, if the mesh has links.
 func (m *Mesh) Cut(peer int) {
 	if c, ok := m.Mesh.(transport.Cutter); ok && transport.CheckPeer(m, peer) == nil {
 		c.Cut(peer)

@@ -1,5 +1,5 @@
-// Package fault wraps a mesh and injects faults, by rules that are values and
-// can be written down:
+// Package fault wraps a mesh and injects faults according to rules. A rule is a value with a text
+// form:
 //
 //	rank=1 peer=2 op=send nth=5 do=delay:50ms
 package fault
@@ -12,47 +12,47 @@ import (
 	"time"
 )
 
-// Any stands for every rank in a Rule.
+// Any matches every rank in a Rule.
 const Any = -1
 
-// Op is the kind of operation that a rule is about.
+// Op is the kind of operation that a rule matches.
 type Op string
 
-// The operations. AnyOp matches both.
+// Values of Op. AnyOp matches all kinds.
 const (
 	AnyOp   Op = ""
 	Send    Op = "send"
 	Receive Op = "receive"
 )
 
-// Action is what a rule does.
+// Action is the effect of a rule.
 type Action string
 
-// The actions.
+// Values of Action.
 const (
 	Drop  Action = "drop"  // the message is lost: the send succeeds, the receive never ends
 	Delay Action = "delay" // the send starts later; receives cannot be delayed
 	Fail  Action = "fail"  // the operation fails with ErrInjected
-	Cut   Action = "cut"   // the link to the peer breaks, as if the peer had died, and then the operation goes on
+	Cut   Action = "cut"   // the link to the peer breaks, as if the peer had died, and then the operation continues
 )
 
-// Rule says which operations meet which fault. Use Every for one that matches
-// all of them: in the zero Rule Rank and Peer mean rank 0.
+// Rule selects operations and injects a fault. Start from Every to match all operations: in the
+// zero Rule, Rank and Peer mean rank 0.
 type Rule struct {
-	Rank, Peer int // who operates, with whom; Any for all
+	Rank, Peer int // operating rank and its peer; Any matches all
 	Op         Op
-	// Nth picks one of the operations that match, counted from 1 on each
-	// mesh; 0 means all of them. With Onward it is the first one.
+	// Nth selects one matching operation, counted from 1 on each mesh; 0 selects all. With Onward,
+	// Nth is the first of the selected operations.
 	Nth    int
 	Onward bool
 	Do     Action
-	For    time.Duration // of a Delay
+	For    time.Duration // duration of a Delay
 }
 
-// Every returns the rule that does something to every operation.
+// Every returns the rule that applies an action to every operation.
 func Every(do Action) Rule { return Rule{Rank: Any, Peer: Any, Do: do} }
 
-// Validate returns everything that is wrong with the rule.
+// Validate returns all errors of the rule.
 func (r Rule) Validate() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {
@@ -76,8 +76,7 @@ func (r Rule) Validate() error {
 	return errors.Join(faults...)
 }
 
-// String returns the rule in the form that ParseRule reads. What matches
-// everything is left out.
+// String returns the rule in ParseRule's syntax, without conditions that match every operation.
 func (r Rule) String() string {
 	var out []string
 	if r.Rank != Any {
@@ -102,9 +101,9 @@ func (r Rule) String() string {
 	return strings.Join(append(out, do), " ")
 }
 
-// ParseRule reads one rule: words of the form key=value, in any order, of which
-// only do is needed. The keys are rank, peer, op (send or receive), nth (5, or
-// 5+ for the fifth and all after it) and do (drop, delay:DURATION, fail, cut).
+// ParseRule parses one rule: words of the form key=value, in any order. The keys are rank, peer, op
+// (send or receive), nth (5, or 5+ for the fifth and all later ones) and do (drop, delay:DURATION,
+// fail, cut). Only do is required.
 func ParseRule(s string) (Rule, error) {
 	r := Every("")
 	seen := make(map[string]bool)
@@ -152,7 +151,7 @@ func number(s string) (int, error) {
 	return int(n), nil
 }
 
-// ParseRules reads rules that are separated by semicolons or line ends.
+// ParseRules parses rules separated by semicolons or line ends.
 func ParseRules(s string) ([]Rule, error) {
 	var rules []Rule
 	var faults []error

@@ -1,6 +1,6 @@
-// Package mem is a mesh among goroutines of one process: every rank is a value,
-// and a message is one copy into the receiver's slice. It serves tests, and
-// programs that train on several goroutines.
+// Package mem is a mesh among goroutines of one process: every rank is a value, and a message is
+// one copy into the receiver's slice. Use package mem in tests, and in programs that train on
+// several goroutines.
 package mem
 
 import (
@@ -14,16 +14,15 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// DefaultMaxUnexpectedBytes is how much a rank keeps from one peer for receives
-// not yet posted.
+// DefaultMaxUnexpectedBytes limits the bytes that a rank buffers per peer for receives not yet
+// posted.
 const DefaultMaxUnexpectedBytes = 256 << 20
 
-// New returns the n ranks of a mesh, n >= 1. Each is used by a goroutine, or
-// several, of its own and closed on its own.
+// New returns the n ranks of a mesh, n >= 1. Each rank has separate goroutines and its own Close.
 func New(n int) []transport.Mesh { return NewLimited(n, DefaultMaxUnexpectedBytes) }
 
-// NewLimited is New with another limit on the bytes that a rank keeps from one
-// peer for receives not yet posted; a sender beyond it waits.
+// NewLimited is New with another limit on the bytes buffered per peer for receives not yet posted.
+// A sender above the limit waits.
 func NewLimited(n int, maxUnexpectedBytes int64) []transport.Mesh {
 	if n < 1 {
 		panic(fmt.Sprintf("mem: a mesh of %d ranks", n))
@@ -45,9 +44,9 @@ func NewLimited(n int, maxUnexpectedBytes int64) []transport.Mesh {
 	return out
 }
 
-// NewShared is New with windows: memory of so many bytes for each rank's arena,
-// and that for control. It is what processes of one host share, for tests, and
-// for programs that reduce among goroutines.
+// NewShared is New with shared memory: an arena of arenaBytes per rank, and control memory, as
+// processes of one host have. NewShared is for tests, and for programs that reduce among
+// goroutines.
 func NewShared(n, arenaBytes int) []transport.Mesh {
 	ranks := New(n)
 	all := make([]int, n)
@@ -65,8 +64,7 @@ func NewShared(n, arenaBytes int) []transport.Mesh {
 	return ranks
 }
 
-// pages returns n zeros that begin at a page. Those of a large piece take no
-// memory until they are touched.
+// pages returns n zero bytes, page-aligned. Untouched pages of a large allocation use no memory.
 func pages(n int) []byte {
 	const page = 4096
 	p := make([]byte, n+page)
@@ -74,29 +72,28 @@ func pages(n int) []byte {
 	return p[skip : skip+n : skip+n]
 }
 
-// Mesh is one rank of a mesh in memory. It implements transport.Mesh.
+// Mesh is one rank of an in-memory mesh. Mesh implements transport.Mesh.
 type Mesh struct {
 	rank    int
 	windows *transport.SharedMemory
 	ranks   []*Mesh
-	from    []*transport.Inbox // by sender
+	from    []*transport.Inbox // inboxes by sender
 
-	down atomic.Pointer[error] // why this rank stopped, set once
+	down atomic.Pointer[error] // reason for this rank's end, set once
 
 	sent, received, messages atomic.Int64
 }
 
-// Rank is this rank's number.
+// Rank returns this rank's number.
 func (m *Mesh) Rank() int { return m.rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (m *Mesh) Size() int { return len(m.ranks) }
 
-// SharedMemory returns the memory of NewShared, else nil. See transport.SharedMemoryProvider.
+// SharedMemory returns the memory of NewShared, or nil. See transport.SharedMemoryProvider.
 func (m *Mesh) SharedMemory() *transport.SharedMemory { return m.windows }
 
-// Send copies p into the receive posted for it, or into a buffer kept for one.
-// See transport.Mesh.
+// Send copies p into the posted receive, or into a buffer. See transport.Mesh.
 func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	if err := m.send(to, tag, p, timeout); err != nil {
 		return &transport.Error{Op: "send", Rank: m.rank, Peer: to, Tag: tag, Err: err}
@@ -120,14 +117,13 @@ func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 		return m.sendFault(peer, err)
 	}
 	copy(a.Bytes(), p)
-	// Counted before it can be seen, so that a receiver that has the message
-	// also finds it in its counters.
+	// Counted before End, so that a receiver of the message also finds the message in the counters.
 	peer.received.Add(int64(len(p)))
 	in.End(a, nil)
 	return nil
 }
 
-// sendFault returns what the sender sees when the receiver's inbox failed.
+// sendFault returns the sender's error for a failed inbox of the receiver.
 func (m *Mesh) sendFault(peer *Mesh, err error) error {
 	if down := m.down.Load(); down != nil {
 		return *down
@@ -144,7 +140,7 @@ func (m *Mesh) sendFault(peer *Mesh, err error) error {
 	return err
 }
 
-// Post asks for a message. See transport.Mesh.
+// Post posts a receive. See transport.Mesh.
 func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) {
 	if err := transport.CheckPeer(m, from); err != nil {
 		transport.PostFault(r, &transport.Error{Op: "receive", Rank: m.rank, Peer: from, Tag: tag, Err: err})
@@ -153,7 +149,7 @@ func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) 
 	m.from[from].Post(r, tag, dst)
 }
 
-// Fault returns why nothing more will come from a peer. See transport.Mesh.
+// Fault returns the reason why no more messages arrive from a peer. See transport.Mesh.
 func (m *Mesh) Fault(peer int) error {
 	if down := m.down.Load(); down != nil {
 		return *down
@@ -164,7 +160,7 @@ func (m *Mesh) Fault(peer int) error {
 	return m.from[peer].Err()
 }
 
-// Traffic returns the counters; there are no headers, so wire bytes are payload.
+// Traffic returns the counters. Without headers, wire bytes equal payload bytes.
 func (m *Mesh) Traffic() transport.Traffic {
 	sent, received := m.sent.Load(), m.received.Load()
 	return transport.Traffic{
@@ -174,7 +170,7 @@ func (m *Mesh) Traffic() transport.Traffic {
 	}
 }
 
-// Abort fails this rank's operations with cause and those of its peers with a
+// Abort fails this rank's operations with cause, and the peers' operations with a
 // *transport.AbortError.
 func (m *Mesh) Abort(cause error) {
 	m.stop(transport.Aborted(cause), func(peer *Mesh) {
@@ -183,8 +179,8 @@ func (m *Mesh) Abort(cause error) {
 	})
 }
 
-// Close leaves the mesh: what peers have been sent they can still receive,
-// everything else from this rank fails with transport.ErrGoodbye.
+// Close leaves the mesh: peers can still receive messages already sent, and other operations with
+// this rank fail with transport.ErrGoodbye.
 func (m *Mesh) Close() error {
 	m.stop(transport.ErrClosed, func(peer *Mesh) {
 		peer.from[m.rank].Break(transport.ErrGoodbye)
@@ -192,8 +188,8 @@ func (m *Mesh) Close() error {
 	return nil
 }
 
-// stop fails all of this rank's operations with err and then tells each peer.
-// Only the first call has an effect.
+// stop fails all of this rank's operations with err and then calls tell for each peer. Only the
+// first call has an effect.
 func (m *Mesh) stop(err error, tell func(peer *Mesh)) {
 	if !m.down.CompareAndSwap(nil, &err) {
 		return
@@ -208,8 +204,8 @@ func (m *Mesh) stop(err error, tell func(peer *Mesh)) {
 	}
 }
 
-// Cut breaks the link to a peer in both directions, as if each had lost the
-// other. It is there for fault injection.
+// Cut breaks the link to a peer in both directions: each rank finds the other lost. Cut is for
+// fault injection.
 func (m *Mesh) Cut(peer int) {
 	if transport.CheckPeer(m, peer) != nil {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// How ranks leave a mesh, and what the others are told.
+// The checks in this file leave a mesh and examine the errors on the remaining ranks.
 
-// posted is a receive that will never be served.
+// posted returns the result of a receive that never gets a message.
 func posted(m transport.Mesh, from int) <-chan error {
 	out := make(chan error, 1)
 	var r transport.Recv
@@ -72,7 +72,7 @@ func closing(t *testing.T, ranks []transport.Mesh) {
 	wantError(t, err, transport.ErrGoodbye, "receive", 1, 0)
 }
 
-// closeKeepsWhatWasSent: a rank that leaves has delivered what it sent.
+// closeKeepsWhatWasSent checks that a leaving rank has delivered its messages.
 func closeKeepsWhatWasSent(t *testing.T, ranks []transport.Mesh) {
 	const n = 1 << 20
 	for i := range 4 {
@@ -86,8 +86,8 @@ func closeKeepsWhatWasSent(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// closeWhileReceiving: nobody hangs when a mesh is closed with all kinds of
-// operations under way.
+// closeWhileReceiving checks that no operation hangs when a mesh is closed with all kinds of
+// operations in flight.
 func closeWhileReceiving(t *testing.T, ranks []transport.Mesh) {
 	var all sync.WaitGroup
 	for _, m := range ranks {
@@ -104,8 +104,8 @@ func closeWhileReceiving(t *testing.T, ranks []transport.Mesh) {
 	all.Wait()
 }
 
-// cut: each end names the other as lost; other links go on, and what had come
-// before can be received.
+// cut checks that each end reports the other as lost, that other links keep working, and that
+// arrived messages can still be received.
 func cut(t *testing.T, ranks []transport.Mesh) {
 	cutter, ok := ranks[0].(transport.Cutter)
 	if !ok {
@@ -133,8 +133,8 @@ func cut(t *testing.T, ranks []transport.Mesh) {
 	expect(t, ranks[2], 0, tag(2, 0), []byte{3})
 }
 
-// fault: nil while all is well; then the peer that is gone, and in the end what
-// this rank's mesh was ended with.
+// fault checks Mesh.Fault: nil at first, then the lost peer, and finally the cause of the end of
+// this rank's mesh.
 func fault(t *testing.T, ranks []transport.Mesh) {
 	m := ranks[0]
 	for peer := 1; peer < 3; peer++ {
@@ -164,7 +164,7 @@ func fault(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// eventually asks until the answer is an error, or patience ends.
+// eventually calls ask until the result is an error, or patience ends.
 func eventually(ask func() error) (err error) {
 	for deadline := time.Now().Add(patience); err == nil && time.Now().Before(deadline); err = ask() {
 		time.Sleep(time.Millisecond)

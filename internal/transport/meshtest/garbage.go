@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// noGarbage: a message allocates no more than is allowed once the mesh is warm.
+// noGarbage checks the number of allocations per message on a warm mesh.
 func noGarbage(t *testing.T, ranks []transport.Mesh, allocations float64) {
 	var r transport.Recv
 	p, dst := make([]byte, 1<<15), make([]byte, 1<<15)
@@ -33,8 +33,8 @@ func noGarbage(t *testing.T, ranks []transport.Mesh, allocations float64) {
 	if n := testing.AllocsPerRun(200, func() { exchange(true) }); n >= allocations+1 {
 		t.Errorf("a message that is waited for allocates %v times", n)
 	}
-	// The pool of early messages is emptied by garbage collections now and
-	// then, and on purpose under the race detector.
+	// Garbage collections empty the pool of early messages occasionally, and the race detector does
+	// so on purpose.
 	if n := testing.AllocsPerRun(200, func() { exchange(false) }); n >= allocations+1 && !raceEnabled {
 		t.Errorf("a message that comes early allocates %v times", n)
 	}

@@ -1,5 +1,4 @@
-// Package meshtest holds every implementation of transport.Mesh to the same
-// behaviour.
+// Package meshtest tests implementations of transport.Mesh against common requirements.
 package meshtest
 
 import (
@@ -14,21 +13,20 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Form makes a mesh of n ranks. It may register what it needs to clean up with
-// t; the suite closes the ranks.
+// Form creates a mesh of n ranks. Form may register cleanup functions with t; the suite closes the
+// ranks.
 type Form func(t testing.TB, n int) []transport.Mesh
 
-// patience is for what must happen, soon for what must not.
+// patience limits waits for required events, soon waits for forbidden events.
 const (
 	patience = time.Minute
 	soon     = 30 * time.Millisecond
 )
 
-// Run runs the whole suite, each part on a mesh of its own. No goroutine and no
-// file may be left after any of them.
+// Run runs the whole suite, each part on a separate mesh. No part may leave a goroutine or a file.
 func Run(t *testing.T, form Form) { RunAllowing(t, form, 0) }
 
-// RunAllowing is Run for meshes of which a message may allocate so often.
+// RunAllowing is Run for meshes with the given allocations per message.
 func RunAllowing(t *testing.T, form Form, allocations float64) {
 	for _, c := range []struct {
 		name  string
@@ -67,7 +65,7 @@ func RunAllowing(t *testing.T, form Form, allocations float64) {
 	}
 }
 
-// CloseAll closes all ranks at once, as the processes of a job would.
+// CloseAll closes all ranks concurrently, as the processes of a job would.
 func CloseAll(t testing.TB, ranks []transport.Mesh) {
 	t.Helper()
 	each(ranks, func(m transport.Mesh) {
@@ -77,7 +75,6 @@ func CloseAll(t testing.TB, ranks []transport.Mesh) {
 	})
 }
 
-// each runs f for every rank in a goroutine of its own.
 func each(ranks []transport.Mesh, f func(m transport.Mesh)) {
 	var all sync.WaitGroup
 	for _, m := range ranks {
@@ -88,8 +85,7 @@ func each(ranks []transport.Mesh, f func(m transport.Mesh)) {
 
 func tag(seq, part int) transport.Tag { return transport.Tag{Seq: uint32(seq), Part: uint32(part)} }
 
-// pattern is a payload that shows whose it is. Its period is prime, so that
-// pieces in wrong places show too.
+// pattern returns a payload specific to seed. The period is prime, to detect misplaced pieces.
 func pattern(n, seed int) []byte {
 	const period = 251
 	p := make([]byte, n)
@@ -109,7 +105,6 @@ func send(t testing.TB, m transport.Mesh, to int, tag transport.Tag, p []byte) {
 	}
 }
 
-// receive posts and waits.
 func receive(m transport.Mesh, from int, tag transport.Tag, n int) ([]byte, error) {
 	var r transport.Recv
 	dst := make([]byte, n)
@@ -128,7 +123,7 @@ func expect(t testing.TB, m transport.Mesh, from int, tag transport.Tag, want []
 	}
 }
 
-// wantError checks what err is and that it is an *Error of the right ends.
+// wantError checks that err is want, in an *Error with the right ranks.
 func wantError(t testing.TB, err, want error, op string, rank, peer int) {
 	t.Helper()
 	if want != nil && !errors.Is(err, want) {
@@ -185,8 +180,8 @@ func allPairsAllSizes(t *testing.T, ranks []transport.Mesh) {
 	})
 }
 
-// anyOrder: messages are matched by tag in any order, all parts of it count,
-// and those not asked for are kept.
+// anyOrder checks that messages are matched by all parts of the tag, in any order, and kept until
+// requested.
 func anyOrder(t *testing.T, ranks []transport.Mesh) {
 	tags := []transport.Tag{{Group: 1, Seq: 2, Part: 3}, {Group: 2, Seq: 1, Part: 3}, {Group: 1, Seq: 3, Part: 2}, {Group: 1<<32 - 1}, {}}
 	for i, tg := range tags {
@@ -222,7 +217,7 @@ func senderMayReuse(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// concurrent: many goroutines per rank use the mesh at once.
+// concurrent uses the mesh from many goroutines per rank.
 func concurrent(t *testing.T, ranks []transport.Mesh) {
 	const flows, messages = 8, 30
 	each(ranks, func(m transport.Mesh) {
@@ -238,7 +233,7 @@ func concurrent(t *testing.T, ranks []transport.Mesh) {
 	})
 }
 
-// converse sends to the right and receives from the left.
+// converse sends to the right neighbour and receives from the left.
 func converse(m transport.Mesh, flow, messages int) error {
 	right, left := (m.Rank()+1)%m.Size(), (m.Rank()+m.Size()-1)%m.Size()
 	var r transport.Recv
@@ -273,7 +268,7 @@ func wrongPeer(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// wrongLength: a receive of another length fails, and the message is kept.
+// wrongLength checks that a receive of another length fails and the message is kept.
 func wrongLength(t *testing.T, ranks []transport.Mesh) {
 	for i, early := range []bool{true, false} {
 		var r transport.Recv
@@ -290,9 +285,8 @@ func wrongLength(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// wrongOperation: receives of another operation than the peer's fail at once,
-// whichever part came, before or after they were posted, and whatever its
-// length; other operations go on, and the message can still be received.
+// wrongOperation checks that receives of a different operation than the peer's fail immediately,
+// for any part, order and length. Other operations continue, and the message can still be received.
 func wrongOperation(t *testing.T, ranks []transport.Mesh) {
 	signed := func(seq, part int, sig uint64) transport.Tag {
 		return transport.Tag{Seq: uint32(seq), Part: uint32(part), Sig: sig}
@@ -306,7 +300,7 @@ func wrongOperation(t *testing.T, ranks []transport.Mesh) {
 		}
 	}
 	const mine, theirs = 1 << 60, 7
-	for seq, part := range []int{3, 9} { // the part that is posted, and another
+	for seq, part := range []int{3, 9} { // the posted part, and a different part
 		var rs [3]transport.Recv
 		var other transport.Recv
 		dst := make([]byte, 3)
@@ -340,8 +334,7 @@ func sameTagTwice(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// receiveTimesOut: the error says so, and the message that comes late is kept
-// for the next receive.
+// receiveTimesOut checks the error, and that a late message is kept for the next receive.
 func receiveTimesOut(t *testing.T, ranks []transport.Mesh) {
 	var r transport.Recv
 	dst := []byte{1, 2, 3}
@@ -375,8 +368,8 @@ func polling(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// withdrawn: receives that give up at any moment of a large message's arrival
-// never lose it, and are not written to afterwards.
+// withdrawn checks that a receive that gives up at any moment of a large message's arrival never
+// loses the message, and that its dst is not written afterwards.
 func withdrawn(t *testing.T, ranks []transport.Mesh) {
 	const n = 2 << 20
 	want := pattern(n, 1)
@@ -394,7 +387,7 @@ func withdrawn(t *testing.T, ranks []transport.Mesh) {
 			if !errors.Is(err, transport.ErrTimeout) || time.Since(start) > patience {
 				t.Fatal(err)
 			}
-			dst[0] = 0xAA // the race detector sees whoever still writes
+			dst[0] = 0xAA // the race detector finds late writers
 		}
 		if !bytes.Equal(dst, want) {
 			t.Fatal("the message was damaged")
@@ -405,8 +398,8 @@ func withdrawn(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// traffic: payloads are counted exactly, and what one end puts on the wire the
-// other takes from it.
+// traffic checks that payloads are counted exactly, and that wire bytes sent by one end equal wire
+// bytes received by the other.
 func traffic(t *testing.T, ranks []transport.Mesh) {
 	before := make([]transport.Traffic, len(ranks))
 	for i, m := range ranks {

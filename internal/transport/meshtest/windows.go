@@ -14,10 +14,10 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// ArenaBytes is the length of each arena of the meshes that RunWindows is given.
+// ArenaBytes is the length of each arena required by RunWindows.
 const ArenaBytes = 1 << 20
 
-// RunWindows is the suite of meshes that share memory among all their ranks.
+// RunWindows runs the suite for meshes with memory shared among all ranks.
 func RunWindows(t *testing.T, form Form) {
 	for _, c := range []struct {
 		name  string
@@ -57,7 +57,7 @@ func pageAligned(p []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData
 
 func zero(p []byte) bool { return len(bytes.TrimLeft(p, "\x00")) == 0 }
 
-// windowsLayout: who shares, how much, and that it begins as zeros.
+// windowsLayout checks the sharing ranks, the sizes and the initial zeros.
 func windowsLayout(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	all := make([]int, len(ranks))
 	for i := range all {
@@ -81,7 +81,7 @@ func windowsLayout(t *testing.T, ranks []transport.Mesh, windows []*transport.Sh
 	}
 }
 
-// agree makes all that ranks have written visible to all, by messages.
+// agree makes the writes of all ranks visible to all, by messages.
 func agree(t *testing.T, ranks []transport.Mesh, seq int) {
 	t.Helper()
 	each(ranks, func(m transport.Mesh) {
@@ -102,7 +102,7 @@ func agree(t *testing.T, ranks []transport.Mesh, seq int) {
 	})
 }
 
-// controlIsTheSame: each rank writes a piece at both ends, all see all pieces.
+// controlIsTheSame checks that all ranks see a piece written by each rank at both ends of Control.
 func controlIsTheSame(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	const n = 5000
 	at := func(w *transport.SharedMemory, r int) [][]byte {
@@ -126,8 +126,7 @@ func controlIsTheSame(t *testing.T, ranks []transport.Mesh, windows []*transport
 	}
 }
 
-// arenasAreTheOwners: Arenas[i] is rank i's own arena everywhere, at any offset,
-// and no other's.
+// arenasAreTheOwners checks that Arenas[i] is rank i's arena on every rank, at any offset.
 func arenasAreTheOwners(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	for i, w := range windows {
 		copy(w.Arena(), pattern(ArenaBytes, i))
@@ -145,8 +144,8 @@ func arenasAreTheOwners(t *testing.T, ranks []transport.Mesh, windows []*transpo
 	}
 }
 
-// windowsAlloc: what is given out is the rank's own, and others find it at the
-// offset that its owner tells.
+// windowsAlloc checks that Alloc returns the rank's own memory, visible to other ranks at the
+// owner's offset.
 func windowsAlloc(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	sizes := []int{1, 4096, 4097, 0, 12345}
 	offsets := make([][]int, len(ranks))
@@ -176,19 +175,19 @@ func windowsAlloc(t *testing.T, ranks []transport.Mesh, windows []*transport.Sha
 	}
 }
 
-// pause lets waits get to where they sleep.
+// pause gives waiters time to fall asleep.
 func pause() { time.Sleep(soon) }
 
 func waiterFor(w *transport.SharedMemory) shmwait.Waiter {
 	return shmwait.New(shmwait.Config{Ranks: len(w.Ranks), Cores: w.Cores, OneProcess: w.OneProcess})
 }
 
-// flagOf is the flag of a rank at the start of control.
+// flagOf returns a rank's flag at the start of Control.
 func flagOf(w *transport.SharedMemory, rank int) *shmwait.Flag {
 	return shmwait.FlagAt(w.Control, rank*2*shmwait.FlagBytes)
 }
 
-// exchange: flags in the memory order what is written beside them.
+// exchange checks that flags order the writes to other shared memory.
 func exchange(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	const rounds, n = 200, 512
 	each(ranks, func(m transport.Mesh) {
@@ -217,15 +216,14 @@ func exchange(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedM
 					t.Errorf("rank %d, round %d: it reads old bytes of rank %d", m.Rank(), round, peer)
 				}
 			}
-			if !all(round + 1) { // before they are written again
+			if !all(round + 1) { // before the next round's writes
 				return
 			}
 		}
 	})
 }
 
-// waiters returns the ends of waits for a peer's flag that is never raised, by
-// rank.
+// waiters returns, by rank, the errors of waits for a flag that the peer never raises.
 func waiters(ranks []transport.Mesh, windows []*transport.SharedMemory, peer int) []error {
 	errs := make([]error, len(ranks))
 	var all sync.WaitGroup
@@ -274,7 +272,7 @@ func abortEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.S
 
 func closeEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	for _, w := range windows {
-		w.Hold() // as whoever waits in it does
+		w.Hold() // like a waiter in the memory
 		defer w.Drop()
 	}
 	var late sync.WaitGroup
@@ -289,8 +287,8 @@ func closeEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.S
 	}
 }
 
-// heldBeyondClose: who holds the memory may use all of it after Close; what was
-// given out may be touched for ever.
+// heldBeyondClose checks that a holder may use all memory after Close, and allocated memory
+// forever.
 func heldBeyondClose(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	w := windows[0]
 	w.Hold()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// What ranks tell each other. Every message has messageBytes, so that receives
-// can be posted without knowing what comes:
+// Messages between the ranks. Every message has messageBytes, so receives can be posted without
+// knowing its kind:
 //
 //	offset size
 //	     0    1  layout, 4
@@ -34,20 +34,20 @@ const (
 	maxArena = 1 << 50
 )
 
-// What the second byte says.
+// Values of the second byte.
 const (
 	notAble byte = iota
 	able
 	toldNot
 )
 
-// card is a message: what a rank is like, or how far it has come.
+// card is a message: a rank's properties, or the state of its formation.
 type card struct {
 	ok            bool
-	disabled      bool // not to share memory
+	disabled      bool // sharing is turned off
 	arena         int64
 	machine, host [16]byte
-	threads       int // at most 65535
+	threads       int // maximum 65535
 	process       [8]byte
 	cores         [maskBytes]byte
 	text          string
@@ -112,7 +112,6 @@ func hostsOf(cards []*card) (hosts []int, ranks [][]int) {
 	return hosts, ranks
 }
 
-// unable returns why the ranks of one host cannot share memory, or "".
 func unable(cards []*card, ranks []int) string {
 	for _, r := range ranks {
 		if !cards[r].ok {
@@ -122,7 +121,7 @@ func unable(cards []*card, ranks []int) string {
 	return ""
 }
 
-// toldAll reports whether all ranks of one host were told not to share memory.
+// toldAll reports whether sharing is turned off on all ranks of one host.
 func toldAll(cards []*card, ranks []int) bool {
 	return !slices.ContainsFunc(ranks, func(r int) bool { return !cards[r].disabled })
 }
@@ -137,7 +136,7 @@ func names(ranks []int) string {
 	return "ranks " + strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// alone returns why no two ranks share a host.
+// alone returns the reason why no two ranks share a host.
 func alone(cards []*card) string {
 	if len(cards) == 1 {
 		return "there is one rank only"
@@ -152,7 +151,7 @@ func alone(cards []*card) string {
 	return "every rank has a host of its own"
 }
 
-// coresOf counts the processors that ranks of one host may run on, together.
+// coresOf counts the processors available to the ranks of one host together.
 func coresOf(cards []*card, ranks []int) int {
 	var all [maskBytes]byte
 	n := 0
@@ -165,7 +164,7 @@ func coresOf(cards []*card, ranks []int) int {
 	return max(1, n)
 }
 
-// cpus are the numbers of the processors that the rank may run on.
+// cpus returns the numbers of the processors available to the rank.
 func (c *card) cpus() (out []int) {
 	for cpu := range 8 * maskBytes {
 		if c.cores[cpu/8]>>(cpu%8)&1 != 0 {
@@ -175,7 +174,7 @@ func (c *card) cpus() (out []int) {
 	return out
 }
 
-// neighbours are the ranks of a rank's machine, itself too.
+// neighbours returns the ranks of a rank's machine, including the rank itself.
 func neighbours(cards []*card, me int) (out []Neighbour) {
 	for r, c := range cards {
 		if c.machine == cards[me].machine {

@@ -12,18 +12,18 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The rounds of a formation, which are the sequence numbers of its messages.
+// Rounds of a formation, used as sequence numbers of the messages.
 const (
-	roundCards   = iota // every rank to all: what it is like
-	roundOffer          // the lowest rank of a host to the others of it: where to get the memory
-	roundDone           // and their answer: they have mapped it
-	roundVerdict        // the lowest rank of a host to all: whether the host shares
+	roundCards   = iota // every rank to all: properties
+	roundOffer          // lowest rank of a host to the host's other ranks: socket of the memory
+	roundDone           // reply: memory mapped
+	roundVerdict        // lowest rank of a host to all: whether the host shares
 )
 
 // group is the group of the messages.
 const group = 0xffffffff
 
-// formation is the arranging of shared memory as one rank sees it.
+// formation is the state of setting up shared memory on one rank.
 type formation struct {
 	ctx      context.Context
 	mesh     transport.Mesh
@@ -31,7 +31,7 @@ type formation struct {
 	deadline time.Time
 
 	cards []*card
-	ranks [][]int // of each host, ascending
+	ranks [][]int // ranks by host, ascending
 	host  int     // this rank's host
 
 	settled Settled
@@ -44,7 +44,7 @@ func form(ctx context.Context, mesh transport.Mesh, cfg Config) (*Mesh, error) {
 	var cancel context.CancelFunc
 	f.ctx, cancel = context.WithDeadline(ctx, f.deadline)
 	defer cancel()
-	// Receives do not look at the context.
+	// Receives ignore the context.
 	stop := context.AfterFunc(ctx, func() { mesh.Abort(context.Cause(ctx)) })
 	m, region, err := f.run()
 	if !stop() && err == nil {
@@ -57,7 +57,7 @@ func form(ctx context.Context, mesh transport.Mesh, cfg Config) (*Mesh, error) {
 	return m, nil
 }
 
-// run returns the region also when it fails after it was mapped.
+// run returns the region even if a step after the mapping fails.
 func (f *formation) run() (*Mesh, *region, error) {
 	var err error
 	if f.cards, err = f.exchangeCards(); err != nil {
@@ -87,7 +87,6 @@ func (f *formation) run() (*Mesh, *region, error) {
 	return m, region, nil
 }
 
-// exchangeCards exchanges the cards of all ranks.
 func (f *formation) exchangeCards() ([]*card, error) {
 	mine := describe()
 	mine.threads = f.cfg.Threads
@@ -112,7 +111,7 @@ func (f *formation) exchangeCards() ([]*card, error) {
 	return cards, nil
 }
 
-// settle has this rank's place found, which its memory follows.
+// settle calls Config.Settle, which places this rank. The memory follows the placement.
 func (f *formation) settle() (err error) {
 	if f.cfg.Settle != nil {
 		f.settled, err = f.cfg.Settle(neighbours(f.cards, f.mesh.Rank()))
@@ -123,8 +122,8 @@ func (f *formation) settle() (err error) {
 	return err
 }
 
-// share maps the memory of this rank's host. The region is nil where there is
-// none; why says what is in the way here, for the verdict.
+// share maps the memory of this rank's host. The region is nil if the host does not share; why is
+// the reason on this rank, for the verdict.
 func (f *formation) share() (r *region, why string, err error) {
 	ranks := f.ranks[f.host]
 	if len(ranks) < 2 || unable(f.cards, ranks) != "" {
@@ -137,7 +136,7 @@ func (f *formation) share() (r *region, why string, err error) {
 	return r, "", err
 }
 
-// lead makes the memory and hands it to the others of this host.
+// lead creates the memory and sends the descriptor to the other ranks of this host.
 func (f *formation) lead(others []int) (*region, string, error) {
 	ranks, arena := len(others)+1, f.cards[f.mesh.Rank()].arena
 	if f.cfg.ArenaBytes == 0 {
@@ -159,7 +158,7 @@ func (f *formation) lead(others []int) (*region, string, error) {
 	return r, unable(answers, others), nil
 }
 
-// prepare makes the memory, maps it, and listens for those who ask for it.
+// prepare creates and maps the memory, and listens for requests.
 func (f *formation) prepare(others []int, arena int64) (*source, *region, error) {
 	fd, err := newMemory(regionBytes(len(others)+1, arena))
 	if err != nil {
@@ -184,7 +183,7 @@ func (f *formation) prepare(others []int, arena int64) (*source, *region, error)
 func (f *formation) follow(leader int) (*region, error) {
 	offers, err := f.collect([]int{leader}, roundOffer)
 	if err != nil || !offers[leader].ok {
-		return nil, err // the verdict says why
+		return nil, err // the verdict has the reason
 	}
 	answer := &card{ok: true}
 	r, err := f.fetch(leader, offers[leader])
@@ -211,8 +210,9 @@ func (f *formation) fetch(leader int, offer *card) (*region, error) {
 	return r, err
 }
 
-// house asks for this rank's part of the memory from the node that the rank runs on, before anybody touches it: who
-// reads a flag first would otherwise decide where it lies. It is only faster, and a sandbox may forbid it.
+// house requests this rank's part of the memory from the rank's NUMA node before any access:
+// otherwise the first reader of a flag would determine the node. A failure, as in a sandbox, only
+// costs speed.
 func (f *formation) house(r *region) {
 	if f.settled.Homed {
 		for _, part := range r.parts(slices.Index(f.ranks[f.host], f.mesh.Rank())) {
@@ -225,9 +225,8 @@ func (f *formation) hello() transport.Hello {
 	return transport.Hello{Version: f.cfg.Version, Purpose: transport.Memory, Rank: f.mesh.Rank(), WorldSize: f.mesh.Size()}
 }
 
-// judge exchanges the verdicts: for each host why it shares nothing, or "". The
-// hosts' cards alone decide about some; the lowest ranks tell about the others,
-// this one's being why.
+// judge exchanges the verdicts: for each host the reason against sharing, or "". Some hosts are
+// decided by the cards alone; for the rest the lowest ranks send verdicts, this rank's being why.
 func (f *formation) judge(why string) ([]string, error) {
 	whys := make([]string, len(f.ranks))
 	var leaders []int
@@ -258,10 +257,10 @@ func (f *formation) judge(why string) ([]string, error) {
 	return whys, nil
 }
 
-// maxWhys is how many hosts a reason describes.
+// maxWhys is the maximum number of hosts in a reason.
 const maxWhys = 4
 
-// outcome is what Reason returns.
+// outcome returns the results of Reason.
 func (f *formation) outcome(whys []string) (reason string, failed bool) {
 	var faults []string
 	more, several := 0, false
@@ -286,7 +285,7 @@ func (f *formation) outcome(whys []string) (reason string, failed bool) {
 	return reason, len(faults) > 0
 }
 
-// broadcast sends c to ranks, this one left out.
+// broadcast sends c to all of ranks except this rank.
 func (f *formation) broadcast(ranks []int, round int, c *card) error {
 	b := c.encode()
 	for _, r := range ranks {
@@ -301,7 +300,7 @@ func (f *formation) broadcast(ranks []int, round int, c *card) error {
 	return nil
 }
 
-// collect receives from ranks, this one left out, and returns what they say by rank.
+// collect receives from all of ranks except this rank, and returns the cards by rank.
 func (f *formation) collect(ranks []int, round int) ([]*card, error) {
 	n := f.mesh.Size()
 	cards, posted, bufs := make([]*card, n), make([]transport.Recv, n), make([][]byte, n)
@@ -322,7 +321,7 @@ func (f *formation) collect(ranks []int, round int) ([]*card, error) {
 			}
 		}
 		if err != nil {
-			return nil, err // whoever owns the mesh ends it, and the other receives
+			return nil, err // the mesh's owner closes the mesh, ending the other receives
 		}
 		f.received++
 	}

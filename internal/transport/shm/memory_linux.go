@@ -12,10 +12,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/placement"
 )
 
-// Supported says whether processes can share memory on this system at all.
+// Supported reports whether processes can share memory on this system.
 const Supported = true
 
-// describe says what this rank is like.
+// describe returns this rank's card.
 func describe() *card {
 	c := &card{ok: true}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -41,9 +41,9 @@ func describe() *card {
 	return c
 }
 
-// unknown is the card of a rank that must be taken for a host of its own.
+// unknown returns the card of a rank that must count as a separate host.
 func unknown(why string) *card {
-	name, _ := os.Hostname() // only to tell hosts apart
+	name, _ := os.Hostname() // distinguishes hosts
 	pid := fmt.Sprint(os.Getpid())
 	return &card{machine: digest("name", name, pid), host: digest("name", name, pid), text: why}
 }
@@ -54,7 +54,7 @@ func digest(parts ...string) (d [16]byte) {
 	return d
 }
 
-// affinity is the set of processors that this process may run on.
+// affinity returns the set of processors available to this process.
 func affinity() (mask [maskBytes]byte) {
 	for _, cpu := range placement.Allowed() {
 		if cpu < 8*maskBytes {
@@ -64,8 +64,8 @@ func affinity() (mask [maskBytes]byte) {
 	return mask
 }
 
-// mapMemory maps the region of so many ranks, so that large pages could serve it
-// where the system gives them to shared memory.
+// mapMemory maps the region for the given number of ranks, aligned for large pages where the system
+// has large pages for shared memory.
 func mapMemory(fd, ranks int, arena int64) (*region, error) {
 	n := uintptr(regionBytes(ranks, arena))
 	space, err := unix.MmapPtr(-1, 0, nil, n+largePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
@@ -82,19 +82,19 @@ func mapMemory(fd, ranks int, arena int64) (*region, error) {
 		unmap(space, skip)
 	}
 	unmap(unsafe.Add(base, n), largePage-skip)
-	// A core dump has no use for it; where that cannot be said it is larger.
+	// Core dumps exclude the memory; an error only makes them larger.
 	_ = unix.Madvise(unsafe.Slice((*byte)(base), n), unix.MADV_DONTDUMP)
 	return &region{base: base, ranks: ranks, arena: arena}, nil
 }
 
-// unmap can only fail where the arguments are wrong.
+// unmap fails only for wrong arguments.
 func unmap(p unsafe.Pointer, n uintptr) {
 	if err := unix.MunmapPtr(p, n); err != nil {
 		panic(fmt.Sprintf("shm: unmapping %d bytes: %v", n, err))
 	}
 }
 
-// replace puts zeros of this process in the place of shared memory.
+// replace replaces shared memory by private zeros.
 func replace(p unsafe.Pointer, n uintptr) bool {
 	_, err := unix.MmapPtr(-1, 0, p, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED|unix.MAP_NORESERVE)
 	return err == nil

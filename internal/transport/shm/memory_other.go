@@ -10,12 +10,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/memfd"
 )
 
-// Supported says whether processes can share memory on this system at all.
+// Supported reports whether processes can share memory on this system.
 const Supported = false
 
 func describe() *card {
 	c := &card{text: memfd.ErrUnsupported.Error()}
-	name, _ := os.Hostname() // only to tell hosts apart
+	name, _ := os.Hostname() // distinguishes hosts
 	sum := sha256.Sum256([]byte(name))
 	copy(c.machine[:], sum[:])
 	c.host = c.machine

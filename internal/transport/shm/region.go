@@ -8,30 +8,30 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// A region is Control, then the arenas in the order of the host's ranks, each
-// beginning at a multiple of largePage.
+// A region is Control, followed by the arenas in the order of the host's ranks, each aligned to
+// largePage.
 const (
 	largePage = 2 << 20
-	// defaultSpan bounds all arenas of a host together where nobody gave a size:
-	// a process has 128 TiB of addresses on the smallest of 64-bit machines.
+	// defaultSpan limits all arenas of a host together if no size is configured: a process has 128
+	// TiB of addresses on the smallest 64-bit machines.
 	defaultSpan = 16 << 40
 )
 
 func stride(arena int64) int64 { return (arena + largePage - 1) &^ (largePage - 1) }
 
-// regionBytes is the length of the region of so many ranks.
+// regionBytes returns the length of the region for the given number of ranks.
 func regionBytes(ranks int, arena int64) int64 {
 	return int64(ranks) * (transport.ControlBytes + stride(arena))
 }
 
-// region is the memory of one host, as mapped here.
+// region is this process's mapping of one host's memory.
 type region struct {
 	base  unsafe.Pointer
 	ranks int
 	arena int64
 }
 
-// discard unmaps all of r, which may be nil or discarded already.
+// discard unmaps r, which may be nil or already discarded.
 func (r *region) discard() {
 	if r != nil && r.base != nil {
 		unmap(r.base, uintptr(regionBytes(r.ranks, r.arena)))
@@ -39,12 +39,12 @@ func (r *region) discard() {
 	}
 }
 
-// offset is where the arena of the i-th rank begins.
+// offset returns the start of the i-th rank's arena.
 func (r *region) offset(i int) int64 {
 	return int64(r.ranks)*transport.ControlBytes + int64(i)*stride(r.arena)
 }
 
-// parts are what the i-th rank has of the memory: of Control, and its arena.
+// parts returns the i-th rank's part of Control, and its arena.
 func (r *region) parts(i int) [][]byte {
 	return [][]byte{
 		unsafe.Slice((*byte)(unsafe.Add(r.base, i*transport.ControlBytes)), transport.ControlBytes),
@@ -52,7 +52,7 @@ func (r *region) parts(i int) [][]byte {
 	}
 }
 
-// windows describes r, which belongs to them from now on.
+// windows describes r as SharedMemory, which takes ownership of r.
 func (r *region) windows(ranks []int, me, cores int) *transport.SharedMemory {
 	w := &transport.SharedMemory{
 		Ranks: ranks, Index: slices.Index(ranks, me), Cores: cores,
@@ -66,8 +66,8 @@ func (r *region) windows(ranks []int, me, cores int) *transport.SharedMemory {
 	return w
 }
 
-// free gives the memory back. What was given out of this rank's own arena stays
-// mapped, as memory of this process alone: its owner may touch it still.
+// free releases the memory. Allocated memory of this rank's arena stays mapped, as private memory
+// that its owner may still access.
 func (r *region) free(own, used int) {
 	from, total := uintptr(r.offset(own)), uintptr(regionBytes(r.ranks, r.arena))
 	page := os.Getpagesize()

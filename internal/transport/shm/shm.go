@@ -1,14 +1,12 @@
-// Package shm adds memory that the ranks of one host share to a mesh of
-// processes, which goes on carrying all messages.
+// Package shm adds memory shared by the ranks of one host to a mesh of processes. The mesh still
+// sends all messages.
 //
-// The lowest rank of a host makes one piece of memory without a name in any file
-// system (a memfd) and hands its descriptor to the others over a socket, to whom
-// holds the job's ticket. When all have mapped it no descriptor and no socket is
-// left, and the memory goes with the last process that maps it, however that
-// ends.
+// The lowest rank of a host creates an anonymous memfd and sends its descriptor over a socket to
+// peers with the job's ticket. When all ranks have mapped the memory, no descriptor and no socket
+// remains open, so the memory disappears with the last process that maps it, even after a crash.
 //
-// All ranks agree on the outcome. Where one rank of a host cannot, its whole host
-// goes on without, and everybody knows why.
+// All ranks agree on the outcome. If one rank of a host cannot share, the whole host continues
+// without shared memory, and every rank gets the reason.
 package shm
 
 import (
@@ -23,51 +21,54 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config says how memory is shared.
+// Config configures shared memory.
 type Config struct {
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
-	// Version is the program's: ranks of another one are refused.
+	// Version is the program's version: ranks with another version are refused.
 	Version string
-	// ArenaBytes is the length of each rank's arena; the lowest rank of a host
-	// decides. Untouched pages take no memory. 0: as much as the machine has, so
-	// that nobody needs to know in advance.
+	// ArenaBytes is the length of each rank's arena; the lowest rank of a host decides. Untouched
+	// pages use no memory. 0 means the size of the machine's memory, so no advance estimate is
+	// needed.
 	ArenaBytes int64
-	// Off, if set, is why this rank shares no memory: its host goes on without.
-	// It still takes part in New, as every rank must.
+	// Off, if set, is the reason why this rank shares no memory: no rank of the host does then. The
+	// rank must still call New.
 	Off string
-	// Threads is how many threads of this rank compute, told to all in their Neighbours; 0: it takes no core of its own.
+	// Threads is the number of computing threads of this rank, sent to all ranks in Neighbour. 0
+	// means that the rank needs no core.
 	Threads int
-	// Settle, if set, is called once this rank knows who else is on its machine, before memory is made: it may bind this
-	// process, and says what came of it. here has this rank, too, by ascending rank. An error ends New.
+	// Settle, if set, is called when this rank has the list of ranks on its machine, before memory
+	// is created: Settle may bind this process, and returns the placement. here includes this rank,
+	// in ascending order. An error ends New.
 	Settle func(here []Neighbour) (Settled, error)
-	// JoinTimeout bounds New, besides its context. It must be given.
+	// JoinTimeout limits New, in addition to the context. Required.
 	JoinTimeout time.Duration
 }
 
-// Neighbour is a rank of this machine.
+// Neighbour is a rank on this machine.
 type Neighbour struct {
 	Rank int
-	// Near says that it is of this rank's host, too: see Mesh.Hosts.
+	// Near reports whether the rank is also on this rank's host: see Mesh.Hosts.
 	Near bool
-	// CPUs are the numbers of the processors that it may run on, ascending.
+	// CPUs are the numbers of the processors available to the rank, ascending.
 	CPUs []int
-	// SameProcess says that it is of this process.
+	// SameProcess reports whether the rank is in this process.
 	SameProcess bool
-	// Threads is its Config.Threads.
+	// Threads is the rank's Config.Threads.
 	Threads int
 }
 
-// Settled is where a rank is to run.
+// Settled is a rank's placement.
 type Settled struct {
-	// Cores is how many processors the ranks of its host may use together; 0: all that one of them may run on.
+	// Cores is the number of processors available to the ranks of the host together; 0 means the
+	// union of their processors.
 	Cores int
-	// Node is the NUMA node that the memory of this rank is to come from, where Homed.
+	// Node is the NUMA node for this rank's memory, if Homed.
 	Node  int
 	Homed bool
 }
 
-// Validate returns everything that is wrong with the configuration.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {
@@ -83,8 +84,8 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Mesh is the inner mesh with what this rank shares. It implements
-// transport.Mesh, transport.SharedMemoryProvider and transport.Cutter.
+// Mesh is the inner mesh with this rank's shared memory. Mesh implements transport.Mesh,
+// transport.SharedMemoryProvider and transport.Cutter.
 type Mesh struct {
 	transport.Mesh
 	windows *transport.SharedMemory
@@ -92,17 +93,17 @@ type Mesh struct {
 	reason  string
 	failed  bool
 
-	arranging transport.Traffic // what New itself has sent and received
+	arranging transport.Traffic // traffic of New itself
 	closed    sync.Once
 	err       error
 }
 
-// New arranges shared memory among the ranks of each host. All ranks of the inner
-// mesh call it at the same time; it uses the messages of group 0xffffffff. It
-// owns inner from now on, and has closed it when it fails.
+// New sets up shared memory among the ranks of each host. All ranks of the inner mesh must call New
+// at the same time. New uses the messages of group 0xffffffff. New takes ownership of inner, and
+// closes inner on failure.
 //
-// That memory cannot be shared is no error: see Reason. A rank that dies or does
-// not take part is one that names it.
+// Memory that cannot be shared is not an error: see Reason. A rank that dies or does not take part
+// is an error with the rank's number.
 func New(ctx context.Context, inner transport.Mesh, cfg Config) (*Mesh, error) {
 	err := cfg.Validate()
 	if err == nil {
@@ -113,33 +114,31 @@ func New(ctx context.Context, inner transport.Mesh, cfg Config) (*Mesh, error) {
 		err = fmt.Errorf("rank %d: arranging shared memory: %w", inner.Rank(), err)
 	}
 	inner.Abort(err)
-	_ = inner.Close() // err says more
+	_ = inner.Close() // err is more informative
 	return nil, err
 }
 
-// SharedMemory returns what this rank shares, nil where nothing is. After Close it is
-// for those who hold it. See transport.SharedMemoryProvider.
+// SharedMemory returns this rank's shared memory, or nil. After Close only holders may use the
+// memory. See transport.SharedMemoryProvider.
 func (m *Mesh) SharedMemory() *transport.SharedMemory { return m.windows }
 
-// Lender returns the inner mesh's. See transport.Wrapper.
+// Lender returns the inner mesh's ZeroCopySender. See transport.Wrapper.
 func (m *Mesh) Lender() transport.ZeroCopySender { return transport.ZeroCopyOf(m.Mesh) }
 
-// Hosts returns the host of each rank: a number from 0 up, in the order of their
-// lowest ranks. Ranks that cannot reach each other's sockets without a network,
-// such as containers of one machine, count as of different hosts. It must not be
-// changed.
+// Hosts returns the host number of each rank, from 0, in the order of the hosts' lowest ranks.
+// Ranks that cannot reach each other's sockets without a network, such as containers of one
+// machine, count as separate hosts. The slice must not be changed.
 func (m *Mesh) Hosts() []int { return m.hosts }
 
-// Reason says which ranks of one host share no memory although they were to, and
-// why: "ranks 0 to 2 (rank 1: it was told to use tcp alone)", for each such host,
-// the same on every rank. failed is true where there are any. Where no host has two
-// ranks it says so, which is no failure. It is empty when all is as it should be,
-// also where all ranks of a host have Config.Off.
+// Reason returns the ranks of one host that should share memory but do not, with the reason: "ranks
+// 0 to 2 (rank 1: it was told to use tcp alone)", for each such host, equal on all ranks. failed
+// reports whether such a host exists. If no host has two ranks, why is this reason and failed is
+// false. why is empty if all hosts share as configured, including hosts with Config.Off on all
+// ranks.
 func (m *Mesh) Reason() (why string, failed bool) { return m.reason, m.failed }
 
-// Traffic returns the counters of the inner mesh, whose payload is that of the
-// callers: what New exchanged shows on the wire only. Loads and stores are not
-// counted.
+// Traffic returns the counters of the inner mesh. Messages of New count in the wire bytes only.
+// Loads and stores are not counted.
 func (m *Mesh) Traffic() transport.Traffic {
 	t := m.Mesh.Traffic()
 	t.PayloadSent -= m.arranging.PayloadSent
@@ -148,14 +147,14 @@ func (m *Mesh) Traffic() transport.Traffic {
 	return t
 }
 
-// Cut breaks the link to a peer, where the inner mesh has links.
+// Cut breaks the link to a peer, if the inner mesh has links.
 func (m *Mesh) Cut(peer int) {
 	if c, ok := m.Mesh.(transport.Cutter); ok {
 		c.Cut(peer)
 	}
 }
 
-// Close closes the inner mesh and gives the memory back once nobody holds it.
+// Close closes the inner mesh, and releases the memory after the last holder's Drop.
 func (m *Mesh) Close() error {
 	m.closed.Do(func() {
 		m.err = m.Mesh.Close()

@@ -17,16 +17,16 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The descriptor is handed over after the handshake: the one who dialed asks
-// with a byte, so that nothing of the answer is read ahead as ordinary bytes,
-// which would lose the descriptor.
+// The descriptor is sent after the handshake, when the dialing rank requests it with a byte:
+// otherwise the dialing link could read ahead into the reply as ordinary bytes, which loses the
+// descriptor.
 
-// strangers is how many may be at the socket, besides the ranks that are expected.
+// strangers limits unauthenticated connections at the socket, in addition to the expected ranks.
 const strangers = 64
 
-// source hands a memory's descriptor to ranks of this host.
+// source sends a memory's descriptor to ranks of this host.
 type source struct {
-	name   string // of the socket
+	name   string // socket name
 	fd     int
 	hello  transport.Hello
 	ticket transport.Ticket
@@ -38,11 +38,11 @@ type source struct {
 	door    *transport.AcceptLimiter
 
 	mu    sync.Mutex
-	ranks []int // who have not asked yet
+	ranks []int // ranks without a reply yet
 }
 
-// newSource listens on a socket that has a random name and no file, and answers
-// each of the ranks once. It owns fd unless it fails.
+// newSource listens on an abstract socket with a random name, and answers each of the ranks once.
+// newSource owns fd unless newSource fails.
 func newSource(ctx context.Context, fd int, hello transport.Hello, ticket transport.Ticket, ranks []int) (*source, error) {
 	var random [16]byte
 	rand.Read(random[:]) // never fails
@@ -59,7 +59,7 @@ func newSource(ctx context.Context, fd int, hello transport.Hello, ticket transp
 	return s, nil
 }
 
-// close ends what is under way and gives the socket and the descriptor back.
+// close ends all work in progress and closes the socket and the descriptor.
 func (s *source) close() {
 	s.cancel()
 	s.ln.Close()
@@ -79,7 +79,7 @@ func (s *source) listen() {
 		if s.ctx.Err() != nil {
 			return
 		}
-		select { // out of descriptors, for instance: others may free some
+		select { // out of descriptors, for example: other processes may free some
 		case <-time.After(pause):
 		case <-s.ctx.Done():
 			return
@@ -87,8 +87,8 @@ func (s *source) listen() {
 	}
 }
 
-// answer gives the memory to a rank that proves to be one. Others are turned
-// away by the handshake; what they wanted is nobody's concern.
+// answer sends the memory to an authenticated rank. The handshake refuses other peers; their errors
+// are not reported.
 func (s *source) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	link, theirs, err := knocked.Accept(s.ctx, s.ticket, s.hello, s.check)
 	if err != nil {
@@ -102,12 +102,12 @@ func (s *source) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	defer stop()
 	var ask [1]byte
 	if _, err := conn.Read(ask[:]); err != nil {
-		return // the rank's own end says why
+		return // the other rank reports the reason
 	}
-	_ = memfd.Send(conn, []byte{1}, s.fd) // it likewise
+	_ = memfd.Send(conn, []byte{1}, s.fd) // the other rank reports an error
 }
 
-// check decides whether a rank has memory to get here.
+// check accepts a rank that has not got its memory yet.
 func (s *source) check(h transport.Hello) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,17 +128,17 @@ func (s *source) take(rank int) bool {
 	return i >= 0
 }
 
-// bound ends what blocks on conn with ctx, or after the time of a handshake.
+// bound ends blocking calls on conn with ctx, or after the handshake timeout.
 func bound(ctx context.Context, conn net.Conn) (stop func() bool) {
 	conn.SetDeadline(time.Now().Add(transport.HandshakeTimeout))
 	return context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// pause is between two tries of what may work later.
+// pause is the delay between retries.
 const pause = 20 * time.Millisecond
 
-// receiveMemory asks the leader's source for the descriptor. Who is sent away from
-// the door because strangers press in tries again, for as long as a handshake takes.
+// receiveMemory requests the descriptor from the leader's source. A request that the leader closes
+// under a flood of strangers is retried until the handshake timeout.
 func receiveMemory(ctx context.Context, name string, hello transport.Hello, ticket transport.Ticket, leader int) (fd int, err error) {
 	limited, cancel := context.WithTimeout(ctx, transport.HandshakeTimeout)
 	defer cancel()
@@ -155,7 +155,7 @@ func receiveMemory(ctx context.Context, name string, hello transport.Hello, tick
 	}
 }
 
-// receiveFile reads the one descriptor that a source sends.
+// receiveFile reads the single descriptor sent by a source.
 func receiveFile(conn *net.UnixConn) (fd int, err error) {
 	n, fd, err := memfd.Take(conn, make([]byte, 1))
 	if err == nil && fd < 0 {
@@ -164,7 +164,7 @@ func receiveFile(conn *net.UnixConn) (fd int, err error) {
 	return fd, err
 }
 
-// newMemory makes so many zeros that nothing can cut short.
+// newMemory creates n zero bytes of memory, sealed against truncation.
 func newMemory(n int64) (fd int, err error) {
 	if fd, err = memfd.Create("ringo", n); err != nil {
 		return -1, err
@@ -176,8 +176,8 @@ func newMemory(n int64) (fd int, err error) {
 	return fd, nil
 }
 
-// askForMemory is one try; hungUp says that it ended before the source had said
-// anything of it.
+// askForMemory is one attempt; hungUp reports whether the leader closed the connection before
+// answering.
 func askForMemory(ctx context.Context, name string, hello transport.Hello, ticket transport.Ticket, leader int) (fd int, hungUp bool, err error) {
 	dialer := net.Dialer{Timeout: transport.HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", name)

@@ -18,8 +18,8 @@ import (
 //	             the reason, to the end
 const (
 	abortFixed = 11
-	abortWhy   = 9       // where the length is
-	maxWhy     = 2 << 10 // bytes of each of the two texts
+	abortWhy   = 9       // offset of the length
+	maxWhy     = 2 << 10 // maximum bytes of each of the two texts
 	maxAbort   = abortFixed + 2*maxWhy
 	noRank     = ^uint32(0)
 
@@ -48,9 +48,8 @@ func encodeAbort(e *transport.AbortError) []byte {
 	return append(b, e.Reason[:min(len(e.Reason), maxWhy)]...)
 }
 
-// decodeAbort reads an abort frame of a mesh of size ranks. Who aborted is one of
-// them; a lost rank that is none of them stays in the text only, for it would be
-// blamed by number.
+// decodeAbort parses an abort frame of a mesh of size ranks. The aborting rank must be one of them.
+// An invalid number of a lost rank is dropped, so that no wrong rank is blamed; the text stays.
 func decodeAbort(b []byte, size int) (*transport.AbortError, error) {
 	if len(b) < abortFixed || len(b) > maxAbort {
 		return nil, errAbort

@@ -1,14 +1,11 @@
-// Package tcp is the mesh of processes: one TCP connection between every two
-// ranks, or several.
+// Package tcp is the mesh between processes: one TCP connection or several between every two ranks.
 //
-// Who waits for a message reads the connection that it comes by, and a goroutine
-// of the connection does when nobody waits so; messages go straight into the
-// slices that were posted for them. Senders write from their own goroutine.
-// Neither allocates once the mesh is warm.
+// A goroutine that waits for a message reads the connection itself; otherwise the connection's own
+// goroutine reads. Payloads go directly into the posted slices. Senders write from their own
+// goroutine. A warm mesh allocates no memory.
 //
-// A host that vanishes without a word while nothing is under way to it is noticed by
-// the operating system's keepalive probes, within about 10 s, at no cost to messages;
-// otherwise the cluster's heartbeats come first.
+// A host that disappears while no data is in flight to it is detected by TCP keepalive probes
+// within about 10 s, at no cost to messages, unless the cluster's heartbeats detect the loss first.
 package tcp
 
 import (
@@ -23,65 +20,65 @@ import (
 )
 
 const (
-	// DefaultMaxUnexpectedBytes is how much a rank keeps from one peer for
-	// receives not yet posted.
+	// DefaultMaxUnexpectedBytes limits the bytes that a rank buffers per peer for receives not yet
+	// posted.
 	DefaultMaxUnexpectedBytes = 256 << 20
 	// MaxStreams is the largest number of connections between two ranks.
 	MaxStreams = 16
-	// StreamBytes is the length from which on messages are spread over streams.
+	// StreamBytes is the minimum length of messages that are spread over streams.
 	StreamBytes = 16 << 10
 )
 
-// Config says who this rank is and where the others are.
+// Config describes this rank and the addresses of the other ranks.
 type Config struct {
-	// Rank is this rank, from 0 to Size-1, and Size how many there are.
+	// Rank is this rank, from 0 to Size-1, and Size the number of ranks.
 	Rank, Size int
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
-	// TLS says which connections are encrypted, the same on all ranks. Zero: those between hosts.
+	// TLS selects the encrypted connections, equal on all ranks. The zero value encrypts
+	// connections between hosts.
 	TLS transport.TLS
-	// Version is the program's: ranks of another one are refused.
+	// Version is the program's version: ranks with another version are refused.
 	Version string
-	// Listener is where higher ranks connect. New takes it over and closes it
-	// before it returns. The last rank needs none.
+	// Listener accepts connections of higher ranks. New takes ownership and closes Listener before
+	// returning. The last rank needs no Listener.
 	Listener net.Listener
-	// Addrs are the ranks' addresses. Only those of lower ranks are used.
+	// Addrs are the ranks' addresses. Only the addresses of lower ranks are used.
 	Addrs []string
-	// MaxUnexpectedBytes bounds what is kept from one peer for receives that
-	// are not yet posted; then nothing more is read from it until one is.
-	// Zero: DefaultMaxUnexpectedBytes.
+	// MaxUnexpectedBytes limits the bytes buffered per peer for receives not yet posted. At the
+	// limit the mesh stops reading from the peer until a receive is posted. 0 means
+	// DefaultMaxUnexpectedBytes.
 	MaxUnexpectedBytes int64
-	// JoinTimeout bounds New, besides its context. It must be given where there are several ranks.
+	// JoinTimeout limits New, in addition to the context. Required with several ranks.
 	JoinTimeout time.Duration
-	// SocketBufferBytes sets the kernel's buffers of each connection and
-	// direction. Zero: the kernel sizes them as it goes.
+	// SocketBufferBytes is the size of the kernel's buffers per connection and direction. 0 means
+	// that the kernel adapts the size.
 	SocketBufferBytes int
-	// LocalRanks is how many ranks run on this host, this one included. With
-	// more of them than cores none polls for long. Zero: as many as have this
-	// rank's host in Addrs, or Size when its own address is not there.
+	// LocalRanks is the number of ranks on this host, including this rank. With more ranks than
+	// cores, no rank polls for long. 0 means the number of Addrs with this rank's host, or Size if
+	// Addrs lacks this rank.
 	LocalRanks int
-	// Streams is how many connections there are with each rank, at most
-	// MaxStreams; messages of at least StreamBytes are spread over them, each
-	// whole on one. It must be the same on all ranks. Zero: 1.
+	// Streams is the number of connections with each rank, at most MaxStreams, equal on all ranks.
+	// Messages of at least StreamBytes are distributed over the streams, each message on one
+	// stream. 0 means 1.
 	Streams int
-	// CongestionControl is the algorithm that the kernel uses for each
-	// connection, such as "reno", "cubic" or "bbr". Empty: the system's default,
-	// and reno instead of bbr between ranks of one host.
+	// CongestionControl is the kernel's algorithm for each connection, such as "reno", "cubic" or
+	// "bbr". Empty means the system default, with bbr replaced by reno between ranks of one host.
 	CongestionControl string
-	// Checksum has every message followed by the CRC-32C of its payload, which
-	// the receiver checks: TCP's own sum misses about one damage in 65,000.
+	// Checksum appends a CRC-32C of the payload to every message, which the receiver checks: TCP's
+	// own checksum misses about one corruption in 65,000.
 	Checksum bool
-	// Lending says whether large payloads that may be lent are sent from where they lie: LendMeasured, LendAlways
-	// or LendNever. Empty: LendMeasured.
+	// Lending selects zero-copy sends of large payloads: LendMeasured, LendAlways or LendNever.
+	// Empty means LendMeasured.
 	Lending string
-	// Report, if set, is told in one line about connections that were refused
-	// while the mesh formed, each kind once for each host.
+	// Report, if set, is called with a line about connections refused while the mesh forms, once
+	// per kind and host.
 	Report func(line string)
 
-	open func(*net.TCPConn) (socket, error) // for tests; nil: the system's best
+	open func(*net.TCPConn) (socket, error) // set by tests; nil: the system's best
 }
 
-// Validate returns everything that is wrong with the configuration.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {

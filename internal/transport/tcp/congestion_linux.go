@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckCongestionControl reports whether the kernel lets this process use an
-// algorithm, "" being its default. The error says which ones it does.
+// CheckCongestionControl reports whether the kernel permits an algorithm to this process; "" is the
+// default. The error lists the permitted algorithms.
 func CheckCongestionControl(name string) error {
 	if name == "" {
 		return nil
@@ -23,13 +23,12 @@ func CheckCongestionControl(name string) error {
 	return congestionControl(fd, name)
 }
 
-// unpaced is what connections within a host have in place of a default that paces.
+// unpaced replaces a pacing default on connections within a host.
 const unpaced = "reno"
 
-// unpace takes a connection from BBR, if that is the system's default. BBR sends at the pace
-// that it takes for the link's, by timers; within a host there is no link, and a large
-// allreduce of two or four ranks takes 1.7 to 2.7 times as long. Where the kernel refuses,
-// the connection stays as it is.
+// unpace replaces BBR, if the system default, on a connection within a host. BBR paces by timers at
+// the estimated rate of the link; without a real link a large allreduce of two or four ranks takes
+// 1.7 to 2.7 times as long. If the kernel refuses, the connection keeps its algorithm.
 func unpace(c *net.TCPConn) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -42,7 +41,7 @@ func unpace(c *net.TCPConn) {
 	})
 }
 
-// paces says that an algorithm is one of BBR's versions.
+// paces reports whether an algorithm is a version of BBR.
 func paces(name string) bool { return strings.HasPrefix(name, "bbr") }
 
 func setCongestionControl(c *net.TCPConn, name string) (err error) {
@@ -56,7 +55,6 @@ func setCongestionControl(c *net.TCPConn, name string) (err error) {
 	return err
 }
 
-// congestionControl sets the algorithm of one socket.
 func congestionControl(fd int, name string) error {
 	err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 	switch err {
@@ -70,7 +68,7 @@ func congestionControl(fd int, name string) error {
 	return fmt.Errorf("%q: %w", name, os.NewSyscallError("setsockopt", err))
 }
 
-// offered lists the algorithms that the kernel calls available or allowed.
+// offered lists the algorithms that the kernel reports as available or allowed.
 func offered(what string) string {
 	file := "net.ipv4.tcp_" + what + "_congestion_control"
 	text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(file, ".", "/"))

@@ -8,8 +8,7 @@ import (
 	"runtime"
 )
 
-// CheckCongestionControl refuses all but the default: only Linux lets a socket
-// choose.
+// CheckCongestionControl accepts only the default: only Linux supports a choice per socket.
 func CheckCongestionControl(name string) error {
 	if name == "" {
 		return nil
@@ -17,7 +16,7 @@ func CheckCongestionControl(name string) error {
 	return fmt.Errorf("%q: only Linux lets a connection choose, this is %s", name, runtime.GOOS)
 }
 
-// unpace does nothing: only Linux lets a socket choose.
+// unpace has no effect: only Linux supports a choice per socket.
 func unpace(*net.TCPConn) {}
 
 func setCongestionControl(_ *net.TCPConn, name string) error { return CheckCongestionControl(name) }

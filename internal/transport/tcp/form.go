@@ -15,12 +15,11 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// New connects this rank with all others: it dials the lower ranks and is
-// dialed by the higher ones. It returns when all connections stand.
+// New connects this rank with all other ranks: New dials the lower ranks and accepts the higher
+// ones, and returns when all connections are established.
 //
-// Whoever connects without the ticket, or as somebody it is not, is turned away
-// and disturbs nothing. When the time is up the error is a *MissingError that
-// names the ranks that are not there.
+// Connections without the ticket or with a wrong rank are refused, without effect on the mesh.
+// After the timeout the error is a *MissingError with the missing ranks.
 func New(ctx context.Context, cfg Config) (*Mesh, error) {
 	if err := cfg.Validate(); err != nil {
 		if cfg.Listener != nil {
@@ -41,13 +40,13 @@ func New(ctx context.Context, cfg Config) (*Mesh, error) {
 	return m, nil
 }
 
-// MissingError says which ranks did not connect.
+// MissingError names the ranks that did not connect.
 type MissingError struct {
 	Rank, Size int
 	Missing    []int
 	After      time.Duration
-	Notes      []string // what was seen of them, and of others
-	Err        error    // why waiting ended
+	Notes      []string // observations about the missing ranks and refused connections
+	Err        error    // reason for the end of waiting
 }
 
 // Error names the missing ranks.
@@ -64,29 +63,28 @@ func (e *MissingError) Error() string {
 	return s
 }
 
-// Unwrap returns why waiting ended.
+// Unwrap returns the reason for the end of waiting.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// maxStrangers is how many connections may be in their handshakes at a time.
-// Ranks of the job are through in a millisecond.
+// maxStrangers limits concurrent handshakes. Ranks of the job finish a handshake in a millisecond.
 const maxStrangers = 128
 
-// formation is a mesh in the making.
+// formation is the state of forming a mesh.
 type formation struct {
 	cfg         Config
 	credentials transport.Credentials
 	hello       transport.Hello
 	workers     sync.WaitGroup
-	changed     chan struct{} // holds a token when there is something to look at
+	changed     chan struct{} // token: the state has changed
 	door        *transport.AcceptLimiter
 
 	mu      sync.Mutex
-	claimed [][]bool            // by rank and stream: the connection stands, or is being agreed
-	links   [][]*transport.Link // by rank and stream
+	claimed [][]bool            // connection established or in negotiation, by rank and stream
+	links   [][]*transport.Link // links by rank and stream
 	fatal   error
-	tries   []error // by rank: the latest fault of dialing it
-	refused int     // connections turned away
-	last    error   // the latest of them
+	tries   []error // latest dial error, by rank
+	refused int     // refused connections
+	last    error   // latest refusal
 }
 
 func form(ctx context.Context, cfg Config) ([][]*transport.Link, error) {
@@ -144,7 +142,7 @@ func (f *formation) start(ctx context.Context) {
 	}
 }
 
-// wait blocks until all links stand, one cannot, or the time is up.
+// wait blocks until all links are established, a fatal error occurs, or ctx ends.
 func (f *formation) wait(ctx context.Context) error {
 	for {
 		f.mu.Lock()
@@ -161,7 +159,7 @@ func (f *formation) wait(ctx context.Context) error {
 	}
 }
 
-// result is the outcome once nothing changes any more.
+// result returns the outcome after all workers have ended.
 func (f *formation) result(err error, after time.Duration) error {
 	missing := f.missing()
 	if f.fatal != nil {
@@ -185,7 +183,7 @@ func (f *formation) result(err error, after time.Duration) error {
 	return e
 }
 
-// missing lists the ranks that lack a link. f.mu is held, or all is over.
+// missing lists the ranks without a complete set of links. f.mu is held, or all workers have ended.
 func (f *formation) missing() []int {
 	var out []int
 	for r, streams := range f.links {
@@ -196,7 +194,7 @@ func (f *formation) missing() []int {
 	return out
 }
 
-// update changes f and lets wait look again.
+// update changes f and wakes wait.
 func (f *formation) update(change func()) {
 	f.mu.Lock()
 	change()
@@ -212,7 +210,7 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// dial connects to a lower rank, again and again while it is not there yet.
+// dial connects to a lower rank, with retries while the rank is unreachable.
 func (f *formation) dial(ctx context.Context, rank, stream int) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		link, err := f.dialOnce(ctx, rank, stream)
@@ -225,7 +223,7 @@ func (f *formation) dial(ctx context.Context, rank, stream int) {
 			return
 		}
 		if ctx.Err() != nil {
-			return // the fault before this one says more
+			return // the previous error is more specific
 		}
 		f.update(func() { f.tries[rank] = err })
 		select {
@@ -247,8 +245,8 @@ func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.
 	return link, err
 }
 
-// listen takes connections until the listener is closed. Each shakes hands in
-// its own goroutine, so that one that is silent holds nobody up.
+// listen accepts connections until the listener is closed. Each handshake has a goroutine, so a
+// silent peer delays no other.
 func (f *formation) listen(ctx context.Context) {
 	connpeek.SpeakFirst(f.cfg.Listener)
 	for {
@@ -263,7 +261,7 @@ func (f *formation) listen(ctx context.Context) {
 				f.update(func() { f.fatal = fmt.Errorf("the listener %v was closed by somebody else", f.cfg.Listener.Addr()) })
 			}
 			return
-		default: // for instance out of file descriptors: others may free some
+		default: // out of descriptors, for example: other processes may free some
 			f.update(func() { f.refused, f.last = f.refused+1, err })
 			select {
 			case <-time.After(firstPause):
@@ -293,8 +291,7 @@ func (f *formation) accept(ctx context.Context, s *transport.PendingConn) {
 	})
 }
 
-// claim decides whether h may be the rank that it says it is, and returns what it
-// has taken for it.
+// claim checks the rank claimed by h and returns the entry of claimed, reserved for the connection.
 func (f *formation) claim(h transport.Hello) (*bool, error) {
 	if h.WorldSize != f.cfg.Size {
 		return nil, fmt.Errorf("this job has %d ranks, not %d", f.cfg.Size, h.WorldSize)

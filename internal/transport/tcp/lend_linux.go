@@ -6,27 +6,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lending: pages of the payload go through a pipe to the socket, which keeps
-// references to them instead of copies (vmsplice(2), splice(2)). On loopback the
-// receiver copies straight from the sender's memory; a network card reads it
-// there, also when a segment has to be sent again.
+// Zero-copy sending: pages of the payload go through a pipe to the socket, which references the
+// pages instead of copying (vmsplice(2), splice(2)). On loopback the receiver copies directly from
+// the sender's memory; a network card reads the memory directly, also for retransmissions.
 //
-// The kernel holds the pages themselves, so that memory that is freed meanwhile is
-// never touched after it is somebody else's; what is written to it meanwhile is
-// sent. Only the receiver can tell when that no longer matters (transport.ZeroCopySender).
-// Pages that have not reached the socket when a frame fails are let go at once.
+// The kernel holds references to the pages: memory that is freed early is never sent after another
+// owner has reused it, but writes to the memory change the sent data. Only the receiver can confirm
+// that writing is safe (transport.ZeroCopySender). After a failed frame, pages that have not
+// reached the socket are released immediately.
 
-// pipe is what pages go through. Its bytes are the next ones of the frame that is
-// being written; between frames it is empty.
+// pipe carries pages to the socket. Its bytes are the next bytes of the current frame; between
+// frames the pipe is empty.
 type pipe struct {
 	in, out int // descriptors
 	held    int // bytes
 	vec     [1]unix.Iovec
-	refused bool // this system does not lend
+	refused bool // zero-copy is unsupported on this system
 }
 
-// pipeBytes is the size that is asked for: two segments of a collective. Where a
-// user has many, the system grants less and it takes more calls.
+// pipeBytes is the requested size: two segments of a collective. For a user with many pipes the
+// system grants less, at the cost of more calls.
 const pipeBytes = 1 << 20
 
 func (s *epollSocket) writeZeroCopy(v [][]byte) (int, error) {
@@ -39,13 +38,12 @@ func (s *epollSocket) writeZeroCopy(v [][]byte) (int, error) {
 		if err == nil || err == errAgain || !unable(err) {
 			return n, err
 		}
-		s.pipe.close() // of what it held nothing has reached the socket
+		s.pipe.close() // none of the discarded bytes has reached the socket
 		s.pipe.refused = true
 	}
 	return outcome(writev(s.fd, v))
 }
 
-// takeBack empties the pipe.
 func (s *epollSocket) takeBack() {
 	if s.use() {
 		s.pipe.close()
@@ -53,8 +51,8 @@ func (s *epollSocket) takeBack() {
 	}
 }
 
-// unable reports whether an error says that this system does not lend, or has
-// nothing left to lend with. Every other one is the connection's own.
+// unable reports whether an error means that the system does not support zero-copy, or lacks
+// resources. All other errors belong to the connection.
 func unable(err error) bool {
 	switch err {
 	case unix.EINVAL, unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS:
@@ -63,8 +61,8 @@ func unable(err error) bool {
 	return false
 }
 
-// through fills the pipe from v, whose first bytes may be in it already, and
-// empties it into the socket.
+// through fills the pipe from v, continuing after bytes already in the pipe, and empties the pipe
+// into the socket.
 func (s *epollSocket) through(v [][]byte) (int, error) {
 	p := &s.pipe
 	if err := p.open(); err != nil {
@@ -84,8 +82,8 @@ func (s *epollSocket) through(v [][]byte) (int, error) {
 	return n, err
 }
 
-// fill puts what fits of v behind what the pipe holds: a copy of all slices but
-// the last, and the last one's pages. More is left where more is true.
+// fill appends to the pipe the part of v that fits: copies of all slices but the last, and the
+// pages of the last slice. more reports whether bytes are left.
 func (p *pipe) fill(v [][]byte) (more bool, err error) {
 	skip := p.held
 	for i, b := range v {
@@ -107,7 +105,7 @@ func (p *pipe) fill(v [][]byte) (more bool, err error) {
 		p.held += n
 		if n < len(b) {
 			if err == errAgain && p.held > 0 {
-				err = nil // full
+				err = nil // pipe is full
 			}
 			return true, err
 		}
@@ -128,7 +126,7 @@ func (p *pipe) open() error {
 	return nil
 }
 
-// close gives up what the pipe holds.
+// close discards the pipe's contents.
 func (p *pipe) close() {
 	if p.out != 0 {
 		unix.Close(p.out)
@@ -137,9 +135,8 @@ func (p *pipe) close() {
 	p.in, p.out, p.held = 0, 0, 0
 }
 
-// Like reads and writes these calls never wait, and the Go scheduler is not told of them.
+// Like reads and writes, these calls never block, and bypass the Go scheduler.
 
-// vmsplice is vmsplice(2) of a pipe's part at most.
 func vmsplice(pipe int, v *[1]unix.Iovec) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_VMSPLICE, uintptr(pipe), uintptr(unsafe.Pointer(v)), 1, unix.SPLICE_F_NONBLOCK, 0, 0)
 	if errno != 0 {
@@ -148,7 +145,6 @@ func vmsplice(pipe int, v *[1]unix.Iovec) (int, error) {
 	return int(n), nil
 }
 
-// splice is splice(2) of what a pipe holds.
 func splice(pipe, socket, n, flags int) (int, error) {
 	r, _, errno := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(pipe), 0, uintptr(socket), 0, uintptr(n), uintptr(flags))
 	if errno != 0 {

@@ -11,27 +11,27 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// grace is how long a mesh that ends waits for each peer: for a frame under way
-// to be written, for its last frame, and for the peer's answer to it.
+// grace is the time for each peer when the mesh ends: to finish the current frame, to write the
+// last frame, and to get the peer's reply.
 const grace = time.Second
 
-// Mesh is one rank of a mesh of processes. It implements transport.Mesh.
+// Mesh is one rank of a mesh between processes. Mesh implements transport.Mesh.
 type Mesh struct {
 	rank, size int
-	peers      []*peer // by rank; this rank's own is nil
+	peers      []*peer // nil at the index of this rank
 	open       func(*net.TCPConn) (socket, error)
 	manners    manners
-	frame      wire.Type // of messages
+	frame      wire.Type // frame type of messages
 	lending    lending
 
 	last    sync.Once             // guards the last frames to the peers
-	down    atomic.Pointer[error] // why this rank stopped, set once
+	down    atomic.Pointer[error] // reason for this rank's end, set once
 	readers sync.WaitGroup
 
 	sent, received, messages atomic.Int64
 }
 
-// newMesh makes a mesh of links, by rank and stream, which it takes over.
+// newMesh creates a mesh of links, by rank and stream, and takes ownership of them.
 func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
 	m := &Mesh{rank: cfg.Rank, size: cfg.Size, peers: make([]*peer, cfg.Size), open: openSocket}
 	m.manners = mannersOf(cfg)
@@ -64,7 +64,7 @@ func newMesh(cfg Config, links [][]*transport.Link) (*Mesh, error) {
 	return m, nil
 }
 
-// closePeers closes the connections of a mesh that could not be made.
+// closePeers closes the connections of a mesh after a failed newMesh.
 func (m *Mesh) closePeers() {
 	for _, p := range m.peers {
 		if p != nil {
@@ -73,21 +73,20 @@ func (m *Mesh) closePeers() {
 	}
 }
 
-// Rank is this rank's number.
+// Rank returns this rank's number.
 func (m *Mesh) Rank() int { return m.rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (m *Mesh) Size() int { return m.size }
 
-// Send writes p to the connection with the peer. See transport.Mesh. A message
-// has at most wire.MaxPayload bytes. A peer that is gone or takes nothing more
-// for the timeout is an error; after part of a message was written the
-// connection is not used for another.
+// Send writes p to the connection with the peer. See transport.Mesh. A message has at most
+// wire.MaxPayload bytes. A lost peer, or no progress for timeout, is an error. After a partly
+// written message the connection sends no further messages.
 func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	return m.deliver(to, tag, p, timeout, false)
 }
 
-// SendZeroCopy is Send from where p lies, where the system can and it pays (Config.Lending). See
+// SendZeroCopy is Send without a copy of p, if supported and faster (Config.Lending). See
 // transport.ZeroCopySender.
 func (m *Mesh) SendZeroCopy(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	return m.deliver(to, tag, p, timeout, true)
@@ -123,7 +122,7 @@ func (m *Mesh) send(to int, tag transport.Tag, p []byte, timeout time.Duration, 
 	return nil
 }
 
-// Post asks for a message. See transport.Mesh.
+// Post posts a receive. See transport.Mesh.
 func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) {
 	if err := transport.CheckPeer(m, from); err != nil {
 		transport.PostFault(r, &transport.Error{Op: "receive", Rank: m.rank, Peer: from, Tag: tag, Err: err})
@@ -132,7 +131,7 @@ func (m *Mesh) Post(r *transport.Recv, from int, tag transport.Tag, dst []byte) 
 	m.peers[from].in.Post(r, tag, dst)
 }
 
-// Fault returns why nothing more will come from a peer. See transport.Mesh.
+// Fault returns the reason why no more messages arrive from a peer. See transport.Mesh.
 func (m *Mesh) Fault(peer int) error {
 	if down := m.down.Load(); down != nil {
 		return *down
@@ -146,8 +145,8 @@ func (m *Mesh) Fault(peer int) error {
 	return nil
 }
 
-// Traffic returns the counters. Wire bytes are those of this protocol: frame
-// headers and handshakes, not the headers of TCP and IP.
+// Traffic returns the counters. Wire bytes include frame headers and handshakes, but not the
+// headers of TCP and IP.
 func (m *Mesh) Traffic() transport.Traffic {
 	t := transport.Traffic{
 		PayloadSent: m.sent.Load(), PayloadReceived: m.received.Load(),
@@ -165,9 +164,8 @@ func (m *Mesh) Traffic() transport.Traffic {
 	return t
 }
 
-// Abort fails this rank's operations with cause and tells the peers, whose
-// operations fail with a *transport.AbortError. It returns when they are told,
-// after a second at the latest.
+// Abort fails this rank's operations with cause and the peers' operations with a
+// *transport.AbortError. Abort returns when the peers are informed, after at most a second.
 func (m *Mesh) Abort(cause error) {
 	if m.stop(transport.Aborted(cause)) {
 		m.last.Do(func() {
@@ -176,9 +174,9 @@ func (m *Mesh) Abort(cause error) {
 	}
 }
 
-// Close leaves the mesh in good order: what peers have been sent they can still
-// receive, everything else from this rank fails with transport.ErrGoodbye. It
-// waits up to two seconds for peers that do not read.
+// Close leaves the mesh in good order: peers can still receive messages already sent, and other
+// operations with this rank fail with transport.ErrGoodbye. Close waits up to two seconds for peers
+// that do not read.
 func (m *Mesh) Close() error {
 	m.stop(transport.ErrClosed)
 	m.last.Do(m.sayGoodbye)
@@ -193,7 +191,7 @@ func (m *Mesh) Close() error {
 	return nil
 }
 
-// stop fails all operations with err and reports whether this call did it.
+// stop fails all operations with err and reports whether this call did.
 func (m *Mesh) stop(err error) bool {
 	if !m.down.CompareAndSwap(nil, &err) {
 		return false
@@ -204,17 +202,17 @@ func (m *Mesh) stop(err error) bool {
 		}
 		p.in.Shut(err)
 		for _, s := range p.streams {
-			// A send under way may still end well, but not keep us: its peer may
-			// be the rank that is lost.
+			// A send in flight may still succeed, but must not delay the end: its peer may be the
+			// lost rank.
 			s.sock.hurry(time.Now().Add(grace))
 		}
 	}
 	return true
 }
 
-// sayGoodbye tells the peers that this rank leaves. If it leaves because of a
-// peer's Abort, that is what it says: the others may read this before they read
-// the peer's own word, and all should name the same cause.
+// sayGoodbye sends the peers the end of this rank. If a peer's Abort is the reason, the AbortError
+// is sent instead of a goodbye: peers may read this frame before the aborting peer's frame, and all
+// ranks should name the same cause.
 func (m *Mesh) sayGoodbye() {
 	if by := (*transport.AbortError)(nil); errors.As(*m.down.Load(), &by) {
 		m.sayLast(wire.Abort, encodeAbort(by))
@@ -223,7 +221,7 @@ func (m *Mesh) sayGoodbye() {
 	m.sayLast(wire.Goodbye, nil)
 }
 
-// sayLast sends every peer its last frames from this rank.
+// sayLast sends every peer the last frames from this rank.
 func (m *Mesh) sayLast(t wire.Type, payload []byte) {
 	var all sync.WaitGroup
 	for _, p := range m.peers {
@@ -233,7 +231,7 @@ func (m *Mesh) sayLast(t wire.Type, payload []byte) {
 		for _, s := range p.streams {
 			all.Go(func() {
 				if s.finish(wire.Header{Type: t}, payload, grace, transport.ErrClosed) != nil {
-					s.sock.close() // it cannot be ended in good order
+					s.sock.close() // an orderly end is impossible
 				}
 			})
 		}
@@ -241,8 +239,8 @@ func (m *Mesh) sayLast(t wire.Type, payload []byte) {
 	all.Wait()
 }
 
-// Cut breaks the connections with a peer as the death of either would. It is
-// there for fault injection.
+// Cut breaks the connections with a peer, as the death of either rank would. Cut is for fault
+// injection.
 func (m *Mesh) Cut(peer int) {
 	if transport.CheckPeer(m, peer) == nil {
 		for _, s := range m.peers[peer].streams {

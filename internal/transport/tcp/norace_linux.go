@@ -2,7 +2,7 @@
 
 package tcp
 
-// These are for the race detector.
+// Annotations for the race detector, empty without it.
 
 func sends() {}
 

@@ -7,12 +7,12 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// keepAlive finds a vanished host in 10 s: five probes a second apart, after
-// five seconds of silence.
+// keepAlive detects a lost host in 10 s: five probes at intervals of a second, after five seconds
+// of silence.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}
 
-// tune sets the options of a connection. Most are not needed for correctness:
-// their faults are left for the first read or write to show.
+// tune sets the options of a connection. Most options are not needed for correctness: the first
+// read or write reports errors.
 func tune(c *net.TCPConn, cfg Config) error {
 	c.SetNoDelay(true)
 	c.SetKeepAliveConfig(keepAlive)
@@ -29,7 +29,7 @@ func tune(c *net.TCPConn, cfg Config) error {
 	return setCongestionControl(c, cfg.CongestionControl)
 }
 
-// withinHost tells whether both ends are of one host.
+// withinHost reports whether both ends are on one host.
 func withinHost(c *net.TCPConn) bool {
 	near, ok := c.LocalAddr().(*net.TCPAddr)
 	far, same := c.RemoteAddr().(*net.TCPAddr)

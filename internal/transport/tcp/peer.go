@@ -12,18 +12,18 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// peer is this rank's side of the connections with one other. It implements
+// peer is this rank's side of the connections with one other rank. peer implements
 // transport.Driver.
 type peer struct {
 	mesh      *Mesh
 	rank      int
 	in        *transport.Inbox
 	streams   []*stream
-	sleepers  atomic.Int32          // how many wait for a message without polling
-	closedBy  atomic.Pointer[error] // why nothing can be sent to it any more
-	open      atomic.Int32          // streams whose reader has not ended
+	sleepers  atomic.Int32          // parked receivers
+	closedBy  atomic.Pointer[error] // reason why sends to the peer fail
+	open      atomic.Int32          // streams with a running reader
 	farewells atomic.Int32          // streams that ended in good order
-	done      chan struct{}         // closed when all have
+	done      chan struct{}         // closed when all streams have ended
 }
 
 func newPeer(m *Mesh, rank int, links []*transport.Link, cfg Config, pool *transport.BufferPool) (*peer, error) {
@@ -43,21 +43,21 @@ func newPeer(m *Mesh, rank int, links []*transport.Link, cfg Config, pool *trans
 	return p, nil
 }
 
-// Park has the streams' own goroutines read from now on. See transport.Driver.
+// Park makes the streams' own goroutines read from now on. See transport.Driver.
 func (p *peer) Park() {
 	p.sleepers.Add(1)
 	for _, s := range p.streams {
-		if s.role.Load() == 0 { // else who reads sees the sleeper when it stops
+		if s.role.Load() == 0 { // otherwise the reader sees the sleeper when it stops
 			s.arm()
 		}
 	}
 }
 
-// Unpark is the end of Park.
+// Unpark ends Park.
 func (p *peer) Unpark() { p.sleepers.Add(-1) }
 
-// Interrupt has a slice let go whose owner wants it back. Whoever reads now does
-// so when it stops.
+// Interrupt makes readers release a slice with a waiting owner. A current reader does so on
+// release.
 func (p *peer) Interrupt() {
 	for _, s := range p.streams {
 		s.wanted.Store(true)
@@ -67,8 +67,7 @@ func (p *peer) Interrupt() {
 	}
 }
 
-// stream returns the one that carries a message. Both ends know it from the
-// message's name alone.
+// stream returns the stream of a message. Both ends compute the stream from the tag alone.
 func (p *peer) stream(tag transport.Tag, n int) *stream {
 	if len(p.streams) == 1 || n < StreamBytes {
 		return p.streams[0]
@@ -76,7 +75,7 @@ func (p *peer) stream(tag transport.Tag, n int) *stream {
 	return p.streams[(tag.Part+tag.Seq)%uint32(len(p.streams))]
 }
 
-// streamEnded says why a stream's reader has ended, to all whom it concerns.
+// streamEnded reports the end of a stream's reader to the peer, the inbox and the mesh.
 func (p *peer) streamEnded(s *stream) {
 	defer func() {
 		if p.open.Add(-1) == 0 {
@@ -93,9 +92,9 @@ func (p *peer) streamEnded(s *stream) {
 		p.closedBy.CompareAndSwap(nil, &err)
 		p.in.Break(err)
 		if p.mesh.down.Load() != nil {
-			s.sock.close() // the peer's answer to our last word; the other streams may still say theirs
+			s.sock.close() // reply to our last frame; the other streams may still send theirs
 		} else {
-			p.close() // one lost stream is a lost peer
+			p.close() // one lost stream means a lost peer
 		}
 		return
 	}
@@ -105,14 +104,14 @@ func (p *peer) streamEnded(s *stream) {
 	}
 	p.closedBy.CompareAndSwap(nil, &err)
 	if p.farewells.Add(1) == int32(len(p.streams)) {
-		p.in.Break(err) // nothing is left on any stream
+		p.in.Break(err) // no message is left on any stream
 	}
-	// Answering with an end of our own lets the peer close at once.
+	// Replying with our own end lets the peer close immediately.
 	s.closeWrite(grace, err)
 	s.sock.close()
 }
 
-// lost is what a connection that ended without a last word means.
+// lost returns the error for a connection that ended without a last frame.
 func (p *peer) lost(err error) error {
 	if down := p.mesh.down.Load(); down != nil {
 		return *down
@@ -128,8 +127,8 @@ func (p *peer) lost(err error) error {
 	return lost
 }
 
-// sendFault returns why a frame could not be written. The connection's own
-// error says little; what the peer said last, if anything, is being read.
+// sendFault returns the error of a failed write. The connection's own error is unspecific; the
+// peer's last frame, if any, is read first.
 func (p *peer) sendFault(err error) error {
 	if !transport.TimedOut(err) && !errors.Is(err, wire.ErrTooLong) {
 		wait := time.NewTimer(grace)
@@ -148,13 +147,12 @@ func (p *peer) sendFault(err error) error {
 	return err
 }
 
-// finish ends the readers: by themselves when the peer has read our last frame
-// and answered it, or else when patience ends.
+// finish ends the readers: after the peer's reply to our last frame, or when patience ends.
 func (p *peer) finish(patience *time.Timer) {
 	select {
 	case <-p.done:
 	case <-patience.C:
-		patience.Reset(0) // for the others too
+		patience.Reset(0) // fires for the other peers too
 	}
 	p.close()
 	<-p.done

@@ -12,31 +12,30 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// A poller reads until nothing has come for its stream's spin time. Most
-// messages that are late are so by tens of microseconds; in the middle of a large
-// transfer the peer may copy for hundreds before it sends again. So the time
-// doubles when polling paid and halves when it did not.
+// A poller reads until no data has arrived for its stream's spin time. Late messages mostly arrive
+// within tens of microseconds; during a large transfer the peer may copy for hundreds of
+// microseconds between sends. The spin time therefore doubles after successful polling and halves
+// otherwise.
 const (
 	shortSpin = 50 * time.Microsecond
 	longSpin  = 400 * time.Microsecond
-	// crowdedWait is for how long a rank that shares its core waits in the kernel
-	// before it parks: it is woken by the message and keeps nobody from running.
+	// crowdedWait is the maximum wait in the kernel before a rank on a shared core parks: a message
+	// wakes the rank, and other ranks can use the core.
 	crowdedWait = 5 * time.Millisecond
-	// triesPerLook is how often a poller reads between two looks at the clock.
+	// triesPerLook is the number of reads between two reads of the clock.
 	triesPerLook = 8
-	// inLine is for how long a rank that shares its core lets others run and reads
-	// before it waits in the kernel, which costs two switches and, when the core has
-	// nothing else to do, waking it: in a virtual machine more than the message takes.
+	// inLine is the time of yielding and reading on a shared core before a wait in the kernel. A
+	// kernel wait costs two context switches and, on an idle core, a wake-up: in a virtual machine
+	// more than the message itself.
 	inLine = time.Millisecond
-	// yielded is from when on a yield has let another goroutine or thread run. Who has
-	// polled for less gives way to nobody.
+	// yielded is the minimum duration of a yield that let another goroutine or thread run.
 	yielded = 10 * time.Microsecond
 )
 
-// manners are how those who wait for a message go about it.
+// manners are the rules of waiting for messages.
 type manners struct {
-	crowded bool // this host has more ranks than cores, or than a quota lets run: nobody spins
-	yield   bool // there is one thread for all goroutines: others may need it
+	crowded bool // more ranks than cores on this host, or than the CPU quota permits: no rank spins
+	yield   bool // a single thread serves all goroutines: other goroutines may need the thread
 }
 
 func mannersOf(cfg Config) manners {
@@ -50,7 +49,7 @@ func mannersOf(cfg Config) manners {
 	}
 }
 
-// localRanks counts the ranks with this rank's host in their address.
+// localRanks counts the addresses with this rank's host.
 func localRanks(cfg Config) int {
 	if cfg.Rank >= len(cfg.Addrs) {
 		return cfg.Size
@@ -65,12 +64,11 @@ func localRanks(cfg Config) int {
 	return n
 }
 
-// crowded reports whether ranks have to share cores. Each may run on mine; if
-// that is not enough for all, they may still have been bound to different ones
-// of those that are online.
+// crowded reports whether ranks must share cores. Each rank may use mine cores; even if these are
+// too few for all ranks, the ranks may be bound to disjoint sets of the online cores.
 func crowded(ranks, mine, online int) bool { return ranks > mine && ranks*mine > online }
 
-// onlineCores is how many cores this host has, as far as it says.
+// onlineCores returns the number of cores of this host.
 func onlineCores() int {
 	text, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
@@ -79,7 +77,6 @@ func onlineCores() int {
 	return countCores(strings.TrimSpace(string(text)))
 }
 
-// countCores counts a list like "0-3,7".
 func countCores(list string) int {
 	n := 0
 	for part := range strings.SplitSeq(list, ",") {
@@ -99,13 +96,12 @@ func countCores(list string) int {
 	return n
 }
 
-// Poll reads the connection that r's message will come by on the goroutine that
-// waits for it. Neither a switch of goroutines nor of threads is then on the
-// message's way. See transport.Driver.
+// Poll reads the connection of r's message on the waiting goroutine, so the message needs no switch
+// of goroutines or threads. See transport.Driver.
 func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 	s := p.stream(r.Tag(), r.Len())
 	if !s.take() {
-		return // somebody else polls and brings what comes for r too
+		return // another goroutine polls and delivers r's message too
 	}
 	defer s.release()
 	s.polls.Add(1)
@@ -118,7 +114,7 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 	}
 	spin := min(s.spin, timeout)
 	start, seen := time.Now(), s.received.Load()
-	yields := 0 // in a row that let others run
+	yields := 0 // consecutive yields that let others run
 	for now := start; ; {
 		for range triesPerLook {
 			if !s.poll(r) {
@@ -149,8 +145,8 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 	}
 }
 
-// waitInLine is Poll where others need this core, and may be those who could send
-// the message. They are let through for a while; then the kernel wakes this thread.
+// waitInLine is Poll on a shared core. Other ranks, possibly the sender of the message, may use the
+// core for a while; then the kernel wakes this thread.
 func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 	patience := min(crowdedWait, timeout)
 	start, seen := time.Now(), s.received.Load()
@@ -179,17 +175,16 @@ func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 	}
 }
 
-// gaveWay lets whoever waits for this core run, and reports whether there was one: a
-// thread that computes, another job, a rank in another container. None of them is
-// known at the start, and one that polls beside them takes their time.
+// gaveWay yields the core and reports whether another thread ran: a computing thread, another job,
+// or a rank in another container. None of them is visible at the start, and a poller next to them
+// would take their time.
 func gaveWay(now time.Time) bool {
 	yieldCore()
 	return time.Since(now) > yielded
 }
 
-// othersRun lets other goroutines run and reports whether there were any, or
-// another process took the core meanwhile. With one thread a poller would
-// otherwise keep it from those who compute.
+// othersRun yields to other goroutines and reports whether a goroutine ran, or another process used
+// the core. With a single thread a poller would otherwise block computing goroutines.
 func othersRun(now time.Time) bool {
 	runtime.Gosched()
 	return time.Since(now) > yielded

@@ -7,16 +7,17 @@ import (
 	"unsafe"
 )
 
-// order stands, by its address, for the order of what is sent and what is received after it. The answer to a message
-// may be received into the memory that was sent while the sender has not come to run again: an order that
-// only the peer knows, and no race. Calls of [unix] tell the race detector of what is sent afterwards, and of what is
-// received before, so that these here are made without them.
+// order represents, by its address, the order between sent data and data received afterwards. The
+// reply to a message may be received into the sent memory before the sending goroutine runs again:
+// the order exists only through the peer, and is not a race. Calls of [unix] would inform the race
+// detector after sending and before receiving, so this package makes the system calls without
+// [unix].
 var order byte
 
-// sends comes before a message is given to the system, after it was read.
+// sends must run before a message is passed to the system, after the message was read.
 func sends() { runtime.RaceReleaseMerge(unsafe.Pointer(&order)) }
 
-// received comes after a message has come from the system, before it is written anywhere.
+// received must run after a message came from the system, before the message is written to memory.
 func received() { runtime.RaceAcquire(unsafe.Pointer(&order)) }
 
 func reads(p *byte, n int) { runtime.RaceReadRange(unsafe.Pointer(p), n) }

@@ -13,47 +13,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is a connection of which reading and writing never wait. Waiting is
-// apart from them, so that whoever has a reason to can try again at once.
+// socket is a connection with non-blocking reads and writes. Waiting is separate, so a caller can
+// retry immediately for any reason.
 //
-// One goroutine at a time reads, one writes, and one calls awaitRead; the other
-// methods are for any.
+// A single goroutine reads, a single goroutine writes, and a single goroutine calls awaitRead; the
+// other methods are safe for concurrent use.
 type socket interface {
-	// read fills v's slices one after the other with what is there: errAgain
-	// when that is nothing, io.EOF at the end.
+	// read fills v's slices in order with available bytes. read returns errAgain without bytes, and
+	// io.EOF at the end.
 	read(v [][]byte) (int, error)
 	// write takes as much of v as fits, or errAgain.
 	write(v [][]byte) (int, error)
 
-	// writeZeroCopy is write, but what it has taken of the last slice is read from where it
-	// lies until the other end has it. It may keep bytes that it has not counted
-	// yet: until all of v is taken the next call is lend again, with v from where
-	// the last one ended, or takeBack.
+	// writeZeroCopy is write, except that the bytes of the last slice are read from the slice until
+	// the peer has them. writeZeroCopy may take bytes without counting them yet: until all of v is
+	// written, the next call must be writeZeroCopy with the rest of v, or takeBack.
 	writeZeroCopy(v [][]byte) (int, error)
-	// takeBack forgets what lend keeps: the rest of v is not to be sent.
+	// takeBack drops bytes taken by writeZeroCopy: the rest of v is not sent.
 	takeBack()
 
-	// arm makes awaitRead return once when something is there to be read.
+	// arm makes awaitRead return once when bytes are available.
 	arm()
-	// awaitRead parks until then, until wake, or until the deadline, and
-	// reports whether it was not the deadline. A zero deadline never comes.
+	// awaitRead parks until bytes are available after arm, until wake, or until the deadline, and
+	// returns false at the deadline. A zero deadline means none.
 	awaitRead(deadline time.Time) bool
-	// wake makes the awaitRead under way, or else the next, return.
+	// wake makes the current awaitRead return, or else the next.
 	wake()
-	// awaitWrite parks until something can be written; errDeadline or a fault
-	// of the connection otherwise.
+	// awaitWrite parks until the socket is writable. At the deadline awaitWrite returns
+	// errDeadline, or else a connection error.
 	awaitWrite(deadline time.Time) error
 	// hurry moves the deadline of every awaitWrite forward to d.
 	hurry(d time.Time)
-	// block waits on the thread itself until something can be read, but not
-	// beyond d, which is short.
+	// block blocks the thread until bytes are available, at most until d, a short time.
 	block(d time.Duration)
 
-	// closeWrite ends what this side sends.
+	// closeWrite ends the sending side.
 	closeWrite()
-	// reset makes the other end see what the death of this process would.
+	// reset breaks the connection as the death of this process would.
 	reset()
-	// close ends everything: whoever waits or comes later gets errClosed.
+	// close closes the socket: current and later calls get errClosed.
 	close()
 }
 
@@ -63,7 +61,7 @@ var (
 	errClosed   = net.ErrClosed
 )
 
-// outcome translates what a non-blocking system call returned.
+// outcome translates the result of a non-blocking system call.
 func outcome(n int, err error) (int, error) {
 	if err == nil {
 		return n, nil
@@ -74,9 +72,8 @@ func outcome(n int, err error) (int, error) {
 	return 0, err
 }
 
-// netSocket is a socket by means of the Go runtime's poller. It serves every
-// system. Its price is that the poller's thread wakes for every segment that
-// arrives, also when somebody polls for it: see epollSocket.
+// netSocket is a socket based on the Go runtime's poller, for every system. Its disadvantage: the
+// poller's thread wakes for every arriving segment, even during polling. See epollSocket.
 type netSocket struct {
 	conn     *net.TCPConn
 	raw      syscall.RawConn
@@ -85,13 +82,13 @@ type netSocket struct {
 	readv    func(fd uintptr)
 	writev   func(fd uintptr)
 
-	in, out       [][]byte // what readv and writev work on, and what came of it
+	in, out       [][]byte // arguments of readv and writev, with the results
 	nIn, nOut     int
 	inErr, outErr error
 
 	armed atomic.Bool
 	woken atomic.Bool
-	call  chan struct{} // a token: armed, woken or closed
+	call  chan struct{} // token: armed, woken or closed
 	limit bound
 }
 
@@ -166,7 +163,7 @@ func (s *netSocket) awaitRead(deadline time.Time) bool {
 	return true
 }
 
-// rings waits for a call.
+// rings waits for a token in call.
 func (s *netSocket) rings(deadline time.Time) bool {
 	if deadline.IsZero() {
 		<-s.call
@@ -197,7 +194,7 @@ func (s *netSocket) hurry(d time.Time) {
 	s.limit.lower(d, func(d time.Time) { s.conn.SetWriteDeadline(d) })
 }
 
-func (s *netSocket) block(time.Duration) {} // its reader is better parked
+func (s *netSocket) block(time.Duration) {} // the reader parks instead
 
 func (s *netSocket) closeWrite() { s.conn.CloseWrite() }
 
@@ -212,13 +209,13 @@ func (s *netSocket) close() {
 	s.ring()
 }
 
-// bound is a deadline that hurry may bring forward.
+// bound is a deadline that hurry may shorten.
 type bound struct {
 	mu    sync.Mutex
-	limit time.Time // zero: none
+	limit time.Time // zero means none
 }
 
-// set calls apply with d or the bound, whichever comes first.
+// set calls apply with the earlier of d and the limit.
 func (b *bound) set(d time.Time, apply func(time.Time)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +225,7 @@ func (b *bound) set(d time.Time, apply func(time.Time)) {
 	apply(d)
 }
 
-// lower makes d the bound, from now on.
+// lower sets the limit to d.
 func (b *bound) lower(d time.Time, apply func(time.Time)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,26 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// epollSocket is a socket that the Go runtime's poller does not know. While
-// somebody polls a connection, nobody else is to be woken by what arrives: the
-// runtime's poller is told of everything, and waking its thread for each
-// message costs more than the message when all cores are busy. So the socket is
-// registered with small epoll instances of its own, which report once and only
-// when armed, and it is these that the runtime's poller watches.
+// epollSocket is a socket outside the Go runtime's poller. While a goroutine polls a connection,
+// arriving data should wake no thread: the runtime's poller registers for all events, and waking
+// its thread per message costs more than the message when all cores are busy. Each socket is
+// therefore registered with separate epoll instances, which report once and only when armed. The
+// runtime's poller watches these instances.
 type epollSocket struct {
 	fd    int
-	users atomic.Int64 // calls under way; closedBit once it is closed
+	users atomic.Int64 // current calls, plus closedBit after close
 	in    *gate
 	limit bound
-	pipe  pipe // the writer's
+	pipe  pipe // used by the writer
 
 	mu  sync.Mutex
-	out *gate // made when something first has to wait for room
+	out *gate // created when a write first has to wait
 }
 
 const closedBit = 1 << 62
 
-// openSocket takes conn over.
+// openSocket takes ownership of conn.
 func openSocket(conn *net.TCPConn) (socket, error) {
 	defer conn.Close()
 	raw, err := conn.SyscallConn()
@@ -56,7 +55,7 @@ func openSocket(conn *net.TCPConn) (socket, error) {
 	return s, nil
 }
 
-// use keeps the descriptor from being closed, and reused, until free.
+// use prevents closing and reuse of the descriptor until free.
 func (s *epollSocket) use() bool {
 	for {
 		n := s.users.Load()
@@ -75,7 +74,7 @@ func (s *epollSocket) free() {
 	}
 }
 
-// closeFiles is called once, when nobody uses them any more.
+// closeFiles is called once, after the last user.
 func (s *epollSocket) closeFiles() {
 	unix.Close(s.fd)
 	s.pipe.close()
@@ -110,8 +109,8 @@ func (s *epollSocket) write(v [][]byte) (n int, err error) {
 	return outcome(n, err)
 }
 
-// tryReceive is recv(2) without telling the Go scheduler, which takes longer than
-// to find that nothing is there. It never blocks and copies little.
+// tryReceive is recv(2) without the Go scheduler's system call hooks, which take longer than
+// finding no data. tryReceive never blocks and copies little.
 func tryReceive(fd int, p []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
@@ -121,7 +120,7 @@ func tryReceive(fd int, p []byte) (int, error) {
 	return int(n), nil
 }
 
-// trySend is send(2) likewise.
+// trySend is send(2) without the scheduler's hooks.
 func trySend(fd int, p []byte) (int, error) {
 	sends()
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
@@ -182,7 +181,7 @@ func (s *epollSocket) block(d time.Duration) {
 	defer s.free()
 	p := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
 	t := unix.NsecToTimespec(int64(d))
-	unix.Ppoll(p[:], &t, nil) // whatever came of it shows when it is read
+	unix.Ppoll(p[:], &t, nil) // the next read reports any error
 }
 
 func (s *epollSocket) closeWrite() {
@@ -211,7 +210,7 @@ func (s *epollSocket) close() {
 		}
 		if n == 0 {
 			s.closeFiles()
-		} // else the last user does, soon: nobody waits in a call for long
+		} // otherwise the last user closes, soon: no call waits for long
 		break
 	}
 	s.in.close()
@@ -222,12 +221,11 @@ func (s *epollSocket) close() {
 	}
 }
 
-// yieldCore lets another process run.
 func yieldCore() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // gate is an epoll instance for one event of one socket.
 type gate struct {
-	file    *os.File // the instance; the runtime's poller knows it
+	file    *os.File // epoll instance, registered with the runtime's poller
 	raw     syscall.RawConn
 	socket  int
 	events  uint32
@@ -256,7 +254,7 @@ func newGate(socket int, events uint32) (*gate, error) {
 	}
 	g.control = func(ep uintptr) {
 		e := unix.EpollEvent{Events: g.events}
-		unix.EpollCtl(int(ep), unix.EPOLL_CTL_MOD, g.socket, &e) // fails only once the socket is closed
+		unix.EpollCtl(int(ep), unix.EPOLL_CTL_MOD, g.socket, &e) // fails only after the socket is closed
 	}
 	g.ready = func(ep uintptr) bool {
 		var e [1]unix.EpollEvent
@@ -266,10 +264,9 @@ func newGate(socket int, events uint32) (*gate, error) {
 	return g, nil
 }
 
-// arm has the next event reported, or the one that is there already.
+// arm makes the gate report the next event, or a pending event.
 func (g *gate) arm() { g.raw.Control(g.control) }
 
-// wait parks until the event or wake.
 func (g *gate) wait(deadline time.Time) error {
 	g.setDeadline(deadline)
 	if g.woken.Swap(false) {
@@ -282,7 +279,6 @@ func (g *gate) wait(deadline time.Time) error {
 	return err
 }
 
-// park parks until the event.
 func (g *gate) park() error {
 	switch err := g.raw.Read(g.ready); {
 	case err == nil:

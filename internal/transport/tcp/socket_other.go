@@ -7,9 +7,9 @@ import (
 	"runtime"
 )
 
-// openSocket takes conn over. Elsewhere than on Linux there is no epoll whose
-// instances could be nested: the runtime's poller wakes for every arrival.
+// openSocket takes ownership of conn. Only Linux has epoll instances that can be nested; elsewhere
+// the runtime's poller wakes for every arrival.
 func openSocket(conn *net.TCPConn) (socket, error) { return newNetSocket(conn) }
 
-// yieldCore lets another goroutine run; of processes Go says nothing.
+// yieldCore yields to another goroutine; Go has no call for yielding to processes.
 func yieldCore() { runtime.Gosched() }

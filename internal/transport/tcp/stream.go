@@ -12,66 +12,64 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// readAhead is how much a stream reads beyond a header that it waits for:
-// enough that a small message costs one system call, and little enough that
-// copying it out costs a large one nothing to speak of.
+// readAhead is the number of bytes that a stream reads beyond an expected header: enough for a
+// small message in one system call, and a negligible copy for a large message.
 const readAhead = 32 << 10
 
-// largePayload is from when on reading a header alone is cheaper than copying
-// what is read with it.
+// largePayload is the payload size from which reading the header alone is cheaper than copying the
+// bytes read with it.
 const largePayload = 64 << 10
 
-// maxRead bounds one system call's copying, which cannot be preempted.
+// maxRead limits the copying of a system call, because system calls cannot be preempted.
 const maxRead = 1 << 20
 
-// tick is how often a stream whose receives are polled for looks whether they
-// still are. As long as a message may lie unread when nobody waits for one.
+// tick is the interval at which a stream's goroutine checks that polling continues. A message can
+// stay unread for a tick when no receiver waits.
 const tick = time.Millisecond
 
 // stream is one connection with a peer.
 //
-// Whoever holds the reader's role moves bytes from the socket to where they
-// belong, as far as they have come, and can stop anywhere: what it was at is
-// kept in the stream. Those who wait for a message take the role for a while
-// (peer.Poll); the stream's own goroutine takes it when nobody else does.
+// The holder of the reader's role moves available bytes from the socket to their destinations and
+// can stop anywhere: the state is in the stream. Waiting receivers take the role temporarily
+// (peer.Poll); otherwise the stream's own goroutine has the role.
 type stream struct {
 	peer   *peer
 	sock   socket
-	within bool // the peer is on this host
+	within bool // same host as the peer
 
-	role   atomic.Uint32 // 1 while somebody reads
-	armed  atomic.Bool   // the stream's goroutine will hear of what comes
-	polls  atomic.Uint32 // how often somebody polled
-	wanted atomic.Bool   // a slice that is being filled is wanted back
+	role   atomic.Uint32 // 1 while a goroutine reads
+	armed  atomic.Bool   // stream's goroutine is notified of arriving data
+	polls  atomic.Uint32 // number of polls
+	wanted atomic.Bool   // set when the owner of a partly filled slice wants the slice back
 
-	// The reader's.
+	// buf and the fields below belong to the reader.
 	buf      [readAhead]byte // buf[from:to] is read but not used
 	from, to int
-	dry      bool // the last read took all there was
+	dry      bool // last read took all available bytes
 	next     [2][]byte
 	phase    phase
 	head     wire.Header
 	arrival  transport.Arrival
-	got      int    // bytes of the payload
-	sum      uint32 // of them, where the frame has one
-	last     []byte // the payload of an abort frame
-	ended    error  // why nothing more will be read
+	got      int    // payload bytes read
+	sum      uint32 // checksum of the payload until now, for frames with a checksum
+	last     []byte // payload of an abort frame
+	ended    error  // reason for the end of reading
 	spin     time.Duration
 	received atomic.Int64
 
 	writer
 }
 
-// phase is what a stream reads next.
+// phase is the part of a frame that a stream reads next.
 type phase uint8
 
 const (
 	header   phase = iota
-	place          // the header is there, its message has no place yet
-	payload        // the message's bytes
-	trailer        // their checksum
-	nothing        // bytes to be forgotten
-	farewell       // why the peer aborted
+	place          // header read, message without a destination yet
+	payload        // message bytes
+	trailer        // checksum
+	nothing        // bytes to discard
+	farewell       // reason for the peer's abort
 )
 
 func newStream(p *peer, link *transport.Link, cfg Config) (*stream, error) {
@@ -99,11 +97,11 @@ func newStream(p *peer, link *transport.Link, cfg Config) (*stream, error) {
 	return s, err
 }
 
-// take takes the reader's role if it is free.
+// take takes the reader's role if free.
 func (s *stream) take() bool { return s.role.CompareAndSwap(0, 1) }
 
-// release gives the role back. Somebody who has parked, or wants back a slice
-// that is being filled, may have found it taken and relies on this.
+// release releases the reader's role, and serves goroutines that found the role taken: parked
+// receivers, and owners of partly filled slices.
 func (s *stream) release() {
 	for {
 		s.role.Store(0)
@@ -117,14 +115,14 @@ func (s *stream) release() {
 	}
 }
 
-// arm has the stream's goroutine read what comes from now on.
+// arm makes the stream's goroutine read data that arrives from now on.
 func (s *stream) arm() {
 	if !s.armed.Swap(true) {
 		s.sock.arm()
 	}
 }
 
-// divert lets go of a slice that its owner wants back. It needs the role.
+// divert releases a slice to its waiting owner. divert needs the reader's role.
 func (s *stream) divert() {
 	s.wanted.Store(false)
 	if s.phase == payload || s.phase == trailer {
@@ -132,8 +130,7 @@ func (s *stream) divert() {
 	}
 }
 
-// run is the stream's goroutine: it reads when nobody polls, until the
-// connection ends.
+// run is the stream's goroutine: run reads while no receiver polls, until the connection ends.
 func (s *stream) run() {
 	s.arm()
 	var deadline time.Time
@@ -152,7 +149,7 @@ func (s *stream) run() {
 			}
 		}
 		if s.ended != nil {
-			break // with the role: nobody reads any more
+			break // keeps the role: all reading has ended
 		}
 		s.arm()
 		s.release()
@@ -160,8 +157,8 @@ func (s *stream) run() {
 	s.peer.streamEnded(s)
 }
 
-// poll reads what is there and reports whether it makes sense to try again. It
-// needs the role.
+// poll reads the available bytes and reports whether a retry is useful. poll needs the reader's
+// role.
 func (s *stream) poll(until *transport.Recv) bool {
 	if s.ended != nil {
 		return false
@@ -173,17 +170,16 @@ func (s *stream) poll(until *transport.Recv) bool {
 	if err != errRoom {
 		s.ended = err
 	}
-	s.sock.wake() // its goroutine sees to it
+	s.sock.wake() // the stream's goroutine handles the error
 	return false
 }
 
-// errRoom: the next message is not asked for and cannot be kept.
+// errRoom means that the next message has no receive and exceeds the limit.
 var errRoom = fmt.Errorf("%w: no room", errAgain)
 
-// pull moves what has come to where it belongs until there is nothing more,
-// which is errAgain, or, once until is done, until what was read ahead is used.
-// Only with wait does it wait for a message's room. Any other error ends the
-// connection.
+// pull moves available bytes to their destinations. pull returns errAgain without more bytes, or,
+// once until is done, after the bytes read ahead. pull waits for a message's space only if wait is
+// set. All other errors end the connection.
 func (s *stream) pull(until *transport.Recv, wait bool) error {
 	for {
 		if s.phase == header {
@@ -213,7 +209,7 @@ func (s *stream) pull(until *transport.Recv, wait bool) error {
 	}
 }
 
-// open decides what becomes of the frame whose header has come.
+// open starts handling a frame after its header.
 func (s *stream) open() error {
 	switch h := s.head; h.Type {
 	case wire.Data, wire.Summed:
@@ -231,7 +227,7 @@ func (s *stream) open() error {
 	return nil
 }
 
-// body brings the frame forward.
+// body continues the current frame.
 func (s *stream) body(wait bool) error {
 	switch s.phase {
 	case place:
@@ -265,7 +261,7 @@ func (s *stream) body(wait bool) error {
 	return nil
 }
 
-// check compares the payload with its checksum, which follows it.
+// check compares the payload with the checksum that follows.
 func (s *stream) check() error {
 	for s.to-s.from < wire.SumSize {
 		if err := s.fill(); err != nil {
@@ -281,17 +277,16 @@ func (s *stream) check() error {
 	return nil
 }
 
-// deliver hands the message over. It is counted before it can be seen, so that a
-// receiver that has the message also finds it in its counters.
+// deliver hands the message to the inbox. The counters change first, so that a receiver of the
+// message also finds the message in the counters.
 func (s *stream) deliver() {
 	s.peer.mesh.received.Add(int64(s.head.Length))
 	s.phase = header
 	s.peer.in.End(s.arrival, nil)
 }
 
-// place finds out where the message belongs. After this rank has stopped that is
-// nowhere, and the stream reads on only so that the peer gets rid of what it is
-// sending.
+// place chooses the destination of the message. After this rank has stopped the message is
+// discarded, and the stream reads only to let the peer finish sending.
 func (s *stream) place(wait bool) (err error) {
 	h, ok := s.head, true
 	tag := transport.Tag{Group: h.Group, Seq: h.Seq, Part: h.Part, Sig: h.Sig}
@@ -313,8 +308,8 @@ func (s *stream) place(wait bool) (err error) {
 	return nil
 }
 
-// read reads the payload to p, of which s.got bytes are there. With its end it
-// takes the header that follows.
+// read reads the payload to p, continuing after s.got bytes. With the end of the payload read also
+// reads the next header.
 func (s *stream) read(p []byte) error {
 	for s.got < len(p) {
 		if s.from < s.to {
@@ -343,7 +338,7 @@ func (s *stream) read(p []byte) error {
 	return nil
 }
 
-// add counts bytes of the payload that have come, and sums them.
+// add counts received payload bytes and adds them to the checksum.
 func (s *stream) add(p []byte) {
 	s.got += len(p)
 	if s.head.Type == wire.Summed {
@@ -351,7 +346,7 @@ func (s *stream) add(p []byte) {
 	}
 }
 
-// trailing is how many bytes follow the payload.
+// trailing returns the number of bytes after the payload.
 func (s *stream) trailing() int {
 	if s.head.Type == wire.Summed {
 		return wire.SumSize
@@ -359,7 +354,7 @@ func (s *stream) trailing() int {
 	return 0
 }
 
-// skip forgets the payload.
+// skip discards the payload.
 func (s *stream) skip() error {
 	for end := s.head.Length + s.trailing(); s.got < end; {
 		if s.from == s.to {
@@ -375,7 +370,7 @@ func (s *stream) skip() error {
 	return nil
 }
 
-// unfinished is what the end of a connection means within a frame.
+// unfinished maps the end of a connection within a frame to an error.
 func unfinished(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -383,7 +378,6 @@ func unfinished(err error) error {
 	return err
 }
 
-// fill reads ahead.
 func (s *stream) fill() error {
 	if s.dry {
 		s.dry = false
@@ -395,7 +389,7 @@ func (s *stream) fill() error {
 	}
 	end := readAhead
 	if s.head.Length >= largePayload && s.phase == header {
-		end = wire.HeaderSize // what follows is probably large too and goes to its place
+		end = wire.HeaderSize // a large payload probably follows, which is read directly to its destination
 	}
 	s.next[0] = s.buf[s.to:end]
 	n, err := s.sock.read(s.next[:1])
@@ -410,7 +404,7 @@ func (s *stream) fill() error {
 	return nil
 }
 
-// use counts what is taken from the bytes read ahead.
+// use consumes n bytes of the read-ahead buffer.
 func (s *stream) use(n int) {
 	s.from += n
 	s.received.Add(int64(n))
@@ -419,7 +413,7 @@ func (s *stream) use(n int) {
 	}
 }
 
-// lastWord is a frame after which no other follows.
+// lastWord is the error of a final frame.
 type lastWord struct{ cause error }
 
 func (l lastWord) Error() string { return l.cause.Error() }

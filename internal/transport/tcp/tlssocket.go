@@ -6,22 +6,22 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// tlsChunk is how much is encrypted at a time: 16 records, whose ciphertext goes out in one system call and still lies in the
-// cache.
+// tlsChunk is the number of bytes encrypted per step: 16 records, with ciphertext that leaves in
+// one system call while still in the cache.
 const tlsChunk = 256 << 10
 
-// tlsSocket is a socket under TLS: another socket carries the ciphertext.
+// tlsSocket is a socket under TLS, on top of a socket for the ciphertext.
 //
-// Ciphertext cannot be taken back, so what is encrypted goes out, and of a chunk of which a part still waits for room the last
-// byte is not counted as written: whoever writes comes again, with that byte.
+// Encrypted bytes must be sent. While a part of a chunk waits for space, the chunk's last byte does
+// not count as written: the writer calls again with that byte.
 type tlsSocket struct {
 	socket
 	conn *transport.SecureConn
-	more atomic.Bool // TLS may have something that was read from below
+	more atomic.Bool // TLS may have unread bytes from the socket below
 
-	vec   [1][]byte // the argument of calls below
+	vec   [1][]byte // argument of calls to the socket below
 	vecIn [1][]byte
-	held  bool // the byte that comes next is encrypted already
+	held  bool // the next byte is already encrypted
 }
 
 func newTLSSocket(below socket, conn *transport.SecureConn) *tlsSocket {
@@ -37,7 +37,7 @@ func newTLSSocket(below socket, conn *transport.SecureConn) *tlsSocket {
 	return s
 }
 
-// below is what TLS is told of a call below: that there is nothing, or no room, ends nothing.
+// below translates errAgain from the socket below into a temporary error for TLS.
 func (s *tlsSocket) below(n int, err error) (int, error) {
 	if err == errAgain {
 		err = nothingYet{}
@@ -45,16 +45,15 @@ func (s *tlsSocket) below(n int, err error) (int, error) {
 	return n, err
 }
 
-// nothingYet is errAgain as a net.Error.
 type nothingYet struct{}
 
 func (nothingYet) Error() string   { return errAgain.Error() }
 func (nothingYet) Timeout() bool   { return true }
 func (nothingYet) Temporary() bool { return true }
 
-// read returns less than fits into v only if nothing more is there, below or in TLS.
+// read returns fewer bytes than fit into v only if neither TLS nor the socket below has more.
 func (s *tlsSocket) read(v [][]byte) (int, error) {
-	if !s.more.Load() { // TLS has nothing: who asks again and again while it waits pays for the system call alone
+	if !s.more.Load() { // without buffered TLS data a polling caller pays for one system call only
 		if some, err := s.conn.Fetch(); !some {
 			return 0, retryable(err)
 		}
@@ -74,7 +73,7 @@ func (s *tlsSocket) read(v [][]byte) (int, error) {
 				}
 				return total, nil
 			case total > 0:
-				return total, nil // the next call has the fault
+				return total, nil // the next call returns the error
 			default:
 				return 0, err
 			}
@@ -84,7 +83,8 @@ func (s *tlsSocket) read(v [][]byte) (int, error) {
 	return total, nil
 }
 
-// arm has awaitRead return at once where TLS may have something that no poller knows of.
+// arm makes awaitRead return immediately if TLS may have buffered data, which is invisible to
+// pollers.
 func (s *tlsSocket) arm() {
 	s.socket.arm()
 	if s.more.Load() {
@@ -120,7 +120,7 @@ func (s *tlsSocket) write(v [][]byte) (int, error) {
 	return taken - 1, err
 }
 
-// retryable is errAgain for what has come to nothing without a fault.
+// retryable maps a temporary failure to errAgain.
 func retryable(err error) error {
 	if err == nil || err == error(nothingYet{}) {
 		return errAgain
@@ -132,7 +132,7 @@ func (s *tlsSocket) writeZeroCopy(v [][]byte) (int, error) { return s.write(v) }
 
 func (s *tlsSocket) takeBack() {}
 
-// closeWrite tells the other end that nothing more comes, as far as there is room for that.
+// closeWrite sends the TLS end alert, if there is space.
 func (s *tlsSocket) closeWrite() {
 	if s.conn.CloseWrite() == nil {
 		_, _ = s.conn.Flush()

@@ -13,23 +13,23 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// smallFrame is the largest frame that is copied into one piece: cheaper than to
-// have the system gather it.
+// smallFrame is the maximum size of a frame that is copied into one buffer, which is cheaper than a
+// gathering write.
 const smallFrame = 4 << 10
 
-// lendFrom is from when on lending a payload may cost less than copying it.
+// lendFrom is the minimum payload for zero-copy sends to be worthwhile.
 const lendFrom = 32 << 10
 
-// writer is the sending side of a stream. Any number of goroutines send; lock
-// holds a token while one of them writes.
+// writer is the sending side of a stream. Any number of goroutines may send; lock holds a token
+// while one of them writes.
 type writer struct {
 	stream *stream
 	lock   chan struct{}
-	timers sync.Pool        // of those who wait for lock
-	small  [smallFrame]byte // the header, and a small payload behind it
+	timers sync.Pool        // timers of goroutines waiting for lock
+	small  [smallFrame]byte // header, and a small payload after it
 	parts  [3][]byte
-	vec    [][]byte // what is left of parts
-	broken error    // why nothing can be written any more
+	vec    [][]byte // unwritten rest of parts
+	broken error    // reason why writes fail
 	sent   atomic.Int64
 }
 
@@ -38,10 +38,9 @@ func (w *writer) init(s *stream, sent int64) {
 	w.sent.Store(sent)
 }
 
-// send writes one frame and returns when the operating system has it, or, if the
-// payload is lent, knows where it lies. The timeout counts from when it first has
-// to wait. A frame that could only be written in part leaves the stream unusable
-// for writing.
+// send writes one frame. send returns when the operating system has the bytes or, for a zero-copy
+// payload, references the payload. The timeout starts at the first wait. A partly written frame
+// makes the stream unusable for writing.
 func (w *writer) send(h wire.Header, payload []byte, timeout time.Duration, lent bool) error {
 	if err := w.acquire(timeout); err != nil {
 		return err
@@ -51,8 +50,8 @@ func (w *writer) send(h wire.Header, payload []byte, timeout time.Duration, lent
 	return err
 }
 
-// finish writes the last frame and closes the writing side, so that the other
-// end reads EOF after it. Later writes fail with cause.
+// finish writes the last frame and closes the writing side: the peer reads EOF after the frame.
+// Later writes fail with cause.
 func (w *writer) finish(h wire.Header, payload []byte, timeout time.Duration, cause error) error {
 	if err := w.acquire(timeout); err != nil {
 		return err
@@ -63,7 +62,6 @@ func (w *writer) finish(h wire.Header, payload []byte, timeout time.Duration, ca
 	return err
 }
 
-// closeWrite closes the writing side without a last frame.
 func (w *writer) closeWrite(timeout time.Duration, cause error) {
 	if w.acquire(timeout) == nil {
 		w.halfClose(cause)
@@ -105,7 +103,7 @@ func (w *writer) acquire(timeout time.Duration) error {
 	}
 }
 
-// write needs the lock.
+// write needs the writer's lock.
 func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration, lent bool) error {
 	if w.broken != nil {
 		return w.broken
@@ -122,12 +120,12 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration, len
 		return nil
 	}
 	if lent {
-		w.stream.sock.takeBack() // or the next frame would begin with this one's bytes
+		w.stream.sock.takeBack() // otherwise the next frame would begin with bytes of this frame
 	}
 	if errors.Is(err, errDeadline) {
 		err = fmt.Errorf("%w after %v with %d of %d bytes written; the other end does not read", transport.ErrTimeout, timeout, total-left, total)
 		if left == total {
-			return err // nothing is out: the stream is as it was
+			return err // no byte was written
 		}
 	} else if err == errClosed {
 		err = transport.ErrClosed
@@ -136,8 +134,7 @@ func (w *writer) write(h wire.Header, payload []byte, timeout time.Duration, len
 	return err
 }
 
-// gather puts what makes up a frame into vec and returns its length. The header
-// is in small already.
+// gather collects a frame in vec and returns the frame's length. The header is already in small.
 func (w *writer) gather(h wire.Header, payload []byte) int {
 	head, sum := wire.HeaderSize, 0
 	if h.Type == wire.Summed {
@@ -161,11 +158,11 @@ func (w *writer) gather(h wire.Header, payload []byte) int {
 	return total
 }
 
-// flush writes what is in vec, left bytes, and returns how many it could not. No
-// clock is read unless it has to wait.
+// flush writes the left bytes in vec, and returns the number of unwritten bytes. flush reads the
+// clock only when waiting.
 func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) {
 	var patience liveness.Deadline
-	var deadline, idle time.Time // deadline: of a part of the timeout
+	var deadline, idle time.Time // deadline of a part of the timeout
 	for {
 		n, err := w.put(lent)
 		left -= n
@@ -186,7 +183,7 @@ func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) 
 		}
 		if err := w.stream.awaitRoom(deadline, &idle); err != nil {
 			now := time.Now()
-			hurried := now.Before(deadline) // the mesh ends
+			hurried := now.Before(deadline) // earlier than the deadline: the mesh ends
 			if hurried || !errors.Is(err, errDeadline) || patience.Spent(now) {
 				return left, err
 			}
@@ -195,7 +192,7 @@ func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) 
 	}
 }
 
-// put writes or lends what is in vec as far as there is room.
+// put writes from vec without waiting, with or without a copy.
 func (w *writer) put(lent bool) (int, error) {
 	if lent {
 		return w.stream.sock.writeZeroCopy(w.vec)
@@ -203,7 +200,6 @@ func (w *writer) put(lent bool) (int, error) {
 	return w.stream.sock.write(w.vec)
 }
 
-// advance takes n written bytes from vec.
 func (w *writer) advance(n int) {
 	for n >= len(w.vec[0]) {
 		n -= len(w.vec[0])
@@ -212,10 +208,9 @@ func (w *writer) advance(n int) {
 	w.vec[0] = w.vec[0][n:]
 }
 
-// awaitRoom returns when the connection may take more. The peer may be waiting
-// for room too, so what it sends is read meanwhile. Since idle nothing has moved
-// in either direction. A peer that sends without reading keeps nobody here beyond
-// the deadline, nor once the mesh has ended.
+// awaitRoom waits until the connection may accept more bytes. The peer may be waiting for space
+// too, so awaitRoom also reads the peer's data. No data has moved in either direction since idle. A
+// peer that sends without reading delays the caller at most until the deadline or the mesh's end.
 func (s *stream) awaitRoom(deadline time.Time, idle *time.Time) error {
 	before := s.received.Load()
 	if s.take() {

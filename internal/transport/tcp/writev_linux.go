@@ -6,16 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reads and writes never wait, so the Go scheduler is not told of them. Told, it takes the processor of a goroutine that
-// copies for longer than 20 us for idle, gives it to another thread and has the two meet again afterwards; with more ranks
-// than cores large sums took up to twice as long. In return nothing else runs on that processor during a call, nor can the
-// garbage collector stop it, which is why calls are bounded.
+// Reads and writes never block, so these calls bypass the Go scheduler. With the scheduler, a
+// goroutine that copies for longer than 20 us counts as blocked: its processor moves to another
+// thread, and both must synchronize afterwards. With more ranks than cores large sums took up to
+// twice as long. The price: no other goroutine runs on the processor during a call, and the garbage
+// collector cannot interrupt the call. Calls are therefore limited.
 
-// maxCall bounds what one call copies: about 100 us where memory is slow, and a segment of a collective with its header,
-// since shorter calls make the same bytes take longer.
+// maxCall limits the bytes copied by one call: about 100 us with slow memory. maxCall holds a
+// segment of a collective with its header, since more calls take longer for the same bytes.
 const maxCall = 512<<10 + 4<<10
 
-// vector is up to three slices, of maxCall bytes together.
+// vector is up to three slices, of at most maxCall bytes together.
 type vector struct {
 	vec [3]unix.Iovec
 	n   int
@@ -38,7 +39,7 @@ func (l *vector) bytes() (n int) {
 	return n
 }
 
-// each calls f with the beginning of each slice, as far as n bytes go.
+// each calls f with the beginning of each slice, for n bytes in total.
 func (l *vector) each(n int, f func(p *byte, n int)) {
 	for _, e := range l.vec[:l.n] {
 		if mine := min(n, int(e.Len)); mine > 0 {
@@ -48,7 +49,6 @@ func (l *vector) each(n int, f func(p *byte, n int)) {
 	}
 }
 
-// writev is writev(2) of up to maxCall bytes.
 func writev(fd int, v [][]byte) (int, error) {
 	var l vector
 	l.of(v)
@@ -61,7 +61,6 @@ func writev(fd int, v [][]byte) (int, error) {
 	return int(n), nil
 }
 
-// readv is readv(2) likewise.
 func readv(fd int, v [][]byte) (int, error) {
 	var l vector
 	l.of(v)

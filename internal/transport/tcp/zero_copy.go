@@ -14,31 +14,32 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Whether lending a payload costs less than copying it depends on the machine: to look up pages and to let them go takes
-// longer than to copy them where memory is fast and the system's own work is slow, as in some virtual machines. With two
-// ranks of an AMD EPYC (Zen 5) sums of 4 and 8 MiB took 1.5 times as long lent as copied; on Intel Xeons lent ones are
-// faster. No result depends on it, so each process measures it for itself, once, when the first payload may be lent.
+// The cost of zero-copy against copying depends on the machine: with fast memory and slow system
+// calls, as in some virtual machines, looking up and releasing pages takes longer than copying.
+// With two ranks on an AMD EPYC (Zen 5), sums of 4 and 8 MiB took 1.5 times as long with zero-copy;
+// on Intel Xeons zero-copy is faster. Results are identical, so each process measures once, when
+// the first payload qualifies.
 //
-// The trial has the caches to itself. Where ranks share cores, copies that wait in the system drive what others are at out
-// of the caches and nobody has time to spare, and lending gains more than it shows: on two cores, where the trial gave 0.86
-// to 1.07, allreduces of 8 to 64 MiB took 0.84 to 0.89 of the time that copying takes with three and four ranks on an
-// AMD EPYC (Zen 3), and 0.78 with four on an Intel Xeon.
+// The trial has the caches for itself. When ranks share cores, copies in system buffers evict other
+// ranks' data from the caches, so zero-copy gains more than the trial measures: on two cores, with
+// trial ratios of 0.86 to 1.07, allreduces of 8 to 64 MiB took 0.84 to 0.89 of the time of copying
+// with three and four ranks on an AMD EPYC (Zen 3), and 0.78 with four on an Intel Xeon.
 
-// Ways of lending, for Config.Lending.
+// Values of Config.Lending.
 const (
-	// LendMeasured lends where that has been measured to cost at least a tenth less than copying, or, between ranks of
-	// a host with fewer cores than ranks, at most a quarter more.
+	// LendMeasured uses zero-copy if measured at least a tenth cheaper than copying or, between
+	// ranks of a host with fewer cores than ranks, at most a quarter more expensive.
 	LendMeasured = "measured"
-	// LendAlways lends whatever may be lent.
+	// LendAlways uses zero-copy for every qualifying payload.
 	LendAlways = "always"
 	// LendNever copies.
 	LendNever = "never"
 )
 
-// Lendings are the ways of lending.
+// Lendings returns the values of Config.Lending.
 func Lendings() []string { return []string{LendMeasured, LendAlways, LendNever} }
 
-// CheckLending reports whether way is one of Lendings, or empty.
+// CheckLending returns an error unless way is one of Lendings or empty.
 func CheckLending(way string) error {
 	if way == "" || slices.Contains(Lendings(), way) {
 		return nil
@@ -46,17 +47,17 @@ func CheckLending(way string) error {
 	return fmt.Errorf("%q is not known%s: want one of %s", way, spelling.Hint(way, Lendings()...), strings.Join(Lendings(), ", "))
 }
 
-// lending is a mesh's decision.
 type lending struct {
 	way     string
-	crowded bool // this host has more ranks than cores
+	crowded bool // more ranks than cores on this host
 	once    sync.Once
-	// within: between ranks of this host, whose processors do both sides' work; beyond: to other hosts.
+	// within is the decision for ranks of this host, where the processors do both sides' work;
+	// beyond is the decision for other hosts.
 	within, beyond bool
 }
 
-// pays reports whether a payload for a rank of this host, or of another one, is to be lent. The first call may take some
-// milliseconds.
+// pays reports whether to send a payload to a rank of this host, or of another host, without a
+// copy. The first call may take some milliseconds.
 func (l *lending) pays(within bool) bool {
 	switch l.way {
 	case LendAlways:
@@ -65,7 +66,7 @@ func (l *lending) pays(within bool) bool {
 		return false
 	}
 	l.once.Do(func() {
-		if copied, lent, err := measureLending(); err == nil { // what cannot be measured is copied
+		if copied, lent, err := measureLending(); err == nil { // without a measurement payloads are copied
 			l.within, l.beyond = judgeLending(copied, lent, l.crowded)
 		}
 	})
@@ -75,13 +76,13 @@ func (l *lending) pays(within bool) bool {
 	return l.beyond
 }
 
-// cost is the time that a payload takes from a thread.
+// cost is the processor time of a payload on a thread.
 type cost struct{ sending, receiving time.Duration }
 
 func (c cost) total() time.Duration { return c.sending + c.receiving }
 
-// judgeLending decides by what a payload costs copied and lent. To another host only the sender's side differs: what
-// arrives there comes from the network in either case.
+// judgeLending decides by the measured costs. For another host only the sender's side differs: the
+// receiver gets the data from the network in both cases.
 func judgeLending(copied, lent cost, crowded bool) (within, beyond bool) {
 	gains := func(lent, copied time.Duration) bool { return 10*lent <= 9*copied }
 	within = gains(lent.total(), copied.total()) || crowded && 4*lent.total() <= 5*copied.total()
@@ -89,16 +90,17 @@ func judgeLending(copied, lent cost, crowded bool) (within, beyond bool) {
 }
 
 const (
-	trialBytes = 4 << 20   // more than fits the caches of most cores, as what may be lent is
-	trialPiece = 512 << 10 // a segment of a collective
-	trials     = 5         // of each kind, in turns; the shortest count
+	trialBytes = 4 << 20   // more than the caches of most cores hold, like qualifying payloads
+	trialPiece = 512 << 10 // segment of a collective
+	trials     = 5         // trials of each kind, alternating; the shortest counts
 	trialLimit = time.Second
 )
 
 var errSlowTrial = errors.New("measuring took too long")
 
-// measureLending sends trialBytes over a loopback connection of its own, copied and lent in turns. One thread does both
-// ends' work: with ranks on all cores it is the work that counts. It takes about 10 ms.
+// measureLending sends trialBytes over a separate loopback connection, alternately with and without
+// a copy. One thread does both ends' work: with ranks on all cores total work determines the time.
+// The measurement takes about 10 ms.
 func measureLending() (copied, lent cost, err error) {
 	from, to, err := loopback()
 	if err != nil {
@@ -107,7 +109,7 @@ func measureLending() (copied, lent cost, err error) {
 	t := trial{from: from, to: to, limit: time.Now().Add(trialLimit)}
 	defer from.close()
 	defer to.close()
-	t.src = bytesview.Bytes(hugepage.Floats(trialBytes / 4)) // as operands are allocated
+	t.src = bytesview.Bytes(hugepage.Floats(trialBytes / 4)) // allocated like operands
 	t.dst = make([]byte, trialPiece)
 	for i := range trials {
 		for _, kind := range []struct {
@@ -132,7 +134,7 @@ type trial struct {
 	limit    time.Time
 }
 
-// run sends all of src, which it has just written, and receives it.
+// run writes all of src, sends src and receives the data.
 func (t *trial) run(put func([][]byte) (int, error), salt byte) (c cost, err error) {
 	for i := range t.src {
 		t.src[i] = salt
