@@ -16,8 +16,8 @@ import (
 )
 
 // values are the run's settings that a checkpoint holds: its own, and what it knows of the job.
-func (r *run) values(scopes ...setting.Scope) (setting.Values, error) {
-	t, err := setting.New(r.cfg.Settings()...)
+func (e *runEnv) values(scopes ...setting.Scope) (setting.Values, error) {
+	t, err := setting.New(e.cfg.Settings()...)
 	if err != nil {
 		return nil, err
 	}
@@ -25,15 +25,15 @@ func (r *run) values(scopes ...setting.Scope) (setting.Values, error) {
 	if scopes[0] != setting.JobFixed {
 		return v, nil
 	}
-	v["model"], v["job.ranks"], v["job.collective-algorithm"] = r.spec.Name, strconv.Itoa(r.job.Size()), cmp.Or(r.job.Group().Algorithm(), "auto")
-	if !r.cfg.Tuning.Measure { // which finds others each time
-		v["tuning.algorithms"] = r.job.Group().Rules().String()
+	v["model"], v["job.ranks"], v["job.collective-algorithm"] = e.spec.Name, strconv.Itoa(e.job.Size()), cmp.Or(e.job.Group().Algorithm(), "auto")
+	if !e.cfg.Tuning.Measure { // which finds others each time
+		v["tuning.algorithms"] = e.job.Group().Rules().String()
 	}
-	v["sync"] = cmp.Or(r.cfg.Servers.Consistency, "allreduce")
-	if r.job.Servers() > 0 {
+	v["sync"] = cmp.Or(e.cfg.Servers.Consistency, "allreduce")
+	if e.job.Servers() > 0 {
 		v["sync"] = "sum"
 	}
-	if c := r.cfg.Exchange.Chain; c != nil {
+	if c := e.cfg.Exchange.Chain; c != nil {
 		v[chainOfOnesOwn] = c.String()
 	}
 	return v, nil
@@ -44,23 +44,23 @@ const chainOfOnesOwn = "chain"
 
 // agreeConfig reports ranks that were started with other settings: their sums would be wrong, or their operations would
 // not match. Of what may differ by rank, such as folders, all have some or none.
-func (r *run) agreeConfig() error {
-	v, err := r.values(setting.JobFixed, setting.JobMutable)
+func (e *runEnv) agreeConfig() error {
+	v, err := e.values(setting.JobFixed, setting.JobMutable)
 	if err != nil {
 		return err
 	}
-	v["checkpoint.resume"], v["tuning.tune"] = strconv.FormatBool(r.cfg.Checkpoint.Resume), strconv.FormatBool(r.cfg.Tuning.Measure)
-	if r.cfg.Checkpoint.Dir != "" {
+	v["checkpoint.resume"], v["tuning.tune"] = strconv.FormatBool(e.cfg.Checkpoint.Resume), strconv.FormatBool(e.cfg.Tuning.Measure)
+	if e.cfg.Checkpoint.Dir != "" {
 		v["checkpoint.dir"] = "a folder"
 	}
-	if r.cfg.Start.From != "" {
+	if e.cfg.Start.From != "" {
 		v["training.init-from"] = "a file"
 	}
-	v["callbacks"] = r.cfg.names()
-	if r.cfg.Traced {
+	v["callbacks"] = e.cfg.names()
+	if e.cfg.Traced {
 		v["output.trace"] = "a file"
 	}
-	if p := r.cfg.Tuning.Profile; p != nil {
+	if p := e.cfg.Tuning.Profile; p != nil {
 		text, err := json.Marshal(p)
 		if err != nil {
 			return fmt.Errorf("the profile cannot be compared: %w", err)
@@ -71,7 +71,7 @@ func (r *run) agreeConfig() error {
 	if err != nil {
 		return fmt.Errorf("the settings cannot be compared: %w", err)
 	}
-	all, err := r.peers.gather(own)
+	all, err := e.peers.gather(own)
 	if err != nil {
 		return fmt.Errorf("comparing the ranks' settings: %w", err)
 	}

@@ -18,12 +18,11 @@ import (
 func agreeOn(t *testing.T, one, two Config) error {
 	t.Helper()
 	return ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) (err error) {
-		r := &run{job: job, cfg: one, peers: meshComm{job.Group()}}
+		cfg := one
 		if job.Rank() == 1 {
-			r.cfg = two
+			cfg = two
 		}
-		r.spec = r.cfg.Model
-		return r.agreeConfig()
+		return newRun(context.Background(), job, cfg, nil).agreeConfig()
 	})
 }
 

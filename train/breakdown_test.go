@@ -107,7 +107,7 @@ func TestMedianStep(t *testing.T) {
 		steps []float64
 		want  float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}} {
-		if got := (&run{stepS: c.steps}).medianStep(); got != c.want {
+		if got := (&reports{stepS: c.steps}).medianStep(); got != c.want {
 			t.Errorf("median of %v is %v, want %v", c.steps, got, c.want)
 		}
 	}

@@ -2,7 +2,6 @@ package train
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -99,14 +98,14 @@ type BestEpoch struct {
 }
 
 // lower says that less is better by the metric that epochs are compared by.
-func (r *run) lower() bool {
+func (r *reports) lower() bool {
 	metrics := r.replica.model.Metrics
 	i := slices.IndexFunc(metrics, func(m model.Metric) bool { return m.Name == r.cfg.Best.Metric })
 	return r.cfg.Best.Metric != progressiveBy[0] && (i < 0 || metrics[i].Lower)
 }
 
 // checkBest reports a metric that the model does not have.
-func (r *run) checkBest() error {
+func (r *reports) checkBest() error {
 	m := r.cfg.Best.Metric
 	known := []string{"loss"}
 	for _, x := range r.replica.model.Metrics {
@@ -122,7 +121,7 @@ func (r *run) checkBest() error {
 }
 
 // compare notes an epoch that is the best so far, and whether it is. An epoch without the figure is not.
-func (r *run) compare(e Epoch, step int64) (better bool) {
+func (r *reports) compare(e Epoch, step int64) (better bool) {
 	b := r.cfg.Best
 	if b.Metric == "" {
 		return false
@@ -154,8 +153,8 @@ func (r *run) compare(e Epoch, step int64) (better bool) {
 }
 
 // exhausted is why the run ends after an epoch that was not the first one without progress; "": it goes on.
-func (r *run) exhausted(epoch int) string {
-	b, best := r.cfg.Best, r.past.Best
+func (l *epochLoop) exhausted(epoch int) string {
+	b, best := l.cfg.Best, l.reports.past.Best
 	if b.Patience == 0 || best == nil || best.Metric != b.Metric || epoch-best.Epoch < b.Patience {
 		return ""
 	}
@@ -163,7 +162,7 @@ func (r *run) exhausted(epoch int) string {
 }
 
 // called finds out whether any rank's callback has returned ErrStop. It is a collective call.
-func (r *run) called(err error) (stop bool, _ error) {
+func (l *epochLoop) called(err error) (stop bool, _ error) {
 	own := []byte{0}
 	switch {
 	case errors.Is(err, ErrStop):
@@ -171,7 +170,7 @@ func (r *run) called(err error) (stop bool, _ error) {
 	case err != nil:
 		return false, err
 	}
-	all, err := r.peers.gather(own)
+	all, err := l.peers.gather(own)
 	if err != nil {
 		return false, fmt.Errorf("learning whether a callback ends the run: %w", err)
 	}
@@ -188,11 +187,6 @@ func calling(name string, callback func() error) error {
 	return fmt.Errorf("callback %s: %w", name, err)
 }
 
-// inStep says that the ranks' steps are the same ones, one after the other.
-func (r *run) inStep() bool {
-	return len(r.workers) == 1 && slices.Contains([]string{"", "bsp"}, r.cfg.Servers.Consistency) && !r.job.ServersOnly()
-}
-
 // afterStep tells of a step, and finds out whether the epoch ends with it.
 func (c *threadPool) afterStep(w *trainerThread, t StepTimes, loss float64, lr float64) error {
 	c.mu.Lock()
@@ -202,8 +196,8 @@ func (c *threadPool) afterStep(w *trainerThread, t StepTimes, loss float64, lr f
 		return nil
 	}
 	s := Step{
-		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
-		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.stepSamples(w.at, c.there...)) / max(t.Whole.Seconds(), 1e-9), Progressive: c.scores.latest(),
+		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.resumption.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
+		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.data.stepSamples(w.at, c.there...)) / max(t.Whole.Seconds(), 1e-9), Progressive: c.reports.scores.latest(),
 	}
 	if c.cfg.EachStep != nil {
 		c.cfg.EachStep(s)
@@ -232,43 +226,35 @@ func (c *threadPool) afterStep(w *trainerThread, t StepTimes, loss float64, lr f
 }
 
 // afterEpoch notes whether the run ends with an epoch, and whether that is the best so far.
-func (r *run) afterEpoch(e Epoch, step int64) (better bool, err error) {
-	better = r.compare(e, step)
-	if r.ended == "" {
-		r.ended = r.exhausted(e.Epoch)
+func (l *epochLoop) afterEpoch(e Epoch, step int64) (better bool, err error) {
+	better = l.reports.compare(e, step)
+	if l.ended == "" {
+		l.ended = l.exhausted(e.Epoch)
 	}
-	if r.cfg.AfterEpoch == nil && r.cfg.AfterStep == nil && r.cfg.AfterCheckpoint == nil {
+	if l.cfg.AfterEpoch == nil && l.cfg.AfterStep == nil && l.cfg.AfterCheckpoint == nil {
 		return better, nil
 	}
-	if r.cfg.AfterEpoch != nil {
-		err = calling(fmt.Sprintf("AfterEpoch of epoch %d", e.Epoch), func() error { return r.cfg.AfterEpoch(e) })
+	if l.cfg.AfterEpoch != nil {
+		err = calling(fmt.Sprintf("AfterEpoch of epoch %d", e.Epoch), func() error { return l.cfg.AfterEpoch(e) })
 	}
-	if err == nil && r.wantsStop {
+	if err == nil && l.wantsStop {
 		err = ErrStop
 	}
-	stop, err := r.called(err)
+	stop, err := l.called(err)
 	if stop {
-		r.ended = cmp.Or(r.ended, fmt.Sprintf("a callback ended it after epoch %d", e.Epoch))
+		l.ended = cmp.Or(l.ended, fmt.Sprintf("a callback ended it after epoch %d", e.Epoch))
 	}
 	return better, err
 }
 
 // afterCheckpoint tells of one. What ends the run then does so after the epoch.
-func (r *run) afterCheckpoint(step int64) error {
-	if r.cfg.AfterCheckpoint == nil {
+func (s *saver) afterCheckpoint(step int64) error {
+	if s.cfg.AfterCheckpoint == nil {
 		return nil
 	}
-	err := calling(fmt.Sprintf("AfterCheckpoint of step %d", step), func() error { return r.cfg.AfterCheckpoint(step) })
+	err := calling(fmt.Sprintf("AfterCheckpoint of step %d", step), func() error { return s.cfg.AfterCheckpoint(step) })
 	if errors.Is(err, ErrStop) {
-		r.wantsStop, err = true, nil
+		s.wantsStop, err = true, nil
 	}
 	return err
-}
-
-// alive reports that the context of Run has ended.
-func (r *run) alive() error {
-	if r.ctx == nil || r.ctx.Err() == nil {
-		return nil
-	}
-	return fmt.Errorf("the run's context has ended: %w", context.Cause(r.ctx))
 }

@@ -72,30 +72,34 @@ func (c Checkpoint) Prepare() error {
 	return checkpoint.Prepare(c.Dir, !c.Resume)
 }
 
+// saver is the part of a run that writes checkpoints.
+type saver struct {
+	*runEnv
+	data       *runData
+	reports    *reports
+	resumption *resumption
+
+	hold      *checkpoint.Hold // of the folder, on rank 0
+	finishing *pendingCheckpoint
+	room      diskState
+	saved     epochStep // of the last checkpoint
+}
+
 // takeFolder makes rank 0, which writes the checkpoints, the only one that saves to the folder, however the run
 // was started.
-func (r *run) takeFolder() error {
-	c := r.cfg.Checkpoint
-	if c.Dir == "" || r.job.Rank() != 0 {
+func (s *saver) takeFolder() error {
+	c := s.cfg.Checkpoint
+	if c.Dir == "" || s.job.Rank() != 0 {
 		return nil
 	}
 	hold, warning, err := checkpoint.Take(c.Dir, !c.Resume)
 	if err != nil {
 		return err
 	}
-	if r.hold = hold; warning != "" {
-		r.remark(0, "%s", warning)
+	if s.hold = hold; warning != "" {
+		s.remark(0, "%s", warning)
 	}
 	return nil
-}
-
-// remark tells what a person should know. Other ranks than 0 tell nobody.
-func (r *run) remark(epoch int, format string, args ...any) {
-	m := Remark{Event: "remark", Epoch: epoch, Text: fmt.Sprintf(format, args...)}
-	if r.replica != nil && r.replica.Opt != nil { // else it is before the first step
-		m.Step = r.replica.Opt.Steps()
-	}
-	r.obs.Remark(m)
 }
 
 // position is where in its data a run is.
@@ -127,15 +131,15 @@ type runHistory struct {
 // due reports whether a checkpoint is to be written after so many steps of the
 // run, which are in the middle of an epoch or, with ended, a whole number of
 // epochs that were evaluated.
-func (r *run) due(step int, ended bool) bool {
-	c := r.cfg.Checkpoint
+func (s *saver) due(step int, ended bool) bool {
+	c := s.cfg.Checkpoint
 	switch {
 	case c.Dir == "":
 		return false
-	case ended && step == r.steps*r.cfg.Epochs:
+	case ended && step == s.data.steps*s.cfg.Epochs:
 		return true
-	case r.room.retryStep > 0: // the disk was full
-		return step >= r.room.retryStep
+	case s.room.retryStep > 0: // the disk was full
+		return step >= s.room.retryStep
 	case c.Every == 0:
 		return ended
 	}
@@ -144,94 +148,94 @@ func (r *run) due(step int, ended bool) bool {
 
 // write writes a checkpoint on rank 0. It is a collective call. Where rank 0's disk is full, its error is the only one, and all
 // ranks have sent what they had to send.
-func (r *run) write(p position) error {
-	r.job.SetStatus("saving a checkpoint")
+func (s *saver) write(p position) error {
+	s.job.SetStatus("saving a checkpoint")
 	if p.step > 0 {
-		r.setPosition("saving a checkpoint", p.epoch, p.step)
+		s.setPosition("saving a checkpoint", p.epoch, p.step)
 	} else {
-		r.setPosition("saving a checkpoint", p.epoch-1, r.steps)
+		s.setPosition("saving a checkpoint", p.epoch-1, s.data.steps)
 	}
-	before := r.stepsDone(position{epoch: r.saved.epoch, step: r.saved.step})
-	healthy := r.confirm(p, before)
-	r.saved = epochStep{p.epoch, p.step}
-	defer r.during(record.Checkpoint)()
-	if err := r.finished(p); err != nil {
+	before := s.resumption.stepsDone(position{epoch: s.saved.epoch, step: s.saved.step})
+	healthy := s.reports.confirm(p, before, s.resumption.stepsDone(p))
+	s.saved = epochStep{p.epoch, p.step}
+	defer s.during(record.Checkpoint)()
+	if err := s.finished(p); err != nil {
 		return err
 	}
-	state, err := r.collect(p)
+	state, err := s.collect(p)
 	if healthy > 0 {
 		state.Spare = append(state.Spare, healthy)
 	}
 	if err != nil {
 		return err
 	}
-	if r.job.Rank() != 0 {
-		return r.sendLocal()
+	if s.job.Rank() != 0 {
+		return s.sendLocal()
 	}
-	w, err := checkpoint.Write(r.cfg.Checkpoint.Dir, state)
+	w, err := checkpoint.Write(s.cfg.Checkpoint.Dir, state)
 	if err != nil {
 		return err
 	}
-	return r.finish(p, w)
+	return s.finish(p, w)
 }
 
 // collect brings to rank 0 what a checkpoint holds, but for what ranks send while it is written. It is a collective
 // call.
-func (r *run) collect(p position) (state checkpoint.State, err error) {
-	elsewhere, err := r.replica.params.save(r.stepsDone(p))
+func (s *saver) collect(p position) (state checkpoint.State, err error) {
+	elsewhere, err := s.replica.params.save(s.resumption.stepsDone(p))
 	if err != nil {
 		return state, err
 	}
-	kept, err := r.localArrays()
+	kept, err := s.localArrays()
 	if err != nil {
 		return state, err
 	}
-	tallies, err := r.tallies(p.tally)
+	tallies, err := s.tallies(p.tally)
 	if err != nil {
 		return state, err
 	}
-	places, err := r.places()
+	places, err := s.data.places()
 	if err != nil {
 		return state, err
 	}
-	means, err := r.meanBuffers()
-	if err != nil || r.job.Rank() != 0 {
+	means, err := s.meanBuffers()
+	if err != nil || s.job.Rank() != 0 {
 		return state, err
 	}
-	state.Arrays = slices.Concat(r.arrays(means), r.tallyArrays(tallies), kept)
-	if b := r.past.Best; b != nil {
+	state.Arrays = slices.Concat(s.arrays(means), s.tallyArrays(tallies), kept)
+	if b := s.reports.past.Best; b != nil {
 		state.Spare = []int64{b.Step}
 	}
-	state.Keep, state.Create = cmp.Or(r.cfg.Checkpoint.Keep, checkpoint.DefaultKeep), r.cfg.Checkpoint.create
+	state.Keep, state.Create = cmp.Or(s.cfg.Checkpoint.Keep, checkpoint.DefaultKeep), s.cfg.Checkpoint.create
 	state.Header = checkpoint.Header{
-		Model: r.spec.Name, Step: r.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
-		NP: r.job.Size(), Strategy: string(r.replica.Opt.Strategy()), Shapes: r.shapes(),
+		Model: s.spec.Name, Step: s.resumption.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
+		NP: s.job.Size(), Strategy: string(s.replica.Opt.Strategy()), Shapes: s.shapes(),
 	}
-	if state.Header.Settings, err = r.values(setting.JobFixed, setting.JobMutable); err != nil {
+	if state.Header.Settings, err = s.values(setting.JobFixed, setting.JobMutable); err != nil {
 		return state, err
 	}
-	if state.Header.More, err = r.more(p, places); err == nil {
+	if state.Header.More, err = s.more(p, places); err == nil {
 		maps.Copy(state.Header.More, elsewhere)
 	}
 	return state, err
 }
 
 // more is what a checkpoint holds besides parameters and settings; places is empty where there are none.
-func (r *run) more(p position, places string) (map[string]string, error) {
-	past, err := json.Marshal(r.past)
+func (s *saver) more(p position, places string) (map[string]string, error) {
+	past, err := json.Marshal(s.reports.past)
 	if err != nil {
 		return nil, fmt.Errorf("the figures of epoch %d cannot be saved: %w", p.epoch, err)
 	}
-	setup, err := json.Marshal(r.replica.Opt.Setup())
+	setup, err := json.Marshal(s.replica.Opt.Setup())
 	if err != nil {
 		return nil, fmt.Errorf("the strategy cannot be saved: %w", err)
 	}
-	tuned, err := json.Marshal(r.replica.Tuner.State())
+	tuned, err := json.Marshal(s.replica.Tuner.State())
 	if err != nil {
 		return nil, fmt.Errorf("what was chosen cannot be saved: %w", err)
 	}
-	more := map[string]string{moreData: r.dataName(), moreSet: r.description, morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
-	if c := r.cfg.Checkpoint; c.Assignments != nil {
+	more := map[string]string{moreData: s.data.dataName(), moreSet: s.data.description, morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
+	if c := s.cfg.Checkpoint; c.Assignments != nil {
 		told, err := json.Marshal(c.Assignments)
 		if err != nil {
 			return nil, fmt.Errorf("what the run was told cannot be saved: %w", err)
@@ -245,44 +249,16 @@ func (r *run) more(p position, places string) (map[string]string, error) {
 }
 
 // stepsDone are those of the run at a position.
-func (r *run) stepsDone(p position) int64 {
+func (r *resumption) stepsDone(p position) int64 {
 	f := r.found // of another number of ranks, perhaps, whose epochs had other steps
-	return f.Step + int64((p.epoch-1-f.Epoch)*r.steps+p.step-f.Done)
-}
-
-// sync makes the replicas equal before they are evaluated, compared or saved: parameters where ranks may have others, and
-// running statistics, which become the mean over ranks and workers. It is a collective call.
-func (r *run) sync() error {
-	if err := r.replica.params.sync(); err != nil {
-		return err
-	}
-	means, err := r.meanBuffers()
-	for _, w := range r.workers {
-		copy(w.replica.Params.Buffers(), means)
-	}
-	return err
-}
-
-// meanBuffers are the running statistics, the means over ranks and workers. It is a collective call.
-func (r *run) meanBuffers() ([]float32, error) {
-	means := append([]float32(nil), r.replica.Params.Buffers()...)
-	for _, w := range r.workers[1:] {
-		r.replica.kernels.Add(means, w.replica.Params.Buffers())
-	}
-	for i := range means {
-		means[i] /= float32(len(r.workers))
-	}
-	if err := r.peers.mean(means); err != nil {
-		return nil, fmt.Errorf("averaging the running statistics: %w", err)
-	}
-	return means, nil
+	return f.Step + int64((p.epoch-1-f.Epoch)*r.data.steps+p.step-f.Done)
 }
 
 // arrays names what all ranks have in common. buffers is the memory for the
 // running statistics.
-func (r *run) arrays(buffers []float32) []checkpoint.Array {
-	out := r.replica.params.arrays()
-	for _, b := range r.replica.Params.BufferList() {
+func (e *runEnv) arrays(buffers []float32) []checkpoint.Array {
+	out := e.replica.params.arrays()
+	for _, b := range e.replica.Params.BufferList() {
 		out = append(out, checkpoint.Floats(bufferName(b.Name), buffers[:len(b.Data)]))
 		buffers = buffers[len(b.Data):]
 	}
@@ -295,12 +271,12 @@ func tableName(name string) string  { return "table/" + name }
 func bufferName(name string) string { return "buffer/" + name }
 
 // shapes are those of the parameters and tables in a checkpoint.
-func (r *run) shapes() map[string][]int {
+func (s *saver) shapes() map[string][]int {
 	out := map[string][]int{}
-	for _, p := range r.replica.Params.List() {
+	for _, p := range s.replica.Params.List() {
 		out[paramName(p.Name)] = p.Shape
 	}
-	for _, t := range r.replica.Params.Tables() {
+	for _, t := range s.replica.Params.Tables() {
 		out[tableName(t.Name)] = []int{t.Rows, t.Dim}
 	}
 	return out
@@ -308,12 +284,12 @@ func (r *run) shapes() map[string][]int {
 
 // tallies brings the tallies of all ranks to all, as the bits of their figures, one rank's after the other's. It is a
 // collective call.
-func (r *run) tallies(own epochCounters) (bits []uint64, err error) {
+func (s *saver) tallies(own epochCounters) (bits []uint64, err error) {
 	var numbers []int64
 	for _, f := range own.values() {
 		numbers = append(numbers, int64(math.Float64bits(*f)))
 	}
-	all, err := gatherNumbers(r.peers, numbers...)
+	all, err := gatherNumbers(s.peers, numbers...)
 	if err != nil {
 		return nil, fmt.Errorf("gathering the ranks' figures: %w", err)
 	}
@@ -324,8 +300,8 @@ func (r *run) tallies(own epochCounters) (bits []uint64, err error) {
 }
 
 // tallyArrays names the bits of tallies.
-func (r *run) tallyArrays(bits []uint64) (out []checkpoint.Array) {
-	t := r.newTally()
+func (e *runEnv) tallyArrays(bits []uint64) (out []checkpoint.Array) {
+	t := e.newTally()
 	for own := range slices.Chunk(bits, len(t.values())) {
 		out = append(out, checkpoint.Words(checkpoint.RankName(len(out), "tally"), own))
 	}
@@ -334,10 +310,10 @@ func (r *run) tallyArrays(bits []uint64) (out []checkpoint.Array) {
 
 // saveMidEpoch saves a run whose training clock started at start and returns
 // when it starts again.
-func (r *run) saveMidEpoch(p *position, start time.Time) (time.Time, error) {
+func (s *saver) saveMidEpoch(p *position, start time.Time) (time.Time, error) {
 	p.tally.trainS += time.Since(start).Seconds()
-	r.countTraffic(&p.tally)
-	err := r.save(*p)
-	r.job.SetStatus(fmt.Sprintf("training epoch %d", p.epoch))
+	s.reports.countTraffic(&p.tally)
+	err := s.save(*p)
+	s.job.SetStatus(fmt.Sprintf("training epoch %d", p.epoch))
 	return time.Now(), err
 }

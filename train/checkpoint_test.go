@@ -300,12 +300,13 @@ func TestHeirs(t *testing.T) {
 		var mu sync.Mutex
 		got := map[string][]float64{}
 		err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
-			r := &run{job: job, cfg: cfg, obs: new(recorder)}
+			r := newRun(context.Background(), job, cfg, nil)
+			r.obs = new(recorder)
 			defer r.close()
 			if err := r.prepare(); err != nil {
 				return err
 			}
-			if _, err := r.resume(); err != nil {
+			if _, err := r.resumption.resume(); err != nil {
 				return err
 			}
 			mu.Lock()

@@ -346,7 +346,8 @@ func (l *losing) gather(b []byte) ([][]byte, error) {
 func TestEvaluationIsSharedOutAnew(t *testing.T) {
 	cfg := custom(tinyClick())
 	err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
-		r := &run{job: job, cfg: cfg, obs: silent{}}
+		r := newRun(context.Background(), job, cfg, nil)
+		r.obs = silent{}
 		defer r.close()
 		if err := r.prepare(); err != nil {
 			return err
@@ -365,11 +366,11 @@ func TestEvaluationIsSharedOutAnew(t *testing.T) {
 			r.peers = l
 			tally := r.newTally()
 			tally.train.Loss = 5
-			all, err := r.evaluateAll(1, &tally)
+			all, err := r.loop.evaluateAll(1, &tally)
 			if err != nil {
 				return err
 			}
-			whole := r.set.Eval.Len()
+			whole := r.data.set.Eval.Len()
 			if got := int(all.counts.Terms); got < whole/c.part || got > whole/c.part+1 || len(all.words[0]) != got || tally.train.Loss != 5 || l.sums != c.sums {
 				t.Errorf("%v: %d of %d samples, %d scores, loss %v, %d sums", c.after, got, whole, len(all.words[0]), tally.train.Loss, l.sums)
 			}

@@ -22,7 +22,7 @@ type epochCounters struct {
 func (t *epochCounters) all() []*float64 { return append(t.values(), t.passing()...) }
 
 // newTally is one with nothing in it.
-func (r *run) newTally() epochCounters { return epochCounters{train: r.replica.model.NewCounts()} }
+func (e *runEnv) newTally() epochCounters { return epochCounters{train: e.replica.model.NewCounts()} }
 
 // passing are the fields that checkpoints leave out.
 func (t *epochCounters) passing() []*float64 { return []*float64{&t.spent.pull, &t.tuneS, &t.first} }

@@ -12,20 +12,20 @@ import (
 const maxDescription = 7 << 20
 
 // describe takes down what the data are, for checkpoints.
-func (r *run) describe() error {
-	about := r.set.Description()
-	if name, ok := unsafeText(reflect.ValueOf(about)); !ok && r.cfg.Checkpoint.Dir != "" {
-		return fmt.Errorf("checkpoint: data set %s: the name %q is not UTF-8, and a checkpoint could not restore it: rename it", r.set.Name, name)
+func (d *runData) describe() error {
+	about := d.set.Description()
+	if name, ok := unsafeText(reflect.ValueOf(about)); !ok && d.cfg.Checkpoint.Dir != "" {
+		return fmt.Errorf("checkpoint: data set %s: the name %q is not UTF-8, and a checkpoint could not restore it: rename it", d.set.Name, name)
 	}
 	text, err := json.Marshal(about)
 	if err != nil {
 		return fmt.Errorf("what the data are cannot be saved: %w", err)
 	}
-	if len(text) > maxDescription && r.cfg.Checkpoint.Dir != "" {
+	if len(text) > maxDescription && d.cfg.Checkpoint.Dir != "" {
 		return fmt.Errorf("the names of classes, words and categories are %d bytes, and checkpoints have room for %d: leave out columns with data.schema, such as id=ignore", len(text), maxDescription)
 	}
-	r.description = string(text)
-	r.cfg.about = &about
+	d.description = string(text)
+	d.cfg.about = &about
 	return nil
 }
 

@@ -52,74 +52,62 @@ const (
 
 // save saves the run, or where the disk is full lets it go on and try again later. The last time
 // it waits for room, as long as Checkpoint.DiskFullWait says. It is a collective call.
-func (r *run) save(p position) error {
-	last, waiting := p.epoch > r.cfg.Epochs || r.ended != "", false
-	for until := time.Now().Add(r.cfg.Checkpoint.fullWait()); ; {
+func (s *saver) save(p position) error {
+	last, waiting := p.epoch > s.cfg.Epochs || s.ended != "", false
+	for until := time.Now().Add(s.cfg.Checkpoint.fullWait()); ; {
 		verdict := []int64{verdictSaved, 0}
-		err := r.write(p)
-		if r.job.Rank() == 0 && dirlock.Full(err) {
+		err := s.write(p)
+		if s.job.Rank() == 0 && dirlock.Full(err) {
 			if left := time.Until(until); !last {
-				verdict[0], verdict[1] = verdictLater, r.later(p, err)
+				verdict[0], verdict[1] = verdictLater, s.later(p, err)
 			} else if left > 0 {
 				if !waiting { // else it has been said
-					r.reportDiskFull(p, err, fmt.Sprintf("the run waits for it for %s", quantity.Duration(left)))
+					s.reportDiskFull(p, err, fmt.Sprintf("the run waits for it for %s", quantity.Duration(left)))
 				}
-				waiting, r.room.pause = true, min(left, r.cfg.Checkpoint.pause())
-				verdict[0], verdict[1] = verdictWait, r.room.pause.Microseconds()
+				waiting, s.room.pause = true, min(left, s.cfg.Checkpoint.pause())
+				verdict[0], verdict[1] = verdictWait, s.room.pause.Microseconds()
 			} else {
-				return fmt.Errorf("the last checkpoint could not be written, and what was trained since step %d is lost: %w", r.room.saved, err)
+				return fmt.Errorf("the last checkpoint could not be written, and what was trained since step %d is lost: %w", s.room.saved, err)
 			}
 		} else if err != nil {
 			return err
 		}
-		if err := collective.Broadcast(r.job.Group(), verdict, 0); err != nil {
+		if err := collective.Broadcast(s.job.Group(), verdict, 0); err != nil {
 			return fmt.Errorf("learning whether rank 0 has saved the run: %w", err)
 		}
 		if verdict[0] == verdictSaved {
-			r.checkpointWritten(p)
-			return r.afterCheckpoint(r.stepsDone(p))
+			s.checkpointWritten(p)
+			return s.afterCheckpoint(s.resumption.stepsDone(p))
 		}
-		if r.room.failed++; verdict[0] == verdictLater {
-			r.room.retryStep = r.runStep(p) + int(verdict[1])
+		if s.room.failed++; verdict[0] == verdictLater {
+			s.room.retryStep = s.runStep(p) + int(verdict[1])
 			return nil
 		}
-		if err := sleep(r.job.Context(), time.Duration(verdict[1])*time.Microsecond); err != nil {
+		if err := sleep(s.job.Context(), time.Duration(verdict[1])*time.Microsecond); err != nil {
 			return err
 		}
 	}
 }
 
 // runStep is how many steps of the run are done at a position, as due counts them.
-func (r *run) runStep(p position) int { return (p.epoch-1)*r.steps + p.step }
+func (s *saver) runStep(p position) int { return (p.epoch-1)*s.data.steps + p.step }
 
 // later tells that the run goes on without having been saved, and returns after how many steps it tries again.
-func (r *run) later(p position, fault error) (steps int64) {
-	r.room.pause = min(max(2*r.room.pause, r.cfg.Checkpoint.pause()), r.cfg.Checkpoint.fullWait())
+func (s *saver) later(p position, fault error) (steps int64) {
+	s.room.pause = min(max(2*s.room.pause, s.cfg.Checkpoint.pause()), s.cfg.Checkpoint.fullWait())
 	steps = 1
-	if step := r.stepTime(); step > 0 {
-		steps = max(1, int64(r.room.pause.Seconds()/step))
+	if step := s.reports.stepTime(); step > 0 {
+		steps = max(1, int64(s.room.pause.Seconds()/step))
 	}
-	steps = min(steps, int64(max(1, r.steps*r.cfg.Epochs-r.runStep(p))))
-	r.reportDiskFull(p, fault, fmt.Sprintf("the run goes on and tries again after step %d", int64(r.runStep(p))+steps))
+	steps = min(steps, int64(max(1, s.data.steps*s.cfg.Epochs-s.runStep(p))))
+	s.reportDiskFull(p, fault, fmt.Sprintf("the run goes on and tries again after step %d", int64(s.runStep(p))+steps))
 	return steps
 }
 
-// stepTime is about how long a step takes, in seconds; 0 where it is not known.
-func (r *run) stepTime() float64 {
-	sum := 0.0
-	for _, s := range r.stepS {
-		sum += s
-	}
-	if sum == 0 {
-		return 0
-	}
-	return sum / float64(len(r.stepS)*len(r.workers))
-}
-
 // reportDiskFull tells what to do.
-func (r *run) reportDiskFull(p position, fault error, then string) {
-	has, needs := fmt.Sprintf("the last one is of step %d", r.room.saved), ""
-	if r.room.saved == 0 {
+func (s *saver) reportDiskFull(p position, fault error, then string) {
+	has, needs := fmt.Sprintf("the last one is of step %d", s.room.saved), ""
+	if s.room.saved == 0 {
 		has = "there is none yet"
 	}
 	if w := new(checkpoint.WriteError); errors.As(fault, &w) {
@@ -129,11 +117,11 @@ func (r *run) reportDiskFull(p position, fault error, then string) {
 	if e := syscall.Errno(0); errors.As(fault, &e) {
 		cause = e
 	}
-	r.remark(r.epochOf(p), "no room for the checkpoint of step %d%s: %v: make room in %s: %s; %s", r.stepsDone(p), needs, cause, r.cfg.Checkpoint.Dir, then, has)
+	s.remark(s.epochOf(p), "no room for the checkpoint of step %d%s: %v: make room in %s: %s; %s", s.resumption.stepsDone(p), needs, cause, s.cfg.Checkpoint.Dir, then, has)
 }
 
 // epochOf is the epoch whose steps were done last.
-func (r *run) epochOf(p position) int {
+func (s *saver) epochOf(p position) int {
 	if p.step == 0 {
 		return p.epoch - 1
 	}
@@ -141,11 +129,11 @@ func (r *run) epochOf(p position) int {
 }
 
 // checkpointWritten notes a checkpoint.
-func (r *run) checkpointWritten(p position) {
-	if r.room.pause > 0 && r.job.Rank() == 0 {
-		r.remark(r.epochOf(p), "the checkpoint of step %d found room on the disk", r.stepsDone(p))
+func (s *saver) checkpointWritten(p position) {
+	if s.room.pause > 0 && s.job.Rank() == 0 {
+		s.remark(s.epochOf(p), "the checkpoint of step %d found room on the disk", s.resumption.stepsDone(p))
 	}
-	r.room.retryStep, r.room.pause, r.room.saved = 0, 0, r.stepsDone(p)
+	s.room.retryStep, s.room.pause, s.room.saved = 0, 0, s.resumption.stepsDone(p)
 }
 
 // sleep waits, unless ctx ends before.

@@ -117,11 +117,12 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 
 // The pause between two trials doubles up to a bound, and no other fault is waited for.
 func TestFullDiskPauses(t *testing.T) {
-	r := &run{cfg: small(), obs: new(recorder), replica: new(Replica), workers: make([]*trainerThread, 1), stepS: []float64{1, 3}, steps: 1000}
+	r := compose(&runEnv{cfg: small(), obs: new(recorder), replica: new(Replica), workers: make([]*trainerThread, 1)}, nil)
+	r.reports.stepS, r.data.steps = []float64{1, 3}, 1000
 	r.cfg.Epochs = 1000
 	var got []int64
 	for range 7 {
-		got = append(got, r.later(position{epoch: 1, step: 10}, syscall.ENOSPC))
+		got = append(got, r.saver.later(position{epoch: 1, step: 10}, syscall.ENOSPC))
 	}
 	if want := "[5 10 20 40 80 150 150]"; fmt.Sprint(got) != want {
 		t.Errorf("steps %v at 2 s each, want %s", got, want)

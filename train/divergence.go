@@ -39,14 +39,14 @@ func diverges(start, training, evaluation float64) string {
 
 // firstLoss notes a step's loss, and that of this rank's first step, of the run or since it was
 // resumed.
-func (r *run) firstLoss(loss float64) {
+func (r *reports) firstLoss(loss float64) {
 	if r.recent = loss; r.first == 0 {
 		r.first = loss
 	}
 }
 
 // divergence is what diverges says of the last epoch, and what to do; "" where all is well.
-func (r *run) divergence() string {
+func (r *reports) divergence() string {
 	text := diverges(r.past.Start, r.past.Last.TrainLoss, r.past.Last.EvalLoss)
 	if text == "" {
 		return ""
@@ -55,7 +55,7 @@ func (r *run) divergence() string {
 }
 
 // lowerRate is the remedy for losses that blow up.
-func (r *run) lowerRate() string {
+func (r *reports) lowerRate() string {
 	text := fmt.Sprintf("lower the learning rate (%s)", quantity.Exact(r.past.Last.LR))
 	if usual := r.usualRate(); r.cfg.Optimizer == "sgd" && !usual.Scaled && usual.Batch > 0 && usual.Batch != r.globalBatch() {
 		text += fmt.Sprintf(", which is meant for a global batch of %d: for one of %d linear scaling gives %s", usual.Batch, r.globalBatch(), quantity.Float(usual.scaled(r.globalBatch())))
@@ -88,14 +88,3 @@ func (u UsualRate) Advice(batch int, optimizer string) string {
 	}
 	return fmt.Sprintf("usual for a global batch of %d, here %d: linear scaling gives %s", u.Batch, batch, quantity.Float(u.scaled(batch)))
 }
-
-// usualRate is the model's, where the run has that rate or scales it.
-func (r *run) usualRate() UsualRate {
-	if d := r.spec.Defaults; r.cfg.Optimizer == d.Optimizer && (r.cfg.LR == d.LR || r.cfg.ScaleLR) {
-		return UsualRate{LR: d.LR, Batch: d.GlobalBatch, Scaled: r.cfg.ScaleLR}
-	}
-	return UsualRate{}
-}
-
-// globalBatch is that of the run's ranks.
-func (r *run) globalBatch() int { return r.cfg.globalBatch(r.job.Size()) }

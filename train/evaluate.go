@@ -54,24 +54,24 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	if cfg, err = cfg.of(job, m, set); err != nil {
 		return e, err
 	}
-	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, set: set, started: time.Now()}
+	r := newRun(ctx, job, cfg, set)
 	defer r.close()
 	defer func() { err = r.located(err) }()
 	r.setPosition("preparing", 0, 0)
-	if err := r.prepareSaved(r.openToEvaluate); err != nil {
+	if err := r.prepareSaved(r.data.openToEvaluate); err != nil {
 		return e, err
 	}
 	r.obs.Start(r.info())
 	start := time.Now()
-	whole, err := r.evaluateSaved()
+	whole, err := r.loop.evaluateSaved()
 	if err != nil {
 		return e, err
 	}
-	f, seconds := r.found, time.Since(start).Seconds()
+	f, seconds := r.resumption.found, time.Since(start).Seconds()
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
-		Samples: r.shares.eval, LeftOut: r.shares.left, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
-		SamplesPerS: float64(r.shares.eval) / seconds, WallS: r.wall(),
+		Samples: r.data.shares.eval, LeftOut: r.data.shares.left, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
+		SamplesPerS: float64(r.data.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {
 		return e, fmt.Errorf("the loss is %s: what %s holds has diverged", quantity.Exact(e.EvalLoss), f.File)
@@ -81,11 +81,10 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 }
 
 // prepareSaved does everything before the first batch: all that a run does but for what is for training.
-func (r *run) prepareSaved(openData func() error) error {
+func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 	if err := r.cfg.Validate(); err != nil {
 		return err
 	}
-	r.spec, r.peers = r.cfg.Model, peersOf(r.job)
 	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave()); err != nil {
 		return err
 	}
@@ -93,24 +92,24 @@ func (r *run) prepareSaved(openData func() error) error {
 		return err
 	}
 	r.prepares("opening the checkpoint")
-	if err := r.tellOf(r.openOther); err != nil {
+	if err := r.resumption.tellOf(r.resumption.openOther); err != nil {
 		return err
 	}
-	if s := r.found.About.Shape; r.cfg.Model.AnySlots && r.cfg.Model.IDs > 0 && len(s.Slots) > 0 { // trained by keys
+	if s := r.resumption.found.About.Shape; r.cfg.Model.AnySlots && r.cfg.Model.IDs > 0 && len(s.Slots) > 0 { // trained by keys
 		r.cfg.Model = shaped(r.cfg.Model, s)
 		r.spec = r.cfg.Model
 	}
-	if err := openData(); err != nil {
+	if err := openData(r.resumption.found); err != nil {
 		return err
 	}
 	r.prepares("building the model")
-	opts, place := r.options(), r.cfg.placement(r.peers)
-	if r.found.Servers != nil {
-		r.cfg.saved = r.found.Params
+	opts, place := r.data.options(), r.cfg.placement(r.peers)
+	if r.resumption.found.Servers != nil {
+		r.cfg.saved = r.resumption.found.Params
 	}
-	if r.found.Servers != nil && r.cfg.Servers.Consistency == "" { // without servers
+	if r.resumption.found.Servers != nil && r.cfg.Servers.Consistency == "" { // without servers
 		place = func(m *Replica) paramPlacement {
-			return &checkpointParams{replicatedParams: replicatedParams{replica: m}, ctx: r.ctx, saved: r.found}
+			return &checkpointParams{replicatedParams: replicatedParams{replica: m}, ctx: r.ctx, saved: r.resumption.found}
 		}
 	}
 	if err := r.add(r.cfg, opts, place); err != nil {
@@ -120,11 +119,11 @@ func (r *run) prepareSaved(openData func() error) error {
 	if err := r.begin(opts, place); err != nil {
 		return err
 	}
-	return r.loadSaved()
+	return r.resumption.loadSaved()
 }
 
 // openOther opens a checkpoint of a run that may have had other settings, but not another model.
-func (r *run) openOther() (checkpointInfo, error) {
+func (r *resumption) openOther() (checkpointInfo, error) {
 	head, err := openSaved(r.cfg.Checkpoint.Dir)
 	if err != nil {
 		return checkpointInfo{}, err
@@ -140,17 +139,17 @@ func (r *run) openOther() (checkpointInfo, error) {
 }
 
 // openToEvaluate opens the data, which mean what the run's did.
-func (r *run) openToEvaluate() (err error) {
-	if r.set == nil {
-		r.prepares("loading the data")
-		if r.set, err = r.openSetOf(r.found); err != nil {
+func (d *runData) openToEvaluate(saved checkpointInfo) (err error) {
+	if d.set == nil {
+		d.prepares("loading the data")
+		if d.set, err = d.openSetOf(saved); err != nil {
 			return err
 		}
 	}
-	if err := sameMeaning(r.found.About, r.set); err != nil {
-		return fmt.Errorf("%s: %w", r.found.File, err)
+	if err := sameMeaning(saved.About, d.set); err != nil {
+		return fmt.Errorf("%s: %w", saved.File, err)
 	}
-	return r.openData(false)
+	return d.openData(false)
 }
 
 // sameMeaning reports what of a set has another meaning than in the one that is described, of which a model was trained: it would not know
@@ -183,8 +182,8 @@ func layoutName(l *layout.Layout) string {
 
 // openSetOf opens the data set to evaluate what was saved on: a table by the run's encoding. Of the run's own rows those that it held
 // out are evaluated, of another file all.
-func (r *run) openSetOf(s checkpointInfo) (*data.Dataset, error) {
-	cfg := r.cfg
+func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
+	cfg := d.cfg
 	if cfg.encoder = s.About.Encoder; cfg.encoder == nil {
 		return openSet(cfg)
 	}
@@ -203,13 +202,13 @@ func (r *run) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	cfg.Data, cfg.TrainFile, cfg.EvalFile, cfg.Split, cfg.TrainLimit = "", "", other, 0, 0
 	set, err := openSet(cfg)
 	if err == nil {
-		r.remark(0, "evaluating %s of %s, which are all there are, and not the data that the run was trained on", quantity.Count(set.Eval.Len(), "row"), other)
+		d.remark(0, "evaluating %s of %s, which are all there are, and not the data that the run was trained on", quantity.Count(set.Eval.Len(), "row"), other)
 	}
 	return set, err
 }
 
 // loadSaved fills every rank's memory with what all ranks of the checkpoint had in common. It is a collective call.
-func (r *run) loadSaved() error {
+func (r *resumption) loadSaved() error {
 	means := make([]float32, len(r.replica.Params.Buffers()))
 	if r.job.Rank() == 0 {
 		read := r.found.file.Read
@@ -228,42 +227,28 @@ func (r *run) loadSaved() error {
 
 // evaluateSaved runs the model over the evaluation set, each sample once, and adds up what it was like. Ranks share
 // it out as they are or, where a model carries state, as those did that trained. It is a collective call.
-func (r *run) evaluateSaved() (evaluation, error) {
-	r.prepares("evaluating")
-	ranks := r.shares.among(collective.Ranks(r.job.Size()))
+func (l *epochLoop) evaluateSaved() (evaluation, error) {
+	l.prepares("evaluating")
+	ranks := l.data.shares.among(collective.Ranks(l.job.Size()))
 	parts := len(ranks)
-	if r.replica.model.State != nil && parts == r.job.Size() {
-		parts = r.found.NP
+	if l.replica.model.State != nil && parts == l.job.Size() {
+		parts = l.resumption.found.NP
 	}
-	whole := r.newEvaluation()
-	for part := slices.Index(ranks, r.job.Rank()); part < parts; part += len(ranks) {
-		if err := r.openPart(part, parts); err != nil {
+	whole := l.newEvaluation()
+	for part := slices.Index(ranks, l.job.Rank()); part < parts; part += len(ranks) {
+		if err := l.data.openPart(part, parts); err != nil {
 			return whole, err
 		}
-		own, err := r.evaluate(r.found.Epoch)
+		own, err := l.evaluate(l.resumption.found.Epoch)
 		if err != nil {
 			return whole, err
 		}
 		whole.add(&own)
 	}
-	words, err := addUp(r.peers, whole.counts.Fields(), whole.words)
+	words, err := addUp(l.peers, whole.counts.Fields(), whole.words)
 	if err != nil {
 		return whole, fmt.Errorf("adding up the figures: %w", err)
 	}
 	whole.words = words
 	return whole, nil
-}
-
-// openPart makes a part of the evaluation set this rank's shard.
-func (r *run) openPart(part, parts int) (err error) {
-	if r.shard != nil {
-		r.shard.Close()
-	}
-	loader, sampler := r.loaders(part, parts)
-	loader.Source, sampler.N, sampler.Evaluate = r.set.Eval, r.set.Eval.Len(), true
-	if r.shard, err = newLoader(loader, sampler); err != nil {
-		r.shard = nil
-		return fmt.Errorf("evaluation set: %w", err)
-	}
-	return nil
 }

@@ -48,22 +48,22 @@ func (e *StepError) Place() failure.Position {
 }
 
 // setPosition notes where the run is, for errors: it costs a few stores.
-func (r *run) setPosition(doing string, epoch, step int) {
-	r.position.Doing, r.position.Epoch, r.position.Step = doing, epoch, step
+func (e *runEnv) setPosition(doing string, epoch, step int) {
+	e.position.Doing, e.position.Epoch, e.position.Step = doing, epoch, step
 }
 
 // prepares says what the run does before its first epoch, to the other ranks too.
-func (r *run) prepares(doing string) {
-	r.setPosition(doing, 0, 0)
-	r.job.SetStatus(doing)
+func (e *runEnv) prepares(doing string) {
+	e.setPosition(doing, 0, 0)
+	e.job.SetStatus(doing)
 }
 
 // located is err with where the run is, unless a thread of it has said so already.
-func (r *run) located(err error) error {
+func (e *runEnv) located(err error) error {
 	if known := (*StepError)(nil); err == nil || errors.As(err, &known) {
 		return err
 	}
-	at := r.position
+	at := e.position
 	at.Err = err
 	return &at
 }

@@ -39,7 +39,7 @@ func divergedBy(start, training, evaluation float64) string {
 
 // confirm notes before a checkpoint is written whether losses confirm it, after an evaluation, or the one before. It returns the step of
 // the last healthy one.
-func (r *run) confirm(p position, before int64) int64 {
+func (r *reports) confirm(p position, before, done int64) int64 {
 	start, last := r.past.Start, r.past.Last
 	if start == 0 {
 		start = r.first
@@ -47,7 +47,7 @@ func (r *run) confirm(p position, before int64) int64 {
 	evaluated, recent := p.step == 0 && last.Epoch == p.epoch-1, r.recent
 	of, evaluation := before, 0.
 	if evaluated {
-		of, recent, evaluation = r.stepsDone(p), last.TrainLoss, last.EvalLoss
+		of, recent, evaluation = done, last.TrainLoss, last.EvalLoss
 	}
 	if r.past.Diverged = divergedBy(start, recent, evaluation); of > 0 && recent > 0 && diverges(start, recent, evaluation) == "" {
 		r.past.Healthy = of

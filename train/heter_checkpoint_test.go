@@ -135,12 +135,11 @@ func TestHeterResumeRefuses(t *testing.T) {
 		cfg.Epochs, cfg.Heter = 1, Heter{Count: count, Micros: micros}
 		split(t, 1, cfg, set, begun(t, cfg.Checkpoint.Dir, 1))
 		cfg.Epochs, cfg.Checkpoint.Resume, cfg.Heter.Count = 2, true, 1-count
-		r := &run{cfg: cfg}
 		head, err := openSaved(cfg.Checkpoint.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = r.cfg.sameSplit(head.File, head.file.Header)
+		err = cfg.sameSplit(head.File, head.file.Header)
 		_ = head.file.Close()
 		want := []string{"heter.count 1: ", "of a run without heter-trainers"}
 		if count > 0 {

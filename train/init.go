@@ -269,15 +269,6 @@ func (r *Replica) shareUntrained() error {
 	return nil
 }
 
-// copyUntrained gives all workers what the first one has of it.
-func (r *run) copyUntrained() {
-	for _, w := range r.workers[1:] {
-		for i, x := range r.replica.untrained() {
-			copy(w.replica.untrained()[i], x)
-		}
-	}
-}
-
 // share is a number of tensors and of their values.
 type share struct{ tensors, values int }
 

@@ -13,7 +13,7 @@ import (
 
 // distinctKeys is about how many different keys all ranks have trained on, from 0.8 % of it one standard deviation away; 0: the model
 // takes none. It is a collective call.
-func (r *run) distinctKeys() (int64, error) {
+func (r *reports) distinctKeys() (int64, error) {
 	if len(r.spec.Slots) == 0 {
 		return 0, nil
 	}
@@ -37,9 +37,9 @@ func (r *run) distinctKeys() (int64, error) {
 
 // keyed is where the rows of keys are, in lines; none where the model takes no keys. Who has a table of so many rows should know that
 // keys may share one, and that a run with servers would not need the number.
-func (r *run) keyed() []string {
-	rows, served := "", r.cfg.Servers.Consistency != ""
-	for _, t := range r.replica.Params.Tables() {
+func (e *runEnv) keyed() []string {
+	rows, served := "", e.cfg.Servers.Consistency != ""
+	for _, t := range e.replica.Params.Tables() {
 		switch {
 		case t.Slots == nil:
 			continue
@@ -58,13 +58,13 @@ func (r *run) keyed() []string {
 }
 
 // params is how many parameters there are, without rows of keys on servers: there are as many as keys have come.
-func (r *run) params() int {
-	n := r.replica.Params.Count()
-	if slices.ContainsFunc(r.replica.Params.List(), func(p *nn.Param) bool { return p.Name == standInName }) {
+func (e *runEnv) params() int {
+	n := e.replica.Params.Count()
+	if slices.ContainsFunc(e.replica.Params.List(), func(p *nn.Param) bool { return p.Name == standInName }) {
 		n--
 	}
-	for _, t := range r.replica.Params.Tables() {
-		if t.Slots != nil && r.cfg.Servers.Consistency != "" {
+	for _, t := range e.replica.Params.Tables() {
+		if t.Slots != nil && e.cfg.Servers.Consistency != "" {
 			n -= t.Rows * t.Dim
 		}
 	}

@@ -11,14 +11,14 @@ import (
 
 // verifyData leaves the same bad images out on all ranks. Without train only those to evaluate on
 // are checked. It is a collective call where the ranks have a mesh and share one set.
-func (r *run) verifyData(train bool) error {
-	if r.cfg.SkipBad > 0 {
-		r.prepares("decoding all images once, because of data.max-bad-records")
+func (d *runData) verifyData(train bool) error {
+	if d.cfg.SkipBad > 0 {
+		d.prepares("decoding all images once, because of data.max-bad-records")
 	}
-	if r.job.ServersOnly() || r.cfg.Partition == PartitionFixed {
-		return r.set.Verify(train, 0, 1, nil)
+	if d.job.ServersOnly() || d.cfg.Partition == PartitionFixed {
+		return d.set.Verify(train, 0, 1, nil)
 	}
-	return r.set.Verify(train, r.job.Rank(), r.job.Size(), r.peers.gather)
+	return d.set.Verify(train, d.job.Rank(), d.job.Size(), d.peers.gather)
 }
 
 // setLeft is what one rank's set leaves out. Ranks with the same Set count once; nil sets all

@@ -82,14 +82,14 @@ func absorb(own, part []float32, first bool, factor float32) {
 
 // localState are the streams of this rank: running statistics, the state that a model carries from
 // batch to batch, and what else its replicas keep.
-func (r *run) localState() (out []stream) {
+func (e *runEnv) localState() (out []stream) {
 	var buffers [][]float32
 	var kept []stream
-	for _, w := range r.workers {
+	for _, w := range e.workers {
 		buffers = append(buffers, w.replica.Params.Buffers())
 		kept = append(kept, w.replica.params.localState()...)
 	}
-	for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", r.replica.state()...)} {
+	for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", e.replica.state()...)} {
 		if s.n > 0 {
 			out = append(out, s)
 		}
@@ -107,34 +107,34 @@ func lengthsOf(streams []stream) (out []int64) {
 
 // localArrays names the streams of all ranks, for rank 0 to save while the others are in sendLocal,
 // and have none to name. It is a collective call.
-func (r *run) localArrays() (out []checkpoint.Array, err error) {
-	own := r.localState()
+func (s *saver) localArrays() (out []checkpoint.Array, err error) {
+	own := s.localState()
 	if len(own) == 0 {
 		return nil, nil
 	}
-	lengths, err := gatherNumbers(r.peers, lengthsOf(own)...)
+	lengths, err := gatherNumbers(s.peers, lengthsOf(own)...)
 	if err != nil {
 		return nil, fmt.Errorf("gathering how much each rank keeps: %w", err)
 	}
-	if r.job.Rank() != 0 {
+	if s.job.Rank() != 0 {
 		return nil, nil
 	}
 	for rank := range lengths {
-		for i, s := range own {
-			pass := s.give()
+		for i, part := range own {
+			pass := part.give()
 			if rank != 0 {
-				pass = r.from(rank)
+				pass = s.from(rank)
 			}
-			out = append(out, checkpoint.Passing(checkpoint.RankName(rank, s.name), int(lengths[rank][i]), pass))
+			out = append(out, checkpoint.Passing(checkpoint.RankName(rank, part.name), int(lengths[rank][i]), pass))
 		}
 	}
 	return out, nil
 }
 
 // from receives parts of what a rank keeps.
-func (r *run) from(rank int) func(part []float32) error {
+func (e *runEnv) from(rank int) func(part []float32) error {
 	return func(part []float32) error {
-		if err := collective.Receive(r.job.Group(), part, rank); err != nil {
+		if err := collective.Receive(e.job.Group(), part, rank); err != nil {
 			return fmt.Errorf("receiving what rank %d keeps: %w", rank, err)
 		}
 		return nil
@@ -142,9 +142,9 @@ func (r *run) from(rank int) func(part []float32) error {
 }
 
 // to sends parts of what is kept to a rank.
-func (r *run) to(rank int) func(part []float32) error {
+func (e *runEnv) to(rank int) func(part []float32) error {
 	return func(part []float32) error {
-		if err := collective.Send(r.job.Group(), part, rank); err != nil {
+		if err := collective.Send(e.job.Group(), part, rank); err != nil {
 			return fmt.Errorf("sending rank %d what is kept: %w", rank, err)
 		}
 		return nil
@@ -152,9 +152,9 @@ func (r *run) to(rank int) func(part []float32) error {
 }
 
 // sendLocal is the other ranks' part of localArrays.
-func (r *run) sendLocal() error {
-	for _, s := range r.localState() {
-		if err := inParts(s.n, s.give(), r.to(0)); err != nil {
+func (s *saver) sendLocal() error {
+	for _, part := range s.localState() {
+		if err := inParts(part.n, part.give(), s.to(0)); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func inParts(n int, from, to func(part []float32) error) error {
 // values are multiplied: with the same number each rank gets its own, else its share of what is
 // kept; see compress.Inherited. Ranks may take over residuals and velocities; of running statistics
 // there are means, and without thresholds the first selections are exact.
-func (r *run) inherited(ranks int) (own []stream, factor float32) {
+func (r *resumption) inherited(ranks int) (own []stream, factor float32) {
 	own = r.localState()
 	np := r.job.Size()
 	if ranks == np {
@@ -194,7 +194,7 @@ func (r *run) inherited(ranks int) (own []stream, factor float32) {
 
 // keptLengths are how many values the streams of bequest have in a checkpoint of so many ranks, which rank 0 has opened, by rank
 // and stream. It is a collective call.
-func (r *run) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err error) {
+func (r *resumption) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err error) {
 	own, _ := r.inherited(ranks)
 	for range ranks {
 		out = append(out, lengthsOf(own)) // of a damaged or another file's, reading is an error
@@ -221,7 +221,7 @@ func (r *run) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err err
 
 // distribute names what the ranks of a checkpoint kept, with lengths by rank and stream, for rank 0
 // to read while the others are in receiveLocal.
-func (r *run) distribute(lengths [][]int64) (out []checkpoint.Array, err error) {
+func (r *resumption) distribute(lengths [][]int64) (out []checkpoint.Array, err error) {
 	own, factor := r.inherited(len(lengths))
 	for old := range lengths {
 		heir := old % r.job.Size()
@@ -239,7 +239,7 @@ func (r *run) distribute(lengths [][]int64) (out []checkpoint.Array, err error) 
 }
 
 // receiveLocal is the other ranks' part of distribute.
-func (r *run) receiveLocal(lengths [][]int64) error {
+func (r *resumption) receiveLocal(lengths [][]int64) error {
 	own, factor := r.inherited(len(lengths))
 	for _, old := range compress.Inherited(len(lengths), r.job.Size(), r.job.Rank()) {
 		for i, s := range own {

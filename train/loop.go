@@ -46,7 +46,7 @@ type workItem struct {
 
 // threadPool is what the workers of a rank have in common while they train or evaluate.
 type threadPool struct {
-	*run
+	*epochLoop
 	epoch int
 	phase string
 	from  batches
@@ -68,37 +68,37 @@ type threadPool struct {
 
 // advance does the epoch's steps up to the next one after which the run is saved. A *ringo.StoppedError says that
 // all ranks stop where at is then.
-func (r *run) advance(at *position) error {
+func (l *epochLoop) advance(at *position) error {
 	until := at.step + 1
-	for until < r.steps && !r.due((at.epoch-1)*r.steps+until, false) {
+	for until < l.data.steps && !l.saver.due((at.epoch-1)*l.data.steps+until, false) {
 		until++
 	}
-	first, _ := r.span(at.step)
-	_, last := r.span(until - 1)
+	first, _ := l.data.span(at.step)
+	_, last := l.data.span(until - 1)
 	c := &threadPool{
-		run: r, epoch: at.epoch, phase: "train", from: r.order, total: r.steps, first: at.step, until: until,
-		remaining: last - first, done: at.step, there: r.peers.liveRanks(),
+		epochLoop: l, epoch: at.epoch, phase: "train", from: l.data.order, total: l.data.steps, first: at.step, until: until,
+		remaining: last - first, done: at.step, there: l.peers.liveRanks(),
 	}
-	for i, w := range r.workers {
+	for i, w := range l.workers {
 		if w.tally = at.tally; i > 0 { // the first one's sums go on in the order of steps
-			w.tally = r.newTally()
+			w.tally = l.newTally()
 		}
 	}
 	if err := c.all((*trainerThread).train); err != nil {
 		return err
 	}
-	at.tally = r.workers[0].tally
-	for i, w := range r.workers {
+	at.tally = l.workers[0].tally
+	for i, w := range l.workers {
 		if i > 0 {
 			at.tally.add(&w.tally)
 		}
-		r.stepS = append(r.stepS, w.stepS...)
+		l.reports.stepS = append(l.reports.stepS, w.stepS...)
 	}
 	if c.cut {
-		until = r.workers[0].at + 1
+		until = l.workers[0].at + 1
 	}
 	if c.stopped != nil {
-		until = min(until, at.step+c.rounds*len(r.workers))
+		until = min(until, at.step+c.rounds*len(l.workers))
 	}
 	at.step = until
 	return c.stopped
@@ -111,26 +111,26 @@ type evaluation struct {
 	words [][]uint64
 }
 
-func (r *run) newEvaluation() evaluation {
-	m := r.replica.model
+func (e *runEnv) newEvaluation() evaluation {
+	m := e.replica.model
 	return evaluation{m.NewCounts(), m.NewWords()}
 }
 
 // evaluate runs the model over this rank's part of the evaluation set, every
 // sample exactly once over all ranks.
-func (r *run) evaluate(epoch int) (sum evaluation, err error) {
-	defer r.during(record.Evaluation)()
-	r.shard.Start(epoch)
-	r.replica.ResetState()
-	for _, w := range r.workers {
-		w.evaluation = r.newEvaluation()
+func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
+	defer l.during(record.Evaluation)()
+	l.data.shard.Start(epoch)
+	l.replica.ResetState()
+	for _, w := range l.workers {
+		w.evaluation = l.newEvaluation()
 	}
-	c := &threadPool{run: r, epoch: epoch, phase: "evaluate", from: r.shard, total: r.shard.Steps(), remaining: r.shard.Steps()}
+	c := &threadPool{epochLoop: l, epoch: epoch, phase: "evaluate", from: l.data.shard, total: l.data.shard.Steps(), remaining: l.data.shard.Steps()}
 	if err := c.all((*trainerThread).evaluate); err != nil {
 		return sum, err
 	}
-	sum = r.workers[0].evaluation
-	for _, w := range r.workers[1:] {
+	sum = l.workers[0].evaluation
+	for _, w := range l.workers[1:] {
 		sum.add(&w.evaluation)
 	}
 	return sum, nil
@@ -223,7 +223,7 @@ func (c *threadPool) take(w *trainerThread) (*data.Batch, error) {
 func (c *threadPool) progress(n int, loss float64) {
 	c.done++
 	c.obs.Progress(Progress{Phase: c.phase, Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: c.total,
-		Samples: n, Loss: loss, Progressive: c.scores.latest()})
+		Samples: n, Loss: loss, Progressive: c.reports.scores.latest()})
 }
 
 // train does the worker's steps, which are not those of the rank's other workers.
@@ -293,8 +293,8 @@ func (c *threadPool) stop(why error, round int) error {
 // step is the worker's step, on a batch or, where those accumulate, on it and those that follow.
 func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 	r := w.replica
-	lr := c.lr(c.epoch, w.at)
-	r.params.setRate(lr, c.lr(c.epoch, min(w.at+len(c.workers), c.until)))
+	lr := c.data.lr(c.epoch, w.at)
+	r.params.setRate(lr, c.data.lr(c.epoch, min(w.at+len(c.workers), c.until)))
 	if b == nil {
 		return r.params.end()
 	}
@@ -327,24 +327,24 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 	w.stepS = append(w.stepS, spent.Whole.Seconds())
 	w.tally.spent.add(spent)
 	c.count(w, spent, w.tally.samples-before, loss)
-	if err := c.skipped(c.epoch, w.at+1); err != nil {
+	if err := c.reports.skipped(c.epoch, w.at+1); err != nil {
 		return err
 	}
 	if err := c.afterScores(); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.progress(c.stepSamples(w.at, c.there...), loss)
+	c.progress(c.data.stepSamples(w.at, c.there...), loss)
 	c.mu.Unlock()
 	return c.afterStep(w, spent, loss, lr)
 }
 
 // backwards runs the step's batches forward and backward, and returns the last one, which is not scored yet.
 func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64) (*data.Batch, model.Pass, error) {
-	lo, hi := c.span(w.at)
+	lo, hi := c.data.span(w.at)
 	for k := hi - lo; ; k-- {
 		batch := w.replica.Batch(b)
-		batch.Share = c.shareOf(w.at, b.N)
+		batch.Share = c.data.shareOf(w.at, b.N)
 		pass, err := w.replica.Backward(batch, k == 1)
 		if err != nil {
 			return b, pass, err
@@ -379,9 +379,9 @@ func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
 	w.keys.Add(b.Bags.Keys)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.firstLoss(loss)
+	c.reports.firstLoss(loss)
 	if finite(loss) {
-		c.scores.add(pass)
+		c.reports.scores.add(pass)
 	}
 }
 
@@ -404,7 +404,7 @@ func (w *trainerThread) evaluate(c *threadPool) error {
 		m.Count(&w.evaluation.counts, pass, false)
 		m.Samples(w.evaluation.words, pass)
 		c.mu.Lock()
-		c.progress(now.batch.N*len(c.evalRanks), 0)
+		c.progress(now.batch.N*len(c.data.evalRanks), 0)
 		c.mu.Unlock()
 	}
 }

@@ -41,7 +41,8 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, spec: m, set: new(data.Dataset), peers: peersOf(job), steps: endless, loop: true}
+	r := newRun(ctx, job, cfg, new(data.Dataset))
+	r.data.steps, r.ownLoop = endless, true
 	defer func() {
 		if err = r.located(err); err != nil {
 			r.close()
@@ -54,17 +55,17 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 	if err := r.peers.whenConnected(r.agreeConfig); err != nil {
 		return nil, err
 	}
-	if err := r.takeFolder(); err != nil {
+	if err := r.saver.takeFolder(); err != nil {
 		return nil, err
 	}
-	if err := r.describe(); err != nil {
+	if err := r.data.describe(); err != nil {
 		return nil, err
 	}
-	opts, place := r.options(), cfg.placement(r.peers)
+	opts, place := r.data.options(), cfg.placement(r.peers)
 	if err := r.add(cfg, opts, place); err != nil {
 		return nil, err
 	}
-	if err := r.find(); err != nil {
+	if err := r.resumption.find(); err != nil {
 		return nil, fmt.Errorf("resuming: %w", err)
 	}
 	if err := r.begin(opts, place); err != nil {
@@ -72,16 +73,16 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 	}
 	l = &Loop{r: r, lr: cfg.LR, at: position{epoch: 1, tally: r.newTally()}}
 	if cfg.Checkpoint.Resume {
-		if l.at, err = r.resume(); err != nil {
+		if l.at, err = r.resumption.resume(); err != nil {
 			return nil, err
 		}
 	}
-	r.stoppable(l.at)
+	r.loop.stoppable(l.at)
 	return l, nil
 }
 
 // Steps is how many steps the run has done, those before it was resumed among them.
-func (l *Loop) Steps() int64 { return l.r.stepsDone(l.at) }
+func (l *Loop) Steps() int64 { return l.r.resumption.stepsDone(l.at) }
 
 // SetLR sets the learning rate of the following steps, the same on all ranks.
 func (l *Loop) SetLR(lr float64) { l.lr = lr }
@@ -107,7 +108,7 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 	if err := r.alive(); err != nil {
 		return pass, err
 	}
-	if err := r.checkStop(l.at.epoch, l.at.step, 1); err != nil {
+	if err := r.loop.checkStop(l.at.epoch, l.at.step, 1); err != nil {
 		if saved := l.Save(); stopped(err) && saved != nil {
 			err = saved
 		}
@@ -133,7 +134,7 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 		return pass, err
 	}
 	l.at.step++
-	return pass, r.skipped(l.at.epoch, l.at.step)
+	return pass, r.reports.skipped(l.at.epoch, l.at.step)
 }
 
 // choose makes the following steps exchange gradients by a strategy, unless they do.
@@ -155,11 +156,11 @@ func (l *Loop) choose(strategy distopt.Strategy, spars float64) error {
 func (l *Loop) Evaluate(set *data.Dataset) (Evaluation, error) {
 	r := l.r
 	r.setPosition("evaluating", l.at.epoch, l.at.step)
-	r.set, r.evalRanks, r.shares = set, nil, dataPartition{train: r.shares.train, eval: set.Eval.Len()} // all ranks share it
-	if err := r.checkShapes(); err != nil {
+	r.data.set, r.data.evalRanks, r.data.shares = set, nil, dataPartition{train: r.data.shares.train, eval: set.Eval.Len()} // all ranks share it
+	if err := r.data.checkShapes(); err != nil {
 		return Evaluation{}, r.located(err)
 	}
-	e, err := r.evaluateNow(l.at.epoch)
+	e, err := r.loop.evaluateNow(l.at.epoch)
 	return e, r.located(err)
 }
 
@@ -169,7 +170,7 @@ func (l *Loop) Save() error {
 	if l.r.cfg.Checkpoint.Dir == "" {
 		return nil
 	}
-	return l.r.located(l.r.save(l.at))
+	return l.r.located(l.r.saver.save(l.at))
 }
 
 // ParamsSHA256 is the hash of what the model has learnt, as in Summary. Ranks that differ are an error.
@@ -177,7 +178,7 @@ func (l *Loop) ParamsSHA256() (string, error) {
 	if err := l.r.sync(); err != nil {
 		return "", l.r.located(err)
 	}
-	sum, err := l.r.paramsSHA256()
+	sum, err := l.r.reports.paramsSHA256()
 	return sum, l.r.located(err)
 }
 
@@ -200,20 +201,20 @@ type Evaluation struct {
 }
 
 // evaluateNow evaluates the model as it is on all ranks' shares of the set. It is a collective call.
-func (r *run) evaluateNow(epoch int) (Evaluation, error) {
-	if err := r.sync(); err != nil {
+func (l *epochLoop) evaluateNow(epoch int) (Evaluation, error) {
+	if err := l.sync(); err != nil {
 		return Evaluation{}, err
 	}
-	t := r.newTally()
-	whole, err := r.evaluateAll(epoch, &t)
+	t := l.newTally()
+	whole, err := l.evaluateAll(epoch, &t)
 	if err != nil {
 		return Evaluation{}, err
 	}
-	return r.evaluated(whole), nil
+	return l.evaluated(whole), nil
 }
 
 // evaluated are the figures of an evaluation by all ranks.
-func (r *run) evaluated(e evaluation) Evaluation {
-	m := r.replica.model
-	return Evaluation{Loss: e.counts.Loss / e.counts.Terms, Terms: int64(e.counts.Terms), Figures: m.Figures(e.counts, e.words, false)}
+func (e *runEnv) evaluated(whole evaluation) Evaluation {
+	c := whole.counts
+	return Evaluation{Loss: c.Loss / c.Terms, Terms: int64(c.Terms), Figures: e.replica.model.Figures(c, whole.words, false)}
 }

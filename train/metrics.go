@@ -37,8 +37,8 @@ func (c *threadPool) count(w *trainerThread, t StepTimes, samples, loss float64)
 	if r, ok := c.from.(interface{ Ready() int }); ok {
 		f.Put(metrics.Queue, metrics.BatchQueue, int64(r.Ready()))
 	}
-	if now := time.Now(); w.replica == c.replica && now.Sub(c.residual) >= residualEvery {
-		if c.residual = now; w.replica.Opt != nil {
+	if now := time.Now(); w.replica == c.replica && now.Sub(c.reports.residual) >= residualEvery {
+		if c.reports.residual = now; w.replica.Opt != nil {
 			if norm, ok := w.replica.Opt.ResidualNorm(); ok {
 				f.Set(metrics.ResidualNorm, 0, norm)
 			}

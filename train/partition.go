@@ -64,13 +64,13 @@ type dataSetInfo struct {
 }
 
 // agreeShares finds out which ranks have the same set, and how many steps all can make. It is a collective call.
-func (r *run) agreeShares() error {
+func (d *runData) agreeShares() error {
 	var own bytes.Buffer
-	err := binary.Write(&own, binary.LittleEndian, dataSetInfo{r.fingerprint, r.set.Meaning(), int64(lengthOf(r.set.Train)), int64(r.set.Eval.Len())})
+	err := binary.Write(&own, binary.LittleEndian, dataSetInfo{d.fingerprint, d.set.Meaning(), int64(lengthOf(d.set.Train)), int64(d.set.Eval.Len())})
 	if err != nil {
 		return err
 	}
-	texts, err := r.peers.gather(own.Bytes())
+	texts, err := d.peers.gather(own.Bytes())
 	if err != nil {
 		return fmt.Errorf("comparing the ranks' data sets: %w", err)
 	}
@@ -80,21 +80,21 @@ func (r *run) agreeShares() error {
 			return fmt.Errorf("rank %d has told %d bytes of its data set", rank, len(text))
 		}
 	}
-	if r.shares, err = sharesOf(all, r.job.Rank(), r.cfg.Batch); err != nil {
+	if d.shares, err = sharesOf(all, d.job.Rank(), d.cfg.Batch); err != nil {
 		return err
 	}
-	if r.shares.left, err = gatherLeft(r.peers, r.fingerprint[:], r.set.LeftOut()); err == nil {
-		err = fewBad(r.shares.left, r.cfg.SkipBad)
+	if d.shares.left, err = gatherLeft(d.peers, d.fingerprint[:], d.set.LeftOut()); err == nil {
+		err = fewBad(d.shares.left, d.cfg.SkipBad)
 	}
 	if err != nil {
 		return err
 	}
-	if len(r.shares.ranks) < len(all) { // the data are all of them
+	if len(d.shares.ranks) < len(all) { // the data are all of them
 		h := sha256.New()
 		for _, t := range all {
 			h.Write(t.Fingerprint[:])
 		}
-		r.fingerprint = [sha256.Size]byte(h.Sum(nil))
+		d.fingerprint = [sha256.Size]byte(h.Sum(nil))
 	}
 	return nil
 }

@@ -16,38 +16,38 @@ type pendingCheckpoint struct {
 }
 
 // finish has a checkpoint finished, beside the steps that follow unless somebody is told that it is there.
-func (r *run) finish(p position, w *checkpoint.Written) error {
-	f := &pendingCheckpoint{step: r.stepsDone(p), before: r.room.saved, done: make(chan struct{})}
-	dir, start := r.cfg.Checkpoint.Dir, r.cfg.Servers.Start
+func (s *saver) finish(p position, w *checkpoint.Written) error {
+	f := &pendingCheckpoint{step: s.resumption.stepsDone(p), before: s.room.saved, done: make(chan struct{})}
+	dir, start := s.cfg.Checkpoint.Dir, s.cfg.Servers.Start
 	do := func() {
 		defer close(f.done)
 		if _, f.err = w.Finish(); f.err == nil {
 			f.err = dropAttempts(dir, start)
 		}
 	}
-	if r.lastSave(p) || r.loop || r.cfg.AfterCheckpoint != nil {
+	if s.lastSave(p) || s.ownLoop || s.cfg.AfterCheckpoint != nil {
 		do()
 		return f.err
 	}
-	r.finishing = f
+	s.finishing = f
 	go do()
 	return nil
 }
 
 // lastSave says that none follows by itself.
-func (r *run) lastSave(p position) bool { return p.epoch > r.cfg.Epochs || r.ended != "" || r.cut }
+func (s *saver) lastSave(p position) bool { return p.epoch > s.cfg.Epochs || s.ended != "" || s.cut }
 
 // finished waits for the checkpoint before. One for which a full disk had no room after all is lost: the next one is written.
-func (r *run) finished(p position) error {
-	f := r.finishing
+func (s *saver) finished(p position) error {
+	f := s.finishing
 	if f == nil {
 		return nil
 	}
 	<-f.done
-	r.finishing = nil
+	s.finishing = nil
 	if dirlock.Full(f.err) {
-		r.room.saved = f.before
-		r.remark(r.epochOf(p), "the checkpoint of step %d found no room when it came to the disk: make room in %s: that of step %d is tried now", f.step, r.cfg.Checkpoint.Dir, r.stepsDone(p))
+		s.room.saved = f.before
+		s.remark(s.epochOf(p), "the checkpoint of step %d found no room when it came to the disk: make room in %s: that of step %d is tried now", f.step, s.cfg.Checkpoint.Dir, s.resumption.stepsDone(p))
 		return nil
 	}
 	return f.err

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"time"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
@@ -29,14 +28,14 @@ type Predictor struct {
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
 	cfg.Model, cfg.given = m, true
 	cfg = cfg.settled(job.Size())
-	r := &run{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, started: time.Now()}
+	r := newRun(ctx, job, cfg, nil)
 	defer func() {
 		if err = r.located(err); err != nil {
 			r.close()
 		}
 	}()
 	r.setPosition("preparing", 0, 0)
-	if err := r.prepareSaved(r.describedBySaved); err != nil {
+	if err := r.prepareSaved(r.data.describedBySaved); err != nil {
 		return nil, err
 	}
 	r.replica.constant(cfg)
@@ -55,24 +54,26 @@ func (r *Replica) constant(cfg Config) {
 }
 
 // describedBySaved makes the data those that the checkpoint describes, without samples.
-func (r *run) describedBySaved() error {
-	d := r.found.About
-	r.set = &data.Dataset{Name: d.Name, Classes: d.Classes, Vocabulary: d.Vocabulary, Rows: d.Rows, Words: d.Words, Encoder: d.Encoder, Layout: d.Layout}
-	if s := d.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop's has none: its model says all
-		r.cfg.Model = shaped(r.cfg.Model, s)
+func (d *runData) describedBySaved(saved checkpointInfo) error {
+	a := saved.About
+	d.set = &data.Dataset{Name: a.Name, Classes: a.Classes, Vocabulary: a.Vocabulary, Rows: a.Rows, Words: a.Words, Encoder: a.Encoder, Layout: a.Layout}
+	if s := a.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop's has none: its model says all
+		d.cfg.Model = shaped(d.cfg.Model, s)
 	}
-	r.spec = r.cfg.Model
-	return r.describe()
+	d.spec = d.cfg.Model
+	return d.describe()
 }
 
 // Description says what the samples are that the model takes.
-func (p *Predictor) Description() data.Description { return p.r.found.About }
+func (p *Predictor) Description() data.Description { return p.r.resumption.found.About }
 
 // Spec is the model's, with the shape of its samples.
 func (p *Predictor) Spec() model.Spec { return p.r.spec }
 
 // Checkpoint is the file, and after how many steps it was saved.
-func (p *Predictor) Checkpoint() (file string, step int64) { return p.r.found.File, p.r.found.Step }
+func (p *Predictor) Checkpoint() (file string, step int64) {
+	return p.r.resumption.found.File, p.r.resumption.found.Step
+}
 
 // Replica is this rank's copy of the model.
 func (p *Predictor) Replica() *Replica { return p.r.replica }

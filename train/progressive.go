@@ -67,7 +67,7 @@ const aucWindow setting.Path = "AUCWindow"
 func (c Config) aucWindow() int { return cmp.Or(c.AUCWindow, usualAUCWindow) }
 
 // beginScores makes the window of a model that has scores, and reports a setting of one that has none.
-func (r *run) beginScores() error {
+func (r *reports) beginScores() error {
 	i := slices.IndexFunc(r.replica.model.Metrics, func(m model.Metric) bool { return m.Score != nil })
 	if i < 0 {
 		if r.cfg.AUCWindow > 0 {
@@ -108,7 +108,7 @@ func (s *lastScores) store(c *progressive.Counts) {
 }
 
 // meetScores puts the windows of all ranks together. It is a collective call.
-func (r *run) meetScores() error {
+func (r *reports) meetScores() error {
 	s := r.scores
 	if s == nil {
 		return nil
@@ -134,20 +134,20 @@ func (r *run) meetScores() error {
 // afterScores tells of the scores, now and then: of all ranks' where their steps are the same ones, else of this rank's own, those of all
 // being put together after the epoch. c.mu is not held.
 func (c *threadPool) afterScores() error {
-	s := c.scores
+	s := c.reports.scores
 	if s == nil {
 		return nil
 	}
 	c.mu.Lock()
 	s.steps, s.since = s.steps+1, s.since+1
-	due := s.since >= max(leastBetween, min(c.cfg.aucWindow()/c.samples, s.steps)/shownPerWindow)
+	due := s.since >= max(leastBetween, min(c.cfg.aucWindow()/c.data.samples, s.steps)/shownPerWindow)
 	if due {
 		s.since = 0
 		s.store(s.window.Counts())
 	}
 	c.mu.Unlock()
 	if due && c.inStep() {
-		return c.meetScores()
+		return c.reports.meetScores()
 	}
 	return nil
 }

@@ -44,9 +44,19 @@ type checkpointInfo struct {
 	file *checkpoint.File // that rank 0 has opened
 }
 
+// resumption is the part of a run that finds, checks and reads the checkpoint that it begins with.
+type resumption struct {
+	*runEnv
+	data    *runData
+	reports *reports
+
+	found   checkpointInfo // its File is "" if there is no checkpoint
+	resumed string         // found.File, if the run continues from there
+}
+
 // find tells all ranks of the folder's last checkpoint, which rank 0 opens: servers are told what follows it
 // before anything is restored. It is a collective call.
-func (r *run) find() error {
+func (r *resumption) find() error {
 	if !r.cfg.Checkpoint.Resume {
 		return nil
 	}
@@ -54,15 +64,15 @@ func (r *run) find() error {
 	if err := r.tellOf(r.open); err != nil {
 		return err
 	}
-	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.steps {
+	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.data.steps {
 		return fmt.Errorf("%s was saved after %s and %s, but this run has %s of %s: give it more epochs",
-			f.File, quantity.Count(f.Epoch, "epoch"), quantity.Count(f.Done, "step"), quantity.Count(r.cfg.Epochs, "epoch"), quantity.Count(r.steps, "step"))
+			f.File, quantity.Count(f.Epoch, "epoch"), quantity.Count(f.Done, "step"), quantity.Count(r.cfg.Epochs, "epoch"), quantity.Count(r.data.steps, "step"))
 	}
 	return nil
 }
 
 // tellOf makes what rank 0 opens known to all ranks. It is a collective call.
-func (r *run) tellOf(open func() (checkpointInfo, error)) error {
+func (r *resumption) tellOf(open func() (checkpointInfo, error)) error {
 	var head checkpointInfo
 	if r.job.Rank() == 0 {
 		var err error
@@ -86,7 +96,7 @@ func (r *run) tellOf(open func() (checkpointInfo, error)) error {
 
 // resume restores what find has found on all ranks and returns where it left off; the
 // beginning, where there was nothing. It is a collective call.
-func (r *run) resume() (position, error) {
+func (r *resumption) resume() (position, error) {
 	head := r.found
 	if head.File == "" {
 		return position{epoch: 1, tally: r.newTally()}, r.replica.Tuner.Resumed(tune.State{})
@@ -97,7 +107,7 @@ func (r *run) resume() (position, error) {
 		}
 	}
 	p := position{epoch: head.Epoch + 1, step: head.Done, places: head.Places, tally: r.newTally()}
-	r.past, r.resumed, r.room.saved = head.Past, head.File, head.Step
+	r.reports.past, r.resumed = head.Past, head.File
 	if err := r.load(head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
 	}
@@ -106,7 +116,7 @@ func (r *run) resume() (position, error) {
 
 // open opens the last checkpoint, if there is one, and checks that it is of this
 // run. After an epoch another number of ranks may go on.
-func (r *run) open() (checkpointInfo, error) {
+func (r *resumption) open() (checkpointInfo, error) {
 	head, err := openSaved(r.cfg.Checkpoint.Dir)
 	if errors.Is(err, checkpoint.ErrNone) {
 		return checkpointInfo{}, nil
@@ -228,7 +238,7 @@ const (
 )
 
 // load fills every rank's memory from the file that rank 0 has opened.
-func (r *run) load(head checkpointInfo, t *epochCounters) error {
+func (r *resumption) load(head checkpointInfo, t *epochCounters) error {
 	means := make([]float32, len(r.replica.Params.Buffers()))
 	var tallies []uint64
 	if head.NP == r.job.Size() { // else each rank begins anew
@@ -253,7 +263,7 @@ func (r *run) load(head checkpointInfo, t *epochCounters) error {
 		return err
 	}
 	for _, w := range r.workers {
-		w.replica.passes = uint64(head.Step)*uint64(r.accumulation()) - uint64(head.Epoch+head.Done/r.steps)*r.spared()
+		w.replica.passes = uint64(head.Step)*uint64(r.accumulation()) - uint64(head.Epoch+head.Done/r.data.steps)*r.data.spared()
 		if err := w.replica.Opt.SetSteps(head.Step); err != nil {
 			return err
 		}
@@ -262,7 +272,7 @@ func (r *run) load(head checkpointInfo, t *epochCounters) error {
 }
 
 // loaded makes the parameters of all ranks and workers those that rank 0 has read. It is a collective call.
-func (r *run) loaded() error {
+func (r *resumption) loaded() error {
 	if err := r.replica.params.resumed(); err != nil {
 		return err
 	}
@@ -281,7 +291,7 @@ func (r *run) loaded() error {
 
 // restore hands out what rank 0 has read of the tallies of as many ranks or, where they were others, the means of the running
 // statistics.
-func (r *run) restore(t *epochCounters, tallies []uint64, means []float32) error {
+func (r *resumption) restore(t *epochCounters, tallies []uint64, means []float32) error {
 	if tallies == nil {
 		if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
 			return fmt.Errorf("handing out the running statistics: %w", err)

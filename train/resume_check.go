@@ -93,7 +93,7 @@ func unlike(now, saved setting.Values) error {
 // such as "training.lr 0.1 instead of 0.05" (from there on it is another experiment, which the
 // summary's reader must know of, but what was computed still means the same), and as an error what
 // cannot change.
-func (r *run) compareSettings(h checkpoint.Header) (changed []string, err error) {
+func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err error) {
 	fixed, err := r.values(setting.JobFixed)
 	if err != nil {
 		return nil, err
@@ -117,13 +117,13 @@ func (r *run) compareSettings(h checkpoint.Header) (changed []string, err error)
 		changed = append(changed, fmt.Sprintf("%s %s instead of %s", d.Path, shown(d.Mine), shown(d.Theirs)))
 	}
 	err = errors.Join(gone, unlike(fixed, saved))
-	if !r.loop && h.More[moreData] != r.dataName() {
-		err = errors.Join(err, fmt.Errorf("the data are others: their fingerprint is %s, the checkpoint has %s", r.dataName(), shown(h.More[moreData])))
+	if !r.ownLoop && h.More[moreData] != r.data.dataName() {
+		err = errors.Join(err, fmt.Errorf("the data are others: their fingerprint is %s, the checkpoint has %s", r.data.dataName(), shown(h.More[moreData])))
 	}
 	return changed, err
 }
 
 // dataName is the beginning of the data's fingerprint.
-func (r *run) dataName() string { return nameOf(r.fingerprint) }
+func (d *runData) dataName() string { return nameOf(d.fingerprint) }
 
 func nameOf(fingerprint [sha256.Size]byte) string { return fmt.Sprintf("%x", fingerprint[:8]) }

@@ -29,7 +29,7 @@ func (p *serverParams) cacheUse() trainer.CacheUse {
 }
 
 // rowCache is what came of this rank's cache, nil where there is none.
-func (r *run) rowCache() *RowCache {
+func (r *reports) rowCache() *RowCache {
 	s, ok := r.replica.params.(*serverParams)
 	if !ok || r.cfg.Servers.CacheBytes == 0 {
 		return nil

@@ -93,7 +93,7 @@ func TestServersSettings(t *testing.T) {
 
 // The tallies of threads add up, the waits that no checkpoint holds too.
 func TestTalliesAdd(t *testing.T) {
-	r := &run{replica: &Replica{model: model.Model{Metrics: []model.Metric{model.Accuracy()}}}}
+	r := &runEnv{replica: &Replica{model: model.Model{Metrics: []model.Metric{model.Accuracy()}}}}
 	sum, one := r.newTally(), r.newTally()
 	for i, f := range one.values() {
 		*f = float64(i + 1)

@@ -64,7 +64,7 @@ type counted struct {
 // counted is the training figures before a step that may be skipped.
 func (w *trainerThread) counted(c *threadPool) (out counted) {
 	if w.replica.skips {
-		out = counted{w.tally.train, w.tally.samples, c.run.first, c.recent}
+		out = counted{w.tally.train, w.tally.samples, c.reports.first, c.reports.recent}
 		out.train.Sums = slices.Clone(out.train.Sums)
 	}
 	return out
@@ -73,7 +73,7 @@ func (w *trainerThread) counted(c *threadPool) (out counted) {
 // leaveOut makes the figures those before a step that was skipped.
 func (w *trainerThread) leaveOut(c *threadPool, before counted) {
 	if w.replica.Opt.Times().Skipped != nil {
-		w.tally.train, w.tally.samples, c.run.first, c.recent = before.train, before.samples, before.first, before.recent
+		w.tally.train, w.tally.samples, c.reports.first, c.reports.recent = before.train, before.samples, before.first, before.recent
 	}
 }
 
@@ -86,7 +86,7 @@ func whyRejected(loss, lr float64, b *data.Batch) error {
 }
 
 // skipped counts the step if it was skipped. It is an error if too many were.
-func (r *run) skipped(epoch, step int) error {
+func (r *reports) skipped(epoch, step int) error {
 	if !r.replica.skips { // workers of other threads are at their own steps
 		return nil
 	}
@@ -98,19 +98,19 @@ func (r *run) skipped(epoch, step int) error {
 	s.Epoch++
 	s.InRow++
 	switch {
-	case s.Epoch >= r.steps:
-		return fmt.Errorf("all %s of the epoch were skipped, the last one because %w", quantity.Count(r.steps, "step"), why)
+	case s.Epoch >= r.data.steps:
+		return fmt.Errorf("all %s of the epoch were skipped, the last one because %w", quantity.Count(r.data.steps, "step"), why)
 	case s.InRow >= mostSkipped:
 		return fmt.Errorf("%d consecutive steps were skipped, the last one because %w", s.InRow, why)
-	case !r.skipTold:
-		r.skipTold = true
+	case !r.skipReported:
+		r.skipReported = true
 		r.remark(epoch, "skipped step %d of epoch %d: %v; each epoch counts the steps that it skips", step, epoch, why)
 	}
 	return nil
 }
 
 // remarkSkipped prints the number of an epoch's steps that were skipped.
-func (r *run) remarkSkipped(epoch, steps int) {
+func (r *reports) remarkSkipped(epoch, steps int) {
 	if n := r.past.skips.Epoch; n > 0 {
 		r.remark(epoch, "epoch %d skipped %d of %s: a loss or a gradient was not finite", epoch, n, quantity.Count(steps, "step"))
 	}

@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/quantity"
@@ -12,42 +11,42 @@ import (
 // step: the update is always made with the mean over the samples of the step.
 
 // openTraining opens the training batches. They are set only if that succeeds.
-func (r *run) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig) error {
-	if r.cfg.Stream {
-		s, err := r.openStream()
+func (d *runData) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig) error {
+	if d.cfg.Stream {
+		s, err := d.openStream()
 		if err != nil {
 			return err
 		}
-		r.order = s
+		d.order = s
 		return nil
 	}
-	r.samples = r.shares.train
-	loader.Source, sampler.N = r.set.Train, r.set.Train.Len()
-	if r.parts = r.shares.parts; r.parts == nil {
-		r.parts = make([]data.SamplerConfig, r.job.Size())
-		partsOf(sampler, r.ranks(), r.parts)
+	d.samples = d.shares.train
+	loader.Source, sampler.N = d.set.Train, d.set.Train.Len()
+	if d.parts = d.shares.parts; d.parts == nil {
+		d.parts = make([]data.SamplerConfig, d.job.Size())
+		partsOf(sampler, d.ranks(), d.parts)
 	}
-	for i := range r.parts {
-		r.parts[i].Batch, r.parts[i].Streams, r.parts[i].Most = sampler.Batch, sampler.Streams, sampler.Most
+	for i := range d.parts {
+		d.parts[i].Batch, d.parts[i].Streams, d.parts[i].Most = sampler.Batch, sampler.Streams, sampler.Most
 	}
 	l, err := newLoader(loader, sampler)
 	if err != nil {
 		return err
 	}
-	r.order = l
+	d.order = l
 	return nil
 }
 
 // countSteps counts the steps of an epoch.
-func (r *run) countSteps() error {
-	k := r.accumulation()
-	if r.steps = (r.order.Steps() + k - 1) / k; r.least(k+1) < k*r.cfg.Batch {
-		n, np := r.samples, r.job.Size()
+func (d *runData) countSteps() error {
+	k := d.accumulation()
+	if d.steps = (d.order.Steps() + k - 1) / k; d.least(k+1) < k*d.cfg.Batch {
+		n, np := d.samples, d.job.Size()
 		return fmt.Errorf("%s on %s: %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
-			quantity.Count(n, "training sample"), quantity.Count(np, "rank"), n/np, r.cfg.Batch*r.accumulation())
+			quantity.Count(n, "training sample"), quantity.Count(np, "rank"), n/np, d.cfg.Batch*d.accumulation())
 	}
-	if text := r.omits(); text != "" {
-		r.shares.notes = append(r.shares.notes, text)
+	if text := d.omits(); text != "" {
+		d.shares.notes = append(d.shares.notes, text)
 	}
 	return nil
 }
@@ -61,40 +60,40 @@ func partsOf(of data.SamplerConfig, ranks []int, parts []data.SamplerConfig) {
 }
 
 // batchOf is the number of samples in a rank's training batch of an epoch, counted from 0.
-func (r *run) batchOf(rank, batch int) int {
-	if s, ok := r.order.(*streamed); ok {
-		return int(min(max(s.each[rank]-int64(batch)*int64(r.cfg.Batch), 0), int64(r.cfg.Batch)))
+func (d *runData) batchOf(rank, batch int) int {
+	if s, ok := d.order.(*streamed); ok {
+		return int(min(max(s.each[rank]-int64(batch)*int64(d.cfg.Batch), 0), int64(d.cfg.Batch)))
 	}
-	return r.parts[rank].Samples(batch)
+	return d.parts[rank].Samples(batch)
 }
 
 // span returns the batches [lo, hi) of a step of an epoch.
-func (r *run) span(step int) (lo, hi int) {
-	k := r.accumulation()
-	return step * k, min((step+1)*k, r.order.Steps())
+func (d *runData) span(step int) (lo, hi int) {
+	k := d.accumulation()
+	return step * k, min((step+1)*k, d.order.Steps())
 }
 
 // stepSamples is the number of samples of ranks in a step of an epoch.
-func (r *run) stepSamples(step int, ranks ...int) (n int) {
-	lo, hi := r.span(step)
-	if hi < r.order.Steps()-1 { // all are full
-		return (hi - lo) * r.cfg.Batch * len(ranks)
+func (d *runData) stepSamples(step int, ranks ...int) (n int) {
+	lo, hi := d.span(step)
+	if hi < d.order.Steps()-1 { // all are full
+		return (hi - lo) * d.cfg.Batch * len(ranks)
 	}
 	for _, rank := range ranks {
 		for batch := lo; batch < hi; batch++ {
-			n += r.batchOf(rank, batch)
+			n += d.batchOf(rank, batch)
 		}
 	}
 	return n
 }
 
 // least is the fewest samples that a rank has in the first n batches of an epoch.
-func (r *run) least(n int) int {
-	least := n * r.cfg.Batch
-	for _, rank := range r.ranks() {
+func (d *runData) least(n int) int {
+	least := n * d.cfg.Batch
+	for _, rank := range d.ranks() {
 		own := 0
-		for batch := range min(n, r.order.Steps()) {
-			own += r.batchOf(rank, batch)
+		for batch := range min(n, d.order.Steps()) {
+			own += d.batchOf(rank, batch)
 		}
 		least = min(least, own)
 	}
@@ -102,56 +101,43 @@ func (r *run) least(n int) int {
 }
 
 // spared is the number of batches by which the last step of an epoch is shorter than others.
-func (r *run) spared() uint64 {
-	if r.order == nil { // a Loop has no epochs
+func (d *runData) spared() uint64 {
+	if d.order == nil { // a Loop has no epochs
 		return 0
 	}
-	return uint64(r.steps*r.accumulation() - r.order.Steps())
+	return uint64(d.steps*d.accumulation() - d.order.Steps())
 }
 
 // shareOf is the factor of the loss of a batch of n samples in a step: 1 where all batches of the step are full, or where ranks push
 // gradients independently, each the mean over its own batch.
-func (r *run) shareOf(step, n int) float32 {
-	if !r.together() {
+func (d *runData) shareOf(step, n int) float32 {
+	if !d.together() {
 		return 1
 	}
-	return float32(float64(n*r.accumulation()*r.job.Size()) / float64(r.stepSamples(step, r.ranks()...)))
-}
-
-// together reports whether an update is the mean over all ranks.
-func (r *run) together() bool { return slices.Contains([]string{"", "bsp"}, r.cfg.Servers.Consistency) }
-
-// ranks are all ranks of the job.
-func (r *run) ranks() []int {
-	if len(r.all) == 0 {
-		for rank := range r.job.Size() {
-			r.all = append(r.all, rank)
-		}
-	}
-	return r.all
+	return float32(float64(n*d.accumulation()*d.job.Size()) / float64(d.stepSamples(step, d.ranks()...)))
 }
 
 // omitted is the number of training samples of all ranks that an epoch has no step for.
-func (r *run) omitted() int {
-	n := r.samples
-	for step := range r.steps {
-		n -= r.stepSamples(step, r.ranks()...)
+func (d *runData) omitted() int {
+	n := d.samples
+	for step := range d.steps {
+		n -= d.stepSamples(step, d.ranks()...)
 	}
 	return n
 }
 
 // omits is the line about them; "" where an epoch has all.
-func (r *run) omits() string {
-	n := r.omitted()
+func (d *runData) omits() string {
+	n := d.omitted()
 	if n == 0 {
 		return ""
 	}
 	why := "all ranks make as many steps as the rank with the fewest samples"
 	switch {
-	case r.replica.model.State != nil && r.set.Streams:
-		why = fmt.Sprintf("%d streams of equal length, which carry the model's state from step to step", r.cfg.Batch*r.job.Size())
-	case r.cfg.Batch == 1 && r.order.Steps() == r.samples/r.job.Size():
+	case d.replica.model.State != nil && d.set.Streams:
+		why = fmt.Sprintf("%d streams of equal length, which carry the model's state from step to step", d.cfg.Batch*d.job.Size())
+	case d.cfg.Batch == 1 && d.order.Steps() == d.samples/d.job.Size():
 		why = "with a batch of 1 the ranks share them equally"
 	}
-	return fmt.Sprintf("each epoch omits %d of %d training samples: %s", n, r.samples, why)
+	return fmt.Sprintf("each epoch omits %d of %d training samples: %s", n, d.samples, why)
 }

@@ -14,16 +14,16 @@ import (
 type epochStep struct{ epoch, step int }
 
 // stoppable makes the run, which begins at a position, one that can be stopped.
-func (r *run) stoppable(at position) {
-	r.saved = epochStep{at.epoch, at.step} // where it was resumed, or nothing to save
-	if dir := r.cfg.Checkpoint.Dir; dir != "" {
-		r.stops = r.job.Stoppable(dir, int64((at.epoch-1)*r.steps+at.step))
+func (l *epochLoop) stoppable(at position) {
+	l.saver.saved, l.saver.room.saved = epochStep{at.epoch, at.step}, l.resumption.found.Step // where it was resumed, or nothing to save
+	if dir := l.cfg.Checkpoint.Dir; dir != "" {
+		l.stops = l.job.Stoppable(dir, int64((at.epoch-1)*l.data.steps+at.step))
 	}
 }
 
 // checkStop returns a *ringo.StoppedError if all ranks stop before the next n steps of an epoch.
-func (r *run) checkStop(epoch, step, n int) error {
-	return r.stops.BeginMany(int64((epoch-1)*r.steps+step), int64(n))
+func (l *epochLoop) checkStop(epoch, step, n int) error {
+	return l.stops.BeginMany(int64((epoch-1)*l.data.steps+step), int64(n))
 }
 
 // stopped reports whether err says that the run was told to end.
@@ -34,17 +34,17 @@ func stopped(err error) bool {
 
 // saveLast saves a run whose training clock started at start and that was stopped, unless it has just been
 // saved there, and returns why: a *ringo.StoppedError.
-func (r *run) saveLast(at *position, start time.Time, why error) error {
-	if r.saved == (epochStep{at.epoch, at.step}) {
+func (s *saver) saveLast(at *position, start time.Time, why error) error {
+	if s.saved == (epochStep{at.epoch, at.step}) {
 		return why
 	}
-	if _, err := r.saveMidEpoch(at, start); err != nil {
+	if _, err := s.saveMidEpoch(at, start); err != nil {
 		return err
 	}
 	return why
 }
 
 // leaveStopped ends a run that was stopped, with err: what servers have is theirs no longer.
-func (r *run) leaveStopped(err error) error {
-	return errors.Join(err, r.replica.params.leave())
+func (l *epochLoop) leaveStopped(err error) error {
+	return errors.Join(err, l.replica.params.leave())
 }

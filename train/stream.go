@@ -58,13 +58,13 @@ func (s *streamed) Steps() int { return s.steps }
 func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 
 // openStream opens this rank's share of the files. How many steps there are is not known before agreeSteps.
-func (r *run) openStream() (*streamed, error) {
+func (d *runData) openStream() (*streamed, error) {
 	cfg := data.ClickStreamConfig{
-		Files: r.set.Files, Batch: r.cfg.Batch, Layout: r.set.Layout, Window: r.cfg.window(), Seed: r.cfg.Seed,
-		Rank: r.job.Rank(), Size: r.job.Size(), ByFile: r.cfg.Partition == PartitionFiles, Interleave: r.cfg.Interleave, SkipBad: r.cfg.SkipBad, Threads: r.cfg.Threads, Remainder: true,
+		Files: d.set.Files, Batch: d.cfg.Batch, Layout: d.set.Layout, Window: d.cfg.window(), Seed: d.cfg.Seed,
+		Rank: d.job.Rank(), Size: d.job.Size(), ByFile: d.cfg.Partition == PartitionFiles, Interleave: d.cfg.Interleave, SkipBad: d.cfg.SkipBad, Threads: d.cfg.Threads, Remainder: true,
 	}
 	if cfg.Layout == nil {
-		cfg.Rows, cfg.Keys = r.idRows(), len(r.spec.Slots) > 0
+		cfg.Rows, cfg.Keys = d.idRows(), len(d.spec.Slots) > 0
 	}
 	stream, err := data.OpenClickStream(cfg)
 	if err != nil {
@@ -74,32 +74,32 @@ func (r *run) openStream() (*streamed, error) {
 }
 
 // idRows is how many rows ids are of; 0: keys are wanted instead.
-func (r *run) idRows() int {
-	if len(r.spec.Slots) > 0 {
+func (d *runData) idRows() int {
+	if len(d.spec.Slots) > 0 {
 		return 0
 	}
-	return r.set.Rows
+	return d.set.Rows
 }
 
 // agreeSteps finds the steps that every rank has rows for. Each rank counts its own, which is a pass over
 // the files. It is a collective call.
-func (r *run) agreeSteps(s *streamed) error {
-	r.prepares("counting the rows of the training files")
-	rows, left, err := s.Rows(r.job.Context())
+func (d *runData) agreeSteps(s *streamed) error {
+	d.prepares("counting the rows of the training files")
+	rows, left, err := s.Rows(d.job.Context())
 	if err != nil {
 		return err
 	}
-	if left, err = gatherLeft(r.peers, nil, left); err != nil {
+	if left, err = gatherLeft(d.peers, nil, left); err != nil {
 		return err
 	}
-	if err := fewBad(addLeft(r.shares.left, left), r.cfg.SkipBad); err != nil {
+	if err := fewBad(addLeft(d.shares.left, left), d.cfg.SkipBad); err != nil {
 		return err
 	}
-	all, err := gatherNumbers(r.peers, rows)
+	all, err := gatherNumbers(d.peers, rows)
 	if err != nil {
 		return fmt.Errorf("comparing the ranks' rows: %w", err)
 	}
-	least, who := rows, r.job.Rank()
+	least, who := rows, d.job.Rank()
 	s.each = make([]int64, len(all))
 	for rank, counts := range all {
 		if counts == nil {
@@ -111,41 +111,41 @@ func (r *run) agreeSteps(s *streamed) error {
 			least, who = counts[0], rank
 		}
 	}
-	s.steps = int((least + int64(r.cfg.Batch) - 1) / int64(r.cfg.Batch))
+	s.steps = int((least + int64(d.cfg.Batch) - 1) / int64(d.cfg.Batch))
 	s.SetSteps(int64(s.steps))
-	if least < int64(r.cfg.Batch) {
+	if least < int64(d.cfg.Batch) {
 		return fmt.Errorf("rank %d has %s of %s: less than a batch of %d: use fewer ranks, a smaller batch or more rows",
-			who, quantity.Count(least, "row"), quantity.Count(len(r.set.Files), "file"), r.cfg.Batch)
+			who, quantity.Count(least, "row"), quantity.Count(len(d.set.Files), "file"), d.cfg.Batch)
 	}
-	r.samples = int(s.rows)
-	return r.countSteps()
+	d.samples = int(s.rows)
+	return d.countSteps()
 }
 
 // leftOut returns the counts of samples that the data leave out. With a stream it is a collective
 // call.
-func (r *run) leftOut() ([]data.LeftOut, error) {
-	s, ok := r.order.(*streamed)
+func (d *runData) leftOut() ([]data.LeftOut, error) {
+	s, ok := d.order.(*streamed)
 	if !ok {
-		return r.shares.left, nil
+		return d.shares.left, nil
 	}
-	left, err := gatherLeft(r.peers, nil, s.LeftOut())
-	return addLeft(r.shares.left, left), err
+	left, err := gatherLeft(d.peers, nil, s.LeftOut())
+	return addLeft(d.shares.left, left), err
 }
 
 // places is where the ranks' streams are, for a checkpoint in the middle of an
 // epoch: "" where nothing is streamed. It is a collective call.
-func (r *run) places() (string, error) {
-	s, ok := r.order.(*streamed)
+func (d *runData) places() (string, error) {
+	s, ok := d.order.(*streamed)
 	if !ok {
 		return "", nil
 	}
 	p := s.Position()
 	own := []int64{int64(p.Epoch), p.Step, p.First, p.Block, int64(p.Row), int64(p.Bad)}
-	all := make([]int64, len(own)*r.job.Size())
-	if err := collective.AllGather(r.job.Group(), all, own); err != nil {
+	all := make([]int64, len(own)*d.job.Size())
+	if err := collective.AllGather(d.job.Group(), all, own); err != nil {
 		return "", fmt.Errorf("gathering where the streams are: %w", err)
 	}
-	positions := make([]data.StreamPosition, r.job.Size())
+	positions := make([]data.StreamPosition, d.job.Size())
 	for i := range positions {
 		v := all[i*len(own):][:len(own)]
 		positions[i] = data.StreamPosition{Epoch: int(v[0]), Step: v[1], First: v[2], Block: v[3], Row: int(v[4]), Bad: int(v[5])}
@@ -156,15 +156,15 @@ func (r *run) places() (string, error) {
 
 // seek makes the next batches those of a step in the middle of an epoch that was
 // started.
-func (r *run) seek(at *position) error {
-	step := at.step * r.accumulation()
-	s, ok := r.order.(*streamed)
-	if !ok || len(at.places) != r.job.Size() {
-		r.order.Seek(min(step, r.order.Steps()))
+func (d *runData) seek(at *position) error {
+	step := at.step * d.accumulation()
+	s, ok := d.order.(*streamed)
+	if !ok || len(at.places) != d.job.Size() {
+		d.order.Seek(min(step, d.order.Steps()))
 		return nil
 	}
-	p := at.places[r.job.Rank()]
-	if p.Epoch != at.epoch || p.Step != min(int64(step), int64(r.order.Steps())) {
+	p := at.places[d.job.Rank()]
+	if p.Epoch != at.epoch || p.Step != min(int64(step), int64(d.order.Steps())) {
 		return fmt.Errorf("the checkpoint of epoch %d, batch %d has a stream at epoch %d, batch %d", at.epoch, step, p.Epoch, p.Step)
 	}
 	// The settings and the files are those of the checkpoint: resume has compared

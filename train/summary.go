@@ -10,9 +10,9 @@ import (
 )
 
 // unit is what rates count, and how many of them a sample is.
-func (r *run) unit() (name string, perSample int) {
-	if r.spec.Task == model.Language {
-		return "tokens", max(1, r.spec.Labels)
+func (e *runEnv) unit() (name string, perSample int) {
+	if e.spec.Task == model.Language {
+		return "tokens", max(1, e.spec.Labels)
 	}
 	return "samples", 1
 }
@@ -20,22 +20,22 @@ func (r *run) unit() (name string, perSample int) {
 func (r *run) info() Info {
 	o := r.replica.Opt
 	var columns []table.Found
-	if r.set.Encoder != nil {
-		columns = r.set.Encoder.Found()
+	if r.data.set.Encoder != nil {
+		columns = r.data.set.Encoder.Found()
 	}
 	unit, per := r.unit()
 	return Info{
 		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.samples, EvalSamples: r.shares.eval, LeftOut: r.shares.left, Omitted: r.omitted(),
-		Epochs: r.cfg.Epochs, StepsPerEpoch: r.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
+		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.data.samples, EvalSamples: r.data.shares.eval, LeftOut: r.data.shares.left, Omitted: r.data.omitted(),
+		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
-		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.set.Notes, r.shares.notes), Columns: columns,
-		Parameters: slices.Concat(r.initial, r.replica.chosen(), r.keyed()), Initial: r.initial, Resumed: r.resumed, Steps: o.Steps(), Changed: r.found.Changed,
+		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.data.set.Notes, r.data.shares.notes), Columns: columns,
+		Parameters: slices.Concat(r.reports.initial, r.replica.chosen(), r.keyed()), Initial: r.reports.initial, Resumed: r.resumption.resumed, Steps: o.Steps(), Changed: r.resumption.found.Changed,
 	}
 }
 
 // paramsSHA256 is the hash of what the model has learnt, which all ranks agree on. It is a collective call.
-func (r *run) paramsSHA256() (string, error) {
+func (r *reports) paramsSHA256() (string, error) {
 	sum, copies, err := r.replica.hash()
 	if err != nil {
 		return "", fmt.Errorf("comparing parameters: %w", err)
@@ -47,25 +47,25 @@ func (r *run) paramsSHA256() (string, error) {
 }
 
 func (r *run) summary() (Summary, error) {
-	sum, err := r.paramsSHA256()
+	sum, err := r.reports.paramsSHA256()
 	if err != nil {
 		return Summary{}, err
 	}
-	left, err := r.leftOut()
+	left, err := r.data.leftOut()
 	if err != nil {
 		return Summary{}, err
 	}
-	keys, err := r.distinctKeys()
+	keys, err := r.reports.distinctKeys()
 	if err != nil {
 		return Summary{}, err
 	}
-	o, last := r.replica.Opt, r.past.Last
+	o, last := r.replica.Opt, r.reports.past.Last
 	s := Summary{
 		Event: "summary", Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
-		SamplesPerS: float64(r.past.Samples) / r.past.TrainS, LeftOut: left,
-		Ended: r.ended, Best: r.past.Best, Lost: r.lost(), DiskFullCheckpoints: r.room.failed, Skipped: o.Setup().Skipped, Diverged: r.divergence(),
+		SamplesPerS: float64(r.reports.past.Samples) / r.reports.past.TrainS, LeftOut: left,
+		Ended: r.ended, Best: r.reports.past.Best, Lost: r.lost(), DiskFullCheckpoints: r.saver.room.failed, Skipped: o.Setup().Skipped, Diverged: r.reports.divergence(),
 		DistinctKeys: keys, ParamsSHA256: sum, WallS: r.wall(),
 	}
 	if r.ended != "" {
@@ -75,7 +75,7 @@ func (r *run) summary() (Summary, error) {
 		s.LR, s.Warmup = r.cfg.LR, r.cfg.Warmup
 	}
 	if r.spec.Task == model.Language {
-		s.TokensPerS = OptionalFloat{Value: float64(r.past.Terms) / r.past.TrainS, Known: true}
+		s.TokensPerS = OptionalFloat{Value: float64(r.reports.past.Terms) / r.reports.past.TrainS, Known: true}
 	}
 	return s, nil
 }

@@ -141,12 +141,12 @@ func TestSetsOfAnotherMeaning(t *testing.T) {
 
 // Names that a checkpoint has no room for are refused before the first step.
 func TestTooManyNames(t *testing.T) {
-	r := &run{set: &data.Dataset{Words: []string{strings.Repeat("x", maxDescription)}}}
-	if err := r.describe(); err != nil {
+	r := compose(new(runEnv), &data.Dataset{Words: []string{strings.Repeat("x", maxDescription)}})
+	if err := r.data.describe(); err != nil {
 		t.Errorf("a run that saves nothing: %v", err)
 	}
 	r.cfg.Checkpoint.Dir = "somewhere"
-	if err := r.describe(); err == nil || !strings.Contains(err.Error(), "checkpoints have room for") {
+	if err := r.data.describe(); err == nil || !strings.Contains(err.Error(), "checkpoints have room for") {
 		t.Errorf("got %v", err)
 	}
 }

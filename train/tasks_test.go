@@ -104,16 +104,17 @@ func TestEvaluationIsExact(t *testing.T) {
 			}
 			var e Epoch
 			err := ringo.Local(context.Background(), np, ringo.Config{}, func(job *ringo.Job) error {
-				r := &run{job: job, cfg: cfg, obs: new(recorder)}
+				r := newRun(context.Background(), job, cfg, nil)
+				r.obs = new(recorder)
 				defer r.close()
 				if err := r.prepare(); err != nil {
 					return err
 				}
-				at := position{epoch: 1, step: r.steps, tally: r.newTally()}
+				at := position{epoch: 1, step: r.data.steps, tally: r.newTally()}
 				at.tally.train.Terms = 1
-				err := r.epoch(&at)
+				err := r.loop.epoch(&at)
 				if job.Rank() == 0 {
-					e = r.past.Last
+					e = r.reports.past.Last
 				}
 				return err
 			})
@@ -288,21 +289,22 @@ func TestStepAllocatesNothing(t *testing.T) {
 	}
 	for _, spec := range []model.Spec{tinyClick(), tinyLSTM(), tinyNorm()} {
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
-			r := &run{job: job, cfg: custom(spec), obs: silent{}}
+			r := newRun(context.Background(), job, custom(spec), nil)
+			r.obs = silent{}
 			defer r.close()
 			if err := r.prepare(); err != nil {
 				return err
 			}
-			r.order.Start(1)
-			c := &threadPool{run: r, epoch: 1, phase: "train", from: r.order, until: r.steps, remaining: math.MaxInt}
+			r.data.order.Start(1)
+			c := &threadPool{epochLoop: r.loop, epoch: 1, phase: "train", from: r.data.order, until: r.data.steps, remaining: math.MaxInt}
 			w, step := r.workers[0], 0
 			w.tally = r.newTally()
 			one := func() {
-				if step%r.steps == 0 {
-					r.order.Start(1 + step/r.steps)
+				if step%r.data.steps == 0 {
+					r.data.order.Start(1 + step/r.data.steps)
 				}
-				w.at = step % r.steps
-				now, err := c.begin(w, w.at, r.steps)
+				w.at = step % r.data.steps
+				now, err := c.begin(w, w.at, r.data.steps)
 				if err == nil {
 					err = w.step(c, now.batch)
 				}
@@ -351,7 +353,7 @@ func TestSetOptimizer(t *testing.T) {
 
 // alone is a run of one replica on each rank.
 func alone(job *ringo.Job, r *Replica) *run {
-	return &run{job: job, replica: r, workers: []*trainerThread{{replica: r}}, peers: peersOf(job)}
+	return compose(&runEnv{job: job, replica: r, workers: []*trainerThread{{replica: r}}, peers: peersOf(job)}, nil)
 }
 
 // hash is the replica's.
