@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Identity is what a server's directory belongs to.
+// Identity identifies the owner of a server's directory.
 type Identity struct {
 	Job        string     `json:"job"`
 	Schema     string     `json:"schema"` // hash
@@ -23,11 +23,11 @@ type Identity struct {
 	Sessions   int        `json:"sessions"`
 	Mode       Mode       `json:"mode"`
 	Durability Durability `json:"durability"`
-	// Folder is drawn when the directory is made: no other one has it, of whichever job.
+	// Folder is a random name, drawn when the directory is created, unique across all jobs.
 	Folder string `json:"folder"`
 }
 
-// logOwner is the owner of the server's log.
+// logOwner returns the owner string of the server's log.
 func (id Identity) logOwner() string {
 	job := id.Job
 	if len(job) > 40 {
@@ -36,27 +36,27 @@ func (id Identity) logOwner() string {
 	return fmt.Sprintf("server %d of %d, job %s, folder %s", id.Index, id.Servers, job, id.Folder)
 }
 
-// LogEnd finds where the log of a server's directory ends; see wal.Ends.
+// LogEnd finds the end of the log in a server's directory; see wal.Ends.
 func LogEnd(dir string, id Identity) (wal.End, error) { return wal.Ends(LogDir(dir), id.logOwner()) }
 
-// of names what a file of a checkpoint belongs to.
+// Identity.of returns the owner string of a checkpoint's file.
 func (id Identity) of(what string, number uint64) string {
 	return fmt.Sprintf("%s, checkpoint %d, %s", id.Owner(), number, what)
 }
 
-// Owner is the owner of the server's checkpoints: see snapshot.Chain.
+// Owner returns the owner string of the server's checkpoints: see snapshot.Chain.
 func (id Identity) Owner() string {
 	return fmt.Sprintf("job %s (folder %s), server %d of %d", id.Job, id.Folder, id.Index, id.Servers)
 }
 
-// IdentityPath is the file in which a server's directory says what it belongs to.
+// IdentityPath returns the path of the Identity in a server's directory.
 func IdentityPath(dir string) string { return filepath.Join(dir, jobFile) }
 
-// maxIdentity is how many bytes an Identity may have as text, names included.
+// maxIdentity is the maximum size of an encoded Identity in bytes.
 const maxIdentity = 1 << 20
 
-// IdentityOf reads what a server's directory belongs to. An error of a directory that
-// is no server's is fs.ErrNotExist.
+// IdentityOf reads the Identity of a server's directory. The error is fs.ErrNotExist if the
+// directory belongs to no server.
 func IdentityOf(dir string) (id Identity, err error) {
 	path := IdentityPath(dir)
 	b, err := pathname.Read(path, maxIdentity)
@@ -72,27 +72,27 @@ func IdentityOf(dir string) (id Identity, err error) {
 	return id, nil
 }
 
-// About is what a checkpoint says of itself, besides its files.
+// About describes a checkpoint without its files.
 type About struct {
 	Identity
-	// Layout are the tables and arrays with their rules.
+	// Layout has the tables and arrays with their rules.
 	Layout schema.Schema `json:"layout"`
-	// Rows are those of each table of the server, about when it was written.
+	// Rows is the approximate number of the server's rows by table.
 	Rows []int64 `json:"rows"`
-	// Record is where in the log the replay begins, Last the last record when it was written; 0: there is
-	// no log.
+	// Record is the record of the log at which the replay starts, Last the last record at the
+	// checkpoint; 0: no log.
 	Record uint64 `json:"record"`
 	Last   uint64 `json:"last"`
-	// Highest is the last step that any trainer had ended, Applied that up to which bsp had applied
-	// all pushes.
+	// Highest is the last step that any trainer had clocked, Applied the last step with all pushes
+	// applied (bsp).
 	Highest uint64 `json:"highest"`
 	Applied uint64 `json:"applied"`
-	// Step is after which step of its run, of which there may have been others before this job, a checkpoint of
-	// the whole job was made (Engine.SaveStep); 0: it is of this server alone.
+	// Step is the step of the run for a checkpoint of the whole job (Engine.SaveStep), counted
+	// across jobs of the run; 0: a checkpoint of this server alone.
 	Step uint64 `json:"step,omitempty"`
 }
 
-// AboutOf reads what a checkpoint says of itself.
+// AboutOf decodes a checkpoint's manifest.
 func AboutOf(s *snapshot.Snapshot) (a About, err error) {
 	if err = json.Unmarshal(s.Meta, &a); err == nil {
 		if err = a.Layout.Validate(); err == nil && len(a.Rows) != len(a.Layout.Sparse) {
@@ -105,7 +105,7 @@ func AboutOf(s *snapshot.Snapshot) (a About, err error) {
 	return a, nil
 }
 
-// TableDir is the folder of a table in a checkpoint, and what its files say that they belong to.
+// TableDir returns the folder of a table in a checkpoint, and the owner string of its files.
 func TableDir(s *snapshot.Snapshot, table int) (dir, of string, err error) {
 	a, err := AboutOf(s)
 	if err == nil {
@@ -114,14 +114,14 @@ func TableDir(s *snapshot.Snapshot, table int) (dir, of string, err error) {
 	return dir, a.of(tableFolder(table), s.Number), err
 }
 
-// CheckpointDir is where a server's directory has its checkpoints.
+// CheckpointDir returns the checkpoint folder of a server's directory.
 func CheckpointDir(dir string) string { return filepath.Join(dir, "checkpoints") }
 
-// LogDir is where a server's directory has its log.
+// LogDir returns the log folder of a server's directory.
 func LogDir(dir string) string { return filepath.Join(dir, "log") }
 
-// fitting reports what keeps the tables of another job from being the beginning of this one's. Rates and
-// settings of rules may differ.
+// fitting returns an error if another job's tables cannot initialise this job's. Rates and settings
+// of rules may differ.
 func fitting(has, want schema.Schema) error {
 	if len(has.Sparse) != len(want.Sparse) || len(has.Dense) != len(want.Dense) {
 		return fmt.Errorf("it has %d tables and %d arrays, this job %d and %d", len(has.Sparse), len(has.Dense), len(want.Sparse), len(want.Dense))
@@ -141,8 +141,8 @@ func fitting(has, want schema.Schema) error {
 	return errors.Join(append(errs, sameInputs(has.Inputs, want.Inputs))...)
 }
 
-// sameInputs reports inputs whose places in the tables differ. A job whose inputs have no names
-// takes them by place.
+// sameInputs returns an error if the order of the inputs differs. Inputs without names match by
+// position.
 func sameInputs(has, want []string) error {
 	if len(has) == 0 || len(want) == 0 || slices.Equal(has, want) {
 		return nil

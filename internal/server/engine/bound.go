@@ -6,17 +6,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/wal"
 )
 
-// DefaultLogFloor is that of Config.LogFloor.
+// DefaultLogFloor is the default of Config.LogFloor.
 const DefaultLogFloor = 256 << 20
 
-// logBound says when the log has grown so long since the newest checkpoint that another one is due: as long as the
-// tables are, which is what the checkpoint costs at most, and at least Config.LogFloor. So at most one byte of
-// checkpoints is written for each byte of log (the rule of Redis's append-only file at its usual 100 %), and what is
-// replayed, like what the disk holds, is bounded by the tables' size and not by how long they are trained.
+// logBound decides when the log since the newest checkpoint is long enough for the next one: the
+// size of the tables, which is the maximum cost of a checkpoint, and at least Config.LogFloor. Each
+// byte of log therefore causes at most one byte of checkpoints (the rule of Redis's append-only
+// file at 100 %), and the replay and the disk usage are bounded by the tables' size, not by the
+// training time.
 type logBound struct {
-	since atomic.Int64  // bytes of the log that the newest checkpoint does not hold
-	at    atomic.Int64  // of since at which full is told; it grows with the tables
-	full  chan struct{} // holds one
+	since atomic.Int64  // bytes of log since the newest checkpoint
+	at    atomic.Int64  // value of since that triggers full; grows with the tables
+	full  chan struct{} // capacity 1
 }
 
 func (b *logBound) init(floor int64) {
@@ -24,7 +25,7 @@ func (b *logBound) init(floor int64) {
 	b.at.Store(floor)
 }
 
-// add counts a record. It costs one atomic addition.
+// add counts a record. Cost: one atomic addition.
 func (b *logBound) add(payload int) {
 	if b.since.Add(int64(payload+wal.HeaderBytes)) >= b.at.Load() {
 		select {
@@ -34,7 +35,7 @@ func (b *logBound) add(payload int) {
 	}
 }
 
-// LogFull tells, perhaps too often, that LogDue should be asked. It is nil where there is no log.
+// LogFull returns a channel that signals when to call LogDue, perhaps too often; nil without a log.
 func (e *Engine) LogFull() <-chan struct{} {
 	if e.log == nil {
 		return nil
@@ -42,7 +43,7 @@ func (e *Engine) LogFull() <-chan struct{} {
 	return e.bound.full
 }
 
-// LogDue says whether the log is so long that a checkpoint is due: see Config.LogFloor.
+// LogDue reports whether the log's length requires a checkpoint: see Config.LogFloor.
 func (e *Engine) LogDue() bool {
 	if e.log == nil || e.bound.since.Load() < e.bound.at.Load() {
 		return false
@@ -52,9 +53,9 @@ func (e *Engine) LogDue() bool {
 	return e.bound.since.Load() >= limit
 }
 
-// logLimit is how long the log may be beyond the newest checkpoint before the next one is due.
+// logLimit returns the maximum bytes of log after the newest checkpoint before the next one is due.
 func (e *Engine) logLimit() int64 {
-	e.gate.RLock() // Close takes the tables away
+	e.gate.RLock() // excludes Close, which frees the tables
 	defer e.gate.RUnlock()
 	if e.Err() != nil {
 		return e.cfg.LogFloor

@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/wal"
 )
 
-// enter begins a change of a session. Where again is false and err nil the session is locked
-// and the change is its next one; else it is not locked.
+// enter begins a change of a session. With again false and a nil err, the change is the session's
+// next one, and the session is locked; otherwise the session is unlocked.
 func (e *Engine) enter(session int, seq uint64) (l *session, again bool, t Ticket, err error) {
 	if err := e.Err(); err != nil {
 		return nil, false, t, err
@@ -37,29 +37,27 @@ func (e *Engine) enter(session int, seq uint64) (l *session, again bool, t Ticke
 	return l, again, t, err
 }
 
-// PushRows moves rows by gradients, len(keys)*Dim values, as the mode says. Where the table's rule
-// wants counts they are behind each row's gradient, which is then that of a sum over samples: bsp
-// adds up both and divides neither. Each key
-// comes once; a batch with one twice is refused. It is the session's change number
-// seq: what the session has had already is left alone, and gives its last ticket. Slices
-// are not kept. Errors other than those of Failed leave the change untaken: it may be
-// made again.
+// PushRows applies gradients to rows, len(keys)*Dim values, by the mode. If the table's rule needs
+// counts, they follow each row's gradient, which is then a sum over samples: bsp adds up both
+// without dividing. Keys must be distinct. The push is the session's change number seq: a repeated
+// number has no effect and returns the session's last Ticket. Slices are not retained. After an
+// error other than Failed's the change was not applied, and may be repeated.
 func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error) {
 	return e.do(&change{kind: kindRows, session: session, table: table, seq: seq, step: step, keys: keys, values: grads})
 }
 
-// PushDense moves values of an array from lo of the whole array on by gradients. All
-// must be this server's. In bsp, values that nobody pushes in a step count as 0 where
-// others of the array are pushed. Else it is like PushRows.
+// PushDense applies gradients to values of an array, from index lo of the whole array; all must
+// belong to this server. In bsp, values without a push in a step count as 0 if other values of the
+// array are pushed. Otherwise as PushRows.
 func (e *Engine) PushDense(session int, seq uint64, array int, step uint64, lo int, grads []float32) (Ticket, error) {
 	return e.do(&change{kind: kindDense, session: session, table: array, seq: seq, step: step, at: uint64(lo), values: grads})
 }
 
-// SetDense gives values of an array their initial values, unless they have some: from an
-// earlier SetDense, or a checkpoint. One trainer sends a server's range from its
-// first value on, in pieces without gaps. The piece that completes the range waits until all survive what
-// Config.Durability says, and then opens pulls: a server that came back without them could take no push by who has
-// pulled them. Else it is like PushDense.
+// SetDense sets initial values of an array, except those already set by an earlier SetDense or a
+// checkpoint. One trainer sends a server's range from its first value, in pieces without gaps. The
+// last piece waits until all values are durable (Config.Durability), and then allows pulls: a
+// server restarted without them would reject pushes of trainers that have pulled. Otherwise as
+// PushDense.
 func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float32) (Ticket, error) {
 	c := &change{kind: kindSet, session: session, table: array, seq: seq, at: uint64(lo), values: values}
 	t, err := e.do(c)
@@ -71,7 +69,7 @@ func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float
 	return t, err
 }
 
-// do makes a change of values, if it is its session's next one: applies it, or keeps it until its step is decided.
+// do applies a session's next change of values, or buffers it until the step is complete.
 func (e *Engine) do(c *change) (Ticket, error) {
 	l, again, t, err := e.enter(c.session, c.seq)
 	if err != nil || again {
@@ -93,9 +91,9 @@ func (e *Engine) do(c *change) (Ticket, error) {
 	return e.take(l, c)
 }
 
-// applyChange applies a change that fits to its table or array.
+// applyChange applies a valid change to its table or array.
 func (e *Engine) applyChange(c *change) error {
-	c.completed = false // replay uses one change for all
+	c.completed = false // reset, because replay reuses one change
 	if c.kind == kindRows {
 		t := e.sparse[c.table]
 		if err := t.table.Push(c.session, c.seq, c.keys, c.values, e.cfg.scale()); err != nil {
@@ -116,7 +114,7 @@ func (e *Engine) applyChange(c *change) error {
 	return nil
 }
 
-// allow reports a change that does not fit. The session is locked and the gate shared.
+// allow returns an error for an invalid change. The session is locked and the gate shared.
 func (e *Engine) allow(l *session, c *change) error {
 	if err := e.Err(); err != nil {
 		return err
@@ -137,7 +135,7 @@ func (e *Engine) allow(l *session, c *change) error {
 	return nil
 }
 
-// fits reports a change that this server has no place for.
+// fits returns an error if the change's table, array or range is not on this server.
 func (e *Engine) fits(c *change) error {
 	if c.kind == kindRows {
 		if c.table < 0 || c.table >= len(e.sparse) {
@@ -158,8 +156,8 @@ func (e *Engine) fits(c *change) error {
 	return nil
 }
 
-// inStep wants a change to be of the session's step: in bsp and ssp the one after what it
-// has clocked, else any later one.
+// inStep checks a change's step: in bsp and ssp the step after the session's clock, otherwise any
+// later one.
 func (e *Engine) inStep(l *session, c *change) error {
 	strict := e.cfg.Mode == BSP || e.cfg.Mode == SSP
 	if c.step <= l.clock || strict && c.step != l.clock+1 {
@@ -168,7 +166,7 @@ func (e *Engine) inStep(l *session, c *change) error {
 	return nil
 }
 
-// take enters a change that was applied into the log and counts it.
+// take logs an applied change and counts it.
 func (e *Engine) take(l *session, c *change) (Ticket, error) {
 	t, err := e.append(&l.head, c)
 	if err != nil {
@@ -180,8 +178,8 @@ func (e *Engine) take(l *session, c *change) (Ticket, error) {
 	return t, nil
 }
 
-// append writes a change to the log, if there is one. Where it cannot be written the
-// engine stops: what was applied could not be told from what was not.
+// append writes a change to the log, if any. A write error stops the engine: applied and unapplied
+// changes could not be distinguished.
 func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) {
 	if e.log == nil {
 		return t, nil
@@ -196,7 +194,7 @@ func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) 
 	return t, nil
 }
 
-// bufferPush keeps a push until its step is decided.
+// bufferPush buffers a push until its step is complete.
 func (e *Engine) bufferPush(l *session, c *change) (Ticket, error) {
 	p, err := e.prepare(c)
 	if err != nil {
@@ -212,7 +210,6 @@ func (e *Engine) bufferPush(l *session, c *change) (Ticket, error) {
 	return t, nil
 }
 
-// prepare copies a push.
 func (e *Engine) prepare(c *change) (*push, error) {
 	p := e.steps.take()
 	if c.kind == kindDense {
@@ -226,10 +223,10 @@ func (e *Engine) prepare(c *change) (*push, error) {
 	return p, nil
 }
 
-// Clock says that all pushes of a step and this session have been made. rate is the
-// learning rate of all rules from the next step on, of whichever session is the most advanced (in
-// bsp, of the lowest); below 0 rates stay as they are. In bsp it returns when
-// the steps that are complete by it have been applied.
+// Clock reports that all pushes of a step and this session have been made. rate is the learning
+// rate of all rules from the next step, set by the most advanced session (in bsp by the lowest);
+// below 0 the rate is unchanged. In bsp Clock returns after the steps that it completes are
+// applied.
 func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (Ticket, error) {
 	if math.IsNaN(rate) || math.IsInf(rate, 0) || math.IsInf(float64(float32(rate)), 0) {
 		return Ticket{}, fmt.Errorf("tables: session %d: change %d: learning rate %s: want a finite number", session, seq, quantity.Exact(rate))
@@ -257,14 +254,14 @@ func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (Tick
 	return e.event(l, &c)
 }
 
-// enterAs takes the gate: alone where rates are to change while others push.
+// enterAs takes the gate, exclusively if rates change during other sessions' pushes.
 func (e *Engine) enterAs(rate float64) (alone bool) {
 	changes := func() bool {
 		return e.cfg.Mode != BSP && rate >= 0 && math.Float64bits(rate) != e.rate.Load()
 	}
 	if !changes() {
 		e.gate.RLock()
-		if !changes() { // nobody changes it before the gate is let go
+		if !changes() { // unchanged while the gate is held
 			return false
 		}
 		e.gate.RUnlock()
@@ -273,8 +270,8 @@ func (e *Engine) enterAs(rate float64) (alone bool) {
 	return true
 }
 
-// Leave says that a session makes no more changes: it is not waited for any more. Pushes of
-// a step that it has not clocked are, in bsp, dropped.
+// Leave ends a session's changes: no trainer waits for the session any more. In bsp its pushes of a
+// step without its clock are dropped.
 func (e *Engine) Leave(session int, seq uint64) (Ticket, error) {
 	l, again, t, err := e.enter(session, seq)
 	if err != nil || again {
@@ -289,9 +286,9 @@ func (e *Engine) Leave(session int, seq uint64) (Ticket, error) {
 	return e.event(l, &change{kind: kindLeave, session: session, seq: seq})
 }
 
-// Lost says that a trainer does not come back. The engine stops with a *LostError, or,
-// with ContinueJob, goes on as if the trainer had left. For one that has left, or
-// was lost before, nothing happens.
+// Lost reports that a trainer will not return. The engine stops with a *LostError; with ContinueJob
+// it continues as if the trainer had left. For a trainer that has left or was lost before, Lost has
+// no effect.
 func (e *Engine) Lost(trainer int, cause error) error {
 	if trainer < 0 || trainer >= e.cfg.Trainers {
 		return fmt.Errorf("tables: trainer %d was lost: want 0 to %d", trainer, e.cfg.Trainers-1)
@@ -329,7 +326,7 @@ func (e *Engine) markLost(session int, lost *LostError) error {
 	return err
 }
 
-// event enters what moves clocks into the log, and moves them.
+// event logs a change of the clocks and applies it.
 func (e *Engine) event(l *session, c *change) (t wal.LSN, err error) {
 	e.control.Lock()
 	t, err = e.append(&l.head, c)
@@ -347,7 +344,7 @@ func (e *Engine) event(l *session, c *change) (t wal.LSN, err error) {
 	return t, e.applySteps()
 }
 
-// advanceClocks moves clocks. e.control is held, or the log replayed.
+// advanceClocks applies a change of the clocks. The caller holds e.control, or replays the log.
 func (e *Engine) advanceClocks(l *session, c *change, record uint64) {
 	if c.kind != kindClock {
 		l.left = true
@@ -367,8 +364,8 @@ func (e *Engine) advanceClocks(l *session, c *change, record uint64) {
 	}
 }
 
-// setRate gives all rules a learning rate; below 0 nothing changes. Nobody may push
-// meanwhile: the gate is held alone, or the rate is what they have, or it is bsp's.
+// setRate sets the learning rate of all rules; below 0 it has no effect. No push may run
+// concurrently: the gate is held exclusively, the rate is unchanged, or the mode is bsp.
 func (e *Engine) setRate(rate float64) {
 	if rate < 0 || math.Float64bits(rate) == e.rate.Load() {
 		return
@@ -384,7 +381,7 @@ func (e *Engine) setRate(rate float64) {
 	e.rate.Store(math.Float64bits(rate))
 }
 
-// applySteps applies all steps that are decided, in bsp.
+// applySteps applies all complete steps, in bsp.
 func (e *Engine) applySteps() error {
 	if e.cfg.Mode != BSP {
 		return nil

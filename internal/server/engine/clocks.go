@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// sessionClock is how far a session is.
+// sessionClock is the progress of a session.
 type sessionClock struct {
-	clock uint64 // the last step clocked
+	clock uint64 // last clocked step
 	left  bool
 }
 
-// clocks know how far trainers are, and let others wait for them.
+// clocks tracks the progress of trainers, and blocks trainers that are too far ahead.
 type clocks struct {
 	mode      Mode
 	staleness uint64
-	per       int // sessions of a trainer
+	per       int // sessions per trainer
 	limit     time.Duration
 
 	mu       sync.Mutex
 	sessions []sessionClock
-	slowest  uint64 // clock of the sessions that have not left, or the highest where all have
+	slowest  uint64 // lowest clock of active sessions, or the highest if all have left
 	highest  uint64
-	applied  uint64 // bsp: the last step whose sum is in the tables
-	unset    int    // arrays without their initial values
+	applied  uint64 // bsp: last step with its sum in the tables
+	unset    int    // arrays without initial values
 	fault    error
-	changed  chan struct{} // closed when something has changed; nil while nobody waits
+	changed  chan struct{} // closed at the next change; nil without waiters
 	left     chan struct{} // closed when all sessions have left
-	over     bool          // they have
+	over     bool          // left is closed
 }
 
 func newClocks(c Config) *clocks {
 	return &clocks{mode: c.Mode, staleness: uint64(c.Staleness), per: c.Sessions, limit: c.WaitLimit, sessions: make([]sessionClock, c.Trainers*c.Sessions), left: make(chan struct{})}
 }
 
-// note wakes those who wait. c.mu is held.
+// note wakes the waiters. c.mu is held.
 func (c *clocks) note() {
 	if c.changed != nil {
 		close(c.changed)
@@ -44,7 +44,7 @@ func (c *clocks) note() {
 	}
 }
 
-// advance moves a session to a step and reports whether that is the highest so far.
+// advance sets a session's clock and reports whether step is the highest until now.
 func (c *clocks) advance(session int, step uint64) (leads bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *clocks) advance(session int, step uint64) (leads bool) {
 	return leads
 }
 
-// leave makes a session one that is not waited for.
+// leave excludes a session from waits.
 func (c *clocks) leave(session int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *clocks) leave(session int) {
 	c.measure()
 }
 
-// measure finds the slowest. c.mu is held. It costs a look at each session.
+// measure computes the slowest clock. c.mu is held. Cost: linear in the sessions.
 func (c *clocks) measure() {
 	slowest, some := c.highest, false
 	for i := range c.sessions {
@@ -86,7 +86,8 @@ func (c *clocks) measure() {
 	}
 }
 
-// clockedBy writes to who which trainers have clocked a step, and returns how many.
+// clockedBy reports by trainer whether the step was clocked, and returns the number of such
+// trainers.
 func (c *clocks) clockedBy(step uint64, who []bool) (n int) {
 	for t := range who {
 		who[t] = !slices.ContainsFunc(c.sessions[t*c.per:][:c.per], func(l sessionClock) bool { return l.clock < step })
@@ -104,7 +105,7 @@ func (c *clocks) setApplied(step uint64) {
 	c.note()
 }
 
-// setUnset says how many arrays have no values yet.
+// setUnset sets the number of arrays without initial values.
 func (c *clocks) setUnset(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +113,7 @@ func (c *clocks) setUnset(n int) {
 	c.note()
 }
 
-// arraySet says that one more array has its values.
+// arraySet counts one more array with initial values.
 func (c *clocks) arraySet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +131,7 @@ func (c *clocks) fail(err error) {
 	}
 }
 
-// open tells whether a step may begin. c.mu is held.
+// open reports whether a step may begin. c.mu is held.
 func (c *clocks) open(step uint64) bool {
 	switch {
 	case c.unset > 0:
@@ -143,7 +144,7 @@ func (c *clocks) open(step uint64) bool {
 	return true
 }
 
-// waitedFor are the trainers that keep a step from beginning. c.mu is held.
+// waitedFor returns the trainers that block a step. c.mu is held.
 func (c *clocks) waitedFor(step uint64) (trainers []int) {
 	needed := step - 1
 	if c.mode == SSP {
@@ -157,8 +158,8 @@ func (c *clocks) waitedFor(step uint64) (trainers []int) {
 	return trainers
 }
 
-// slowestTrainer is a trainer that keeps a step from beginning, -1: none, or who is to give arrays
-// their first values.
+// slowestTrainer returns a trainer that blocks a step; -1 if none does, or while initial values are
+// missing.
 func (c *clocks) slowestTrainer(step uint64) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,15 +178,15 @@ func (c *clocks) slowestTrainer(step uint64) int {
 	return -1
 }
 
-// await waits until a step may begin. Where it may already nothing is allocated and
-// the context not looked at.
+// await blocks until a step may begin. If the step may begin, await ignores the context and does
+// not allocate.
 func (c *clocks) await(ctx context.Context, trainer int, step uint64) error {
 	c.mu.Lock()
 	if c.fault == nil && c.open(step) {
 		c.mu.Unlock()
 		return nil
 	}
-	if err := ctx.Err(); err != nil && c.fault == nil { // a try: nothing is made for it
+	if err := ctx.Err(); err != nil && c.fault == nil { // a probe
 		c.mu.Unlock()
 		return context.Cause(ctx)
 	}

@@ -2,7 +2,7 @@ package engine
 
 import "fmt"
 
-// fits reports a push that the table has no place for.
+// fits returns an error for a push with a wrong shape.
 func (t *sparse) fits(c *change) error {
 	if len(c.values) != len(c.keys)*t.width {
 		return fmt.Errorf("table %q: %d values for %d rows of %d", t.Name, len(c.values), len(c.keys), t.width)
@@ -16,8 +16,8 @@ func (t *sparse) fits(c *change) error {
 	return nil
 }
 
-// scale is what bsp multiplies the sum of trainers' gradients by: for their mean, or 1 where the
-// rule divides by how many samples they are the sum of.
+// scale returns bsp's factor for the sum of trainers' gradients: mean, or 1 if the rule divides by
+// the number of samples.
 func (t *sparse) scale(mean float32) float32 {
 	if t.rule != nil {
 		return 1

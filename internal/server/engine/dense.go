@@ -18,21 +18,21 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// dense is this server's range of an array, with its optimizer. A push locks it for as
-// long as the rule takes for its values; pulls share it.
+// dense is this server's range of an array, with its optimizer. A push locks it while the rule
+// updates its values; pulls share the lock.
 type dense struct {
 	schema.Dense
-	lo, hi int   // of the whole array
-	bytes  int64 // of the values and the optimizer's state
+	lo, hi int   // range in the whole array
+	bytes  int64 // values and optimizer state
 
 	mu     sync.RWMutex
 	opt    optim.Optimizer
 	params []float32
-	set    int      // values from lo on that have their initial value
-	step   uint64   // for which the optimizer's BeginStep was called last
-	begun  bool     // by this process
-	lr     float64  // the rate when it was begun
-	marks  []uint64 // by session: the last change of its that is in here
+	set    int      // number of leading values with an initial value
+	step   uint64   // step of the last BeginStep
+	begun  bool     // BeginStep has run in this process
+	lr     float64  // learning rate at BeginStep
+	marks  []uint64 // last applied change by session
 }
 
 func newDense(c Config, d schema.Dense) (*dense, error) {
@@ -57,7 +57,7 @@ func newDense(c Config, d schema.Dense) (*dense, error) {
 
 func (d *dense) complete() bool { return d.set == d.hi-d.lo }
 
-// ready reports that not all values have initial ones.
+// ready returns an error unless all values have initial ones.
 func (d *dense) ready() error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -71,7 +71,7 @@ func (d *dense) unset() error {
 	return fmt.Errorf("it has initial values up to %d of %d only: trainer 0 sends them first", d.lo+d.set, d.hi)
 }
 
-// check reports values that are not all in the range.
+// check returns an error for values outside the range.
 func (d *dense) check(lo, n int) error {
 	if lo < d.lo || lo > d.hi || n > d.hi-lo {
 		return fmt.Errorf("values %d to %d: this server holds %d to %d", lo, lo+n, d.lo, d.hi)
@@ -79,8 +79,8 @@ func (d *dense) check(lo, n int) error {
 	return nil
 }
 
-// initial sets values from lo on that have none yet, and reports whether with them the
-// range has become complete. It needs no mark: to set them again changes nothing.
+// initial sets values from lo that have no value yet, and reports whether the range has become
+// complete. A repetition has no effect, so that no mark is needed.
 func (d *dense) initial(lo int, values []float32) (completed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +95,7 @@ func (d *dense) initial(lo int, values []float32) (completed bool, err error) {
 	return completed, nil
 }
 
-// push moves values from lo on. Rules that count steps (Adam) count those of the most
+// push applies gradients to values from lo. Rules that count steps (Adam) count those of the most
 // advanced trainer.
 func (d *dense) push(session int, seq, step uint64, lo int, grads []float32, scale float32) error {
 	d.mu.Lock()
@@ -112,9 +112,8 @@ func (d *dense) push(session int, seq, step uint64, lo int, grads []float32, sca
 	return nil
 }
 
-// begin begins a step unless it is under way. One that another process had begun is
-// begun again, with the rate of that time: what the optimizer computes for a step is not
-// part of its state.
+// begin begins a step for the optimizer, once. A step begun by a previous process is begun again,
+// at the old rate: per-step values of the optimizer are not part of its state.
 func (d *dense) begin(step uint64) {
 	if step <= d.step && d.begun {
 		return
@@ -152,7 +151,7 @@ func (d *dense) pull(lo int, dst []float32) error {
 	return nil
 }
 
-// denseHead describes a saved range. Behind it come the values and the states.
+// denseHead describes a saved range. The values and the states follow.
 type denseHead struct {
 	Of     string      `json:"of"`
 	Name   string      `json:"name"`
@@ -171,8 +170,7 @@ type denseInfo struct {
 	Len  int    `json:"len"`
 }
 
-// save writes the range as it is at one moment, which it copies: pushes wait for the
-// copy, and not for the disk.
+// save writes a copy of the range at one moment: pushes wait for the copy, not for the disk.
 func (d *dense) save(w io.Writer, of string) error {
 	d.mu.RLock()
 	head := denseHead{Of: of, Name: d.Name, Len: d.Len, Lo: d.lo, Hi: d.hi, Set: d.set, Step: d.step, LR: d.lr, Marks: slices.Clone(d.marks)}
@@ -194,9 +192,8 @@ func (d *dense) save(w io.Writer, of string) error {
 	return nil
 }
 
-// load reads a range of a server of this number or another one: what this one holds of
-// it is taken, marks only where own is true. The values are good when the reader has
-// come to its end without an error.
+// load reads the range of a server and takes the values of this server's range, with marks if own
+// is true. The values are valid if the reader reaches its end without an error.
 func (d *dense) load(ctx context.Context, r io.Reader, of string, own bool) error {
 	var head denseHead
 	if err := readHead(r, &head); err != nil {
@@ -240,8 +237,8 @@ func (d *dense) load(ctx context.Context, r io.Reader, of string, own bool) erro
 			return err
 		}
 	}
-	if !own { // a new job: its steps begin at 1
-		d.set = d.hi - d.lo // of all servers' ranges: Open loads them all
+	if !own { // new job, with steps from 1
+		d.set = d.hi - d.lo // Open loads all servers' ranges
 		return nil
 	}
 	d.set, d.step, d.lr = head.Set, head.Step, head.LR
@@ -249,7 +246,8 @@ func (d *dense) load(ctx context.Context, r io.Reader, of string, own bool) erro
 	return nil
 }
 
-// ReadArray reads a server's range of an array of a checkpoint to where it belongs in whole, and returns how many values it has.
+// ReadArray reads a server's range of an array from a checkpoint into its position in whole, and
+// returns its number of values.
 func ReadArray(ctx context.Context, s *snapshot.Snapshot, array int, whole []float32) (n int, err error) {
 	a, err := AboutOf(s)
 	if err != nil {
@@ -275,11 +273,11 @@ func ReadArray(ctx context.Context, s *snapshot.Snapshot, array int, whole []flo
 	if err := d.take(ctx, r, whole, head.Lo, n); err != nil {
 		return 0, err
 	}
-	_, err = io.Copy(io.Discard, r) // what was read is good when all of the file is
+	_, err = io.Copy(io.Discard, r) // the checksum covers the whole file
 	return n, err
 }
 
-// belongs reports a file that is not what should be in its place.
+// belongs returns an error for a file with a wrong owner string.
 func belongs(has, of string) error {
 	if has != of {
 		return fmt.Errorf("it is of %s, where the file of %s belongs: it was copied or renamed; bring the file that was here back from a copy, or load an older checkpoint", has, of)
@@ -287,11 +285,11 @@ func belongs(has, of string) error {
 	return nil
 }
 
-// perValue tells whether a part of an optimizer's state has a value for each of the
-// arena's; the number of steps has not.
+// perValue reports whether a part of an optimizer's state has one value per parameter; the number
+// of steps has not.
 func perValue(state string) bool { return state != "step" }
 
-// stateLen is how many values a part of the state of n parameters has.
+// stateLen returns the number of values in a part of the state of n parameters.
 func stateLen(s optim.State, n int) int {
 	if perValue(s.Name) {
 		return n
@@ -299,7 +297,7 @@ func stateLen(s optim.State, n int) int {
 	return len(s.Data)
 }
 
-// take reads n values from lo on of the whole array and keeps those of this range.
+// take reads n values from index lo of the whole array, and stores those of this range.
 func (d *dense) take(ctx context.Context, r io.Reader, to []float32, lo, n int) error {
 	part := make([]float32, min(n, 1<<16))
 	for at := lo; at < lo+n; at += len(part) {
@@ -326,10 +324,10 @@ func readFloats(r io.Reader, to []float32) error {
 	return nil
 }
 
-// maxHead bounds the description that a file begins with.
+// maxHead is the maximum size of a file's head.
 const maxHead = 1 << 20
 
-// writeHead writes a description: its length in 4 bytes, and JSON.
+// writeHead writes a head: its length in 4 bytes, and JSON.
 func writeHead(w io.Writer, head any) error {
 	b, err := json.Marshal(head)
 	if err != nil {
@@ -362,7 +360,7 @@ func readHead(r io.Reader, head any) error {
 	return nil
 }
 
-// atEnd wants nothing to be left.
+// atEnd returns an error if data follow.
 func atEnd(r io.Reader) error {
 	var b [1]byte
 	n, err := io.ReadFull(r, b[:])

@@ -17,46 +17,45 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Ticket is what Durable waits for.
+// Ticket is a change's position in the log, for Durable.
 type Ticket = wal.LSN
 
-// Engine is a server's part of a job's tables. All methods may be called at once.
+// Engine is a server's part of a job's tables. All methods are safe for concurrent use.
 //
-// Its first fault (a log that cannot be written, a sum that cannot be applied, a lost
-// trainer) stops it: all calls return it from then on. What was acknowledged is safe,
-// as far as Config.Durability says, and is there when Open is called again.
+// The first error (a failed write of the log, a failed update, a lost trainer) stops the Engine:
+// all later calls return it. Acknowledged changes are as durable as Config.Durability specifies,
+// and are restored by the next Open.
 type Engine struct {
 	cfg    Config
 	schema schema.Schema
 	hash   string
-	lock   *dirlock.Lock // of Dir; nil without one
-	folder string        // what JOB says; see Identity.Folder
+	lock   *dirlock.Lock // lock of Dir; nil without a Dir
+	folder string        // Identity.Folder
 
 	sparse   []*sparse
 	dense    []*dense
 	sessions []session
 	clocks   *clocks
 	log      *wal.Log // nil unless Durability is WAL
-	most     int      // bytes of a change that the log takes
+	most     int      // maximum bytes of a change in the log
 	bound    logBound
 
-	// gate is shared by all changes, from before they touch anything until they are
-	// in the log. Who has it alone sees none in part.
+	// gate is shared by each change from before its first effect until its log record. A caller
+	// that holds gate exclusively sees only whole changes.
 	gate sync.RWMutex
-	// control orders what moves clocks, in the log as in the clocks.
+	// control orders changes of the clocks, equally in the log and in clocks.
 	control sync.Mutex
-	rate    atomic.Uint64 // bits of the learning rate that was set; those of -1: the schema's
+	rate    atomic.Uint64 // bits of the learning rate; bits of -1: the schema's rates
 
-	// Of bsp.
 	steps   steps
-	merging sync.Mutex // who applies steps
+	merging sync.Mutex // held to apply steps
 	merger  merger
-	total   []float32 // of an array
+	total   []float32 // sum of an array
 
 	saving sync.Mutex
-	saved  saved         // the newest checkpoint; saving is held
-	orders []order       // checkpoints of the whole job; saving is held
-	newest atomic.Uint64 // its number
+	saved  saved         // newest checkpoint; guarded by saving
+	orders []order       // checkpoints of the whole job; guarded by saving
+	newest atomic.Uint64 // number of the newest checkpoint
 
 	replaying change
 	fault     atomic.Pointer[error]
@@ -65,37 +64,37 @@ type Engine struct {
 	closed    bool
 }
 
-// sparse is a table with its rule, whose rate the engine sets while it has the gate
-// alone or, in bsp, while nobody else applies pushes.
+// sparse is a table with its rule. The engine sets the rule's rate while it holds the gate
+// exclusively or, in bsp, between updates.
 type sparse struct {
 	schema.Sparse
 	table Table
 	rated optim.Rated
-	rule  optim.CountedRule // nil: it wants no counts
+	rule  optim.CountedRule // nil if the rule needs no counts
 
-	counter counter // nil: keys are not counted before they have a row
-	width   int     // values of a row of a push: its gradient and the counts
+	counter counter // nil if keys are not counted before they have a row
+	width   int     // values per row of a push: gradient and counts
 
-	rowBytes int64 // of a row in a checkpoint, about: key, when it was touched, weights and state
+	rowBytes int64 // approximate bytes of a row in a checkpoint: key, usage, weights and state
 }
 
-// session is what is known of a session, in cache lines of its own.
+// session is the state of a session, padded against false sharing.
 type session struct {
-	mu     sync.Mutex // whoever makes a change of it; what is below is written with the gate shared
+	mu     sync.Mutex // held by a change; the next fields need the gate too
 	last   atomic.Uint64
-	ticket Ticket // of the last change
+	ticket Ticket // Ticket of the last change
 	clock  uint64
 	left   bool
-	lost   error // why it counts as left
+	lost   error // cause, if the session was lost
 	head   [headBytes]byte
 	pushes atomic.Int64
 	keys   atomic.Int64
 	_      [64]byte
 }
 
-// Open makes an engine: a new one, or the one that its directory holds, as it was.
-// Errors: bad settings, all together; a directory of another job, schema or server, or
-// that another process has; damage, with file and offset.
+// Open returns a new engine, or restores the one in its directory. Errors: invalid settings, all
+// together; a directory of another job, schema or server, or locked by another process; damage,
+// with file and offset.
 func Open(cfg Config, s schema.Schema) (*Engine, error) {
 	if err := errors.Join(cfg.Validate(), s.Validate()); err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func (e *Engine) makeTables() error {
 	return nil
 }
 
-// fail makes err the engine's fault, unless there is one.
+// fail stops the engine with err, unless it has stopped before.
 func (e *Engine) fail(err error) {
 	if e.fault.CompareAndSwap(nil, &err) {
 		e.clocks.fail(err)
@@ -168,17 +167,17 @@ func (e *Engine) fail(err error) {
 	}
 }
 
-// Failed is closed when the engine has stopped: Err says why.
+// Failed returns a channel that is closed when the engine stops: Err returns the cause.
 func (e *Engine) Failed() <-chan struct{} { return e.failed }
 
-// HasLeft reports whether a session has left, or was given up: it makes no more changes.
+// HasLeft reports whether a session has left or was lost, and makes no more changes.
 func (e *Engine) HasLeft(session int) bool {
 	e.clocks.mu.Lock()
 	defer e.clocks.mu.Unlock()
 	return e.clocks.sessions[session].left
 }
 
-// Err is what stopped the engine, nil while it works.
+// Err returns the error that stopped the engine, nil while it works.
 func (e *Engine) Err() error {
 	if err := e.fault.Load(); err != nil {
 		return *err
@@ -186,8 +185,8 @@ func (e *Engine) Err() error {
 	return nil
 }
 
-// Close ends all waits with ErrClosed, waits for changes under way, writes what is in the
-// log's buffer, and gives everything back. It saves no checkpoint. A second Close gives ErrClosed.
+// Close ends all waits with ErrClosed, waits for running changes, flushes the log's buffer, and
+// frees all resources. It saves no checkpoint. A second Close returns ErrClosed.
 func (e *Engine) Close() error {
 	e.closing.Lock()
 	defer e.closing.Unlock()
@@ -217,7 +216,7 @@ func (e *Engine) release() error {
 	return errors.Join(errs...)
 }
 
-// LogEnd is where the log ended when the engine was opened, the zero value where there was none.
+// LogEnd returns the end of the log when the engine was opened, the zero value without a log.
 func (e *Engine) LogEnd() (end wal.End) {
 	if e.log != nil {
 		end = e.log.End()
@@ -225,18 +224,15 @@ func (e *Engine) LogEnd() (end wal.End) {
 	return end
 }
 
-// Last is the number of the last change taken of a session, 0 for none. It panics where there is no
-// such session.
+// Last returns the number of a session's last change, 0 for none. It panics for an invalid session.
 func (e *Engine) Last(session int) uint64 { return e.sessions[session].last.Load() }
 
-// Join is what a session's client asks at every connect before its first change: from is the
-// number of the first change that it still has, all before were acknowledged, and clock
-// the step that the session had clocked before it. It returns the last change that the
-// server has; the client goes on with the one after.
+// Join synchronises a session with its client after each connect. from is the client's first
+// unacknowledged change, and clock the session's clock before from. Join returns the server's last
+// change; the client continues with the next.
 //
-// Where acknowledged changes are gone that is an error, except with Checkpoint: then the
-// server goes on with from and counts steps up to clock as clocked; what its
-// checkpoint did not hold is missing.
+// Missing acknowledged changes are an error, except with Checkpoint: the server then continues with
+// from and counts steps up to clock as clocked, without the changes since its checkpoint.
 func (e *Engine) Join(session int, from, clock uint64) (last uint64, err error) {
 	if session < 0 || session >= len(e.sessions) || from == 0 {
 		return 0, fmt.Errorf("tables: session %d joins with change %d: want sessions 0 to %d, and changes from 1", session, from, len(e.sessions)-1)
@@ -272,23 +268,22 @@ func (e *Engine) Join(session int, from, clock uint64) (last uint64, err error) 
 	return from - 1, e.applySteps()
 }
 
-// Await waits until a trainer may pull for a step, as the mode demands, and until all
-// arrays have their initial values. Where it need not wait it returns nil at once, even
-// if ctx is done. A wait that ends with ctx or after Config.WaitLimit gives a
-// *waitError, which names the trainers that are behind; but where ctx was done
-// before there was a wait, its cause.
+// Await blocks until a trainer may pull for a step in this mode, and all arrays have initial
+// values. If no wait is needed, it returns nil immediately, even if ctx is done. A wait that ends
+// with ctx or after Config.WaitLimit returns a *waitError with the trainers waited for; if ctx was
+// done before, its cause.
 func (e *Engine) Await(ctx context.Context, trainer int, step uint64) error {
 	return e.clocks.await(ctx, trainer, step)
 }
 
-// WaitsFor is a trainer for which Await of a step waits; -1: for none, or for whoever gives arrays
-// their initial values.
+// WaitsFor returns a trainer that Await of a step waits for; -1: none, or the trainer that sends
+// initial values.
 func (e *Engine) WaitsFor(step uint64) int { return e.clocks.slowestTrainer(step) }
 
-// PullRows writes the weights of keys' rows to dst, len(keys)*Dim values. Rows that are
-// not there are made. Keys may come more than once. It does not wait for trainers: see Await. Where a
-// table counts keys before they have a row, a pull with the id of an earlier one is not counted again,
-// and PullRows returns when the counts survive what Config.Durability says.
+// PullRows writes the weights of keys' rows to dst, len(keys)*Dim values, and creates missing rows.
+// Keys may be duplicate. It does not wait for trainers: see Await. If a table counts keys before
+// they have a row, a repeated pull with the same id is not counted again, and PullRows returns when
+// the counts are durable (Config.Durability).
 func (e *Engine) PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error {
 	if table >= 0 && table < len(e.sparse) && e.sparse[table].counter != nil {
 		return e.pullCounted(id, table, keys, dst)
@@ -299,8 +294,8 @@ func (e *Engine) PullRows(id rows.PullID, table int, keys []uint64, dst []float3
 // counter is a Table that counts keys before they have a row.
 type counter interface {
 	CountsPulls() bool
-	// PullCounted is Pull that calls log with the keys that it counts, and Recount counts them again:
-	// see shard.Table.
+	// PullCounted is Pull with a callback log for counted keys, and Recount repeats the counts: see
+	// shard.Table.
 	PullCounted(id rows.PullID, keys []uint64, dst []float32, log func(part uint64, keys []uint64) error) error
 	Recount(id rows.PullID, part uint64, keys []uint64) error
 }
@@ -329,8 +324,8 @@ func (e *Engine) pullCounted(id rows.PullID, table int, keys []uint64, dst []flo
 	return e.Durable(last)
 }
 
-// PeekRows is PullRows for evaluation: it makes no rows and counts nothing. Keys without
-// a row have initial weights.
+// PeekRows is PullRows for evaluation: it creates and counts no rows. Keys without a row have
+// initial weights.
 func (e *Engine) PeekRows(table int, keys []uint64, dst []float32) error {
 	return e.pullRows(table, keys, dst, Table.Peek)
 }
@@ -347,7 +342,7 @@ func (e *Engine) pullRows(table int, keys []uint64, dst []float32, pull func(Tab
 	return pull(e.sparse[table].table, keys, dst)
 }
 
-// Clocked is a step whose pushes of all trainers that have not left, and those of all steps before it, are in what is pulled from now on.
+// Clocked returns the last step that later pulls include completely, with all earlier steps.
 func (e *Engine) Clocked() uint64 {
 	c := e.clocks
 	c.mu.Lock()
@@ -358,9 +353,9 @@ func (e *Engine) Clocked() uint64 {
 	return c.slowest
 }
 
-// Prefetch brings rows of keys from a table's tier below memory into memory, as far as there is room at once, for PullRows that will
-// follow when their step begins. It changes nothing that a pull or a checkpoint has, and ends early with ctx and at a fault, which
-// the pull meets. Tables that have no such tier have no such method.
+// Prefetch loads rows of a table from the tier below memory into free memory, for PullRows of a
+// later step. It changes no result, and ends early with ctx and at an error, which the pull will
+// return. Tables without such a tier have no Prefetch.
 func (e *Engine) Prefetch(ctx context.Context, table int, keys []uint64) {
 	if table < 0 || table >= len(e.sparse) {
 		return
@@ -372,7 +367,7 @@ func (e *Engine) Prefetch(ctx context.Context, table int, keys []uint64) {
 		return
 	}
 	for some := range slices.Chunk(keys, prefetchKeys) {
-		e.gate.RLock() // not for all keys: who wants the gate alone keeps pulls waiting meanwhile
+		e.gate.RLock() // released between parts
 		if e.Err() == nil && ctx.Err() == nil {
 			t.Prefetch(ctx, some)
 		}
@@ -380,11 +375,11 @@ func (e *Engine) Prefetch(ctx context.Context, table int, keys []uint64) {
 	}
 }
 
-// prefetchKeys is how many keys are brought in at a time.
+// prefetchKeys is the number of keys prefetched at a time.
 const prefetchKeys = 1024
 
-// PullDense writes values of an array from lo of the whole array on to dst. All must be
-// this server's.
+// PullDense writes values of an array, from index lo of the whole array, to dst; all must belong to
+// this server.
 func (e *Engine) PullDense(array, lo int, dst []float32) error {
 	if array < 0 || array >= len(e.dense) {
 		return fmt.Errorf("tables: pull: array %d of %d", array, len(e.dense))
@@ -405,9 +400,9 @@ func (e *Engine) PullDense(array, lo int, dst []float32) error {
 	return nil
 }
 
-// Each hands out the rows of a table, keys and Dim weights for each, some at a time and in no
-// order, as they are at different moments, while others push. What do gets is valid during
-// the call. Only tables that have such a method can.
+// Each passes the rows of a table to do, in batches and in no order: keys, and Dim weights for
+// each, valid during the call. Pushes may continue, so that batches are from different moments.
+// Tables without Each return an error.
 func (e *Engine) Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error {
 	if table < 0 || table >= len(e.sparse) {
 		return fmt.Errorf("tables: table %d of %d", table, len(e.sparse))
@@ -419,7 +414,7 @@ func (e *Engine) Each(ctx context.Context, table int, do func(keys []uint64, wei
 	if !ok {
 		return fmt.Errorf("tables: table %q cannot hand out all of its rows: load its checkpoint into one that can", t.Name)
 	}
-	e.saving.Lock() // Close waits
+	e.saving.Lock() // excludes Close
 	defer e.saving.Unlock()
 	if err := e.Err(); err != nil {
 		return err
@@ -432,9 +427,9 @@ func (e *Engine) Each(ctx context.Context, table int, do func(keys []uint64, wei
 	})
 }
 
-// Durable waits until the change with that ticket, and all that came before it, survive
-// what Config.Durability says. Without a log it returns nil at once. Tickets of
-// a session may be waited for by the last alone.
+// Durable blocks until the change of a Ticket, and all earlier ones, are durable
+// (Config.Durability). Without a log it returns nil immediately. For several changes of a session,
+// the last Ticket suffices.
 func (e *Engine) Durable(t Ticket) error {
 	if e.log == nil {
 		return nil

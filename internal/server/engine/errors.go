@@ -7,24 +7,24 @@ import (
 )
 
 var (
-	// ErrClosed is the error of an engine that has been closed.
+	// ErrClosed is the error of a closed engine.
 	ErrClosed = errors.New("tables: the server is closed")
 	// ErrLeft is the error of a change by a session that has left.
 	ErrLeft = errors.New("it has left the job, which is over for it: begin another job, with another ticket")
 )
 
-// gapError says that a session's change is not the next one.
+// gapError reports that a session's change is not the next one.
 type gapError struct {
 	Session   int
-	Seq, Last uint64 // of the change, and the last one taken
+	Seq, Last uint64 // received and last accepted number
 }
 
-// Error says what is missing.
+// Error states the missing changes.
 func (e *gapError) Error() string {
 	return fmt.Sprintf("tables: session %d: change %d after change %d: those between are missing", e.Session, e.Seq, e.Last)
 }
 
-// LostError says that a trainer was lost: it did not come back in time.
+// LostError reports that a trainer was lost: it did not return in time.
 type LostError struct {
 	Trainer int
 	Cause   error
@@ -35,20 +35,20 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("tables: trainer %d is lost: %v", e.Trainer, e.Cause)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *LostError) Unwrap() error { return e.Cause }
 
-// waitError says that a wait took too long, and for whom.
+// waitError reports a wait that was too long, and the trainers waited for.
 type waitError struct {
-	Trainer   int    // that waited
-	Step      uint64 // that it wanted to begin
-	WaitedFor []int  // trainers that it waited for
-	Unset     bool   // it waited for the initial values of arrays
+	Trainer   int    // waiting trainer
+	Step      uint64 // step to begin
+	WaitedFor []int  // slower trainers
+	Unset     bool   // initial values of arrays are missing
 	Limit     time.Duration
-	Cause     error // of the context, where that ended the wait
+	Cause     error // context's cause, if it ended the wait
 }
 
-// Error names who was waited for.
+// Error names the trainers waited for.
 func (e *waitError) Error() string {
 	what := fmt.Sprintf("for trainers %v", e.WaitedFor)
 	switch {
@@ -64,5 +64,5 @@ func (e *waitError) Error() string {
 	return fmt.Sprintf("%s for %v: look what they do, or raise the limit", head, e.Limit)
 }
 
-// Unwrap is the context's cause.
+// Unwrap returns the context's cause.
 func (e *waitError) Unwrap() error { return e.Cause }

@@ -1,10 +1,10 @@
 package engine
 
-// FailurePolicy is what happens to the others when a trainer is lost.
+// FailurePolicy decides the job's reaction to a lost trainer.
 type FailurePolicy string
 
-// What may happen. Empty is FailJob.
+// Policies; empty means FailJob.
 const (
-	FailJob     FailurePolicy = "fail"     // the job ends with an error that names the trainer
-	ContinueJob FailurePolicy = "continue" // the others go on as if the trainer had left
+	FailJob     FailurePolicy = "fail"     // end the job with an error that names the trainer
+	ContinueJob FailurePolicy = "continue" // continue as if the trainer had left
 )

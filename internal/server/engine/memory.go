@@ -20,22 +20,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// memoryFile is the file of a saved table.
 const memoryFile = "rows"
 
-// batchRows is how many rows are read or written at a time.
+// batchRows is the number of rows read or written at a time.
 const batchRows = 4096
 
-// memory is a Table that is all in memory and whose Save holds pushes up while it
-// writes.
+// memory is a Table in memory only. Save blocks pushes while it writes.
 type memory struct {
 	table *rows.Table
 	c     rows.Config
 
-	mu      sync.RWMutex // pushes share it: Save sees each whole or not at all
+	mu      sync.RWMutex // shared by pushes: Save sees each push whole or not at all
 	marks   [MaxSessions]uint64
-	failed  atomic.Pointer[error] // a push that was applied in part
-	missing sync.Pool             // of *[]int32, for Peek
+	failed  atomic.Pointer[error] // error of a partly applied push
+	missing sync.Pool             // *[]int32, for Peek
 }
 
 func newMemory(_ int, c rows.Config) (Table, error) {
@@ -48,7 +46,7 @@ func newMemory(_ int, c rows.Config) (Table, error) {
 
 func (m *memory) Pull(keys []uint64, dst []float32) error { return m.table.Pull(keys, dst) }
 
-// Peek needs no list of the keys without rows, but the table gives one.
+// Peek discards the table's list of keys without rows.
 func (m *memory) Peek(keys []uint64, dst []float32) error {
 	missing, _ := m.missing.Get().(*[]int32)
 	if missing == nil {
@@ -70,13 +68,13 @@ func (m *memory) Push(session int, seq uint64, keys []uint64, grads []float32, s
 		return *err
 	}
 	if err := m.table.Push(keys, grads, scale); err != nil {
-		if !errors.Is(err, rows.ErrDuplicate) { // which is refused whole
-			fault := err // not err itself, which would then be on the heap
+		if !errors.Is(err, rows.ErrDuplicate) { // rejected without an effect
+			fault := err // a copy, so that err stays on the stack
 			m.failed.CompareAndSwap(nil, &fault)
 		}
 		return err
 	}
-	m.marks[session] = seq // a session's pushes follow each other
+	m.marks[session] = seq // a session's pushes are sequential
 	return nil
 }
 
@@ -88,7 +86,7 @@ func (m *memory) Committed(uint64) {}
 
 func (m *memory) Replayed() error { return nil }
 
-// Each hands all rows out, some thousand at a time, as each batch is at its moment.
+// Each passes all rows to do, in batches from different moments.
 func (m *memory) Each(ctx context.Context, do func(keys []uint64, weights []float32) error) error {
 	var keys []uint64
 	var weights []float32
@@ -121,8 +119,8 @@ func (m *memory) Stats() TableStats {
 
 func (m *memory) Close() error { return m.table.Close() }
 
-// memoryHead describes a saved table. Behind it come the rows, each its key and its values,
-// and the CRC-32C of all before.
+// memoryHead describes a saved table. The rows follow, each a key and its values, and the CRC-32C
+// of the file.
 type memoryHead struct {
 	Of    string   `json:"of"`
 	Name  string   `json:"name"`
@@ -161,7 +159,6 @@ func (m *memory) Save(ctx context.Context, dir, of string, since uint64) (epoch 
 	return 1, err
 }
 
-// write writes head and rows.
 func (m *memory) write(ctx context.Context, w io.Writer, of string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,7 +176,7 @@ func (m *memory) write(ctx context.Context, w io.Writer, of string) error {
 			return err
 		}
 	}
-	// Pulls make rows meanwhile: those are as initial weights are, and not needed.
+	// Rows created by concurrent pulls have initial weights and need no save.
 	used := slices.Clone(m.marks[:])
 	for len(used) > 0 && used[len(used)-1] == 0 {
 		used = used[:len(used)-1]
@@ -226,7 +223,7 @@ func (m *memory) Load(ctx context.Context, dir, of string, keep func(key uint64)
 	return 1, nil
 }
 
-// checkEnd wants a checksum to be all that is left.
+// checkEnd returns an error unless the checksum is all that is left.
 func checkEnd(in io.Reader, sum uint32) error {
 	b, err := io.ReadAll(io.LimitReader(in, 5))
 	if err != nil {
@@ -274,7 +271,7 @@ func (m *memory) read(ctx context.Context, r io.Reader, of string, keep func(uin
 	return nil
 }
 
-// store enters the rows that keep wants.
+// store imports the rows that keep accepts.
 func (m *memory) store(keys []uint64, values []float32, keep func(uint64) bool) error {
 	width, n := m.table.Width(), 0
 	for i, key := range keys {

@@ -11,17 +11,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// merger adds trainers' pushes of a table up, each key's rows in the order of the
-// pushes. Keys were sorted into pieces as they came, and their rows with them. Of a piece a
-// small table finds out which keys are the same: it fits into the first cache, so that a
-// key costs a probe there. Then each key's first row is copied to its place and the others
-// are added: a push's rows are read one after the other, and a piece's sums stay in
-// the cache. Pieces are independent, and are shared among threads where there is much to do. With n rows of
-// dim values it takes O(n dim), and in the steady state allocates nothing.
+// merger adds up trainers' pushes of a table, each key's rows in the order of the pushes. On
+// arrival each push was partitioned by key into pieces. For each piece a small hash table in the
+// first-level cache finds equal keys, at one probe per key. Then each key's first row is copied to
+// the result and its other rows are added: a push's rows are read sequentially, and a piece's sums
+// stay in the cache. Large merges process pieces on several threads. Cost: O(n dim) for n rows of
+// dim values, without allocation in the steady state.
 type merger struct {
 	kernels *simd.Kernels
 	parts   [pieces]part
-	finds   []finder // one for each thread
+	finds   []finder // one per thread
 
 	keys []uint64
 	sums []float32
@@ -30,32 +29,32 @@ type merger struct {
 	dim    int
 }
 
-// part is what the merger knows of a piece.
+// part is the merge state of a piece.
 type part struct {
-	keys    []uint64 // each once
-	first   []ref    // where its first row is
-	repeats []repeat // and the others, in order
-	at      int      // of its first key in the result
+	keys    []uint64 // distinct keys
+	first   []ref    // first row of each key
+	repeats []repeat // other rows, in order
+	at      int      // index of its first key in the result
 }
 
 // ref is a row of a push.
 type ref struct{ push, row int32 }
 
 type repeat struct {
-	to  int32 // key of the part
+	to  int32 // key's index in the part
 	row ref
 }
 
-// finder finds keys of a piece: slots hold a round and a key's place.
+// finder is a hash table for keys of a piece: a slot holds a round and a key's index.
 type finder struct {
 	slots []uint64
 	round uint64
 }
 
-// sharedLeast is how many rows are worth more threads than one.
+// sharedLeast is the minimum number of rows for several threads.
 const sharedLeast = 32 << 10
 
-// merge returns each key of the pushes once with its sum. Both are good until the next
+// merge returns the distinct keys of the pushes with their sums. Both are valid until the next
 // call.
 func (m *merger) merge(pushes []*push, dim int) (keys []uint64, sums []float32) {
 	if m.kernels == nil {
@@ -85,8 +84,8 @@ func (m *merger) merge(pushes []*push, dim int) (keys []uint64, sums []float32) 
 	return m.keys, m.sums
 }
 
-// share calls do for all pieces, on some threads. A thread has a range of pieces: they
-// have about as many keys each.
+// share calls do for all pieces, on the given number of threads. A thread gets a range of pieces,
+// of about equal numbers of keys.
 func (m *merger) share(threads int, do func(m *merger, thread, piece int)) {
 	if threads == 1 {
 		for i := range pieces {
@@ -105,7 +104,7 @@ func (m *merger) share(threads int, do func(m *merger, thread, piece int)) {
 	all.Wait()
 }
 
-// join finds each key of a piece once.
+// join finds the distinct keys of a piece.
 func (m *merger) join(thread, piece int) {
 	p, f := &m.parts[piece], &m.finds[thread]
 	p.keys, p.first, p.repeats = p.keys[:0], p.first[:0], p.repeats[:0]
@@ -138,7 +137,7 @@ func (m *merger) join(thread, piece int) {
 	}
 }
 
-// begin makes an empty table for n keys, and returns the mask of its places.
+// begin empties the table for n keys, and returns its slot mask.
 func (f *finder) begin(n int) (mask uint64) {
 	if size := 2 << bits.Len(uint(n)); len(f.slots) < size {
 		f.slots, f.round = make([]uint64, size), 0
@@ -150,7 +149,7 @@ func (f *finder) begin(n int) (mask uint64) {
 	return uint64(len(f.slots) - 1)
 }
 
-// add writes a piece's keys and sums to their places in the result.
+// add writes a piece's keys and sums to the result.
 func (m *merger) add(_, piece int) {
 	p, dim := &m.parts[piece], m.dim
 	copy(m.keys[p.at:], p.keys)
@@ -173,8 +172,8 @@ func copyRow(dst, src []float32) {
 	copy(dst, src)
 }
 
-// mergeDense adds pushes of an array's range, of n values from lo on, up to sum. Where the
-// first trainer's do not cover the range, missing values count as zeros.
+// mergeDense adds pushes of an array's range, from lo, into sum. If the first trainer's pushes do
+// not cover the range, missing values count as zeros.
 func mergeDense(kernels *simd.Kernels, pushes []*push, per, lo int, sum []float32) {
 	first, covered := pushes[0].session/per, 0
 	for _, p := range pushes {
@@ -182,7 +181,7 @@ func mergeDense(kernels *simd.Kernels, pushes []*push, per, lo int, sum []float3
 			covered += len(p.rows)
 		}
 	}
-	whole := covered == len(sum) // then the first trainer's are copied: adding to 0 would make 0 of -0
+	whole := covered == len(sum) // the first trainer's values are copied: 0 + -0 would be 0
 	if !whole {
 		clear(sum)
 	}
@@ -196,13 +195,12 @@ func mergeDense(kernels *simd.Kernels, pushes []*push, per, lo int, sum []float3
 	}
 }
 
-// chunkKeys is how many keys of a sum are pushed at once: what caches and small tables
-// have room for.
+// chunkKeys is the number of keys of a sum per push: a size that fits into caches and small tables.
 const chunkKeys = 4096
 
-// pushSum pushes a step's sum in chunks, by several threads where there are several. Chunk
-// i is session i's change of that step: what a replay sums has the same keys in the same
-// order, so that chunks that a table has already are known again.
+// pushSum pushes a step's sum in chunks, on several threads if possible. Chunk i is change number
+// step of session i. A replayed sum has the same keys in the same order, so that the table
+// recognises applied chunks.
 func pushSum(t Table, step uint64, dim int, keys []uint64, sums []float32, scale float32) error {
 	if len(keys) <= chunkKeys {
 		return t.Push(0, step, keys, sums, scale)

@@ -12,49 +12,49 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// Keys of a push are cut into pieces by a hash, so that those of several trainers
-// can be joined piece by piece: see merger.
+// Keys of a push are partitioned into pieces by a hash, so that merger can join the pushes of
+// several trainers piece by piece.
 const (
 	pieceBits = 6
 	pieces    = 1 << pieceBits
 )
 
-// pieceHash is a hash of its own: the owner's is that of all keys of a server.
+// pieceHash is a separate hash: all keys of a server agree in the hash that chose the server.
 func pieceHash(key uint64) uint64 { return (key ^ key>>32) * 0x9e3779b97f4a7c15 }
 
-// push is what bsp keeps of a PushRows or a PushDense.
+// push is a buffered PushRows or PushDense, in bsp.
 type push struct {
 	session int
 	seq     uint64
 	table   int
-	keys    []uint64      // by piece
-	from    []int32       // the key's row
-	end     [pieces]int32 // of the piece's keys
-	rows    []float32     // of the keys; a push of an array has these and lo
-	lo      int           // in the whole array
+	keys    []uint64      // partitioned by piece
+	from    []int32       // index of the key's row in the caller's batch
+	end     [pieces]int32 // end of the piece's keys
+	rows    []float32     // rows of the keys, or the values of an array
+	lo      int           // index in the whole array
 	keySet  []uint64      // see unique
 	round   uint64
 }
 
-// step is a step that is not applied yet.
+// step is a pending step.
 type step struct {
 	number      uint64
-	first       uint64 // record of the log, the first that the step needs; 0: none
+	first       uint64 // first log record that the step needs; 0: none
 	rows        [][]*push
 	dense       [][]*push
-	rate        float64 // from the next step on, of the lowest session that has said; below 0: as it was
+	rate        float64 // rate after this step; below 0: unchanged
 	rateSession int
-	clockedBy   []bool // trainers that have clocked it, once it is decided
-	n           int    // how many
+	clockedBy   []bool // trainers that clocked the step, once complete
+	n           int    // number of trainers that clocked it
 }
 
-// steps are bsp's: pushes come in, whole steps go out.
+// steps holds bsp's pending steps.
 type steps struct {
 	mu         sync.Mutex
-	list       []*step // by number
-	completeTo uint64  // steps up to here have all they will have
+	list       []*step // sorted by number
+	completeTo uint64  // steps up to here are complete
 	spare      []*step
-	pushes     []*push // not in use
+	pushes     []*push // free list
 
 	tables, arrays, trainers int
 }
@@ -77,8 +77,8 @@ func (s *steps) give(p ...*push) {
 	s.pushes = append(s.pushes, p...)
 }
 
-// setRows copies a push of rows of dim values, sorted by piece, so that whoever adds them
-// up reads them one after the other. A key twice is an error.
+// setRows copies a push of rows of dim values, sorted by piece for sequential reads in merger. A
+// duplicate key is an error.
 func (p *push) setRows(session int, seq uint64, table, dim int, keys []uint64, grads []float32) error {
 	p.session, p.seq, p.table = session, seq, table
 	n := len(keys)
@@ -105,7 +105,7 @@ func (p *push) setRows(session int, seq uint64, table, dim int, keys []uint64, g
 	return nil
 }
 
-// piece is the range of a piece's keys.
+// piece returns the range of a piece's keys.
 func (p *push) piece(i int) (lo, hi int) {
 	if i > 0 {
 		lo = int(p.end[i-1])
@@ -113,8 +113,8 @@ func (p *push) piece(i int) (lo, hi int) {
 	return lo, int(p.end[i])
 }
 
-// unique looks for a key that comes twice: in a set that is made anew for each piece, by
-// another round, without clearing it.
+// unique returns an error for a duplicate key. The key set is emptied for each piece by a new round
+// number, without clearing.
 func (p *push) unique() error {
 	most := 0
 	for i := range pieces {
@@ -144,14 +144,13 @@ func (p *push) unique() error {
 	return nil
 }
 
-// setDense copies a push of an array.
 func (p *push) setDense(session int, seq uint64, array, lo int, values []float32) {
 	p.session, p.seq, p.table, p.lo = session, seq, array, lo
 	p.rows = bytesview.Sized(p.rows, len(values))
 	copy(p.rows, values)
 }
 
-// at is the step of that number, which is made where there is none. s.mu is held.
+// at returns the step of a number, created if necessary. s.mu is held.
 func (s *steps) at(number uint64) *step {
 	i, ok := slices.BinarySearchFunc(s.list, number, func(k *step, n uint64) int { return cmp.Compare(k.number, n) })
 	if ok {
@@ -168,7 +167,7 @@ func (s *steps) at(number uint64) *step {
 	return k
 }
 
-// add keeps a push, which is a record of the log.
+// add buffers a push with its log record.
 func (s *steps) add(number, record uint64, p *push, isRows bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +186,7 @@ func (k *step) needs(record uint64) {
 	}
 }
 
-// offer says a rate from the step after number on. Where trainers differ it is that of the
-// lowest session.
+// offer sets the rate after step number. If trainers differ, the lowest session's rate wins.
 func (s *steps) offer(number, record uint64, session int, rate float64) {
 	if rate < 0 {
 		return
@@ -201,7 +199,7 @@ func (s *steps) offer(number, record uint64, session int, rate float64) {
 	}
 }
 
-// decide settles who took part in the steps up to what the slowest has clocked.
+// decide fixes the participants of the steps that the slowest trainer has clocked.
 func (s *steps) decide(c *clocks) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,8 +213,7 @@ func (s *steps) decide(c *clocks) {
 	s.completeTo = max(s.completeTo, c.slowest)
 }
 
-// next is the first step that is decided and not applied, or nil; then all up to done
-// are.
+// next returns the first complete pending step; or nil, with all steps up to done applied.
 func (s *steps) next() (k *step, done uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +225,7 @@ func (s *steps) next() (k *step, done uint64) {
 	return k, 0
 }
 
-// end lets the step's memory serve again.
+// end recycles the step's memory.
 func (s *steps) end(k *step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +239,7 @@ func (s *steps) end(k *step) {
 	s.spare = append(s.spare, k)
 }
 
-// needs is the first record of the log that steps not applied need, 0 for none.
+// needs returns the first log record that pending steps need, 0 for none.
 func (s *steps) needs() (first uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,8 +251,8 @@ func (s *steps) needs() (first uint64) {
 	return first
 }
 
-// chosen are the pushes of trainers that took part, in the order in which they are
-// summed: of trainers, and of a trainer's by session and number. list is reordered.
+// chosen returns the pushes of participating trainers, in the order of summation: by session and
+// number. list is reordered.
 func (k *step) chosen(list []*push, per int) []*push {
 	slices.SortFunc(list, func(a, b *push) int {
 		took := func(p *push) int { return toInt(!k.clockedBy[p.session/per]) }

@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// A record of the log is a head, then keys and values as they came. All numbers are
-// little-endian:
+// headBytes is the size of a log record's head. Keys and values follow, as received. All numbers
+// are little-endian:
 //
 //	offset  bytes
 //	0       1     kind
@@ -18,14 +18,14 @@ import (
 //	4       4     table or array
 //	8       8     number of the change in its session
 //	16      8     step
-//	24      8     first value in the whole array; of a Clock the bits of the rate
+//	24      8     first value in the whole array; for a Clock the bits of the rate
 //	32      4     n, the number of keys
 //	36      4     0
 //	40      8*n   keys
 //	...     4*m   values
 const headBytes = 40
 
-// kind is what a record is.
+// kind is the kind of a record.
 type kind byte
 
 const (
@@ -34,13 +34,13 @@ const (
 	kindSet                   // SetDense
 	kindClock
 	kindLeave
-	kindLost // session was lost and counts as left: the server's own, number 0
-	kindMark // nothing: a place in the log
-	kindPull // counts of keys of a pull that have no row: number is its part, step the oldest part that may come again, value the process
+	kindLost // lost session that counts as left: written by the server, number 0
+	kindMark // empty: a position in the log
+	kindPull // counted keys of a pull; seq: part, step: oldest repeatable part, at: process
 	kinds
 )
 
-// change is a record decoded.
+// change is a decoded record.
 type change struct {
 	kind    kind
 	session int
@@ -51,7 +51,7 @@ type change struct {
 	keys    []uint64
 	values  []float32
 
-	completed bool // once it is applied: with it an array has all of its initial values; not in the log
+	completed bool // set when applied: completes an array's initial values; not in the log
 }
 
 func (c *change) putHead(b *[headBytes]byte) {
@@ -64,10 +64,10 @@ func (c *change) putHead(b *[headBytes]byte) {
 	binary.LittleEndian.PutUint32(b[32:], uint32(len(c.keys)))
 }
 
-// size is how long the record is.
+// size returns the record's length.
 func (c *change) size() int { return headBytes + 8*len(c.keys) + 4*len(c.values) }
 
-// decode reads a record. Memory of keys and values is used again.
+// decode decodes a record, and reuses the memory of keys and values.
 func (c *change) decode(b []byte) error {
 	if len(b) < headBytes {
 		return fmt.Errorf("a change of %d bytes: want at least %d", len(b), headBytes)
@@ -88,10 +88,10 @@ func (c *change) decode(b []byte) error {
 	return nil
 }
 
-// little says that memory has the order of files.
+// little reports a little-endian host.
 var little = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// swap turns what was copied from a file to this machine's order, or back.
+// swap converts words and values between little-endian and host order, in place.
 func swap(words []uint64, values []float32) {
 	if little {
 		return
@@ -104,8 +104,7 @@ func swap(words []uint64, values []float32) {
 	}
 }
 
-// wire are the bytes of keys and values in the order of files. Where that is not the
-// machine's they are copied.
+// wire returns keys and values as little-endian bytes, copied on big-endian hosts.
 func wire(keys []uint64, values []float32) (k, v []byte) {
 	if little {
 		return bytesview.Bytes(keys), bytesview.Bytes(values)

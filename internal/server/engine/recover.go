@@ -20,11 +20,11 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// jobFile says in JSON what a directory belongs to.
+// jobFile holds a directory's Identity as JSON.
 const jobFile = "JOB"
 
-// recover brings the engine to where its directory is: the newest checkpoint, then the
-// log. A new directory begins with the checkpoints of Config.From.
+// recover restores the engine from its directory: the newest checkpoint, then the log. A new
+// directory starts with the checkpoints of Config.From.
 func (e *Engine) recover(ctx context.Context) error {
 	if e.cfg.Durability == None {
 		return errors.Join(e.loadFrom(ctx), e.replayed())
@@ -69,9 +69,8 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if len(chain) == 0 && (len(e.cfg.From) > 0 && !e.cfg.Ordered || e.log != nil) {
-		// What comes now builds on it, and a log alone does not say of what tables it
-		// is. Tables of several tiers may choose which keys get a row, but not in a
-		// replay, of which Load tells them.
+		// Later state builds on this checkpoint, and a log alone does not describe its tables. A
+		// tiered table's admission does not apply to a replay, as Load specifies.
 		if _, err = e.save(ctx, false, 0); err != nil {
 			return fmt.Errorf("saving a first checkpoint: %w", err)
 		}
@@ -95,13 +94,13 @@ func (e *Engine) replayed() error {
 	return nil
 }
 
-// none tells whether a directory has no checkpoint.
+// none reports whether a directory has no checkpoint.
 func none(dir string) bool {
 	all, err := snapshot.Numbers(dir)
 	return err == nil && len(all) == 0
 }
 
-// claim makes the directory this server's, or reports that it is another's.
+// claim takes the directory for this server, or returns an error if the owner is another server.
 func (e *Engine) claim() error {
 	path := IdentityPath(e.cfg.Dir)
 	has, err := IdentityOf(e.cfg.Dir)
@@ -116,7 +115,7 @@ func (e *Engine) claim() error {
 	return e.mine(path, has)
 }
 
-// mine reports how a folder is another server's.
+// mine returns an error if a folder belongs to another server.
 func (e *Engine) mine(path string, has Identity) error {
 	want := e.identity()
 	var faults []string
@@ -150,7 +149,7 @@ func (e *Engine) writeJob(path string) error {
 	})
 }
 
-// stateOf is what a checkpoint's manifest says.
+// stateOf decodes a checkpoint's manifest.
 func stateOf(s *snapshot.Snapshot) (st state, err error) {
 	if err := json.Unmarshal(s.Meta, &st); err != nil {
 		return st, fmt.Errorf("%s: its manifest: %w", s.Dir, err)
@@ -158,7 +157,7 @@ func stateOf(s *snapshot.Snapshot) (st state, err error) {
 	return st, nil
 }
 
-// load loads this server's own checkpoint and the deltas to it.
+// load loads this server's checkpoint and its deltas.
 func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state, err error) {
 	newest := chain[len(chain)-1]
 	if st, err = stateOf(newest); err != nil {
@@ -199,8 +198,8 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	return st, nil
 }
 
-// olderThan says of a newest checkpoint that cannot be loaded how to do without it. None is left out
-// silently.
+// olderThan adds to the error of a newest checkpoint how to use the previous one. No checkpoint is
+// skipped silently.
 func (e *Engine) olderThan(err error) error {
 	all, fault := snapshot.Numbers(e.checkpoints())
 	if fault != nil || len(all) < 2 {
@@ -217,7 +216,7 @@ func (e *Engine) lostBefore(session int) error {
 	return &LostError{session / e.cfg.Sessions, errors.New("before this server was started again")}
 }
 
-// loadParts loads tables and arrays of a chain; with keep, rows of another number of servers.
+// loadParts loads tables and arrays of a chain; with keep, from servers of another count.
 func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep func(uint64) bool) (epochs []uint64, err error) {
 	states := make([]state, len(chain))
 	for i, s := range chain {
@@ -260,7 +259,7 @@ func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep
 	return epochs, nil
 }
 
-// loadDense reads an array's file to its end, where damage shows.
+// loadDense reads an array's file to its end, where the checksum is.
 func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, id Identity, file string, own bool) error {
 	r, err := s.Open(file)
 	if err != nil {
@@ -276,9 +275,8 @@ func loadDense(ctx context.Context, d *dense, s *snapshot.Snapshot, id Identity,
 	return nil
 }
 
-// loadFrom loads the checkpoints of all servers of a job, which may have been of another
-// number: where they were as many, this one's alone has what it needs. Sessions, clocks and rates begin
-// anew.
+// loadFrom loads the checkpoints of all servers of a job. With an equal number of servers, only the
+// checkpoint of the same index is needed. Sessions, clocks and rates restart.
 func (e *Engine) loadFrom(ctx context.Context) error {
 	mine := func(key uint64) bool { return schema.Owner(key, e.cfg.Servers) == e.cfg.Index }
 	seen := map[int]string{}
@@ -314,7 +312,7 @@ func (e *Engine) loadFrom(ctx context.Context) error {
 	return nil
 }
 
-// replay applies the log from a record on, as far as the tables do not have it.
+// replay applies the changes of the log, from a record, that the tables lack.
 func (e *Engine) replay(from uint64) error {
 	c := &e.replaying
 	return e.log.Replay(from, func(number uint64, b []byte) error {
@@ -329,8 +327,8 @@ func (e *Engine) replay(from uint64) error {
 	})
 }
 
-// redo applies a change of the log. One that the checkpoint's state has already counts
-// only where it belongs to a step that bsp has not applied.
+// redo applies a change of the log. A change in the checkpoint's state is used only if its step is
+// pending in bsp.
 func (e *Engine) redo(number uint64, c *change) error {
 	if c.kind == kindMark {
 		return nil
@@ -359,7 +357,7 @@ func (e *Engine) redo(number uint64, c *change) error {
 	return nil
 }
 
-// recount counts keys of a pull again.
+// recount repeats the counts of a pull.
 func (e *Engine) recount(c *change) error {
 	if c.table >= len(e.sparse) || len(c.values) > 0 {
 		return fmt.Errorf("counts of table %d of %d, with %d values", c.table, len(e.sparse), len(c.values))
@@ -403,7 +401,7 @@ func (e *Engine) redoOne(number uint64, l *session, c *change, had bool) error {
 	return err
 }
 
-// rebufferPush keeps a push of a step that bsp has not applied.
+// rebufferPush buffers a push of a pending step.
 func (e *Engine) rebufferPush(number uint64, c *change) error {
 	if c.step <= e.clocks.applied {
 		return nil

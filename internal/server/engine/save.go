@@ -15,14 +15,14 @@ func (e *Engine) identity() Identity {
 	return Identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Sessions, c.Mode, c.Durability, e.folder}
 }
 
-// state is what a checkpoint's manifest says besides files.
+// state is a checkpoint's manifest without its files.
 type state struct {
-	About                   // of Record: changes of records before it are in the checkpoint
-	Sessions []sessionState `json:"session_states"` // when Record was the next one
-	Rate     float64        `json:"rate"`           // that was set, -1 for none
+	About                   // changes of records before Record are in the checkpoint
+	Sessions []sessionState `json:"session_states"` // states as of record Last
+	Rate     float64        `json:"rate"`           // learning rate, -1 if unset
 	Epochs   []uint64       `json:"epochs"`
-	Since    []uint64       `json:"since"` // by table: 0 where it is whole
-	logged   int64          // bytes of the log since the checkpoint before
+	Since    []uint64       `json:"since"` // base epoch by table; 0 for a full save
+	logged   int64          // bytes of log since the previous checkpoint
 }
 
 type sessionState struct {
@@ -32,17 +32,16 @@ type sessionState struct {
 	Lost  bool   `json:"lost,omitempty"`
 }
 
-// Saved says what Save wrote.
+// Saved describes a written checkpoint.
 type Saved struct {
 	Number uint64        `json:"number"`
-	Base   uint64        `json:"base"` // of a delta, else 0
+	Base   uint64        `json:"base"` // base of a delta, else 0
 	Dir    string        `json:"dir"`
 	Bytes  int64         `json:"bytes"`
 	Took   time.Duration `json:"took_ns"`
 }
 
-// ErrWhole is Table.Save's error where there cannot be a delta any more: the table has to be saved
-// whole.
+// ErrWhole is Table.Save's error if a delta is no longer possible: the table must be saved whole.
 var ErrWhole = errors.New("it has to be saved whole")
 
 func (e *Engine) checkpoints() string { return CheckpointDir(e.cfg.Dir) }
@@ -50,17 +49,16 @@ func (e *Engine) checkpoints() string { return CheckpointDir(e.cfg.Dir) }
 func tableFolder(i int) string { return fmt.Sprintf("table-%d", i) }
 func denseFile(i int) string   { return fmt.Sprintf("dense-%d", i) }
 
-// Save writes a checkpoint, whole or, with delta, what has changed since the one before;
-// where there is none before, or no table knows what has changed, it is whole. Training goes
-// on meanwhile. A checkpoint appears whole or not at all; older ones than Config.Keep says
-// and what the log no longer needs are then removed. One that cannot be
-// written is an error that leaves everything as it was.
+// Save writes a full checkpoint or, with delta, the changes since the previous checkpoint. The
+// first checkpoint is full, and so are all if no table supports deltas. Training continues. A
+// checkpoint appears atomically; then checkpoints beyond Config.Keep and unneeded log segments are
+// removed. A failed save has no effect.
 func (e *Engine) Save(ctx context.Context, delta bool) (Saved, error) {
 	return e.saveAs(ctx, func() bool { return delta })
 }
 
-// Checkpoint is Save that chooses: a delta, until deltas since the last whole checkpoint come to half of
-// its bytes, or there are 16 of them: all have to be read when a server begins.
+// Checkpoint is Save with an automatic choice: a delta, until the deltas since the last full
+// checkpoint reach half of its bytes or 16 in number, because a restart reads all of them.
 func (e *Engine) Checkpoint(ctx context.Context) (Saved, error) {
 	return e.saveAs(ctx, e.saved.deltaIsLess)
 }
@@ -139,8 +137,9 @@ func (e *Engine) save(ctx context.Context, delta bool, step uint64) (Saved, erro
 	return out, nil
 }
 
-// keepFrom is the first record of the log that is of use after a checkpoint: that from which the one before
-// would be replayed, in case the new one is damaged; when all have left, the new one's.
+// keepFrom returns the first log record to keep after a checkpoint: the replay start of the
+// previous checkpoint, in case of damage to the new one; after all sessions have left, the new
+// replay start.
 func (e *Engine) keepFrom(st *state) uint64 {
 	select {
 	case <-e.clocks.left:
@@ -152,7 +151,7 @@ func (e *Engine) keepFrom(st *state) uint64 {
 	return st.Record
 }
 
-// deltas tells whether any table knows what has changed.
+// deltas reports whether any table supports deltas.
 func (e *Engine) deltas() bool {
 	for _, t := range e.sparse {
 		if t.table.Deltas() {
@@ -162,7 +161,6 @@ func (e *Engine) deltas() bool {
 	return false
 }
 
-// write writes tables and arrays.
 func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (state, error) {
 	st := e.cut()
 	for i, t := range e.sparse {
@@ -202,8 +200,8 @@ func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (
 	return st, nil
 }
 
-// cut is the state between two changes: those before are in the tables, or kept by
-// bsp, whose records are then part of the replay.
+// cut returns the state between two changes: earlier ones are in the tables, or buffered by bsp
+// with their records in the replay.
 func (e *Engine) cut() state {
 	e.gate.Lock()
 	defer e.gate.Unlock()
@@ -225,13 +223,13 @@ func (e *Engine) cut() state {
 	return st
 }
 
-// settle waits until all changes that tables may hold survive: a checkpoint that held one
-// that the log loses would make it count as had already when it comes again.
+// settle waits until all changes in the tables are durable: a checkpoint with a change that the log
+// has lost would reject its repetition.
 func (e *Engine) settle() error {
 	if e.log == nil {
 		return nil
 	}
-	e.gate.Lock() // none is applied and not in the log
+	e.gate.Lock() // no change is applied but not logged
 	var head [headBytes]byte
 	t, err := e.append(&head, &change{kind: kindMark})
 	e.gate.Unlock()
@@ -241,9 +239,8 @@ func (e *Engine) settle() error {
 	return e.Durable(t)
 }
 
-// Shrink lets days pass for the rows: they age, and those that are worth nothing are
-// deleted. Unless Durability is None a checkpoint follows, a delta where there can be
-// one: a server that ends before it is there comes back with rows that have not aged.
+// Shrink ages the rows by days and deletes those due. Unless Durability is None a checkpoint
+// follows, a delta if possible: a crash before the checkpoint restores rows without the aging.
 func (e *Engine) Shrink(ctx context.Context, days int) (deleted int64, err error) {
 	if days < 1 {
 		return 0, fmt.Errorf("tables: shrinking by %d days: want 1 or more", days)

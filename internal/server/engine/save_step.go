@@ -8,13 +8,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/snapshot"
 )
 
-// order is a checkpoint that SaveStep has made.
+// order is a checkpoint made by SaveStep.
 type order struct{ number, step uint64 }
 
-// SaveStep writes this server's part of a checkpoint of the whole job after a step of its run, as Checkpoint
-// does, and returns its number. All trainers have flushed what they pushed, and push nothing until all
-// servers have saved: that is theirs to see to. The number stays valid until SaveStep is called with an oldest above the
-// step. A step that was saved already is not saved again: trainers ask until they have the answer.
+// SaveStep writes this server's part of a checkpoint of the whole job after a step, as Checkpoint
+// does, and returns its number. The trainers must have flushed their pushes, and push no more until
+// all servers have saved. The number stays valid until SaveStep is called with a larger oldest.
+// Repeating a saved step returns its number: trainers retry until an answer arrives.
 func (e *Engine) SaveStep(ctx context.Context, step, oldest uint64) (number uint64, err error) {
 	if step == 0 || oldest > step {
 		return 0, fmt.Errorf("tables: a checkpoint of the job after step %d, the oldest to be kept after step %d: want at least 1, and no more than that", step, oldest)
@@ -24,7 +24,7 @@ func (e *Engine) SaveStep(ctx context.Context, step, oldest uint64) (number uint
 	if i := slices.IndexFunc(e.orders, func(o order) bool { return o.step == step }); i >= 0 {
 		return e.orders[i].number, e.Err()
 	}
-	if err := ctx.Err(); err != nil { // it has waited for another save
+	if err := ctx.Err(); err != nil { // the wait for another save was too long
 		return 0, context.Cause(ctx)
 	}
 	e.orders = slices.DeleteFunc(e.orders, func(o order) bool { return o.step < oldest })
@@ -32,7 +32,7 @@ func (e *Engine) SaveStep(ctx context.Context, step, oldest uint64) (number uint
 	return s.Number, err
 }
 
-// ordered are the checkpoints that stay because SaveStep has made them.
+// ordered returns the checkpoints that SaveStep has made and Prune must keep.
 func (e *Engine) ordered() (numbers []uint64) {
 	for _, o := range e.orders {
 		numbers = append(numbers, o.number)
@@ -40,8 +40,8 @@ func (e *Engine) ordered() (numbers []uint64) {
 	return numbers
 }
 
-// findOrders finds what SaveStep made before this server was started again. What cannot be read is left out:
-// whoever needs it would find out, and it must not keep the server from saving.
+// findOrders lists the SaveStep checkpoints of earlier processes. Unreadable checkpoints are
+// skipped: a load would report them, and saves must not fail.
 func (e *Engine) findOrders() error {
 	all, err := snapshot.Numbers(e.checkpoints())
 	for _, n := range all {

@@ -6,22 +6,22 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/snapshot"
 )
 
-// mostDeltas is how many deltas to a whole checkpoint Engine.Checkpoint makes at most.
+// mostDeltas is the maximum number of deltas per full checkpoint in Engine.Checkpoint.
 const mostDeltas = 16
 
-// saved is what checkpoints there are: the newest whole one and the deltas to it.
+// saved describes the newest full checkpoint and its deltas.
 type saved struct {
-	number uint64 // of the newest
+	number uint64 // newest checkpoint
 	epochs []uint64
-	at     time.Time // when it was complete
-	record uint64    // where its replay begins
+	at     time.Time // completion time
+	record uint64    // replay start
 
-	whole   int64 // bytes of the whole one
-	changed int64 // and of the deltas
+	whole   int64 // bytes of the full checkpoint
+	changed int64 // bytes of the deltas
 	deltas  int
 }
 
-// add notes the newest checkpoint.
+// add records the newest checkpoint.
 func (s *saved) add(c *snapshot.Snapshot, bytes int64, st *state) {
 	s.number, s.epochs, s.at, s.record = c.Number, st.Epochs, c.At, st.Record
 	if c.Base == 0 {
@@ -32,11 +32,11 @@ func (s *saved) add(c *snapshot.Snapshot, bytes int64, st *state) {
 	s.deltas++
 }
 
-// deltaIsLess says that another delta is worth less than what it spares.
+// deltaIsLess reports whether another delta is cheaper than a full checkpoint.
 func (s *saved) deltaIsLess() bool { return s.deltas < mostDeltas && s.changed < s.whole/2 }
 
-// SavedAt is when the newest checkpoint was complete, by the host's clock, those of earlier processes
-// among them; zero where there is none.
+// SavedAt returns the completion time of the newest checkpoint, by the host's clock, including
+// earlier processes; zero without one.
 func (e *Engine) SavedAt() time.Time {
 	e.saving.Lock()
 	defer e.saving.Unlock()

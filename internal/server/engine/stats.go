@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/wal"
 )
 
-// Stats are those of a server at one time, each part's at its own.
+// Stats are a server's statistics; the parts are from different moments.
 type Stats struct {
 	Index    int           `json:"index"`
 	Servers  int           `json:"servers"`
@@ -15,41 +15,41 @@ type Stats struct {
 	Arrays   []ArrayInfo   `json:"arrays,omitempty"`
 	Sessions []SessionInfo `json:"sessions"`
 	Slowest  uint64        `json:"slowest"`          // step that all trainers have clocked
-	Highest  uint64        `json:"highest"`          // step that any has
-	Applied  uint64        `json:"applied"`          // in bsp: whose sum is in the tables
-	Behind   []int         `json:"behind,omitempty"` // trainers that have not clocked the highest step
-	Rate     float64       `json:"rate"`             // learning rate that was set, -1 for none
+	Highest  uint64        `json:"highest"`          // step that any trainer has clocked
+	Applied  uint64        `json:"applied"`          // bsp: last step with its sum in the tables
+	Behind   []int         `json:"behind,omitempty"` // trainers below the highest step
+	Rate     float64       `json:"rate"`             // learning rate, -1 if unset
 	Saved    uint64        `json:"saved"`            // number of the newest checkpoint, 0 for none
 	Log      *wal.Stats    `json:"log,omitempty"`
 	LogPast  int64         `json:"log_bytes_past_checkpoint,omitempty"`
-	LogMost  int64         `json:"log_bytes_limit,omitempty"` // of these, when a checkpoint is due
+	LogMost  int64         `json:"log_bytes_limit,omitempty"` // LogPast that requires a checkpoint
 	Fault    string        `json:"fault,omitempty"`
 }
 
-// TableInfo is a sparse table's.
+// TableInfo describes a sparse table.
 type TableInfo struct {
 	Name string `json:"name"`
 	TableStats
 }
 
-// ArrayInfo is an array's.
+// ArrayInfo describes an array.
 type ArrayInfo struct {
 	Name string `json:"name"`
-	Lo   int    `json:"lo"` // of the whole array
+	Lo   int    `json:"lo"` // start in the whole array
 	Hi   int    `json:"hi"`
-	Set  int    `json:"set"` // values that have their initial ones
+	Set  int    `json:"set"` // values with an initial value
 }
 
-// SessionInfo is a session's.
+// SessionInfo describes a session.
 type SessionInfo struct {
-	Last   uint64 `json:"last"` // change
+	Last   uint64 `json:"last"` // last change
 	Clock  uint64 `json:"clock"`
 	Left   bool   `json:"left"`
 	Pushes int64  `json:"pushes"` // since the engine was opened
 	Keys   int64  `json:"keys"`
 }
 
-// Stats returns the server's statistics. After Close it has none of tables.
+// Stats returns the server's statistics; after Close without tables.
 func (e *Engine) Stats() Stats {
 	s := Stats{Index: e.cfg.Index, Servers: e.cfg.Servers, Mode: e.cfg.Mode, Rate: math.Float64frombits(e.rate.Load()), Saved: e.newest.Load()}
 	c := e.clocks

@@ -1,52 +1,48 @@
-// Package engine is one parameter server without its network: its part of all sparse
-// tables and dense arrays of a job, moved by the trainers' pushes exactly once each,
-// as consistent as the job wants it, and as durable.
+// Package engine is a parameter server without its network: its part of all sparse tables and dense
+// arrays of a job, updated exactly once by each push, with the job's consistency and durability.
 //
 // # Sessions
 //
-// A trainer has one session or more with each server, which outlives the connections that
-// carry it. Each session numbers its changes 1, 2, 3 and so on; the server takes them in this order. invariant[every-push-once]: what it
-// has already it leaves out, also after it was killed and started again, so that a client
-// that does not know whether a change arrived sends it again. Changes of
-// a session come one at a time, those of different sessions at once. After every connect
-// [Engine.Join] tells the client where to go on.
+// A trainer has one or more sessions with each server; sessions outlive connections. Each session
+// numbers its changes from 1; the server applies them in order. invariant[every-push-once]: a
+// server always ignores an already applied change, even after a kill and restart, because a client
+// without an acknowledgement sends the change again. Changes of a session are sequential, those of
+// different sessions concurrent. After each connect [Engine.Join] returns the position to continue
+// from.
 //
 // # Consistency
 //
-// Steps count from 1. All pushes of a step and a session come before the session's Clock
-// for it; a trainer has clocked a step when all its sessions have.
+// Steps count from 1. All pushes of a step and a session precede the session's Clock for it; a
+// trainer has clocked a step when all its sessions have.
 //
-//   - Async applies pushes as they come.
-//   - SSP does so too. invariant[staleness-bound]: a pull of step t waits until the slowest
+//   - Async applies pushes as they arrive.
+//   - SSP does too. invariant[staleness-bound]: a pull of step t always waits until the slowest
 //     trainer has clocked step t-1-Staleness (Ho et al., "More effective distributed ML via a stale
 //     synchronous parallel parameter server", NIPS 2013).
-//   - BSP keeps the pushes of a step until all trainers have clocked it, adds them up in
-//     the order of trainers, and applies the sum once, times 1/trainers.
-//     invariant[bsp-is-allreduce]: that is what the naive algorithm of package collective
-//     and distopt come to, to the last bit. A
-//     pull of step t waits until step t-1 is applied.
-//   - Geo adds what trainers have moved their own copies by: no rule, no wait.
+//   - BSP buffers the pushes of a step until all trainers have clocked it, adds them up in the
+//     order of trainers, and applies the sum once, times 1/trainers.
+//     invariant[bsp-is-allreduce]: the result always equals the naive algorithm of packages
+//     collective and distopt to the last bit. A pull of step t waits until step t-1 is applied.
+//   - Geo adds the deltas of the trainers' copies: no rule, no wait.
 //
-// A trainer that leaves is not waited for any more. One that is lost ends the job with
-// an error that names it, or counts as one that has left ([Config].Lost).
+// Trainers that have left are not waited for. A lost trainer ends the job with an error that names
+// it, or counts as left ([Config].Lost).
 //
 // # Durability
 //
-// With WAL every change is in a log before it is acknowledged, and a server that is
-// killed comes back with all of them: the newest checkpoint, and of the log what that
-// does not hold. Every part of a checkpoint knows, session by session, the last change that
-// it holds, so that training goes on while it is written. With Checkpoint what has
-// come since the newest one is lost, with None everything.
+// With WAL every change is logged before its acknowledgement, and a restarted server has all of
+// them: the newest checkpoint, and the log after it. Every part of a checkpoint has the last
+// included change by session, so that training continues during the write. With Checkpoint the
+// changes since the newest one are lost, with None all.
 //
 // # Cost
 //
-// A push is sorted and applied by its caller's goroutine, under the table's own locks;
-// it allocates nothing. With WAL its bytes are copied once more, to the log's buffer.
-// In bsp a push is copied and sorted into 64 pieces when it comes, by its caller, and
-// the sum is made piece by piece: a probe of a small table that the first cache holds,
-// a row read and a row added, as fast as memory gives them. The pushes of a step are
-// held until the last trainer has clocked it, and those of later steps that other
-// trainers have begun: as much memory as clients may have under way.
+// The caller's goroutine sorts and applies a push, under the table's locks and without allocation.
+// With WAL the bytes are copied once more, to the log's buffer. In bsp the caller copies a push and
+// partitions it into 64 pieces, and the sum is computed piece by piece: a probe of a small table in
+// the first-level cache, a row read and a row added, at the speed of memory. Pushes are held until
+// the last trainer has clocked the step, together with pushes of later steps: at most the clients'
+// memory in flight.
 package engine
 
 import (
@@ -63,10 +59,9 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Mode is how consistent what trainers see is.
+// Mode is the consistency between trainers.
 type Mode string
 
-// The modes.
 const (
 	BSP   Mode = "bsp"
 	Async Mode = "async"
@@ -74,146 +69,136 @@ const (
 	Geo   Mode = "geo"
 )
 
-// Durability is what survives the end of the process.
+// Durability is the state that survives the process.
 type Durability string
 
-// The durabilities.
 const (
 	None       Durability = "none"
 	Checkpoint Durability = "checkpoint"
 	WAL        Durability = "wal"
 )
 
-// Settings that several faults name.
+// Settings that several errors name.
 const (
 	pathMode       setting.Path = "sync"
 	pathDurability setting.Path = "ps.durability"
 	pathDir        setting.Path = "ps.dir"
 )
 
-// Limits.
 const (
-	// MaxSessions is how many sessions a job has at most, all trainers' together.
+	// MaxSessions is the maximum number of sessions of a job, over all trainers.
 	MaxSessions = 1024
-	// DefaultWaitLimit is that of Config.WaitLimit.
+	// DefaultWaitLimit is the default of Config.WaitLimit.
 	DefaultWaitLimit = 10 * time.Minute
-	// DefaultLogBuffer is that of Config.LogBuffer.
+	// DefaultLogBuffer is the default of Config.LogBuffer.
 	DefaultLogBuffer = 16 << 20
-	// DefaultKeep is that of Config.Keep.
+	// DefaultKeep is the default of Config.Keep.
 	DefaultKeep = 2
 )
 
-// Config says which server this is and how it serves. Mode, Durability and the
-// number of trainers have no defaults.
+// Config identifies the server and configures it. Mode, Durability and Trainers have no defaults.
 type Config struct {
-	// Job names the job. A directory that holds another job's is refused.
+	// Job names the job. A directory of another job is rejected.
 	Job string
 	// Index is this server's number of Servers, from 0; Servers 0 means 1.
 	Index, Servers int
-	// Trainers is how many there are, and Sessions how many sessions each has: 0 means 1.
+	// Trainers is the number of trainers, and Sessions the number of sessions of each; 0 means 1.
 	// Session l of trainer t is session t*Sessions+l.
 	Trainers, Sessions int
 	Mode               Mode
-	// Staleness is SSP's: how many steps a trainer may be ahead of the slowest. 0 or more.
+	// Staleness is SSP's maximum lead over the slowest trainer, in steps, at least 0.
 	Staleness  int
 	Durability Durability
-	// Fsync makes the log survive a loss of power, at the price of a disk's
-	// flush for each group of changes.
+	// Fsync makes the log survive a loss of power, at the cost of a disk flush per group of
+	// changes.
 	Fsync bool
-	// Dir is the server's own directory, made where there is none. It is needed
-	// unless Durability is None.
+	// Dir is the server's directory, created if missing, and required unless Durability is None.
 	Dir string
-	// From are the directories of all servers of the job, or of another number of
-	// them, whose newest checkpoints a new job begins with. It is looked at only
-	// where Dir holds nothing.
+	// From has the directories of all servers of a job, of any number, with the newest checkpoints
+	// that a new job starts from. It is ignored unless Dir is empty.
 	From []string
-	// FromNumbers are which checkpoints of From a new job begins with, instead of the newest.
+	// FromNumbers selects checkpoints of From instead of the newest ones.
 	FromNumbers []uint64
-	// Ordered says that checkpoints are made by Engine.SaveStep alone: a new job that begins with others'
-	// makes none at once.
+	// Ordered restricts checkpoints to Engine.SaveStep: a new job with From makes no first
+	// checkpoint.
 	Ordered bool
-	// Keep is how many checkpoints stay, besides those of Engine.SaveStep, and those that all these are deltas
-	// to. 0 means DefaultKeep.
+	// Keep is the number of checkpoints to retain, in addition to those of Engine.SaveStep and the
+	// bases of deltas. 0 means DefaultKeep.
 	Keep int
-	// MaxRows is the most rows that a table has on this server; 0 is the default of
-	// package rows.
+	// MaxRows is the maximum number of rows of a table on this server; 0 is the default of package
+	// rows.
 	MaxRows int
-	// Lost is what happens to the others when a trainer is lost. Empty means FailJob.
+	// Lost is the policy for a lost trainer. Empty means FailJob.
 	Lost FailurePolicy
-	// WaitLimit is how long Await waits. 0 means DefaultWaitLimit.
+	// WaitLimit is the maximum wait of Await. 0 means DefaultWaitLimit.
 	WaitLimit time.Duration
-	// LogBuffer bounds a change in the log, in bytes; there are two buffers of it. 0
-	// means DefaultLogBuffer.
+	// LogBuffer is the maximum size of a change in the log, in bytes; the log has two such buffers.
+	// 0 means DefaultLogBuffer.
 	LogBuffer int
-	// LogFloor is how many bytes the log has beyond the newest checkpoint before LogDue calls for the next one; where
-	// the tables are larger, it is their size. 0 means DefaultLogFloor.
+	// LogFloor is the minimum log after the newest checkpoint, in bytes, before LogDue asks for the
+	// next one; for larger tables their size is used. 0 means DefaultLogFloor.
 	LogFloor int64
-	// Make makes the server's part of table i. nil makes one in memory, whose
-	// checkpoints are always whole, hold pushes up while they are written, and
-	// which never shrinks; internal/server/tiers has others.
+	// Make creates the server's part of table i. nil creates a table in memory without shrinking
+	// and deltas; checkpoints of it block pushes; internal/server/tiers has other tables.
 	Make func(i int, c rows.Config) (Table, error)
 }
 
-// Table is a server's part of one sparse table. Its methods may be called at once,
-// except that a session's pushes come one after the other.
+// Table is a server's part of a sparse table. Its methods are safe for concurrent use, except that
+// a session's pushes are sequential.
 type Table interface {
-	// Pull writes the weights of keys' rows to dst; rows that are not there are
-	// made. Keys may come more than once.
+	// Pull writes the weights of keys' rows to dst, and creates missing rows. Keys may be
+	// duplicate.
 	Pull(keys []uint64, dst []float32) error
-	// Peek is Pull that makes no rows, moves none and counts nothing: for a key
-	// without a row it writes initial weights.
+	// Peek is Pull without creating, moving or counting rows: a key without a row has initial
+	// weights.
 	Peek(keys []uint64, dst []float32) error
-	// Push applies gradients, times scale; counts that the rule wants are behind each row's,
-	// and not scaled. What the rows have of that session and
-	// number already is left out. A key twice is rows.ErrDuplicate, and
-	// nothing is applied. After another error the same push may be made again.
+	// Push applies gradients, times scale; counts that the rule needs follow each row's gradient,
+	// unscaled. Rows that already include the session's number skip the push. A duplicate key is
+	// rows.ErrDuplicate, without an effect. After other errors the push may be repeated.
 	Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error
-	// Shrink ages rows by days and deletes those that are worth nothing.
+	// Shrink ages rows by days and deletes those due.
 	Shrink(ctx context.Context, days int) (deleted int64, err error)
-	// Save writes the table to a directory that does not exist, while it is in
-	// use: whole, or where since is the epoch of an earlier Save what has changed
-	// from then on. Not all tables can do the latter: see Deltas. of is what the files state that they belong to.
+	// Save writes the table to a new directory, during use: whole, or the changes since the epoch
+	// of an earlier Save; see Deltas. of is the files' owner string.
 	Save(ctx context.Context, dir, of string, since uint64) (epoch uint64, err error)
-	// Deltas tells whether Save takes a since other than 0.
+	// Deltas reports whether Save accepts a nonzero since.
 	Deltas() bool
-	// Committed says that what Save wrote is safe.
+	// Committed reports that Save's output is durable.
 	Committed(epoch uint64)
-	// Load adds what Save wrote: first a whole table, then deltas. Where keep is
-	// nil the marks are loaded too, and pushes of the log follow until Replayed;
-	// else the rows that it wants are, of another server. Files that do not state of are an error.
+	// Load loads Save's output: first a whole table, then deltas. With a nil keep Load includes the
+	// marks, and the log's pushes follow until Replayed; otherwise Load takes another server's
+	// rows, filtered by keep. Files with another owner than of are an error.
 	Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (epoch uint64, err error)
 	// Replayed ends the loading.
 	Replayed() error
-	// Stats says how large the table is.
+	// Stats returns the table's size and counters.
 	Stats() TableStats
-	// Close gives everything back.
 	Close() error
 }
 
-// TableStats says how large a table is on this server.
+// TableStats has the size and counters of a table on this server.
 type TableStats struct {
-	Rows        int64 `json:"rows"`         // in memory
-	StoredRows  int64 `json:"stored_rows"`  // in the tier below
-	Bytes       int64 `json:"bytes"`        // resident, of the rows in memory
-	StoredBytes int64 `json:"stored_bytes"` // in the tier below
-	// Pulled and Pushed are keys since the table was made, and Missed those of them that
-	// were not in memory, of tables that have a tier below. A table without one counts
-	// nothing.
+	Rows        int64 `json:"rows"`         // rows in memory
+	StoredRows  int64 `json:"stored_rows"`  // rows in the tier below
+	Bytes       int64 `json:"bytes"`        // resident bytes of the rows in memory
+	StoredBytes int64 `json:"stored_bytes"` // bytes in the tier below
+	// Pulled and Pushed count keys since the table was created, and Missed those not in memory, for
+	// tables with a tier below; otherwise they are 0.
 	Pulled int64 `json:"pulled_keys"`
 	Pushed int64 `json:"pushed_keys"`
 	Missed int64 `json:"missed_keys"`
-	// Found are those of the missed that the tier below had, Denied keys that got no row, Evicted rows that
-	// left memory, Deleted those that days have taken.
+	// Found counts missed keys that the tier below had, Denied keys without a row, Evicted rows
+	// that left memory, Deleted rows deleted by Shrink.
 	Found   int64 `json:"found_keys"`
 	Denied  int64 `json:"denied_keys"`
 	Evicted int64 `json:"evicted_rows"`
 	Deleted int64 `json:"deleted_rows"`
-	// Prefetched are rows that came from the tier below before a pull that waited for other trainers was
-	// answered: they were not missed.
+	// Prefetched counts rows loaded from the tier below before a waiting pull was answered: they
+	// were not missed.
 	Prefetched int64 `json:"prefetched_rows"`
 }
 
-// filled is the configuration with its defaults.
+// filled returns the configuration with its defaults.
 func (c Config) filled() Config {
 	defaults := func(v *int, d int) {
 		if *v == 0 {
@@ -233,7 +218,7 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Validate reports every setting that is missing or out of its range.
+// Validate returns an error for each setting that is missing or out of its range.
 func (c Config) Validate() error {
 	c = c.filled()
 	var errs []error
@@ -270,11 +255,11 @@ func (c Config) Validate() error {
 }
 
 func (c Config) wal() wal.Config {
-	segment := min(wal.DefaultSegmentBytes, c.LogFloor/4) // whole segments are removed
+	segment := min(wal.DefaultSegmentBytes, c.LogFloor/4) // only whole segments are removed
 	return wal.Config{Sync: c.Fsync, BufferBytes: c.LogBuffer, SegmentBytes: max(segment, 2*int64(c.LogBuffer))}
 }
 
-// rowsConfig is a table's.
+// rowsConfig returns a table's configuration.
 func (c Config) rowsConfig(t schema.Sparse) (rows.Config, error) {
 	rule, err := t.Rule.Rows()
 	if err != nil {
@@ -290,8 +275,8 @@ func (c Config) rowsConfig(t schema.Sparse) (rows.Config, error) {
 	return rows.Config{Name: t.Name, Dim: t.Dim, Rule: rule, Init: init, Seed: t.Seed, MaxRows: c.MaxRows}, err
 }
 
-// scale is what pushes are multiplied by as they come: geo's are subtracted by
-// descent with a rate of 1.
+// scale returns the factor of pushes: geo's deltas are added by gradient descent with rate 1, which
+// subtracts.
 func (c Config) scale() float32 {
 	if c.Mode == Geo {
 		return -1

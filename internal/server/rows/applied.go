@@ -7,27 +7,27 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// MaxSessions is how many sessions, numbered from 0, a table can keep marks of.
+// MaxSessions is the maximum number of sessions of a table, numbered from 0.
 const MaxSessions = 1024
 
-// Stripes is how many stripes, each with a lock of its own, the rows are cut over.
+// Stripes is the number of stripes, each with a lock, that the rows are divided into.
 const Stripes = stripes
 
-// StripeOf is the stripe of keys with this hash.
+// StripeOf returns the stripe of keys with this hash.
 func StripeOf(hash uint64) int { return int(hash >> (64 - stripeBits)) }
 
-// sessions are the marks of all sessions: 512 bytes for each that was used.
+// sessions holds the applied sequence numbers of all sessions: 512 bytes per used session.
 type sessions struct {
 	of  [MaxSessions]atomic.Pointer[appliedSeqs]
-	top atomic.Int32 // no session from here on was used
+	top atomic.Int32 // upper bound of the used sessions
 }
 
-// appliedSeqs are one session's marks: for each stripe the number of the last push that
-// was applied there, guarded by the stripe's lock.
+// appliedSeqs has, for each stripe, the number of a session's last applied push; the stripe's lock
+// guards it.
 type appliedSeqs [stripes]uint64
 
-// use returns the marks of a session. Whoever sees a mark under a stripe's lock sees
-// its session below top, because that was raised before the lock was taken.
+// use returns the numbers of a session. It raises top first, so that a holder of a stripe's lock
+// finds every session with a number in the stripe below top.
 func (l *sessions) use(session int) *appliedSeqs {
 	if m := l.of[session].Load(); m != nil {
 		return m
@@ -41,14 +41,13 @@ func (l *sessions) use(session int) *appliedSeqs {
 	}
 }
 
-// AppliedSeq is a session's mark in a stripe: Seq is the number of the session's last push that
-// was applied there.
+// AppliedSeq is the number Seq of a session's last applied push in a stripe.
 type AppliedSeq struct {
 	Session int
 	Seq     uint64
 }
 
-// list appends the marks of a stripe, which is locked, by session.
+// list appends the numbers of a locked stripe, by session.
 func (l *sessions) list(stripe int, dst []AppliedSeq) []AppliedSeq {
 	for session := range int(l.top.Load()) {
 		if m := l.of[session].Load(); m != nil && m[stripe] > 0 {
@@ -58,7 +57,8 @@ func (l *sessions) list(stripe int, dst []AppliedSeq) []AppliedSeq {
 	return dst
 }
 
-// RaiseMark makes a mark at least seq: what was restored holds these pushes.
+// RaiseMark raises a stripe's number of a session to at least m.Seq, after a restore of rows with
+// these pushes.
 func (t *Table) RaiseMark(stripe int, m AppliedSeq) error {
 	if stripe < 0 || stripe >= stripes {
 		return t.fault(fmt.Errorf("RaiseMark: stripe %d: want 0 to %d", stripe, stripes-1))
@@ -81,27 +81,25 @@ func checkSession(session int) error {
 	return nil
 }
 
-// Once says what PushOnce does about keys that have no row.
+// Once is PushOnce's treatment of keys without a row.
 type Once struct {
-	// Create makes rows for them, as Push does. Otherwise a stripe with such a key is
-	// left as it is.
+	// Create creates rows for them, as Push does. Otherwise a stripe with such a key is not
+	// changed.
 	Create bool
-	// Drop, if there is any, says for each place in the batch whether the gradient
-	// is dropped where its key has no row: the caller knows that it gets none.
+	// Drop, unless nil, reports for each index of the batch whether the gradient of a key without a
+	// row is dropped: the caller does not create its row.
 	Drop []bool
-	// Missing gets the places of the keys for whose want a stripe was left as it
-	// is, appended in no order.
+	// Missing receives the indices of the keys that prevented a stripe's update, appended in no
+	// order.
 	Missing []int32
 }
 
-// PushOnce is a Push that takes effect once. A session's pushes are numbered from 1 and
-// come one after the other. The keys of a stripe are updated all or not at all, and
-// with them the session's mark in the stripe becomes seq, in one locked visit; a stripe
-// whose mark is seq or more is left as it is. Who gets an error, or missing keys, may
-// therefore make the same call again.
+// PushOnce is a Push that takes effect once. A session's pushes are numbered from 1 and sequential.
+// In one locked visit PushOnce updates all keys of a stripe, or none, and sets the session's number
+// in the stripe to seq. It skips a stripe with a number of seq or more. After an error or missing
+// keys, the caller may therefore repeat the call.
 //
-// Where rows for some keys of a stripe cannot be made (ErrFull) none of the stripe's
-// is updated.
+// If rows for some keys of a stripe cannot be created (ErrFull), no key of the stripe is updated.
 func (t *Table) PushOnce(session int, seq uint64, keys []uint64, grads []float32, scale float32, o *Once) error {
 	if err := t.checkOnce(session, seq, len(keys), o); err != nil {
 		return err
@@ -147,8 +145,8 @@ func (t *Table) checkOnce(session int, seq uint64, keys int, o *Once) error {
 	return nil
 }
 
-// prepare looks up the rows of a stripe's keys, makes those that are to be made, and
-// tells whether all can be updated now.
+// prepare looks up the rows of a stripe's keys, creates rows as o specifies, and reports whether
+// all keys can be updated now.
 func (t *Table) prepare(s *stripe, b *batch, lo, hi int, o *Once) (whole bool, err error) {
 	before, dropped := len(o.Missing), 0
 	for ; lo < hi; lo += blockRows {
@@ -174,8 +172,8 @@ func (t *Table) prepare(s *stripe, b *batch, lo, hi int, o *Once) (whole bool, e
 	return true, nil
 }
 
-// updateGroup applies the rule to a stripe's keys, those that have rows. prepare has
-// just looked up their last block.
+// updateGroup applies the rule to a stripe's keys with rows. prepare has just looked up their last
+// block.
 func (t *Table) updateGroup(kernels *simd.Kernels, b *batch, lo, hi int, grads []float32, scale float32) {
 	if hi-lo <= blockRows {
 		t.update(kernels, b, lo, hi, grads, scale)

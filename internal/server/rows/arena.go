@@ -5,15 +5,14 @@ import (
 	"sync"
 )
 
-// arena is the memory of all segments, in chunks. Those that are given back are
-// taken again before new ones.
+// arena is the memory of all segments, in chunks. Returned chunks are reused first.
 type arena struct {
 	lines *array[line]
 
 	mu       sync.Mutex
-	used     int    // chunks that were taken ever; number 0 stays empty
-	idle     int    // of them not taken now
-	free     uint32 // the first that is not, 0 for none; its first key is the next
+	used     int    // chunks ever taken; number 0 stays empty
+	idle     int    // chunks in the free list
+	free     uint32 // head of the free list, 0 for none; a chunk's first key is the next one
 	rebuilds int
 }
 
@@ -40,7 +39,7 @@ func (a *arena) take(n int) ([]uint32, error) {
 	return out, nil
 }
 
-// give takes chunks back.
+// give returns chunks to the free list.
 func (a *arena) give(chunks []uint32) {
 	for _, c := range chunks {
 		if c == 0 {
@@ -59,7 +58,7 @@ func (a *arena) give(chunks []uint32) {
 	a.idle += len(chunks)
 }
 
-// chunks are how many were taken ever, and how many of them are idle.
+// chunks returns the chunks ever taken, the idle ones among them, and the rebuilds.
 func (a *arena) chunks() (used, idle, rebuilds int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

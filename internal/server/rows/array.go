@@ -6,32 +6,29 @@ import (
 	"unsafe"
 )
 
-// array is memory for items of width values that grows at its end and never
-// moves: what lies in it may be read while it grows. Growing is for one goroutine
-// at a time. Its memory begins as zeros and is no business of the garbage
-// collector, which would let it grow to a multiple before it looked at it.
+// array is memory for items of width values that grows at its end and never moves: items may be
+// read while it grows. Growing is for one goroutine at a time. The memory starts as zeros and is
+// outside the garbage-collected heap, which would grow to a multiple before a collection.
 //
-// On Linux all of it is one slab: address space for the most items is reserved at
-// once and becomes memory page by page, when an item is written for the first
-// time. Elsewhere, and under the race detector, which does not see such memory,
-// it is slabs of a fixed number of items on the heap.
+// On Linux an array is one slab: reserved address space for all items, mapped page by page at the
+// first write. On other systems, and under the race detector, which does not support such memory,
+// an array has slabs of a fixed number of items on the heap.
 type array[T any] struct {
 	slabs [][]T
-	flat  []T    // the slab, if there is only one
+	flat  []T    // the only slab, if there is one
 	shift uint   // 1<<shift items per slab
-	mask  uint32 // of an item's place in its slab
+	mask  uint32 // mask of an item's index in its slab
 	width int
-	most  int // items
-	ready int // items that may be used
+	most  int // maximum number of items
+	ready int // usable items
 
-	space *reservation // nil: the heap
+	space *reservation // nil for slabs on the heap
 }
 
-// wholeShift is the shift of arrays that are one slab.
+// wholeShift is the shift of arrays with one slab.
 const wholeShift = 31
 
-// newArray makes room for most items in slabs of 1<<shift items, wholeShift for a
-// single one where that can be had.
+// newArray reserves most items in slabs of 1<<shift items; wholeShift requests a single slab.
 func newArray[T any](width, most int, shift uint) (*array[T], error) {
 	a := &array[T]{shift: shift, mask: 1<<shift - 1, width: width, most: most}
 	if shift < wholeShift {
@@ -53,7 +50,7 @@ func (a *array[T]) bytesOf(items int) int {
 	return items * a.width * int(unsafe.Sizeof(v))
 }
 
-// grow makes the first items usable, and lets memory for the next ones be prepared.
+// grow makes the first items usable, and starts to prefault memory for the next ones.
 func (a *array[T]) grow(items int) error {
 	if items > a.most {
 		return fmt.Errorf("%d of at most %d", items, a.most)
@@ -65,11 +62,11 @@ func (a *array[T]) grow(items int) error {
 		}
 		return nil
 	}
-	// Steps of a 16th keep calls few, and have room for pages that are made ahead;
-	// those that nothing has touched take no memory.
+	// Steps of a 16th make calls rare and leave space for prefaulted pages; untouched pages take no
+	// memory.
 	step := items/16 + max(4096, 2*largePage/a.bytesOf(1))
 	want := min(a.most, items+step)
-	if items > a.ready { // maybe it was opened beside
+	if items > a.ready { // a concurrent prefault may have opened it
 		a.ready = min(a.most, a.space.opened()/a.bytesOf(1))
 	}
 	if items > a.ready {
@@ -85,14 +82,14 @@ func (a *array[T]) grow(items int) error {
 	return nil
 }
 
-// item is item i, which must be ready.
+// item returns item i, which must be usable.
 func (a *array[T]) item(i uint32) []T {
 	lo := int(i&a.mask) * a.width
 	return a.slabs[i>>(a.shift&31)][lo : lo+a.width : lo+a.width]
 }
 
-// resident is how many bytes of memory the first items take at most, the rest of
-// the last page included, and the page that was made ahead.
+// resident returns the maximum memory of the first items in bytes, including the rest of the last
+// page and one prefaulted page.
 func (a *array[T]) resident(items int) int {
 	if a.space == nil {
 		return a.bytesOf((items + int(a.mask)) >> a.shift << a.shift)
@@ -104,7 +101,7 @@ func (a *array[T]) resident(items int) int {
 	return min(a.space.size(), roundPage(bytes)+ahead)
 }
 
-// release gives the memory back. Nothing may use the array any more.
+// release frees the memory. The array must not be used afterwards.
 func (a *array[T]) release() error {
 	if a == nil {
 		return nil
@@ -118,17 +115,16 @@ func (a *array[T]) release() error {
 	return space.release()
 }
 
-// Pages of memory: large ones hold hundreds of times more behind one entry of the
-// tables of addresses, which matters where every access is to another page. Arrays
-// below largeFrom, which many small tables have, make do with small ones, of at most
-// 64 KiB on any system.
+// Pages of memory: a large page covers hundreds of times more memory per TLB entry, which matters
+// if every access is to another page. Arrays below largeFrom, as in many small tables, use small
+// pages, of at most 64 KiB on any system.
 const (
 	smallPage = 64 << 10
 	largePage = 2 << 20
 	largeFrom = 4 << 20
 )
 
-// roundPage rounds bytes up to where the page ends in which the last of them lies.
+// roundPage rounds bytes up to the end of a page.
 func roundPage(bytes int) int {
 	page := smallPage
 	if bytes > largeFrom {
@@ -137,7 +133,6 @@ func roundPage(bytes int) int {
 	return (bytes + page - 1) / page * page
 }
 
-// releaser is any array.
 type releaser interface{ release() error }
 
 func releaseAll(arrays ...releaser) error {

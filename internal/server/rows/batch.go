@@ -8,38 +8,37 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// blockRows is how many rows are worked on at once: enough that misses of the
-// caches overlap, few enough that what was fetched is still there when it is used.
+// blockRows is the number of rows processed at a time: enough for overlapping cache misses, few
+// enough to stay in the cache until use.
 const blockRows = 128
 
-// batch is what one call needs; it is used again by a later one. Its keys are
-// sorted by stripe.
+// batch holds the reusable buffers of a call, with its keys sorted by stripe.
 type batch struct {
 	keys   []uint64
 	hashes []uint64
-	pos    []int32 // of the key in the caller's batch
+	pos    []int32 // index in the caller's batch
 	end    [stripes]int32
 
-	// Of a block.
-	lines    [blockRows]uint32 // of the index, where its keys belong
-	rows     [blockRows]int32  // numbers, none where there is no row
-	places   [blockRows]int32  // of the row in its slab
-	fresh    [blockRows]int32  // rows for keys that have none
+	// lines and the next fields are buffers of a block.
+	lines    [blockRows]uint32 // lines of the index where the keys belong
+	rows     [blockRows]int32  // row numbers, none if missing
+	places   [blockRows]int32  // index in the slab
+	fresh    [blockRows]int32  // new rows for keys without one
 	misses   [blockRows]int32
-	from     [blockRows]int32 // places in the caller's batch
+	from     [blockRows]int32 // indices in the caller's batch
 	grads    []float32
-	due      []int32   // rows to extend, of those of a slab
-	initial  []float32 // of one of them
+	due      []int32   // rows of a slab to extend
+	initial  []float32 // initial weights of one of them
 	walkKeys [blockRows]uint64
 	piece    Piece
 
 	keySet []uint64 // see unique
 	round  uint64
-	sink   uint32 // so that touches are not left out
+	sink   uint32 // prevents the elimination of touches
 	view   Row
 }
 
-// begin sorts a batch of keys by stripe. end must follow.
+// begin sorts a batch of keys by stripe. giveBatch must follow.
 func (t *Table) begin(keys []uint64) (*batch, error) {
 	if t.closed.Load() {
 		return nil, t.fault(ErrClosed)
@@ -76,7 +75,7 @@ func (t *Table) giveBatch(b *batch) {
 
 func (t *Table) fault(err error) error { return fmt.Errorf("rows: table %q: %w", t.cfg.Name, err) }
 
-// sort is a counting sort: it keeps the order of keys of a stripe.
+// sort is a stable counting sort by stripe.
 func (b *batch) sort(x *index, keys []uint64) {
 	n := len(keys)
 	b.keys, b.hashes, b.pos = bytesview.Sized(b.keys, n), bytesview.Sized(b.hashes, n), bytesview.Sized(b.pos, n)
@@ -98,7 +97,7 @@ func (b *batch) sort(x *index, keys []uint64) {
 	}
 }
 
-// group is the range of the sorted keys of a stripe.
+// group returns the range of a stripe's sorted keys.
 func (b *batch) group(stripe int) (lo, hi int) {
 	if stripe > 0 {
 		lo = int(b.end[stripe-1])
@@ -106,8 +105,7 @@ func (b *batch) group(stripe int) (lo, hi int) {
 	return lo, int(b.end[stripe])
 }
 
-// each calls f with every stripe that has keys, locked, and the ranges of its keys
-// in blocks.
+// each calls f with every locked stripe that has keys, for each block of its keys.
 func (t *Table) each(b *batch, f func(s *stripe, lo, hi int)) {
 	t.eachStripe(b, func(s *stripe, _, lo, hi int) {
 		for ; lo < hi; lo += blockRows {
@@ -116,9 +114,8 @@ func (t *Table) each(b *batch, f func(s *stripe, lo, hi int)) {
 	})
 }
 
-// eachStripe calls f with every stripe that has keys, locked, its number and the
-// range of its keys. Batches begin with different stripes, so that they do not
-// follow each other from lock to lock.
+// eachStripe calls f with every locked stripe that has keys, its number and the range of its keys.
+// Batches start at different stripes, to avoid lock convoys.
 func (t *Table) eachStripe(b *batch, f func(s *stripe, n, lo, hi int)) {
 	first := int(t.turn.Add(stripes/4 + 1))
 	for i := range stripes {
@@ -134,9 +131,8 @@ func (t *Table) eachStripe(b *batch, f func(s *stripe, n, lo, hi int)) {
 	}
 }
 
-// locate finds the rows of the block [lo, hi) of sorted keys: rows[i] is that of
-// key lo+i, none if it has none. It returns how many have none; misses are their
-// places in the block.
+// locate finds the rows of the block [lo, hi) of sorted keys: rows[i] is the row of key lo+i, or
+// none. It returns the number of missing rows; misses has their indices in the block.
 func (b *batch) locate(x *index, lo, hi int) (misses int) {
 	keys, hashes := b.keys[lo:hi], b.hashes[lo:hi]
 	rows, nums := b.rows[:len(keys)], b.lines[:len(keys)]
@@ -169,19 +165,19 @@ func (b *batch) locate(x *index, lo, hi int) (misses int) {
 	return misses
 }
 
-// pastEnd says that a key's line does not hold it, but a line behind may.
+// pastEnd marks a key that is perhaps in a line after its own.
 const pastEnd = -2
 
-// probe looks for keys in the lines of those numbers: rows get its row, none or
-// behind. The sum is of no use.
+// probe searches lines for keys: rows gets a key's row, none or pastEnd. The sum only keeps the
+// loads.
 func probe(lines []line, nums []uint32, keys []uint64, rows []int32) (sum uint32) {
-	for _, n := range nums { // loads that depend on nothing: they are all under way at once
+	for _, n := range nums { // independent loads overlap
 		sum += lines[n].meta
 	}
 	keys, rows = keys[:len(nums)], rows[:len(nums)]
 	for i, n := range nums {
 		ln, key := &lines[n], keys[i]
-		k := &ln.keys // match, which the compiler does not put here
+		k := &ln.keys // match, which the compiler does not inline here
 		m := (bit(k[0] == key) | bit(k[1] == key)<<1 | bit(k[2] == key)<<2 | bit(k[3] == key)<<3 | bit(k[4] == key)<<4) & ln.meta
 		if m != 0 {
 			rows[i] = int32(ln.rows[bits.TrailingZeros32(m)])
@@ -195,9 +191,8 @@ func probe(lines []line, nums []uint32, keys []uint64, rows []int32) (sum uint32
 	return sum
 }
 
-// compact moves the rows that exist to the front of the block's, and their keys'
-// places in the batch to from. absent gets the others, as places among the sorted
-// keys, unless it is nil.
+// compact moves the existing rows to the front of the block's rows, and their indices in the batch
+// to from. absent, unless nil, receives the sorted indices of the other keys.
 func (b *batch) compact(lo, hi int, absent func(i int)) (n int) {
 	pos := b.pos[lo:hi]
 	for i, row := range b.rows[:len(pos)] {
@@ -211,8 +206,8 @@ func (b *batch) compact(lo, hi int, absent func(i int)) (n int) {
 	return n
 }
 
-// unique reports a key that the batch holds more than once. Equal keys are in the
-// same stripe: the keys of one after the other go into a small set.
+// unique returns an error for a duplicate key of the batch. Equal keys are in the same stripe, so
+// that a small set per stripe suffices.
 func (b *batch) unique() error {
 	most := 0
 	for s := range stripes {
@@ -231,8 +226,7 @@ func (b *batch) unique() error {
 			b.round = 1
 		}
 		for i, h := range b.hashes[lo:hi] {
-			// An entry is its round, so that nothing has to be cleared, and its
-			// place in the batch.
+			// An entry has a round, so that no clearing is needed, and an index in the batch.
 			at := h & mask
 			for ; b.keySet[at]>>32 == b.round; at = (at + 1) & mask {
 				if b.hashes[uint32(b.keySet[at])] == h {

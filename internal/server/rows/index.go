@@ -9,21 +9,20 @@ import (
 type line struct {
 	keys [slots]uint64
 	rows [slots]uint32
-	// meta has a bit for each slot that is taken; above them it counts the keys
-	// that belong here or before and lie behind, because the line was full when
-	// they came. Where that is 0 a search ends. A key that is removed is counted
-	// out again: nothing of it is left.
+	// meta has a bit for each used slot. The higher bits count the keys of this line or earlier
+	// lines that are in a later line, because the line was full. At a count of 0 a search ends.
+	// Removing a key decrements the counts: no tombstone remains.
 	meta uint32
 }
 
 const (
 	slots    = 5
 	allTaken = 1<<slots - 1
-	onePast  = 1 << 8 // one key more that went past a line
+	onePast  = 1 << 8 // one more key that passed the line
 	maxPast  = 1<<24 - 1
 )
 
-// Lines come in chunks, the unit in which segments grow.
+// chunkShift is the binary logarithm of the lines in a chunk, the unit of a segment's growth.
 const (
 	chunkShift = 5
 	chunkLines = 1 << chunkShift
@@ -31,7 +30,7 @@ const (
 	chunkBytes = chunkLines * 64
 )
 
-// match has a bit for each slot that holds the key: no branch depends on which.
+// match has a bit for each slot with the key, without branches that depend on the result.
 func (l *line) match(key uint64) uint32 {
 	k := &l.keys
 	return (bit(k[0] == key) | bit(k[1] == key)<<1 | bit(k[2] == key)<<2 | bit(k[3] == key)<<3 | bit(k[4] == key)<<4) & l.meta
@@ -44,19 +43,19 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// segment is a part of the index that grows alone: the keys of one range of
-// hashes. It is guarded by its stripe's lock.
+// segment is a part of the index that grows alone: the keys of a range of hashes. Its stripe's lock
+// guards it.
 type segment struct {
-	chunks []uint32 // numbers of its chunks
-	lines  uint32   // chunkLines in each, 1 while empty
+	chunks []uint32 // chunk numbers
+	lines  uint32   // chunkLines per chunk, 1 while empty
 	keys   uint32
-	room   uint32 // keys that it takes before it grows
+	room   uint32 // keys that fit before it grows
 }
 
-// at is the number of the segment's line l among all lines.
+// at returns the number of the segment's line l in the arena.
 func (s *segment) at(l uint32) uint32 { return s.chunks[l>>chunkShift]<<chunkShift | l&chunkMask }
 
-// next is the line behind l, the first behind the last.
+// next returns the line after l, cyclically.
 func (s *segment) next(l uint32) uint32 {
 	if l++; l == s.lines {
 		return 0
@@ -64,35 +63,33 @@ func (s *segment) next(l uint32) uint32 {
 	return l
 }
 
-// noChunk is a chunk that stays empty: that of segments without keys.
+// noChunk is the permanently empty chunk of segments without keys.
 var noChunk = []uint32{0} // never written
 
-// capacityOf is how many keys so many lines take: 85 % of their slots.
+// capacityOf returns the number of keys for the given lines: 85 % of their slots.
 func capacityOf(lines uint32) uint32 { return uint32(uint64(lines) * slots * 85 / 100) }
 
 // index finds the row number of a key: open addressing in lines of 5 slots.
 //
-// The upper bits of a key's hash choose the segment, the ones below, as a
-// fraction, its line: fraction*lines (Lemire 2019), so that a segment may have any
-// number of lines and its keys lie in the order of their hashes. A key whose line is
-// full lies in one of the lines behind. A segment 85 % of whose slots are taken is
-// laid out anew with an eighth more lines, in one pass over both from front to
-// back: about 8 keys are moved, at a few ns each, for each that comes. Segments have
-// some ten thousand keys, so that nobody waits long for that.
+// The upper bits of a key's hash select the segment, the bits below, as a fraction, its line:
+// fraction*lines (Lemire 2019). A segment may therefore have any number of lines, and its keys are
+// in hash order. A key with a full line is in a later line. At 85 % of used slots a segment is
+// rebuilt with an eighth more lines, in one sequential pass: about 8 moved keys, at a few ns each,
+// per insertion. Segments have some ten thousand keys, to limit the wait for a rebuild.
 type index struct {
 	segments []segment
-	bits     uint // 1<<bits segments
+	bits     uint // log2 of the number of segments
 	salt     uint64
 	arena    arena
 }
 
-// hash is one-to-one: all its bits depend on all the key's. Keys are told apart by
-// it whatever bits of another function chose this server for them.
+// hash is one-to-one, and each bit depends on the whole key: the hash for the choice of the server
+// does not matter.
 func (x *index) hash(key uint64) uint64 { return mix(key ^ x.salt) }
 
 func (x *index) segment(hash uint64) *segment { return &x.segments[hash>>(-x.bits&63)] }
 
-// home is the line of the segment where a hash belongs.
+// home returns a hash's line of the segment.
 func (x *index) home(s *segment, hash uint64) uint32 {
 	l, _ := bits.Mul64(hash<<(x.bits&63), uint64(s.lines))
 	return uint32(l)
@@ -109,8 +106,8 @@ func newIndex(maxRows int, salt uint64, shift uint) (*index, error) {
 	for i := range x.segments {
 		x.segments[i] = segment{chunks: noChunk, lines: 1}
 	}
-	// Above 3 keys to a line but for the rounding of each segment, and as many
-	// lines again while they are laid out anew.
+	// At least 3 keys per line, except for each segment's rounding, and twice the lines for
+	// rebuilds.
 	chunks := 2*(maxRows/(3*chunkLines)) + 8*len(x.segments) + 64
 	lines, err := newArray[line](1, chunks*chunkLines, max(shift, chunkShift))
 	if err != nil {
@@ -120,13 +117,11 @@ func newIndex(maxRows int, salt uint64, shift uint) (*index, error) {
 	return x, lines.grow(chunkLines)
 }
 
-// segmentBits chooses as many segments as have 16384 keys each, at least the number
-// of stripes, at most 4096.
+// segmentBits selects segments of 16384 keys, at least one per stripe and at most 4096.
 func segmentBits(maxRows int) uint {
 	return min(12, max(stripeBits, uint(bits.Len(uint(max(0, maxRows-1)>>14)))))
 }
 
-// find returns the row of a key.
 func (x *index) find(s *segment, key, hash uint64) (row uint32, ok bool) {
 	l := x.home(s, hash)
 	for range s.lines {
@@ -142,7 +137,7 @@ func (x *index) find(s *segment, key, hash uint64) (row uint32, ok bool) {
 	return 0, false
 }
 
-// insert adds a key that is not there. An error leaves all as it was.
+// insert adds a new key. An error leaves the index unchanged.
 func (x *index) insert(s *segment, key, hash uint64, row uint32) error {
 	if s.keys >= s.room {
 		more := max(1, s.lines/8>>chunkShift)
@@ -155,7 +150,7 @@ func (x *index) insert(s *segment, key, hash uint64, row uint32) error {
 	return nil
 }
 
-// place puts a key into the first free slot from its line on. There is one.
+// place puts a key into the first free slot from its line on. A free slot must exist.
 func (x *index) place(s *segment, key, hash uint64, row uint32) {
 	l := x.home(s, hash)
 	for {
@@ -171,7 +166,7 @@ func (x *index) place(s *segment, key, hash uint64, row uint32) {
 	}
 }
 
-// remove takes a key out and returns its row.
+// remove removes a key and returns its row.
 func (x *index) remove(s *segment, key, hash uint64) (row uint32, ok bool) {
 	if row, ok = x.find(s, key, hash); !ok {
 		return 0, false
@@ -189,8 +184,8 @@ func (x *index) remove(s *segment, key, hash uint64) (row uint32, ok bool) {
 	}
 }
 
-// shrink lays a segment out anew in fewer lines when less than 60 % of its slots
-// are taken, so that 80 % are.
+// shrink rebuilds a segment with fewer lines if less than 60 % of its slots are used, so that 80 %
+// are.
 func (x *index) shrink(s *segment) {
 	if uint64(s.keys)*100 >= uint64(s.lines)*slots*60 {
 		return
@@ -200,11 +195,11 @@ func (x *index) shrink(s *segment) {
 		x.arena.give(s.chunks)
 		s.chunks, s.lines, s.room = noChunk, 1, 0
 	} else if chunks < s.lines>>chunkShift {
-		_ = x.resize(s, chunks) // without memory it stays as it is
+		_ = x.resize(s, chunks) // without memory the segment is unchanged
 	}
 }
 
-// resize lays a segment out anew in so many chunks.
+// resize rebuilds a segment with the given number of chunks.
 func (x *index) resize(s *segment, chunks uint32) error {
 	fresh, err := x.arena.take(int(chunks))
 	if err != nil {

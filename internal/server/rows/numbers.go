@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// takeNumbers fills dst with numbers of rows that nobody has and returns how many it
-// got: fewer only with an error.
+// takeNumbers fills dst with free row numbers and returns their count: fewer only with an error.
 func (t *Table) takeNumbers(dst []int32) (n int, err error) {
 	f := &t.numbers
 	f.Lock()
@@ -56,7 +55,7 @@ func (t *Table) growTo(rows int) error {
 	return nil
 }
 
-// giveNumbers takes numbers back.
+// giveNumbers returns row numbers to the free list.
 func (t *Table) giveNumbers(rows []int32) {
 	if len(rows) == 0 {
 		return
@@ -71,8 +70,8 @@ func (t *Table) giveNumbers(rows []int32) {
 	f.idle += len(rows)
 }
 
-// create makes rows for keys of a block that have none, those of its misses that
-// are admitted, and returns how many it did not admit. On an error some have none.
+// create creates rows for the admitted keys among a block's misses, and returns the number of
+// rejected ones. After an error some keys have no row.
 func (t *Table) create(s *stripe, b *batch, lo, misses int, push bool) (denied int, err error) {
 	want := b.misses[:misses]
 	if t.cfg.Admit != nil {
@@ -97,7 +96,7 @@ func (t *Table) create(s *stripe, b *batch, lo, misses int, push bool) (denied i
 			break
 		}
 		if b.rows[i] = made; made == none {
-			continue // there are no more numbers
+			continue // no numbers are left
 		}
 		if len(rows) > 0 && made == rows[0] {
 			rows = rows[1:]
@@ -108,8 +107,8 @@ func (t *Table) create(s *stripe, b *batch, lo, misses int, push bool) (denied i
 	return denied, err
 }
 
-// enter gives the sorted key i the first of rows, or the row that it got as a
-// duplicate earlier in the block, or none where there are no rows.
+// enter returns the row of the sorted key i: the first of rows, the row that an earlier duplicate
+// got, or none if rows is empty.
 func (t *Table) enter(s *stripe, b *batch, i int, rows []int32) (int32, error) {
 	key, hash := b.keys[i], b.hashes[i]
 	seg := t.index.segment(hash)
@@ -126,7 +125,7 @@ func (t *Table) enter(s *stripe, b *batch, i int, rows []int32) (int32, error) {
 	return rows[0], nil
 }
 
-// begins gives a row its initial values.
+// begins sets a row's initial values.
 func (t *Table) begins(row uint32, key uint64) {
 	t.first(t.weights.item(row), rowStream(t.stream, key))
 	for k, p := range t.parts {

@@ -8,11 +8,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// Pull writes the weights of keys' rows to dst, len(keys)*Dim values, in order.
-// Keys that have no row get one, or, where Admit says no, only its initial weights
-// in dst. A key may be in the batch more than once.
+// Pull writes the weights of keys' rows to dst, len(keys)*Dim values, in order. A key without a row
+// gets one; for a key rejected by Admit, dst has the initial weights. A batch may have duplicate
+// keys.
 //
-// With ErrFull all that has a row was still written; the rest has initial weights.
+// With ErrFull, dst still has all existing rows; the rest has initial weights.
 func (t *Table) Pull(keys []uint64, dst []float32) error {
 	b, err := t.beginValues("Pull", keys, len(dst), t.cfg.Dim)
 	if err != nil {
@@ -36,9 +36,9 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 	return nil
 }
 
-// Peek writes the weights of keys' rows to dst, len(keys)*Dim values, and changes
-// nothing: for a key that has no row it writes the initial weights and appends the
-// key's place in the batch to missing, which it returns, in no order.
+// Peek writes the weights of keys' rows to dst, len(keys)*Dim values, without a change of the
+// table. For a key without a row Peek writes the initial weights and appends the key's index to
+// missing, in no order. Peek returns missing.
 func (t *Table) Peek(keys []uint64, dst []float32, missing []int32) ([]int32, error) {
 	b, err := t.beginValues("Peek", keys, len(dst), t.cfg.Dim)
 	if err != nil {
@@ -52,18 +52,18 @@ func (t *Table) Peek(keys []uint64, dst []float32, missing []int32) ([]int32, er
 	return missing, nil
 }
 
-// Push applies the rule with gradients of keys, len(keys)*PushDim values in order, each
-// multiplied by scale. A key that has no row gets one first; where Admit says no, its
-// gradient is dropped. A batch that holds a key twice is refused whole: the client
-// adds up such gradients before they travel.
+// Push applies the rule with gradients of keys, len(keys)*PushDim values in order, each multiplied
+// by scale. A key without a row gets one first; the gradient of a key rejected by Admit is dropped.
+// A batch with a duplicate key is rejected as a whole: clients sum such gradients before they send
+// them.
 //
-// With ErrFull the gradients of keys that have a row were applied.
+// With ErrFull the gradients of keys with a row were applied.
 func (t *Table) Push(keys []uint64, grads []float32, scale float32) error {
 	_, err := t.push("Push", keys, grads, scale, true, nil)
 	return err
 }
 
-// push is Push, or with create false appends the places of keys without a row to missing.
+// push is Push; with create false it appends the indices of keys without a row to missing.
 func (t *Table) push(op string, keys []uint64, grads []float32, scale float32, create bool, missing []int32) ([]int32, error) {
 	b, err := t.beginValues(op, keys, len(grads), t.grad)
 	if err != nil {
@@ -92,7 +92,6 @@ func (t *Table) push(op string, keys []uint64, grads []float32, scale float32, c
 	return missing, nil
 }
 
-// update applies the rule to the rows of a block.
 func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []float32, scale float32) {
 	n := b.compact(lo, hi, nil)
 	rows, mask := b.rows[:n], t.weights.mask
@@ -122,8 +121,8 @@ func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []floa
 	}
 }
 
-// extend gives rows of a block, those that are due counted from at on, the weights that they
-// did not begin with. It comes once in a row's life.
+// extend initialises the remaining weights of the rows due, with indices relative to at, once per
+// row.
 func (t *Table) extend(b *batch, lo, hi, at int, slab uint32) {
 	for _, i := range b.due {
 		place := at + int(i)
@@ -133,8 +132,8 @@ func (t *Table) extend(b *batch, lo, hi, at int, slab uint32) {
 	}
 }
 
-// fetch reads something of each cache line of rows, so that all are on their way at
-// once. The sum is of no use.
+// fetch loads a value of each cache line of rows, so that their cache misses overlap. The sum only
+// keeps the loads.
 func fetch(a *array[float32], rows []int32) (sum float32) {
 	if a.flat == nil {
 		for _, row := range rows {
@@ -157,8 +156,8 @@ func fetch(a *array[float32], rows []int32) (sum float32) {
 	return sum
 }
 
-// touch marks rows as touched now. Their stripe is locked, and that is when the epoch
-// is read: a row's never goes back.
+// touch marks rows as touched. The epoch is read under their stripe's lock, so that a row's epoch
+// never decreases.
 func (t *Table) touch(rows []int32) {
 	now := t.epoch.Load()
 	for _, row := range rows {
@@ -167,7 +166,7 @@ func (t *Table) touch(rows []int32) {
 	}
 }
 
-// change marks rows, whose stripe is locked, as changed now.
+// change marks rows of a locked stripe as changed.
 func (t *Table) change(rows []int32) {
 	now := t.epoch.Load()
 	for _, row := range rows {
@@ -176,8 +175,8 @@ func (t *Table) change(rows []int32) {
 	}
 }
 
-// copyOut writes the weights of a block's rows to their places in dst, initial ones
-// where there is no row, and returns how many rows there are.
+// copyOut writes the weights of a block's rows to dst, initial ones for missing rows, and returns
+// the number of rows found.
 func (t *Table) copyOut(b *batch, lo, hi int, dst []float32) (n int) {
 	dim := t.cfg.Dim
 	n = b.compact(lo, hi, func(i int) {
@@ -187,8 +186,7 @@ func (t *Table) copyOut(b *batch, lo, hi int, dst []float32) (n int) {
 	return n
 }
 
-// copyRows writes the weights of a block's first n rows, compacted, to their places
-// in dst.
+// copyRows writes the weights of a block's first n rows, compacted, to dst.
 func (t *Table) copyRows(b *batch, n int, dst []float32) {
 	dim := t.cfg.Dim
 	rows, from := b.rows[:n], b.from[:n]
@@ -223,7 +221,7 @@ func (t *Table) beginValues(op string, keys []uint64, values, width int) (*batch
 	return t.begin(keys)
 }
 
-// addMissing appends the places in the batch of the misses of a block.
+// addMissing appends the batch indices of a block's misses.
 func (b *batch) addMissing(missing []int32, lo, misses int) []int32 {
 	for _, i := range b.misses[:misses] {
 		missing = append(missing, b.pos[lo+int(i)])

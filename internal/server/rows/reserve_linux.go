@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultShift: arrays are one slab.
+// defaultShift selects one slab per array.
 const defaultShift = wholeShift
 
-// reservation is a range of addresses whose front may be used.
+// reservation is a range of addresses with a usable front.
 type reservation struct {
-	mapped []byte       // as it was mapped, to be given back
-	usable []byte       // from a large page's border on
-	open   atomic.Int64 // bytes at the front that may be used
-	made   int          // where the last page ends that was made ahead
+	mapped []byte       // whole mapping, for munmap
+	usable []byte       // aligned to a large page
+	open   atomic.Int64 // usable bytes at the front
+	made   int          // end of the last prefaulted page
 
-	busy   atomic.Bool // a goroutine prepares memory beside
+	busy   atomic.Bool // a prefault is running
 	making sync.WaitGroup
 }
 
-// reserve takes addresses and no memory.
+// reserve reserves addresses, but no memory.
 func reserve(bytes int) (*reservation, error) {
 	size := roundPage(bytes)
 	m, err := unix.Mmap(-1, 0, size+largePage, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
@@ -41,11 +41,11 @@ func (r *reservation) start() unsafe.Pointer { return unsafe.Pointer(unsafe.Slic
 
 func (r *reservation) size() int { return len(r.usable) }
 
-// opened is how many bytes at the front may be used.
+// opened returns the number of usable bytes at the front.
 func (r *reservation) opened() int { return int(r.open.Load()) }
 
-// grow opens the first bytes, large pages behind the first largeFrom: what is
-// opened ends where a page does.
+// grow makes the first bytes usable, with large pages after the first largeFrom, rounded up to
+// whole pages.
 func (r *reservation) grow(bytes int) error {
 	open, end := r.opened(), min(len(r.usable), roundPage(bytes))
 	if end <= open {
@@ -56,20 +56,19 @@ func (r *reservation) grow(bytes int) error {
 		return fmt.Errorf("taking %d KiB of memory beside %d MiB: %w", len(more)>>10, open>>20, err)
 	}
 	if end > largeFrom {
-		// May fail, where the kernel was built without: then pages are small.
+		// Fails on kernels without transparent huge pages: then pages are small.
 		_ = unix.Madvise(r.usable[largeFrom:end], unix.MADV_HUGEPAGE)
 	}
-	for open < end && !r.open.CompareAndSwap(int64(open), int64(end)) { // another may have opened more
+	for open < end && !r.open.CompareAndSwap(int64(open), int64(end)) { // open may have grown
 		open = r.opened()
 	}
 	return nil
 }
 
-// prefault prepares, by a goroutine beside the caller, the large page behind the one in which
-// the first bytes end, and opens the first want bytes. The first write to a page waits until
-// the system has emptied all of it, some 100 µs, and in a virtual machine until its host has
-// found memory, some 5 ms: as long as ten batches take. Opening waits as long where another
-// page is being made.
+// prefault prepares, on another goroutine, the large page after the end of the first bytes, and
+// opens as many bytes as want. The first write to a page waits some 100 µs until the system has
+// cleared it, and in a virtual machine some 5 ms until the host has found memory: the time of ten
+// batches. Opening waits equally long while another page is prepared.
 func (r *reservation) prefault(bytes, want int) {
 	from := bytes/largePage*largePage + largePage
 	end := min(len(r.usable), from+largePage)
@@ -86,11 +85,11 @@ func (r *reservation) prefault(bytes, want int) {
 	}
 	r.making.Go(func() {
 		defer r.busy.Store(false)
-		// The thread ends with the goroutine. Others first: they would wait for a core as
-		// long as for the page.
+		// The thread ends with the goroutine. Its low priority favours other threads, which would
+		// otherwise wait for a core and for the page equally long.
 		runtime.LockOSThread()
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, besideNice)
-		// What fails is done, or said, when the memory is used.
+		// An error is repeated when the memory is used.
 		_ = r.grow(want)
 		if makes {
 			_ = unix.Madvise(r.usable[from:end], unix.MADV_POPULATE_WRITE) // since Linux 5.14
@@ -98,8 +97,8 @@ func (r *reservation) prefault(bytes, want int) {
 	})
 }
 
-// besideNice is how nice threads are that prepare memory: enough to give way, and little
-// enough to come forward on a busy machine.
+// besideNice is the nice value of prefaulting threads: high enough to give way, low enough to
+// progress on a busy host.
 const besideNice = 10
 
 func (r *reservation) release() error {

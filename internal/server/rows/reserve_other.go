@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// defaultShift: arrays are slabs of 4096 items.
+// defaultShift selects slabs of 4096 items.
 const defaultShift = 12
 
-// reservation does not exist here.
+// reservation is unsupported on this system.
 type reservation struct{}
 
 func reserve(int) (*reservation, error) {

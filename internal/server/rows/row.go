@@ -2,22 +2,21 @@ package rows
 
 import "fmt"
 
-// Row is a row as Walk shows it.
+// Row is a row during a Walk or Visit.
 type Row struct {
 	Key uint64
-	// Weights and State are the row's values in place, State by part. They may be
-	// changed until the function that got them returns, and not be kept.
+	// Weights and State are the row's values in place, State by part. They may be changed, but not
+	// retained after the callback.
 	Weights []float32
 	State   [][]float32
-	// Usage is zero where the table keeps none. What is written
-	// here is kept.
+	// Usage is zero if the table has none. Changes are stored.
 	Usage Usage
 }
 
 // Export writes the whole rows of keys to values, len(keys)*Width, and their usage to usage,
-// len(keys), or nil if it is not wanted; a table that keeps none leaves it. What belongs to keys
-// that have no row is not written; their places in the batch are appended to missing, which it
-// returns, in no order. Nothing changes.
+// len(keys), which may be nil; ignored by a table without usage. Entries of keys without a row are
+// not written; their batch indices are appended to missing, which Export returns, in no order. The
+// table is unchanged.
 func (t *Table) Export(keys []uint64, values []float32, usage []Usage, missing []int32) ([]int32, error) {
 	b, err := t.beginRows("Export", keys, values, usage)
 	if err != nil {
@@ -40,11 +39,10 @@ func (t *Table) Export(keys []uint64, values []float32, usage []Usage, missing [
 	return missing, nil
 }
 
-// Import stores whole rows as Export gave them. A key that has a row already keeps it unless
-// replace is true: then the row is overwritten. usage may be nil: then made rows are marked as
-// touched now, overwritten ones keep theirs, and both are marked as Changed. Admit is not asked. It
-// returns how many rows it wrote; with ErrFull these are not all. Where a batch holds a key twice,
-// its first row is stored, or with replace its last.
+// Import stores whole rows in Export's layout, without Admit. Existing rows are overwritten only if
+// replace is true. With a nil usage new rows are marked as touched now, overwritten ones retain
+// their usage, and both are marked as Changed. Import returns the number of rows written; with
+// ErrFull not all are. For a duplicate key the first row is stored, or with replace the last.
 func (t *Table) Import(keys []uint64, values []float32, usage []Usage, replace bool) (stored int, err error) {
 	b, err := t.beginRows("Import", keys, values, usage)
 	if err != nil {
@@ -105,7 +103,7 @@ func (t *Table) enterOr(s *stripe, b *batch, i int, rows []int32, err error) (in
 	return row, firstOf(err, e)
 }
 
-// Delete takes the rows of keys out and returns how many there were.
+// Delete deletes the rows of keys and returns the number of deleted rows.
 func (t *Table) Delete(keys []uint64) (deleted int, err error) {
 	b, err := t.begin(keys)
 	if err != nil {

@@ -1,31 +1,28 @@
 package rows
 
-// Stats are those of a table at one time, each stripe's at its own.
+// Stats are a table's statistics; stripes are from different moments.
 type Stats struct {
 	Rows, MaxRows int
-	// FreeRows are numbers of deleted rows that wait to be used again; their memory
-	// is counted in Arrays.
+	// FreeRows is the number of deleted rows to reuse; Arrays includes their memory.
 	FreeRows int
-	// Denied are keys that a Pull found without a row and Admit did not admit,
-	// Dropped the gradients of such keys, Deleted the rows that Delete and Walk took
-	// out; all since New.
+	// Denied counts keys that Admit rejected in a Pull, Dropped the gradients of such keys, Deleted
+	// the rows deleted by Delete and Walk; all since New.
 	Denied, Dropped, Deleted int
-	// Rebuilds are how often a segment of the index was laid out anew, Segments how
-	// many there are, and Slots the places for keys in them.
+	// Rebuilds counts rebuilt segments of the index, Segments is the number of segments, and Slots
+	// the number of slots for keys.
 	Segments, Rebuilds, Slots int
 	Arrays                    []ArrayStats
 }
 
-// ArrayStats says what memory an array takes.
+// ArrayStats describes the memory of an array.
 type ArrayStats struct {
-	// Name is "weights", "state NAME", "usage", "index" or "segments".
 	Name string
-	// Used are the bytes up to the last row or chunk of the index ever used,
-	// Resident the memory they take at most, whole pages.
+	// Used is the size up to the last row or chunk ever used, Resident the maximum memory for it in
+	// whole pages; both in bytes.
 	Used, Resident int
 }
 
-// Resident is the sum over the arrays.
+// Resident returns the sum over the arrays.
 func (s Stats) Resident() (bytes int) {
 	for _, a := range s.Arrays {
 		bytes += a.Resident
@@ -33,7 +30,7 @@ func (s Stats) Resident() (bytes int) {
 	return bytes
 }
 
-// Used is the sum over the arrays.
+// Used returns the sum over the arrays.
 func (s Stats) Used() (bytes int) {
 	for _, a := range s.Arrays {
 		bytes += a.Used
@@ -41,7 +38,7 @@ func (s Stats) Used() (bytes int) {
 	return bytes
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (t *Table) Len() (rows int) {
 	for i := range t.stripes {
 		s := &t.stripes[i]
@@ -52,7 +49,7 @@ func (t *Table) Len() (rows int) {
 	return rows
 }
 
-// Stats returns the table's statistics. Its cost is that of 64 locks.
+// Stats returns the table's statistics. Cost: 64 locks.
 func (t *Table) Stats() Stats {
 	st := Stats{MaxRows: t.cfg.MaxRows, Segments: len(t.index.segments)}
 	for i := range t.stripes {
@@ -87,7 +84,7 @@ func (t *Table) Stats() Stats {
 	return st
 }
 
-// segmentBytes is the size of a segment without the numbers of its chunks.
+// segmentBytes is the size of a segment without its chunk numbers.
 const segmentBytes = 40
 
 func statsOf[T any](name string, a *array[T], items int) ArrayStats {

@@ -1,14 +1,12 @@
-// Package rows is one server's shard of a sparse table in memory: rows of weights
-// by 64-bit key, made when they are first touched, and updated by the row rules of
-// optim.
+// Package rows is one server's shard of a sparse table in memory: rows of weights by 64-bit key,
+// created at the first access, and updated by the row rules of optim.
 //
 // # Memory
 //
-// A row has a number, dense from 0; numbers of deleted rows are used again. Weights
-// lie in one array, each part of the rule's state in another, and an index of 5-slot
-// cache lines finds the number of a key. Nothing is copied when arrays grow, the
-// index grows segment by segment by an eighth, and the garbage collector sees none
-// of it. Per row:
+// A row has a number, dense from 0; numbers of deleted rows are reused. One array has the weights,
+// one more each part of the rule's state, and an index of 5-slot cache lines finds a key's number.
+// Arrays grow without copying, the index grows segment by segment by an eighth, and the garbage
+// collector scans none of this memory. Per row:
 //
 //	weights                     4*dim bytes
 //	state                       4*(sum of the widths of the rule's parts)
@@ -17,23 +15,21 @@
 //	  85 % just before a segment grows      15.1
 //	  75 % just after it, chunks rounded    17.1
 //
-// Rows of width 16 with one float of state take 64 + 4 + 17.1 = 85.1 bytes at most
-// while the table grows, all segments at their emptiest at once. What does not
-// depend on the rows: 2 MiB at the end of each array, 2 KiB for each of at most 4096
-// segments while it has few keys (from 550 keys in a segment on the above holds; 75 %
-// becomes 68 %, 18.8 bytes, from 544 to 680), 40 bytes a segment, 4 bytes for each
-// 2 KiB of the index, and one more copy of each segment that is just laid out anew.
-// With 50 million rows in 4096 segments that is together 0.4 bytes a row.
+// Rows of width 16 with one float of state take at most 64 + 4 + 17.1 = 85.1 bytes while the table
+// grows, with all segments at their emptiest simultaneously. Memory independent of the rows: 2 MiB
+// at the end of each array, 2 KiB for each of at most 4096 segments with few keys (the values above
+// hold from 550 keys per segment; 75 % becomes 68 %, 18.8 bytes, from 544 to 680), 40 bytes per
+// segment, 4 bytes per 2 KiB of the index, and a copy of each segment during its rebuild. With 50
+// million rows in 4096 segments this sums to 0.4 bytes per row.
 //
 // # Threads
 //
-// All methods but Close may be called by any number of goroutines. The keys of a
-// batch are sorted by lock stripe, each stripe is locked once per batch, and its keys
-// are worked on in blocks in which many misses of the caches are under way at once.
-// A Pull sees whole rows, no update is lost, and two first touches of a key at once
-// make one row. A batch as a whole is not atomic. PushOnce keeps, for each stripe and
-// session, the number of the last push that was applied, so that each is applied once;
-// WalkPiece shows these marks beside the rows that they belong to.
+// All methods except Close are safe for concurrent use. The keys of a batch are sorted by lock
+// stripe, each stripe is locked once per batch, and its keys are processed in blocks with many
+// overlapping cache misses. A Pull reads whole rows, no update is lost, and concurrent first
+// touches of a key create one row. A batch as a whole is not atomic. PushOnce records, for each
+// stripe and session, the number of the last applied push, so that no push is applied twice;
+// WalkPiece passes these numbers with the rows.
 package rows
 
 import (
@@ -46,40 +42,38 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Config says what a table is. The zero value is not valid: Name, Dim and Rule are
-// needed.
+// Config configures a table. The zero value is not valid: Name, Dim and Rule are required.
 type Config struct {
-	// Name is the table's; initial weights depend on it.
+	// Name is the table's name; initial weights depend on it.
 	Name string
-	// Dim is the number of weights in a row, at least 1. Rows of multiples of 16
-	// are the fastest: they fill cache lines.
+	// Dim is the number of weights in a row, at least 1. Multiples of 16 are the fastest: they fill
+	// cache lines.
 	Dim int
-	// Rule updates rows and says what state they have. Of an optim.CountedRule each row
-	// of a push has its counts behind the gradient: see PushDim.
+	// Rule updates rows and defines their state. With an optim.CountedRule the counts of a pushed
+	// row follow its gradient: see PushDim.
 	Rule optim.RowRule
-	// Init writes the weights with which a row begins. nil: zeros.
+	// Init writes a row's initial weights. nil means zeros.
 	Init Init
-	// Seed is that of Init's streams.
+	// Seed is the seed of Init's streams.
 	Seed uint64
-	// MaxRows is the most rows that the table takes, at most 2^31-1; 0 means 2^28. Address space
-	// is reserved for them, and the index has a segment for each 16384, at least 64
-	// and at most 4096, of at least 2 KiB each.
+	// MaxRows is the maximum number of rows, at most 2^31-1; 0 means 2^28. It determines the
+	// reserved address space, and the index has a segment per 16384 rows, at least 64 and at most
+	// 4096, of at least 2 KiB each.
 	MaxRows int
-	// Usage keeps how much each row is used, in 4 bytes.
+	// Usage records each row's usage, in 4 bytes.
 	Usage bool
-	// Admit says whether a key that has no row gets one; push tells a Push from a
-	// Pull. nil admits all. It is called by many goroutines at once while they hold
-	// locks: it must be quick and must not call the table. For a key that a batch
-	// holds more than once it may be called more than once.
+	// Admit reports whether a key without a row gets one; push distinguishes a Push from a Pull.
+	// nil admits all. Many goroutines call Admit while they hold locks: it must be fast and must
+	// not call the table. For a duplicate key of a batch it may be called more than once.
 	Admit func(key uint64, push bool) bool
 
-	// shift is that of the arrays' slabs, 0 for the system's. Tests set it.
+	// shift is the shift of the arrays' slabs, 0 for the default. Tests set it.
 	shift uint
 }
 
 const defaultMaxRows = 1 << 28
 
-// Validate reports every setting that is missing or out of its range.
+// Validate returns an error for each setting that is missing or out of its range.
 func (c *Config) Validate() error {
 	var errs []error
 	fault := func(bad bool, format string, args ...any) {
@@ -105,70 +99,67 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// PullID identifies a pull, so that one that a trainer repeats after its connection broke is
-// recognized.
+// PullID identifies a pull, to recognise a trainer's repetition after a broken connection.
 type PullID struct {
 	Session int
-	Process uint64 // the process that numbers the pulls; 0: the pull has no identity
-	Number  uint64 // from 1
-	Oldest  uint64 // the oldest pull of the session without an answer when this one was made
+	Process uint64 // process that numbers the pulls; 0: no identity
+	Number  uint64 // counts from 1
+	Oldest  uint64 // oldest unanswered pull of the session at this pull
 }
 
-// Faults of batches. They are wrapped with the table and what was wrong.
+// Errors of batches, wrapped with the table and details.
 var (
-	// ErrFull says that rows could not be made: the table has MaxRows, or the system
-	// gave no memory.
+	// ErrFull reports that rows could not be created: the table has MaxRows, or the system has no
+	// memory.
 	ErrFull = errors.New("the table is full")
-	// ErrDuplicate says that a batch of gradients holds a key twice.
+	// ErrDuplicate reports a duplicate key in a batch of gradients.
 	ErrDuplicate = errors.New("a key is twice in the batch")
-	// ErrClosed says that the table was closed.
+	// ErrClosed reports a closed table.
 	ErrClosed = errors.New("the table is closed")
 )
 
-// Stripes are as many locks as the rows are cut over. More of them wait less for
-// each other and have smaller groups of keys.
+// stripeBits is the binary logarithm of the number of locks. More stripes reduce contention and
+// have smaller groups of keys.
 const (
 	stripeBits = 6
 	stripes    = 1 << stripeBits
 )
 
-// stripe is a lock in a pair of cache lines of its own, which processors fetch
-// together.
+// stripe is a lock in a pair of cache lines, because processors prefetch pairs.
 type stripe struct {
 	sync.Mutex
 	rows, denied, dropped, deleted int // see Stats
 	_                              [128 - 8 - 4*8]byte
 }
 
-// Table is a shard of a sparse table.
 type Table struct {
 	cfg    Config
-	stream uint64 // the table's part of Init's streams
+	stream uint64 // table's part of Init's streams
 	parts  []optim.RowPart
 	width  int // values of a row with its state
 
-	counted optim.CountedRule // nil: the rule only takes gradients
+	counted optim.CountedRule // nil for a rule without counts
 	grad    int               // values of a row of a push
-	first   Init              // of rows; the rest of Config.Init's comes when counted extends them
+	first   Init              // initial weights; counted.Extend adds the rest of Config.Init's
 
 	stripes [stripes]stripe
 	index   *index
 	weights *array[float32]
 	state   []*array[float32]
-	usage   *array[uint32] // nil: not kept
+	usage   *array[uint32] // nil without Config.Usage
 
-	slab []slab // what the rule sees, for each slab of the arrays
+	slab []slab // the rule's view of each slab
 
 	numbers struct {
 		sync.Mutex
-		used int   // rows below were taken ever
-		idle int   // of them not taken now
-		free int32 // the first of them, -1 for none; its first weight is the next
+		used int   // rows ever taken
+		idle int   // rows in the free list
+		free int32 // head of the free list, -1 for none; a row's first weight is the next one
 	}
 
 	sessions sessions
 	epoch    atomic.Uint32
-	turn     atomic.Uint32 // the stripe with which the next batch begins
+	turn     atomic.Uint32 // first stripe of the next batch
 	closed   atomic.Bool
 
 	spare struct {
@@ -177,10 +168,10 @@ type Table struct {
 	}
 }
 
-// slab are the arrays' memory as the rule wants it.
+// slab is the state's memory in the rule's layout.
 type slab struct{ state [][]float32 }
 
-// New makes an empty table, which holds address space and memory until Close.
+// New returns an empty table, which holds address space and memory until Close.
 func New(cfg Config) (*Table, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -212,10 +203,10 @@ func New(cfg Config) (*Table, error) {
 	return t, nil
 }
 
-// none is no row.
+// none is the row number of a missing row.
 const none = -1
 
-// reserve makes the arrays.
+// reserve allocates the arrays.
 func (t *Table) reserve() (err error) {
 	c := t.cfg
 	if t.weights, err = newArray[float32](c.Dim, c.MaxRows, c.shift); err != nil {
@@ -244,7 +235,7 @@ func (t *Table) reserve() (err error) {
 	return err
 }
 
-// showSlab makes a slab of the state known to the rule.
+// showSlab adds a slab of the state to the rule's view.
 func (t *Table) showSlab(i int) {
 	for k, a := range t.state {
 		t.slab[i].state[k] = a.slabs[i]
@@ -262,8 +253,8 @@ func (t *Table) release() error {
 	return releaseAll(all...)
 }
 
-// Close gives all memory back. It must not be called while another method runs;
-// those called afterwards return ErrClosed, or nothing.
+// Close frees all memory. It must not run concurrently with other methods; later calls return
+// ErrClosed or have no effect.
 func (t *Table) Close() error {
 	if t.closed.Swap(true) {
 		return nil
@@ -274,23 +265,22 @@ func (t *Table) Close() error {
 	return nil
 }
 
-// Dim is the number of weights of a row.
+// Dim returns the number of weights of a row.
 func (t *Table) Dim() int { return t.cfg.Dim }
 
-// PushDim is the number of values of a row of a push: Dim gradients, and behind them
-// the counts that the rule may want.
+// PushDim returns the number of values of a row of a push: Dim gradients, then the rule's counts.
 func (t *Table) PushDim() int { return t.grad }
 
-// Parts are the parts of the state of a row, in order. It must not be changed.
+// Parts returns the parts of a row's state, in order. The caller must not change it.
 func (t *Table) Parts() []optim.RowPart { return t.parts }
 
-// Width is the number of values of a row with its whole state: Dim weights, then
-// the parts one after the other. Export and Import move rows so.
+// Width returns the number of values of a row with its state, in the layout of Export and Import:
+// Dim weights, then the parts.
 func (t *Table) Width() int { return t.width }
 
-// SetEpoch sets the epoch that touches are marked with. What an epoch is (a pass, an
-// hour, a day) is the caller's choice; the counter may wrap.
+// SetEpoch sets the epoch for touches. An epoch (a pass, an hour, a day) is the caller's choice;
+// the counter may wrap.
 func (t *Table) SetEpoch(epoch uint16) { t.epoch.Store(uint32(epoch)) }
 
-// Epoch returns what SetEpoch set, 0 at first.
+// Epoch returns the epoch, initially 0.
 func (t *Table) Epoch() uint16 { return uint16(t.epoch.Load()) }

@@ -1,10 +1,9 @@
 package rows
 
-// Visit calls do with the rows of keys that have one, and with their places among
-// keys, which must be unique. As in a Walk the row's stripe is locked: do sees whole
-// rows and may change them, what it does happens at once for all others, and it must
-// be quick and must not call the table. Keys of a stripe are visited in a row, the
-// order is otherwise any.
+// Visit calls do with the existing rows of keys, and with their indices in keys, which must be
+// unique. As in a Walk the row's stripe is locked: do may change whole rows, atomically for other
+// calls, must be fast and must not call the table. Keys of a stripe are visited consecutively, in
+// no other order.
 func (t *Table) Visit(keys []uint64, do func(i int, r *Row) Verdict) error {
 	b, err := t.begin(keys)
 	if err != nil {
@@ -27,9 +26,9 @@ func (t *Table) Visit(keys []uint64, do func(i int, r *Row) Verdict) error {
 	return nil
 }
 
-// Make makes rows for keys that have none and counts a touch of all, as Pull does
-// when it has no use for the weights. It returns how many rows it made; with ErrFull
-// these are not all. With changed a push of all is counted, too.
+// Make creates rows for keys without one and counts a touch of all, as Pull without weights. It
+// returns the number of new rows; with ErrFull not all were created. With changed it also counts a
+// push of all.
 func (t *Table) Make(keys []uint64, changed bool) (made int, err error) {
 	b, err := t.begin(keys)
 	if err != nil {
@@ -57,9 +56,8 @@ func (t *Table) Make(keys []uint64, changed bool) (made int, err error) {
 	return made, nil
 }
 
-// PullPresent is Pull for keys that have a row. Nothing is written to dst for the
-// others; their places in the batch are appended to missing, which it returns, in no
-// order.
+// PullPresent is Pull for keys with a row. For other keys dst is unchanged and the index is
+// appended to missing, in no order. PullPresent returns missing.
 func (t *Table) PullPresent(keys []uint64, dst []float32, missing []int32) ([]int32, error) {
 	b, err := t.beginValues("PullPresent", keys, len(dst), t.cfg.Dim)
 	if err != nil {
@@ -77,11 +75,11 @@ func (t *Table) PullPresent(keys []uint64, dst []float32, missing []int32) ([]in
 	return missing, nil
 }
 
-// Initial writes the weights with which the row of a key begins.
+// Initial writes the initial weights of a key's row.
 func (t *Table) Initial(key uint64, dst []float32) {
 	t.first(dst, rowStream(t.stream, key))
 }
 
-// Hash is the hash by which the table orders keys: the same in every table with the
-// same name and seed, whatever its size. See Piece.
+// Hash returns the hash that orders keys: equal in all tables with the same name and seed, of any
+// size. See Piece.
 func (t *Table) Hash(key uint64) uint64 { return t.index.hash(key) }

@@ -2,46 +2,43 @@ package rows
 
 import "math/bits"
 
-// Verdict is what Walk does with a row.
+// Verdict is a callback's decision about a row.
 type Verdict bool
 
-// What becomes of a row.
 const (
 	Keep Verdict = false
-	Drop Verdict = true // the row is deleted, before another goroutine can see it
+	Drop Verdict = true // delete the row, before any other goroutine can use it
 )
 
-// Cursor is a place of a Walk. The zero value is the beginning.
+// Cursor is a position of a Walk. The zero value is the start.
 type Cursor struct{ hash uint64 }
 
-// Walk calls visit with about most rows (at least 1) that follow the cursor, in an
-// order of its own, and returns the cursor behind them; more is false at the end.
-// Other goroutines work on the table meanwhile, and between calls as long as the
-// caller likes: a row that is there all the time is visited exactly once, one that
-// is made or deleted meanwhile may be or not.
+// Walk calls visit with about most rows (at least 1) after the cursor and returns the next cursor;
+// more is false at the end. Other goroutines may use the table during and between calls: a row that
+// exists throughout is visited exactly once, a row created or deleted during the walk at most once.
 //
-// The rows of a call are in one stripe, which is locked: visit sees whole rows and
-// may change them, what it does with a row happens at once for all others, and it
-// must be quick and must not call the table.
+// The rows of a call are in one locked stripe: visit may change whole rows, atomically for other
+// calls, must be fast and must not call the table.
 //
-// A cursor is a hash: rows are visited in the order of their hashes, roughly, which
-// no growing or shrinking of the index changes.
+// A cursor is a hash: rows are visited in approximate hash order, which is independent of the
+// index's growth and shrinking.
 func (t *Table) Walk(from Cursor, most int, visit func(*Row) Verdict) (next Cursor, more bool, err error) {
 	return t.WalkPiece(from, most, nil, visit)
 }
 
-// Piece is what one call of WalkPiece goes through: the rows of a range of hashes.
+// Piece is the range of hashes of one call of WalkPiece.
 type Piece struct {
-	// First and Last are the lowest and the highest hash, see Table.Hash. The next
-	// call's piece begins behind Last.
+	// First and Last are the lowest and the highest hash, see Table.Hash. The next piece begins
+	// after Last.
 	First, Last uint64
-	// Marks are those of the piece's stripe, StripeOf(First), by session: a row of the
-	// piece holds exactly the pushes up to its session's mark. They must not be kept.
+	// Marks are the applied sequence numbers of the piece's stripe, StripeOf(First), by session: a
+	// row of the piece includes exactly the pushes up to its session's number. They must not be
+	// retained.
 	Marks []AppliedSeq
 }
 
-// WalkPiece is Walk that first calls piece, unless it is nil, in the same locked
-// visit: what it learns is true of each row that visit sees.
+// WalkPiece is Walk that first calls piece, unless nil, in the same locked visit: the Piece
+// describes each visited row.
 func (t *Table) WalkPiece(from Cursor, most int, piece func(*Piece), visit func(*Row) Verdict) (next Cursor, more bool, err error) {
 	if t.closed.Load() {
 		return from, false, t.fault(ErrClosed)
@@ -53,7 +50,7 @@ func (t *Table) WalkPiece(from Cursor, most int, piece func(*Piece), visit func(
 	s.Lock()
 	defer s.Unlock()
 	seg := x.segment(from.hash)
-	// Four rows to a line, a little less than there are.
+	// Four rows per line is slightly below the average.
 	first := x.home(seg, from.hash)
 	lines := min(uint32(min(max(most, 1), 1<<20)/4+1), seg.lines-first)
 	end := x.startOf(from.hash, first+lines)
@@ -92,8 +89,8 @@ func (t *Table) WalkPiece(from Cursor, most int, piece func(*Piece), visit func(
 	return Cursor{end}, end != 0, nil
 }
 
-// startOf is the lowest hash that belongs to line l of the segment of another hash,
-// or the first of the next segment (0 behind the last) where there is no such line.
+// startOf returns the lowest hash of line l in the segment of hash, or the first hash of the next
+// segment (0 after the last) if the line does not exist.
 func (x *index) startOf(hash uint64, l uint32) uint64 {
 	s := x.segment(hash)
 	start := hash >> (64 - x.bits) << (64 - x.bits)
@@ -111,8 +108,8 @@ func (x *index) startOf(hash uint64, l uint32) uint64 {
 	return start + part
 }
 
-// visit shows the first n rows of the batch and returns how many it dropped. They
-// leave no line that was not looked at yet: removing moves nothing.
+// visit passes the first n rows of the batch to do and returns the number of dropped rows. Removing
+// moves no other row, so that unvisited lines are unchanged.
 func (t *Table) visit(s *stripe, b *batch, n int, do func(i int, r *Row) Verdict) (dropped int) {
 	rows := b.rows[:n]
 	b.sink = uint32(fetch(t.weights, rows))

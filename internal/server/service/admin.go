@@ -15,47 +15,48 @@ import (
 	"github.com/ringo-ml/ringo/internal/usage"
 )
 
-// Admin is what a person may ask of a server besides how it is. A nil function is not
-// offered. Save and Shrink return what is answered, and in words what they have done.
+// Admin has the functions and metrics that a server offers over HTTP. A nil function is not
+// offered. Save and Shrink return the response, and did, a text about their effect for the log.
 type Admin struct {
-	Stats  func() any                                                             // of the tables
-	Save   func(ctx context.Context, delta bool) (out any, did string, err error) // a checkpoint
-	Shrink func(ctx context.Context, days int) (out any, did string, err error)   // decay and deletion
-	// Metrics answers Prometheus.
+	Stats  func() any                                                             // statistics of the tables
+	Save   func(ctx context.Context, delta bool) (out any, did string, err error) // writes a checkpoint
+	Shrink func(ctx context.Context, days int) (out any, did string, err error)   // ages and deletes rows
+	// Metrics serves Prometheus.
 	Metrics http.Handler
-	// Address is the HOST:PORT that requests may name besides loopback addresses. A HOST that is empty, 0.0.0.0 or ::
-	// stands for the address at which a request came.
+	// Address is the HOST:PORT that requests may name in addition to loopback addresses. An empty
+	// HOST, 0.0.0.0 or :: means the address that received the request.
 	Address string
-	// Token is what orders must show; empty: none are taken.
+	// Token authorises POST requests; empty: none is accepted.
 	Token string
-	// Report gets a line about each order, and the first of each kind that is refused. It may be nil.
+	// Report receives a line about each POST request, and about the first rejection of each kind.
+	// It may be nil.
 	Report func(line string)
 }
 
-// Stats are what a server has done since it began.
+// Stats are a server's counters since its start.
 type Stats struct {
-	Connections  int64 `json:"connections"` // whose handshake succeeded
-	Replaced     int64 `json:"replaced"`    // connections, by others of the same session
-	Pulls        int64 `json:"pulls"`       // answered
+	Connections  int64 `json:"connections"` // successful handshakes
+	Replaced     int64 `json:"replaced"`    // connections replaced by a newer one of the same session
+	Pulls        int64 `json:"pulls"`       // answered pulls
 	Parked       int64 `json:"parked"`      // pulls that had to wait
-	Changes      int64 `json:"changes"`     // messages
+	Changes      int64 `json:"changes"`     // change messages
 	RowsPulled   int64 `json:"rows_pulled"`
 	RowsPushed   int64 `json:"rows_pushed"`
 	BytesRead    int64 `json:"bytes_read"`
 	BytesWritten int64 `json:"bytes_written"`
 }
 
-// Health is how a server is.
+// Health is the state of a server.
 type Health struct {
 	Server   int       `json:"server"`
 	Servers  int       `json:"servers"`
 	Job      string    `json:"job,omitempty"`
 	State    string    `json:"state"`           // "waiting" for a schema, "up", "ending" or "failed"
-	Cause    string    `json:"cause,omitempty"` // of the last two
+	Cause    string    `json:"cause,omitempty"` // cause of the last two
 	Trainers []Trainer `json:"trainers"`
 }
 
-// Health returns how the server is.
+// Health returns the server's state.
 func (s *Server) Health() Health {
 	h := Health{Server: s.cfg.Index, Servers: s.cfg.Servers, Job: s.cfg.Job, State: "up", Trainers: s.seats.show()}
 	if s.ready() == nil {
@@ -70,7 +71,7 @@ func (s *Server) Health() Health {
 	return h
 }
 
-// Stats returns what the server has done.
+// Stats returns the server's counters.
 func (s *Server) Stats() Stats {
 	n := &s.count
 	f := Stats{
@@ -87,20 +88,20 @@ func (s *Server) Stats() Stats {
 	return f
 }
 
-// MaxDays is the most that one order lets pass.
+// MaxDays is the maximum number of days of one request.
 const MaxDays = 36_500
 
 // Handler serves over HTTP, in JSON:
 //
-//	GET  /health   Health; status 503 where the server has failed
-//	GET  /stats    Stats, the tables' statistics, and what the process takes
-//	GET  /metrics  the same and more for Prometheus, where there is a.Metrics
-//	POST /save     a checkpoint; with ?delta=true what changed since the last one
-//	POST /shrink   decay and deletion of rows; with ?days=2 as of so many, else of one
+//	GET  /health   Health; status 503 if the server has failed
+//	GET  /stats    Stats, the tables' statistics, and resources of the process
+//	GET  /metrics  the same and more for Prometheus, if a.Metrics is set
+//	POST /save     writes a checkpoint; with ?delta=true the changes since the last one
+//	POST /shrink   ages and deletes rows by a day, or with ?days=2 by two
 //
-// A POST is an order: it must come from this host and show a.Token, as "Authorization: Bearer TOKEN". Whatever
-// names another host than this one, or comes from a web page of another origin, is refused, reads too. The
-// time to answer an order begins anew when it is done, where the http.Server has a WriteTimeout.
+// A POST must come from this host and have a.Token, as "Authorization: Bearer TOKEN". Any request
+// that names a foreign host, or comes from a web page of a foreign origin, is rejected. After a
+// POST the write deadline of an http.Server restarts.
 func (s *Server) Handler(a Admin) http.Handler {
 	if a.Report == nil {
 		a.Report = func(string) {}
@@ -148,7 +149,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 	return d.guard.Before(mux, d.tellOnce)
 }
 
-// adminHandler is where requests are answered.
+// adminHandler handles the HTTP requests.
 type adminHandler struct {
 	server     *Server
 	admin      Admin
@@ -156,10 +157,10 @@ type adminHandler struct {
 	reportOnce httpguard.Once
 }
 
-// badRequest is an error of who asked.
+// badRequest is an error of the client.
 type badRequest struct{ error }
 
-// read answers a request that changes nothing.
+// read handles a request without side effects.
 func (d *adminHandler) read(answering func() (int, any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := parameter(w, r, ""); err != nil {
@@ -171,7 +172,7 @@ func (d *adminHandler) read(answering func() (int, any)) http.HandlerFunc {
 	}
 }
 
-// order does what an order with one parameter, or none, says, where it may come. What was done, or why not, is a line.
+// order handles an authorised POST with at most one parameter, and reports the result.
 func (d *adminHandler) order(name string, do func(ctx context.Context, value string) (any, string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		status, err := d.mayOrder(r)
@@ -204,7 +205,7 @@ func (d *adminHandler) order(name string, do func(ctx context.Context, value str
 	}
 }
 
-// mayOrder says why an order is not taken.
+// mayOrder returns an error if a POST is not allowed.
 func (d *adminHandler) mayOrder(r *http.Request) (status int, err error) {
 	switch {
 	case !fromThisHost(r):
@@ -217,7 +218,8 @@ func (d *adminHandler) mayOrder(r *http.Request) (status int, err error) {
 	return 0, nil
 }
 
-// refuse refuses an order. Orders that who holds the token has given are told each time, those of others once for each host and kind.
+// refuse rejects a POST. It reports every rejection of an authorised client, and otherwise the
+// first per host and kind.
 func (d *adminHandler) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if d.guard.Allows(r) {
 		d.logRefusal(r, err.Error())
@@ -235,18 +237,18 @@ func (d *adminHandler) logRefusal(r *http.Request, why string) {
 	d.admin.Report(d.server.prefixed("%s %s from %s refused: %s", r.Method, path[:min(len(path), 100)], r.RemoteAddr, why))
 }
 
-// tellOnce tells each reason once for each host.
+// tellOnce reports each reason once per host.
 func (d *adminHandler) tellOnce(r *http.Request, why string) {
 	if host, _, _ := net.SplitHostPort(r.RemoteAddr); d.reportOnce.News(host + " " + why) {
 		d.logRefusal(r, why)
 	}
 }
 
-// mostBody bounds what a request may have besides its headers, in bytes.
+// mostBody is the maximum size of a request's body, in bytes.
 const mostBody = 4 << 10
 
-// parameter reads the one parameter that a request may have, in its address or as a form. A misspelt
-// one must not do what the order does without.
+// parameter parses the only parameter that a request may have, in the URL or as a form. A misspelt
+// one is an error, because the request would run with the default.
 func parameter(w http.ResponseWriter, r *http.Request, name string) (value string, err error) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.ContentLength != 0 && kind != "application/x-www-form-urlencoded" {
@@ -272,7 +274,7 @@ func orOne(name string) string {
 	return ", or one short " + name
 }
 
-// fromThisHost tells whether a request came over the loopback interface.
+// fromThisHost reports whether a request came over the loopback interface.
 func fromThisHost(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return err == nil && net.ParseIP(host).IsLoopback()
@@ -290,5 +292,5 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // who asked may be gone
+	_, _ = w.Write(append(b, '\n')) // the client may be gone
 }

@@ -18,39 +18,39 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// conn is a connection: one session of one trainer.
+// conn is a connection of a session.
 type conn struct {
 	s      *Server
 	link   *transport.Link
 	io     *message.Conn
 	limits message.Limits
-	ctx    context.Context // done when the connection shall end
+	ctx    context.Context // done when the connection must end
 	cancel context.CancelFunc
-	over   chan struct{} // closed when it has ended and left its seat
+	over   chan struct{} // closed after the end, when the session is free
 	out    outbox
 	safe   acks
 
-	hello       message.Hello // from here on: known when it is seated
-	session     int           // among all trainers'
+	hello       message.Hello // valid once seated, as the next fields
+	session     int           // number among all trainers' sessions
 	seated      bool
-	reconnected bool // its session had another connection before
+	reconnected bool // the session had an earlier connection
 	engine      Engine
 
-	body        message.Buffer // the reader's: of a change
-	values      []float32      // decoded
+	body        message.Buffer // change, used by the reader
+	values      []float32      // decoded values
 	plain       []float32      // gradients without counts
-	pulls       *pool[pull]    // those that do not wait
-	parking     chan *pull     // to parkers that are free
-	helper      chan *pull     // to the goroutine that answers beside the reader
-	pullsBefore sync.WaitGroup // pulls that it has, which come before the next change
-	parkers     sync.WaitGroup // all of these goroutines
+	pulls       *pool[pull]    // pulls being answered without a wait
+	parking     chan *pull     // pulls for idle parkers
+	helper      chan *pull     // pulls for the second answering goroutine
+	pullsBefore sync.WaitGroup // pulls of the helper, which precede the next change
+	parkers     sync.WaitGroup // goroutines of parker and help
 
 	replaced atomic.Bool
 	mu       sync.Mutex
-	failure  error // of the goroutine that acknowledges
+	failure  error // error of the acknowledging goroutine
 }
 
-// errGoodbye ends a connection whose trainer has said goodbye.
+// errGoodbye ends the connection of a trainer that has left.
 var errGoodbye = errors.New("it has left")
 
 func newConn(s *Server, link *transport.Link) *conn {
@@ -62,20 +62,20 @@ func newConn(s *Server, link *transport.Link) *conn {
 	return c
 }
 
-// end makes the connection end when what it is reading has been applied.
+// end ends the connection after the current message.
 func (c *conn) end() {
 	c.cancel()
 	c.io.Interrupt()
 }
 
-// replace ends the connection at once: its trainer has another one.
+// replace ends the connection immediately, in favour of a newer connection of the session.
 func (c *conn) replace() {
 	c.replaced.Store(true)
 	c.end()
 	c.link.Close()
 }
 
-// run is the connection's life. When it returns nothing of it is left.
+// run handles the connection until all its goroutines have ended.
 func (c *conn) run() {
 	defer close(c.over)
 	written := make(chan struct{})
@@ -93,7 +93,7 @@ func (c *conn) run() {
 	c.cancel()
 	last := c.last(err)
 	if last == nil {
-		c.link.Close() // nobody to write to
+		c.link.Close() // no last frame
 	}
 	c.out.close(last)
 	<-written
@@ -106,13 +106,12 @@ func (c *conn) run() {
 		return
 	}
 	c.s.seats.leave(c, err)
-	if err != errGoodbye { // the trainer says so itself
+	if err != errGoodbye { // the trainer reports its own leave
 		c.s.cfg.Report(c.s.prefixed("the connection of trainer %d, session %d, has ended: %v", c.hello.Trainer, c.hello.Session, err))
 	}
 }
 
-// drain reads on for a moment: to close with unread bytes could take back the last
-// frame.
+// drain reads and discards for a moment: closing with unread bytes could discard the last frame.
 func (c *conn) drain() {
 	const patience = time.Second
 	_ = c.link.CloseWrite(patience, transport.ErrClosed)
@@ -122,7 +121,7 @@ func (c *conn) drain() {
 	}
 }
 
-// last is the frame to end with, nil for none.
+// last returns the final frame, nil for none.
 func (c *conn) last(err error) []byte {
 	c.mu.Lock()
 	if c.failure != nil {
@@ -150,7 +149,7 @@ func (c *conn) last(err error) []byte {
 	return frameOf(message.TypeFailure, f.Append(nil))
 }
 
-// isMalformed tells what an end has said wrongly from faults of the network.
+// isMalformed distinguishes a peer's protocol errors from network errors.
 func isMalformed(err error) bool {
 	for _, fault := range []error{message.ErrMalformed, message.ErrProtocol, wire.ErrMagic, wire.ErrVersion, wire.ErrChecksum, wire.ErrTooLong} {
 		if errors.Is(err, fault) {
@@ -160,16 +159,15 @@ func isMalformed(err error) bool {
 	return false
 }
 
-// frameOf is a frame of a short payload, which always fits.
 func frameOf(t wire.Type, payload []byte) []byte {
 	b, err := message.AppendFrame(nil, t, payload)
 	if err != nil {
-		panic(err) // a payload of 1 GiB
+		panic(err) // payload of 1 GiB
 	}
 	return b
 }
 
-// greet learns who is there, gives it its seat and says welcome.
+// greet identifies the session, takes its seat and sends the welcome.
 func (c *conn) greet() error {
 	b, err := c.expect(message.TypeHello)
 	if err != nil {
@@ -198,7 +196,7 @@ func (c *conn) greet() error {
 	return nil
 }
 
-// expect reads a message of one type, which has no head.
+// expect reads a message of the given type, without a head.
 func (c *conn) expect(t wire.Type) ([]byte, error) {
 	got, _, n, err := c.io.Next()
 	if err != nil {
@@ -210,12 +208,12 @@ func (c *conn) expect(t wire.Type) ([]byte, error) {
 	return c.io.ReadAll(n)
 }
 
-// mismatch is the failure of a trainer that does not belong here.
+// mismatch returns the failure for a trainer of a different job or configuration.
 func (c *conn) mismatch(format string, args ...any) error {
 	return &message.Failure{Reason: message.ReasonMismatch, Text: c.s.prefixed(format, args...)}
 }
 
-// sameJob compares what both ends were told of the job.
+// sameJob compares the job settings of both ends.
 func (c *conn) sameJob() error {
 	cfg, h := &c.s.cfg, c.hello
 	if h.Job != cfg.Job {
@@ -240,7 +238,7 @@ func (c *conn) sameJob() error {
 	return nil
 }
 
-// sit takes the session's seat, after the connection that had it.
+// sit takes the session's seat, after its earlier connection has ended.
 func (c *conn) sit() error {
 	for {
 		old, err := c.s.seats.take(c)
@@ -261,7 +259,7 @@ func (c *conn) sit() error {
 	}
 }
 
-// failed is the failure that the engine's error is.
+// failed converts an error of the engine into a failure message.
 func (c *conn) failed(err error) *message.Failure {
 	f := &message.Failure{Reason: message.ReasonFailed, Text: c.s.prefixed("%v", err)}
 	if e := c.s.ready(); e != nil {
@@ -276,7 +274,7 @@ func (c *conn) failed(err error) *message.Failure {
 	return f
 }
 
-// serve applies what comes until the connection ends.
+// serve handles messages until the connection ends.
 func (c *conn) serve() error {
 	var acknowledging sync.WaitGroup
 	acknowledging.Go(c.acknowledge)
@@ -338,12 +336,10 @@ func (c *conn) change(t wire.Type, h message.Head, n int) error {
 	return nil
 }
 
-// begin records a request.
 func (c *conn) begin(t wire.Type, h message.Head, n int) record.Op {
 	return c.s.book.Begin(t, h, n, c.hello.Trainer, c.hello.Session)
 }
 
-// apply hands a change to the engine.
 func (c *conn) apply(t wire.Type, h message.Head, body []byte) (LSN, error) {
 	switch t {
 	case message.TypeClock:
@@ -378,7 +374,7 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (LSN, error) {
 	return c.engine.PushDense(c.session, h.Number, h.Table, h.Step, int(h.At), values)
 }
 
-// decodeRows returns pushed rows, each with its counts.
+// decodeRows returns pushed rows with their counts.
 func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err error) {
 	dim, counts := c.limits.Dims[h.Table], c.limits.CountsOf(h.Table)
 	if counts == 0 {
@@ -389,7 +385,7 @@ func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err er
 	return c.values, err
 }
 
-// decode returns n values, which are float32 where they lie.
+// decode returns n values; float32 values are not copied.
 func (c *conn) decode(code message.Code, body []byte, n int) ([]float32, error) {
 	if code == message.FP32 {
 		return bytesview.As[float32](body), nil

@@ -10,27 +10,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// gathers are where trainers meet, one meeting after the other: each brings some
-// bytes, and when all that are there have brought theirs each gets those of all. Who
-// has left or is lost is not waited for, and what it brought is left out.
+// gathers runs the trainers' gathers sequentially: each trainer sends a blob, and after the last
+// active trainer's blob all trainers receive all blobs. Trainers that have left or are lost are
+// excluded, with their blobs.
 //
-// How the last meeting ended is kept, for those whose connection broke before they had
-// it. All this is in memory alone: to a server that is started again trainers tell how
-// the last meeting ended that they know of, and bring again what they brought.
+// The result of the last gather is retained for trainers with a broken connection. All state is in
+// memory only: to a restarted server trainers resend the last result and their blobs.
 type gathers struct {
 	mu     sync.Mutex
-	number uint64 // of the meeting under way, from 1
+	number uint64 // current gather, from 1
 	guests []participant
-	ended  []byte // parts of the one before
+	ended  []byte // result of the previous gather
 	book   *requests.Book
 }
 
-// participant is a trainer.
 type participant struct {
-	absent  bool   // it has left, or is lost
-	blob    []byte // what it has brought, not nil
-	conn    *conn  // which gets the answer
-	request uint64 // by which number it asked
+	absent  bool   // has left or is lost
+	blob    []byte // sent blob, or nil
+	conn    *conn  // connection for the answer
+	request uint64 // number of the request
 	entry   record.Op
 }
 
@@ -38,7 +36,7 @@ func (m *gathers) init(trainers int, book *requests.Book) {
 	m.number, m.guests, m.book = 1, make([]participant, trainers), book
 }
 
-// bring takes what a trainer brings to a meeting. The answer is sent when all have come.
+// bring records a trainer's blob for a gather. The answer follows when all have arrived.
 func (m *gathers) bring(c *conn, h message.Head, blob []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,7 +45,7 @@ func (m *gathers) bring(c *conn, h message.Head, blob []byte) error {
 	case g.absent:
 		return &message.Failure{Reason: message.ReasonLost, Trainer: c.hello.Trainer, Text: at + ": they went on without it"}
 	case h.Step == m.number:
-		m.book.End(g.entry, true) // of a connection before
+		m.book.End(g.entry, true) // ends an earlier connection's record
 		g.blob, g.conn, g.request, g.entry = blob, c, h.Number, c.begin(message.TypeGather, h, len(blob))
 		m.look()
 	case h.Step+1 == m.number:
@@ -60,8 +58,7 @@ func (m *gathers) bring(c *conn, h message.Head, blob []byte) error {
 	return nil
 }
 
-// confirm takes from a trainer how a meeting ended. It is news to a server that was started
-// after it.
+// confirm records the result of a gather from a trainer. It is new to a server started since.
 func (m *gathers) confirm(number uint64, parts []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +67,7 @@ func (m *gathers) confirm(number uint64, parts []byte) {
 	}
 	for i := range m.guests {
 		if g := &m.guests[i]; g.blob != nil && number > m.number {
-			g.conn.end() // it asks again, and hears that it is too late
+			g.conn.end() // the trainer retries and gets an error
 			m.book.End(g.entry, true)
 			g.blob, g.conn, g.entry = nil, nil, record.Op{}
 		}
@@ -79,7 +76,7 @@ func (m *gathers) confirm(number uint64, parts []byte) {
 	m.end(parts)
 }
 
-// leave tells that a trainer does not come any more.
+// leave excludes a trainer.
 func (m *gathers) leave(trainer int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +85,7 @@ func (m *gathers) leave(trainer int) {
 	m.look()
 }
 
-// look ends the meeting when all have come. m.mu is held.
+// look ends the gather if all blobs have arrived. m.mu is held.
 func (m *gathers) look() {
 	size := 0
 	for i, g := range m.guests {
@@ -107,14 +104,14 @@ func (m *gathers) look() {
 	m.end(parts)
 }
 
-// wait records that those who have come wait for a trainer. m.mu is held.
+// wait records that the present trainers wait for a trainer. m.mu is held.
 func (m *gathers) wait(trainer int) {
 	for _, g := range m.guests {
 		m.book.Wait(g.entry, trainer)
 	}
 }
 
-// end answers all who have come. m.mu is held.
+// end answers all present trainers. m.mu is held.
 func (m *gathers) end(parts []byte) {
 	for i := range m.guests {
 		g := &m.guests[i]
@@ -127,18 +124,16 @@ func (m *gathers) end(parts []byte) {
 	m.number, m.ended = m.number+1, parts
 }
 
-// met answers a trainer.
 func (c *conn) met(h message.Head, parts []byte) {
 	h.Count = len(parts)
-	front := make([]byte, message.Front) // the parts are the same for all
+	front := make([]byte, message.Front) // all answers share parts
 	if err := wire.PutHeader((*[wire.HeaderSize]byte)(front), wire.Header{Type: message.TypeGathered, Length: message.HeadSize + len(parts)}); err != nil {
-		panic(err) // longer than any frame, which the limits rule out
+		panic(err) // excluded by the limits
 	}
 	message.PutHead((*[message.HeadSize]byte)(front[wire.HeaderSize:]), h)
 	c.out.send(front, parts)
 }
 
-// meet reads what the trainer brings to a meeting.
 func (c *conn) meet(h message.Head, n int) error {
 	blob, err := c.io.ReadAll(n)
 	if err != nil {
@@ -147,7 +142,7 @@ func (c *conn) meet(h message.Head, n int) error {
 	return c.s.meetings.bring(c, h, blob)
 }
 
-// learn reads how the last meeting ended that the trainer knows of.
+// learn reads the result of the last gather from a trainer.
 func (c *conn) learn(h message.Head, n int) error {
 	parts, err := c.io.ReadAll(n)
 	if err != nil {

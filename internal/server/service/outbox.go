@@ -8,37 +8,37 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// reply is an answer, with memory that is used again.
+// reply is an answer with reusable memory.
 type reply struct {
 	buf    message.Buffer
 	frame  []byte
-	values []float32 // before they are encoded
+	values []float32 // values before encoding
 }
 
-// fail makes it the answer to a pull that failed.
+// fail makes r the answer to a failed pull.
 func (r *reply) fail(h message.Head, cause error) {
 	text := message.CutText(cause.Error())
 	h.Count = len(text)
 	r.frame = r.buf.Sized(message.Front + len(text))
 	copy(r.frame[message.Front:], text)
 	if err := message.PutFront(r.frame, message.TypeFailed, h); err != nil {
-		panic(err) // a text of 1 GiB
+		panic(err) // text of 1 GiB
 	}
 }
 
-// outbox is what waits to be written to a connection.
+// outbox is the output queue of a connection.
 type outbox struct {
 	free *pool[reply]
-	wake chan struct{} // has a token when there may be something to write
+	wake chan struct{} // holds a token if there may be output
 
 	mu      sync.Mutex
-	first   [][]byte // frames of the greeting and of meetings, or pieces of them
+	first   [][]byte // frames of greetings and gathers, or pieces of them
 	queue   []*reply
-	safe    uint64 // all changes up to it are safe
-	acked   uint64 // and the trainer was told of these
-	last    []byte // the last frame, once closed
-	closed  bool   // nothing more will come
-	stopped bool   // the writer has ended: nothing more will be written
+	safe    uint64 // changes up to safe are durable
+	acked   uint64 // acknowledged part of safe
+	last    []byte // final frame, once closed
+	closed  bool   // no more output will come
+	stopped bool   // the writer has ended
 }
 
 func (o *outbox) init(replies int) {
@@ -52,7 +52,6 @@ func (o *outbox) poke() {
 	}
 }
 
-// put queues a reply.
 func (o *outbox) put(r *reply) {
 	o.mu.Lock()
 	stopped := o.stopped
@@ -67,7 +66,7 @@ func (o *outbox) put(r *reply) {
 	o.poke()
 }
 
-// send queues a frame of the greeting or of a meeting, which may be in pieces.
+// send queues a frame of the greeting or of a gather, perhaps in pieces.
 func (o *outbox) send(frame ...[]byte) {
 	o.mu.Lock()
 	o.first = append(o.first, frame...)
@@ -75,7 +74,7 @@ func (o *outbox) send(frame ...[]byte) {
 	o.poke()
 }
 
-// ack lets the trainer know that all changes up to a number are safe.
+// ack queues the acknowledgement of all changes up to a number.
 func (o *outbox) ack(seq uint64) {
 	o.mu.Lock()
 	o.safe = max(o.safe, seq)
@@ -83,7 +82,7 @@ func (o *outbox) ack(seq uint64) {
 	o.poke()
 }
 
-// close ends the writer when it has written everything, and then last.
+// close ends the writer after all queued output and last.
 func (o *outbox) close(last []byte) {
 	o.mu.Lock()
 	o.last, o.closed = last, true
@@ -91,8 +90,8 @@ func (o *outbox) close(last []byte) {
 	o.poke()
 }
 
-// load moves what waits to the writer's hands: frames, and the replies among them. It
-// reports whether these are the last.
+// load moves the queued output to frames, and its replies to batch. It reports whether the outbox
+// is closed.
 func (o *outbox) load(frames [][]byte, batch []*reply, ack []byte) ([][]byte, []*reply, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +105,7 @@ func (o *outbox) load(frames [][]byte, batch []*reply, ack []byte) ([][]byte, []
 	if o.safe > o.acked {
 		o.acked = o.safe
 		if err := message.PutFront(ack, message.TypeAck, message.Head{Number: o.safe}); err != nil {
-			panic(err) // a frame of fixed size
+			panic(err) // frame of fixed size
 		}
 		frames = append(frames, ack)
 	}
@@ -116,7 +115,7 @@ func (o *outbox) load(frames [][]byte, batch []*reply, ack []byte) ([][]byte, []
 	return frames, batch, o.closed
 }
 
-// stop tells that nothing will be written any more, and gives back what waits.
+// stop discards the queue when the writer ends.
 func (o *outbox) stop() {
 	o.mu.Lock()
 	o.stopped = true
@@ -128,8 +127,7 @@ func (o *outbox) stop() {
 	}
 }
 
-// write writes what is in the outbox until it is closed, and signs of life where there
-// is nothing.
+// write writes the outbox until it is closed, and heartbeats when idle.
 func (c *conn) write() {
 	o, tick := &c.out, time.NewTicker(c.s.cfg.Times.Heartbeat)
 	defer tick.Stop()
@@ -157,7 +155,7 @@ func (c *conn) write() {
 			o.free.give(r)
 		}
 		if err != nil {
-			c.link.Close() // the reader finds out
+			c.link.Close() // ends the reader
 			return
 		}
 		if last {
@@ -166,23 +164,23 @@ func (c *conn) write() {
 	}
 }
 
-// newest is the newest change of a session that was applied.
+// newest is a session's last applied change.
 type newest struct {
-	seq    uint64 // 0: none
+	seq    uint64 // number; 0 for none
 	ticket LSN
-	sure   bool // it is durable: there is no ticket
+	sure   bool // durable, without a ticket
 }
 
-// acks is what a connection acknowledges.
+// acks is the state of a connection's acknowledgements.
 type acks struct {
 	wake chan struct{}
 	mu   sync.Mutex
 	newest
 }
 
-// begin asks for the acknowledgement of the last change that the engine has of the
-// session: an earlier connection may have ended before it was given. Without a ticket of
-// this server the engine has it from where it is durable.
+// begin requests an acknowledgement of the session's last change, because an earlier connection may
+// have ended before it. A change without a ticket was recovered by the engine, and is therefore
+// durable.
 func (a *acks) begin(last uint64) {
 	if a.seq != last {
 		a.newest = newest{seq: last, sure: true}
@@ -190,8 +188,7 @@ func (a *acks) begin(last uint64) {
 	a.wake <- struct{}{}
 }
 
-// note tells of a change that was applied. One that the engine had before changes
-// nothing.
+// note records an applied change. Repeated changes have no effect.
 func (a *acks) note(seq uint64, t LSN) {
 	a.mu.Lock()
 	if seq > a.seq {
@@ -204,8 +201,7 @@ func (a *acks) note(seq uint64, t LSN) {
 	}
 }
 
-// acknowledge waits until changes are durable and lets the trainer know, until wake
-// is closed.
+// acknowledge waits until changes are durable and acknowledges them, until wake is closed.
 func (c *conn) acknowledge() {
 	a, told := &c.safe, uint64(0)
 	for range a.wake {

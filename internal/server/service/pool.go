@@ -8,10 +8,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// pool is a fixed number of things that are used again and again.
+// pool is a fixed number of reusable objects.
 type pool[T any] struct {
-	room   func(*T) int  // bytes that a thing has memory for
-	tokens chan struct{} // as many as there are things in list
+	room   func(*T) int  // memory of an object in bytes
+	tokens chan struct{} // one token per object in list
 	mu     sync.Mutex
 	list   []*T
 }
@@ -24,7 +24,7 @@ func newStock[T any](n int, room func(*T) int) *pool[T] {
 	return s
 }
 
-// try takes the one that fits size bytes best, or returns nil when there is none.
+// try returns the object that fits size bytes best, or nil if none is free.
 func (s *pool[T]) try(size int) *T {
 	select {
 	case <-s.tokens:
@@ -34,7 +34,7 @@ func (s *pool[T]) try(size int) *T {
 	}
 }
 
-// take is try that waits for one; nil when ctx is done first.
+// take is try that waits; nil if ctx is done first.
 func (s *pool[T]) take(ctx context.Context, size int) *T {
 	if x := s.try(size); x != nil {
 		return x
@@ -47,7 +47,7 @@ func (s *pool[T]) take(ctx context.Context, size int) *T {
 	}
 }
 
-// inUse tells whether somebody has one.
+// inUse reports whether any object is in use.
 func (s *pool[T]) inUse() bool { return len(s.tokens) < cap(s.tokens) }
 
 func (s *pool[T]) pop(size int) *T {
@@ -59,7 +59,7 @@ func (s *pool[T]) pop(size int) *T {
 	return x
 }
 
-// give gives one back. It does not wait.
+// give returns an object to the pool, without blocking.
 func (s *pool[T]) give(x *T) {
 	s.mu.Lock()
 	s.list = append(s.list, x)

@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// pull is a request that has been read. There are as many as may wait.
+// pull is a received request. Their number is limited by Config.Pulls.
 type pull struct {
 	t    wire.Type
 	h    message.Head
@@ -21,13 +21,13 @@ type pull struct {
 	entry record.Op
 }
 
-// parked are the pulls that wait for trainers, of all connections.
+// parked has the pulls of all connections that wait for trainers.
 type parked struct {
 	mu    sync.Mutex
 	pulls map[*pull]struct{}
 }
 
-// add records for whom a pull waits, until remove.
+// add records the trainer that a pull waits for, until remove.
 func (w *parked) add(s *Server, p *pull) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *parked) add(s *Server, p *pull) {
 	s.book.Wait(p.entry, s.engine.WaitsFor(p.h.Step))
 }
 
-// remove is for a pull that waits no more; of one that failed it stays recorded for whom it did.
+// remove removes a pull; a failed pull keeps the recorded trainer.
 func (w *parked) remove(s *Server, p *pull, failed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,18 +47,18 @@ func (w *parked) remove(s *Server, p *pull, failed bool) {
 	}
 }
 
-// look records for whom they wait now that a trainer has come further.
+// look updates the records after a trainer's progress.
 func (w *parked) look(s *Server) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p := range w.pulls {
-		if t := s.engine.WaitsFor(p.h.Step); t >= 0 { // else it is about to go on
+		if t := s.engine.WaitsFor(p.h.Step); t >= 0 { // otherwise the pull is about to continue
 			s.book.Wait(p.entry, t)
 		}
 	}
 }
 
-// pull reads a request and answers it, or parks it where it has to wait.
+// pull reads a request and answers it, or parks it until the step may begin.
 func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 	p := c.pulls.try(n)
 	if p == nil {
@@ -80,9 +80,8 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 	return c.answer(p)
 }
 
-// handOver gives a pull to a goroutine beside the reader, if that has nothing to do:
-// where a trainer has several under way two are gathered at once. The reader waits for
-// it before the next change.
+// handOver passes a pull to the helper, if idle, so that two concurrent pulls of a trainer are
+// gathered in parallel. The reader waits for it before the next change.
 func (c *conn) handOver(p *pull) bool {
 	c.pullsBefore.Add(1)
 	select {
@@ -94,7 +93,7 @@ func (c *conn) handOver(p *pull) bool {
 	}
 }
 
-// help answers pulls that are handed over.
+// help answers pulls passed by handOver.
 func (c *conn) help() {
 	for {
 		select {
@@ -110,8 +109,8 @@ func (c *conn) help() {
 	}
 }
 
-// park hands a pull to a goroutine that waits. Those that have waited stay for the
-// next pulls: there are never more than pulls.
+// park passes a pull to an idle parker, or starts a parker: the number of parkers never exceeds
+// that of pulls.
 func (c *conn) park(p *pull) {
 	c.s.count.parked.Add(1)
 	select {
@@ -131,7 +130,7 @@ func (c *conn) parker(p *pull) {
 		c.s.parked.remove(c.s, p, err != nil || c.ctx.Err() != nil)
 		if c.ctx.Err() != nil {
 			c.s.book.End(p.entry, true)
-			return // the trainer asks again when it has come back
+			return // the trainer retries after it reconnects
 		}
 		if err == nil {
 			err = c.answer(p)
@@ -149,8 +148,8 @@ func (c *conn) parker(p *pull) {
 	}
 }
 
-// answer gathers what a pull asks for straight into the frame that is sent. It waits
-// for the trainer to read earlier answers, and fails only when the connection ends.
+// answer gathers the values of a pull into the frame to send. It waits for the trainer to read
+// earlier answers, and fails only when the connection ends.
 func (c *conn) answer(p *pull) error {
 	r := c.out.free.take(c.ctx, message.Front+p.h.Code.Size(c.requestedRows(p)))
 	if r == nil {
@@ -165,7 +164,6 @@ func (c *conn) answer(p *pull) error {
 	return nil
 }
 
-// refuse answers with an error.
 func (c *conn) refuse(p *pull, cause error) error {
 	r := c.out.free.take(c.ctx, message.Front+message.MaxText)
 	if r == nil {
@@ -177,8 +175,8 @@ func (c *conn) refuse(p *pull, cause error) error {
 	return nil
 }
 
-// reply sends r. The pull is free first: its trainer may send another one as soon as
-// it has the answer.
+// reply sends r. The pull is freed first, because the trainer may send the next one after the
+// answer.
 func (c *conn) reply(r *reply, p *pull, failed bool) {
 	c.s.book.End(p.entry, failed)
 	c.s.count.pulls.Add(1)
@@ -186,7 +184,7 @@ func (c *conn) reply(r *reply, p *pull, failed bool) {
 	c.out.put(r)
 }
 
-// requestedRows is how many values a pull asks for.
+// requestedRows returns the number of values that a pull requests.
 func (c *conn) requestedRows(p *pull) int {
 	if p.t == message.TypePullRows {
 		return p.h.Count * c.limits.Dims[p.h.Table]
@@ -194,7 +192,6 @@ func (c *conn) requestedRows(p *pull) int {
 	return p.h.Count
 }
 
-// gather makes the frame of an answer.
 func (c *conn) gather(r *reply, p *pull) error {
 	h, t, n := p.h, message.TypeValues, c.requestedRows(p)
 	if p.t == message.TypePullRows {

@@ -8,19 +8,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// saveRequests are trainers' orders to save the server's part of a checkpoint of the whole job. A
-// goroutine obeys them one after the other while connections go on: an order outlives its
-// connection, and the engine saves a step once.
+// saveRequests are trainers' requests to save the server's part of a checkpoint of the whole job. A
+// goroutine handles them sequentially while connections continue: requests outlive connections, and
+// the engine saves a step once.
 type saveRequests struct {
-	ctx context.Context // ends with Serve
+	ctx context.Context // done when Serve ends
 
 	mu     sync.Mutex
 	orders []saveRequest
 	busy   bool           // the goroutine runs
-	under  sync.WaitGroup // it
+	under  sync.WaitGroup // counts the goroutine
 }
 
-// saveRequest is one of a trainer.
 type saveRequest struct {
 	conn *conn
 	head message.Head
@@ -28,7 +27,6 @@ type saveRequest struct {
 	entry record.Op
 }
 
-// order takes a trainer's.
 func (v *saveRequests) order(c *conn, h message.Head) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -39,7 +37,7 @@ func (v *saveRequests) order(c *conn, h message.Head) {
 	}
 }
 
-// next is the first order; false: there is none, and obey has ended.
+// next returns the first request; false ends the goroutine.
 func (v *saveRequests) next() (saveRequest, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,10 +58,9 @@ func (v *saveRequests) obey() {
 	}
 }
 
-// end waits for the goroutine. No connection is left.
+// end waits for the goroutine, after all connections have ended.
 func (v *saveRequests) end() { v.under.Wait() }
 
-// saved answers a trainer.
 func (c *conn) saved(h message.Head, number uint64, cause error) {
 	t, text := message.TypeSaved, ""
 	if h.At = number; cause != nil {
@@ -72,7 +69,7 @@ func (c *conn) saved(h message.Head, number uint64, cause error) {
 	}
 	frame := append(make([]byte, message.Front), text...)
 	if err := message.PutFront(frame, t, h); err != nil {
-		panic(err) // a text of 1 GiB
+		panic(err) // text of 1 GiB
 	}
 	c.out.send(frame)
 }

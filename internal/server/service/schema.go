@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// learnSchema compares the schemas; the first trainer's is taken where there is none.
+// learnSchema compares the schemas; without one the server takes the first trainer's.
 func (c *conn) learnSchema() error {
 	if c.s.ready() == nil {
 		sc, err := c.askSchema()
@@ -35,7 +35,6 @@ func (c *conn) learnSchema() error {
 		c.hello.Trainer, c.s.from, modeltext.Difference(textOf(sc), c.s.tables, "on "+c.s.from))
 }
 
-// askSchema asks the trainer for its schema.
 func (c *conn) askSchema() (sc schema.Schema, err error) {
 	c.out.send(frameOf(message.TypeNeedSchema, nil))
 	b, err := c.expect(message.TypeSchema)
@@ -54,7 +53,6 @@ func (c *conn) askSchema() (sc schema.Schema, err error) {
 	return sc, nil
 }
 
-// textOf describes the tables and arrays of a schema.
 func textOf(sc schema.Schema) (out modeltext.Text) {
 	rule := func(r schema.Rule) string {
 		text := fmt.Sprintf("rule %s at rate %v", r.Name, r.LR)

@@ -19,12 +19,12 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Server is one server of a job.
+// Server is a parameter server's network side.
 type Server struct {
 	cfg   Config
 	door  *transport.AcceptLimiter
-	clock *liveness.Clock // goes with watch
-	tried context.Context // is done: Await with it only tries
+	clock *liveness.Clock // ticks in watch
+	tried context.Context // already done: Await with it only tests
 	seats sessionTable
 	count counters
 
@@ -32,30 +32,29 @@ type Server struct {
 	saves    saveRequests
 	parked   parked
 	book     *requests.Book
-	agreed   setting.Agreement // of this server and its trainers
+	agreed   setting.Agreement // settings of this server and its trainers
 
-	opening sync.Mutex // held while the engine is opened
+	opening sync.Mutex // held while the engine opens
 	opened  chan struct{}
-	engine  Engine // this, limits and hash: from when opened is closed
+	engine  Engine // valid with limits and hash once opened is closed
 	limits  message.Limits
 	hash    string
-	tables  modeltext.Text // of the schema
-	from    string         // whose schema it is: "trainer 0"
-	broken  chan error     // why it could not be opened
+	tables  modeltext.Text // schema as text
+	from    string         // source of the schema: "trainer 0"
+	broken  chan error     // error of opening the engine
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
-	ending *message.Failure // why the server ends, once it does; with Reason 0 in good order
+	ending *message.Failure // cause of the server's end; Reason 0 without an error
 	served bool
 }
 
-// counters count what a server has done.
 type counters struct {
 	connections, replaced, parked, pulls, changes   atomic.Int64
 	rowsPulled, rowsPushed, bytesRead, bytesWritten atomic.Int64
 }
 
-// New returns a server that does nothing yet.
+// New returns a server that is not yet serving.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -72,19 +71,19 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// prefixed is a line about this server.
+// prefixed formats a line about this server.
 func (s *Server) prefixed(format string, args ...any) string {
 	return fmt.Sprintf("server %d: ", s.cfg.Index) + fmt.Sprintf(format, args...)
 }
 
 func (s *Server) fault(err error) error { return fmt.Errorf("ps: server %d: %w", s.cfg.Index, err) }
 
-// errAllLeft ends Serve in good order.
+// errAllLeft ends Serve without an error.
 var errAllLeft = errors.New("all trainers have left")
 
-// Serve lets trainers in who come to l, which it closes, until all have left, ctx is
-// done, or the engine fails; only that is an error. It answers what it has read,
-// acknowledges what is durable and says goodbye before it returns. It is called once.
+// Serve accepts trainers from l until all have left, ctx is done, or the engine fails; only the
+// last is an error. Before returning it answers all received requests, acknowledges durable
+// changes, sends a goodbye and closes l. A second call fails.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer l.Close()
 	s.mu.Lock()
@@ -106,7 +105,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	all.Go(func() { cancel(s.watch(inner)) })
 	all.Go(func() { s.accept(inner, cancel, l, &all) })
 	if s.cfg.Begun != nil {
-		all.Go(func() { _ = s.open(*s.cfg.Begun, "this server") }) // watch has the error
+		all.Go(func() { _ = s.open(*s.cfg.Begun, "this server") }) // watch returns the error
 	}
 	<-inner.Done()
 	l.Close()
@@ -121,12 +120,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// accept lets connections in.
 func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l net.Listener, all *sync.WaitGroup) {
 	connpeek.SpeakFirst(l)
 	who := s.cfg.Ticket.Under(s.cfg.TLS)
 	told := ""
-	const pause = 50 * time.Millisecond // after a fault that may pass, such as too many open files
+	const pause = 50 * time.Millisecond // after a temporary error, such as too many open files
 	for {
 		c, err := l.Accept()
 		switch {
@@ -141,7 +139,7 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 			cancel(fmt.Errorf("its listener was closed: %w", err))
 			return
 		default:
-			if told != err.Error() { // once, not at each try
+			if told != err.Error() { // report a repeated error once
 				told = err.Error()
 				s.cfg.Report(s.prefixed("accepting a connection: %v; it tries again until that works", err))
 			}
@@ -154,12 +152,12 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 	}
 }
 
-// handle is the life of a connection.
+// handle runs a connection.
 func (s *Server) handle(ctx context.Context, stranger *transport.PendingConn, who transport.Credentials, nc net.Conn) {
 	tune(nc, s.cfg.SocketBytes)
 	link, _, err := stranger.Accept(ctx, who, s.cfg.transportHello(), nil)
 	if err != nil {
-		return // the door has reported it
+		return // already reported by the AcceptLimiter
 	}
 	s.count.connections.Add(1)
 	c := newConn(s, link)
@@ -172,12 +170,12 @@ func (s *Server) handle(ctx context.Context, stranger *transport.PendingConn, wh
 	c.run()
 	s.mu.Lock()
 	delete(s.conns, c)
-	s.count.bytesRead.Add(link.Received()) // with the lock held, so that Stats counts each connection once
+	s.count.bytesRead.Add(link.Received()) // under mu, so that Stats counts each connection once
 	s.count.bytesWritten.Add(link.Sent())
 	s.mu.Unlock()
 }
 
-// end tells all connections to end.
+// end ends all connections.
 func (s *Server) end(cause error, failed bool) {
 	f := &message.Failure{Text: cause.Error()}
 	if failed {
@@ -195,14 +193,14 @@ func (s *Server) end(cause error, failed bool) {
 	}
 }
 
-// reason is why the server ends.
+// reason returns the cause of the server's end.
 func (s *Server) reason() *message.Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ending
 }
 
-// ready is the engine, nil while it is not open.
+// ready returns the engine, nil until it is open.
 func (s *Server) ready() Engine {
 	select {
 	case <-s.opened:
@@ -212,8 +210,7 @@ func (s *Server) ready() Engine {
 	}
 }
 
-// open makes the engine of a schema from somewhere unless there is one. Others wait for it
-// meanwhile.
+// open opens the engine with a schema, unless it is open. Concurrent calls wait.
 func (s *Server) open(sc schema.Schema, from string) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -242,10 +239,10 @@ func (s *Server) open(sc schema.Schema, from string) error {
 	return nil
 }
 
-// begin starts the time that trainers have to come.
+// begin starts the time limit for trainers to connect.
 func (s *Server) begin() { s.seats.begin(s.cfg.Times.Join - s.cfg.Rejoin) }
 
-// watch returns why the server ends.
+// watch runs until the server must end, and returns the cause.
 func (s *Server) watch(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.Times.Heartbeat)
 	defer tick.Stop()
@@ -257,7 +254,7 @@ func (s *Server) watch(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-opened:
 			opened, failed = nil, s.engine.Failed()
-			s.begin() // nobody could come while the tables were opened
+			s.begin() // no trainer could connect while the tables were opened
 			s.depart()
 		case <-failed:
 			return s.engine.Err()
@@ -273,7 +270,7 @@ func (s *Server) watch(ctx context.Context) error {
 	}
 }
 
-// depart notes the sessions that had left an earlier process of this server: they do not come back.
+// depart records the sessions that have left according to the engine's restored state.
 func (s *Server) depart() {
 	e, ok := s.engine.(interface{ HasLeft(session int) bool })
 	if !ok {
@@ -287,10 +284,10 @@ func (s *Server) depart() {
 	}
 }
 
-// look finds trainers that are lost, and returns a reason to end.
+// look handles lost trainers, and returns an error if the server must end.
 func (s *Server) look() error {
 	if !s.opening.TryLock() {
-		return nil // it takes its time, and nobody can come meanwhile
+		return nil // the engine is opening, and no trainer can connect
 	}
 	engine := s.ready()
 	s.opening.Unlock()

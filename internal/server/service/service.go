@@ -1,43 +1,39 @@
-// Package service lets trainers pull from and push to one server's part of a job's
-// tables over the network. Package ps/client is the other end, internal/server/message says what
-// travels between them.
+// Package service serves one parameter server's part of a job's tables over the network. Package
+// ps/client is the other end, and internal/server/message defines the protocol.
 //
-//	s, err := service.New(service.Config{…, Open: func(sc schema.Schema) (service.Engine, error) { … }})
+//	s, err := service.New(service.Config{…, Open: openEngine})
 //	err = s.Serve(ctx, listener)
 //
 // # Connections
 //
-// A trainer has one connection for each of its sessions. A goroutine reads a
-// connection's messages and applies them one after the other; where several pulls
-// follow each other a second one helps. What they answer is
-// written by another, as many answers and acknowledgements at a time as there are. A
-// pull that has to wait for other trainers is parked and answered later; what comes
-// behind it goes on. Acknowledgements wait in a third goroutine until the changes are
-// durable.
+// A trainer has one connection per session. A goroutine reads and applies a connection's messages
+// sequentially; a second goroutine helps with consecutive pulls. Another goroutine writes the
+// answers, as many answers and acknowledgements at a time as are ready. A pull that has to wait for
+// other trainers is parked and answered later; later messages continue. A third goroutine delays
+// acknowledgements until the changes are durable.
 //
-// A connection holds at most [Config.Replies] answers that the trainer has not read;
-// then nothing more of it is read. A batch of pulls or pushes makes no garbage: its
-// memory stays with the connection, at most a message for each answer and each pull
-// that waits ([Config.Pulls]), and one for the change that is applied.
+// A connection holds at most [Config.Replies] answers not yet read by the trainer, and then stops
+// reading messages. Pulls and pushes allocate no garbage: the connection retains their memory, at
+// most a message for each answer, each waiting pull ([Config.Pulls]), and the current change.
 //
-// # Who is there
+// # Liveness
 //
-// Both ends say something at least every [cluster.Times.Heartbeat]. A connection that is
-// silent for [cluster.Times.DeadAfter] is closed; one on which bytes move, however slowly, is
-// not. All absences are counted in time in which the server itself ran: one that was
-// stopped for a while blames nobody. A session that connects again takes the place of its old connection. A trainer
-// with a session that does not come back within [Config.Rejoin] is lost, and the engine
-// decides what that means. A server ends in good order when all trainers have left.
+// Both ends send a message at least every [cluster.Times.Heartbeat]. A connection without any bytes
+// for [cluster.Times.DeadAfter] is closed, but not a slow connection. Absences are measured in the
+// server's running time: a server that was stopped for a while blames no trainer. A session that
+// reconnects replaces its old connection. A trainer with a session absent for more than
+// [Config.Rejoin] is lost, and the engine decides the consequence. A server ends without an error
+// when all trainers have left.
 //
-// # Meetings
+// # Gathers
 //
-// At one of the servers trainers can meet: each brings some bytes, and when all have come each
-// gets what all have brought. Who has left or is lost is not waited for.
+// At one of the servers trainers can gather blobs: each trainer sends a blob, and after the last
+// has arrived all trainers receive all blobs. Trainers that have left or are lost are excluded.
 //
 // # Checkpoints of the job
 //
-// Trainers that have agreed on a step order the server's part of a checkpoint of the whole job.
-// All order it, and each gets its number when it is written.
+// Trainers that have agreed on a step request the server's part of a checkpoint of the whole job.
+// All send the request, and each receives the checkpoint's number when it is written.
 package service
 
 import (
@@ -58,110 +54,106 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// LSN is the place of a change in an engine's log, for Durable.
+// LSN is the position of a change in an engine's log, for Durable.
 type LSN = wal.LSN
 
-// Engine is what a server serves: *engine.Engine, or what stands for it in tests.
+// Engine is the served engine: *engine.Engine, or a fake in tests.
 //
-// Join and the changes of a session (SetDense to Leave) are called by one goroutine at a
-// time, everything else by many. Slices are the caller's again when a call returns. A
-// change whose number the session has already had does nothing.
+// Join and the changes of a session (SetDense to Leave) are called by one goroutine at a time,
+// other methods concurrently. Slices belong to the caller after a call returns. A change with a
+// number already applied has no effect.
 type Engine interface {
-	// Join begins or takes up a session whose trainer holds its changes from a number
-	// on, before which it has clocked a step, and returns the last number that the
-	// engine has of it.
+	// Join starts or resumes a session. The trainer still has the changes from the number from, and
+	// had clocked the step clock before. Join returns the engine's last change of the session.
 	Join(session int, from, clock uint64) (last uint64, err error)
 
 	SetDense(session int, seq uint64, array, lo int, values []float32) (LSN, error)
-	// PushRows has the counts that the table's rule wants behind each row's gradient.
+	// PushRows has the counts that the table's rule needs after each row's gradient.
 	PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (LSN, error)
 	PushDense(session int, seq uint64, array int, step uint64, lo int, values []float32) (LSN, error)
 	Clock(session int, seq uint64, step uint64, rate float64) (LSN, error)
 	Leave(session int, seq uint64) (LSN, error)
 
-	// Durable waits until a ticket, and with it all earlier ones of its session, is
-	// as safe as the engine makes it.
+	// Durable blocks until the change of an LSN and all earlier ones of its session are durable.
 	Durable(t LSN) error
-	// Await waits until a trainer may pull for a step. It returns nil at once
-	// where there is nothing to wait for, even if ctx is done.
+	// Await blocks until a trainer may pull for a step. If no wait is needed it returns nil
+	// immediately, even if ctx is done.
 	Await(ctx context.Context, trainer int, step uint64) error
-	// WaitsFor is a trainer for which Await of a step waits; -1: for none, or that is not known.
+	// WaitsFor returns a trainer that Await of a step waits for; -1: none or unknown.
 	WaitsFor(step uint64) (trainer int)
-	// PullRows may wait until what it counts is safe. id tells a pull that comes again, after its connection
-	// broke, from a new one.
+	// PullRows may block until its counts are durable. id identifies a pull repeated after a broken
+	// connection.
 	PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error
-	// PeekRows is PullRows that makes no rows and counts nothing.
+	// PeekRows is PullRows that creates and counts no rows.
 	PeekRows(table int, keys []uint64, dst []float32) error
 	PullDense(array, lo int, dst []float32) error
-	// Clocked is a step whose pushes of all trainers, and of all before it, are in what is pulled from now on.
+	// Clocked returns the last step that later pulls include completely, with all earlier steps.
 	Clocked() uint64
-	// Prefetch is told of keys whose pull waits for its step, so that their rows may come from where they lie into memory
-	// meanwhile. No pull's values depend on it.
+	// Prefetch receives the keys of a waiting pull, to load rows into memory early. The values of
+	// pulls do not depend on Prefetch.
 	Prefetch(ctx context.Context, table int, keys []uint64)
 
 	// SaveStep writes the server's part of a checkpoint of the whole job after a step, once, and
-	// returns its number; those of steps below oldest are not needed any more.
+	// returns its number; checkpoints of steps below oldest are no longer needed.
 	SaveStep(ctx context.Context, step, oldest uint64) (number uint64, err error)
 
-	// Lost tells that a trainer will not come back.
+	// Lost reports that a trainer will not return.
 	Lost(trainer int, cause error) error
-	// Failed is closed at the first fault that ends the engine, which Err
-	// returns.
+	// Failed returns a channel closed when the engine ends with an error. Err returns the error.
 	Failed() <-chan struct{}
 	Err() error
 }
 
-// Config says what a server is. The zero value is not valid: Ticket, Version, Open and
-// the numbers of servers and trainers are needed.
+// Config configures a server. The zero value is not valid: Ticket, Version, Open and the numbers of
+// servers and trainers are required.
 type Config struct {
 	Ticket transport.Ticket
-	// TLS says which connections are encrypted, the same at both ends. Zero: those between hosts.
+	// TLS selects the encrypted connections, equally at both ends. Zero: connections between hosts.
 	TLS     transport.TLS
-	Version string // of the program; trainers of other versions are refused
-	Job     string // trainers of another job are refused; may be ""
-	// Settings are what the server was told of its job, and what it decides itself, such as message.PathSync: trainers that
-	// were told otherwise are refused.
+	Version string // program version; trainers of other versions are rejected
+	Job     string // trainers of another job are rejected; may be ""
+	// Settings are the server's job settings, and its own decisions such as message.PathSync:
+	// trainers with other values are rejected.
 	Settings setting.Values
 
-	Index, Servers int // which of how many servers
+	Index, Servers int // number of this server, and of all servers
 	Trainers       int
-	Sessions       int // of each trainer; 0: 1
+	Sessions       int // sessions per trainer; 0: 1
 
-	// Schema of the tables; nil: the first trainer's.
+	// Schema is the schema of the tables; nil: the first trainer's.
 	Schema *schema.Schema
-	// Begun is the schema of the tables that an earlier process of this server began, where they survive. They are opened
-	// at once, so that a server whose trainers have all left ends without them. It may be nil.
+	// Begun is the schema of tables restored from an earlier process of this server. The tables are
+	// opened immediately, so that a server without remaining trainers can end. It may be nil.
 	Begun *schema.Schema
-	// Open makes the engine, once the schema is known. It may take its time.
-	// Whoever gives it closes the engine, after Serve has returned.
+	// Open makes the engine, once the schema is known. It may take long. The caller closes the
+	// engine after Serve has returned.
 	Open func(schema.Schema) (Engine, error)
 
-	// MaxKeys and MaxValues bound a message; trainers cut longer batches. An engine
-	// with a log must take records of such messages. 0: 32 Ki keys, 512 Ki values.
+	// MaxKeys and MaxValues limit a message; trainers split longer batches. The log of an engine
+	// must accept such messages. 0: 32 Ki keys, 512 Ki values.
 	MaxKeys, MaxValues int
-	// Pulls is how many pulls of a connection may wait for an answer, and Replies
-	// how many answers for the trainer to read them. 0: 64 and 8.
+	// Pulls is the maximum number of a connection's unanswered pulls, and Replies the maximum
+	// number of answers not yet read by the trainer. 0: 64 and 8.
 	Pulls, Replies int
-	// Strangers is how many connections may be in their handshake at a time; 0: 128.
+	// Strangers is the maximum number of concurrent handshakes; 0: 128.
 	Strangers int
 
-	// Times say how long trainers are waited for. Join is how long one may take to come at the beginning, though not
-	// to a server that takes another one's place. DeadAfter is the time without a byte after which an end is taken for
+	// Times are the time limits for trainers. Join is the limit to connect at the start of the job,
+	// but not to a restarted server. DeadAfter is the time without a byte until a peer counts as
 	// dead. Heartbeat is at most 5 s.
 	Times cluster.Times
-	// Rejoin is how long a trainer may stay away, at least Times.DeadAfter. 0 means 60 s.
+	// Rejoin is the maximum absence of a trainer, at least Times.DeadAfter. 0 means 60 s.
 	Rejoin time.Duration
-	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
+	// SocketBytes is the size of the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
 
-	// Record is where requests are recorded. It may be nil.
+	// Record records the requests. It may be nil.
 	Record *record.Recorder
-	// Report gets a line about what a person should know: who comes, goes, is
-	// refused. It may be nil; it is called by many goroutines.
+	// Report receives lines about trainers that connect, leave or are rejected. It may be nil; many
+	// goroutines call it.
 	Report func(line string)
 }
 
-// withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	c.Sessions = cmp.Or(c.Sessions, 1)
 	c.MaxKeys, c.MaxValues = cmp.Or(c.MaxKeys, 32<<10), cmp.Or(c.MaxValues, 512<<10)
@@ -175,7 +167,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all faults together.
+// Validate returns all errors together.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -212,7 +204,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// hello is what all trainers' hellos have in common.
+// hello has the common fields of all trainers' hellos.
 func (c *Config) hello() message.Hello {
 	return message.Hello{
 		Trainers: c.Trainers, Sessions: c.Sessions, Server: c.Index, Servers: c.Servers, Job: c.Job, Settings: c.Settings, Incarnation: 1, From: 1,
@@ -225,13 +217,11 @@ func (c *Config) welcome(last uint64) message.Welcome {
 	}
 }
 
-// transportHello introduces this server to whoever connects.
 func (c *Config) transportHello() transport.Hello {
 	return transport.Hello{Version: c.Version, Purpose: transport.Service, Rank: c.Index, WorldSize: c.Servers}
 }
 
-// tune sets the options of a connection. They are not needed for correctness: their
-// faults are left for the first read or write to show.
+// tune sets the options of a connection. Errors are ignored, because the options only affect speed.
 func tune(conn net.Conn, socketBytes int) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		c.SetReadBuffer(socketBytes)

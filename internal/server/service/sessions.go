@@ -11,36 +11,35 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// sessionTable are who is there: a seat for each session, taken by at most one connection.
+// sessionTable has the state of all sessions, each with at most one connection.
 type sessionTable struct {
-	clock *liveness.Clock // by which absences are measured
+	clock *liveness.Clock // measures absences
 
 	mu        sync.Mutex
-	sessions  int // of each trainer
+	sessions  int // sessions per trainer
 	list      []sessionState
 	trainers  []trainer
-	restarted bool          // an earlier process had this server's seats
-	changed   chan struct{} // gets a token when a session has ended in good order
+	restarted bool          // an earlier process has served these sessions
+	changed   chan struct{} // gets a token when a session has ended normally
 }
 
 type sessionState struct {
 	conn       *conn
-	since      time.Time // when it was left; with left, when the session left
-	cause      error     // why
-	left       bool      // the session has left for good
-	leaveAcked bool      // and knows that the server knows
+	since      time.Time // start of the absence, or of left
+	cause      error     // cause of the absence
+	left       bool      // has left for good
+	leaveAcked bool      // the session has seen the acknowledgement of its leave
 
-	newest newest // change of earlier connections
+	newest newest // last change of earlier connections
 }
 
 type trainer struct {
-	process uint64   // the number of the process that is this trainer now
-	retired []uint64 // of those that were
+	process uint64   // number of the trainer's current process
+	retired []uint64 // numbers of earlier processes
 	lost    bool
 }
 
-// maxRetired is how many processes may be one trainer, one after the other, and be
-// known by their numbers.
+// maxRetired is the maximum number of remembered processes per trainer.
 const maxRetired = 64
 
 var errNeverCame = errors.New("it has never connected")
@@ -53,8 +52,7 @@ func (s *sessionTable) init(trainers, sessions int, clock *liveness.Clock) {
 	}
 }
 
-// begin has sessions that are empty be so since now, with another time to come at the
-// beginning.
+// begin restarts the absence of unconnected sessions, with more time at the start of the job.
 func (s *sessionTable) begin(more time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +84,7 @@ func (s *sessionTable) take(c *conn) (old *conn, err error) {
 			t.retired = append(t.retired, t.process)
 		}
 		t.process = c.hello.Incarnation
-		for l := range s.sessions { // the old process's other sessions end, too
+		for l := range s.sessions { // the old process's other sessions end as well
 			if other := s.list[c.hello.Trainer*s.sessions+l].conn; other != nil && l != c.hello.Session {
 				other.replace()
 			}
@@ -105,8 +103,8 @@ func (s *sessionTable) take(c *conn) (old *conn, err error) {
 	return nil, nil
 }
 
-// goOn notes that this server goes on with what another one has begun: trainers that have
-// not come are not at their beginning. s.mu is held.
+// goOn records that this server continues an earlier server's work: absent trainers get no extra
+// time. s.mu is held.
 func (s *sessionTable) goOn(now time.Time) {
 	s.restarted = true
 	for i := range s.list {
@@ -116,7 +114,7 @@ func (s *sessionTable) goOn(now time.Time) {
 	}
 }
 
-// leave frees the seat of c, if it has it.
+// leave frees the seat of c, if it has one.
 func (s *sessionTable) leave(c *conn, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +130,7 @@ func (s *sessionTable) leave(c *conn, cause error) {
 	s.notify()
 }
 
-// departed notes that a session has left.
+// departed records that a session has left.
 func (s *sessionTable) departed(session int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +139,7 @@ func (s *sessionTable) departed(session int) {
 	}
 }
 
-// goodbye notes that a session has left and knows that its leave has arrived.
+// goodbye records that a session has left and has seen the acknowledgement.
 func (s *sessionTable) goodbye(session int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,15 +154,15 @@ func (s *sessionTable) notify() {
 	}
 }
 
-// expiredSession is a session that has been empty for too long.
+// expiredSession is a session that was absent for too long.
 type expiredSession struct {
 	trainer, session int
 	cause            error
-	beginning        bool // it has never come, and had the time of the beginning for it
+	beginning        bool // never connected, within the limit of the start
 }
 
-// overdue returns the trainers that have a session which is empty for longer than a time
-// and has not left, each once ever.
+// overdue returns the sessions absent for longer than limit that have not left, at most once per
+// trainer.
 func (s *sessionTable) overdue(limit time.Duration) (out []expiredSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +178,6 @@ func (s *sessionTable) overdue(limit time.Duration) (out []expiredSession) {
 	return out
 }
 
-// firstLost returns the first trainer that is lost.
 func (s *sessionTable) firstLost() (trainer int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,9 +189,8 @@ func (s *sessionTable) firstLost() (trainer int, ok bool) {
 	return 0, false
 }
 
-// done tells whether nobody is to come any more: all trainers are lost, or have left
-// and know it, or left longer ago than a time: an acknowledgement that was lost is asked for
-// again within it.
+// done reports whether all trainers are lost, have left with an acknowledgement, or have left
+// longer ago than within, the time limit for a repetition of a lost leave.
 func (s *sessionTable) done(within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,16 +203,15 @@ func (s *sessionTable) done(within time.Duration) bool {
 	return true
 }
 
-// Trainer is what a server knows of a trainer.
+// Trainer is the state of a trainer at a server.
 type Trainer struct {
 	Trainer      int    `json:"trainer"`
 	Connected    int    `json:"connected"` // sessions
 	Left         int    `json:"left"`      // sessions
 	Lost         bool   `json:"lost"`
-	Disconnected string `json:"away,omitempty"` // why a session that has not left is not connected
+	Disconnected string `json:"away,omitempty"` // cause of the absence of an active session
 }
 
-// show describes all trainers.
 func (s *sessionTable) show() []Trainer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,28 +12,28 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Admission says which keys get a row: with both settings those that meet both. A
-// pull of another key gives its initial weights, and its gradients are dropped.
+// Admission decides which keys get a row; with both settings a key must meet both. A pull of
+// another key returns its initial weights, and its gradients are dropped.
 //
-// Counts of keys without a row are part of a checkpoint. PullCounted passes the keys that it counts
-// to the caller's log, and Recount counts them again in the same order, so that a table that is
-// restored admits the same keys as one that was never lost.
+// Counts of keys without a row are part of a checkpoint. PullCounted passes counted keys to the
+// caller's log, and Recount repeats the counts in the same order, so that a restored table admits
+// the same keys.
 type Admission struct {
-	// Count is how often a key is pulled before it has a row, that pull included,
-	// at most 15. 0 and 1 admit all.
+	// Count is the pull that creates a key's row, at most 15. 0 and 1 admit every key at its first
+	// pull.
 	Count int
-	// Share of the keys that is admitted, by a hash that is the same everywhere;
-	// 0 stands for 1, all.
+	// Share is the share of admitted keys, chosen by a hash that is the same on all servers. 0
+	// means 1, all.
 	Share float64
-	// FilterBytes is the size of the filter that counts keys, at least 4096; 0
-	// means 16 MiB. It is memory beside MemoryBytes. See there for its errors:
-	// 4 bytes for each different key that comes until Shrink are enough.
+	// FilterBytes is the size of the filter that counts keys, at least 4096, in addition to
+	// MemoryBytes. 0 means 16 MiB. 4 bytes per distinct key until the next Shrink are enough; see
+	// filter for the errors.
 	FilterBytes int64
 }
 
 const defaultFilterBytes = 16 << 20
 
-// Validate reports settings that are out of their ranges.
+// Validate returns an error for each setting out of its range.
 func (a Admission) Validate() error {
 	var errs []error
 	a.check(func(bad bool, format string, args ...any) {
@@ -50,10 +50,10 @@ func (a Admission) check(fault func(bad bool, format string, args ...any)) {
 	fault(a.FilterBytes != 0 && (a.FilterBytes < 4096 || a.FilterBytes > 1<<40), "a filter of %d bytes: want 4096 or more, or 0 for %d", a.FilterBytes, defaultFilterBytes)
 }
 
-// chooses says whether there are keys that get no row.
+// chooses reports whether some keys get no row.
 func (a Admission) chooses() bool { return a.Count > 1 || a.share() < 1 }
 
-// share is Share's meaning.
+// share returns Share with its default.
 func (a Admission) share() float64 {
 	if a.Share == 0 {
 		return 1
@@ -61,8 +61,7 @@ func (a Admission) share() float64 {
 	return a.Share
 }
 
-// admits says whether a key without a row gets one. A pull counts. It is called while
-// locks are held.
+// admits reports whether a key without a row gets one. A pull is counted. The caller holds locks.
 func (t *Table) admits(key uint64, push bool) bool {
 	a := t.cfg.Admission
 	seen := a.Count
@@ -76,33 +75,31 @@ func (t *Table) admits(key uint64, push bool) bool {
 	return optim.Admits(seen, a.Count, mix(key^admissionSalt), a.share())
 }
 
-// admissionSalt keeps the share apart from other hashes of keys.
+// admissionSalt separates the admission share from other hashes of keys.
 const admissionSalt = 0x8e5d3c1f6a2b9704
 
 func mix(x uint64) uint64 { return rowinit.Mix(x) }
 
-// filter counts keys, roughly and never too low but for what decay takes: a count-min
-// sketch (Cormode and Muthukrishnan, J. Algorithms 55, 2005) with conservative update
-// (Estan and Varghese, SIGCOMM 2002), blocked (Putze, Sanders and Singler 2007): a key
-// has four 4-bit counters, all in one cache line, and its count is the least of
-// them.
+// filter counts keys approximately; before a decay never too low. It is a count-min sketch (Cormode
+// and Muthukrishnan, J. Algorithms 55, 2005) with conservative update (Estan and Varghese, SIGCOMM
+// 2002), blocked (Putze, Sanders and Singler 2007): a key has four 4-bit counters in one cache
+// line, and its count is their minimum.
 //
-// With 4 bytes for each different key a line has 16 keys on average and at most 40 % of
-// its counters are used: of keys that come for the first time less than 5 % find a
-// count already. When more keys than that have come all counts are halved, so that
-// it stays so; keys that came once are forgotten then. A count costs one miss of the
-// caches and a lock of its own stripe, halving 0.2 ms per MiB.
+// With 4 bytes per distinct key a line has 16 keys on average and at most 40 % of its counters are
+// used: fewer than 5 % of new keys find a count above 0. After more keys all counts are halved to
+// restore the error bound; keys that came once are forgotten. Cost: one cache miss and a lock of
+// one stripe per count; 0.2 ms per MiB to halve.
 type filter struct {
 	lines []counters
 	locks [filterLocks]struct {
 		sync.Mutex
 		_ [56]byte
 	}
-	most  int64 // keys that come before it decays
+	most  int64 // new keys until the next decay
 	fresh atomic.Int64
 }
 
-// counters are 128 of 4 bits.
+// counters are 128 counters of 4 bits.
 type counters [8]uint64
 
 const (
@@ -111,7 +108,7 @@ const (
 	keyBytes    = 4
 )
 
-// newFilter is nil where all keys are admitted at once.
+// newFilter returns nil if every key is admitted at its first pull.
 func newFilter(a Admission) *filter {
 	if a.Count <= 1 {
 		return nil
@@ -123,7 +120,7 @@ func newFilter(a Admission) *filter {
 	return &filter{lines: make([]counters, bytes/64), most: bytes / keyBytes}
 }
 
-// places are a key's line and the places of its counters there.
+// places returns a key's line and the indices of its counters in the line.
 func (f *filter) places(key uint64) (line uint64, at [4]uint) {
 	h := mix(key + 0x9e3779b97f4a7c15)
 	line, _ = bits.Mul64(h, uint64(len(f.lines)))
@@ -140,7 +137,7 @@ func (c *counters) least(at [4]uint) int {
 	return min(c.get(at[0]), c.get(at[1]), c.get(at[2]), c.get(at[3]))
 }
 
-// see counts a key and returns its count.
+// see counts a key and returns its new count.
 func (f *filter) see(key uint64) int {
 	line, at := f.places(key)
 	c, lock := &f.lines[line], &f.locks[line%filterLocks]
@@ -148,7 +145,7 @@ func (f *filter) see(key uint64) int {
 	n := c.least(at)
 	if n < mostCount {
 		for _, a := range at {
-			if c.get(a) == n { // conservative: the others know better
+			if c.get(a) == n { // conservative update: higher counters are better estimates
 				c[a>>4] += 1 << (a & 15 * 4)
 			}
 		}
@@ -160,7 +157,7 @@ func (f *filter) see(key uint64) int {
 	return min(n+1, mostCount)
 }
 
-// count is a key's count.
+// count returns a key's count.
 func (f *filter) count(key uint64) int {
 	line, at := f.places(key)
 	lock := &f.locks[line%filterLocks]

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// UnmarshalText reads Count and Share: "count:3", "share:0.1", both with a comma between, or "" for all keys.
+// UnmarshalText parses Count and Share: "count:3", "share:0.1", both with a comma between, or ""
+// for all keys.
 func (a *Admission) UnmarshalText(text []byte) error {
 	out := Admission{FilterBytes: a.FilterBytes}
 	for _, part := range strings.Split(string(text), ",") {
@@ -24,7 +25,7 @@ func (a *Admission) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// set reads one part.
+// set parses one part.
 func (a *Admission) set(part string) (err error) {
 	name, value, _ := strings.Cut(part, ":")
 	switch {
@@ -42,7 +43,7 @@ func (a *Admission) set(part string) (err error) {
 	return nil
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText formats Count and Share for UnmarshalText.
 func (a Admission) MarshalText() ([]byte, error) {
 	var parts []string
 	if a.Count > 1 {

@@ -7,13 +7,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// Pull writes the weights of keys' rows to dst, len(keys)*Dim values, in order. Rows
-// that are in the store are brought in, and keys that have none get one if they are
-// admitted; otherwise their initial weights are in dst. A key may be in the batch
-// more than once.
+// Pull writes the weights of keys' rows to dst, len(keys)*Dim values, in order. Rows in the store
+// are loaded, and keys without a row get one if they are admitted; for other keys dst gets the
+// initial weights. A batch may contain a key more than once.
 //
-// Where memory is full and rows cannot leave it, a *store.LimitError is in the error:
-// nothing is lost, and the call may be made again when there is room.
+// If memory is full and rows cannot be evicted, the error wraps a *store.LimitError: no data is
+// lost, and the caller may retry when the store has space.
 func (t *Table) Pull(keys []uint64, dst []float32) error {
 	if t.filter != nil {
 		return t.PullCounted(rows.PullID{}, keys, dst, nil)
@@ -32,9 +31,8 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 	return t.fault("pull", t.bring(tr, keys, dst, nil))
 }
 
-// Peek writes the weights of keys' rows to dst, len(keys)*Dim values, in order, and
-// initial ones for keys that have none. It makes and moves no row and counts nothing: it
-// is for evaluation.
+// Peek writes the weights of keys' rows to dst, len(keys)*Dim values, in order, with initial
+// weights for keys without a row. Peek creates, moves and counts no row: evaluation uses it.
 func (t *Table) Peek(keys []uint64, dst []float32) error {
 	tr := t.getLoadBatch()
 	defer t.putLoadBatch(tr)
@@ -42,7 +40,7 @@ func (t *Table) Peek(keys []uint64, dst []float32) error {
 	if tr.missing, err = t.rows.Peek(keys, dst, tr.missing[:0]); err != nil || len(tr.missing) == 0 || t.store == nil {
 		return t.fault("peek", err)
 	}
-	// What was not in memory then is in the store, at its newest, or nowhere.
+	// A row that was not in memory is in the store, up to date, or nowhere.
 	tr.sort(keys)
 	for lo := 0; lo < len(tr.missingKeys); {
 		hi := tr.cut(lo, t.chunk)
@@ -55,26 +53,25 @@ func (t *Table) Peek(keys []uint64, dst []float32) error {
 	return nil
 }
 
-// look reads the trip's keys and leaves memory as it is.
+// look reads the batch's keys without a change of memory.
 func (t *Table) look(tr *loadBatch) error {
-	t.gate.RLock() // for the calendar
+	t.gate.RLock() // guards the dayClock
 	defer t.gate.RUnlock()
 	_, err := t.readAll(tr, readOnly)
 	return err
 }
 
-// patience is how often a push is made again before it holds off the evictions that
-// take its rows away.
+// patience is the number of retries of a push before pushHeld stops evictions.
 const patience = 4
 
-// Push applies the rule with gradients of keys, len(keys)*PushDim values in order (see rows.Table), each
-// multiplied by scale: once for each session, 0 to rows.MaxSessions-1, and number, from 1 on.
-// A session's pushes come in order and one after the other. Who gets an error makes the
-// same call again: what was applied is not applied twice.
+// Push applies the rule with gradients of keys, len(keys)*PushDim values in order (see rows.Table),
+// each multiplied by scale. Each pair of a session, 0 to rows.MaxSessions-1, and a number, from 1,
+// is applied once. A session's pushes are sequential and in order. After an error the caller
+// repeats the same call, and rows with the push skip the repetition.
 //
-// A key that has no row gets one if it is admitted; otherwise its gradient is dropped.
-// A batch that holds a key twice is refused whole (rows.ErrDuplicate), and so is one
-// of more keys than the memory has room for rows.
+// A key without a row gets one if it is admitted; otherwise its gradient is dropped. Push rejects a
+// batch with a duplicate key (rows.ErrDuplicate) or with more keys than memory has capacity for
+// rows.
 func (t *Table) Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
 	tr := t.getLoadBatch()
 	defer t.putLoadBatch(tr)
@@ -121,9 +118,8 @@ func (t *Table) push(tr *loadBatch, session int, seq uint64, keys []uint64, grad
 	return nil
 }
 
-// pushHeld is one more attempt, with evictions held off, for which it takes room for
-// n rows beforehand. It returns how many are missing still: the batch needs more
-// rows at once than it took room for.
+// pushHeld retries the push with evictions stopped, after it reserves memory for n rows. It returns
+// the number of rows still missing, if the batch needs more than n.
 func (t *Table) pushHeld(tr *loadBatch, n int, session int, seq uint64, keys []uint64, grads []float32, scale float32) (left int, err error) {
 	n = min(n, t.chunk)
 	if err := t.room.take(n); err != nil {

@@ -7,9 +7,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// Begin makes rows with the weights of keys, len(keys)*Dim values, in place of initial ones; the rule's state is that of new rows. It is called
-// before the table is in use and before Load, as often as one likes; of a key that comes again the last weights count. Such rows are as
-// changed ones: they go to the store when they leave memory, and checkpoints have them. Admission is not asked.
+// Begin creates rows with the given weights, len(keys)*Dim values, instead of initial ones; the
+// rule's state is that of new rows. It runs any number of times before the table is in use and
+// before Load; the last weights of a key win. Such rows count as changed: eviction writes them to
+// the store, and checkpoints include them. Admission does not apply.
 func (t *Table) Begin(keys []uint64, weights []float32) error {
 	t.slow.Lock()
 	defer t.slow.Unlock()
@@ -30,7 +31,7 @@ func (t *Table) Begin(keys []uint64, weights []float32) error {
 	return nil
 }
 
-// beginRows is Begin of as many as put takes.
+// beginRows is Begin for at most the rows that put accepts.
 func (l *loader) beginRows(keys []uint64, weights []float32) error {
 	t := l.t
 	l.values, l.usage = l.values[:0], l.usage[:0]

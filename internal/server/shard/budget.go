@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// memoryBudget counts the rows in memory against the budget. Whoever makes rows takes room for
-// them first and gives back what it did not need; more than most there are never.
+// memoryBudget counts the rows in memory. A caller reserves memory before it creates rows, and
+// returns the unused part. The count never exceeds maxRows.
 type memoryBudget struct {
-	maxRows   int // rows
+	maxRows   int
 	high, low int // eviction begins above high and ends at low
 	limit     time.Duration
-	wake      chan struct{} // of the evictor
+	wake      chan struct{} // wakes the evictor
 
 	mu           sync.Mutex
-	rows         int    // in memory, or about to be
-	waiting      int    // for which calls wait
+	rows         int    // rows in memory or reserved
+	waiting      int    // rows for which calls wait
 	begun, ended uint64 // rounds of eviction
-	err          error  // of the last round that ended
+	err          error  // error of the last finished round
 	news         chan struct{}
 	waits        int64
 }
@@ -27,11 +27,11 @@ func newRoom(most int, limit time.Duration) *memoryBudget {
 	return &memoryBudget{maxRows: most, high: most - most/16, low: most - most/8, limit: limit, wake: make(chan struct{}, 1)}
 }
 
-// take takes room for n rows, at most an eighth of all, and waits until there is
-// some. An error is that of a round of eviction that began after the call.
+// take reserves memory for n rows, at most an eighth of all, and waits for evictions if necessary.
+// An error comes from an eviction round that began after the call.
 func (r *memoryBudget) take(n int) error {
 	if r == nil {
-		return nil // rows are in memory alone: internal/server/rows has the limit
+		return nil // rows are in memory only: internal/server/rows has the limit
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *memoryBudget) take(n int) error {
 	return nil
 }
 
-// try is take that does not wait, and tells whether there is room.
+// try is take without a wait. It reports whether the rows fit.
 func (r *memoryBudget) try(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *memoryBudget) nudge() {
 	}
 }
 
-// notify wakes those that wait.
+// notify wakes the waiting calls.
 func (r *memoryBudget) notify() {
 	if r.news != nil {
 		close(r.news)
@@ -107,7 +107,7 @@ func (r *memoryBudget) notify() {
 	}
 }
 
-// give gives room for n rows back.
+// give returns memory for n rows.
 func (r *memoryBudget) give(n int) {
 	if r == nil {
 		return
@@ -121,7 +121,7 @@ func (r *memoryBudget) give(n int) {
 	r.notify()
 }
 
-// begin begins a round and returns how many rows should leave; with 0 it does not.
+// begin starts a round and returns the number of rows to evict; 0 means no round.
 func (r *memoryBudget) begin() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (r *memoryBudget) end(err error) {
 	r.notify()
 }
 
-// counts are what room has now.
+// counts returns the rows in memory, the limit and the number of waits.
 func (r *memoryBudget) counts() (rows, most int, waits int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,47 +1,41 @@
-// Package shard is one server's part of a sparse table over two tiers: rows in
-// memory (internal/server/rows), within a budget of bytes, and the rest in a store on SSD
-// (internal/server/store), or nowhere where there is none.
+// Package shard is one server's part of a sparse table in two tiers: rows in memory
+// (internal/server/rows), within a budget of bytes, and the other rows in a store on SSD
+// (internal/server/store). Without a store all rows are in memory.
 //
 // # Tiers
 //
-// Memory decides. A row that is in memory is the row, whatever the store has of it;
-// one that is not is what the store has, or has never been changed. A row that is
-// brought in stays in the store, so that it leaves memory again at no cost unless it
-// was changed meanwhile. Rows that were never pushed leave without a trace: their
-// values follow from their key.
+// Memory has precedence: a row in memory is current, and its image in the store may be old. Other
+// rows are as in the store, or were never changed. A loaded row stays in the store, so that the
+// next eviction is free unless the row was changed. Rows never pushed are dropped without a write:
+// the key determines the values.
 //
-// Rows enter and leave under one lock, the gate:
+// Rows are loaded and evicted under one lock, the gate:
 //
-//   - who looks for rows in the store and then writes what it found to memory, found
-//     rows or fresh ones, holds it for reading from the first to the last;
-//   - whoever drops rows from memory, or deletes some from the store, holds it for
-//     writing.
+//   - a call that reads the store and then writes rows to memory, found or new ones,
+//     holds the gate for reading throughout;
+//   - a call that drops rows from memory, or deletes rows from the store, holds the gate
+//     for writing.
 //
-// So nothing that was read from the store is out of date when it is written to
-// memory: a row that somebody else has brought in meanwhile is still there, and
-// wins. No row is shadowed by a fresh one or by an older image.
+// Data from the store is therefore current when written to memory: a row that another call has
+// loaded since is still in memory, and wins. No new row and no older image replaces a row.
 //
-// Evicting goes in steps. Cold rows are chosen; the images of those that were changed
-// are copied, and their mark Changed is taken away; the images are put into the store;
-// under the gate's write lock, which is held for some thousand rows at a time,
-// those that no push has marked again are dropped. The others stay. Nobody waits for
-// the store but who needs a row of it, or room.
+// An eviction has four steps. It chooses cold rows; copies the images of changed rows and clears
+// their flag Changed; puts the images into the store; and, under the gate's write lock and some
+// thousand rows at a time, drops rows not changed since. The other rows stay. Only calls that need
+// a row of the store, or memory, wait for the store.
 //
 // # Once
 //
-// A push has a session and a number. In each stripe of the table its keys are updated
-// together, or not at all, and the session's mark with them (rows.PushOnce). Where some
-// are in the store they are brought in and the push is made again, which the marks
-// make harmless.
+// A push has a session and a number. In each stripe of the table a push updates all its keys, or
+// none, together with the session's applied sequence number (rows.PushOnce). If some keys are in
+// the store, their rows are loaded and the push is repeated, except in stripes with the new number.
 //
 // # Checkpoints
 //
-// Save writes a snapshot of the store and a walk over memory, while pushes go on. Each
-// piece of the walk has the marks of its stripe at its moment, so that a log can be
-// replayed onto each row from where its image ends. Changed rows of pieces not
-// walked yet stay in memory meanwhile, so that the snapshot of the store is as old as
-// the rows of memory are new: what a row's image in the store lacks is in memory, and
-// memory's image wins when both are loaded.
+// Save writes a snapshot of the store and a walk over memory while pushes continue. Each piece of
+// the walk has its stripe's applied sequence numbers, so that a log can be replayed onto each row
+// from the end of the row's image. Changed rows of pieces not yet walked stay in memory, because
+// the snapshot does not have them: if both files have a row, memory's image wins on load.
 package shard
 
 import (
@@ -54,37 +48,36 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// Config says what a part of a table is. The zero value is not valid: Rows needs what
-// rows.Config says.
+// Config configures a table's part. The zero value is not valid: see rows.Config for the required
+// fields of Rows.
 type Config struct {
-	// Rows is the table in memory. Admit must be nil: see Admission. Usage is set
-	// where they are needed: with a Store, for Deltas and for a Shrink by days. With
-	// MemoryBytes, MaxRows is lowered to what it has room for.
+	// Rows configures the table in memory. Admit must be nil: see Admission. Usage is enabled as
+	// needed: with a Store, for Deltas and for a Shrink by days. MemoryBytes lowers MaxRows to the
+	// rows that fit.
 	Rows rows.Config
-	// Number is the table's in the store.
+	// Number is the table's number in the store.
 	Number uint32
-	// Store takes the rows that memory has no room for; nil: there is none. It must
-	// have no row of the table: what a crash leaves in it lacks what was in memory,
-	// and Load brings all rows back. It is not closed by Close.
+	// Store holds the rows that do not fit into memory; nil: no store. The store must have no row
+	// of the table: after a crash the rows of memory are missing, and Load restores all rows.
+	// Table.Close leaves the store open.
 	Store store.Store
-	// MemoryBytes bounds the memory of the rows with their index, as
-	// rows.Stats.Resident counts it: at least what 4096 rows need. 0 is no limit, and
-	// for a table without a Store. Without a Store a table that is full refuses
-	// new rows with rows.ErrFull.
+	// MemoryBytes limits the memory of the rows with their index, as in rows.Stats.Resident; it
+	// must fit at least 4096 rows. 0 means no limit, and requires a nil Store. A full table without
+	// a Store rejects new rows with rows.ErrFull.
 	MemoryBytes int64
-	// Admission says which keys get a row.
+	// Admission decides which keys get a row.
 	Admission Admission
-	// Policy says which rows leave memory first; nil: byUse.
+	// Policy decides which rows are evicted first; nil: byUse.
 	Policy Policy
-	// Shrinker says what days do to rows; nil: nothing.
+	// Shrinker ages and deletes rows by days; nil: neither.
 	Shrinker Shrinker
-	// Deltas keeps what SaveDelta needs: the rows' Usage, and deleted keys until Committed
-	// (8 bytes each).
+	// Deltas retains the data for SaveDelta: the rows' Usage, and deleted keys until Committed (8
+	// bytes each).
 	Deltas bool
-	// Readers is how many goroutines read the store; 0 means 8. Reads of an SSD
-	// take some 100 µs each and do not slow each other down.
+	// Readers is the number of goroutines that read the store; 0 means 8. An SSD read takes some
+	// 100 µs, and concurrent reads do not slow each other.
 	Readers int
-	// Wait is how long a call waits at most for room in memory; 0 means a minute.
+	// Wait is the maximum wait of a call for free memory; 0 means a minute.
 	Wait time.Duration
 }
 
@@ -94,7 +87,7 @@ const (
 	leastRows      = 4096
 )
 
-// Validate reports every setting that is missing or out of its range.
+// Validate returns an error for each setting that is missing or out of its range.
 func (c *Config) Validate() error {
 	var errs []error
 	fault := func(bad bool, format string, args ...any) {
@@ -123,7 +116,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// rowsConfig is that of the table in memory.
+// rowsConfig returns the configuration of the table in memory.
 func (c *Config) rowsConfig() rows.Config {
 	r := c.Rows
 	ages := c.Shrinker != nil && c.Shrinker.Days()
@@ -137,7 +130,7 @@ func (c *Config) rowsConfig() rows.Config {
 	return r
 }
 
-// roomOf is how many rows a budget has room for.
+// roomOf returns the number of rows that fit into a budget.
 func roomOf(c rows.Config, budget int64) int {
 	lo, hi := 0, math.MaxInt32
 	for lo < hi {
@@ -151,9 +144,9 @@ func roomOf(c rows.Config, budget int64) int {
 	return lo
 }
 
-// costOf is the most memory that a table made for so many rows takes, as package rows
-// lays it out: arrays in whole pages, and an index of 2 KiB chunks in up to 4096
-// segments, whose lines of five slots are 75 % full when they have just grown.
+// costOf returns the maximum memory of a table with n rows, by the layout of package rows: arrays
+// in whole pages, and an index of 2 KiB chunks in up to 4096 segments, with lines of five slots
+// that are 75 % full just after growth.
 func costOf(c rows.Config, n int) int64 {
 	const page, smallPage, chunk, chunkKeys = 2 << 20, 64 << 10, 2 << 10, 32 * 5 * 3 / 4
 	total := int64(0)
@@ -176,6 +169,6 @@ func costOf(c rows.Config, n int) int64 {
 		segments *= 2
 	}
 	perSegment := (int64(n)/segments/chunkKeys + 2) * chunk
-	array(segments*perSegment + 16*perSegment) // some are just laid out anew
+	array(segments*perSegment + 16*perSegment) // some segments are being rebuilt
 	return total + segments*48 + 4*(segments+16)*perSegment/chunk
 }

@@ -10,33 +10,33 @@ import (
 )
 
 // counted orders the pulls that change the filter. A pull is counted, logged and given its rows
-// while mu is held, so that a checkpoint, which holds mu while it copies the counts, has all of
-// a pull or no part of it, and the log has the pulls in the order in which they were counted.
+// under mu. A checkpoint copies the counts under mu as well: it has all of a pull or no part, and
+// the log has the pulls in the order of counting.
 type counted struct {
 	mu       sync.Mutex
 	sessions map[int]*countedPulls
-	before   *filter // while other servers' counts are loaded: those of the servers before
+	before   *filter // counts of the servers loaded before the current one
 }
 
-// countedPulls are the pulls of a session that were counted and may be asked for again.
+// countedPulls are the counted pulls of a session that may be repeated.
 type countedPulls struct {
 	Session int      `json:"session"`
-	Process uint64   `json:"process"`         // the process that numbers them
-	Oldest  uint64   `json:"oldest"`          // parts below it were counted, or never will be
-	Parts   []uint64 `json:"parts,omitempty"` // those from Oldest on, sorted
+	Process uint64   `json:"process"`         // process that numbers the pulls
+	Oldest  uint64   `json:"oldest"`          // lower parts were counted, or never will be
+	Parts   []uint64 `json:"parts,omitempty"` // counted parts from Oldest, sorted
 }
 
-// maxParts bounds the parts of a pull: a part of it is number Pull.Number*maxParts + i.
+// maxParts limits the parts of a pull: its part i has number Pull.Number*maxParts + i.
 const maxParts = 1 << 16
 
-// pullPart is a part of a pull: as many of its keys as may come from the store at a time.
+// pullPart is a part of a pull: at most the keys of one load from the store.
 type pullPart struct {
 	by   rows.PullID
 	part uint64
 	log  func(part uint64, keys []uint64) error
 }
 
-// take notes a part as counted. It reports false when it was counted before. mu is held.
+// take records a part as counted. It reports false for a part counted before. mu is held.
 func (c *counted) take(by rows.PullID, part uint64) bool {
 	if by.Process == 0 {
 		return true
@@ -62,7 +62,7 @@ func (c *counted) take(by rows.PullID, part uint64) bool {
 	return true
 }
 
-// state copies the sessions' pulls, in the order of sessions. mu is held.
+// state copies the sessions' pulls, by session. mu is held.
 func (c *counted) state() (out []countedPulls) {
 	for _, p := range c.sessions {
 		out = append(out, countedPulls{p.Session, p.Process, p.Oldest, slices.Clone(p.Parts)})
@@ -74,10 +74,10 @@ func (c *counted) state() (out []countedPulls) {
 // CountsPulls reports whether keys are counted before they have a row: Admission.Count is above 1.
 func (t *Table) CountsPulls() bool { return t.filter != nil }
 
-// PullCounted is Pull for a table whose CountsPulls is true. A pull that comes again, with the same
-// PullID and keys, is counted once; by with Process 0 is counted each time. log gets the keys that are counted,
-// in parts, in the order of all pulls, before they have rows: Recount with the same arguments
-// repeats a part. An error of log ends the pull. log may be nil.
+// PullCounted is Pull for a table with CountsPulls. A repeated pull, with the same PullID and keys,
+// is counted once; a pull with Process 0 is counted each time. log receives the counted keys, in
+// parts, in the order of all pulls, before they have rows: Recount with the same arguments repeats
+// a part. An error of log ends the pull. log may be nil.
 func (t *Table) PullCounted(by rows.PullID, keys []uint64, dst []float32, log func(part uint64, keys []uint64) error) error {
 	if len(dst) != len(keys)*t.Dim() {
 		return t.fault("pull", fmt.Errorf("%d values for %d rows of %d", len(dst), len(keys), t.Dim()))
@@ -98,8 +98,8 @@ func (t *Table) PullCounted(by rows.PullID, keys []uint64, dst []float32, log fu
 	return nil
 }
 
-// partKeys is the number of keys in a part. It does not depend on which keys have rows, so
-// that a pull that comes again has the same parts.
+// partKeys returns the number of keys in a part. It does not depend on the existing rows, because a
+// repeated pull must have the same parts.
 func (t *Table) partKeys() int {
 	if t.store == nil {
 		return 1 << 20
@@ -117,7 +117,7 @@ func (t *Table) pullPart(tr *loadBatch, keys []uint64, dst []float32) (err error
 	return t.bring(tr, keys, dst, nil)
 }
 
-// countPart counts the trip's absent keys, logs them, and makes rows for those that are admitted.
+// countPart counts the batch's absent keys, logs them, and creates rows for admitted keys.
 func (t *Table) countPart(tr *loadBatch) (made int, err error) {
 	tr.missed = tr.missed[:0]
 	for i, from := range tr.from {
@@ -142,8 +142,8 @@ func (t *Table) countPart(tr *loadBatch) (made int, err error) {
 	return t.make(tr, func(key uint64) bool { return t.admits(key, false) })
 }
 
-// Recount counts a part of a pull again, of a log, as PullCounted did, unless the checkpoint that was
-// loaded has it. It comes before Replayed.
+// Recount counts a part of a pull from a log, as PullCounted did, unless the loaded checkpoint
+// includes it. Recount runs before Replayed.
 func (t *Table) Recount(by rows.PullID, part uint64, keys []uint64) error {
 	if t.filter == nil {
 		return t.fault("replay", fmt.Errorf("the log counts %d keys of a table that admits without counting: give its admission as it was", len(keys)))
@@ -168,7 +168,7 @@ func (t *Table) Recount(by rows.PullID, part uint64, keys []uint64) error {
 	return t.fault("replay", err)
 }
 
-// remake makes rows for the trip's missing keys, which were admitted, unless the store has them.
+// remake creates rows for the batch's missing keys, already admitted, unless the store has them.
 func (t *Table) remake(tr *loadBatch, keys []uint64) error {
 	tr.sort(keys)
 	for lo := 0; lo < len(tr.missingKeys); {

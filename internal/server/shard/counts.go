@@ -9,14 +9,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// counting describes the file counts of a checkpoint.
+// counting describes the counts file of a checkpoint.
 type counting struct {
-	Lines    int64          `json:"lines"` // of the filter
-	Fresh    int64          `json:"fresh"` // keys since its counts were halved
+	Lines    int64          `json:"lines"` // lines of the filter
+	Fresh    int64          `json:"fresh"` // new keys since the last decay
 	Sessions []countedPulls `json:"sessions,omitempty"`
 }
 
-// lineSize is the size of a line of the filter in bytes.
 const lineSize = 64
 
 func (c *counting) check(bad func(is bool, format string, args ...any)) {
@@ -26,20 +25,20 @@ func (c *counting) check(bad func(is bool, format string, args ...any)) {
 	}
 }
 
-// filterCopy is the filter at one moment: its lines that are not zero.
+// filterCopy is the filter at one moment: its nonzero lines.
 type filterCopy struct {
 	counting
 	numbers []uint64
 	lines   []counters
 }
 
-// text is the admission as a checkpoint states it.
+// text returns the admission as a checkpoint has it.
 func (a Admission) text() string {
-	b, _ := a.MarshalText() // which returns no error
+	b, _ := a.MarshalText() // never fails
 	return string(b)
 }
 
-// copyFilter copies the filter and the pulls that it has counted, nil without one.
+// copyFilter copies the filter and its counted pulls; nil without a filter.
 func (t *Table) copyFilter() *filterCopy {
 	if t.filter == nil {
 		return nil
@@ -56,7 +55,7 @@ func (t *Table) copyFilter() *filterCopy {
 	return c
 }
 
-// counts writes the filter.
+// counts writes the counts file.
 func (s *saving) counts() error {
 	const most = 4096
 	return s.section(countsSection, func(w *writer) error {
@@ -76,12 +75,12 @@ func (s *saving) counts() error {
 	})
 }
 
-// beginCounts makes the filter ready for the lines of a file. Counts of the server's own checkpoint, and of a
-// delta those of its base, are replaced; those of other servers are kept.
+// beginCounts prepares the filter for the lines of a file. Counts of the server's own checkpoint,
+// or of a delta's base, are replaced; counts of other servers are retained.
 func (l *loader) beginCounts(c *counting) error {
 	t := l.t
 	if t.filter == nil || c == nil {
-		return nil // begin compares admissions where they must be the same
+		return nil // begin compares admissions if they must be equal
 	}
 	f, q := t.filter, &t.counted
 	if c.Lines != int64(len(f.lines)) {
@@ -97,7 +96,7 @@ func (l *loader) beginCounts(c *counting) error {
 		}
 		clear(f.lines)
 	} else {
-		if !l.h.Delta { // a server's first: what is there is of others
+		if !l.h.Delta { // a full checkpoint: the present counts come from other servers
 			q.before = &filter{lines: slices.Clone(f.lines)}
 			q.before.fresh.Store(f.fresh.Load())
 		}
@@ -111,7 +110,7 @@ func (l *loader) beginCounts(c *counting) error {
 	return nil
 }
 
-// lines joins lines of a file to the filter's.
+// lines merges lines of a file into the filter.
 func (l *loader) lines(p *piece) error {
 	f := l.t.filter
 	if f == nil {
@@ -130,7 +129,7 @@ func (l *loader) lines(p *piece) error {
 	return nil
 }
 
-// mostOf is the higher of each two counters.
+// mostOf returns the maximum of each pair of counters.
 func mostOf(a, b uint64) (out uint64) {
 	if a == 0 || b == 0 {
 		return a | b

@@ -8,15 +8,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// eachRows is how many rows Each hands out at a time, more or less.
+// eachRows is the approximate number of rows per call of Each's callback.
 const eachRows = 1024
 
-// Each calls do with the rows of both tiers, some at a time, in no order: keys and
-// len(keys)*Dim weights, valid during the call only. While others work on the table a
-// row that is there all the time comes exactly once, as it is at some moment; rows
-// that were never pushed may be left out. It moves no row; Save, Shrink and Load wait
-// for it. do is not to be slow: changed rows stay in memory until it has had them. Its
-// error ends it.
+// Each calls do with batches of the rows of both tiers, in no order: keys and len(keys)*Dim
+// weights, valid during the call only. Other calls may run concurrently: a row that exists
+// throughout comes exactly once, with the values of some moment; rows never pushed may be missing.
+// Each moves no row, and excludes Save, Shrink and Load. do should be fast, because changed rows
+// stay in memory until the walk has passed them. An error of do ends Each.
 func (t *Table) Each(ctx context.Context, do func(keys []uint64, weights []float32) error) error {
 	t.slow.Lock()
 	defer t.slow.Unlock()
@@ -31,8 +30,8 @@ func (t *Table) Each(ctx context.Context, do func(keys []uint64, weights []float
 	return t.fault("each", errors.Join(err, shot.cancel()))
 }
 
-// eachInMemory hands out the rows of which the snapshot has no image: a row that was
-// changed cannot get one before the walk has passed it.
+// eachInMemory passes the rows without an image in the snapshot to do: a changed row gets no image
+// before the walk has passed it.
 func (t *Table) eachInMemory(ctx context.Context, do func(keys []uint64, weights []float32) error) error {
 	var keys []uint64
 	var weights []float32
@@ -66,7 +65,7 @@ func (t *Table) eachInMemory(ctx context.Context, do func(keys []uint64, weights
 	return nil
 }
 
-// eachInStore hands out the rows that the snapshot has, wherever they are now.
+// eachInStore passes the rows of the snapshot to do, with their current values from either tier.
 func (t *Table) eachInStore(ctx context.Context, shot *snapshot, do func(keys []uint64, weights []float32) error) error {
 	var keys []uint64
 	var weights []float32

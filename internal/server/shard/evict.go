@@ -10,42 +10,41 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// Eviction takes samples of sampleRows rows, in the order of their hashes, which is
-// none: a sample is like all rows. Of each the quarter that is worth least leaves.
-// A round takes out at most roundRows, so that what is put into the store at a time is
-// large and sorted, and dropRows of them under the gate at a time.
+// Eviction samples sampleRows rows in hash order, which is random: a sample represents all rows. It
+// evicts the quarter with the lowest worth. A round evicts at most roundRows, so that each write to
+// the store is large and sorted, and drops dropRows at a time under the gate.
 const (
 	sampleRows  = 1024
 	samplePart  = 4
 	roundRows   = 16384
 	dropRows    = 2048
-	pauseForRow = 2 * time.Millisecond // when no row may leave
+	pauseForRow = 2 * time.Millisecond // wait when no row can be evicted
 )
 
-// hand is where eviction is in its rounds through all rows, and its memory.
+// hand is eviction's position in its walk over all rows, and its buffers.
 type hand struct {
 	at     rows.Cursor
 	sample []candidate
 	keys   []uint64
 	fates  []evictResult
 	old    []int32
-	last   []uint16 // epochs that the images say
+	last   []uint16 // epochs of the images
 	data   []byte
 	images store.Rows
 }
 
-// candidate is a row that may leave.
+// candidate is a row that may be evicted.
 type candidate struct {
 	key   uint64
 	worth float64
 }
 
-// evictResult is what happens to a chosen row.
+// evictResult is the result for a chosen row.
 type evictResult uint8
 
 const (
 	stays evictResult = iota
-	clean             // the store has it, or need not
+	clean             // current in the store, or reproducible
 	written
 )
 
@@ -61,7 +60,7 @@ func (t *Table) evicts() {
 			n, err := t.evictSome(want)
 			t.room.end(err)
 			if err != nil || t.ctx.Err() != nil {
-				break // who waits for room is told, and wakes us again
+				break // waiting calls get the error and wake the evictor again
 			}
 			if n == 0 {
 				t.pause()
@@ -79,9 +78,8 @@ func (t *Table) pause() {
 	}
 }
 
-// Evict moves about so many rows out of memory, those that are worth least, or as
-// many as may leave. It is for tests and operators: what the budget needs happens by
-// itself.
+// Evict evicts about the given number of rows, the least valuable first, or as many as possible.
+// Tests and operators use it; evictions for the budget are automatic.
 func (t *Table) Evict(want int) (evicted int, err error) {
 	if t.store == nil {
 		return 0, t.fault("evict", errNoStore)
@@ -96,7 +94,7 @@ func (t *Table) Evict(want int) (evicted int, err error) {
 	return evicted, nil
 }
 
-// evictSome is one step of eviction and returns how many rows left.
+// evictSome runs one step of eviction and returns the number of rows dropped.
 func (t *Table) evictSome(want int) (dropped int, err error) {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
@@ -110,8 +108,7 @@ func (t *Table) evictSome(want int) (dropped int, err error) {
 	return dropped, errors.Join(writing, err)
 }
 
-// choose fills the hand's keys with those of rows that shall leave, sorted, after one
-// round through all rows at most.
+// choose fills the hand's keys with rows to evict, sorted, in at most one round through all rows.
 func (t *Table) choose(want int) error {
 	h := &t.hand
 	h.keys = h.keys[:0]
@@ -137,11 +134,11 @@ func (t *Table) choose(want int) error {
 		}
 	}
 	slices.Sort(h.keys)
-	h.keys = slices.Compact(h.keys) // the round may have passed its beginning
+	h.keys = slices.Compact(h.keys) // the round may pass its start
 	return nil
 }
 
-// take chooses from the sample.
+// take chooses rows from the sample.
 func (h *hand) take(most int) {
 	slices.SortFunc(h.sample, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.worth, b.worth), cmp.Compare(a.key, b.key))
@@ -152,8 +149,8 @@ func (h *hand) take(most int) {
 	}
 }
 
-// writeOut puts the chosen rows that were changed into the store. On an error they
-// stay, and are marked as changed again.
+// writeOut puts the changed rows among the chosen ones into the store. After an error they stay and
+// are marked as changed again.
 func (t *Table) writeOut() error {
 	h := &t.hand
 	if err := t.copyOut(); err != nil || h.images.Len() == 0 {
@@ -172,8 +169,8 @@ func (t *Table) writeOut() error {
 	}))
 }
 
-// copyOut copies the images of the chosen rows that were changed, and takes that mark
-// away.
+// copyOut copies the images of the changed rows among the chosen ones, and clears their flag
+// Changed.
 func (t *Table) copyOut() error {
 	h, size := &t.hand, t.imageBytes()
 	n := len(h.keys)
@@ -209,8 +206,8 @@ func (t *Table) copyOut() error {
 	return err
 }
 
-// put puts rows into the store. Where that is full of what compaction can free, it
-// compacts the store first.
+// put puts rows into the store. If the store is full and compaction can free space, put compacts it
+// first.
 func (t *Table) put(images *store.Rows) error {
 	err := t.store.Put(t.cfg.Number, images)
 	var full *store.LimitError
@@ -223,7 +220,7 @@ func (t *Table) put(images *store.Rows) error {
 	return t.store.Put(t.cfg.Number, images)
 }
 
-// dropOut drops the chosen rows that nobody has changed since.
+// dropOut drops the chosen rows that were not changed since.
 func (t *Table) dropOut() (dropped int, err error) {
 	h := &t.hand
 	days := t.cfg.Shrinker != nil && t.cfg.Shrinker.Days()
@@ -236,8 +233,8 @@ func (t *Table) dropOut() (dropped int, err error) {
 				return rows.Keep
 			}
 			if fate == written && h.last[lo+i] != r.Usage.Last {
-				// It was touched meanwhile: where it was only pulled, its image is
-				// right but for the epoch.
+				// The row was touched during the write. After a pull only, its image is right
+				// except for the epoch.
 				r.Usage.Changed = r.Usage.Changed || days
 				t.staysStored(r)
 				return rows.Keep
@@ -259,7 +256,7 @@ func (t *Table) dropOut() (dropped int, err error) {
 	return dropped, err
 }
 
-// staysStored marks a row that stays in memory and of which the store has an image now.
+// staysStored marks a row that stays in memory and now has an image in the store.
 func (t *Table) staysStored(r *rows.Row) {
 	if !r.Usage.Stored {
 		r.Usage.Stored = true

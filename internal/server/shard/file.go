@@ -14,13 +14,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// writer writes a file of a checkpoint.
 type writer struct {
 	f      *os.File
 	values int
-	buf    []byte // the piece
-	n      int    // its rows or keys
-	rows   int64  // of the file, as pieces and bytes
+	buf    []byte // current piece
+	n      int    // rows or keys of the piece
+	rows   int64  // totals of the file: rows, pieces and bytes
 	pieces int64
 	bytes  int64
 }
@@ -44,14 +43,14 @@ func create(path string, h *header) (*writer, error) {
 func (w *writer) write(b []byte) error {
 	n, err := w.f.Write(b)
 	w.bytes += int64(n)
-	return err // names the file
+	return err // the error names the file
 }
 
-// begin begins a piece.
+// begin starts a piece.
 func (w *writer) begin(k kind, first, last uint64, marks []rows.AppliedSeq) {
 	le := binary.LittleEndian
 	b := le.AppendUint32(w.buf[:0], uint32(k))
-	b = le.AppendUint32(b, 0) // n: see flush
+	b = le.AppendUint32(b, 0) // row count, set by flush
 	b = le.AppendUint32(b, uint32(len(marks)))
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint64(b, first)
@@ -63,7 +62,7 @@ func (w *writer) begin(k kind, first, last uint64, marks []rows.AppliedSeq) {
 	w.buf, w.n = b, 0
 }
 
-// add appends a row to the piece, with its usage f.
+// add appends a row with usage f to the piece.
 func (w *writer) add(r *rows.Row, f rows.Usage) {
 	le := binary.LittleEndian
 	b := le.AppendUint64(w.buf, r.Key)
@@ -78,12 +77,10 @@ func (w *writer) add(r *rows.Row, f rows.Usage) {
 	w.buf, w.n = b, w.n+1
 }
 
-// addKey appends a key to the piece.
 func (w *writer) addKey(key uint64) {
 	w.buf, w.n = binary.LittleEndian.AppendUint64(w.buf, key), w.n+1
 }
 
-// addLine appends a line of the filter to the piece.
 func (w *writer) addLine(number uint64, line *counters) {
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, number)
 	for _, word := range line {
@@ -92,7 +89,7 @@ func (w *writer) addLine(number uint64, line *counters) {
 	w.n++
 }
 
-// flush writes the piece.
+// flush writes the piece with its checksum.
 func (w *writer) flush() error {
 	if len(w.buf) > maxPiece {
 		return fmt.Errorf("a piece of %d rows has %d bytes: at most %d", w.n, len(w.buf), maxPiece)
@@ -104,14 +101,13 @@ func (w *writer) flush() error {
 	return w.write(w.buf)
 }
 
-// finish writes the end and makes the file last.
+// finish writes the end, then syncs and closes the file.
 func (w *writer) finish() error {
 	total, pieces := w.rows, w.pieces
 	w.begin(endPiece, uint64(total), uint64(pieces), nil)
 	return errors.Join(w.flush(), dirlock.SyncFile(w.f), w.f.Close())
 }
 
-// reader reads a file of a checkpoint.
 type reader struct {
 	path   string
 	f      io.Reader
@@ -123,7 +119,7 @@ type reader struct {
 	pieces uint64
 	buf    []byte
 	piece  piece
-	noSums bool // tests look behind checksums
+	noSums bool // set by tests of damage beyond checksums
 }
 
 // openFile opens a file and reads its header.
@@ -151,7 +147,7 @@ func (r *reader) damage(format string, args ...any) error {
 	return &DamageError{r.path, r.at, fmt.Errorf(format, args...)}
 }
 
-// read reads the next n bytes to buf.
+// read reads the next n bytes into buf.
 func (r *reader) read(n int64) error {
 	if left := r.size - r.at; n > left {
 		return r.damage("%d bytes are left, want %d: it was cut short", left, n)
@@ -197,8 +193,7 @@ func (r *reader) readHeader() error {
 	return nil
 }
 
-// next reads the next piece, which is valid until the next call; io.EOF says that
-// there is none.
+// next returns the next piece, valid until the next call, or io.EOF at the end.
 func (r *reader) next() (*piece, error) {
 	if err := r.read(pieceHead); err != nil {
 		return nil, err
@@ -211,7 +206,7 @@ func (r *reader) next() (*piece, error) {
 	head := [pieceHead]byte(r.buf)
 	r.at += pieceHead
 	err = r.read(body + 4)
-	r.at -= pieceHead // faults are those of the piece
+	r.at -= pieceHead // errors name the piece's offset
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +230,7 @@ func (r *reader) next() (*piece, error) {
 	return p, nil
 }
 
-// end checks the end of the file.
+// end checks the end piece against the counts of the file.
 func (r *reader) end(p *piece) error {
 	if p.first != r.rows || p.last != r.pieces {
 		return r.damage("it ends with %d rows in %d pieces, it had %d in %d", r.rows, r.pieces, p.first, p.last)

@@ -11,12 +11,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// A checkpoint of a table is a directory of four files, which are loaded in this
-// order:
+// A checkpoint of a table is a directory of four files, loaded in this order:
 //
-//	deleted  keys that were deleted since the checkpoint before, in a delta
-//	store    rows that the store had
-//	memory   rows that memory had, which win over those of the store
+//	deleted  keys deleted since the previous checkpoint, in a delta
+//	store    rows of the store
+//	memory   rows of memory, which override those of the store
 //	counts   counts of keys without a row, all of them in a delta too (see Admission)
 //
 // A file is, little-endian:
@@ -27,21 +26,21 @@ import (
 //	16    h  header: JSON
 //	16+h  4  CRC-32C of all before
 //
-// and then pieces, the last of which is the end, and nothing after:
+// and then pieces. The last piece is the end of the file:
 //
 //	0   4  kind
 //	4   4  n, its rows or keys
 //	8   4  m, its marks
 //	12  4  0
-//	16  8  first hash of its range; of the end: rows or keys in the file
-//	24  8  last hash; of the end: pieces before it
+//	16  8  first hash of its range; in the end piece: rows or keys in the file
+//	24  8  last hash; in the end piece: pieces before it
 //	32     marks: m times session (4) and number (8), by session
 //	       rows: n times key (8), Last (2), Touches (2), values (4 each); or n keys;
 //	       or n lines of the filter: number (8), 128 counters of 4 bits (64)
 //	       4: CRC-32C of the piece
 //
-// Pieces of the file memory go through all hashes in order; others have no range and
-// no marks. Version 1 had no file counts, and a header did not say what the file belongs to.
+// Pieces of the memory file cover all hashes in order; other pieces have no range and no marks.
+// Version 1 had no counts file and no owner in the header.
 const (
 	magic         = "RINGOROW"
 	formatVersion = 2
@@ -51,10 +50,10 @@ const (
 	markBytes     = 12
 	rowHead       = 12
 	lineBytes     = 72
-	maxPiece      = 64 << 20 // bytes behind its head
+	maxPiece      = 64 << 20 // bytes after its head
 )
 
-// kind is what a piece has.
+// kind is the content of a piece.
 type kind uint32
 
 const (
@@ -64,7 +63,6 @@ const (
 	linesPiece
 )
 
-// section is a file of a checkpoint.
 type section string
 
 const (
@@ -76,7 +74,7 @@ const (
 
 var sections = []section{deletedSection, storeSection, memorySection, countsSection}
 
-// kind is what its pieces have.
+// kind returns the kind of the section's pieces.
 func (s section) kind() kind {
 	switch s {
 	case deletedSection:
@@ -87,9 +85,8 @@ func (s section) kind() kind {
 	return rowsPiece
 }
 
-// header describes a file.
 type header struct {
-	Of      string        `json:"of"` // the job, server, table and checkpoint
+	Of      string        `json:"of"` // job, server, table and checkpoint
 	Table   string        `json:"table"`
 	Section section       `json:"section"`
 	Dim     int           `json:"dim"`
@@ -97,22 +94,21 @@ type header struct {
 	Parts   []width       `json:"parts,omitempty"`
 	Seed    uint64        `json:"seed"`
 	Delta   bool          `json:"delta"`
-	Since   uint64        `json:"since,omitempty"` // of a delta: the Epoch of the checkpoint before it
-	Epoch   uint64        `json:"epoch"`           // that begins with this checkpoint
+	Since   uint64        `json:"since,omitempty"` // Epoch of the previous checkpoint, in a delta
+	Epoch   uint64        `json:"epoch"`           // epoch that begins with this checkpoint
 	Day     uint32        `json:"day"`
 	Borders []dayBoundary `json:"borders,omitempty"`
 
 	Admission string    `json:"admission,omitempty"`
-	Counting  *counting `json:"counting,omitempty"` // of the file counts
+	Counting  *counting `json:"counting,omitempty"` // only in the counts file
 }
 
-// width is a part of a row's state.
 type width struct {
 	Name  string `json:"name"`
 	Width int    `json:"width"`
 }
 
-// values is how many values a row has.
+// values returns the number of values in a row.
 func (h *header) values() int {
 	n := h.Dim
 	for _, p := range h.Parts {
@@ -121,7 +117,7 @@ func (h *header) values() int {
 	return n
 }
 
-// check reports what no table can have.
+// check reports values that no table has.
 func (h *header) check() error {
 	var errs []error
 	bad := func(is bool, format string, args ...any) {
@@ -144,7 +140,7 @@ func (h *header) check() error {
 	return errors.Join(errs...)
 }
 
-// encode is the file's beginning.
+// encode returns the start of the file, up to the header's checksum.
 func (h *header) encode() ([]byte, error) {
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -167,13 +163,13 @@ func sumOf(parts ...[]byte) (sum uint32) {
 	return sum
 }
 
-// errVersion is the error of a file that another version of the format wrote.
+// errVersion is the error for another version of the format.
 var errVersion = errors.New("another version of the format")
 
-// DamageError says which file of a checkpoint is damaged, and where.
+// DamageError reports a damaged file of a checkpoint and the position of the damage.
 type DamageError struct {
 	Path   string
-	Offset int64 // of the piece, or of what is wrong in the header
+	Offset int64 // offset of the piece, or in the header
 	Err    error
 }
 
@@ -182,10 +178,10 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("shard: %s is damaged at offset %d: %v: load an older checkpoint", e.Path, e.Offset, e.Err)
 }
 
-// Unwrap is what is wrong.
+// Unwrap returns the cause.
 func (e *DamageError) Unwrap() error { return e.Err }
 
-// piece is a piece as it is read.
+// piece is a decoded piece.
 type piece struct {
 	kind        kind
 	n           int
@@ -194,19 +190,19 @@ type piece struct {
 	body        []byte // rows or keys
 }
 
-// key is key or row i's key.
+// key returns the key of entry i.
 func (p *piece) key(i int) uint64 {
 	return binary.LittleEndian.Uint64(p.body[i*len(p.body)/p.n:])
 }
 
-// row reads row i: its usage, and its values.
+// row decodes row i into values and returns its usage.
 func (p *piece) row(i int, values []float32) rows.Usage {
 	b := p.body[i*len(p.body)/p.n:]
 	getFloats(values, b[rowHead:])
 	return rows.Usage{Last: binary.LittleEndian.Uint16(b[8:]), Touches: binary.LittleEndian.Uint16(b[10:])}
 }
 
-// rowBytes is how long a row or key is in a piece of a kind.
+// rowBytes returns the size of one entry in a piece of kind k.
 func (k kind) rowBytes(values int) int {
 	switch k {
 	case rowsPiece:
@@ -217,8 +213,8 @@ func (k kind) rowBytes(values int) int {
 	return 8
 }
 
-// decodeHead reads a piece's head and returns how many bytes follow it, the checksum
-// left out.
+// decodeHead decodes a piece's head and returns the number of bytes that follow, without the
+// checksum.
 func (p *piece) decodeHead(b []byte, values int) (body int64, marks int, err error) {
 	le := binary.LittleEndian
 	n, m := le.Uint32(b[4:]), le.Uint32(b[8:])
@@ -242,7 +238,6 @@ func (p *piece) decodeHead(b []byte, values int) (body int64, marks int, err err
 	return body, int(m), nil
 }
 
-// decodeMarks reads the marks.
 func (p *piece) decodeMarks(b []byte, marks int) error {
 	for i := range marks {
 		m := rows.AppliedSeq{Session: int(binary.LittleEndian.Uint32(b[i*markBytes:])), Seq: binary.LittleEndian.Uint64(b[i*markBytes+4:])}

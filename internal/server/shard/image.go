@@ -8,20 +8,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// A row's image in the store, little-endian:
+// imageHead is the size of an image's header. A row's image in the store, little-endian:
 //
 //	0  2  Last
 //	2  2  Touches
-//	4  4  the day up to which it was aged
+//	4  4  the day up to which the row is aged
 //	8     its values
 //
-// Rows in the store are not aged day by day, which would rewrite all of them: they
-// are when they are brought in.
+// Rows in the store are aged when they are loaded: daily aging would rewrite all of them.
 const imageHead = 8
 
 func (t *Table) imageBytes() int { return imageHead + 4*t.rows.Width() }
 
-// putImage writes a row's image to b, which has its length.
+// putImage writes a row's image to b, of length imageBytes.
 func putImage(b []byte, r *rows.Row, day uint32) {
 	binary.LittleEndian.PutUint16(b, r.Usage.Last)
 	binary.LittleEndian.PutUint16(b[2:], r.Usage.Touches)
@@ -40,15 +39,13 @@ func putFloats(b []byte, values []float32) []byte {
 	return b[4*len(values):]
 }
 
-// getFloats reads values from the front of b.
 func getFloats(values []float32, b []byte) {
 	for i := range values {
 		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 	}
 }
 
-// readImage reads an image: its values, as Export lays them out, its usage and its
-// day.
+// readImage decodes an image into values, laid out as by Export, and returns its usage and day.
 func (t *Table) readImage(key uint64, b []byte, values []float32) (f rows.Usage, day uint32, err error) {
 	if len(b) != t.imageBytes() {
 		return f, 0, fmt.Errorf("key %d of table %d in the store has %d bytes, want %d: it was not written by this table", key, t.cfg.Number, len(b), t.imageBytes())

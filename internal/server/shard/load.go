@@ -13,28 +13,27 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// Loaded says what a checkpoint had, for this table.
+// Loaded describes the rows that a checkpoint had for this table.
 type Loaded struct {
 	// Epoch is the checkpoint's Saved.Epoch.
 	Epoch uint64
-	// Rows are counted twice where both tiers had one.
+	// Rows counts a row twice if both tiers had it.
 	Rows, Deleted int64
 }
 
-// Load brings a checkpoint's rows into a table that is not in use yet: a full one
-// first, and then the deltas after it in their order.
+// Load loads a checkpoint's rows into a table that is not yet in use: first a full checkpoint, then
+// its deltas in order.
 //
-// With keep nil all rows are loaded, and the marks of their pieces are kept until
-// Replayed: a Push then leaves out every key whose row holds it already. Otherwise
-// those are loaded of which keep says true, and no marks, which are another
-// server's: where servers are more or fewer than before each loads from all of them
-// what is its own, all full ones first and then all first deltas, and so on.
+// With a nil keep all rows are loaded, and the marks of their pieces are retained until Replayed,
+// so that a Push skips rows that already include the push. Otherwise Load loads the keys that keep
+// accepts, without marks. If the number of servers has changed, each server loads its keys from the
+// checkpoints of all old servers: all full checkpoints first, then all first deltas, and so on.
 //
-// Counts of keys without a row are loaded too; with keep those of several servers are joined, key by key
-// the highest.
+// Load also loads the counts of keys without a row; with keep, the counts of several servers are
+// merged, with the maximum per counter.
 //
-// of is what the checkpoint was saved as. Damage gives a *DamageError, a file of another version errVersion. After an error
-// the table is good for nothing but Close.
+// The owner of must be the same as in Save. Damage returns a *DamageError, another version
+// errVersion. After an error only Close is allowed.
 func (t *Table) Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (Loaded, error) {
 	t.slow.Lock()
 	defer t.slow.Unlock()
@@ -43,17 +42,17 @@ func (t *Table) Load(ctx context.Context, dir, of string, keep func(key uint64) 
 	return l.out, t.fault("loading "+dir, err)
 }
 
-// loader is one checkpoint that is being loaded.
+// loader is the state of one Load.
 type loader struct {
 	t      *Table
 	of     string
 	keep   func(key uint64) bool
 	h      header
-	later  uint16 // epochs that the table is ahead of the checkpoint
+	later  uint16 // epochs between the checkpoint and the table
 	out    Loaded
 	pieces []heldPiece
 
-	// Of the rows on their way.
+	// keys and the next fields are buffers for a piece's rows.
 	keys   []uint64
 	values []float32
 	usage  []rows.Usage
@@ -137,7 +136,7 @@ func (l *loader) section(ctx context.Context, path string, name section, first b
 	return nil
 }
 
-// begin compares the checkpoint with the table and brings the table to its time.
+// begin compares the checkpoint with the table and advances the table's epoch and day.
 func (l *loader) begin() error {
 	t, h := l.t, &l.h
 	want := header{Table: t.cfg.Rows.Name, Dim: t.rows.Dim(), Rule: t.cfg.Rows.Rule.Name(), Seed: t.cfg.Rows.Seed}
@@ -177,8 +176,7 @@ func (l *loader) begin() error {
 	return nil
 }
 
-// ageAll ages the rows that were loaded before: those in memory. Those in the store
-// say of which day they are.
+// ageAll ages the rows loaded before that are in memory. Images in the store have their day.
 func (l *loader) ageAll(from, to uint32) error {
 	var at rows.Cursor
 	for more := true; more; {
@@ -212,7 +210,7 @@ func (l *loader) apply(p *piece, name section) error {
 		f := p.row(i, l.values[at:])
 		t.view(&l.row, key, l.values[at:])
 		t.age(&l.row, l.h.Day, t.days.day)
-		f.Last += l.later // it stays as old as it was
+		f.Last += l.later // keeps the row's age
 		f.Changed = true
 		l.usage = append(l.usage, f)
 	}
@@ -234,7 +232,7 @@ func (l *loader) apply(p *piece, name section) error {
 	return nil
 }
 
-// put writes rows to memory, in place of those that memory or the store has.
+// put writes rows to memory, replacing those in memory or in the store.
 func (l *loader) put(keys []uint64, values []float32, usage []rows.Usage) error {
 	t := l.t
 	if err := t.room.take(len(keys)); err != nil {
@@ -260,8 +258,8 @@ func (l *loader) put(keys []uint64, values []float32, usage []rows.Usage) error 
 	return err
 }
 
-// findStored marks those of the keys that are not in memory and are in the store. cold
-// are then all that are not in memory.
+// findStored fills cold with the keys that are not in memory, and sets Stored for keys of the store
+// among them.
 func (l *loader) findStored(keys []uint64, usage []rows.Usage) error {
 	t := l.t
 	l.cold = l.cold[:0]
@@ -314,18 +312,18 @@ func (l *loader) remove() error {
 	return err
 }
 
-// replay is what rows hold that were loaded: for each piece of the last checkpoint the
-// marks of its moment. A row that is not in a delta was not changed since the
-// checkpoint before, so that the delta's marks are right for it too.
+// replay records the applied pushes of the loaded rows: for each piece of the last checkpoint, its
+// marks. Rows outside a delta were not changed since the previous checkpoint: the delta's marks
+// hold for them too.
 type replay struct{ pieces []heldPiece }
 
-// heldPiece is a range of hashes, from where the one before ends.
+// heldPiece is a range of hashes, starting at the end of the previous one.
 type heldPiece struct {
 	last  uint64
 	marks []rows.AppliedSeq
 }
 
-// holds says whether rows with this hash hold a push.
+// holds reports whether rows with this hash include a push.
 func (r *replay) holds(hash uint64, session int, seq uint64) bool {
 	i, _ := slices.BinarySearchFunc(r.pieces, hash, func(p heldPiece, hash uint64) int {
 		if p.last < hash {
@@ -338,7 +336,7 @@ func (r *replay) holds(hash uint64, session int, seq uint64) bool {
 	return ok && marks[at].Seq >= seq
 }
 
-// deferred is what of a push the rows do not hold yet.
+// deferred returns the part of a push that the rows do not yet include.
 func (r *replay) deferred(t *Table, tr *loadBatch, session int, seq uint64, keys []uint64, grads []float32) ([]uint64, []float32) {
 	dim := t.rows.PushDim()
 	tr.leftKeys, tr.leftGrads = tr.leftKeys[:0], tr.leftGrads[:0]
@@ -351,8 +349,8 @@ func (r *replay) deferred(t *Table, tr *loadBatch, session int, seq uint64, keys
 	return tr.leftKeys, tr.leftGrads
 }
 
-// Replayed says that the log's pushes that follow the checkpoint were made again, and
-// all that is pushed from now on is new. It must not be called while a Push runs.
+// Replayed ends the replay of the log's pushes after the checkpoint: later pushes are new. It must
+// not run during a Push.
 func (t *Table) Replayed() error {
 	t.counted.before = nil
 	r := t.replay.Swap(nil)

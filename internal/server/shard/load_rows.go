@@ -9,14 +9,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// loadBatch is the memory of a call that goes to the store. It is used again.
+// loadBatch holds the reusable buffers of a call that reads the store.
 type loadBatch struct {
-	missing []int32 // places in the caller's batch
+	missing []int32 // indices in the caller's batch
 	once    rows.Once
 
-	missingKeys []missingKey // the missing ones by key
-	keys        []uint64     // of some of them, unique
-	from        []int32      // for each key: its row in its part, or what became of it
+	missingKeys []missingKey // missing keys, sorted
+	keys        []uint64     // the current chunk of missing keys, unique
+	from        []int32      // row in its part for each key, or absent or denied
 	each        int          // keys in a part
 	parts       []*part
 	done        sync.WaitGroup
@@ -25,43 +25,43 @@ type loadBatch struct {
 	leftKeys  []uint64 // see replay
 	leftGrads []float32
 
-	counts *pullPart // of a pull whose keys are counted, else nil
-	missed []uint64  // the keys that it counts
+	counts *pullPart // the pull whose keys are counted, else nil
+	missed []uint64  // keys to count
 }
 
-// missingKey is a key and its place in the caller's batch.
+// missingKey is a key and its index in the caller's batch.
 type missingKey struct {
 	key uint64
 	at  int32
 }
 
-// What became of a key that the store does not have.
+// Results for a key that is not in the store.
 const (
-	absent = -1 // it begins with its initial weights
-	denied = -2 // so it does, and has no row
+	absent = -1 // gets its initial weights
+	denied = -2 // same, without a row
 )
 
-// part is what one reader reads at a time.
+// part is the unit of work of a reader.
 type part struct {
 	keys   []uint64
 	source []int32
 	found  store.Rows
 	values []float32
 	usage  []rows.Usage
-	row    rows.Row // a view
+	row    rows.Row // view of values
 	reads  readMode
 	made   int
 	err    error
 	done   *sync.WaitGroup
 }
 
-// readMode is what for a part is read.
+// readMode is the purpose of a read.
 type readMode uint8
 
 const (
-	readForCall readMode = iota // a call has use for its rows, which are brought in
-	prefetching                 // they are brought in for a call that will follow
-	readOnly                    // memory stays as it is
+	readForCall readMode = iota // rows are loaded for a call
+	prefetching                 // rows are loaded for a future call
+	readOnly                    // memory is not changed
 )
 
 func (t *Table) getLoadBatch() *loadBatch {
@@ -81,9 +81,9 @@ func (t *Table) putLoadBatch(tr *loadBatch) {
 	t.freeList.list = append(t.freeList.list, tr)
 }
 
-// bring brings the rows of the trip's missing keys into memory, or makes them where
-// there are none and the key is admitted. Their weights are written to dst, unless it
-// is nil; in drop, unless it is nil, the places of those that have no row are set.
+// bring loads the rows of the batch's missing keys into memory, and creates rows for admitted keys
+// without one. It writes their weights to dst, and sets the entries of keys without a row in drop;
+// either may be nil.
 func (t *Table) bring(tr *loadBatch, keys []uint64, dst []float32, drop []bool) error {
 	tr.sort(keys)
 	for lo := 0; lo < len(tr.missingKeys); {
@@ -102,7 +102,7 @@ func (t *Table) bring(tr *loadBatch, keys []uint64, dst []float32, drop []bool) 
 	return nil
 }
 
-// sort fills want.
+// sort fills missingKeys.
 func (tr *loadBatch) sort(keys []uint64) {
 	tr.missingKeys = tr.missingKeys[:0]
 	for _, at := range tr.missing {
@@ -111,8 +111,8 @@ func (tr *loadBatch) sort(keys []uint64) {
 	slices.SortFunc(tr.missingKeys, func(a, b missingKey) int { return cmp.Compare(a.key, b.key) })
 }
 
-// cut fills keys with the first of want from lo on, at most so many, and returns where
-// the next ones begin.
+// cut fills keys with up to most distinct keys of missingKeys from lo, and returns the index of the
+// next one.
 func (tr *loadBatch) cut(lo, most int) (hi int) {
 	tr.keys = tr.keys[:0]
 	for hi = lo; hi < len(tr.missingKeys); hi++ {
@@ -127,9 +127,8 @@ func (tr *loadBatch) cut(lo, most int) (hi int) {
 	return hi
 }
 
-// enter brings the trip's keys in, or makes their rows, and returns how many rows
-// there are more in memory. The gate is held from the first look into the store to
-// the last row: see the package.
+// enter loads or creates the rows of the batch's keys, and returns the increase of rows in memory.
+// It holds the gate from the first read of the store to the last row: see the package comment.
 func (t *Table) enter(tr *loadBatch, push bool) (made int, err error) {
 	t.gate.RLock()
 	defer t.gate.RUnlock()
@@ -146,9 +145,9 @@ func (t *Table) enter(tr *loadBatch, push bool) (made int, err error) {
 	return made + n, err
 }
 
-// make makes rows for the trip's absent keys that are admitted. Where keys are counted the rows
-// count as changed: one that left memory without an image in the store would be counted, and
-// perhaps denied, when its key comes again.
+// make creates rows for the batch's absent keys that are admitted. If keys are counted, the rows
+// are marked as changed: evicted without an image, such a row would be counted again at the key's
+// next pull, and perhaps denied.
 func (t *Table) make(tr *loadBatch, admits func(key uint64) bool) (made int, err error) {
 	tr.fresh = tr.fresh[:0]
 	for i, from := range tr.from {
@@ -170,11 +169,11 @@ func (t *Table) make(tr *loadBatch, admits func(key uint64) bool) (made int, err
 	return made, err
 }
 
-// A part has at least leastPart keys: what a reader reads in about the time in which
-// it is woken.
+// leastPart is the minimum number of keys in a part: a reader reads them in about the time of its
+// wake-up.
 const leastPart = 16
 
-// readAll reads the trip's keys from the store, in parts by several readers.
+// readAll reads the batch's keys from the store, in parts by several readers.
 func (t *Table) readAll(tr *loadBatch, what readMode) (made int, err error) {
 	n := len(tr.keys)
 	if t.store == nil {
@@ -223,8 +222,7 @@ func (t *Table) read(p *part) {
 	p.done.Done()
 }
 
-// readPart reads a part and writes what it found to memory, where a row that is there
-// already wins.
+// readPart reads a part and writes the rows to memory, except those already in memory.
 func (t *Table) readPart(p *part) (made int, err error) {
 	if err := t.store.Get(t.cfg.Number, p.keys, &p.found); err != nil {
 		return 0, err
@@ -260,7 +258,7 @@ func (t *Table) readPart(p *part) (made int, err error) {
 	return made, err
 }
 
-// deliver hands out what enter found.
+// deliver copies the results of enter to dst and drop.
 func (t *Table) deliver(tr *loadBatch, want []missingKey, dst []float32, drop []bool) {
 	dim, width, at := t.rows.Dim(), t.rows.Width(), 0
 	for _, w := range want {

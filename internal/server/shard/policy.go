@@ -8,23 +8,22 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Policy says what a row is worth in memory: of a sample of rows, those that are worth
-// least leave it. It is a pure function of the row and of the epoch that is now,
-// which it must not change. A time that passes is an epoch: each checkpoint, each
-// day and each round of the eviction through all rows begins one.
+// Policy returns the worth of a row in memory: the rows of a sample with the lowest worth are
+// evicted. A Policy is a pure function of the row and the current epoch, and must not change the
+// row. Each checkpoint, each day and each round of eviction through all rows begins an epoch.
 type Policy func(r *rows.Row, now uint16) float64
 
-// byUse is worth how often the row was pulled, each round of the eviction halving
-// that; of equal rows the one touched last is worth more.
+// byUse returns the number of pulls, halved in each round of eviction. Between equal rows the last
+// touched has the higher worth.
 func byUse(r *rows.Row, now uint16) float64 {
 	return float64(r.Usage.Touches) + 1/float64(1+r.Usage.Age(now))
 }
 
-// coldWorth is above all scores, and leaves them bits for their order.
+// coldWorth exceeds all scores, and leaves enough bits for their order.
 const coldWorth = 1 << 40
 
-// ByScore is worth the score of a click table's row. Rows that are cold, which no sample had
-// for some days, leave before all others.
+// ByScore returns the score of a click table's row. Cold rows, in no sample for some days, are
+// evicted before all others.
 func ByScore(c Clicks) Policy {
 	return func(r *rows.Row, _ uint16) float64 {
 		f := optim.ClickStatsOf(r.State[c.Part], 0)
@@ -36,26 +35,26 @@ func ByScore(c Clicks) Policy {
 	}
 }
 
-// Shrinker says what days do to rows. Its methods are pure functions of their
-// arguments, called by many goroutines while they hold locks.
+// Shrinker ages and deletes rows by days. Its methods are pure functions, called by many goroutines
+// while they hold locks.
 type Shrinker interface {
-	// Age changes a row for days, 1 or more, that have passed.
+	// Age changes a row after days, 1 or more.
 	Age(r *rows.Row, days int)
-	// Deletes says whether a row, aged, goes. unseen is the days since it was
-	// pulled or pushed, where Days says true.
+	// Deletes reports whether to delete an aged row. unseen is the number of days since its last
+	// pull or push, if Days is true.
 	Deletes(r *rows.Row, unseen int) bool
-	// Days says whether Deletes looks at unseen. Then rows keep their Usage.
+	// Days reports whether Deletes uses unseen, which requires the rows' Usage.
 	Days() bool
 }
 
-// Clicks is the Shrinker of click tables: shows and clicks decay, rows go by score
-// and by days without a push.
+// Clicks is the Shrinker of click tables: shows and clicks decay, and rows are deleted by score and
+// by days without a push.
 type Clicks struct {
 	Policy optim.ClickPolicy
-	Part   int // of the state: the part with optim.ClickStats
+	Part   int // part of the state with optim.ClickStats
 }
 
-// NewClicks is the Shrinker of a rule with rows of dim weights.
+// NewClicks returns the Shrinker of a rule with rows of dim weights.
 func NewClicks(rule *optim.ClickRows, dim int) (Clicks, error) {
 	for i, p := range rule.Parts(dim) {
 		if p.Name == "clicks" && p.Width == optim.ClickStatsLen {
@@ -65,51 +64,50 @@ func NewClicks(rule *optim.ClickRows, dim int) (Clicks, error) {
 	return Clicks{}, errors.New("shard: the rule's rows have no statistics of clicks")
 }
 
-// Age is Shrinker's.
+// Age implements Shrinker.
 func (c Clicks) Age(r *rows.Row, days int) {
 	part := r.State[c.Part]
 	c.Policy.Age(optim.ClickStatsOf(part, 0), days).Put(part, 0)
 }
 
-// Deletes is Shrinker's.
+// Deletes implements Shrinker.
 func (c Clicks) Deletes(r *rows.Row, _ int) bool {
 	return c.Policy.Deletes(optim.ClickStatsOf(r.State[c.Part], 0))
 }
 
-// Days is Shrinker's.
+// Days implements Shrinker.
 func (c Clicks) Days() bool { return false }
 
-// UnseenDays is the Shrinker that deletes rows that nobody has pulled or pushed for more
-// than After days.
+// UnseenDays is the Shrinker that deletes rows without a pull or push for more than After days.
 type UnseenDays struct{ After int }
 
-// Age is Shrinker's.
+// Age implements Shrinker.
 func (u UnseenDays) Age(*rows.Row, int) {}
 
-// Deletes is Shrinker's.
+// Deletes implements Shrinker.
 func (u UnseenDays) Deletes(_ *rows.Row, unseen int) bool { return unseen > u.After }
 
-// Days is Shrinker's.
+// Days implements Shrinker.
 func (u UnseenDays) Days() bool { return true }
 
-// dayClock knows which day it is and when the days before began.
+// dayClock holds the current day and the starts of earlier days.
 type dayClock struct {
 	day     uint32
 	borders []dayBoundary
-	// While a Shrink walks, rows with lower hashes than below have day, the
-	// others day-passing.
+	// walking is set during a walk of Shrink: rows with hashes under below have day, other rows
+	// day-passing.
 	walking bool
 	passing uint32
 	below   uint64
 }
 
-// dayBoundary is when days began.
+// dayBoundary is the start of a day.
 type dayBoundary struct {
-	Epoch uint64 `json:"epoch"` // that began with it
+	Epoch uint64 `json:"epoch"` // epoch that began with the day
 	Day   uint32 `json:"day"`
 }
 
-// at is the day up to which a row with this hash is aged, while it is in memory.
+// at returns the day of the last aging of a row in memory with this hash.
 func (c *dayClock) at(hash uint64) uint32 {
 	if c.walking && hash >= c.below {
 		return c.day - c.passing
@@ -117,17 +115,17 @@ func (c *dayClock) at(hash uint64) uint32 {
 	return c.day
 }
 
-// pass begins another day, days later, with an epoch.
+// pass advances the day and records the epoch of the change.
 func (c *dayClock) pass(days int, epoch uint64) {
 	c.day += uint32(days)
 	c.borders = append(c.borders, dayBoundary{epoch, c.day})
 	for len(c.borders) > 1 && epoch-c.borders[1].Epoch > 1<<16 {
-		c.borders = c.borders[1:] // usage cannot tell these epochs apart any more
+		c.borders = c.borders[1:] // usage no longer distinguishes these epochs
 	}
 }
 
-// unseen is how many days ago a row was touched. Epochs are told apart up to 65536 of
-// them ago: a row untouched for longer may seem younger.
+// unseen returns the days since a row was touched. Epochs are 16 bits: a row untouched for more
+// than 65536 epochs may seem younger.
 func (c *dayClock) unseen(f rows.Usage, clock uint64) int {
 	last := clock - min(clock, uint64(f.Age(uint16(clock))))
 	for i := len(c.borders) - 1; i >= 0; i-- {
@@ -138,7 +136,7 @@ func (c *dayClock) unseen(f rows.Usage, clock uint64) int {
 	return int(c.day)
 }
 
-// age ages a row that is of one day up to another.
+// age ages a row from one day to another.
 func (t *Table) age(r *rows.Row, from, to uint32) {
 	if t.cfg.Shrinker != nil && to > from {
 		t.cfg.Shrinker.Age(r, int(to-from))

@@ -7,13 +7,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// prefetchRows is how many rows Prefetch brings in at a time: about 10 ms of an SSD's reads, for which it holds the gate.
+// prefetchRows is the number of rows that Prefetch loads at a time: about 10 ms of SSD reads, under
+// the gate.
 const prefetchRows = 1024
 
-// Prefetch brings those rows of keys into memory that are in the store, for a Pull that will follow, and returns how many it brought. It is
-// only about time: no row is made, no key is counted or admitted, and every Pull has the values that it has without. It waits for nobody: it
-// ends early when memory has no room at once, so that it never takes the place of what calls under way bring in, when ctx is done, and
-// at any fault, which the Pull meets again. Without a store there is nothing to do.
+// Prefetch loads rows of the store into memory, for a later Pull, and returns their number. It
+// changes no result: no key is created, counted or admitted. Prefetch never waits for memory. It
+// ends when memory is full, in favour of rows of running calls, when ctx is done, and at any error,
+// for the Pull to return. Without a store Prefetch returns 0.
 func (t *Table) Prefetch(ctx context.Context, keys []uint64) (brought int) {
 	if t.store == nil {
 		return 0
@@ -38,7 +39,7 @@ func (t *Table) Prefetch(ctx context.Context, keys []uint64) (brought int) {
 // errNoRoom ends a Prefetch.
 var errNoRoom = errors.New("no room at once")
 
-// prefetch brings in those of the trip's keys that are in the store and not in memory.
+// prefetch loads the rows of the batch that are only in the store.
 func (t *Table) prefetch(tr *loadBatch) (made int, err error) {
 	if err := t.leaveOut(tr); err != nil || len(tr.keys) == 0 {
 		return 0, err
@@ -53,7 +54,7 @@ func (t *Table) prefetch(tr *loadBatch) (made int, err error) {
 	return t.readAll(tr, prefetching)
 }
 
-// leaveOut leaves out of the trip's keys, which are unique, those that have a row in memory.
+// leaveOut removes keys with a row in memory from the batch's keys, which are unique.
 func (t *Table) leaveOut(tr *loadBatch) error {
 	for i := range tr.from {
 		tr.from[i] = absent

@@ -12,42 +12,39 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// Saved says what a checkpoint has.
+// Saved describes a written checkpoint.
 type Saved struct {
-	// Epoch is what the next delta is to be since, once this checkpoint is safe.
+	// Epoch is the base of the next delta, once this checkpoint is durable.
 	Epoch uint64
-	// Rows are counted twice where both tiers had one.
+	// Rows counts a row twice if both tiers had it.
 	Rows, Deleted, Bytes int64
 }
 
-// progress is how far Save's walk over memory is. It is guarded by upkeep but for
-// next, which only grows while walking.
+// progress is the position of Save's walk over memory. upkeep guards it, except for next, which
+// only grows during a walk.
 type progress struct {
 	walking bool
 	next    atomic.Uint64 // rows with lower hashes are saved
 }
 
-// bars says whether rows with this hash must stay in memory if they were changed:
-// their images in the store would be newer than the snapshot of it.
+// bars reports whether changed rows with this hash must stay in memory: an image in the store would
+// be newer than its snapshot.
 func (p *progress) bars(hash uint64) bool { return p.walking && hash >= p.next.Load() }
 
-// Save writes all rows of both tiers to a directory, which must not exist and appears
-// whole or not at all. Others pull, push and evict meanwhile; changed rows cannot leave
-// memory before the walk over it has passed them. Its cost is that of reading both
-// tiers once and writing as much.
+// Save writes all rows of both tiers to a directory, which must not exist and appears atomically.
+// Pulls, pushes and evictions continue; changed rows stay in memory until the walk has passed them.
+// Cost: one read of both tiers, and a write of equal size.
 //
-// For each row a checkpoint says, by the marks of its piece, which pushes its image
-// holds, and these may be newer than those of another row.
+// The marks of a piece are the pushes that its rows include; other pieces may include later pushes.
 //
-// Each file states of, the job, server, table and checkpoint that it belongs to, and Load wants
-// the same.
+// Each file has the owner of: the job, server, table and checkpoint. Load requires the same value.
 func (t *Table) Save(ctx context.Context, dir, of string) (Saved, error) {
 	return t.save(ctx, dir, header{Of: of})
 }
 
-// SaveDelta is Save of what was pulled, pushed and deleted since the epoch of an
-// earlier checkpoint, which it is to be loaded after. It reads both tiers once all the
-// same, and writes little. It needs rows' Usage: see Config.Deltas.
+// SaveDelta is Save of the rows that were pulled, pushed or deleted since the epoch of an earlier
+// checkpoint, and is loaded after that checkpoint. It reads both tiers completely, but writes
+// little. It needs Config.Deltas.
 func (t *Table) SaveDelta(ctx context.Context, dir, of string, since uint64) (Saved, error) {
 	return t.save(ctx, dir, header{Of: of, Delta: true, Since: since})
 }
@@ -74,10 +71,10 @@ func (t *Table) save(ctx context.Context, dir string, h header) (Saved, error) {
 	return out, nil
 }
 
-// ErrTooLate is the error of a delta to a checkpoint that is too old: all is to be saved.
+// ErrTooLate is the error of a delta to a too old checkpoint: the caller must save all rows.
 var ErrTooLate = errors.New("too late for a delta: save all")
 
-// checkSince tells why there can be no delta since an epoch.
+// checkSince returns an error if no delta since an epoch is possible.
 func (t *Table) checkSince(since uint64) error {
 	now := t.clock.Load()
 	switch {
@@ -91,14 +88,14 @@ func (t *Table) checkSince(since uint64) error {
 	return nil
 }
 
-// saving is one checkpoint that is being written.
+// saving is the state of one Save.
 type saving struct {
 	t    *Table
 	ctx  context.Context
 	dir  string
 	h    header
-	shot *snapshot   // nil: no store
-	keys *filterCopy // nil: no counts
+	shot *snapshot   // nil without a store
+	keys *filterCopy // nil without counts
 	out  Saved
 }
 
@@ -119,7 +116,7 @@ func (t *Table) saveTo(ctx context.Context, dir string, h header) (Saved, error)
 	return s.out, errors.Join(err, s.shot.cancel())
 }
 
-// begin begins an epoch and the walk.
+// begin starts an epoch and the walk.
 func (s *saving) begin() {
 	t := s.t
 	t.upkeep.Lock()
@@ -132,13 +129,13 @@ func (s *saving) begin() {
 	s.h.Epoch, s.h.Day, s.h.Borders = t.clock.Load(), t.days.day, t.days.borders
 	s.h.Admission = t.cfg.Admission.text()
 	s.out.Epoch = s.h.Epoch
-	s.keys = t.copyFilter() // before any row is read: the rows of pulls in it are there
+	s.keys = t.copyFilter() // before any row is read: rows of its pulls exist
 	s.shot = t.beginWalk()
 }
 
-// beginWalk begins a walk over memory: it takes the snapshot of the store, nil without
-// one, and bars what follows in memory. upkeep is held, so that no row is on its way
-// between the tiers, and slow, because there is one such walk at a time.
+// beginWalk starts a walk over memory: it takes the store's snapshot, nil without a store, and bars
+// changed rows from eviction. The caller holds upkeep, so that no row is moving between the tiers,
+// and slow, because walks are sequential.
 func (t *Table) beginWalk() *snapshot {
 	if t.store == nil {
 		return nil
@@ -148,21 +145,21 @@ func (t *Table) beginWalk() *snapshot {
 	return t.snapshot()
 }
 
-// endWalk lets all rows leave again.
+// endWalk allows the eviction of all rows again.
 func (t *Table) endWalk() {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
 	t.saving.walking = false
 }
 
-// has says whether a row belongs into the checkpoint. Eviction begins epochs while it
-// is being written: a row may be touched in a later one than the checkpoint's.
+// has reports whether a row belongs into the checkpoint. Eviction starts epochs during a save: a
+// row's epoch may be later than the checkpoint's.
 func (s *saving) has(f rows.Usage) bool {
 	now := s.t.rows.Epoch()
 	return !s.h.Delta || f.Age(now) <= int(now-uint16(s.h.Since))
 }
 
-// usage is a row's as of the checkpoint's epoch.
+// usage limits a row's usage to the checkpoint's epoch.
 func (s *saving) usage(f rows.Usage) rows.Usage {
 	if later := f.Last - uint16(s.h.Epoch); later < 1<<15 {
 		f.Last = uint16(s.h.Epoch)
@@ -196,8 +193,7 @@ func (s *saving) section(name section, fill func(w *writer) error) error {
 	return err
 }
 
-// pieceRows is how many rows of a piece are copied while a stripe is locked: some
-// 100 KiB of rows of width 16.
+// pieceRows is the number of rows copied under a stripe's lock: some 100 KiB of rows of width 16.
 func (s *saving) pieceRows() int {
 	return max(1, min(1024, (4<<20)/rowsPiece.rowBytes(s.t.rows.Width())))
 }
@@ -269,8 +265,7 @@ func (s *saving) store() error {
 	})
 }
 
-// deleted writes the keys that were deleted since the checkpoint before. Shrink waits
-// until this one is done.
+// deleted writes the keys deleted since the previous checkpoint. Shrink is excluded until the end.
 func (s *saving) deleted() error {
 	return s.section(deletedSection, func(w *writer) error {
 		if !s.h.Delta {

@@ -10,23 +10,23 @@ import (
 	"slices"
 )
 
-// About says what a checkpoint of a table has, as far as headers and ends of its files tell.
+// About describes a table's checkpoint, from the headers and ends of its files.
 type About struct {
 	Table string
 	Dim   int
 	Rule  string
 	Delta bool
-	// Admission is the table's.
+	// Admission is the table's admission.
 	Admission Admission
-	// Rows are counted twice where both tiers had one. Deleted are a delta's.
+	// Rows counts rows of both tiers twice. Deleted is a delta's deleted keys.
 	Rows, Deleted int64
 
 	bySection map[section]int64
 	header    header
 }
 
-// Describe reads what the checkpoint of a table in a directory has. Its cost does not depend on
-// its size. of is what the table was saved as. Damage gives a *DamageError, a file of another version errVersion.
+// Describe reads the headers and ends of a checkpoint's files; its cost does not depend on the
+// size. of is the owner passed to Save. Damage returns a *DamageError, another version errVersion.
 func Describe(dir, of string) (a About, err error) {
 	a.bySection = map[section]int64{}
 	for i, name := range sections {
@@ -58,7 +58,7 @@ func Describe(dir, of string) (a About, err error) {
 	return a, nil
 }
 
-// describe reads a file's header, and at its end how many rows or keys it has.
+// describe reads a file's header, and its number of rows or keys from its end.
 func describe(path string) (h header, n int64, err error) {
 	r, f, err := openFile(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func describe(path string) (h header, n int64, err error) {
 	return h, int64(p.first), nil
 }
 
-// follows reports a file that is not of the same checkpoint as the first one.
+// follows returns an error if the file and the first file are of different checkpoints.
 func (h *header) follows(first *header, path, of string, name section) error {
 	if h.Of != of {
 		return fmt.Errorf("%s is of %s, where the file of %s belongs: it was copied or renamed; bring the file that was here back from a copy, or load an older checkpoint", path, h.Of, of)
@@ -95,11 +95,11 @@ func (h *header) follows(first *header, path, of string, name section) error {
 	return nil
 }
 
-// Scan hands out the rows that a table would have after Load of a whole checkpoint and the deltas after it,
-// whose directories are in this order, without making one: keys and weights, in no order, valid during the
-// call. An error of do ends it. Files are read once, the newest first; the keys of all but the last one
-// read are held, 16 to 32 bytes each: of a whole checkpoint that was all in memory none. of has what each was saved
-// as. Damage gives a *DamageError when the reader comes to it: what do got before is right.
+// Scan passes the rows of a full checkpoint and its deltas, in this order, to do without building a
+// table: keys and weights, in no order, valid during the call. An error of do ends Scan. Scan reads
+// each file once, the newest first, and holds the keys of all files but the last, 16 to 32 bytes
+// each: none for a full checkpoint of memory only. of has the owner of each checkpoint. Damage
+// returns a *DamageError where the reader meets it; rows passed before are right.
 func Scan(ctx context.Context, dirs, of []string, do func(keys []uint64, weights []float32) error) error {
 	s := &scanner{do: do}
 	if err := s.plan(dirs, of); err != nil {
@@ -116,16 +116,16 @@ func Scan(ctx context.Context, dirs, of []string, do func(keys []uint64, weights
 
 type scanner struct {
 	do    func(keys []uint64, weights []float32) error
-	files []string // those that are not empty, in the order of reading
+	files []string // nonempty files in reading order
 	last  bool
-	had   keySet // keys that are decided
+	had   keySet // keys already decided
 
 	keys    []uint64
 	weights []float32
 	values  []float32
 }
 
-// plan looks that the checkpoints belong together.
+// plan checks that the checkpoints belong together, and lists their files.
 func (s *scanner) plan(dirs, of []string) error {
 	if len(dirs) == 0 {
 		return errors.New("shard: no checkpoint to read")
@@ -143,7 +143,7 @@ func (s *scanner) plan(dirs, of []string) error {
 			return fmt.Errorf("shard: %s is a delta of table %q since epoch %d, the one before is of %q and epoch %d", dir, a.Table, a.header.Since, before.Table, before.header.Epoch)
 		}
 		before = a
-		for _, name := range sections { // as Load reads them: of two rows the later one wins
+		for _, name := range sections { // Load's order: later files override
 			if a.bySection[name] > 0 && name != countsSection {
 				s.files = append(s.files, filepath.Join(dir, string(name)))
 			}
@@ -176,7 +176,7 @@ func (s *scanner) file(ctx context.Context, path string) (err error) {
 	}
 }
 
-// piece hands out the rows of a piece that nothing newer has decided.
+// piece passes the rows of a piece to do, except keys that a newer file has decided.
 func (s *scanner) piece(p *piece, r *reader) error {
 	s.keys, s.weights = s.keys[:0], s.weights[:0]
 	s.values = slices.Grow(s.values[:0], r.values)[:r.values]
@@ -186,7 +186,7 @@ func (s *scanner) piece(p *piece, r *reader) error {
 			continue
 		}
 		if p.kind == keysPiece {
-			continue // it was deleted
+			continue // deleted
 		}
 		p.row(i, s.values)
 		s.keys = append(s.keys, key)
@@ -198,15 +198,15 @@ func (s *scanner) piece(p *piece, r *reader) error {
 	return s.do(s.keys, s.weights)
 }
 
-// keySet is a set of keys: a table of open addresses, at most half full. Key 0, which marks a free
-// place, is kept apart.
+// keySet is a set of keys: a hash table with open addressing, at most half full. 0 marks a free
+// slot; zero reports whether the set has key 0.
 type keySet struct {
 	slots []uint64
 	n     int
 	zero  bool
 }
 
-// find is the place of a key, or the free one where it belongs.
+// find returns the slot of a key, or the free slot for it.
 func (s *keySet) find(key uint64) int {
 	mask := uint64(len(s.slots) - 1)
 	at := mix(key) & mask
@@ -223,7 +223,7 @@ func (s *keySet) has(key uint64) bool {
 	return len(s.slots) > 0 && s.slots[s.find(key)] == key
 }
 
-// add adds a key and says whether it is new.
+// add adds a key and reports whether it is new.
 func (s *keySet) add(key uint64) bool {
 	if key == 0 {
 		was := s.zero

@@ -11,36 +11,36 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// Table is one server's part of a sparse table. All methods but Close and Replayed
-// may be called by any number of goroutines; Load comes before all others.
+// Table is one server's part of a sparse table. All methods except Close and Replayed are safe for
+// concurrent use; Load precedes all others.
 type Table struct {
 	cfg   Config
 	rows  *rows.Table
-	store store.Store   // nil: memory only
-	room  *memoryBudget // nil: without a store
-	chunk int           // rows brought in at a time
+	store store.Store   // nil: rows only in memory
+	room  *memoryBudget // nil without a store
+	chunk int           // rows loaded at a time
 
-	filter  *filter // nil: keys are not counted
-	counted counted // guards how the filter changes; see counted.go
+	filter  *filter // nil if keys are not counted
+	counted counted // guards changes of the filter; see counted.go
 	replay  atomic.Pointer[replay]
 
-	// Locks, in the order in which they are taken.
-	slow   sync.Mutex   // one Save, Shrink or Load
-	upkeep sync.Mutex   // one step of eviction or shrinking; guards what follows
-	gate   sync.RWMutex // see the package
+	// slow, upkeep and gate are in locking order.
+	slow   sync.Mutex   // held by each of Save, Shrink, Load
+	upkeep sync.Mutex   // held for one step of eviction or shrinking; guards the fields below
+	gate   sync.RWMutex // see the package comment
 
-	hand   hand     // of eviction
-	saving progress // of Save's walk over memory
-	days   dayClock // its day is written under the gate too
-	loaded uint64   // epoch of what was loaded last, guarded by slow
+	hand   hand     // eviction state
+	saving progress // Save's walk over memory
+	days   dayClock // day changes need the gate too
+	loaded uint64   // epoch of the last Load, guarded by slow
 
-	clock   atomic.Uint64 // epochs, of which rows have the lower 16 bits; upkeep is held to write
+	clock   atomic.Uint64 // epochs, of which rows have the lower 16 bits; written under upkeep
 	deleted tombstones
 
 	jobs    chan *part
 	readers sync.WaitGroup
 	evictor sync.WaitGroup
-	ctx     context.Context // ends with Close
+	ctx     context.Context // done after Close
 	quit    context.CancelFunc
 	closed  atomic.Bool
 
@@ -51,7 +51,7 @@ type Table struct {
 	}
 }
 
-// New makes an empty table. It has goroutines and memory until Close.
+// New returns an empty table. Close ends its goroutines and frees its memory.
 func New(cfg Config) (*Table, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func New(cfg Config) (*Table, error) {
 	return t, nil
 }
 
-// Close ends the table's goroutines and gives its memory back. It must not be called
-// while another method runs; those called afterwards return rows.ErrClosed.
+// Close ends the table's goroutines and frees its memory. It must not run concurrently with other
+// methods; later calls return rows.ErrClosed.
 func (t *Table) Close() error {
 	if t.closed.Swap(true) {
 		return nil
@@ -104,10 +104,9 @@ func (t *Table) Close() error {
 	return t.fault("closing", t.rows.Close())
 }
 
-// Dim is the number of weights of a row.
 func (t *Table) Dim() int { return t.rows.Dim() }
 
-// fault says which table and operation an error belongs to.
+// fault wraps an error with the table and the operation.
 func (t *Table) fault(op string, err error) error {
 	if err == nil {
 		return nil
@@ -120,10 +119,10 @@ func (t *Table) tick() {
 	t.rows.SetEpoch(uint16(t.clock.Add(1)))
 }
 
-// errNoStore is the error of what needs one.
+// errNoStore is the error of an operation that needs a store.
 var errNoStore = errors.New("there is no store")
 
-// view points r at a row's values, as Export lays them out.
+// view points r at a row's values, laid out as by Export.
 func (t *Table) view(r *rows.Row, key uint64, values []float32) {
 	r.Key, r.Weights = key, values[:t.rows.Dim()]
 	values = values[t.rows.Dim():]

@@ -9,29 +9,29 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// shrunk says how many rows a Shrink has deleted, and how many there are then.
+// shrunk has the rows that a Shrink deleted, and the remaining rows.
 type shrunk struct{ Deleted, Kept int64 }
 
-// tombstones are the keys that were deleted, for deltas.
+// tombstones are deleted keys, for deltas.
 type tombstones struct {
 	sync.Mutex
 	list []tombstone
 }
 
 type tombstone struct {
-	epoch uint64 // in which they were deleted
+	epoch uint64 // epoch of the deletion
 	keys  []uint64
 }
 
-// Committed says that a checkpoint with this Saved.Epoch is safe, and no other will
-// be the base of a delta: deletions before it are forgotten.
+// Committed reports that the checkpoint with this Saved.Epoch is durable and the base of all later
+// deltas: earlier deletions are dropped.
 func (t *Table) Committed(epoch uint64) {
 	t.deleted.Lock()
 	defer t.deleted.Unlock()
 	t.deleted.list = slices.DeleteFunc(t.deleted.list, func(g tombstone) bool { return g.epoch < epoch })
 }
 
-// bury keeps deleted keys.
+// bury records deleted keys.
 func (t *Table) bury(keys []uint64) {
 	t.counts.deleted.Add(int64(len(keys)))
 	if !t.cfg.Deltas || len(keys) == 0 {
@@ -47,16 +47,15 @@ func (t *Table) bury(keys []uint64) {
 	t.deleted.list = append(list, tombstone{now, slices.Clone(keys)})
 }
 
-// shrinkRows is how many rows Shrink goes through at a time.
+// shrinkRows is the number of rows that Shrink processes at a time.
 const shrinkRows = 4096
 
-// Shrink says that days, 1 or more, have passed: it ages all rows and deletes those
-// that the Shrinker wants deleted, in both tiers, while others pull and push. Its cost
-// is that of reading them all once. With an error the days have passed all the same,
-// and some rows are left that should be deleted.
+// Shrink ages all rows by days, 1 or more, and deletes rows selected by the Shrinker, in both
+// tiers, while pulls and pushes continue. Cost: a read of all rows. After an error the days have
+// passed nevertheless, and some rows remain that should be deleted.
 //
-// What it does is in no log: a caller that replays one repeats it at its place there,
-// or makes a checkpoint after it.
+// Shrink is not logged: a caller with a log repeats Shrink at its position in the log, or makes a
+// checkpoint after it.
 func (t *Table) Shrink(ctx context.Context, days int) (shrunk, error) {
 	if err := checkDays(days); err != nil {
 		return shrunk{}, t.fault("shrink", err)
@@ -77,9 +76,9 @@ func (t *Table) Shrink(ctx context.Context, days int) (shrunk, error) {
 	return out, t.fault("shrink", err)
 }
 
-// count is how many rows there are in both tiers.
+// count returns the number of rows in both tiers.
 func (t *Table) count() int64 {
-	t.upkeep.Lock() // no row is on its way out of memory
+	t.upkeep.Lock() // no row is being evicted
 	defer t.upkeep.Unlock()
 	n := int64(t.rows.Len())
 	if t.store != nil {
@@ -88,7 +87,7 @@ func (t *Table) count() int64 {
 	return n
 }
 
-// shrinkMemory begins the days and goes through the rows in memory.
+// shrinkMemory advances the days and shrinks the rows in memory.
 func (t *Table) shrinkMemory(days int, out *shrunk) error {
 	t.upkeep.Lock()
 	t.gate.Lock()
@@ -104,7 +103,7 @@ func (t *Table) shrinkMemory(days int, out *shrunk) error {
 	}
 	var first error
 	var at rows.Cursor
-	for more := true; more; { // to the end: rows must not be of different days
+	for more := true; more; { // always to the end: rows must have the same day
 		var err error
 		at, more, err = t.shrinkPiece(at, days, out)
 		if first == nil {
@@ -149,10 +148,9 @@ func (t *Table) shrinkPiece(at rows.Cursor, days int, out *shrunk) (next rows.Cu
 	return next, more, err
 }
 
-// unseen is how many days ago a row with this usage was touched, 0 where the
-// Shrinker does not ask. A row that is brought in after some days, or is in memory
-// when another begins, is marked as changed: otherwise it could leave again and be as
-// old in the store as before.
+// unseen returns the days since a row with this usage was touched, 0 if the Shrinker does not need
+// them. A row loaded after some days, or in memory when a day begins, is marked as changed:
+// otherwise eviction could leave its old age in the store.
 func (t *Table) unseen(f rows.Usage) int {
 	if t.cfg.Shrinker == nil || !t.cfg.Shrinker.Days() {
 		return 0
@@ -160,13 +158,13 @@ func (t *Table) unseen(f rows.Usage) int {
 	return t.days.unseen(f, t.clock.Load())
 }
 
-// deletes says whether a row that is aged goes.
+// deletes reports whether to delete an aged row.
 func (t *Table) deletes(r *rows.Row) bool {
 	return t.cfg.Shrinker.Deletes(r, t.unseen(r.Usage))
 }
 
-// deleteBoth deletes rows from the store and from memory, but for those that a pull or
-// a push has made worth keeping meanwhile. It appends the keys of the others to dead.
+// deleteBoth deletes rows from both tiers, except rows made worth keeping by a concurrent pull or
+// push. It appends the deleted keys to dead.
 func (t *Table) deleteBoth(keys, dead []uint64) ([]uint64, error) {
 	slices.Sort(keys)
 	if err := t.store.Delete(t.cfg.Number, keys, t.sizes(len(keys))); err != nil {
@@ -184,10 +182,9 @@ func (t *Table) deleteBoth(keys, dead []uint64) ([]uint64, error) {
 	return dead, err
 }
 
-// sizes are the lengths of so many images.
 func (t *Table) sizes(n int) []int32 { return slices.Repeat([]int32{int32(t.imageBytes())}, n) }
 
-// shrinkStore goes through the rows in the store that are not in memory.
+// shrinkStore shrinks the rows that are only in the store.
 func (t *Table) shrinkStore(ctx context.Context, out *shrunk) error {
 	var found store.Rows
 	var row rows.Row
@@ -215,8 +212,8 @@ func (t *Table) shrinkStore(ctx context.Context, out *shrunk) error {
 	return err
 }
 
-// imageGoes says whether a row of the store goes. The calendar is written by Shrink
-// alone, of which there is one.
+// imageGoes reports whether to delete a row of the store. Only Shrink writes dayClock, and calls of
+// Shrink are sequential.
 func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []byte) (bool, error) {
 	f, day, err := t.readImage(key, image, values)
 	if err != nil {
@@ -228,8 +225,7 @@ func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []b
 	return t.deletes(row), nil
 }
 
-// deleteStored deletes rows from the store that are not in memory and, as the store
-// has them now, still go.
+// deleteStored deletes rows that are only in the store and, by their current image, still due.
 func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, values []float32, out *shrunk) error {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()

@@ -2,8 +2,7 @@ package shard
 
 import "errors"
 
-// snapshot is a table's rows in the store at one moment, to be read later: an
-// iteration that waits at its first row.
+// snapshot is a table's rows in the store at one moment: an iteration that waits at its first row.
 type snapshot struct {
 	do   func(key uint64, row []byte) error // set before run is closed
 	run  chan struct{}
@@ -11,7 +10,7 @@ type snapshot struct {
 	done chan error
 }
 
-// snapshot takes one; each or cancel must follow.
+// snapshot takes a snapshot; each or cancel must follow.
 func (t *Table) snapshot() *snapshot {
 	s := &snapshot{run: make(chan struct{}), done: make(chan error, 1)}
 	taken, first := make(chan struct{}), true
@@ -33,7 +32,7 @@ func (t *Table) snapshot() *snapshot {
 	return s
 }
 
-// each calls do for the rows of the snapshot, on another goroutine, and waits for it.
+// each calls do for the rows of the snapshot, on another goroutine, and waits for the end.
 func (s *snapshot) each(do func(key uint64, row []byte) error) error {
 	s.do, s.read = do, true
 	close(s.run)
@@ -42,7 +41,7 @@ func (s *snapshot) each(do func(key uint64, row []byte) error) error {
 
 var errCancelled = errors.New("cancelled")
 
-// cancel ends a snapshot that nobody has read.
+// cancel ends a snapshot that was not read.
 func (s *snapshot) cancel() error {
 	if s == nil || s.read {
 		return nil

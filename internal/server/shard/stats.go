@@ -6,39 +6,37 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// counts are what Stats has that nothing else counts.
+// counts are the counters of Stats that other objects do not have.
 type counts struct {
 	pulled, pushed, missed, storeHits, made, denied atomic.Int64
 	prefetched, evicted, written, deleted           atomic.Int64
-	both                                            atomic.Int64 // rows in memory of which the store has an image
+	both                                            atomic.Int64 // rows of both tiers
 }
 
-// Stats are those of a table, each of its own moment.
+// Stats are a table's statistics; the values are not from one moment.
 type Stats struct {
-	// Memory is of the rows in memory, Resident among them. Its Denied
-	// and Dropped count keys without a row that Admission did not admit: pulls of a
-	// table without a store, and gradients.
+	// Memory has the statistics of the rows in memory, Resident among them. Its Denied and Dropped
+	// count keys that Admission rejected: pulls of a table without a store, and gradients.
 	Memory rows.Stats
-	// MemoryRows are those in memory, MostRows how many the budget has room for.
+	// MemoryRows is the number of rows in memory, MostRows the budget's limit.
 	MemoryRows, MostRows int
-	// StoreRows are those in the store alone, StoreBytes what all that it has of
-	// the table takes there.
+	// StoreRows is the number of rows only in the store, StoreBytes the size of the table in the
+	// store.
 	StoreRows, StoreBytes int64
-	// Pulled and Pushed are keys of Pull and Push. Missed of them were not in
-	// memory, which happens in tables with a store: StoreHits of these were in the
-	// store, Made got a row for the first time, and Denied were not admitted. A key
-	// that a batch holds twice is missed twice.
+	// Pulled and Pushed count the keys of Pull and Push. Missed counts keys not in memory, in
+	// tables with a store: StoreHits were in the store, Made got a new row, and Denied were not
+	// admitted. A duplicate key of a batch is missed twice.
 	Pulled, Pushed, Missed, StoreHits, Made, Denied int64
-	// Prefetched are rows that Prefetch has brought in.
+	// Prefetched counts rows loaded by Prefetch.
 	Prefetched int64
-	// Evicted are rows that left memory, Written those that were put into the
-	// store for that, Deleted what Shrink deleted.
+	// Evicted counts rows that left memory, Written rows put into the store by eviction, Deleted
+	// rows deleted by Shrink.
 	Evicted, Written, Deleted int64
-	// Waits is how often a call waited for room in memory.
+	// Waits counts calls that waited for free memory.
 	Waits int64
 }
 
-// Stats returns the table's statistics. Its cost is that of some 100 locks.
+// Stats returns the table's statistics. Cost: some 100 locks.
 func (t *Table) Stats() Stats {
 	c := &t.counts
 	s := Stats{

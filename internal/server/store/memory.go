@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Memory is a store of maps: for tests, and for servers without an SSD. A row costs
-// it about three times [KeyBytes] beyond its image.
+// Memory is a store in maps, for tests and for servers without an SSD. A row takes about three
+// times [KeyBytes] more than its image.
 type Memory struct {
 	limit int64
 
@@ -25,18 +25,18 @@ type Memory struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory returns an empty store whose rows have at most limit bytes, 0 for any.
+// NewMemory returns an empty store of rows with at most limit bytes, 0 for any.
 func NewMemory(limit int64) *Memory {
 	return &Memory{limit: limit, tables: map[uint32]map[uint64][]byte{}, sizes: map[uint32]TableSize{}}
 }
 
-// Get is Store's.
+// Get implements Store.
 func (m *Memory) Get(table uint32, keys []uint64, found *Rows) error {
 	found.Reset()
 	if err := checkKeys(keys); err != nil {
 		return fmt.Errorf("store: get: %w", err)
 	}
-	m.mu.Lock() // for the counters
+	m.mu.Lock() // guards the counters too
 	defer m.mu.Unlock()
 	if m.closed {
 		return ErrClosed
@@ -52,7 +52,7 @@ func (m *Memory) Get(table uint32, keys []uint64, found *Rows) error {
 	return nil
 }
 
-// Put is Store's. Lengths of old rows that are wrong are an error.
+// Put implements Store. Wrong lengths of old rows are an error.
 func (m *Memory) Put(table uint32, rows *Rows) error {
 	if err := rows.check(); err != nil {
 		return fmt.Errorf("store: put: %w", err)
@@ -82,7 +82,7 @@ func (m *Memory) Put(table uint32, rows *Rows) error {
 	return nil
 }
 
-// Delete is Store's. Lengths that are wrong are an error.
+// Delete implements Store. Wrong lengths are an error.
 func (m *Memory) Delete(table uint32, keys []uint64, sizes []int32) error {
 	if err := checkDelete(keys, sizes); err != nil {
 		return err
@@ -115,8 +115,7 @@ func checkDelete(keys []uint64, sizes []int32) error {
 	return nil
 }
 
-// old returns the lengths of the rows that there are, and compares them with what
-// the caller believes.
+// old returns the lengths of the existing rows, and compares them with the caller's.
 func (m *Memory) old(table uint32, keys []uint64, believed []int32) ([]int32, error) {
 	out := make([]int32, len(keys))
 	for i, k := range keys {
@@ -137,7 +136,7 @@ func (m *Memory) add(table uint32, c TableSize) {
 	m.peak = max(m.peak, m.size.Bytes)
 }
 
-// Iterate is Store's.
+// Iterate implements Store.
 func (m *Memory) Iterate(table uint32, do func(key uint64, row []byte) error) error {
 	m.mu.RLock()
 	if m.closed {
@@ -154,14 +153,14 @@ func (m *Memory) Iterate(table uint32, do func(key uint64, row []byte) error) er
 	return nil
 }
 
-// Table is Store's.
+// Table implements Store.
 func (m *Memory) Table(table uint32) TableSize {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.sizes[table]
 }
 
-// Size is Store's. Rows in memory owe nothing.
+// Size implements Store. Owed is 0.
 func (m *Memory) Size() Size {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -176,17 +175,17 @@ func (m *Memory) now() Size {
 	return s
 }
 
-// Stats is Store's.
+// Stats implements Store.
 func (m *Memory) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.stats
 }
 
-// Compact is Store's, and has nothing to do.
+// Compact implements Store, without an effect.
 func (m *Memory) Compact(context.Context) error { return nil }
 
-// Close is Store's. The rows are gone.
+// Close implements Store. It drops the rows.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,37 +14,37 @@ import (
 	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-// Segments is a store in one file that lives as long as its process: Close removes it, and what
-// a killed process has left is overwritten. Rows are appended to segments, and an index in
-// memory knows the place of each; segments of which little is left are copied together and used
-// again, as in a log-structured file system (Rosenblum and Ousterhout, ACM TOCS 10, 1992).
+// Segments is a store in one file with the lifetime of its process: Close removes the file, and a
+// killed process's file is overwritten. Rows are appended to segments, and an index in memory has
+// the place of each; mostly empty segments are copied together and reused, as in a log-structured
+// file system (Rosenblum and Ousterhout, ACM TOCS 10, 1992).
 //
-// A row that is there costs one read of it alone, one that is not there none. Written it is
-// once, and again when its segment is cleaned: about once more where half of the file is rows.
-// In memory each row takes 9 to 10 bytes in the index, and a bit for each 16 bytes of the file.
+// Cost: a read for an existing row, no read for a missing row. A row is written once, and again
+// when its segment is cleaned: about once more if half of the file is rows. In memory each row
+// takes 9 to 10 bytes in the index, and the file a bit per 16 bytes.
 type Segments struct {
 	dir   string
 	path  string
 	lock  *dirlock.Lock
 	file  *os.File
 	fd    int
-	limit int64 // 0: none
-	size  int64 // of a segment
+	limit int64 // 0: no limit
+	size  int64 // bytes of a segment
 
 	closed atomic.Bool
-	waits  atomic.Bool                 // the system cannot say what it has in memory
-	damage atomic.Pointer[DamageError] // the first found: nothing is written after it
+	waits  atomic.Bool                 // the system does not support readNow
+	damage atomic.Pointer[DamageError] // first damage found: it blocks writes
 	placed atomic.Pointer[map[uint32]*placed]
 	sizes
 
-	mu    sync.Mutex // held by writes; what follows is theirs
-	slots []*segment // by place in the file, nil where it is free
-	live  int64      // bytes of records that count
+	mu    sync.Mutex // held by writes; guards the next fields
+	slots []*segment // segments by position in the file, nil if free
+	live  int64      // bytes of live records
 	peak  int64
-	buf   []byte // of records to be written
+	buf   []byte // records to write
 	prior []prior
 	at    []place
-	moved Rows // what cleaning copies, and from where
+	moved Rows // records being cleaned, and their places
 	from  []place
 	r     reading
 
@@ -53,16 +53,16 @@ type Segments struct {
 
 var _ Store = (*Segments)(nil)
 
-// placed is a table: where its rows are.
+// placed has the places of a table's rows.
 type placed struct {
 	number uint32
-	seed   uint32 // of its records' checksums: a record of another table is damage
+	seed   uint32 // seed of the table's checksums: a record of another table is damage
 	index  index
-	row    atomic.Int64 // bytes of the last one written: what a read expects
-	active *segment     // takes records; guarded by Segments.mu
+	row    atomic.Int64 // bytes of the last one written: the expected size of a read
+	active *segment     // receives records; guarded by Segments.mu
 }
 
-// MinLimitBytes is the least limit that a store can keep.
+// MinLimitBytes is the minimum limit of a store.
 const MinLimitBytes = 16 << 20
 
 const (
@@ -71,10 +71,10 @@ const (
 	segmentsFile = "rows.segments"
 )
 
-// OpenSegments opens a store in a directory, which it makes where there is none, and takes
-// ([ErrHeld] where another process has it). limit is what its file never exceeds, at least
-// MinLimitBytes, 0 for no limit; two segments of it are kept for cleaning: 1/32, at most 16 MiB.
-// A row has at most 128 KiB.
+// OpenSegments opens a store in a directory, created if missing, and locks the directory ([ErrHeld]
+// if another process has it). limit is the maximum size of the file, at least MinLimitBytes, 0 for
+// no limit; two segments are reserved for cleaning: 1/32 of the limit, at most 16 MiB. A row has at
+// most 128 KiB.
 func OpenSegments(dir string, limit int64) (*Segments, error) {
 	fail := func(err error) (*Segments, error) { return nil, fmt.Errorf("store: opening %s: %w", dir, err) }
 	if limit < 0 || limit > 0 && limit < MinLimitBytes {
@@ -100,10 +100,10 @@ func OpenSegments(dir string, limit int64) (*Segments, error) {
 	return s, nil
 }
 
-// table is one that has rows, or nil.
+// table returns a table with rows, or nil.
 func (s *Segments) table(number uint32) *placed { return (*s.placed.Load())[number] }
 
-// newTable is the table, new where there is none. s.mu is held.
+// newTable returns the table, created if necessary. s.mu is held.
 func (s *Segments) newTable(number uint32) *placed {
 	if t := s.table(number); t != nil {
 		return t
@@ -116,7 +116,7 @@ func (s *Segments) newTable(number uint32) *placed {
 	return t
 }
 
-// fail says which operation an error belongs to.
+// fail wraps an error with its operation.
 func (s *Segments) fail(op string, table uint32, err error) error {
 	if err == nil {
 		return nil
@@ -124,7 +124,7 @@ func (s *Segments) fail(op string, table uint32, err error) error {
 	return fmt.Errorf("store: %s: %s of table %d: %w", s.dir, op, table, err)
 }
 
-// writable tells why nothing can be written.
+// writable returns an error if writes are impossible.
 func (s *Segments) writable() error {
 	if s.closed.Load() {
 		return ErrClosed
@@ -135,7 +135,7 @@ func (s *Segments) writable() error {
 	return nil
 }
 
-// Get is Store's. Each row is of some moment of the call, not all of the same.
+// Get implements Store. Rows may be from different moments of the call.
 func (s *Segments) Get(table uint32, keys []uint64, found *Rows) error {
 	found.Reset()
 	if err := checkKeys(keys); err != nil {
@@ -158,9 +158,8 @@ func (s *Segments) Get(table uint32, keys []uint64, found *Rows) error {
 	return nil
 }
 
-// Put is Store's. Where the disk is full it gives ENOSPC, and rows put before are safe. It
-// cleans segments first where the limit asks for it, or where less than two thirds of the file
-// are rows.
+// Put implements Store. On a full disk it returns ENOSPC, without a loss of earlier rows. It first
+// cleans segments if the limit requires it, or if less than two thirds of the file are rows.
 func (s *Segments) Put(table uint32, rows *Rows) error {
 	if err := rows.check(); err != nil {
 		return fmt.Errorf("store: put: %w", err)
@@ -192,7 +191,7 @@ func (s *Segments) Put(table uint32, rows *Rows) error {
 	return nil
 }
 
-// Delete is Store's. It writes nothing.
+// Delete implements Store, without a write.
 func (s *Segments) Delete(table uint32, keys []uint64, sizes []int32) error {
 	if err := checkDelete(keys, sizes); err != nil {
 		return err
@@ -224,10 +223,10 @@ func (s *Segments) Delete(table uint32, keys []uint64, sizes []int32) error {
 type prior struct {
 	exists bool
 	at     place
-	bytes  int32 // of its image
+	bytes  int32 // length of its image
 }
 
-// freedSize is what a table loses when the record no longer counts.
+// freedSize is the change of the table's size when the record is freed.
 func (p prior) freedSize() TableSize {
 	if !p.exists {
 		return TableSize{}
@@ -235,8 +234,8 @@ func (p prior) freedSize() TableSize {
 	return TableSize{-1, -int64(p.bytes) - KeyBytes}
 }
 
-// priors finds what there is of the keys. Where sizes say how long the rows are a record is read
-// only if another key's looks the same in the index.
+// priors finds the records of the keys. With sizes it reads a record only if another key has the
+// same index entry.
 func (s *Segments) priors(t *placed, keys []uint64, sizes []int32) error {
 	s.prior = s.prior[:0]
 	for i, key := range keys {
@@ -256,7 +255,7 @@ func (s *Segments) priors(t *placed, keys []uint64, sizes []int32) error {
 	return nil
 }
 
-// link makes a record that was appended the one of its key.
+// link makes an appended record the one of its key.
 func (s *Segments) link(t *placed, key uint64, at place, p prior) {
 	if p.exists {
 		t.index.replace(mix(key), p.at, at)
@@ -267,7 +266,7 @@ func (s *Segments) link(t *placed, key uint64, at place, p prior) {
 	s.slots[s.slotOf(at)].set(s.unitOf(at))
 }
 
-// unlink counts a record out.
+// unlink frees a record.
 func (s *Segments) unlink(t *placed, p prior) {
 	seg := s.slots[s.slotOf(p.at)]
 	seg.clear(s.unitOf(p.at))
@@ -279,7 +278,7 @@ func (s *Segments) unlink(t *placed, p prior) {
 	}
 }
 
-// Size is Store's.
+// Size implements Store.
 func (s *Segments) Size() Size {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +295,7 @@ func (s *Segments) sizeNow() Size {
 	return z
 }
 
-// Stats is Store's.
+// Stats implements Store.
 func (s *Segments) Stats() Stats {
 	out := Stats{
 		Gets: s.gets.Load(), Found: s.found.Load(), Puts: s.puts.Load(), Deletes: s.deletes.Load(),
@@ -316,8 +315,8 @@ func (s *Segments) Stats() Stats {
 	return out
 }
 
-// Compact is Store's: it cleans all segments of which a tenth or more is free, moves those at
-// the end of the file to where there is room, and cuts it.
+// Compact implements Store: it cleans all segments that are at least a tenth free, moves segments
+// from the end to free positions, and truncates the file.
 func (s *Segments) Compact(ctx context.Context) error {
 	if err := s.writable(); err != nil {
 		return err
@@ -328,7 +327,7 @@ func (s *Segments) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Close is Store's. The rows are gone.
+// Close implements Store. It drops the rows.
 func (s *Segments) Close() error {
 	if s.closed.Swap(true) {
 		return ErrClosed

@@ -1,12 +1,10 @@
 package store
 
-// mappedFrom is from how many bytes on entries lie outside Go's heap: they are most of what
-// a store has in memory, and on the heap they would bring it as much again as the collector
-// lets garbage grow to, and their old places until it has run.
+// mappedFrom is the minimum size of entries outside Go's heap: most of a store's memory is entries,
+// and on the heap the garbage collector would double it, and retain old entries until a collection.
 const mappedFrom = 16 << 10
 
-// newEntries returns n zeros, and the memory outside the heap that they lie in, nil if they are
-// on it.
+// newEntries returns n zeros, and their mapping outside the heap; nil for zeros on the heap.
 func newEntries(n int) (entries []uint64, mapped []byte) {
 	if 8*n >= mappedFrom {
 		if entries, mapped = mapEntries(n); mapped != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapEntries returns nothing where the system has no more to give, or no more pieces.
+// mapEntries returns nil if the system has no more memory or mappings.
 func mapEntries(n int) ([]uint64, []byte) {
 	m, err := unix.Mmap(-1, 0, 8*n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -19,6 +19,6 @@ func mapEntries(n int) ([]uint64, []byte) {
 
 func freeEntries(mapped []byte) {
 	if mapped != nil {
-		_ = unix.Munmap(mapped) // fails only for what was not mapped
+		_ = unix.Munmap(mapped) // fails only for invalid ranges
 	}
 }

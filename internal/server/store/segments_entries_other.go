@@ -2,7 +2,7 @@
 
 package store
 
-// mapEntries returns nothing: the race detector does not see such memory.
+// mapEntries returns nil: the race detector does not support such memory.
 func mapEntries(int) ([]uint64, []byte) { return nil, nil }
 
 func freeEntries([]byte) {}

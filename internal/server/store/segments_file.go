@@ -7,24 +7,23 @@ import (
 	"slices"
 )
 
-// segment is a part of the file, with records of one table.
 type segment struct {
 	table *placed
 	slot  int
 	fill  int64 // bytes written
-	live  int64 // of them, of records that count
+	live  int64 // bytes of live records
 	bits  []uint64
-	pins  int  // iterations that have not come past it
-	empty bool // cleaned, and free when nobody pins it
+	pins  int  // iterations that have not passed it
+	empty bool // cleaned, and free once unpinned
 }
 
 func (g *segment) set(unit int64)   { g.bits[unit>>6] |= 1 << (unit & 63) }
 func (g *segment) clear(unit int64) { g.bits[unit>>6] &^= 1 << (unit & 63) }
 
-// reserved are the segments that only cleaning takes.
+// reserved is the number of segments that only cleaning uses.
 const reserved = 2
 
-// spareSlots are how many segments may be taken.
+// spareSlots returns the number of free segments.
 func (s *Segments) spareSlots() int {
 	free := int(min((int64(maxPlace)*unit)/s.size, 1<<30)) - len(s.slots)
 	if s.limit > 0 {
@@ -38,7 +37,7 @@ func (s *Segments) spareSlots() int {
 	return free
 }
 
-// slotsFor is how many segments rows need beyond the one that their table writes to.
+// slotsFor returns the number of segments that rows need after the table's active one.
 func (s *Segments) slotsFor(t *placed, rows *Rows) (n int, err error) {
 	left := int64(0)
 	if t.active != nil {
@@ -59,7 +58,7 @@ func (s *Segments) slotsFor(t *placed, rows *Rows) (n int, err error) {
 	return n, nil
 }
 
-// room sees that there are segments for rows, and cleans for it.
+// room ensures free segments for rows, by cleaning if necessary.
 func (s *Segments) room(t *placed, rows *Rows) error {
 	need, err := s.slotsFor(t, rows)
 	if err != nil || need == 0 {
@@ -67,7 +66,7 @@ func (s *Segments) room(t *placed, rows *Rows) error {
 	}
 	for {
 		short := need + reserved - s.spareSlots()
-		most := s.size * 3 / 4 // more in a segment is not worth copying, unless there is no room
+		most := s.size * 3 / 4 // copying fuller segments is worthwhile only if the limit requires it
 		if short > 0 {
 			most = s.size * 15 / 16
 		} else if s.inUse()*s.size <= s.live*3/2+4*s.size {
@@ -96,7 +95,7 @@ func (s *Segments) inUse() (n int64) {
 	return n
 }
 
-// emptiest is the segment with the fewest bytes that count, at most so many, nil if there is none.
+// emptiest returns the segment with the fewest live bytes, at most most, or nil.
 func (s *Segments) emptiest(most int64) (best *segment) {
 	for _, g := range s.slots {
 		if g != nil && g.pins == 0 && g != g.table.active && g.live <= most && (best == nil || g.live < best.live) {
@@ -106,7 +105,6 @@ func (s *Segments) emptiest(most int64) (best *segment) {
 	return best
 }
 
-// open gives a table an empty segment.
 func (s *Segments) open(t *placed) {
 	slot := slices.Index(s.slots, nil)
 	if slot < 0 {
@@ -117,7 +115,7 @@ func (s *Segments) open(t *placed) {
 	s.slots[slot] = t.active
 }
 
-// append writes records behind one another; their places are in s.at. They count from link on.
+// append writes records, with their places in s.at. link makes them live.
 func (s *Segments) append(t *placed, rows *Rows) error {
 	s.at, s.buf = s.at[:0], s.buf[:0]
 	for i, key := range rows.Keys {
@@ -136,7 +134,7 @@ func (s *Segments) append(t *placed, rows *Rows) error {
 	return nil
 }
 
-// appendOne adds a record to what is to be written.
+// appendOne adds a record to the buffer.
 func (s *Segments) appendOne(t *placed, key uint64, row []byte) error {
 	n := recordBytes(len(row))
 	if t.active == nil || t.active.fill+int64(len(s.buf))+n > s.size {
@@ -152,7 +150,6 @@ func (s *Segments) appendOne(t *placed, key uint64, row []byte) error {
 	return nil
 }
 
-// seal ends a table's segment.
 func (s *Segments) seal(t *placed) {
 	if g := t.active; g != nil {
 		t.active = nil
@@ -162,7 +159,7 @@ func (s *Segments) seal(t *placed) {
 	}
 }
 
-// write writes what was appended to the table's segment.
+// write writes the buffer to the table's segment.
 func (s *Segments) write(t *placed) error {
 	if len(s.buf) == 0 {
 		return nil
@@ -180,7 +177,6 @@ func (s *Segments) write(t *placed) error {
 	return nil
 }
 
-// disk is the length of the file.
 func (s *Segments) disk() (n int64) {
 	for i, g := range slices.Backward(s.slots) {
 		if g != nil {
@@ -190,11 +186,11 @@ func (s *Segments) disk() (n int64) {
 	return 0
 }
 
-// movedBytes is about how much cleaning copies at a time: what it needs in memory is about
-// twice as much, not what a segment has.
+// movedBytes is the approximate number of bytes that cleaning copies at a time, to limit its memory
+// to about twice as much.
 func (s *Segments) movedBytes() int { return int(min(s.size/8, 1<<20)) }
 
-// clean copies what counts of a segment to the end of its table's, and frees it.
+// clean copies a segment's live records to the end of its table's, and frees it.
 func (s *Segments) clean(g *segment) error {
 	s.moved.Reset()
 	s.from = s.from[:0]
@@ -227,7 +223,7 @@ func (s *Segments) clean(g *segment) error {
 	return nil
 }
 
-// move appends the records of a segment that were gathered, and counts them out of it.
+// move appends the gathered records of a segment, and frees them there.
 func (s *Segments) move(g *segment) error {
 	t, rows := g.table, &s.moved
 	if err := s.append(t, rows); err != nil {
@@ -246,7 +242,7 @@ func (s *Segments) move(g *segment) error {
 	return nil
 }
 
-// release frees a segment that has nothing that counts, and cuts the file's end.
+// release frees a segment without live records, and truncates the file.
 func (s *Segments) release(g *segment) {
 	if g.empty = true; g.pins > 0 {
 		return
@@ -258,11 +254,10 @@ func (s *Segments) release(g *segment) {
 	}
 	if n < len(s.slots) {
 		s.slots = s.slots[:n]
-		_ = s.file.Truncate(s.disk()) // what stays is used again
+		_ = s.file.Truncate(s.disk()) // an untruncated end is reused
 	}
 }
 
-// compact is Compact.
 func (s *Segments) compact(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,8 +276,8 @@ func (s *Segments) compact(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// worst is a segment of which a tenth or more is free, the emptiest; else the one at the end of the
-// file, if there is a place before it.
+// worst returns the emptiest segment that is at least a tenth free; otherwise the one at the end of
+// the file, if an earlier position is free.
 func (s *Segments) worst() (worst *segment) {
 	for _, g := range s.slots {
 		if g != nil && g.pins == 0 && g.fill > 0 && g.live*10 <= g.fill*9 && (worst == nil || g.live < worst.live) {

@@ -2,28 +2,29 @@ package store
 
 import "sync"
 
-// index is where the rows of a table are: for each an entry of 8 bytes, a part of its key's hash
-// and its place. Different keys may look the same; who needs to know reads the record.
+// index maps the rows of a table to places: an entry of 8 bytes has a part of the key's hash and
+// the place. Different keys may have equal hash parts; reading the record distinguishes them.
 //
-// It has 256 parts. In each, entries lie in the order of their hashes, each as near as there is
-// room to where its hash says: a search is a glance at some neighbouring entries, also for keys
-// that are not there. Parts are 0.8 to 0.9 full and grow one by one.
+// It has 256 parts. In each, entries are in hash order, as close as possible to the hash's home: a
+// search reads some neighbouring entries, also for missing keys. Parts are 0.8 to 0.9 full and grow
+// individually.
 type index struct {
 	parts [256]indexPart
 }
 
 type indexPart struct {
 	mu      sync.Mutex
-	entries []uint64 // 0 is none; beyond homes there is room for what was displaced
+	entries []uint64 // 0 is free; space beyond homes is for displaced entries
 	mapped  []byte   // see newEntries
 	homes   uint64
 	n       int
 }
 
-// place is where a record begins, in units from the beginning of the file.
+// place is the start of a record, in units from the start of the file.
 type place uint64
 
-// An entry is hashBits of a hash and a place plus 1, so that none is 0.
+// placeBits is the number of an entry's bits for a place plus 1, so that no entry is 0. The rest
+// are hash bits.
 const (
 	placeBits = 38
 	hashBits  = 64 - placeBits
@@ -31,7 +32,7 @@ const (
 	spare     = 64 // entries beyond homes
 )
 
-// mix spreads a key over 64 bits: the finaliser of MurmurHash3, which is one to one.
+// mix spreads a key over 64 bits: the finaliser of MurmurHash3, a bijection.
 func mix(k uint64) uint64 {
 	k ^= k >> 33
 	k *= 0xff51afd7ed558ccd
@@ -40,7 +41,7 @@ func mix(k uint64) uint64 {
 	return k ^ k>>33
 }
 
-// of returns the part of a hash, and the bits of it that an entry has.
+// index.of returns the part of a hash, and the hash bits of its entries.
 func (x *index) of(hash uint64) (*indexPart, uint64) {
 	return &x.parts[hash>>56], hash << 8 >> placeBits
 }
@@ -48,10 +49,10 @@ func (x *index) of(hash uint64) (*indexPart, uint64) {
 func entryOf(h uint64, at place) uint64 { return h<<placeBits | uint64(at) + 1 }
 func placeOf(entry uint64) place        { return place(entry&(1<<placeBits-1)) - 1 }
 
-// home is where a hash would like to be.
+// home returns the preferred position of a hash.
 func (p *indexPart) home(h uint64) int { return int(h * p.homes >> hashBits) }
 
-// seek is the first entry from a hash's home on that is free or of no smaller hash.
+// seek returns the first position from a hash's home that is free or has no smaller hash.
 func (p *indexPart) seek(h uint64) int {
 	i := p.home(h)
 	for p.entries[i] != 0 && p.entries[i]>>placeBits < h {
@@ -60,7 +61,7 @@ func (p *indexPart) seek(h uint64) int {
 	return i
 }
 
-// find appends the places of all records whose keys may have the hash.
+// find appends the places of all records with keys that may have the hash.
 func (x *index) find(hash uint64, out []place) []place {
 	p, h := x.of(hash)
 	p.mu.Lock()
@@ -74,7 +75,6 @@ func (x *index) find(hash uint64, out []place) []place {
 	return out
 }
 
-// insert adds an entry.
 func (x *index) insert(hash uint64, at place) {
 	p, h := x.of(hash)
 	p.mu.Lock()
@@ -83,13 +83,13 @@ func (x *index) insert(hash uint64, at place) {
 		p.grow()
 	}
 	for !p.add(entryOf(h, at)) {
-		p.grow() // one end is crowded
+		p.grow() // no free entry near the end
 	}
 	p.n++
 }
 
-// add puts an entry in its order and moves those that follow up to the next free one. The last
-// entry stays free: searches end there.
+// add inserts an entry in order and moves the following ones up to the next free one. The last
+// entry stays free, because searches end there.
 func (p *indexPart) add(entry uint64) bool {
 	i := p.seek(entry >> placeBits)
 	end := i
@@ -104,7 +104,7 @@ func (p *indexPart) add(entry uint64) bool {
 	return true
 }
 
-// grow lays the entries out anew, with a quarter of room.
+// grow rebuilds the entries with a quarter of free space.
 func (p *indexPart) grow() {
 	old, mapped := p.entries, p.mapped
 	p.homes = max(32, uint64(p.n)*5/4, p.homes+1)
@@ -118,7 +118,7 @@ func (p *indexPart) grow() {
 	}
 }
 
-// layOut writes entries, which are in order, to where they belong.
+// layOut writes sorted entries to their positions.
 func (p *indexPart) layOut(entries []uint64) bool {
 	next := 0
 	for _, e := range entries {
@@ -135,7 +135,7 @@ func (p *indexPart) layOut(entries []uint64) bool {
 	return true
 }
 
-// at is the number of an entry, -1 if it is not there.
+// at returns the position of an entry, -1 if missing.
 func (p *indexPart) at(h uint64, at place) int {
 	if p.homes == 0 {
 		return -1
@@ -149,7 +149,7 @@ func (p *indexPart) at(h uint64, at place) int {
 	return -1
 }
 
-// replace gives an entry another place, and says whether it was there.
+// replace changes an entry's place, and reports whether it existed.
 func (x *index) replace(hash uint64, from, to place) bool {
 	p, h := x.of(hash)
 	p.mu.Lock()
@@ -161,8 +161,8 @@ func (x *index) replace(hash uint64, from, to place) bool {
 	return i >= 0
 }
 
-// remove takes an entry out and moves back those behind it that are not at home. It says
-// whether it was there.
+// remove removes an entry and moves displaced successors back. It reports whether the entry
+// existed.
 func (x *index) remove(hash uint64, at place) bool {
 	p, h := x.of(hash)
 	p.mu.Lock()
@@ -179,7 +179,7 @@ func (x *index) remove(hash uint64, at place) bool {
 	return true
 }
 
-// free gives the entries' memory back: there are none then.
+// free frees the memory of all entries.
 func (x *index) free() {
 	for i := range x.parts {
 		p := &x.parts[i]
@@ -190,7 +190,7 @@ func (x *index) free() {
 	}
 }
 
-// bytes is the memory of the entries.
+// bytes returns the memory of the entries.
 func (x *index) bytes() (n int64) {
 	for i := range x.parts {
 		p := &x.parts[i]

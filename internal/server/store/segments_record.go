@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
-// A record, little-endian, padded to whole units:
+// recordHead is the size of a record's head. A record, little-endian, padded to whole units:
 //
 //	0  4  CRC-32C of the table's number and the rest
 //	4  4  bytes of the row
@@ -23,14 +23,13 @@ const (
 	maxRow     = 128 << 10
 )
 
-// recordBytes is what a row of so many bytes takes in the file.
+// recordBytes returns the size of a record for a row of the given length.
 func recordBytes(row int) int64 { return int64(recordHead+row+unit-1) &^ (unit - 1) }
 
 func seedOf(table uint32) uint32 {
 	return crc32c.Checksum(binary.LittleEndian.AppendUint32(nil, table))
 }
 
-// appendRecord appends a record to b.
 func appendRecord(b []byte, seed uint32, key uint64, row []byte) []byte {
 	at := len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -47,8 +46,8 @@ func appendRecord(b []byte, seed uint32, key uint64, row []byte) []byte {
 // errRecord is the error of bytes that are no record of the table.
 var errRecord = errors.New("a checksum is wrong")
 
-// parseRecord reads the record at the beginning of b. Where b is too short for it, it says how
-// many bytes it needs.
+// parseRecord parses the record at the start of b. If b is too short, needs is the number of bytes
+// needed.
 func parseRecord(b []byte, seed uint32) (key uint64, row []byte, needs int64, err error) {
 	if len(b) < recordHead {
 		return 0, nil, recordHead, nil
@@ -66,14 +65,14 @@ func parseRecord(b []byte, seed uint32) (key uint64, row []byte, needs int64, er
 	return binary.LittleEndian.Uint64(b[8:]), b[recordHead : recordHead+n : recordHead+n], 0, nil
 }
 
-// reading is what a reader needs.
+// reading has the buffers of a reader.
 type reading struct {
 	buf    []byte
 	places []place
 	retry  []place
 	iov    [1][]byte
-	later  []int  // rows to wait for, by their place among the found
-	blank  []byte // in their place
+	later  []int  // rows to wait for, by their index in found
+	blank  []byte // placeholder for them
 }
 
 var readings = sync.Pool{New: func() any { return &reading{} }}
@@ -82,8 +81,8 @@ func (s *Segments) slotOf(at place) int            { return int(int64(at) * unit
 func (s *Segments) unitOf(at place) int64          { return int64(at) % (s.size / unit) }
 func (s *Segments) placeAt(slot, fill int64) place { return place((slot*s.size + fill) / unit) }
 
-// gather finds the rows of keys. In a first pass it takes what the system has in memory and asks
-// for the rest, so that the disk works on all of it at once; in a second it waits.
+// gather finds the rows of keys. A first pass takes rows in the page cache and starts reads for the
+// rest, so that the disk works on all of them simultaneously; a second pass waits.
 func (s *Segments) gather(t *placed, r *reading, keys []uint64, found *Rows) error {
 	r.later = r.later[:0]
 	for _, key := range keys {
@@ -93,7 +92,7 @@ func (s *Segments) gather(t *placed, r *reading, keys []uint64, found *Rows) err
 		}
 		if !now {
 			r.later = append(r.later, found.Len())
-			n := int(t.row.Load()) // once: a write may change it
+			n := int(t.row.Load()) // read once: a write may change it
 			r.blank = slices.Grow(r.blank[:0], n)[:n]
 			row = r.blank
 		}
@@ -104,7 +103,7 @@ func (s *Segments) gather(t *placed, r *reading, keys []uint64, found *Rows) err
 		if err != nil {
 			return err
 		}
-		if !ok || len(row) != len(found.Row(i)) { // it is another key's, or of another length
+		if !ok || len(row) != len(found.Row(i)) { // another key's row, or another length
 			return s.gatherAnew(t, r, keys, found)
 		}
 		copy(found.Row(i), row)
@@ -112,7 +111,7 @@ func (s *Segments) gather(t *placed, r *reading, keys []uint64, found *Rows) err
 	return nil
 }
 
-// gatherAnew is gather, one row after the other.
+// gatherAnew is gather, one row at a time.
 func (s *Segments) gatherAnew(t *placed, r *reading, keys []uint64, found *Rows) error {
 	found.Reset()
 	for _, key := range keys {
@@ -127,8 +126,8 @@ func (s *Segments) gatherAnew(t *placed, r *reading, keys []uint64, found *Rows)
 	return nil
 }
 
-// glance says whether there may be a record of a key, and reads it if that takes no waiting. Else
-// it has the system read it.
+// glance reports whether a key may have a record, and reads it if that does not block. Otherwise it
+// starts the read.
 func (s *Segments) glance(t *placed, r *reading, key uint64) (row []byte, there, now bool) {
 	r.places = t.index.find(mix(key), r.places[:0])
 	if len(r.places) == 0 || s.waits.Load() {
@@ -148,7 +147,7 @@ func (s *Segments) glance(t *placed, r *reading, key uint64) (row []byte, there,
 		}
 	}
 	if err != nil {
-		s.waits.Store(true) // as file systems do that know of no such thing
+		s.waits.Store(true) // unsupported by the file system
 	}
 	for _, at := range r.places {
 		ask(s.fd, int64(at)*unit, n)
@@ -156,10 +155,10 @@ func (s *Segments) glance(t *placed, r *reading, key uint64) (row []byte, there,
 	return nil, true, false
 }
 
-// look finds the record of a key. The row is valid until the reading's next use.
+// look finds the record of a key. The row is valid until the next use of r.
 //
-// While it reads, the record may be cleaned away and its place be used again: what it read is
-// then another key's record, or none. If the index says the same afterwards it was not so.
+// During the read the record may be cleaned and its place reused: the data are then another key's
+// record, or invalid. An unchanged index entry after the read excludes this.
 func (s *Segments) look(t *placed, r *reading, key uint64) (row []byte, at place, ok bool, err error) {
 	hash := mix(key)
 	r.places = t.index.find(hash, r.places[:0])
@@ -176,7 +175,7 @@ func (s *Segments) look(t *placed, r *reading, key uint64) (row []byte, at place
 		}
 		r.retry = t.index.find(hash, r.retry[:0])
 		if slices.Equal(r.retry, r.places) {
-			// A record can have gone and come back to its place: see that it is so twice.
+			// A record can leave its place and return: damage is confirmed by a second read.
 			if tries++; damage == nil || tries == 2 {
 				return nil, 0, false, damage
 			}
@@ -186,7 +185,7 @@ func (s *Segments) look(t *placed, r *reading, key uint64) (row []byte, at place
 	return nil, 0, false, nil
 }
 
-// record reads one. Damage is not yet an error for others: it may be a place that is used again.
+// record reads the record at a place. Its damage is only tentative: the place may have been reused.
 func (s *Segments) record(t *placed, r *reading, at place) (key uint64, row []byte, err error) {
 	from := int64(at) * unit
 	for n := recordBytes(int(t.row.Load())); ; {

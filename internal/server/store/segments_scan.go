@@ -13,13 +13,13 @@ type scanner struct {
 	g          *segment
 	slot, fill int64
 	buf        []byte
-	lo, hi     int64 // the bytes of the segment that buf has
+	lo, hi     int64 // range of the segment in buf
 }
 
-// scanBytes are read at a time.
+// scanBytes is the number of bytes per read.
 const scanBytes = 256 << 10
 
-// record is the one at a unit, valid until the next call.
+// record returns the record at a unit, valid until the next call.
 func (c *scanner) record(at int64) (key uint64, row []byte, err error) {
 	from := at * unit
 	for again := false; ; again = true {
@@ -38,7 +38,6 @@ func (c *scanner) record(at int64) (key uint64, row []byte, err error) {
 	}
 }
 
-// fillFrom reads on.
 func (c *scanner) fillFrom(from int64) error {
 	n := min(scanBytes, c.fill-from)
 	c.buf = slices.Grow(c.buf[:0], int(n))[:n]
@@ -55,15 +54,15 @@ func (c *scanner) fillFrom(from int64) error {
 	return nil
 }
 
-// view is a segment as an iteration sees it.
+// view is a segment during an iteration.
 type view struct {
 	g    *segment
 	fill int64
 	bits []uint64
 }
 
-// Iterate is Store's, in no order. It holds on to segments that it has not come past: a Put may
-// find no room within the limit meanwhile that there is afterwards.
+// Iterate implements Store, in no order. Iterate retains segments until it has passed them: a
+// concurrent Put may exceed the limit, and succeed afterwards.
 func (s *Segments) Iterate(table uint32, do func(key uint64, row []byte) error) (err error) {
 	if s.closed.Load() {
 		return ErrClosed
@@ -89,7 +88,7 @@ func (s *Segments) Iterate(table uint32, do func(key uint64, row []byte) error) 
 	return nil
 }
 
-// views are a table's segments now, pinned.
+// views returns a table's current segments, pinned.
 func (s *Segments) views(table uint32) (out []view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +111,7 @@ func (s *Segments) unpin(views []view) {
 	}
 }
 
-// eachBit calls do with the numbers of the bits that are set, in order.
+// eachBit calls do with the indices of the set bits, in order.
 func eachBit(set []uint64, do func(unit int64) error) error {
 	for i, w := range set {
 		for ; w != 0; w &= w - 1 {

@@ -1,14 +1,13 @@
-// Package store keeps rows outside a server's tables: on SSD, or in memory. A row is
-// an image of bytes that means nothing to it, under a table's number and a 64-bit key.
+// Package store stores rows outside a server's tables: on SSD, or in memory. A row is an opaque
+// image of bytes under a table's number and a 64-bit key.
 //
-// Rows of some hundred bytes are read one by one at random, and written in batches when memory has
-// no room for them. [Segments] appends them to a file and has an index of it in memory.
+// Rows of some hundred bytes are read individually at random, and written in batches when memory is
+// full. [Segments] appends them to a file with an index in memory.
 //
 // # Limits
 //
-// The index takes 9 to 10 bytes of memory for each row on SSD: 10 GB for 10^9 rows. A
-// log-structured merge-tree needs a fifth of that, but took seven times the CPU time and wrote each
-// row ten times.
+// The index takes 9 to 10 bytes of memory per row on SSD: 10 GB for 10^9 rows. A log-structured
+// merge-tree needs a fifth of this, but took seven times the CPU time and wrote each row ten times.
 package store
 
 import (
@@ -22,93 +21,89 @@ import (
 )
 
 var (
-	// ErrHeld is the error of OpenSegments where another process has the directory.
+	// ErrHeld is the error of OpenSegments if another process has the directory.
 	ErrHeld = dirlock.ErrHeld
-	// ErrClosed is the error of a store that has been closed.
+	// ErrClosed is the error of a closed store.
 	ErrClosed = errors.New("store: the store is closed")
 )
 
-// Store holds rows by table and key. Methods may be called at once, except that no
-// two writes at once may have a key in common and that Close comes last. Keys of
-// a call are sorted and unique; others are refused.
+// Store has rows by table and key. Its methods are safe for concurrent use, except that concurrent
+// writes must not share keys and that Close comes last. Keys of a call must be sorted and unique.
 type Store interface {
-	// Get replaces found with the rows that there are of the keys, in their
-	// order, each as it is at some moment of the call.
+	// Get replaces found with the existing rows of the keys, in their order, each from some moment
+	// of the call.
 	Get(table uint32, keys []uint64, found *Rows) error
-	// Put writes rows, new ones and in place of old ones: all or none. A Put
-	// beyond the limit gives a *[LimitError].
+	// Put writes new rows and replaces old ones, all or none. A Put beyond the limit returns a
+	// *[LimitError].
 	Put(table uint32, rows *Rows) error
-	// Delete removes rows: all or none. Keys that there are not do not matter.
-	// sizes are the rows' lengths, -1 where there is none; where it is nil they
-	// are looked up.
+	// Delete removes rows, all or none. Missing keys are ignored. sizes are the rows' lengths, -1
+	// for missing ones; if nil they are looked up.
 	Delete(table uint32, keys []uint64, sizes []int32) error
-	// Iterate calls do for the rows that a table has now, in no order. A row's bytes
-	// are valid during the call only. do may use the store; its error ends the
-	// iteration.
+	// Iterate calls do for the current rows of a table, in no order. A row's bytes are valid during
+	// the call only. do may use the store; its error ends the iteration.
 	Iterate(table uint32, do func(key uint64, row []byte) error) error
-	// Table returns how much of one table there is.
+	// Table returns the size of one table.
 	Table(table uint32) TableSize
-	// Size returns how large the store is.
+	// Size returns the size of the store.
 	Size() Size
-	// Stats returns what the store has done since it was opened.
+	// Stats returns the counters since the store was opened.
 	Stats() Stats
-	// Compact frees what Size owes. It takes as long as reading and writing the
-	// store; other calls go on meanwhile.
+	// Compact frees the space Owed in Size. Cost: a read and a write of the whole store; other
+	// calls continue.
 	Compact(ctx context.Context) error
 	// Close closes the store.
 	Close() error
 }
 
-// KeyBytes is what a row costs beyond its image, in [Size] and against a limit.
+// KeyBytes is the cost of a row in addition to its image, in [Size] and for a limit.
 const KeyBytes = 13
 
-// TableSize is how much of a table a store has.
+// TableSize is the size of a table in a store.
 type TableSize struct {
 	Rows  int64
-	Bytes int64 // of the images, and KeyBytes for each
+	Bytes int64 // images, and KeyBytes for each
 }
 
-// Size is how large a store is, in bytes.
+// Size is the size of a store, in bytes.
 type Size struct {
-	TableSize       // of all tables: what there is
-	Disk      int64 // of the store's files now
-	Peak      int64 // the most that Disk has been since the store was opened
-	Owed      int64 // of Disk beyond the rows: what compaction can free, and some per cent that it cannot
-	Limit     int64 // that Disk never exceeds; 0 if there is none
-	Room      int64 // for rows before Put refuses more; MaxInt64 if there is no limit
+	TableSize       // sum over all tables
+	Disk      int64 // current size of the store's files
+	Peak      int64 // maximum of Disk since the store was opened
+	Owed      int64 // bytes of Disk beyond the rows: compaction can free all but some per cent
+	Limit     int64 // limit of Disk; 0: no limit
+	Room      int64 // free space for rows; MaxInt64 without a limit
 }
 
-// Stats counts what a store has done since it was opened.
+// Stats are a store's counters since it was opened.
 type Stats struct {
-	Gets         int64 // keys asked for
-	Found        int64 // of them, rows that were there
+	Gets         int64 // requested keys
+	Found        int64 // rows found
 	Puts         int64 // rows
 	Deletes      int64 // keys
-	BytesGot     int64 // of rows found
-	BytesPut     int64 // of rows put
-	FileReads    int64 // of files, each perhaps served by the system's page cache
+	BytesGot     int64 // bytes of found rows
+	BytesPut     int64 // bytes of put rows
+	FileReads    int64 // file reads, perhaps from the page cache
 	FileBytesIn  int64
 	FileBytesOut int64
-	IndexBytes   int64 // of memory for where rows are
+	IndexBytes   int64 // memory of the index
 	Compactions  int64
 }
 
-// Rows are rows of one table: row i has the key Keys[i] and is
-// Data[Ends[i-1]:Ends[i]]. Reset lets the same memory serve again.
+// Rows are rows of one table: row i has the key Keys[i] and the image Data[Ends[i-1]:Ends[i]].
+// Reset allows reuse of the memory.
 type Rows struct {
 	Keys []uint64
 	Ends []int
 	Data []byte
-	// Old, where it is not empty, says for Put how long the image is that each
-	// row replaces, -1 for none. Put then need not look, which costs a read for
-	// each row. Wrong lengths make wrong sizes.
+	// Old, unless empty, has for Put the length of the image that each row replaces, -1 for none.
+	// It saves a read per row. Wrong lengths cause wrong sizes.
 	Old []int32
 }
 
-// Reset leaves no rows.
+// Reset removes all rows.
 func (r *Rows) Reset() { r.Keys, r.Ends, r.Data, r.Old = r.Keys[:0], r.Ends[:0], r.Data[:0], r.Old[:0] }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.Keys) }
 
 // Row returns the image of row i.
@@ -120,17 +115,17 @@ func (r *Rows) Row(i int) []byte {
 	return r.Data[from:r.Ends[i]:r.Ends[i]]
 }
 
-// Add appends a row, whose bytes it copies.
+// Add appends a copy of a row.
 func (r *Rows) Add(key uint64, row []byte) {
 	r.Keys = append(r.Keys, key)
 	r.Data = append(r.Data, row...)
 	r.Ends = append(r.Ends, len(r.Data))
 }
 
-// bytes is what the rows cost.
+// bytes returns the cost of the rows.
 func (r *Rows) bytes() int64 { return int64(len(r.Data)) + KeyBytes*int64(len(r.Keys)) }
 
-// maxPut is the most bytes of a Put.
+// maxPut is the maximum size of a Put in bytes.
 const maxPut = 1 << 30
 
 func (r *Rows) check() error {
@@ -162,13 +157,13 @@ func checkSizes(sizes []int32, keys int) error {
 	return nil
 }
 
-// change is what a write does to a table's size.
+// change returns the effect of a write on a table's size.
 func (r *Rows) change(old []int32) TableSize {
 	c := TableSize{int64(len(r.Keys)), r.bytes()}
 	return c.minus(old)
 }
 
-// minus takes away rows of the given lengths, those that there are.
+// minus subtracts the existing rows, of nonnegative sizes.
 func (t TableSize) minus(sizes []int32) TableSize {
 	for _, n := range sizes {
 		if n >= 0 {
@@ -179,14 +174,13 @@ func (t TableSize) minus(sizes []int32) TableSize {
 	return t
 }
 
-// sizes are how much there is of all tables. The zero value is nothing of any.
+// sizes has the sizes of all tables. The zero value is empty.
 type sizes struct {
 	mu     sync.Mutex
 	tables map[uint32]TableSize
 	total  TableSize
 }
 
-// add changes how much there is of a table.
 func (s *sizes) add(table uint32, c TableSize) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +191,7 @@ func (s *sizes) add(table uint32, c TableSize) {
 	s.total = s.total.plus(c)
 }
 
-// Table is Store's.
+// Table implements Store.
 func (s *sizes) Table(table uint32) TableSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,23 +206,22 @@ func (s *sizes) all() TableSize {
 
 func (t TableSize) plus(u TableSize) TableSize { return TableSize{t.Rows + u.Rows, t.Bytes + u.Bytes} }
 
-// LimitError is the error of a Put that the limit has no room for. Nothing of it
-// was written.
+// LimitError is the error of a Put beyond the limit. No row of it was written.
 type LimitError struct {
 	Need int64 // bytes of the Put
-	Over int64 // bytes too many
-	Size Size  // at that moment
+	Over int64 // bytes above the limit
+	Size Size  // size at that moment
 }
 
-// Error says what to do.
+// Error states the remedy.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("store: %d bytes more are %d beyond the limit of %d bytes: rows have %d, compaction owes %d at most; delete rows and compact",
 		e.Need, e.Over, e.Size.Limit, e.Size.Bytes, e.Size.Owed)
 }
 
-// DamageError says which file of a store is damaged. Rows elsewhere can be read.
+// DamageError reports a damaged file of a store. Other rows remain readable.
 type DamageError struct {
-	Path string // the file, or the directory where that is not known
+	Path string // file, or the directory if unknown
 	Err  error
 }
 
@@ -237,5 +230,5 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("store: %s is damaged: %v: restore a checkpoint", e.Path, e.Err)
 }
 
-// Unwrap is the error that showed the damage.
+// Unwrap returns the error that showed the damage.
 func (e *DamageError) Unwrap() error { return e.Err }

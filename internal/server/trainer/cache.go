@@ -9,42 +9,43 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// CacheConfig says which rows of earlier batches a trainer uses again instead of pulling them. The zero value is none.
+// CacheConfig configures the cache for rows of earlier batches. The zero value means no cache.
 //
-// A row that was pulled for training is pushed to as well, so that in bsp it is out of date a step
-// later, always: there training takes no row from a cache. Out of step it may be as old as Steps
-// says, and lacks then the trainer's own pushes of these steps, too. While Peek alone is called no
-// push moves a row in bsp, and what was peeked is good until the next Fetch, Ask, End or PullDense:
-// with the bits of no cache in bsp, and in other modes as rows were at some moment since the first
-// Peek. Servers delete rows by days, whatever is called: where they do between two Peeks in bsp, a
-// row that was peeked before stays as it was then, and one that was not is as it is now.
+// In bsp a row pulled for training is out of date a step later, because every pulled row is pushed
+// to: training uses no cache in bsp. In the other modes a cached row is at most Steps old, and
+// lacks the trainer's own pushes of these steps as well. While only Peek is called, no push changes
+// a row in bsp, and peeked rows are valid until the next Fetch, Ask, End or PullDense: in bsp with
+// the same bits as without a cache, in other modes with the values of some moment since the first
+// Peek. Servers delete rows by days at any time: after a deletion between two Peeks in bsp, a
+// cached row keeps its old values.
 //
-// Where servers admit keys that were pulled some times, they count pulls that come to them.
+// A server that counts pulls for admission does not count cached rows.
 type CacheConfig struct {
-	// Bytes is how much memory rows take at most, with what finds them; 0: there is no cache. Each table has room for as many rows.
+	// Bytes is the maximum memory of the rows and their index, divided into equal numbers of rows
+	// per table; 0: no cache.
 	Bytes int64
-	// Steps is for how many steps more than the one that it was pulled for a row may be used by training; 0 is for bsp.
+	// Steps is the number of later steps that may use a pulled row in training; 0 is for bsp.
 	Steps int
-	// Bounded is for ssp, with its staleness as Steps: a row may be used in step t when the servers said with it that all trainers had
-	// clocked step t-1-Steps, which is what a pull promises. Else the trainer's own steps count.
+	// Bounded is for ssp, with the staleness as Steps: a row may be used in step t if all trainers
+	// had clocked step t-1-Steps at its pull, as for a pull. Otherwise the trainer's own steps
+	// count.
 	Bounded bool
-	// Code is how rows travel, for CacheUse.Saved.
+	// Code is the encoding of rows in messages, for CacheUse.Saved.
 	Code message.Code
 }
 
-// CacheUse is what came of a cache.
+// CacheUse counts the effect of a cache.
 type CacheUse struct {
-	Lookups int64 // rows that batches named, each once a batch
-	Hits    int64 // of them, those that the cache had
-	Saved   int64 // bytes of keys and rows that did not travel
+	Lookups int64 // distinct rows of batches
+	Hits    int64 // lookups found in the cache
+	Saved   int64 // bytes of keys and rows not transferred
 }
 
-// Plus is the sum of both.
+// Plus returns the sum of both.
 func (u CacheUse) Plus(o CacheUse) CacheUse {
 	return CacheUse{u.Lookups + o.Lookups, u.Hits + o.Hits, u.Saved + o.Saved}
 }
 
-// purpose is what rows are asked for.
 type purpose int
 
 const (
@@ -52,7 +53,7 @@ const (
 	evaluating
 )
 
-// pass is a stretch of calls with one purpose: a row is used in the pass that it was pulled in.
+// pass is a sequence of calls with one purpose: a row is used only in the pass of its pull.
 type pass struct {
 	purpose
 	number uint32
@@ -64,33 +65,35 @@ func (p *pass) turnTo(to purpose) {
 	}
 }
 
-// moved says that rows may have moved since they were peeked.
+// moved reports that rows may have changed since they were peeked.
 func (p *pass) moved() {
 	if p.purpose == evaluating {
 		p.number++
 	}
 }
 
-// cache has rows of a table as they were pulled. A key's row is in one of the ways of a set, which its hash says: to look costs a line of memory
-// for the set's keys, one for its stamps, and the row. Which row leaves a full set says CLOCK (Corbató, 1968): the next in turn that was not looked for
-// since the hand came past it, so that rows that one batch alone names do not push out the others.
+// cache has pulled rows of a table. A key's hash selects a set of ways: a lookup costs a cache line
+// for the set's keys, one for its stamps, and the row. A full set evicts by CLOCK (Corbató, 1968):
+// the next way without a lookup since the hand passed it. Rows of a single batch therefore do not
+// displace rows of several batches.
 type cache struct {
 	cfg   CacheConfig
 	dim   int
 	sets  int
-	saved int64 // bytes of a row that does not travel
+	saved int64 // bytes saved per row
 
-	keys   []uint64 // of ways, set by set
-	stamps []uint64 // until when a row may be used; 0: there is none
-	used   []bool   // looked for since the hand came past
-	hands  []uint8  // by set
+	keys   []uint64 // keys by set and way
+	stamps []uint64 // last use of each row; 0 for an empty way
+	used   []bool   // looked up since the hand passed
+	hands  []uint8  // CLOCK hands by set
 	rows   []float32
 }
 
-// ways are the rows of a set: their keys are a line of memory.
+// ways is the number of rows in a set, with keys of one cache line.
 const ways = 8
 
-// A stamp is a pass, and in its lower bits the last step of it in which the row may be used.
+// stepBits is the number of low bits in a stamp, for the last step of a row's use. The high bits
+// are the pass.
 const (
 	stepBits = 40
 	lastStep = 1<<stepBits - 1
@@ -98,10 +101,10 @@ const (
 
 func stampOf(pass uint32, until uint64) uint64 { return uint64(pass)<<stepBits | min(until, lastStep) }
 
-// entryBytes is what a row takes besides its values: key, stamp, use, and its part of a hand.
+// entryBytes is the memory of a row without its values: key, stamp, use, and a share of a hand.
 const entryBytes = 18
 
-// newCaches are those of all tables, nil where there are none.
+// newCaches returns the caches of all tables, nil without a cache.
 func newCaches(cfg Config) ([]*cache, error) {
 	c := cfg.Cache
 	if c.Bytes == 0 {
@@ -120,28 +123,28 @@ func newCaches(cfg Config) ([]*cache, error) {
 		if t.sets = int(min(c.Bytes/row/ways, math.MaxInt32)); t.sets == 0 {
 			return nil, fmt.Errorf("ps: trainer: a cache of %d bytes: %d rows of each table, which are the least, take %d", c.Bytes, ways, ways*row)
 		}
-		n := t.sets * ways // their memory is the system's until rows are written to it
+		n := t.sets * ways // virtual memory until rows are written
 		t.keys, t.stamps, t.used, t.hands, t.rows = make([]uint64, n), make([]uint64, n), make([]bool, n), make([]uint8, t.sets), make([]float32, n*t.dim)
 	}
 	return out, nil
 }
 
-// CacheUse is what came of the cache while training, and of Peek, since the trainer was made.
+// CacheUse returns the counts of the cache since New, for training and for Peek.
 func (t *Trainer) CacheUse() (training, peeking CacheUse) { return t.used[0], t.used[1] }
 
-// cacheMisses are the rows of a batch that its cache did not have, on their way.
+// cacheMisses are the rows of a batch that are being pulled.
 type cacheMisses struct {
 	cache  *cache
 	keys   []uint64
-	places []int32 // in the batch
+	places []int32 // indices in the batch
 	rows   []float32
 	batch  []float32 // all rows of the batch
 	step   uint64
 	pass   pass
 }
 
-// lookup writes those rows of keys that the cache has for a step to their places in dst, and
-// returns l with the others; nil where there is no cache for them.
+// lookup writes the cached rows of keys to dst, and returns l with the missing ones; nil if no
+// cache applies.
 func (t *Trainer) lookup(l *cacheMisses, table int, step uint64, keys []uint64, dst []float32) *cacheMisses {
 	if t.caches == nil {
 		return nil
@@ -166,7 +169,8 @@ func (t *Trainer) lookup(l *cacheMisses, table int, step uint64, keys []uint64, 
 	return l
 }
 
-// take puts rows that have come to their places, and into the cache. All trainers had clocked a step before they were read.
+// take copies the received rows to the batch and the cache. All trainers had clocked the step
+// clocked at the pull.
 func (l *cacheMisses) take(clocked uint64) {
 	c := l.cache
 	until := uint64(math.MaxUint64)
@@ -182,7 +186,7 @@ func (l *cacheMisses) take(clocked uint64) {
 	}
 }
 
-// find is where the row of a key is, and the first way of its set; at is -1 where there is none.
+// find returns the index of a key's row, -1 if missing, and the first way of its set.
 func (c *cache) find(key uint64) (at, first int) {
 	set, _ := bits.Mul64(key*0x9e3779b97f4a7c15, uint64(c.sets)) // Fibonacci hashing
 	first = int(set) * ways
@@ -194,7 +198,7 @@ func (c *cache) find(key uint64) (at, first int) {
 	return -1, first
 }
 
-// get writes the row of a key to dst, if it is there and may be used in a step of a pass.
+// get writes a key's row to dst, if the cache has it for this step and pass.
 func (c *cache) get(key, step uint64, pass uint32, dst []float32) bool {
 	at, _ := c.find(key)
 	if at < 0 {
@@ -208,7 +212,7 @@ func (c *cache) get(key, step uint64, pass uint32, dst []float32) bool {
 	return true
 }
 
-// put keeps a row, in the place of an older one of its key, or of one that leaves.
+// put stores a row, replacing the key's older row or an evicted row.
 func (c *cache) put(key, stamp uint64, row []float32) {
 	at, first := c.find(key)
 	if at < 0 {
@@ -219,13 +223,13 @@ func (c *cache) put(key, stamp uint64, row []float32) {
 	copy(c.rows[at*c.dim:][:c.dim], row)
 }
 
-// evict makes room for a row in a set, and returns where.
+// evict frees a way of a set, and returns its index.
 func (c *cache) evict(first int) int {
 	hand := &c.hands[first/ways]
 	for {
 		at := first + int(*hand)
 		if *hand = (*hand + 1) % ways; !c.used[at] {
-			return at // free ones among them
+			return at // empty ways included
 		}
 		c.used[at] = false
 	}

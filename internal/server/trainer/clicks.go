@@ -2,22 +2,21 @@ package trainer
 
 import "fmt"
 
-// clicks are what a push to a click table has besides gradients.
+// clicks are the buffers of a push to a click table.
 type clicks struct {
-	counts []float32 // shows and clicks of each row of a batch
+	counts []float32 // shows and clicks by row of a batch
 	rows   []float32 // gradients with their counts
 }
 
-// Counts says that a table's rule wants shows and clicks: see PushClicks.
+// Counts reports whether a table's rule needs shows and clicks: see PushClicks.
 func (t *Trainer) Counts(table int) bool { return t.tables[table].counts }
 
-// PushClicks is PushRows for a table whose rule counts: labels are those of the samples of the last
-// Fetch, 1 for a click. grads are of the mean over these samples.
+// PushClicks is PushRows for a table with a counting rule: labels are those of the last Fetch's
+// samples, 1 for a click. grads are gradients of the mean over these samples.
 //
-// What travels is the gradient of the sum over them, the row's shows, one for each of the batch's ids or keys that
-// names it, so that a sample that has it twice counts twice, and how many of these are of clicked samples. A rule that divides
-// by the shows then has the mean over them, whatever the batch's size and however many trainers
-// add up theirs.
+// PushClicks sends the gradient of the sum over the samples, the row's shows, which count each
+// occurrence in the batch, and the shows in clicked samples. A rule that divides by the shows then
+// computes a mean independent of the batch size and the number of trainers.
 func (t *Trainer) PushClicks(table int, at []int32, grads []float32, labels []int32) error {
 	of := t.tables[table]
 	b, g := &t.batches[t.turn], &t.groups[of.group]

@@ -8,40 +8,41 @@ import (
 	"github.com/ringo-ml/ringo/ps/client"
 )
 
-// batch is what a step needs of the servers.
+// batch is a step's data from the servers.
 type batch struct {
-	of     Batch         // without ids and keys, in memory of its own
-	parts  []part        // by group
-	rows   [][]float32   // by table; copies have their own
-	asked  bool          // ahead
-	ids    int           // how many ids and keys were asked for
-	copies bool          // its rows are copies
-	misses []cacheMisses // by table: what no cache has of it
+	of     Batch         // copied, without ids and keys
+	parts  []part        // parts by group
+	rows   [][]float32   // weights by table; unused for copies
+	asked  bool          // requested ahead of its step
+	ids    int           // number of requested ids and keys
+	copies bool          // set for copies of rows
+	misses []cacheMisses // rows to pull into a cache, by table
 }
 
-// part is what a batch names of the rows of a group.
+// part has the rows of a group that a batch names.
 type part struct {
-	unique  keyIndex // the rows; copies have their own
-	inverse []int32  // for each id or key, its row
+	unique  keyIndex // distinct rows; unused for copies
+	inverse []int32  // row of each id or key
 }
 
-// pending is what is under way: never more than a step's.
+// pending has the pulls in flight, of at most one step.
 type pending struct {
 	values *client.Pull
 	rows   []pulled
 }
 
-// pulled are rows under way.
+// pulled is a pull of rows in flight.
 type pulled struct {
 	pull *client.Pull
-	to   *cacheMisses // that take them; nil: they come to their places
+	to   *cacheMisses // receives the rows; nil: they go directly to the batch
 }
 
-// pulling is a way to ask for rows.
+// pulling is PullRows or PeekRows of a session.
 type pulling func(table int, step uint64, keys []uint64, dst []float32) (*client.Pull, error)
 
-// Fetch brings the rows that a batch names, for Rows. They are made if they are not there. It brings the dense parameters to what they
-// are for the step as well. It waits as the servers' consistency demands. Where Ask has asked for the step, the batch must be the same.
+// Fetch loads the rows that a batch names, for Rows, and creates missing ones. It also loads the
+// dense parameters for the step. It waits as the servers' consistency requires. After an Ask for
+// the step, the batch must be the same.
 func (t *Trainer) Fetch(of Batch) error {
 	err := t.turnTo(of, t.ask)
 	if err == nil && t.pending.values == nil && (t.geo == nil || t.geo.stale) {
@@ -50,9 +51,10 @@ func (t *Trainer) Fetch(of Batch) error {
 	return errors.Join(err, t.await())
 }
 
-// Rows are those of a table that the last Fetch or Peek has brought, among which are those that the batch names, each once; at has for each
-// id, or for each key that the table is looked up by, its row: of other keys it means nothing. Both are good until the next Fetch, Peek or
-// End, or, with copies, until they are exchanged.
+// Rows returns the rows of a table from the last Fetch or Peek, which include each row of the batch
+// once. at has the row of each id, or of each key that the table is looked up by, and is undefined
+// for other keys. Both are valid until the next Fetch, Peek or End or, with copies, until their
+// exchange.
 func (t *Trainer) Rows(table int) (at []int32, rows []float32) {
 	b := &t.batches[t.turn]
 	if rows = b.rows[table]; b.copies {
@@ -61,9 +63,9 @@ func (t *Trainer) Rows(table int) (at []int32, rows []float32) {
 	return b.parts[t.tables[table].group].inverse, rows
 }
 
-// Ask asks for the rows that Fetch will bring in the step after this one, and does not wait. It is called
-// between Fetch and End, where the next batch is known; where copies are exchanged at the end of this
-// step it does nothing, because rows are pulled anew after it.
+// Ask requests the rows of the next step's Fetch without waiting. Call Ask between Fetch and End,
+// if the next batch is known; before an exchange of copies Ask has no effect, because rows are
+// pulled again afterwards.
 func (t *Trainer) Ask(of Batch) error {
 	if t.exchanges() {
 		return nil
@@ -71,14 +73,14 @@ func (t *Trainer) Ask(of Batch) error {
 	return t.askAhead(of, t.step+1, t.ask)
 }
 
-// Peek brings rows as Fetch does, without dense parameters and without making rows: for
-// evaluation, of what the servers have.
+// Peek loads rows as Fetch does, without dense parameters and without creating rows, for
+// evaluation.
 func (t *Trainer) Peek(of Batch) error {
 	err := t.turnTo(of, t.peek)
 	return errors.Join(err, t.await())
 }
 
-// AskPeek asks for the rows that the next Peek will bring, and does not wait.
+// AskPeek requests the rows of the next Peek without waiting.
 func (t *Trainer) AskPeek(of Batch) error { return t.askAhead(of, t.step, t.peek) }
 
 func (t *Trainer) askAhead(of Batch, step uint64, ask func(*batch, uint64, Batch) error) error {
@@ -87,7 +89,7 @@ func (t *Trainer) askAhead(of Batch, step uint64, ask func(*batch, uint64, Batch
 	return ask(b, step, of)
 }
 
-// turnTo makes the next batch the one in use, and asks for it unless that was done ahead.
+// turnTo switches to the next batch, and requests its rows unless that was done ahead.
 func (t *Trainer) turnTo(of Batch, ask func(*batch, uint64, Batch) error) error {
 	t.turn ^= 1
 	b, n := &t.batches[t.turn], len(of.IDs)+len(of.Keys)
@@ -102,7 +104,6 @@ func (t *Trainer) turnTo(of Batch, ask func(*batch, uint64, Batch) error) error 
 	return nil
 }
 
-// ask asks for the rows of a step.
 func (t *Trainer) ask(b *batch, step uint64, of Batch) error {
 	if t.geo != nil {
 		return t.askCopies(b, step, of)
@@ -114,14 +115,14 @@ func (t *Trainer) peek(b *batch, step uint64, of Batch) error {
 	return t.askRows(b, step, of, evaluating)
 }
 
-// askDense asks for the dense values of the step that begins.
+// askDense requests the dense values of the starting step.
 func (t *Trainer) askDense() (err error) {
 	t.pending.values, err = t.session.PullDense(array, t.step, 0, t.cfg.Values)
 	return err
 }
 
-// take keeps what is needed of a batch behind the call: where its bags are, by which rows are counted when their gradients are pushed. What
-// the bags have is in the parts by then.
+// take retains the offsets of a batch, which count rows when their gradients are pushed. The parts
+// have the contents of the bags.
 func (b *batch) take(of Batch, copies bool) {
 	b.of.N, b.of.Offsets, b.copies = of.N, append(b.of.Offsets[:0], of.Offsets...), copies
 }
@@ -149,7 +150,7 @@ func (t *Trainer) askRows(b *batch, step uint64, of Batch, to purpose) (err erro
 	return nil
 }
 
-// askCopies asks for the rows of which there are no copies.
+// askCopies requests the rows without copies.
 func (t *Trainer) askCopies(b *batch, step uint64, of Batch) (err error) {
 	b.take(of, true)
 	for i := range t.groups {
@@ -172,7 +173,7 @@ func (t *Trainer) lookupFault(g *group, err error) error {
 	return fmt.Errorf("ps: trainer: step %d: table %q: %w", t.step, t.cfg.Schema.Sparse[g.tables[0]].Name, err)
 }
 
-// pull asks for rows of a table, if there are any, but for those that its cache has; of others l is told.
+// pull requests rows of a table, except those in its cache; l then receives the rest.
 func (t *Trainer) pull(table int, step uint64, keys []uint64, dst []float32, pull pulling, l *cacheMisses) error {
 	if l != nil {
 		if l = t.lookup(l, table, step, keys, dst); l != nil {
@@ -189,7 +190,7 @@ func (t *Trainer) pull(table int, step uint64, keys []uint64, dst []float32, pul
 	return err
 }
 
-// await waits for all that is under way.
+// await waits for all pulls in flight.
 func (t *Trainer) await() error {
 	err := t.awaitValues()
 	if len(t.pending.rows) == 0 {
@@ -205,7 +206,6 @@ func (t *Trainer) await() error {
 	return err
 }
 
-// awaitValues waits for the dense values, if they are under way.
 func (t *Trainer) awaitValues() error {
 	p := t.pending.values
 	if p == nil {
@@ -239,7 +239,7 @@ func (t *Trainer) wait(p *client.Pull) error {
 	return err
 }
 
-// grown is x with n values more, of which nothing is known.
+// grown returns x with n more, undefined values.
 func grown(x []float32, n int) []float32 {
 	if need := len(x) + n; cap(x) < need {
 		x = append(make([]float32, 0, need+need/4), x...)

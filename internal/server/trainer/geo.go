@@ -10,37 +10,37 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// geo is a trainer's copies of parameters: all dense ones, and the rows that were touched since
-// the last exchange, by number as they were touched.
+// geo has a trainer's copies of parameters: all dense ones, and the rows touched since the last
+// exchange, numbered in order of their first use.
 type geo struct {
-	copies float32 // of all trainers: what moves are divided by
-	stale  bool    // the dense values are not what the servers had
+	copies float32 // number of copies, which divides deltas
+	stale  bool    // the dense values differ from the servers'
 	base   []float32
-	deltas []float32 // room
+	deltas []float32 // buffer
 
 	groups []copied
 	tables []copies
 }
 
-// copied are the rows of a group of tables.
+// copied has the rows of a group of tables.
 type copied struct {
 	unique keyIndex
-	begun  int // of them, those that have come
+	begun  int // number of received rows
 	tables []int
 }
 
-// copies are those of a table's rows, by number as the group has them.
+// copies has the copies of a table's rows, numbered as in the group.
 type copies struct {
 	rule    optim.RowRule
 	dim     int
 	parts   []optim.RowPart
 	weights []float32
-	from    []float32   // what the servers had
-	state   [][]float32 // by part
+	from    []float32   // values from the servers
+	state   [][]float32 // state by part
 
-	rowState *rows.Table // the state of all rows ever touched, as weights; nil: they have none
-	values   []float32   // room: states as kept has them
-	missing  []int32     // room
+	rowState *rows.Table // state of all rows ever touched, as weights; nil without state
+	values   []float32   // buffer in the layout of rowState
+	missing  []int32     // buffer
 }
 
 func newGeo(cfg Config, all []group) (*geo, error) {
@@ -56,7 +56,7 @@ func newGeo(cfg Config, all []group) (*geo, error) {
 	return g, nil
 }
 
-// open begins without copies. most is how many rows there can be, 0: any number.
+// open starts without copies. most is the number of possible rows, 0 for any.
 func (c *copies) open(s schema.Sparse, most int) (err error) {
 	if c.rule, err = s.Rule.Rows(); err != nil {
 		return err
@@ -96,14 +96,14 @@ func (g *geo) setRate(rate float64) {
 	}
 }
 
-// take makes values that have come from the servers those that moves are counted from.
+// take sets the base of deltas to values received from the servers.
 func (g *geo) take(values []float32) {
 	copy(g.base, values)
 	g.stale = false
 }
 
-// extend makes room for n rows that were seen and have not come, behind those that have begun, and returns where
-// their weights go. What was handed out before stays as it is.
+// extend adds n new rows after the begun ones, and returns the slice for their weights. Slices
+// returned before stay valid.
 func (c *copies) extend(begun, n int) (weights []float32) {
 	c.weights, c.from = grown(c.weights[:begun*c.dim], n*c.dim), grown(c.from[:begun*c.dim], n*c.dim)
 	for i, p := range c.parts {
@@ -112,7 +112,7 @@ func (c *copies) extend(begun, n int) (weights []float32) {
 	return c.weights[begun*c.dim:]
 }
 
-// begin makes rows that have come copies.
+// begin turns received rows into copies.
 func (g *geo) begin() error {
 	for i := range g.groups {
 		own := &g.groups[i]
@@ -127,7 +127,7 @@ func (g *geo) begin() error {
 	return nil
 }
 
-// begin makes rows that have come copies: their state is what it was when they were last here.
+// begin turns received rows into copies, with the state of their last use.
 func (c *copies) begin(first int, keys []uint64) (err error) {
 	copy(c.from[first*c.dim:], c.weights[first*c.dim:])
 	if c.rowState == nil || len(keys) == 0 {
@@ -147,7 +147,7 @@ func (c *copies) begin(first int, keys []uint64) (err error) {
 	return nil
 }
 
-// keep remembers the state of all rows that are here, and forgets them.
+// keep saves the state of all rows, and drops them.
 func (c *copies) keep(keys []uint64) error {
 	if c.rowState != nil && len(keys) > 0 {
 		c.values = c.values[:0]
@@ -167,15 +167,14 @@ func (c *copies) keep(keys []uint64) error {
 	return nil
 }
 
-// move moves rows by gradients.
 func (c *copies) move(at []int32, grads []float32) {
 	c.rule.UpdateRows(c.weights, c.state, c.dim, at, grads, 1)
 }
 
-// pushDeltas sends by how much copies have moved, and forgets the rows.
+// pushDeltas sends the changes of the copies, and drops the rows.
 func (g *geo) pushDeltas(session *client.Session, step uint64, values []float32) error {
 	if g.stale {
-		return nil // they have not come since they were sent
+		return nil // unchanged: not pulled since the last exchange
 	}
 	for i := range g.groups {
 		own := &g.groups[i]
@@ -198,8 +197,8 @@ func (g *geo) pushDeltas(session *client.Session, step uint64, values []float32)
 	return session.PushDense(array, step, 0, g.delta(values, g.base))
 }
 
-// delta is the part of this trainer in what the values become: where one trainer has moved them,
-// all of it.
+// delta is this trainer's share of the new values: the whole change if no other trainer changed the
+// values.
 func (g *geo) delta(now, before []float32) []float32 {
 	g.deltas = grown(g.deltas[:0], len(now))
 	for i, v := range now {

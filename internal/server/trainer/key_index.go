@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// keyIndex finds the different keys of one batch or of several and numbers them as they appear: a
-// table of open addresses that is never cleared, about 5 ns a key while it lies in the caches.
+// keyIndex finds the distinct keys of batches and numbers them as they appear: a never cleared hash
+// table with open addressing. Cost: about 5 ns per key if the table fits into the caches.
 type keyIndex struct {
-	keys []uint64 // the different ones
+	keys []uint64 // distinct keys
 
-	slots []slot // 2^n, at most half of which are taken
+	slots []slot // 2^n, at most half full
 	round uint32 // slots of other rounds are free
 }
 
@@ -20,7 +20,7 @@ type slot struct {
 	at    int32
 }
 
-// begin forgets all keys.
+// begin empties the index.
 func (c *keyIndex) begin() {
 	c.keys = c.keys[:0]
 	if c.round++; c.round == 0 { // after 2^32 rounds
@@ -29,7 +29,7 @@ func (c *keyIndex) begin() {
 	}
 }
 
-// addIDs adds a batch's ids, from 0 to rows-1, and returns for each its place in keys, in the memory
+// addIDs adds a batch's ids, from 0 to rows-1, and returns the index in keys of each, in the memory
 // of mapped.
 func (c *keyIndex) addIDs(ids []int32, rows int, mapped []int32) ([]int32, error) {
 	c.room(len(c.keys) + len(ids))
@@ -43,7 +43,7 @@ func (c *keyIndex) addIDs(ids []int32, rows int, mapped []int32) ([]int32, error
 	return mapped, nil
 }
 
-// add adds keys and writes for each its place in keys to mapped.
+// add adds keys and writes the index in keys of each to mapped.
 func (c *keyIndex) add(keys []uint64, mapped []int32) {
 	c.room(len(c.keys) + len(keys))
 	for i, key := range keys {
@@ -51,7 +51,8 @@ func (c *keyIndex) add(keys []uint64, mapped []int32) {
 	}
 }
 
-// place is the key's place in keys. There is room for it.
+// place returns the key's index in keys, and adds the key if missing. The table must have a free
+// slot.
 func (c *keyIndex) place(key uint64) int32 {
 	s := c.find(key)
 	if s.round != c.round {
@@ -61,7 +62,7 @@ func (c *keyIndex) place(key uint64) int32 {
 	return s.at
 }
 
-// find is the key's slot, or the free one where it belongs.
+// find returns the key's slot, or the free slot for it.
 func (c *keyIndex) find(key uint64) *slot {
 	shift := 64 - bits.Len(uint(len(c.slots)-1))
 	at := key * 0x9e3779b97f4a7c15 >> shift // Fibonacci hashing
@@ -71,7 +72,7 @@ func (c *keyIndex) find(key uint64) *slot {
 	return &c.slots[at]
 }
 
-// room makes the table large enough for n keys.
+// room grows the table for n keys.
 func (c *keyIndex) room(n int) {
 	size := 1 << bits.Len(uint(2*n))
 	if size <= len(c.slots) {

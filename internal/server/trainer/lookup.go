@@ -7,28 +7,28 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// Lookup says what of a batch a table is looked up by.
+// Lookup selects the ids or keys of a batch for a table.
 type Lookup struct {
-	// Rows is how many rows a table has that is looked up by ids, from 0 to Rows-1; one that is looked up by keys has 0: it
-	// may have 2^64.
+	// Rows is the number of rows of a table that is looked up by ids, from 0 to Rows-1; 0 for a
+	// table that is looked up by keys, with up to 2^64 rows.
 	Rows int
-	// Slots are, where it is looked up by keys, how many of the last keys of each bag are, by slot: -1 is all, 0 none, as of slots
-	// behind its end.
+	// Slots has, for a table that is looked up by keys, the number of last keys of each bag, by
+	// slot: -1 means all, 0 none, as for slots after its end.
 	Slots []int
 }
 
-// Batch is what a pass looks up.
+// Batch has the ids and keys that a pass looks up.
 type Batch struct {
-	// IDs are those of the samples, one sample after the other and as many each.
+	// IDs are the ids of the samples, equally many per sample and sample by sample.
 	IDs []int32
-	// Keys are those of bags of N samples, slot after slot and within a slot sample after sample: bag slot*N+sample has
-	// Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]].
+	// Keys are the keys of the bags of N samples, slot by slot and sample by sample: bag
+	// slot*N+sample has Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]].
 	Keys    []uint64
 	Offsets []int32
 	N       int
 }
 
-// bag is where the keys of a bag are, the last most of them; below 0: all.
+// bag returns the range of a bag's last keys, at most most; below 0: all.
 func (b *Batch) bag(slot, sample, most int) (lo, hi int) {
 	i := slot*b.N + sample
 	lo, hi = int(b.Offsets[i]), int(b.Offsets[i+1])
@@ -38,15 +38,15 @@ func (b *Batch) bag(slot, sample, most int) (lo, hi int) {
 	return lo, hi
 }
 
-// group are tables that are looked up by the same: in a batch their rows have the same places. A linear model and embeddings of the same
-// slots, as wide-deep has them, are one group: what costs most of a batch, to find its different keys, is done once for both. Tables
-// of a slot each, as those of dlrm, are a group each, and together cost what one of all slots would.
+// group has tables with equal lookups, which share the row numbers of a batch. A linear model and
+// embeddings of the same slots, as in wide-deep, form one group: the main cost of a batch, finding
+// its distinct keys, is paid once for both. Tables of one slot each, as in dlrm, are a group each,
+// and together cost the same as one table of all slots.
 type group struct {
 	Lookup
 	tables []int
 }
 
-// groups are those of tables.
 func groups(lookups []Lookup) (out []group) {
 	for table, l := range lookups {
 		at := slices.IndexFunc(out, func(g group) bool { return g.Rows == l.Rows && slices.Equal(g.Slots, l.Slots) })
@@ -59,7 +59,7 @@ func groups(lookups []Lookup) (out []group) {
 	return out
 }
 
-// add adds what of a batch is looked up to c, and returns its places, in the memory of mapped.
+// add adds the selected part of a batch to c, and returns the indices, in the memory of mapped.
 func (l *Lookup) add(c *keyIndex, b *Batch, mapped []int32) ([]int32, error) {
 	if l.Rows > 0 {
 		return c.addIDs(b.IDs, l.Rows, mapped)
@@ -69,7 +69,7 @@ func (l *Lookup) add(c *keyIndex, b *Batch, mapped []int32) ([]int32, error) {
 	}
 	mapped = bytesview.Sized(mapped, len(b.Keys))
 	for slot, most := range l.Slots {
-		if most < 0 { // the slot's are side by side
+		if most < 0 { // a slot's keys are contiguous
 			lo, hi := b.Offsets[slot*b.N], b.Offsets[(slot+1)*b.N]
 			c.add(b.Keys[lo:hi], mapped[lo:hi])
 			continue
@@ -82,7 +82,7 @@ func (l *Lookup) add(c *keyIndex, b *Batch, mapped []int32) ([]int32, error) {
 	return mapped, nil
 }
 
-// count counts for each row of a batch its shows and, of samples whose label is 1, its clicks.
+// count counts for each row of a batch its shows and its clicks, the samples with label 1.
 func (l *Lookup) count(b *Batch, mapped []int32, labels []int32, counts []float32) {
 	show := func(rows []int32, label int32) {
 		click := float32(0)

@@ -6,13 +6,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// What a trainer of geo keeps of rows besides what servers have is their optimizer state. It is handed out and
-// taken back as records, one for each row: its key, 16 bits of it in each value, which float32 holds exactly, the upper ones first,
-// and its state.
+// A geo trainer's only state of rows beyond the servers' is their optimizer state. ReadState and
+// WriteState use a record per row: the key, 16 bits in each value, exact in float32, most
+// significant first, and the state.
 
-const someRows = 1024 // that are handled at a time
+const someRows = 1024 // rows per batch
 
-// keyValues is how many values of a record have the key: an id has 32 bits.
+// keyValues returns the number of values of a record's key: an id has 32 bits.
 func (l *Lookup) keyValues() int {
 	if l.Rows > 0 {
 		return 2
@@ -20,7 +20,7 @@ func (l *Lookup) keyValues() int {
 	return 4
 }
 
-// rowState is the state of a table's rows; nil: there is none.
+// rowState returns the state of a table's rows, or nil.
 func (t *Trainer) rowState(table int) *rows.Table {
 	if t.geo == nil {
 		return nil
@@ -28,8 +28,8 @@ func (t *Trainer) rowState(table int) *rows.Table {
 	return t.geo.tables[table].rowState
 }
 
-// StateLen is how many values ReadState hands out for a table: 0 without copies, or where their rule keeps nothing. Copies have
-// been shared before.
+// StateLen returns the number of values from ReadState for a table: 0 without copies, or if their
+// rule has no state. PushDeltas must precede it.
 func (t *Trainer) StateLen(table int) int {
 	kept := t.rowState(table)
 	if kept == nil {
@@ -38,8 +38,8 @@ func (t *Trainer) StateLen(table int) int {
 	return kept.Len() * (t.cfg.Lookups[table].keyValues() + kept.Dim())
 }
 
-// ReadState returns a function that fills one slice after the other with the optimizer state of a table's rows, StateLen values
-// in all. Nothing else is called meanwhile.
+// ReadState returns a function that fills consecutive slices with the optimizer state of a table's
+// rows, StateLen values in total. No other call may run during it.
 func (t *Trainer) ReadState(table int) func(part []float32) error {
 	var at rows.Cursor
 	var room []float32 // records
@@ -73,8 +73,8 @@ func (t *Trainer) ReadState(table int) func(part []float32) error {
 	}
 }
 
-// WriteState returns a function that takes back what ReadState has handed out for a table, in parts of any length, before the
-// first step. What it takes is in place when n values have come.
+// WriteState returns a function that restores ReadState's values for a table, in parts of any
+// length, before the first step. The state is complete after n values.
 func (t *Trainer) WriteState(table, n int) (func(part []float32) error, error) {
 	kept, l := t.rowState(table), &t.cfg.Lookups[table]
 	if kept == nil {
@@ -91,13 +91,13 @@ func (t *Trainer) WriteState(table, n int) (func(part []float32) error, error) {
 	}, nil
 }
 
-// stateWriter puts records into a trainer's table.
+// stateWriter writes records to a trainer's table.
 type stateWriter struct {
 	rowState *rows.Table
 	of       *Lookup
-	width    int // of a record
+	width    int // values of a record
 
-	room   []float32 // records, the last perhaps in part
+	room   []float32 // records, the last perhaps incomplete
 	keys   []uint64
 	values []float32
 }
@@ -124,7 +124,6 @@ func (w *stateWriter) write(part []float32, last bool) error {
 	return nil
 }
 
-// key is that of a record.
 func (w *stateWriter) key(record []float32) (key uint64, err error) {
 	digits := record[:w.of.keyValues()]
 	for _, d := range digits {

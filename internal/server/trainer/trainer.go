@@ -1,38 +1,39 @@
-// Package trainer is a rank's side of a model whose parameters lie on servers. Before a
-// pass it fetches the dense parameters and the rows that the batch names, during backward
-// it sends gradients as they become final, and at the end of a step it says so.
+// Package trainer is a rank's side of a model with parameters on servers. It fetches the dense
+// parameters and the batch's rows before a pass, sends gradients during backward as they become
+// final, and reports the end of each step.
 //
 //	t, err := trainer.New(trainer.Config{Client: c, Schema: s, Values: params.Values()})
 //	for … {
 //		err = t.Fetch(batch)               // its ids and keys
 //		at, rows := t.Rows(table)          // the model looks up at in rows
 //		err = t.Ask(next)                  // which travels meanwhile
-//		…                                  // forward and backward; distopt gives buckets to t, an exchange.Reducer
+//		…                                  // forward, backward; t is distopt's Reducer
 //		err = t.PushRows(table, at, grads) // at as Rows has it
 //		err = t.End(rate)
 //	}
 //	err = t.Leave(ctx)
 //
-// What a pull sees of other trainers' steps is the servers' consistency. Rows that were asked for
-// ahead may lack the trainer's own last step as well, except in bsp and in ssp without staleness,
-// where servers answer when they have it. Dense values are asked for at the end of a step and have it: training
-// without it does much worse at first.
+// The servers' consistency mode decides which steps of other ranks a pull includes. Rows requested
+// ahead may lack the trainer's own last step as well, except in bsp and in ssp without staleness.
+// Dense values are requested at the end of a step and include it: without it training is much worse
+// at the start.
 //
 // # Rows of earlier batches
 //
-// With [Config.Cache] the trainer keeps rows that it has pulled, and uses them again as long as the servers' consistency allows.
+// With [Config.Cache] the trainer stores pulled rows, and reuses them while the servers'
+// consistency allows.
 //
 // # Geo
 //
-// With [Config.GeoSteps] the trainer has copies of its own: the dense parameters, which its
-// caller's optimizer moves, and the rows it has touched, which PushRows moves by the schema's rule.
-// After so many steps it sends by how much they have moved, divided by [Config.Copies], takes the
-// servers' dense values, and forgets the rows: it pulls them again when a batch names them. The
-// rows' optimizer state stays: 4 bytes for each of its values and about 17 for each row that the
-// trainer has ever touched.
+// With [Config.GeoSteps] the trainer has copies: the dense parameters, updated by the caller's
+// optimizer, and the touched rows, updated by PushRows with the schema's rule. After GeoSteps steps
+// the trainer sends the changes, divided by [Config.Copies], takes the servers' dense values, and
+// drops the rows until a batch names them again. The rows' optimizer state stays: 4 bytes per value
+// and about 17 per row ever touched.
 //
-// With one trainer a value is after an exchange what its copy was before: to the last bit where it has at
-// most doubled or halved since the one before, else but for the roundings of difference and sum.
+// With one trainer an exchange does not change values: to the last bit if a value has at most
+// doubled or halved since the previous exchange, otherwise up to the rounding of difference and
+// sum.
 package trainer
 
 import (
@@ -46,70 +47,67 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// algorithm is the name of what a Trainer does, in exchange.Result.
+// algorithm is a Trainer's name in exchange.Result.
 const algorithm = "push"
 
-// array is the place of the dense parameters, all in one, in the schema.
+// array is the index of the dense parameters, a single array, in the schema.
 const array = 0
 
-// Config says what the parameters are.
+// Config configures a Trainer.
 type Config struct {
-	// Client is connected to the servers. Trainers that share it, each with a session, end
+	// Client is connected to the servers. Trainers that share a Client, with a session each, end
 	// together: Leave is for all of them.
 	Client *client.Client
-	// Session is the trainer's own, from 0.
+	// Session is the trainer's session, from 0.
 	Session int
 	// Schema has one dense array, and any tables.
 	Schema schema.Schema
-	// Lookups says what each table is looked up by.
+	// Lookups has the lookup of each table.
 	Lookups []Lookup
-	// Values is the arena of dense parameters. Fetch and PullDense write to it, and what End asks
-	// for until then.
+	// Values is the arena of dense parameters. Fetch and PullDense write to it, as does the request
+	// of End until then.
 	Values []float32
-	// First says that this trainer gives the servers the first values: one of them does.
+	// First makes this trainer send the initial values to the servers: one trainer must.
 	First bool
-	// GeoSteps, above 0, is after how many steps copies are exchanged, and Copies how many
-	// there are: of all trainers' sessions together.
+	// GeoSteps, above 0, is the number of steps between exchanges of copies, and Copies their
+	// number over all trainers' sessions.
 	GeoSteps, Copies int
-	// Cache says which rows of earlier batches are used again. It is not for copies, which are such rows.
+	// Cache configures the reuse of rows of earlier batches. It is not for GeoSteps.
 	Cache CacheConfig
-	// Done is how many steps an earlier trainer has done whose place this one takes: exchanges of copies go on
-	// in their turn.
+	// Done is the number of steps of a replaced trainer, for the schedule of exchanges.
 	Done uint64
-	// Timeout bounds waits for the servers; 0: 15 min.
+	// Timeout limits waits for the servers; 0: 15 min.
 	Timeout time.Duration
 }
 
-// Trainer moves parameters and gradients between a rank and its servers. It is used by
-// one goroutine.
+// Trainer moves parameters and gradients between a rank and its servers. It is for one goroutine.
 type Trainer struct {
 	cfg     Config
 	session *client.Session
 	tables  []table
 	groups  []group
-	step    uint64 // under way, from 1
-	geo     *geo   // nil: the servers' rules move parameters
+	step    uint64 // current step, from 1
+	geo     *geo   // nil: the servers' rules update parameters
 
-	batches [2]batch // one is used, the other asked for
-	turn    int      // the one in use
+	batches [2]batch // one in use, one requested
+	turn    int      // index of the batch in use
 	pending pending
-	caches  []*cache // by table; nil: there are none
+	caches  []*cache // caches by table; nil without a cache
 	pass    pass
-	used    [2]CacheUse // while training, and of Peek
+	used    [2]CacheUse // counts of training and of Peek
 	pushed  []uint64
 	clicks  clicks
 	waited  time.Duration
-	err     error // of a Start, for Wait
+	err     error // error of a Start, for Wait
 }
 
-// table is a sparse table of the schema.
 type table struct {
 	dim    int
 	group  int
-	counts bool // its rule wants shows and clicks
+	counts bool // the rule needs shows and clicks
 }
 
-// New makes a trainer. The first one sends the values that the parameters begin with.
+// New returns a trainer. The one with Config.First sends the parameters' initial values.
 func New(cfg Config) (*Trainer, error) {
 	sc := &cfg.Schema
 	if len(sc.Dense) != 1 || len(cfg.Lookups) != len(sc.Sparse) || len(cfg.Values) != sc.Dense[0].Len {
@@ -150,8 +148,8 @@ func New(cfg Config) (*Trainer, error) {
 	return t, nil
 }
 
-// PushRows moves rows of a table, those of the last Fetch, by gradients: row i of grads is that of its row at[i],
-// each once. Of tables that want counts PushClicks does.
+// PushRows updates rows of a table from the last Fetch by gradients: row i of grads is for its row
+// at[i]; rows must be distinct. For tables with counts use PushClicks.
 func (t *Trainer) PushRows(table int, at []int32, grads []float32) error {
 	if t.geo != nil {
 		t.geo.tables[table].move(at, grads)
@@ -160,7 +158,7 @@ func (t *Trainer) PushRows(table int, at []int32, grads []float32) error {
 	return t.session.PushRows(table, t.step, t.keysOf(table, at), grads)
 }
 
-// keysOf are the keys of a table's rows of the last Fetch, good until the next call.
+// keysOf returns the keys of a table's rows of the last Fetch, valid until the next call.
 func (t *Trainer) keysOf(table int, at []int32) []uint64 {
 	keys := t.batches[t.turn].parts[t.tables[table].group].unique.keys
 	t.pushed = t.pushed[:0]
@@ -170,7 +168,7 @@ func (t *Trainer) keysOf(table int, at []int32) []uint64 {
 	return t.pushed
 }
 
-// Start sends a bucket's gradients, see exchange.Reducer. Only whole ones can be sent.
+// Start sends a bucket's gradients, see exchange.Reducer. It accepts only dense, uncoded gradients.
 func (t *Trainer) Start(op *exchange.Request) {
 	if t.err != nil {
 		return
@@ -183,10 +181,10 @@ func (t *Trainer) Start(op *exchange.Request) {
 	op.Sent = exchange.Result{Algorithm: algorithm, Bytes: 4 * int64(len(op.X)), Entries: len(op.X), Dense: true}
 }
 
-// Wait returns at once: nothing comes back before the next Fetch.
+// Wait returns immediately: a push has no result before the next Fetch.
 func (t *Trainer) Wait(*exchange.Request) (time.Time, error) { return time.Now(), t.err }
 
-// Close gives the memory of copies back. It does not end the connections: see Leave.
+// Close frees the memory of copies. Leave ends the connections.
 func (t *Trainer) Close() error {
 	if t.geo == nil {
 		return nil
@@ -194,15 +192,15 @@ func (t *Trainer) Close() error {
 	return t.geo.close()
 }
 
-// SetRate sets the learning rate by which PushRows moves copies of rows. Without copies it has no
-// effect: see End.
+// SetRate sets the learning rate of PushRows for copies of rows. Without copies it has no effect:
+// see End.
 func (t *Trainer) SetRate(rate float64) {
 	if t.geo != nil {
 		t.geo.setRate(rate)
 	}
 }
 
-// End ends the step. rate is the servers' learning rate from the next one on.
+// End ends the step. rate is the servers' learning rate from the next one.
 func (t *Trainer) End(rate float64) error {
 	if t.exchanges() {
 		if err := t.PushDeltas(); err != nil {
@@ -217,19 +215,19 @@ func (t *Trainer) End(rate float64) error {
 	if t.geo != nil && (!t.geo.stale || t.pending.values != nil) {
 		return nil
 	}
-	if err := t.awaitValues(); err != nil { // which a step without a Fetch did not use
+	if err := t.awaitValues(); err != nil { // unused by a step without a Fetch
 		return err
 	}
 	return t.askDense()
 }
 
-// exchanges tells whether copies are exchanged at the end of the step under way.
+// exchanges reports whether copies are exchanged at the end of the current step.
 func (t *Trainer) exchanges() bool {
 	return t.geo != nil && (t.cfg.Done+t.step)%uint64(t.cfg.GeoSteps) == 0
 }
 
-// PushDeltas sends by how much copies have moved since they were last exchanged. PullDense must
-// follow, or a Fetch. Without copies nothing happens. It is called between steps.
+// PushDeltas sends the changes of copies since their last exchange. PullDense must follow, or a
+// Fetch. Without copies it has no effect. It is called between steps.
 func (t *Trainer) PushDeltas() error {
 	if t.geo == nil {
 		return nil
@@ -237,11 +235,11 @@ func (t *Trainer) PushDeltas() error {
 	return t.geo.pushDeltas(t.session, t.step, t.cfg.Values)
 }
 
-// PullDense brings the dense parameters to what they are after the steps so far. Copies have been
-// shared before.
+// PullDense loads the dense parameters after all steps until now. For copies PushDeltas must
+// precede it.
 func (t *Trainer) PullDense() error {
 	t.pass.moved()
-	if err := t.await(); err != nil { // what was asked for may lack others' last steps
+	if err := t.await(); err != nil { // an earlier request may lack other trainers' last steps
 		return err
 	}
 	if err := t.askDense(); err != nil {
@@ -250,15 +248,15 @@ func (t *Trainer) PullDense() error {
 	return t.await()
 }
 
-// Waited is how long the trainer has waited for rows and values since it was last asked.
+// Waited returns the waiting time for rows and values since its last call.
 func (t *Trainer) Waited() time.Duration {
 	d := t.waited
 	t.waited = 0
 	return d
 }
 
-// Each calls do with all rows by number of a table that is looked up by ids, some at a time: those never touched
-// have what they begin with. No rows are made.
+// Each calls do with all rows of a table that is looked up by ids, in order and in batches:
+// untouched rows have initial values. It creates no rows.
 func (t *Trainer) Each(table int, do func(rows []float32) error) error {
 	const some = 16 << 10
 	dim, most := t.tables[table].dim, t.cfg.Lookups[table].Rows
@@ -284,8 +282,8 @@ func (t *Trainer) Each(table int, do func(rows []float32) error) error {
 	return nil
 }
 
-// Leave tells the servers that this trainer is done, waits until they have everything, and
-// ends the connections.
+// Leave reports the trainer's end to the servers, waits until they have all changes, and ends the
+// connections.
 func (t *Trainer) Leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()

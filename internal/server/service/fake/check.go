@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Schema has tables "odd" and "even" of widths 3 and 16, and arrays "model" and "small" of so many
-// values and of 7, all by gradient descent with rate 1, so that whole numbers are moved exactly.
+// Schema has tables "odd" and "even" of widths 3 and 16, and arrays "model" of the given length and
+// "small" of 7 values, all with gradient descent at rate 1, so that integers are exact.
 func Schema(values int) schema.Schema {
 	rule := schema.Rule{Name: "sgd", LR: 1}
 	return schema.Schema{
@@ -17,7 +17,7 @@ func Schema(values int) schema.Schema {
 	}
 }
 
-// Must ends a test with an error, if there is one.
+// Must ends a test with an error, if any.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -25,7 +25,7 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Says fails a test unless an error says all of the words.
+// Says fails a test unless the error contains all words.
 func Says(t testing.TB, err error, words ...string) {
 	t.Helper()
 	for _, w := range words {

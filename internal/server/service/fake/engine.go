@@ -1,6 +1,5 @@
-// Package fake is an engine of plain maps for tests of services and clients, and a
-// network in memory whose connections can be cut at any byte. Users may test with it,
-// too.
+// Package fake is an engine of plain maps for tests of services and clients, and a network in
+// memory with connections that can be cut at any byte.
 package fake
 
 import (
@@ -17,39 +16,39 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Config says what an Engine is. The zero value is a server alone with no trainers.
+// Config configures an Engine. The zero value is a single server without trainers.
 type Config struct {
-	Trainers, Sessions int // sessions of each trainer
+	Trainers, Sessions int // sessions per trainer
 	Servers, Index     int
-	// Stale, if Bounded, is how many steps a trainer may be ahead of the slowest.
+	// Stale, if Bounded, is a trainer's maximum lead over the slowest, in steps.
 	Bounded bool
 	Stale   int
-	// LostLeaves lets the others go on without a trainer that is lost.
+	// LostLeaves makes a lost trainer count as left.
 	LostLeaves bool
-	// Forgetful lets trainers go on though acknowledged changes are gone.
+	// Forgetful allows trainers to continue after the loss of acknowledged changes.
 	Forgetful bool
 }
 
-// Engine adds what is pushed to rows and values that begin with zeros. All its methods
-// may be called by any number of goroutines.
+// Engine adds pushed values to rows and arrays that start with zeros. All methods are safe for
+// concurrent use.
 type Engine struct {
 	cfg Config
 	sc  schema.Schema
 
 	mu      sync.Mutex
 	state   state
-	held    bool          // Durable waits
-	changed chan struct{} // closed and made anew at changes that others wait for
+	held    bool          // Durable blocks
+	changed chan struct{} // closed and replaced at each change
 	failed  chan struct{}
 	err     error
-	Pushes  []Push // of rows, in the order in which they were applied; nil: not kept
-	Keep    bool   // keeps Pushes
-	fault   error  // of the next pull or push
+	Pushes  []Push // applied pushes of rows, in order, if Keep
+	Keep    bool   // enables Pushes
+	fault   error  // error of the next pull or push
 	losses  []error
 	peeked  atomic.Int64
 }
 
-// Push is a push of rows that was applied.
+// Push is an applied push of rows.
 type Push struct {
 	Session int
 	Seq     uint64
@@ -62,14 +61,14 @@ type Push struct {
 type state struct {
 	rows    []map[uint64][]float32
 	arrays  [][]float32
-	last    []uint64 // by session
-	clock   []uint64 // by session
-	hasLeft []bool   // by session
+	last    []uint64 // indexed by session
+	clock   []uint64 // indexed by session
+	hasLeft []bool   // indexed by session
 	rates   []float64
 	saves   []uint64 // steps
 }
 
-// New returns an engine whose rows and values are all zero.
+// New returns an engine with all values zero.
 func New(cfg Config, sc schema.Schema) *Engine {
 	cfg.Servers = max(1, cfg.Servers)
 	e := &Engine{cfg: cfg, sc: sc, changed: make(chan struct{}), failed: make(chan struct{})}
@@ -84,8 +83,7 @@ func New(cfg Config, sc schema.Schema) *Engine {
 	return e
 }
 
-// Restart returns an engine with the state of e: another process that has recovered
-// it.
+// Restart returns an engine with the state of e, like a restarted server.
 func (e *Engine) Restart() *Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +103,7 @@ func (e *Engine) Restart() *Engine {
 	return again
 }
 
-// Hold makes Durable wait, or no longer.
+// Hold sets whether Durable blocks.
 func (e *Engine) Hold(held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -113,21 +111,21 @@ func (e *Engine) Hold(held bool) {
 	e.notify()
 }
 
-// FailNext makes the next pull, push or checkpoint of the job an error.
+// FailNext sets the error of the next pull, push or checkpoint of the job.
 func (e *Engine) FailNext(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fault = err
 }
 
-// Fail ends the engine.
+// Fail stops the engine.
 func (e *Engine) Fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fail(err)
 }
 
-// fail needs the lock.
+// fail requires the lock.
 func (e *Engine) fail(err error) {
 	if e.err == nil {
 		e.err = err
@@ -136,56 +134,55 @@ func (e *Engine) fail(err error) {
 	}
 }
 
-// notify needs the lock.
+// notify requires the lock.
 func (e *Engine) notify() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
 
-// Last is the number of the last change of a session.
+// Last returns the number of a session's last change.
 func (e *Engine) Last(session int) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.last[session]
 }
 
-// Rates are those that clocks have set, in order.
+// Rates returns the learning rates of all clocks, in order.
 func (e *Engine) Rates() []float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.state.rates)
 }
 
-// Losses are the causes given to Lost.
+// Losses returns the causes passed to Lost.
 func (e *Engine) Losses() []error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.losses)
 }
 
-// Row is a row, nil where there is none.
+// Row returns a row, nil if missing.
 func (e *Engine) Row(table int, key uint64) []float32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.state.rows[table][key])
 }
 
-// Rows is how many rows a table has.
+// Rows returns the number of rows of a table.
 func (e *Engine) Rows(table int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.state.rows[table])
 }
 
-// Array is a dense array; of other servers' ranges it has zeros.
+// Array returns a dense array, with zeros outside this server's range.
 func (e *Engine) Array(array int) []float32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.state.arrays[array])
 }
 
-// Join returns the last change of a session. It is an error where acknowledged ones are
-// gone.
+// Join returns the last change of a session, and an error if acknowledged ones are missing.
 func (e *Engine) Join(session int, from, clock uint64) (uint64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -201,10 +198,10 @@ func (e *Engine) Join(session int, from, clock uint64) (uint64, error) {
 	return e.state.last[session], nil
 }
 
-// errGap: changes are missing.
+// errGap reports missing changes.
 var errGap = errors.New("a gap in the changes")
 
-// change applies a change that is the session's next.
+// change applies a change if it is the session's next one.
 func (e *Engine) change(session int, seq uint64, apply func() error) (wal.LSN, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -240,8 +237,8 @@ func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float
 	})
 }
 
-// PushRows adds gradients to rows; counts behind them are only kept. A key that another server owns, and one that is there twice,
-// is an error.
+// PushRows adds gradients to rows and ignores counts. Another server's key and a duplicate key are
+// errors.
 func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (wal.LSN, error) {
 	return e.change(session, seq, func() error {
 		width, seen := e.sc.Sparse[table].Dim+e.sc.Sparse[table].Counts(), map[uint64]bool{}
@@ -315,7 +312,7 @@ func (e *Engine) Leave(session int, seq uint64) (wal.LSN, error) {
 	})
 }
 
-// Durable waits while durability is held.
+// Durable blocks while durability is held.
 func (e *Engine) Durable(wal.LSN) error {
 	for {
 		e.mu.Lock()
@@ -328,7 +325,8 @@ func (e *Engine) Durable(wal.LSN) error {
 	}
 }
 
-// SaveStep notes the step, once; its number is how many there were before it, and 1. The fault of FailNext is for it, too.
+// SaveStep records a new step; the result is the step's position in Saves, from 1. FailNext
+// applies.
 func (e *Engine) SaveStep(_ context.Context, step, _ uint64) (uint64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -344,14 +342,14 @@ func (e *Engine) SaveStep(_ context.Context, step, _ uint64) (uint64, error) {
 	return uint64(i) + 1, e.err
 }
 
-// Saves are the steps of SaveStep.
+// Saves returns the steps of SaveStep.
 func (e *Engine) Saves() []uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.state.saves)
 }
 
-// Await waits until nobody is too far behind for a pull of a step.
+// Await blocks while a session is too slow for a pull of a step.
 func (e *Engine) Await(ctx context.Context, _ int, step uint64) error {
 	for {
 		e.mu.Lock()
@@ -380,7 +378,7 @@ func (e *Engine) ready(step uint64) bool {
 	return true
 }
 
-// WaitsFor is a trainer with a session that is too far behind.
+// WaitsFor returns a trainer with a session that is too slow.
 func (e *Engine) WaitsFor(step uint64) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -392,7 +390,7 @@ func (e *Engine) WaitsFor(step uint64) int {
 	return -1
 }
 
-// PullRows copies rows; where there is none, zeros.
+// PullRows copies rows, zeros for missing ones.
 func (e *Engine) PullRows(_ rows.PullID, table int, keys []uint64, dst []float32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -412,23 +410,23 @@ func (e *Engine) PullRows(_ rows.PullID, table int, keys []uint64, dst []float32
 	return nil
 }
 
-// PeekRows is PullRows, and counts.
+// PeekRows is PullRows with a count for Peeked.
 func (e *Engine) PeekRows(table int, keys []uint64, dst []float32) error {
 	e.peeked.Add(int64(len(keys)))
 	return e.PullRows(rows.PullID{}, table, keys, dst)
 }
 
-// Peeked is how many rows PeekRows was asked for.
+// Peeked returns the number of rows requested from PeekRows.
 func (e *Engine) Peeked() int { return int(e.peeked.Load()) }
 
-// Clocked is the least step that a session has clocked.
+// Clocked returns the lowest clock of all sessions.
 func (e *Engine) Clocked() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Min(e.state.clock) // without sessions nobody pulls
+	return slices.Min(e.state.clock) // without sessions there are no pulls
 }
 
-// Prefetch does nothing: all is in memory.
+// Prefetch has no effect, because all rows are in memory.
 func (e *Engine) Prefetch(context.Context, int, []uint64) {}
 
 // PullDense copies values, within this server's range.
@@ -442,7 +440,7 @@ func (e *Engine) PullDense(array, lo int, dst []float32) error {
 	return nil
 }
 
-// Lost ends the engine, or lets the trainer's sessions leave.
+// Lost stops the engine, or ends the trainer's sessions.
 func (e *Engine) Lost(trainer int, cause error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -460,10 +458,10 @@ func (e *Engine) Lost(trainer int, cause error) error {
 	return nil
 }
 
-// Failed is closed when the engine has ended.
+// Failed returns a channel closed when the engine stops.
 func (e *Engine) Failed() <-chan struct{} { return e.failed }
 
-// Err is why.
+// Err returns the error that stopped the engine.
 func (e *Engine) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

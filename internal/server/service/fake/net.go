@@ -8,18 +8,17 @@ import (
 	"sync"
 )
 
-// Net is a network in memory. Its zero value has no listeners.
+// Net is a network in memory. The zero value has no listeners.
 type Net struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
 	wrap      func(addr string, c net.Conn) net.Conn
 }
 
-// errRefused: nobody listens.
+// errRefused is the error of an address without a listener.
 var errRefused = errors.New("connection refused")
 
-// Listen returns a listener for an address, which is any text. A closed one may have a
-// successor.
+// Listen returns a listener for an address of any text. A closed listener may be replaced.
 func (n *Net) Listen(addr string) net.Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -31,14 +30,14 @@ func (n *Net) Listen(addr string) net.Listener {
 	return l
 }
 
-// Wrap has connections that are dialled from now on pass through f.
+// Wrap passes later dialled connections through f.
 func (n *Net) Wrap(f func(addr string, c net.Conn) net.Conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wrap = f
 }
 
-// Dial connects to who listens at an address.
+// Dial connects to the listener of an address.
 func (n *Net) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	n.mu.Lock()
 	l, wrap := n.listeners[addr], n.wrap
@@ -88,7 +87,7 @@ type address string
 func (a address) Network() string { return "memory" }
 func (a address) String() string  { return string(a) }
 
-// named is a connection whose other end has a name.
+// named is a connection with a remote address.
 type named struct {
 	net.Conn
 	addr address
@@ -96,21 +95,20 @@ type named struct {
 
 func (c named) RemoteAddr() net.Addr { return c.addr }
 
-// Cut is a connection that is cut when so many bytes have been read or written; below
-// zero: never.
+// Cut is a connection that fails after a number of read or written bytes; below zero: never.
 type Cut struct {
 	net.Conn
 	mu          sync.Mutex
 	read, write int
 }
 
-// NewCut returns c, to be cut after so many bytes.
+// NewCut returns c, cut after the given numbers of bytes.
 func NewCut(c net.Conn, read, write int) *Cut { return &Cut{Conn: c, read: read, write: write} }
 
-// errCut: the connection was cut.
+// errCut is the error of a cut connection.
 var errCut = errors.New("the connection was cut")
 
-// Read reads what may still come.
+// Read reads up to the cut.
 func (c *Cut) Read(p []byte) (int, error) {
 	allowed := c.allow(&c.read, len(p))
 	if allowed == 0 && len(p) > 0 {
@@ -122,7 +120,7 @@ func (c *Cut) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes what may still go.
+// Write writes up to the cut.
 func (c *Cut) Write(p []byte) (int, error) {
 	allowed := c.allow(&c.write, len(p))
 	n, err := 0, error(nil)
