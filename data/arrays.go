@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/npy"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -77,11 +78,11 @@ func (r roles) known(path string, names []string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.schema)) {
 		if !has(name) {
-			return setting.Errorf(schemaPath, "%s: %s has no such array; there are %s", name, path, strings.Join(names, ", "))
+			return setting.Errorf(datafile.SchemaPath, "%s: %s has no such array; there are %s", name, path, strings.Join(names, ", "))
 		}
 	}
 	if r.target != "" && !has(r.target) {
-		return setting.Errorf(targetPath, "%s: %s has no such array; there are %s", r.target, path, strings.Join(names, ", "))
+		return setting.Errorf(datafile.TargetPath, "%s: %s has no such array; there are %s", r.target, path, strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -92,7 +93,7 @@ func findArrays(c Config) error {
 }
 
 // openArrays opens the arrays of a .npz, or of a .npy and those beside it.
-func openArrays(c Config, _ *skips) (*Dataset, error) {
+func openArrays(c Config, _ *datafile.Skips) (*Dataset, error) {
 	path, evalPath, err := oneFile("arrays", c)
 	if err != nil {
 		return nil, err
@@ -151,12 +152,12 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 	used := slices.IndexFunc(parts, func(part string) bool { return len(in.parts[part]) > 0 })
 	if used < 0 {
 		share := cmp.Or(split, usualSplit)
-		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), splitPath))
+		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), datafile.SplitPath))
 		s.Train, s.Eval, err = Split(train, share)
 		return err
 	}
 	if split != 0 {
-		return setting.Errorf(splitPath, "%s: %s has arrays to evaluate on: there is nothing to hold out", quantity.Exact(split), evalPath)
+		return setting.Errorf(datafile.SplitPath, "%s: %s has arrays to evaluate on: there is nothing to hold out", quantity.Exact(split), evalPath)
 	}
 	eval, err := in.source(evalPath, in.parts[parts[used]])
 	if err != nil {
@@ -200,13 +201,13 @@ func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 			of = &s.values
 		}
 		if *of != nil {
-			return nil, fmt.Errorf("arrays: %s: both %v and %v could be meant: %w", path, *of, a, setting.Errorf(schemaPath, "says which: NAME=number for samples, NAME=label or NAME=target, NAME=ignore"))
+			return nil, fmt.Errorf("arrays: %s: both %v and %v could be meant: %w", path, *of, a, setting.Errorf(datafile.SchemaPath, "says which: NAME=number for samples, NAME=label or NAME=target, NAME=ignore"))
 		}
 		*of = a
 	}
 	if s.values == nil || s.goal == nil {
 		return nil, fmt.Errorf("arrays: %s: want an array of samples, called %s, and one of what is to be found, called %s; there are %s: %w", path, strings.Join(valueNames, ", "), strings.Join(goalNames, ", "),
-			cmp.Or(strings.Join(names, ", "), "none of those"), setting.Errorf(schemaPath, "gives others: NAME=number,NAME=label"))
+			cmp.Or(strings.Join(names, ", "), "none of those"), setting.Errorf(datafile.SchemaPath, "gives others: NAME=number,NAME=label"))
 	}
 	if s.values.Len() != s.goal.Len() {
 		return nil, fmt.Errorf("arrays: %s: %v and %v: want as many rows of both", path, s.values, s.goal)
@@ -222,8 +223,8 @@ func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 
 // shaped makes the shape of samples of that of their array.
 func (s *arrays) shaped(path string) error {
-	if n := s.values.Len(); n < 1 || n > maxElements || s.values.RowSize() < 1 {
-		return fmt.Errorf("arrays: %s: %v: want 1 to %d rows, which are not empty", path, s.values, maxElements)
+	if n := s.values.Len(); n < 1 || n > datafile.MaxElements || s.values.RowSize() < 1 {
+		return fmt.Errorf("arrays: %s: %v: want 1 to %d rows, which are not empty", path, s.values, datafile.MaxElements)
 	}
 	s.scratch.New = func() any { return new(row) }
 	s.shape.Values = []int{1}
@@ -257,11 +258,11 @@ const held = 1 << 28
 // goals reads what is to be found, all of it.
 func (s *arrays) goals(path string, target bool) error {
 	a, each := s.goal, s.goal.RowSize()
-	if each < 1 || !target && each != 1 || int64(a.Len())*int64(each) > maxElements {
+	if each < 1 || !target && each != 1 || int64(a.Len())*int64(each) > datafile.MaxElements {
 		return fmt.Errorf("arrays: %s: %v: want one label for each sample, or numbers", path, a)
 	}
 	if !target && !a.Type.Integer() {
-		return fmt.Errorf("arrays: %s: %v: labels have to be integers: %w", path, a, setting.Errorf(schemaPath, "%s=target would have numbers found", a.Name))
+		return fmt.Errorf("arrays: %s: %v: labels have to be integers: %w", path, a, setting.Errorf(datafile.SchemaPath, "%s=target would have numbers found", a.Name))
 	}
 	if target {
 		s.shape.Targets, s.targets = each, make([]float32, 0, a.Len()*each)

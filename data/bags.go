@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // Bags are the keys of N samples in some slots, slot after slot and within a slot sample after sample. Bag slot*N+sample has
@@ -15,7 +16,7 @@ type Bags struct {
 }
 
 // maxKeys is how many keys a batch can have at most.
-const maxKeys = maxElements
+const maxKeys = datafile.MaxElements
 
 // begin makes room for the offsets of n samples, and has no keys.
 func (b *Bags) begin(slots, n int) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
@@ -61,7 +62,7 @@ func findCIFAR(c Config) error {
 
 // openCIFAR reads CIFAR-10, binary or as a tree of 32x32 images, in a folder
 // or an archive.
-func openCIFAR(c Config, bad *skips) (*Dataset, error) {
+func openCIFAR(c Config, bad *datafile.Skips) (*Dataset, error) {
 	path, archive, err := locate("cifar10", c.Dir, hasCIFAR)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func openCIFAR(c Config, bad *skips) (*Dataset, error) {
 	dir, binary := cifarDir(path)
 	switch {
 	case archive:
-		err = walkArchive(path, in.visit, in.tree.other)
+		err = datafile.WalkArchive(path, in.visit, in.tree.other)
 		in.tree.finish()
 	case binary:
 		err = in.readFolder(dir)
@@ -88,7 +89,7 @@ type cifar struct {
 	root  string
 	parts [6]*records // by cifarBatch
 	tree  *tree
-	skips *skips
+	skips *datafile.Skips
 }
 
 // records are images in memory, channels last.
@@ -138,7 +139,7 @@ const maxRecords = 1 << 16
 
 // decodeCIFAR reads the records of a binary file to its end; it holds no more
 // than came.
-func decodeCIFAR(name string, r io.Reader, bad *skips) (*records, error) {
+func decodeCIFAR(name string, r io.Reader, bad *datafile.Skips) (*records, error) {
 	out := new(records)
 	record := make([]byte, cifarRecord)
 	for n := int64(0); ; n++ {
@@ -147,15 +148,15 @@ func decodeCIFAR(name string, r io.Reader, bad *skips) (*records, error) {
 		case err == io.EOF && n > 0:
 			return out, nil
 		case err == io.EOF, err == io.ErrUnexpectedEOF:
-			return nil, &FormatError{name, n*cifarRecord + int64(got), fmt.Sprintf("truncated: record %d (an image) ends after %d of %d bytes", n, got, cifarRecord)}
+			return nil, datafile.Errorf(name, n*cifarRecord+int64(got), "truncated: record %d (an image) ends after %d of %d bytes", n, got, cifarRecord)
 		case err != nil:
 			return nil, err
 		case n == maxRecords:
-			return nil, &FormatError{name, n * cifarRecord, fmt.Sprintf("more than %d images", maxRecords)}
+			return nil, datafile.Errorf(name, n*cifarRecord, "more than %d images", maxRecords)
 		}
 		if record[0] >= cifarClasses {
-			fault := &FormatError{name, n * cifarRecord, fmt.Sprintf("impossible label %d of image %d, want 0 to %d", record[0], n, cifarClasses-1)}
-			if err := bad.skip(fault); err != nil {
+			fault := datafile.Errorf(name, n*cifarRecord, "impossible label %d of image %d, want 0 to %d", record[0], n, cifarClasses-1)
+			if err := bad.Skip(fault); err != nil {
 				return nil, err
 			}
 			continue
@@ -210,7 +211,7 @@ func (c *cifar) treeSet(cfg Config) (*Dataset, error) {
 		return nil, err
 	}
 	sizes := balance(labelsOf(train, classes), len(classes), classes)
-	set.Notes, set.left = append(c.tree.notes(train, eval), sizes...), c.tree.skipped.sorted()
+	set.Notes, set.left = append(c.tree.notes(train, eval), sizes...), c.tree.skipped.Sorted()
 	return set, nil
 }
 
@@ -230,7 +231,7 @@ func (r *records) source() *pixels {
 
 // decodeAll decodes pictures of 32x32 by several goroutines. Bad ones are left
 // out, in order, as far as that is allowed.
-func decodeAll(pictures []picture, classes []string, threads int, bad *skips) (*records, error) {
+func decodeAll(pictures []picture, classes []string, threads int, bad *datafile.Skips) (*records, error) {
 	const size = 3 * cifarPlane
 	pix := make([]uint8, size*len(pictures))
 	faults := make([]error, len(pictures))
@@ -247,7 +248,7 @@ func decodeAll(pictures []picture, classes []string, threads int, bad *skips) (*
 	kept := 0
 	for i, fault := range faults {
 		if fault != nil {
-			if err := bad.skip(fault); err != nil {
+			if err := bad.Skip(fault); err != nil {
 				return nil, err
 			}
 			continue
@@ -270,7 +271,7 @@ func decodeSmall(dst []uint8, p *picture) error {
 		return err
 	}
 	if b := im.Bounds(); b.Dx() != cifarSide || b.Dy() != cifarSide {
-		return &FormatError{p.path, 0, fmt.Sprintf("an image of %dx%d, want %dx%d", b.Dx(), b.Dy(), cifarSide, cifarSide)}
+		return datafile.Errorf(p.path, 0, "an image of %dx%d, want %dx%d", b.Dx(), b.Dy(), cifarSide, cifarSide)
 	}
 	rgb(dst, im, im.Bounds())
 	if turn.turned() {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // cifarFiles are a small CIFAR-10 in its binary form: 2 images per training
@@ -111,7 +113,7 @@ func TestJitter(t *testing.T) {
 		d := Draw{Seed: 3, Epoch: epoch, Augment: true}
 		got := fill(t, jittered, d, 2, 1)
 		r := drawOf(d, 1)
-		dy, dx, mirrored := r.between(-2, 2), r.between(-2, 2), r.below(2) == 1
+		dy, dx, mirrored := r.Between(-2, 2), r.Between(-2, 2), r.Below(2) == 1
 		seen[fmt.Sprint(dy, dx, mirrored)] = true
 		for y := range 5 {
 			for x := range 7 {
@@ -179,8 +181,8 @@ func TestCIFARFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if labels := all(t, set.Train).Labels; set.skips.count() != 1 || !slices.Equal(labels, []int32{0, 1, 2, 3, 4, 6, 7, 8, 9}) {
-		t.Errorf("%d skipped, left %v", set.skips.count(), labels)
+	if labels := all(t, set.Train).Labels; set.skips.Count() != 1 || !slices.Equal(labels, []int32{0, 1, 2, 3, 4, 6, 7, 8, 9}) {
+		t.Errorf("%d skipped, left %v", set.skips.Count(), labels)
 	}
 }
 
@@ -192,7 +194,7 @@ func TestCutArchive(t *testing.T) {
 	for _, n := range []int{0, 5, 1000, len(whole) / 2, len(whole) - 300, len(whole) - 1} {
 		write(t, dir, map[string][]byte{"cifar-10-binary.tar.gz": whole[:n]})
 		_, err := Open("cifar10", Config{Dir: dir, SkipBad: 100})
-		var fault *FormatError
+		var fault *datafile.FormatError
 		if !errors.As(err, &fault) || fault.File != path || !strings.Contains(err.Error(), "truncated") {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
@@ -265,9 +267,9 @@ func FuzzDecodeCIFAR(f *testing.F) {
 	f.Add(cifarFiles()["test_batch.bin"], 0)
 	f.Add(noise(cifarRecord+1), 5)
 	f.Fuzz(func(t *testing.T, raw []byte, most int) {
-		got, err := decodeCIFAR("f", bytes.NewReader(raw), &skips{most: max(0, most)})
+		got, err := decodeCIFAR("f", bytes.NewReader(raw), &datafile.Skips{Max: max(0, most)})
 		if err != nil {
-			var fault *FormatError
+			var fault *datafile.FormatError
 			if !errors.As(err, &fault) || fault.Offset < 0 || fault.Offset > int64(len(raw)) {
 				t.Fatalf("%v in %d bytes", err, len(raw))
 			}
@@ -285,7 +287,7 @@ func FuzzWalkTar(f *testing.F) {
 		tr := newTree("f")
 		total := 0
 		keep := tr.keep("f")
-		err := walkTar("f", bytes.NewReader(raw), func(name string, size int64, r io.Reader) error {
+		err := datafile.WalkTar("f", bytes.NewReader(raw), func(name string, size int64, r io.Reader) error {
 			return keep(name, size, r)
 		}, tr.other)
 		for _, part := range tr.parts {
@@ -296,7 +298,7 @@ func FuzzWalkTar(f *testing.F) {
 		if total > len(raw)+1<<20 { // a sparse file reads as zeros
 			t.Fatalf("%d bytes of images out of %d", total, len(raw))
 		}
-		var fault *FormatError
+		var fault *datafile.FormatError
 		if err != nil && (!errors.As(err, &fault) || fault.File == "") {
 			t.Fatalf("%v", err)
 		}

@@ -2,8 +2,9 @@ package data
 
 import (
 	"bytes"
-	"fmt"
 	"io"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // orderedCollector turns blocks into windows, in order, and judges what is bad in them.
@@ -118,7 +119,7 @@ func (c *orderedCollector) judge(b *clickSplit) *clickFault {
 		if c.bad == c.limit {
 			return fault
 		}
-		if c.bad++; len(c.first) < maxNames {
+		if c.bad++; len(c.first) < datafile.MaxNames {
 			c.first = append(c.first, fault)
 		}
 	}
@@ -130,9 +131,9 @@ func (c *orderedCollector) leftOut(n int) []LeftOut {
 	if n == 0 {
 		return nil
 	}
-	left := LeftOut{BadSample, n, nil}
+	left := LeftOut{Kind: BadSample, Count: n}
 	for _, f := range c.first[:min(len(c.first), n)] {
-		left.Names = append(left.Names, (&FormatError{f.path, f.offset, f.text}).Error())
+		left.Names = append(left.Names, datafile.Errorf(f.path, f.offset, "%s", f.text).Error())
 	}
 	return []LeftOut{left}
 }
@@ -150,21 +151,21 @@ func (c *orderedCollector) badLineError() error {
 	if len(c.first) > 0 { // else it was left out before the position that was resumed
 		first = c.first[0].error()
 	}
-	return tooManyBad(c.fault.error(), c.limit, c.bad, first)
+	return datafile.TooManyBad(c.fault.error(), c.limit, c.bad, first)
 }
 
 // error names file, line and offset.
-func (f *clickFault) error() *FormatError {
+func (f *clickFault) error() *datafile.FormatError {
 	line, err := lineNumber(f.path, f.offset)
 	if err != nil {
-		return &FormatError{f.path, f.offset, fmt.Sprintf("%s (in a line whose number cannot be found out: %v)", f.text, err)}
+		return datafile.Errorf(f.path, f.offset, "%s (in a line whose number cannot be found out: %v)", f.text, err)
 	}
-	return &FormatError{f.path, f.offset, fmt.Sprintf("line %d: %s", line, f.text)}
+	return datafile.Errorf(f.path, f.offset, "line %d: %s", line, f.text)
 }
 
 // lineNumber is that of the line with an offset, from 1.
 func lineNumber(path string, offset int64) (line int64, err error) {
-	r, err := OpenText(path)
+	r, err := datafile.OpenText(path)
 	if err != nil {
 		return 0, err
 	}

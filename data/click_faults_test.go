@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
@@ -63,7 +64,7 @@ func TestClickStreamBadLines(t *testing.T) {
 				s := openStream(t, cfg)
 				s.Start(0)
 				rows, err := failure(t, s)
-				var fault *FormatError
+				var fault *datafile.FormatError
 				if !errors.As(err, &fault) || fault.File != files[1] || fault.Offset < int64(offset(at)) || fault.Offset >= int64(offset(at+1)) {
 					t.Fatalf("%s, limit %d: %v", form, limit, err)
 				}

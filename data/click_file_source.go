@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -46,7 +47,7 @@ type clickReader struct {
 const partBytes = 1 << 16
 
 // openClickFile parses a file to its end, or until limit rows are there (0: all).
-func openClickFile(path string, f *lineFormat, threads, limit int, bad *skips) (*clickFileSource, error) {
+func openClickFile(path string, f *lineFormat, threads, limit int, bad *datafile.Skips) (*clickFileSource, error) {
 	in, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
@@ -150,11 +151,11 @@ func (r *clickReader) read(c *clickFileSource, row int) error {
 	defer f.Close()
 	r.text = bytesview.Sized(r.text, part.bytes)
 	if _, err := f.ReadAt(r.text, part.offset); err != nil {
-		return readFault(c.path, part.offset, err)
+		return datafile.ReadFault(c.path, part.offset, err)
 	}
 	c.parser.parse(r.text, &r.rows)
 	if n := len(r.rows.labels); n != part.rows {
-		return &FormatError{c.path, part.offset, fmt.Sprintf("%d rows, there were %d when it was opened: the file has changed", n, part.rows)}
+		return datafile.Errorf(c.path, part.offset, "%d rows, there were %d when it was opened: the file has changed", n, part.rows)
 	}
 	r.part = part
 	return nil

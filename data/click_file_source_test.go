@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // evalSets opens a file to evaluate on twice: rows of which are in memory, and read again.
@@ -46,8 +48,8 @@ func TestClicksReadAgain(t *testing.T) {
 	}
 	for _, limit := range limits {
 		memory, again := evalSets(t, text, limit, bad)
-		if limit == 0 && (memory.skips.count() != bad || again.skips.count() != bad) || again.Eval.Len() != memory.Eval.Len() || again.Eval.Shape().IDs != clickSlots {
-			t.Fatalf("limit %d: %d rows, want %d; %d and %d bad lines of %d", limit, again.Eval.Len(), memory.Eval.Len(), again.skips.count(), memory.skips.count(), bad)
+		if limit == 0 && (memory.skips.Count() != bad || again.skips.Count() != bad) || again.Eval.Len() != memory.Eval.Len() || again.Eval.Shape().IDs != clickSlots {
+			t.Fatalf("limit %d: %d rows, want %d; %d and %d bad lines of %d", limit, again.Eval.Len(), memory.Eval.Len(), again.skips.Count(), memory.skips.Count(), bad)
 		}
 		if _, ok := again.Eval.(*clickFileSource); !ok && limit == 0 {
 			t.Fatalf("rows are in memory: %T", again.Eval)
@@ -138,7 +140,7 @@ func TestClicksChanged(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		return openClickFile(path, criteoFormat(100, false), 1, 0, new(skips))
+		return openClickFile(path, criteoFormat(100, false), 1, 0, new(datafile.Skips))
 	}
 	for _, c := range []struct {
 		change func() error

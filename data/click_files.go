@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -51,7 +52,7 @@ func clickNames(dir, word string) ([]string, error) {
 	}
 	var names []string
 	for _, name := range all {
-		plain, packing := unpackedName(name)
+		plain, packing := datafile.UnpackedName(name)
 		if strings.Contains(strings.ToLower(name), word) && (packing == "" || !slices.Contains(all, plain)) {
 			names = append(names, name)
 		}
@@ -175,7 +176,7 @@ func (p *plainFile) read(buf []byte, at int64, n int) ([]byte, error) {
 		return buf, nil
 	}
 	if err == io.EOF {
-		return buf, &FormatError{p.path, at + int64(got), fmt.Sprintf("the file ends here, but had %d bytes when it was opened: leave it alone while it is read", p.length)}
+		return buf, datafile.Errorf(p.path, at+int64(got), "the file ends here, but had %d bytes when it was opened: leave it alone while it is read", p.length)
 	}
-	return buf, readFault(p.path, at+int64(got), err)
+	return buf, datafile.ReadFault(p.path, at+int64(got), err)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
@@ -81,11 +82,11 @@ func TestLayoutStream(t *testing.T) {
 	files := numberedFiles(t, dir, 301, 203, 96)
 	want := map[uint64]layoutRow{}
 	for _, path := range files {
-		in, err := OpenText(path)
+		in, err := datafile.OpenText(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err := readSlotted(path, in, l, 2, 0, new(skips))
+		rows, err := readSlotted(path, in, l, 2, 0, new(datafile.Skips))
 		if err != nil || in.Close() != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +261,7 @@ func TestLayoutUnlabelled(t *testing.T) {
 	if rows, ok, err := in.Next(); err != nil || !ok || rows.N != 2 || !slices.Equal(rows.Values, []float32{1, 0}) || !slices.Equal(rows.Labels, []int32{0, 0}) {
 		t.Errorf("%+v, %v", rows, err)
 	}
-	if _, err := readSlotted("f", strings.NewReader("x,line,tags\n1,2,a\n"), l, 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), `no column "y"`) {
+	if _, err := readSlotted("f", strings.NewReader("x,line,tags\n1,2,a\n"), l, 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), `no column "y"`) {
 		t.Errorf("rows to train on without a label: %v", err)
 	}
 	if _, err := layout.Open("mlperf"); err != nil {

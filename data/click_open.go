@@ -7,13 +7,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // readClicks parses a text to its end, or until limit rows are there.
-func readClicks(name string, r io.Reader, f *lineFormat, threads, limit int, bad *skips) (*clicks, error) {
+func readClicks(name string, r io.Reader, f *lineFormat, threads, limit int, bad *datafile.Skips) (*clicks, error) {
 	out := &clicks{shape: f.shape()}
 	_, err := f.each(name, r, chunkBytes, threads, bad, func(c *chunk) bool {
 		out.add(&c.block.clickRows, limit)
@@ -33,7 +34,7 @@ func (c Config) clickFormat() (*lineFormat, error) {
 	}
 	l, err := layout.Open(c.Layout)
 	if err != nil {
-		return nil, setting.Errorf(layoutPath, "%w", err)
+		return nil, setting.Errorf(datafile.LayoutPath, "%w", err)
 	}
 	return layoutFormat(l)
 }
@@ -97,7 +98,7 @@ func isFolder(path string) bool {
 
 // openClicks reads the two files into memory, but for what is streamed: then rows to evaluate are
 // read again each time, unless they are compressed.
-func openClicks(c Config, bad *skips) (*Dataset, error) {
+func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 	f, err := c.clickFormat()
 	if err != nil {
 		return nil, err
@@ -127,8 +128,8 @@ func openClicks(c Config, bad *skips) (*Dataset, error) {
 
 // readClicks is the source of a file's rows: of a stream they are left in their file, unless it is
 // compressed and could not be read from a place in it.
-func (c Config) readClicks(path string, f *lineFormat, limit int, bad *skips) (Source, error) {
-	if c.Stream && !Packed(path) && !typed(path) {
+func (c Config) readClicks(path string, f *lineFormat, limit int, bad *datafile.Skips) (Source, error) {
+	if c.Stream && !datafile.Packed(path) && !typed(path) {
 		rows, err := openClickFile(path, f, c.threads(), limit, bad)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
@@ -142,7 +143,7 @@ func (c Config) readClicks(path string, f *lineFormat, limit int, bad *skips) (S
 		}
 		return rows, nil
 	}
-	in, err := OpenText(path)
+	in, err := datafile.OpenText(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
 	}

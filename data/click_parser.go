@@ -6,6 +6,9 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // The columns of Criteo's display advertising sets, tab-separated: the label
@@ -49,20 +52,12 @@ func (p *clickParser) shape() Shape {
 // others are shared by all slots. The hash is SplitMix64's finalizer over the
 // value and the slot; of rows many times fewer than values, each is as likely.
 func slotID(slot int, value uint64, rows int) int32 {
-	hi, _ := bits.Mul64(mixed(value+uint64(slot+1)*slotSalt), uint64(rows-1))
+	hi, _ := bits.Mul64(prng.Mix(value+uint64(slot+1)*slotSalt), uint64(rows-1))
 	return 1 + int32(hi)
 }
 
 // slotSalt times a slot, counted from 1, tells its values from others'.
 const slotSalt = 0xd1342543de82ef95
-
-// mixed is what rng.next returns from a state, without the state.
-func mixed(z uint64) uint64 {
-	z += 0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
 
 // keyBits is how much of a key is the category's value; the slot is above it.
 const keyBits = 56
@@ -75,7 +70,7 @@ const keyBits = 56
 // to 56 bits. 0 <= slot < 255.
 func ClickKey(slot int, value uint64) uint64 {
 	if value >= 1<<keyBits {
-		value = mixed(value) & (1<<keyBits - 1)
+		value = prng.Mix(value) & (1<<keyBits - 1)
 	}
 	return uint64(slot+1)<<keyBits | value
 }
@@ -203,7 +198,7 @@ func (p *clickParser) index(ids *[clickSlots]int32, values *[clickSlots]uint64, 
 	most, salt := uint64(p.rows-1), uint64(0)
 	for slot, value := range values {
 		salt += slotSalt
-		hi, _ := bits.Mul64(mixed(value+salt), most)
+		hi, _ := bits.Mul64(prng.Mix(value+salt), most)
 		ids[slot] = int32(hi+1) & -int32(given&1)
 		given >>= 1
 	}
@@ -437,7 +432,7 @@ type ClickParser struct {
 // NewClickParser returns a parser that gives ids of a table with so many rows
 // (0: no ids; otherwise at least 2, or it panics), keys, or both.
 func NewClickParser(rows int, keys bool) *ClickParser {
-	if rows < 0 || rows == 1 || rows > maxElements {
+	if rows < 0 || rows == 1 || rows > datafile.MaxElements {
 		panic(fmt.Sprintf("data: a table of %d rows", rows))
 	}
 	p := newClickParser(rows)
@@ -464,5 +459,5 @@ func (p *ClickParser) Parse(b *Batch, text []byte) (bad int, first error) {
 		return 0, nil
 	}
 	f := p.out.faults[0]
-	return len(p.out.faults), &FormatError{"the text", int64(f.offset), fmt.Sprintf("line %d: %s", f.line+1, f.text)}
+	return len(p.out.faults), datafile.Errorf("the text", int64(f.offset), "line %d: %s", f.line+1, f.text)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -108,7 +109,7 @@ func (c *clickSplitter) source(path string) (clickSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	if Packed(path) {
+	if datafile.Packed(path) {
 		u := newUnpacker(path, c.cfg.BlockBytes, c.cfg.Threads+2, c.stop)
 		u.head, u.most = head, c.format.most()
 		c.side.Go(u.run)
@@ -188,7 +189,7 @@ func newUnpacker(path string, size, texts int, stop <-chan struct{}) *unpacker {
 }
 
 func (u *unpacker) run() {
-	r, err := OpenText(u.path)
+	r, err := datafile.OpenText(u.path)
 	if err != nil {
 		u.send(unpacked{err: err})
 		return

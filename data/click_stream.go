@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
@@ -97,7 +99,7 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	fault(c.Batch < 1 || c.Batch > maxWindow, "batch %d: need 1 to %d", c.Batch, maxWindow)
 	fault(c.Layout != nil && (c.Rows != 0 || c.Keys), "samples by a layout have bags, not ids of %d rows or one key a slot", c.Rows)
 	fault(c.Layout == nil && c.Rows == 0 && !c.Keys, "neither ids (Rows) nor keys (Keys) are wanted")
-	fault(c.Rows < 0 || c.Rows == 1 || c.Rows > maxElements, "a table of %d rows: need 2 to %d, or 0 for no ids", c.Rows, maxElements)
+	fault(c.Rows < 0 || c.Rows == 1 || c.Rows > datafile.MaxElements, "a table of %d rows: need 2 to %d, or 0 for no ids", c.Rows, datafile.MaxElements)
 	fault(c.Window < 0 || c.Window > maxWindow, "a window of %d rows: need 0 to %d", c.Window, maxWindow)
 	fault(c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "a window of %d rows: need a multiple of the batch, %d", c.Window, c.Batch)
 	fault(c.Size < 1, "%d ranks: need at least 1", c.Size)
@@ -105,7 +107,7 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	fault(c.ByFile && len(c.Files) < c.Size, "%d files for %d ranks: whole files need at least one each; share blocks instead", len(c.Files), c.Size)
 	fault(c.Interleave < 1 || c.Interleave > maxInterleave, "%d files at once: need 1 to %d", c.Interleave, maxInterleave)
 	fault(c.Steps < 0, "%d steps: need at least 0", c.Steps)
-	fault(c.SkipBad < 0 || c.SkipBad > maxElements, "%d bad lines to skip: need 0 to %d", c.SkipBad, maxElements)
+	fault(c.SkipBad < 0 || c.SkipBad > datafile.MaxElements, "%d bad lines to skip: need 0 to %d", c.SkipBad, datafile.MaxElements)
 	fault(c.Threads < 1 || c.Threads > 1<<12, "%d threads: need 0 to %d", c.Threads, 1<<12)
 	fault(c.BlockBytes < 0 || c.BlockBytes > maxBlockBytes, "blocks of %d bytes: need 0 to %d", c.BlockBytes, maxBlockBytes)
 	sizes, total := make([]int64, len(c.Files)), int64(0)
@@ -360,7 +362,7 @@ func (s *ClickStream) more() (int, error) {
 	s.now, s.nextWindow = s.nextWindow, s.now
 	s.now.begin.Epoch, s.now.begin.First, s.now.begin.Of = s.epoch, first, s.of
 	window := uint64(first) / uint64(s.cfg.window()/s.cfg.Batch)
-	s.now.order = stream(s.cfg.Seed, uint64(s.epoch), window*uint64(s.cfg.Size)+uint64(s.cfg.Rank))
+	s.now.order = prng.New(s.cfg.Seed, uint64(s.epoch), window*uint64(s.cfg.Size)+uint64(s.cfg.Rank))
 	return s.now.remaining(), nil
 }
 

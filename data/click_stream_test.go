@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
@@ -22,16 +23,16 @@ import (
 func clickLines(first, n int) [][]byte {
 	var out [][]byte
 	for i := first; i < first+n; i++ {
-		r := stream(9, 1, uint64(i))
+		r := prng.New(9, 1, uint64(i))
 		var numbers, categories []string
 		for range clickNumbers {
-			numbers = append(numbers, []string{"", "-1", "0", "77", "1234567", "12345678", "999999999999999999"}[r.below(7)])
+			numbers = append(numbers, []string{"", "-1", "0", "77", "1234567", "12345678", "999999999999999999"}[r.Below(7)])
 		}
 		categories = append(categories, fmt.Sprintf("%08x", i))
 		for range clickSlots - 1 {
-			categories = append(categories, []string{"", "a", fmt.Sprintf("%08x", r.next()>>32), fmt.Sprintf("%016X", r.next())}[r.below(4)])
+			categories = append(categories, []string{"", "a", fmt.Sprintf("%08x", r.Next()>>32), fmt.Sprintf("%016X", r.Next())}[r.Below(4)])
 		}
-		out = append(out, []byte(clickLine([]string{"0", "1"}[r.below(2)], numbers, categories)+"\n"))
+		out = append(out, []byte(clickLine([]string{"0", "1"}[r.Below(2)], numbers, categories)+"\n"))
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
@@ -112,7 +113,7 @@ type textReader interface {
 var errEnough = errors.New("enough")
 
 // eachTyped is each of a file whose columns have types.
-func (f *lineFormat) eachTyped(path string, bad *skips, collect func(*chunk) bool) error {
+func (f *lineFormat) eachTyped(path string, bad *datafile.Skips, collect func(*chunk) bool) error {
 	if f.layout == nil {
 		return fmt.Errorf("%s: in Criteo's format rows are lines of text; --layout says what columns are", path)
 	}
@@ -124,7 +125,7 @@ func (f *lineFormat) eachTyped(path string, bad *skips, collect func(*chunk) boo
 }
 
 // rowsOf gives the parsed chunks of a table to collect, in order, until that returns false.
-func (f *lineFormat) rowsOf(in table.Reader, bad *skips, collect func(*chunk) bool) error {
+func (f *lineFormat) rowsOf(in table.Reader, bad *datafile.Skips, collect func(*chunk) bool) error {
 	text, ok := in.(textReader)
 	if !ok {
 		return fmt.Errorf("%s: its rows are not read as text", in.Name())
@@ -138,7 +139,7 @@ func (f *lineFormat) rowsOf(in table.Reader, bad *skips, collect func(*chunk) bo
 		p.parse(rows, &c.block)
 		for _, fault := range c.block.faults {
 			told := &table.Fault{File: in.Name(), Line: rows.First + int64(fault.line), Row: true, Column: p.columns[fault.offset].Name, Problem: fault.text}
-			if err := bad.skip(told); err != nil {
+			if err := bad.Skip(told); err != nil {
 				return err
 			}
 		}
@@ -155,7 +156,7 @@ func (f *lineFormat) rowsOf(in table.Reader, bad *skips, collect func(*chunk) bo
 
 // readTyped reads the samples of a file whose columns have types, or of its first limit rows (0:
 // all).
-func readTyped(path string, f *lineFormat, limit int, bad *skips) (*clicks, error) {
+func readTyped(path string, f *lineFormat, limit int, bad *datafile.Skips) (*clicks, error) {
 	out := &clicks{shape: f.shape()}
 	err := f.eachTyped(path, bad, func(c *chunk) bool {
 		out.add(&c.block.clickRows, limit)

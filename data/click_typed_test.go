@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
@@ -67,7 +68,7 @@ func (w *typedTwin) ScanText(want []int, visit func(*table.Chunk) error) error {
 }
 
 // readTwin reads a twin's samples.
-func readTwin(l *layout.Layout, in table.Reader, limit int, bad *skips) (*clicks, error) {
+func readTwin(l *layout.Layout, in table.Reader, limit int, bad *datafile.Skips) (*clicks, error) {
 	f, err := layoutFormat(l)
 	if err != nil {
 		return nil, err
@@ -83,13 +84,13 @@ func readTwin(l *layout.Layout, in table.Reader, limit int, bad *skips) (*clicks
 // order of columns, and lists of one value where one is wanted.
 func TestTypedIsAsText(t *testing.T) {
 	l := layoutOf(t, shopLayout)
-	want, err := readSlotted("shop.csv", strings.NewReader(shopText), l, 1, 0, new(skips))
+	want, err := readSlotted("shop.csv", strings.NewReader(shopText), l, 1, 0, new(datafile.Skips))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, lists := range []string{"", "tags,seen,given", "tags,seen,given,item,price"} {
 		for _, limit := range []int{0, 4, 2} {
-			got, err := readTwin(l, twinOf(t, shopText, lists), limit, new(skips))
+			got, err := readTwin(l, twinOf(t, shopText, lists), limit, new(datafile.Skips))
 			if err != nil || limit == 2 && got.Len() != 2 {
 				t.Fatalf("lists %q: %d rows, %v", lists, got.Len(), err)
 			}
@@ -99,7 +100,7 @@ func TestTypedIsAsText(t *testing.T) {
 		}
 	}
 	headless := layoutOf(t, "columns:\n  - {name: y, kind: label}\n  - {kind: ignore}\n  - {name: b, kind: bag, values: key}\n")
-	if got, err := readTwin(headless, twinOf(t, "b,z,y\n1|2,x,1\n", "b"), 0, new(skips)); err != nil || got.pages[0].labels[0] != 1 || len(got.pages[0].keys) != 2 {
+	if got, err := readTwin(headless, twinOf(t, "b,z,y\n1|2,x,1\n", "b"), 0, new(datafile.Skips)); err != nil || got.pages[0].labels[0] != 1 || len(got.pages[0].keys) != 2 {
 		t.Errorf("%+v, %v: columns are found by name, though lines of the layout have no header", got, err)
 	}
 }
@@ -116,17 +117,17 @@ func TestTypedFaults(t *testing.T) {
 		"y,line,x,tags\n1,1,1,ab<c\n":                       `row 0: column "tags": "ab|c": a value with "|" in it`,
 		"y,line,x\n1,1,1\n":                                 `twin.parquet: there is no column "tags" of layout l.yaml`,
 	} {
-		if _, err := readTwin(l, twinOf(t, text, "tags"), 0, new(skips)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := readTwin(l, twinOf(t, text, "tags"), 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)
 		}
 	}
-	if _, err := readTwin(l, twinOf(t, "y,line,x,tags\n1,3|4,1,\n", "line"), 0, new(skips)); err == nil || !strings.Contains(err.Error(), `row 0: column "line": a list of 2 values: want one`) {
+	if _, err := readTwin(l, twinOf(t, "y,line,x,tags\n1,3|4,1,\n", "line"), 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), `row 0: column "line": a list of 2 values: want one`) {
 		t.Errorf("%v", err)
 	}
-	bad := &skips{most: 2}
+	bad := &datafile.Skips{Max: 2}
 	got, err := readTwin(l, twinOf(t, "y,line,x,tags\n7,2,3,a\n0,4,5,b\n1,x,5,\n1,6,7,c\n", "tags"), 0, bad)
-	if err != nil || got.Len() != 2 || got.pages[0].keys[0] != 4 || bad.n != 2 {
-		t.Errorf("%+v, %d left out, %v", got, bad.n, err)
+	if err != nil || got.Len() != 2 || got.pages[0].keys[0] != 4 || bad.Count() != 2 {
+		t.Errorf("%+v, %d left out, %v", got, bad.Count(), err)
 	}
 }
 
@@ -148,7 +149,7 @@ func TestTypedFiles(t *testing.T) {
 	if _, err := Open("criteo", Config{Dir: dir}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if err := (&lineFormat{}).eachTyped("a.parquet", new(skips), nil); err == nil || !strings.Contains(err.Error(), "--layout") {
+	if err := (&lineFormat{}).eachTyped("a.parquet", new(datafile.Skips), nil); err == nil || !strings.Contains(err.Error(), "--layout") {
 		t.Error(err)
 	}
 }

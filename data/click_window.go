@@ -1,10 +1,12 @@
 package data
 
+import "github.com/ringo-ml/ringo/internal/data/prng"
+
 // clickWindow is rows that are shuffled among each other.
 type clickWindow struct {
 	rows  []int32 // places on the shelf; those that were given out first, in their order
 	given int
-	order rng // of the shuffle; not used without one
+	order prng.Rand // of the shuffle; not used without one
 
 	begin StreamPosition // at its first row
 	bad   int            // lines up to the end of its last block, in this epoch
@@ -17,7 +19,7 @@ func (w *clickWindow) remaining() int { return len(w.rows) - w.given }
 // Fisher and Yates', so that the cost of shuffling is spread over the batches).
 func (w *clickWindow) draw(shuffle bool) int32 {
 	if shuffle {
-		i := w.given + w.order.below(w.remaining())
+		i := w.given + w.order.Below(w.remaining())
 		w.rows[w.given], w.rows[i] = w.rows[i], w.rows[w.given]
 	}
 	w.given++

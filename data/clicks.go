@@ -1,16 +1,20 @@
 package data
 
-import "math"
+import (
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/data/prng"
+)
 
 const clicksStream = 0x510e527fade682d1
 
 // hiddenWeight is how much a category speaks for a click: a number, normal to
 // the eye, that depends on the slot and the value alone.
 func hiddenWeight(slot int, value uint64) float64 {
-	r := stream(clicksStream, uint64(slot), value)
+	r := prng.New(clicksStream, uint64(slot), value)
 	sum := 0.0
 	for range 4 {
-		sum += r.unit()
+		sum += r.Unit()
 	}
 	return (sum - 2) * math.Sqrt(3)
 }
@@ -31,7 +35,7 @@ func syntheticCriteo(c Config) *Dataset {
 		var row clickRows
 		for i := range n {
 			row.reset()
-			r := stream(c.Seed^clicksStream, set, uint64(i))
+			r := prng.New(c.Seed^clicksStream, set, uint64(i))
 			makeClick(&row, p, &r)
 			out.add(&row, 0)
 		}
@@ -44,12 +48,12 @@ func syntheticCriteo(c Config) *Dataset {
 }
 
 // makeClick appends one row.
-func makeClick(row *clickRows, p *clickParser, r *rng) {
+func makeClick(row *clickRows, p *clickParser, r *prng.Rand) {
 	logit := -1.45
 	for column := range clickNumbers {
 		x := int64(0)
-		if r.below(5) > 0 {
-			x = int64(math.Exp(r.unit()*float64(2+column%6))) - 1
+		if r.Below(5) > 0 {
+			x = int64(math.Exp(r.Unit()*float64(2+column%6))) - 1
 		}
 		v := p.number(x)
 		row.numbers = append(row.numbers, v)
@@ -57,9 +61,9 @@ func makeClick(row *clickRows, p *clickParser, r *rng) {
 	}
 	for slot := range clickSlots {
 		id, key := int32(0), uint64(0)
-		if r.below(5) > 0 {
+		if r.Below(5) > 0 {
 			size := 4 * math.Pow(50_000, float64(slot)/(clickSlots-1))
-			value := uint64(math.Pow(size, r.unit())) // probability about 1/value
+			value := uint64(math.Pow(size, r.Unit())) // probability about 1/value
 			if key = ClickKey(slot, value); p.rows > 0 {
 				id = slotID(slot, value, p.rows)
 			}
@@ -73,7 +77,7 @@ func makeClick(row *clickRows, p *clickParser, r *rng) {
 		}
 	}
 	label := int32(0)
-	if r.unit() < sigmoid(logit) {
+	if r.Unit() < sigmoid(logit) {
 		label = 1
 	}
 	row.labels = append(row.labels, label)

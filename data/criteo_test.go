@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // clickLine is a line of Criteo by its fields.
@@ -24,19 +27,19 @@ func clickLine(label string, numbers []string, categories []string) string {
 func clickText(n int) []byte {
 	var b bytes.Buffer
 	for i := range n {
-		r := stream(7, 0, uint64(i))
+		r := prng.New(7, 0, uint64(i))
 		var numbers, categories []string
 		for range clickNumbers {
-			numbers = append(numbers, []string{"", "-1", "0", "5", "123456"}[r.below(5)])
+			numbers = append(numbers, []string{"", "-1", "0", "5", "123456"}[r.Below(5)])
 		}
 		for range clickSlots {
-			if r.below(4) == 0 {
+			if r.Below(4) == 0 {
 				categories = append(categories, "")
 			} else {
-				categories = append(categories, fmt.Sprintf("%08x", r.next()>>32))
+				categories = append(categories, fmt.Sprintf("%08x", r.Next()>>32))
 			}
 		}
-		b.WriteString(clickLine(strconv.Itoa(r.below(2)), numbers, categories) + "\n")
+		b.WriteString(clickLine(strconv.Itoa(r.Below(2)), numbers, categories) + "\n")
 	}
 	return b.Bytes()
 }
@@ -68,9 +71,9 @@ func naiveClicks(t *testing.T, text []byte, rows int) (out clickRows) {
 	return out
 }
 
-func read(t *testing.T, text []byte, threads, limit, most int) (*clicks, *skips) {
+func read(t *testing.T, text []byte, threads, limit, most int) (*clicks, *datafile.Skips) {
 	t.Helper()
-	bad := &skips{most: most}
+	bad := &datafile.Skips{Max: most}
 	got, err := readClicks("f", bytes.NewReader(text), criteoFormat(1000, false), threads, limit, bad)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +178,7 @@ func TestCriteoFaults(t *testing.T) {
 					text = strings.TrimSuffix(text, "\n")
 				}
 			}
-			_, err := readClicks("f", strings.NewReader(text), criteoFormat(1000, false), 2, 0, new(skips))
+			_, err := readClicks("f", strings.NewReader(text), criteoFormat(1000, false), 2, 0, new(datafile.Skips))
 			want := fmt.Sprintf("f: byte %d: line 3: ", len(good[0])+len(good[1])+2+c.offset)
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "data.max-bad-records") {
 				t.Errorf("%s: %v\nwant %s…%s", c.name, err, want, c.says)
@@ -185,20 +188,20 @@ func TestCriteoFaults(t *testing.T) {
 			if last {
 				lines = good[:2]
 			}
-			if left := naiveClicks(t, []byte(strings.Join(lines, "\n")), 1000); bad.count() != 1 || !sameRows(got.flat(), left) {
-				t.Errorf("%s: %d skipped, %d rows left", c.name, bad.count(), got.n)
+			if left := naiveClicks(t, []byte(strings.Join(lines, "\n")), 1000); bad.Count() != 1 || !sameRows(got.flat(), left) {
+				t.Errorf("%s: %d skipped, %d rows left", c.name, bad.Count(), got.n)
 			}
 		}
 	}
 	two := "x\n" + good[0] + "\n\ny\n"
-	_, err := readClicks("f", strings.NewReader(two), criteoFormat(1000, false), 1, 0, &skips{most: 2})
+	_, err := readClicks("f", strings.NewReader(two), criteoFormat(1000, false), 1, 0, &datafile.Skips{Max: 2})
 	if err == nil || !strings.Contains(err.Error(), "line 4") || !strings.Contains(err.Error(), "2 more before it were left out") || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("one too many: %v", err)
 	}
-	if _, err := readClicks("f", strings.NewReader(""), criteoFormat(1000, false), 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "no rows") {
+	if _, err := readClicks("f", strings.NewReader(""), criteoFormat(1000, false), 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), "no rows") {
 		t.Errorf("empty: %v", err)
 	}
-	if _, err := readClicks("f", bytes.NewReader(make([]byte, chunkBytes+1)), criteoFormat(1000, false), 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "no file of text lines") {
+	if _, err := readClicks("f", bytes.NewReader(make([]byte, chunkBytes+1)), criteoFormat(1000, false), 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), "no file of text lines") {
 		t.Errorf("no lines: %v", err)
 	}
 }
@@ -211,7 +214,7 @@ func TestCriteoFaultsInOrder(t *testing.T) {
 	lines[first], lines[second] = []byte("bad\n"), []byte("worse\n")
 	text := bytes.Join(lines, nil)
 	for _, threads := range []int{1, 4} {
-		_, err := readClicks("f", bytes.NewReader(text), criteoFormat(1000, false), threads, 0, &skips{most: 1})
+		_, err := readClicks("f", bytes.NewReader(text), criteoFormat(1000, false), threads, 0, &datafile.Skips{Max: 1})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("line %d: label \"worse", second+1)) || !strings.Contains(err.Error(), fmt.Sprintf("line %d: label \"bad", first+1)) {
 			t.Errorf("%d threads: %v", threads, err)
 		}
@@ -235,7 +238,7 @@ func TestOpenCriteo(t *testing.T) {
 	}
 	packed := compress(train)
 	write(t, dir, map[string][]byte{"day_train.tsv.gz": packed[:len(packed)-20]})
-	var fault *FormatError
+	var fault *datafile.FormatError
 	if _, err = Open("criteo", Config{Dir: dir}); !errors.As(err, &fault) || !strings.Contains(fault.File, "day_train.tsv.gz") || !strings.Contains(fault.Problem, "truncated") {
 		t.Errorf("cut: %v", err)
 	}
@@ -394,7 +397,7 @@ func BenchmarkCriteo(b *testing.B) { // parses 50,000 rows
 			p := newClickParser(clickTableRows)
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, err := readClicks("f", bytes.NewReader(text), &lineFormat{usual: p}, threads, 0, new(skips)); err != nil {
+				if _, err := readClicks("f", bytes.NewReader(text), &lineFormat{usual: p}, threads, 0, new(datafile.Skips)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -3,21 +3,23 @@ package data
 import (
 	"image"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // randomCrop chooses the box of a random-resized crop (Szegedy et al. 2015, as
 // torchvision draws it): 8 to 100 % of the area, sides in a proportion of 3/4
 // to 4/3; after ten boxes that do not fit, the largest central one that does.
-func randomCrop(w, h int, r *rng) image.Rectangle {
+func randomCrop(w, h int, r *prng.Rand) image.Rectangle {
 	area := float64(w) * float64(h)
 	low, high := math.Log(3.0/4), math.Log(4.0/3)
 	for range 10 {
-		target := area * (0.08 + 0.92*r.unit())
-		ratio := math.Exp(low + (high-low)*r.unit())
+		target := area * (0.08 + 0.92*r.Unit())
+		ratio := math.Exp(low + (high-low)*r.Unit())
 		cw := int(math.RoundToEven(math.Sqrt(target * ratio)))
 		ch := int(math.RoundToEven(math.Sqrt(target / ratio)))
 		if cw > 0 && ch > 0 && cw <= w && ch <= h {
-			y, x := r.below(h-ch+1), r.below(w-cw+1)
+			y, x := r.Below(h-ch+1), r.Below(w-cw+1)
 			return image.Rect(x, y, x+cw, y+ch)
 		}
 	}
@@ -30,9 +32,6 @@ func randomCrop(w, h int, r *rng) image.Rectangle {
 	x, y := (w-cw)/2, (h-ch)/2
 	return image.Rect(x, y, x+cw, y+ch)
 }
-
-// unit returns a number in [0, 1).
-func (r *rng) unit() float64 { return float64(r.next()>>11) / (1 << 53) }
 
 // centreWindows are what evaluation sees of an image of w x h: the shorter
 // side resized to size*256/224, and of that the central size x size.

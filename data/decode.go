@@ -9,6 +9,8 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // maxPixels is the largest image that is decoded: what a header claims is
@@ -27,15 +29,15 @@ func decodeImage(path string, encoded []byte) (image.Image, orientation, error) 
 	case isPNG:
 		decode, header = png.Decode, png.DecodeConfig
 	case len(encoded) == 0:
-		return nil, 0, &FormatError{path, 0, "empty file, want a JPEG or a PNG"}
+		return nil, 0, datafile.Errorf(path, 0, "empty file, want a JPEG or a PNG")
 	default:
-		return nil, 0, &FormatError{path, 0, fmt.Sprintf("neither a JPEG nor a PNG: it begins with % x", encoded[:min(len(encoded), 8)])}
+		return nil, 0, datafile.Errorf(path, 0, "neither a JPEG nor a PNG: it begins with % x", encoded[:min(len(encoded), 8)])
 	}
 	r := bytes.NewReader(encoded)
 	cfg, err := header(r)
 	if err == nil {
 		if problem := impossible(cfg, encoded); problem != "" {
-			return nil, 0, &FormatError{path, 0, problem}
+			return nil, 0, datafile.Errorf(path, 0, "%s", problem)
 		}
 		r.Reset(encoded)
 		var im image.Image
@@ -44,16 +46,16 @@ func decodeImage(path string, encoded []byte) (image.Image, orientation, error) 
 				return im, orientationOf(encoded), nil
 			}
 			if at, problem := unsent(encoded); problem != "" {
-				return nil, 0, &FormatError{path, int64(at), problem}
+				return nil, 0, datafile.Errorf(path, int64(at), "%s", problem)
 			}
 			return im, orientationOf(encoded), nil
 		}
 	}
 	at := int64(len(encoded) - r.Len())
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, 0, &FormatError{path, at, "truncated: the image ends here"}
+		return nil, 0, datafile.Errorf(path, at, "truncated: the image ends here")
 	}
-	return nil, 0, &FormatError{path, at, "damaged: " + err.Error()}
+	return nil, 0, datafile.Errorf(path, at, "%s", "damaged: "+err.Error())
 }
 
 // impossible says what is wrong with the size that a header claims, before memory is
@@ -66,7 +68,7 @@ func impossible(cfg image.Config, encoded []byte) string {
 	most := int64(len(encoded)) * 8 * 64
 	if bytes.HasPrefix(encoded, pngMagic) {
 		depth, channels := int64(encoded[24]), [8]int64{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[encoded[25]&7]
-		most = int64(len(encoded)) * maxExpansion * 8 / max(1, depth*channels)
+		most = int64(len(encoded)) * datafile.MaxExpansion * 8 / max(1, depth*channels)
 	}
 	if pixels := int64(cfg.Width) * int64(cfg.Height); pixels > max(most, 64*64) {
 		return fmt.Sprintf("impossible size %dx%d: a file of %d bytes has %d pixels at most", cfg.Width, cfg.Height, len(encoded), most)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // segment is one of a JPEG.
@@ -61,7 +63,7 @@ func TestProgressiveNeedsAllScans(t *testing.T) {
 	} {
 		part := progressive(c.scans...)
 		_, _, err := decodeImage("a.jpg", part)
-		var f *FormatError
+		var f *datafile.FormatError
 		if !errors.As(err, &f) || f.File != "a.jpg" || !strings.Contains(f.Problem, c.want) {
 			t.Errorf("scans %v: %v, want %q", c.scans, err, c.want)
 		} else if c.scans[len(c.scans)-1] != 4 && f.Offset != int64(len(part)-2) {
@@ -82,7 +84,7 @@ func TestImagesCutAnywhere(t *testing.T) {
 		accepted := 0
 		for n := range whole {
 			_, _, err := decodeImage(name, whole[:n])
-			var f *FormatError
+			var f *datafile.FormatError
 			if !errors.As(err, &f) || f.File != name || f.Offset > int64(n) {
 				t.Fatalf("%s of %d bytes cut after %d: %v", name, len(whole), n, err)
 			}
@@ -267,7 +269,7 @@ func TestImageBombs(t *testing.T) {
 	binary.BigEndian.PutUint32(png[20:], 8000)
 	binary.BigEndian.PutUint32(png[29:], crc32.ChecksumIEEE(png[12:29]))
 	for name, encoded := range map[string][]byte{"a.jpg": grey(8000, 8000), "b.jpg": grey(65535, 65535), "c.png": png} {
-		var f *FormatError
+		var f *datafile.FormatError
 		if _, _, err := decodeImage(name, encoded); !errors.As(err, &f) || !strings.Contains(f.Problem, "impossible size") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -294,7 +296,7 @@ func FuzzDecodeImage(f *testing.F) {
 		}
 		im, turn, err := decodeImage("file", encoded)
 		if err != nil {
-			var format *FormatError
+			var format *datafile.FormatError
 			if !errors.As(err, &format) || format.Offset < 0 || format.Offset > int64(len(encoded)) {
 				t.Fatal(err)
 			}

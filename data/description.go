@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
@@ -40,7 +41,7 @@ func (s *Dataset) Description() Description {
 // Validate reports a description that no set has, as a damaged or foreign one may be: nothing is allocated by its numbers before. What
 // its parts have to do with each other is the model's business, whose parameters have their own lengths in a checkpoint.
 func (d Description) Validate() error {
-	if least := min(d.Classes, d.Vocabulary, d.Rows); least < 0 || max(d.Classes, d.Vocabulary, d.Rows) > maxElements {
+	if least := min(d.Classes, d.Vocabulary, d.Rows); least < 0 || max(d.Classes, d.Vocabulary, d.Rows) > datafile.MaxElements {
 		return fmt.Errorf("data: %d classes, a vocabulary of %d and %d rows cannot be", d.Classes, d.Vocabulary, d.Rows)
 	}
 	return d.Shape.validate()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
@@ -39,7 +40,7 @@ func findPair(set string, c Config) (p pair, err error) {
 			continue
 		}
 		if _, err := pathname.Check(path); err != nil {
-			return p, fmt.Errorf("%s: %w", set, setting.Errorf([]setting.Path{trainFile, evalFile}[i], "%w", err))
+			return p, fmt.Errorf("%s: %w", set, setting.Errorf([]setting.Path{datafile.TrainFilePath, datafile.EvalFilePath}[i], "%w", err))
 		}
 	}
 	if p.train != "" && p.eval != "" {
@@ -74,9 +75,9 @@ func findPair(set string, c Config) (p pair, err error) {
 // unusedFiles are the names that could have been those of the file to evaluate on, but for
 // compressed and plain twins of what is used.
 func unusedFiles(names []string, p pair) (unused []string) {
-	used, _ := unpackedName(filepath.Base(p.eval))
+	used, _ := datafile.UnpackedName(filepath.Base(p.eval))
 	for _, name := range names {
-		plain, _ := unpackedName(name)
+		plain, _ := datafile.UnpackedName(name)
 		isEval := slices.ContainsFunc(evalWords(), func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
 		if isEval && plain != used && name != filepath.Base(p.train) && !slices.Contains(unused, plain) {
 			unused = append(unused, name)
@@ -97,7 +98,7 @@ func textFiles(dir string, tables bool) (names []string, err error) {
 	}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		name, _ := unpackedName(strings.ToLower(e.Name()))
+		name, _ := datafile.UnpackedName(strings.ToLower(e.Name()))
 		switch filepath.Ext(name) {
 		case ".tsv", ".csv":
 			if tables && !e.IsDir() && !strings.HasPrefix(name, ".") {
@@ -133,7 +134,7 @@ func named(dir string, names []string, words ...string) (string, error) {
 			if !strings.Contains(strings.ToLower(name), word) {
 				continue
 			}
-			if plain, packing := unpackedName(name); packing != "" && slices.Contains(found, plain) { // names are sorted
+			if plain, packing := datafile.UnpackedName(name); packing != "" && slices.Contains(found, plain) { // names are sorted
 				continue
 			}
 			found = append(found, name)
@@ -143,7 +144,7 @@ func named(dir string, names []string, words ...string) (string, error) {
 		case 1:
 			return filepath.Join(dir, found[0]), nil
 		default:
-			return "", setting.Errorf(dataDir, "%s has %d files with %q in their names (%s): name one with %v or %v", dir, len(found), word, strings.Join(found, ", "), trainFile, evalFile)
+			return "", setting.Errorf(datafile.DirPath, "%s has %d files with %q in their names (%s): name one with %v or %v", dir, len(found), word, strings.Join(found, ", "), datafile.TrainFilePath, datafile.EvalFilePath)
 		}
 	}
 	return "", fmt.Errorf("%s has no .txt or .tsv file (or .gz or .zst of one) with %s in its name: %w", dir, strings.Join(words, ", "), fs.ErrNotExist)
@@ -158,21 +159,5 @@ func textAlternatives(set, dir string) error {
 	case "text", "chars":
 		fetch = fmt.Sprintf("fetch WikiText-2 with `ringo data text --out %s`, ", dir)
 	}
-	return setting.Errorf("", "%sname the files with %v and %v, or train with %v %s", fetch, trainFile, evalFile, dataDir, Synthetic)
+	return setting.Errorf("", "%sname the files with %v and %v, or train with %v %s", fetch, datafile.TrainFilePath, datafile.EvalFilePath, datafile.DirPath, datafile.Synthetic)
 }
-
-// The settings that say where data are, and how many may be bad.
-const (
-	dataDir   setting.Path = "data.dir"
-	trainFile setting.Path = "data.train-file"
-	evalFile  setting.Path = "data.eval-file"
-	skipBad   setting.Path = "data.max-bad-records"
-
-	trainLimit setting.Path = "data.train-limit"
-	tableRows  setting.Path = "data.table-rows"
-	streamPath setting.Path = "data.stream"
-	splitPath  setting.Path = "data.eval-split"
-	targetPath setting.Path = "data.target"
-	schemaPath setting.Path = "data.schema"
-	layoutPath setting.Path = "data.layout"
-)

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // encoded is the source of images kept as files, or in memory as they were
@@ -20,7 +22,7 @@ type encoded struct {
 	shape    Shape
 	size     int
 	table    [][256]float32
-	skips    *skips
+	skips    *datafile.Skips
 	scratch  sync.Pool // of *scratch
 	whole    bool      // small ones that are seen whole, not their middle
 
@@ -34,7 +36,7 @@ type scratch struct {
 	stored, source, result []uint8 // stored: only where it is to be turned
 }
 
-func newEncoded(pictures []picture, labels []int32, size int, bad *skips) *encoded {
+func newEncoded(pictures []picture, labels []int32, size int, bad *datafile.Skips) *encoded {
 	e := &encoded{
 		pictures: pictures, labels: labels,
 		shape: Shape{Values: []int{size, size, 3}, Labels: 1}, size: size,
@@ -78,7 +80,7 @@ func (e *encoded) Fill(b *Batch, idx []int32, d Draw) error {
 }
 
 // sample brings image n, or the next good one, to s.result and says which.
-func (e *encoded) sample(s *scratch, n int32, augment bool, r *rng) (int32, error) {
+func (e *encoded) sample(s *scratch, n int32, augment bool, r *prng.Rand) (int32, error) {
 	for range e.pictures {
 		if !e.known(n) {
 			err := e.decode(s, n, augment, r)
@@ -107,7 +109,7 @@ func (e *encoded) skip(n int32, fault error) error {
 	if e.bad[n] {
 		return nil
 	}
-	if err := e.skips.skip(fault); err != nil {
+	if err := e.skips.Skip(fault); err != nil {
 		return err
 	}
 	e.bad[n] = true
@@ -115,7 +117,7 @@ func (e *encoded) skip(n int32, fault error) error {
 }
 
 // decode leaves size x size RGB bytes in s.result.
-func (e *encoded) decode(s *scratch, n int32, augment bool, r *rng) error {
+func (e *encoded) decode(s *scratch, n int32, augment bool, r *prng.Rand) error {
 	p := &e.pictures[n]
 	content, err := p.load()
 	if err != nil {
@@ -141,7 +143,7 @@ func (e *encoded) decode(s *scratch, n int32, augment bool, r *rng) error {
 	s.cut(im, box, turn)
 	s.result = bytesview.Sized(s.result, 3*e.size*e.size)
 	s.resize(s.result, s.source, w, h, wx, wy)
-	if augment && r.below(2) == 1 {
+	if augment && r.Below(2) == 1 {
 		flip(s.result, e.size)
 	}
 	return nil
@@ -164,7 +166,7 @@ func (s *scratch) cut(im image.Image, box image.Rectangle, turn orientation) {
 
 // openImages reads an image folder, or an archive of one, for samples of
 // ImageSize x ImageSize.
-func openImages(c Config, bad *skips) (*Dataset, error) {
+func openImages(c Config, bad *datafile.Skips) (*Dataset, error) {
 	t, err := openTree("images", c.Dir)
 	if err != nil {
 		return nil, err
@@ -176,7 +178,7 @@ func openImages(c Config, bad *skips) (*Dataset, error) {
 	train, eval = spread(train, c.TrainLimit), spread(eval, c.EvalLimit)
 	sizes := balance(labelsOf(train, classes), len(classes), classes)
 	size := or(c.ImageSize, 224)
-	s := &Dataset{Classes: len(classes), Words: classes, Notes: append(t.notes(train, eval), sizes...), left: t.skipped.sorted()}
+	s := &Dataset{Classes: len(classes), Words: classes, Notes: append(t.notes(train, eval), sizes...), left: t.skipped.Sorted()}
 	return s, s.openParts(c, bad, [2][]picture{train, eval}, [2][]int32{labelsOf(train, classes), labelsOf(eval, classes)}, func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error) {
 		return newEncoded(pictures[0], labels[0], size, bad), newEncoded(pictures[1], labels[1], size, bad), nil
 	})
@@ -184,14 +186,14 @@ func openImages(c Config, bad *skips) (*Dataset, error) {
 
 // openParts opens images to train on and to evaluate on. Verify opens them again if some of them
 // are bad.
-func (s *Dataset) openParts(c Config, bad *skips, pictures [2][]picture, labels [2][]int32, open func([2][]picture, [2][]int32) (train, eval Source, err error)) (err error) {
+func (s *Dataset) openParts(c Config, bad *datafile.Skips, pictures [2][]picture, labels [2][]int32, open func([2][]picture, [2][]int32) (train, eval Source, err error)) (err error) {
 	limited := func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error) {
 		if train, eval, err = open(pictures, labels); err != nil {
 			return nil, nil, err
 		}
 		return Head(train, c.TrainLimit), Head(eval, c.EvalLimit), nil
 	}
-	if bad.most > 0 {
+	if bad.Max > 0 {
 		s.images = &imageParts{pictures, labels, c.threads(), limited}
 	}
 	s.Train, s.Eval, err = limited(pictures, labels)
@@ -213,7 +215,7 @@ func openTree(set, dir string) (*tree, error) {
 		return openTreeFolder(path)
 	}
 	t := newTree(path)
-	err = walkArchive(path, t.keep(path), t.other)
+	err = datafile.WalkArchive(path, t.keep(path), t.other)
 	return t.finish(), err
 }
 
@@ -222,21 +224,21 @@ func (t *tree) other(h *tar.Header) {
 	part, below := splitPart(h.Name)
 	if h.Typeflag == tar.TypeDir {
 		t.addFolder(splitPart(strings.TrimSuffix(h.Name, "/") + "/"))
-	} else if kind := entryKind(h); kind != "" && len(below) > 0 {
-		t.skipped.add(kind, part+"/"+strings.Join(below, "/"))
+	} else if kind := datafile.EntryKind(h); kind != "" && len(below) > 0 {
+		t.skipped.Add(kind, part+"/"+strings.Join(below, "/"))
 	}
 }
 
 // keep returns the visitor that keeps an archive's images in memory.
 func (t *tree) keep(archive string) func(name string, size int64, r io.Reader) error {
 	return func(name string, size int64, r io.Reader) error {
-		if _, below := splitPart(name); !isImage(name) || isHidden(strings.Join(below, "/")) {
+		if _, below := splitPart(name); !isImage(name) || datafile.IsHidden(strings.Join(below, "/")) {
 			t.add(name, picture{})
 			return nil
 		}
 		full := archive + ": " + name
 		if t.room -= size; t.room < 0 {
-			return &FormatError{full, 0, fmt.Sprintf("the archive has more than %d GiB of images up to here, which are held in memory: unpack it, and name the folder", maxKept>>30)}
+			return datafile.Errorf(full, 0, "the archive has more than %d GiB of images up to here, which are held in memory: unpack it, and name the folder", maxKept>>30)
 		}
 		content, err := readEntry(full, size, r)
 		if err == nil {

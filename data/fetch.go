@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -224,7 +225,7 @@ func byHand(dir string, files []File) error {
 		}
 		what, names = "files", names+between+file.stored()
 	}
-	return setting.Errorf("", "copy the %s into %s by hand (%s), or train without with %v %s", what, dir, names, dataDir, Synthetic)
+	return setting.Errorf("", "copy the %s into %s by hand (%s), or train without with %v %s", what, dir, names, datafile.DirPath, datafile.Synthetic)
 }
 
 // unreachable says whether no server answered at all.

@@ -17,14 +17,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // noise does not compress, so that a transfer has a length worth cutting.
 func noise(n int) []byte {
 	out := make([]byte, n)
-	r := stream(1, 2, 3)
+	r := prng.New(1, 2, 3)
 	for i := range out {
-		out[i] = byte(r.next())
+		out[i] = byte(r.Next())
 	}
 	return out
 }

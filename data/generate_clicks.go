@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
@@ -135,7 +136,7 @@ func (m *ClickGenerator) calibrate() {
 	logits := make([]int64, rows)
 	var line generatedRow
 	for i := range logits {
-		r := stream(clicksStream, 3<<40, uint64(i))
+		r := prng.New(clicksStream, 3<<40, uint64(i))
 		m.draw(&line, &r)
 		logits[i] = line.logit
 	}
@@ -167,11 +168,11 @@ type generatedRow struct {
 // weight is what a value says of a click, of deviation oddsOne: it is even, so that no platform's logarithm matters.
 func weight(table, value uint64) int64 {
 	const width = 2 * 1774 // of an even distribution of deviation 1,024: times the root of 12
-	return (int64(mixed(table^mixed(value))>>32)*width>>32 - width/2) * (oddsOne / 1024)
+	return (int64(prng.Mix(table^prng.Mix(value))>>32)*width>>32 - width/2) * (oddsOne / 1024)
 }
 
 // draw makes a row of no label: its place is where label goes.
-func (m *ClickGenerator) draw(row *generatedRow, r *rng) (labelAt int) {
+func (m *ClickGenerator) draw(row *generatedRow, r *prng.Rand) (labelAt int) {
 	row.text, row.logit, labelAt = row.text[:0], 0, -1
 	for i := range m.made {
 		if i > 0 {
@@ -194,19 +195,19 @@ func (m *ClickGenerator) draw(row *generatedRow, r *rng) (labelAt int) {
 
 // number appends a count: of a logarithm that is drawn evenly where that is what the model sees, else below 100. What it says of a click
 // is by how many deviations it is from its mean; a missing one says nothing.
-func (c *generatedColumn) number(row *generatedRow, r *rng) {
-	if r.below(madeMissing) == 0 {
+func (c *generatedColumn) number(row *generatedRow, r *prng.Rand) {
+	if r.Below(madeMissing) == 0 {
 		return
 	}
 	sign := weight(c.table, textKey(1, []byte(c.Name)))
 	var x uint64
 	var seen int64 // of deviation oddsOne
 	if c.Transform == "log" {
-		k := r.below(13)
-		x = 1<<k - 1 + r.next()>>(64-k)
+		k := r.Below(13)
+		x = 1<<k - 1 + r.Next()>>(64-k)
 		seen = int64(k-6) * oddsOne * 1024 / 3832 // its deviation is 3.742
 	} else {
-		x = uint64(r.below(100))
+		x = uint64(r.Below(100))
 		seen = (2*int64(x) - 99) * oddsOne * 1024 / 59114 // 28.87
 	}
 	row.text = strconv.AppendUint(row.text, x, 10)
@@ -214,9 +215,9 @@ func (c *generatedColumn) number(row *generatedRow, r *rng) {
 }
 
 // bag appends the values of a slot.
-func (c *generatedColumn) bag(row *generatedRow, r *rng) {
-	n := r.between(c.lo, c.hi)
-	if c.Kind == layout.Category && r.below(madeMissing) == 0 {
+func (c *generatedColumn) bag(row *generatedRow, r *prng.Rand) {
+	n := r.Between(c.lo, c.hi)
+	if c.Kind == layout.Category && r.Below(madeMissing) == 0 {
 		n = 0
 	}
 	sum, alike := int64(0), int64(0)
@@ -226,7 +227,7 @@ func (c *generatedColumn) bag(row *generatedRow, r *rng) {
 		if k > 0 {
 			row.text = append(row.text, c.Separator[0])
 		}
-		value := c.zipfSampler.Draw(r.next(), r.next(), r.next())
+		value := c.zipfSampler.Draw(r.Next(), r.Next(), r.Next())
 		sum += weight(c.table, value)
 		if value&7 == last&7 {
 			alike++
@@ -244,7 +245,7 @@ func (c *generatedColumn) bag(row *generatedRow, r *rng) {
 func (c *generatedColumn) value(text []byte, value uint64) []byte {
 	switch c.Values {
 	case layout.Key:
-		return strconv.AppendUint(text, mixed(c.table^value), 10)
+		return strconv.AppendUint(text, prng.Mix(c.table^value), 10)
 	case layout.Hex:
 		const digits = "0123456789abcdef"
 		name := uint32(value) * 0x9e3779b1 // odd: no two values have one name
@@ -258,10 +259,10 @@ func (c *generatedColumn) value(text []byte, value uint64) []byte {
 
 // row appends a whole line, and counts it. The odds are those of the bin that the row is counted in: what is told of the best
 // model is then exact, and not of odds that were rounded afterwards.
-func (m *ClickGenerator) row(text []byte, row *generatedRow, r *rng, t *oracleCounts) []byte {
+func (m *ClickGenerator) row(text []byte, row *generatedRow, r *prng.Rand, t *oracleCounts) []byte {
 	at := m.draw(row, r)
 	bin := m.odds.bin(row.logit + m.bias)
-	click := r.next()>>32 < m.odds.of[bin]
+	click := r.Next()>>32 < m.odds.of[bin]
 	t.add(bin, click)
 	text = append(text, row.text[:at]...)
 	text = m.label(text, click)
@@ -298,7 +299,7 @@ func (m *ClickGenerator) Write(ctx context.Context, w io.Writer, cfg GenerateCon
 	err := writePieces(ctx, w, cfg, func() (draw func(p *piece), done func()) {
 		t, row := newTruth(), new(generatedRow)
 		return func(p *piece) {
-			r := stream(cfg.Seed^clicksStream, 4<<40+cfg.Part, uint64(cfg.First/generateRows+p.number))
+			r := prng.New(cfg.Seed^clicksStream, 4<<40+cfg.Part, uint64(cfg.First/generateRows+p.number))
 			for range p.rows {
 				p.text = m.row(p.text, row, &r, t)
 			}

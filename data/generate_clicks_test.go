@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 const madeLayout = `
@@ -54,7 +56,7 @@ func TestMadeClicks(t *testing.T) {
 	if other == whole {
 		t.Error("another part has the same rows")
 	}
-	rows, err := readSlotted("made", strings.NewReader(whole), l, 1, 0, new(skips))
+	rows, err := readSlotted("made", strings.NewReader(whole), l, 1, 0, new(datafile.Skips))
 	if err != nil || rows.Len() != 5000 {
 		t.Fatal(err)
 	}
@@ -84,12 +86,12 @@ func upTo32(n int) (out []int32) {
 
 // What the best model finds is what a naive count of its scores does.
 func TestClickTruth(t *testing.T) {
-	r := stream(1, 2, 3)
+	r := prng.New(1, 2, 3)
 	all := newTruth()
 	var clicked, not []int
 	loss := 0.0
 	for range 500 {
-		bin, click := oddsBins/2+r.between(-300, 300), r.below(3) == 0
+		bin, click := oddsBins/2+r.Between(-300, 300), r.Below(3) == 0
 		all.add(bin, click)
 		p := 1 / (1 + math.Exp2(-float64(bin-oddsBins/2)/oddsFine))
 		if click {

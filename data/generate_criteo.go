@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
@@ -55,7 +57,7 @@ type slotColumn struct {
 // looks at the first million rows. A bad line is an error with its number and
 // byte offset.
 func LearnCriteo(path string) (*criteoModel, error) {
-	f, err := OpenText(path)
+	f, err := datafile.OpenText(path)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func learnCriteo(name string, r io.Reader, most int) (*criteoModel, error) {
 		return nil, err
 	}
 	if columns.rows < 2 || columns.clicks == 0 || columns.clicks == columns.rows {
-		return nil, &FormatError{name, 0, fmt.Sprintf("%d clicks in %d rows say nothing of what makes a click: give a larger sample", columns.clicks, columns.rows)}
+		return nil, datafile.Errorf(name, 0, "%d clicks in %d rows say nothing of what makes a click: give a larger sample", columns.clicks, columns.rows)
 	}
 	for i := range m.numbers {
 		m.numbers[i] = learnNumber(m.parser, columns.numbers[i], columns.rows, i)
@@ -104,15 +106,15 @@ func (m *criteoModel) readSample(name string, r io.Reader, most int) (*sampleCol
 	for c.rows < most {
 		line, err := in.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {
-			return nil, &FormatError{name, offset, "a line longer than any row"}
+			return nil, datafile.Errorf(name, offset, "a line longer than any row")
 		} else if err != nil && err != io.EOF {
-			return nil, readFault(name, offset+int64(len(line)), err)
+			return nil, datafile.ReadFault(name, offset+int64(len(line)), err)
 		}
 		if len(line) == 0 {
 			break
 		}
 		if _, at, fault := m.parser.line(line, 0, &numbers, &values); fault != "" {
-			return nil, &FormatError{name, offset + int64(at), fmt.Sprintf("line %d: %s", c.rows+1, fault)}
+			return nil, datafile.Errorf(name, offset+int64(at), "line %d: %s", c.rows+1, fault)
 		}
 		offset += int64(len(line))
 		c.add(bytes.TrimRight(line, "\r\n"))
@@ -199,28 +201,28 @@ func learnSlot(values []string, count map[string]int, rows, slot int) slotColumn
 }
 
 // draw appends the column's field and returns what it speaks for a click.
-func (c *numberColumn) draw(row []byte, p *clickParser, r *rng) ([]byte, float64) {
-	if r.next()>>1 < c.missing {
+func (c *numberColumn) draw(row []byte, p *clickParser, r *prng.Rand) ([]byte, float64) {
+	if r.Next()>>1 < c.missing {
 		return row, 0
 	}
-	i := r.below(len(c.quantiles))
+	i := r.Below(len(c.quantiles))
 	x := c.quantiles[i]
 	if i+1 < len(c.quantiles) && c.quantiles[i+1] > x+1 {
-		x += int64(r.unit() * float64(c.quantiles[i+1]-x))
+		x += int64(r.Unit() * float64(c.quantiles[i+1]-x))
 	}
 	return strconv.AppendInt(row, x, 10), c.weight * (float64(p.number(x)) - c.mean)
 }
 
-func (c *slotColumn) draw(row []byte, r *rng) ([]byte, float64) {
-	if r.next()>>1 < c.missing {
+func (c *slotColumn) draw(row []byte, r *prng.Rand) ([]byte, float64) {
+	if r.Next()>>1 < c.missing {
 		return row, 0
 	}
-	i := c.outcomes.Draw(r.next(), r.next())
+	i := c.outcomes.Draw(r.Next(), r.Next())
 	if i < len(c.values) {
 		return append(row, c.values[i]...), c.weights[i]
 	}
 	const digits = "0123456789abcdef" // a new value
-	for x, n := r.next(), 0; n < 8; n++ {
+	for x, n := r.Next(), 0; n < 8; n++ {
 		row = append(row, digits[x&15])
 		x >>= 4
 	}
@@ -228,16 +230,16 @@ func (c *slotColumn) draw(row []byte, r *rng) ([]byte, float64) {
 }
 
 // row appends a line. Its label, the first byte, is drawn last.
-func (m *criteoModel) row(line []byte, r *rng) []byte {
+func (m *criteoModel) row(line []byte, r *prng.Rand) []byte {
 	line, logit, start := m.features(line, r)
-	if r.unit() < sigmoid(m.bias+m.scale*logit) {
+	if r.Unit() < sigmoid(m.bias+m.scale*logit) {
 		line[start] = '1'
 	}
 	return append(line, '\n')
 }
 
 // features appends a line of label 0, without its end.
-func (m *criteoModel) features(line []byte, r *rng) (_ []byte, logit float64, start int) {
+func (m *criteoModel) features(line []byte, r *prng.Rand) (_ []byte, logit float64, start int) {
 	start = len(line)
 	line = append(line, '0')
 	var part float64
@@ -260,7 +262,7 @@ func (m *criteoModel) calibrate() {
 	var line []byte
 	var sum, square float64
 	for i := range logits {
-		r := stream(clicksStream, 1<<40, uint64(i))
+		r := prng.New(clicksStream, 1<<40, uint64(i))
 		line, logits[i], _ = m.features(line[:0], &r)
 		sum += logits[i]
 		square += logits[i] * logits[i]
@@ -328,7 +330,7 @@ type piece struct {
 func (m *criteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) error {
 	return writePieces(ctx, w, cfg, func() (func(*piece), func()) {
 		return func(p *piece) {
-			r := stream(cfg.Seed^clicksStream, 2<<40+cfg.Part, uint64(p.number))
+			r := prng.New(cfg.Seed^clicksStream, 2<<40+cfg.Part, uint64(p.number))
 			for range p.rows {
 				p.text = m.row(p.text, &r)
 			}

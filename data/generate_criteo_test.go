@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
@@ -70,16 +72,16 @@ func sample(t testing.TB) []byte {
 	t.Log("RINGO_DATA is not set: made-up rows in the place of those in its folder criteo")
 	var b bytes.Buffer
 	for i := range 5000 {
-		r := stream(1, 1, uint64(i))
-		row := fmt.Sprint(r.below(4) / 3)
+		r := prng.New(1, 1, uint64(i))
+		row := fmt.Sprint(r.Below(4) / 3)
 		for c := range clickNumbers {
-			if row += "\t"; r.below(c+2) > 0 {
-				row += fmt.Sprint(int64(math.Exp(r.unit()*float64(1+c))) - 2)
+			if row += "\t"; r.Below(c+2) > 0 {
+				row += fmt.Sprint(int64(math.Exp(r.Unit()*float64(1+c))) - 2)
 			}
 		}
 		for c := range clickSlots {
-			if row += "\t"; r.below(c+3) > 0 {
-				row += fmt.Sprintf("%08x", int64(math.Pow(float64(4+c*c*c), r.unit())))
+			if row += "\t"; r.Below(c+3) > 0 {
+				row += fmt.Sprintf("%08x", int64(math.Pow(float64(4+c*c*c), r.Unit())))
 			}
 		}
 		b.WriteString(row + "\n")
@@ -195,7 +197,7 @@ func TestLearnCriteoFaults(t *testing.T) {
 		{strings.Repeat("x", chunkBytes+1), "longer than any row"},
 	} {
 		_, err := learnCriteo("f", strings.NewReader(c.text), sampleRows)
-		var fault *FormatError
+		var fault *datafile.FormatError
 		if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v\nwant %q", err, c.says)
 		}
@@ -238,7 +240,7 @@ func BenchmarkCriteoLike(b *testing.B) { // parses 20,000 rows like the sample's
 	p := newClickParser(clickTableRows)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if _, err := readClicks("f", bytes.NewReader(text), &lineFormat{usual: p}, 1, 0, new(skips)); err != nil {
+		if _, err := readClicks("f", bytes.NewReader(text), &lineFormat{usual: p}, 1, 0, new(datafile.Skips)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // endless gives one byte for ever.
@@ -24,26 +26,26 @@ func (e endless) Read(p []byte) (int, error) {
 func TestReadersEnd(t *testing.T) {
 	check := func(what string, err error, says string) {
 		t.Helper()
-		var f *FormatError
+		var f *datafile.FormatError
 		if !errors.As(err, &f) || f.File != "f" || !strings.Contains(f.Problem, says) {
 			t.Errorf("%s: %v, want %q", what, err, says)
 		}
 	}
 	const most = 1 << 20
-	_, err := readWords("f", endless('a'), newVocabulary(), true, most, new(skips))
+	_, err := readWords("f", endless('a'), newVocabulary(), true, most, new(datafile.Skips))
 	check("a word without end", err, "more than 1048576 tokens")
-	_, err = readWords("f", endless('\n'), newVocabulary(), true, most, new(skips))
+	_, err = readWords("f", endless('\n'), newVocabulary(), true, most, new(datafile.Skips))
 	check("lines without end", err, "more than 1048576 tokens")
 	_, err = readChars("f", endless('a'), most)
 	check("bytes without end", err, "more than 1048576 tokens")
-	_, err = readClicks("f", endless('a'), criteoFormat(10, false), 2, 0, &skips{most: maxElements})
+	_, err = readClicks("f", endless('a'), criteoFormat(10, false), 2, 0, &datafile.Skips{Max: datafile.MaxElements})
 	check("a row without end", err, "a line of more than")
 	if !testing.Short() { // 3 GiB go by
-		_, err = decodeCIFAR("f", endless(0xff), &skips{most: maxElements})
+		_, err = decodeCIFAR("f", endless(0xff), &datafile.Skips{Max: datafile.MaxElements})
 		check("images without end", err, "more than 65536 images")
 	}
 	text := []byte("a b\nc")
-	if ids, err := readWords("f", bytes.NewReader(text), newVocabulary(), true, 5, new(skips)); len(ids) != 5 || err != nil {
+	if ids, err := readWords("f", bytes.NewReader(text), newVocabulary(), true, 5, new(datafile.Skips)); len(ids) != 5 || err != nil {
 		t.Errorf("%d tokens, %v", len(ids), err)
 	}
 	if ids, err := readChars("f", bytes.NewReader(text), len(text)); len(ids) != len(text) || err != nil {
@@ -57,8 +59,8 @@ func TestArchiveHasALimit(t *testing.T) {
 	for room, whole := range map[int64]bool{1400: true, 1399: false, 0: false} {
 		tr := newTree("f")
 		tr.room = room
-		err := walkTar("f", bytes.NewReader(raw), tr.keep("f"), tr.other)
-		var f *FormatError
+		err := datafile.WalkTar("f", bytes.NewReader(raw), tr.keep("f"), tr.other)
+		var f *datafile.FormatError
 		if whole && err != nil || !whole && (!errors.As(err, &f) || !strings.Contains(f.Problem, "unpack it")) {
 			t.Errorf("room for %d bytes: %v", room, err)
 		}
@@ -85,12 +87,12 @@ func TestCompressedGarbage(t *testing.T) {
 		"packed.tar.gz": func(p string) error { _, err := Open("images", Config{Dir: p}); return err },
 		"cut.tar.gz":    func(p string) error { _, err := Open("cifar10", Config{Dir: p}); return err },
 	} {
-		var f *FormatError
+		var f *datafile.FormatError
 		if err := open(at(name)); !errors.As(err, &f) || f.File != at(name) || !strings.Contains(err.Error(), "byte ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f, err := OpenText(at("text.gz"))
+	f, err := datafile.OpenText(at("text.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

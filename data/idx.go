@@ -5,27 +5,12 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
-
-// FormatError is a fault in the content of a data file. Offset is the byte at
-// which it shows, in the decompressed content if the file is compressed.
-type FormatError struct {
-	File    string
-	Offset  int64
-	Problem string
-}
-
-// Error gives file, byte offset and problem.
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s: byte %d: %s", e.File, e.Offset, e.Problem)
-}
 
 // idx is the content of one IDX file of unsigned bytes (the format of MNIST,
 // yann.lecun.com/exdb/mnist): two zero bytes, the element type 8, the number
@@ -34,15 +19,6 @@ type idx struct {
 	dims []int
 	data []byte
 }
-
-// Bounds on what a header may claim, checked before anything is allocated.
-const (
-	// maxExpansion is the most that deflate expands its input: a match of 258
-	// bytes in 2 bits.
-	maxExpansion = 1032
-	// maxElements is more than any set that fits a machine's memory as we hold it.
-	maxElements = 1<<31 - 1
-)
 
 // idxStream is an IDX file being read.
 type idxStream struct {
@@ -69,9 +45,9 @@ func readIDXFile(path string, ndims int, check func(dims []int) error) (*idx, er
 	}
 	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
 	if err != nil {
-		return nil, &FormatError{path, 0, whyNoGzip(err)}
+		return nil, datafile.Errorf(path, 0, "%s", datafile.WhyNoGzip(err))
 	}
-	return decodeIDX(idxStream{z, path, info.Size() * maxExpansion, false}, ndims, check)
+	return decodeIDX(idxStream{z, path, info.Size() * datafile.MaxExpansion, false}, ndims, check)
 }
 
 // decodeIDX reads a whole IDX stream of ndims dimensions. check judges the
@@ -106,7 +82,7 @@ func decodeIDX(s idxStream, ndims int, check func(dims []int) error) (*idx, erro
 }
 
 func (s idxStream) fault(offset int64, format string, args ...any) error {
-	return &FormatError{s.name, offset, fmt.Sprintf(format, args...)}
+	return datafile.Errorf(s.name, offset, format, args...)
 }
 
 // dimensionError is a dimension that the reader of the set cannot accept.
@@ -122,7 +98,7 @@ func (s idxStream) dimensions(raw []byte) (dims []int, total int64, err error) {
 	total = 1
 	for i := 0; i < len(raw); i += 4 {
 		d := int64(binary.BigEndian.Uint32(raw[i:]))
-		if d == 0 || d > maxElements/total { // total is at least 1; no product overflows
+		if d == 0 || d > datafile.MaxElements/total { // total is at least 1; no product overflows
 			return nil, 0, s.fault(int64(4+i), "impossible size %d in dimension %d", d, i/4+1)
 		}
 		total *= d
@@ -149,7 +125,7 @@ func (s idxStream) body(offset, total int64) ([]byte, error) {
 	case n > 0:
 		return nil, s.fault(end, "trailing bytes after the last element")
 	case err != io.EOF:
-		return nil, s.fault(end, "%s", reasonOf(err))
+		return nil, s.fault(end, "%s", datafile.ReasonOf(err))
 	}
 	return data, nil
 }
@@ -159,32 +135,5 @@ func (s idxStream) truncated(offset int64, err error, promised int64, of string)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return s.fault(offset, "truncated: the content ends here, the %s is to be %d bytes long", of, promised)
 	}
-	return s.fault(offset, "%s", reasonOf(err))
-}
-
-// reasonOf names a decompressor's error in the file's terms.
-func reasonOf(err error) string {
-	switch {
-	case errors.Is(err, gzip.ErrChecksum):
-		return "the gzip checksum does not match: the file is damaged"
-	case errors.Is(err, gzip.ErrHeader):
-		return "no gzip header here"
-	case errors.Is(err, zstd.ErrCRCMismatch):
-		return "the zstd checksum does not match: the file is damaged"
-	case errors.Is(err, zstd.ErrMagicMismatch):
-		return "no zstd frame here"
-	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return "this zstd file wants more than 128 MiB to be unpacked: pack it with --long=27 or less"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "truncated: the file ends too early"
-	}
-	return err.Error()
-}
-
-// whyNoGzip says what is wrong with the beginning of a file.
-func whyNoGzip(err error) string {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "truncated, or not a gzip file: it ends within its first 10 bytes"
-	}
-	return "not a gzip file: " + reasonOf(err)
+	return s.fault(offset, "%s", datafile.ReasonOf(err))
 }

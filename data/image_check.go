@@ -39,7 +39,7 @@ func (s *Dataset) Verify(train bool, rank, size int, gather func(own []byte) ([]
 	if !train && len(images.pictures[1]) > 0 {
 		first = 1
 	}
-	own, err := json.Marshal(images.faults(first, rank, size, s.skips.most+1))
+	own, err := json.Marshal(images.faults(first, rank, size, s.skips.Max+1))
 	if all[0] = own; err == nil && gather != nil {
 		all, err = gather(own)
 	}
@@ -59,7 +59,7 @@ func (s *Dataset) Verify(train bool, rank, size int, gather func(own []byte) ([]
 	if err := s.exclude(bad); err != nil {
 		return err
 	}
-	s.images, s.skips.checked = nil, true
+	s.images, s.skips.Checked = nil, true
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (s *Dataset) exclude(bad [2]map[int]string) (err error) {
 	for part, all := range s.images.pictures {
 		for i := range all {
 			if problem, ok := bad[part][i]; ok {
-				if err := s.skips.skip(errors.New(problem)); err != nil {
+				if err := s.skips.Skip(errors.New(problem)); err != nil {
 					return err
 				}
 				continue

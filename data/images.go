@@ -3,6 +3,8 @@ package data
 import (
 	"encoding/binary"
 	"io"
+
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // Images is a labelled set of images of one size, held in memory as bytes.
@@ -108,9 +110,9 @@ func (p *pixels) Fill(b *Batch, idx []int32, _ Draw) error {
 }
 
 // drawOf starts the generator of a sample in an epoch.
-func drawOf(d Draw, sample int32) rng {
+func drawOf(d Draw, sample int32) prng.Rand {
 	const purpose = 0x6a09e667f3bcc908 // apart from the shuffle of the same seed
-	return stream(d.Seed^purpose, uint64(d.Epoch), uint64(sample))
+	return prng.New(d.Seed^purpose, uint64(d.Epoch), uint64(sample))
 }
 
 // normalise maps interleaved bytes to floats.

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/npy"
 )
 
 // openAskedArrays reads the rows of an array of samples, from the file when they are needed where it can. What is to be found may be in
 // the file or not: nobody looks at it.
-func openAskedArrays(d Description, c InputConfig, bad *skips) (PredictInput, error) {
+func openAskedArrays(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	f, names, err := askedFile(c, func(name string) bool { return (roles{schema: c.Schema}).kind(name) == table.Number })
 	if err != nil {
 		return nil, fmt.Errorf("arrays: %w", err)

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"errors"
 	"io"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // openAskedClicks reads rows of Criteo, or by the layout of the training, from files, or the standard input, as they are needed.
-func openAskedClicks(d Description, c InputConfig, bad *skips) (PredictInput, error) {
+func openAskedClicks(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	format, err := d.clickFormat()
 	if err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ type predictClicks struct {
 }
 
 // file reads a file to its end.
-func (a *predictClicks) file(path string, bad *skips) error {
+func (a *predictClicks) file(path string, bad *datafile.Skips) error {
 	var stopped error
 	take := func(c *chunk) bool {
 		stopped = a.take(c)
@@ -74,7 +76,7 @@ func (a *predictClicks) file(path string, bad *skips) error {
 	name, in := nameOfInput(path), io.NopCloser(a.cfg.Stdin)
 	if path != Stdin {
 		var err error
-		if in, err = OpenText(path); err != nil {
+		if in, err = datafile.OpenText(path); err != nil {
 			return err
 		}
 	}

@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // openAskedImages reads the images of a set's evaluation part, where Path names a set as it was trained on; else an image, or all those of
 // a folder and its folders in the order of their paths.
-func openAskedImages(d Description, c InputConfig, bad *skips) (PredictInput, error) {
+func openAskedImages(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	info, err := os.Stat(c.Path)
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func openAskedImages(d Description, c InputConfig, bad *skips) (PredictInput, er
 	if len(pictures) == 0 {
 		return nil, fmt.Errorf("%s has no image (.jpg, .jpeg or .png), and is no data set of the kind %s: %w", c.Path, d.Name, fs.ErrNotExist)
 	}
-	if len(d.Shape.Values) != 3 || len(pictures) > maxElements {
+	if len(d.Shape.Values) != 3 || len(pictures) > datafile.MaxElements {
 		return nil, fmt.Errorf("%s: %s for a model that takes samples of %v values", c.Path, quantity.Count(len(pictures), "image"), d.Shape.Values)
 	}
 	e := newEncoded(pictures, make([]int32, len(pictures)), d.Shape.Values[0], bad)
@@ -41,24 +42,24 @@ func openAskedImages(d Description, c InputConfig, bad *skips) (PredictInput, er
 	if len(e.table) != e.shape.Values[2] {
 		return nil, fmt.Errorf("%s: images for a model that takes %d values of a point", c.Path, e.shape.Values[2])
 	}
-	return newPicked(e, c, bad, left.sorted(), nil)
+	return newPicked(e, c, bad, left.Sorted(), nil)
 }
 
 // picturesIn returns an image, or those of a folder and of all folders below it that are not
 // hidden, and what else is there.
-func picturesIn(path string) (out []picture, left leftOuts, err error) {
+func picturesIn(path string) (out []picture, left datafile.LeftOuts, err error) {
 	err = walkImages(path, &left, func(below string, folder bool) bool {
-		switch hidden := isHidden(filepath.ToSlash(below)); {
+		switch hidden := datafile.IsHidden(filepath.ToSlash(below)); {
 		case hidden && folder:
-			left.add(hiddenFolder, filepath.Join(path, below))
+			left.Add(datafile.HiddenFolder, filepath.Join(path, below))
 		case hidden:
-			left.add(hiddenFile, filepath.Join(path, below))
+			left.Add(datafile.HiddenFile, filepath.Join(path, below))
 		case folder:
 			return true
 		case below == "" || isImage(below):
 			out = append(out, picture{path: filepath.Join(path, below)})
 		default:
-			left.add(leftKind(below), filepath.Join(path, below))
+			left.Add(leftKind(below), filepath.Join(path, below))
 		}
 		return false
 	})

@@ -6,18 +6,19 @@ import (
 	"io"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // openAskedTable reads a table's rows as they are needed, and encodes those of this rank.
-func openAskedTable(d Description, c InputConfig, bad *skips) (PredictInput, error) {
+func openAskedTable(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	in, err := openRows(c)
 	if err != nil {
 		return nil, err
 	}
 	mine := func(k int64) bool { return k%int64(c.Size) == int64(c.Rank) }
 	return newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
-		return d.Encoder.Each(in, c.Columns, c.Batch, mine, bad.skip, func(a *table.Unlabelled) error {
+		return d.Encoder.Each(in, c.Columns, c.Batch, mine, bad.Skip, func(a *table.Unlabelled) error {
 			return hand(func(rows *Rows) {
 				rows.N = a.N
 				rows.Values, rows.IDs = append(rows.Values[:0], a.Values...), append(rows.IDs[:0], a.IDs...)
@@ -31,7 +32,7 @@ func openAskedTable(d Description, c InputConfig, bad *skips) (PredictInput, err
 func openRows(c InputConfig) (table.Reader, error) {
 	switch {
 	case c.Path == Synthetic || isFolder(c.Path) && !isParts(c.Path):
-		return nil, setting.Errorf(dataDir, "%s: the model was trained on a table: name a file of rows such as my.csv, or - for the standard input", c.Path)
+		return nil, setting.Errorf(datafile.DirPath, "%s: the model was trained on a table: name a file of rows such as my.csv, or - for the standard input", c.Path)
 	case c.Path != Stdin:
 		return OpenTable(c.Path)
 	}

@@ -1,6 +1,10 @@
 package data
 
-import "math"
+import (
+	"math"
+
+	"github.com/ringo-ml/ringo/internal/data/prng"
+)
 
 const languageStream = 0xa54ff53a5f1d36f1
 
@@ -30,8 +34,8 @@ func newChain(words int, seed uint64) *chain {
 }
 
 // any draws a word by frequency alone.
-func (c *chain) any(r *rng) int {
-	x := r.next() >> 1
+func (c *chain) any(r *prng.Rand) int {
+	x := r.Next() >> 1
 	lo, hi := 0, c.words-1
 	for lo < hi {
 		if mid := (lo + hi) / 2; c.bound[mid] < x {
@@ -44,15 +48,15 @@ func (c *chain) any(r *rng) int {
 }
 
 // after draws the word that follows one.
-func (c *chain) after(word int, r *rng) int {
-	if r.below(5) == 0 {
+func (c *chain) after(word int, r *prng.Rand) int {
+	if r.Below(5) == 0 {
 		return c.any(r)
 	}
 	nth := 0
-	for nth < followers-1 && r.below(2) == 1 {
+	for nth < followers-1 && r.Below(2) == 1 {
 		nth++
 	}
-	own := stream(c.seed, uint64(word), uint64(nth))
+	own := prng.New(c.seed, uint64(word), uint64(nth))
 	return c.any(&own)
 }
 
@@ -66,10 +70,10 @@ func syntheticText(c Config) *Dataset {
 	source := func(set uint64, sequences, usual int) Source {
 		n := or(sequences, max(1, usual/steps))*steps + 1
 		ids := make([]int32, n)
-		r := stream(c.Seed^languageStream, 1<<40, set)
+		r := prng.New(c.Seed^languageStream, 1<<40, set)
 		word := language.any(&r)
 		for i := range ids {
-			if r.below(20) == 0 {
+			if r.Below(20) == 0 {
 				ids[i] = 1
 				continue
 			}
@@ -92,11 +96,11 @@ func syntheticChars(c Config) *Dataset {
 	source := func(set uint64, sequences, usual int) Source {
 		n := or(sequences, max(1, usual/steps))*steps + 1
 		var ids []int32
-		r := stream(c.Seed^languageStream, 1<<41, set)
+		r := prng.New(c.Seed^languageStream, 1<<41, set)
 		word := language.any(&r)
 		for len(ids) < n {
 			ids = appendSpelling(ids, language.seed, word)
-			if r.below(10) == 0 {
+			if r.Below(10) == 0 {
 				ids = append(ids, '.', '\n')
 			} else {
 				ids = append(ids, ' ')
@@ -114,12 +118,12 @@ func syntheticChars(c Config) *Dataset {
 // appendSpelling writes a word as syllables of a consonant and a vowel.
 func appendSpelling(ids []int32, seed uint64, word int) []int32 {
 	const consonants, vowels = "bcdfghjklmnprstvwz", "aeiou"
-	r := stream(seed, 1<<42, uint64(word))
-	for range r.between(1, 3) {
-		ids = append(ids, int32(consonants[r.below(len(consonants))]), int32(vowels[r.below(len(vowels))]))
+	r := prng.New(seed, 1<<42, uint64(word))
+	for range r.Between(1, 3) {
+		ids = append(ids, int32(consonants[r.Below(len(consonants))]), int32(vowels[r.Below(len(vowels))]))
 	}
-	if r.below(2) == 1 {
-		ids = append(ids, int32(consonants[r.below(len(consonants))]))
+	if r.Below(2) == 1 {
+		ids = append(ids, int32(consonants[r.Below(len(consonants))]))
 	}
 	return ids
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
@@ -107,12 +108,12 @@ func (f *lineFormat) begin(name string, r io.Reader) (lineHead, io.Reader, error
 	if errors.Is(err, bufio.ErrBufferFull) {
 		return lineHead{}, nil, tooLong(name, 0, headLine)
 	} else if err != nil && err != io.EOF {
-		return lineHead{}, nil, readFault(name, int64(len(first)), err)
+		return lineHead{}, nil, datafile.ReadFault(name, int64(len(first)), err)
 	}
 	header := bytes.Clone(bytes.TrimRight(bytes.TrimPrefix(first, []byte("\ufeff")), "\r\n"))
 	p, err := newLineParser(f.layout, header, f.unlabelled)
 	if err != nil {
-		return lineHead{}, nil, &FormatError{name, 0, err.Error()}
+		return lineHead{}, nil, datafile.Errorf(name, 0, "%s", err.Error())
 	}
 	return lineHead{p, len(first)}, text, nil
 }
@@ -123,7 +124,7 @@ func (f *lineFormat) head(path string) (lineHead, error) {
 	if f.usual != nil {
 		return lineHead{parser: f.usual}, nil
 	}
-	r, err := OpenText(path)
+	r, err := datafile.OpenText(path)
 	if err != nil {
 		return lineHead{}, err
 	}
@@ -134,7 +135,7 @@ func (f *lineFormat) head(path string) (lineHead, error) {
 
 // each gives the parsed chunks of a text to collect, in order, until that returns false. Bad lines
 // that may be left out are.
-func (f *lineFormat) each(name string, r io.Reader, size, threads int, bad *skips, collect func(*chunk) bool) (lineHead, error) {
+func (f *lineFormat) each(name string, r io.Reader, size, threads int, bad *datafile.Skips, collect func(*chunk) bool) (lineHead, error) {
 	head, r, err := f.begin(name, r)
 	if err != nil {
 		return head, err
@@ -146,8 +147,8 @@ func (f *lineFormat) each(name string, r io.Reader, size, threads int, bad *skip
 	in := &chunks{name: name, r: r, size: size, most: f.most(), offset: int64(head.bytes)}
 	return head, parseLines(in, threads, head.parser.parse, func(c *chunk) (bool, error) {
 		for _, fault := range c.block.faults {
-			told := &FormatError{name, c.offset + int64(fault.offset), fmt.Sprintf("line %d: %s", lines+fault.line+1, fault.text)}
-			if err := bad.skip(told); err != nil {
+			told := datafile.Errorf(name, c.offset+int64(fault.offset), "line %d: %s", lines+fault.line+1, fault.text)
+			if err := bad.Skip(told); err != nil {
 				return false, err
 			}
 		}
@@ -159,7 +160,7 @@ func (f *lineFormat) each(name string, r io.Reader, size, threads int, bad *skip
 // none is the fault of a text without samples.
 func (f *lineFormat) none(name string) error {
 	if f.layout == nil {
-		return &FormatError{name, 0, "no rows: want " + f.requirement()}
+		return datafile.Errorf(name, 0, "%s", "no rows: want "+f.requirement())
 	}
-	return &FormatError{name, 0, "no samples: want " + f.requirement()}
+	return datafile.Errorf(name, 0, "%s", "no samples: want "+f.requirement())
 }

@@ -2,10 +2,11 @@ package data
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // chunkBytes is how much of a file one goroutine parses at a time: large
@@ -36,7 +37,7 @@ func longest(size int) int { return max(size, lineLimit) }
 
 // tooLong is the fault of a file without line ends, such as a binary one.
 func tooLong(name string, offset int64, most int) error {
-	return &FormatError{name, offset, fmt.Sprintf("a line of more than %d bytes: this is no file of text lines", most)}
+	return datafile.Errorf(name, offset, "a line of more than %d bytes: this is no file of text lines", most)
 }
 
 // chunk is a part of a file on its way from the reader to the collector.
@@ -99,7 +100,7 @@ func (s *chunks) fill(text []byte, want int) ([]byte, error) {
 		if err == io.EOF {
 			s.ended = true
 		} else if err != nil {
-			return text, readFault(s.name, s.offset+int64(len(text)), err)
+			return text, datafile.ReadFault(s.name, s.offset+int64(len(text)), err)
 		}
 	}
 	return text, nil

@@ -30,7 +30,7 @@ func (s numbers) Fill(b *Batch, idx []int32, d Draw) error {
 			return fmt.Errorf("sample %d: %w", n, errBad)
 		}
 		r := drawOf(d, n)
-		b.Values[2*i], b.Values[2*i+1] = float32(r.below(1000)), float32(n)
+		b.Values[2*i], b.Values[2*i+1] = float32(r.Below(1000)), float32(n)
 		b.IDs[i], b.Labels[i] = int32(d.Epoch), n
 	}
 	return nil

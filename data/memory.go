@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // Sample is the part of a batch that one sample has, to be read or written in place; its bags are in the batch alone.
@@ -48,8 +49,8 @@ type memory struct {
 // which are not copied and must not change. Slices whose lengths do not go with the shape are an error, all told.
 func FromBatch(shape Shape, all Batch) (Source, error) {
 	errs := []error{shape.validate()}
-	if all.N < 0 || all.N > maxElements {
-		return nil, fmt.Errorf("data: %d samples: want 0 to %d", all.N, maxElements)
+	if all.N < 0 || all.N > datafile.MaxElements {
+		return nil, fmt.Errorf("data: %d samples: want 0 to %d", all.N, datafile.MaxElements)
 	}
 	check := func(name string, got, each int) {
 		if each >= 0 && (all.N > 0 && each > math.MaxInt/all.N || got != all.N*each) {
@@ -72,8 +73,8 @@ func FromBatch(shape Shape, all Batch) (Source, error) {
 func (s Shape) validate() error {
 	size := 1
 	for _, d := range s.Values {
-		if d < 1 || d > maxElements/size {
-			return fmt.Errorf("data: samples of %v values: want positive sizes with a product up to %d", s.Values, maxElements)
+		if d < 1 || d > datafile.MaxElements/size {
+			return fmt.Errorf("data: samples of %v values: want positive sizes with a product up to %d", s.Values, datafile.MaxElements)
 		}
 		size *= d
 	}
@@ -122,8 +123,8 @@ func FromSlice[T any](all []T, shape Shape, put func(item T, s Sample) error) (S
 	if put == nil {
 		return nil, errors.New("data: no function that puts an item into a batch")
 	}
-	if len(all) > maxElements {
-		return nil, fmt.Errorf("data: %d samples: want at most %d", len(all), maxElements)
+	if len(all) > datafile.MaxElements {
+		return nil, fmt.Errorf("data: %d samples: want at most %d", len(all), datafile.MaxElements)
 	}
 	return &items[T]{shape, all, put}, nil
 }
@@ -131,7 +132,7 @@ func FromSlice[T any](all []T, shape Shape, put func(item T, s Sample) error) (S
 // FromSeq is FromSlice of what a sequence gives, all of which is held in memory: at most so many items; 0: 2^31 - 1. A
 // longer sequence is an error.
 func FromSeq[T any](seq iter.Seq[T], most int, shape Shape, put func(item T, s Sample) error) (Source, error) {
-	most = min(or(most, maxElements), maxElements)
+	most = min(or(most, datafile.MaxElements), datafile.MaxElements)
 	var all []T
 	for item := range seq {
 		if len(all) == most {

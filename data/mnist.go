@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
@@ -69,7 +70,7 @@ func isIDX(path string) bool {
 	if !isFile(path) {
 		return false
 	}
-	f, err := OpenText(path)
+	f, err := datafile.OpenText(path)
 	if err != nil {
 		return false
 	}
@@ -122,7 +123,7 @@ func checkImages(dims []int, labels int, labelPath string) error {
 func checkLabels(path string, labels []byte) error {
 	for i, l := range labels {
 		if l >= mnistClasses {
-			return &FormatError{path, int64(8 + i), fmt.Sprintf("impossible label %d of image %d, want 0 to %d", l, i, mnistClasses-1)}
+			return datafile.Errorf(path, int64(8+i), "impossible label %d of image %d, want 0 to %d", l, i, mnistClasses-1)
 		}
 	}
 	return nil
@@ -153,11 +154,11 @@ func missing(dir string, err error) error {
 
 // alternatives is what to do where the files are not there.
 func alternatives(dir string) error {
-	return setting.Errorf("", "fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with %v %s", dir, dataDir, Synthetic)
+	return setting.Errorf("", "fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with %v %s", dir, datafile.DirPath, datafile.Synthetic)
 }
 
 // openMNISTSet is openMNIST as a Dataset.
-func openMNISTSet(c Config, _ *skips) (*Dataset, error) {
+func openMNISTSet(c Config, _ *datafile.Skips) (*Dataset, error) {
 	train, test, err := openMNIST(c.Dir)
 	if err != nil {
 		return nil, err

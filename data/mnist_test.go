@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // encode is the inverse of decodeIDX.
@@ -122,7 +124,7 @@ func TestOpenMNISTFaults(t *testing.T) {
 			if c.name == "a million labels" && gzipped { // the length of the content is not known
 				offset, says = 4, "impossible size: 1048584 bytes promised"
 			}
-			var f *FormatError
+			var f *datafile.FormatError
 			if !errors.As(err, &f) {
 				t.Errorf("%s, gzipped %v: %v", c.name, gzipped, err)
 				continue
@@ -155,7 +157,7 @@ func TestOpenMNISTDamagedGzip(t *testing.T) {
 		dir := t.TempDir()
 		write(t, dir, files)
 		_, _, err := openMNIST(dir)
-		var f *FormatError
+		var f *datafile.FormatError
 		if !errors.As(err, &f) || !strings.Contains(f.Problem, c.says) {
 			t.Errorf("%s: %v, want it to say %q", c.name, err, c.says)
 		}
@@ -265,7 +267,7 @@ func FuzzDecodeIDX(f *testing.F) {
 		s := idxStream{bytes.NewReader(raw), "f", int64(len(raw)), exact}
 		got, err := decodeIDX(s, ndims, func([]int) error { return nil })
 		if err != nil {
-			var fault *FormatError
+			var fault *datafile.FormatError
 			if !errors.As(err, &fault) || fault.File != "f" || fault.Offset < 0 || fault.Offset > int64(len(raw)) {
 				t.Fatalf("%v in %d bytes", err, len(raw))
 			}

@@ -1,6 +1,9 @@
 package data
 
-import "github.com/ringo-ml/ringo/internal/bytesview"
+import (
+	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/prng"
+)
 
 // partition returns the positions [lo, hi) of n that belong to a rank of size,
 // cut contiguously as SINGA cuts them. With dropRemainder every rank gets
@@ -28,9 +31,9 @@ func permutation(seed uint64, epoch, n int, dst []int32) []int32 {
 	for i := range dst {
 		dst[i] = int32(i)
 	}
-	r := stream(seed, uint64(epoch), uint64(n))
+	r := prng.New(seed, uint64(epoch), uint64(n))
 	for i := n - 1; i > 0; i-- {
-		j := r.below(i + 1)
+		j := r.Below(i + 1)
 		dst[i], dst[j] = dst[j], dst[i]
 	}
 	return dst

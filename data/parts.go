@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -34,7 +35,7 @@ func isParts(dir string) bool {
 	found := false
 	for _, e := range entries {
 		name := e.Name()
-		if plain, _ := unpackedName(name); !unread(name) && (e.IsDir() && !strings.Contains(name, "=") || isImage(name) || isArchive(name) || strings.HasSuffix(plain, "-ubyte") || ending(name) == ".bin") {
+		if plain, _ := datafile.UnpackedName(name); !unread(name) && (e.IsDir() && !strings.Contains(name, "=") || isImage(name) || datafile.IsArchive(name) || strings.HasSuffix(plain, "-ubyte") || ending(name) == ".bin") {
 			return false
 		}
 		found = found || isTablePart(name) || e.IsDir() && strings.Contains(name, "=")
@@ -74,7 +75,7 @@ func partsOf(dir string) (paths []string, err error) {
 		})
 	}
 	if has("train") && has(evalWords()...) {
-		return nil, setting.Errorf(dataDir, "%s has files to train on and to evaluate on (%s): name one of each with %v and %v", dir, strings.Join(names[:min(len(names), 5)], ", "), trainFile, evalFile)
+		return nil, setting.Errorf(datafile.DirPath, "%s has files to train on and to evaluate on (%s): name one of each with %v and %v", dir, strings.Join(names[:min(len(names), 5)], ", "), datafile.TrainFilePath, datafile.EvalFilePath)
 	}
 	return paths, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -76,7 +77,7 @@ func OpenInput(d Description, c InputConfig) (PredictInput, error) {
 	if c.Size, c.Threads = or(c.Size, 1), or(c.Threads, runtime.GOMAXPROCS(0)); c.Batch < 1 || c.Rank < 0 || c.Rank >= c.Size {
 		return nil, fmt.Errorf("data: batches of %d for rank %d of %d: want at least 1, and a rank below their number", c.Batch, c.Rank, c.Size)
 	}
-	bad := &skips{most: c.SkipBad, all: true}
+	bad := &datafile.Skips{Max: c.SkipBad, All: true}
 	switch {
 	case c.Path == Stdin && c.Stdin == nil:
 		return nil, errors.New("data: the standard input is to be read, but there is none")
@@ -85,13 +86,13 @@ func OpenInput(d Description, c InputConfig) (PredictInput, error) {
 	case d.Encoder != nil:
 		return openAskedTable(d, c, bad)
 	case c.Path == Stdin && d.Name != "criteo" && d.Name != "clicks":
-		return nil, setting.Errorf(dataDir, "-: the standard input can be a table or rows of Criteo, but the model was trained on %s: name a file or folder", nameOr(d.Name))
+		return nil, setting.Errorf(datafile.DirPath, "-: the standard input can be a table or rows of Criteo, but the model was trained on %s: name a file or folder", nameOr(d.Name))
 	case c.Path == Synthetic:
 		return openAskedSet(d, c)
 	case d.Name == "criteo", d.Name == "clicks" && d.Layout != nil:
 		return openAskedClicks(d, c, bad)
 	case d.Name == "arrays" && c.SkipBad > 0:
-		return nil, setting.Errorf(skipBad, "%d has no effect on arrays: none of their samples can be left out", c.SkipBad)
+		return nil, setting.Errorf(datafile.SkipBadPath, "%d has no effect on arrays: none of their samples can be left out", c.SkipBad)
 	case d.Name == "arrays":
 		return openAskedArrays(d, c, bad)
 	case d.Name == "mnist" || d.Name == "cifar10" || d.Name == "images" || d.Name == "imagenet":
@@ -135,7 +136,7 @@ type indexedInput struct {
 	loader *Loader
 	inTurn roundRobin
 	source Source
-	skips  *skips
+	skips  *datafile.Skips
 	left   []LeftOut // files that are no images
 	rows   Rows
 	files  io.Closer
@@ -143,7 +144,7 @@ type indexedInput struct {
 
 // newPicked reads a source in its order. files are those that samples are read from, which it
 // closes; nil: there are none.
-func newPicked(source Source, c InputConfig, bad *skips, left []LeftOut, files io.Closer) (PredictInput, error) {
+func newPicked(source Source, c InputConfig, bad *datafile.Skips, left []LeftOut, files io.Closer) (PredictInput, error) {
 	if c.Rank > 0 {
 		left = nil
 	}
@@ -191,7 +192,7 @@ func (b *Batch) cut(s Shape, n int) {
 	b.Labels, b.Targets = b.Labels[:n*s.Labels], b.Targets[:n*s.Targets]
 }
 
-func (p *indexedInput) LeftOut() []LeftOut { return slices.Concat(p.left, p.skips.left()) }
+func (p *indexedInput) LeftOut() []LeftOut { return slices.Concat(p.left, p.skips.LeftOut()) }
 
 func (p *indexedInput) Close() {
 	p.loader.Close()
@@ -248,7 +249,7 @@ type streamInput struct {
 	ended sync.WaitGroup
 	err   error // of the reader, once full is closed
 	last  *Rows // that Next has given
-	skips *skips
+	skips *datafile.Skips
 	waits bool // that the reader ends, which one of the standard input may never do
 }
 
@@ -260,7 +261,7 @@ var errStopped = errors.New("closed")
 
 // newPushed has read run in a goroutine of its own: fill gets a batch's memory, which is then given
 // on.
-func newPushed(bad *skips, waits bool, read func(hand func(fill func(*Rows)) error) error) *streamInput {
+func newPushed(bad *datafile.Skips, waits bool, read func(hand func(fill func(*Rows)) error) error) *streamInput {
 	p := &streamInput{full: make(chan *Rows, pushedAhead+2), free: make(chan *Rows, pushedAhead+2), stop: make(chan struct{}), skips: bad, waits: waits}
 	for range cap(p.free) {
 		p.free <- new(Rows)
@@ -297,7 +298,7 @@ func (p *streamInput) Next() (*Rows, bool, error) {
 	return rows, true, nil
 }
 
-func (p *streamInput) LeftOut() []LeftOut { return p.skips.left() }
+func (p *streamInput) LeftOut() []LeftOut { return p.skips.LeftOut() }
 
 func (p *streamInput) Close() {
 	close(p.stop)

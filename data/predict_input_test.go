@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
@@ -166,7 +167,7 @@ func TestBatchesInTurn(t *testing.T) {
 // An input that is closed early ends its reader; its error comes at the end; what is not for a model is refused.
 func TestInputsEnd(t *testing.T) {
 	leakcheck.Check(t)
-	in := newPushed(new(skips), true, func(hand func(func(*Rows)) error) error {
+	in := newPushed(new(datafile.Skips), true, func(hand func(func(*Rows)) error) error {
 		for {
 			if err := hand(func(r *Rows) { r.N = 1 }); err != nil {
 				return err
@@ -177,7 +178,7 @@ func TestInputsEnd(t *testing.T) {
 		t.Errorf("%v, %v, %v", r, ok, err)
 	}
 	in.Close()
-	failing := newPushed(new(skips), true, func(func(func(*Rows)) error) error { return io.ErrUnexpectedEOF })
+	failing := newPushed(new(datafile.Skips), true, func(func(func(*Rows)) error) error { return io.ErrUnexpectedEOF })
 	if _, ok, err := failing.Next(); ok || err != io.ErrUnexpectedEOF {
 		t.Errorf("%v, %v", ok, err)
 	}

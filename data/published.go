@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -64,7 +65,7 @@ func MNISTFiles() []File {
 // checkTokens wants a text of so many words, line ends included.
 func checkTokens(want int) func(io.Reader) error {
 	return func(r io.Reader) error {
-		ids, err := readWords("the text", r, newVocabulary(), true, maxElements, new(skips))
+		ids, err := readWords("the text", r, newVocabulary(), true, datafile.MaxElements, new(datafile.Skips))
 		if err == nil && len(ids) != want {
 			err = fmt.Errorf("%d tokens, want %d", len(ids), want)
 		}
@@ -87,7 +88,7 @@ func checkClickSample(r io.Reader) error {
 		err := parseLines(&chunks{name: clickSampleText, r: text, size: chunkBytes}, 1, p.parse, func(c *chunk) (bool, error) {
 			if len(c.block.faults) > 0 {
 				f := c.block.faults[0]
-				return false, &FormatError{clickSampleText, c.offset + int64(f.offset), fmt.Sprintf("line %d: %s", rows+f.line+1, f.text)}
+				return false, datafile.Errorf(clickSampleText, c.offset+int64(f.offset), "line %d: %s", rows+f.line+1, f.text)
 			}
 			rows += c.block.lines
 			return true, nil
@@ -104,10 +105,10 @@ func checkClickSample(r io.Reader) error {
 func withClickSample(r io.Reader, use func(io.Reader) error) error {
 	z, err := gzip.NewReader(r)
 	if err != nil {
-		return fmt.Errorf("not a gzip file: %s", reasonOf(err))
+		return fmt.Errorf("not a gzip file: %s", datafile.ReasonOf(err))
 	}
 	found := false
-	err = walkTar(clickSample, z, func(name string, _ int64, r io.Reader) error {
+	err = datafile.WalkTar(clickSample, z, func(name string, _ int64, r io.Reader) error {
 		if !strings.HasSuffix(name, clickSampleText) || found {
 			return nil
 		}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // The readers of arrays and shards, each beside reading the same bytes plainly. bench/README.md has figures.
@@ -177,7 +179,7 @@ func BenchmarkShards(b *testing.B) {
 	for range n {
 		pictures = append(pictures, picture{path: "x", encoded: jpg})
 	}
-	memory := newEncoded(pictures, make([]int32, n), 112, new(skips))
+	memory := newEncoded(pictures, make([]int32, n), 112, new(datafile.Skips))
 	b.Run("decode-from-memory", func(b *testing.B) {
 		b.SetBytes(int64(n * len(jpg)))
 		for b.Loop() {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // naiveResize is the definition: every output pixel is the weighted mean of
@@ -121,7 +123,7 @@ func TestRandomCrop(t *testing.T) {
 	for _, c := range [][2]int{{500, 375}, {224, 224}, {1, 1}, {1000, 10}, {10, 1000}, {2, 3}} {
 		var least, most = math.Inf(1), 0.0
 		for i := range 2000 {
-			r := stream(1, 2, uint64(i))
+			r := prng.New(1, 2, uint64(i))
 			b := randomCrop(c[0], c[1], &r)
 			if b.Empty() || b.Min.X < 0 || b.Min.Y < 0 || b.Max.X > c[0] || b.Max.Y > c[1] {
 				t.Fatalf("%v: %v", c, b)

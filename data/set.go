@@ -11,14 +11,15 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Synthetic in place of a folder asks for data that the program makes itself.
-const Synthetic = "synthetic"
+// Synthetic, instead of a folder, selects generated data.
+const Synthetic = datafile.Synthetic
 
 // Config says where the data of a set lie and how they are read. The zero
 // value of every field but Dir stands for the set's usual choice.
@@ -59,26 +60,26 @@ func (c Config) Validate() error {
 		}
 	}
 	whole := c.Encoder != nil && c.EvalFile != ""
-	fault(c.Dir == "" && (c.TrainFile == "" || c.EvalFile == "") && !whole, "", "no data: name the folder of the data set, or %q, with %v; or both files with %v and %v", Synthetic, dataDir, trainFile, evalFile)
-	fault(c.Dir == Synthetic && (c.TrainFile != "" || c.EvalFile != ""), dataDir, "%s, but files are named (%q, %q)", Synthetic, c.TrainFile, c.EvalFile)
+	fault(c.Dir == "" && (c.TrainFile == "" || c.EvalFile == "") && !whole, "", "no data: name the folder of the data set, or %q, with %v; or both files with %v and %v", Synthetic, datafile.DirPath, datafile.TrainFilePath, datafile.EvalFilePath)
+	fault(c.Dir == Synthetic && (c.TrainFile != "" || c.EvalFile != ""), datafile.DirPath, "%s, but files are named (%q, %q)", Synthetic, c.TrainFile, c.EvalFile)
 	for _, v := range []struct {
 		path  setting.Path
 		value int
-	}{{skipBad, c.SkipBad}, {trainLimit, c.TrainLimit}, {"data.eval-limit", c.EvalLimit}, {tableRows, c.Rows}} {
-		fault(v.value < 0 || v.value > maxElements, v.path, "%d: want 0 to %d", v.value, maxElements)
+	}{{datafile.SkipBadPath, c.SkipBad}, {datafile.TrainLimitPath, c.TrainLimit}, {"data.eval-limit", c.EvalLimit}, {datafile.TableRowsPath, c.Rows}} {
+		fault(v.value < 0 || v.value > datafile.MaxElements, v.path, "%d: want 0 to %d", v.value, datafile.MaxElements)
 	}
 	for _, v := range []struct {
 		name        string
 		value, most int
-	}{{"Steps", c.Steps, 1 << 16}, {"Vocabulary", c.Vocabulary, maxElements}, {"ImageSize", c.ImageSize, 1 << 12}, {"Threads", c.Threads, 1 << 12}} {
+	}{{"Steps", c.Steps, 1 << 16}, {"Vocabulary", c.Vocabulary, datafile.MaxElements}, {"ImageSize", c.ImageSize, 1 << 12}, {"Threads", c.Threads, 1 << 12}} {
 		fault(v.value < 0 || v.value > v.most, "", "data: %s %d: want 0 to %d", v.name, v.value, v.most)
 	}
-	fault(c.Split != 0 && !(c.Split > 0 && c.Split < 1), splitPath, "%s: want a share above 0 and below 1; 0 for %s", quantity.Exact(c.Split), quantity.Exact(usualSplit))
-	fault(c.Stream && c.Dir == Synthetic, streamPath, "has no files to read synthetic rows from: make some with `ringo data criteo --generate`")
-	fault(c.Stream && c.TrainLimit > 0, trainLimit, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, trainFile)
-	fault(c.SkipBad > 0 && c.Dir == Synthetic, skipBad, "%d has no effect on synthetic data: leave it out", c.SkipBad)
-	fault(c.Dir == Synthetic && c.Layout != "", layoutPath, "%s is of files, not of synthetic data", c.Layout)
-	fault(c.Rows == 1, tableRows, "1: want at least 2, for row 0 stands for what is missing")
+	fault(c.Split != 0 && !(c.Split > 0 && c.Split < 1), datafile.SplitPath, "%s: want a share above 0 and below 1; 0 for %s", quantity.Exact(c.Split), quantity.Exact(usualSplit))
+	fault(c.Stream && c.Dir == Synthetic, datafile.StreamPath, "has no files to read synthetic rows from: make some with `ringo data criteo --generate`")
+	fault(c.Stream && c.TrainLimit > 0, datafile.TrainLimitPath, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, datafile.TrainFilePath)
+	fault(c.SkipBad > 0 && c.Dir == Synthetic, datafile.SkipBadPath, "%d has no effect on synthetic data: leave it out", c.SkipBad)
+	fault(c.Dir == Synthetic && c.Layout != "", datafile.LayoutPath, "%s is of files, not of synthetic data", c.Layout)
+	fault(c.Rows == 1, datafile.TableRowsPath, "1: want at least 2, for row 0 stands for what is missing")
 	fault(c.Vocabulary > 0 && c.Vocabulary < 3, "", "data: Vocabulary %d: want at least 3, <unk>, <eos> and a word", c.Vocabulary)
 	return errors.Join(errs...)
 }
@@ -116,7 +117,7 @@ type Dataset struct {
 	// Layout is how samples of clicks lie in files; nil: in Criteo's format, or it is another set.
 	Layout *layout.Layout
 
-	skips  *skips
+	skips  *datafile.Skips
 	left   []LeftOut   // files that are no samples
 	images *imageParts // that Verify is to decode; nil: none
 	open   []io.Closer // files that samples are read from
@@ -136,7 +137,7 @@ func (s *Dataset) Close() error {
 // LeftOut returns what the set leaves out, by kind: files that are no samples, and bad lines and
 // images (Config.SkipBad). Without Verify an image is found bad when it is decoded, and the next
 // one stands in.
-func (s *Dataset) LeftOut() []LeftOut { return slices.Concat(s.left, s.skips.left()) }
+func (s *Dataset) LeftOut() []LeftOut { return slices.Concat(s.left, s.skips.LeftOut()) }
 
 // Fingerprint is a checksum over names, sizes, labels and tokens, by which
 // hosts find out that they hold different data.
@@ -193,7 +194,7 @@ type datasetFormat struct {
 	split     bool // a share can be held out
 	skips     bool // bad samples can be left out
 	find      func(Config) error
-	open      func(Config, *skips) (*Dataset, error)
+	open      func(Config, *datafile.Skips) (*Dataset, error)
 	synthetic func(Config) *Dataset
 }
 
@@ -230,27 +231,27 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 		return datasetFormat{}, errors.Join(fmt.Errorf("data: no data set is called %q%s; known are %s", name, spelling.Hint(name, Names()...), strings.Join(Names(), ", ")), err)
 	}
 	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
-		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): %w", name, cfg.TrainFile, cfg.EvalFile, setting.Errorf("", "give the folder with %v alone", dataDir)))
+		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): %w", name, cfg.TrainFile, cfg.EvalFile, setting.Errorf("", "give the folder with %v alone", datafile.DirPath)))
 	}
 	if cfg.Encoder == nil {
 		for _, v := range []struct {
 			given, taken bool
 			path         setting.Path
 			value        any
-		}{{cfg.Target != "", all[i].columns, targetPath, cfg.Target}, {cfg.Schema != nil, all[i].columns, schemaPath, cfg.Schema}, {cfg.Split != 0, all[i].split, splitPath, cfg.Split}} {
+		}{{cfg.Target != "", all[i].columns, datafile.TargetPath, cfg.Target}, {cfg.Schema != nil, all[i].columns, datafile.SchemaPath, cfg.Schema}, {cfg.Split != 0, all[i].split, datafile.SplitPath, cfg.Split}} {
 			if v.given && !v.taken {
 				err = errors.Join(err, setting.Errorf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
 			}
 		}
 	}
 	if cfg.SkipBad > 0 && !all[i].skips {
-		err = errors.Join(err, setting.Errorf(skipBad, "%d has no effect on the data set %s: none of its samples can be left out", cfg.SkipBad, name))
+		err = errors.Join(err, setting.Errorf(datafile.SkipBadPath, "%d has no effect on the data set %s: none of its samples can be left out", cfg.SkipBad, name))
 	}
 	if (name == "clicks") != (cfg.Layout != "") {
-		err = errors.Join(err, setting.Errorf(layoutPath, "%q: the data set clicks needs a layout, which says what columns are, and no other set takes one; this is %s", cfg.Layout, name))
+		err = errors.Join(err, setting.Errorf(datafile.LayoutPath, "%q: the data set clicks needs a layout, which says what columns are, and no other set takes one; this is %s", cfg.Layout, name))
 	}
 	if cfg.Stream && name != "criteo" && name != "clicks" {
-		err = errors.Join(err, setting.Errorf(streamPath, "is for clicks, Criteo's and those by a layout; %s is read into memory", name))
+		err = errors.Join(err, setting.Errorf(datafile.StreamPath, "is for clicks, Criteo's and those by a layout; %s is read into memory", name))
 	}
 	return all[i], err
 }
@@ -275,9 +276,9 @@ func Open(name string, cfg Config) (*Dataset, error) {
 	var s *Dataset
 	if cfg.Dir == Synthetic {
 		s = f.synthetic(cfg)
-		s.skips = new(skips)
+		s.skips = new(datafile.Skips)
 	} else {
-		bad := &skips{most: cfg.SkipBad}
+		bad := &datafile.Skips{Max: cfg.SkipBad}
 		if s, err = f.open(cfg, bad); err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func TestMNISTSet(t *testing.T) {
 		}
 		checkReuse(t, c.src, Draw{})
 	}
-	if set.Name != "mnist" || set.Classes != 10 || set.skips.count() != 0 || set.Streams {
+	if set.Name != "mnist" || set.Classes != 10 || set.skips.Count() != 0 || set.Streams {
 		t.Errorf("%+v", set)
 	}
 }

@@ -1,5 +1,7 @@
 package data
 
+import "github.com/ringo-ml/ringo/internal/data/prng"
+
 // syntheticCIFAR draws two sets of 32x32 colour images in CIFAR-10's format,
 // channels last: ten classes of shapes (disc,
 // square, triangle, ring, cross, …) of any place and size on a shaded ground
@@ -10,8 +12,8 @@ func syntheticCIFAR(c Config) *Dataset {
 	draw := func(set uint64, n int) *records {
 		out := &records{make([]uint8, n*3*cifarPlane), make([]int32, n)}
 		for i := range n {
-			r := stream(c.Seed^shapesStream, set, uint64(i))
-			out.labels[i] = int32(r.below(cifarClasses))
+			r := prng.New(c.Seed^shapesStream, set, uint64(i))
+			out.labels[i] = int32(r.Below(cifarClasses))
 			drawShape(out.pix[i*3*cifarPlane:][:3*cifarPlane], int(out.labels[i]), &r)
 		}
 		return out
@@ -41,27 +43,27 @@ func palette() [10][3]int {
 	}
 }
 
-func drawShape(pix []uint8, class int, r *rng) {
+func drawShape(pix []uint8, class int, r *prng.Rand) {
 	colours := palette()
 	hint := class
-	if r.below(5) >= 3 {
-		hint = r.below(len(colours))
+	if r.Below(5) >= 3 {
+		hint = r.Below(len(colours))
 	}
 	ink := colours[hint]
 	var ground, slope [3]int
 	for c := range ground {
-		ink[c] += r.between(-30, 30)
-		ground[c], slope[c] = r.between(30, 160), r.between(-2, 2)
+		ink[c] += r.Between(-30, 30)
+		ground[c], slope[c] = r.Between(30, 160), r.Between(-2, 2)
 	}
-	radius := r.between(6, 12)
-	cx, cy := r.between(radius, cifarSide-1-radius), r.between(radius, cifarSide-1-radius)
+	radius := r.Between(6, 12)
+	cx, cy := r.Between(radius, cifarSide-1-radius), r.Between(radius, cifarSide-1-radius)
 	for y := range cifarSide {
 		for x := range cifarSide {
 			colour := ground
 			if inShape(class, x-cx, y-cy, radius) {
 				colour = ink
 			}
-			noise := r.next()
+			noise := r.Next()
 			for c, v := range colour {
 				v += slope[c]*(x+y-cifarSide) + int(noise&63) + int(noise>>6&63) - 63
 				noise >>= 12
@@ -134,27 +136,27 @@ func (s *stripes) Fill(b *Batch, idx []int32, _ Draw) error {
 		if n < 0 || int(n) >= s.n {
 			panic("data: index out of range")
 		}
-		r := stream(s.seed, s.set, uint64(n))
-		class := r.below(stripeClasses)
+		r := prng.New(s.seed, s.set, uint64(n))
+		class := r.Below(stripeClasses)
 		b.Labels[i] = int32(class)
 		s.draw(b.Values[i*size:][:size], class, &r)
 	}
 	return nil
 }
 
-func (s *stripes) draw(dst []float32, class int, r *rng) {
+func (s *stripes) draw(dst []float32, class int, r *prng.Rand) {
 	cos := [10]int{1000, 951, 809, 588, 309, 0, -309, -588, -809, -951} // of 18 degrees each
 	sin := [10]int{0, 309, 588, 809, 951, 1000, 951, 809, 588, 309}
 	side := s.shape.Values[0]
 	colours := palette()
 	from, to := colours[class/10], colours[(class/10+3)%10]
 	for c := range from {
-		from[c] += r.between(-20, 20)
-		to[c] += r.between(-20, 20)
+		from[c] += r.Between(-20, 20)
+		to[c] += r.Between(-20, 20)
 	}
-	periods := r.between(3, 7) // across the image; a period is 512 units
+	periods := r.Between(3, 7) // across the image; a period is 512 units
 	stepX, stepY := 512*periods*cos[class%10]/side, 512*periods*sin[class%10]/side
-	phase := r.below(512 * 1000)
+	phase := r.Below(512 * 1000)
 	for y := range side {
 		at := phase + y*stepY
 		for x := range side {
@@ -162,7 +164,7 @@ func (s *stripes) draw(dst []float32, class int, r *rng) {
 			if wave > 255 {
 				wave = 511 - wave
 			}
-			noise := r.next()
+			noise := r.Next()
 			out := dst[(y*side+x)*3:][:3]
 			for c := range out {
 				v := from[c] + (to[c]-from[c])*wave>>8 + int(noise&63) + int(noise>>6&63) - 63

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -147,9 +148,9 @@ type shard struct {
 	most int // faults that may be left out
 
 	samples []picture
-	faults  []error  // of samples that are left out
-	left    leftOuts // files that are of no sample
-	key     string   // of the sample that is being read
+	faults  []error           // of samples that are left out
+	left    datafile.LeftOuts // files that are of no sample
+	key     string            // of the sample that is being read
 	now     picture
 	spoilt  bool // one of its files is bad
 	field   int  // of labelFields that now has its label of; len(labelFields): it has none yet
@@ -182,17 +183,17 @@ func (s *shard) index() error {
 			return s.finish()
 		}
 		if err != nil {
-			return archiveFault(s.path, at, cmp.Or(s.key, "the beginning"), err)
+			return datafile.ArchiveFault(s.path, at, cmp.Or(s.key, "the beginning"), err)
 		}
 		if h.Typeflag != tar.TypeReg {
-			if kind := entryKind(h); kind != "" {
-				s.left.add(kind, s.path+": "+h.Name)
+			if kind := datafile.EntryKind(h); kind != "" {
+				s.left.Add(kind, s.path+": "+h.Name)
 			}
 			end = at
 			continue
 		}
 		if h.Size > s.size-at {
-			return archiveFault(s.path, s.size, h.Name, io.ErrUnexpectedEOF)
+			return datafile.ArchiveFault(s.path, s.size, h.Name, io.ErrUnexpectedEOF)
 		}
 		end = at + (h.Size+511)/512*512
 		if err := s.add(h, at, in); err != nil {
@@ -213,8 +214,8 @@ func (s *shard) skip(fault error) error {
 
 // add takes a file of the shard.
 func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
-	if isHidden(h.Name) {
-		s.left.add(hiddenFile, s.path+": "+h.Name)
+	if datafile.IsHidden(h.Name) {
+		s.left.Add(datafile.HiddenFile, s.path+": "+h.Name)
 		return nil
 	}
 	key, field := member(h.Name)
@@ -224,7 +225,7 @@ func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
 		}
 		s.key = key
 	}
-	fault := func(problem string) error { return &FormatError{s.path, at, h.Name + ": " + problem} }
+	fault := func(problem string) error { return datafile.Errorf(s.path, at, "%s", h.Name+": "+problem) }
 	switch n := slices.Index(labelFields, field); {
 	case isImage(h.Name) && s.now.size > 0:
 		return s.skip(fault("a second image of the sample"))
@@ -239,7 +240,7 @@ func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
 		}
 		text := make([]byte, h.Size)
 		if _, err := io.ReadFull(content, text); err != nil {
-			return archiveFault(s.path, at, h.Name, err)
+			return datafile.ArchiveFault(s.path, at, h.Name, err)
 		}
 		class, problem := labelOf(field, text)
 		if problem != "" {
@@ -259,11 +260,11 @@ func (s *shard) finish() error {
 		s.samples = append(s.samples, p)
 	case spoilt: // it is counted
 	case p.size > 0:
-		return s.skip(&FormatError{s.path, p.at, fmt.Sprintf("sample %s has no label: want a file .cls, .json or .txt beside the image", s.key)})
+		return s.skip(datafile.Errorf(s.path, p.at, "sample %s has no label: want a file .cls, .json or .txt beside the image", s.key))
 	case labelled:
-		return s.skip(&FormatError{s.path, 0, fmt.Sprintf("sample %s has no image: want a file .jpg, .jpeg or .png beside the label", s.key)})
+		return s.skip(datafile.Errorf(s.path, 0, "sample %s has no image: want a file .jpg, .jpeg or .png beside the label", s.key))
 	case s.key != "":
-		s.left.add("file of no sample", s.path+": "+s.key)
+		s.left.Add("file of no sample", s.path+": "+s.key)
 	}
 	return nil
 }
@@ -297,13 +298,13 @@ func labelOf(field string, text []byte) (class, problem string) {
 
 // indexShards lists the samples of all shards, several at once. Bad samples are counted in the
 // order of the shards.
-func indexShards(names []string, threads int, bad *skips, left *leftOuts) ([]picture, error) {
+func indexShards(names []string, threads int, bad *datafile.Skips, left *datafile.LeftOuts) ([]picture, error) {
 	shards, errs := make([]shard, len(names)), make([]error, len(names))
 	var wait sync.WaitGroup
 	for t := range min(threads, len(names)) {
 		wait.Go(func() {
 			for i := t; i < len(names); i += threads {
-				shards[i] = shard{path: names[i], most: bad.most}
+				shards[i] = shard{path: names[i], most: bad.Max}
 				errs[i] = shards[i].index()
 			}
 		})
@@ -312,14 +313,14 @@ func indexShards(names []string, threads int, bad *skips, left *leftOuts) ([]pic
 	var all []picture
 	for i, s := range shards {
 		for _, fault := range s.faults {
-			if err := bad.skip(fault); err != nil {
+			if err := bad.Skip(fault); err != nil {
 				return nil, err
 			}
 		}
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
-		left.merge(s.left)
+		left.Merge(s.left)
 		all = append(all, s.samples...)
 	}
 	return all, nil
@@ -333,10 +334,10 @@ func findShards(c Config) error {
 // shardsOf are the shards to train on and those to evaluate on, if there are any.
 func shardsOf(c Config) (train, eval []string, err error) {
 	if c.TrainFile != "" && c.Dir != "" {
-		return nil, nil, setting.Errorf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
+		return nil, nil, setting.Errorf(datafile.TrainFilePath, "%s with %v %s: name one of both", c.TrainFile, datafile.DirPath, c.Dir)
 	}
 	if c.EvalFile != "" && c.Split != 0 {
-		return nil, nil, setting.Errorf(splitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), evalFile, c.EvalFile)
+		return nil, nil, setting.Errorf(datafile.SplitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
 	}
 	if train, err = shardNames(cmp.Or(c.TrainFile, c.Dir)); err == nil && c.EvalFile != "" {
 		eval, err = shardNames(c.EvalFile)
@@ -348,12 +349,12 @@ func shardsOf(c Config) (train, eval []string, err error) {
 }
 
 // openShards lists the samples of shards; their images are read and decoded when they are needed.
-func openShards(c Config, bad *skips) (*Dataset, error) {
+func openShards(c Config, bad *datafile.Skips) (*Dataset, error) {
 	train, eval, err := shardsOf(c)
 	if err != nil {
 		return nil, err
 	}
-	var left leftOuts
+	var left datafile.LeftOuts
 	samples, err := indexShards(train, c.threads(), bad, &left)
 	var others []picture
 	if err == nil {
@@ -362,7 +363,7 @@ func openShards(c Config, bad *skips) (*Dataset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shards: %w", err)
 	}
-	if len(samples) == 0 || len(eval) > 0 && len(others) == 0 || len(samples)+len(others) > maxElements {
+	if len(samples) == 0 || len(eval) > 0 && len(others) == 0 || len(samples)+len(others) > datafile.MaxElements {
 		return nil, fmt.Errorf("shards: %d samples in %d files to train on and %d in %d to evaluate on: want some", len(samples), len(train), len(others), len(eval))
 	}
 	labels, classes, words, err := classesOf(samples, others)
@@ -372,12 +373,12 @@ func openShards(c Config, bad *skips) (*Dataset, error) {
 	sizes := balance(labels[:len(samples)], classes, words)
 	size := or(c.ImageSize, 224)
 	n, share := len(samples), cmp.Or(c.Split, usualSplit)
-	s := &Dataset{Classes: classes, Words: words, left: left.sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
+	s := &Dataset{Classes: classes, Words: words, left: left.Sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
 	s.Notes = append(s.Notes, sizes...)
 	if len(eval) > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("evaluates on %s in %s", quantity.Count(len(others), "sample"), quantity.Count(len(eval), "shard")))
 	} else {
-		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), splitPath))
+		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), datafile.SplitPath))
 	}
 	return s, s.openParts(c, bad, [2][]picture{samples, others}, [2][]int32{labels[:n], labels[n:]}, func(pictures [2][]picture, labels [2][]int32) (train, other Source, err error) {
 		train = newEncoded(pictures[0], labels[0], size, bad)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // tarred is an archive of files, given as names and contents.
@@ -65,7 +67,7 @@ func TestShardsAreTheirImages(t *testing.T) {
 	if s.Train.Len() != 4 || s.Eval.Len() != 2 || s.Classes != 4 || len(s.Notes) != 2 {
 		t.Errorf("%d and %d of %d classes, %q", s.Train.Len(), s.Eval.Len(), s.Classes, s.Notes)
 	}
-	twin := newEncoded(pictures, labels, 16, new(skips))
+	twin := newEncoded(pictures, labels, 16, new(datafile.Skips))
 	for _, d := range []Draw{{}, {Seed: 5, Epoch: 3, Augment: true}} {
 		got, want := fill(t, s.Train, d, 3, 1, 2, 0), fill(t, twin, d, 3, 1, 2, 0)
 		if !slices.Equal(got.Values, want.Values) || !slices.Equal(got.Labels, want.Labels) {
@@ -108,11 +110,11 @@ func TestBadShards(t *testing.T) {
 	} {
 		path := filepath.Join(shardFiles(t, tarred(t, append(slices.Clone(files), good...)...)), "0.tar")
 		_, err := Open("shards", Config{Dir: path})
-		var fault *FormatError
+		var fault *datafile.FormatError
 		if !errors.As(err, &fault) || fault.File != path || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if s, err := Open("shards", Config{Dir: path, SkipBad: 3}); err != nil || s.Train.Len()+s.Eval.Len() < 2 || s.skips.count() == 0 {
+		if s, err := Open("shards", Config{Dir: path, SkipBad: 3}); err != nil || s.Train.Len()+s.Eval.Len() < 2 || s.skips.Count() == 0 {
 			t.Errorf("%q is not left out: %v", want, err)
 		}
 	}
@@ -132,8 +134,8 @@ func TestCutShards(t *testing.T) {
 		if err := os.WriteFile(path, whole[:n], 0o666); err != nil {
 			t.Fatal(err)
 		}
-		_, err := indexShards([]string{path}, 1, new(skips), new(leftOuts))
-		var fault *FormatError
+		_, err := indexShards([]string{path}, 1, new(datafile.Skips), new(datafile.LeftOuts))
+		var fault *datafile.FormatError
 		if n < last+512 && (!errors.As(err, &fault) || fault.File != path) {
 			t.Fatalf("cut at %d of %d: %v", n, len(whole), err)
 		}
@@ -148,7 +150,7 @@ func FuzzShard(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		all, err := indexShards([]string{path}, 1, &skips{most: 3}, new(leftOuts))
+		all, err := indexShards([]string{path}, 1, &datafile.Skips{Max: 3}, new(datafile.LeftOuts))
 		for _, p := range all {
 			if err == nil && (p.size < 1 || p.at < 512 || p.at+p.size > int64(len(content)) || p.class == "") {
 				t.Fatalf("%+v of %d bytes", p, len(content))

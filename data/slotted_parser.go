@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // slotParser parses lines by a layout; several may share it.
@@ -412,9 +413,9 @@ func digitsOf(word uint64, n int) (d uint64, ok bool) {
 
 // textKey is a hash of a table and a text: two given ones have the same key with odds of 2^-64.
 func textKey(table uint64, text []byte) uint64 {
-	h := mixed(table ^ uint64(len(text)))
+	h := prng.Mix(table ^ uint64(len(text)))
 	for len(text) >= 8 {
-		h = mixed(h ^ binary.LittleEndian.Uint64(text))
+		h = prng.Mix(h ^ binary.LittleEndian.Uint64(text))
 		text = text[8:]
 	}
 	last := uint64(0)
@@ -425,5 +426,5 @@ func textKey(table uint64, text []byte) uint64 {
 			last |= uint64(b) << (8 * i)
 		}
 	}
-	return mixed(h ^ last)
+	return prng.Mix(h ^ last)
 }

@@ -14,7 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 func layoutOf(t testing.TB, text string) *layout.Layout {
@@ -27,7 +29,7 @@ func layoutOf(t testing.TB, text string) *layout.Layout {
 }
 
 // readSlotted reads a text by a layout.
-func readSlotted(name string, r io.Reader, l *layout.Layout, threads, limit int, bad *skips) (*clicks, error) {
+func readSlotted(name string, r io.Reader, l *layout.Layout, threads, limit int, bad *datafile.Skips) (*clicks, error) {
 	f, err := layoutFormat(l)
 	if err != nil {
 		return nil, err
@@ -101,7 +103,7 @@ func naiveShop(t *testing.T, text string) (out []told) {
 
 // Samples of a layout are what a naive reader makes of the file, in any order and chunk, with the same keys in tables that are shared.
 func TestSlotted(t *testing.T) {
-	s, err := readSlotted("shop.csv", strings.NewReader(shopText), layoutOf(t, shopLayout), 2, 0, new(skips))
+	s, err := readSlotted("shop.csv", strings.NewReader(shopText), layoutOf(t, shopLayout), 2, 0, new(datafile.Skips))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +172,7 @@ func TestSlottedCriteo(t *testing.T) {
 // A layout of one's own with Criteo's columns takes decimals.
 func TestSlottedLikeCriteo(t *testing.T) {
 	l := layoutOf(t, "columns:\n  - {name: label, kind: label}\n  - {name: I, times: 13, kind: number, transform: log}\n  - {name: C, times: 26, kind: category, values: hex}\n")
-	s, err := readSlotted("f.tsv", strings.NewReader("1\t0.5"+strings.Repeat("\t", 38)+"\n"), l, 1, 0, new(skips))
+	s, err := readSlotted("f.tsv", strings.NewReader("1\t0.5"+strings.Repeat("\t", 38)+"\n"), l, 1, 0, new(datafile.Skips))
 	if err != nil || s.Len() != 1 || s.pages[0].numbers[0] != float32(math.Log1p(0.5)) {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -196,20 +198,20 @@ func TestSlottedFaults(t *testing.T) {
 		{"", "the line ends after field 1 of 7"},
 	} {
 		text := header + good + c.line + "\n" + good
-		_, err := readSlotted("f.csv", strings.NewReader(text), l, 1, 0, new(skips))
+		_, err := readSlotted("f.csv", strings.NewReader(text), l, 1, 0, new(datafile.Skips))
 		if err == nil || !strings.Contains(err.Error(), "f.csv: byte ") || !strings.Contains(err.Error(), "line 3: ") || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.line, err, c.says)
 		}
-		bad := &skips{most: 1}
-		if s, err := readSlotted("f.csv", strings.NewReader(text), l, 1, 0, bad); err != nil || s.Len() != 2 || bad.count() != 1 {
-			t.Errorf("%q left out: %v, %d", c.line, err, bad.count())
+		bad := &datafile.Skips{Max: 1}
+		if s, err := readSlotted("f.csv", strings.NewReader(text), l, 1, 0, bad); err != nil || s.Len() != 2 || bad.Count() != 1 {
+			t.Errorf("%q left out: %v, %d", c.line, err, bad.Count())
 		}
 	}
 	for text, says := range map[string]string{
 		"item,rating\n": `f.csv: byte 0: line 1: there is no column "price" of layout l.yaml`, header: "no samples", "": "line 1: there is no column", `"item`: "line 1: field 1: a quote",
 		"x,x," + strings.Replace(header, "tags", "item", 1): `fields 3 and 5 are both called "item"`,
 	} {
-		if _, err := readSlotted("f.csv", strings.NewReader(text), l, 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := readSlotted("f.csv", strings.NewReader(text), l, 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)
 		}
 	}
@@ -219,7 +221,7 @@ func TestSlottedFaults(t *testing.T) {
 func TestSlottedLargeBag(t *testing.T) {
 	l := layoutOf(t, "columns:\n  - {name: y, kind: label}\n  - {name: b, kind: bag, values: key}\n")
 	text := "1\t" + strings.Repeat("12345|", 999_999) + "7\n0\t\n"
-	s, err := readSlotted("large.tsv", strings.NewReader(text), l, 1, 0, new(skips))
+	s, err := readSlotted("large.tsv", strings.NewReader(text), l, 1, 0, new(datafile.Skips))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +229,7 @@ func TestSlottedLargeBag(t *testing.T) {
 	if err := s.Fill(&b, []int32{1, 0}, Draw{}); err != nil || len(b.Bags.Bag(0, 2, 1)) != 1_000_000 || len(b.Bags.Bag(0, 2, 0)) != 0 || b.Bags.Keys[999_999] != 7 {
 		t.Errorf("%d keys, %v", len(b.Bags.Keys), err)
 	}
-	if _, err := readSlotted("larger.tsv", strings.NewReader("1\t"+strings.Repeat("12345|", 6_000_000)), l, 1, 0, new(skips)); err == nil || !strings.Contains(err.Error(), "larger.tsv: byte 0: a line of more than 33554432 bytes") {
+	if _, err := readSlotted("larger.tsv", strings.NewReader("1\t"+strings.Repeat("12345|", 6_000_000)), l, 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), "larger.tsv: byte 0: a line of more than 33554432 bytes") {
 		t.Errorf("a line too long: %v", err)
 	}
 }
@@ -299,10 +301,10 @@ func BenchmarkSlotted(b *testing.B) {
 	for i := range 1000 {
 		text = fmt.Appendf(text, "%d", i%2)
 		for k := range clickNumbers {
-			text = fmt.Appendf(text, "\t%d", mixed(uint64(i*k))%1000)
+			text = fmt.Appendf(text, "\t%d", prng.Mix(uint64(i*k))%1000)
 		}
 		for k := range clickSlots {
-			text = fmt.Appendf(text, "\t%08x", uint32(mixed(uint64(i*k+7))))
+			text = fmt.Appendf(text, "\t%08x", uint32(prng.Mix(uint64(i*k+7))))
 		}
 		text = append(text, '\n')
 	}

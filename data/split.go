@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
@@ -57,7 +59,7 @@ func Split(s Source, share float64) (train, eval Source, err error) {
 // heldOut says of n samples which are held out.
 func heldOut(n int, share float64) ([]bool, error) {
 	if !(share > 0 && share < 1) {
-		return nil, setting.Errorf(splitPath, "%s: want a share above 0 and below 1", quantity.Exact(share))
+		return nil, setting.Errorf(datafile.SplitPath, "%s: want a share above 0 and below 1", quantity.Exact(share))
 	}
 	if n < 2 {
 		return nil, fmt.Errorf("%d samples cannot be split: both parts need at least one", n)
@@ -78,6 +80,6 @@ func heldOut(n int, share float64) ([]bool, error) {
 // Held says whether the sample of an index is held out where a share is.
 func Held(index int, share float64) bool {
 	const purpose = 0x3c6ef372fe94f82b
-	r := stream(purpose, 0, uint64(index))
-	return r.unit() < share
+	r := prng.New(purpose, 0, uint64(index))
+	return r.Unit() < share
 }

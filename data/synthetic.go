@@ -1,5 +1,7 @@
 package data
 
+import "github.com/ringo-ml/ringo/internal/data/prng"
+
 // SyntheticMNIST draws two sets of handwritten-looking digits in MNIST's
 // format: 28x28 bytes, labels 0 to 9 uniformly at random. The same seed gives
 // the same bytes on every architecture (the drawing is in integers), image i
@@ -18,8 +20,8 @@ func SyntheticMNIST(seed uint64, nTrain, nTest int) (train, test *Images) {
 func (p *pen) set(seed, set uint64, n int) *Images {
 	im := newImages(n, mnistSide, mnistSide)
 	for i := range n {
-		r := stream(seed, set, uint64(i))
-		label := r.below(mnistClasses)
+		r := prng.New(seed, set, uint64(i))
+		label := r.Below(mnistClasses)
 		im.Labels[i] = uint8(label)
 		p.canvas = im.Pixels[i*im.Size():][:im.Size()]
 		p.digit(&r, label)
@@ -38,15 +40,15 @@ type point struct{ x, y int }
 // affine maps template units to 1/65536 pixel around the canvas' centre.
 type affine struct{ a, b, c, d, x, y, bow int }
 
-func randomAffine(r *rng) affine {
-	scale := r.between(9400, 14200) // a template is 100 units high: 14 to 22 pixels
-	turn := r.between(-scale/4, scale/4)
-	slant := r.between(-scale/4, scale/4)
+func randomAffine(r *prng.Rand) affine {
+	scale := r.Between(9400, 14200) // a template is 100 units high: 14 to 22 pixels
+	turn := r.Between(-scale/4, scale/4)
+	slant := r.Between(-scale/4, scale/4)
 	return affine{
-		a: scale * r.between(70, 120) / 100, b: slant - turn,
-		c: turn, d: scale * r.between(88, 112) / 100,
-		x: centre + r.between(-3*pixel, 3*pixel), y: centre + r.between(-3*pixel, 3*pixel),
-		bow: r.between(-24, 24),
+		a: scale * r.Between(70, 120) / 100, b: slant - turn,
+		c: turn, d: scale * r.Between(88, 112) / 100,
+		x: centre + r.Between(-3*pixel, 3*pixel), y: centre + r.Between(-3*pixel, 3*pixel),
+		bow: r.Between(-24, 24),
 	}
 }
 
@@ -56,44 +58,44 @@ func (m affine) apply(p point) point {
 }
 
 // digit draws one image on the canvas.
-func (p *pen) digit(r *rng, label int) {
+func (p *pen) digit(r *prng.Rand, label int) {
 	variants := glyphs[label]
-	strokes := variants[r.below(len(variants))]
+	strokes := variants[r.Below(len(variants))]
 	m := randomAffine(r)
-	p.soft = r.between(100, 260)
+	p.soft = r.Between(100, 260)
 	p.slope = 255 * 256 / p.soft
-	width := r.between(150, 400)
+	width := r.Between(150, 400)
 	for _, s := range strokes {
 		p.points = p.points[:0]
 		for _, q := range s {
-			q.x += r.between(-5, 5)
-			q.y += r.between(-5, 5)
+			q.x += r.Between(-5, 5)
+			q.y += r.Between(-5, 5)
 			p.points = append(p.points, m.apply(q))
 		}
-		p.stroke(width+r.between(-40, 40), width+r.between(-40, 40))
+		p.stroke(width+r.Between(-40, 40), width+r.Between(-40, 40))
 	}
-	for range r.below(3) {
+	for range r.Below(3) {
 		p.speck(r)
 	}
 	p.develop(r)
 }
 
 // speck is a short stray stroke.
-func (p *pen) speck(r *rng) {
-	a := point{r.below(mnistSide * pixel), r.below(mnistSide * pixel)}
-	b := point{a.x + r.between(-3*pixel, 3*pixel), a.y + r.between(-3*pixel, 3*pixel)}
+func (p *pen) speck(r *prng.Rand) {
+	a := point{r.Below(mnistSide * pixel), r.Below(mnistSide * pixel)}
+	b := point{a.x + r.Between(-3*pixel, 3*pixel), a.y + r.Between(-3*pixel, 3*pixel)}
 	p.points = append(p.points[:0], a, b)
-	p.stroke(r.between(80, 220), r.between(80, 220))
+	p.stroke(r.Between(80, 220), r.Between(80, 220))
 }
 
 // develop turns coverage into grey: ink of varying strength, and noise.
-func (p *pen) develop(r *rng) {
-	ink := r.between(150, 256)
-	noise := r.between(0, 48)
+func (p *pen) develop(r *prng.Rand) {
+	ink := r.Between(150, 256)
+	noise := r.Between(0, 48)
 	var bits uint64
 	for i, v := range p.canvas {
 		if i%4 == 0 {
-			bits = r.next()
+			bits = r.Next()
 		}
 		n := int(bits&255) + int(bits>>8&255) - 255 // triangular in [-255, 255]
 		bits >>= 16

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -50,7 +52,7 @@ func NameOf(usual string, c Config) string {
 		if usual == "mnist" && isIDX(path) {
 			return usual // whose error names the folder that it reads
 		}
-		if isParts(path) || isFile(path) && !isArchive(path) { // of which no set is, but a table's errors name remedies
+		if isParts(path) || isFile(path) && !datafile.IsArchive(path) { // of which no set is, but a table's errors name remedies
 			return "table"
 		}
 	}
@@ -59,7 +61,7 @@ func NameOf(usual string, c Config) string {
 
 // ending is that of a file's name, without that of its compression.
 func ending(path string) string {
-	plain, _ := unpackedName(strings.ToLower(path))
+	plain, _ := datafile.UnpackedName(strings.ToLower(path))
 	return filepath.Ext(plain)
 }
 
@@ -69,10 +71,10 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 	if train == "" {
 		train = c.Dir
 	} else if c.Dir != "" {
-		return "", "", setting.Errorf(trainFile, "%s with %v %s: name one of both", c.TrainFile, dataDir, c.Dir)
+		return "", "", setting.Errorf(datafile.TrainFilePath, "%s with %v %s: name one of both", c.TrainFile, datafile.DirPath, c.Dir)
 	}
 	if c.EvalFile != "" && c.Split != 0 {
-		return "", "", setting.Errorf(splitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), evalFile, c.EvalFile)
+		return "", "", setting.Errorf(datafile.SplitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
 	}
 	for _, path := range []string{train, c.EvalFile} {
 		if path == "" {
@@ -131,7 +133,7 @@ func OpenTable(path string) (table.Reader, error) {
 	case isArrow(ending(path)):
 		return nil, fmt.Errorf("%s: unpack it first: Arrow can be compressed inside", path)
 	}
-	in, err := table.OpenCSV(path, func() (io.ReadCloser, error) { return OpenText(path) })
+	in, err := table.OpenCSV(path, func() (io.ReadCloser, error) { return datafile.OpenText(path) })
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +142,7 @@ func OpenTable(path string) (table.Reader, error) {
 
 // openTable reads a table in two passes: one finds out what the columns hold, the other encodes
 // them.
-func openTable(c Config, bad *skips) (*Dataset, error) {
+func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 	path, evalPath, err := oneFile("table", c)
 	if err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func openTable(c Config, bad *skips) (*Dataset, error) {
 		share = usualSplit
 	}
 	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
-	enc, skip := c.Encoder, bad.skipOnce()
+	enc, skip := c.Encoder, bad.SkipOnce()
 	if enc == nil {
 		enc, err = table.InferEncoder(in, table.Options{Target: c.Target, Schema: c.Schema, Gather: c.Gather, Previous: c.Previous}, heldOut, skip)
 		if err != nil {
@@ -182,7 +184,7 @@ func openTable(c Config, bad *skips) (*Dataset, error) {
 
 // wholeTable is the set of all rows of a file, to evaluate on, by the encoder of a run on another
 // one.
-func wholeTable(c Config, path string, bad *skips) (*Dataset, error) {
+func wholeTable(c Config, path string, bad *datafile.Skips) (*Dataset, error) {
 	var eval table.Samples
 	in, err := encodeOther(c.Encoder, path, &eval, c.EvalLimit, bad)
 	if err != nil {
@@ -224,12 +226,12 @@ func limited(s *table.Samples, most int) *table.Samples {
 }
 
 // encodeOther encodes the rows of another file.
-func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, bad *skips) (table.Reader, error) {
+func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, bad *datafile.Skips) (table.Reader, error) {
 	in, err := OpenTable(path)
 	if err != nil {
 		return nil, err
 	}
-	return in, enc.Encode(in, true, maxTable, func(int64) *table.Samples { return limited(to, most) }, bad.skip)
+	return in, enc.Encode(in, true, maxTable, func(int64) *table.Samples { return limited(to, most) }, bad.Skip)
 }
 
 // tableSet is the set of encoded rows.
@@ -237,10 +239,10 @@ func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, s
 	set := encodedSet(enc, in)
 	if train.N == 0 || eval.N == 0 {
 		return nil, fmt.Errorf("table: %s: %s to train on and %d to evaluate on: %w", in.Name(), quantity.Count(train.N, "row"), eval.N,
-			setting.Errorf("", "both are needed: another share with %v, or a file with %v", splitPath, evalFile))
+			setting.Errorf("", "both are needed: another share with %v, or a file with %v", datafile.SplitPath, datafile.EvalFilePath))
 	}
 	if share > 0 {
-		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %s)", eval.N, train.N+eval.N, splitPath, quantity.Exact(share)))
+		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %s)", eval.N, train.N+eval.N, datafile.SplitPath, quantity.Exact(share)))
 	}
 	set.unseen("train on", train)
 	set.unseen("evaluate", eval)
@@ -270,10 +272,10 @@ func syntheticTable(c Config) *Dataset {
 		m := &memory{shape: Shape{Values: []int{8}, Labels: 1}}
 		m.all.Resize(m.shape, n)
 		for i := range n {
-			r := stream(c.Seed, part, uint64(i))
+			r := prng.New(c.Seed, part, uint64(i))
 			s := m.all.At(m.shape, i)
 			for k := range s.Values {
-				s.Values[k] = float32(math.Sqrt(3) * (2*r.unit() - 1))
+				s.Values[k] = float32(math.Sqrt(3) * (2*r.Unit() - 1))
 			}
 			if s.Values[0]*s.Values[1]+s.Values[2] > 0 {
 				s.Labels[0]++

@@ -103,7 +103,7 @@ func TestTablesAreRefused(t *testing.T) {
 		}
 	}
 	s, err := Open("table", Config{Dir: at("bad.csv"), SkipBad: 1})
-	if err != nil || s.skips.count() != 1 || s.Train.Len()+s.Eval.Len() != 101 {
+	if err != nil || s.skips.Count() != 1 || s.Train.Len()+s.Eval.Len() != 101 {
 		t.Errorf("one bad line may be skipped: %v", err)
 	}
 	if _, err := Open("mnist", Config{Dir: dir, Target: "x", Schema: table.Schema{"x": table.Label}, Split: 0.5}); err == nil || strings.Count(err.Error(), "it is for tables") != 3 {
@@ -216,8 +216,8 @@ func TestRowsWithoutLabelAreSkippedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.skips.count() != 3 || s.Train.Len()+s.Eval.Len() != 297 {
-		t.Errorf("%d rows left out, %d and %d samples", s.skips.count(), s.Train.Len(), s.Eval.Len())
+	if s.skips.Count() != 3 || s.Train.Len()+s.Eval.Len() != 297 {
+		t.Errorf("%d rows left out, %d and %d samples", s.skips.Count(), s.Train.Len(), s.Eval.Len())
 	}
 	c.SkipBad = 2
 	if _, err = Open("table", c); err == nil || !strings.Contains(err.Error(), "2 more before it were left out") {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 // The first two tokens of a vocabulary of words.
@@ -98,12 +99,12 @@ func (v *vocabulary) keep(most int, text []int32) {
 
 // tooManyTokens is the fault of a text that memory is not for: 4 bytes for each token.
 func tooManyTokens(name string, offset int64, most int) error {
-	return &FormatError{name, offset, fmt.Sprintf("more than %d tokens: give a part of it", most)}
+	return datafile.Errorf(name, offset, "more than %d tokens: give a part of it", most)
 }
 
 // readWords numbers the words of a text, of which it takes so many tokens at most, separated by white space, with
 // lineEnd after each line. A line that is not UTF-8 is a fault.
-func readWords(name string, r io.Reader, v *vocabulary, grow bool, most int, bad *skips) (ids []int32, err error) {
+func readWords(name string, r io.Reader, v *vocabulary, grow bool, most int, bad *datafile.Skips) (ids []int32, err error) {
 	in := bufio.NewReaderSize(r, 1<<18)
 	var long []byte // a line that the reader's buffer does not hold
 	offset := int64(0)
@@ -120,14 +121,14 @@ func readWords(name string, r io.Reader, v *vocabulary, grow bool, most int, bad
 			text = long
 		}
 		if err != nil && err != io.EOF {
-			return nil, readFault(name, offset+int64(len(text)), err)
+			return nil, datafile.ReadFault(name, offset+int64(len(text)), err)
 		}
 		if len(text) == 0 && err == io.EOF {
 			return ids, nil
 		}
 		if at := table.NotText(text); at >= 0 {
-			fault := &FormatError{name, offset + int64(at), fmt.Sprintf("line %d: byte %#02x is not UTF-8 text", line, text[at])}
-			if err := bad.skip(fault); err != nil {
+			fault := datafile.Errorf(name, offset+int64(at), "line %d: byte %#02x is not UTF-8 text", line, text[at])
+			if err := bad.Skip(fault); err != nil {
 				return nil, err
 			}
 		} else {
@@ -159,7 +160,7 @@ func readChars(name string, r io.Reader, most int) ([]int32, error) {
 			return ids, nil
 		}
 		if err != nil {
-			return nil, readFault(name, int64(len(ids)), err)
+			return nil, datafile.ReadFault(name, int64(len(ids)), err)
 		}
 	}
 }
@@ -175,10 +176,10 @@ func findText(c Config) error {
 }
 
 // openText reads two texts as words. The vocabulary is the training text's.
-func openText(c Config, bad *skips) (*Dataset, error) {
+func openText(c Config, bad *datafile.Skips) (*Dataset, error) {
 	v := newVocabulary()
 	s, err := openTokens("text", c, or(c.Steps, textSteps), func(name string, r io.Reader, training bool) ([]int32, error) {
-		ids, err := readWords(name, r, v, training, maxElements, bad)
+		ids, err := readWords(name, r, v, training, datafile.MaxElements, bad)
 		if err == nil && training {
 			v.keep(or(c.Vocabulary, textVocabulary), ids)
 		}
@@ -192,9 +193,9 @@ func openText(c Config, bad *skips) (*Dataset, error) {
 }
 
 // openChars reads two texts byte by byte.
-func openChars(c Config, _ *skips) (*Dataset, error) {
+func openChars(c Config, _ *datafile.Skips) (*Dataset, error) {
 	s, err := openTokens("chars", c, or(c.Steps, charSteps), func(name string, r io.Reader, _ bool) ([]int32, error) {
-		return readChars(name, r, maxElements)
+		return readChars(name, r, datafile.MaxElements)
 	})
 	if err != nil {
 		return nil, err
@@ -214,13 +215,13 @@ func openTokens(set string, c Config, steps int, read func(name string, r io.Rea
 		path string
 		into *Source
 	}{{files.train, &s.Train}, {files.eval, &s.Eval}} {
-		f, err := OpenText(part.path)
+		f, err := datafile.OpenText(part.path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", set, err)
 		}
 		ids, err := read(part.path, f, part.into == &s.Train)
 		if err == nil && len(ids) <= steps {
-			err = &FormatError{part.path, 0, fmt.Sprintf("%d tokens are too few for one sequence of %d and the token after it: give a longer file", len(ids), steps)}
+			err = datafile.Errorf(part.path, 0, "%d tokens are too few for one sequence of %d and the token after it: give a longer file", len(ids), steps)
 		}
 		f.Close()
 		if err != nil {

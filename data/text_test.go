@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
 func textSet(t *testing.T, name, train, eval string, cfg Config) (*Dataset, error) {
@@ -56,13 +58,13 @@ func TestTextFaults(t *testing.T) {
 		{"", "", "train.txt: byte 0: 0 tokens"},
 	} {
 		_, err := textSet(t, "text", c.train, c.eval, Config{Steps: 3})
-		var fault *FormatError
+		var fault *datafile.FormatError
 		if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v\nwant %s", err, c.says)
 		}
 	}
 	set, err := textSet(t, "text", "a b\nc \xff d\na\n", "a b c d e\n", Config{Steps: 3, SkipBad: 1})
-	if err != nil || set.skips.count() != 1 || set.Vocabulary != 4 {
+	if err != nil || set.skips.Count() != 1 || set.Vocabulary != 4 {
 		t.Errorf("skipping: %v, %+v", err, set)
 	}
 	long := strings.Repeat("word ", 200_000) // more than a reader's buffer
@@ -164,7 +166,7 @@ func BenchmarkWords(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		v := newVocabulary()
-		ids, err := readWords("f", bytes.NewReader(text), v, true, maxElements, new(skips))
+		ids, err := readWords("f", bytes.NewReader(text), v, true, datafile.MaxElements, new(datafile.Skips))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -212,9 +214,9 @@ func FuzzWords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, most int) {
 		most = 3 + most&15
 		v := newVocabulary()
-		ids, err := readWords("f", bytes.NewReader(raw), v, true, maxElements, new(skips))
+		ids, err := readWords("f", bytes.NewReader(raw), v, true, datafile.MaxElements, new(datafile.Skips))
 		if err != nil {
-			var fault *FormatError
+			var fault *datafile.FormatError
 			if !errors.As(err, &fault) || fault.Offset < 0 || fault.Offset >= int64(len(raw)) || utf8.Valid(raw) && raw[fault.Offset] != 0 {
 				t.Fatalf("%v in %q", err, raw)
 			}
@@ -224,7 +226,7 @@ func FuzzWords(f *testing.F) {
 		if len(v.words) > most {
 			t.Fatalf("%d words", len(v.words))
 		}
-		again, err := readWords("f", bytes.NewReader(raw), v, false, maxElements, new(skips))
+		again, err := readWords("f", bytes.NewReader(raw), v, false, datafile.MaxElements, new(datafile.Skips))
 		if err != nil || !slices.Equal(again, ids) {
 			t.Fatalf("read again: %v, not %v (%v)", again, ids, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // Transform changes a sample in its place in a batch: values, labels or whatever it has, all of which the batch owns. It runs ahead of
@@ -15,16 +17,16 @@ type Transform func(s Sample, shape Shape, r *Random) error
 
 // Random gives a sample's random choices. They depend on seed, epoch and the sample's index alone, so that a batch has the same bits
 // whatever the number of threads and wherever a run was resumed. It is a source of math/rand/v2, too: rand.New(r) has other distributions.
-type Random struct{ rng }
+type Random struct{ state prng.Rand }
 
 // IntN is a number in [0, n).
-func (r *Random) IntN(n int) int { return r.below(n) }
+func (r *Random) IntN(n int) int { return r.state.Below(n) }
 
 // Float64 is a number in [0, 1).
-func (r *Random) Float64() float64 { return r.unit() }
+func (r *Random) Float64() float64 { return r.state.Unit() }
 
 // Uint64 is any number.
-func (r *Random) Uint64() uint64 { return r.next() }
+func (r *Random) Uint64() uint64 { return r.state.Next() }
 
 // Transformed is a source whose samples are changed by transforms, one after the other, which draw from one Random. A transformed source
 // may be transformed again. One that was split or limited stands as before on the whole, whose indices its samples keep: splitting and
@@ -64,7 +66,7 @@ func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
 	}
 	for i, n := range idx {
 		if r != nil {
-			r.rng = drawOf(d, n)
+			r.state = drawOf(d, n)
 		}
 		for k, change := range t.transforms {
 			if err := change(b.At(shape, i), shape, r); err != nil {
@@ -123,7 +125,7 @@ func RandomCrop(pad int, around ...float32) Transform {
 		case r == nil:
 			return nil
 		}
-		dy, dx := r.between(-pad, pad), r.between(-pad, pad)
+		dy, dx := r.state.Between(-pad, pad), r.state.Between(-pad, pad)
 		shift(s.Values, [3]int{h, w, c}, dy, dx, around)
 		return nil
 	}
@@ -164,7 +166,7 @@ func fillRow(row, pixel []float32) {
 func RandomFlip() Transform {
 	return func(s Sample, shape Shape, r *Random) error {
 		h, w, c, err := shape.planes()
-		if err != nil || r == nil || r.below(2) == 0 {
+		if err != nil || r == nil || r.state.Below(2) == 0 {
 			return err
 		}
 		for y := range h {

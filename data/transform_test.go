@@ -68,7 +68,7 @@ func TestCropAndFlip(t *testing.T) {
 				d := Draw{Seed: 5, Epoch: epoch, Augment: true}
 				got := fill(t, changed, d, 1, 2).Values[len(before.Values):]
 				r := drawOf(Draw{Seed: d.Seed ^ 0x9e3779b97f4a7c15, Epoch: epoch}, 2)
-				dy, dx, mirrored := r.between(-3, 3), r.between(-3, 3), r.below(2) == 1
+				dy, dx, mirrored := r.Between(-3, 3), r.Between(-3, 3), r.Below(2) == 1
 				for i, v := range got {
 					y, x, k := i/(w*c), i/c%w, i%c
 					if mirrored {
@@ -178,7 +178,7 @@ func TestTransformedIsDeterministic(t *testing.T) {
 	draw := func(_ Sample, _ Shape, r *Random) error { numbers = append(numbers, r.Uint64()); return nil }
 	fill(t, Transformed(Transformed(Head(Transformed(all, draw), 9), draw), draw), Draw{Augment: true}, 0)
 	own := drawOf(Draw{}, 0)
-	numbers = append(numbers, own.next())
+	numbers = append(numbers, own.Next())
 	slices.Sort(numbers)
 	if len(slices.Compact(numbers)) != 4 {
 		t.Errorf("of three sources one upon another, and the set's own, two draw alike: %x", numbers)

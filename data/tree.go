@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -31,10 +32,10 @@ type picture struct {
 type tree struct {
 	root    string
 	parts   map[string][]picture
-	skipped leftOuts        // files and folders of parts that are no samples
-	folders map[string]bool // PART/CLASS of all class folders
-	hidden  map[string]bool // hidden folders that are counted
-	room    int64           // bytes of encoded images that may still be kept in memory
+	skipped datafile.LeftOuts // files and folders of parts that are no samples
+	folders map[string]bool   // PART/CLASS of all class folders
+	hidden  map[string]bool   // hidden folders that are counted
+	room    int64             // bytes of encoded images that may still be kept in memory
 }
 
 // maxKept is how many bytes of encoded images an archive may have, which are held in
@@ -65,14 +66,14 @@ func (t *tree) add(name string, p picture) {
 	part, below := splitPart(name)
 	switch {
 	case len(below) == 0:
-	case isHidden(strings.Join(below, "/")):
+	case datafile.IsHidden(strings.Join(below, "/")):
 		t.addHidden(part, below)
 	case len(below) > 1 && isImage(name):
 		p.class, p.key = below[0], strings.Join(below, "/")
 		t.parts[part] = append(t.parts[part], p)
 	default:
 		t.addFolder(part, below[:len(below)-1])
-		t.skipped.add(leftKind(name), part+"/"+strings.Join(below, "/"))
+		t.skipped.Add(leftKind(name), part+"/"+strings.Join(below, "/"))
 	}
 }
 
@@ -90,7 +91,7 @@ func splitPart(name string) (part string, below []string) {
 func (t *tree) addFolder(part string, below []string) {
 	switch {
 	case len(below) == 0 || below[0] == "":
-	case isHidden(strings.Join(below, "/")):
+	case datafile.IsHidden(strings.Join(below, "/")):
 		t.addHidden(part, append(slices.Clone(below), ""))
 	default:
 		t.folders[part+"/"+below[0]] = true
@@ -100,14 +101,14 @@ func (t *tree) addFolder(part string, below []string) {
 // addHidden counts a hidden file, or once the hidden folder that it is in.
 func (t *tree) addHidden(part string, below []string) {
 	last := len(below) - 1
-	i := slices.IndexFunc(below[:last], isHidden)
+	i := slices.IndexFunc(below[:last], datafile.IsHidden)
 	path := part + "/" + strings.Join(below[:max(i, 0)+1], "/")
 	switch {
 	case i < 0:
-		t.skipped.add(hiddenFile, part+"/"+strings.Join(below, "/"))
+		t.skipped.Add(datafile.HiddenFile, part+"/"+strings.Join(below, "/"))
 	case !t.hidden[path]:
 		t.hidden[path] = true
-		t.skipped.add(hiddenFolder, path)
+		t.skipped.Add(datafile.HiddenFolder, path)
 	}
 }
 
@@ -131,7 +132,7 @@ func (t *tree) finish() *tree {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(t.folders)) {
-		t.skipped.add(emptyClass, path)
+		t.skipped.Add(datafile.EmptyClass, path)
 	}
 	return t
 }
@@ -159,9 +160,9 @@ func (t *tree) notes(train, eval []picture) (notes []string) {
 		}
 	}
 	if n := len(absent); n > 0 {
-		names := strings.Join(absent[:min(n, maxNames)], ", ")
-		if n > maxNames {
-			names += fmt.Sprintf(" and %d more", n-maxNames)
+		names := strings.Join(absent[:min(n, datafile.MaxNames)], ", ")
+		if n > datafile.MaxNames {
+			names += fmt.Sprintf(" and %d more", n-datafile.MaxNames)
 		}
 		notes = append(notes, fmt.Sprintf("%s of train without an image in %s: %s", quantity.Count(n, "class"), used, names))
 	}
@@ -174,7 +175,7 @@ const maxEntry = 1 << 28
 // readEntry holds an entry in memory, but no more than comes.
 func readEntry(path string, size int64, r io.Reader) ([]byte, error) {
 	if size > maxEntry {
-		return nil, &FormatError{path, 0, fmt.Sprintf("%d bytes are no image: want %d at most", size, maxEntry)}
+		return nil, datafile.Errorf(path, 0, "%d bytes are no image: want %d at most", size, maxEntry)
 	}
 	if size > 1<<20 { // grown as it comes, whatever the header claims
 		return io.ReadAll(io.LimitReader(r, size))
@@ -203,7 +204,7 @@ func openTreeFolder(dir string) (*tree, error) {
 				return true
 			}
 			t.addFolder(splitPart(name + "/"))
-			return !isHidden(name)
+			return !datafile.IsHidden(name)
 		}); err != nil {
 			return nil, err
 		}
@@ -214,7 +215,7 @@ func openTreeFolder(dir string) (*tree, error) {
 // walkImages visits the files and folders below a folder in the order of their names. Links to
 // folders are followed, but not those to a folder that they are in, which are counted. A folder is
 // entered if visit returns true.
-func walkImages(root string, left *leftOuts, visit func(below string, folder bool) bool) error {
+func walkImages(root string, left *datafile.LeftOuts, visit func(below string, folder bool) bool) error {
 	above := []os.FileInfo{}
 	var walk func(below string) error
 	walk = func(below string) error {
@@ -224,7 +225,7 @@ func walkImages(root string, left *leftOuts, visit func(below string, folder boo
 			return err
 		}
 		if slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, info) }) {
-			left.add("link to a folder that it is in", filepath.Join(filepath.Base(root), below))
+			left.Add("link to a folder that it is in", filepath.Join(filepath.Base(root), below))
 			return nil
 		}
 		above = append(above, info)
@@ -261,7 +262,7 @@ func (t *tree) split() (train, eval []picture, classes []string, err error) {
 		}
 	}
 	if len(train) == 0 || len(eval) == 0 {
-		left := strings.Join(append([]string{""}, t.skipped.sentences()...), "; ")
+		left := strings.Join(append([]string{""}, t.skipped.Sentences()...), "; ")
 		return nil, nil, nil, fmt.Errorf("%s has %s in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
 			t.root, quantity.Count(len(train), "image"), len(eval), left)
 	}
@@ -334,7 +335,7 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 		if _, err := pathname.Check(dir); err != nil {
 			return "", false, fmt.Errorf("%s: %w", set, err)
 		}
-		if !isArchive(dir) {
+		if !datafile.IsArchive(dir) {
 			return "", false, fmt.Errorf("%s: %s is neither a folder nor a .tar.gz, .tgz or .tar; %w", set, dir, imageAlternatives(set, filepath.Dir(dir)))
 		}
 		return dir, true, nil
@@ -348,7 +349,7 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 	}
 	var archives []string
 	for _, e := range entries {
-		if !e.IsDir() && isArchive(e.Name()) {
+		if !e.IsDir() && datafile.IsArchive(e.Name()) {
 			archives = append(archives, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -364,9 +365,9 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 func imageAlternatives(set, dir string) error {
 	const tree = "train/CLASS/NAME.jpg and test/CLASS/NAME.jpg (or val/…; .png too; a .tar.gz of that is read as it is)"
 	if set == "cifar10" {
-		return setting.Errorf("", "want data_batch_1.bin to data_batch_5.bin and test_batch.bin, cifar-10-binary.tar.gz, or %s; fetch them with `ringo data cifar10 --out %s`, or train on images drawn by the program with %v %s", tree, dir, dataDir, Synthetic)
+		return setting.Errorf("", "want data_batch_1.bin to data_batch_5.bin and test_batch.bin, cifar-10-binary.tar.gz, or %s; fetch them with `ringo data cifar10 --out %s`, or train on images drawn by the program with %v %s", tree, dir, datafile.DirPath, datafile.Synthetic)
 	}
-	return setting.Errorf("", "want %s, or train on images drawn by the program with %v %s", tree, dataDir, Synthetic)
+	return setting.Errorf("", "want %s, or train on images drawn by the program with %v %s", tree, datafile.DirPath, datafile.Synthetic)
 }
 
 // hasTree says whether a folder has the parts of a tree.

@@ -15,17 +15,19 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // colourful is an image that decoders of either kind keep apart.
 func colourful(w, h int, seed uint64) *image.NRGBA {
 	im := image.NewNRGBA(image.Rect(0, 0, w, h))
-	r := stream(seed, 0, 0)
-	base := [3]int{r.below(200), r.below(200), r.below(200)}
+	r := prng.New(seed, 0, 0)
+	base := [3]int{r.Below(200), r.Below(200), r.Below(200)}
 	for y := range h {
 		for x := range w {
-			im.SetNRGBA(x, y, color.NRGBA{uint8(base[0] + x%50), uint8(base[1] + y%50), uint8(base[2] + r.below(50)), 255})
+			im.SetNRGBA(x, y, color.NRGBA{uint8(base[0] + x%50), uint8(base[1] + y%50), uint8(base[2] + r.Below(50)), 255})
 		}
 	}
 	return im
@@ -190,7 +192,7 @@ func TestTreeFaults(t *testing.T) {
 			}
 		}
 		cifar, err := Open("cifar10", Config{Dir: dir, SkipBad: 1})
-		if err != nil || cifar.skips.count() != 1 || !slices.Equal(all(t, cifar.Train).Labels, []int32{0, 0, 2, 2}) {
+		if err != nil || cifar.skips.Count() != 1 || !slices.Equal(all(t, cifar.Train).Labels, []int32{0, 0, 2, 2}) {
 			t.Errorf("%s: skipping: %v", c.name, err)
 		}
 		set, err := Open("images", Config{Dir: dir, SkipBad: 1, ImageSize: 8})
@@ -198,8 +200,8 @@ func TestTreeFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // the next one stands in, and is counted once
-			if b := fill(t, set.Train, Draw{}, 1, 2, 3); !slices.Equal(b.Labels, []int32{0, 2, 2}) || set.skips.count() != 1 {
-				t.Errorf("%s: labels %v, %d skipped", c.name, b.Labels, set.skips.count())
+			if b := fill(t, set.Train, Draw{}, 1, 2, 3); !slices.Equal(b.Labels, []int32{0, 2, 2}) || set.skips.Count() != 1 {
+				t.Errorf("%s: labels %v, %d skipped", c.name, b.Labels, set.skips.Count())
 			}
 		}
 	}
@@ -262,7 +264,7 @@ func BenchmarkDecodeCIFAR(b *testing.B) { // one 32x32 JPEG into memory
 }
 
 func BenchmarkDecodeImageNet(b *testing.B) { // one 500x375 JPEG to a 224x224 sample
-	e := newEncoded([]picture{{path: "x", class: "a", encoded: encodeJPEG(colourful(500, 375, 1))}}, []int32{0}, 224, new(skips))
+	e := newEncoded([]picture{{path: "x", class: "a", encoded: encodeJPEG(colourful(500, 375, 1))}}, []int32{0}, 224, new(datafile.Skips))
 	for _, augment := range []bool{true, false} {
 		b.Run(map[bool]string{true: "training", false: "evaluation"}[augment], func(b *testing.B) {
 			var batch Batch
@@ -495,7 +497,7 @@ func TestTreeWithWhatIsNoFile(t *testing.T) {
 					return 0, err
 				}
 			}
-			return set.skips.count(), nil
+			return set.skips.Count(), nil
 		}
 		if n, err := read(2); n != 2 || err != nil {
 			t.Errorf("%s: %d left out, %v", name, n, err)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -26,7 +27,7 @@ func (file File) verify(path string) error {
 	if !file.Plain && strings.HasSuffix(strings.TrimSuffix(path, ".part"), ".gz") {
 		unpacked, err := gzip.NewReader(f)
 		if err != nil {
-			return fmt.Errorf("%w: %s", errUnusable, reasonOf(err))
+			return fmt.Errorf("%w: %s", errUnusable, datafile.ReasonOf(err))
 		}
 		r = unpacked
 	}
@@ -40,7 +41,7 @@ func (file File) verify(path string) error {
 	case errors.As(err, &disk):
 		return &localError{err}
 	case err != nil:
-		return fmt.Errorf("%w: after %d bytes: %s", errUnusable, n, reasonOf(err))
+		return fmt.Errorf("%w: after %d bytes: %s", errUnusable, n, datafile.ReasonOf(err))
 	case n != file.Size:
 		return fmt.Errorf("%w: %s %d bytes decompressed, want %d", errUnusable, atLeast(n, file.Size), n, file.Size)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -42,7 +43,7 @@ func newPasses(ctx context.Context, files []string, parser *data.ClickParser, st
 		if err != nil {
 			return nil, err
 		}
-		if p.fileBytes += info.Size(); data.Packed(path) {
+		if p.fileBytes += info.Size(); datafile.Packed(path) {
 			p.packed++
 			p.packedBytes += info.Size()
 		}
@@ -64,7 +65,7 @@ func (p *passes) learn(ctx context.Context, path string) error {
 	if p.sampleBytes >= mostSample || context.Cause(ctx) != nil {
 		return context.Cause(ctx)
 	}
-	r, err := data.OpenText(path)
+	r, err := datafile.OpenText(path)
 	if err != nil {
 		return err
 	}
@@ -130,10 +131,10 @@ func (p *passes) unpack(ctx context.Context) error {
 	buf := make([]byte, passBytes)
 	sum := int64(0)
 	for _, path := range p.files {
-		if !data.Packed(path) {
+		if !datafile.Packed(path) {
 			continue
 		}
-		r, err := data.OpenText(path)
+		r, err := datafile.OpenText(path)
 		if err != nil {
 			return err
 		}

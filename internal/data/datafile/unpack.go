@@ -1,11 +1,10 @@
-package data
+package datafile
 
 import (
 	"bufio"
 	"compress/gzip"
 	"errors"
 	"io"
-	"io/fs"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -13,12 +12,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// packings are the endings of compressed files' names.
+// packings are the file endings of compressed files.
 var packings = []string{".gz", ".zst", ".zstd"} // never written
 
-// unpackedName is a file's name without the ending that says how it is
-// compressed, which is "" of a plain file.
-func unpackedName(name string) (plain, packing string) {
+// UnpackedName splits a file name into the name without its compression ending, and that ending, ""
+// for a plain file.
+func UnpackedName(name string) (plain, packing string) {
 	for _, p := range packings {
 		if n := len(name) - len(p); n > 0 && strings.EqualFold(name[n:], p) {
 			return name[:n], p
@@ -27,21 +26,19 @@ func unpackedName(name string) (plain, packing string) {
 	return name, ""
 }
 
-// Packed reports whether a file's name says that OpenText unpacks it.
+// Packed reports whether OpenText decompresses a file, by its name.
 func Packed(path string) bool {
-	_, packing := unpackedName(path)
+	_, packing := UnpackedName(path)
 	return packing != ""
 }
 
-// zstdWindow is the most memory that a zstd file may ask for: that of
-// `zstd --long=27`.
+// zstdWindow is the memory limit of a zstd file, the window of `zstd --long=27`.
 const zstdWindow = 1 << 27
 
-// OpenText opens a file for reading, through gzip if its name ends in .gz, or
-// zstd if it ends in .zst or .zstd. An error of its content is a *FormatError.
-// Decompression takes the reading goroutine alone.
+// OpenText opens a file for reading. It decompresses names that end in .gz, .zst or .zstd, on the
+// reading goroutine. An error in the content is a *FormatError.
 func OpenText(path string) (io.ReadCloser, error) {
-	_, packing := unpackedName(path)
+	_, packing := UnpackedName(path)
 	f, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
@@ -53,13 +50,13 @@ func OpenText(path string) (io.ReadCloser, error) {
 	if packing != ".gz" {
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow))
 		if err != nil {
-			return nil, errors.Join(&FormatError{path, 0, reasonOf(err)}, f.Close())
+			return nil, errors.Join(Errorf(path, 0, "%s", ReasonOf(err)), f.Close())
 		}
 		return &unzstd{z, f}, nil
 	}
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, errors.Join(&FormatError{path, 0, whyNoGzip(err)}, f.Close())
+		return nil, errors.Join(Errorf(path, 0, "%s", WhyNoGzip(err)), f.Close())
 	}
 	return unzipped{z, f}, nil
 }
@@ -70,7 +67,7 @@ type unzipped struct {
 	io.Closer
 }
 
-// unzstd closes both.
+// unzstd closes the decompressor and its file.
 type unzstd struct {
 	*zstd.Decoder
 	file io.Closer
@@ -79,13 +76,4 @@ type unzstd struct {
 func (u *unzstd) Close() error {
 	u.Decoder.Close()
 	return u.file.Close()
-}
-
-// readFault names a file that cannot be read on from an offset.
-func readFault(path string, offset int64, err error) error {
-	var disk *fs.PathError
-	if errors.As(err, &disk) {
-		return err
-	}
-	return &FormatError{path, offset, reasonOf(err)}
 }

@@ -1,4 +1,4 @@
-package data
+package datafile
 
 import (
 	"archive/tar"
@@ -9,25 +9,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// LeftOut is one kind of files, samples or rows that a data set or a PredictInput leaves out.
+// LeftOut is one kind of files, samples or rows that are left out of a data set or of a prediction.
 type LeftOut struct {
 	// Kind is a noun in the singular, such as "hidden file".
 	Kind  string `json:"kind"`
 	Count int    `json:"count"`
-	// Names are the first of them, in order, or all bad rows of a PredictInput: paths, or errors
-	// with a path.
+	// Names are the first paths or errors, in order; all bad rows of a prediction.
 	Names []string `json:"names"`
 }
 
 // BadSample is the kind of damaged samples, which data.max-bad-records leaves out.
 const BadSample = "bad sample"
 
-// maxNames limits the names of a kind.
-const maxNames = 5
+// MaxNames limits the names of a kind.
+const MaxNames = 5
 
-// String returns the number and the first names in a line.
+// String returns the count and the first names on one line.
 func (l LeftOut) String() string {
-	names := l.Names[:min(len(l.Names), maxNames)]
+	names := l.Names[:min(len(l.Names), MaxNames)]
 	text := fmt.Sprintf("left out %s: %s", quantity.Count(l.Count, l.Kind), strings.Join(names, "; "))
 	if more := l.Count - len(names); more > 0 {
 		text += fmt.Sprintf("; and %s more", quantity.Group(more))
@@ -35,38 +34,39 @@ func (l LeftOut) String() string {
 	return text
 }
 
-// leftOuts counts what is left out, by kind.
-type leftOuts []LeftOut
+// LeftOuts counts files that are left out, by kind.
+type LeftOuts []LeftOut
 
-func (l *leftOuts) add(kind, name string) {
+// Add counts a file or a folder.
+func (l *LeftOuts) Add(kind, name string) {
 	i := slices.IndexFunc(*l, func(o LeftOut) bool { return o.Kind == kind })
 	if i < 0 {
 		i, *l = len(*l), append(*l, LeftOut{Kind: kind})
 	}
 	o := &(*l)[i]
-	if o.Count++; len(o.Names) < maxNames {
+	if o.Count++; len(o.Names) < MaxNames {
 		o.Names = append(o.Names, name)
 	}
 }
 
-// sorted returns the kinds in the order of their names.
-func (l leftOuts) sorted() []LeftOut {
+// Sorted returns the kinds in the order of their names.
+func (l LeftOuts) Sorted() []LeftOut {
 	return slices.SortedFunc(slices.Values(l), func(a, b LeftOut) int { return strings.Compare(a.Kind, b.Kind) })
 }
 
-// sentences returns a line for each kind.
-func (l leftOuts) sentences() (lines []string) {
-	for _, o := range l.sorted() {
+// Sentences returns a line for each kind.
+func (l LeftOuts) Sentences() (lines []string) {
+	for _, o := range l.Sorted() {
 		lines = append(lines, o.String())
 	}
 	return lines
 }
 
-// merge adds the kinds of another list, which comes behind.
-func (l *leftOuts) merge(other []LeftOut) {
-	for _, o := range other {
+// Merge appends the kinds of a list.
+func (l *LeftOuts) Merge(list []LeftOut) {
+	for _, o := range list {
 		for _, name := range o.Names {
-			l.add(o.Kind, name)
+			l.Add(o.Kind, name)
 		}
 		i := slices.IndexFunc(*l, func(own LeftOut) bool { return own.Kind == o.Kind })
 		(*l)[i].Count += o.Count - len(o.Names)
@@ -75,22 +75,22 @@ func (l *leftOuts) merge(other []LeftOut) {
 
 // Kinds of files that are no samples.
 const (
-	hiddenFile   = "hidden file"
-	hiddenFolder = "hidden folder"
-	emptyClass   = "class folder without an image"
+	HiddenFile   = "hidden file"
+	HiddenFolder = "hidden folder"
+	EmptyClass   = "class folder without an image"
 )
 
-// isHidden reports whether a part of a path begins with a point: .DS_Store, ._NAME of macOS,
+// IsHidden reports whether a part of a path begins with a point: .DS_Store, ._NAME of macOS,
 // .ipynb_checkpoints of Jupyter.
-func isHidden(path string) bool {
+func IsHidden(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
 		return strings.HasPrefix(part, ".") && part != "." && part != ".."
 	})
 }
 
-// entryKind is the kind of an archive's entry that is no regular file; "" for folders and what
-// describes other entries.
-func entryKind(h *tar.Header) string {
+// EntryKind returns the kind of an archive's entry of a special type; "" for regular files, folders
+// and global headers.
+func EntryKind(h *tar.Header) string {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeXGlobalHeader:
 		return ""
