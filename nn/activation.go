@@ -5,14 +5,14 @@ import "github.com/ringo-ml/ringo/internal/simd"
 // Activation is a function of every value, applied to a layer's result.
 type Activation uint8
 
-// The activations. Layers apply ReLU in the same pass as their bias; Dense the
-// others, too, in one more pass, of which Tanh and Sigmoid take no memory.
+// The activations. Layers apply ReLU in the same pass as their bias. Dense also applies the other
+// activations, in a second pass; Tanh and Sigmoid need no memory for it.
 const (
 	Identity Activation = iota
 	ReLU                // max(x, 0)
 	Tanh
 	Sigmoid // 1/(1+exp(-x))
-	GELU    // x·(1+tanh(sqrt(2/π)·(x + 0.044715 x³)))/2, as GPT-2 has it
+	GELU    // x·(1+tanh(sqrt(2/π)·(x + 0.044715 x³)))/2, as in GPT-2
 )
 
 // apply computes dst = a(x).
@@ -29,8 +29,7 @@ func (a Activation) apply(k *simd.Kernels, dst, x []float32) {
 	}
 }
 
-// grad multiplies dy by the slope, given the output y; GELU's is given its
-// input.
+// grad multiplies dy by the slope. y is the output, for GELU the input.
 func (a Activation) grad(k *simd.Kernels, dy, y []float32) {
 	switch a {
 	case ReLU:
@@ -56,8 +55,8 @@ type activationOp struct {
 func (o *activationOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *activationOp) result() *Tensor                   { return &o.y }
 
-// Activate is act of every value; of Identity, x itself. Backward overwrites the
-// result's gradient with x's.
+// Activate applies act to every value; for Identity it returns x. Backward overwrites the result's
+// gradient with x's.
 func (t *Tape) Activate(x *Tensor, act Activation) *Tensor {
 	require(act <= GELU, "activation", "one of the constants", int(act))
 	if act == Identity {
@@ -82,8 +81,8 @@ func (t *Tape) Sigmoid(x *Tensor) *Tensor { return t.Activate(x, Sigmoid) }
 // GELU is x·Φ(x) in the approximation of GPT-2, elementwise.
 func (t *Tape) GELU(x *Tensor) *Tensor { return t.Activate(x, GELU) }
 
-// valuesPart is how many values one part of an elementwise operation has where it is not cut by
-// threads.
+// valuesPart is the number of values in a part of an elementwise operation, if threads do not
+// decide.
 const valuesPart = 32 << 10
 
 func (o *activationOp) run(t *Tape) {

@@ -10,9 +10,8 @@ type attentionOp struct {
 	heads, steps int
 	y            Tensor
 
-	// stats are, by sample, head and step, the largest score and the reciprocal
-	// of the sum of exponentials: from them Backward makes the probabilities
-	// again, with the same bits.
+	// stats has, by sample, head and step, the largest score and the reciprocal of the sum of
+	// exponentials. Backward recomputes the probabilities from these, with the same bits.
 	stats []float32
 	dx    []float32
 
@@ -22,18 +21,16 @@ type attentionOp struct {
 func (o *attentionOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *attentionOp) result() *Tensor                   { return &o.y }
 
-// Attention is causal self-attention: qkv is [n*steps, 3*width], the queries,
-// keys and values of n sequences of steps, one sequence after the other, each of
-// the three heads pieces of width/heads values. Each step's result is, head by
-// head,
+// Attention is causal self-attention: qkv is [n*steps, 3*width], the queries, keys and values of n
+// sequences of steps, sequence by sequence, each of the three in heads pieces of width/heads
+// values. The result of each step is, head by head,
 //
-//	Σ p_j value_j,  p = softmax of query·key_j/sqrt(width/heads) over its own and all earlier steps j
+//	Σ p_j value_j,  p = softmax of query·key_j/sqrt(width/heads) over steps j up to its own
 //
-// and the whole is [n*steps, width]. Scores exist for attentionRows queries at a
-// time, in a buffer that stays in the cache, and are computed again in backward
-// (Dao et al., FlashAttention, 2022): a fifth product of five instead of
-// n*heads*steps² values to write, keep and read. It costs 2·n·steps²·width
-// operations forward, half of what all pairs would, and 2.5 times that backward.
+// and the whole is [n*steps, width]. Scores exist for attentionRows queries at a time, in a buffer
+// that stays in the cache. Backward recomputes the scores (Dao et al., FlashAttention, 2022): a
+// fifth product instead of n*heads*steps² values to write, store and read. Cost: 2·n·steps²·width
+// operations forward, half of all pairs, and 2.5 times as many backward.
 func (t *Tape) Attention(qkv *Tensor, heads, steps int) *Tensor {
 	if len(qkv.Shape) != 2 || heads < 1 || steps < 1 || qkv.Shape[0] == 0 || qkv.Shape[0]%steps != 0 || qkv.Shape[1] == 0 || qkv.Shape[1]%(3*heads) != 0 {
 		panic(&ShapeError{Op: "attention", Required: fmt.Sprintf("queries, keys and values [n*%d, 3*width], n > 0, width a multiple of %d heads", steps, heads), Got: qkv.Shape})
@@ -48,13 +45,13 @@ func (t *Tape) Attention(qkv *Tensor, heads, steps int) *Tensor {
 	return y
 }
 
-// attentionRows is the number of queries whose scores exist at a time.
+// attentionRows is the number of queries with scores in memory at a time.
 const attentionRows = 64
 
 func (o *attentionOp) part(w *worker, i int) { o.pass(o, w, i/o.heads, i%o.heads) }
 
-// attentionHead is one head of one sequence. Matrices are [steps, dim]; rows of
-// q, k and v lie 3*width floats apart, those of y width.
+// attentionHead is one head of one sequence. Matrices are [steps, dim]; rows of q, k and v are
+// 3*width floats apart, rows of y width.
 type attentionHead struct {
 	steps, dim, width int
 	q, k, v, y        []float32
@@ -76,8 +73,8 @@ func (o *attentionOp) head(sample, head int) attentionHead {
 	return h
 }
 
-// scores computes those of the queries lo to hi-1 with the steps before hi,
-// times scale; what lies after a query's own step is -Inf up to whole vectors.
+// scores computes the scaled scores of queries lo to hi-1 with the steps before hi. Scores after a
+// query's step are -Inf, up to whole vectors.
 func (h *attentionHead) scores(w *worker, s []float32, lo, hi int) {
 	w.k.Gemm(&w.gemm, false, true, hi-lo, hi, h.dim, h.q[lo*3*h.width:], 3*h.width, h.k, 3*h.width, false, s, h.ld)
 	for i := lo; i < hi; i++ {
@@ -96,7 +93,7 @@ func (h *attentionHead) row(s []float32, lo, i int) []float32 {
 	return s[(i-lo)*h.ld:][:(i+16)&^15]
 }
 
-// future clears what lies after query i's own step, before hi.
+// future clears the scores of query i from the next step to hi.
 func (h *attentionHead) future(s []float32, lo, hi, i int) {
 	clear(s[(i-lo)*h.ld:][i+1 : hi])
 }
@@ -124,8 +121,8 @@ func (o *attentionOp) backward(t *Tape) {
 	t.merge(o.x, o.dx)
 }
 
-// backwardHead goes from the last queries, which see all keys, to the first, so
-// that the first product writes every row of the keys' and values' gradients.
+// backwardHead goes from the last queries, which attend to all keys, to the first, so that the
+// first product writes every row of the keys' and values' gradients.
 func (o *attentionOp) backwardHead(w *worker, sample, head int) {
 	h := o.head(sample, head)
 	ld, width := 3*h.width, h.width
@@ -136,7 +133,7 @@ func (o *attentionOp) backwardHead(w *worker, sample, head int) {
 	p, dp := w.floats(0, attentionRows*h.ld), w.floats(1, attentionRows*h.ld)
 	for lo := (h.steps - 1) / attentionRows * attentionRows; lo >= 0; lo -= attentionRows {
 		hi := min(lo+attentionRows, h.steps)
-		later := hi < h.steps // some queries were done
+		later := hi < h.steps // some queries are done
 		h.scores(w, p, lo, hi)
 		w.k.Gemm(&w.gemm, false, true, hi-lo, hi, h.dim, dy[lo*width:], width, h.v, ld, false, dp, h.ld)
 		for i := lo; i < hi; i++ {
@@ -153,7 +150,7 @@ func (o *attentionOp) backwardHead(w *worker, sample, head int) {
 	}
 }
 
-// dot is the sum of a[i]*b[i] in four lanes, which hide the addition's latency.
+// dot is the sum of a[i]*b[i] in four lanes, to hide the addition's latency.
 func dot(a, b []float32) float32 {
 	var s0, s1, s2, s3 float32
 	for len(a) >= 4 && len(b) >= 4 {

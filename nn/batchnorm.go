@@ -10,12 +10,12 @@ import (
 const (
 	normEpsilon  = 1e-5
 	normMomentum = 0.1
-	normPart     = 32 << 10 // values of a part at least
-	normParts    = 16       // at most
+	normPart     = 32 << 10 // minimum values of a part
+	normParts    = 16       // maximum number of parts
 )
 
-// Norm is a normalisation layer: what it multiplies by and adds, a value a
-// channel each, and for batch normalisation the running statistics.
+// Norm is a normalisation layer: scale and offset, a value per channel each, and for batch
+// normalisation the running statistics.
 type Norm struct {
 	Gamma, Beta *Param
 	Mean, Var   *Buffer
@@ -57,7 +57,7 @@ type batchNormOp struct {
 	dx    []float32
 }
 
-// normScratch is memory that the batch normalisations of a tape share.
+// normScratch is the shared memory of a tape's batch normalisations.
 type normScratch struct {
 	p     simd.NormParams
 	parts []float64 // per part: two sums for each place of the period
@@ -65,7 +65,6 @@ type normScratch struct {
 	plane []float32 // a value a channel
 }
 
-// resize follows p.Resize.
 func (s *normScratch) resize(channels, parts int) {
 	if n := 2 * parts * s.p.Period; cap(s.parts) < n {
 		s.parts = make([]float64, n)
@@ -89,16 +88,14 @@ func (o *batchNormOp) operands() ([4]*Tensor, [4]*Param) {
 }
 func (o *batchNormOp) result() *Tensor { return &o.y }
 
-// BatchNorm is act(gamma·(x - mean)/sqrt(variance + 1e-5) + beta + residual) of
-// x, [..., channels], with a mean and a variance for each channel (S. Ioffe, C.
-// Szegedy, 2015). In training they are those of the batch, over all of x but its
-// last axis, the variance the biased one, and the running statistics move by a
-// tenth towards them, there with the unbiased variance. In an evaluation they are
-// the running ones. residual, of x's shape, may be nil; act is Identity or ReLU.
+// BatchNorm is act(gamma·(x - mean)/sqrt(variance + 1e-5) + beta + residual) of x, [..., channels],
+// with a mean and a variance for each channel (S. Ioffe, C. Szegedy, 2015). Training uses the
+// batch's mean and biased variance, over all of x but its last axis, and moves the running
+// statistics by a tenth towards the mean and the unbiased variance. An evaluation uses the running
+// statistics. residual, of x's shape, may be nil; act is Identity or ReLU.
 //
-// Forward reads x twice and writes the result once; backward reads x and the
-// result's gradient twice and overwrites that with x's. Nothing else is stored
-// that is as large as x.
+// Forward reads x twice and writes the result once; backward reads x and the result's gradient
+// twice and overwrites the gradient with x's. No other stored data is as large as x.
 func (t *Tape) BatchNorm(x *Tensor, l Norm, residual *Tensor, act Activation) *Tensor {
 	o := record[batchNormOp](t)
 	o.x, o.r, o.l, o.act = x, residual, l, act
@@ -153,7 +150,7 @@ func (o *batchNormOp) prepare(t *Tape) {
 	o.s.resize(o.channels(), o.parts)
 }
 
-// run cuts x into parts of whole periods; how many depends on its shape alone.
+// run cuts x into parts of whole periods. The number of parts depends only on the shape.
 func (o *batchNormOp) run(t *Tape, pass func(o *batchNormOp, w *worker, part, lo, hi int)) {
 	o.pass = pass
 	t.pool.run(o, o.parts)
@@ -190,7 +187,7 @@ func (o *batchNormOp) fold() (first, second []float64) {
 	return first, second
 }
 
-// recall takes the running statistics.
+// recall loads the running statistics.
 func (o *batchNormOp) recall() {
 	copy(o.mean, o.l.Mean.Data)
 	for c, v := range o.l.Var.Data {
@@ -198,9 +195,9 @@ func (o *batchNormOp) recall() {
 	}
 }
 
-// measure finds the batch's statistics in one pass over x: sums of the distances
-// from a guess of the mean, and of their squares. Variance is the mean square
-// less the square of the mean; as the guess is near, little cancels out.
+// measure computes the batch's statistics in one pass over x: sums of the distances from a guess of
+// the mean, and of their squares. Variance is the mean square minus the square of the mean; with a
+// close guess, little precision cancels.
 func (o *batchNormOp) measure(t *Tape) {
 	guess := o.guess(t)
 	o.s.p.Set(simd.NormMean, guess)
@@ -239,7 +236,7 @@ func (o *batchNormOp) guess(t *Tape) []float32 {
 	return mean
 }
 
-// setParams sets what NormApply needs, and relu.
+// setParams sets the parameters of NormApply.
 func (o *batchNormOp) setParams(relu bool) {
 	s := o.s
 	s.p.ReLU = relu
@@ -275,9 +272,8 @@ func (o *batchNormOp) backward(t *Tape) {
 	}
 }
 
-// batchNormGradSums sums the gradient before the activation, and its products
-// with x - mean. With a residual, that gradient is written over the result's:
-// it is the residual's.
+// batchNormGradSums sums the gradient before the activation, and its products with x - mean. With a
+// residual, the gradient is the residual's, and overwrites the result's.
 func batchNormGradSums(o *batchNormOp, w *worker, part, lo, hi int) {
 	sums, acc := o.partSums(w, part)
 	var y []float32
@@ -299,8 +295,8 @@ func (o *batchNormOp) paramGrads(g, gd []float64) {
 	}
 }
 
-// inputGrad computes dx = scale·(g - mean of g - x̂·mean of g·x̂), in place of
-// the result's gradient unless the residual takes that.
+// inputGrad computes dx = scale·(g - mean of g - x̂·mean of g·x̂). It overwrites the result's
+// gradient, unless the residual needs the gradient.
 func (o *batchNormOp) inputGrad(t *Tape, g, gd []float64) {
 	n := float64(o.rows())
 	o.s.set(simd.NormShift, func(c int) float32 { return float32(g[c] / n) })
@@ -324,8 +320,7 @@ func batchNormGrad(o *batchNormOp, w *worker, _, lo, hi int) {
 	w.k.NormGrad(o.dx[lo:hi], o.y.grad[lo:hi], o.x.Data[lo:hi], &o.s.p)
 }
 
-// handOver adds what y's gradient holds to x's: the first contribution takes
-// over the memory.
+// handOver adds y's gradient to x's; the first contribution takes over the memory.
 func (t *Tape) handOver(x, y *Tensor) {
 	if x.has {
 		t.elementwise(addTo, x.grad, x.grad, y.grad)

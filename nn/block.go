@@ -1,10 +1,10 @@
 package nn
 
-// Block is a part of a model, from one tensor to another. Methods of Tape with one operand are
-// Blocks as they are: (*Tape).ReLU, (*Tape).Flatten.
+// Block is a part of a model, from one tensor to another. Methods of Tape with one operand, such as
+// (*Tape).ReLU and (*Tape).Flatten, are Blocks.
 type Block func(t *Tape, x *Tensor) *Tensor
 
-// Sequential is blocks one after the other; of none, x itself.
+// Sequential runs blocks in order; without blocks it returns x.
 func Sequential(blocks ...Block) Block {
 	return func(t *Tape, x *Tensor) *Tensor {
 		for _, b := range blocks {
@@ -14,8 +14,8 @@ func Sequential(blocks ...Block) Block {
 	}
 }
 
-// Residual is block(x) + shortcut(x) (K. He and others 2016). A nil shortcut is x itself; the
-// shapes are then equal.
+// Residual is block(x) + shortcut(x) (K. He and others 2016). A nil shortcut is x, of the block's
+// shape.
 func Residual(block, shortcut Block) Block {
 	return func(t *Tape, x *Tensor) *Tensor {
 		y := block(t, x)
@@ -29,12 +29,12 @@ func Residual(block, shortcut Block) Block {
 	}
 }
 
-// Dense is Tape.Dense with this layer as a Block.
+// Dense is Tape.Dense with the layer, as a Block.
 func (l Layer) Dense(act Activation) Block {
 	return func(t *Tape, x *Tensor) *Tensor { return t.Dense(x, l, act) }
 }
 
-// Conv2D is Tape.Conv2D with this layer as a Block.
+// Conv2D is Tape.Conv2D with the layer, as a Block.
 func (l Layer) Conv2D(cfg Conv) Block {
 	return func(t *Tape, x *Tensor) *Tensor { return t.Conv2D(x, l, cfg) }
 }

@@ -6,27 +6,27 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// blocksJob is the gradient of a dense layer's weights where threads share the rows of its
-// products: it is a sum over these rows, and each thread adds up those blocks of the sum whose rows
-// are its own, so that it reads nothing that another core has written but sums of blocks. Added in
-// order, these give the bits of one product.
+// blocksJob computes a dense layer's weight gradient if threads share the rows of products. The
+// gradient is a sum over rows. Each thread adds the blocks of the sum with its own rows, and reads
+// no data written by another core except sums of blocks. Added in order, these give the bits of a
+// single product.
 type blocksJob struct {
 	o      *denseOp
-	sums   []float32 // of all blocks but the first, as many values as weights each
+	sums   []float32 // weights' gradients of all blocks but the first
 	blocks int
-	pieces int          // of each block, by rows of the weights, where there are more threads
-	run    int          // blocks that one thread has at least
-	biased atomic.Int32 // how many blocks' rows the bias's gradient has; one after the other
-	adding bool         // the second half
-	parts  int          // of the second half
+	pieces int          // pieces of each block, by rows of the weights, for more threads
+	run    int          // minimum blocks of a thread
+	biased atomic.Int32 // blocks already in the bias's gradient, added in order
+	adding bool         // second half
+	parts  int          // parts of the second half
 }
 
-// blockRows is how many rows of weights are worth a piece: whose block of the input is packed for
-// it.
+// blockRows is the number of rows of weights that repays packing the block of the input for a
+// piece.
 const blockRows = 64
 
-// byBlocks says whether threads share blocks of the sum: where what they read of each other's
-// memory then, sums of blocks, is less than half of the rows.
+// byBlocks reports whether threads share blocks of the sum: the sums of blocks, which they read
+// from each other's memory, are then less than half of the rows.
 func (o *denseOp) byBlocks(t *Tape) bool {
 	if !o.byRows(t) {
 		return false
@@ -36,7 +36,7 @@ func (o *denseOp) byBlocks(t *Tape) bool {
 	return blocks > 1 && out >= blockRows*pieces(blocks, threads) && 4*(blocks-1)*out*in < n*(out+2*in)
 }
 
-// pieces is in how many pieces each of so many blocks is cut for threads to have as many.
+// pieces is the number of pieces of each block that gives all threads equally many.
 func pieces(blocks, threads int) int {
 	a, b := blocks, threads
 	for b != 0 {
@@ -89,13 +89,13 @@ func (j *blocksJob) product(w *worker, block, piece int) {
 	w.k.Gemm(&w.gemm, true, false, hi-lo, in, to-from, o.y.grad[from*out+lo:], out, o.x.Data[from*in:], in, block == 0 && o.l.W.touched, dst[lo*in:], in)
 }
 
-// bias adds the rows of the blocks before the given one to the bias's gradient.
+// bias adds the rows of the blocks below before to the bias's gradient.
 func (j *blocksJob) bias(w *worker, before int) {
 	j.o.biasGrad(w, int(j.biased.Load()), before, 0, j.o.l.W.Shape[0])
 	j.biased.Store(int32(before))
 }
 
-// add adds up a part of the sums of blocks, and the columns of what is left of the bias's gradient.
+// add sums a part of the blocks, and adds the remaining columns of the bias's gradient.
 func (j *blocksJob) add(w *worker, i int) {
 	dst := j.o.l.W.Grad
 	lo, hi := spanOf(len(dst), i, j.parts)

@@ -2,7 +2,7 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// arithmetic is one of the operations with broadcasting.
+// arithmetic is an operation with broadcasting.
 type arithmetic uint8
 
 const (
@@ -27,9 +27,9 @@ type binaryOp struct {
 func (o *binaryOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
 func (o *binaryOp) result() *Tensor                   { return &o.y }
 
-// Subtract is a - b, elementwise. The shapes are broadcast as NumPy does: aligned at the last axis,
-// each axis is as long in both, or of one value in one, or missing in the shorter. They have at
-// most 8 axes.
+// Subtract is a - b, elementwise. Shapes are broadcast as in NumPy: aligned at the last axis, each
+// axis has equal length in both, or length 1 in one, or is missing in the shorter shape. They have
+// at most 8 axes.
 func (t *Tape) Subtract(a, b *Tensor) *Tensor { return t.binary(subtraction, a, b) }
 
 // Multiply is a·b, elementwise, with broadcasting as of Subtract.
@@ -79,10 +79,10 @@ func (o *binaryOp) backward(t *Tape) {
 	}
 }
 
-// grad adds to the gradient of x, which has the strides s, and so has the other operand.
+// grad adds to the gradient of x, with strides s; so are the strides of the other operand.
 func (o *binaryOp) grad(t *Tape, x *Tensor, s *strides, other *Tensor, so *strides, sign float32) {
 	dx := t.into(x)
-	whole := len(x.Data) == len(o.y.Data) // of no axis the gradient is to be summed over
+	whole := len(x.Data) == len(o.y.Data) // no axis to sum over
 	switch {
 	case o.kind == multiplication && whole:
 		t.spread(multiplyStretch, &o.m, dx, o.y.grad, &o.m.full, other.Data, so)
@@ -161,7 +161,7 @@ func multiplyStretch(k *simd.Kernels, dst, a, b []float32, sa, sb int) {
 	}
 }
 
-// copyStretch looks at a alone, which may move by any number.
+// copyStretch reads only a, with any stride.
 func copyStretch(_ *simd.Kernels, dst, a, _ []float32, sa, _ int) {
 	switch sa {
 	case 0:
@@ -184,8 +184,8 @@ type expandOp struct {
 func (o *expandOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *expandOp) result() *Tensor                   { return &o.y }
 
-// Broadcast repeats x along axes of one value, or along new ones before its own, so that it has the
-// given shape, of at most 8 axes.
+// Broadcast repeats x along axes of one value, or along new leading axes, to the given shape of at
+// most 8 axes.
 func (t *Tape) Broadcast(x *Tensor, shape ...int) *Tensor {
 	rank := len(shape)
 	fits := rank <= maxAxes && len(x.Shape) <= rank
@@ -250,8 +250,7 @@ type parameterOp struct {
 func (o *parameterOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{o.p} }
 func (o *parameterOp) result() *Tensor                   { return &o.y }
 
-// Parameter is a parameter as a tensor of its shape, for any operation. The result shares its
-// memory.
+// Parameter returns a parameter as a tensor for any operation. The result shares its memory.
 func (t *Tape) Parameter(p *Param) *Tensor {
 	o := record[parameterOp](t)
 	o.p = p

@@ -2,14 +2,14 @@ package nn
 
 import "slices"
 
-// rowsJob copies rows of cols values, lds apart in src and ldd apart in dst, or adds them to those.
+// rowsJob copies rows of cols values, lds apart in src and ldd apart in dst, or adds them.
 type rowsJob struct {
 	dst, src   []float32
 	ldd, lds   int
 	rows, cols int
 	add        bool
 
-	blocks int // of columns, in each row
+	blocks int // blocks of columns per row
 	span   int // rows of a part
 }
 
@@ -37,8 +37,8 @@ func (j *rowsJob) part(w *worker, i int) {
 	}
 }
 
-// around is how many indices there are before an axis of a shape, and how many values for each
-// index of it.
+// around returns the number of indices before an axis of a shape, and of values for each index of
+// the axis.
 func around(shape []int, axis int) (before, each int) {
 	before, each = 1, 1
 	for i, d := range shape {
@@ -52,7 +52,7 @@ func around(shape []int, axis int) (before, each int) {
 	return before, each
 }
 
-// axisOf is an axis of shape, where negative ones count from the last, -1.
+// axisOf is an axis of shape; negative axes count from the last, -1.
 func axisOf(name string, shape []int, axis int) int {
 	i := axis
 	if i < 0 {
@@ -74,8 +74,8 @@ func (o *concatOp) operands() ([4]*Tensor, [4]*Param)  { return [4]*Tensor{}, [4
 func (o *concatOp) allOperands() ([]*Tensor, []*Param) { return o.xs, nil }
 func (o *concatOp) result() *Tensor                    { return &o.y }
 
-// Concat is tensors one after the other along an axis: they have the same shape but for that axis.
-// A negative axis counts from the last, -1. Values are copied once forward and once backward.
+// Concat joins tensors along an axis; their shapes are equal except for that axis. A negative axis
+// counts from the last, -1. Values are copied once forward and once backward.
 func (t *Tape) Concat(axis int, xs ...*Tensor) *Tensor {
 	const name = "concat"
 	require(len(xs) > 0 && len(xs[0].Shape) <= maxAxes, name, "one tensor at least, of at most 8 axes", len(xs))
@@ -102,8 +102,8 @@ func (t *Tape) Concat(axis int, xs ...*Tensor) *Tensor {
 	return y
 }
 
-// copy copies x's part of the result, which begins at value at of each run, from there to it or
-// back, and returns where the next begins.
+// copy copies x's part of the result to x or back, and returns the beginning of the next part. at
+// is the beginning within each run.
 func (o *concatOp) copy(t *Tape, x *Tensor, at int, part, whole []float32, back bool) (next int) {
 	before, each := around(o.y.Shape, o.axis)
 	cols, ld := each*x.Shape[o.axis], each*o.y.Shape[o.axis]
@@ -137,8 +137,9 @@ type sliceOp struct {
 func (o *sliceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *sliceOp) result() *Tensor                   { return &o.y }
 
-// Slice is x from index lo to hi-1 of an axis, copied. A negative axis counts from the last, -1.
-// Backward writes a gradient of x's size for the first slice of x, and adds those of others to it.
+// Slice copies x from index lo to hi-1 of an axis. A negative axis counts from the last, -1.
+// Backward writes a gradient of x's size for the first slice of x, and adds those of other slices
+// to it.
 func (t *Tape) Slice(x *Tensor, axis, lo, hi int) *Tensor {
 	const name = "slice"
 	require(len(x.Shape) <= maxAxes, name, "at most 8 axes", x.Shape...)
@@ -158,13 +159,12 @@ func (t *Tape) Slice(x *Tensor, axis, lo, hi int) *Tensor {
 	return y
 }
 
-// first is where the slice begins in x.
 func (o *sliceOp) first() int {
 	_, each := around(o.x.Shape, o.axis)
 	return min(each*o.lo, len(o.x.Data))
 }
 
-// rows are how the rows of the result lie in x's.
+// rows returns the layout of the result's rows in x.
 func (o *sliceOp) rows() rowsJob {
 	before, each := around(o.x.Shape, o.axis)
 	cols := each * (o.hi - o.lo)

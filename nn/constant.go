@@ -2,7 +2,7 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// weights is a parameter as products read it: a matrix that is packed, or the points of a Winograd
+// weights is a parameter prepared for products: a packed matrix, or the points of a Winograd
 // convolution.
 type weights struct {
 	packed simd.PackedB
@@ -11,15 +11,15 @@ type weights struct {
 	made   bool
 }
 
-// weightsKey names weights that are kept. A parameter may be read as a matrix, and for tiles of
+// weightsKey identifies prepared weights. A parameter may be read as a matrix, and for tiles of
 // either size.
 type weightsKey struct {
 	p    *Param
 	tile int // outputs of a tile's side; 0: the matrix
 }
 
-// weightsOf is where p's weights lie, and whether they are to be made now (fresh). Where parameters
-// may change they lie in memory that all operations share, and are made each time.
+// weightsOf returns the memory of p's prepared weights; fresh reports whether to prepare them now.
+// If parameters may change, all operations share the memory and prepare weights each time.
 func (t *Tape) weightsOf(p *Param, tile int) (w *weights, fresh bool) {
 	if t.packedWeights == nil {
 		return &t.packed.weights, true

@@ -7,15 +7,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// Conv says how a convolution moves over its input and what follows in the
-// same pass. The zero value is stride 1, no padding, no pooling and no
-// activation.
+// Conv configures a convolution and the operations in the same pass. The zero value has stride 1,
+// no padding, no pooling and no activation.
 type Conv struct {
-	// Stride is by how many places the kernel moves. 0 means 1.
+	// Stride is the step of the kernel in pixels. 0 means 1.
 	Stride int
-	// Pad is how many zeros are put around the input, on each side.
+	// Pad is the number of zeros around the input, on each side.
 	Pad int
-	// MaxPool2 keeps the maximum of each 2x2 window of the result; what it drops is not stored.
+	// MaxPool2 reduces each 2x2 window of the result to its maximum; dropped values are not stored.
 	MaxPool2 bool
 	// Activation is Identity or ReLU.
 	Activation Activation
@@ -30,30 +29,29 @@ type convOp struct {
 	win    simd.Windows
 	out    int // output channels
 	algo   convAlgorithm
-	pool   simd.PoolPlan // of max-pooling
-	from   []uint8       // of max-pooling: which value of its window each output was
-	dx     []float32     // nil: not asked for
-	grid   tileGrid      // of Winograd, forward
+	pool   simd.PoolPlan // max-pooling
+	from   []uint8       // max-pooling: index in its window of each output
+	dx     []float32     // nil: not needed
+	grid   tileGrid      // Winograd, forward
 	wino   winogradPass
 	packed *convPacked
-	w      *weights // as the pass under way reads them
+	w      *weights // weights of the pass in progress
 	job    convJob
 }
 
-// convAlgorithm is a way to compute a convolution and its gradients.
+// convAlgorithm computes a convolution and its gradients.
 type convAlgorithm interface {
 	// forward computes the result, bias and activation included.
 	forward(o *convOp, t *Tape)
-	// backward adds to the gradients of the weights and of the bias, given the
-	// result's, and computes that of the input where it is asked for.
+	// backward adds to the gradients of the weights and the bias, given the result's, and computes
+	// the input's if needed.
 	backward(o *convOp, t *Tape)
 }
 
-// convPacked is what the convolutions of a tape pack their weights in, one
-// after the other.
+// convPacked is the memory for packed weights that a tape's convolutions share sequentially.
 type convPacked struct {
 	weights weights
-	sums    []float32   // by part: the gradients of W, then of b
+	sums    []float32   // gradients of W, then of b, by part
 	v, d    sharedPlane // the points of all tiles of the input and of the output's gradient
 }
 
@@ -66,13 +64,13 @@ type convJob struct {
 	unit  int
 }
 
-// share runs pass over 0..span, cut at multiples of unit as threads like it, at least so many units
-// in each part. Every value is the same sum in the same order whatever the cut.
+// share runs pass over 0..span, cut at multiples of unit for the threads, with at least least units
+// per part. Every value is the same sum in the same order for any cut.
 func (o *convOp) share(t *Tape, pass func(o *convOp, w *worker, part, lo, hi int), span, unit, least int) {
 	o.run(t, pass, t.pool.cut((span+unit-1)/unit, least), span, unit)
 }
 
-// run cuts 0..span in parts, at multiples of unit, and gives pass each.
+// run cuts 0..span into parts, at multiples of unit, and calls pass for each.
 func (o *convOp) run(t *Tape, pass func(o *convOp, w *worker, part, lo, hi int), parts, span, unit int) {
 	units := (span + unit - 1) / unit
 	o.job = convJob{o, pass, max(1, min(parts, units)), span, unit}
@@ -90,16 +88,15 @@ func (o *convOp) operands() ([4]*Tensor, [4]*Param) {
 }
 func (o *convOp) result() *Tensor { return &o.y }
 
-// Conv2D is the cross-correlation of x, [n, h, w, in], with W,
-// [kh, kw, in, out], plus the bias b, [out] or nil: the result is
-// [n, (h+2·pad-kh)/stride+1, (w+2·pad-kw)/stride+1, out], or half of these
-// heights and widths, rounded down, after max-pooling.
+// Conv2D is the cross-correlation of x, [n, h, w, in], with W, [kh, kw, in, out], plus the bias b,
+// [out] or nil. The result is [n, (h+2·pad-kh)/stride+1, (w+2·pad-kw)/stride+1, out], or half of
+// these heights and widths, rounded down, after max-pooling.
 //
-// Windows of 3x3 with stride 1 over 16 channels or more are computed after
-// Winograd, with a quarter of the multiplications; all others are a product of
-// the matrix of windows, which is never stored (implicit GEMM), with W:
-// 2·kh·kw·in·out operations per place, as many for the gradient of W, and as
-// many for that of x, which is left out when nothing upstream has parameters.
+// Windows of 3x3 with stride 1 over at least 16 channels use Winograd's algorithm, with a quarter
+// of the multiplications. All other convolutions are a product of W with the matrix of windows,
+// which is never stored (implicit GEMM): 2·kh·kw·in·out operations per place, as many for the
+// gradient of W, and as many for the gradient of x, which is skipped if no upstream operation has
+// parameters.
 func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 	win := convWindows(x, l, cfg)
 	o := record[convOp](t)
@@ -149,7 +146,7 @@ func convWindows(x *Tensor, l Layer, cfg Conv) simd.Windows {
 // rows is the number of windows of the whole batch.
 func (o *convOp) rows() int { return o.x.Shape[0] * o.win.Rows() }
 
-// bias is the bias's values, nil for none.
+// bias returns the bias's values, or nil.
 func (o *convOp) bias() []float32 {
 	if o.l.B == nil {
 		return nil
@@ -171,38 +168,36 @@ func (o *convOp) backward(t *Tape) {
 	}
 }
 
-// convParts is how many parts of a batch sum a gradient of small weights each.
-// They are added in order, so that the result does not depend on how many
-// threads share the parts.
+// convParts is the number of parts of a batch that sum a gradient of small weights. They are added
+// in order, so that the result does not depend on the number of threads.
 const convParts = 8
 
-// sumLen is the room of one part's sums.
+// sumLen is the size of one part's sums.
 func (o *convOp) sumLen() int { return len(o.l.W.Data) + o.out }
 
-// partSums returns the gradients of W and b that part i sums.
+// partSums returns the gradients of W and b of part i.
 func (o *convOp) partSums(i int) (dw, db []float32) {
 	all := o.packed.sums[i*o.sumLen() : (i+1)*o.sumLen()]
 	return all[:len(o.l.W.Data)], all[len(o.l.W.Data):]
 }
 
-// addParts adds what the parts have summed for p, which begins at the given place of each part's
-// sums.
+// addParts adds the parts' sums for p, which begin at index at of each part's.
 func (o *convOp) addParts(t *Tape, p *Param, at, parts int) {
-	cuts := t.pool.cut(len(p.Data)/partValues, 1) // few values are not worth telling others of
+	cuts := t.pool.cut(len(p.Data)/partValues, 1) // few values do not repay waking threads
 	t.parts = partsJob{p: p, sums: o.packed.sums[at:], step: o.sumLen(), n: parts, cuts: cuts}
 	t.pool.run(&t.parts, cuts)
 }
 
-// partsJob adds up sums of parts, part by part whatever thread does so.
+// partsJob adds sums of parts, in order on any thread.
 type partsJob struct {
 	p    *Param
-	sums []float32 // of part i from i*step on
+	sums []float32 // part i begins at i*step
 	step int
-	n    int // parts that were summed
+	n    int // number of parts
 	cuts int
 }
 
-// partValues is how many values of a gradient are worth a part.
+// partValues is the number of a gradient's values that repays a part.
 const partValues = 4096
 
 func (j *partsJob) part(w *worker, i int) {
@@ -241,7 +236,7 @@ func (o *convOp) biasGrad(t *Tape) {
 	}
 }
 
-// biasRows is how many rows are worth a part.
+// biasRows is the number of rows that repays a part.
 const biasRows = 1024
 
 // biasPart sums rows lo to hi-1 of dy.

@@ -2,8 +2,8 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// implicitGEMM computes a convolution as a product of its windows, packed as
-// they are needed, with the weights.
+// implicitGEMM computes a convolution as a product of its windows, packed on demand, with the
+// weights.
 type implicitGEMM struct{}
 
 // Working memory of a worker.
@@ -28,7 +28,7 @@ func (implicitGEMM) forward(o *convOp, t *Tape) {
 	o.share(t, implicitForward, o.rows(), 1, productRows)
 }
 
-// productRows is how many rows are worth a part of a product with a matrix that is packed.
+// productRows is the number of rows that repays a part of a product with a packed matrix.
 const productRows = 112
 
 // product computes rows lo to hi-1 of windows times weights.
@@ -46,8 +46,7 @@ func implicitForward(o *convOp, w *worker, _, lo, hi int) {
 	o.product(w, lo, hi, o.y.Data[lo*o.out:], simd.Epilogue{ColBias: o.bias(), ReLU: o.cfg.Activation == ReLU})
 }
 
-// pooledForward does one sample after the other, whose result before pooling
-// stays in the cache.
+// pooledForward processes samples sequentially; the result before pooling stays in the cache.
 func pooledForward(o *convOp, w *worker, _, lo, hi int) {
 	rows := o.win.Rows()
 	plane := w.floats(bufPlane, rows*o.out)
@@ -61,8 +60,8 @@ func pooledForward(o *convOp, w *worker, _, lo, hi int) {
 	}
 }
 
-// smallWeights is how many weights are few enough for each part of the batch
-// to have sums of its own. Above, threads share the columns.
+// smallWeights is the largest number of weights with separate sums for each part of the batch. With
+// more, threads share the columns.
 const smallWeights = 1 << 16
 
 func (implicitGEMM) backward(o *convOp, t *Tape) {
@@ -101,8 +100,8 @@ func (o *convOp) implicitWeights(t *Tape) {
 	o.biasGrad(t)
 }
 
-// implicitSums sums the gradients of samples lo to hi-1, and with pooling also
-// computes that of the input, for which the result's gradient is made up here.
+// implicitSums sums the gradients of samples lo to hi-1. With pooling it also computes the input's
+// gradient, from a reconstructed gradient of the result.
 func implicitSums(o *convOp, w *worker, part, lo, hi int) {
 	dw, db := o.partSums(part)
 	clear(db)
@@ -152,12 +151,12 @@ func implicitInput(o *convOp, w *worker, _, lo, hi int) {
 	}
 }
 
-// windowBlock is how many windows' gradients are computed before they are
-// added to the image, so that they stay in the cache.
+// windowBlock is the number of windows with gradients computed before the addition to the image, so
+// that they stay in the cache.
 const windowBlock = 128
 
-// inputGrad computes dx of one sample: dy Wᵀ is the gradient of its windows,
-// and each value of x gets the sum over the windows it is part of.
+// inputGrad computes dx of one sample: dy Wᵀ is the gradient of the windows, and each value of x
+// gets the sum over its windows.
 func (o *convOp) inputGrad(w *worker, s int, dy []float32) {
 	dx, rows, cols := sampleOf(o.dx, o.x, s), o.win.Rows(), o.win.Cols()
 	clear(dx)

@@ -2,27 +2,26 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// winograd computes 3x3 convolutions of stride 1 by tiles (Lavin and Gray
-// 2016). Tiles of m x m outputs take (m+2)² products per pair of channels
-// instead of 9m²: a quarter for m = 4. Every tile becomes (m+2)² points, and
-// for each point the tiles are multiplied with that point of the weights:
+// winograd computes 3x3 convolutions of stride 1 by tiles (Lavin and Gray 2016). Tiles of m x m
+// outputs take (m+2)² products per pair of channels instead of 9m²: a quarter for m = 4. Every tile
+// becomes (m+2)² points, and the tiles' values at each point are multiplied with the weights'
+// values at the point:
 //
 //	forward   M[p] = V[p] U[p]        V = BᵀxB, U = GwGᵀ, y = AᵀMA
 //	weights   U'[p] += V[p]ᵀ D[p]     D = A dy Aᵀ, dW = GᵀU'G
 //	input     a forward pass over dy with the weights turned round
 //
-// Rounding errors are some times those of a direct sum: about 1e-6 of the
-// largest value for m = 4.
+// Rounding errors are several times as large as for a direct sum: about 1e-6 of the largest value
+// for m = 4.
 type winograd struct{}
 
-// winogradPays reports whether the transforms are worth it.
+// winogradPays reports whether Winograd is faster.
 func winogradPays(win simd.Windows, out int, cfg Conv) bool {
 	return win.KernelHeight == 3 && win.KernelWidth == 3 && max(1, win.Stride) == 1 && win.Pad <= 2 && !cfg.MaxPool2 &&
 		win.Channels%lineValues == 0 && out%lineValues == 0
 }
 
-// tileGrid says how images are cut into tiles. A row of tiles is one row of
-// one image's.
+// tileGrid divides images into tiles. A row of tiles is within one image.
 type tileGrid struct {
 	m, points  int // outputs of a tile's side, points of a tile
 	images     int
@@ -37,11 +36,11 @@ func newTileGrid(images, h, w int) tileGrid {
 	return tileGrid{m: m, points: (m + 2) * (m + 2), images: images, high: (h + m - 1) / m, wide: (w + m - 1) / m}
 }
 
-// few says whether a forward pass over so many places has so few tiles that windows are faster:
-// where weights are read for a few products each, reading them is what takes time, and the points
-// are up to four times as many. made: they are there already.
+// few reports whether windows are faster for a pass over this number of places, because tiles are
+// few: if weights are used for few products each, reading them dominates, and the points are up to
+// four times as many. made reports whether the points exist already.
 func (g tileGrid) few(places int, made bool) bool {
-	const reading, making = 10, 40 // a weight, a point, in multiplications
+	const reading, making = 10, 40 // cost of a weight, a point, in multiplications
 	tiles := max(g.rows()*g.wide, reading)
 	if !made {
 		tiles += making
@@ -52,18 +51,18 @@ func (g tileGrid) few(places int, made bool) bool {
 // rows is the number of rows of tiles of the batch.
 func (g tileGrid) rows() int { return g.images * g.high }
 
-// blockFloats is about how many values of points a block of tiles has: they
-// and the products stay in the second-level cache.
+// blockFloats is the approximate number of point values in a block of tiles: these and the products
+// stay in the second-level cache.
 const blockFloats = 128 << 10
 
-// block returns how many rows of tiles are worked on at a time.
+// block returns the number of rows of tiles processed at a time.
 func (g tileGrid) block(channels int) int {
 	tiles := max(28, blockFloats/(g.points*channels))
 	return max(1, min(tiles/g.wide, g.rows()))
 }
 
-// plane is a matrix [points][tiles][channels]. Points are an odd number of
-// cache lines apart, and so are rows that would meet in one cache set.
+// plane is a matrix [points][tiles][channels]. Points are an odd number of cache lines apart, as
+// are rows that would meet in a cache set.
 type plane struct {
 	data      []float32
 	ld, point int
@@ -84,8 +83,7 @@ func (w *worker) pointsIn(i, points, tiles, channels int) plane {
 	return plane{w.floats(i, size), ld, point}
 }
 
-// tiles is the view of the plane from a tile on, for transforms between side x
-// side points.
+// tiles is the view of the plane from a tile on, for transforms between side x side points.
 func (p plane) tiles(tile, side int) simd.Tiles {
 	return simd.Tiles{Data: p.data[tile*p.ld:], Tile: p.ld, Row: side * p.point, Col: p.point}
 }
@@ -96,8 +94,8 @@ type image struct {
 	height, width, channels int
 }
 
-// strip copies the lines of image s from line y on, lines of them, and columns
-// from x on, with zeros outside the image.
+// strip copies lines of image s from line y on, and columns from x on, with zeros outside the
+// image.
 func (im image) strip(dst []float32, s, y, x, lines, columns int) {
 	c := im.channels
 	lo, hi := max(0, -x), max(max(0, -x), min(columns, im.width-x))
@@ -114,9 +112,9 @@ func (im image) strip(dst []float32, s, y, x, lines, columns int) {
 	}
 }
 
-// transform writes the points of tile row r of im, whose first tile begins
-// pad lines above the image, to v from the tile on. Tiles inside the image are
-// read where they lie, the others from a copy with zeros around.
+// transform writes the points of tile row r of im to v from tile on; the first tile begins pad
+// lines above the image. Tiles inside the image are read in place, all other tiles from a copy with
+// zeros around.
 func (g tileGrid) transform(w *worker, op simd.WinogradOp, v plane, tile int, im image, r, pad, side int) {
 	s, y := r/g.high, r%g.high*g.m-pad
 	first, last := 0, 0
@@ -134,7 +132,7 @@ func (g tileGrid) transform(w *worker, op simd.WinogradOp, v plane, tile int, im
 	g.copied(w, op, v, tile, im, s, y, pad, side, last, g.wide)
 }
 
-// copied transforms tiles lo to hi-1 of a row by way of a copy.
+// copied transforms tiles lo to hi-1 of a row from a copy.
 func (g tileGrid) copied(w *worker, op simd.WinogradOp, v plane, tile int, im image, s, y, pad, side, lo, hi int) {
 	if lo == hi {
 		return
@@ -146,8 +144,7 @@ func (g tileGrid) copied(w *worker, op simd.WinogradOp, v plane, tile int, im im
 	w.k.Winograd(&w.gemm, op, g.m, v.tiles(tile+lo, g.m+2), src, im.channels, hi-lo, simd.WinogradEpilogue{})
 }
 
-// output writes the outputs of tile row r, channels c0 and following, from the
-// products on.
+// output writes the outputs of tile row r, channels c0 and following, from the products on.
 func (g tileGrid) output(w *worker, im image, c0, channels, r int, products plane, tile int, e simd.WinogradEpilogue) {
 	y, s := r%g.high*g.m, r/g.high
 	src := products.tiles(tile, g.m+2)
@@ -167,16 +164,16 @@ func (g tileGrid) output(w *worker, im image, c0, channels, r int, products plan
 	}
 }
 
-// winogradPass is a convolution of one batch of images to another: forward, or
-// the gradient of the input, whose weights are turned round.
+// winogradPass is a convolution of one batch of images to another: forward, or the gradient of the
+// input, with rotated weights.
 type winogradPass struct {
 	from, to image
 	grid     tileGrid
 	pad      int
 	turned   bool
 	e        simd.WinogradEpilogue
-	v, d     plane // the points of all tiles, where parts share them
-	stride   int   // from one point's weights to the next
+	v, d     plane // points of all tiles, if parts share them
+	stride   int   // distance of two points' weights
 }
 
 func (o *convOp) inputs(data []float32) image {
@@ -207,10 +204,9 @@ func (winograd) backward(o *convOp, t *Tape) {
 	o.winogradRun(t)
 }
 
-// winogradRun computes a pass. With more tiles than channels the weights'
-// points are made first and blocks of tiles go through all of them; with fewer,
-// the tiles' points are, and panels of the weights go through all tiles, so
-// that no more than a panel of the larger of the two lies in memory.
+// winogradRun computes a pass. With more tiles than channels, the weights' points are computed
+// first, and blocks of tiles use all of them; with fewer, the tiles' points are, and all tiles use
+// panels of the weights. Only a panel of the larger of the two is in memory.
 func (o *convOp) winogradRun(t *Tape) {
 	p := &o.wino
 	width := t.k.PanelWidth()
@@ -246,12 +242,11 @@ func (b *sharedPlane) all(points, tiles, channels int) plane {
 // sharedPlane is the memory of a plane.
 type sharedPlane struct{ data []float32 }
 
-// blocks is in how many blocks of input channels the points of a panel of weights are made, of one
-// cache line at least.
+// blocks is the number of blocks of input channels for the points of a panel of weights, each at
+// least a cache line.
 func (p *winogradPass) blocks() int { return min(4, (p.from.channels+lineValues-1)/lineValues) }
 
-// winogradWeightPanels makes the points of blocks lo to hi-1 of the weights, those of a panel after
-// each other.
+// winogradWeightPanels computes the points of blocks lo to hi-1 of the weights, panel by panel.
 func winogradWeightPanels(o *convOp, w *worker, _, lo, hi int) {
 	p := &o.wino
 	blocks, in, width := p.blocks(), p.from.channels, w.k.PanelWidth()
@@ -264,9 +259,8 @@ func winogradWeightPanels(o *convOp, w *worker, _, lo, hi int) {
 	}
 }
 
-// panel writes the points of the weights from input channels i to i+rows-1 to
-// output channels c and following to u: for each point a panel, the points
-// stride apart.
+// panel writes the points of the weights from input channels i to i+rows-1 to output channels from
+// c on to u: a panel for each point, stride apart.
 func (o *convOp) panel(w *worker, c, i, rows int, u []float32) {
 	p := &o.wino
 	width, in, side := w.k.PanelWidth(), p.from.channels, p.grid.m+2
@@ -293,7 +287,7 @@ func winogradTiles(o *convOp, w *worker, _, lo, hi int) {
 	p := &o.wino
 	g, in, out := p.grid, p.from.channels, p.to.channels
 	step := g.block(in + out)
-	blocks := max(1, (hi-lo+step/2)/step) // about as large as each other
+	blocks := max(1, (hi-lo+step/2)/step) // about equal blocks
 	for b := range blocks {
 		r := lo + (hi-lo)*b/blocks
 		rows := lo + (hi-lo)*(b+1)/blocks - r
@@ -324,8 +318,8 @@ func winogradInputs(o *convOp, w *worker, _, lo, hi int) {
 	}
 }
 
-// panelRows is how many input channels of a panel's points are made at a time:
-// they stay in the second-level cache.
+// panelRows is the number of input channels of a panel's points computed at a time: they stay in
+// the second-level cache.
 const panelRows = 128
 
 // winogradPanels computes output channels lo to hi-1 of all tiles.

@@ -2,13 +2,12 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// winogradSums is how many points of weights are few enough for each part of
-// the batch to have sums of its own. Above, all tiles are transformed first and
-// the sums are made block by block.
+// winogradSums is the largest number of points of weights with separate sums for each part of the
+// batch. With more, all tiles are transformed first and the sums are computed block by block.
 const winogradSums = 1 << 20
 
-// A block of the weights' gradient: input and output channels. Its points stay
-// in the second-level cache.
+// Size of a block of the weights' gradient: input and output channels. Its points stay in the
+// second-level cache.
 const (
 	blockIn  = 64
 	blockOut = 128

@@ -9,13 +9,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// CrossEntropy is how CrossEntropy counts. Its zero value is SoftmaxCrossEntropy.
+// CrossEntropy configures Tape.CrossEntropy. The zero value is SoftmaxCrossEntropy.
 type CrossEntropy struct {
-	// Smoothing is the share of the target that all classes have in equal parts, from 0 to below 1
+	// Smoothing is the share of the target divided equally over all classes, at least 0 and below 1
 	// (C. Szegedy and others 2016).
 	Smoothing float64
-	// Ignored are labels of samples that do not count, such as those of padding. They need not be
-	// classes.
+	// Ignored lists labels of samples that do not count, such as padding. They need not be classes.
 	Ignored []int32
 }
 
@@ -36,12 +35,14 @@ type crossEntropyOp struct {
 func (o *crossEntropyOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *crossEntropyOp) result() *Tensor                   { return &o.y }
 
-// CrossEntropy is SoftmaxCrossEntropy with smoothed targets, over those samples whose label is not ignored: the mean of
+// CrossEntropy is SoftmaxCrossEntropy with smoothed targets, over the samples with labels that are
+// not ignored: the mean of
 //
-//	-(1-s)·log p[label] - s/classes·Σ log p[c],  p = softmax of the sample's logits, s = cfg.Smoothing
+//	-(1-s)·log p[label] - s/classes·Σ log p[c],  p = softmax of the logits, s = cfg.Smoothing
 //
-// correct is the number of samples that count whose largest logit is the label's, and counted that of those that count. Where none does,
-// the loss and its gradient are 0. It panics when another label is not a class, or the smoothing is out of its range.
+// counted is the number of samples that count, and correct the number of these with the label's
+// logit as the largest. If none counts, the loss and its gradient are 0. It panics if another label
+// is not a class, or the smoothing is out of range.
 func (t *Tape) CrossEntropy(logits *Tensor, labels []int32, cfg CrossEntropy) (loss *Tensor, correct, counted int) {
 	const name = "cross-entropy"
 	require(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)

@@ -15,11 +15,11 @@ type denseOp struct {
 
 	pass  densePass
 	parts int
-	span  int // columns, rows or values that the parts share
+	span  int // columns, rows or values divided over the parts
 	unit  int
 	dx    []float32
 
-	packed *simd.PackedB // the weights, where rows are shared
+	packed *simd.PackedB // weights, if rows are shared
 }
 
 // densePass computes the columns or rows lo to hi-1 of a product.
@@ -30,13 +30,12 @@ func (o *denseOp) operands() ([4]*Tensor, [4]*Param) {
 }
 func (o *denseOp) result() *Tensor { return &o.y }
 
-// Dense is act(x Wᵀ + b): x is [n, in], W is [out, in], b is [out] or nil, the
-// result is [n, out]. It costs 2·n·in·out operations forward and twice that
-// backward.
+// Dense is act(x Wᵀ + b): x is [n, in], W is [out, in], b is [out] or nil, the result is [n, out].
+// It costs 2·n·in·out operations forward and twice that backward.
 func (t *Tape) Dense(x *Tensor, l Layer, act Activation) *Tensor {
 	checkDense(x, l)
 	require(act <= GELU, "dense", "one of the activations", int(act))
-	if act == GELU { // its slope is known by its input, which is kept
+	if act == GELU { // the slope depends on the input
 		return t.GELU(t.Dense(x, l, Identity))
 	}
 	o := record[denseOp](t)
@@ -64,19 +63,20 @@ func checkDense(x *Tensor, l Layer) {
 	}
 }
 
-// denseColumns is how many cache lines of columns, or of rows of the weights, are worth a part.
+// denseColumns is the number of cache lines of columns, or of rows of the weights, that repays a
+// part.
 const denseColumns = 8
 
-// byRows says whether threads share the rows of a product, whose weights are packed once for all,
-// and not its columns: where that makes each read less of what others have written: packed weights
-// are written and read once more.
+// byRows reports whether threads share the rows of a product, with weights packed once for all,
+// instead of its columns: each thread then reads less data of other threads, although packed
+// weights are written and read once more.
 func (o *denseOp) byRows(t *Tape) bool {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	return t.pool.threads() > 1 && n >= productRows && 3*out*in < n*(out+in)
 }
 
-// run cuts span in parts at multiples of unit, least of them at least. Every value is the same sum
-// in the same order whatever the cut.
+// run cuts span into parts at multiples of unit, with at least least units each. Every value is the
+// same sum in the same order for any cut.
 func (o *denseOp) run(t *Tape, pass densePass, span, unit, least int) {
 	o.pass, o.span, o.unit = pass, span, unit
 	o.parts = t.pool.cut((span+unit-1)/unit, least)
@@ -126,7 +126,7 @@ func denseForwardPanels(o *denseOp, w *worker, lo, hi int) {
 	o.activate(w, lo, hi)
 }
 
-// activate applies what the product did not to columns of y.
+// activate applies the activation to columns of y, except ReLU, which the product applied.
 func (o *denseOp) activate(w *worker, lo, hi int) {
 	if o.act == Identity || o.act == ReLU {
 		return
@@ -175,12 +175,12 @@ func (o *denseOp) skips() bool { return allFrozen(o.l.W, o.l.B) }
 func denseWeights(o *denseOp, w *worker, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	w.k.Gemm(&w.gemm, true, false, hi-lo, in, n, o.y.grad[lo:], out, o.x.Data, in, o.l.W.touched, o.l.W.Grad[lo*in:], in)
-	line := func(at int) int { return min(out, (at+lineValues-1)/lineValues*lineValues) } // no two parts write to one all the time
+	line := func(at int) int { return min(out, (at+lineValues-1)/lineValues*lineValues) } // so that parts do not share a cache line
 	o.biasGrad(w, 0, simd.Blocks(n), line(lo), line(hi))
 }
 
-// biasGrad adds blocks first to last-1 of the rows to columns lo to hi-1 of the bias's gradient,
-// block 0 to nothing in a step's first Backward.
+// biasGrad adds blocks first to last-1 of the rows to columns lo to hi-1 of the bias's gradient. In
+// a step's first Backward, block 0 starts from zero.
 func (o *denseOp) biasGrad(w *worker, first, last, lo, hi int) {
 	if o.l.B == nil || first == last {
 		return

@@ -8,10 +8,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// SetSeed sets where the random decisions of the operations to be recorded come
-// from, such as Dropout's: the same seed gives the same decisions. A training
-// loop calls it before every step with a seed that depends on the step and the
-// rank. Reset keeps it.
+// SetSeed sets the seed of random decisions in operations recorded afterwards, such as Dropout's:
+// equal seeds give equal decisions. A training loop calls it before every step with a seed that
+// depends on the step and the rank. Reset retains the seed.
 func (t *Tape) SetSeed(seed uint64) { t.seed = seed }
 
 // randomKey is the stream of the operation recorded last: a hash (SplitMix64)
@@ -30,23 +29,22 @@ func mix64(z uint64) uint64 {
 
 type dropoutOp struct {
 	x *Tensor
-	y Tensor // in an evaluation, a view of x
+	y Tensor // a view of x in an evaluation
 
 	values    []float32 // the memory of y in training
 	key       simd.DropoutKey
 	threshold uint32
 	scale     float32
-	dst, src  []float32 // of the pass under way
+	dst, src  []float32 // slices of the pass in progress
 }
 
 func (o *dropoutOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *dropoutOp) result() *Tensor                   { return &o.y }
 
-// Dropout sets each value to zero with probability p, and multiplies the others
-// by 1/(1-p), so that expectations stay. For p = 0 it is x itself, and in an
-// evaluation a view of it. What is dropped depends on SetSeed, the operation's place in the
-// recording and the value's index alone; it is not stored but found again in
-// Backward. It panics unless 0 <= p < 1.
+// Dropout sets each value to zero with probability p, and multiplies the remaining values by
+// 1/(1-p), so that expectations stay. For p = 0 it returns x, and in an evaluation a view of x. The
+// dropped values depend only on SetSeed, the operation's index in the recording and the value's
+// index; Backward recomputes them. It panics unless 0 <= p < 1.
 func (t *Tape) Dropout(x *Tensor, p float64) *Tensor {
 	if !(p >= 0 && p < 1) {
 		panic(fmt.Errorf("nn: dropout: probability %s: want at least 0 and less than 1", quantity.Exact(p)))
@@ -54,7 +52,7 @@ func (t *Tape) Dropout(x *Tensor, p float64) *Tensor {
 	if p == 0 {
 		return x
 	}
-	o := record[dropoutOp](t) // also in an evaluation: what follows keeps its place and its memory
+	o := record[dropoutOp](t) // recorded in an evaluation too, so that later operations keep their index and memory
 	o.x = x
 	o.y.Shape = append(o.y.Shape[:0], x.Shape...)
 	t.note(o)
@@ -69,7 +67,7 @@ func (t *Tape) Dropout(x *Tensor, p float64) *Tensor {
 	return &o.y
 }
 
-// dropoutPart is how many values one part works on.
+// dropoutPart is the number of values of a part.
 const dropoutPart = 16 << 10
 
 func (o *dropoutOp) run(t *Tape, dst, src []float32) {

@@ -72,8 +72,7 @@ type reshapeOp struct {
 func (o *reshapeOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *reshapeOp) result() *Tensor                   { return &o.y }
 
-// Reshape gives the same values another shape of as many values. The result
-// shares x's memory.
+// Reshape returns the same values in another shape of equal size. The result shares x's memory.
 func (t *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
 	require(volume(shape) == len(x.Data), "reshape", "a shape of as many values", shape...)
 	o := record[reshapeOp](t)
@@ -84,14 +83,14 @@ func (t *Tape) Reshape(x *Tensor, shape ...int) *Tensor {
 	return &o.y
 }
 
-// Flatten makes one row of each sample: [n, ...] becomes [n, values].
+// Flatten makes one row per sample: [n, ...] becomes [n, values].
 func (t *Tape) Flatten(x *Tensor) *Tensor {
 	require(len(x.Shape) > 0 && x.Shape[0] > 0, "flatten", "at least one sample", x.Shape...)
 	return t.Reshape(x, x.Shape[0], len(x.Data)/x.Shape[0])
 }
 
 func (o *reshapeOp) backward(t *Tape) {
-	if !o.x.has { // the only contribution so far: hand over the memory
+	if !o.x.has { // first contribution: pass on the memory
 		o.x.grad, o.y.grad = o.y.grad, o.x.grad
 		o.x.has, o.y.has = true, false
 		return

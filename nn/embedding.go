@@ -2,15 +2,15 @@ package nn
 
 import "fmt"
 
-// IndexError says that an id is not a row of an embedding, or of what Gather is given.
+// IndexError reports an id that is not a row of an embedding, or of Gather's operand.
 type IndexError struct {
 	Name string // the embedding's parameter, or "gather"
-	At   int    // the id's place among those given
+	At   int    // index of the id in the argument
 	ID   int32
 	Rows int
 }
 
-// Error returns one line.
+// Error returns a single line.
 func (e *IndexError) Error() string {
 	return fmt.Sprintf("nn: %s: id %d of the batch is %d: want 0 to %d", e.Name, e.At, e.ID, e.Rows-1)
 }
@@ -34,9 +34,9 @@ type embeddingOp struct {
 func (o *embeddingOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{o.p} }
 func (o *embeddingOp) result() *Tensor                   { return &o.y }
 
-// Embedding is the rows ids of p, [rows, dim]: the result is [len(ids), dim].
-// ids are kept until Backward. The gradient is dense: clearing it costs
-// O(rows·dim) a step. It panics with an *IndexError when an id is not a row.
+// Embedding returns the rows ids of p, [rows, dim]: the result is [len(ids), dim]. The caller must
+// not change ids before Backward ends. The gradient is dense: clearing it costs O(rows·dim) a step.
+// It panics with an *IndexError if an id is not a row.
 func (t *Tape) Embedding(ids []int32, p *Param) *Tensor {
 	Layer{W: p}.want(len(p.Shape) == 2, "embedding", "a parameter [rows, dim]", p.Shape...)
 	Layer{W: p}.want(len(ids) > 0, "embedding", "at least one id", len(ids))
@@ -49,7 +49,7 @@ func (t *Tape) Embedding(ids []int32, p *Param) *Tensor {
 	return y
 }
 
-// gatherRows is how many ids one part looks up.
+// gatherRows is the number of ids in a part.
 const gatherRows = 64
 
 func (o *embeddingOp) part(w *worker, i int) { o.pass(o, w, i) }
@@ -60,8 +60,8 @@ func (o *embeddingOp) gather(w *worker, i int) {
 	w.k.Lookup(o.y.Data[lo*dim:hi*dim], o.p.Data, o.ids[lo:hi], dim)
 }
 
-// scatterColumns is how many columns one part of backward adds up: rows meet in
-// one part, in order of occurrence.
+// scatterColumns is the number of columns in a part of backward: all rows of a column are in one
+// part, added in order of occurrence.
 const scatterColumns = 128
 
 func (o *embeddingOp) backward(t *Tape) {

@@ -5,25 +5,24 @@ import (
 	"math/bits"
 )
 
-// Bags are the keys of N samples in some slots, slot after slot and within a slot sample after
-// sample. Bag slot*N+sample has Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]]: none where
-// the sample has nothing there.
+// Bags are the keys of N samples in one or more slots, ordered by slot and then by sample. Bag
+// slot*N+sample is Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]], and may be empty.
 type Bags struct {
 	Keys    []uint64
-	Offsets []int32 // slots*N+1, never falling
+	Offsets []int32 // slots*N+1 values, not decreasing
 	N       int     // samples
 
-	first int // which slot of the batch the first one is
+	first int // index in the batch of the first slot
 }
 
-// Slots are slots lo to hi-1 alone, in the same memory.
+// Slots returns slots lo to hi-1, in the same memory.
 func (b Bags) Slots(lo, hi int) Bags {
 	b.Offsets = b.Offsets[lo*b.N : hi*b.N+1]
 	b.first += lo
 	return b
 }
 
-// Len is how many slots there are.
+// Len is the number of slots.
 func (b Bags) Len() int {
 	if b.N == 0 || len(b.Offsets) == 0 {
 		return 0
@@ -31,9 +30,9 @@ func (b Bags) Len() int {
 	return (len(b.Offsets) - 1) / b.N
 }
 
-// RowOf is the row of a key in a table of so many: the upper bits of its product with a hash of the
-// key, SplitMix64's finalizer. If keys are many times more than rows, each row gets as many; two
-// keys may share a row.
+// RowOf is the row of a key in a table of rows rows: the upper bits of the product of rows with a
+// hash of the key, SplitMix64's finalizer. With many times more keys than rows, all rows get about
+// equally many; two keys may share a row.
 func RowOf(key uint64, rows int) int32 {
 	z := key + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -42,19 +41,19 @@ func RowOf(key uint64, rows int) int32 {
 	return int32(hi)
 }
 
-// Pooling is what EmbeddingBag makes of the rows of a bag.
+// Pooling is EmbeddingBag's reduction of the rows of a bag.
 type Pooling uint8
 
 const (
-	// SumPool adds them up.
+	// SumPool is the sum of the rows.
 	SumPool Pooling = iota
-	// MeanPool is their sum by how many they are.
+	// MeanPool is the sum divided by the number of rows.
 	MeanPool
-	// SqrtPool is their sum by the square root of how many they are.
+	// SqrtPool is the sum divided by the square root of the number of rows.
 	SqrtPool
 )
 
-// scale is what the sum of n rows is multiplied by.
+// scale is the factor of the sum of n rows.
 func (p Pooling) scale(n int32) float32 {
 	switch {
 	case n < 2 || p == SumPool:
@@ -65,18 +64,18 @@ func (p Pooling) scale(n int32) float32 {
 	return float32(1 / math.Sqrt(float64(n)))
 }
 
-// EmbeddingBag adds up, for each sample and slot, the rows of tab of the keys of the bag, and puts
-// the sums side by side: the result is [N, slots*Dim], zeros where a bag is empty. Where rest, [N,
-// m], is not nil, its rows follow. The row of a key is RowOf or, of a table whose rows lie
-// elsewhere, the one that Hold names. Rows are added in the order of keys, and gradients of a row
-// in the order of its keys in the bags, so that no number of threads changes a bit. bags are kept
-// until Backward. The gradient costs O(keys·Dim), whatever the table's size.
+// EmbeddingBag sums, for each sample and slot, the rows of tab of the keys of the bag, and
+// concatenates the sums: the result is [N, slots*Dim], with zeros for empty bags. If rest, [N, m],
+// is not nil, its rows follow. The row of a key is RowOf or, for a table with rows elsewhere, the
+// row set by Hold. Rows are added in the order of keys, and gradients of a row in the order of its
+// keys in the bags, so that the number of threads changes no bit. The caller must not change bags
+// before Backward ends. Cost of the gradient: O(keys·Dim), independent of the table's size.
 func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *Tensor {
 	return t.lookUpBags(bags, tab, pool, rest, 0)
 }
 
-// EmbeddingSequence is the rows of the last steps keys of one slot, in their order: the result is
-// [N, steps, Dim], with zeros behind a shorter sequence. How long each is, bags say.
+// EmbeddingSequence returns the rows of the last steps keys of one slot, in order: the result is
+// [N, steps, Dim], with zeros after a shorter sequence. bags has the lengths.
 func (t *Tape) EmbeddingSequence(bags Bags, tab *Table, steps int) *Tensor {
 	tab.require(steps > 0 && bags.Len() == 1, "the bags of one slot, of which so many steps are wanted", bags.Len(), steps)
 	return t.lookUpBags(bags, tab, SumPool, nil, steps)
@@ -118,8 +117,8 @@ func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, ste
 	return &o.y
 }
 
-// alone makes o's offsets those of bags, from 0; with steps each of so many keys is a bag alone,
-// which is empty behind the sequence's end.
+// alone sets o's offsets to those of bags, from 0. With steps, each of the steps keys is a separate
+// bag, empty after the sequence's end.
 func (o *tableLookupOp) alone(bags Bags, steps int) {
 	o.offsets = append(o.offsets[:0], 0)
 	base := bags.Offsets[0]
@@ -143,7 +142,6 @@ func (o *tableLookupOp) alone(bags Bags, steps int) {
 	o.ids = kept
 }
 
-// place is where in the result bag i begins.
 func (o *tableLookupOp) place(i int) int {
 	n, dim := o.y.Shape[0], o.tab.Dim
 	if o.steps > 0 {
@@ -152,7 +150,7 @@ func (o *tableLookupOp) place(i int) int {
 	return i%n*o.y.Shape[1] + i/n*dim
 }
 
-// gather adds up some bags; those of one slot lie equally far apart.
+// gather sums a range of bags; bags of one slot are equally far apart.
 func (o *tableLookupOp) gather(w *worker, lo, hi int) {
 	n, dim, gap := o.y.Shape[0], o.tab.Dim, o.tab.Dim
 	for lo < hi {
@@ -161,7 +159,7 @@ func (o *tableLookupOp) gather(w *worker, lo, hi int) {
 			end, gap = min(hi, (lo/n+1)*n), o.y.Shape[1]
 		}
 		w.k.Bags(o.y.Data[o.place(lo):], gap, o.tab.Data, o.ids, o.offsets[lo:end+1], o.scales[lo:end], dim)
-		if o.rest != nil && lo < n { // with a sample's first bag
+		if o.rest != nil && lo < n { // once, together with the first bag of a sample
 			m := o.rest.Shape[1]
 			for i := lo; i < end; i++ {
 				copy(o.y.Data[(i+1)*gap-m:][:m], o.rest.Data[i*m:])
@@ -171,7 +169,7 @@ func (o *tableLookupOp) gather(w *worker, lo, hi int) {
 	}
 }
 
-// weigh writes the gradient of some bags' sums, where a sum was multiplied by something.
+// weigh writes the gradient of a range of bags' sums, multiplied by their scales.
 func (o *tableLookupOp) weigh(w *worker, lo, hi int) {
 	dim := o.tab.Dim
 	for i := lo; i < hi; i++ {
@@ -182,8 +180,8 @@ func (o *tableLookupOp) weigh(w *worker, lo, hi int) {
 	}
 }
 
-// rowsOf are the rows of the keys of bags, of which steps of each are looked up or 0 for all, in
-// the memory of rows.
+// rowsOf returns the rows of the keys of bags, the last steps of each or all for 0, in the memory
+// of rows.
 func (t *Table) rowsOf(bags Bags, steps int, rows []int32) []int32 {
 	lo, hi := bags.Offsets[0], bags.Offsets[len(bags.Offsets)-1]
 	rows = rows[:0]

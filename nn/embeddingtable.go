@@ -7,26 +7,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// tableLookupOp looks up rows of a row-sparse table: each id's, side by side, or sums of bags of
-// them.
+// tableLookupOp looks up rows of a row-sparse table: concatenated rows of ids, or sums of bags.
 type tableLookupOp struct {
 	ids  []int32
 	tab  *Table
-	rest *Tensor // what stands beside the rows, or nil
+	rest *Tensor // values after the rows, or nil
 	y    Tensor
 
-	// Of bags, slot after slot:
-	slots   int // 0: each id stands alone, sample after sample
-	steps   int // of sequences: how many bags of at most one id a sample has
-	first   int // the slot of the batch that is the first one here
+	// slots and the next fields describe bags, by slot.
+	slots   int // 0: ids without bags, sample by sample
+	steps   int // steps of sequences: bags of at most one id per sample
+	first   int // slot of the batch with index 0 here
 	pool    Pooling
 	mapped  []int32   // memory for ids
-	offsets []int32   // in ids
-	scales  []float32 // what sums are multiplied by
-	scaled  bool      // by something else than 1
+	offsets []int32   // bags' beginnings in ids
+	scales  []float32 // factors of sums
+	scaled  bool      // some factor is not 1
 
-	back    bool      // parts are those of backward
-	dy      []float32 // the gradient of what is added up, placed as y's
+	back    bool      // parts are of backward
+	dy      []float32 // gradient of the summed rows, with y's layout
 	scratch []float32 // memory for dy
 }
 
@@ -36,11 +35,11 @@ func (o *tableLookupOp) operands() ([4]*Tensor, [4]*Param) {
 func (o *tableLookupOp) result() *Tensor { return &o.y }
 func (o *tableLookupOp) table() *Table   { return o.tab }
 
-// EmbeddingTable looks up the rows ids of tab, len(ids)/n of each of n samples,
-// and puts them side by side: the result is [n, len(ids)/n*Dim]. Where rest,
-// [n, m], is not nil, its rows follow: the result is [n, len(ids)/n*Dim+m].
-// ids are kept until Backward. The gradient costs O(len(ids)·Dim), whatever the
-// table's size. It panics with an *IndexError when an id is not a row.
+// EmbeddingTable looks up the rows ids of tab, len(ids)/n for each of n samples, and concatenates
+// them: the result is [n, len(ids)/n*Dim]. If rest, [n, m], is not nil, its rows follow: the result
+// is [n, len(ids)/n*Dim+m]. The caller must not change ids before Backward ends. Cost of the
+// gradient: O(len(ids)·Dim), independent of the table's size. It panics with an *IndexError if an
+// id is not a row.
 func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Tensor {
 	tab.require(n > 0 && len(ids) > 0 && len(ids)%n == 0, "the same number of ids for each of n > 0 samples", len(ids), n)
 	cols := len(ids) / n * tab.Dim
@@ -57,14 +56,13 @@ func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Ten
 	return y
 }
 
-// require panics unless ok.
 func (t *Table) require(ok bool, need string, got ...int) {
 	if !ok {
 		panic(&ShapeError{Op: "embedding " + t.Name, Required: need, Got: slices.Clone(got)})
 	}
 }
 
-// part copies the rows of some samples, or adds up some bags.
+// part copies the rows of a range of samples, or sums a range of bags.
 func (o *tableLookupOp) part(w *worker, i int) {
 	if o.slots > 0 {
 		lo, hi := i*gatherRows, min((i+1)*gatherRows, len(o.scales))
@@ -112,14 +110,13 @@ func (o *tableLookupOp) backward(t *Tape) {
 	}
 }
 
-// merge adds, for each key in order, the Dim gradients from dy[key%2^32] to the
-// table's row key>>32. Rows that the table's gradient has already get theirs
-// after what is there.
+// merge adds, for each key in order, the Dim gradients from dy[key%2^32] to the table's row
+// key>>32. Rows already in the table's gradient add the new gradients after the old.
 func (t *Table) merge(k *simd.Kernels, keys []uint64, dy []float32) {
 	oldIDs, oldGrads := t.ids, t.grads
 	ids, grads := t.spareIDs[:0], t.spareGrads[:0]
 	grads, ids = t.scratch(grads, ids, len(oldGrads)+len(keys)*t.Dim)
-	take := func() { // the next row of the old gradient
+	take := func() { // next row of the old gradient
 		ids, oldIDs = append(ids, oldIDs[0]), oldIDs[1:]
 		grads, oldGrads = append(grads, oldGrads[:t.Dim]...), oldGrads[t.Dim:]
 	}
@@ -142,10 +139,10 @@ func (t *Table) merge(k *simd.Kernels, keys []uint64, dy []float32) {
 	t.ids, t.grads = ids, grads
 }
 
-// scratch is memory for n gradients and their ids: what is given, if it is enough.
+// scratch returns memory for n gradients and their ids: the argument if large enough.
 func (t *Table) scratch(grads []float32, ids []int32, n int) ([]float32, []int32) {
 	if cap(grads) < n {
-		return t.owner.takeRows(n, t.Dim) // as many as there can be: later steps may name more rows
+		return t.owner.takeRows(n, t.Dim) // maximum size, because later steps may have more rows
 	}
 	return grads, ids
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Freeze makes the parameters whose names match one of the patterns, of path.Match, keep their
-// values: they have no slot in the arenas, are in no plan, and no optimizer sees them. List has
-// them, after the others. It is called before Arrange. Where nothing that is trained lies before
-// them, Backward does not go there at all. Running statistics move on. It is an error if a pattern
-// matches no parameter, or a table: freezing a table is not possible.
+// Freeze fixes the values of the parameters with names that match a pattern, as of path.Match: they
+// have no range in the arenas, are in no plan, and no optimizer updates them. List has them after
+// the trained ones. Call it before Arrange. Backward skips the beginning of a model without trained
+// parameters. Running statistics still move. It is an error if a pattern matches no parameter, or a
+// table: tables cannot be frozen.
 func (ps *Params) Freeze(patterns ...string) error {
 	if err := ps.eachMatch(patterns, func(p *Param) { p.frozen = true }); err != nil {
 		return fmt.Errorf("nn: Freeze: %w", err)
@@ -24,9 +24,9 @@ func (ps *Params) Freeze(patterns ...string) error {
 	return nil
 }
 
-// SetRate multiplies the learning rate of the parameters whose names match one of the patterns by
-// factor, which is positive: see ParamRange.Rate; of several calls the last one counts. It is
-// called before Arrange, and fails as Freeze does.
+// SetRate multiplies the learning rate of the parameters with names that match a pattern by factor,
+// which is positive: see ParamRange.Rate. The last call for a parameter counts. Call it before
+// Arrange; errors are those of Freeze.
 func (ps *Params) SetRate(factor float64, patterns ...string) error {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return fmt.Errorf("nn: SetRate: factor %s: want a positive number; Freeze leaves parameters as they are", quantity.Exact(factor))
@@ -37,12 +37,12 @@ func (ps *Params) SetRate(factor float64, patterns ...string) error {
 	return nil
 }
 
-// Alias gives parameters second names, such as those that they have in another framework, by which
-// patterns find them, too.
+// Alias gives parameters second names, such as their names in another framework, which patterns
+// match as well.
 func (ps *Params) Alias(names func(name string) string) { ps.alias = names }
 
-// eachMatch calls f for the parameters that match. All faults are told together, and then nothing
-// has changed.
+// eachMatch calls f for the parameters that match. It reports all errors together, and then changes
+// no parameter.
 func (ps *Params) eachMatch(patterns []string, f func(p *Param)) error {
 	if ps.slots != nil {
 		return errors.New("Arrange has laid the parameters out before")
@@ -93,7 +93,7 @@ func (ps *Params) matches(pattern string) (all []*Param, err error) {
 	return all, nil
 }
 
-// namesOf is a name and its alias, if that is another.
+// namesOf returns a name and its alias, if different.
 func (ps *Params) namesOf(name string) []string {
 	if ps.alias == nil || ps.alias(name) == name {
 		return []string{name}
@@ -101,8 +101,8 @@ func (ps *Params) namesOf(name string) []string {
 	return []string{name, ps.alias(name)}
 }
 
-// Near is what to add to the error of a pattern that matches none of some names: those that are
-// spelt alike, or else where names begin.
+// Near returns a suffix for the error of a pattern without a match: similar names, or else the
+// beginnings of names.
 func Near(pattern string, names []string) string {
 	var begins []string
 	for _, n := range names {
@@ -122,13 +122,13 @@ func Near(pattern string, names []string) string {
 	return ": names begin with " + strings.Join(begins, ", ")
 }
 
-// Frozen says that p keeps its value.
+// Frozen reports whether p keeps its value.
 func (p *Param) Frozen() bool { return p.frozen }
 
-// Frozen returns the parameters that keep their values. It must not be changed.
+// Frozen returns the frozen parameters. Callers must not change the slice.
 func (ps *Params) Frozen() []*Param { return ps.list[ps.trained():] }
 
-// settle moves frozen parameters behind the others.
+// settle moves frozen parameters to the end.
 func (ps *Params) settle() error {
 	slices.SortStableFunc(ps.list, func(a, b *Param) int { return order(a.frozen) - order(b.frozen) })
 	for i, p := range ps.list {
@@ -147,12 +147,11 @@ func order(frozen bool) int {
 	return 0
 }
 
-// trained is how many parameters are not frozen.
 func (ps *Params) trained() int {
 	return len(ps.list) - len(frozenOf(ps.list))
 }
 
-// frozenOf is the frozen ones at the end of a settled list.
+// frozenOf returns the frozen parameters at the end of a settled list.
 func frozenOf(list []*Param) []*Param {
 	for i, p := range list {
 		if p.frozen {
@@ -162,7 +161,7 @@ func frozenOf(list []*Param) []*Param {
 	return nil
 }
 
-// allFrozen says that none of ps, nil ones left out, needs a gradient.
+// allFrozen reports whether no parameter in ps, except nil, needs a gradient.
 func allFrozen(ps ...*Param) bool {
 	for _, p := range ps {
 		if p != nil && !p.frozen {
@@ -172,12 +171,12 @@ func allFrozen(ps ...*Param) bool {
 	return true
 }
 
-// skipper is an operation whose backward computes no gradient of its parameters where all are
+// skipper is an operation with a backward that skips the gradients of its parameters if all are
 // frozen.
 type skipper interface{ skips() bool }
 
-// allocFrozenGrads gives the frozen parameters of an operation memory for gradients that nobody
-// reads, where it computes them together with others.
+// allocFrozenGrads allocates unused gradients for the frozen parameters of an operation that
+// computes them together with other gradients.
 func (t *Tape) allocFrozenGrads(o op) {
 	if s, ok := o.(skipper); ok && s.skips() {
 		return

@@ -12,10 +12,10 @@ type gatherOp struct {
 func (o *gatherOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *gatherOp) result() *Tensor                   { return &o.y }
 
-// Gather is the entries ids of x's first axis: x is [rows, ...], the result [len(ids), ...]. An id
-// may come any number of times; gradients of the same one are added in their order. ids are kept
-// until Backward. It panics with an *IndexError when an id is not a row. To take one value of each
-// row of [rows, cols], reshape it to [rows*cols, 1] and gather row*cols + col.
+// Gather returns the entries ids of x's first axis: x is [rows, ...], the result [len(ids), ...].
+// An id may occur repeatedly; its gradients are added in order. The caller must not change ids
+// before Backward ends. It panics with an *IndexError if an id is not a row. To take one value of
+// each row of [rows, cols], reshape it to [rows*cols, 1] and gather row*cols + col.
 func (t *Tape) Gather(x *Tensor, ids []int32) *Tensor {
 	const name = "gather"
 	require(len(x.Shape) > 0 && len(x.Shape) <= maxAxes, name, "rows, [rows, ...], of at most 8 axes", x.Shape...)
@@ -49,7 +49,7 @@ func (o *gatherOp) backward(t *Tape) {
 	t.pool.run(o, (o.dim+scatterColumns-1)/scatterColumns)
 }
 
-// scatter adds columns, rows in their order.
+// scatter adds columns, in the order of rows.
 func (o *gatherOp) scatter(w *worker, i int) {
 	lo, hi := i*scatterColumns, min((i+1)*scatterColumns, o.dim)
 	for r, id := range o.ids {
@@ -61,15 +61,15 @@ type transposeOp struct {
 	x       *Tensor
 	y       Tensor
 	from    [maxAxes]int
-	target  nest // over the result, x beside it
-	andBack nest // over x, the result beside it
+	target  nest // over the result, with x alongside
+	andBack nest // over x, with the result alongside
 }
 
 func (o *transposeOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *transposeOp) result() *Tensor                   { return &o.y }
 
-// Transpose is x with its axes in another order: axis i of the result is axis axes[i] of x. Without
-// axes the order is reversed. x has at most 8 axes.
+// Transpose returns x with permuted axes: axis i of the result is axis axes[i] of x. Without axes
+// the order is reversed. x has at most 8 axes.
 func (t *Tape) Transpose(x *Tensor, axes ...int) *Tensor {
 	rank := len(x.Shape)
 	require(rank <= maxAxes, "transpose", "at most 8 axes", x.Shape...)

@@ -14,8 +14,8 @@ type groupNormOp struct {
 	groups int
 	y      Tensor
 
-	stats []float32 // by sample and group: the mean and 1/sqrt(variance + epsilon)
-	sums  []float64 // of backward, by sample: a channel's gradient of beta, then those of gamma
+	stats []float32 // mean and 1/sqrt(variance + epsilon), by sample and group
+	sums  []float64 // backward, by sample: channels' gradients of beta, then of gamma
 	pass  func(o *groupNormOp, w *worker, s int)
 }
 
@@ -26,7 +26,7 @@ type groupScratch struct {
 	channels []float32
 }
 
-// resize makes room for so many channels.
+// resize makes space for a number of channels.
 func (g *groupScratch) resize(channels int) {
 	g.p.Resize(channels)
 	g.room(2*g.p.Period, channels)
@@ -40,7 +40,7 @@ func (g *groupScratch) match(o *groupScratch) {
 	g.room(cap(o.sums), cap(o.channels))
 }
 
-// room leaves no slack: threads that match each other would grow for ever.
+// room allocates without slack, because threads that match each other would grow forever.
 func (g *groupScratch) room(sums, channels int) {
 	if cap(g.sums) < sums {
 		g.sums = make([]float64, sums)
@@ -74,11 +74,11 @@ func (o *groupNormOp) operands() ([4]*Tensor, [4]*Param) {
 }
 func (o *groupNormOp) result() *Tensor { return &o.y }
 
-// GroupNorm is gamma·(x - mean)/sqrt(variance + 1e-5) + beta of x, [n, ..., channels], where mean
-// and biased variance are those of a group of neighbouring channels of one sample, over all its
-// places (Y. Wu, K. He 2018): the same in training and evaluation, whatever the batch. Layers are
-// made by Params.LayerNorm. Samples are the parts that threads share. Backward overwrites the
-// result's gradient with x's.
+// GroupNorm is gamma·(x - mean)/sqrt(variance + 1e-5) + beta of x, [n, ..., channels], with the
+// mean and biased variance of a group of adjacent channels of one sample, over all its places (Y.
+// Wu, K. He 2018). It is equal in training and evaluation, for any batch. Params.LayerNorm creates
+// its layers. Threads divide the work by sample. Backward overwrites the result's gradient with
+// x's.
 func (t *Tape) GroupNorm(x *Tensor, l Norm, groups int) *Tensor {
 	const name = "group norm"
 	c := len(l.Gamma.Data)
@@ -98,10 +98,9 @@ func (t *Tape) GroupNorm(x *Tensor, l Norm, groups int) *Tensor {
 
 func (o *groupNormOp) part(w *worker, s int) { o.pass(o, w, s) }
 
-// width is the channels of a group.
+// width is the number of channels of a group.
 func (o *groupNormOp) width() int { return len(o.l.Gamma.Data) / o.groups }
 
-// sample is sample s of data, and count how many of its values are in a group.
 func (o *groupNormOp) sample(data []float32, s int) []float32 { return sampleOf(data, o.x, s) }
 func (o *groupNormOp) count() float64 {
 	return float64(len(o.x.Data) / o.x.Shape[0] / o.groups)
@@ -110,7 +109,7 @@ func (o *groupNormOp) count() float64 {
 // of are the statistics of sample s's groups.
 func (o *groupNormOp) of(s int) []float32 { return o.stats[2*s*o.groups : 2*(s+1)*o.groups] }
 
-// measure sums x and its squares, less the mean that is set, for each group.
+// measure sums x minus the set mean, and the squares, for each group.
 func (o *groupNormOp) measure(w *worker, s int, f func(group int, sum, squares float64)) {
 	g := &w.group
 	clear(g.sums)
@@ -128,7 +127,7 @@ func (o *groupNormOp) measure(w *worker, s int, f func(group int, sum, squares f
 }
 
 // groupNormForward reads a sample three times, mostly from the caches: for the means, for the
-// variances about them, and to apply them.
+// variances about the means, and to apply both.
 func groupNormForward(o *groupNormOp, w *worker, s int) {
 	g, stats, n := &w.group, o.of(s), o.count()
 	g.resize(len(o.l.Gamma.Data))
@@ -136,7 +135,7 @@ func groupNormForward(o *groupNormOp, w *worker, s int) {
 	o.measure(w, s, func(i int, sum, _ float64) { stats[2*i] = float32(sum / n) })
 	o.setMean(g, stats)
 	o.measure(w, s, func(i int, sum, squares float64) {
-		off := sum / n // of the rounded mean
+		off := sum / n // error of the rounded mean
 		stats[2*i+1] = float32(1 / math.Sqrt(max(0, squares/n-float64(off*off))+normEpsilon))
 	})
 	o.setAffine(g, stats)
@@ -174,7 +173,8 @@ func (o *groupNormOp) backward(t *Tape) {
 	}
 }
 
-// groupNormBackward sums the gradients of a sample's channels, and computes that of its input: with means over the group,
+// groupNormBackward sums the gradients of a sample's channels, and computes the input's gradient,
+// with means over the group:
 //
 //	dx = (gamma·dy - mean of gamma·dy - x̂·mean of gamma·dy·x̂)/deviation
 func groupNormBackward(o *groupNormOp, w *worker, s int) {

@@ -6,17 +6,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// GRULayer is the parameters of a layer of gated recurrent units. The rows of all four are those of
-// the reset gate, then the update gate and the candidate, hidden rows each: r, z, n, as PyTorch has
-// them (ONNX has z, r, h, and linear_before_reset = 1).
+// GRULayer is the parameters of a layer of gated recurrent units. The rows of all four are the
+// reset gate's, the update gate's and the candidate's, hidden rows each: r, z, n, as in PyTorch
+// (ONNX has z, r, h, and linear_before_reset = 1).
 type GRULayer struct {
 	WeightIH *Param // [3*hidden, in]
 	WeightHH *Param // [3*hidden, hidden]
 	BiasIH   *Param // [3*hidden]
-	BiasHH   *Param // [3*hidden]; that of the candidate lies within the reset
+	BiasHH   *Param // [3*hidden]; the candidate's is inside the reset
 }
 
-// GRU makes the layer name, all of it from init; PyTorch's default is FanIn(hidden).
+// GRU makes the layer name with values from init; PyTorch's default is FanIn(hidden).
 func (ps *Params) GRU(name string, init Init, in, hidden int) GRULayer {
 	return GRULayer{
 		WeightIH: ps.New(name+".weight_ih", init, 3*hidden, in),
@@ -29,20 +29,20 @@ func (ps *Params) GRU(name string, init Init, in, hidden int) GRULayer {
 type gruOp struct {
 	x     *Tensor
 	l     GRULayer
-	state []float32 // that it began with, if any
+	state []float32 // initial state, or nil
 	steps int
 	y     Tensor
 
-	h []float32 // outputs of steps -1 to steps-1, [(steps+1)*n, hidden]; y.Data is part of it
+	h []float32 // outputs of steps -1 to steps-1, [(steps+1)*n, hidden]; contains y.Data
 	// input is [steps*n, 3*hidden]: the sums of the input, then the gates, and in backward the
-	// gradients of these sums.
+	// gradients of the sums.
 	input []float32
-	// hidden is the sums of the state before, likewise, and in backward their gradients.
+	// hidden is the sums of the previous state, of the same shape, and in backward their gradients.
 	hidden []float32
-	carry  []float32 // [n, hidden]: the gradient that passes a step's update gate
+	carry  []float32 // [n, hidden]: gradient through a step's update gate
 	dx     []float32
 
-	weights [][3]simd.PackedB // WeightHH, packed for the products of one step, by part
+	weights [][3]simd.PackedB // WeightHH, packed for a step's products, by part
 	pass    gruPass
 	parts   int
 	span    int
@@ -57,14 +57,16 @@ func (o *gruOp) operands() ([4]*Tensor, [4]*Param) {
 }
 func (o *gruOp) result() *Tensor { return &o.y }
 
-// GRU runs a layer of gated recurrent units over n sequences: x is [steps*n, in], all sequences' first step, then all their second
-// ones; the result is [steps*n, hidden] in the same order. With i the three thirds of x·WeightIHᵀ + BiasIH, and u those of
-// h·WeightHHᵀ + BiasHH, h being that of the step before,
+// GRU runs a layer of gated recurrent units over n sequences: x is [steps*n, in], the first step of
+// all sequences, then the second of all; the result is [steps*n, hidden] in the same order. With i
+// the three thirds of x·WeightIHᵀ + BiasIH, and u the thirds of h·WeightHHᵀ + BiasHH for the h of
+// the previous step,
 //
 //	r = sigmoid(i_r + u_r);  z = sigmoid(i_z + u_z);  n = tanh(i_n + r·u_n);  h = (1-z)·n + z·h
 //
-// (K. Cho and others 2014, in cuDNN's form). The first step starts from state, [n, hidden], and the last one's h is left there; nil starts from
-// zeros. No gradient flows into the state. It costs 2·steps·n·3·hidden·(in+hidden) operations forward and twice that backward.
+// (K. Cho and others 2014, in cuDNN's form). The first step starts from state, [n, hidden], which
+// receives the last h; nil starts from zeros. No gradient flows into the state. Cost:
+// 2·steps·n·3·hidden·(in+hidden) operations forward and twice as many backward.
 func (t *Tape) GRU(x *Tensor, l GRULayer, state []float32, steps int) *Tensor {
 	n, hidden := l.check(x, state, steps)
 	o := record[gruOp](t)
@@ -102,11 +104,10 @@ func (l GRULayer) check(x *Tensor, state []float32, steps int) (n, hidden int) {
 	return n, hidden
 }
 
-// size is the number of sequences and the width.
 func (o *gruOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
 
-// run cuts span in as many parts as there are threads, at multiples of a cache line. Every value is
-// the same sum in the same order whatever the cut.
+// run cuts span into as many parts as threads, at multiples of a cache line. Every value is the
+// same sum in the same order for any cut.
 func (o *gruOp) run(t *Tape, pass gruPass, span int) {
 	o.pass, o.span = pass, span
 	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
@@ -200,8 +201,8 @@ func gruPackBackward(o *gruOp, w *worker, i, lo, hi int) {
 	w.k.PackB(&o.weights[i][0], false, 3*hidden, hi-lo, o.l.WeightHH.Data[lo:], hidden)
 }
 
-// gruBackward completes columns of the gradient of one step's output with what the next step passes
-// back, and goes on to the columns of the sums.
+// gruBackward adds the next step's gradient to columns of one step's output gradient, and continues
+// to the columns of the sums.
 func gruBackward(o *gruOp, w *worker, i, lo, hi int) {
 	n, hidden := o.size()
 	at := o.step * n
@@ -226,7 +227,7 @@ func gruBackward(o *gruOp, w *worker, i, lo, hi int) {
 	}
 }
 
-// sigmoidSlope is the derivative of the sigmoid whose value is y.
+// sigmoidSlope is the derivative of a sigmoid with value y.
 func sigmoidSlope(y float32) float32 { return (1 - y) * y }
 
 // gruWeights computes rows of the weights' gradients and values of the biases'.

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// labels are what a profiler is told of the processor time that the tape's goroutines take. They
-// are made once for each operation and pass, and kept by its place in the recording: a step that
-// repeats shapes allocates none.
+// labels are the pprof labels of the goroutines of a tape. They are made once per operation and
+// pass, and stored by index in the recording: a step with repeated shapes allocates none.
 type labels struct {
 	on     bool
-	known  map[string]*label  // by what they say
-	places [passes][]labelled // by pass and place
+	known  map[string]*label  // labels by text
+	places [passes][]labelled // operations by pass and index
 }
 
-// The passes that profiles tell apart.
+// Passes in profiles.
 const (
 	forwardPass = iota
 	backwardPass
@@ -26,24 +25,23 @@ const (
 
 var passNames = [passes]string{"forward", "backward", "evaluate"}
 
-// label is a set of labels as a goroutine takes it. It is told from others by its address.
+// label is a set of labels for a goroutine, identified by its address.
 type label struct{ ctx context.Context }
 
-// labelled is an operation with its label: another one may have taken its place since.
+// labelled is an operation with its label; another operation may have replaced it since.
 type labelled struct {
 	o op
 	l *label
 }
 
-// mark begins a phase that is no operation's, until the next operation begins or another phase
-// does.
+// mark begins a phase outside operations, until the next operation or phase.
 func (t *Tape) mark(phase string) {
 	if t.labels.on {
 		t.carry(t.labels.label("phase", phase))
 	}
 }
 
-// label is what has these names and values.
+// label returns the label with these names and values.
 func (s *labels) label(pairs ...string) *label {
 	key := strings.Join(pairs, "\x00")
 	l := s.known[key]
@@ -54,7 +52,7 @@ func (s *labels) label(pairs ...string) *label {
 	return l
 }
 
-// carry has the tape's goroutine carry l, and with the next job its helpers.
+// carry sets l on the tape's goroutine, and with the next job on its helpers.
 func (t *Tape) carry(l *label) {
 	if t.pool.label != l {
 		t.pool.label = l
@@ -62,7 +60,7 @@ func (t *Tape) carry(l *label) {
 	}
 }
 
-// carry has the worker's goroutine carry l.
+// carry sets l on the worker's goroutine.
 func (w *worker) carry(l *label) {
 	if w.label != l && l != nil {
 		w.label = l
@@ -70,8 +68,8 @@ func (w *worker) carry(l *label) {
 	}
 }
 
-// operation has the tape carry the label of an operation whose pass begins. A fresh one has no
-// operands yet, by which it would be named: it has the name of its pass alone, this once.
+// operation sets the label of an operation at the beginning of its pass. A fresh operation has no
+// operands for a name yet: this time it only has the name of its pass.
 func (t *Tape) operation(o op, index, pass int, fresh bool) {
 	if !t.labels.on {
 		return
@@ -94,7 +92,7 @@ func (t *Tape) operation(o op, index, pass int, fresh bool) {
 	t.carry(at.l)
 }
 
-// named is the label of an operation's pass. Those of one layer, kind and pass are the same.
+// named returns the label of an operation's pass, shared by layer, kind and pass.
 func (t *Tape) named(o op, pass int) *label {
 	kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", o), "*nn."), "Op")
 	layer := kind

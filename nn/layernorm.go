@@ -16,16 +16,15 @@ func (o *layerNormOp) operands() ([4]*Tensor, [4]*Param) {
 }
 func (o *layerNormOp) result() *Tensor { return &o.y }
 
-// LayerNorm makes the layer name of a layer normalisation: gamma 1, beta 0. It
-// has no running statistics.
+// LayerNorm makes the layer name of a layer normalisation: gamma 1, beta 0. It has no running
+// statistics.
 func (ps *Params) LayerNorm(name string, dim int) Norm {
 	return Norm{Gamma: ps.New(name+".weight", Ones, dim), Beta: ps.New(name+".bias", Zeros, dim)}
 }
 
-// LayerNorm is gamma·(x - mean)/sqrt(variance + 1e-5) + beta of each row of x,
-// [..., dim], with the row's own mean and biased variance (J. Ba and others,
-// 2016). Backward overwrites the result's gradient with x's. Rows of a multiple
-// of 16 values are done by vectors.
+// LayerNorm is gamma·(x - mean)/sqrt(variance + 1e-5) + beta of each row of x, [..., dim], with the
+// row's mean and biased variance (J. Ba and others, 2016). Backward overwrites the result's
+// gradient with x's. Rows of a multiple of 16 values use vectors.
 func (t *Tape) LayerNorm(x *Tensor, l Norm) *Tensor {
 	const name = "layer norm"
 	d := len(l.Gamma.Data)
@@ -42,7 +41,6 @@ func (t *Tape) LayerNorm(x *Tensor, l Norm) *Tensor {
 	return y
 }
 
-// rows is rows lo to hi-1 of data.
 func (o *layerNormOp) rows(data []float32, lo, hi int) []float32 {
 	d := len(o.l.Gamma.Data)
 	return data[lo*d : hi*d]
@@ -61,7 +59,7 @@ func (o *layerNormOp) part(w *worker, i int) {
 
 func (o *layerNormOp) backward(t *Tape) {
 	d := len(o.l.Gamma.Data)
-	parts := max(1, min(normParts, len(o.x.Data)/normPart, len(o.stats)/2)) // of sums: by the shape alone
+	parts := max(1, min(normParts, len(o.x.Data)/normPart, len(o.stats)/2)) // parts of sums depend on the shape only
 	o.sums = t.grads.take(2 * d * parts)
 	clear(o.sums)
 	o.run(t, parts, func(o *layerNormOp, w *worker, part, lo, hi int) {

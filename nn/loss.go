@@ -18,8 +18,7 @@ type lossOp struct {
 	scale float32
 }
 
-// lossRow is what forward finds out about a row of logits, and all that
-// backward needs besides the logits themselves.
+// lossRow is the data of a row of logits that backward needs in addition to the logits.
 type lossRow struct {
 	most    float32 // the largest logit
 	inverse float32 // 1/Σ exp(logit - most)
@@ -30,16 +29,14 @@ type lossRow struct {
 func (o *lossOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *lossOp) result() *Tensor                   { return &o.y }
 
-// SoftmaxCrossEntropy is the mean over samples of -log softmax(logits)[label]:
-// logits are [n, classes], labels one class per sample, kept until Backward.
-// The result has one value, summed in float64 in the order of the samples.
-// correct is the number of samples whose largest logit is the label's (the
-// first of equal ones). A NaN among the logits makes the loss NaN. It panics
-// when a label is not a class.
+// SoftmaxCrossEntropy is the mean over samples of -log softmax(logits)[label]: logits are [n,
+// classes], labels one class per sample, which must not change before Backward ends. The result has
+// one value, summed in float64 in the order of the samples. correct is the number of samples with
+// the label's logit as the largest (the first among equals). A NaN among the logits makes the loss
+// NaN. It panics if a label is not a class.
 //
-// It costs one exponential per logit forward and another one backward: to
-// compute them again is faster than to fetch the probabilities from memory, and
-// needs none.
+// It costs one exponential per logit forward and another backward: recomputing is faster than
+// fetching the probabilities from memory, and needs no memory.
 func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor, correct int) {
 	const name = "softmax cross-entropy"
 	require(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)
@@ -66,7 +63,7 @@ func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor
 	return y, correct
 }
 
-// lossPart is how many logits one part works on at least, in whole rows.
+// lossPart is the minimum number of logits of a part, in whole rows.
 const lossPart = 16 << 10
 
 func (o *lossOp) span() int { return max(1, lossPart/o.x.Shape[1]) }
@@ -85,8 +82,7 @@ func (o *lossOp) row(data []float32, i int) []float32 {
 	return data[i*classes : (i+1)*classes]
 }
 
-// lossForward subtracts the largest logit first, so that no exponential
-// overflows.
+// lossForward subtracts the largest logit first, to avoid overflow.
 func lossForward(o *lossOp, w *worker, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		x, label := o.row(o.x.Data, i), int(o.labels[i])

@@ -7,19 +7,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// LSTMLayer is the parameters of a layer of long short-term memory. The rows of
-// all four are those of the input gate, then the forget gate, the candidate and
-// the output gate, hidden rows each: i, f, g, o, as PyTorch has them (ONNX has
-// i, o, f, c).
+// LSTMLayer is the parameters of a layer of long short-term memory. The rows of all four are the
+// input gate's, the forget gate's, the candidate's and the output gate's, hidden rows each: i, f,
+// g, o, as in PyTorch (ONNX has i, o, f, c).
 type LSTMLayer struct {
 	WeightIH *Param // [4*hidden, in]
 	WeightHH *Param // [4*hidden, hidden]
 	BiasIH   *Param // [4*hidden]
-	BiasHH   *Param // [4*hidden]; PyTorch has both, of which one would do
+	BiasHH   *Param // [4*hidden]; a second bias, redundant, as in PyTorch
 }
 
-// LSTM makes the layer name, all of it from init; PyTorch's default is
-// FanIn(hidden).
+// LSTM makes the layer name with values from init; PyTorch's default is FanIn(hidden).
 func (ps *Params) LSTM(name string, init Init, in, hidden int) LSTMLayer {
 	return LSTMLayer{
 		WeightIH: ps.New(name+".weight_ih", init, 4*hidden, in),
@@ -29,36 +27,35 @@ func (ps *Params) LSTM(name string, init Init, in, hidden int) LSTMLayer {
 	}
 }
 
-// LSTMState is what an LSTM layer carries from one sequence to the next, which
-// continues it: [n, hidden] each.
+// LSTMState is an LSTM layer's state between sequences that continue each other: [n, hidden] each.
 type LSTMState struct{ H, C []float32 }
 
 type lstmOp struct {
 	x     *Tensor
 	l     LSTMLayer
-	state *LSTMState // that it began with, if any
+	state *LSTMState // initial state, or nil
 	steps int
 	y     Tensor
 
-	// Of steps -1 to steps-1, the first being the state that was carried in:
-	// outputs and cells, [(steps+1)*n, hidden]. y.Data is part of h.
+	// h and c are outputs and cells of steps -1 to steps-1, [(steps+1)*n, hidden], beginning with
+	// the initial state. h contains y.Data.
 	h, c []float32
 	// gates is [steps*n, 4*hidden]: first the sums, then the gates, and in
 	// backward the gradients of the sums.
 	gates []float32
-	bias  []float32 // [4*hidden]: both biases; in backward their gradient
+	bias  []float32 // [4*hidden]: sum of both biases; in backward their gradient
 	dc    []float32 // [n, hidden]
 	dx    []float32
 
-	// weights are WeightHH packed for the products of one step: forward for
-	// ranges of its rows, backward for ranges of its columns.
+	// weights is WeightHH packed for the products of one step: ranges of its rows forward, of its
+	// columns backward.
 	weights [][4]simd.PackedB
-	// recurrent is the parameter that they are of.
+	// recurrent is the parameter in weights.
 	recurrent *Param
 
 	pass  lstmPass
 	parts int
-	span  int // columns or rows that the parts share
+	span  int // columns or rows divided over the parts
 	unit  int
 	step  int
 
@@ -73,20 +70,18 @@ func (o *lstmOp) operands() ([4]*Tensor, [4]*Param) {
 }
 func (o *lstmOp) result() *Tensor { return &o.y }
 
-// LSTM runs a layer of long short-term memory over n sequences: x is
-// [steps*n, in], all sequences' first step, then all their second ones; the
-// result is [steps*n, hidden] in the same order. With i, f, g and o the four
-// quarters of x·WeightIHᵀ + h·WeightHHᵀ + biases, and h and c those of the step
-// before,
+// LSTM runs a layer of long short-term memory over n sequences: x is [steps*n, in], the first step
+// of all sequences, then the second of all; the result is [steps*n, hidden] in the same order. With
+// i, f, g and o the four quarters of x·WeightIHᵀ + h·WeightHHᵀ + biases, and h and c of the
+// previous step,
 //
 //	c = sigmoid(f)·c + sigmoid(i)·tanh(g);  h = sigmoid(o)·tanh(c)
 //
-// (Hochreiter and Schmidhuber 1997, with forget gates). The first step starts
-// from state and the last one's h and c are left there; nil starts from zeros.
-// No gradient flows into the state: back-propagation is truncated there. Inputs
-// of all steps are multiplied in one product, and so are the gradients of the
-// weights; it costs 2·steps·n·4·hidden·(in+hidden) operations forward and
-// twice that backward.
+// (Hochreiter and Schmidhuber 1997, with forget gates). The first step starts from state, which
+// receives the last h and c; nil starts from zeros. No gradient flows into the state:
+// back-propagation is truncated. A single product multiplies the inputs of all steps, and another
+// computes the weights' gradients. Cost: 2·steps·n·4·hidden·(in+hidden) operations forward and
+// twice as many backward.
 func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor {
 	n, hidden := l.check(x, state, steps)
 	o := record[lstmOp](t)
@@ -110,8 +105,7 @@ func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor
 	return &o.y
 }
 
-// check panics unless the operands fit, and returns the number of sequences and
-// the width.
+// check panics unless the operands fit, and returns the number of sequences and the width.
 func (l LSTMLayer) check(x *Tensor, state *LSTMState, steps int) (n, hidden int) {
 	w := Layer{W: l.WeightIH}
 	w.want(len(l.WeightIH.Shape) == 2 && l.WeightIH.Shape[0]%4 == 0, "lstm", "weights [4*hidden, in]", l.WeightIH.Shape...)
@@ -146,19 +140,18 @@ func (o *lstmOp) start(n, hidden int, state *LSTMState) {
 	o.y.Data = o.h[first:]
 }
 
-// size is the number of sequences and the width.
 func (o *lstmOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
 
-// share cuts span in parts at multiples of unit, least of them at least. Every value is the same
-// sum in the same order whatever the cut.
+// share cuts span into parts at multiples of unit, with at least least units each. Every value is
+// the same sum in the same order for any cut.
 func (o *lstmOp) share(t *Tape, pass lstmPass, span, unit, least int) {
 	o.pass, o.span, o.unit = pass, span, unit
 	o.parts = t.pool.cut((span+unit-1)/unit, least)
 	t.pool.run(o, o.parts)
 }
 
-// run is share with as many parts as there are threads, each with weights that are packed for it:
-// the same columns stay with one thread from step to step.
+// run is share with one part per thread, each with separately packed weights: the same columns stay
+// on one thread from step to step.
 func (o *lstmOp) run(t *Tape, pass lstmPass, span int) {
 	o.pass, o.span, o.unit = pass, span, lineValues
 	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
@@ -180,8 +173,8 @@ func lstmInput(o *lstmOp, w *worker, _, lo, hi int) {
 	w.k.GemmWith(&w.gemm, false, hi-lo, width, in, o.x.Data[lo*in:], in, o.packed, false, o.gates[lo*width:], width, simd.Epilogue{ColBias: o.bias})
 }
 
-// ranges is where the four gates' columns lo to hi-1 lie in a row of gates: as
-// one piece when these are all.
+// ranges returns the beginnings of the four gates' columns lo to hi-1 in a row of gates, as a
+// single piece for all columns.
 func (o *lstmOp) ranges(lo, hi int) (starts [4]int, pieces, columns int) {
 	hidden := o.y.Shape[1]
 	starts = [4]int{lo, hidden + lo, 2*hidden + lo, 3*hidden + lo}
@@ -191,8 +184,7 @@ func (o *lstmOp) ranges(lo, hi int) (starts [4]int, pieces, columns int) {
 	return starts, 4, hi - lo
 }
 
-// lstmPackForward packs the rows of WeightHH of the columns lo to hi-1 of each
-// gate.
+// lstmPackForward packs the rows of WeightHH of the columns lo to hi-1 of each gate.
 func lstmPackForward(o *lstmOp, w *worker, i, lo, hi int) {
 	hidden := o.y.Shape[1]
 	starts, pieces, columns := o.ranges(lo, hi)
@@ -250,8 +242,8 @@ func lstmPackBackward(o *lstmOp, w *worker, i, lo, hi int) {
 	w.k.PackB(&o.weights[i][0], false, 4*hidden, hi-lo, o.l.WeightHH.Data[lo:], hidden)
 }
 
-// lstmBackward completes columns of the gradient of one step's output with what
-// the next step passes back, and goes on to the columns of the sums.
+// lstmBackward adds the next step's gradient to columns of one step's output gradient, and
+// continues to the columns of the sums.
 func lstmBackward(o *lstmOp, w *worker, i, lo, hi int) {
 	n, hidden := o.size()
 	at := o.step * n

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// MatMul says which operands of a product are transposed.
+// MatMul selects the transposed operands of a product.
 type MatMul struct {
 	// TransposeA: a is [..., k, m] and not [..., m, k].
 	TransposeA bool
@@ -25,10 +25,10 @@ type matMulOp struct {
 func (o *matMulOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
 func (o *matMulOp) result() *Tensor                   { return &o.y }
 
-// MatMul is the product of two activations, or of their transposes: of [..., m, k] and [..., k, n]
-// it is [..., m, n]. The axes before the last two are a batch, of which both have the same, or one
-// has none: then it is the other factor of every product. It costs 2·batch·m·n·k operations forward
-// and as many for each gradient.
+// MatMul is the product of two activations, or of their transposes: [..., m, k] times [..., k, n]
+// is [..., m, n]. The axes before the last two are a batch, equal in both or missing in one, which
+// is then a factor of every product. Cost: 2·batch·m·n·k operations forward and as many for each
+// gradient.
 func (t *Tape) MatMul(a, b *Tensor, cfg MatMul) *Tensor {
 	o := record[matMulOp](t)
 	o.a, o.b, o.cfg = a, b, cfg
@@ -59,7 +59,7 @@ func (o *matMulOp) fit() (shape [maxAxes]int, rank int) {
 		o.refuse("a batch as of")
 	}
 	o.batch, o.m, o.n, o.k = volume(batch), m, n, k
-	if len(b) == 2 && !o.cfg.TransposeA { // one product of many rows
+	if len(b) == 2 && !o.cfg.TransposeA { // a single product of many rows
 		o.batch, o.m = 1, o.batch*m
 	}
 	rank = copy(shape[:], batch) + 2
@@ -75,7 +75,7 @@ func (o *matMulOp) refuse(need string) {
 	})
 }
 
-// matrixOf is the rows and columns of a factor, from the last two axes of its shape.
+// matrixOf returns the rows and columns of a factor, from the last two axes of its shape.
 func matrixOf(shape []int, transposed bool) (rows, columns int) {
 	rows, columns = shape[len(shape)-2], shape[len(shape)-1]
 	if transposed {
@@ -84,8 +84,7 @@ func matrixOf(shape []int, transposed bool) (rows, columns int) {
 	return rows, columns
 }
 
-// factor is a factor of products: matrices that lie step values apart, 0 where there is one for
-// all.
+// factor is a factor of products: matrices step values apart, 0 for a single matrix.
 type factor struct {
 	data       []float32
 	step       int
@@ -100,18 +99,18 @@ func (o *matMulOp) factor(x *Tensor) factor {
 	return f
 }
 
-// productJob computes matrices of dst, each the sum of products of m by k and k by n. The rows are
-// cut where there are fewer matrices than threads want, at multiples of 16: every value is the same
-// sum in the same order whatever the cut.
+// productJob computes matrices of dst, each the sum of products of m by k and k by n. With fewer
+// matrices than threads need, rows are cut at multiples of 16: every value is the same sum in the
+// same order for any cut.
 type productJob struct {
 	dst     []float32
 	a, b    factor
 	m, n, k int
-	terms   int // products that are added up in each matrix
+	terms   int // products added in each matrix
 	splits  int
 }
 
-// multiply computes matrices of dst, each of so many terms.
+// multiply computes matrices of dst, each with terms terms.
 func (o *matMulOp) multiply(t *Tape, dst []float32, matrices, terms int) {
 	j := &o.job
 	j.dst, j.terms, j.splits = dst, terms, 1
@@ -169,7 +168,7 @@ func (f factor) transpose() factor {
 	return f
 }
 
-// gradient adds the products of the job to x's gradient: over all of the batch, where x is one
+// gradient adds the products of the job to x's gradient, summed over the batch if x is a single
 // matrix.
 func (o *matMulOp) gradient(t *Tape, x *Tensor) {
 	matrices, terms := o.batch, 1

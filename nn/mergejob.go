@@ -2,26 +2,26 @@ package nn
 
 import "slices"
 
-// mergeJob is a table's gradient on several threads, where it has none yet. Each part has a range
-// of ids: it makes keys of the lookups of these, sorts them, and then adds up rows in the order of
-// their lookups. So it sorts in its own core's cache.
+// mergeJob merges a table's first gradient on several threads. Each part has a range of ids: it
+// makes keys of the ids' lookups, sorts the keys, and adds rows in the order of lookups. Each part
+// therefore sorts in its core's cache.
 type mergeJob struct {
 	o      *tableLookupOp
-	bounds []int32     // by part: the first id it may have; behind the last, one more than there are
-	shares []mergeKeys // by part; the first is also that of one thread
-	write  bool        // the second half
+	bounds []int32     // first id of each part; then the number of rows
+	shares []mergeKeys // one per part; a single thread uses the first
+	write  bool        // second half
 }
 
 // mergeKeys are the keys of some of an operation's lookups.
 type mergeKeys struct {
 	rowKeys
-	rows int     // how many rows there are of them, and then where they begin
-	read float32 // of fetch
+	rows int     // number of rows, and then their beginning
+	read float32 // dummy sum of fetch
 	_    [64]byte
 }
 
-// fetch reads dy once, in order: rows are then taken from it in an order that no prefetcher
-// foresees, and other cores have written most of it.
+// fetch reads dy once, in order: the rows are used in an order that no prefetcher predicts, and
+// other cores have written most of them.
 func (s *mergeKeys) fetch(dy []float32) {
 	s.read = 0
 	for i := 0; i < len(dy); i += lineValues {
@@ -30,12 +30,12 @@ func (s *mergeKeys) fetch(dy []float32) {
 }
 
 const (
-	// mergeLeast is how many lookups are worth a part.
+	// mergeLeast is the number of lookups that repays a part.
 	mergeLeast = 1024
-	// mergeSamples is how many ids are looked at to find bounds: parts are some tenths of their
-	// size apart.
+	// mergeSamples is the number of sampled ids for bounds: sizes of parts differ by some tenths.
 	mergeSamples = 128
-	// mergeFetches is of how many parts each takes so many of the rows that it fetches all.
+	// mergeFetches is the largest number of parts that each fetch all of dy: with more, a part uses
+	// too few of the rows.
 	mergeFetches = 4
 )
 
@@ -47,7 +47,7 @@ func (j *mergeJob) share(i int) *mergeKeys {
 	return &j.shares[i]
 }
 
-// run merges o's gradient in so many parts.
+// run merges o's gradient in parts parts.
 func (j *mergeJob) run(t *Tape, o *tableLookupOp, parts int) {
 	j.o, j.write = o, false
 	j.share(parts - 1)
@@ -66,8 +66,8 @@ func (j *mergeJob) run(t *Tape, o *tableLookupOp, parts int) {
 	j.o = nil
 }
 
-// cut finds bounds between which about as many of the ids lie. No sum depends on them: a row is one
-// part's.
+// cut finds bounds with about as many ids in each part. No sum depends on the bounds: all lookups
+// of a row are in one part.
 func (j *mergeJob) cut(ids []int32, held int32, parts int) {
 	var samples [mergeSamples]int32
 	for i := range samples {

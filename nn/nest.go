@@ -2,24 +2,23 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// maxAxes is how many axes the operands of operations with broadcasting may have.
+// maxAxes is the maximum number of axes for operations with broadcasting.
 const maxAxes = 8
 
-// nest is loops over the values of a tensor, the outermost first, beside which one or two others
-// lie with strides of their own: 0 along axes that they are broadcast or summed over. Axes of one
-// value are left out, and neighbours joined where that changes nothing, so that the last loop is
-// long.
+// nest is nested loops over a tensor, the outermost first, with strides of one or two other
+// tensors: 0 along axes of broadcasts or sums. Axes of one value are omitted and adjacent axes
+// joined if possible, to make the last loop long.
 type nest struct {
 	n    int // loops, at least 1
 	dims [maxAxes]int
-	full strides // of the tensor itself
+	full strides // the tensor's strides
 	a, b strides
 }
 
 type strides [maxAxes]int
 
-// alongside is the strides of a tensor of the given shape along the axes of one of rank axes,
-// aligned at the last, as NumPy has it.
+// alongside returns the strides of a tensor of the given shape along rank axes, aligned at the
+// last, as in NumPy.
 func alongside(shape []int, rank int) (s strides) {
 	step := 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -31,7 +30,7 @@ func alongside(shape []int, rank int) (s strides) {
 	return s
 }
 
-// makeNest joins the axes of shape, where the others have the strides a and b.
+// makeNest joins the axes of shape; a and b are the strides of the other tensors.
 func makeNest(shape []int, a, b strides) (m nest) {
 	full := alongside(shape, len(shape))
 	for i, d := range shape {
@@ -46,13 +45,13 @@ func makeNest(shape []int, a, b strides) (m nest) {
 		}
 		m.full[m.n-1], m.a[m.n-1], m.b[m.n-1] = full[i], a[i], b[i]
 	}
-	if m.n == 0 { // of one value
+	if m.n == 0 { // a single value
 		m.n, m.dims[0], m.full[0] = 1, 1, 1
 	}
 	return m
 }
 
-// joins says whether loop i and one of d values within it, with these strides, are one loop.
+// joins reports whether loop i and an inner loop of d values with these strides are one loop.
 func (m *nest) joins(i, d, full, a, b int) bool {
 	return m.full[i] == full*d && m.a[i] == a*d && m.b[i] == b*d
 }
@@ -77,11 +76,11 @@ func (m *nest) offset(i int, s *strides) int {
 	return at
 }
 
-// stretch computes a run of values that lie together, where operands move by 0 or 1.
+// stretch computes a run of adjacent values; operands move by 0 or 1.
 type stretch func(k *simd.Kernels, dst, a, b []float32, sa, sb int)
 
-// stridedJob is an operation with broadcasting: dst = f(a, b) all over a nest. Its parts are runs
-// of dst.
+// stridedJob is an operation with broadcasting: dst = f(a, b) over a nest. Its parts are runs of
+// dst.
 type stridedJob struct {
 	m         *nest
 	sa, sb    *strides
@@ -89,7 +88,7 @@ type stridedJob struct {
 	dst, a, b []float32
 }
 
-// spread runs f over m. b may be nil, if f does not look at it.
+// spread runs f over m. b may be nil if f does not read it.
 func (t *Tape) spread(f stretch, m *nest, dst, a []float32, sa *strides, b []float32, sb *strides) {
 	t.strided = stridedJob{m: m, sa: sa, sb: sb, f: f, dst: dst, a: a, b: b}
 	t.pool.run(&t.strided, (len(dst)+valuesPart-1)/valuesPart)
@@ -112,25 +111,24 @@ func (j *stridedJob) part(w *worker, i int) {
 	}
 }
 
-// foldJob is a sum over the axes of a nest along which dst does not move (its strides s are 0),
-// times scale.
+// foldJob is scale times a sum over the axes of a nest with strides s of 0, along which dst does
+// not move.
 type foldJob struct {
 	m        *nest
 	s        *strides
 	dst, src []float32
 	scale    float32
 
-	outer, reduced nest // the loops that dst moves along, and the others, but for the last of them
-	run            int  // values of the last loop of those
-	step           int  // between them, in src
+	outer, reduced nest // loops that move dst; summed loops without the last
+	run            int  // length of the last summed loop
+	step           int  // stride of the last summed loop in src
 }
 
-// foldColumns is how many columns a part of a fold sums up at least.
+// foldColumns is the minimum number of columns of a part.
 const foldColumns = 256
 
-// fold computes dst = scale·Σ src, a tensor of m, over the axes along which the strides s are 0.
-// The order of each sum is that of src where dst moves along the last axis; else runs are summed as
-// Kernels.Sum does.
+// fold computes dst = scale·Σ src, a tensor of m, over the axes with strides s of 0. Sums follow
+// the order of src if dst moves along the last axis; otherwise runs are summed by Kernels.Sum.
 func (t *Tape) fold(m *nest, s *strides, dst, src []float32, scale float32) {
 	if len(src) == 0 {
 		clear(dst)
@@ -147,7 +145,7 @@ func (t *Tape) fold(m *nest, s *strides, dst, src []float32, scale float32) {
 	*j = foldJob{}
 }
 
-// split sorts the loops. Those of reduced have their strides in src as a; so have those of outer.
+// split divides the loops into outer and reduced, both with strides in src as a.
 func (j *foldJob) split() {
 	for l := range j.m.n {
 		to := &j.reduced
@@ -163,10 +161,10 @@ func (j *foldJob) split() {
 	}
 }
 
-// outputs is how many sums of runs a part computes.
+// outputs is the number of sums of runs in a part.
 func (j *foldJob) outputs() int { return max(1, valuesPart/(j.run*j.reduced.size())) }
 
-// blocks is in how many parts the last loop is cut, where dst moves along it.
+// blocks is the number of parts of the last loop, if dst moves along it.
 func (j *foldJob) blocks() int { return (j.m.inner() + foldColumns - 1) / foldColumns }
 
 func (j *foldJob) part(w *worker, i int) {

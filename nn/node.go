@@ -5,40 +5,36 @@ import (
 	"fmt"
 )
 
-// Node is a recorded operation, for those who write a network down in another form. Tensors and
-// parameters are told apart by their addresses: an input that no node has as its output is one of
-// the network's own.
+// Node is a recorded operation, for exporters of a network. Tensors and parameters are identified
+// by address: an input that is no node's output is an input of the network.
 type Node struct {
-	// Op is the operation: the name of the Tape's method in small letters, such as "conv2d". Name
-	// is that of an Operation of one's own, whose Op is "apply".
+	// Op is the operation: the name of the Tape's method in lower case, such as "conv2d". Name is
+	// the name of a custom Operation, with Op "apply".
 	Op, Name string
-	// Inputs are the tensors that it reads, in the order of the method; nil where one was left out.
+	// Inputs are the operation's input tensors, in the order of the method; nil if omitted.
 	Inputs []*Tensor
 	Output *Tensor
-	// Params are the parameters that it reads, in the order of its layer's fields; nil where one is
-	// absent.
+	// Params are the operation's parameters, in the order of its layer's fields; nil if absent.
 	Params []*Param
-	// Buffers are those of a batch normalisation: the running mean and variance.
+	// Buffers are the running mean and variance of a batch normalisation.
 	Buffers []*Buffer
-	Table   *Table  // of "embeddingtable"
-	IDs     []int32 // of "embedding" and "embeddingtable": the slice that the method was given
-	// State is what an "lstm" begins with and leaves, or, H alone, a "gru"; nil: it begins with
-	// zeros.
+	Table   *Table  // table of "embeddingtable"
+	IDs     []int32 // argument of "embedding" and "embeddingtable"
+	// State is the initial and final state of an "lstm" or, in H, of a "gru"; nil means an initial
+	// state of zeros.
 	State *LSTMState
 	// Activation is applied to the result, after all else.
 	Activation Activation
 	// Attrs are the method's numbers by name, such as "stride".
 	Attrs map[string]float64
-	// Axes are those of the operation, from 0, ascending where their order means nothing.
+	// Axes are the axes of the operation, from 0, ascending if their order is irrelevant.
 	Axes []int
 }
 
-// noder is an operation that says what it is. It is asked when a tape is, and not while it is
-// recorded.
+// noder is an operation that describes itself after the recording.
 type noder interface{ node() Node }
 
-// Nodes are the recorded operations in order. It is an error if one of them does not say what it
-// is.
+// Nodes returns the recorded operations in order. An operation without a description is an error.
 func (t *Tape) Nodes() ([]Node, error) {
 	nodes := make([]Node, 0, t.n)
 	for i, o := range t.ops[:t.n] {
@@ -53,10 +49,9 @@ func (t *Tape) Nodes() ([]Node, error) {
 	return nodes, nil
 }
 
-// Trace records what forward does on a tape in an evaluation, without computing it, and returns the
-// operations in order: results have shapes alone. It costs next to nothing, and memory that is
-// never touched. Operands that do not fit are an error, as are operations that do not say what they
-// are.
+// Trace records the operations of forward on a tape in an evaluation, without computing, and
+// returns them in order: results have shapes only. It takes little time, and its memory is never
+// touched. Operands that do not fit are an error, as are operations without a description.
 func Trace(forward func(t *Tape)) (nodes []Node, err error) {
 	defer func() {
 		if r := recover(); r != nil {

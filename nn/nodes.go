@@ -4,7 +4,7 @@ func (o *denseOp) node() Node {
 	return Node{Op: "dense", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.act}
 }
 
-// Attributes: stride, pad, and maxpool2, 1 where windows of the result are pooled before the
+// node has the attributes stride, pad, and maxpool2, 1 for max-pooling of the result before the
 // activation.
 func (o *convOp) node() Node {
 	n := Node{Op: "conv2d", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.cfg.Activation}
@@ -23,7 +23,7 @@ func (o *addOp) node() Node     { return Node{Op: "add", Inputs: []*Tensor{o.a, 
 func (o *reshapeOp) node() Node { return Node{Op: "reshape", Inputs: []*Tensor{o.x}} }
 func (o *dropoutOp) node() Node { return Node{Op: "dropout", Inputs: []*Tensor{o.x}} }
 
-// Its second input is the residual.
+// node has the residual as second input.
 func (o *batchNormOp) node() Node {
 	return Node{
 		Op: "batchnorm", Inputs: []*Tensor{o.x, o.r}, Activation: o.act,
@@ -35,7 +35,7 @@ func (o *layerNormOp) node() Node {
 	return Node{Op: "layernorm", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.Gamma, o.l.Beta}}
 }
 
-// Attributes: size, stride and pad.
+// node has the attributes size, stride and pad.
 func (o *windowOp) node() Node {
 	w := o.plan.Window
 	n := Node{Op: "maxpool", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"size": float64(w.Size), "stride": float64(w.Stride), "pad": float64(w.Pad)}}
@@ -47,7 +47,7 @@ func (o *windowOp) node() Node {
 
 func (o *globalPoolOp) node() Node { return Node{Op: "globalavgpool", Inputs: []*Tensor{o.x}} }
 
-// Attribute: stride.
+// node has the attribute stride.
 func (o *subsampleOp) node() Node {
 	return Node{Op: "subsamplepad", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"stride": float64(o.stride)}}
 }
@@ -56,8 +56,8 @@ func (o *embeddingOp) node() Node {
 	return Node{Op: "embedding", Params: []*Param{o.p}, IDs: o.ids}
 }
 
-// Its input is what stands beside the rows. Attributes of bags: first, slots and steps, and
-// pooling, which is a Pooling.
+// node has rest as input and, for bags, the attributes first, slots and steps, and pooling, a
+// Pooling.
 func (o *tableLookupOp) node() Node {
 	if o.slots > 0 {
 		return Node{Op: "embeddingbag", Inputs: []*Tensor{o.rest}, Table: o.tab, Attrs: map[string]float64{
@@ -67,12 +67,12 @@ func (o *tableLookupOp) node() Node {
 	return Node{Op: "embeddingtable", Inputs: []*Tensor{o.rest}, Table: o.tab, IDs: o.ids}
 }
 
-// Attributes: heads and steps.
+// node has the attributes heads and steps.
 func (o *attentionOp) node() Node {
 	return Node{Op: "attention", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"heads": float64(o.heads), "steps": float64(o.steps)}}
 }
 
-// Attribute: steps.
+// node has the attribute steps.
 func (o *lstmOp) node() Node {
 	l := o.l
 	return Node{Op: "lstm", Inputs: []*Tensor{o.x}, Params: []*Param{l.WeightIH, l.WeightHH, l.BiasIH, l.BiasHH}, Attrs: map[string]float64{"steps": float64(o.steps)}, State: o.state}
@@ -91,14 +91,14 @@ func (o *operationOp) node() Node {
 func (o *binaryOp) node() Node { return Node{Op: o.kind.String(), Inputs: []*Tensor{o.a, o.b}} }
 func (o *expandOp) node() Node { return Node{Op: "broadcast", Inputs: []*Tensor{o.x}} }
 
-// Attribute: s.
+// node has the attribute s.
 func (o *scaleOp) node() Node {
 	return Node{Op: "scale", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"s": float64(o.s)}}
 }
 
 func (o *parameterOp) node() Node { return Node{Op: "parameter", Params: []*Param{o.p}} }
 
-// Its axes are those that are summed over.
+// node has the summed axes as Axes.
 func (o *reduceOp) node() Node {
 	n := Node{Op: "sum", Inputs: []*Tensor{o.x}}
 	if o.mean {
@@ -112,17 +112,17 @@ func (o *reduceOp) node() Node {
 	return n
 }
 
-// Its axis is that along which it puts its inputs one after the other.
+// node has the axis of concatenation.
 func (o *concatOp) node() Node { return Node{Op: "concat", Inputs: o.xs, Axes: []int{o.axis}} }
 
-// Attributes: lo and hi.
+// node has the attributes lo and hi.
 func (o *sliceOp) node() Node {
 	return Node{Op: "slice", Inputs: []*Tensor{o.x}, Axes: []int{o.axis}, Attrs: map[string]float64{"lo": float64(o.lo), "hi": float64(o.hi)}}
 }
 
 func (o *gatherOp) node() Node { return Node{Op: "gather", Inputs: []*Tensor{o.x}, IDs: o.ids} }
 
-// Axis i of its result is axis Axes[i] of its input.
+// node has the permutation as Axes: axis i of the result is axis Axes[i] of the input.
 func (o *transposeOp) node() Node {
 	return Node{Op: "transpose", Inputs: []*Tensor{o.x}, Axes: append([]int(nil), o.from[:len(o.x.Shape)]...)}
 }
@@ -135,7 +135,7 @@ func (o *rowOp) node() Node {
 	return n
 }
 
-// Attributes: transposea and transposeb, 1 where the factor's transpose is multiplied.
+// node has the attributes transposea and transposeb, 1 for a transposed factor.
 func (o *matMulOp) node() Node {
 	n := Node{Op: "matmul", Inputs: []*Tensor{o.a, o.b}, Attrs: map[string]float64{"transposea": 0, "transposeb": 0}}
 	if o.cfg.TransposeA {
@@ -147,7 +147,7 @@ func (o *matMulOp) node() Node {
 	return n
 }
 
-// Its inputs are the prediction and the target. Attribute of "huber": delta.
+// node has the prediction and the target as inputs; "huber" has the attribute delta.
 func (o *pairLossOp) node() Node {
 	n := Node{Op: [...]string{"meansquarederror", "huber", "binarycrossentropy"}[o.kind], Inputs: []*Tensor{o.x, o.z}}
 	if o.kind == huberLoss {
@@ -156,12 +156,12 @@ func (o *pairLossOp) node() Node {
 	return n
 }
 
-// Attribute: smoothing.
+// node has the attribute smoothing.
 func (o *crossEntropyOp) node() Node {
 	return Node{Op: "crossentropy", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"smoothing": o.smoothing}}
 }
 
-// Attribute: steps.
+// node has the attribute steps.
 func (o *gruOp) node() Node {
 	l := o.l
 	n := Node{Op: "gru", Inputs: []*Tensor{o.x}, Params: []*Param{l.WeightIH, l.WeightHH, l.BiasIH, l.BiasHH}, Attrs: map[string]float64{"steps": float64(o.steps)}}
@@ -171,7 +171,7 @@ func (o *gruOp) node() Node {
 	return n
 }
 
-// Attribute: groups.
+// node has the attribute groups.
 func (o *groupNormOp) node() Node {
 	return Node{Op: "groupnorm", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.Gamma, o.l.Beta}, Attrs: map[string]float64{"groups": float64(o.groups)}}
 }

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Timing is how long a pass of one recorded operation took.
+// Timing is the duration of a pass of a recorded operation.
 type Timing struct {
-	// Node is the operation. Of one that does not say what it is, Op is its type's name.
+	// Node is the operation. Without a description, Op is its Go type.
 	Node Node
-	// Index is its place in the recording.
+	// Index is the operation's index in the recording.
 	Index int
-	// Pass is "forward", "backward" or, of operations that compute them one after the other,
-	// "weights" and "input": the gradients of the parameters and of the first operand.
+	// Pass is "forward", "backward" or, for operations that compute them sequentially, "weights"
+	// and "input": the gradients of the parameters and of the first operand.
 	Pass string
-	// Took is all of its time, Shared what of it threads were given parts to share.
+	// Took is the total time, Shared the time with work divided over threads.
 	Took, Shared time.Duration
 }
 
-// Observe makes the tape call f with the time of each pass of an operation, when that is over; nil
-// ends that. A model's own computation between two operations counts as the former's. f runs on the
+// Observe makes the tape call f after each pass of an operation, with its time; nil stops the
+// calls. A model's own computation between two operations counts for the first one. f runs on the
 // tape's goroutine, and its time counts for no operation.
 func (t *Tape) Observe(f func(Timing)) {
 	t.watch.end(t)
@@ -29,7 +29,7 @@ func (t *Tape) Observe(f func(Timing)) {
 	}
 }
 
-// watch times the pass under way.
+// watch times the pass in progress.
 type watch struct {
 	f     func(Timing)
 	o     op // nil: between passes
@@ -38,7 +38,7 @@ type watch struct {
 	begun time.Time
 }
 
-// begin ends the pass under way and begins another.
+// begin ends the pass in progress and begins another.
 func (w *watch) begin(t *Tape, o op, index int, pass string) {
 	if w.f == nil {
 		return
@@ -49,14 +49,14 @@ func (w *watch) begin(t *Tape, o op, index int, pass string) {
 	w.begun = time.Now()
 }
 
-// turn goes on with another pass of the operation under way.
+// turn begins another pass of the operation in progress.
 func (w *watch) turn(t *Tape, pass string) {
 	if w.f != nil && w.o != nil {
 		w.begin(t, w.o, w.index, pass)
 	}
 }
 
-// end tells of the pass under way.
+// end reports the pass in progress.
 func (w *watch) end(t *Tape) {
 	if w.f == nil || w.o == nil {
 		return

@@ -1,42 +1,40 @@
 package nn
 
-// Operation is an operation of one's own, for Apply. The same value may be applied any
-// number of times.
+// Operation is a custom operation, for Apply. The same value may be applied repeatedly.
 type Operation struct {
-	// Name stands in faults and exports.
+	// Name is the operation's name in errors and exports.
 	Name string
 	// Forward writes all values of the result.
 	Forward func(p *Pass)
-	// Backward adds to the gradients of the inputs and parameters, given that of the result.
-	// Nil: no gradient flows through the operation.
+	// Backward adds to the gradients of the inputs and parameters, given the result's. nil means
+	// that no gradient flows through the operation.
 	Backward func(p *Pass)
 }
 
-// Pass is what an Operation's two functions work on. It is the operation's until they return.
+// Pass is the argument of an Operation's functions, valid until they return.
 type Pass struct {
-	// Inputs and Params are what Apply was given. Backward adds to Params[i].Grad, of which
-	// nobody reads those of frozen parameters.
+	// Inputs and Params are the arguments of Apply. Backward adds to Params[i].Grad; gradients of
+	// frozen parameters are ignored.
 	Inputs []*Tensor
 	Params []*Param
 	// Output is the result, of the shape that Apply was given.
 	Output *Tensor
 	// OutputGrad is, in Backward, the gradient of the result.
 	OutputGrad []float32
-	// InputGrads are, in Backward, the gradients of the inputs, zeros to add to; nil of those
-	// whose gradient nobody asks for.
+	// InputGrads are, in Backward, the gradients of the inputs, initially zeros; nil for inputs
+	// without a required gradient.
 	InputGrads [][]float32
 
 	t    *Tape
 	keep [][]float32
 }
 
-// Run calls part(0) to part(parts-1) on the tape's threads, in any order, and returns when
-// all have returned. How many there are shall depend on shapes alone, so that results do not depend
-// on the number of threads.
+// Run calls part(0) to part(parts-1) on the tape's threads, in any order, and returns when all have
+// returned. For results independent of the number of threads, parts must depend on shapes only.
 func (p *Pass) Run(parts int, part func(i int)) { p.t.Run(parts, part) }
 
-// Keep returns working memory i, of n values, which lasts from Forward to Backward. It is
-// unspecified at first and whenever n grows.
+// Keep returns working memory i, of n values, valid from Forward to Backward. Values are
+// unspecified initially and when n grows.
 func (p *Pass) Keep(i, n int) []float32 {
 	for len(p.keep) <= i {
 		p.keep = append(p.keep, nil)
@@ -45,7 +43,7 @@ func (p *Pass) Keep(i, n int) []float32 {
 	return p.keep[i]
 }
 
-// Training says that a Backward may follow.
+// Training reports whether a Backward may follow.
 func (p *Pass) Training() bool { return !p.t.eval }
 
 type operationOp struct {
@@ -63,9 +61,9 @@ func (o *operationOp) allOperands() ([]*Tensor, []*Param) {
 }
 func (o *operationOp) result() *Tensor { return &o.y }
 
-// Apply records an operation of one's own whose result has the given shape. Its functions are
-// not called in the dry run of Params.Arrange: there the result is zeros. inputs and params are
-// copied. It panics where the operation has no Forward, or an input or a parameter is nil.
+// Apply records a custom operation with a result of the given shape. The dry run of Params.Arrange
+// does not call its functions; the result is then zeros. inputs and params are copied. It panics
+// without a Forward, or if an input or a parameter is nil.
 func (t *Tape) Apply(op *Operation, shape []int, inputs []*Tensor, params ...*Param) *Tensor {
 	require(op != nil && op.Forward != nil, "operation", "one with a Forward")
 	for i, x := range inputs {
@@ -122,7 +120,7 @@ func (t *Tape) contribute(x *Tensor, dx []float32) {
 }
 
 type detachOp struct {
-	x *Tensor // no operand: no gradient flows to it
+	x *Tensor // no operand, so that no gradient flows to x
 	y Tensor
 }
 
@@ -130,7 +128,7 @@ func (o *detachOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]
 func (o *detachOp) result() *Tensor                   { return &o.y }
 func (o *detachOp) backward(*Tape)                    {}
 
-// Detach is x, through which no gradient flows. The result shares x's memory.
+// Detach returns x without the flow of gradients. The result shares x's memory.
 func (t *Tape) Detach(x *Tensor) *Tensor {
 	o := record[detachOp](t)
 	o.x = x

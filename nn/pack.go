@@ -15,8 +15,8 @@ type packJob struct {
 	cuts   int
 }
 
-// packValues is how many values are worth a part of packing: some 5 us, and to tell another thread
-// takes 1.
+// packValues is the number of values that repays a part of packing: about 5 us, and waking another
+// thread takes 1.
 const packValues = 4 << 10
 
 // pack is Kernels.PackB on all threads.

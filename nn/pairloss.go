@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// pairKind is what a pairLossOp measures of a prediction and its target.
+// pairKind is the loss of a pairLossOp.
 type pairKind uint8
 
 const (
@@ -19,16 +19,16 @@ func (k pairKind) String() string {
 	return [...]string{"mean-squared error", "Huber loss", "binary cross-entropy"}[k]
 }
 
-// pairLossOp is the mean of a loss of every value of x and its target z.
+// pairLossOp is the mean loss of all values of x and the target z.
 type pairLossOp struct {
 	kind    pairKind
 	x, z    *Tensor
 	delta   float32
 	y       Tensor
-	plain   Tensor // z, where the target is numbers and no tensor: they are the caller's, or own
+	plain   Tensor // z for a target that is not a tensor: the caller's numbers, or scratch
 	scratch []float32
 
-	sums   []float64 // by part
+	sums   []float64 // one per part
 	dx, dz []float32
 	scale  float32
 	back   bool
@@ -38,14 +38,14 @@ func (o *pairLossOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x,
 func (o *pairLossOp) result() *Tensor                   { return &o.y }
 
 // MeanSquaredError is the mean of (x - target)² over all values: a tensor of one value. The target
-// has x's shape, and gets a gradient, too, where something upstream of it asks for one. Values are
-// summed in float64, in an order that depends on the shape alone.
+// has x's shape, and gets a gradient as well if it needs one. Values are summed in float64, in an
+// order that depends on the shape only.
 func (t *Tape) MeanSquaredError(x, target *Tensor) *Tensor {
 	return t.pairLoss(squaredError, x, target, 0)
 }
 
-// MeanSquaredErrorTo is MeanSquaredError from numbers, in the order of x's values, such as a
-// batch's targets: they get no gradient, and must stay as they are until the end of Backward.
+// MeanSquaredErrorTo is MeanSquaredError with a slice as target, in the order of x's values, such
+// as a batch's targets. The slice gets no gradient, and must not change before Backward ends.
 func (t *Tape) MeanSquaredErrorTo(x *Tensor, target []float32) *Tensor {
 	require(len(x.Data) == len(target), squaredError.String(), "as many targets as values", len(target))
 	o := record[pairLossOp](t)
@@ -53,8 +53,8 @@ func (t *Tape) MeanSquaredErrorTo(x *Tensor, target []float32) *Tensor {
 	return t.measure(o, squaredError, x, &o.plain, 0)
 }
 
-// Huber is, as MeanSquaredError, the mean of d²/2 where the distance d = |x - target| is at most
-// delta, and of delta·(d - delta/2) where it is larger (P. Huber 1964). It panics unless delta is
+// Huber is, like MeanSquaredError, the mean of d²/2 for a distance d = |x - target| of at most
+// delta, and of delta·(d - delta/2) for a larger one (P. Huber 1964). It panics unless delta is
 // positive.
 func (t *Tape) Huber(x, target *Tensor, delta float32) *Tensor {
 	if !(delta > 0) {
@@ -63,14 +63,14 @@ func (t *Tape) Huber(x, target *Tensor, delta float32) *Tensor {
 	return t.pairLoss(huberLoss, x, target, delta)
 }
 
-// BinaryCrossEntropy is, as MeanSquaredError, the mean of -z·log p - (1-z)·log(1-p), where p =
-// 1/(1+exp(-x)) and z is the target, from 0 to 1. It is computed from the logits x, max(x, 0) - x·z
-// + log(1 + exp(-|x|)), so that none overflows.
+// BinaryCrossEntropy is, like MeanSquaredError, the mean of -z·log p - (1-z)·log(1-p), with p =
+// 1/(1+exp(-x)) and the target z, from 0 to 1. It is computed from the logits x as max(x, 0) - x·z
+// + log(1 + exp(-|x|)), to avoid overflow.
 func (t *Tape) BinaryCrossEntropy(logits, target *Tensor) *Tensor {
 	return t.pairLoss(logisticLoss, logits, target, 0)
 }
 
-// BinaryCrossEntropyTo is BinaryCrossEntropy from labels of 0 and 1, in the order of the logits:
+// BinaryCrossEntropyTo is BinaryCrossEntropy with labels of 0 and 1, in the order of the logits;
 // they are copied.
 func (t *Tape) BinaryCrossEntropyTo(logits *Tensor, labels []int32) *Tensor {
 	require(len(logits.Data) == len(labels), logisticLoss.String(), "as many labels as logits", len(labels))
@@ -90,7 +90,7 @@ func (t *Tape) pairLoss(kind pairKind, x, z *Tensor, delta float32) *Tensor {
 	return t.measure(record[pairLossOp](t), kind, x, z, delta)
 }
 
-// measure fills the operation of a loss, and computes it.
+// measure fills the operation of a loss and computes the loss.
 func (t *Tape) measure(o *pairLossOp, kind pairKind, x, z *Tensor, delta float32) *Tensor {
 	require(len(x.Data) > 0, kind.String(), "one value at least", x.Shape...)
 	o.kind, o.x, o.z, o.delta, o.back = kind, x, z, delta, false
@@ -108,7 +108,7 @@ func (t *Tape) measure(o *pairLossOp, kind pairKind, x, z *Tensor, delta float32
 	return y
 }
 
-// pairPart is how many values one part of a pairLossOp has.
+// pairPart is the number of values in a part of a pairLossOp.
 const pairPart = 8 << 10
 
 func (o *pairLossOp) part(w *worker, i int) {
@@ -150,7 +150,7 @@ func (o *pairLossOp) sum(w *worker, x, z []float32) (sum float64) {
 	return sum
 }
 
-// slopes writes the gradient of x, and that of the target where it is asked for.
+// slopes writes the gradient of x, and of the target if needed.
 func (o *pairLossOp) slopes(w *worker, x, z, dx []float32) {
 	switch o.kind {
 	case squaredError:

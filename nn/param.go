@@ -12,21 +12,19 @@ import (
 	"slices"
 )
 
-// Param is a trainable tensor. After Params.Arrange, Data and Grad are parts
-// of the arenas.
+// Param is a trainable tensor. After Params.Arrange, Data and Grad are parts of the arenas.
 type Param struct {
 	Name  string
 	Shape []int
 	Data  []float32
-	// Grad is the sum of the gradients of the Backwards since the last step
-	// ended. Until the first contribution its values are unspecified; a
-	// Backward that ends a step leaves no value unspecified. Of a frozen parameter it
-	// is nil, or memory that means nothing.
+	// Grad is the sum of the gradients of all Backwards since the end of the last step. Before the
+	// first contribution its values are unspecified; a Backward that ends a step leaves no value
+	// unspecified. For a frozen parameter it is nil or undefined.
 	Grad []float32
 
 	owner   *Params
 	param   int
-	touched bool // Grad holds a contribution of this step
+	touched bool // Grad has a contribution of this step
 	frozen  bool
 	rate    float64 // see SetRate; 0 is 1
 }
@@ -56,35 +54,33 @@ func Normal(deviation float64) Init {
 	}
 }
 
-// FanIn is Uniform(1/sqrt(n)), with n the number of inputs that each output
-// sums up: PyTorch's default for the weights and biases of dense and
-// convolutional layers.
+// FanIn is Uniform(1/sqrt(n)), with n the number of inputs of each output: PyTorch's default for
+// the weights and biases of dense and convolutional layers.
 func FanIn(n int) Init { return Uniform(1 / math.Sqrt(float64(max(1, n)))) }
 
-// ParamRange is a parameter's place in the arenas, in values.
+// ParamRange is a parameter's range in the arenas, in values.
 type ParamRange struct {
 	Name   string
 	Offset int // a multiple of 16 values, 64 bytes
 	Len    int // true length
 	Padded int // Len rounded up to 16; the next slot starts at Offset+Padded
-	// Rate is what the learning rate is multiplied by, 1 unless SetRate said otherwise: see
-	// optim.NewGrouped.
+	// Rate is the factor of the learning rate, 1 unless set by SetRate: see optim.NewGrouped.
 	Rate float64
-	// Shape is the parameter's.
+	// Shape is the parameter's shape.
 	Shape []int
 }
 
-// Params is the registry of a model's parameters. It is used by one goroutine.
+// Params is the registry of a model's parameters, for a single goroutine.
 type Params struct {
 	seed      uint64
-	list      []*Param // as made, then (arranged) in arena order
+	list      []*Param // creation order, then (arranged) arena order
 	faults    []error
 	slots     []ParamRange
 	values    []float32
 	grads     []float32
-	alloc     func(n int) []float32 // where grads come from
-	home      func(n int) []float32 // where values come from
-	allocated [][]float32           // what these gave, the latest last
+	alloc     func(n int) []float32 // allocator of grads
+	home      func(n int) []float32 // allocator of values
+	allocated [][]float32           // allocated by these, in order
 	tables    []*Table
 	buffers   []*Buffer
 	state     []float32 // the arena of buffers
@@ -94,16 +90,16 @@ type Params struct {
 	outline   bool // see NewOutline
 	elsewhere bool // see TablesElsewhere
 	forward   Work
-	backward  []Work // by slot
+	backward  []Work // one per slot
 }
 
-// NewParams makes an empty registry. Each parameter draws its initial values
-// from a stream of its own, derived from the seed and the parameter's name:
-// they depend neither on the order of creation nor on the machine.
+// NewParams makes an empty registry. Each parameter draws its initial values from a separate
+// stream, derived from the seed and the parameter's name. Values depend neither on the order of
+// creation nor on the machine.
 func NewParams(seed uint64) *Params { return &Params{seed: seed} }
 
-// New makes a parameter. Faults (a name used twice, a shape without values, a
-// call after Arrange) are reported by Arrange.
+// New makes a parameter. Arrange reports errors (a name used twice, a shape without values, a call
+// after Arrange).
 func (ps *Params) New(name string, init Init, shape ...int) *Param {
 	p := &Param{Name: name, Shape: slices.Clone(shape), owner: ps, param: len(ps.list)}
 	if err := ps.check(name, shape); err != nil {
@@ -153,8 +149,7 @@ func (ps *Params) Conv2D(name string, in, out, kernel int) Layer {
 	}
 }
 
-// Dense makes the layer name of a dense layer: W is [out, in], B is [out],
-// both from FanIn.
+// Dense makes the layer name of a dense layer: W is [out, in], B is [out], both from FanIn.
 func (ps *Params) Dense(name string, in, out int) Layer {
 	return Layer{
 		W: ps.New(name+".weight", FanIn(in), out, in),
@@ -174,26 +169,24 @@ func (ps *Params) Count() int {
 	return n
 }
 
-// List returns the parameters, in slot order once arranged, and behind them those
-// that are frozen. It must not be changed.
+// List returns the parameters, in slot order after Arrange, and then the frozen ones. Callers must
+// not change it.
 func (ps *Params) List() []*Param { return ps.list }
 
-// Slots returns the parameters' places in the order in which backward finishes
-// them, nil before Arrange. It must not be changed.
+// Slots returns the parameters' ranges in the order of backward, nil before Arrange. Callers must
+// not change it.
 func (ps *Params) Slots() []ParamRange { return ps.slots }
 
 // Values is the arena of parameters. Padding is always zero.
 func (ps *Params) Values() []float32 { return ps.values }
 
-// Grads is the arena of gradients, with the layout of Values. Padding is always
-// zero. The values of a parameter that had no contribution yet in this step
-// are unspecified.
+// Grads is the arena of gradients, with the layout of Values. Padding is always zero. Values are
+// unspecified for a parameter without a contribution in this step.
 func (ps *Params) Grads() []float32 { return ps.grads }
 
-// ZeroGrads starts a new sum: the next contribution to each parameter
-// overwrites what is there. It costs O(number of parameters), not of values.
-// A Backward that reports (ready is not nil) ends the step, and the one after
-// it starts a new sum by itself; ZeroGrads is for leaving a sum unfinished.
+// ZeroGrads starts a new sum: the next contribution to each parameter overwrites its gradient.
+// Cost: O(number of parameters), not of values. A Backward that reports (ready is not nil) ends the
+// step, and the next one starts a new sum; ZeroGrads is for abandoning an unfinished sum.
 func (ps *Params) ZeroGrads() {
 	for _, p := range ps.list {
 		p.touched = false
@@ -204,18 +197,17 @@ func (ps *Params) ZeroGrads() {
 	ps.finished = false
 }
 
-// GradsFrom makes Arrange take the memory of the arena of gradients from alloc,
-// which returns n zeros aligned to 64 bytes, and Backward that of the tables'
-// gradients, until it has enough. Memory that ranks share is reduced without a copy.
-// Nil, as at the start: memory of Go.
+// GradsFrom makes Arrange allocate the arena of gradients by alloc, and Backward the tables'
+// gradients until they are large enough. alloc returns n zeros aligned to 64 bytes. Ranks reduce
+// shared memory without a copy. nil, the default, means Go's memory.
 func (ps *Params) GradsFrom(alloc func(n int) []float32) { ps.alloc = alloc }
 
-// ArenasFrom is GradsFrom for the arena of parameters, too: ranks that share it can share
-// the work of updates.
+// ArenasFrom is GradsFrom for the arena of parameters as well: ranks with shared arenas can shard
+// updates.
 func (ps *Params) ArenasFrom(alloc func(n int) []float32) { ps.alloc, ps.home = alloc, alloc }
 
-// Release hands what the alloc of GradsFrom or ArenasFrom has given to free, the
-// latest first. No gradient may be used afterwards, and no parameter that lies there.
+// Release passes all memory of the alloc of GradsFrom or ArenasFrom to free, the latest first.
+// Afterwards, gradients and parameters in this memory must not be used.
 func (ps *Params) Release(free func(x []float32)) {
 	for _, x := range slices.Backward(ps.allocated) {
 		free(x)
@@ -223,7 +215,7 @@ func (ps *Params) Release(free func(x []float32)) {
 	ps.allocated = nil
 }
 
-// take is memory of alloc, if there is one.
+// take allocates n values by alloc, or from Go if nil.
 func (ps *Params) take(alloc func(n int) []float32, n int) []float32 {
 	if alloc == nil {
 		return aligned(n)
@@ -233,7 +225,7 @@ func (ps *Params) take(alloc func(n int) []float32, n int) []float32 {
 	return x
 }
 
-// arena is n values for one of the two arenas, which name gave alloc for.
+// arena allocates an arena; name is the method that set alloc.
 func (ps *Params) arena(alloc func(n int) []float32, n int, name string) ([]float32, error) {
 	x := ps.take(alloc, n)
 	if len(x) != n || !isAligned(x) {
@@ -242,14 +234,13 @@ func (ps *Params) arena(alloc func(n int) []float32, n int, name string) ([]floa
 	return x, nil
 }
 
-// Arrange records the model once to learn in which order backward finishes the
-// gradients, and moves the parameters into an arena of that order; unused ones
-// come last. invariant[arena-order]: a slot's place in the arena is its place in
-// that order, the same on every rank, so that layers which follow each other are one
-// sub-slice. dry builds the loss on the given tape, usually from a batch of
-// one sample; operations check their operands but compute nothing: results are
-// zeros. It reports all faults of the registry, or the first operation whose
-// operands do not fit.
+// Arrange records the model once to determine the order of final gradients in backward, and moves
+// the parameters into an arena of that order; unused ones come last.
+// invariant[arena-order]: a slot's index in the arena is always its index in this order, equal on
+// every rank, so that consecutive layers are one sub-slice. dry builds the loss on the given tape,
+// such as from a batch of one sample; operations check their operands but do not compute: results
+// are zeros. It reports all errors of the registry, or the first operation with operands that do
+// not fit.
 func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 	return ps.ArrangeOutputs(func(t *Tape) []*Tensor {
 		loss := dry(t)
@@ -258,8 +249,8 @@ func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 	})
 }
 
-// ArrangeOutputs is Arrange for a model whose loss another process computes: dry returns the
-// outputs of any shape that BackwardFrom will be given.
+// ArrangeOutputs is Arrange for a model with a loss computed in another process: dry returns the
+// outputs, of any shape, for BackwardFrom.
 func (ps *Params) ArrangeOutputs(dry func(t *Tape) []*Tensor) error {
 	if ps.slots != nil {
 		return errors.New("nn: Arrange was called twice")
@@ -349,15 +340,14 @@ func (ps *Params) layOut(order []*Param) error {
 // makeGrads makes the arena of n gradients.
 func (ps *Params) makeGrads(n int) (err error) {
 	if ps.alloc == nil {
-		runtime.GC() // the memory that the values lay in before becomes the gradients'
+		runtime.GC() // reuses the old memory of the values for gradients
 	} else {
-		debug.FreeOSMemory() // that memory serves nobody
+		debug.FreeOSMemory() // returns the old memory of the values
 	}
 	ps.grads, err = ps.arena(ps.alloc, n, "GradsFrom")
 	return err
 }
 
-// FanOut draws from the normal distribution of variance 2/n, with n the number
-// of outputs that each input is part of (He et al. 2015): what residual
-// networks begin with.
+// FanOut draws from the normal distribution of variance 2/n, with n the number of outputs of each
+// input (He et al. 2015): the initial values of residual networks.
 func FanOut(n int) Init { return Normal(math.Sqrt(2 / float64(max(1, n)))) }

@@ -8,21 +8,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// job is work cut into parts that may run at the same time. Parts must not
-// depend on the worker: it only names working memory.
+// job is work cut into parts that may run simultaneously. Parts must not depend on the worker,
+// which only provides working memory.
 type job interface{ part(w *worker, i int) }
 
-// worker is the working memory of one thread.
 type worker struct {
 	k       *simd.Kernels
 	gemm    simd.Scratch
 	windows simd.WindowRows
-	panels  [36]simd.PackedB // of Winograd, by point
+	panels  [36]simd.PackedB // Winograd, by point
 	points  simd.Points
 	buf     [6][]float32
 	group   groupScratch
-	label   *label   // that the worker's goroutine carries, see Tape.Label
-	_       [64]byte // what threads write all the time lies on cache lines of their own
+	label   *label   // label set on the goroutine, see TapeConfig.Labels
+	_       [64]byte // separates the cache lines of threads
 }
 
 // floats returns working memory i, of n unspecified values.
@@ -40,39 +39,39 @@ func (w *worker) match(o *worker) {
 	}
 }
 
-// pool runs jobs on a fixed number of threads, the caller's included.
+// pool runs jobs on a fixed number of threads, including the caller's.
 //
-// Each thread begins with the parts that lie in its share of 0 to parts-1, from the first one on, and then takes the
-// last of what others have left. So what operations cut along the same axis stays with one core and in its caches: to read
-// what another core has just written takes several times as long. And a thread which the system has taken its core from, or
-// which still wakes up, holds up nobody.
+// Each thread begins with the parts of its share of 0 to parts-1, from the first on, and then takes
+// the last of the other threads' remaining parts. Work cut along the same axis therefore stays on
+// one core and in its caches: reading data that another core has just written takes several times
+// as long. A thread that lost its core, or is still waking up, delays no other thread.
 type pool struct {
 	workers []worker
-	dry     bool           // parts are left undone: see Params.Arrange
-	shares  []*share       // by worker
-	helpers []*share       // those of the threads besides the caller's
-	shared  *time.Duration // where the time of jobs is added up, or nil
-	label   *label         // that jobs carry
+	dry     bool           // skip parts: see Params.Arrange
+	shares  []*share       // one per worker
+	helpers []*share       // shares of all threads but the caller's
+	shared  *time.Duration // total time of jobs, or nil
+	label   *label         // label of jobs
 	closed  atomic.Bool
 
-	done sleeper // the caller, while others still compute
+	done sleeper // the caller, while helpers compute
 	_    [64]byte
-	busy atomic.Int64 // parts that are not done
+	busy atomic.Int64 // unfinished parts
 	_    [64]byte
 }
 
-// share is what one thread has to do, and the thread. The caller writes all of it at once: it lies
-// on one pair of cache lines.
+// share is one thread's work, and the thread. The caller writes all of it together, so it fills one
+// pair of cache lines.
 type share struct {
-	remaining atomic.Uint64 // its parts that nobody has taken: the first, and 32 bits below one more than the last
-	job       job           // that these are of
-	label     *label        // that the job carries
+	remaining atomic.Uint64 // untaken parts: the first, and in the low 32 bits the end
+	job       job           // job of the parts
+	label     *label        // label of the job
 	w         *worker
 	sleep     sleeper
 	_         [64]byte
 }
 
-// take takes a part of what is left: the first, or with last the last.
+// take takes an untaken part: the first, or with last the last.
 func (s *share) take(last bool) (part int, ok bool) {
 	for {
 		left := s.remaining.Load()
@@ -105,9 +104,8 @@ func newPool(k *simd.Kernels, threads int) *pool {
 	return p
 }
 
-// serve takes part in every job. Jobs follow each other within microseconds,
-// and to wake a thread takes longer than many of them: a helper looks for the
-// next one for a while before it sleeps.
+// serve takes part in every job. Jobs follow each other within microseconds, less than waking a
+// thread takes, so a helper polls for the next job before it sleeps.
 func (p *pool) serve(s *share) {
 	more := func() bool {
 		left := s.remaining.Load()
@@ -119,8 +117,8 @@ func (p *pool) serve(s *share) {
 	}
 }
 
-// work takes parts until there are none left, first w's own. Who has taken one knows that the
-// job lasts at least until that part is done.
+// work takes parts until none is left, first from w's share. A taken part guarantees that the job
+// lasts until the part is done.
 func (p *pool) work(w *worker) {
 	var done int64
 	own := 0
@@ -161,8 +159,8 @@ func (p *pool) run(j job, parts int) {
 	p.share(j, parts)
 }
 
-// share runs parts on all threads. The caller has the first of them, which others must see before
-// they begin: who is done with its own looks at it once, and then sleeps.
+// share runs parts on all threads. The caller's share is published first: a helper without parts
+// left checks it once, and then sleeps.
 func (p *pool) share(j job, parts int) {
 	p.busy.Store(int64(parts))
 	n := len(p.shares)
@@ -183,8 +181,8 @@ func (p *pool) share(j job, parts int) {
 	}
 }
 
-// level gives every worker as much working memory as any has: who takes which
-// part may differ from step to step, and a later step shall not allocate.
+// level gives every worker as much working memory as the largest, because the division of parts may
+// differ from step to step, and a later step should not allocate.
 func (p *pool) level() {
 	if len(p.workers) == 1 {
 		return
@@ -198,15 +196,15 @@ func (p *pool) level() {
 	}
 }
 
-// threads is how many parts can run at the same time.
+// threads is the number of parts that can run simultaneously.
 func (p *pool) threads() int { return len(p.workers) }
 
-// cutsEach is into how many parts a thread's share is cut where the cut changes no sum, so that one
-// which is held up, or runs on a slower core, leaves some of its work to others.
+// cutsEach is the number of pieces of a thread's share, if cuts change no sum: a delayed thread, or
+// one on a slower core, leaves work to the other threads.
 const cutsEach = 4
 
-// cut is into how many parts to cut so many units of work: no part is much smaller than least,
-// unless threads would have nothing to do, and each thread has as many. One thread has one part.
+// cut returns the number of parts for units units of work: no part is much smaller than least,
+// unless threads would be idle, and each thread has equally many. A single thread has one part.
 func (p *pool) cut(units, least int) int {
 	threads := p.threads()
 	if threads == 1 {
@@ -216,8 +214,8 @@ func (p *pool) cut(units, least int) int {
 	return max(1, min(units, threads*each))
 }
 
-// cutValues is into how many parts to cut an operation on each of n values by itself: where spanOf
-// says, which is where operations that are cut along their rows are cut, too.
+// cutValues returns the number of parts for an elementwise operation on n values, cut as by spanOf
+// and therefore as operations cut along their rows.
 func (p *pool) cutValues(n int) int {
 	if n < valuesPart/4 {
 		return 1
@@ -225,8 +223,7 @@ func (p *pool) cutValues(n int) int {
 	return p.cut((n+lineValues-1)/lineValues, valuesPart/4/lineValues)
 }
 
-// spanOf is where part i of n values begins and ends: on a cache line of its own, where the values
-// begin on one.
+// spanOf returns the range of part i of n values, aligned to cache lines if the values are.
 func spanOf(n, i, parts int) (lo, hi int) {
 	lines := (n + lineValues - 1) / lineValues
 	return min(n, lines*i/parts*lineValues), min(n, lines*(i+1)/parts*lineValues)
@@ -240,12 +237,12 @@ func (p *pool) close() {
 	p.helpers = nil
 }
 
-// sleeper waits for something that others do, first awake, then asleep.
+// sleeper waits for other goroutines, first polling, then asleep.
 type sleeper struct {
 	asleep atomic.Bool
 	signal chan struct{}
-	// yield: other goroutines may need this one's scheduler thread. Where there
-	// are more than compute, an idle one runs them, and to yield would only wake it.
+	// yield reports whether other goroutines may need this scheduler thread. With more threads than
+	// workers, an idle one runs them, and yielding would only wake it.
 	yield bool
 }
 
@@ -254,18 +251,17 @@ func newSleeper(threads int) sleeper {
 }
 
 const (
-	// patience is how long a sleeper stays awake: most updates and exchanges
-	// between two steps of a small model are over by then.
+	// patience is the polling time of a sleeper: most updates and exchanges between two steps of a
+	// small model are shorter.
 	patience = 500 * time.Microsecond
-	// looks is how often it looks between two looks at the clock, some
-	// microseconds apart.
+	// looks is the number of polls between two clock readings, some microseconds apart.
 	looks = 2000
-	// robbed is a time between two looks at the clock in which something else
-	// must have run on this core: whoever it is shall have it.
+	// robbed is a gap between two clock readings that means another thread ran on this core; the
+	// sleeper then leaves the core to it.
 	robbed = 50 * time.Microsecond
 )
 
-// wait returns when ready says so, or sometimes before.
+// wait returns when ready reports true, or occasionally earlier.
 func (s *sleeper) wait(ready func() bool) {
 	before := time.Now()
 	for end := before.Add(patience); ; {

@@ -6,13 +6,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// Pool says how square windows move over an image.
+// Pool configures square windows over an image.
 type Pool struct {
 	// Size is the side of a window.
 	Size int
-	// Stride is by how many places it moves. 0 means Size: windows do not overlap.
+	// Stride is the step of windows in pixels. 0 means Size: windows do not overlap.
 	Stride int
-	// Pad is how many places are added around the image, at most half of Size.
+	// Pad is the number of pixels added around the image, at most half of Size.
 	Pad int
 }
 
@@ -20,7 +20,7 @@ type windowOp struct {
 	x    *Tensor
 	y    Tensor
 	plan simd.PoolPlan
-	from []uint8 // of the maximum: where in its window it was; not used by the mean
+	from []uint8 // index of the maximum in its window; not used by the mean
 
 	pass func(o *windowOp, w *worker, s int)
 	mean bool
@@ -31,9 +31,8 @@ func (o *windowOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, 
 func (o *windowOp) result() *Tensor                   { return &o.y }
 
 // MaxPool is the maximum of each window of x, [n, h, w, c]: the result is [n,
-// (h+2·Pad-Size)/Stride+1, (w+2·Pad-Size)/Stride+1, c]. Padding is never taken.
-// The gradient goes to the first maximum of a window, row by row, whose place is
-// kept in a byte.
+// (h+2·Pad-Size)/Stride+1, (w+2·Pad-Size)/Stride+1, c]. Padding is never the maximum. The gradient
+// goes to the first maximum of a window in row order; its index takes a byte.
 func (t *Tape) MaxPool(x *Tensor, p Pool) *Tensor {
 	o := t.window("max-pool", x, p)
 	o.mean = false
@@ -44,8 +43,7 @@ func (t *Tape) MaxPool(x *Tensor, p Pool) *Tensor {
 	return &o.y
 }
 
-// AvgPool is the mean of each window, as MaxPool its maximum. Padding counts as
-// zeros.
+// AvgPool is the mean of each window, with the windows of MaxPool. Padding counts as zeros.
 func (t *Tape) AvgPool(x *Tensor, p Pool) *Tensor {
 	o := t.window("average pool", x, p)
 	o.mean = true
@@ -76,7 +74,7 @@ func wantImages(name string, x *Tensor) {
 	require(len(x.Shape) == 4 && len(x.Data) > 0, name, "images [n, h, w, c]", x.Shape...)
 }
 
-// sampleOf is what data, which holds as much for each sample of x, has of sample s.
+// sampleOf returns sample s of data, which has equal parts for all samples of x.
 func sampleOf[T any](data []T, x *Tensor, s int) []T {
 	n := len(data) / x.Shape[0]
 	return data[s*n : (s+1)*n]
@@ -116,8 +114,7 @@ func (o *globalPoolOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.
 func (o *globalPoolOp) result() *Tensor                   { return &o.y }
 func (o *globalPoolOp) part(w *worker, s int)             { o.at(o, w, s) }
 
-// GlobalAvgPool is the mean of each channel of each image: x is [n, h, w, c], the
-// result is [n, c].
+// GlobalAvgPool is the mean of each channel of each image: x is [n, h, w, c], the result is [n, c].
 func (t *Tape) GlobalAvgPool(x *Tensor) *Tensor {
 	wantImages("global average pool", x)
 	o := record[globalPoolOp](t)
@@ -163,11 +160,10 @@ type subsampleOp struct {
 func (o *subsampleOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *subsampleOp) result() *Tensor                   { return &o.y }
 
-// SubsamplePad takes every stride-th pixel of every stride-th row of x, [n, h, w,
-// c], and puts zeros before and after its channels, as many on both sides, the
-// odd one after: the result is [n, ceil(h/stride), ceil(w/stride), channels]. It
-// is the shortcut without parameters (option A) of K. He and others, "Deep
-// residual learning", 2015.
+// SubsamplePad takes every stride-th pixel of every stride-th row of x, [n, h, w, c], and puts
+// zeros before and after its channels, equally on both sides, an odd one after: the result is [n,
+// ceil(h/stride), ceil(w/stride), channels]. It is the shortcut without parameters (option A) of K.
+// He and others, "Deep residual learning", 2015.
 func (t *Tape) SubsamplePad(x *Tensor, stride, channels int) *Tensor {
 	const name = "subsampling"
 	wantImages(name, x)
@@ -181,7 +177,7 @@ func (t *Tape) SubsamplePad(x *Tensor, stride, channels int) *Tensor {
 	return y
 }
 
-// part moves sample s there or, with dx, back.
+// part moves sample s to the result or, with dx, back.
 func (o *subsampleOp) part(_ *worker, s int) {
 	in, out := o.x.Shape, o.y.Shape
 	before := (out[3] - in[3]) / 2

@@ -8,18 +8,18 @@ type reduceOp struct {
 	m       nest
 	scale   float32
 	mean    bool
-	reduced [maxAxes]bool // axes that are summed over
+	reduced [maxAxes]bool // summed axes
 }
 
 func (o *reduceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
 func (o *reduceOp) result() *Tensor                   { return &o.y }
 
-// Sum is the sum over some axes of x, which has at most 8; negative ones count from the last, -1.
-// The result has the other axes; without axes the sum is over all, and the result has one value,
-// [1].
+// Sum is the sum over axes of x, which has at most 8; negative axes count from the last, -1. The
+// result has the remaining axes; without arguments the sum is over all axes, and the result has one
+// value, [1].
 func (t *Tape) Sum(x *Tensor, axes ...int) *Tensor { return t.reduce("sum", x, axes, false) }
 
-// Mean is the mean over some axes of x, as Sum has the sum. It panics where there is no value.
+// Mean is the mean over axes of x, with the axes of Sum. It panics without values.
 func (t *Tape) Mean(x *Tensor, axes ...int) *Tensor {
 	require(len(x.Data) > 0, "mean", "one value at least", x.Shape...)
 	return t.reduce("mean", x, axes, true)
@@ -62,7 +62,7 @@ func (t *Tape) reduce(name string, x *Tensor, axes []int, mean bool) *Tensor {
 	return y
 }
 
-// stepsOf is the strides, along x's axes, of a tensor that lacks those that are gone.
+// stepsOf returns the strides, along x's axes, of a tensor without the reduced axes.
 func stepsOf(shape []int, reduced [maxAxes]bool) (s strides) {
 	step := 1
 	for i := len(shape) - 1; i >= 0; i-- {

@@ -2,8 +2,8 @@ package nn
 
 import "math/bits"
 
-// rowKeys are lookups in a table in the order of their rows: an id each, and below it where its
-// gradient starts.
+// rowKeys are a table's lookups in the order of rows: an id in the high half, the beginning of its
+// gradient in the low half.
 type rowKeys struct {
 	keys, spare []uint64
 	counts      [3][radix]int32
@@ -45,7 +45,7 @@ func (r *rowKeys) fill(o *tableLookupOp, lo, hi int32) {
 		at := s * cols
 		for _, id := range o.ids[s*each:][:each] {
 			keys[found] = uint64(id)<<32 | uint64(at)
-			in := 0 // without a branch, which nobody could foretell
+			in := 0 // without a branch, which would be unpredictable
 			if uint32(id-lo) < width {
 				in = 1
 			}
@@ -56,8 +56,7 @@ func (r *rowKeys) fill(o *tableLookupOp, lo, hi int32) {
 	r.keys = keys[:found]
 }
 
-// sort sorts the keys by id and leaves equal ones in their order: a radix
-// sort, O(k) with a pass for each 11 bits of the largest id.
+// sort sorts the keys by id, stably: a radix sort, O(k) with a pass per 11 bits of the largest id.
 func (r *rowKeys) sort(held int) {
 	passes := (bits.Len(uint(max(1, held)-1)) + radixBits - 1) / radixBits
 	r.spare = r.spare[:len(r.keys)]

@@ -2,19 +2,18 @@ package nn
 
 import "math"
 
-// rowOp is an operation on each row of the last axis of one or two tensors.
 type rowOp struct {
 	kind rowKind
-	a, b *Tensor // b is nil but of rowDot
+	a, b *Tensor // b is only set for rowDot
 	y    Tensor
 
 	dim         int
-	stats       []float32 // a value a row, of those kinds that keep one
-	dx, operand []float32 // of dotGrad
+	stats       []float32 // a value per row, if the kind needs it
+	dx, operand []float32 // memory of dotGrad
 	pass        func(o *rowOp, w *worker, r int)
 }
 
-// rowKind is what is done to rows.
+// rowKind is the operation on rows.
 type rowKind uint8
 
 const (
@@ -31,8 +30,8 @@ func (k rowKind) String() string {
 func (o *rowOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
 func (o *rowOp) result() *Tensor                   { return &o.y }
 
-// Softmax is exp(x)/Σ exp(x) over the last axis. The largest value is subtracted first, so that
-// nothing overflows.
+// Softmax is exp(x)/Σ exp(x) over the last axis. The largest value is subtracted first, to avoid
+// overflow.
 func (t *Tape) Softmax(x *Tensor) *Tensor { return t.byRows(rowSoftmax, x, nil) }
 
 // LogSoftmax is x - log Σ exp(x) over the last axis, as exact where the softmax is near 0.
@@ -42,8 +41,8 @@ func (t *Tape) LogSoftmax(x *Tensor) *Tensor { return t.byRows(rowLogSoftmax, x,
 // sum of squares.
 func (t *Tape) Normalize(x *Tensor) *Tensor { return t.byRows(rowNormalize, x, nil) }
 
-// RowDot is the sum of a·b over the last axis: of two tensors [..., dim] it is [...], or [1] where
-// there is no other axis.
+// RowDot is the sum of a·b over the last axis: for two tensors [..., dim] it is [...], or [1]
+// without another axis.
 func (t *Tape) RowDot(a, b *Tensor) *Tensor {
 	if !sameShape(a, b) {
 		panic(&ShapeError{Op: rowDot.String(), Required: shapeText("the same shape as", a.Shape), Got: append([]int(nil), b.Shape...)})
@@ -70,7 +69,7 @@ func (t *Tape) byRows(kind rowKind, a, b *Tensor) *Tensor {
 
 var oneValue = [1]int{1}
 
-// span is how many rows a part has.
+// span is the number of rows of a part.
 func (o *rowOp) span() int { return max(1, valuesPart/2/o.dim) }
 
 func (o *rowOp) run(t *Tape, pass func(o *rowOp, w *worker, r int)) {
@@ -97,7 +96,7 @@ func logSoftmaxForward(o *rowOp, w *worker, r int) {
 	}
 }
 
-// normalizeEpsilon bounds lengths from below.
+// normalizeEpsilon is the minimum length.
 const normalizeEpsilon = 1e-12
 
 func normalizeForward(o *rowOp, w *worker, r int) {
@@ -136,7 +135,7 @@ func logSoftmaxBackward(o *rowOp, w *worker, r int) {
 	w.k.Subtract(dy, p)
 }
 
-// normalizeBackward is (dy - y·(y·dy))/|x|. Where |x| is below the bound it is dy/bound.
+// normalizeBackward is (dy - y·(y·dy))/|x|, or dy/bound for |x| below the bound.
 func normalizeBackward(o *rowOp, w *worker, r int) {
 	dy, y, inverse := o.row(o.y.grad, r), o.row(o.y.Data, r), o.stats[r]
 	along := float32(0)

@@ -1,12 +1,11 @@
 package nn
 
-// Stage is a part of a model: a tensor made of those that it is given, and of parameters. It reads
-// no other tensors, nor the batch, so that whoever has its parameters can run it, in this process
-// or elsewhere. It must not keep x.
+// Stage is a part of a model: a function of tensors and parameters. It reads no other tensors, nor
+// the batch, so that any process with its parameters can run it. It must not retain x.
 type Stage func(t *Tape, x []*Tensor) *Tensor
 
-// OnDevice marks a part of a model as one for processes of another kind, such as "heter": its
-// result is part(t, x). Where nobody diverts it that is all, and costs nothing.
+// OnDevice marks a stage for processes of another kind, such as "heter"; the result is part(t, x).
+// Without Intercept it has no other effect and no cost.
 func (t *Tape) OnDevice(place string, part Stage, x ...*Tensor) *Tensor {
 	lo := len(t.crossing)
 	t.crossing = append(t.crossing, x...)
@@ -18,8 +17,8 @@ func (t *Tape) OnDevice(place string, part Stage, x ...*Tensor) *Tensor {
 	return part(t, own)
 }
 
-// Intercept makes divert run what OnDevice marks, in place of the tape, which uses what it returns
-// as the part's result; nil ends that. It must not keep x.
+// Intercept makes divert run the stages of OnDevice instead of the tape; the tape uses its return
+// value as the stage's result. nil ends the interception. divert must not retain x.
 func (t *Tape) Intercept(divert func(place string, part Stage, x []*Tensor) *Tensor) {
 	t.divert = divert
 }

@@ -9,31 +9,31 @@ import (
 	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
-// RowInit says with what a table's rows begin. Their values follow from the registry's seed,
-// the table's name and the row's number: see package rowinit.
+// RowInit selects the initial values of a table's rows. They depend on the registry's seed, the
+// table's name and the row's number: see package rowinit.
 type RowInit = rowinit.Spec
 
 // UniformRows draws from the uniform distribution over [-bound, bound).
 func UniformRows(bound float64) RowInit { return RowInit{Name: "uniform", Value: bound} }
 
-// Table is a parameter of which a step touches few rows: an embedding. It lies
-// outside the arenas, and its gradient is row-sparse.
+// Table is a parameter with few rows touched per step: an embedding. It is outside the arenas, and
+// its gradient is row-sparse.
 type Table struct {
 	Name      string
 	Rows, Dim int
-	Data      []float32 // Rows*Dim, row after row; of a table whose rows lie elsewhere, those held
+	Data      []float32 // Rows*Dim, row by row; rows of Hold for a table with rows elsewhere
 	Init      RowInit
-	// Rule names what moves the rows, if it is not the run's optimizer, and Admission which keys
-	// get one on servers, as settings do: "ftrl:rate=50", "count:3". Models set them when they make
-	// the table; settings go before.
+	// Rule names the rows' update rule if not the run's optimizer, and Admission the admission of
+	// keys on servers, in the syntax of settings: "ftrl:rate=50", "count:3". Models set both after
+	// NewTable; settings take precedence.
 	Rule, Admission string
-	// Slots is what of a batch's bags the model looks up in the table, by slot: how many of the
-	// last keys of each bag, -1 for all of them, 0 for none; slots behind its end are not looked
-	// up. It is nil of a table that is looked up by ids. Arrange finds it out.
+	// Slots describes the lookups in a batch's bags, by slot: the number of last keys of each bag,
+	// -1 for all, 0 for none. Slots after the end are not looked up. It is nil for a table looked
+	// up by ids. Arrange sets it.
 	Slots []int
 
 	owner *Params
-	at    []int32 // of a table whose rows lie elsewhere, for each key of a batch its row, see Hold
+	at    []int32 // rows of a batch's keys if rows are elsewhere, see Hold
 	ids   []int32
 	grads []float32
 
@@ -41,19 +41,18 @@ type Table struct {
 	spareGrads []float32
 }
 
-// Grad is the gradient of the Backwards since the last step ended: the ids of
-// the rows that were looked up, ascending and each once, and Dim values for
-// each. Both are good until the next Backward.
+// Grad is the gradient of the Backwards since the end of the last step: the ids of the looked-up
+// rows, ascending and unique, and Dim values for each. Both are valid until the next Backward.
 func (t *Table) Grad() (ids []int32, rows []float32) { return t.ids, t.grads }
 
-// TablesElsewhere makes the tables to come without rows: these lie elsewhere, such as on
-// servers, and each pass has its own, see Table.Hold.
+// TablesElsewhere makes later tables without rows: the rows are elsewhere, such as on servers, and
+// each pass gets its own, see Table.Hold.
 func (ps *Params) TablesElsewhere() { ps.elsewhere = true }
 
-// Hold makes rows, of Dim values each, those of a table whose rows lie elsewhere: id i is row i of
-// them, and so it is in Grad. Where the table is looked up by keys, at has for each key of the
-// batch's bags that Slots names its row, and anything for others; else it is nil. There may be no
-// rows where the batch names none. Both stay the caller's, who changes them between passes only.
+// Hold sets the rows, of Dim values each, of a table with rows elsewhere: id i is row i of them, in
+// Grad as well. For lookups by keys, at has the row of each key of the batch's bags in Slots, and
+// any value for other keys; otherwise it is nil. rows may be empty if the batch has no lookups. The
+// caller owns both and may change them between passes only.
 func (t *Table) Hold(rows []float32, at []int32) {
 	if !t.owner.elsewhere || len(rows)%t.Dim != 0 {
 		panic(fmt.Sprintf("nn: table %s: %d values are held: want rows of %d, and a table whose rows lie elsewhere", t.Name, len(rows), t.Dim))
@@ -61,7 +60,7 @@ func (t *Table) Hold(rows []float32, at []int32) {
 	t.Data, t.at = rows, at
 }
 
-// note notes that the model looks up some slots, of which steps keys of each bag, or 0 for all.
+// note adds to Slots a lookup of steps keys of each bag, or 0 for all.
 func (t *Table) note(first, slots, steps int) {
 	if steps == 0 {
 		steps = -1
@@ -77,7 +76,7 @@ func (t *Table) note(first, slots, steps int) {
 	}
 }
 
-// reading tells whether the table has what is looked up: see note.
+// reading reports whether Slots contains a lookup: see note.
 func (t *Table) reading(first, slots, steps int) bool {
 	for i := first; i < first+slots; i++ {
 		if i >= len(t.Slots) || t.Slots[i] >= 0 && (steps == 0 || t.Slots[i] < steps) {
@@ -87,13 +86,13 @@ func (t *Table) reading(first, slots, steps int) bool {
 	return true
 }
 
-// held is how many rows there are to look up.
+// held is the number of rows for lookups.
 func (t *Table) held() int { return len(t.Data) / t.Dim }
 
 // Stream is the stream of the table's row streams.
 func (t *Table) Stream() uint64 { return rowinit.Table(t.owner.seed, t.Name) }
 
-// NewTable makes a table. Faults are reported by Arrange.
+// NewTable makes a table. Arrange reports errors.
 func (ps *Params) NewTable(name string, init RowInit, rows, dim int) *Table {
 	t := &Table{Name: name, Rows: rows, Dim: dim, Init: init, owner: ps}
 	if err := ps.check(name, []int{rows, dim}); err != nil {
@@ -107,7 +106,7 @@ func (ps *Params) NewTable(name string, init RowInit, rows, dim int) *Table {
 	}
 	switch {
 	case ps.elsewhere:
-		t.Data = make([]float32, dim) // for Arrange
+		t.Data = make([]float32, dim) // a row for Arrange
 	case ps.outline:
 		t.Data = aligned(rows * dim)
 	default:
@@ -121,12 +120,11 @@ func (ps *Params) NewTable(name string, init RowInit, rows, dim int) *Table {
 	return t
 }
 
-// Tables returns the tables in the order in which they were made. It must not
-// be changed.
+// Tables returns the tables in the order of creation. Callers must not change it.
 func (ps *Params) Tables() []*Table { return ps.tables }
 
-// takeRows is memory for n values of rows and as many ids as there can be, both empty.
-// The dry run's, which is for one sample, is not worth alloc's.
+// takeRows returns memory for n values of rows and the maximum number of ids, both empty. The dry
+// run's memory, for one sample, is not from alloc.
 func (ps *Params) takeRows(n, dim int) ([]float32, []int32) {
 	if ps.slots == nil {
 		return make([]float32, 0, n), make([]int32, 0, n/dim)
@@ -135,14 +133,14 @@ func (ps *Params) takeRows(n, dim int) ([]float32, []int32) {
 	return ps.take(ps.alloc, n)[:0], unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(ids))), len(ids))[:0]
 }
 
-// Buffer is a tensor that a model keeps but does not train, such as running
-// statistics. After Arrange, Data is part of the arena of buffers.
+// Buffer is a tensor that a model stores but does not train, such as running statistics. After
+// Arrange, Data is part of the arena of buffers.
 type Buffer struct {
 	Name string
 	Data []float32
 }
 
-// NewBuffer makes a buffer of n values. Faults are reported by Arrange.
+// NewBuffer makes a buffer of n values. Arrange reports errors.
 func (ps *Params) NewBuffer(name string, value float32, n int) *Buffer {
 	b := &Buffer{Name: name}
 	if err := ps.check(name, []int{n}); err != nil {
@@ -154,12 +152,11 @@ func (ps *Params) NewBuffer(name string, value float32, n int) *Buffer {
 	return b
 }
 
-// Buffers is the arena of buffers in the order in which they were made, without
-// padding. Ranks average it before they evaluate or save.
+// Buffers is the arena of buffers in the order of creation, without padding. Ranks average it
+// before evaluating or saving.
 func (ps *Params) Buffers() []float32 { return ps.state }
 
-// BufferList returns the buffers in the order in which they were made. It must
-// not be changed.
+// BufferList returns the buffers in the order of creation. Callers must not change it.
 func (ps *Params) BufferList() []*Buffer { return ps.buffers }
 
 // arrangeBuffers moves the buffers into their arena.
@@ -176,7 +173,7 @@ func (ps *Params) arrangeBuffers() {
 	}
 }
 
-// taken reports a name that is used already.
+// taken reports a name in use.
 func (ps *Params) taken(name string) error {
 	for _, p := range ps.list {
 		if p.Name == name {
@@ -196,7 +193,6 @@ func (ps *Params) taken(name string) error {
 	return nil
 }
 
-// stream is the source of the initial values of the parameter of that name.
 func (ps *Params) stream(name string) *rand.Rand {
 	return rand.New(rand.NewPCG(ps.seed, hashName(name)))
 }

@@ -8,24 +8,23 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// TapeConfig configures a Tape. The zero value is the host's best kernels and
-// one thread.
+// TapeConfig configures a Tape. The zero value means the host's best kernels and a single thread.
 type TapeConfig struct {
 	// Kernels are the vector kernels; nil means simd.Host().
 	Kernels *simd.Kernels
-	// Threads is how many threads compute, 0 means 1. invariant[thread-bits]: it does not change
-	// the result: sums are cut in parts that depend on shapes alone.
+	// Threads is the number of computing threads; 0 means 1. invariant[thread-bits]: Threads never
+	// changes the result, because sums are cut into parts by shapes only.
 	Threads int
-	// Constant says that parameters do not change while the tape is in use, which is for
-	// evaluations only: ResetEval must begin each, the first one too. Products, convolutions and
-	// LSTM layers then prepare their weights once. The prepared weights take as much memory again,
-	// for 3x3 convolutions up to four times as much.
+	// Constant declares that parameters do not change while the tape is in use, for evaluations
+	// only: ResetEval must begin each, including the first. Products, convolutions and LSTM layers
+	// then prepare their weights once. The prepared weights take as much memory again, for 3x3
+	// convolutions up to four times as much.
 	Constant bool
-	// Labels makes profiles of the processor's time tell what the tape computes, on all of its
-	// threads: each sample of an operation has the labels "phase" (forward, backward or evaluate),
-	// "layer" (what the names of its parameters begin with, or of an operation without any what it
-	// is) and "op". The ready function of Backward is the phase "ready", and the time until the
-	// next forward pass "between". Cost: some ten ns per operation and thread.
+	// Labels adds pprof labels to all threads of the tape. Samples of an operation have "phase"
+	// (forward, backward or evaluate), "layer" (the prefix of its parameters' names, or the
+	// operation's kind without parameters) and "op". The ready function of Backward is the phase
+	// "ready", and the time until the next forward pass "between". Cost: some ten ns per operation
+	// and thread.
 	Labels bool
 }
 
@@ -37,9 +36,9 @@ func (c TapeConfig) Validate() error {
 	return nil
 }
 
-// Tape records operations and runs them backwards. It owns the results and all
-// other memory of the operations and reuses it after Reset: when shapes
-// repeat, a step allocates nothing. A Tape is used by one goroutine.
+// Tape records operations and runs them backwards. It owns the results and all other memory of the
+// operations and reuses it after Reset: with repeated shapes, a step allocates no memory. A Tape is
+// for a single goroutine.
 type Tape struct {
 	k    *simd.Kernels
 	pool *pool
@@ -47,46 +46,44 @@ type Tape struct {
 	ops           []op // the first n are recorded, the rest wait to be reused
 	n             int
 	eval          bool
-	params        *Params // those of the recorded operations, nil when none yet
-	last          *Params // those of earlier recordings
-	pending       []int   // by slot: contributions still to come in this Backward
+	params        *Params // registry of the recorded operations, nil without any
+	last          *Params // registry of earlier recordings
+	pending       []int   // contributions still to come in this Backward, by slot
 	grads         freeList
 	norm          normScratch
-	roots         []*Tensor  // of the Backward under way
-	inputs        []*Tensor  // of operandsOf
-	weights       []*Param   // of operandsOf
-	values        vectorJob  // the elementwise operation under way
-	strided       stridedJob // that with broadcasting
-	folds         foldJob    // the sum under way
-	rows          rowsJob    // the copy of rows under way
-	parts         partsJob   // the sum of parts under way
-	packing       packJob    // the packing under way
-	merging       mergeJob   // the merging of a table's gradient under way
-	blocks        blocksJob  // the sum over rows under way
+	roots         []*Tensor  // roots of the Backward in progress
+	inputs        []*Tensor  // result of operandsOf
+	weights       []*Param   // result of operandsOf
+	values        vectorJob  // elementwise operation in progress
+	strided       stridedJob // operation with broadcasting in progress
+	folds         foldJob    // sum in progress
+	rows          rowsJob    // copy of rows in progress
+	parts         partsJob   // sum of parts in progress
+	packing       packJob    // packing in progress
+	merging       mergeJob   // merging of a table's gradient in progress
+	blocks        blocksJob  // sum over rows in progress
 	packed        convPacked
-	packedWeights map[weightsKey]*weights // of constant parameters; nil: they may change
+	packedWeights map[weightsKey]*weights // prepared constant parameters; nil: they may change
 	seed          uint64                  // see SetSeed
-	work          Work                    // of a dry walk, since the last slot
+	work          Work                    // work of a dry walk since the last slot
 	watch         watch
 	labels        labels
 
-	crossing []*Tensor // what the parts under way were given, see OnDevice
+	crossing []*Tensor // arguments of stages in progress, see OnDevice
 	divert   func(place string, part Stage, x []*Tensor) *Tensor
 }
 
 // op is a recorded operation. It owns its result and its working memory.
 type op interface {
-	// operands returns the inputs and the parameters, nil where there are
-	// fewer.
+	// operands returns the inputs and the parameters, padded with nil.
 	operands() (x [4]*Tensor, p [4]*Param)
 	result() *Tensor
-	// backward adds to the gradients of operands that need one, given the
-	// gradient of the result, which it may destroy; the tape then takes back
-	// the gradient's memory.
+	// backward adds to the gradients of operands that need one, given the gradient of the result,
+	// which it may destroy; the tape then reclaims the gradient's memory.
 	backward(t *Tape)
 }
 
-// wideOp is an operation of any number of operands. Its operands method returns none.
+// wideOp is an operation with any number of operands. Its operands method returns none.
 type wideOp interface {
 	allOperands() ([]*Tensor, []*Param)
 }
@@ -111,11 +108,11 @@ func (t *Tape) operandsOf(o op) ([]*Tensor, []*Param) {
 	return t.inputs, t.weights
 }
 
-// tableOp is an operation that reads a row-sparse table.
+// tableOp is an operation on a row-sparse table.
 type tableOp interface{ table() *Table }
 
-// NewTape makes a tape. It panics when cfg is not valid. With more than one
-// thread, Close ends the goroutines it starts.
+// NewTape makes a tape. It panics if cfg is invalid. With more than one thread, Close ends the
+// tape's goroutines.
 func NewTape(cfg TapeConfig) *Tape {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -131,24 +128,23 @@ func NewTape(cfg TapeConfig) *Tape {
 	return t
 }
 
-// Close ends the tape's goroutines. The tape must not be used afterwards;
-// tensors it made remain valid.
+// Close ends the tape's goroutines. The tape must not be used afterwards; its tensors remain valid.
 func (t *Tape) Close() { t.pool.close() }
 
-// Threads is how many parts Run runs at the same time.
+// Threads is the number of parts that Run runs simultaneously.
 func (t *Tape) Threads() int { return t.pool.threads() }
 
-// Run calls part(0) to part(parts-1) on the tape's threads, in any order, and returns
-// when all have returned. It is for work between operations, such as that of Backward's
-// ready, on the goroutine that uses the tape.
+// Run calls part(0) to part(parts-1) on the tape's threads, in any order, and returns when all have
+// returned. It is for work between operations, such as in Backward's ready, on the goroutine of the
+// tape.
 func (t *Tape) Run(parts int, part func(i int)) { t.pool.run(partFunc(part), parts) }
 
-// partFunc is a job that needs no working memory.
+// partFunc is a job without working memory.
 type partFunc func(i int)
 
 func (f partFunc) part(_ *worker, i int) { f(i) }
 
-// Reset forgets the recording, for the next training step. It panics where parameters are constant.
+// Reset discards the recording, for the next training step. It panics if parameters are constant.
 func (t *Tape) Reset() {
 	if t.packedWeights != nil {
 		panic(errors.New("nn: Reset of a tape whose parameters are constant: it is for evaluations, which begin with ResetEval"))
@@ -156,8 +152,8 @@ func (t *Tape) Reset() {
 	t.reset(false)
 }
 
-// ResetEval is Reset for an evaluation: operations compute their results but
-// not what only Backward would need, and Backward panics.
+// ResetEval is Reset for an evaluation: operations skip work that only Backward needs, and Backward
+// panics.
 func (t *Tape) ResetEval() { t.reset(true) }
 
 func (t *Tape) reset(eval bool) {
@@ -166,8 +162,8 @@ func (t *Tape) reset(eval bool) {
 	t.n, t.eval, t.params = 0, eval, nil
 }
 
-// record returns the next operation, of type T, with the memory it had in
-// earlier recordings when its type was the same.
+// record returns the next operation, of type T, with its memory from earlier recordings if the type
+// was the same.
 func record[T any, P interface {
 	*T
 	op
@@ -179,7 +175,7 @@ func record[T any, P interface {
 			t.n++
 			return old
 		}
-		clear(t.ops[t.n:]) // the model has changed: what follows is of no use
+		clear(t.ops[t.n:]) // the model has changed: later operations are useless
 		t.ops = t.ops[:t.n]
 	}
 	o := P(new(T))
@@ -217,7 +213,7 @@ func (t *Tape) note(o op) {
 	}
 }
 
-// belongs checks that all parameters of a recording are of one registry.
+// belongs checks that all parameters of a recording belong to one registry.
 func (t *Tape) belongs(owner *Params, name string) {
 	if t.params == nil {
 		t.params = owner
@@ -227,15 +223,13 @@ func (t *Tape) belongs(owner *Params, name string) {
 	}
 }
 
-// Backward computes the gradients of loss, a tensor of one value, with respect
-// to all parameters that it depends on, adding to those of earlier Backwards of
-// the same step.
+// Backward computes the gradients of loss, a tensor of one value, with respect to all its
+// parameters, and adds to the gradients of earlier Backwards of the same step.
 //
-// With ready == nil that is all. A ready function says that this is the last
-// Backward of the step: it is called once for each slot, on this goroutine, as
-// soon as the slot's gradient is final, after the last of its contributions.
-// Parameters that no Backward of the step contributed to become zero and are
-// reported at the end. The next Backward starts a new sum.
+// A ready function declares the last Backward of the step. It is called once per slot, on this
+// goroutine, as soon as the slot's gradient is final, after the last contribution. Parameters
+// without a contribution in the step become zero and are reported at the end. The next Backward
+// starts a new sum. With a nil ready, the sum continues.
 func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
 	require(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
 	t.roots = append(t.roots[:0], loss)
@@ -243,10 +237,9 @@ func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
 	t.walk(nil, false, ready)
 }
 
-// BackwardFrom is Backward from any number of outputs of any shape: seeds[i] is the
-// gradient of the loss with respect to outputs[i], as many values. It is for a model of
-// which another process computes the rest: that one's RetainGrad and Grad give the seeds.
-// The contributions of an output that comes twice are added.
+// BackwardFrom is Backward from any number of outputs of any shape: seeds[i] is the gradient of the
+// loss with respect to outputs[i], of equal size. It is for a model with a remainder in another
+// process, where RetainGrad and Grad give the seeds. Contributions of a repeated output are added.
 func (t *Tape) BackwardFrom(outputs []*Tensor, seeds [][]float32, ready func(slot int)) {
 	require(len(outputs) > 0 && len(outputs) == len(seeds), "backward", "a seed for each output, one at least", len(outputs), len(seeds))
 	for i, y := range outputs {
@@ -257,7 +250,7 @@ func (t *Tape) BackwardFrom(outputs []*Tensor, seeds [][]float32, ready func(slo
 	t.walk(seeds, false, ready)
 }
 
-// check panics where nothing was recorded that a Backward can use.
+// check panics unless a Backward can use the recording.
 func (t *Tape) check() {
 	if t.eval {
 		panic(errors.New("nn: Backward after ResetEval: nothing was recorded"))
@@ -271,8 +264,8 @@ func (t *Tape) check() {
 	}
 }
 
-// walk goes backwards over the operations that the roots depend on, with the seeds or,
-// where these are nil, ones. A dry walk computes nothing and only reports.
+// walk goes backwards over the operations that the roots depend on, with the seeds or, if nil,
+// ones. A dry walk only reports.
 func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
 	t.watch.end(t)
 	t.plan()
@@ -305,7 +298,7 @@ func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
 	t.mark("between")
 }
 
-// sow gives the roots their gradients.
+// sow sets the roots' gradients.
 func (t *Tape) sow(seeds [][]float32) {
 	for i, y := range t.roots {
 		buf := t.into(y)
@@ -324,8 +317,8 @@ func fill(x []float32, v float32) {
 	}
 }
 
-// plan finds the operations that the roots depend on and counts the contributions
-// to each parameter.
+// plan finds the operations that the roots depend on and counts the contributions to each
+// parameter.
 func (t *Tape) plan() {
 	if t.params != nil {
 		t.pending = t.pending[:0]
@@ -373,8 +366,8 @@ func (t *Tape) contributed(o op, ready func(slot int)) {
 	}
 }
 
-// finish reports the slots that this walk did not contribute to; those without
-// any contribution in this step become zero.
+// finish reports the slots without a contribution from this walk; slots without any in this step
+// become zero.
 func (t *Tape) finish(ready func(slot int), dry bool) {
 	ps := t.params
 	if ps == nil || ready == nil {
@@ -403,7 +396,7 @@ func (t *Tape) into(x *Tensor) []float32 {
 	return buf
 }
 
-// merge adds what was written to the slice that into returned.
+// merge adds the slice of into to x's gradient.
 func (t *Tape) merge(x *Tensor, wrote []float32) {
 	if x.has {
 		t.elementwise(addTo, x.grad, x.grad, wrote)
@@ -412,14 +405,12 @@ func (t *Tape) merge(x *Tensor, wrote []float32) {
 	x.has = true
 }
 
-// freeList holds memory for gradients of intermediate values. Each lives from
-// its first contribution to when its operation has passed it on, so that a few
-// buffers serve the whole of backward.
+// freeList holds memory for gradients of intermediate values. Each lives from its first
+// contribution until its operation has used it, so that a few buffers suffice for all of backward.
 type freeList [][]float32
 
-// take returns n unspecified values: the smallest free buffer that is large
-// enough, or a new one in place of the largest. A sequence of takes and gives
-// that repeats soon finds what it needs.
+// take returns n unspecified values: the smallest free buffer that is large enough, or a new one
+// replacing the largest. Repeated sequences of takes and gives soon need no new memory.
 func (f *freeList) take(n int) []float32 {
 	best, largest := -1, -1
 	for i, b := range *f {
@@ -441,7 +432,7 @@ func (f *freeList) take(n int) []float32 {
 	return b[:n]
 }
 
-// give takes *b back and sets it to nil.
+// give returns *b to the list and sets it to nil.
 func (f *freeList) give(b *[]float32) {
 	if cap(*b) > 0 {
 		*f = append(*f, *b)

@@ -1,12 +1,10 @@
-// Package nn is a small automatic differentiation engine for the CPU: tensors,
-// a tape that records operations and runs them backwards, and the layers of
-// convolutional networks. It tells when the gradient of each parameter is
-// final, and knows nothing of networks.
+// Package nn is a small automatic differentiation engine for the CPU: tensors, a tape that records
+// operations and runs them backwards, and the layers of neural networks. It reports when the
+// gradient of each parameter is final, and does no communication.
 //
-// Parameters belong to a registry, Params, whose Arrange lays them out in one
-// arena in the order in which backward finishes their gradients, and the
-// gradients in a twin arena. A Tape owns every intermediate value and reuses
-// its memory: a steady training step allocates nothing.
+// Parameters belong to a registry, Params. Its method Arrange lays them out in an arena, in the
+// order of final gradients in backward, and the gradients in a second arena. A Tape owns every
+// intermediate value and reuses its memory: a steady training step allocates no memory.
 //
 //	params := nn.NewParams(seed)
 //	fc := params.Dense("fc", 784, 10)
@@ -20,9 +18,8 @@
 //		tape.Backward(forward(tape), ready)
 //	}
 //
-// Operands of impossible shapes are faults of the program: operations panic
-// with a *ShapeError, and Arrange, which records the model for the first time,
-// returns it as an error.
+// Operands of impossible shapes are errors of the program: operations panic with a *ShapeError, and
+// Arrange, the first recording of the model, returns it as an error.
 package nn
 
 import (
@@ -30,22 +27,21 @@ import (
 	"slices"
 )
 
-// Tensor is an array of float32 in row-major order. Images are
-// [samples, height, width, channels]. Tensors made by a Tape are valid until
-// its next Reset.
+// Tensor is an array of float32 in row-major order. Images are [samples, height, width, channels].
+// Tensors of a Tape are valid until its next Reset.
 type Tensor struct {
 	Shape []int
 	Data  []float32
 
-	needs bool      // something upstream is a parameter
+	needs bool      // depends on a parameter
 	live  bool      // the loss depends on it (set by Backward)
 	has   bool      // grad holds a contribution
-	grad  []float32 // d loss / d this
+	grad  []float32 // d loss / d x
 
-	made         bool      // by an operation
-	retained     bool      // its gradient shall be readable
-	cut          bool      // retained, and nothing upstream needs it
-	retainedGrad []float32 // the gradient of an operation's result that is retained
+	made         bool      // result of an operation
+	retained     bool      // RetainGrad was called
+	cut          bool      // retained, but no parameter upstream
+	retainedGrad []float32 // retained gradient of a result
 }
 
 // NewTensor makes a tensor of zeros.
@@ -55,8 +51,8 @@ func NewTensor(shape ...int) *Tensor {
 	return x
 }
 
-// Resize changes the shape. Memory is reused when it is large enough; the
-// values are then unspecified. It panics on a negative dimension.
+// Resize changes the shape. Memory is reused if large enough; the values are then unspecified. It
+// panics on a negative dimension.
 func (x *Tensor) Resize(shape ...int) {
 	x.Shape = append(x.Shape[:0], shape...)
 	x.Data = sized(x.Data, volume(x.Shape))
@@ -65,17 +61,16 @@ func (x *Tensor) Resize(shape ...int) {
 // Len is the number of values.
 func (x *Tensor) Len() int { return len(x.Data) }
 
-// RetainGrad makes Grad return the gradient after Backward. It is called before: on a
-// tensor of one's own, such as a model's input, once and for all; on an operation's result
-// after each recording. Of a result it costs a copy.
+// RetainGrad makes Grad return the gradient after Backward. Call it before: once on the caller's
+// tensors, such as a model's input; after each recording on an operation's result, at the cost of a
+// copy.
 func (x *Tensor) RetainGrad() {
 	x.cut = x.made && !x.needs
 	x.needs, x.retained = true, true
 }
 
-// Grad is what the last Backward found as the gradient of the loss with respect to x, as
-// many values as x has, good until the next Backward. It is nil where RetainGrad was not
-// called in time, or where the loss does not depend on x.
+// Grad is the gradient of the loss with respect to x in the last Backward, of x's size, valid until
+// the next Backward. It is nil without RetainGrad before, or if the loss does not depend on x.
 func (x *Tensor) Grad() []float32 {
 	switch {
 	case !x.retained:
@@ -88,7 +83,7 @@ func (x *Tensor) Grad() []float32 {
 	return nil
 }
 
-// keep copies the gradient of a result that is retained: backward may destroy it.
+// keep copies the gradient of a retained result, because backward may destroy it.
 func (x *Tensor) keep() {
 	if x.retained {
 		x.retainedGrad = append(x.retainedGrad[:0], x.grad...)
@@ -107,8 +102,8 @@ func volume(shape []int) int {
 	return n
 }
 
-// sized returns a slice of n values that reuses buf's memory when it can. New
-// memory is aligned to cache lines.
+// sized returns a slice of n values in buf's memory if possible. New memory is aligned to cache
+// lines.
 func sized(buf []float32, n int) []float32 {
 	if cap(buf) >= n {
 		return buf[:n]
@@ -116,19 +111,19 @@ func sized(buf []float32, n int) []float32 {
 	return aligned(n)
 }
 
-// ShapeError says that an operation was given operands that do not fit.
+// ShapeError reports operands that do not fit an operation.
 type ShapeError struct {
 	Op       string // the operation
-	Required string // what it wants
-	Got      []int  // the shape, or the value, it got
+	Required string // requirement
+	Got      []int  // actual shape or value
 }
 
-// Error returns one line.
+// Error returns a single line.
 func (e *ShapeError) Error() string {
 	return fmt.Sprintf("nn: %s: got %v, want %s", e.Op, e.Got, e.Required)
 }
 
-// shapeText is what is wanted of another operand beside one of this shape.
+// shapeText describes a requirement relative to a shape.
 func shapeText(need string, shape []int) string { return fmt.Sprintf("%s %v", need, shape) }
 
 // require panics unless ok.
@@ -138,7 +133,7 @@ func require(ok bool, op, need string, got ...int) {
 	}
 }
 
-// want is as above, of an operation with this layer's parameters.
+// want is require for an operation with this layer's parameters.
 func (l Layer) want(ok bool, op, need string, got ...int) {
 	if !ok {
 		panic(&ShapeError{Op: op + " " + l.W.Name, Required: need, Got: slices.Clone(got)})

@@ -1,17 +1,16 @@
 package nn
 
-// Work is what a pass over some operations takes, by the shapes alone, to tell
-// how long layers take beside each other without running them.
+// Work is the cost of a pass over operations, computed from shapes only, to compare layers without
+// running them.
 type Work struct {
-	// FLOPs are the multiplications and additions of matrix products, direct
-	// convolutions and attention. They grow with the batch.
+	// FLOPs are the multiplications and additions of matrix products, direct convolutions and
+	// attention. They grow with the batch.
 	FLOPs float64
-	// Activations are the bytes of intermediate values and their gradients that
-	// are read or written. They grow with the batch.
+	// Activations are the bytes read or written of intermediate values and their gradients. They
+	// grow with the batch.
 	Activations float64
-	// Weights are the bytes of parameters and their gradients that are read or
-	// written, the recurrent weights at every step. They do not grow with the
-	// batch.
+	// Weights are the bytes read or written of parameters and their gradients, for recurrent
+	// weights at every step. They do not grow with the batch.
 	Weights float64
 }
 
@@ -22,25 +21,22 @@ func (w *Work) Add(v Work) {
 	w.Weights += v.Weights
 }
 
-// NewOutline makes a registry for a model that is only looked at: parameters
-// have no values, and the memory that stands for them is never touched, so that
-// a model of gigabytes is described in milliseconds. After Arrange, Slots and
-// Work are as of NewParams, and there are no arenas. Nothing but the dry run of
-// Arrange may use its model.
+// NewOutline makes a registry for describing a model: parameters have no values, and their memory
+// is never touched, so that a model of gigabytes is described in milliseconds. After Arrange, Slots
+// and Work are as for NewParams, and there are no arenas. Only the dry run of Arrange may use its
+// model.
 func NewOutline() *Params { return &Params{outline: true} }
 
-// Work is the work of the batch that Arrange was given, nil before: forward of
-// the whole, and by slot the part of backward from the slot before's gradient to
-// this one's.
+// Work is the work of Arrange's batch, nil before: the whole forward, and by slot the part of
+// backward between the previous slot's gradient and this one's.
 func (ps *Params) Work() (forward Work, backward []Work) { return ps.forward, ps.backward }
 
-// workOf is the work of an operation forward and backward. What it moves in
-// backward is twice what it moves forward: each of two products, or of two
-// gradients, reads or writes as much.
+// workOf is the work of an operation forward and backward. Backward moves twice the data: each of
+// two products, or of two gradients, reads or writes as much as forward.
 func workOf(o op) (forward, backward Work) {
 	xs, ps := o.operands()
 	y := o.result()
-	wanted := 1.0 // gradients of operands that a product has to compute
+	wanted := 1.0 // gradients of operands that a product computes
 	forward.Activations = float64(y.Len())
 	for _, x := range xs {
 		if x == nil {
@@ -55,18 +51,18 @@ func workOf(o op) (forward, backward Work) {
 	if n := len(y.Shape); n > 0 {
 		rows /= y.Shape[n-1]
 	}
-	reads := 1 // of each parameter
+	reads := 1 // reads of each parameter
 	switch o := o.(type) {
-	case *embeddingOp: // it reads and writes rows; its whole gradient is cleared
+	case *embeddingOp: // reads and writes rows; clears its whole gradient
 		moved := 8 * float64(y.Len())
 		return Work{Activations: moved}, Work{Activations: moved, Weights: 4 * float64(len(o.p.Data))}
 	case *attentionOp:
 		forward.FLOPs = 2 * float64(y.Len()*o.steps)
 		wanted = 2.5 // see Attention
 	case *convOp:
-		rows = o.rows() // also of what max-pooling throws away
+		rows = o.rows() // including values that max-pooling drops
 		forward.Activations += float64(rows*o.out - y.Len())
-	case *parameterOp: // its memory is shared; the gradient is added to the parameter's
+	case *parameterOp: // shares memory; adds its gradient to the parameter's
 		moved := 4 * float64(y.Len())
 		return Work{}, Work{Activations: moved, Weights: moved}
 	case wideOp:
@@ -95,8 +91,8 @@ func workOf(o op) (forward, backward Work) {
 	return forward, Work{FLOPs: wanted * forward.FLOPs, Activations: 2 * forward.Activations, Weights: 2 * forward.Weights}
 }
 
-// weigh adds the products of rows with parameters, the first of which is read once and the
-// recurrent ones, behind it, so many times.
+// weigh adds the products of rows with parameters; the first parameter is read once and the
+// recurrent ones after it reads times.
 func (w *Work) weigh(ps [4]*Param, rows, reads int) {
 	for i, p := range ps {
 		if p == nil || len(p.Shape) < 2 {
