@@ -10,37 +10,37 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// channel carries control messages between a member and the coordinator. Any
-// number of goroutines may send; one receives.
+// channel carries control messages between a member and the coordinator. Any number of goroutines
+// may send; one receives.
 type channel interface {
 	send(m message, timeout time.Duration) error
 	receive(timeout time.Duration) (message, error) // timeout 0: until closed
-	finish()                                        // nothing more will be sent
+	finish()                                        // ends sending
 	close() error
-	within() bool // both ends are on this host
+	within() bool // whether both ends are on this host
 	traffic() (sent, received int64)
 }
 
 // frameControl is the type of the frames of a control connection.
 const frameControl = wire.FirstFree
 
-// linkChannel is a channel over an authenticated link. Heartbeats are the same
-// again and again: what was last sent and received is kept, so that they are neither
-// encoded nor decoded anew and allocate nothing.
+// linkChannel is a channel over an authenticated link. Heartbeats mostly repeat, so linkChannel
+// keeps the last sent and received messages: repeated messages are neither encoded nor decoded, and
+// allocate no memory.
 type linkChannel struct {
 	link      *transport.Link
 	worldSize int
 
 	mu    sync.Mutex
-	sent  message // the last one without lists
-	frame []byte  // of it; never written again
+	sent  message // last sent message without lists
+	frame []byte  // encoded sent; never written again
 
-	in           []byte // the last frame received that was not long, in memory for the next
+	in           []byte // last short received frame, in reused memory
 	next         []byte
-	lastReceived message // what in says
+	lastReceived message // decoded in
 }
 
-// keptFrame bounds the frames that are kept, in bytes.
+// keptFrame is the maximum size of a kept frame, in bytes.
 const keptFrame = 4 << 10
 
 func newLinkChannel(l *transport.Link, worldSize int) *linkChannel {
@@ -55,7 +55,7 @@ func (c *linkChannel) send(m message, timeout time.Duration) error {
 	return c.link.WriteFrame(wire.Header{Type: frameControl}, b, timeout)
 }
 
-// encoded is encode, which is spared for a message like the last one.
+// encoded is encode, without the work if m equals the last message.
 func (c *linkChannel) encoded(m message) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,9 +113,8 @@ func (c *linkChannel) within() bool {
 
 func (c *linkChannel) traffic() (sent, received int64) { return c.link.Sent(), c.link.Received() }
 
-// connection is the coordinator's end of one rank's channel. Messages are
-// posted to a queue and written by a goroutine of its own, so that a rank that
-// does not read holds up nobody.
+// connection is the coordinator's end of one rank's channel. A goroutine writes queued messages, so
+// a rank that does not read delays no other rank.
 type connection struct {
 	ch      channel
 	queue   chan message
@@ -128,9 +127,8 @@ func newConnection(ch channel) *connection {
 	return &connection{ch: ch, queue: make(chan message, 32), done: make(chan struct{}), written: make(chan struct{})}
 }
 
-// post queues m. When the queue is full the rank has not read for half a
-// minute: it then goes without a heartbeat, or, for anything else, loses its
-// connection.
+// post queues m. A full queue means that the rank has not read for half a minute: post then drops a
+// heartbeat, and for all other messages closes the connection.
 func (c *connection) post(m message) {
 	select {
 	case c.queue <- m:
@@ -141,18 +139,17 @@ func (c *connection) post(m message) {
 	}
 }
 
-// finish has write flush the queue and end, and then read no longer than
-// answerTimeout for the other end to close.
+// finish makes write flush the queue and end. Reading continues for at most answerTimeout until the
+// peer closes.
 func (c *connection) finish() { c.once.Do(func() { close(c.done) }) }
 
-// write sends what is posted until finish.
 func (c *connection) write() {
 	defer close(c.written)
 	for {
 		select {
 		case m := <-c.queue:
 			if c.ch.send(m, answerTimeout) != nil {
-				_ = c.ch.close() // the reader sees it, too
+				_ = c.ch.close() // the reader gets an error too
 				return
 			}
 		case <-c.done:

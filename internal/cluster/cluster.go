@@ -1,14 +1,12 @@
-// Package cluster knows who is in the job.
+// Package cluster tracks the membership of a job.
 //
-// One Coordinator, in the launcher or, when ranks are started by hand, in rank
-// 0's process, holds one control connection per rank. It gathers the ranks and
-// hands everyone the list of addresses, exchanges heartbeats, and when a rank is
-// lost it tells all the others the same verdict, so that every survivor names
-// the same rank. A rank that is only slow is reported by name and left alone.
+// One Coordinator, in the launcher or, for ranks started by hand, in rank 0's process, has a
+// control connection per rank. The Coordinator gathers the ranks, distributes the list of addresses
+// and exchanges heartbeats. When a rank is lost, the Coordinator sends all other ranks the same
+// verdict, so that every survivor names the same rank. Slow ranks are only reported.
 //
-// The decisions (judge, FindSlow) are pure functions; Coordinator and Member are
-// the shell that moves messages. Nothing that trains goes over the control
-// connections: about 100 bytes per rank and second.
+// The decisions (judge, FindSlow) are pure functions; Coordinator and Member move the messages.
+// Control connections carry no training data: about 100 bytes per rank and second.
 package cluster
 
 import (
@@ -27,15 +25,14 @@ const (
 	defaultStuckAfter = 30 * time.Second
 )
 
-// answerTimeout bounds what one side waits for the other to read or answer one
-// control message.
+// answerTimeout limits the wait of one side for the peer to read or answer one control message.
 const answerTimeout = 2 * time.Second
 
-// MissingError says that ranks did not join in time.
+// MissingError means that ranks did not join in time.
 type MissingError struct {
-	Ranks     []int // who is missing, ascending
+	Ranks     []int // missing ranks, ascending
 	WorldSize int
-	Servers   int // how many of all, the last, are servers
+	Servers   int // number of servers, the last members
 	Timeout   time.Duration
 }
 
@@ -55,16 +52,15 @@ func (e *MissingError) Error() string {
 // Unwrap returns transport.ErrTimeout.
 func (e *MissingError) Unwrap() error { return transport.ErrTimeout }
 
-// ErrNoCoordinator: the coordinator ended or cannot be reached. A rank of a
-// running job cannot go on without it, since nobody would tell it of a loss.
+// ErrNoCoordinator means that the coordinator ended or is unreachable. A rank of a running job
+// cannot continue without the coordinator, because no losses would be reported to the rank.
 var ErrNoCoordinator = errors.New("the coordinator is gone")
 
-// DialError says that a rank could not reach the coordinator, or that the
-// coordinator refused it.
+// DialError means that a rank could not reach the coordinator, or was refused.
 type DialError struct {
 	Rank       int
 	Rendezvous string
-	Err        error // the last attempt's fault
+	Err        error // error of the last attempt
 }
 
 // Error names the rank and the rendezvous.
@@ -72,11 +68,11 @@ func (e *DialError) Error() string {
 	return fmt.Sprintf("rank %d cannot join at %s: %v", e.Rank, e.Rendezvous, e.Err)
 }
 
-// Unwrap returns the last attempt's fault.
+// Unwrap returns the error of the last attempt.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// ServerName is what the reason of a lost rank begins with if it was a server:
-// "server 1: "; of a negative number nothing.
+// ServerName returns the prefix of a lost server's reason: "server 1: ", or "" for a negative
+// number.
 func ServerName(server int) string {
 	if server < 0 {
 		return ""
@@ -84,7 +80,7 @@ func ServerName(server int) string {
 	return fmt.Sprintf("server %d: ", server)
 }
 
-// rankList writes "rank 1", "ranks 1 and 3" or "ranks 1, 2 and 5".
+// rankList formats "rank 1", "ranks 1 and 3" or "ranks 1, 2 and 5".
 func rankList(ranks []int) string {
 	if len(ranks) == 1 {
 		return "rank " + strconv.Itoa(ranks[0])
@@ -103,8 +99,7 @@ func rankList(ranks []int) string {
 	return b.String()
 }
 
-// blamed returns the rank that err accuses, or -1 when it accuses nobody: the
-// fault is then of the rank that has it.
+// blamed returns the rank accused by err, or -1 for an error of the rank itself.
 func blamed(err error) int {
 	var mismatch *transport.MismatchError
 	if errors.Is(err, transport.ErrLength) || errors.As(err, &mismatch) {
@@ -112,12 +107,12 @@ func blamed(err error) int {
 	}
 	var ended interface{ Reason() error }
 	if errors.As(err, &ended) {
-		err = ended.Reason() // what the rank saw of others then, it has done itself
+		err = ended.Reason() // errors of peers afterwards are consequences of the rank's own end
 	}
 	return transport.Culprit(err, -1)
 }
 
-// clip shortens a text to at most n bytes.
+// clip shortens s to at most n bytes.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

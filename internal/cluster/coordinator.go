@@ -15,40 +15,41 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// CoordinatorConfig describes the job that a Coordinator gathers.
+// CoordinatorConfig describes the job of a Coordinator.
 type CoordinatorConfig struct {
-	// Listener is where ranks join; the Coordinator closes it. nil means that it listens on Address.
+	// Listener accepts the joining ranks; the Coordinator closes Listener. nil means a listener on
+	// Address.
 	Listener net.Listener
 	// Address is the HOST:PORT where ranks join, without a Listener.
 	Address string
 	// WorldSize is the number of ranks, at least 1.
 	WorldSize int
-	// Servers is how many of them, the last, are servers and do not train.
+	// Servers is the number of servers, the last of the ranks, which do not train.
 	Servers int
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
-	// TLS says which connections are encrypted, the same on all ranks. Zero: those between hosts.
+	// TLS selects the encrypted connections, equal on all ranks. The zero value encrypts
+	// connections between hosts.
 	TLS transport.TLS
-	// Version is that of the program. Ranks of another are refused.
+	// Version is the program's version. Ranks with another version are refused.
 	Version string
-	// HostRank is the rank in whose process the Coordinator lives; -1 means a
-	// launcher's. The zero value is rank 0.
+	// HostRank is the rank of the process with the Coordinator; -1 means a launcher. The zero value
+	// is rank 0.
 	HostRank int
-	// Times are those of all ranks. Join bounds how long the first rank waits for the last.
+	// Times must equal the ranks' Times. Join limits the wait of the first rank for the last.
 	Times Times
-	// SlowAfter is for how long a rank may hold up others before it is
-	// reported; 0 means 5 s.
+	// SlowAfter is the minimum delay of other ranks after which a rank is reported as slow; 0 means
+	// 5 s.
 	SlowAfter time.Duration
-	// StuckAfter is for how long an operation may make no progress, though all
-	// ranks are alive, before it is reported by name as stuck; 0 means 30 s.
+	// StuckAfter is the minimum time without progress after which an operation of live ranks is
+	// reported as stuck; 0 means 30 s.
 	StuckAfter time.Duration
-	// Report, if set, is called with one line about each thing that a person
-	// would want to know and that ends nothing: slow ranks, refused
-	// connections, what ranks themselves report. It must not block for long.
+	// Report, if set, is called with one line for each notable event that does not end the job:
+	// slow ranks, refused connections, and reports of the ranks. Report must not block for long.
 	Report func(line string)
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate returns all errors of the configuration.
 func (c CoordinatorConfig) Validate() error {
 	var errs []error
 	if c.WorldSize < 1 {
@@ -86,64 +87,63 @@ func (c *CoordinatorConfig) setDefaults() {
 	}
 }
 
-// Coordinator gathers the ranks of one job and watches over them. Its methods
-// may be called from any goroutine.
+// Coordinator gathers and monitors the ranks of one job. The methods are safe for concurrent use.
 type Coordinator struct {
 	cfg      CoordinatorConfig
 	listener net.Listener
 	door     *transport.AcceptLimiter
-	ctx      context.Context // of the handshakes; ends with Close
+	ctx      context.Context // context of the handshakes; ends with Close
 	cancel   context.CancelFunc
 	lost     chan error
-	idle     chan struct{} // a token whenever a seat was freed
+	idle     chan struct{} // token: a seat was freed
 	work     sync.WaitGroup
 	closed   sync.Once
 
 	mu       sync.Mutex
 	members  []memberState
-	complete bool // all have joined; the roster is out
+	complete bool // all have joined; the roster is sent
 	evidence []failureReport
-	ended    []bool // the process ended with status 0
+	ended    []bool // processes that ended with status 0, by rank
 	verdict  error
-	recheck  *time.Timer // of judge
-	join     *time.Timer // until the last must have joined; nil: nobody joined
+	recheck  *time.Timer // timer of judge
+	join     *time.Timer // timer until all ranks must have joined; nil before the first joins
 	slow     reporter
-	reported map[string]bool // the lines that ranks had reported
+	reported map[string]bool // lines reported by ranks
 	clock    pauseClock
-	still    time.Duration  // since a member last said that data had come to it
-	ends     []failure.Exit // what ranks have told of their end, each once
+	still    time.Duration  // time since a member last reported received data
+	ends     []failure.Exit // reported ends of ranks, at most one per rank
 	halt     stopping
 	agreed   setting.Agreement
 }
 
-// memberState is one rank's place.
+// memberState is the state of one rank.
 type memberState struct {
 	state    seatState
-	member   *connection // from seatJoined on
+	member   *connection // set from seatJoined on
 	addr     string
-	reached  net.IP            // the address at which it has reached this host; nil: unknown
-	status   message           // the last of kindStatus
-	last     string            // its last operation, once it has left
-	at       time.Time         // when it came
-	detector liveness.Detector // since its last message
+	reached  net.IP            // address of this host as dialed by the rank; nil: unknown
+	status   message           // last message of kindStatus
+	last     string            // last operation before leaving
+	at       time.Time         // arrival time of status
+	detector liveness.Detector // silence since the last message
 
-	reported bool // of its silence
+	reported bool // the silence was reported
 
-	used func() time.Duration // processor time of its process; nil: unknown
-	busy time.Duration        // what that was at the last tick
+	used func() time.Duration // processor time of the process; nil: unknown
+	busy time.Duration        // processor time at the last tick
 }
 
 type seatState int
 
 const (
 	seatEmpty    seatState = iota
-	seatReserved           // in the handshake
+	seatReserved           // during the handshake
 	seatJoined
-	seatLeft           // in good order
-	memberDisconnected // failed, or its connection ended
+	seatLeft           // left in good order
+	memberDisconnected // failed, or disconnected
 )
 
-// missed is the step that a process with a seat in this state would have taken next.
+// missed returns the next step of a process in this state.
 func (s seatState) missed() string {
 	if s == seatEmpty || s == seatReserved {
 		return "joined the job"
@@ -151,8 +151,8 @@ func (s seatState) missed() string {
 	return "left the job"
 }
 
-// NewCoordinator starts listening, and returns at once. The time in which all
-// ranks must join starts when the first does.
+// NewCoordinator starts listening and returns immediately. The time for joining starts when the
+// first rank joins.
 func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
@@ -169,7 +169,7 @@ func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 	return c, nil
 }
 
-// newCoordinator is a coordinator that does not accept yet.
+// newCoordinator returns a coordinator that does not accept yet.
 func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 	c := &Coordinator{
 		cfg: cfg, listener: cfg.Listener,
@@ -186,41 +186,40 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 	return c
 }
 
-// Addr is where ranks join.
+// Addr returns the address for joining ranks.
 func (c *Coordinator) Addr() net.Addr { return c.listener.Addr() }
 
-// Lost receives the verdict, such as a *transport.LostError, a *MissingError or
-// *setting.ConflictError, when the job cannot go on, and is closed then. Err returns the same at any time.
+// Lost receives the verdict when the job cannot continue, such as a *transport.LostError, a
+// *MissingError or a *setting.ConflictError, and is then closed. Err returns the same verdict at
+// any time.
 func (c *Coordinator) Lost() <-chan error { return c.lost }
 
-// Err returns the verdict; nil while there is none.
+// Err returns the verdict, or nil.
 func (c *Coordinator) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.verdict
 }
 
-// Silent says whether rank has not been heard of for DeadAfter: its process, if
-// it lives, is stopped or stuck.
+// Silent reports whether rank has sent no message for DeadAfter: its process is dead, stopped or
+// stuck.
 func (c *Coordinator) Silent(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.silent(&c.members[rank])
 }
 
-// silent is Silent. The caller holds mu.
 func (c *Coordinator) silent(s *memberState) bool { return s.reported && s.detector.Lost() }
 
-// HasLeft says whether rank left in good order.
+// HasLeft reports whether rank left in good order.
 func (c *Coordinator) HasLeft(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.members[rank].state == seatLeft
 }
 
-// MarkLost says that rank's process ended, and how ("killed by signal 9"). It is
-// what a launcher calls as soon as it knows. A rank that left in good order
-// before is not lost.
+// MarkLost reports the end of rank's process, with the reason ("killed by signal 9"). Launchers
+// call MarkLost immediately. A rank that had left in good order is not lost.
 func (c *Coordinator) MarkLost(rank int, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,24 +228,23 @@ func (c *Coordinator) MarkLost(rank int, why string) {
 	}
 }
 
-// MarkServerLost says that a process that is no member of the mesh is lost, such as "parameter server 0": the job
-// ends, and no rank is to blame. addr is where it listened, or "".
+// MarkServerLost reports the loss of a process outside the mesh, such as "parameter server 0": the
+// job ends, and no rank is to blame. addr is the process's listen address, or "".
 func (c *Coordinator) MarkServerLost(who, addr, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.serverLost(&transport.ServerLostError{Process: who, Addr: addr, Reason: why})
 }
 
-// serverLost is the verdict, unless there is one. The caller holds mu.
+// serverLost makes e the verdict, unless a verdict exists. The caller holds mu.
 func (c *Coordinator) serverLost(e *transport.ServerLostError) {
 	if c.verdict == nil {
 		c.decide(e)
 	}
 }
 
-// MarkEnded says that rank's process ended with status 0. The rank is lost
-// unless it left in good order, or no rank at all takes part in the job: the
-// program may not use this library.
+// MarkEnded reports that rank's process ended with status 0. The rank is lost unless the rank left
+// in good order, or no rank has joined: the program may not use ringo.
 func (c *Coordinator) MarkEnded(rank int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,8 +252,8 @@ func (c *Coordinator) MarkEnded(rank int) {
 	c.reportExited()
 }
 
-// reportExited accuses ranks that ended quietly once there is someone who needs
-// them. The caller holds mu.
+// reportExited accuses ranks that ended without leaving, once another rank has joined. The caller
+// holds mu.
 func (c *Coordinator) reportExited() {
 	for _, s := range c.members {
 		if s.state != seatJoined && s.state != memberDisconnected {
@@ -271,7 +269,7 @@ func (c *Coordinator) reportExited() {
 	}
 }
 
-// report records evidence and judges. The caller holds mu.
+// report records a failure report and calls judge. The caller holds mu.
 func (c *Coordinator) report(e failureReport) {
 	if c.verdict != nil {
 		return
@@ -281,7 +279,7 @@ func (c *Coordinator) report(e failureReport) {
 	c.judge()
 }
 
-// judge ends the job if the evidence suffices. The caller holds mu.
+// judge ends the job if the reports suffice. The caller holds mu.
 func (c *Coordinator) judge() {
 	if c.verdict != nil {
 		return
@@ -304,9 +302,9 @@ func (c *Coordinator) judge() {
 	}
 }
 
-// decide makes err the verdict and tells everyone. invariant[one-verdict]: a job has one
-// at most, and all of its ranks are told the same, whichever link each saw break first.
-// The caller holds mu.
+// decide makes err the verdict and sends the verdict to all ranks. invariant[one-verdict]: a job
+// always has at most one verdict, and all of its ranks receive the same, regardless of the link
+// that broke first on each. The caller holds mu.
 func (c *Coordinator) decide(err error) {
 	c.verdict = err
 	c.lost <- err
@@ -336,12 +334,11 @@ func verdictMessage(err error) message {
 	return message{Kind: kindVerdict, Peer: -1, Reason: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout)}
 }
 
-// Close ends the coordinator. While ranks are still in the job and nobody is
-// lost, it first waits for them to leave, at most DeadAfter, and after a verdict
-// only as long as telling them takes.
+// Close ends the coordinator. Without a verdict Close first waits for ranks in the job to leave, at
+// most DeadAfter; after a verdict, only until the verdict is sent.
 func (c *Coordinator) Close() error {
 	c.closed.Do(func() {
-		c.hangUp(c.silent) // they will not answer
+		c.hangUp(c.silent) // silent ranks do not answer
 		c.drain()
 		c.cancel()
 		_ = c.listener.Close()
@@ -353,7 +350,7 @@ func (c *Coordinator) Close() error {
 	return nil
 }
 
-// end stops the timers and lets every connection flush and finish.
+// end stops the timers, and makes every connection flush and finish.
 func (c *Coordinator) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -371,7 +368,7 @@ func (c *Coordinator) end() {
 
 func everyone(*memberState) bool { return true }
 
-// hangUp closes the connections of some ranks, which do not close theirs.
+// hangUp closes the connections of ranks that do not close.
 func (c *Coordinator) hangUp(on func(*memberState) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -382,7 +379,6 @@ func (c *Coordinator) hangUp(on func(*memberState) bool) {
 	}
 }
 
-// drain waits for the ranks to leave.
 func (c *Coordinator) drain() {
 	patience := c.cfg.Times.DeadAfter
 	if c.Err() != nil {
@@ -400,13 +396,11 @@ func (c *Coordinator) drain() {
 	}
 }
 
-// present counts the ranks in the job.
 func (c *Coordinator) present() (n int) {
 	c.each(func(*connection) { n++ })
 	return n
 }
 
-// each calls fn for every rank in the job.
 func (c *Coordinator) each(fn func(*connection)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

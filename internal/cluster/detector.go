@@ -7,23 +7,22 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// maxLate bounds what a late tick says of those to come, in beats: one that was later by far was of
-// a process that had been stopped, which goes on as before.
+// maxLate limits the effect of a late tick on later ones, in beats: a much later tick means that
+// the process was stopped, and has resumed at normal speed.
 const maxLate = 4
 
-// pauseClock weighs time by how well this process gets to run: its ticks are to come once per beat.
-// A process that was stopped, or that waits for a core, neither sees its peers' signs of life nor
-// may conclude anything from having seen none; and on a machine that delays it, it delays its
-// peers, too.
+// pauseClock weights time by this process's own scheduling: ticks should come once per beat. A
+// process that was stopped, or is waiting for a core, cannot receive heartbeats, so missing
+// heartbeats prove no loss. A machine that delays this process delays local peers too.
 type pauseClock struct {
 	beat time.Duration
-	last time.Time     // the last tick
-	late time.Duration // by how much ticks have lately been late, at most; it fades
+	last time.Time     // last tick
+	late time.Duration // maximum recent delay of ticks, decaying
 }
 
-// tick notes a tick and returns how much of the time since the last one counts as silence of a peer
-// that was not heard. It is all of it while ticks are in time; of a later one less the later it is:
-// of an hour in which the process was stopped next to nothing.
+// tick records a tick and returns the part of the time since the last tick that counts as silence
+// of peers: all of the time for punctual ticks, and less the later the tick. After an hour of
+// suspension almost no time counts.
 func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	since := now.Sub(c.last)
 	c.last = now
@@ -31,38 +30,38 @@ func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	return liveness.Elapsed(since, c.beat)
 }
 
-// lateMillis is what peers are told of it: in eighths of a beat, so that a job in order says the
-// same again and again.
+// lateMillis returns the delay to send to peers, rounded to eighths of a beat, so that messages of
+// a healthy job repeat.
 func (c *pauseClock) lateMillis() int64 {
 	eighth := max(1, c.beat/8)
 	return (c.late / eighth * eighth).Milliseconds()
 }
 
-// stalled says that a process whose last tick counted for so little has just been stopped, or
-// nearly: what it knows of others is old.
+// stalled reports whether this process has just been stopped for most of a tick: its data about
+// peers are old.
 func (c *pauseClock) stalled(counts time.Duration) bool { return 2*counts < c.beat && c.late > c.beat }
 
-// graceFactor is for how many times DeadAfter nobody is taken for dead by silence on the control
-// connection alone: links to the coordinator may be cut for 15 s, and TCP takes as long again to
-// notice that they are back.
+// graceFactor is the multiple of DeadAfter before which silence on the control connection alone
+// proves no loss: links to the coordinator may be cut for 15 s, and TCP needs as long again to
+// recover.
 const graceFactor = 3
 
-// observation is what is known of a peer whose limit of silence is reached.
+// observation describes a peer at the limit of silence.
 type observation struct {
-	silent   time.Duration // since its last sign of life
-	limit    time.Duration // after which it is usually lost
-	moved    time.Duration // since data last came from members to those that are heard; as long as the job, if never
-	last     int           // how many others are heard
-	silence  int           // how many others are not, though they should be
-	sameHost bool          // it is on this very host, where no link can be cut
+	silent   time.Duration // time since the last heartbeat
+	limit    time.Duration // default limit of silence
+	moved    time.Duration // time since members that are heard last received data; the job's duration if never
+	last     int           // other peers heard from
+	silence  int           // other peers that are silent
+	sameHost bool          // peer on this host, where no link can be cut
 }
 
-// decide decides whether a silent peer is lost, and why, or why not. While the data links of the
-// job live, the silence may be of the control connection alone.
-//   - Data that came to others half of the limit after its last sign of life came with its help: a step needs all members.
-//   - Where nobody at all is heard, of several, it is this end that is cut off.
+// decide reports whether a silent peer is lost, with the reason in either case. While data links
+// work, only the control connection may be silent.
+//   - Data received by other ranks later than half the limit after the peer's last heartbeat prove that the peer was alive: a step needs all members.
+//   - If all of several peers are silent, this end is cut off.
 //
-// Neither excuses it for longer than patience.
+// Both reasons excuse the peer for at most patience.
 func (q observation) decide() (lost bool, why string) {
 	sign := func(limit time.Duration) string {
 		return "no sign of life for " + quantity.Duration(limit)

@@ -11,28 +11,27 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// What members tell of their end travels over the control connection, so that whoever hosts
-// the coordinator can tell of one fault once, however many ranks end because of it.
+// Members report their ends over the control connection, so that the coordinator's process can
+// report a failure once, for all ranks that end because of the failure.
 
-// failedPrefix is what the reason of a rank begins with that said itself that it failed.
+// failedPrefix is the prefix of a reason that the rank itself reported.
 const failedPrefix = "it failed: "
 
-// Failed is the error with which a rank has ended by itself, of the reason that a verdict
-// gives; ok is false of one that was lost otherwise.
+// Failed extracts a rank's own error from the reason in a verdict; ok is false for a rank that was
+// lost otherwise.
 func Failed(why string) (text string, ok bool) { return strings.CutPrefix(why, failedPrefix) }
 
-// Failure is the reason of which Failed finds the error.
+// Failure returns the reason for the error text; Failed is the inverse.
 func Failure(text string) string { return failedPrefix + text }
 
-// EndOf is how a rank ends because of err, for whoever is told without a coordinator.
+// EndOf returns the end of a rank because of err, for processes without a coordinator.
 func EndOf(rank int, err error) failure.Exit { return failed(rank, err).end(rank) }
 
-// end is what a rank tells of its end.
 func (m message) end(rank int) failure.Exit {
 	return failure.Exit{Rank: rank, Cause: m.Cause, Reason: m.Reason, Place: failure.Position{Where: m.Where, Bucket: m.Bucket}, Stopped: m.Stopped}
 }
 
-// failed is what a rank tells of its end.
+// failed returns the message for a rank's end because of err.
 func failed(rank int, err error) message {
 	at := failure.PositionOf(err)
 	out := message{Kind: kindFailed, Peer: blamed(err), Reason: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), Where: at.Where, Bucket: at.Bucket, Stopped: errors.Is(err, context.Canceled)}
@@ -48,8 +47,7 @@ func failed(rank int, err error) message {
 	return out
 }
 
-// missedIn is the operation that failed because the other rank ended early; "": err has another
-// reason.
+// missedIn returns the operation that failed because another rank ended early, or "".
 func missedIn(err error) string {
 	abort, lost := (*transport.AbortError)(nil), (*transport.LostError)(nil)
 	early := errors.Is(err, transport.ErrGoodbye) && !errors.As(err, &abort)
@@ -62,11 +60,10 @@ func missedIn(err error) string {
 	return "an operation"
 }
 
-// jobEnded begins what a rank is told that comes after the verdict.
+// jobEnded is the prefix of the refusal after a verdict.
 const jobEnded = "the job has ended: "
 
-// IsVerdict tells whether an error of Join is the verdict, which the coordinator has come to
-// itself.
+// IsVerdict reports whether an error of Join is a verdict of the coordinator.
 func IsVerdict(err error) bool {
 	var lost *transport.LostError
 	var server *transport.ServerLostError
@@ -76,15 +73,15 @@ func IsVerdict(err error) bool {
 	return late || errors.As(err, &lost) || errors.As(err, &server) || errors.As(err, &missing) || errors.As(err, &conflict)
 }
 
-// note keeps what a rank tells of its end. The caller holds mu.
+// note keeps a rank's report of its end. The caller holds mu.
 func (c *Coordinator) note(rank int, m message) {
 	if !slices.ContainsFunc(c.ends, func(e failure.Exit) bool { return e.Rank == rank }) {
 		c.ends = append(c.ends, m.end(rank))
 	}
 }
 
-// Ends is what members have told of their end, by rank: those that failed or that another's
-// loss has ended, and could say so.
+// Ends returns the reported ends of members by rank: of ranks that failed, or ended because of a
+// loss.
 func (c *Coordinator) Ends() []failure.Exit {
 	c.mu.Lock()
 	defer c.mu.Unlock()

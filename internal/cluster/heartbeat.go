@@ -9,9 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// sendHeartbeat sends this rank's status once per heartbeat and notices a coordinator
-// that has fallen silent. Like there, silence is counted by a clock that weighs how late this
-// process's own heartbeats are, so that one that was stopped for a while can go on.
+// sendHeartbeat sends this rank's status once per heartbeat and detects a silent coordinator.
+// Silence is counted by a pauseClock, so that a process that was stopped for a while can continue.
 func (m *Member) sendHeartbeat() {
 	own := pauseClock{beat: m.cfg.Times.Heartbeat, last: time.Now()}
 	t := time.NewTicker(m.cfg.Times.Heartbeat)
@@ -32,11 +31,11 @@ func (m *Member) sendHeartbeat() {
 		}
 		s := m.status(own.stalled(counts))
 		s.LateMillis = own.lateMillis()
-		_ = m.ch.send(s, m.cfg.Times.Heartbeat) // if it is lost, so is what we read
+		_ = m.ch.send(s, m.cfg.Times.Heartbeat) // a lost connection also ends reading
 	}
 }
 
-// pass counts a heartbeat of this process, and says what is known of the coordinator's silence.
+// pass counts a heartbeat of this process and returns an observation of the coordinator.
 func (m *Member) pass(now time.Time, counts time.Duration) observation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,9 +57,9 @@ func oneIf(is bool) int {
 	return 0
 }
 
-// outlives says that this rank goes on though the coordinator is silent: it is a launcher on this very host
-// whose connection stands. Had it died, the system would have closed that: it is stopped, or waits for a core,
-// and whoever stopped it may have it go on.
+// outlives reports whether this rank continues with a silent coordinator: a launcher on this host
+// with an open connection. The system closes the connection of a dead process, so the launcher is
+// stopped or waiting for a core, and may resume.
 func (m *Member) outlives() bool {
 	select {
 	case <-m.ready:
@@ -70,9 +69,8 @@ func (m *Member) outlives() bool {
 	}
 }
 
-// status is what the coordinator is told with every heartbeat. The wait is
-// given as its length: clocks of different hosts differ. A process that was stopped until just
-// now does not know how much of a wait that was.
+// status returns the message for a heartbeat. A wait is sent as a duration, because clocks of hosts
+// differ. A process that was stopped until now cannot measure the wait, and omits it.
 func (m *Member) status(stalled bool) message {
 	m.mu.Lock()
 	s := message{Kind: kindStatus, Peer: -1, Doing: m.doing, Moved: m.moved}
@@ -88,7 +86,7 @@ func (m *Member) status(stalled bool) message {
 	return s
 }
 
-// read acts on what the coordinator says until the connection ends.
+// read handles the coordinator's messages until the connection ends.
 func (m *Member) read() {
 	for {
 		msg, err := m.ch.receive(0)
@@ -103,7 +101,7 @@ func (m *Member) read() {
 		m.mu.Unlock()
 		if msg.Kind == kindClosing {
 			m.mu.Lock()
-			m.hasLeft = true // it ends in good order: hanging up is no loss
+			m.hasLeft = true // orderly end: a later disconnect is no loss
 			m.mu.Unlock()
 		}
 		m.act(msg)
@@ -113,7 +111,7 @@ func (m *Member) read() {
 func (m *Member) act(msg message) {
 	switch msg.Kind {
 	case kindRoster:
-		if m.addrs == nil { // only ever once
+		if m.addrs == nil { // the first roster only
 			m.addrs, m.hostRank = msg.Addrs, msg.Peer
 			close(m.ready)
 		}
@@ -127,7 +125,7 @@ func (m *Member) act(msg message) {
 	}
 }
 
-// verdictError is the other side of verdictMessage.
+// verdictError is the inverse of verdictMessage.
 func verdictError(msg message) error {
 	switch {
 	case len(msg.Disagree) > 0:
@@ -142,7 +140,7 @@ func verdictError(msg message) error {
 	return errors.New(msg.Reason)
 }
 
-// noCoordinator explains the end of the control connection.
+// noCoordinator returns the error for the end of the control connection.
 func (m *Member) noCoordinator(cause error) error {
 	who, host := "the launcher or rank 0", -1
 	select {
@@ -160,8 +158,7 @@ func (m *Member) noCoordinator(cause error) error {
 	return err
 }
 
-// hostLost is both: the coordinator is gone, and with it the rank that is its
-// host.
+// hostLost is the loss of the coordinator together with its host rank.
 type hostLost struct {
 	lost transport.LostError
 	err  error
@@ -170,8 +167,7 @@ type hostLost struct {
 func (e *hostLost) Error() string   { return e.lost.Error() }
 func (e *hostLost) Unwrap() []error { return []error{&e.lost, e.err} }
 
-// answered notes that the coordinator has said its last word. Only the reader
-// calls it.
+// answered records the coordinator's last message. Only the reader calls answered.
 func (m *Member) answered() {
 	select {
 	case <-m.bye:
@@ -180,8 +176,8 @@ func (m *Member) answered() {
 	}
 }
 
-// end makes err the reason why the job cannot go on. The first wins; after this
-// rank has left there is none.
+// end makes err the reason for the job's end. The first reason wins; after this rank has left,
+// reasons are dropped.
 func (m *Member) end(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,14 +15,13 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// handshakeTimeout bounds one connection's way to a seat; maxHandshakes how many
-// are under way at a time, so that strangers cannot exhaust memory or files.
+// handshakeTimeout limits the time from a connection to a seat, and maxHandshakes the concurrent
+// handshakes, so that strangers cannot exhaust memory or descriptors.
 const (
 	handshakeTimeout = 10 * time.Second
 	maxHandshakes    = 128
 )
 
-// accept takes connections until the listener is closed.
 func (c *Coordinator) accept() {
 	connpeek.SpeakFirst(c.listener)
 	who := c.cfg.Ticket.Under(c.cfg.TLS)
@@ -34,7 +33,7 @@ func (c *Coordinator) accept() {
 			}
 			return
 		}
-		if err != nil { // out of files, for instance: others may be freed
+		if err != nil { // out of descriptors, for example: other processes may free some
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
@@ -44,7 +43,7 @@ func (c *Coordinator) accept() {
 	}
 }
 
-// admit leads one connection through the handshake to its seat.
+// admit performs the handshake of one connection and assigns a seat.
 func (c *Coordinator) admit(s *transport.PendingConn, who transport.Credentials) {
 	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
 	defer cancel()
@@ -70,15 +69,15 @@ func (c *Coordinator) admit(s *transport.PendingConn, who transport.Credentials)
 	c.seat(seat, newLinkChannel(link, c.cfg.WorldSize), reached)
 }
 
-// refused reports a connection that was refused. A rank that comes when the job has ended is no news: it is told
-// of with the others that ended because of the verdict.
+// refused reports a refused connection. A rank that joins after the job's end is not reported: the
+// end is reported together with the other ranks' ends.
 func (c *Coordinator) refused(line string) {
 	if !strings.Contains(line, jobEnded) {
 		c.cfg.Report(line)
 	}
 }
 
-// reserve keeps the seat that h asks for, or says why it cannot have it.
+// reserve reserves the seat requested by h, or returns an error.
 func (c *Coordinator) reserve(h transport.Hello) error {
 	switch {
 	case h.WorldSize != c.cfg.WorldSize:
@@ -110,8 +109,8 @@ func (c *Coordinator) unreserve(rank int) {
 	}
 }
 
-// seat takes the join message of the rank on ch, gives it its seat, and serves
-// it on goroutines of its own. reached is the address at which the rank has reached this host.
+// seat receives the join message of the rank on ch, assigns the seat and starts the goroutines of
+// the connection. reached is the rank's target address on this host.
 func (c *Coordinator) seat(rank int, ch channel, reached net.IP) {
 	m, err := ch.receive(handshakeTimeout)
 	if err != nil || m.Kind != kindJoin {
@@ -146,7 +145,7 @@ func (c *Coordinator) seat(rank int, ch channel, reached net.IP) {
 	c.mu.Unlock()
 }
 
-// checkSettings refuses a process that was told otherwise than those who came before it.
+// checkSettings refuses a process with settings that differ from earlier processes.
 func (c *Coordinator) checkSettings(rank int, m message) error {
 	who := failure.Rank(rank)
 	if server := rank - (c.cfg.WorldSize - c.cfg.Servers); server >= 0 {
@@ -155,8 +154,8 @@ func (c *Coordinator) checkSettings(rank int, m message) error {
 	return c.agreed.Join(who, m.Settings)
 }
 
-// checkHeartbeats refuses a rank that would be taken for dead while it lives, or take
-// the coordinator for dead, because their times differ.
+// checkHeartbeats refuses a rank with incompatible times, where one end would declare the other
+// dead while alive.
 func (c *Coordinator) checkHeartbeats(rank int, m message) error {
 	beat, dead := time.Duration(m.BeatNanos), time.Duration(m.DeadNanos)
 	if m.Kind != kindJoin || 2*beat <= c.cfg.Times.DeadAfter && (dead == 0 || 2*c.cfg.Times.Heartbeat <= dead) {
@@ -166,8 +165,8 @@ func (c *Coordinator) checkHeartbeats(rank int, m message) error {
 		"give all ranks and their launcher the same times", rank, beat, dead, c.cfg.Times.Heartbeat, c.cfg.Times.DeadAfter)
 }
 
-// announce sends the roster when all have joined, unless the job has ended: a
-// rank that has read both could go on. The caller holds mu.
+// announce sends the roster when all ranks have joined, unless the job has ended: a rank that got
+// both could continue. The caller holds mu.
 func (c *Coordinator) announce() {
 	if c.verdict != nil {
 		return
@@ -190,7 +189,7 @@ func (c *Coordinator) announce() {
 	}
 }
 
-// serve reads what rank says until its connection ends.
+// serve handles rank's messages until its connection ends.
 func (c *Coordinator) serve(rank int, member *connection) {
 	defer func() {
 		member.finish()
@@ -210,10 +209,10 @@ func (c *Coordinator) serve(rank int, member *connection) {
 	}
 }
 
-// maxTold bounds the lines that ranks have reported.
+// maxTold limits the lines reported by ranks.
 const maxTold = 64
 
-// news reports whether no rank has reported the line before.
+// news reports whether line is new.
 func (c *Coordinator) news(line string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +226,6 @@ func (c *Coordinator) news(line string) bool {
 	return true
 }
 
-// handle acts on one message of rank.
 func (c *Coordinator) handle(rank int, m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,9 +259,8 @@ func (c *Coordinator) handle(rank int, m message) {
 	}
 }
 
-// failed records that rank ends, because of itself, of the rank or of the server
-// outside the mesh that it blames.
-// The caller holds mu.
+// failed records the end of rank, caused by the rank itself, by the rank that it blames, or by a
+// server outside the mesh. The caller holds mu.
 func (c *Coordinator) failed(rank int, m message) {
 	if m.Addr != "" && m.Cause != "" {
 		c.serverLost(&transport.ServerLostError{Process: m.Cause, Addr: m.Addr, Reason: m.Reason})
@@ -276,8 +273,8 @@ func (c *Coordinator) failed(rank int, m message) {
 	c.report(failureReport{proof: proofFailed, rank: rank, by: rank, why: failedPrefix + m.Reason, late: m.TimedOut})
 }
 
-// suspect records that rank cannot reach m.Peer. When that one itself waits for
-// another, the suspicion falls on the root of the chain. The caller holds mu.
+// suspect records that rank cannot reach m.Peer. If m.Peer itself waits for another rank, the root
+// of the chain is suspected. The caller holds mu.
 func (c *Coordinator) suspect(rank int, m message) {
 	if m.Peer < 0 || m.Peer == rank || accuser(rank, c.evidence) {
 		return
@@ -296,7 +293,7 @@ func (c *Coordinator) suspect(rank int, m message) {
 	c.report(e)
 }
 
-// leftEarly judges suspicions of a rank that has now left. The caller holds mu.
+// leftEarly evaluates suspicions of a rank that has left. The caller holds mu.
 func (c *Coordinator) leftEarly(rank int) {
 	for i := range c.evidence {
 		if e := &c.evidence[i]; e.rank == rank {
@@ -306,7 +303,6 @@ func (c *Coordinator) leftEarly(rank int) {
 	c.judge()
 }
 
-// disconnected records that rank's connection ended.
 func (c *Coordinator) disconnected(rank int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,7 +316,6 @@ func (c *Coordinator) disconnected(rank int, err error) {
 	c.freed()
 }
 
-// freed wakes drain. The caller holds mu.
 func (c *Coordinator) freed() {
 	select {
 	case c.idle <- struct{}{}:

@@ -7,21 +7,21 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// reportKind is what an accusation rests on. A stronger one is a smaller number.
+// reportKind is the kind of proof of a failure report. Smaller numbers are stronger.
 type reportKind int
 
 const (
-	proofFailed  reportKind = iota // the rank itself said that it failed
-	proofExited                    // the launcher saw its process end
-	proofLeft                      // it left in good order, and another rank waits for it
+	proofFailed  reportKind = iota // rank reported a failure of its own
+	proofExited                    // launcher saw the process end
+	proofLeft                      // rank left in good order while another rank waits for it
 	proofSilent                    // no heartbeat for DeadAfter
-	proofCut                       // its control connection ended before it left
-	proofSuspect                   // another rank cannot reach it
+	proofCut                       // control connection ended before the rank left
+	proofSuspect                   // another rank cannot reach the rank
 )
 
-// How long an accusation waits for a stronger one. A killed process closes its
-// connections before the launcher has read its status and last words; and a
-// rank that blames its neighbour may only see the echo of a loss further on.
+// Waiting times of a report for stronger ones. A killed process closes its connections before the
+// launcher reads the exit status and last lines, and a rank that blames its neighbour may see only
+// the consequence of a loss elsewhere.
 const (
 	settleDisconnect = 700 * time.Millisecond
 	settleSuspect    = 2 * time.Second
@@ -30,21 +30,21 @@ const (
 // failureReport is one accusation of a rank.
 type failureReport struct {
 	proof reportKind
-	rank  int // the accused
-	by    int // the accusing rank; -1: the coordinator or the launcher
+	rank  int // accused rank
+	by    int // accusing rank; -1: coordinator or launcher
 	why   string
 	at    time.Time
-	late  bool // an operation with it has timed out
+	late  bool // an operation with the rank has timed out
 
-	in string // the operation of by that failed because the accused has left; "": there was another reason
+	in string // operation of by that failed because the accused has left; "" for another reason
 }
 
-// decideLost decides who is lost: of the accusations that have waited long enough,
-// the strongest, of equals the first. ok is false when none has; again is then
-// when to ask next (zero: at the next accusation).
+// decideLost chooses the lost rank: the strongest of the reports that have waited long enough, and
+// the first of equals. Without such a report ok is false, and again is the time of the next call
+// (zero: at the next report).
 //
-// A rank that ends after blaming another is the echo of the other's loss: its
-// end proves nothing, its accusation stands.
+// A rank that ends after blaming another rank ends as a consequence: its end proves no failure, and
+// its accusation counts.
 func decideLost(all []failureReport, now time.Time) (lost transport.LostError, again time.Time, ok bool) {
 	best := -1
 	for i, e := range all {
@@ -68,7 +68,7 @@ func decideLost(all []failureReport, now time.Time) (lost transport.LostError, a
 	return transport.LostError{Rank: all[best].rank, Reason: all[best].why, Timeout: all[best].late}, time.Time{}, true
 }
 
-// isExit says that the proof is a process that ended, left or hung up.
+// isExit reports whether the proof is a process that ended, left or disconnected.
 func (p reportKind) isExit() bool { return p == proofExited || p == proofLeft || p == proofCut }
 
 func (p reportKind) settle() time.Duration {
@@ -82,7 +82,7 @@ func (p reportKind) settle() time.Duration {
 }
 
 // left turns a suspicion into proof that the accused left early, after its operation last, if the
-// accuser noticed that it left.
+// accuser noticed the departure.
 func (e *failureReport) left(last string) {
 	if e.proof == proofSuspect && e.in != "" {
 		after := ""
@@ -93,7 +93,7 @@ func (e *failureReport) left(last string) {
 	}
 }
 
-// accuser says whether rank has accused another rank.
+// accuser reports whether rank has accused another rank.
 func accuser(rank int, all []failureReport) bool {
 	for _, e := range all {
 		if e.by == rank && e.rank != rank {

@@ -16,11 +16,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// PortRange is the ports that a rank may listen on. The zero value leaves the
-// choice to the system.
+// PortRange is the range of a rank's listen ports. The zero value means any port.
 type PortRange struct{ First, Last int }
 
-// ParsePortRange reads FIRST-LAST or one port; "" is any.
+// ParsePortRange parses FIRST-LAST or one port; "" means any.
 func ParsePortRange(text string) (PortRange, error) {
 	if text == "" {
 		return PortRange{}, nil
@@ -39,7 +38,7 @@ func ParsePortRange(text string) (PortRange, error) {
 	return p, nil
 }
 
-// String is what ParsePortRange reads.
+// String returns the range in ParsePortRange's syntax.
 func (p PortRange) String() string {
 	if p == (PortRange{}) {
 		return ""
@@ -47,16 +46,14 @@ func (p PortRange) String() string {
 	return fmt.Sprintf("%d-%d", p.First, p.Last)
 }
 
-// valid reports whether p is the zero value or a range of ports.
 func (p PortRange) valid() bool {
 	return p == (PortRange{}) || p.First >= 1 && p.First <= p.Last && p.Last <= 65535
 }
 
-// listen opens the listener of a rank's mesh. It is on the address by which this
-// rank reaches the coordinator, local, which the other ranks can reach too
-// wherever the coordinator can; or on the address of the named network interface.
-// If the rendezvous is this host's own name and that is a loopback address here, it
-// is on all addresses: the coordinator replaces the unspecified one (reachable).
+// listen opens the listener of a rank's mesh, on local, this rank's address toward the coordinator,
+// which other ranks can also reach if the coordinator can, or on the named network interface. If
+// the rendezvous is this host's name and resolves to a loopback address, listen uses all addresses:
+// the coordinator replaces the unspecified address (reachable).
 func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Listener, error) {
 	tcp, ok := local.(*net.TCPAddr)
 	if !ok {
@@ -75,10 +72,10 @@ func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Li
 	if at.IP.IsLinkLocalUnicast() {
 		return nil, fmt.Errorf("%v is valid on one link only and means something else on other hosts: use another address of the coordinator's host as rendezvous, or name an interface", at.IP)
 	}
-	for at.Port = ports.First; at.Port <= ports.Last; at.Port++ { // once at port 0, any, where there is no range
+	for at.Port = ports.First; at.Port <= ports.Last; at.Port++ { // a single pass with port 0, any, without a range
 		l, err := net.ListenTCP("tcp", &at)
 		if err == nil {
-			connpeek.SpeakFirst(l) // now: ranks are let in later, and who says nothing must not fill the queue until then
+			connpeek.SpeakFirst(l) // before ranks are accepted: silent peers must not fill the queue
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) || ports == (PortRange{}) {
@@ -88,9 +85,8 @@ func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Li
 	return nil, setting.Errorf("network.port-range", "%v: all ports are in use on %v: want a range with at least as many free ones as ranks on this host", ports, at.IP)
 }
 
-// CheckInterface reports whether this host has a network interface of a name, ""
-// being any, with an address that other hosts could use. The error names the
-// interfaces that there are.
+// CheckInterface returns an error unless this host has the named network interface with an address
+// usable by other hosts; "" means any. The error lists the existing interfaces.
 func CheckInterface(network string) error {
 	if network == "" {
 		return nil
@@ -99,12 +95,14 @@ func CheckInterface(network string) error {
 	return err
 }
 
-// Listen opens the listener of a process that others of the job dial, at an address that all of them have. Its host may be a name that
-// this host's resolver does not know yet: Listen then tries for as long as within, and reports that in one line, if report is set.
+// Listen opens the listener of a process that other processes of the job dial, at a common address.
+// The host may be a name that the resolver cannot resolve yet: Listen then retries for within, and
+// reports the retries in one line if report is set.
 //
-// A host's own name may be a loopback address there, such as 127.0.1.1 of Debian, which no other host reaches. Listen then listens on
-// all addresses of this host, and reports that: the process must let in only processes that hold the job's ticket.
-// A host without the network that the address needs is an error at once.
+// A host's own name may resolve to a loopback address, such as 127.0.1.1 on Debian, unreachable
+// from other hosts. Listen then listens on all addresses of this host and reports so: the process
+// must admit only holders of the job's ticket. A host without the network of the address is an
+// immediate error.
 func Listen(ctx context.Context, address string, within time.Duration, report func(line string)) (net.Listener, error) {
 	if report == nil {
 		report = func(string) {}
@@ -153,7 +151,7 @@ func listenOnce(ctx context.Context, address string, report func(line string)) (
 	return new(net.ListenConfig).Listen(ctx, "tcp", at)
 }
 
-// unknown says that a name has no address, as far as a resolver says that now.
+// unknown reports whether a name currently has no address.
 func unknown(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns) && (dns.IsNotFound || dns.IsTimeout || dns.IsTemporary)
@@ -163,9 +161,9 @@ func unknownYet(address string, within time.Duration) string {
 	return fmt.Sprintf("%s: this name is not known here: trying on for up to %v, as names of pods may come late", address, within)
 }
 
-// HostAddress is an address of this host at which the ranks of a job find one: of the named network interface, or else loopback's
-// where all are on this host, or else that of the host's name, or of the first interface that has one. Where there is no
-// network it is loopback's.
+// HostAddress returns an address of this host for the job's ranks: of the named network interface,
+// else loopback if all ranks are on this host, else of the host's name, else of the first interface
+// with an address, else loopback.
 func HostAddress(network string, oneHost bool) (net.IP, error) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	switch {
@@ -182,7 +180,7 @@ func HostAddress(network string, oneHost bool) (net.IP, error) {
 	if name, err := os.Hostname(); err == nil {
 		limited, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		found, _ := net.DefaultResolver.LookupIP(limited, "ip", name) // unknown: the interfaces say
+		found, _ := net.DefaultResolver.LookupIP(limited, "ip", name) // otherwise the interfaces decide
 		for _, ip := range found {
 			addrs = append(addrs, &net.IPNet{IP: ip})
 		}
@@ -198,8 +196,8 @@ func HostAddress(network string, oneHost bool) (net.IP, error) {
 	return loopback, nil
 }
 
-// addressOf returns the address of a network interface: of like's family if it
-// has one, and the first of these in the system's order.
+// addressOf returns the address of a network interface: of like's family if possible, otherwise the
+// first in system order.
 func addressOf(network string, like net.IP) (net.IP, error) {
 	found, err := net.InterfaceByName(network)
 	if err != nil {
@@ -216,7 +214,7 @@ func addressOf(network string, like net.IP) (net.IP, error) {
 }
 
 func interfaces() []string {
-	all, _ := net.Interfaces() // none: nothing to name
+	all, _ := net.Interfaces() // an error leaves no names to list
 	var names []string
 	for _, i := range all {
 		names = append(names, i.Name)
@@ -224,8 +222,8 @@ func interfaces() []string {
 	return names
 }
 
-// choose returns the first of addrs that is of like's family, or else the first,
-// leaving out those that are valid on one link only.
+// choose returns the first of addrs in like's family, or else the first, excluding link-local
+// addresses.
 func choose(addrs []net.Addr, like net.IP) (other net.IP) {
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)

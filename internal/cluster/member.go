@@ -16,40 +16,42 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// MemberConfig places a rank in its job.
+// MemberConfig is the place of a rank in its job.
 type MemberConfig struct {
 	// Rendezvous is the coordinator's HOST:PORT.
 	Rendezvous string
-	// Ticket is the job's secret, that of the coordinator.
+	// Ticket is the job's secret, equal to the coordinator's.
 	Ticket transport.Ticket
-	// TLS says which connections are encrypted, the same on all ranks. Zero: those between hosts.
+	// TLS selects the encrypted connections, equal on all ranks. The zero value encrypts
+	// connections between hosts.
 	TLS transport.TLS
-	// Version is that of the program, which must be the coordinator's.
+	// Version is the program's version, which must equal the coordinator's.
 	Version string
 	// Rank is this rank, from 0 to WorldSize-1.
 	Rank int
-	// WorldSize is how many members the mesh has, servers among them.
+	// WorldSize is the number of members of the mesh, including servers.
 	WorldSize int
-	// Interface is the network interface on which this rank's mesh listens.
-	// Empty: that of the address by which this host reaches the coordinator.
+	// Interface is the network interface of this rank's mesh listener. Empty means the interface
+	// toward the coordinator.
 	Interface string
-	// Ports are where it may listen; the first free one is taken. Zero: any.
+	// Ports is the range of the mesh listener's port; the first free port is used. Zero means any.
 	Ports PortRange
-	// Settings are what this process was told of the job: where another member was told otherwise, the job ends with
-	// a *setting.ConflictError that names both. nil: nothing.
+	// Settings are this process's settings of the job. If another member has different settings,
+	// the job ends with a *setting.ConflictError that names both. nil means none.
 	Settings setting.Values
 	// Times should be the coordinator's. Join bounds the wait for the coordinator, and then the wait for the other
 	// ranks.
 	Times Times
-	// Look, if set, finds Rendezvous and Ticket anew before each attempt to reach the coordinator, which may not have said yet where
-	// it is. An error is the attempt's, and the last one's, if it is a *rendezvous.UnsafeError.
+	// Look, if set, returns the current Rendezvous and Ticket before each attempt to reach the
+	// coordinator, which may not have published its address yet. An error fails the attempt; a
+	// *rendezvous.UnsafeError ends the attempts.
 	Look func() (rendezvous string, ticket transport.Ticket, err error)
-	// Report, if set, is told in one line that the rendezvous has a name which nobody knows yet. Names of pods appear when these
-	// have started, in any order, so Join tries on.
+	// Report, if set, is called with one line if the rendezvous has an unknown name. Names of pods
+	// appear when the pods have started, in any order, so Join retries.
 	Report func(line string)
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate returns all errors of the configuration.
 func (c MemberConfig) Validate() error {
 	var errs []error
 	if c.WorldSize < 1 {
@@ -67,8 +69,8 @@ func (c MemberConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkRendezvous wants an address that other ranks can dial: with a host that
-// means the same to all, and with a port.
+// checkRendezvous requires an address that other ranks can dial: a host with the same meaning for
+// all ranks, and a port.
 func checkRendezvous(addr string) error {
 	host, port, err := hostport.Split(addr, 0)
 	if err != nil {
@@ -83,50 +85,48 @@ func checkRendezvous(addr string) error {
 	return nil
 }
 
-// Member is one rank's membership of a job. Its methods may be called from any
-// goroutine.
+// Member is one rank's membership of a job. The methods are safe for concurrent use.
 type Member struct {
 	cfg      MemberConfig
 	ch       channel
 	listener net.Listener
-	addrs    []string // by rank; set before ready is closed
-	hostRank int      // likewise
+	addrs    []string // set before ready is closed
+	hostRank int      // set before ready is closed
 
-	ready   chan struct{} // the roster is here
+	ready   chan struct{} // closed when the roster has arrived
 	lost    chan error
-	ended   chan struct{}     // err is set
-	bye     chan struct{}     // the coordinator has answered leave or failed, or hung up
-	closing chan struct{}     // the goroutines are to end
-	halted  chan StoppedError // after which step all stop, or that they cannot
+	ended   chan struct{}     // closed when err is set
+	bye     chan struct{}     // closed when the coordinator has answered leave or failed, or disconnected
+	closing chan struct{}     // closed to end the goroutines
+	halted  chan StoppedError // receives the agreed last step of all ranks, or the failure to agree
 	work    sync.WaitGroup
 	leaving sync.Once
 
-	acknowledged atomic.Bool // it has answered
+	acknowledged atomic.Bool // the coordinator has answered
 
 	mu            sync.Mutex
 	doing         string
 	waiting       func() (Wait, bool)
-	data          func() int64      // how much has come from other members
-	came          int64             // what that was at the last heartbeat
-	moved         int64             // at how many heartbeats it had grown
-	still         time.Duration     // for how long it has not grown
-	quiet         liveness.Detector // since the coordinator's last message
+	data          func() int64      // returns the bytes received from other members
+	came          int64             // result of data at the last heartbeat
+	moved         int64             // heartbeats with new data
+	still         time.Duration     // time without new data
+	quiet         liveness.Detector // silence since the coordinator's last message
 	lastHeartbeat time.Time
 	stopper       *Stopper
 	hasLeft       bool
 	err           error
 }
 
-// Join dials the coordinator, trying again until it is there, opens the
-// listener of this rank's mesh, and returns when all ranks have joined.
+// Join dials the coordinator with retries, opens the listener of this rank's mesh, and returns when
+// all ranks have joined.
 //
-// The mesh listens on the address by which this host reaches the coordinator,
-// on loopback when the rendezvous is on loopback, unless the configuration says
-// otherwise; on all addresses where a name of the rendezvous is a loopback address. A job of several hosts in which one rank listens on loopback ends
-// for all ranks with an error that names it. Errors name the ranks that did
-// not come (*MissingError), or say why the coordinator cannot be reached or
-// refused this rank (*DialError, around transport.ErrTicket, ErrVersion,
-// ErrRefused, ErrNotRingo, or the network's fault).
+// By default the mesh listens on the address of this host's connection to the coordinator, which is
+// loopback for a loopback rendezvous, and on all addresses if a name in the rendezvous is a
+// loopback address. A multi-host job with a rank on loopback ends on all ranks with an error naming
+// the rank. Errors name the missing ranks (*MissingError), or the reason why the coordinator is
+// unreachable or refused this rank (*DialError, around transport.ErrTicket, ErrVersion, ErrRefused,
+// ErrNotRingo, or a network error).
 func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("joining the job: %w", err)
@@ -143,14 +143,14 @@ func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	}
 	m := newMember(cfg, newLinkChannel(link, cfg.WorldSize), listener)
 	if err := m.join(ctx); err != nil {
-		m.Fail(err) // or the others would wait for it
+		m.Fail(err) // otherwise the other ranks would wait
 		_ = m.Leave("")
 		return nil, err
 	}
 	return m, nil
 }
 
-// dial tries until the coordinator answers, refuses, or the time is up.
+// dial retries until the coordinator answers or refuses, or the time is over.
 func dial(ctx context.Context, cfg *MemberConfig) (*transport.Link, error) {
 	limited, cancel := context.WithTimeout(ctx, cfg.Times.Join)
 	defer cancel()
@@ -163,16 +163,16 @@ func dial(ctx context.Context, cfg *MemberConfig) (*transport.Link, error) {
 			return link, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case final(err) && (cfg.Look == nil || errors.As(err, new(*rendezvous.UnsafeError))): // else it may have been an earlier job's coordinator
+		case final(err) && (cfg.Look == nil || errors.As(err, new(*rendezvous.UnsafeError))): // without Look: the coordinator may belong to an earlier job
 			return nil, &DialError{cfg.Rank, cfg.Rendezvous, err}
 		case noNetwork(err) != nil:
 			return nil, &DialError{cfg.Rank, cfg.Rendezvous, fmt.Errorf("%w: %w", noNetwork(err), err)}
 		case limited.Err() == nil || last == nil:
-			last = err // not the one that only says that the time is up
+			last = err // more specific than the timeout
 		}
 		if unknown(err) && cfg.Report != nil {
 			cfg.Report(unknownYet(cfg.Rendezvous, cfg.Times.Join))
-			cfg.Report = nil // once
+			cfg.Report = nil // report once
 		}
 		select {
 		case <-time.After(pause):
@@ -184,7 +184,7 @@ func dial(ctx context.Context, cfg *MemberConfig) (*transport.Link, error) {
 	}
 }
 
-// attempt dials the coordinator once, where it now is.
+// attempt dials the coordinator once, at its current address.
 func attempt(ctx context.Context, cfg *MemberConfig, mine transport.Hello) (*transport.Link, error) {
 	if cfg.Look != nil {
 		rendezvous, ticket, err := cfg.Look()
@@ -200,12 +200,12 @@ func attempt(ctx context.Context, cfg *MemberConfig, mine transport.Hello) (*tra
 	return link, err
 }
 
-// final says that trying again would not help.
+// final reports whether retries are useless.
 func final(err error) bool {
 	return transport.Permanent(err) || errors.As(err, new(*rendezvous.UnsafeError))
 }
 
-// Ticket is the job's secret, as it was given, or as Look found it.
+// Ticket returns the job's secret, from the configuration or from Look.
 func (m *Member) Ticket() transport.Ticket { return m.cfg.Ticket }
 
 func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
@@ -217,7 +217,7 @@ func newMember(cfg MemberConfig, ch channel, listener net.Listener) *Member {
 	}
 }
 
-// join introduces this rank and waits for the others.
+// join sends the join message and waits for the other ranks.
 func (m *Member) join(ctx context.Context) error {
 	m.work.Go(m.read)
 	hello := message{Kind: kindJoin, Peer: -1, Addr: m.listener.Addr().String(), BeatNanos: int64(m.cfg.Times.Heartbeat), DeadNanos: int64(m.cfg.Times.DeadAfter), Settings: m.cfg.Settings}
@@ -225,7 +225,7 @@ func (m *Member) join(ctx context.Context) error {
 		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, err}
 	}
 	m.work.Go(m.sendHeartbeat)
-	// The coordinator's own deadline comes first and knows who is missing.
+	// The coordinator's own deadline comes first, with the list of missing ranks.
 	late := time.NewTimer(m.cfg.Times.Join + answerTimeout)
 	defer late.Stop()
 	select {
@@ -240,16 +240,16 @@ func (m *Member) join(ctx context.Context) error {
 	}
 }
 
-// Rank is this rank.
+// Rank returns this rank.
 func (m *Member) Rank() int { return m.cfg.Rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (m *Member) Size() int { return m.cfg.WorldSize }
 
-// Addrs returns where each rank's mesh listens, by rank.
+// Addrs returns the mesh listen addresses, by rank.
 func (m *Member) Addrs() []string { return m.addrs }
 
-// Listener is where this rank's mesh listens. Leave closes it if nobody has.
+// Listener returns the listener of this rank's mesh. Leave closes the listener if still open.
 func (m *Member) Listener() net.Listener { return m.listener }
 
 // Traffic counts the bytes of the control connection; only the Wire fields are
@@ -259,35 +259,34 @@ func (m *Member) Traffic() transport.Traffic {
 	return transport.Traffic{WireSent: sent, WireReceived: received}
 }
 
-// LastHeartbeat is when the coordinator's last message came; zero before the first.
+// LastHeartbeat returns the arrival time of the coordinator's last message; zero before the first.
 func (m *Member) LastHeartbeat() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lastHeartbeat
 }
 
-// Lost receives why the job cannot go on, once, and is closed then: a
-// *transport.LostError that is the same on every rank, a *MissingError, or an
-// ErrNoCoordinator. Who leaves in good order is told nothing. Err returns the
-// same to any number of callers.
+// Lost receives the reason for the job's end, once, and is then closed: a *transport.LostError
+// equal on every rank, a *MissingError, or an ErrNoCoordinator. After leaving in good order Lost
+// receives no reason. Err returns the reason to any number of callers.
 func (m *Member) Lost() <-chan error { return m.lost }
 
-// Err returns why the job cannot go on, or nil.
+// Err returns the reason for the job's end, or nil.
 func (m *Member) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.err
 }
 
-// Verdict explains a fault of the mesh. It tells the coordinator whom err
-// accuses, waits at most wait for its verdict, and returns that; or err, when
-// there is none in time.
+// Verdict explains an error of the mesh. Verdict reports the rank accused by err to the
+// coordinator, waits at most wait for the coordinator's verdict, and returns the verdict, or err
+// without one.
 func (m *Member) Verdict(err error, wait time.Duration) error {
 	if err == nil {
 		return nil
 	}
 	if peer := blamed(err); peer >= 0 && peer < m.cfg.WorldSize && peer != m.cfg.Rank && m.Err() == nil {
-		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Reason: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), In: missedIn(err)}, answerTimeout) // or it is lost, too
+		_ = m.ch.send(message{Kind: kindSuspect, Peer: peer, Reason: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), In: missedIn(err)}, answerTimeout) // if sending fails, the job is lost
 	}
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -299,57 +298,57 @@ func (m *Member) Verdict(err error, wait time.Duration) error {
 	}
 }
 
-// SetStatus says what this rank is doing, in a word or two ("evaluating"), for
-// the report when others have to wait for it.
+// SetStatus sets this rank's activity, in a word or two ("evaluating"), for reports about waiting
+// ranks.
 func (m *Member) SetStatus(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.doing = text
 }
 
-// Report has the coordinator report a line, once in the job however many ranks say
-// it. It does not wait for that.
+// Report makes the coordinator report a line, once per job for all ranks with the same line. Report
+// does not wait.
 func (m *Member) Report(line string) {
-	_ = m.ch.send(message{Kind: kindReport, Peer: -1, Reason: line}, answerTimeout) // or the job is lost, too
+	_ = m.ch.send(message{Kind: kindReport, Peer: -1, Reason: line}, answerTimeout) // if sending fails, the job is lost
 }
 
-// Wait is a wait of this rank for another.
+// Wait is a wait of this rank for another rank.
 type Wait struct {
-	Peer  int       // whom it waits for
-	Since time.Time // since when
-	In    string    // the operation: "allreduce 12"; may be empty
-	// Begun are the operations that this rank has last begun, at most 16, for
-	// comparison with those of other ranks.
+	Peer  int       // awaited rank
+	Since time.Time // start of the wait
+	In    string    // operation, such as "allreduce 12"; may be empty
+	// Begun are this rank's last operations, at most 16, for comparison with other ranks.
 	Begun []Begun
 }
 
-// Begun is an operation: its number, by which it meets those of other ranks, and
-// what it is, which must then be the same.
+// Begun is a started operation: the number that matches operations across ranks, and the
+// description, which must be equal on all ranks.
 type Begun struct {
 	Number    uint32 `json:"n"`
 	Operation string `json:"w"`
 }
 
-// SetWaiting sets the function that says whom this rank waits for right now, if
-// for anyone. It is called once per heartbeat from another goroutine.
+// SetWaiting sets the function that returns this rank's current wait, if any. The function is
+// called once per heartbeat from another goroutine.
 func (m *Member) SetWaiting(fn func() (Wait, bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting = fn
 }
 
-// SetReceived sets the function that says how many bytes have come to this rank from others so far. While they come, silence of the
-// coordinator is borne for longer: links to it may be cut for a while. It is called once per heartbeat from another goroutine.
+// SetReceived sets the function that returns the number of bytes received from other ranks. While
+// the number grows, the coordinator may be silent for longer, because links to the coordinator may
+// be cut for a while. The function is called once per heartbeat from another goroutine.
 func (m *Member) SetReceived(fn func() int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.data = fn
 }
 
-// Fail tells the coordinator that this rank ends because of err, where in its run (see
-// failure.PositionOf), and returns whether that is known there, at the latest after 2 s. If err
-// names another rank as lost or unreachable, that one is accused in place of this; if it names a
-// server of tables (transport.ServerLostError), that is what all are told.
+// Fail reports to the coordinator that this rank ends because of err, with the position in the run
+// (see failure.PositionOf), and returns whether the coordinator has confirmed, after at most 2 s.
+// If err names another rank as lost or unreachable, that rank is accused; if err names a parameter
+// server (transport.ServerLostError), all ranks receive the server's loss.
 func (m *Member) Fail(err error) (told bool) {
 	if err == nil {
 		err = errors.New("no reason given")
@@ -361,22 +360,22 @@ func (m *Member) Fail(err error) (told bool) {
 	return m.depart(last)
 }
 
-// Leave leaves in good order after an operation, "" if there was none, or hangs up if the job has
-// ended already, and frees everything. It returns when the coordinator knows, or after 2 s. A rank
-// that waits for this one then ends the job: this one ended early.
+// Leave leaves in good order after the operation last ("" for none), or disconnects if the job has
+// ended, and releases all resources. Leave returns when the coordinator has confirmed, or after 2
+// s. If another rank waits for this rank, the job then ends, because this rank ended early.
 func (m *Member) Leave(last string) error {
 	m.depart(message{Kind: kindLeave, Peer: -1, In: last})
 	m.leaving.Do(func() {
 		close(m.closing)
 		_ = m.ch.close()
-		_ = m.listener.Close() // the mesh may have closed it
+		_ = m.listener.Close() // the mesh may have closed the listener
 	})
 	m.work.Wait()
 	return nil
 }
 
-// depart sends the last message, unless one was sent or the coordinator is
-// gone, and waits for the answer, which it says it has had.
+// depart sends the last message, unless a last message was sent or the coordinator is gone, and
+// returns whether the reply arrived.
 func (m *Member) depart(last message) (answered bool) {
 	m.mu.Lock()
 	first := !m.hasLeft

@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// Limits of what a control message may hold. A message is at most maxMessage
-// bytes, which the roster of some ten thousand ranks needs; the rest is less.
+// Limits of control messages. A message has at most maxMessage bytes, enough for the roster of some
+// ten thousand ranks.
 const (
 	maxMessage = 1 << 20
 	maxWhy     = 8 << 10
@@ -22,33 +22,33 @@ const (
 	maxBegun   = 16
 )
 
-// kind says what a message is about.
+// kind is the kind of a message.
 type kind string
 
-// From a member to the coordinator.
+// kindJoin to kindBegun are sent by a member to the coordinator.
 const (
-	kindJoin    kind = "join"    // Addr: where its mesh listens; BeatNanos, DeadNanos: its times; Settings: what it was told
-	kindStatus  kind = "status"  // the heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
-	kindSuspect kind = "suspect" // Peer seems lost to it: Reason, TimedOut; In: the operation of this rank, if Peer has left in good order
-	kindFailed  kind = "failed"  // it ends because of Reason; Peer is whom it blames, or -1; TimedOut, Cause, Where, Bucket, Stopped; with Addr it blames Cause, which is no member and listened there
-	kindReport  kind = "report"  // a person would want to know what Reason says
-	kindLeave   kind = "leave"   // it is done, in good order; In: its last operation
+	kindJoin    kind = "join"    // Addr: mesh listen address; BeatNanos, DeadNanos: times; Settings: job settings
+	kindStatus  kind = "status"  // heartbeat: Doing, Waits, Peer, WaitMillis, In, Begun, LateMillis
+	kindSuspect kind = "suspect" // Peer seems lost: Reason, TimedOut; In: operation of this rank, if Peer has left in good order
+	kindFailed  kind = "failed"  // the rank ends because of Reason; Peer: blamed rank, or -1; TimedOut, Cause, Where, Bucket, Stopped; Addr: address of the blamed process Cause outside the mesh
+	kindReport  kind = "report"  // line for the user, in Reason
+	kindLeave   kind = "leave"   // orderly end; In: last operation
 
-	kindStoppable kind = "stoppable" // it can stop after any step, and saves the run where Reason says
-	kindBegun     kind = "begun"     // answers stop: it has begun Step steps, and begins no other
+	kindStoppable kind = "stoppable" // the rank can stop after any step, and saves the run at Reason
+	kindBegun     kind = "begun"     // reply to stop: the rank has begun Step steps, and waits
 )
 
-// Both ways.
-const kindStop kind = "stop" // all are to stop after the same step, because of Reason
+// kindStop is sent in both directions.
+const kindStop kind = "stop" // stop all ranks after the same step, because of Reason
 
-// From the coordinator to a member.
+// kindRoster to kindHalt are sent by the coordinator to a member.
 const (
-	kindRoster    kind = "roster"  // all are there: Addrs by rank
-	kindHeartbeat kind = "beat"    // the heartbeat: LateMillis
-	kindVerdict   kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or Cause, which is no member and listened at Addr, is lost, or processes Disagree
-	kindBye       kind = "bye"     // answers leave and failed
-	kindClosing   kind = "closing" // the coordinator ends in good order
-	kindHalt      kind = "halt"    // all stop after Step steps, because of Reason; below 0: they cannot
+	kindRoster    kind = "roster"  // all have joined: Addrs by rank
+	kindHeartbeat kind = "beat"    // heartbeat: LateMillis
+	kindVerdict   kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or the process Cause outside the mesh, at Addr, is lost, or processes Disagree
+	kindBye       kind = "bye"     // reply to leave and failed
+	kindClosing   kind = "closing" // orderly end of the coordinator
+	kindHalt      kind = "halt"    // stop after Step steps, because of Reason; negative: stopping is impossible
 )
 
 // message is one control frame, as JSON: small, rare, and readable in a dump.
@@ -63,7 +63,7 @@ type message struct {
 	BeatNanos  int64    `json:"beat_ns,omitempty"`
 	DeadNanos  int64    `json:"dead_ns,omitempty"`
 	LateMillis int64    `json:"late_ms,omitempty"`
-	Moved      int64    `json:"moved,omitempty"` // in how many heartbeats data have come from other members
+	Moved      int64    `json:"moved,omitempty"` // heartbeats with data from other members
 	In         string   `json:"in,omitempty"`
 	Begun      []Begun  `json:"begun,omitempty"`
 	Reason     string   `json:"why,omitempty"`
@@ -71,17 +71,18 @@ type message struct {
 	World      int      `json:"world,omitempty"`
 	Step       int64    `json:"step,omitempty"`
 	Servers    int      `json:"servers,omitempty"`
-	TimedOut   bool     `json:"timed_out,omitempty"` // a timeout is the cause
+	TimedOut   bool     `json:"timed_out,omitempty"` // caused by a timeout
 	Cause      string   `json:"cause,omitempty"`
 	Where      string   `json:"where,omitempty"`
 	Bucket     string   `json:"bucket,omitempty"`
-	Stopped    bool     `json:"stopped,omitempty"` // its context was cancelled
+	Stopped    bool     `json:"stopped,omitempty"` // the rank's context was cancelled
 
 	Settings setting.Values        `json:"settings,omitempty"`
 	Disagree setting.Disagreements `json:"disagree,omitempty"`
 }
 
-// same reports whether m and other say the same; those with lists, and those that end a job, never do.
+// same reports whether m and other are equal. Messages with lists or with the end of a job always
+// count as different.
 func (m *message) same(other *message) bool {
 	plain := func(m *message) bool {
 		return len(m.Addrs)+len(m.Begun)+len(m.Missing)+len(m.Settings)+len(m.Disagree)+len(m.Cause)+len(m.Where)+len(m.Bucket) == 0 && !m.TimedOut && !m.Stopped
@@ -92,7 +93,7 @@ func (m *message) same(other *message) bool {
 		m.In == other.In && m.Moved == other.Moved && m.Reason == other.Reason && m.Step == other.Step && m.World == other.World && m.Servers == other.Servers
 }
 
-// encode returns the frame of m. Texts are cut to their limits.
+// encode returns the frame of m, with texts cut to their limits.
 func encode(m message) ([]byte, error) {
 	m.Reason, m.Doing, m.In = clip(m.Reason, maxWhy), clip(m.Doing, maxDoing), clip(m.In, maxDoing)
 	m.Cause, m.Where, m.Bucket = clip(m.Cause, maxDoing), clip(m.Where, maxDoing), clip(m.Bucket, 2*maxDoing)
@@ -106,8 +107,8 @@ func encode(m message) ([]byte, error) {
 	return b, err
 }
 
-// decode reads a frame of a job of worldSize ranks. What it returns is within
-// the limits and names only ranks that exist (Peer may also be -1: nobody).
+// decode parses a frame of a job of worldSize ranks. The result is within the limits and has only
+// valid ranks, or -1 in Peer for none.
 func decode(frame []byte, worldSize int) (message, error) {
 	var m message
 	if len(frame) > maxMessage {
@@ -188,7 +189,7 @@ func checkAddr(a string) error {
 	return err
 }
 
-// frameError is about a frame that is no control message.
+// frameError is the error for a frame other than a control message.
 func frameError(h wire.Header) error {
 	return fmt.Errorf("a %v frame of %d bytes on a control connection, want a control message of at most %d", h.Type, h.Length, maxMessage)
 }

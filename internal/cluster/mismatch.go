@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// MismatchError says that the ranks do not run the same operations.
+// MismatchError means that the ranks run different operations.
 type MismatchError struct {
-	Number    uint32   // of the first operation that differs
-	Operation []string // the different operations
-	Ranks     [][]int  // who runs each
+	Number    uint32   // number of the first difference
+	Operation []string // different operations
+	Ranks     [][]int  // ranks of each operation
 }
 
-// Error names the operation and who runs what.
+// Error returns the operations with their ranks.
 func (e *MismatchError) Error() string {
 	var parts []string
 	for i, what := range e.Operation {
@@ -23,10 +23,10 @@ func (e *MismatchError) Error() string {
 		e.Number, strings.Join(parts, ", "))
 }
 
-// FindMismatch compares what ranks have begun, by rank, and returns the first
-// operation that is not the same on all that know it, or nil. A mesh sees such a
-// difference when a message meets a receive of another operation; here it shows
-// too where no message ever would. Cost: O(N) for N ranks.
+// FindMismatch compares the started operations of all ranks and returns the first operation with
+// different descriptions, or nil. A mesh detects such a difference when a message meets a receive
+// of another operation; FindMismatch also detects differences without messages. Cost: O(N) for N
+// ranks.
 func FindMismatch(begun [][]Begun) error {
 	type seen struct {
 		what string

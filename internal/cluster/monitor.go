@@ -4,8 +4,7 @@ import (
 	"time"
 )
 
-// watch is the coordinator's clock: heartbeats to all, silent ranks,
-// slow ranks.
+// watch is the coordinator's periodic work: heartbeats, silent ranks, slow ranks.
 func (c *Coordinator) watch() {
 	beat := time.NewTicker(c.cfg.Times.Heartbeat)
 	defer beat.Stop()
@@ -21,14 +20,14 @@ func (c *Coordinator) watch() {
 	}
 }
 
-// checkMissing ends the job if ranks have not joined.
+// checkMissing ends the job if ranks have not joined in time.
 func (c *Coordinator) checkMissing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.complete || c.verdict != nil {
 		return
 	}
-	if time.Since(c.clock.last) > 2*c.cfg.Times.Heartbeat { // this process was stopped, and so may the ranks have been
+	if time.Since(c.clock.last) > 2*c.cfg.Times.Heartbeat { // this process was stopped, and the ranks possibly too
 		c.join.Reset(c.cfg.Times.Join)
 		return
 	}
@@ -41,15 +40,11 @@ func (c *Coordinator) checkMissing() {
 	c.decide(missing)
 }
 
-// beat sends a sign of life to all, accuses the silent and returns what there is
-// to report of slow ranks.
+// beat sends heartbeats to all ranks, accuses silent ranks and returns the reports on slow ranks.
 //
-// Silence is counted by a clock that weighs how late this process's own heartbeats are, so that a
-// coordinator that was itself stopped for a while does not take everyone for
-// dead when it goes on, nor everyone for slow.
-//
-// A rank whose process runs is not dead: its heartbeat, too, needs a turn of one of its threads, which on a crowded
-// machine may come late by seconds.
+// Silence is counted by a pauseClock, so that a coordinator that was stopped for a while accuses no
+// rank of silence or slowness when it resumes. A rank with a process that uses CPU time is alive:
+// on an overloaded host a heartbeat can be seconds late.
 func (c *Coordinator) beat(now time.Time) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +72,7 @@ func (c *Coordinator) beat(now time.Time) []string {
 	return c.slow.lines(FindSlow(c.statuses(), c.cfg.SlowAfter, c.cfg.StuckAfter))
 }
 
-// reportSilent accuses those that have been silent for too long, once. The caller holds mu.
+// reportSilent accuses ranks that have been silent for too long, once. The caller holds mu.
 func (c *Coordinator) reportSilent() {
 	heard, silence := 0, 0
 	for r := range c.members {
@@ -99,8 +94,8 @@ func (c *Coordinator) reportSilent() {
 	}
 }
 
-// anyWaits reports whether a rank has said that it waits for another, which those
-// do who list what they have begun. The caller holds mu.
+// anyWaits reports whether a rank has reported a wait, which includes a list of started operations.
+// The caller holds mu.
 func (c *Coordinator) anyWaits() bool {
 	for r := range c.members {
 		if s := &c.members[r]; s.status.Waits || len(s.status.Begun) > 0 {
@@ -110,8 +105,7 @@ func (c *Coordinator) anyWaits() bool {
 	return false
 }
 
-// begun returns the operations that the ranks have last begun. The caller holds
-// mu.
+// begun returns the started operations of the ranks. The caller holds mu.
 func (c *Coordinator) begun() [][]Begun {
 	out := make([][]Begun, len(c.members))
 	for r := range c.members {
@@ -122,7 +116,7 @@ func (c *Coordinator) begun() [][]Begun {
 	return out
 }
 
-// statuses returns what is known of every rank. The caller holds mu.
+// statuses returns the status of every rank. The caller holds mu.
 func (c *Coordinator) statuses() []Status {
 	out := make([]Status, len(c.members))
 	for r := range c.members {
@@ -134,23 +128,24 @@ func (c *Coordinator) statuses() []Status {
 			In:   s.status.In,
 			Left: s.state != seatJoined,
 		}
-		if s.detector.Lasts() > 2*c.cfg.Times.Heartbeat { // one may be under way, one late
+		if s.detector.Lasts() > 2*c.cfg.Times.Heartbeat { // one heartbeat in flight, and one late
 			out[r].Silent = age
 		}
 	}
 	return out
 }
 
-// Process says how to ask for the processor time that rank's process, which is on this host, has used so far. A rank
-// that is silent is given longer, up to four times DeadAfter, until that has not grown for half of DeadAfter: it waits
-// for its turn to show a sign of life, or else it hangs. Of one that is stopped or frozen it does not grow.
+// Process sets the function that returns the processor time of rank's process, on this host. A
+// silent rank then gets more time, up to four times DeadAfter, until the processor time has not
+// grown for half of DeadAfter: a growing time means a wait for the processor, and a constant one a
+// hung, stopped or frozen process.
 func (c *Coordinator) Process(rank int, used func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.members[rank].used = used
 }
 
-// ran says whether the rank's process is known to have run since the last call. The caller holds mu.
+// ran reports whether the rank's processor time has grown since the last call. The caller holds mu.
 func (s *memberState) ran() bool {
 	if s.used == nil {
 		return false

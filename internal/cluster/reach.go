@@ -9,22 +9,23 @@ import (
 	"syscall"
 )
 
-// errLoopbackDown is the error of processes of one host that cannot meet.
+// errLoopbackDown is the error of processes of one host that cannot connect.
 var errLoopbackDown = errors.New("the loopback interface of this host is down, over which processes of one host meet: bring it up, `ip link set lo up`")
 
-// errNoNetwork is the error of a host that reaches no other one.
+// errNoNetwork is the error of a host that reaches no other host.
 var errNoNetwork = errors.New("this host has no network: no interface but loopback is up and has an address: bring one up, or start all processes on this host")
 
-// isOwnName reports whether a host is a name that may be another address on other hosts, unlike an address or localhost.
+// isOwnName reports whether host is a name that may have a different address on other hosts, unlike
+// an IP address or localhost.
 func isOwnName(host string) bool {
 	lower := strings.ToLower(host)
-	address, _, _ := strings.Cut(host, "%") // with a zone
+	address, _, _ := strings.Cut(host, "%") // without a zone
 	return host != "" && net.ParseIP(address) == nil && lower != "localhost" && !strings.HasPrefix(lower, "localhost.") && !strings.HasSuffix(lower, ".localhost") && !strings.HasPrefix(lower, "ip6-")
 }
 
-// loopbackOf returns the first loopback address that a host is here. nil means that it has none, or is not known.
+// loopbackOf returns the first loopback address of a host name on this host, or nil.
 func loopbackOf(ctx context.Context, host string) net.IP {
-	ips, _ := net.DefaultResolver.LookupIP(ctx, "ip", host) // whoever uses the name meets the error
+	ips, _ := net.DefaultResolver.LookupIP(ctx, "ip", host) // users of the name report the error
 	for _, ip := range ips {
 		if ip.IsLoopback() {
 			return ip
@@ -33,7 +34,7 @@ func loopbackOf(ctx context.Context, host string) net.IP {
 	return nil
 }
 
-// onlyHere is a hint to a rendezvous that is a loopback address on this host, "" to others.
+// onlyHere returns a hint for a rendezvous with a loopback address on this host, or "".
 func onlyHere(ctx context.Context, rendezvous string) string {
 	host, _, _ := net.SplitHostPort(rendezvous)
 	if ip := loopbackOf(ctx, host); ip != nil && (isOwnName(host) || isOfName(ip)) {
@@ -42,12 +43,13 @@ func onlyHere(ctx context.Context, rendezvous string) string {
 	return ""
 }
 
-// isOfName reports whether ip is a loopback address such as 127.0.1.1, which systems give to a host's own name and no program uses otherwise.
+// isOfName reports whether ip is a loopback address such as 127.0.1.1, used by systems only for a
+// host's own name.
 func isOfName(ip net.IP) bool {
 	return ip.IsLoopback() && !ip.Equal(net.IPv4(127, 0, 0, 1)) && !ip.Equal(net.IPv6loopback)
 }
 
-// loopbackDown reports whether this host has loopback interfaces, none of which is up.
+// loopbackDown reports whether all loopback interfaces of this host are down.
 func loopbackDown() bool {
 	all, err := net.Interfaces()
 	down := false
@@ -62,7 +64,8 @@ func loopbackDown() bool {
 	return err == nil && down
 }
 
-// noNetwork returns the reason why an attempt to reach an address cannot succeed on this host, if err may be due to it, and nil otherwise.
+// noNetwork returns the reason why this host cannot reach an address, if err may have this reason,
+// or nil.
 func noNetwork(err error) error {
 	if !errors.Is(err, syscall.ENETUNREACH) && !unknown(err) {
 		return nil
@@ -83,14 +86,15 @@ func noNetwork(err error) error {
 		}
 	}
 	if listing != nil {
-		return nil // unknown
+		return nil // undecided
 	}
 	return errNoNetwork
 }
 
-// reachable replaces the unspecified hosts of addrs, of ranks on the coordinator's host that listen on all addresses: by the address at
-// which a rank of another host has reached the coordinator, or by loopback's, if all ranks are on this host. reached holds
-// the coordinator's end of each rank's connection. Both are by rank.
+// reachable replaces the unspecified hosts in addrs, of ranks on the coordinator's host that listen
+// on all addresses: by the coordinator address that a rank of another host has dialed, or by
+// loopback if all ranks are on this host. reached has the coordinator's end of each rank's
+// connection. Both slices are by rank.
 func reachable(addrs []string, reached []net.IP) []string {
 	own := net.IPv4(127, 0, 0, 1)
 	for _, ip := range reached {
@@ -109,8 +113,8 @@ func reachable(addrs []string, reached []net.IP) []string {
 	return addrs
 }
 
-// checkReach refuses a roster in which some ranks can be reached from their own
-// host only, though others are elsewhere. addrs are by rank.
+// checkReach refuses a roster with ranks reachable only from their own host and ranks on other
+// hosts. addrs are by rank.
 func checkReach(addrs []string) error {
 	local, remote := -1, -1
 	for r, a := range addrs {

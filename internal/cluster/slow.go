@@ -8,30 +8,30 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Status is what the coordinator knows of what a rank is doing.
+// Status is the coordinator's information about a rank.
 type Status struct {
-	Doing  string        // in the rank's own words: "evaluating"; may be empty
-	Waits  bool          // it waits for Peer, since For
-	Peer   int           // whom it waits for
-	For    time.Duration // how long
-	In     string        // the operation in which it waits: "allreduce 12"; may be empty
-	Silent time.Duration // since its last heartbeat
-	Left   bool          // it left, or never joined: nobody is told that it is slow
+	Doing  string        // rank's description: "evaluating"; may be empty
+	Waits  bool          // the rank waits for Peer, for a time of For
+	Peer   int           // awaited rank
+	For    time.Duration // duration of the wait
+	In     string        // operation of the wait: "allreduce 12"; may be empty
+	Silent time.Duration // time since the last heartbeat
+	Left   bool          // left, or never joined: never reported as slow
 }
 
-// Slow is a rank that holds up others.
+// Slow is a rank that delays other ranks.
 type Slow struct {
 	Rank   int
 	Doing  string
-	Silent time.Duration // when above 0, there was no sign of life for so long
-	By     []int         // the ranks that wait for it, directly or through others
-	For    time.Duration // the longest of those waits
-	In     string        // its operation, if it is known
-	Stuck  bool          // it has lasted so long that the operation is taken for stuck
-	Circle bool          // no one rank is slow: Rank and By wait for each other
+	Silent time.Duration // time without a heartbeat, if above 0
+	By     []int         // waiting ranks, directly or through other ranks
+	For    time.Duration // longest of these waits
+	In     string        // rank's operation, if known
+	Stuck  bool          // the wait is so long that the operation counts as stuck
+	Circle bool          // no single rank is slow: Rank and By wait for each other
 }
 
-// String reports the rank in one line.
+// String describes the rank on one line.
 func (s Slow) String() string {
 	long := quantity.Duration(s.For)
 	if s.Stuck && s.Silent == 0 {
@@ -62,7 +62,6 @@ func (s Slow) doing() string {
 	return " (" + s.Doing + ")"
 }
 
-// stuck reports an operation that makes no progress.
 func (s Slow) stuck(long string) string {
 	what := s.In
 	if what == "" {
@@ -80,11 +79,10 @@ func (s Slow) stuck(long string) string {
 		what, rankList(s.By), verb, whom, long)
 }
 
-// FindSlow returns the ranks that have held up others for at least after, by
-// rank; from stuck on, their operation is taken for stuck. A rank that waits is not
-// slow itself: whom it waits for is, or whom that one waits for, and so on to the
-// root of the chain. Cost: O(N^2) for the N ranks in the worst case, some
-// microseconds for 64.
+// FindSlow returns the ranks that have delayed other ranks for at least after, by rank; operations
+// delayed for at least stuck count as stuck. A waiting rank is not slow itself: FindSlow follows
+// the chain of waits to its root. Cost: O(N^2) for N ranks in the worst case, some microseconds for
+// 64.
 func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	found := make([]*Slow, len(ranks))
 	for r, s := range ranks {
@@ -92,7 +90,7 @@ func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 			continue
 		}
 		root, circle := root(ranks, r, after)
-		if ranks[root].Left || root == r && !circle { // it said so before it fell silent
+		if ranks[root].Left || root == r && !circle { // reported before the silence began
 			continue
 		}
 		if found[root] == nil {
@@ -100,7 +98,7 @@ func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 			if ranks[root].Silent >= after {
 				found[root].Silent = ranks[root].Silent
 			}
-			if circle { // with those of it that have not waited for so long
+			if circle { // including members of the circle with shorter waits
 				found[root].By = circleOf(ranks, root)
 			}
 		}
@@ -122,9 +120,9 @@ func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	return out
 }
 
-// root follows who waits for whom, from r to a rank that does not wait. Waits
-// begin one after the other along a ring, so half of after is enough to count
-// as waiting. In a circle the root is its lowest rank.
+// root follows the waits from r to a rank that does not wait. Along a ring waits begin
+// sequentially, so half of after counts as waiting. In a circle of waits the root is the lowest
+// rank.
 func root(ranks []Status, r int, after time.Duration) (rank int, circle bool) {
 	for range ranks {
 		s := ranks[r]
@@ -133,10 +131,9 @@ func root(ranks []Status, r int, after time.Duration) (rank int, circle bool) {
 		}
 		r = s.Peer
 	}
-	return slices.Min(circleOf(ranks, r)), true // as many steps as ranks: it is on the circle
+	return slices.Min(circleOf(ranks, r)), true // after as many steps as ranks, r is on the circle
 }
 
-// circleOf returns the ranks of the circle that r is on.
 func circleOf(ranks []Status, r int) []int {
 	members := []int{r}
 	for next := ranks[r].Peer; next != r; next = ranks[next].Peer {
@@ -145,17 +142,16 @@ func circleOf(ranks []Status, r int) []int {
 	return members
 }
 
-// reporter turns what FindSlow finds into lines, each rank's at once, then after
-// twice the time, four times, and so on, so that a long wait does not flood; and
-// when its operation is first taken for stuck.
+// reporter formats the results of FindSlow: each rank immediately, then after twice the time, four
+// times and so on, to limit the output, and when its operation first counts as stuck.
 type reporter struct {
-	next map[int]due // by rank
+	next map[int]due // time of the next report, by rank
 }
 
-// due is when a rank is to be reported again.
+// due is the time of a rank's next report.
 type due struct {
-	at    time.Duration // the length of its wait
-	stuck bool          // that its operation is stuck was said
+	at    time.Duration // duration of the wait
+	stuck bool          // the stuck operation was reported
 }
 
 func (p *reporter) lines(found []Slow) []string {

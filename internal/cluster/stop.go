@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// How all ranks of a job stop after the same step. Ranks say beforehand that they can (kindStoppable). When the
-// job is to stop, the coordinator asks each how many steps it has begun (kindStop, kindBegun), the most of which is the
-// step after which all stop (kindHalt). invariant[one-last-step]: that is the same step on every rank. From the question on a rank begins none that it has not told of, until it
-// has the answer. So a step costs nothing but a lock that nobody else holds, and no step is begun that
-// another rank would not do, too.
+// Stopping all ranks of a job after the same step. Ranks announce that they can stop
+// (kindStoppable). To stop the job, the coordinator requests the number of started steps from each
+// rank (kindStop, kindBegun); all ranks stop after the maximum (kindHalt). The protocol has
+// the property invariant[one-last-step]: the last step is always the same on every rank, because
+// from the request until the answer no rank begins a step beyond the reported number. A step
+// therefore costs only an uncontended lock.
 
-// StoppedError: the job was told to end, and did so in good order.
+// StoppedError means that the job stopped in good order on request.
 type StoppedError struct {
-	Reason string // what told it: "SIGTERM"
-	Step   int64  // how many steps the run has done; below 0: it was not saved
-	Saved  string // where it was saved
+	Reason string // origin of the request: "SIGTERM"
+	Step   int64  // steps done by the run; negative: not saved
+	Saved  string // path of the saved run
 }
 
-// Error says what told it to end, and where it can go on.
+// Error returns the origin of the request, the step and the path.
 func (e *StoppedError) Error() string {
 	if e.Step < 0 {
 		return "interrupted by " + e.Reason
@@ -29,34 +30,35 @@ func (e *StoppedError) Error() string {
 	return fmt.Sprintf("stopped by %s after step %d, saved in %s", e.Reason, e.Step, e.Saved)
 }
 
-// ErrCannotStop: some rank does not take part in stopping all after the same step.
+// ErrCannotStop means that some rank does not take part in stopping all after the same step.
 var ErrCannotStop = errors.New("the ranks have no step in common to stop after")
 
-// stopAgreement bounds how long ranks may take to agree on the step.
+// stopAgreement is the maximum time for the ranks to agree on the step.
 const stopAgreement = 10 * time.Second
 
-// Stopper is a rank's part in stopping all after the same step. A nil one never stops. Its methods may
-// be called from any goroutine.
+// Stopper is a rank's part in stopping all ranks after the same step. A nil Stopper never stops.
+// The methods are safe for concurrent use.
 type Stopper struct {
-	saved string // where the rank saves the run
+	saved string // path at which the rank saves the run
 
 	mu        sync.Mutex
-	begun     int64         // steps
-	requested chan struct{} // nil: it was not asked to stop; closed with the answer
-	lastStep  int64         // the answer: how many steps all do
+	begun     int64         // started steps
+	requested chan struct{} // nil: no request; closed with the answer
+	lastStep  int64         // answer: number of steps of all ranks
 	why       string
-	broken    error // in place of it
+	broken    error // error instead of the answer
 }
 
-// NewStopper is of a rank that saves the run in a place when it stops, and that has done so many
-// steps of it before.
+// NewStopper returns the Stopper of a rank that saves the run at the path saved and has already
+// done the given number of steps.
 func NewStopper(saved string, done int64) *Stopper { return &Stopper{saved: saved, begun: done} }
 
-// Begin says that the rank, which has done so many steps, is about to begin the next one. It returns a *StoppedError
-// if all ranks stop before that step.
+// Begin announces the next step of a rank that has done the given number of steps. Begin returns a
+// *StoppedError if all ranks stop before the next step.
 func (s *Stopper) Begin(done int64) error { return s.BeginMany(done, 1) }
 
-// BeginMany is Begin of a thread among several that do so many steps at once: all stop before them, or behind.
+// BeginMany is Begin of one of several threads that do steps simultaneously: all threads stop
+// before these steps or after them.
 func (s *Stopper) BeginMany(done, steps int64) error {
 	if s == nil {
 		return nil
@@ -76,7 +78,7 @@ func (s *Stopper) BeginMany(done, steps int64) error {
 	return nil
 }
 
-// await waits for the answer, which is on its way. The caller holds mu, which is free meanwhile.
+// await waits for the answer. The caller holds mu; await releases mu while waiting.
 func (s *Stopper) await() {
 	answered := s.requested
 	s.mu.Unlock()
@@ -90,7 +92,8 @@ func (s *Stopper) await() {
 	}
 }
 
-// ask tells how many steps the rank has begun: from now on it begins no other without the answer.
+// ask returns the number of started steps: from now on the rank begins no other step without the
+// answer.
 func (s *Stopper) ask() (begun int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,15 +103,14 @@ func (s *Stopper) ask() (begun int64) {
 	return s.begun
 }
 
-// answer is after how many steps all stop.
+// answer sets the number of steps after which all ranks stop.
 func (s *Stopper) answer(halt int64, why string) {
 	s.settle(func() { s.lastStep, s.why = halt, why })
 }
 
-// fail gives err in place of the answer.
 func (s *Stopper) fail(err error) { s.settle(func() { s.broken = err }) }
 
-// abandon ends the wait for an answer that will not come.
+// abandon ends the wait for an answer that will not arrive.
 func (s *Stopper) abandon(err error) {
 	s.mu.Lock()
 	waits := s.requested != nil
@@ -118,7 +120,6 @@ func (s *Stopper) abandon(err error) {
 	}
 }
 
-// settle sets the answer, once.
 func (s *Stopper) settle(set func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,12 +134,12 @@ func (s *Stopper) settle(set func()) {
 	}
 }
 
-// StopTogether stops ranks of one process after the same step, and returns that.
+// StopTogether stops the ranks of one process after the same step, and returns the step.
 func StopTogether(why string, ranks []*Stopper) (StoppedError, error) {
 	if len(ranks) == 0 || slices.Contains(ranks, nil) {
 		return StoppedError{}, ErrCannotStop
 	}
-	halt := int64(1) // of none there would be nothing to save
+	halt := int64(1) // without a step there is no state to save
 	for _, s := range ranks {
 		halt = max(halt, s.ask())
 	}
@@ -148,27 +149,27 @@ func StopTogether(why string, ranks []*Stopper) (StoppedError, error) {
 	return StoppedError{Reason: why, Step: halt, Saved: ranks[0].saved}, nil
 }
 
-// stopping is the coordinator's part.
+// stopping is the coordinator's state of stopping.
 type stopping struct {
-	able  []bool // by rank: it can stop
-	saved string // where rank 0 saves the run
-	why   string // "": nothing is stopped
+	able  []bool // ranks able to stop
+	saved string // path at which rank 0 saves the run
+	why   string // "": no stop in progress
 	begun map[int]int64
 	at    chan StoppedError
 }
 
-// Stop has all ranks that train stop after the same step, because of why, and returns false if some
-// cannot. Stopping then says after which.
+// Stop stops all training ranks after the same step, with the reason why. Stop returns false if
+// some rank cannot stop. Stopping receives the step.
 func (c *Coordinator) Stop(why string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stop(why)
 }
 
-// Stopping receives after which step all ranks stop, when they have agreed, whoever asked for it.
+// Stopping receives the agreed last step, for a request of any origin.
 func (c *Coordinator) Stopping() <-chan StoppedError { return c.halt.at }
 
-// Stopped says that the ranks have agreed to stop, and that rank has left in good order.
+// Stopped reports whether the ranks have agreed to stop and rank has left in good order.
 func (c *Coordinator) Stopped(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +178,6 @@ func (c *Coordinator) Stopped(rank int) bool {
 
 func (c *Coordinator) trainers() int { return c.cfg.WorldSize - c.cfg.Servers }
 
-// stop is Stop. The caller holds mu.
 func (c *Coordinator) stop(why string) bool {
 	h := &c.halt
 	if h.why != "" {
@@ -198,7 +198,7 @@ func (c *Coordinator) stop(why string) bool {
 	return true
 }
 
-// stopHeard acts on what a rank says of stopping. The caller holds mu.
+// stopHeard handles a rank's messages about stopping. The caller holds mu.
 func (c *Coordinator) stopHeard(rank int, m message) {
 	h := &c.halt
 	switch m.Kind {
@@ -220,9 +220,9 @@ func (c *Coordinator) stopHeard(rank int, m message) {
 	}
 }
 
-// haltAll tells all after which step to stop. The caller holds mu.
+// haltAll sends the last step to all ranks. The caller holds mu.
 func (c *Coordinator) haltAll() {
-	h, last := &c.halt, int64(1) // of none there would be nothing to save
+	h, last := &c.halt, int64(1) // without a step there is no state to save
 	for _, begun := range h.begun {
 		last = max(last, begun)
 	}
@@ -232,16 +232,17 @@ func (c *Coordinator) haltAll() {
 	h.at <- StoppedError{Reason: h.why, Step: last, Saved: h.saved}
 }
 
-// Stoppable says that this rank can stop after any step, and lets s know when it is to.
+// Stoppable announces that this rank can stop after any step, and connects s to the coordinator's
+// requests.
 func (m *Member) Stoppable(s *Stopper) {
 	m.mu.Lock()
 	m.stopper = s
 	m.mu.Unlock()
-	_ = m.ch.send(message{Kind: kindStoppable, Peer: -1, Reason: s.saved}, answerTimeout) // or the job is lost, too
+	_ = m.ch.send(message{Kind: kindStoppable, Peer: -1, Reason: s.saved}, answerTimeout) // if sending fails, the job is lost
 }
 
-// Stop asks for all ranks to stop after the same step, and returns that when they have agreed on it.
-// The error is ErrCannotStop, or why the job has ended.
+// Stop requests that all ranks stop after the same step, and returns the agreed step. The error is
+// ErrCannotStop, or the reason for the job's end.
 func (m *Member) Stop(why string) (StoppedError, error) {
 	m.mu.Lock()
 	s := m.stopper
@@ -267,21 +268,21 @@ func (m *Member) Stop(why string) (StoppedError, error) {
 	}
 }
 
-// stopHeard acts on what the coordinator says of stopping.
+// stopHeard handles the coordinator's messages about stopping.
 func (m *Member) stopHeard(msg message) {
 	m.mu.Lock()
 	s := m.stopper
 	m.mu.Unlock()
 	switch {
-	case s == nil: // it was not asked by who knows
+	case s == nil: // this rank did not announce that it can stop
 	case msg.Kind == kindStop:
-		_ = m.ch.send(message{Kind: kindBegun, Peer: -1, Step: s.ask()}, answerTimeout) // or the job is lost, too
+		_ = m.ch.send(message{Kind: kindBegun, Peer: -1, Step: s.ask()}, answerTimeout) // if sending fails, the job is lost
 	default:
 		if msg.Step >= 0 {
 			s.answer(msg.Step, msg.Reason)
 		}
 		select {
-		case <-m.halted: // of who asked too early
+		case <-m.halted: // refused: the request came too early
 		default:
 		}
 		m.halted <- StoppedError{Reason: msg.Reason, Step: msg.Step, Saved: s.saved}

@@ -8,31 +8,31 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Times are how long the processes of a job wait for each other. The zero value is the defaults.
+// Times are the waiting times between the processes of a job. The zero value means the defaults.
 type Times struct {
-	// Join is how long processes wait for each other at the start. 0 means 60 s.
+	// Join is the wait of processes for each other at the start. 0 means 60 s.
 	Join time.Duration
-	// Heartbeat is the time between signs of life, both ways. 0 means 1 s. The DeadAfter of the process at the other
-	// end must hold two of it.
+	// Heartbeat is the interval of heartbeats, in both directions. 0 means 1 s. The peer's
+	// DeadAfter must be at least twice Heartbeat.
 	Heartbeat time.Duration
-	// DeadAfter is how long a process may show no sign of life before it is lost. 0 means 10 s. It is at least twice
-	// Heartbeat.
+	// DeadAfter is the time without a heartbeat after which a process is lost. 0 means 10 s.
+	// DeadAfter is at least twice Heartbeat.
 	DeadAfter time.Duration
 }
 
-// The settings that Times are.
+// Paths of the settings in Times.
 const (
 	pathJoin      setting.Path = "job.join-timeout"
 	pathHeartbeat setting.Path = "job.heartbeat-interval"
 	pathDeadAfter setting.Path = "job.heartbeat-timeout"
 )
 
-// WithDefaults returns the times with defaults in place of zero values.
+// WithDefaults returns the times with defaults instead of zero values.
 func (t Times) WithDefaults() Times {
 	return Times{Join: cmp.Or(t.Join, time.Minute), Heartbeat: cmp.Or(t.Heartbeat, time.Second), DeadAfter: cmp.Or(t.DeadAfter, 10*time.Second)}
 }
 
-// Validate reports all faults together, by the paths of the settings.
+// Validate returns all errors together, by the paths of the settings.
 func (t Times) Validate() error {
 	t = t.WithDefaults()
 	var faults setting.ErrorList
@@ -50,7 +50,7 @@ func (t Times) Validate() error {
 	return faults.Err()
 }
 
-// Settings are the rows of t, which holds the defaults.
+// Settings returns the setting rows of t, which must hold the defaults.
 func (t *Times) Settings() []setting.Row {
 	return []setting.Row{
 		{Path: pathJoin, Commands: setting.AllCommands, Flag: "join-timeout", Scope: setting.PerProcess, Value: positive{setting.Duration(&t.Join), &t.Join},
@@ -62,7 +62,7 @@ func (t *Times) Settings() []setting.Row {
 	}
 }
 
-// positive refuses a time of 0, which would silently be the default, and less.
+// positive refuses durations <= 0: 0 would silently mean the default.
 type positive struct {
 	setting.Value
 	field *time.Duration
@@ -70,7 +70,7 @@ type positive struct {
 
 var errPositive = errors.New("want a positive time, such as 30s")
 
-// Set leaves the field as it was where it fails.
+// Set leaves the field unchanged on failure.
 func (p positive) Set(text string) error {
 	was := *p.field
 	err := p.Value.Set(text)

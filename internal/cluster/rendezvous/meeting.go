@@ -1,11 +1,11 @@
-// Package rendezvous is how processes find rank 0 of their job where nothing says its address: rank
-// 0 listens at a free port and posts a notice at a place that all of them see. That is a file,
-// beside each other on one host or on a folder that hosts share, or a key of etcd (module
-// cluster/rendezvous/etcd). The notice in a file has the job's ticket, too, where nobody has given
-// the job one; so it is its owner's alone, and one that others may read or write is refused.
+// Package rendezvous lets processes find rank 0 of their job without a configured address: rank 0
+// listens at a free port and publishes a notice in a Backend visible to all processes. A Backend is
+// a file, on one host or in a shared folder, or a key in etcd (module cluster/rendezvous/etcd). If
+// no ticket is configured, a notice in a file also has the job's ticket. The file is therefore
+// private to its owner; readers refuse a file accessible to other users.
 //
-// An earlier job may have left a notice: it has another job's name, or nobody listens at its address; so who cannot connect looks
-// again.
+// An earlier job may have left a notice, with another job's name or an address without a listener.
+// A process that cannot connect therefore looks up the notice again.
 package rendezvous
 
 import (
@@ -26,18 +26,18 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The most bytes of files that are read.
+// Maximum sizes of the files read, in bytes.
 const (
 	maxNotice = 4 << 10
 	maxTicket = 4 << 10
 )
 
-// File is a Backend: a file by its absolute path, in a folder that all processes see.
+// File is a Backend: a file with an absolute path, in a folder visible to all processes.
 type File string
 
-// Publish is the method of Backend. It waits while another rank 0 listens at the address of an
-// earlier notice: two jobs that are started together with the same variables meet one after the
-// other.
+// Publish implements Backend. Publish waits while another rank 0 listens at the address of an
+// earlier notice: two jobs started together with the same variables run their rendezvous
+// sequentially.
 func (f File) Publish(ctx context.Context, n Endpoint) (withdraw func(), err error) {
 	path := string(f)
 	text := n.Encode()
@@ -60,7 +60,8 @@ func (f File) Publish(ctx context.Context, n Endpoint) (withdraw func(), err err
 	}, nil
 }
 
-// publish gives a written notice its name, once no other rank 0 listens at the address of the notice that has the name.
+// publish renames a written notice, once no other rank 0 listens at the address in the existing
+// notice.
 func (f File) publish(ctx context.Context, temp string) error {
 	path := string(f)
 	for {
@@ -71,11 +72,11 @@ func (f File) publish(ctx context.Context, temp string) error {
 		if !errors.Is(err, fs.ErrExist) { // a file system without links
 			return os.Rename(temp, path)
 		}
-		earlier, _ := private(path, maxNotice, false) // unreadable: it gives way
+		earlier, _ := private(path, maxNotice, false) // an unreadable notice is replaced
 		other, err := Decode(earlier, path, "")
 		if err != nil || !listens(other.Address) {
 			if now, _ := private(path, maxNotice, false); bytes.Equal(now, earlier) {
-				_ = os.Remove(path) // else another rank 0 has just posted: the next look finds it
+				_ = os.Remove(path) // after a failure the next attempt finds the notice of another rank 0
 			}
 			continue
 		}
@@ -87,7 +88,6 @@ func (f File) publish(ctx context.Context, temp string) error {
 	}
 }
 
-// listens reports whether a process accepts connections at an address IP:PORT.
 func listens(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	if net.ParseIP(host) == nil {
@@ -106,7 +106,7 @@ func write(w io.Writer, text []byte) error {
 	return err
 }
 
-// Lookup is the method of Backend. An *UnsafeError stays with the next look.
+// Lookup implements Backend. An *UnsafeError is permanent.
 func (f File) Lookup(_ context.Context, job string) (n Endpoint, err error) {
 	text, err := private(string(f), maxNotice, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,8 +118,9 @@ func (f File) Lookup(_ context.Context, job string) (n Endpoint, err error) {
 	return Decode(text, string(f), job)
 }
 
-// Ticket reads a job's ticket from a file that its owner alone may read, such as `ringo ticket FILE` makes. A file of root's,
-// such as a Secret's of Kubernetes, may be its group's, too. No error shows what the file holds.
+// Ticket reads a job's ticket from a file readable only by the owner, such as a file of `ringo
+// ticket FILE`. A file of root, such as a Kubernetes Secret, may also be readable by the group. No
+// error contains the file's contents.
 func Ticket(path string) (transport.Ticket, error) {
 	text, err := private(path, maxTicket, true)
 	if err != nil {
@@ -132,14 +133,14 @@ func Ticket(path string) (transport.Ticket, error) {
 	return ticket, nil
 }
 
-// Secret reads another secret, such as a password, from a file that its owner alone may read, likewise. Space around it is no part
-// of it.
+// Secret reads another secret, such as a password, with the same checks as Ticket. Surrounding
+// space is removed.
 func Secret(path string) (string, error) {
 	text, err := private(path, maxTicket, true)
 	return strings.TrimSpace(string(text)), err
 }
 
-// NewTicket writes a new ticket to a file that does not exist yet.
+// NewTicket writes a new ticket to a new file.
 func NewTicket(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -152,18 +153,19 @@ func NewTicket(path string) error {
 	return nil
 }
 
-// UnsafeError says that a file which holds a secret is not its owner's alone.
+// UnsafeError means that a file with a secret is accessible to other users.
 type UnsafeError struct {
 	Path string
-	Why  string // "others may read it (mode -rw-r--r--)"
+	Why  string // reason, such as "others may read it (mode -rw-r--r--)"
 }
 
-// Error says what is wrong and what to do.
+// Error returns the problem and the remedy.
 func (e *UnsafeError) Error() string {
 	return fmt.Sprintf("%s holds a secret, and %s: chmod 600 it, or, of a Secret's mount, defaultMode: 0400", e.Path, e.Why)
 }
 
-// private reads a file that belongs to this user, or where that is allowed to root, and that nobody else may read or write.
+// private reads a file that is owned by this user, or with roots also by root, and inaccessible to
+// other users.
 func private(path string, most int64, roots bool) ([]byte, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -184,7 +186,8 @@ func private(path string, most int64, roots bool) ([]byte, error) {
 	return text, err
 }
 
-// Private is a file of that name for notices among the processes of this host and user, in a folder that nobody else can write.
+// Private returns the path of a file for notices between processes of this host and user, in a
+// folder that only the user can write.
 func Private(name string) (string, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("ringo-%d", os.Getuid()))
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

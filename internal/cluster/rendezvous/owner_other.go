@@ -4,5 +4,5 @@ package rendezvous
 
 import "io/fs"
 
-// exposed is "": this system does not say by modes who may read a file.
+// exposed returns "": on this system file modes do not determine the readers of a file.
 func exposed(fs.FileInfo, bool) string { return "" }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// exposed says in words who else than this user may read or write what info is of; "": nobody. With roots, it may be root's and of a group of
-// this process.
+// exposed describes the access of other users to a file, or returns "". With roots, the file may
+// belong to root and to a group of this process.
 func exposed(info fs.FileInfo, roots bool) string {
 	mode := info.Mode()
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)

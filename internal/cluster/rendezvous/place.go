@@ -9,35 +9,34 @@ import (
 	"strings"
 )
 
-// Backend is where rank 0 posts its notice and the others look for it. Its methods may be called by
-// several goroutines.
+// Backend is the store for rank 0's notice. The methods are safe for concurrent use.
 type Backend interface {
-	// Publish puts a notice there; it appears whole. One of an earlier job gives way as soon as its
-	// process does not listen at its address, or is known to be gone. withdraw removes the notice,
-	// unless another has taken its place.
+	// Publish stores a notice atomically. A notice of an earlier job is replaced when its process
+	// does not listen at the address, or is known to be gone. withdraw removes the notice, unless
+	// another notice has replaced it.
 	Publish(ctx context.Context, n Endpoint) (withdraw func(), err error)
-	// Lookup returns rank 0's notice, once it is there and of the job, "" for any. Whether rank 0
-	// is still there, who connects finds out. Most errors may be gone with the next look.
+	// Lookup returns rank 0's notice for the job, or for any job if job is "". Lookup does not
+	// check that rank 0 is alive. Most errors are temporary.
 	Lookup(ctx context.Context, job string) (Endpoint, error)
 }
 
-// Schemes of a rendezvous in etcd: in the clear, and under TLS.
+// Schemes of a rendezvous in etcd: unencrypted, and with TLS.
 const (
 	Etcd    = "etcd://"
 	EtcdTLS = "etcds://"
 )
 
-// IsBackend reports whether a rendezvous names a place and not the HOST:PORT of rank 0.
+// IsBackend reports whether a rendezvous names a Backend instead of rank 0's HOST:PORT.
 func IsBackend(rendezvous string) bool {
 	return filepath.IsAbs(rendezvous) || strings.HasPrefix(rendezvous, Etcd) || strings.HasPrefix(rendezvous, EtcdTLS)
 }
 
-// IsPrivate reports whether a rendezvous is a place of which nobody but the job's owner reads what is posted, so that the ticket
-// may be: a file.
+// IsPrivate reports whether only the job's owner can read the rendezvous, so that a ticket may be
+// published there: a file.
 func IsPrivate(rendezvous string) bool { return filepath.IsAbs(rendezvous) }
 
-// Open returns the place that a rendezvous names, a File. Etcd's client has a module of its own, since it weighs as much as a third of
-// ringo: its Open is for etcd.
+// Open returns the Backend of a rendezvous, a File. The etcd client is in a separate module,
+// because of its size, a third of ringo's: use Open of that module for etcd.
 func Open(rendezvous string) (Backend, error) {
 	switch {
 	case filepath.IsAbs(rendezvous):
@@ -49,28 +48,28 @@ func Open(rendezvous string) (Backend, error) {
 	return nil, fmt.Errorf("meeting: %q: want the absolute path of a file, or %sHOST:PORT/KEY", rendezvous, Etcd)
 }
 
-// version is that of a notice's form.
+// version is the version of the notice format.
 const version = 1
 
-// Endpoint is what rank 0 tells the others.
+// Endpoint is the notice of rank 0.
 type Endpoint struct {
 	Version int `json:"version"`
-	// Job is the name of this start of the job; "": it has none.
+	// Job is the unique name of this start of the job, or "".
 	Job string `json:"job,omitempty"`
-	// Address is where rank 0 listens, HOST:PORT.
+	// Address is rank 0's listen address, HOST:PORT.
 	Address string `json:"address"`
-	// Ticket is the job's, in hexadecimal digits, where rank 0 has made it; "": the others were given it.
+	// Ticket is the job's ticket in hexadecimal digits, if rank 0 generated the ticket, or "".
 	Ticket string `json:"ticket,omitempty"`
 }
 
-// Encode is the notice as it is posted.
+// Encode returns the encoded notice.
 func (n Endpoint) Encode() []byte {
 	n.Version = version
-	text, _ := json.Marshal(n) // of strings and a number: it never fails
+	text, _ := json.Marshal(n) // strings and a number always encode
 	return text
 }
 
-// Decode is the notice that was found where, if it is one of the job, "" for any.
+// Decode decodes the notice found at where, and checks that it belongs to job; "" matches any job.
 func Decode(text []byte, where, job string) (n Endpoint, err error) {
 	if err := json.Unmarshal(text, &n); err != nil {
 		return n, fmt.Errorf("%s is no notice of rank 0: %w", where, err)

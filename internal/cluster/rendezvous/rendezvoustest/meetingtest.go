@@ -1,4 +1,4 @@
-// Package rendezvoustest is the suite that every rendezvous.Backend passes.
+// Package rendezvoustest is the test suite for implementations of rendezvous.Backend.
 package rendezvoustest
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 )
 
-// patience is how long a place may take to show what was posted or withdrawn.
+// patience is the time for a Backend to reflect a publication or withdrawal.
 const patience = 10 * time.Second
 
-// Run runs the suite. at returns the place of a name, another process's view of it with each call; waits says that
-// a notice waits for an earlier one whose process may still live.
+// Run runs the suite. at returns the Backend of a name, on each call as another process's view;
+// waits reports whether a notice waits for an earlier notice with a possibly live process.
 func Run(t *testing.T, at func(t *testing.T, name string) rendezvous.Backend, waits bool) {
 	for name, test := range map[string]func(*testing.T, func(*testing.T, string) rendezvous.Backend, bool){
 		"Meet": meet, "Successor": successor, "WithdrawsItsOwn": withdrawsItsOwn, "Apart": apart, "GivesUp": givesUp,
@@ -23,7 +23,8 @@ func Run(t *testing.T, at func(t *testing.T, name string) rendezvous.Backend, wa
 	}
 }
 
-// What rank 0 posts the others find, under its job's name or under none, until it is withdrawn.
+// meet checks that other processes find rank 0's notice, with or without the job's name, until
+// withdrawal.
 func meet(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool) {
 	rank0, other := at(t, "a"), at(t, "a")
 	if n, err := other.Lookup(t.Context(), ""); err == nil {
@@ -44,7 +45,7 @@ func meet(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool) 
 	gone(t, other)
 }
 
-// A notice of a job that has ended gives way to the next one's.
+// successor checks that the notice of an ended job is replaced by the next job's.
 func successor(t *testing.T, at func(*testing.T, string) rendezvous.Backend, waits bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -53,7 +54,7 @@ func successor(t *testing.T, at func(*testing.T, string) rendezvous.Backend, wai
 		t.Fatal(err)
 	}
 	if waits {
-		withdraw() // what dies without it, the place's own tests try
+		withdraw() // the Backend's own tests cover a death without withdrawal
 	}
 	defer post(t, at(t, "b"), rendezvous.Endpoint{Job: "j 2", Address: "h:2"})()
 	if n, err := at(t, "b").Lookup(t.Context(), "j 2"); err != nil || n.Address != "h:2" {
@@ -61,7 +62,7 @@ func successor(t *testing.T, at func(*testing.T, string) rendezvous.Backend, wai
 	}
 }
 
-// Who withdraws late leaves what has come in the place of its notice.
+// withdrawsItsOwn checks that a late withdrawal leaves a newer notice in place.
 func withdrawsItsOwn(t *testing.T, at func(*testing.T, string) rendezvous.Backend, waits bool) {
 	first := post(t, at(t, "c"), rendezvous.Endpoint{Address: "h:1"})
 	if waits {
@@ -74,7 +75,7 @@ func withdrawsItsOwn(t *testing.T, at func(*testing.T, string) rendezvous.Backen
 	}
 }
 
-// Places of other names have nothing to do with each other.
+// apart checks that Backends with different names are independent.
 func apart(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool) {
 	one, two := post(t, at(t, "d"), rendezvous.Endpoint{Address: "h:1"}), post(t, at(t, "d2"), rendezvous.Endpoint{Address: "h:2"})
 	defer two()
@@ -87,7 +88,7 @@ func apart(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool)
 	}
 }
 
-// Looking ends with its context.
+// givesUp checks that Lookup ends with its context.
 func givesUp(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
