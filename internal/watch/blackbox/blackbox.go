@@ -1,8 +1,9 @@
-// Package blackbox puts together what the processes of a job had recorded when it failed, and says what that shows: the first
-// operation in which ranks differ, its bucket, who was missing, and what each was doing.
+// Package blackbox merges the records of a failed job's processes and finds the first operation
+// with a difference between ranks: the operation, its bucket, the missing ranks, and the activity
+// of each process.
 //
-// A launcher merges the memory in which its processes record (package record) into one file; `ringo blackbox FILE` prints it. The
-// layout of the file is in docs/formats/blackbox.md.
+// A launcher merges its processes' record memory (package record) into one file; `ringo blackbox
+// FILE` prints the file. docs/formats/blackbox.md documents the layout.
 package blackbox
 
 import (
@@ -16,62 +17,63 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Format and Version stand at the beginning of a file.
+// Format and Version identify the file format.
 const (
 	Format  = "ringo-blackbox"
 	Version = 1
 )
 
-// maxFile bounds what Read takes: some 2.7 MB for each of 1,024 processes with all that they can record.
+// maxFile limits the bytes accepted by Read: some 2.7 MB for each of 1,024 processes with full
+// records.
 const maxFile = 3 << 30
 
-// File is what the processes of a job had recorded.
+// File is the merged records of a job's processes.
 type File struct {
 	Format    string    `json:"format"`
 	Version   int       `json:"version"`
 	Written   time.Time `json:"written"`
-	Why       string    `json:"why"` // the job failed, in the launcher's words
+	Why       string    `json:"why"` // reason for the job's failure, from the launcher
 	Processes []Process `json:"processes"`
 }
 
-// Process is one of them.
+// Process is the record of one process.
 type Process struct {
 	Name       string  `json:"name"`             // "rank 3"
-	Rank       int     `json:"rank"`             // its number in the mesh; -1: it is outside
-	Serves     bool    `json:"serves,omitempty"` // it is a server, and in no group of ranks
-	ExitStatus string  `json:"how,omitempty"`    // it ended: "killed by signal 9 (SIGKILL)"; "": well
-	Lost       bool    `json:"lost,omitempty"`   // the job failed because of it, as its launcher found
-	Silent     string  `json:"silent,omitempty"` // why nothing is known of what it did; "": it is
-	Number     int     `json:"process"`          // of the system
-	Step       int64   `json:"step"`             // how many it had done, -1 before the first
-	Doing      string  `json:"doing,omitempty"`  // the phase under way
-	Unseen     uint64  `json:"unseen,omitempty"` // how much it did at once, and had no room to record
-	Open       []Entry `json:"open"`             // what had begun and not ended, the oldest first
-	Ended      []Entry `json:"ended"`            // the last operations, messages, requests, faults and changes, in the order in which they began as far as it is known
+	Rank       int     `json:"rank"`             // number in the mesh; -1 outside
+	Serves     bool    `json:"serves,omitempty"` // server, in no group of ranks
+	ExitStatus string  `json:"how,omitempty"`    // exit status: "killed by signal 9 (SIGKILL)"; "": success
+	Lost       bool    `json:"lost,omitempty"`   // the job failed because of this process, according to the launcher
+	Silent     string  `json:"silent,omitempty"` // reason for a missing record; "" with a record
+	Number     int     `json:"process"`          // process number on its host
+	Step       int64   `json:"step"`             // steps done, -1 before the first
+	Doing      string  `json:"doing,omitempty"`  // current phase
+	Unseen     uint64  `json:"unseen,omitempty"` // concurrent events without space in the record
+	Open       []Entry `json:"open"`             // events in progress, oldest first
+	Ended      []Entry `json:"ended"`            // last operations, messages, requests, faults and changes, ordered by begin if known
 }
 
-// Entry is an event in words. Times are nanoseconds since 1970 by the host's clock.
+// Entry is an event as text and numbers. Times are nanoseconds since 1970 in the host's clock.
 type Entry struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Algorithm string `json:"algorithm,omitempty"`
-	Bucket    int    `json:"bucket"`          // -1: of none
-	Label     string `json:"label,omitempty"` // what the bucket is called
+	Bucket    int    `json:"bucket"`          // -1: none
+	Label     string `json:"label,omitempty"` // name of the bucket
 	Step      int64  `json:"step"`
 	Group     uint32 `json:"group"`
 	Seq       uint32 `json:"seq"`
-	With      int    `json:"with"` // the other rank of a message, or a root; -1: none
-	Peer      int    `json:"peer"` // for whom it waits, or did when it failed; -1: nobody
+	With      int    `json:"with"` // peer of a message, or root; -1: none
+	Peer      int    `json:"peer"` // awaited rank, now or at the failure; -1: none
 	Size      int64  `json:"bytes"`
 	Sent      int64  `json:"bytes_sent"`          // -1: unknown
-	Sig       string `json:"signature,omitempty"` // the same on ranks that do the same
-	Rows      uint64 `json:"rows,omitempty"`      // of a request
-	Begun     int64  `json:"begun"`               // or since when it waits; 0: nobody looked at the clock
-	Done      int64  `json:"done"`                // 0: it goes on; -1: it has ended, and nobody looked at the clock
+	Sig       string `json:"signature,omitempty"` // equal on ranks with equal work
+	Rows      uint64 `json:"rows,omitempty"`      // number of rows of a request
+	Begun     int64  `json:"begun"`               // begin, or start of the wait; 0: unknown
+	Done      int64  `json:"done"`                // end; 0: in progress; -1: ended at an unknown time
 	Failed    bool   `json:"failed,omitempty"`
 }
 
-// Add adds what a process had recorded; nil: nothing.
+// Add adds a process's record; nil means no record.
 func (b *File) Add(p Process, s *record.Snapshot) {
 	p.Step, p.Open, p.Ended = -1, []Entry{}, []Entry{}
 	if s == nil {
@@ -99,14 +101,15 @@ func (b *File) Add(p Process, s *record.Snapshot) {
 	b.Processes = append(b.Processes, p)
 }
 
-// inOrder sorts what has ended by when it began. An operation of which nobody knows that stands behind the one before it in its group.
+// inOrder sorts ended entries by begin. An operation with unknown begin follows its predecessor in
+// its group.
 func inOrder(ended []Entry) []Entry {
 	slices.SortStableFunc(ended, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seq, b.Seq)) })
 	type dated struct {
 		Entry
 		at int64
 	}
-	all, last := make([]dated, len(ended)), map[uint32]int64{} // by group
+	all, last := make([]dated, len(ended)), map[uint32]int64{} // last known time, by group
 	for i, e := range ended {
 		all[i] = dated{e, e.Begun}
 		if e.Kind == record.Operation.String() {
@@ -139,13 +142,13 @@ func entry(s *record.Snapshot, e record.Event) Entry {
 	return out
 }
 
-// Write writes the file.
+// Write writes the file as JSON.
 func (b *File) Write(w io.Writer) error {
 	b.Format, b.Version = Format, Version
 	return json.NewEncoder(w).Encode(b)
 }
 
-// Read reads a file. Errors say at which byte it is none.
+// Read reads a file. Errors have the byte offset.
 func Read(r io.Reader) (*File, error) {
 	in := json.NewDecoder(io.LimitReader(r, maxFile))
 	var b File

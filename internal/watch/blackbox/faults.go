@@ -9,7 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// faulted is the first fault that a rank has found in a bucket, with what the others say of the same bucket; nil: there is none.
+// faulted returns the first error that a rank recorded in a bucket, with the errors of other ranks
+// in the same bucket and step, or nil.
 func (b *File) faulted() *Finding {
 	type said struct {
 		rank string
@@ -36,7 +37,7 @@ func (b *File) faulted() *Finding {
 	return f
 }
 
-// fault is String of a fault that was found.
+// fault is String for a recorded error.
 func (f *Finding) fault() string {
 	text := "fault in " + f.Bucket
 	if f.Step >= 0 {

@@ -11,60 +11,62 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Finding is the first operation of a group in which its ranks differ, or that no rank has ended.
+// Finding is the first operation of a group that differs between ranks, or that no rank has ended.
 type Finding struct {
 	Group     uint32 `json:"group"`
 	Seq       uint32 `json:"seq"`
 	Operation string `json:"what"`             // "allreduce of 4096 bytes by ring"
 	Bucket    string `json:"bucket,omitempty"` // "bucket 3 (fc.bias)"
-	Step      int64  `json:"step"`             // how many had been done, -1: none had begun; of a request the step that it is for
-	// Request says that it is no operation of a group but a request to a server that keeps parameters: for the step that
-	// came first, or, where nobody waited, the last of a process that was killed, which is Within.
+	Step      int64  `json:"step"`             // steps done before, -1: unknown; for a request, the request's step
+	// Request reports whether the finding is a request to a parameter server instead of an
+	// operation: the request for the earliest step, or, without a waiting process, the last request
+	// of a killed process, in Within.
 	Request bool `json:"request,omitempty"`
-	// Fault says that it is nothing of which the record shows that it did not end, but a fault that ranks have found in a bucket: Differ has
-	// what each of them said.
+	// Fault reports whether the finding is an error reported by ranks in a bucket, instead of an
+	// unfinished operation: Differ has each rank's report.
 	Fault bool `json:"fault,omitempty"`
-	// Differ is what ranks had begun in its place, if that was not the same.
+	// Differ is the operations of the ranks, if different.
 	Differ []OperationOf `json:"differ,omitempty"`
-	// Missing are those that had not begun it.
+	// Missing are the ranks that had not begun the operation.
 	Missing []Activity `json:"missing,omitempty"`
-	// Waited are those that were in it and waited, each for a peer that had not ended it, and Within the others that were in it.
+	// Waited are the ranks that waited in the operation for a peer that had not ended the
+	// operation, and Within the rest of the ranks in the operation.
 	Waited []WaitingFor `json:"waited,omitempty"`
 	Within []Activity   `json:"within,omitempty"`
-	// Ended are the names of those that had ended it.
+	// Ended are the names of the ranks that had ended the operation.
 	Ended []string `json:"ended,omitempty"`
-	// Lost are those for whose loss the job failed, where none of the above but Ended has them.
+	// Lost are the processes that the job failed for, if not in any field above except Ended.
 	Lost []LostProcess `json:"lost,omitempty"`
 }
 
-// OperationOf is what some did.
+// OperationOf is the operation of some ranks.
 type OperationOf struct {
 	Operation string   `json:"what"`
 	Ranks     []string `json:"ranks"`
 }
 
-// Activity is what a process was doing besides.
+// Activity is the activity of a process outside the operation.
 type Activity struct {
 	Rank       string `json:"rank"`
 	Doing      string `json:"doing,omitempty"`  // "backward of step 12"
-	Serves     bool   `json:"serves,omitempty"` // it is a server
-	ExitStatus string `json:"how,omitempty"`    // it ended
+	Serves     bool   `json:"serves,omitempty"` // server
+	ExitStatus string `json:"how,omitempty"`    // exit status
 }
 
-// WaitingFor is for whom a process waited.
+// WaitingFor is a wait of one process for another.
 type WaitingFor struct {
 	Rank       string `json:"rank"`
 	Peer       int    `json:"peer"`
 	For        string `json:"for"`           // Peer's name
-	ExitStatus string `json:"how,omitempty"` // it was killed
-	// Lost says that the peer had ended the operation, and that nothing else kept it from ending: what the peer sent last did not come, as
-	// when a connection breaks.
+	ExitStatus string `json:"how,omitempty"` // exit status, if killed
+	// Lost reports whether the peer had ended the operation, and no other cause blocked it: the
+	// peer's last data did not arrive, as after a broken connection.
 	Lost bool `json:"lost,omitempty"`
 
 	failed bool
 }
 
-// Find says what the box shows, nil if it shows nothing: no rank was in an operation, and all had done the same.
+// Find returns the finding, or nil if no rank was in an operation and all ranks had done the same.
 func (b *File) Find() *Finding {
 	f := b.find()
 	if f != nil && !f.Request && !f.Fault {
@@ -74,10 +76,10 @@ func (b *File) Find() *Finding {
 }
 
 func (b *File) find() *Finding {
-	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.tables() && p.hasEnded() }) { // what ranks do among themselves follows from it
+	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.tables() && p.hasEnded() }) { // the exchanges among ranks are affected as a consequence
 		return cmp.Or(b.stuck(), b.last())
 	}
-	groups := map[uint32]map[int]map[uint32]Entry{} // by process and number
+	groups := map[uint32]map[int]map[uint32]Entry{} // operations by process and number
 	for i, p := range b.Processes {
 		for _, e := range slices.Concat(p.Ended, p.Open) {
 			if e.Kind != record.Operation.String() {
@@ -108,9 +110,9 @@ func (b *File) find() *Finding {
 	return first
 }
 
-// differ is the first operation of a group in which its members differ, and when it began.
+// differ returns the first operation of a group with a difference between members, and its begin.
 func (b *File) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int64) {
-	if group == 0 || group == record.AggregationGroup { // are those of all ranks, also of those that died before their first operation
+	if group == 0 || group == record.AggregationGroup { // groups of all ranks, including ranks that died before their first operation
 		for i, p := range b.Processes {
 			if p.Rank >= 0 && !p.Serves && p.Silent == "" && did[i] == nil {
 				did[i] = map[uint32]Entry{}
@@ -133,19 +135,19 @@ func (b *File) differ(group uint32, did map[int]map[uint32]Entry) (*Finding, int
 	return nil, 0
 }
 
-// look fills in what the members did of operation f.Seq. open says that not all have ended the same; begun is when the first of them
-// began it, as far as that is known.
+// look fills in the members' state of operation f.Seq. open reports whether the operation is
+// unfinished or different on some member; begun is the earliest known begin.
 func (f *Finding) look(b *File, members []int, did map[int]map[uint32]Entry, latest map[int]uint32) (begun int64, open bool) {
 	begun = math.MaxInt64
-	sigs := map[string]int{} // by signature, the place in Differ
+	sigs := map[string]int{} // index in Differ, by signature
 	for _, i := range members {
 		p := b.Processes[i]
 		e, ok := did[i][f.Seq]
 		switch {
 		case ok:
-		case p.Unseen > 0: // it may have done what there was no room to record
+		case p.Unseen > 0: // the operation may be missing for lack of space in the record
 			continue
-		case f.Seq < latest[i]: // operations begin in order: it had ended this one, which was overwritten since
+		case f.Seq < latest[i]: // operations begin in order: this operation ended and was overwritten
 			f.Ended = append(f.Ended, p.Name)
 			continue
 		default:
@@ -181,10 +183,10 @@ func (f *Finding) look(b *File, members []int, did map[int]map[uint32]Entry, lat
 	return begun, open || len(f.Differ) > 0
 }
 
-// release takes those out of WaitingFor whose peers had ended the operation, or their part of it as
-// servers that sum: they would have gone on, had they lived or had a core. Where all of them have
-// failed, and nobody else held the operation up, they would not: then what their peers had sent was
-// lost, and they stay.
+// release removes from Waited the ranks with a peer that had ended the operation, or, as an
+// aggregation server, its part: such ranks would have continued if alive and scheduled. If all of
+// these ranks failed, and no other rank delayed the operation, the peers' data were lost, and the
+// ranks stay in Waited.
 func (f *Finding) release(b *File) {
 	var lost []WaitingFor
 	within := len(f.Within)
@@ -215,7 +217,8 @@ func (p *Process) doing() Activity {
 	return d
 }
 
-// killed is how the process ended if a signal did it; that others end because of it says nothing more.
+// killed returns the exit status of a process ended by a signal, or "": other ends are
+// consequences.
 func (p *Process) killed() string {
 	if strings.HasPrefix(p.ExitStatus, "killed") {
 		return p.ExitStatus
@@ -223,7 +226,7 @@ func (p *Process) killed() string {
 	return ""
 }
 
-// hasEnded says that the process did nothing any more, whatever the others did.
+// hasEnded reports whether the process had stopped working, independently of other processes.
 func (p *Process) hasEnded() bool {
 	return p.Lost || p.killed() != "" || strings.HasPrefix(p.ExitStatus, "stopped")
 }
@@ -239,7 +242,7 @@ func (e Entry) what() string {
 	return text
 }
 
-// String is the finding in a line.
+// String returns the finding on one line.
 func (f *Finding) String() string {
 	switch {
 	case f.Request:

@@ -14,18 +14,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Memory says that f is what one process has left, for Gather, and no file of Write. f stays where it was.
+// Memory reports whether f is one process's record memory, for Gather, instead of a file of Write.
+// Memory does not change the offset of f.
 func Memory(f io.ReaderAt) (bool, error) {
 	var mark [len(record.Magic)]byte
 	n, err := f.ReadAt(mark[:], 0)
-	if err == io.EOF { // too short for either, which its reader says better
+	if err == io.EOF { // too short for both; the reader of f has the better error
 		err = nil
 	}
 	return string(mark[:n]) == record.Magic, err
 }
 
-// Gather merges what processes have left in files of their own (record.InFile), as those do that no launcher has started. They may be
-// recording still. Errors name the file.
+// Gather merges the files of processes without a launcher (record.InFile), which may still be
+// recording. Errors name the file.
 func Gather(paths []string) (*File, error) {
 	b := &File{Format: Format, Version: Version, Written: time.Now(), Why: "what processes have left that no launcher had started"}
 	type left struct {
@@ -39,7 +40,7 @@ func Gather(paths []string) (*File, error) {
 			return nil, fmt.Errorf("blackbox: %w", err)
 		}
 		s, err := record.Read(f)
-		_ = f.Close() // it was read
+		_ = f.Close() // opened for reading only
 		if err != nil {
 			return nil, fmt.Errorf("blackbox: %s: %w", path, err)
 		}
@@ -49,7 +50,7 @@ func Gather(paths []string) (*File, error) {
 		}
 		all = append(all, left{processOf(s, path), s})
 	}
-	slices.SortStableFunc(all, func(a, b left) int { // ranks first: servers ask them what they know
+	slices.SortStableFunc(all, func(a, b left) int { // ranks first: servers look up operations of ranks
 		serves := func(p Process) int {
 			switch {
 			case p.tables():
@@ -67,7 +68,7 @@ func Gather(paths []string) (*File, error) {
 	return b, nil
 }
 
-// processOf is what a recorder says of its process, and what becomes plain by its being there or not.
+// processOf describes a process by its recorder, and by the process's state on this host.
 func processOf(s *record.Snapshot, path string) Process {
 	p := Process{Rank: -1}
 	switch n := s.Identity.Number; s.Identity.Role {
@@ -81,7 +82,7 @@ func processOf(s *record.Snapshot, path string) Process {
 		p.Name, p.Serves = path, true
 	}
 	switch {
-	case !s.Active: // it has said so
+	case !s.Active: // the process has ended recording
 	case syscall.Kill(s.Process, 0) == syscall.ESRCH:
 		p.ExitStatus = "killed, or it ended without a word, or it is on another host"
 	case stopped(s.Process):
@@ -90,9 +91,9 @@ func processOf(s *record.Snapshot, path string) Process {
 	return p
 }
 
-// stopped says that a process is halted by a signal.
+// stopped reports whether a signal has stopped a process.
 func stopped(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // "12 (name) T 1 …"
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // format "12 (name) T 1 …"
 	end := bytes.LastIndexByte(text, ')')
 	return err == nil && end >= 0 && bytes.HasPrefix(text[end+1:], []byte(" T"))
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// LostProcess is a process for whose loss a job failed.
+// LostProcess is a process with a loss that ended the job.
 type LostProcess struct {
 	Rank string `json:"rank"`
-	// By are those that found it, by their own faults; none: the launcher did.
+	// By are the ranks that detected the loss, by their own faults; empty if the launcher did.
 	By []string `json:"by,omitempty"`
 }
 
@@ -22,8 +22,9 @@ func (l LostProcess) text() string {
 	return fmt.Sprintf("%s was lost, as %s found", l.Rank, strings.Join(l.By, ", "))
 }
 
-// blame adds who is lost to what has been found, where that tells of other processes only: one that failed because of the loss may have
-// kept what it had sent last, and so the exchange before is the first that did not end.
+// blame adds lost processes to a finding that only mentions other processes: a rank that failed
+// because of the loss may have held back its last data, so that the previous exchange is the first
+// unfinished one.
 func (b *File) blame(f *Finding) {
 	for _, l := range b.losses() {
 		if !f.mentions(l.Rank) {
@@ -32,8 +33,9 @@ func (b *File) blame(f *Finding) {
 	}
 }
 
-// losses are the processes that are lost: those that the launcher found, else those that ranks name in the first of their faults. Nobody is
-// heard about itself: who is cut off takes the others for lost.
+// losses returns the lost processes: those found by the launcher, else the processes named in each
+// rank's first fault. A rank's fault about itself does not count: a disconnected rank considers the
+// rest lost.
 func (b *File) losses() (out []LostProcess) {
 	for _, p := range b.Processes {
 		if p.Lost {
@@ -58,7 +60,7 @@ func (b *File) losses() (out []LostProcess) {
 	return out
 }
 
-// mentions says that the finding says anything of a process but that it had ended the operation.
+// mentions reports whether the finding names a process other than in Ended.
 func (f *Finding) mentions(name string) bool {
 	is := func(d Activity) bool { return d.Rank == name }
 	return slices.ContainsFunc(f.Missing, is) || slices.ContainsFunc(f.Within, is) ||

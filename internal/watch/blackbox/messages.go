@@ -8,12 +8,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// An exchange may be operations of a group and messages between two of its ranks behind these, as sparse ones are. Messages have numbers of
-// their own, and only two ranks know of each: who differs is seen by operations, and what those did who had not come to the next one, by messages.
+// An exchange can consist of operations of a group and of messages between two ranks, such as
+// sparse exchanges. Message numbers are known to two ranks only: operations show the differing
+// ranks, and messages show the activity of ranks before their next operation.
 
-// within is what ranks were in that had not begun the operation of f, where each of them was in a message behind the one before: that is what
-// did not end, in the bucket of the operation before. nil: some of them were not. Where f is nil, all ranks had ended all they had begun, and those
-// are meant that were in a message.
+// within returns the unfinished message of ranks that had not begun the operation of f, if each of
+// them was in a message after the previous operation, or nil. The result has the bucket of the
+// previous operation. A nil f means that all ranks had ended all operations; within then returns
+// the ranks in a message.
 func (b *File) within(f *Finding) *Finding {
 	var out *Finding
 	var ended []string
@@ -42,8 +44,8 @@ func (b *File) within(f *Finding) *Finding {
 	return out
 }
 
-// message is the first message that the process was in, or failed in, and the last operation of the same group, which it had ended before: that
-// before the one of f, where there is one.
+// message returns the first message that the process was in, or failed in, and the last ended
+// operation of the same group before, which precedes the operation of f, if any.
 func (p *Process) message(f *Finding) (before, m Entry, in bool) {
 	all := slices.Concat(p.Ended, p.Open)
 	for _, e := range all {

@@ -10,11 +10,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// shown is how many of a process's last operations Print shows.
+// shown is the number of last operations that Print writes per process.
 const shown = 12
 
-// Print writes the box for people: the finding, and of each process what was under way and its last operations, with times before
-// the file was written.
+// Print writes the box as text: the finding, and per process the events in progress and the last
+// operations, with times relative to the file's time.
 func (b *File) Print(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "black box of %s, written %s\n%s\n", quantity.Count(len(b.Processes), "process"), b.Written.Format(time.RFC3339), b.Why)
@@ -58,7 +58,8 @@ func (b *File) printProcess(out io.Writer, p *Process) {
 	}
 }
 
-// mixed says that operations at no known time are among those of another group: they stand behind the one before them in their own.
+// mixed reports whether operations of unknown time occur among operations of another group: they
+// follow their predecessors in their group.
 func mixed(entries []Entry) bool {
 	groups, unknown := map[uint32]bool{}, false
 	for _, e := range entries {

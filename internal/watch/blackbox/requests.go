@@ -9,33 +9,35 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// asked is a request as both ends record it.
+// asked identifies a request on both ends.
 type asked struct {
 	server, rank  int
 	name, session string
 	number        uint32
 }
 
-// wait is one process's for another because of a request: both are places in File.Processes.
+// wait is a wait of one process for another because of a request. Both are indexes of
+// File.Processes.
 type wait struct {
 	waiter, holder int
 	of             Entry
 }
 
-// tables says that the process is a server which keeps parameters.
+// tables reports whether the process is a parameter server.
 func (p *Process) tables() bool { return p.Serves && p.Rank < 0 }
 
-// place is that of a rank, or of the server with a number that keeps parameters; -1: it is not there.
+// place returns the index of a rank, or of a parameter server by number, or -1.
 func (b *File) place(tables bool, number int) int {
 	return slices.IndexFunc(b.Processes, func(p Process) bool {
 		return p.tables() == tables && (tables && strings.HasSuffix(p.Name, fmt.Sprintf(" %d", number)) || !tables && p.Rank == number)
 	})
 }
 
-// waits are those for servers that keep parameters, and at them for other ranks. A rank whose request a server has answered does not wait,
-// whatever it says itself: it was stopped before it read the answer.
+// waits returns the waits for parameter servers, and at the servers for other ranks. A rank with an
+// answered request does not wait, even if so recorded: the rank was stopped before reading the
+// answer.
 func (b *File) waits() (out []wait) {
-	answered := map[asked]bool{} // or the server says itself for whom it waits
+	answered := map[asked]bool{} // answered, or the server itself recorded the awaited rank
 	for i := range b.Processes {
 		p := &b.Processes[i]
 		if !p.tables() {
@@ -46,7 +48,7 @@ func (b *File) waits() (out []wait) {
 			who, whom := b.place(false, e.With), b.place(false, e.Peer)
 			waits := !e.over() && e.Peer >= 0 && who >= 0 && whom >= 0 && !p.hasEnded()
 			answered[key] = waits || e.over()
-			if waits && who != whom { // a rank asks ahead, and waits for itself before it is as far
+			if waits && who != whom { // a rank prefetches, and waits for itself until its clock reaches the request
 				out = append(out, wait{who, whom, e})
 			}
 		}
@@ -69,7 +71,8 @@ func (b *File) waits() (out []wait) {
 	return out
 }
 
-// latest are the requests of a process, each as it was last: one is made again where a connection has broken.
+// latest returns the last entry of each request of a process: a request is repeated after a broken
+// connection.
 func (p *Process) latest(key func(Entry) asked) map[asked]Entry {
 	out := map[asked]Entry{}
 	for _, e := range slices.Concat(p.Ended, p.Open) {
@@ -80,16 +83,16 @@ func (p *Process) latest(key func(Entry) asked) map[asked]Entry {
 	return out
 }
 
-// over says that it has ended well.
+// over reports whether the entry ended without failure.
 func (e Entry) over() bool { return e.Done != 0 && !e.Failed }
 
-// numberOf is the number at the end of a name.
 func numberOf(name string) (n int) {
-	_, _ = fmt.Sscanf(name[strings.LastIndexByte(name, ' ')+1:], "%d", &n) // 0 where there is none
+	_, _ = fmt.Sscanf(name[strings.LastIndexByte(name, ' ')+1:], "%d", &n) // 0 without a number
 	return n
 }
 
-// stuck is what shows where ranks meet at servers that keep parameters: who was waited for and waited for nobody, and by whom. nil: nobody was.
+// stuck returns the finding for ranks that synchronize at parameter servers: the process that other
+// processes awaited and that awaited no process. nil means no wait.
 func (b *File) stuck() *Finding {
 	waits := b.waits()
 	if len(waits) == 0 {
@@ -98,7 +101,7 @@ func (b *File) stuck() *Finding {
 	culprit := waits[0].holder
 	if slices.ContainsFunc(b.Processes, func(p Process) bool { return p.hasEnded() }) {
 		at := slices.IndexFunc(waits, func(w wait) bool { return b.Processes[w.holder].hasEnded() })
-		if at < 0 { // it was not waited for: others wait for a moment always
+		if at < 0 { // no wait for the ended process: short waits are normal
 			return nil
 		}
 		culprit = waits[at].holder
@@ -121,8 +124,8 @@ func (b *File) stuck() *Finding {
 	return f
 }
 
-// follow goes from one that is waited for to one who waits for nobody: who waits himself holds nobody up by himself. In a ring it stops
-// anywhere.
+// follow follows waits to a process that does not wait, because a waiting process is not the cause.
+// In a circle follow stops at any process.
 func follow(waits []wait, from int) int {
 	for range waits {
 		next := slices.IndexFunc(waits, func(w wait) bool { return w.waiter == from })
@@ -134,14 +137,14 @@ func follow(waits []wait, from int) int {
 	return from
 }
 
-// summed says that a server which sums has answered an exchange.
+// summed reports whether an aggregation server has answered an exchange.
 func (p *Process) summed(group, seq uint32) bool {
 	return slices.ContainsFunc(p.Ended, func(e Entry) bool {
 		return e.Kind == record.Request.String() && e.Group == group && e.Seq == seq && e.over()
 	})
 }
 
-// last is what a process that was killed did last, where nobody waited for it; nil: none was, or nothing is known of it.
+// last returns the last request of a killed process without waiting peers, or nil.
 func (b *File) last() *Finding {
 	for i := range b.Processes {
 		p := &b.Processes[i]
@@ -159,7 +162,7 @@ func (b *File) last() *Finding {
 	return nil
 }
 
-// table is what a request is about.
+// table names the object of a request.
 func (e Entry) table() string {
 	if e.Label == "" || e.Group == record.AggregationGroup {
 		return e.Label
@@ -167,7 +170,7 @@ func (e Entry) table() string {
 	return "table " + e.Label
 }
 
-// request is String of what requests show.
+// request is String for a finding from requests.
 func (f *Finding) request() string {
 	text := ""
 	if f.Operation != "" {
@@ -200,7 +203,8 @@ func (f *Finding) request() string {
 	return strings.TrimPrefix(text+": "+strings.Join(parts, "; "), ": ")
 }
 
-// recognise says of exchanges through servers that sum what ranks say of the same: servers do not know buckets and steps.
+// recognise adds the ranks' bucket and step to an aggregation server's entries of the same
+// exchanges.
 func (b *File) recognise(p *Process) {
 	known := map[uint32]Entry{}
 	for i := range b.Processes {

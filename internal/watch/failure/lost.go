@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Exit is how one member of a job ended, as it told.
+// Exit is the end of one member of a job, as reported by the member.
 type Exit struct {
-	Rank   int    // its number in the mesh
-	Cause  string // who is lost that it ended because of: a LostProcess's Name; "": a fault of its own
-	Reason string `json:"Why"` // its error
+	Rank   int    // number in the mesh
+	Cause  string // Name of the LostProcess that caused the end; "" for an error of the member itself
+	Reason string `json:"Why"` // member's error
 	Place  Position
-	// Stopped says that it was told to end, and not that something failed.
+	// Stopped reports whether the member was asked to end, instead of failing.
 	Stopped bool
 }
 
-// called is the name of the member.
+// called returns the member's name.
 func (e Exit) called() string { return Rank(e.Rank) }
 
-// Fault is its error, behind who is lost that it ended because of.
+// Fault returns the member's error, after the lost process that caused the end, if any.
 func (e Exit) Fault() string {
 	if e.Cause == "" || strings.Contains(e.Reason, e.Cause) {
 		return e.Reason
@@ -27,11 +27,11 @@ func (e Exit) Fault() string {
 	return Lost(e.Cause, e.Reason)
 }
 
-// Rank is what a member of a job's mesh is called.
+// Rank returns the name of a member of the mesh.
 func Rank(rank int) string { return fmt.Sprintf("rank %d", rank) }
 
-// Lost returns the beginning of a text about a process that is lost: "rank 3 is lost: exit status
-// 3", or "rank 3 ended early: …" for a reason of Early.
+// Lost returns the beginning of a text about a lost process: "rank 3 is lost: exit status 3", or
+// "rank 3 ended early: …" for a reason of Early.
 func Lost(who, how string) string {
 	if strings.HasPrefix(how, early) {
 		return who + " " + how
@@ -39,12 +39,12 @@ func Lost(who, how string) string {
 	return fmt.Sprintf("%s is lost: %s", who, how)
 }
 
-// early is the beginning of all reasons of Early.
+// early is the prefix of all reasons of Early.
 const early = "ended early"
 
-// Early returns the reason of a rank that ended without an error while other ranks still needed it.
-// how is the end of the rank: "it left the job after allreduce 98". by is a rank that waits for it
-// and in is the operation of that one; "" for each that is unknown.
+// Early returns the reason of a rank that ended without an error while other ranks still needed the
+// rank. how is the rank's end: "it left the job after allreduce 98". by is a waiting rank and in
+// that rank's operation; "" means unknown.
 func Early(how, by, in string) string {
 	how = early + ": " + how
 	if by == "" {
@@ -57,29 +57,29 @@ func Early(how, by, in string) string {
 	return how + ": all ranks must start the same operations"
 }
 
-// ParameterServer is what a server that keeps the job's parameters is called, before its number.
+// ParameterServer is the noun for a parameter server, before its number.
 const ParameterServer = "parameter server"
 
-// LostProcess is a job's end because a process of it is lost.
+// LostProcess describes the end of a job because of a lost process.
 type LostProcess struct {
 	Name   string   // "rank 3", "parameter server 0"
-	Host   string   // its host, in a job of several; "": there is one
+	Host   string   // host, in a multi-host job; otherwise ""
 	Status string   // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
-	Failed string   // the error with which it ended by itself, "" where it told none
-	Tail   []string // its last lines of output
-	Quoted bool     // Tail is known, so that there being none means something
+	Failed string   // error reported by the process, or ""
+	Tail   []string // last lines of output
+	Quoted bool     // Tail is known: an empty Tail means no output
 
-	Rank     int    // its number in the mesh, -1: it is no member
-	Ranks    int    // the members below this number are ranks, the others servers; 0: all are ranks
-	Affected []Exit // of other members, each once
+	Rank     int    // number in the mesh, -1 outside
+	Ranks    int    // members below this number are ranks, the rest servers; 0: all are ranks
+	Affected []Exit // ends of other members, at most one per member
 }
 
-// String tells all of it in one line, and quotes the last ones of who is lost behind it:
+// String returns the whole description on one line, with the lost process's last lines after it:
 //
 //	rank 3 is lost: killed by signal 9 (SIGKILL), in step 412 of epoch 2, bucket 3 (conv1.weight
 //	… fc.bias); ranks 0-2 and 4-63 ended because of it; it wrote nothing
 //
-// What ranks saw differently is told once for each that differs, with its ranks.
+// Errors seen differently by some ranks appear once per difference, with their ranks.
 func (l LostProcess) String() string {
 	var echoes, same, own []Exit
 	for _, e := range l.Affected {
@@ -104,8 +104,8 @@ func (l LostProcess) String() string {
 	return strings.Join(parts, "; ") + l.lastLines()
 }
 
-// quotedBy says that a member's error is this fault, as it was told: a server that cannot begin refuses each rank with it. A
-// package's name before it does not count.
+// quotedBy reports whether a member's error repeats the lost process's error: a server that cannot
+// start refuses each rank with its error. A package name before the error is ignored.
 func (l LostProcess) quotedBy(e Exit) bool {
 	_, fault, prefixed := strings.Cut(l.Failed, ": ")
 	if !prefixed {
@@ -114,11 +114,11 @@ func (l LostProcess) quotedBy(e Exit) bool {
 	return len(fault) >= leastQuote && strings.Contains(e.Reason, fault)
 }
 
-// leastQuote is how long an error is that nobody makes twice by chance.
+// leastQuote is the minimum length of an error for a repetition to be no coincidence.
 const leastQuote = 20
 
-// cause is whose loss has ended a member: where it was told of one that ended because of
-// another itself, that one.
+// cause returns the name of the lost process that ended a member, followed through members that
+// ended as a consequence themselves.
 func (l LostProcess) cause(e Exit) string {
 	for range l.Affected {
 		i := slices.IndexFunc(l.Affected, func(o Exit) bool { return o.called() == e.Cause && o.Cause != "" })
@@ -130,7 +130,6 @@ func (l LostProcess) cause(e Exit) string {
 	return e.Cause
 }
 
-// on says on which host it was.
 func (l LostProcess) on() string {
 	if l.Host == "" {
 		return ""
@@ -138,7 +137,7 @@ func (l LostProcess) on() string {
 	return " on " + l.Host
 }
 
-// head says who is lost and, if all agree on it, where.
+// head names the lost process and, if equal for all, the position.
 func (l LostProcess) head(same, echoes []Exit) string {
 	if l.Failed != "" {
 		who := l.Name + l.on()
@@ -154,7 +153,7 @@ func (l LostProcess) head(same, echoes []Exit) string {
 	return At(Lost(l.Name+l.on(), l.Status), shared(echoes))
 }
 
-// because lists who ended because of it, and where where that differs.
+// because lists the processes that ended as a consequence, with their positions if different.
 func (l LostProcess) because(echoes []Exit) string {
 	text := l.members(echoes) + " ended because of it"
 	common := shared(echoes)
@@ -176,7 +175,7 @@ func (l LostProcess) because(echoes []Exit) string {
 	return text + ": " + strings.Join(at, ", ")
 }
 
-// shared is where all ends are that say where.
+// shared returns the common position of all ends with a position.
 func shared(ends []Exit) Position {
 	var p Position
 	for _, e := range ends {
@@ -194,7 +193,7 @@ func shared(ends []Exit) Position {
 	return p
 }
 
-// onlyWhere is p if all ends that say where are in the same step.
+// onlyWhere returns p if all ends with a position are in the same step.
 func onlyWhere(p Position, ends []Exit) Position {
 	for _, e := range ends {
 		if e.Place != (Position{}) && e.Place.Where != p.Where {
@@ -204,7 +203,7 @@ func onlyWhere(p Position, ends []Exit) Position {
 	return p
 }
 
-// beyond is what p says more than common.
+// beyond returns the parts of p that differ from common.
 func (p Position) beyond(common Position) string {
 	if p.Where == common.Where {
 		p.Where = ""
@@ -215,13 +214,13 @@ func (p Position) beyond(common Position) string {
 	return p.String()
 }
 
-// group are ends that have something in common.
+// group is a set of ends with a common key.
 type group struct {
 	key  string
 	ends []Exit
 }
 
-// groups puts ends together by a key, in the order in which keys appear.
+// groups groups ends by a key, in the order of first appearance.
 func groups(ends []Exit, key func(Exit) string) (out []group) {
 	for _, e := range ends {
 		k := key(e)
@@ -234,7 +233,7 @@ func groups(ends []Exit, key func(Exit) string) (out []group) {
 	return out
 }
 
-// members names ends: "rank 1", "ranks 0-2 and 4-63", "rank 0 and server 1".
+// members formats ends: "rank 1", "ranks 0-2 and 4-63", "rank 0 and server 1".
 func (l LostProcess) members(ends []Exit) string {
 	var ranks, servers []int
 	for _, e := range ends {
@@ -253,7 +252,7 @@ func (l LostProcess) members(ends []Exit) string {
 	return strings.Join(out, " and ")
 }
 
-// list writes numbers, neighbours as FIRST-LAST: "rank 1", "ranks 0-2, 5 and 7-9".
+// list formats numbers, with neighbours as FIRST-LAST: "rank 1", "ranks 0-2, 5 and 7-9".
 func list(noun string, numbers []int) string {
 	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))
 	if len(numbers) == 0 {
@@ -284,7 +283,8 @@ func list(noun string, numbers []int) string {
 	return noun + " " + runs[0]
 }
 
-// lastLines quotes them, indented, one per line. Who told its own fault has said all there.
+// lastLines quotes the last lines, indented, one per line. A reported error makes the lines
+// redundant.
 func (l LostProcess) lastLines() string {
 	switch {
 	case !l.Quoted || l.Failed != "":

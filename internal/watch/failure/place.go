@@ -1,21 +1,19 @@
-// Package failure puts into words how a job ended: where in its run, because of whom, and
-// who shares the fault. It is the one place where faults become text for a person; what a
-// program wants to know of them it finds in the errors themselves, with errors.As.
+// Package failure describes the end of a job as text: the position in the run, the cause, and the
+// affected processes. Programs use errors.As on the errors instead.
 package failure
 
 import "strings"
 
-// Position is where in a run something failed, in words. The zero value is a place that nobody
-// knows.
+// Position is a position in a run, as text. The zero value is an unknown position.
 type Position struct {
-	// Where begins with a preposition: "in step 412 of epoch 2", "while evaluating after
-	// step 468 of epoch 3".
+	// Where begins with a preposition: "in step 412 of epoch 2", "while evaluating after step 468
+	// of epoch 3".
 	Where string `json:"where,omitempty"`
-	// Bucket is of a step, and names its layers: "bucket 3 (conv1.weight … fc.bias)".
+	// Bucket is a bucket of the step, with its layers: "bucket 3 (conv1.weight … fc.bias)".
 	Bucket string `json:"bucket,omitempty"`
 }
 
-// String is "in step 412 of epoch 2, bucket 3 (conv1.weight … fc.bias)", or as much of it as is known.
+// String returns "in step 412 of epoch 2, bucket 3 (conv1.weight … fc.bias)", or the known part.
 func (p Position) String() string {
 	switch {
 	case p.Bucket == "":
@@ -26,7 +24,7 @@ func (p Position) String() string {
 	return p.Where + ", " + p.Bucket
 }
 
-// At adds to a text where it is from, if that is known.
+// At appends the position to a text, if known.
 func At(text string, p Position) string {
 	if at := p.String(); at != "" {
 		return text + ", " + at
@@ -34,14 +32,14 @@ func At(text string, p Position) string {
 	return text
 }
 
-// located is an error with the place in a run where it happened.
+// located is an error with a position in the run.
 type located interface {
 	error
 	Place() Position
 }
 
-// PositionOf is what err and the errors that it wraps know of where it happened: of each part
-// the outermost's word, which knows most of the run.
+// PositionOf returns the position in err and its wrapped errors: each part from the outermost error
+// that has the part.
 func PositionOf(err error) Position {
 	var p Position
 	visit(err, func(err error) {
@@ -60,7 +58,7 @@ func PositionOf(err error) Position {
 	return p
 }
 
-// visit calls see for err and all that it wraps, the outermost first.
+// visit calls see for err and all wrapped errors, outermost first.
 func visit(err error, see func(error)) {
 	if err == nil {
 		return
@@ -76,7 +74,7 @@ func visit(err error, see func(error)) {
 	}
 }
 
-// Bucket names a bucket by its number and its first and last layer.
+// Bucket formats a bucket by its number and its first and last layer.
 func Bucket(name, first, last string) string {
 	switch {
 	case first == "":
@@ -87,5 +85,5 @@ func Bucket(name, first, last string) string {
 	return name + " (" + first + " … " + last + ")"
 }
 
-// oneLine is a text of several lines on one.
+// oneLine joins lines by semicolons.
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }

@@ -15,18 +15,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-// Dir is the folder in which the processes of a job on one host have their figures, a file of some
-// KiB each, in memory where the system has a place for that (/dev/shm). Each rank holds a lock on
-// its file, which the system takes back when its process ends, however that ends.
+// Dir is the folder with the metrics of a job's processes on one host: a file of a few KiB per
+// process, in memory if the system has /dev/shm. Each rank holds a lock on its file, released by
+// the system when the process ends in any way.
 type Dir struct {
 	path  string
 	visit *dirlock.Visit
 }
 
-// prefix is how the folders of boards are called, with the user's number and the job's name.
+// prefix is the prefix of folder names, followed by the user's number and the job's name.
 const prefix = "ringo-metrics-"
 
-// base is where boards are.
+// base returns the parent of all such folders.
 func base() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -34,14 +34,15 @@ func base() string {
 	return os.TempDir()
 }
 
-// PathOf is the folder of the job with a secret, which it does not tell: all its processes of one user on one host find the same.
+// PathOf returns the folder of the job with a secret, without revealing the secret: all processes
+// of a job, of one user on one host, get the same path.
 func PathOf(secret []byte) string {
 	sum := sha256.Sum256(append([]byte("ringo metrics "), secret...))
 	return filepath.Join(base(), fmt.Sprintf("%s%d-%x", prefix, os.Getuid(), sum[:8]))
 }
 
-// Open makes the folder, or finds it. Nobody else but its user may have made it, or may read it. It is there until all that have opened it
-// have left or ended.
+// Open creates or opens the folder. A folder created by, or readable for, another user is an error.
+// The folder exists until all processes that opened it have left or ended.
 func Open(path string) (*Dir, error) {
 	visit, err := dirlock.Enter(path)
 	if err != nil {
@@ -50,7 +51,8 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path: path, visit: visit}, nil
 }
 
-// Sweep removes the boards of this user's jobs that were killed. One process of a job does so, before it opens its own.
+// Sweep removes the folders of this user's killed jobs. One process of a job calls Sweep before
+// opening its folder.
 func Sweep() {
 	all, _ := filepath.Glob(filepath.Join(base(), fmt.Sprintf("%s%d-*", prefix, os.Getuid())))
 	for _, path := range all {
@@ -58,14 +60,14 @@ func Sweep() {
 	}
 }
 
-// Path is where the board is.
+// Path returns the folder's path.
 func (b *Dir) Path() string { return b.path }
 
-// answering is the file that who answers for the board holds.
+// answering is the lock file of the process that answers requests for metrics.
 const answering = "answers"
 
-// Rank begins the figures of a rank in a job of so many ranks. What an earlier process of that rank has counted is forgotten. An
-// error says that another process has the rank.
+// Rank starts the metrics of a rank in a job of size ranks, dropping the values of an earlier
+// process of the rank. An error means that another process has the rank.
 func (b *Dir) Rank(rank, size int) (*RankMetrics, error) {
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("metrics: rank %d of %d: want 0 to %d", rank, size, maxRanks-1)
@@ -73,7 +75,7 @@ func (b *Dir) Rank(rank, size int) (*RankMetrics, error) {
 	return b.begin(OfRank, "rank", rank, size)
 }
 
-// Aggregator begins the figures of a server that sums for so many ranks, likewise.
+// Aggregator starts the metrics of an aggregation server for size ranks, as Rank does.
 func (b *Dir) Aggregator(server, size int) (*RankMetrics, error) {
 	if size < 1 || size > maxRanks || server < 0 || server >= maxRanks {
 		return nil, fmt.Errorf("metrics: server %d of %d ranks: want 0 to %d", server, size, maxRanks-1)
@@ -81,8 +83,8 @@ func (b *Dir) Aggregator(server, size int) (*RankMetrics, error) {
 	return b.begin(OfAggregator, "server", server, size)
 }
 
-// begin claims the file of a process by its role and number, and begins its figures there. The file's name is how a reader finds it; what is
-// in it says whose it is.
+// begin claims the file of a process by role and number, and starts the metrics. Readers find the
+// file by name; the contents have the role and number.
 func (b *Dir) begin(role Role, what string, number, size int) (*RankMetrics, error) {
 	_, words := layout(role, size)
 	m, err := b.claim(fmt.Sprintf("%s-%d", what, number), words)
@@ -91,13 +93,14 @@ func (b *Dir) begin(role Role, what string, number, size int) (*RankMetrics, err
 	}
 	f := newFigures(role, m.words, number, size, os.Getpid())
 	f.done = func() error {
-		defer runtime.KeepAlive(b) // who counts is within the folder
+		defer runtime.KeepAlive(b) // the process is in the folder while it counts
 		return m.release()
 	}
 	return f, nil
 }
 
-// Answer makes this process the one that answers for the board, until release is called. ok is false while another one does.
+// Answer makes this process answer requests for metrics, until release is called. ok is false while
+// another process answers.
 func (b *Dir) Answer() (release func() error, ok bool, err error) {
 	m, err := b.claim(answering, 1)
 	if errors.Is(err, errHeld) {
@@ -108,23 +111,24 @@ func (b *Dir) Answer() (release func() error, ok bool, err error) {
 	return m.release, true, nil
 }
 
-// errHeld says that another process holds a file.
+// errHeld means that another process holds a file.
 var errHeld = errors.New("another process has them")
 
-// Reading is what a rank, or a server that sums, has counted.
+// Reading is the metrics of a rank or an aggregation server.
 type Reading struct {
-	// Role is OfRank or OfAggregator, Rank the number of the rank or server, and Size how many
-	// ranks the job has.
+	// Role is OfRank or OfAggregator, Rank the number of the rank or server, and Size the number of
+	// ranks in the job.
 	Role       Role
 	Rank, Size int
-	// Alive says that its process runs.
+	// Alive reports whether the process runs.
 	Alive  bool
 	Values []Value
 }
 
-// Read are the figures of all ranks of this host, by rank, and then of servers that sum, those that have died among them. Files that are none are left out.
+// Read returns the metrics of all ranks of this host, by rank, and then of aggregation servers,
+// including dead processes. Invalid files are left out.
 func (b *Dir) Read() (out []Reading) {
-	files, _ := os.ReadDir(b.path) // of a board that is gone there are none
+	files, _ := os.ReadDir(b.path) // a removed folder has no files
 	for _, file := range files {
 		if !strings.HasPrefix(file.Name(), "rank-") && !strings.HasPrefix(file.Name(), "server-") {
 			continue
@@ -159,5 +163,5 @@ func (b *Dir) read(path string) (Reading, bool) {
 	return Reading{Role: f.role, Rank: int(rank), Size: int(size), Alive: alive, Values: f.Values()}, true
 }
 
-// Leave closes the board, and removes it if no other process has it open.
+// Leave closes the folder, and removes it if no other process uses the folder.
 func (b *Dir) Leave() { _ = b.visit.Leave() }

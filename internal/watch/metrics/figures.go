@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The words of a rank's figures: a head, and those of each row in the order of the table.
+// The words of a process's metrics: a head, and the words of each row in table order.
 const (
 	magic   = 0x434952544d4e4952 // "RINMTRIC"
 	version = 2
@@ -17,27 +17,27 @@ const (
 	headRank
 	headSize // ranks of the job
 	headProcess
-	headRole  // a place in counting
+	headRole  // index in counting
 	headWords = 8
 )
 
-// maxRanks bounds what is believed of a file.
+// maxRanks limits the world size accepted from a file.
 const maxRanks = 1 << 16
 
-// counting are the roles whose processes count in words of a board.
+// counting are the roles with metrics in files.
 var counting = []Role{OfRank, OfAggregator}
 
-// RankMetrics are those of one rank, or of a server that sums. Methods may be called from any
-// goroutine, and on nil, which does nothing.
+// RankMetrics are the metrics of one rank or aggregation server. The methods are safe for
+// concurrent use, and a nil RankMetrics ignores updates.
 type RankMetrics struct {
 	role  Role
-	words []uint64 // touched by atomics alone
-	at    [ids]int // where each row's begin
+	words []uint64 // accessed by atomics only
+	at    [ids]int // start of each row
 	size  int      // ranks of the job
 	done  func() error
 }
 
-// layout is where the rows of a role's figures begin, and how many words there are.
+// layout returns the start of each of a role's rows, and the number of words.
 func layout(role Role, size int) (at [ids]int, words int) {
 	words = headWords
 	for id := range ids {
@@ -49,7 +49,7 @@ func layout(role Role, size int) (at [ids]int, words int) {
 	return at, words
 }
 
-// newFigures begins figures in words of a layout, which are forgotten.
+// newFigures starts metrics in words, dropping old values.
 func newFigures(role Role, words []uint64, rank, size, process int) *RankMetrics {
 	f := &RankMetrics{role: role, words: words, size: size}
 	f.at, _ = layout(role, size)
@@ -71,37 +71,38 @@ func newFigures(role Role, words []uint64, rank, size, process int) *RankMetrics
 	return f
 }
 
-// New makes figures of a rank in a job of so many that only this process reads.
+// New returns the metrics of a rank in memory of this process only.
 func New(rank, size int) *RankMetrics {
 	_, words := layout(OfRank, size)
 	return newFigures(OfRank, make([]uint64, words), rank, size, 0)
 }
 
-// Add counts n more of a row, at a place of its label, 0 where it has none; of times n is nanoseconds.
+// Add adds n to a counter, at the index of its label, 0 without a label; for times n is in
+// nanoseconds.
 func (f *RankMetrics) Add(id ID, label int, n int64) {
 	if f != nil && n > 0 {
 		atomic.AddUint64(&f.words[f.at[id]+label], uint64(n))
 	}
 }
 
-// Spent counts a time of a row.
+// Spent adds a duration to a time.
 func (f *RankMetrics) Spent(id ID, label int, d time.Duration) { f.Add(id, label, int64(d)) }
 
-// Put says what a counter that is kept elsewhere has come to, or an integer gauge is.
+// Put sets a counter that is maintained elsewhere, or an integer gauge.
 func (f *RankMetrics) Put(id ID, label int, n int64) {
 	if f != nil {
 		atomic.StoreUint64(&f.words[f.at[id]+label], uint64(n))
 	}
 }
 
-// Set says what a gauge is that is no integer.
+// Set sets a floating-point gauge.
 func (f *RankMetrics) Set(id ID, label int, v float64) {
 	if f != nil {
 		atomic.StoreUint64(&f.words[f.at[id]+label], math.Float64bits(v))
 	}
 }
 
-// Observe counts a duration in a histogram.
+// Observe adds a duration to a histogram.
 func (f *RankMetrics) Observe(id ID, d time.Duration) {
 	if f == nil {
 		return
@@ -110,20 +111,20 @@ func (f *RankMetrics) Observe(id ID, d time.Duration) {
 	f.Add(id, len(Bounds)+1, int64(d))
 }
 
-// Step is what a rank tells after each of its steps.
+// Step is a rank's report after each step.
 type Step struct {
 	Whole   time.Duration
 	Samples int
-	Epoch   int // from 1
+	Epoch   int // numbered from 1
 	Loss    float64
 	Density float64
-	// Overlap is the share of the time of exchanges that backward hid; NaN: there were none.
+	// Overlap is the share of the exchange time hidden by backward; NaN without exchanges.
 	Overlap float64
-	// Phases are the parts of Whole, by place.
+	// Phases are the durations of the parts of Whole, by phase.
 	Phases [UpdatePhase + 1]time.Duration
 }
 
-// Step counts a step: some 13 atomic operations.
+// Step records a step: some 13 atomic operations.
 func (f *RankMetrics) Step(s Step) {
 	if f == nil {
 		return
@@ -139,7 +140,7 @@ func (f *RankMetrics) Step(s Step) {
 	}
 }
 
-// Close says that the rank has ended. Its figures stay for who reads them.
+// Close marks the rank as ended. The values stay readable.
 func (f *RankMetrics) Close() error {
 	if f == nil || f.done == nil {
 		return nil
@@ -147,21 +148,23 @@ func (f *RankMetrics) Close() error {
 	return f.done()
 }
 
-// Value is one of a row.
+// Value is one value of a metric.
 type Value struct {
 	ID    ID
-	Label string // of the row's label; ""
+	Label string // value of the row's label, or ""
 	Value float64
-	// Buckets are the cumulative counts of a histogram by upper bound, and Count that of all; Value is the sum.
+	// Buckets are the cumulative counts of a histogram by upper bound, Count the total count, and
+	// Value the sum.
 	Buckets map[float64]uint64
 	Count   uint64
 }
 
-// Values are the figures at this moment: of peers those that were waited for, of gauges those that are known.
+// Values returns the current metrics: for peers only those with waits, for gauges only known
+// values.
 func (f *RankMetrics) Values() (out []Value) {
 	for _, id := range OfRole(f.role) {
 		r := &table[id]
-		if id == Up || id == SumUp { // it is not the process that says so
+		if id == Up || id == SumUp { // set by readers, not by the process
 			continue
 		}
 		if r.Type == Histogram {

@@ -11,27 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped is a file of a board in memory.
+// mapped is a memory-mapped file of a Dir.
 type mapped struct {
 	file  *os.File
 	words []uint64
 }
 
-// claim opens a file of so many words that no other process holds, and holds it.
+// claim opens and locks a file of the given number of words, unless another process holds the file.
 func (b *Dir) claim(name string, words int) (*mapped, error) {
 	f, err := os.OpenFile(filepath.Join(b.path, name), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	err = errHeld
-	for range tries { // a reader has a look now and then
+	for range tries { // a reader may briefly hold the lock
 		if err = flock(f, unix.LOCK_EX); !errors.Is(err, errHeld) {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	if err == nil {
-		// A full disk says so here, and not by a signal later. The file is never shorter on the way: its last holder may still count.
+		// Write errors appear here on a full disk, instead of a signal later. The file never
+		// shrinks: its last holder may still count.
 		if _, err = f.WriteAt(make([]byte, 8*words), 0); err == nil {
 			err = f.Truncate(int64(8 * words))
 		}
@@ -45,10 +46,10 @@ func (b *Dir) claim(name string, words int) (*mapped, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// tries is how often a lock is tried that a reader may have for some microseconds.
+// tries is the number of attempts for a lock that a reader may hold for some microseconds.
 const tries = 10
 
-// flock locks without waiting, with errHeld where another one has done so.
+// flock locks without waiting, and returns errHeld for a held lock.
 func flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
@@ -70,7 +71,8 @@ func mapFile(f *os.File, words int) (*mapped, error) {
 	return &mapped{file: f, words: unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), words)}, nil
 }
 
-// look reads a file of a board, and whether a process holds it. What it has is a copy: the file may become shorter.
+// look reads a file, and reports whether a process holds the file. The result is a copy, because
+// the file may shrink.
 func look(path string) (m *mapped, alive bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -95,7 +97,7 @@ func look(path string) (m *mapped, alive bool, err error) {
 	return &mapped{words: words}, alive, err
 }
 
-// release gives the lock back. The memory stays as long as the process: another goroutine may count something late.
+// release releases the lock. The memory stays mapped: another goroutine may still count.
 func (m *mapped) release() error {
 	if m.file == nil {
 		return nil

@@ -7,33 +7,34 @@ import (
 	"github.com/ringo-ml/ringo/internal/usage"
 )
 
-// Source is where a rank's figures come from besides what it counts itself. What is nil is not known.
+// Source has the functions for metrics that the rank does not count itself. nil means unknown.
 type Source struct {
-	// Sent is how many bytes were written to sockets so far, and Carried how many bytes of operands shared memory has carried.
+	// Sent returns the bytes written to sockets, and Carried the operand bytes exchanged through
+	// shared memory.
 	Sent, Carried func() int64
-	// Queued is how many operations have begun and not ended.
+	// Queued returns the number of operations in progress.
 	Queued func() int
-	// Summed is what a server that sums has done so far: its counters.
+	// Summed returns the counters of an aggregation server.
 	Summed func() AggregatorStats
-	// Waiting says for which rank an operation waits right now.
+	// Waiting returns the rank that an operation is waiting for.
 	Waiting func() (peer int, ok bool)
-	// LastHeartbeat is when the coordinator was last heard of; zero: never.
+	// LastHeartbeat returns the time of the coordinator's last message; zero means never.
 	LastHeartbeat func() time.Time
 }
 
-// AggregatorStats is what a server that sums has done.
+// AggregatorStats are the counters of an aggregation server.
 type AggregatorStats struct{ Exchanges, Received, Sent, Queued int64 }
 
-// How often the follower looks.
+// Intervals of the follower.
 const (
-	lookEvery  = 500 * time.Millisecond // at waits, in the mean: to wake an idle process takes some 0.3 ms of a core, and to look 0.2 us
-	countEvery = time.Second            // at what others count
-	usageEvery = 5 * time.Second        // at what the system says
-	longLook   = 2 * time.Second        // a wait is counted for no more: the process was stopped meanwhile
+	lookEvery  = 500 * time.Millisecond // mean interval of checking waits: waking an idle process takes some 0.3 ms of a core, and the check 0.2 us
+	countEvery = time.Second            // counters of other packages
+	usageEvery = 5 * time.Second        // values of the system
+	longLook   = 2 * time.Second        // maximum time counted for one wait: in a longer interval the process was stopped
 )
 
-// Follow keeps the figures up to date, on a goroutine of its own, until stop is called. It wakes up
-// twice a second.
+// Follow updates the metrics, in a goroutine, until stop is called. The goroutine wakes up twice a
+// second.
 func (f *RankMetrics) Follow(s Source) (stop func()) {
 	if f == nil {
 		return func() {}
@@ -47,7 +48,6 @@ func (f *RankMetrics) Follow(s Source) (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// follower brings figures up to date.
 type follower struct {
 	figures *RankMetrics
 	source  Source
@@ -66,12 +66,12 @@ func (w *follower) run(end <-chan struct{}) {
 			return
 		case <-look.C:
 			w.look(time.Now())
-			look.Reset(lookEvery/2 + rand.N(lookEvery)) // not in step with what is looked at
+			look.Reset(lookEvery/2 + rand.N(lookEvery)) // random, to avoid synchrony with the observed events
 		}
 	}
 }
 
-// look sees for whom the rank waits, and whether it is time for more.
+// look checks the current wait, and calls the less frequent updates when due.
 func (w *follower) look(now time.Time) {
 	if w.source.Waiting != nil {
 		if peer, ok := w.source.Waiting(); ok && peer >= 0 && peer < w.figures.size {
@@ -88,14 +88,14 @@ func (w *follower) look(now time.Time) {
 	}
 }
 
-// usage asks the system what the process takes.
+// usage updates the system's values of the process.
 func (w *follower) usage() {
 	r := usage.Read()
 	w.figures.Put(w.figures.of(Resident, SumResident), 0, r.ResidentBytes)
 	w.figures.Put(w.figures.of(CPUTime, SumCPUTime), 0, int64(r.CPUSeconds*1e9))
 }
 
-// of is the row of a rank, or that of a server.
+// of returns the row for the role of f.
 func (f *RankMetrics) of(rank, server ID) ID {
 	if f.role == OfAggregator {
 		return server
@@ -103,7 +103,7 @@ func (f *RankMetrics) of(rank, server ID) ID {
 	return rank
 }
 
-// count asks others for what they count.
+// count updates the counters of other packages.
 func (w *follower) count(now time.Time) {
 	w.counted = now
 	if w.source.Sent != nil {

@@ -1,14 +1,14 @@
-// Package metrics is what processes of a job count of themselves for who watches them: a table of rows, and the figures of a
-// rank, which are plain words of memory.
+// Package metrics is the metrics of a job's processes: a table of rows, and the values of each rank
+// as plain words of memory.
 //
 //	board, err := metrics.Open(metrics.PathOf(ticket)) // of this job, on this host
 //	mine, err := board.Rank(3, 8)                      // rank 3 of 8
 //	mine.Add(metrics.Samples, 0, 256)                  // an atomic addition
 //
-// The words lie in memory that the processes of a host share (a [Dir]), so that one of them can
-// answer for all, and so that those of a rank that has died remain. Nothing is computed, locked or
-// allocated when a figure changes; who reads does all that (package internal/watch/metrics/scrape,
-// by Prometheus's client). A nil *RankMetrics counts nothing.
+// The words are in memory shared by the processes of a host (a [Dir]): one process can answer for
+// all, and the values of a dead rank remain. An update computes, locks and allocates nothing;
+// readers do the work (package internal/watch/metrics/scrape, with Prometheus's client). A nil
+// *RankMetrics ignores updates.
 package metrics
 
 import (
@@ -17,57 +17,57 @@ import (
 	"time"
 )
 
-// Type is how a metric is read.
+// Type is the type of a metric.
 type Type string
 
-// The types, as Prometheus calls them.
+// Values of Type, with Prometheus's names.
 const (
-	Counter   Type = "counter" // never falls, while its process lives
+	Counter   Type = "counter" // never decreases while the process lives
 	Gauge     Type = "gauge"
 	Histogram Type = "histogram"
 )
 
-// Role is whose figures a metric has.
+// Role is the kind of process that a metric belongs to.
 type Role string
 
-// The roles.
+// Values of Role.
 const (
-	OfHost            Role = "host"   // who answers
-	OfRank            Role = "rank"   // a rank that trains: label rank
-	OfAggregator      Role = "summer" // a server that sums gradients: label server
-	OfParameterServer Role = "server" // a server that keeps parameters: label server
+	OfHost            Role = "host"   // answering process
+	OfRank            Role = "rank"   // training rank: label rank
+	OfAggregator      Role = "summer" // aggregation server: label server
+	OfParameterServer Role = "server" // parameter server: label server
 )
 
-// unit is how the words of a row are to be read.
+// unit is the encoding of a row's words.
 type unit int
 
 const (
 	integers unit = iota
 	nanoseconds
-	floats // their bits; NaN: not known yet
+	floats // float64 bits; NaN: unknown
 )
 
-// Row is a metric.
+// Row describes a metric.
 type Row struct {
 	Name string
 	Type Type
-	// Help says what it is, in one line.
+	// Help is the description, on one line.
 	Help string
 	Role Role
-	// Label is that which tells its values apart besides the one of the role; "": there is one value.
+	// Label is the label of the row in addition to the role's; "" means a single value.
 	Label string
-	// Values are those that the label may have, where they are known beforehand; of peers they are ranks, and of tables and tiers what the
-	// model and the server have.
+	// Values are the values of Label, if fixed. Peers are numbered by rank; tables and tiers depend
+	// on the model and the server.
 	Values []string
-	// From is where the figure is taken, for docs/metrics.md.
+	// From is the origin of the value, for docs/metrics.md.
 	From string
 
 	unit   unit
-	tiers  bool // a second label, tier
+	tiers  bool // second label, tier
 	ofPeer bool // Values are the ranks of the job
 }
 
-// Labels are the row's, that of the role first.
+// Labels returns the row's labels, the role's first.
 func (r *Row) Labels() (out []string) {
 	switch r.Role {
 	case OfRank:
@@ -84,15 +84,15 @@ func (r *Row) Labels() (out []string) {
 	return out
 }
 
-// ID is a row's place in the table.
+// ID is the index of a row in the table.
 type ID int
 
-// The rows.
+// Rows of the table.
 const (
 	Build ID = iota
 	Ranks
 
-	// Of ranks.
+	// Up and the rows below are of ranks.
 	Up
 	StepDuration
 	PhaseTime
@@ -111,7 +111,7 @@ const (
 	Resident
 	CPUTime
 
-	// Of servers that sum.
+	// SumUp and the rows below are of aggregation servers.
 	SumUp
 	SumExchanges
 	SumReceived
@@ -121,7 +121,7 @@ const (
 	SumResident
 	SumCPUTime
 
-	// Of servers that keep parameters.
+	// ServerUp and the rows below are of parameter servers.
 	ServerUp
 	ServerTrainers
 	ServerConnections
@@ -151,22 +151,22 @@ const (
 	ids
 )
 
-// Bounds are the upper bounds in seconds of the histogram's buckets but the last.
+// Bounds are the upper bounds in seconds of the histogram's buckets, except the last.
 var Bounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 
-// The links, places of SentBytes.
+// Label indexes of SentBytes.
 const (
 	TCP = iota // sockets
-	SHM        // memory that the ranks of a host share
+	SHM        // memory shared by the ranks of a host
 )
 
-// The queues, places of Queue.
+// Label indexes of Queue.
 const (
 	OperationQueue = iota
 	BatchQueue
 )
 
-// The phases of a step, places of PhaseTime.
+// Label indexes of PhaseTime.
 const (
 	DataPhase = iota
 	PullPhase
@@ -249,13 +249,13 @@ var table = [ids]Row{
 	ServerCPUTime:     {Name: "ringo_ps_cpu_seconds_total", Type: Counter, Role: OfParameterServer, Help: "Processor time of the server's process.", From: "`getrusage`"},
 }
 
-// Table is every metric, in the order in which documents show them.
+// Table returns all metrics, in the order of the documentation.
 func Table() []Row { return slices.Clone(table[:]) }
 
-// Row is a metric.
+// Row returns the description of a metric.
 func (id ID) Row() *Row { return &table[id] }
 
-// OfRole are the rows of a role.
+// OfRole returns the rows of a role.
 func OfRole(role Role) (out []ID) {
 	for id := range ids {
 		if table[id].Role == role {
@@ -265,7 +265,7 @@ func OfRole(role Role) (out []ID) {
 	return out
 }
 
-// value is what the row's label is at a place.
+// value returns the label's value at an index.
 func (r *Row) value(at int) string {
 	if r.ofPeer {
 		return strconv.Itoa(at)
@@ -273,18 +273,18 @@ func (r *Row) value(at int) string {
 	return r.Values[at]
 }
 
-// words is how many a row of a rank needs in a job of so many.
+// words returns the number of words of a row, for a job of size ranks.
 func (r *Row) words(size int) int {
 	switch {
 	case r.Type == Histogram:
-		return len(Bounds) + 2 // a count of each bucket, and the sum
+		return len(Bounds) + 2 // count of each bucket, and the sum
 	case r.ofPeer:
 		return size
 	}
 	return max(1, len(r.Values))
 }
 
-// bucket is where a duration is counted.
+// bucket returns the index of a duration's bucket.
 func bucket(d time.Duration) int {
 	at, _ := slices.BinarySearch(Bounds, d.Seconds())
 	return at

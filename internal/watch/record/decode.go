@@ -9,26 +9,27 @@ import (
 	"unsafe"
 )
 
-// Snapshot is what a Recorder held at one time, perhaps of a process that is no more.
+// Snapshot is the contents of a Recorder at one time, possibly of an ended process.
 type Snapshot struct {
-	Epoch    time.Time // when its clock was 0
-	Process  int       // its number
-	Identity Identity  // what it is in its job
-	Active   bool      // it has not said that it records nothing any more
-	Step     int64     // under way, -1 before the first
-	// Open is what had begun and not ended, the oldest first, and Dropped how much began when there
-	// was no room to tell.
+	Epoch    time.Time // time at which the clock was 0
+	Process  int       // process number
+	Identity Identity  // role in the job
+	Active   bool      // the process is still recording
+	Step     int64     // current step, -1 before the first
+	// Open are the events in progress, oldest first, and Dropped the number of events that began
+	// while the table was full.
 	Open    []Event
 	Dropped uint64
-	// Operations and Phases are the last events that had ended, in that order, and OperationsEnded and PhasesEnded how many there ever
-	// were. Behind the operations stand those of each lane, which are not in that count.
+	// Operations and Phases are the last ended events, in the order of their ends, and
+	// OperationsEnded and PhasesEnded the total numbers. The operations of the lanes follow,
+	// without being counted.
 	Operations, Phases           []Event
 	OperationsEnded, PhasesEnded uint64
 
 	names []string
 }
 
-// Text is the text of a number; "" of one that is unknown.
+// Text returns the text of a number, or "" for an unknown number.
 func (s *Snapshot) Text(id Name) string {
 	if id == 0 || int(id) > len(s.names) {
 		return ""
@@ -36,7 +37,7 @@ func (s *Snapshot) Text(id Name) string {
 	return s.names[id-1]
 }
 
-// Snapshot is what the Recorder holds now; nil of a nil one.
+// Snapshot returns the Recorder's contents; nil for a nil Recorder.
 func (r *Recorder) Snapshot() *Snapshot {
 	if r == nil {
 		return nil
@@ -53,13 +54,12 @@ func (r *Recorder) Snapshot() *Snapshot {
 	return s
 }
 
-// order sorts what goes on.
 func (s *Snapshot) order() {
 	since := func(e Event) int64 { return cmp.Or(e.Begun, e.Since) }
 	slices.SortStableFunc(s.Open, func(a, b Event) int { return cmp.Compare(since(a), since(b)) })
 }
 
-// outline is what the head says, of a Snapshot without events.
+// outline returns a Snapshot of the head, without events.
 func (m *memory) outline() *Snapshot {
 	return &Snapshot{
 		Epoch: time.Unix(0, int64(m.head[headEpoch])), Process: int(m.head[headProcess]), Step: int64(m.head[headStep]),
@@ -68,7 +68,7 @@ func (m *memory) outline() *Snapshot {
 	}
 }
 
-// headed reads a head: ok is false where nothing has been recorded yet, or, with an error, where it is none.
+// headed parses a head: ok is false for memory without a record, or, with an error, for other data.
 func headed(head []uint64) (cfg Config, ok bool, err error) {
 	switch {
 	case head[headMagic] == 0:
@@ -82,7 +82,7 @@ func headed(head []uint64) (cfg Config, ok bool, err error) {
 	return cfg, err == nil, err
 }
 
-// snapshot reads all but lanes and names.
+// snapshot reads all parts except lanes and names.
 func (m *memory) snapshot() *Snapshot {
 	s := m.outline()
 	for _, i := range m.open.going() {
@@ -92,7 +92,7 @@ func (m *memory) snapshot() *Snapshot {
 	return s
 }
 
-// last are the events that a ring holds, without those that were not written to the end.
+// last returns the events in a ring, except partly written ones.
 func (g *ring) last() (out []Event) {
 	end := *g.count
 	for n := end - min(end, uint64(g.places)); n < end; n++ {
@@ -103,13 +103,13 @@ func (g *ring) last() (out []Event) {
 	return out
 }
 
-// Decode reads the memory of a Recorder, such as that which a launcher holds of a process that was killed. It believes
-// nothing that it reads: b may be of another program, or damaged. What was being written when the process ended is left out. Of memory
-// that its process never began to write to it returns nil and no error.
+// Decode reads the memory of a Recorder, for example a launcher's memory of a killed process.
+// Decode trusts no data: b may be damaged, or of another program. A partly written event is left
+// out. For memory without a record Decode returns nil and no error.
 func Decode(b []byte) (*Snapshot, error) { return decodeLive(b, nil) }
 
-// decodeLive is Decode of memory which a process may have written to while it was copied: again, where it is not nil, is a later
-// copy. What has another stamp there is left out, as is what was being written.
+// decodeLive is Decode for memory that a process may have written during the copy. again, if not
+// nil, is a later copy: events with another stamp in again are left out, like partly written ones.
 func decodeLive(b, again []byte) (*Snapshot, error) {
 	if len(b) < 8*headWords {
 		return nil, fmt.Errorf("record: %d bytes are too few: want %d for a head alone", len(b), 8*headWords)
@@ -135,7 +135,7 @@ func decodeLive(b, again []byte) (*Snapshot, error) {
 	return s, err
 }
 
-// aligned is a copy of b in words, to which nobody else writes.
+// aligned returns a private copy of b in words.
 func aligned(b []byte) []uint64 {
 	words := make([]uint64, len(b)/8)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), b)
@@ -144,7 +144,7 @@ func aligned(b []byte) []uint64 {
 
 func (m *memory) rings() []ring { return append([]ring{m.open, m.operations, m.phases}, m.lanes...) }
 
-// leaveOut takes the events out of m that have another stamp in later, which is laid out alike.
+// leaveOut removes the events of m that have another stamp in later, which has the same layout.
 func (m *memory) leaveOut(later memory) {
 	rings := later.rings()
 	for i, g := range m.rings() {

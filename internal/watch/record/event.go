@@ -2,24 +2,24 @@ package record
 
 import "fmt"
 
-// Kind is what an event is.
+// Kind is the kind of an event.
 type Kind uint8
 
-// The kinds.
+// Values of Kind.
 const (
-	// Operation is one of a group of ranks, which all of them start in the same order.
+	// Operation is a collective operation, which all ranks of a group start in the same order.
 	Operation Kind = iota + 1
 	// Message is a send or a receive between two ranks.
 	Message
-	// Request is asked of a server, or answered by it.
+	// Request is a request to a server, at either end.
 	Request
-	// PhaseKind is a stretch of a step, or of what is between steps: see Phase.
+	// PhaseKind is a part of a step, or of the work between steps: see Phase.
 	PhaseKind
 	// Step is a whole step.
 	Step
-	// Fault is what ends a job, in words in Name.
+	// Fault is an error that ends a job, with the text in Name.
 	Fault
-	// Change is of how the job works, such as another plan, in words in Name.
+	// Change is a change of the job's configuration, such as a new plan, with the text in Name.
 	Change
 	kinds
 )
@@ -32,29 +32,28 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// common says that events of the kind come by the step, and tell little of why a job fails.
+// common reports whether the kind occurs in every step, with little information on failures.
 func (k Kind) common() bool { return k == PhaseKind || k == Step }
 
-// AggregationGroup is the Group of exchanges through servers that sum gradients (package
-// aggregate): ranks record them as operations, which all begin in the same order, and servers as
-// the requests that these are to them.
+// AggregationGroup is the Group of exchanges through aggregation servers (package aggregate): ranks
+// record the exchanges as operations, which all begin in the same order, and servers as requests.
 const AggregationGroup = 1<<32 - 1
 
-// Phase is what a rank does.
+// Phase is an activity of a rank.
 type Phase uint8
 
-// The phases, in the order in which a timeline shows them.
+// Values of Phase, in the order of a timeline.
 const (
 	Data       Phase = iota // waiting for the next batch
-	Forward                 // the loss of a batch
-	Backward                // its gradients; what Compress shows meanwhile is part of it
-	Compress                // selecting or rounding a bucket
-	Exchange                // a bucket's way, from its start until it was agreed
-	Update                  // the optimizer's rule
-	Evaluation              // the whole of it
-	Checkpoint              // writing, and gathering what is written
-	Pull                    // waiting for rows and values of servers
-	Exposed                 // from the end of backward until the last gradient was agreed: what backward did not hide
+	Forward                 // computing the loss of a batch
+	Backward                // computing the gradients, including concurrent Compress
+	Compress                // selecting or quantizing a bucket
+	Exchange                // exchange of a bucket, from start to agreement
+	Update                  // applying the optimizer
+	Evaluation              // whole evaluation
+	Checkpoint              // gathering and writing a checkpoint
+	Pull                    // waiting for rows and values from servers
+	Exposed                 // time from the end of backward until the last gradient is agreed: exchange not hidden by backward
 	phases
 )
 
@@ -66,38 +65,43 @@ func (p Phase) String() string {
 	return fmt.Sprintf("Phase(%d)", uint8(p))
 }
 
-// Name is a text that a Recorder keeps, as a number; 0 is "".
+// Name is the number of a text stored by a Recorder; 0 is "".
 type Name uint16
 
-// Event is one thing that went on in a process. Times are nanoseconds of the Recorder's clock.
+// Event is one recorded event of a process. Times are nanoseconds of the Recorder's clock.
 type Event struct {
 	Kind  Kind
-	Phase Phase // of PhaseKind
-	// Failed says that it ended with a fault.
+	Phase Phase // set for PhaseKind
+	// Failed reports whether the event ended with an error.
 	Failed bool
-	// Name is "allreduce" of an operation, of a phase what it is of, such as a bucket, or "", and a fault's or a change's words.
+	// Name is the operation, such as "allreduce", the object of a phase, such as a bucket, or "",
+	// or the text of a Fault or Change.
 	Name Name
 	// Algorithm is the algorithm.
 	Algorithm Name
-	// Bucket is its number in the plan, -1 for what is of none, and Label is what it is called.
+	// Bucket is the bucket's number in the plan, -1 without a bucket, and Label the bucket's name.
 	Bucket int32
 	Label  Name
-	// Step is how many steps had been done, -1 before the first; of a request the number that it names, -1: none.
+	// Step is the number of steps done before, -1 before the first; for a Request, the step number
+	// in the request, -1 without.
 	Step int64
-	// Group is the group's ID, or the table's, and Seq which of its operations it is, from 0; of a message, or a request,
-	// which of those to or from Other.
+	// Group is the ID of the group or table, and Seq the number of the operation in the group, from
+	// 0; for a Message or Request, the number among those with Other.
 	Group, Seq uint32
-	// Other is the other rank of a message, the server of a request or whom it serves, an
-	// operation's root, or of a fault the rank that is lost; -1: none.
+	// Other is the peer of a Message, the server or client of a Request, the root of an Operation,
+	// or the lost rank of a Fault; -1 means none.
 	Other int32
-	// Peer is, while it goes on, for whom it waits, as the mesh numbers ranks, or a server; of one that failed for whom it waited then. -1: nobody.
+	// Peer is the awaited rank in the mesh, or server, while the event is in progress or at its
+	// failure. -1 means none.
 	Peer int32
-	// Since is since when it waits for Peer.
+	// Since is the start of the wait for Peer.
 	Since int64
-	// Size is the bytes of its operand on this rank, and Sent how many bytes of payload this rank has sent for it; -1: that is not known.
+	// Size is the number of operand bytes on this rank, and Sent the payload bytes sent by this
+	// rank; -1 means unknown.
 	Size, Sent int64
-	// Sig is the same on all ranks that do the same: of an operation its signature; of a request how many rows it has.
+	// Sig is equal on all ranks for equal work: the signature of an Operation, or the number of
+	// rows of a Request.
 	Sig uint64
-	// Begun and Done are when it began and ended. Done is 0 as long as it goes on.
+	// Begun and Done are the begin and end times. Done is 0 while in progress.
 	Begun, Done int64
 }

@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// Glance is what is under way, and what the last n phases and steps were, at most a ring of them: a Snapshot without operations that have
-// ended. nil of a nil Recorder. It costs 0.1 us an event, and what Open does.
+// Glance returns the events in progress and the last n phases and steps, at most a whole ring: a
+// Snapshot without ended operations. Glance returns nil for a nil Recorder. Cost: 0.1 us per event,
+// in addition to the cost of Open.
 func (r *Recorder) Glance(n int) *Snapshot {
 	if r == nil {
 		return nil
@@ -25,11 +26,10 @@ func (r *Recorder) Glance(n int) *Snapshot {
 	return s
 }
 
-// RecentSnapshot reads of the memory of a Recorder in another process, which may go on recording,
-// what Recorder.RecentSnapshot says: nil and no error of memory that its process has not begun to
-// write to. memory is the file that Create made. Unlike Read it looks at little: 50 us for what is
-// under way and 0.2 us for each of the n events, so that one may look again and again. It believes
-// nothing that it reads.
+// RecentSnapshot is Recorder.RecentSnapshot for the memory of a Recorder in another process, which
+// may continue recording. RecentSnapshot returns nil and no error for memory without a record.
+// memory is the file from Create. Cost: 50 us for the events in progress and 0.2 us for each of the
+// n events, so unlike Read the function is cheap enough for polling. RecentSnapshot trusts no data.
 func RecentSnapshot(memory io.ReaderAt, n int) (*Snapshot, error) {
 	var head [headWords]uint64
 	if err := readWords(memory, head[:], 0); err != nil {
@@ -48,7 +48,7 @@ func RecentSnapshot(memory io.ReaderAt, n int) (*Snapshot, error) {
 		return nil, err
 	}
 	s.order()
-	var after [headWords]uint64 // events may have names that are newer than the head above
+	var after [headWords]uint64 // events may have names newer than the head read above
 	if err := readWords(memory, after[:], 0); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func RecentSnapshot(memory io.ReaderAt, n int) (*Snapshot, error) {
 	return s, err
 }
 
-// openIn is what is under way, by the table and by the lanes that somebody has used.
+// openIn returns the events in progress, in the table and in the used lanes.
 func (c Config) openIn(memory io.ReaderAt) (out []Event, err error) {
 	words := make([]uint64, slotWords*max(c.Open, c.Operations))
 	table := ring{words: words[:slotWords*c.Open], places: c.Open}
@@ -72,7 +72,7 @@ func (c Config) openIn(memory io.ReaderAt) (out []Event, err error) {
 	for i := range c.Lanes {
 		var first slot
 		at := headWords + slotWords*(c.Open+c.Operations*(1+i)+c.Phases)
-		if err = readWords(memory, first[:], at); err == nil && first != (slot{}) { // of one that nobody has used the file has a hole
+		if err = readWords(memory, first[:], at); err == nil && first != (slot{}) { // the file of an unused lane has a hole
 			out, err = lane.openIn(memory, at, out)
 		}
 		if err != nil {
@@ -82,8 +82,8 @@ func (c Config) openIn(memory io.ReaderAt) (out []Event, err error) {
 	return out, nil
 }
 
-// openIn reads the ring, which lies at a place in words, and appends what is under way in it. It is written to meanwhile: what has another
-// stamp at a second look was another event then.
+// openIn reads the ring at word offset at, and appends its events in progress. The ring may be
+// written concurrently: an event with another stamp at a second read has been replaced.
 func (g *ring) openIn(memory io.ReaderAt, at int, out []Event) ([]Event, error) {
 	if err := readWords(memory, g.words, at); err != nil {
 		return nil, err
@@ -100,12 +100,12 @@ func (g *ring) openIn(memory io.ReaderAt, at int, out []Event) ([]Event, error) 
 	return out, nil
 }
 
-// phasesIn are the last n phases of a ring that has had so many.
+// phasesIn returns the last n phases of a ring that has had end phases.
 func (c Config) phasesIn(memory io.ReaderAt, end uint64, n int) ([]Event, error) {
 	from := headWords + slotWords*(c.Open+c.Operations)
 	ring := make([]uint64, slotWords*min(c.Phases, max(0, n)))
 	first := end - min(end, uint64(len(ring)/slotWords))
-	for at := first; at < end; { // the ring's end may lie between
+	for at := first; at < end; { // the range may wrap around the ring
 		place := int(at & uint64(c.Phases-1))
 		count := min(end-at, uint64(c.Phases-place))
 		part := ring[slotWords*(at-first) : slotWords*(at-first+count)]
@@ -120,7 +120,7 @@ func (c Config) phasesIn(memory io.ReaderAt, end uint64, n int) ([]Event, error)
 	}
 	out := make([]Event, 0, end-first)
 	for at := first; at < end; at++ {
-		// Its place may have been another event's meanwhile; the one being written now is not counted yet.
+		// A newer event may have replaced the slot; the event being written is not counted yet.
 		if slot := (*slot)(ring[slotWords*(at-first):]); slot[0] == at+1 && after[headPhasesAt] < at+uint64(c.Phases) {
 			out = append(out, slot.get())
 		}
@@ -128,7 +128,7 @@ func (c Config) phasesIn(memory io.ReaderAt, end uint64, n int) ([]Event, error)
 	return out, nil
 }
 
-// readWords reads words from a place in words on.
+// readWords reads words from word offset at on.
 func readWords(from io.ReaderAt, into []uint64, at int) error {
 	if len(into) == 0 {
 		return nil
@@ -139,12 +139,12 @@ func readWords(from io.ReaderAt, into []uint64, at int) error {
 	return nil
 }
 
-// memoryOf is a memory of which there is no more than the head.
+// memoryOf returns a memory with only a head.
 func memoryOf(head []uint64) memory {
 	return memory{head: head, operations: ring{count: &head[headOperationsAt]}, phases: ring{count: &head[headPhasesAt]}}
 }
 
-// latest are the last n events that a ring holds. The Recorder's lock is held.
+// latest returns the last n events in a ring. The Recorder's lock is held.
 func (g *ring) latest(n int) (out []Event) {
 	end := *g.count
 	for at := end - min(end, uint64(max(0, n)), uint64(g.places)); at < end; at++ {

@@ -7,26 +7,27 @@ import (
 	"sync/atomic"
 )
 
-// Unknown stands for a time at which nobody looked at the clock.
+// Unknown is the value of a time without a clock reading.
 const Unknown = -1
 
-// OpRing is a ring for the short operations of one group, which take about as long as two looks at
-// the clock. An event begins and ends in it in the same place, written under a lock which its
-// writer holds in any case, with the times that are known: Begun is 0 and Done Unknown where there
-// are none. What goes on is never overwritten. Readers that follow a Recorder do not get what is in
-// lanes; Open, Recent and snapshots have it.
+// OpRing is a ring for the short operations of one group, with a duration of about two clock
+// readings. An event begins and ends in the same slot, written under a lock that the writer holds
+// anyway, with the known times only: an unknown Begun is 0 and an unknown Done is Unknown. Events
+// in progress are never overwritten. Readers that follow a Recorder get no events of lanes; Open,
+// Recent and snapshots include lanes.
 //
 // Cost: 10 ns from an event's beginning to its end.
 type OpRing struct {
 	r    *Recorder
 	ring *ring
 	used bool
-	lock atomic.Pointer[sync.Locker] // of its writer; nil: that has ended, and its memory is held no longer
-	next uint64                      // the number of the next event
+	lock atomic.Pointer[sync.Locker] // writer's lock; nil after Free
+	next uint64                      // number of the next event
 }
 
-// Lane gives a writer a lane that nobody has. nil: none is left, and nothing can begin in it. The lock is held whenever an event
-// begins or ends; readers take it, so that who holds it must not read.
+// Lane returns a free lane for a writer. nil means that no lane is free; no event can begin in a
+// nil lane. The writer holds lock whenever an event begins or ends. Readers take the lock, so a
+// holder must not read.
 func (r *Recorder) Lane(lock sync.Locker) *OpRing {
 	if r == nil {
 		return nil
@@ -43,28 +44,27 @@ func (r *Recorder) Lane(lock sync.Locker) *OpRing {
 	return nil
 }
 
-// Free says that nothing begins in the lane any more, and that all in it has ended. What it holds stays until another writer
-// overwrites it. The lane's lock is held, or nobody else has it any more.
+// Free ends the use of a lane, after all its events have ended. The events stay until another
+// writer overwrites them. The caller holds the lane's lock, or is its only user.
 func (l *OpRing) Free() {
 	if l != nil {
 		l.lock.Store(nil)
 	}
 }
 
-// Draft is an event that is about to begin in a lane, as its words: most are those of the event before.
+// Draft is the words of an event about to begin in a lane: most are equal to the previous event's.
 type Draft struct{ words slot }
 
-// Draft makes one of an event.
 func (e *Event) Draft() (d Draft) {
 	d.words.fill(e)
 	return d
 }
 
-// Seq changes which of its group's operations it is.
+// Seq sets the number of the operation in its group.
 func (d *Draft) Seq(n uint32) { d.words[slotSeq] = d.words[slotSeq]>>32<<32 | uint64(n) }
 
-// Begin records that an event begins. The lane's lock is held. What it returns is not Recorded
-// where all that the lane has room for goes on.
+// Begin records the begin of an event. The lane's lock is held. The result is not Recorded if all
+// slots of the lane have events in progress.
 func (l *OpRing) Begin(d *Draft) Op {
 	if l == nil || l.r.rests.Load() {
 		return Op{}
@@ -76,14 +76,15 @@ func (l *OpRing) Begin(d *Draft) Op {
 			d.words[slotStep] = uint64(l.r.step.Load())
 			s[0] = 0
 			s.copyOf(&d.words)
-			s[0] = l.next // who reads after this process was killed sees these stores in their order
+			s[0] = l.next // readers after this process's death see these stores in order
 			return Op{at: s}
 		}
 	}
 	return Op{}
 }
 
-// copyOf copies all but the stamp. It is called, as fill is; an assignment would be a call of memmove, which takes twice as long.
+// copyOf copies all words except the stamp. As with fill, the call keeps the order of stores; an
+// assignment would call memmove, which takes twice as long.
 //
 //go:noinline
 func (s *slot) copyOf(from *slot) {
@@ -91,14 +92,14 @@ func (s *slot) copyOf(from *slot) {
 	s[7], s[8], s[9], s[10], s[11] = from[7], from[8], from[9], from[10], from[11]
 }
 
-// Began says when an event in a lane began, once that is known. The lane's lock is held.
+// Began sets the begin time of an event in a lane. The lane's lock is held.
 func (o Op) Began(at int64) {
 	if o.at != nil {
 		o.at[slotBegun] = uint64(at)
 	}
 }
 
-// endHere says that the event of a lane has ended.
+// endHere records the end of an event in a lane.
 func (s *slot) endHere(done, sent int64, failed bool) {
 	if failed {
 		s[slotKind] |= 1 << 16
@@ -106,7 +107,8 @@ func (s *slot) endHere(done, sent int64, failed bool) {
 	s[slotSent], s[slotDone] = uint64(sent), uint64(done)
 }
 
-// eachLane has do read each lane, under its writer's lock. A lane without one is written by nobody, and no writer can come meanwhile.
+// eachLane calls do for each lane, under the lane writer's lock. A free lane has no writer, and
+// gets none during the call.
 func (r *Recorder) eachLane(do func(*OpRing)) {
 	r.laneMu.Lock()
 	defer r.laneMu.Unlock()
@@ -118,13 +120,13 @@ func (r *Recorder) eachLane(do func(*OpRing)) {
 			do(l)
 		default:
 			(*lock).Lock()
-			do(l) // also if it was freed meanwhile
+			do(l) // also if freed during the call
 			(*lock).Unlock()
 		}
 	}
 }
 
-// open appends what goes on.
+// open appends the events in progress.
 func (l *OpRing) open(dst []Event) []Event {
 	for i := range l.ring.places {
 		if s := l.ring.place(i); s[0] != 0 && s[slotDone] == 0 {
@@ -134,7 +136,7 @@ func (l *OpRing) open(dst []Event) []Event {
 	return dst
 }
 
-// recent appends those of the last n events that have ended, the oldest first.
+// recent appends the ended ones of the last n events, oldest first.
 func (l *OpRing) recent(dst []Event, n int) []Event {
 	for at := l.next - min(l.next, uint64(n), uint64(l.ring.places)); at < l.next; at++ {
 		if s := l.ring.slot(at); s[0] == at+1 && s[slotDone] != 0 {
@@ -144,15 +146,15 @@ func (l *OpRing) recent(dst []Event, n int) []Event {
 	return dst
 }
 
-// held are the places in which an event lies, the oldest first.
+// held returns the slots with an event, oldest first.
 func (g *ring) held() []int { return g.sorted(func(*slot) bool { return true }) }
 
-// going are the places of events that go on. In the table there are no others.
+// going returns the slots of events in progress. All events of the table are in progress.
 func (g *ring) going() []int {
 	return g.sorted(func(s *slot) bool { return !g.lane || s[slotDone] == 0 })
 }
 
-// sorted are the places of some events, the oldest first.
+// sorted returns the slots of selected events, oldest first.
 func (g *ring) sorted(of func(*slot) bool) (places []int) {
 	for i := range g.places {
 		if s := g.place(i); s[0] != 0 && (!g.lane || int(s[0]-1)&(g.places-1) == i) && of(s) {
@@ -163,7 +165,8 @@ func (g *ring) sorted(of func(*slot) bool) (places []int) {
 	return places
 }
 
-// all are the events of a lane in memory that is not known more of: those that have ended, and those that go on, the oldest first.
+// all returns the ended events and the events in progress of a lane in foreign memory, oldest
+// first.
 func (g *ring) all(ended, open []Event) (_, _ []Event) {
 	for _, i := range g.held() {
 		if s := g.place(i); s[slotDone] == 0 {

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes memory for a Recorder of another process, which gets it as a file; whoever holds the file can read what
-// was recorded, whatever becomes of the process. It cannot grow or shrink. Errors: an invalid configuration, or no memory.
+// Create creates memory for a Recorder of another process, as a file. A holder of the file can read
+// the record, even after the process's death. The file cannot grow or shrink. Errors: an invalid
+// configuration, or no memory.
 func Create(cfg Config) (*os.File, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -36,16 +37,16 @@ func Create(cfg Config) (*os.File, error) {
 	return f, nil
 }
 
-// InFile makes a Recorder in a file at path, for processes whose memory no launcher holds. It
-// replaces an older file. Only its owner can read the file, which stays until it is removed. A
-// shared lock (flock) marks it as in use until Close or the end of the process. Errors: the file
-// cannot be made, or the disk is full.
+// InFile creates a Recorder in a file at path, for processes without a launcher that holds their
+// memory. InFile replaces an older file. Only the owner can read the file, which stays until
+// removed. A shared lock (flock) marks the file as in use until Close or the end of the process.
+// Errors: the file cannot be created, or the disk is full.
 func InFile(path string, cfg Config) (*Recorder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.filled()
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // nobody may have it open, or have linked it elsewhere
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // another process may have the old file open or linked
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -54,7 +55,7 @@ func InFile(path string, cfg Config) (*Recorder, error) {
 	}
 	// A file system without locks has no such mark.
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	// Without room that is set aside a full disk would end the process with SIGBUS.
+	// Without allocated space a full disk would end the process with SIGBUS.
 	err = unix.Fallocate(int(f.Fd()), 0, 0, int64(cfg.Bytes()))
 	r := (*Recorder)(nil)
 	if err == nil {
@@ -71,18 +72,19 @@ func InFile(path string, cfg Config) (*Recorder, error) {
 	return r, nil
 }
 
-// describe writes the head of empty memory. cfg is filled.
+// describe writes the head of empty memory. cfg is complete.
 func describe(f *os.File, cfg Config) error {
 	m := newMemory(cfg, make([]uint64, cfg.words()))
 	_, err := f.WriteAt(unsafe.Slice((*byte)(unsafe.Pointer(&m.head[0])), 8*headWords), 0)
 	return err
 }
 
-// ErrHeld: another Recorder of this process records in the memory.
+// ErrHeld means that another Recorder of this process uses the memory.
 var ErrHeld = errors.New("record: another recorder of this process has this memory")
 
-// Map makes a Recorder in the memory that Create has made, in whichever process. What another has recorded in it is
-// forgotten. The file may be closed afterwards. Errors: it is another kind of file, one that can shrink under this process, or ErrHeld.
+// Map creates a Recorder in memory from Create, in any process. Earlier records in the memory are
+// dropped. The file may be closed afterwards. Errors: another kind of file, a file that can shrink
+// under this process, or ErrHeld.
 func Map(f *os.File) (*Recorder, error) {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
@@ -91,7 +93,7 @@ func Map(f *os.File) (*Recorder, error) {
 	return mapped(f)
 }
 
-// mapped makes a Recorder in memory that describe has described.
+// mapped creates a Recorder in memory prepared by describe.
 func mapped(f *os.File) (*Recorder, error) {
 	size, err := sizeOf(f)
 	if err != nil {
@@ -113,7 +115,7 @@ func mapped(f *os.File) (*Recorder, error) {
 		_ = unix.Munmap(b)
 		return nil, err
 	}
-	if words[headMagic] != 0 { // of an earlier recorder; fresh memory is zero, and takes none of the system's until it is written to
+	if words[headMagic] != 0 { // left by an earlier recorder; fresh memory is zero, and occupies no memory until written
 		clear(words[:headHeld])
 		clear(words[headHeld+1:])
 	}
@@ -122,14 +124,15 @@ func mapped(f *os.File) (*Recorder, error) {
 	return r, nil
 }
 
-// hold notes that this process records in the memory, unless it does already. Another process that did is no more: it was started again.
+// hold marks the memory as used by this process, and returns false if it already was. Another
+// process in the mark has ended: the process was restarted.
 func hold(word *uint64) bool {
 	own := uint64(os.Getpid())
 	was := atomic.LoadUint64(word)
 	return was != own && atomic.CompareAndSwapUint64(word, was, own)
 }
 
-// sizeOf is the size of a file that may be a Recorder's memory.
+// sizeOf returns the size of a file with possible Recorder memory.
 func sizeOf(f *os.File) (int, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -141,8 +144,8 @@ func sizeOf(f *os.File) (int, error) {
 	return int(info.Size()), nil
 }
 
-// Read is what a Recorder in the memory of f held, see Decode, or holds: its process may go on recording. It takes tens of
-// milliseconds: see RecentSnapshot for who looks often.
+// Read returns the contents of the Recorder in the memory of f: see Decode. The process may
+// continue recording. Read takes tens of milliseconds: use RecentSnapshot for polling.
 func Read(f *os.File) (*Snapshot, error) {
 	size, err := sizeOf(f)
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 
 var errLinux = fmt.Errorf("record: memory that outlives a process: %w on this system", errors.ErrUnsupported)
 
-// Create is not there on this system.
+// Create fails on this system.
 func Create(Config) (*os.File, error) { return nil, errLinux }
 
-// ErrHeld is not there on this system.
+// ErrHeld is the error of all functions on this system.
 var ErrHeld = errLinux
 
-// InFile is not there on this system.
+// InFile fails on this system.
 func InFile(string, Config) (*Recorder, error) { return nil, errLinux }
 
-// Map is not there on this system.
+// Map fails on this system.
 func Map(*os.File) (*Recorder, error) { return nil, errLinux }
 
-// Read is not there on this system.
+// Read fails on this system.
 func Read(*os.File) (*Snapshot, error) { return nil, errLinux }

@@ -5,8 +5,9 @@ import (
 	"unsafe"
 )
 
-// The layout of a Recorder's memory, in words of 64 bits in the machine's order, which is little-endian on all that are
-// supported; docs/formats/record.md has it for those who read it.
+// The layout of a Recorder's memory, in 64-bit words of the machine's byte order, which is
+// little-endian on all supported systems; docs/formats/record.md documents the layout for other
+// readers.
 //
 //	head        16 words
 //	open        Open slots      what has begun and not ended
@@ -15,8 +16,9 @@ import (
 //	lanes       Lanes times Operations slots, a ring each
 //	names       Names bytes
 //
-// A slot is an event in 12 words. Its first word, the stamp, is 0 where the slot is empty or being written, so that a process that
-// is killed while it writes leaves no event that never was; else one more than the event's number in its ring.
+// A slot is an event in 12 words. The first word, the stamp, is 0 for an empty or partly written
+// slot, so that a process killed while writing leaves no false event; otherwise the stamp is the
+// event's number in its ring plus 1.
 const (
 	magic   = 0x4345524f474e4952 // "RINGOREC"
 	version = 2
@@ -25,30 +27,30 @@ const (
 	slotWords = 12
 )
 
-// Magic are the first bytes of a Recorder's memory, once something is recorded.
+// Magic is the first bytes of a Recorder's memory with a record.
 const Magic = "RINGOREC"
 
-// The words of the head.
+// Words of the head.
 const (
 	headMagic = iota // written last
 	headVersion
-	headOperations // how many slots there are
+	headOperations // number of slots
 	headPhases
 	headOpen
 	headNames        // bytes
-	headEpoch        // when the clock was 0, in nanoseconds since 1970
-	headProcess      // the process's number
-	headStep         // under way
-	headOperationsAt // how many events the ring has had
+	headEpoch        // time at which the clock was 0, in nanoseconds since 1970
+	headProcess      // process number
+	headStep         // current step
+	headOperationsAt // events ever written to the ring
 	headPhasesAt
 	headNamesAt // bytes in use
-	headUnseen  // events that began when the table was full
-	headLanes   // how many there are
-	headHeld    // the number of the process that records in it now, 0: none
-	headWho     // what that process is: see Identity
+	headUnseen  // events that began while the table was full
+	headLanes   // number of lanes
+	headHeld    // number of the recording process, 0: none
+	headWho     // process's Identity
 )
 
-// memory is a Recorder's, cut into its parts.
+// memory is a Recorder's memory, divided into its parts.
 type memory struct {
 	head       []uint64
 	open       ring
@@ -58,27 +60,27 @@ type memory struct {
 	text       []byte
 }
 
-// ring is a part of slots: a ring, or the table of what is under way.
+// ring is a sequence of slots: a ring, or the table of events in progress.
 type ring struct {
 	words   []uint64
 	places  int
-	count   *uint64 // how many events it has had; nil: it is a lane, or no ring
+	count   *uint64 // events ever written; nil for a lane or the table
 	lane    bool
-	quarter uint64 // after how many events readers are woken
+	quarter uint64 // readers are woken after this number of events
 }
 
 // slot is an event's words.
 type slot [slotWords]uint64
 
-// words is how many a Recorder of c, which is filled, has.
+// words returns the number of words of a Recorder of c, which is complete.
 func (c Config) words() int {
 	return headWords + slotWords*(c.Open+c.Operations*(1+c.Lanes)+c.Phases) + c.Names/8
 }
 
-// Bytes is the size of the memory of a Recorder.
+// Bytes returns the size of a Recorder's memory.
 func (c Config) Bytes() int { return 8 * c.filled().words() }
 
-// newMemory cuts words and describes them in their head. cfg is filled.
+// newMemory divides words into parts and writes the head. cfg is complete.
 func newMemory(cfg Config, words []uint64) memory {
 	m := cut(cfg, words)
 	for i, v := range map[int]int{headVersion: version, headOperations: cfg.Operations, headPhases: cfg.Phases, headOpen: cfg.Open, headLanes: cfg.Lanes, headNames: cfg.Names} {
@@ -112,22 +114,21 @@ func newRing(words []uint64, places int, count *uint64) ring {
 	return ring{words: words, places: places, count: count, quarter: uint64(max(1, places/4))}
 }
 
-// slot is where event n of a ring is.
 func (g *ring) slot(n uint64) *slot { return g.place(int(n & uint64(g.places-1))) }
 
 func (g *ring) place(i int) *slot { return (*slot)(g.words[slotWords*i:]) }
 
-// table is a place of what is under way.
+// table returns a slot of the table of events in progress.
 func (m *memory) table(place int32) *slot { return m.open.place(int(place)) }
 
 func (s *slot) stamp() *uint64 { return &s[0] }
 
-// The words of a slot behind its stamp.
+// Words of a slot after the stamp.
 const (
-	slotKind = 1 + iota // kind, phase, whether it failed, nothing; 16 bits each: name, how
+	slotKind = 1 + iota // 16 bits each: kind, phase, failed; name, algorithm
 	slotStep
 	slotSeq    // 32 bits each: seq, group
-	slotBucket // 32 bits: bucket; 16 each: label, with + 1
+	slotBucket // 32 bits: bucket; 16 bits each: label, with + 1
 	slotSize
 	slotSent
 	slotSig
@@ -137,15 +138,16 @@ const (
 	slotSince
 )
 
-// put writes an event. The Recorder's lock is held; who reads the memory of a process that was killed sees by the stamp whether
-// all of it is there.
+// put writes an event. The Recorder's lock is held. The stamp marks complete events for readers of
+// a killed process's memory.
 func (s *slot) put(e *Event, stamp uint64) {
 	s[0] = 0
 	s.fill(e)
 	atomic.StoreUint64(&s[0], stamp)
 }
 
-// fill writes all but the stamp. It is called, so that the compiler moves none of its stores over those of stamps.
+// fill writes all words except the stamp. The call keeps the compiler from moving stores across the
+// stores of stamps.
 //
 //go:noinline
 func (s *slot) fill(e *Event) {
@@ -162,7 +164,7 @@ func (s *slot) fill(e *Event) {
 	s[slotPeer], s[slotSince] = uint64(e.Peer+1), uint64(e.Since)
 }
 
-// end makes s what began in the slot from, now that it has ended.
+// end writes the ended event of the slot from into s.
 func (s *slot) end(from *slot, done, sent int64, failed bool, stamp uint64) {
 	s[0] = 0
 	copy(s[slotKind:slotPeer], from[slotKind:slotPeer])
@@ -191,32 +193,32 @@ func (s *slot) get() Event {
 	}
 }
 
-// Waiting says for whom an event waits. It may be read while it is written, by one goroutine at a time: between its two words a
-// reader may see the new peer with the time of the one before.
+// Waiting is the awaited peer of an event. One goroutine writes while others may read: between the
+// two stores a reader may see the new peer with the previous time.
 type Waiting struct{ peer, since atomic.Uint64 }
 
 func (s *slot) wait() *Waiting { return (*Waiting)(unsafe.Pointer(&s[slotPeer])) }
 
-// For says that it waits for a peer, and since when.
+// For records a wait for a peer since a time.
 func (w *Waiting) For(peer int, since int64) {
 	w.since.Store(uint64(since))
 	w.peer.Store(uint64(peer) + 1)
 }
 
-// Continue says that it waits for a peer, since when it waited last.
+// Continue records a wait for a peer since the time of the last wait.
 func (w *Waiting) Continue(peer int) { w.peer.Store(uint64(peer) + 1) }
 
-// Clear says that it waits for nobody; of nil it does nothing.
+// Clear records the end of the wait. A nil Waiting is ignored.
 func (w *Waiting) Clear() {
 	if w != nil {
 		w.peer.Store(0)
 	}
 }
 
-// Start says from when Continue counts.
+// Start sets the time used by Continue.
 func (w *Waiting) Start(since int64) { w.since.Store(uint64(since)) }
 
-// Load returns for whom it waits, -1 for nobody, and since when.
+// Load returns the awaited peer, or -1, and the start of the wait.
 func (w *Waiting) Load() (peer int, since int64) {
 	return int(w.peer.Load()) - 1, int64(w.since.Load())
 }

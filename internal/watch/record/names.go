@@ -7,20 +7,20 @@ import (
 	"sync/atomic"
 )
 
-// names are the texts of a Recorder. They are written one behind the other, each behind its length in 16 bits, and
-// never taken away: an event's number of a text stays right.
+// names are a Recorder's texts, stored sequentially, each after its length in 16 bits. Texts are
+// never removed, so the number of a text stays valid.
 type names struct {
 	mu    sync.Mutex
 	known map[string]Name
-	list  []string // by number less 1
-	used  int      // bytes
+	list  []string // index is the number - 1
+	used  int      // size in bytes
 }
 
-// maxName is the longest text in bytes. What is longer is cut.
+// maxName is the maximum length of a text in bytes. Longer texts are cut.
 const maxName = 1 << 10
 
-// Name returns the number of a text, which it keeps the first time: 0, as for "", when there is no more room. It is
-// not meant for every event: it takes a lock and, the first time, memory.
+// Name returns the number of a text, and stores a new text. Without space Name returns 0, the
+// number of "". Name takes a lock, and allocates for a new text, so is too slow for every event.
 func (r *Recorder) Name(text string) Name {
 	if r == nil {
 		return 0
@@ -47,7 +47,7 @@ func (r *Recorder) Name(text string) Name {
 	return id
 }
 
-// Text is the text of a number; "" of one that is unknown.
+// Text returns the text of a number, or "" for an unknown number.
 func (r *Recorder) Text(id Name) string {
 	if r == nil || id == 0 {
 		return ""

@@ -2,21 +2,23 @@ package record
 
 import "slices"
 
-// A reader keeps a place in each ring, and the recorder knows it only to wake it. So writers never wait for readers, but for
-// the copying of at most 32 events under the lock that both take; and a reader that has fallen behind by more than a ring
-// goes on with the oldest event that is left.
+// Each reader has a position in each ring, and the recorder only wakes readers. Writers therefore
+// wait for readers only while at most 32 events are copied under the common lock. A reader that is
+// more than a ring behind continues with the oldest event left.
 
-// Reader follows a Recorder: it gets each event that has ended, in the order in which those of a ring ended, and is told
-// how many it was too slow for. It is used by one goroutine. Who does not read costs the writers nothing.
+// Reader follows a Recorder: a Reader gets each ended event, per ring in the order of the ends, and
+// the number of missed events. A Reader is for one goroutine. An idle Reader costs the writers no
+// time.
 type Reader struct {
 	r      *Recorder
 	rings  []*ring
-	next   []uint64 // of each
+	next   []uint64 // position in each ring
 	ready  chan struct{}
 	closed bool
 }
 
-// Follow makes a Reader of what ends from now on; of a nil Recorder one that gets nothing.
+// Follow returns a Reader of events that end from now on. The Reader of a nil Recorder gets no
+// events.
 func (r *Recorder) Follow() *Reader {
 	if r == nil {
 		return r.follow()
@@ -24,7 +26,7 @@ func (r *Recorder) Follow() *Reader {
 	return r.follow(&r.operations, &r.phases)
 }
 
-// FollowPhases makes a Reader of phases and steps alone.
+// FollowPhases returns a Reader of phases and steps only.
 func (r *Recorder) FollowPhases() *Reader {
 	if r == nil {
 		return r.follow()
@@ -46,8 +48,8 @@ func (r *Recorder) follow(rings ...*ring) *Reader {
 	return out
 }
 
-// Ready receives when a quarter of a ring has been written since it did last, or a fault: early enough for Next to miss nothing
-// unless the reader is held up for three times as long again. Who wants to be up to date reads when he likes.
+// Ready receives after each quarter of a ring, and after a Fault: early enough for Next to miss no
+// event unless the reader is delayed for three more quarters. Next may be called at any time.
 func (d *Reader) Ready() <-chan struct{} { return d.ready }
 
 func (d *Reader) wake() {
@@ -57,8 +59,8 @@ func (d *Reader) wake() {
 	}
 }
 
-// Next moves events into dst, as many as there are and fit, those of operations before those of phases, and returns how many, and how
-// many were overwritten before they were read. It does not wait; n is 0 when there is nothing new.
+// Next copies as many events as available into dst, operations before phases, and returns their
+// number and the number of overwritten events. Next does not wait; n is 0 without new events.
 func (d *Reader) Next(dst []Event) (n int, missed int64) {
 	if d.r == nil {
 		return 0, 0
@@ -75,7 +77,8 @@ func (d *Reader) Next(dst []Event) (n int, missed int64) {
 	return n, missed
 }
 
-// batch is how many events are read under one lock, during which nobody records: about a microsecond.
+// batch is the number of events read under one lock: about a microsecond during which no event is
+// recorded.
 const batch = 32
 
 func (d *Reader) take(i int, g *ring, dst []Event) (n int, missed int64) {
@@ -93,7 +96,7 @@ func (d *Reader) take(i int, g *ring, dst []Event) (n int, missed int64) {
 	return n, missed
 }
 
-// Close ends the reader. Ready receives no more.
+// Close ends the Reader. Ready receives no more.
 func (d *Reader) Close() {
 	if d.r == nil || d.closed {
 		return

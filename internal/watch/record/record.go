@@ -1,5 +1,5 @@
-// Package record is what a process writes down of what it does: each operation, phase, fault and change once, where it
-// happens, as one [Event] of a fixed size, for any number of readers, such as timelines (package trace).
+// Package record is a flight recorder: a process records each operation, phase, error and change
+// once, as a fixed-size [Event]. Any number of readers can follow, such as package trace.
 //
 //	rec := record.New(record.Config{})         // of this process; a job has one, ringo.Job.Recorder
 //	bucket := rec.Name("bucket 3 (fc.bias)")   // once: events hold a number in the place of a text
@@ -15,16 +15,17 @@
 //		…
 //	}
 //
-// The events lie in memory of a fixed size, laid out as docs/formats/record.md says, in two rings:
-// one of the last operations, messages, requests, faults and changes, which are few and tell why a
-// job fails, and one of the last phases and steps. Beside them is a table of what has begun and not
-// ended, so that what never ends is not pushed out by what does, and a [OpRing] for the short
-// operations of each group. The memory may be a file that another process holds ([Create], [Map]),
-// as a launcher does for each process of a job: then it outlives the process however that ends, and
-// [Read] and [Decode] read it, also while the process records.
+// The events are in memory of a fixed size, with the layout in docs/formats/record.md, in two
+// rings: one for the last operations, messages, requests, faults and changes, which are rare and
+// explain failures, and one for the last phases and steps. A table holds the events in progress, so
+// that ended events never displace them, and an [OpRing] the short operations of each group. The
+// memory may be a file held by another process ([Create], [Map]), as by the launcher of a job: the
+// memory then survives the process. [Read] and [Decode] read the memory, also while the process
+// records.
 //
-// Cost, on a core of an EPYC at 13 ns for a lock that nobody holds: 24 ns for an event, 50 ns for one from its beginning to its end,
-// 10 ns for one in a lane, and 30 ns for each look at the clock. Nothing is allocated. A nil *Recorder records nothing.
+// Cost, on an EPYC core with 13 ns for an uncontended lock: 24 ns for an event, 50 ns for an event
+// with begin and end, 10 ns for an event in a lane, and 30 ns per clock reading. Recording
+// allocates no memory. A nil *Recorder records no events.
 package record
 
 import (
@@ -36,7 +37,7 @@ import (
 	"time"
 )
 
-// Defaults of Config's zero values: 1.6 MiB, of which what is used takes memory.
+// Defaults of Config's zero values: 1.6 MiB, which occupies memory only as used.
 const (
 	DefaultOperations = 1024
 	DefaultPhases     = 4096
@@ -45,25 +46,27 @@ const (
 	DefaultNames      = 256 << 10
 )
 
-// Config says how much a Recorder keeps.
+// Config sets the sizes of a Recorder.
 type Config struct {
-	// Operations is how many events that are no phases or steps are kept, a power of two. 0: 1024.
+	// Operations is the number of kept events other than phases and steps, a power of two. 0 means
+	// 1024.
 	Operations int
-	// Phases is how many phases and steps are kept, a power of two. 0: 4096.
+	// Phases is the number of kept phases and steps, a power of two. 0 means 4096.
 	Phases int
-	// Open is how many events may have begun and not ended. What begins beyond is counted, and not recorded. 0: 512.
+	// Open is the maximum number of events in progress. Further events are counted and not
+	// recorded. 0 means 512.
 	Open int
-	// Lanes is how many groups' short operations have a ring of Operations events of their own, see
-	// OpRing. 0: 8.
+	// Lanes is the maximum number of groups with a ring of Operations events for short operations,
+	// see OpRing. 0 means 8.
 	Lanes int
-	// Names is how many bytes there are for names, of which each takes two more than its length. 0: 256 KiB. What has no
-	// more room is called "".
+	// Names is the number of bytes for names; each name needs two more bytes than its length. 0
+	// means 256 KiB. Names without space become "".
 	Names int
-	// Epoch is when the recorder's clock is 0. The zero time: when it is made.
+	// Epoch is the time at which the recorder's clock is 0. The zero time means its creation.
 	Epoch time.Time
 }
 
-// filled returns c with zero values replaced by what they stand for.
+// filled returns c with defaults for zero values.
 func (c Config) filled() Config {
 	for _, v := range []struct {
 		at    *int
@@ -77,14 +80,15 @@ func (c Config) filled() Config {
 	return c
 }
 
-// maxKept bounds what a Recorder keeps of each, and what Decode believes; maxBytes all of it: a hundred times what is usual.
+// maxKept limits each size of a Recorder, and the sizes accepted by Decode; maxBytes limits the
+// total size: a hundred times the default.
 const (
 	maxKept  = 1 << 20
 	maxLanes = 64
 	maxBytes = 256 << 20
 )
 
-// Validate reports every fault of c at once.
+// Validate returns all errors of c.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(what string, n int, power bool) {
@@ -105,27 +109,28 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder is one process's. Its methods may be called from any goroutine, and on nil, which does nothing.
+// Recorder is the recorder of one process. The methods are safe for concurrent use, and a nil
+// Recorder does no work.
 type Recorder struct {
 	memory
 	epoch time.Time
 	step  atomic.Int64
 	unmap func() error
-	file  string // "": it lies in none of its own
+	file  string // path from InFile, or ""
 
 	names names
-	rests atomic.Bool // see SetPaused
+	rests atomic.Bool // set by SetPaused
 
-	mu      sync.Mutex // of the rings and the table
-	free    []int32    // of the table
-	begun   uint64     // how many events have had a place in it
+	mu      sync.Mutex // guards the rings and the table
+	free    []int32    // free slots of the table
+	begun   uint64     // events that have had a slot in the table
 	readers []*Reader
 
-	laneMu sync.Mutex // of who has which lane; taken before the lanes' own locks
+	laneMu sync.Mutex // guards the use of lanes; taken before the lanes' own locks
 	lanes  []*OpRing
 }
 
-// New makes a Recorder in memory that ends with this process. It panics if cfg is not valid.
+// New returns a Recorder in memory of this process. New panics if cfg is invalid.
 func New(cfg Config) *Recorder {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -134,7 +139,7 @@ func New(cfg Config) *Recorder {
 	return start(newMemory(cfg, make([]uint64, cfg.words())), cfg)
 }
 
-// start begins to record in empty memory.
+// start starts recording in empty memory.
 func start(m memory, cfg Config) *Recorder {
 	r := &Recorder{memory: m, epoch: cfg.Epoch}
 	if r.epoch.IsZero() {
@@ -154,15 +159,15 @@ func start(m memory, cfg Config) *Recorder {
 	return r
 }
 
-// Release lets another Recorder of this process have the memory, which Map has mapped. Nothing may be recorded any more, and what was is
-// to be read until then.
+// Release releases the memory from Map for another Recorder of this process. Read the record before
+// Release; recording must have ended.
 func (r *Recorder) Release() {
 	if r != nil {
 		atomic.StoreUint64(&r.head[headHeld], 0)
 	}
 }
 
-// Close gives mapped memory back. Nothing may be recorded or read any more.
+// Close unmaps the memory. Recording and reading must have ended.
 func (r *Recorder) Close() error {
 	if r == nil || r.unmap == nil {
 		return nil
@@ -171,7 +176,7 @@ func (r *Recorder) Close() error {
 	return r.unmap()
 }
 
-// File is the path of the file in which it lies, as InFile has made it; "": none.
+// File returns the path of the file from InFile, or "".
 func (r *Recorder) File() string {
 	if r == nil {
 		return ""
@@ -179,39 +184,40 @@ func (r *Recorder) File() string {
 	return r.file
 }
 
-// Identity is a process of a job.
+// Identity is a process's role and number in a job.
 type Identity struct {
 	Role   Role
-	Number int // in its role, but of an AggregationServer among all who are in the mesh
+	Number int // number in the role; for an AggregationServer the number in the mesh
 }
 
-// Role is what a process is in a job.
+// Role is the role of a process in a job.
 type Role uint8
 
-// The roles.
+// Values of Role.
 const (
-	NoRole            Role = iota // nobody said
-	Rank                          // it trains
-	AggregationServer             // it sums gradients
-	ParameterServer               // it keeps parameters
+	NoRole            Role = iota // unknown
+	Rank                          // training rank
+	AggregationServer             // server that sums gradients
+	ParameterServer               // server with parameters
 )
 
-// SetPaused has the recorder record nothing that begins from now on, or record again: to measure
-// what recording costs. What has begun ends.
+// SetPaused pauses or resumes recording. Benchmarks use SetPaused to measure the recorder's cost.
+// Events in progress still end.
 func (r *Recorder) SetPaused(on bool) {
 	if r != nil {
 		r.rests.Store(on)
 	}
 }
 
-// SetProcess says what the process is, for those who find its memory.
+// SetProcess records the identity of the process, for readers of the memory.
 func (r *Recorder) SetProcess(who Identity) {
 	if r != nil {
 		atomic.StoreUint64(&r.head[headWho], uint64(uint32(who.Number))|uint64(who.Role)<<32)
 	}
 }
 
-// Now is the time by the recorder's clock: nanoseconds since it was made, which never jump. 0 without a recorder.
+// Now returns the time of the recorder's clock: nanoseconds since its epoch, monotonic. 0 for a nil
+// Recorder.
 func (r *Recorder) Now() int64 {
 	if r == nil {
 		return 0
@@ -219,7 +225,7 @@ func (r *Recorder) Now() int64 {
 	return int64(time.Since(r.epoch))
 }
 
-// At is the time t by the recorder's clock.
+// At returns t in the recorder's clock.
 func (r *Recorder) At(t time.Time) int64 {
 	if r == nil {
 		return 0
@@ -227,7 +233,7 @@ func (r *Recorder) At(t time.Time) int64 {
 	return int64(t.Sub(r.epoch))
 }
 
-// Time is what the clock said at a time of the recorder's.
+// Time returns the wall time of a time of the recorder's clock.
 func (r *Recorder) Time(at int64) time.Time {
 	if r == nil {
 		return time.Time{}
@@ -235,7 +241,7 @@ func (r *Recorder) Time(at int64) time.Time {
 	return r.epoch.Add(time.Duration(at))
 }
 
-// BeginStep says that the events which follow are of this step; -1: of none.
+// BeginStep sets the step of the following events; -1 means none.
 func (r *Recorder) BeginStep(step int64) {
 	if r != nil {
 		r.step.Store(step)
@@ -243,7 +249,7 @@ func (r *Recorder) BeginStep(step int64) {
 	}
 }
 
-// Step is the step under way, -1 before the first.
+// Step returns the current step, -1 before the first.
 func (r *Recorder) Step() int64 {
 	if r == nil {
 		return -1
@@ -251,7 +257,7 @@ func (r *Recorder) Step() int64 {
 	return r.step.Load()
 }
 
-// stepOf is the step of an event: that under way, unless it is a request, which says so itself.
+// stepOf returns the step of an event: the current step, or the step in a Request.
 func (r *Recorder) stepOf(e *Event) int64 {
 	if e.Kind == Request {
 		return e.Step
@@ -259,12 +265,12 @@ func (r *Recorder) stepOf(e *Event) int64 {
 	return r.step.Load()
 }
 
-// BeginPhase records that a phase begins, at a time of the recorder's clock. See Begin.
+// BeginPhase records the begin of a phase, at a time of the recorder's clock. See Begin.
 func (r *Recorder) BeginPhase(p Phase, now int64) Op {
 	return r.Begin(&Event{Kind: PhaseKind, Phase: p, Bucket: -1, Other: -1, Peer: -1, Sent: -1, Begun: now})
 }
 
-// Add records an event that has ended. Its step is that under way, but for requests.
+// Add records an ended event. Add sets the event's step to the current step, except for requests.
 func (r *Recorder) Add(e *Event) {
 	if r == nil || r.rests.Load() {
 		return
@@ -275,7 +281,7 @@ func (r *Recorder) Add(e *Event) {
 	r.mu.Unlock()
 }
 
-// Span records a phase that went on from begun to done, by the recorder's clock.
+// Span records a phase from begun to done, in the recorder's clock.
 func (r *Recorder) Span(p Phase, name Name, begun, done int64) {
 	if r == nil {
 		return
@@ -283,7 +289,7 @@ func (r *Recorder) Span(p Phase, name Name, begun, done int64) {
 	r.Add(&Event{Kind: PhaseKind, Phase: p, Name: name, Bucket: -1, Peer: -1, Other: -1, Sent: -1, Begun: begun, Done: max(begun, done)})
 }
 
-// append puts an event into its ring. r.mu is held.
+// append writes an event to its ring. r.mu is held.
 func (r *Recorder) append(e *Event) {
 	g := r.ring(e.Kind)
 	n := *g.count
@@ -292,7 +298,7 @@ func (r *Recorder) append(e *Event) {
 	r.wakeReaders(g, e.Kind == Fault)
 }
 
-// ring is where events of a kind go.
+// ring returns the ring of a kind.
 func (r *Recorder) ring(k Kind) *ring {
 	if k.common() {
 		return &r.phases
@@ -300,7 +306,7 @@ func (r *Recorder) ring(k Kind) *ring {
 	return &r.operations
 }
 
-// wakeReaders wakes those who follow a ring when it is time. r.mu is held.
+// wakeReaders wakes the readers of a ring if due. r.mu is held.
 func (r *Recorder) wakeReaders(g *ring, now bool) {
 	if now || *g.count&(g.quarter-1) == 0 {
 		for _, reader := range r.readers {
@@ -309,8 +315,9 @@ func (r *Recorder) wakeReaders(g *ring, now bool) {
 	}
 }
 
-// Begin records that an event begins: it is seen to be under way, and gets into its ring when it ends. Its step is that
-// under way, but for requests; its Bucket, Peer and Other are -1 where they are none.
+// Begin records the begin of an event, which is in the table until its end and then in its ring.
+// Begin sets the event's step to the current step, except for requests. Bucket, Peer and Other are
+// -1 for none.
 func (r *Recorder) Begin(e *Event) Op {
 	if r == nil || r.rests.Load() {
 		return Op{}
@@ -330,17 +337,17 @@ func (r *Recorder) Begin(e *Event) Op {
 	return op
 }
 
-// Op is an event that has begun. The zero value is one that nobody records.
+// Op is an event in progress. The zero value is an unrecorded event.
 type Op struct {
 	at    *slot
-	r     *Recorder // nil: it is in a lane
-	place int32     // in the table
+	r     *Recorder // nil for an event in a lane
+	place int32     // slot in the table
 }
 
-// Recorded says that it is recorded that the event has begun.
+// Recorded reports whether the begin of the event was recorded.
 func (o Op) Recorded() bool { return o.at != nil }
 
-// Wait is where the operation says for whom it waits; nil where nobody would see it.
+// Wait returns the event's awaited peer, to be updated; nil for an unrecorded event.
 func (o Op) Wait() *Waiting {
 	if o.at == nil {
 		return nil
@@ -348,8 +355,9 @@ func (o Op) Wait() *Waiting {
 	return o.at.wait()
 }
 
-// End records that the event has ended: when, having sent so many bytes, and whether it has failed. It is called
-// once. Of one that has failed Peer stays whom it waited for then. Of one in a lane its lock is held, and done may be Unknown.
+// End records the end of the event: the time, the bytes sent and whether the event failed. End is
+// called once. Peer of a failed event stays the awaited peer. For an event in a lane the lock is
+// held, and done may be Unknown.
 func (o Op) End(done, sent int64, failed bool) {
 	if o.at == nil {
 		return
@@ -369,7 +377,7 @@ func (o Op) End(done, sent int64, failed bool) {
 	r.mu.Unlock()
 }
 
-// Open appends what has begun and not ended to dst, in no order.
+// Open appends the events in progress to dst, unordered.
 func (r *Recorder) Open(dst []Event) []Event {
 	if r == nil {
 		return dst
@@ -385,8 +393,8 @@ func (r *Recorder) Open(dst []Event) []Event {
 	return dst
 }
 
-// Recent appends the last operations, at most n, that the ring of operations holds to dst, the oldest first, and behind them as many of
-// each lane.
+// Recent appends at most n of the last operations in the ring to dst, oldest first, followed by at
+// most n of each lane.
 func (r *Recorder) Recent(dst []Event, n int) []Event {
 	if r == nil {
 		return dst

@@ -1,8 +1,8 @@
-// Package tensorboard writes figures of a run as event files, which TensorBoard draws.
+// Package tensorboard writes the metrics of a run as TensorBoard event files.
 //
-// An event file is a sequence of records, each a length, a checksum of the length, an event in protobuf's wire format
-// (tensorflow/core/util/event.proto) and a checksum of that. A file that ends within a record, as that of a run which was
-// killed, is read up to there.
+// An event file is a sequence of records: a length, a checksum of the length, an event in
+// protobuf's wire format (tensorflow/core/util/event.proto) and a checksum of the event. Readers
+// accept a file that ends within a record, as after a killed run.
 package tensorboard
 
 import (
@@ -20,23 +20,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
-// Scalar is a figure. TensorBoard puts tags with the same text before their first slash next to each other.
+// Scalar is one value. TensorBoard groups tags by the text before their first slash.
 type Scalar struct {
 	Tag   string
-	Value float64 // kept as a float32; NaN and infinities are drawn as such
+	Value float64 // stored as float32; NaN and infinities are displayed as such
 }
 
-// Writer appends to an event file. It is used by one goroutine at a time. Nothing is buffered: what was added is in the file.
+// Writer appends to an event file. A Writer is not safe for concurrent use. Writes are not
+// buffered.
 type Writer struct {
 	f    *os.File
-	text []byte // a record
+	text []byte // record buffer
 }
 
-// version is what the first event of a file says of its layout.
+// version is the file version in the first event.
 const version = "brain.Event:2"
 
-// Create makes an event file in dir, and dir where there is none. The name has the time and this host's name, and no file takes
-// another's place: runs that go on in the same folder are drawn as one.
+// Create creates an event file in dir, and dir if missing. The name contains the time and the host
+// name, and is unique: TensorBoard displays continued runs in one folder as one.
 func Create(dir string, now time.Time) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
@@ -59,10 +60,10 @@ func Create(dir string, now time.Time) (*Writer, error) {
 	}
 }
 
-// Path is the file.
+// Path returns the file's path.
 func (w *Writer) Path() string { return w.f.Name() }
 
-// Add adds an event with the figures that there were after so many steps.
+// Add appends an event with the values after the given step.
 func (w *Writer) Add(step int64, now time.Time, scalars ...Scalar) error {
 	var summary []byte
 	for _, s := range scalars {
@@ -74,13 +75,13 @@ func (w *Writer) Add(step int64, now time.Time, scalars ...Scalar) error {
 	return w.write(protowire.AppendBytes(protowire.AppendTag(event, 5, protowire.BytesType), summary))
 }
 
-// wallTime appends the field that all events have, in seconds since 1970.
+// wallTime appends an event's time field, in seconds since 1970.
 func wallTime(event []byte, now time.Time) []byte {
 	seconds := float64(now.UnixNano()) / 1e9
 	return protowire.AppendFixed64(protowire.AppendTag(event, 1, protowire.Fixed64Type), math.Float64bits(seconds))
 }
 
-// write appends a record in one call, so that only a full disk or a crash of the host cuts it.
+// write appends a record in one call: only a full disk or a host crash can cut the record.
 func (w *Writer) write(event []byte) error {
 	b := binary.LittleEndian.AppendUint64(w.text[:0], uint64(len(event)))
 	b = binary.LittleEndian.AppendUint32(b, masked(b))
@@ -92,7 +93,8 @@ func (w *Writer) write(event []byte) error {
 	return nil
 }
 
-// masked is the checksum of records. A sum of bytes that hold their own sum would say little, so it is turned and moved.
+// masked returns the checksum of a record, rotated and shifted as in the format, because a checksum
+// over data that contain their own checksum is weak.
 func masked(b []byte) uint32 {
 	sum := crc32c.Checksum(b)
 	return (sum>>15 | sum<<17) + 0xa282ead8

@@ -11,22 +11,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// chrome writes parts in Chrome's trace event format: a process for each rank,
-// a thread for each row, complete events ("X") in microseconds. Perfetto drops
-// what has a negative time, and has a meaning of its own for process and thread
-// 0, so all of them count from 1.
+// chrome writes parts in Chrome's trace event format: a process per rank, a thread per row,
+// complete events ("X") in microseconds. Perfetto drops negative times and treats process and
+// thread 0 specially, so both numbers start from 1.
 type chrome struct {
 	w     *bufio.Writer
-	wrote bool // an event
+	wrote bool // an event has been written
 	ranks []rankNote
-	err   error // the first of writing
+	err   error // first write error
 }
 
-// rankNote is what is said of a rank beside its events.
+// rankNote is the metadata of a rank.
 type rankNote struct {
 	Rank    int    `json:"rank"`
-	Offset  micros `json:"clock_offset_us"` // that was added to its times
-	Bound   micros `json:"clock_error_us"`  // at most, if clocks drift evenly
+	Offset  micros `json:"clock_offset_us"` // correction added to the times
+	Bound   micros `json:"clock_error_us"`  // maximum error, if clocks drift linearly
 	Spans   int    `json:"spans"`
 	Dropped int64  `json:"spans_left_out"`
 }
@@ -44,7 +43,7 @@ type event struct {
 	Args     any    `json:"args,omitempty"`
 }
 
-// micros is a time in nanoseconds that is written in microseconds.
+// micros is a time in nanoseconds, written in microseconds.
 type micros int64
 
 // MarshalJSON writes a number with three decimals.
@@ -82,7 +81,6 @@ func (t *chrome) event(e event) {
 	t.text(string(line))
 }
 
-// named is a metadata event.
 func (t *chrome) named(process, thread int, what string, args any) {
 	t.event(event{Phase: "M", Name: what, Process: process, Thread: thread, Args: args})
 }
@@ -97,7 +95,7 @@ type orderArg struct {
 	Index int `json:"sort_index"`
 }
 
-// part writes all of a rank. Its spans get sorted.
+// part writes a rank's spans, and sorts them.
 func (t *chrome) part(p part) {
 	process := p.rank + 1
 	t.named(process, 0, "process_name", nameArg{fmt.Sprintf("rank %d", p.rank)})
@@ -122,8 +120,7 @@ func (t *chrome) part(p part) {
 	t.ranks = append(t.ranks, rankNote{p.rank, micros(p.offset), micros(p.bound), len(p.spans), p.dropped})
 }
 
-// track writes the spans of one track in threads from first on, and returns how
-// many there are.
+// track writes the spans of one track to threads from first on, and returns the number of threads.
 func (t *chrome) track(process, first int, spans []span) int {
 	track := spans[0].track
 	rows, n := rowsOf(spans, track != Exchange)
@@ -141,14 +138,14 @@ func (t *chrome) track(process, first int, spans []span) int {
 	return n
 }
 
-// spanArgs is what a viewer shows of a box that is clicked on.
+// spanArgs are the details that a viewer displays for a selected span.
 type spanArgs struct {
 	Step      *int64 `json:"step,omitempty"`
 	Algorithm string `json:"algorithm,omitempty"`
 	Bytes     *int64 `json:"bytes_sent,omitempty"`
 }
 
-// span writes a complete event, which has a time and a length even if they are 0.
+// span writes a complete event. Its time and length are written even if 0.
 func (t *chrome) span(process, thread int, s span) {
 	args := spanArgs{Algorithm: s.detail}
 	if s.step >= 0 {
@@ -170,7 +167,6 @@ func (t *chrome) span(process, thread int, s span) {
 	t.text(string(line))
 }
 
-// close ends the file.
 func (t *chrome) close() error {
 	notes, err := json.Marshal(t.ranks)
 	if t.err == nil {

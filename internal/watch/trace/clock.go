@@ -6,27 +6,25 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// Ranks have clocks of their own, each counting from its recorder's start. How far
-// another rank's is from rank 0's is estimated as NTP does (Cristian 1989): a
-// message there and back, on the half of whose way rank 0 looked at its clock.
-// That is wrong by at most half the round trip, so the shortest of several
-// counts. Two readings far apart also show at what rate the clocks drift.
+// Each rank's clock counts from its recorder's start. The offset of a rank's clock from rank 0's is
+// estimated as in NTP (Cristian 1989): by a round trip in which rank 0 reads its clock halfway. The
+// error is at most half the round trip, so the shortest of several counts. Two distant readings
+// also give the drift.
 
-// pings is how many round trips an alignment takes.
+// pings is the number of round trips of an alignment.
 const pings = 32
 
 // reading is a comparison of this rank's clock with rank 0's, in nanoseconds.
 type reading struct {
-	at     int64 // by this rank's clock
-	offset int64 // to be added to it
-	bound  int64 // by which offset may be wrong
+	at     int64 // time of this rank's clock
+	offset int64 // offset of rank 0's clock
+	bound  int64 // maximum error of offset
 }
 
-// trip is a message there and back: when it left and came, by this rank's clock,
-// and rank 0's time in between.
+// trip is a round trip: sent and received times of this rank's clock, and rank 0's time in between.
 type trip struct{ left, there, came int64 }
 
-// shortest is what the shortest trip says. There is at least one.
+// shortest returns the reading of the shortest trip. trips must not be empty.
 func shortest(trips []trip) reading {
 	best := trips[0]
 	for _, t := range trips[1:] {
@@ -38,11 +36,10 @@ func shortest(trips []trip) reading {
 	return reading{at: best.left + half, offset: best.there - (best.left + half), bound: half + 1}
 }
 
-// clock turns this rank's times into rank 0's.
+// clock converts this rank's times to rank 0's.
 type clock struct{ first, last reading }
 
-// newClock is the clock of one or more readings, earliest first; of none it
-// leaves times as they are.
+// newClock returns the clock for readings, earliest first; without readings times stay unchanged.
 func newClock(readings []reading) clock {
 	if len(readings) == 0 {
 		return clock{}
@@ -50,8 +47,8 @@ func newClock(readings []reading) clock {
 	return clock{readings[0], readings[len(readings)-1]}
 }
 
-// offset is what to add at a time: between the readings it goes from the first's
-// to the last's evenly, because clocks of different hosts drift apart.
+// offset returns the correction at a time, interpolated linearly between the readings, because
+// clocks of different hosts drift.
 func (c clock) offset(at int64) int64 {
 	switch {
 	case at <= c.first.at:
@@ -63,14 +60,12 @@ func (c clock) offset(at int64) int64 {
 	return c.first.offset + int64(share*float64(c.last.offset-c.first.offset))
 }
 
-// bound is by how much an offset between the readings may be wrong, if the
-// clocks drift evenly.
+// bound returns the maximum error between the readings, if the clocks drift linearly.
 func (c clock) bound() int64 { return max(c.first.bound, c.last.bound) }
 
-// Align compares this rank's clock with rank 0's. It is a collective call: before
-// the first step, since Write does it once more, so that a drift between the two
-// is taken out. It takes 32 round trips for each rank but 0, one rank after the
-// other.
+// Align compares this rank's clock with rank 0's. Align is a collective call for the time before
+// the first step. Write aligns again and removes the drift in between. Cost: 32 round trips per
+// rank except rank 0, sequentially.
 func (r *Timeline) Align(g *collective.Group) error {
 	if r == nil {
 		return nil
@@ -82,7 +77,7 @@ func (r *Timeline) Align(g *collective.Group) error {
 }
 
 func (r *Timeline) align(g *collective.Group) error {
-	// A rank that records nothing, and would never answer, is found here.
+	// The barrier detects a rank without a timeline, which would never answer.
 	if err := collective.Barrier(g); err != nil {
 		return err
 	}
@@ -106,7 +101,7 @@ func (r *Timeline) align(g *collective.Group) error {
 	return nil
 }
 
-// answer tells a rank the time as often as it asks.
+// answer sends rank 0's time to a rank for each of its requests.
 func (r *Timeline) answer(g *collective.Group, rank int) error {
 	one := make([]int64, 1)
 	for range pings {
@@ -121,7 +116,7 @@ func (r *Timeline) answer(g *collective.Group, rank int) error {
 	return nil
 }
 
-// ask asks rank 0 for the time.
+// ask requests rank 0's time.
 func (r *Timeline) ask(g *collective.Group, t *trip) error {
 	one := make([]int64, 1)
 	t.left = r.rec.Now()

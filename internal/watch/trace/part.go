@@ -7,23 +7,23 @@ import (
 	"math"
 )
 
-// part is what one rank has recorded, as it travels to rank 0.
+// part is the spans of one rank, as sent to rank 0.
 type part struct {
 	rank    int
-	offset  int64 // that its last times were shifted by, ns
-	bound   int64 // by which they may be wrong
+	offset  int64 // last correction of the times, ns
+	bound   int64 // maximum error of the times, ns
 	dropped int64
-	spans   []span // by rank 0's clock, none before base
+	spans   []span // times of rank 0's clock, none before base
 }
 
-// What a part may hold.
+// Limits of a part.
 const (
 	partFormat = 1
 	maxText    = 1 << 10 // bytes of a name
 	maxPart    = 64 << 20
 )
 
-// part is the recorder's, with times from base on, in nanoseconds of rank 0.
+// part returns the recorded spans, with times relative to base, in nanoseconds of rank 0's clock.
 func (r *Timeline) part(rank int, base int64) part {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,8 +36,8 @@ func (r *Timeline) part(rank int, base int64) part {
 	return p
 }
 
-// earliest is when the first span began, by rank 0's clock; the largest number
-// without any.
+// earliest returns the begin of the first span in rank 0's clock, or the largest number without
+// spans.
 func (r *Timeline) earliest() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *Timeline) earliest() int64 {
 	return first
 }
 
-// encode appends p to b. Numbers are varints; each text stands once.
+// encode appends p to b. Numbers are varints; each text is stored once.
 func (p part) encode(b []byte) []byte {
 	texts, places := p.texts()
 	b = binary.AppendUvarint(b, partFormat)
@@ -75,7 +75,7 @@ func (p part) encode(b []byte) []byte {
 	return b
 }
 
-// texts are all names and details, shortened, and the place of each.
+// texts returns all names and details, shortened, and the index of each.
 func (p part) texts() (texts []string, places map[string]uint64) {
 	places = map[string]uint64{}
 	for _, s := range p.spans {
@@ -89,8 +89,8 @@ func (p part) texts() (texts []string, places map[string]uint64) {
 	return texts, places
 }
 
-// decodePart reads what encode wrote. What is not a part of that rank is an
-// error; memory is bounded by the length of b.
+// decodePart decodes the output of encode. A part of another rank is an error; the length of b
+// limits the memory.
 func decodePart(b []byte, rank int) (part, error) {
 	d := decoder{b: b}
 	if v := d.number(math.MaxUint8); v != partFormat && d.err == nil {
@@ -117,7 +117,7 @@ func decodePart(b []byte, rank int) (part, error) {
 	return p, nil
 }
 
-// decoder takes values off b and keeps the first fault, after which all are zero.
+// decoder consumes values from b and keeps the first error; further values are zero.
 type decoder struct {
 	b   []byte
 	err error
@@ -131,7 +131,7 @@ func (d *decoder) fail(format string, args ...any) {
 
 var errShort = errors.New("it ends too early")
 
-// skip takes n bytes off; n of a varint is 0 or less where there is none.
+// skip consumes n bytes; n <= 0 means an invalid varint.
 func (d *decoder) skip(n int) {
 	if n <= 0 {
 		d.fail("%w", errShort)
@@ -140,7 +140,6 @@ func (d *decoder) skip(n int) {
 	d.b = d.b[n:]
 }
 
-// number is at most most.
 func (d *decoder) number(most uint64) int64 {
 	v, n := binary.Uvarint(d.b)
 	if d.skip(n); d.err != nil {
@@ -161,7 +160,7 @@ func (d *decoder) signed() int64 {
 	return v
 }
 
-// count is a number of things, at most most, that take so many bytes at least.
+// count reads a number of items of at least least bytes each, at most most.
 func (d *decoder) count(least, most int) int {
 	return int(d.number(uint64(min(most, len(d.b)/least))))
 }

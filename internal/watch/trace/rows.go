@@ -5,21 +5,19 @@ import (
 	"slices"
 )
 
-// sortSpans brings spans in the order in which they are written: track by track, by
-// their start, and what contains another before it.
+// sortSpans sorts spans for writing: by track, by start, and enclosing spans first.
 func sortSpans(spans []span) {
 	slices.SortStableFunc(spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.track, b.track), cmp.Compare(a.start, b.start), cmp.Compare(b.length, a.length))
 	})
 }
 
-// rowsOf gives each of some sorted spans of one track a row, from 0, the first one
-// that has room: a viewer drops what overlaps in a row without nesting. Without
-// nest, nothing may overlap at all: boxes below each other look as if one had
-// called the other.
+// rowsOf assigns each of a track's sorted spans to a row, the first one with space: a viewer drops
+// spans that overlap in a row without nesting. With nest false, spans in a row may not overlap:
+// stacked spans look like calls.
 func rowsOf(spans []span, nest bool) (rows []int, n int) {
 	rows = make([]int, len(spans))
-	var open [][]int64 // by row: the ends of what contains the next, outermost first
+	var open [][]int64 // ends of the enclosing spans, outermost first, by row
 	for i, s := range spans {
 		row := 0
 		for ; row < len(open); row++ {

@@ -1,5 +1,5 @@
-// Package trace makes a timeline of all ranks of what their recorders record, which ui.perfetto.dev and
-// chrome://tracing open.
+// Package trace writes a timeline of all ranks from their records, for ui.perfetto.dev and
+// chrome://tracing.
 //
 //	t, err := trace.New(recorder, trace.Config{Steps: 100})
 //	defer t.Close()
@@ -12,7 +12,7 @@
 //	}
 //	err = t.Write(group, file) // after the last step, on every rank
 //
-// A nil Timeline follows nothing, so that nobody asks whether there is one.
+// A nil Timeline ignores all calls, so callers need no check.
 package trace
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Track is what a rank does, as a row of the timeline shows it.
+// Track is an activity of a rank, displayed as a row of the timeline.
 type Track = record.Phase
 
-// The tracks, in the order in which a rank's rows stand below each other.
+// Values of Track, in the order of the rows.
 const (
 	Data       = record.Data
 	Forward    = record.Forward
@@ -39,23 +39,22 @@ const (
 	tracks     = Checkpoint + 1
 )
 
-// DefaultSpans is how many spans a rank keeps if Config does not say: 9 MiB.
+// DefaultSpans is the default number of spans per rank: 9 MiB.
 const DefaultSpans = 1 << 17
 
-// maxSpans bounds what a rank may keep, and so what rank 0 takes from each.
+// maxSpans limits the spans of a rank, and so the spans that rank 0 accepts.
 const maxSpans = 1 << 20
 
-// Config bounds what a Timeline keeps. The first spans are kept and the later
-// ones counted.
+// Config limits a Timeline. The first spans are kept and later spans counted.
 type Config struct {
-	// Steps is how many steps are kept: nothing is from the next one on. 0 means all.
+	// Steps is the number of steps kept; later steps are dropped. 0 means all.
 	Steps int
-	// Spans is how many spans are kept, at most 1 Mi; 0 means DefaultSpans. Memory
-	// for them, 72 bytes each, is taken at once, and as much again by Write.
+	// Spans is the number of spans kept, at most 1 Mi; 0 means DefaultSpans. Their memory, 72 bytes
+	// each, is allocated immediately, and the same amount again by Write.
 	Spans int
 }
 
-// Validate reports every fault of c at once.
+// Validate returns all errors of c.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Steps < 0 {
@@ -67,20 +66,20 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Timeline keeps the phases of one rank that its recorder records, as spans. Its methods may be called on a nil
-// Timeline, which does nothing. It is used by one goroutine.
+// Timeline collects the phases of one rank from the recorder, as spans. A nil Timeline ignores all
+// calls. A Timeline is for one goroutine.
 type Timeline struct {
 	rec    *record.Recorder
 	reader *record.Reader
-	limit  int // steps; 0 is none
+	limit  int // maximum steps; 0: no limit
 	stop   func()
 
 	mu      sync.Mutex
 	closed  bool
-	spans   []span // never grows beyond its capacity
-	step    int64  // that of the last event
-	begun   int    // steps
-	dropped int64  // spans that were not kept
+	spans   []span // never exceeds its capacity
+	step    int64  // step of the last event
+	begun   int    // number of begun steps
+	dropped int64  // dropped spans
 	clocks  []reading
 }
 
@@ -88,12 +87,13 @@ type Timeline struct {
 type span struct {
 	name, detail  string
 	start, length int64
-	bytes         int64 // of an exchange; -1 for none
-	step          int64 // -1 for what is of none
+	bytes         int64 // bytes sent by an exchange; -1: none
+	step          int64 // -1: outside steps
 	track         Track
 }
 
-// New makes a Timeline of what rec records from now on, until Write or Close. Errors: a bad configuration.
+// New returns a Timeline of the events that rec records from now on, until Write or Close. Errors:
+// an invalid configuration.
 func New(rec *record.Recorder, cfg Config) (*Timeline, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
@@ -106,9 +106,9 @@ func New(rec *record.Recorder, cfg Config) (*Timeline, error) {
 	return t, nil
 }
 
-// follow reads whenever the recorder's ring begins to fill. A quarter of it is 1,024 phases: many steps, which leaves the
-// goroutine that reads time to get a turn where computing takes every core. What it is too late for all the same is
-// counted with what Config left out.
+// follow reads whenever a quarter of the recorder's ring is full. A quarter is 1,024 phases, many
+// steps, which gives the reading goroutine time to be scheduled when computation uses all cores.
+// Missed events count as dropped, like events above Config's limits.
 func (r *Timeline) follow() {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -133,14 +133,13 @@ func (r *Timeline) follow() {
 	})
 }
 
-// Close ends the timeline: what is recorded later is not in it. After Write it does nothing.
+// Close ends the timeline: later events are not included. After Write, Close has no effect.
 func (r *Timeline) Close() {
 	if r != nil {
 		r.stop()
 	}
 }
 
-// drain takes what has been recorded since the last time.
 func (r *Timeline) drain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +156,7 @@ func (r *Timeline) drain() {
 	}
 }
 
-// add keeps a phase. A step begins with the first event of it.
+// add stores a phase. A step begins with its first event.
 func (r *Timeline) add(e *record.Event) {
 	if e.Kind != record.PhaseKind || e.Phase >= tracks {
 		return
@@ -183,11 +182,11 @@ func (r *Timeline) add(e *record.Event) {
 	r.spans = append(r.spans, s)
 }
 
-// boxes are what the boxes of phases without a name of their own are called.
+// boxes are the names of phases without a specific name.
 var boxes = [tracks]string{"data", "forward", "backward", "compress", "exchange", "update", "evaluation", "checkpoint"}
 
-// SpanCounts is how many spans this rank has kept, and how many it has not because
-// Config's bounds were reached.
+// SpanCounts returns the number of kept spans, and the number of spans dropped because of Config's
+// limits.
 func (r *Timeline) SpanCounts() (spans int, dropped int64) {
 	if r == nil {
 		return 0, 0

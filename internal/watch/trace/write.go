@@ -7,13 +7,12 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// Write gathers what all ranks have recorded and writes it to w on rank 0, in
-// Chrome's trace event format; other ranks' w is not used and may be nil. It is a
-// collective call, after the last step: nothing may be recorded meanwhile. Rank 0
-// holds one other rank's spans at a time.
+// Write gathers the spans of all ranks and writes them to w on rank 0, in Chrome's trace event
+// format; other ranks may pass a nil w. Write is a collective call after the last step: no event
+// may be recorded during the call. Rank 0 holds the spans of one other rank at a time.
 //
-// Times are those of rank 0's clock; "otherData" in the file says for each rank
-// by how much they may be wrong, and how many spans were left out.
+// Times are in rank 0's clock; "otherData" in the file has each rank's maximum error and the number
+// of dropped spans.
 func (r *Timeline) Write(g *collective.Group, w io.Writer) error {
 	if r == nil {
 		return nil
@@ -53,7 +52,6 @@ func (r *Timeline) gather(g *collective.Group, w io.Writer) error {
 	return writeParts(g, own, sizes, w)
 }
 
-// writeParts is rank 0's side.
 func writeParts(g *collective.Group, own part, sizes []int64, w io.Writer) error {
 	t := newChrome(w)
 	t.part(own)

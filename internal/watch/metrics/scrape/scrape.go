@@ -1,4 +1,5 @@
-// Package scrape answers Prometheus, by its own client, with the figures that processes of a job count (package metrics).
+// Package scrape serves the metrics of a job's processes (package metrics) to Prometheus, with
+// Prometheus's client.
 package scrape
 
 import (
@@ -18,16 +19,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
-// Path is where metrics are.
+// Path is the path of the metrics.
 const Path = "/metrics"
 
-// Sample is a value of a metric, with what its labels are, in the order of the row's Labels.
+// Sample is a value of a metric with its label values, in the order of the row's Labels.
 type Sample struct {
 	metrics.Value
 	Labels []string
 }
 
-// Handler answers with what collect returns at each request, of the rows of one role and those of the host that are in it.
+// Handler returns a handler that serves the result of collect, for the rows of the given roles.
 func Handler(collect func() []Sample, roles ...metrics.Role) http.Handler {
 	c := &collector{collect: collect, descs: map[metrics.ID]*prometheus.Desc{}}
 	for _, role := range roles {
@@ -37,27 +38,27 @@ func Handler(collect func() []Sample, roles ...metrics.Role) http.Handler {
 		}
 	}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c) // of a table that a test has checked
+	registry.MustRegister(c) // a test checks the table
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: log.New(io.Discard, "", 0), MaxRequestsInFlight: mostAtOnce})
 }
 
-// mostAtOnce bounds how many readers are answered at the same time.
+// mostAtOnce limits concurrent requests.
 const mostAtOnce = 8
 
-// collector is what Prometheus's client asks.
+// collector is the collector for Prometheus's client.
 type collector struct {
 	collect func() []Sample
 	descs   map[metrics.ID]*prometheus.Desc
 }
 
-// Describe tells of all metrics that there may be.
+// Describe sends the descriptions of all metrics.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		to <- d
 	}
 }
 
-// Collect tells the values at this moment.
+// Collect sends the current values.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	for _, s := range c.collect() {
 		desc, ok := c.descs[s.ID]
@@ -81,19 +82,19 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Config holds the parameters of an Answerer.
+// Config configures an Answerer.
 type Config struct {
-	// Site gets the route of the metrics. It must not listen yet.
+	// Site gets the route of the metrics, and must not listen yet.
 	Site    *httpguard.Site
 	Board   *metrics.Dir
 	Version string
-	// Answers is called if this process answers, when it begins to. It may be nil.
+	// Answers, if set, is called when this process begins to answer.
 	Answers func()
 
-	every time.Duration // how often a process that does not answer looks whether any other does; 0: takeOver
+	every time.Duration // interval of checking for another answering process; 0: takeOver
 }
 
-// Answerer answers for the ranks of a host.
+// Answerer serves the metrics of a host's ranks.
 type Answerer struct {
 	cfg     Config
 	cancel  context.CancelFunc
@@ -102,11 +103,11 @@ type Answerer struct {
 	first   bool
 }
 
-// takeOver is how often a process that does not answer checks whether another one does.
+// takeOver is the default interval of checking for another answering process.
 const takeOver = time.Second
 
-// Start has the site listen, or, while another process of the job answers for the board, when that
-// has ended. An error names an address that is not available.
+// Start makes the site listen, immediately or after the end of another process of the job that
+// answers. An error names an unavailable address.
 func Start(cfg Config) (*Answerer, error) {
 	if cfg.Answers == nil {
 		cfg.Answers = func() {}
@@ -133,7 +134,7 @@ func Start(cfg Config) (*Answerer, error) {
 	return a, nil
 }
 
-// claim takes the right to answer, and the address.
+// claim claims the right to answer, and the address.
 func (a *Answerer) claim() (ok bool, err error) {
 	release, ok, err := a.cfg.Board.Answer()
 	if err != nil || !ok {
@@ -146,8 +147,8 @@ func (a *Answerer) claim() (ok bool, err error) {
 	return true, nil
 }
 
-// wait returns true when this process answers, false when ctx has ended. An address that a process
-// which ends still has is no error then.
+// wait returns true when this process answers, and false when ctx has ended. An address still held
+// by an ending process is not an error.
 func (a *Answerer) wait(ctx context.Context) bool {
 	t := time.NewTicker(cmp.Or(a.cfg.every, takeOver))
 	defer t.Stop()
@@ -164,16 +165,14 @@ func (a *Answerer) wait(ctx context.Context) bool {
 	}
 }
 
-// First reports whether this process has answered from the beginning.
+// First reports whether this process has answered from the start.
 func (a *Answerer) First() bool { return a.first }
 
-// Close ends the site.
 func (a *Answerer) Close() {
 	a.cancel()
 	<-a.ended
 }
 
-// collect reads the board.
 func (a *Answerer) collect() (out []Sample) {
 	out = append(out, Sample{metrics.Value{ID: metrics.Build, Value: 1}, []string{a.cfg.Version}})
 	for i, r := range a.cfg.Board.Read() {
