@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Probability is the one of label 1 that the first output gives a sample: logits of both labels,
-// [n, 2], or of label 1 against 0, [n, 1].
+// Probability is a sample's probability of label 1 by the first output: logits of both labels, [n,
+// 2], or of label 1 against 0, [n, 1].
 func Probability(p Pass, sample int) float32 {
 	logits := p.Outputs[0].Data
 	if shape := p.Outputs[0].Shape; shape[len(shape)-1] == 1 {
@@ -16,9 +16,10 @@ func Probability(p Pass, sample int) float32 {
 }
 
 // AUC is the area under the ROC curve over the samples of all ranks: the probability that a sample
-// of label 1 scores higher than another one, where a tie counts half (Mann and Whitney 1947). It is
-// exact up to the final division, whatever the order. Scores are not negative. There is none where
-// all samples are of one kind. It costs 8 bytes for each sample of the evaluation on each rank.
+// of label 1 scores higher than a sample of label 0, with ties counted half (Mann and Whitney
+// 1947). It is exact up to the final division, in any order. Scores are not negative. It has no
+// value if all samples have the same label. Cost: 8 bytes for each sample of the evaluation on each
+// rank.
 func AUC(score func(p Pass, sample int) float32) Metric {
 	return Metric{
 		Name: "auc", Title: "AUC", Digits: 4, EvalOnly: true,
@@ -32,17 +33,17 @@ func AUC(score func(p Pass, sample int) float32) Metric {
 	}
 }
 
-// scored is one sample's score and whether it was positive, as a number that is ordered by the
-// score: of floats that are not negative, the bits are.
+// scored encodes a sample's score and label as a number ordered by the score, because the bits of
+// non-negative floats are.
 func scored(score float32, positive bool) uint64 {
-	s := uint64(math.Float32bits(max(score, 0))) << 1 // max: -0 is 0, too
+	s := uint64(math.Float32bits(max(score, 0))) << 1 // max: -0 becomes 0
 	if positive {
 		s |= 1
 	}
 	return s
 }
 
-// area is the one of AUC. It sorts x, O(n log n).
+// area computes AUC from the samples. It sorts x, O(n log n).
 func area(x []uint64) (area float64, ok bool) {
 	slices.Sort(x)
 	var positives, negatives, wins uint64 // wins counts halves

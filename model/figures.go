@@ -1,14 +1,14 @@
 package model
 
-// Counts are the sums of passes, of one rank or of all: of the loss and of the metrics.
+// Counts are the sums of the loss and the metrics over passes, of one rank or of all.
 type Counts struct {
 	// Loss is the sum over Terms.
 	Loss, Terms float64
-	// Sums are those of the metrics, one metric's after the other's.
+	// Sums are the metrics' sums, concatenated by metric.
 	Sums []float64
 }
 
-// NewCounts are counts of m with nothing in them.
+// NewCounts returns empty counts of m.
 func (m Model) NewCounts() Counts {
 	n := 0
 	for _, x := range m.Metrics {
@@ -17,7 +17,7 @@ func (m Model) NewCounts() Counts {
 	return Counts{Sums: make([]float64, n)}
 }
 
-// Fields are what ranks add up, in a fixed order.
+// Fields returns the values that ranks add up, in a fixed order.
 func (c *Counts) Fields() []*float64 {
 	out := []*float64{&c.Loss, &c.Terms}
 	for i := range c.Sums {
@@ -26,7 +26,7 @@ func (c *Counts) Fields() []*float64 {
 	return out
 }
 
-// Clear makes c hold nothing.
+// Clear sets all counts to zero.
 func (c *Counts) Clear() {
 	c.Loss, c.Terms = 0, 0
 	clear(c.Sums)
@@ -46,7 +46,7 @@ func (m Model) Count(c *Counts, p Pass, training bool) {
 	}
 }
 
-// NewWords are what Samples appends to: an empty slice for each metric that wants words.
+// NewWords returns an empty slice for each metric with samples, for Samples.
 func (m Model) NewWords() (out [][]uint64) {
 	for _, x := range m.Metrics {
 		if x.Samples != nil {
@@ -56,7 +56,7 @@ func (m Model) NewWords() (out [][]uint64) {
 	return out
 }
 
-// Samples appends what each sample of a pass is to the words of NewWords.
+// Samples appends the words of each sample of a pass to words, from NewWords.
 func (m Model) Samples(words [][]uint64, p Pass) {
 	for i := range m.Metrics {
 		if x := &m.Metrics[i]; x.Samples != nil {
@@ -66,11 +66,10 @@ func (m Model) Samples(words [][]uint64, p Pass) {
 	}
 }
 
-// Metrics are values of metrics by name. Those that have none are left out.
+// Metrics are values of metrics by name. Metrics without a value are missing.
 type Metrics map[string]float64
 
-// Figures are what the metrics come to: of training, or, with the words of Samples, of an
-// evaluation.
+// Figures computes the metrics of training or, with the words of Samples, of an evaluation.
 func (m Model) Figures(c Counts, words [][]uint64, training bool) Metrics {
 	out := Metrics{}
 	rest := c.Sums

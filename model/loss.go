@@ -3,15 +3,15 @@ package model
 import "github.com/ringo-ml/ringo/nn"
 
 // CrossEntropy is the mean of -log softmax(logits)[label] over the rows of the first output, [n,
-// classes], of which each has a label.
+// classes], with a label for each row.
 func CrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 	mean, correct := t.SoftmaxCrossEntropy(out[0], b.Labels)
 	return Loss{Mean: mean, Terms: len(b.Labels), Correct: correct}
 }
 
-// BinaryCrossEntropy is the mean of -z·log p - (1-z)·log(1-p) over the samples, where z is the
-// label, 0 or 1, and p = 1/(1+exp(-x)) of the first output x, [n, 1]. It is computed from x, so
-// that nothing overflows.
+// BinaryCrossEntropy is the mean of -z·log p - (1-z)·log(1-p) over the samples, with the label z, 0
+// or 1, and p = 1/(1+exp(-x)) for the first output x, [n, 1]. It is computed from x, to avoid
+// overflow.
 func BinaryCrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 	l := Loss{Mean: t.BinaryCrossEntropyTo(out[0], b.Labels), Terms: len(b.Labels)}
 	for i, x := range out[0].Data {
@@ -23,7 +23,7 @@ func BinaryCrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 }
 
 // Squared is the mean over all targets of the squared difference from the first output, which has a
-// value for each of them.
+// value for each target.
 func Squared(t *nn.Tape, b Batch, out Outputs) Loss {
 	return Loss{Mean: t.MeanSquaredErrorTo(out[0], b.Targets), Terms: b.N}
 }

@@ -8,39 +8,37 @@ import (
 	"strconv"
 )
 
-// Metric is a figure besides the loss, over all batches of all ranks. Either it is made of sums
-// (Sums, Add, Value), which are added up over batches and ranks, or of what each sample is
-// (Samples, Order), of which nothing is lost on the way: both are exact whatever the number of
-// ranks, sums but for rounding.
+// Metric is a metric in addition to the loss, over all batches of all ranks. It is computed either
+// from sums over batches and ranks (Sums, Add, Value), or from a word for each sample (Samples,
+// Order), without loss of information. Both are exact for any number of ranks, sums up to rounding.
 type Metric struct {
-	// Name is how records call it, behind "train_" or "eval_": small letters, digits and
+	// Name is the name in records, after "train_" or "eval_": small letters, digits and
 	// underscores.
 	Name string
-	// Title is how a person reads it; empty: Name.
+	// Title is the name for display; empty means Name.
 	Title string
-	// Percent says that 1 is told as 100 %. Digits is how many follow the point.
+	// Percent displays 1 as 100 %. Digits is the number of digits after the point.
 	Percent bool
 	Digits  int
-	// Detail leaves it to records. EvalOnly leaves it out of training.
+	// Detail omits the metric from displays but not from records. EvalOnly omits it from training.
 	Detail, EvalOnly bool
-	// Lower says that less is better.
+	// Lower reports whether less is better.
 	Lower bool
 
-	// Sums is how many sums there are.
+	// Sums is the number of sums.
 	Sums int
-	// Add adds what a pass was like to the sums, which begin at zero.
+	// Add adds a pass to the sums, initially zero.
 	Add func(sums []float64, p Pass)
-	// Value is the figure; ok is false where there is none.
+	// Value computes the metric from the sums; ok is false without a value.
 	Value func(sums []float64) (value float64, ok bool)
 
-	// Samples appends what each sample of a pass is, in a word. It is asked in evaluations alone.
+	// Samples appends a word for each sample of a pass, in evaluations only.
 	Samples func(dst []uint64, p Pass) []uint64
-	// Order is the figure of the words of all samples, whose order means nothing and which it may
-	// change.
+	// Order computes the metric from the words of all samples, in any order; it may change words.
 	Order func(words []uint64) (value float64, ok bool)
 
-	// Score is the probability of label 1 that the metric is made of; nil: it is of no such kind.
-	// While a model trains, the figures of its last samples are made of it.
+	// Score is the probability of label 1 behind the metric; nil if it has none. During training,
+	// metrics over the last samples use it.
 	Score func(p Pass, sample int) float32
 }
 
@@ -57,7 +55,7 @@ func (m Metric) validate() error {
 	return errors.Join(errs...)
 }
 
-// Training tells whether it is counted in training, too.
+// Training reports whether the metric is counted in training.
 func (m Metric) Training() bool { return m.Sums > 0 && !m.EvalOnly }
 
 // Label is Title, or the name.
@@ -68,7 +66,7 @@ func (m Metric) Label() string {
 	return m.Name
 }
 
-// Text writes a value for a person.
+// Text formats a value for display.
 func (m Metric) Text(v float64) string {
 	if m.Percent {
 		return strconv.FormatFloat(100*v, 'f', m.Digits, 64) + "%"
@@ -79,7 +77,7 @@ func (m Metric) Text(v float64) string {
 // Ratio is the Value of two sums: the first by the second.
 func Ratio(sums []float64) (float64, bool) { return sums[0] / sums[1], sums[1] != 0 }
 
-// Accuracy is the share of terms that Loss.Correct counts.
+// Accuracy is the share of terms counted by Loss.Correct.
 func Accuracy() Metric {
 	return Metric{Name: "accuracy", Percent: true, Digits: 2, Sums: 2, Value: Ratio, Add: func(sums []float64, p Pass) {
 		sums[0] += float64(p.Loss.Correct)
@@ -87,13 +85,13 @@ func Accuracy() Metric {
 	}}
 }
 
-// addLoss sums up the loss and its terms.
+// addLoss sums the loss and its terms.
 func addLoss(sums []float64, p Pass) {
 	sums[0] += float64(p.Loss.Mean.Data[0]) * float64(p.Loss.Terms)
 	sums[1] += float64(p.Loss.Terms)
 }
 
-// Perplexity is e to the mean loss, where that is a number at all.
+// Perplexity is e to the mean loss, if finite.
 func Perplexity() Metric {
 	return Metric{Name: "perplexity", Digits: 2, Lower: true, Sums: 2, Add: addLoss, Value: func(sums []float64) (float64, bool) {
 		p := math.Exp(sums[0] / sums[1])
@@ -101,12 +99,12 @@ func Perplexity() Metric {
 	}}
 }
 
-// LogLoss is the mean loss by the name that click models know.
+// LogLoss is the mean loss, under its name in click models.
 func LogLoss() Metric {
 	return Metric{Name: "logloss", Title: "log-loss", Digits: 4, Lower: true, EvalOnly: true, Sums: 2, Add: addLoss, Value: Ratio}
 }
 
-// MAE is the mean absolute error of the first output, which has a value for each target.
+// MAE is the mean absolute error of the first output, with a value for each target.
 func MAE() Metric {
 	return Metric{Name: "mae", Title: "mean absolute error", Digits: 4, Lower: true, Sums: 2, Value: Ratio, Add: func(sums []float64, p Pass) {
 		for i, y := range p.Batch.Targets {
@@ -116,9 +114,9 @@ func MAE() Metric {
 	}}
 }
 
-// R2 is the coefficient of determination of the first output, which has a value for each target:
-// which share of the targets' variance it explains. Targets whose mean is a million times their
-// spread lose it in the sums.
+// R2 is the coefficient of determination of the first output, with a value for each target: the
+// explained share of the targets' variance. The sums lose the variance if the targets' mean is a
+// million times their spread.
 func R2() Metric {
 	return Metric{Name: "r2", Title: "R²", Digits: 4, Sums: 4, Add: func(sums []float64, p Pass) {
 		for i, y32 := range p.Batch.Targets {
@@ -134,8 +132,8 @@ func R2() Metric {
 	}}
 }
 
-// Calibration is how many events are expected by the probabilities of label 1, of which score is
-// each sample's, for each one that came: 1 is right on the whole, as an auction needs it.
+// Calibration is the number of events expected by the probabilities of label 1, from score, divided
+// by the number of actual events: 1 is right on average, as auctions require.
 func Calibration(score func(p Pass, sample int) float32) Metric {
 	return Metric{Name: "calibration", Digits: 4, EvalOnly: true, Score: score, Sums: 2, Value: Ratio, Add: func(sums []float64, p Pass) {
 		for i, label := range p.Batch.Labels {

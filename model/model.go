@@ -1,5 +1,5 @@
-// Package model says what a model is: parameters, a forward pass from a batch to outputs, a loss and metrics. The zoo
-// (package models) is written in it, and so is a model of one's own:
+// Package model describes models: parameters, a forward pass from a batch to outputs, a loss and
+// metrics. The built-in models (package models) use it, as do custom models:
 //
 //	func perceptron(ps *nn.Params, o model.Options) model.Model {
 //		w := ps.Dense("w", 784, o.Classes)
@@ -12,8 +12,8 @@
 //		}
 //	}
 //
-// Everything else about it (in which order its gradients become final, which tables it reads, how much work its
-// layers are) is found by one dry run over a sample of zeros: see Model.Arrange.
+// All other properties of a model (the order of its final gradients, its tables, the work of its
+// layers) come from one dry run over a sample of zeros: see Model.Arrange.
 package model
 
 import (
@@ -24,25 +24,24 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Batch is what a model sees in one step. What its Spec does not ask for is
-// empty.
+// Batch is a model's input in one step. Fields that its Spec does not request are empty.
 type Batch struct {
 	N       int        // samples
 	Values  *nn.Tensor // [N, Spec.Input...]
-	IDs     []int32    // N*Spec.IDs: categories, or tokens, sample after sample
-	Labels  []int32    // N*Spec.Labels, sample after sample
+	IDs     []int32    // N*Spec.IDs: categories, or tokens, sample by sample
+	Labels  []int32    // N*Spec.Labels, sample by sample
 	Bags    nn.Bags    // keys of each of Spec.Slots
-	Targets []float32  // N*Spec.Targets: what a regression is to find, sample after sample
-	// Share is the factor of the loss in the gradient, for a step whose batches have unequal
-	// numbers of samples. 0 means 1.
+	Targets []float32  // N*Spec.Targets: numbers for a regression to predict, sample by sample
+	// Share is the factor of the loss in the gradient, for a step with batches of unequal size. 0
+	// means 1.
 	Share float32
 }
 
-// Outputs are the tensors that a forward pass ends in, the first ones of as many as there are:
-// logits, say, or the vectors of two towers. It is an array so that to return it costs no memory.
+// Outputs are the final tensors of a forward pass, then nil: logits, for example, or the vectors of
+// two towers. As an array, it returns without allocating.
 type Outputs [4]*nn.Tensor
 
-// List is the outputs that there are.
+// List returns the outputs that are not nil.
 func (o *Outputs) List() []*nn.Tensor {
 	for i, x := range o {
 		if x == nil {
@@ -52,45 +51,45 @@ func (o *Outputs) List() []*nn.Tensor {
 	return o[:]
 }
 
-// Loss is what a loss makes of outputs.
+// Loss is the result of a loss function.
 type Loss struct {
-	// Mean is a tensor of one value, the mean over Terms, from which backward begins.
+	// Mean is a tensor with a single value, the mean over Terms, and the start of backward.
 	Mean *nn.Tensor
-	// Terms is how many samples, or tokens, Mean is the mean of: means of batches are weighted by
-	// it.
+	// Terms is the number of samples, or tokens, in Mean: the weight of the batch's mean.
 	Terms int
-	// Correct is how many terms of a classifier have their largest output at their label, which
-	// CrossEntropy finds out on its way; Accuracy is made of it.
+	// Correct is the number of terms of a classifier with the label's output as the largest, a
+	// by-product of CrossEntropy; Accuracy uses it.
 	Correct int
 }
 
-// Pass is what one pass over a batch was like: what metrics are made of. It is good until the
-// model's next pass.
+// Pass is the result of one pass over a batch, for metrics. It is valid until the model's next
+// pass.
 type Pass struct {
 	Batch   Batch
 	Outputs Outputs
 	Loss    Loss
 }
 
-// State is what a model carries from one batch to the next, such as that of a recurrent layer.
+// State is a model's state between batches, such as of a recurrent layer.
 type State interface {
-	// Slices are the state's values, which the caller may read, save and overwrite between steps.
+	// Slices returns the state's values, which the caller may read, save and overwrite between
+	// steps.
 	Slices() [][]float32
-	// Reset starts anew, as at the beginning of a pass over the data.
+	// Reset restores the initial state, as at the beginning of a pass over the data.
 	Reset()
 }
 
-// Model is a network with its parameters. Its functions are called by one goroutine.
+// Model is a network with its parameters. A single goroutine calls its functions.
 type Model struct {
-	// Forward records the network over a batch on t and returns its outputs. The batch must stay as
-	// it is until the end of Backward.
+	// Forward records the network over a batch on t and returns its outputs. The batch must not
+	// change until the end of Backward.
 	Forward func(t *nn.Tape, b Batch) Outputs
-	// Loss records what is to become small, a function of the outputs and the batch's labels or
-	// targets: CrossEntropy, Squared, or one's own.
+	// Loss records the quantity to minimise, a function of the outputs and the batch's labels or
+	// targets: CrossEntropy, Squared, or a custom one.
 	Loss func(t *nn.Tape, b Batch, out Outputs) Loss
-	// Metrics are told besides the loss.
+	// Metrics are reported in addition to the loss.
 	Metrics []Metric
-	// State is nil for a model that carries none.
+	// State is nil for a model without state.
 	State State
 }
 
@@ -100,7 +99,7 @@ func (m Model) Pass(t *nn.Tape, b Batch) Pass {
 	return Pass{Batch: b, Outputs: out, Loss: m.Loss(t, b, out)}
 }
 
-// Validate reports every fault of m at once.
+// Validate reports every error of m together.
 func (m Model) Validate() error {
 	var errs []error
 	if m.Forward == nil {
@@ -119,9 +118,9 @@ func (m Model) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Arrange runs the model once, without computing, over samples that Spec.Sample made: it finds out
-// in which order gradients become final, and lays the parameters out in that order
-// (nn.Params.Arrange). Running statistics and what the model carries do not keep that run.
+// Arrange runs the model once, without computing, over a sample from Spec.Sample, to determine the
+// order of final gradients, and lays the parameters out in this order (nn.Params.Arrange). The run
+// leaves no trace in running statistics or the model's state.
 func (m Model) Arrange(ps *nn.Params, sample Batch) error {
 	if err := m.Validate(); err != nil {
 		return err
@@ -138,7 +137,7 @@ func (m Model) Arrange(ps *nn.Params, sample Batch) error {
 	return err
 }
 
-// Reset makes a model that carries state start anew.
+// Reset restores the initial state of a model with state.
 func (m Model) Reset() {
 	if m.State != nil {
 		m.State.Reset()

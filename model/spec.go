@@ -2,51 +2,50 @@ package model
 
 import "github.com/ringo-ml/ringo/nn"
 
-// Task is what a model is trained for: what its labels are.
+// Task is the kind of a model's labels and outputs.
 type Task uint8
 
 const (
-	// Classify gives each sample one of the classes.
+	// Classify assigns one class to each sample.
 	Classify Task = iota
 	// Language predicts the next of a sequence of tokens.
 	Language
-	// Click predicts whether something happens.
+	// Click predicts whether an event happens.
 	Click
 	// Regress predicts numbers.
 	Regress
 )
 
-// Options are what a model takes from its data and from the user. Zero values
-// mean the Spec's own.
+// Options are parameters of a model from its data and from the user. Zero values mean the Spec's.
 type Options struct {
 	// Input, IDs, Labels and Targets are the shape of the data's samples, as in Spec.
 	Input                []int
 	IDs, Labels, Targets int
 
-	Slots []Slot // of the data's samples
+	Slots []Slot // fields of the data's samples
 
-	Classes    int // of a Classify model
+	Classes    int // classes of a Classify model
 	Vocabulary int // tokens of a Language model
-	Rows       int // of a Click model's table; of several, of each at most
-	Batch      int // samples of a step, for models that carry state
+	Rows       int // rows of a Click model's table; the maximum if it has several
+	Batch      int // samples of a step, for models with state
 	// Dropout is the probability of dropping a value; negative means none.
 	Dropout float64
 }
 
-// Slot is a field of a sample's keys: a bag of any number of them, or a sequence, whose order
-// counts.
+// Slot is a field of a sample's keys: a bag of any number of keys, or an ordered sequence.
 type Slot struct {
 	Name     string
 	Sequence bool
 }
 
-// Defaults are the settings a model is usually trained with.
+// Defaults are a model's default training settings.
 type Defaults struct {
 	Optimizer string // "sgd", "adagrad", "adam", "adamw" or "ftrl"
 	Batch     int    // samples per rank
 	Epochs    int
 	LR        float64
-	// GlobalBatch is for how many samples of a step, of all ranks, LR is meant; 0: it is not known.
+	// GlobalBatch is the number of samples per step, over all ranks, that LR is meant for; 0 means
+	// unknown.
 	GlobalBatch int
 	// Momentum is of "sgd".
 	Momentum    float64
@@ -58,33 +57,32 @@ type Defaults struct {
 type Spec struct {
 	Name    string
 	Aliases []string
-	About   string // one line
+	About   string // a single line
 	Task    Task
-	Data    string // the kind of data set it is made for, as data.Open names it
-	Input   []int  // shape of one sample's values, nil for none
+	Data    string // kind of the intended data set, as data.Open names it
+	Input   []int  // shape of one sample's values, or nil
 	IDs     int    // ids per sample
 	Slots   []Slot // fields of keys: see Batch.Bags
-	Labels  int    // labels per sample; 0 means 1, unless there are Targets
-	Targets int    // numbers per sample that a regression is to find
+	Labels  int    // labels per sample; 0 means 1, unless Targets is above 0
+	Targets int    // numbers per sample for a regression to predict
 	Classes int    // different labels, or the vocabulary
-	Rows    int    // of a Click model's table; of several, of each at most
-	// AnySlots says that it takes samples with any slots and any number of values: Input and Slots
-	// are those of its usual data. One that has IDs and no Slots takes keys in their place where
-	// there are some, as samples on servers have, whose tables have a row for each key.
+	Rows    int    // rows of a Click model's table; the maximum if it has several
+	// AnySlots accepts samples with any slots and any number of values: Input and Slots are of the
+	// default data. A model with IDs and without Slots uses keys instead of ids if present, as in
+	// samples for servers, with a table row for each key.
 	AnySlots bool
-	// AnyShape says that it takes samples of any shape, and what is to be found as labels or
-	// targets: Input, IDs and so on are those of its usual data.
+	// AnyShape accepts samples of any shape, with labels or targets: Input, IDs and so on are of
+	// the default data.
 	AnyShape bool
-	// AnySize says that it takes images of any height and width, with as many channels as Input
-	// has.
+	// AnySize accepts images of any height and width, with Input's number of channels.
 	AnySize bool
-	// StepsFirst says that the outputs of a Language model are in the order of steps: those of all
-	// samples' first tokens first. Else they are sample after sample, as the labels.
+	// StepsFirst reports whether the outputs of a Language model are ordered by step, beginning
+	// with all samples' first tokens. Otherwise they are ordered by sample, like the labels.
 	StepsFirst bool
-	// Drops says that it drops values while it is trained, with the probability Options.Dropout.
+	// Drops reports whether training uses dropout, with the probability Options.Dropout.
 	Drops bool
-	// PyTorch is the name that a parameter, table or buffer has in PyTorch's state_dict; nil: the
-	// same.
+	// PyTorch returns the name of a parameter, table or buffer in PyTorch's state_dict; nil means
+	// the same name.
 	PyTorch  func(name string) string
 	Params   int // number of parameters with the zero Options
 	Defaults Defaults
@@ -92,7 +90,7 @@ type Spec struct {
 	Build func(ps *nn.Params, o Options) Model
 }
 
-// LabelsEach is how many labels each sample has.
+// LabelsEach is the number of labels of each sample.
 func (s Spec) LabelsEach() int {
 	if s.Labels == 0 && s.Targets == 0 {
 		return 1

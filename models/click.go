@@ -8,12 +8,12 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// heter is where parts of click models are that compute much and read no table: see
+// heter is the device of the parts of click models with much computation and no table: see
 // nn.Tape.OnDevice.
 const heter = "heter"
 
-// clickSpec is what models of clicks by keys have in common: they take any slots and numbers,
-// usually Criteo's, and give each sample one logit.
+// clickSpec completes the spec of click models by keys: they take any slots and numbers, by default
+// Criteo's, and return a logit for each sample.
 func clickSpec(s model.Spec, build func(c *clickNet) func(t *nn.Tape, b model.Batch) *nn.Tensor) model.Spec {
 	s.Task, s.Data, s.Classes = model.Click, "criteo", 2
 	s.AnySlots, s.Input = true, []int{ctrNumbers}
@@ -44,20 +44,20 @@ func clickMetrics() []model.Metric {
 	return []model.Metric{detail(model.Accuracy()), model.LogLoss(), model.AUC(model.Probability), detail(model.Calibration(model.Probability))}
 }
 
-// clickNet is what a click model is built of.
+// clickNet builds a click model.
 type clickNet struct {
 	ps      *nn.Params
 	slots   []model.Slot
-	rows    int // of a table
-	numbers int // of a sample, which may be 0
+	rows    int // rows of a table
+	numbers int // numbers of a sample, possibly 0
 }
 
-// table is a table with rows of so many values that all slots may share.
+// table makes a table with rows of dim values, which slots may share.
 func (c *clickNet) table(name string, rows, dim int) *nn.Table {
 	return c.ps.NewTable(name, nn.UniformRows(0.05), rows, dim)
 }
 
-// tower is dense layers one after the other.
+// tower is a sequence of dense layers.
 type tower []nn.Layer
 
 func (c *clickNet) tower(name string, in int, widths ...int) (t tower) {
@@ -68,7 +68,7 @@ func (c *clickNet) tower(name string, in int, widths ...int) (t tower) {
 	return t
 }
 
-// forward has ReLU behind all layers, but for last behind the last one.
+// forward applies ReLU after all layers except the last, which has the activation last.
 func (l tower) forward(t *nn.Tape, x *nn.Tensor, last nn.Activation) *nn.Tensor {
 	for i, layer := range l {
 		act := nn.ReLU
@@ -83,7 +83,7 @@ func (l tower) forward(t *nn.Tape, x *nn.Tensor, last nn.Activation) *nn.Tensor 
 // wide is a linear model: a weight for each key and each number, and a bias.
 type wide struct {
 	keys *nn.Table
-	rest nn.Layer // of numbers, if there are any
+	rest nn.Layer // layer of the numbers, if any
 	bias *nn.Param
 }
 
@@ -96,7 +96,7 @@ func (c *clickNet) wide() (w wide) {
 	return w
 }
 
-// forward is [n, 1].
+// forward returns [n, 1].
 func (w wide) forward(t *nn.Tape, b model.Batch) *nn.Tensor {
 	sum := t.Reshape(t.Sum(t.EmbeddingBag(b.Bags, w.keys, nn.SumPool, nil), 1), b.N, 1)
 	if w.bias != nil {
@@ -105,5 +105,5 @@ func (w wide) forward(t *nn.Tape, b model.Batch) *nn.Tensor {
 	return t.Add(sum, t.Dense(b.Values, w.rest, nn.Identity))
 }
 
-// embedded is how many values the rows of all slots and the numbers have side by side.
+// embedded is the number of values in the concatenation of all slots' rows and the numbers.
 func (c *clickNet) embedded(dim int) int { return len(c.slots)*dim + c.numbers }

@@ -10,12 +10,13 @@ import (
 const (
 	ctrSlots   = 26      // categories of a sample
 	ctrNumbers = 13      // numbers of a sample
-	ctrRows    = 1000001 // of the table that all slots share
+	ctrRows    = 1000001 // rows of the table shared by all slots
 	ctrDim     = 10
 )
 
-// ctrDNN and ctrDNN4096 predict clicks: the categories' embeddings and the numbers side by side,
-// then dense layers. Categories are rows of a table of so many, or keys in any slots, bags too.
+// ctrDNN and ctrDNN4096 predict clicks: the concatenated embeddings of the categories and the
+// numbers, then dense layers. Categories are rows of a fixed table, or keys in any slots, including
+// bags.
 func ctrDNN() model.Spec {
 	return ctrSpec(model.Spec{
 		Name:    "ctr-dnn",
@@ -82,7 +83,7 @@ func (m *ctr) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	return model.Outputs{t.OnDevice(heter, m.dense, x)}
 }
 
-// logits are those of rows and numbers side by side.
+// logits computes the logits of concatenated rows and numbers.
 func (m *ctr) logits(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
 	y := x[0]
 	for _, l := range m.hidden {

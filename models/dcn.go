@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// dcnV2 crosses what it sees with itself, layer by layer, and goes on through dense layers: DCN-V2,
-// stacked, with full matrices (Wang et al. 2021).
+// dcnV2 crosses its input with itself, layer by layer, followed by dense layers: DCN-V2, stacked,
+// with full matrices (Wang et al. 2021).
 func dcnV2() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "dcn-v2", Params: 10655217,
@@ -31,11 +31,11 @@ func dcnV2() model.Spec {
 type crossing []crossLayer
 
 type crossLayer struct {
-	down nn.Layer // to a lower rank; none: a full matrix
+	down nn.Layer // projection to a lower rank; without W: a full matrix
 	up   nn.Layer
 }
 
-// cross is so many cross layers of a width, by matrices of a rank; 0: of full rank.
+// cross makes cross layers of a width, with matrices of a rank; 0 means full rank.
 func (c *clickNet) cross(width, layers, rank int) (all crossing) {
 	for i := range layers {
 		var l crossLayer
@@ -50,7 +50,7 @@ func (c *clickNet) cross(width, layers, rank int) (all crossing) {
 	return all
 }
 
-// forward is x₀ ⊙ (W x + b) + x, layer by layer, where x₀ is what the first one saw.
+// forward is x₀ ⊙ (W x + b) + x, layer by layer, with the first layer's input x₀.
 func (l crossing) forward(t *nn.Tape, x0 *nn.Tensor) *nn.Tensor {
 	x := x0
 	for _, layer := range l {

@@ -5,9 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// deepFM is wideDeep with what pairs of slots say of each other: the products of their embeddings,
-// a factorisation machine (Guo et al. 2017). Its sum over all pairs is half of the square of the
-// sum without the sum of squares.
+// deepFM is wideDeep with the products of pairs of embeddings, a factorisation machine (Guo et al.
+// 2017). The sum over all pairs is half of the square of the sum minus the sum of squares.
 func deepFM() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "deepfm", Params: 11430826,

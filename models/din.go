@@ -5,14 +5,13 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// dinSteps is how many keys of a sequence din looks at: the last.
+// dinSteps is the number of last keys of a sequence in din.
 const dinSteps = 50
 
-// din weighs what a user did before by how much it says of what is offered now (Zhou et al. 2018):
-// each step of a sequence by a small network of its row and that of the slot before the sequence,
-// the candidate. As in the paper weights are not made to add up to 1. Steps behind a sequence's end
-// are zeros, of which any multiple is nothing: no mask is needed. Sequences share the candidate's
-// table.
+// din weights a user's history by its relevance to the offered item (Zhou et al. 2018): a small
+// network scores each step of a sequence from its row and the row of the slot before the sequence,
+// the candidate. As in the paper, weights do not add up to 1. Steps after a sequence's end are
+// zeros with zero products, so no mask is needed. Sequences share the candidate's table.
 func din() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "din", Params: 16030954,
@@ -44,7 +43,7 @@ func din() model.Spec {
 	})
 }
 
-// attended is the sum of the steps of a sequence, [n, steps, dim], each times its score beside the
+// attended is the sum of the steps of a sequence, [n, steps, dim], each times its score against the
 // candidate, [n, dim].
 func attended(t *nn.Tape, steps, candidate *nn.Tensor, score tower) *nn.Tensor {
 	n, most, dim := steps.Shape[0], steps.Shape[1], steps.Shape[2]

@@ -16,7 +16,7 @@ type gptSize struct {
 	dropout              float64
 }
 
-// gpt is a small one that reads bytes.
+// gpt is a small model of bytes.
 func gpt() model.Spec {
 	return gptSpec(model.Spec{
 		Name:     "gpt",
@@ -58,15 +58,15 @@ type gptModel struct {
 	heads          int
 	dropout        float64
 
-	at []int32 // the place of each token of the batch
+	at []int32 // position of each token of the batch
 }
 
 func buildGPT(ps *nn.Params, o model.Options, size gptSize) model.Model {
 	if o.Vocabulary > 0 {
 		size.vocabulary = o.Vocabulary
 	}
-	// A deviation of 0.02, divided for what is added to the residual stream by
-	// the root of how often that happens, so that its variance stays near 1.
+	// A deviation of 0.02. Layers that add to the residual stream divide it by the root of the
+	// number of additions, so that the variance stays near 1.
 	init := spread(0.02)
 	residual := spread(0.02 / math.Sqrt(2*float64(size.layers)))
 	w := size.width
@@ -99,7 +99,7 @@ func denseFrom(ps *nn.Params, name string, init nn.Init, in, out int) nn.Layer {
 	return nn.Layer{W: ps.New(name+".weight", init, out, in), B: ps.New(name+".bias", nn.Zeros, out)}
 }
 
-// forward returns the logits of all tokens, sample after sample.
+// forward returns the logits of all tokens, sample by sample.
 func (m *gptModel) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	steps := len(b.IDs) / b.N
 	m.at = m.at[:0]

@@ -11,14 +11,14 @@ import (
 // Neural Network Regularization" (2014).
 type lstmSize struct {
 	vocabulary, width, layers int
-	bound                     float64 // of the initial values
+	bound                     float64 // bound of the initial values
 	dropout                   float64
 }
 
 // sequenceSteps is the number of tokens of a training sequence.
 const sequenceSteps = 35
 
-// lstmSmall is their medium model.
+// lstmSmall is the paper's medium model.
 func lstmSmall() model.Spec {
 	return lstmSpec(model.Spec{
 		Name:    "lstm",
@@ -28,7 +28,7 @@ func lstmSmall() model.Spec {
 	}, lstmSize{vocabulary: 10000, width: 650, layers: 2, bound: 0.05, dropout: 0.5})
 }
 
-// lstm300M is their large model with a large vocabulary.
+// lstm300M is the paper's large model with a large vocabulary.
 func lstm300M() model.Spec {
 	return lstmSpec(model.Spec{
 		Name:   "lstm-300m",
@@ -48,9 +48,8 @@ func lstmSpec(s model.Spec, size lstmSize) model.Spec {
 	return s
 }
 
-// lstm is a word language model. Its recurrent state goes from each batch to the
-// next, so that batches must continue the same texts: sequence i of a batch is
-// followed by sequence i of the next.
+// lstm is a word language model. Its recurrent state continues from batch to batch, so that batches
+// must continue the same texts: sequence i of a batch is followed by sequence i of the next.
 type lstm struct {
 	embedding *nn.Param
 	layers    []nn.LSTMLayer
@@ -60,7 +59,7 @@ type lstm struct {
 	batch     int // the state's sequences
 	state     []nn.LSTMState
 
-	ids, labels []int32 // of the batch, step after step
+	ids, labels []int32 // tokens of the batch, step by step
 	now         []nn.LSTMState
 }
 
@@ -86,7 +85,7 @@ func buildLSTM(ps *nn.Params, o model.Options, size lstmSize) model.Model {
 	return language(model.Model{Forward: m.forward, Loss: m.loss, State: m})
 }
 
-// dropoutOf is the probability that o asks for, or the model's own.
+// dropoutOf is o's probability, or by default the model's.
 func dropoutOf(o model.Options, own float64) float64 {
 	switch {
 	case o.Dropout < 0:
@@ -97,7 +96,7 @@ func dropoutOf(o model.Options, own float64) float64 {
 	return own
 }
 
-// resize makes the state one of batch sequences, at zero.
+// resize makes a zero state of batch sequences.
 func (m *lstm) resize(batch int) {
 	m.batch, m.state = batch, nil
 	for range m.layers {
@@ -121,8 +120,8 @@ func (m *lstm) Reset() {
 	}
 }
 
-// forward returns the logits of all tokens, step after step. A batch of fewer sequences than the
-// state has uses the first ones' state; a larger one starts a new state.
+// forward returns the logits of all tokens, step by step. A batch of fewer sequences than the state
+// uses the first ones' state; a larger batch starts a new state.
 func (m *lstm) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	if b.N > m.batch {
 		m.resize(b.N)
@@ -145,8 +144,7 @@ func (m *lstm) loss(t *nn.Tape, b model.Batch, out model.Outputs) model.Loss {
 	return model.CrossEntropy(t, b, out)
 }
 
-// byStep puts n sequences that lie one after the other in the order of their
-// steps, in dst's memory.
+// byStep reorders n concatenated sequences by step, in dst's memory.
 func byStep(dst, sequences []int32, n int) []int32 {
 	dst = dst[:0]
 	steps := len(sequences) / n

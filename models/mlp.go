@@ -6,7 +6,7 @@ import (
 )
 
 // mlp is a small network for quick trials and for tables: one hidden layer of 100 units over the
-// numbers and, of each category, a vector of 16.
+// numbers and, for each category, a vector of 16.
 func mlp() model.Spec {
 	return model.Spec{
 		Name:     "mlp",
@@ -21,7 +21,7 @@ func mlp() model.Spec {
 	}
 }
 
-// categoryWidth is that of a category's vector.
+// categoryWidth is the width of a category's vector.
 const categoryWidth = 16
 
 func buildMLP(ps *nn.Params, o model.Options) model.Model {
@@ -52,7 +52,7 @@ func buildMLP(ps *nn.Params, o model.Options) model.Model {
 	return m
 }
 
-// product is that of a shape's sizes; 0 of none.
+// product is the product of a shape's sizes; 0 for an empty shape.
 func product(shape []int) int {
 	if len(shape) == 0 {
 		return 0
@@ -64,7 +64,7 @@ func product(shape []int) int {
 	return n
 }
 
-// together is a batch's values and the vectors of its categories side by side, [n, all].
+// together concatenates a batch's values and the vectors of its categories, [n, all].
 func together(t *nn.Tape, b model.Batch, vectors *nn.Param) *nn.Tensor {
 	if vectors == nil {
 		return t.Flatten(b.Values)

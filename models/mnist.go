@@ -5,8 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// mnistCNN is the network of the reference run: 20 and 50 filters of 5x5, each
-// followed by a 2x2 max-pool and ReLU (in either order the same), then 500 and 10 units.
+// mnistCNN is the network of the reference run: 20 and 50 filters of 5x5, each followed by a 2x2
+// max-pool and ReLU (in any order), then 500 and 10 units.
 func mnistCNN() model.Spec {
 	return model.Spec{
 		Name:     "mnist-cnn",

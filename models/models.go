@@ -1,5 +1,4 @@
-// Package models is the zoo: models built from nn, a file per family, found
-// by name.
+// Package models is the zoo: models built from nn, a file per family, found by name.
 package models
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// classifier is a network whose outputs are logits, [n, classes], of values.
+// classifier is a network of values with logits as output, [n, classes].
 func classifier(f func(t *nn.Tape, x *nn.Tensor) *nn.Tensor) model.Model {
 	return model.Model{
 		Forward: func(t *nn.Tape, b model.Batch) model.Outputs { return model.Outputs{f(t, b.Values)} },
@@ -21,7 +20,7 @@ func classifier(f func(t *nn.Tape, x *nn.Tensor) *nn.Tensor) model.Model {
 	}
 }
 
-// language gives a language model its metrics.
+// language sets a language model's metrics.
 func language(m model.Model) model.Model {
 	m.Metrics = []model.Metric{detail(model.Accuracy()), model.Perplexity()}
 	return m
@@ -33,7 +32,7 @@ func detail(m model.Metric) model.Metric {
 	return m
 }
 
-// classes is how many the user's data has, or the model's own number.
+// classes is the number of classes of the user's data, or by default the model's.
 func classes(o model.Options, own int) int {
 	if o.Classes > 0 {
 		return o.Classes
@@ -59,8 +58,8 @@ func Names() []string {
 	return names
 }
 
-// Lookup finds a model by its name or an alias. The error of an unknown name
-// lists the known ones and those that are spelt alike.
+// Lookup finds a model by its name or an alias. The error for an unknown name lists the known
+// models and similar names.
 func Lookup(name string) (model.Spec, error) {
 	for _, s := range All() {
 		if s.Name == name || slices.Contains(s.Aliases, name) {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// PyTorchName is the name that a parameter, table or buffer of a model of the zoo has in PyTorch's
-// state_dict: of resnet50 torchvision's, of others those of the same network as
-// bench/peers/torch_models.py writes it, or, of networks that it has not, the name with .weight
-// behind an embedding. Other models' names stay as they are.
+// PyTorchName is the name of a parameter, table or buffer of a built-in model in PyTorch's
+// state_dict: for resnet50 torchvision's, for other models the same network's in
+// bench/peers/torch_models.py, or, for models not in this file, the name with .weight after an
+// embedding. Names of custom models stay as they are.
 func PyTorchName(model, name string) string {
 	switch model {
 	case "resnet50":
@@ -36,7 +36,7 @@ func PyTorchName(model, name string) string {
 }
 
 func number(digits string) int {
-	n, _ := strconv.Atoi(digits) // which they are
+	n, _ := strconv.Atoi(digits) // always digits
 	return n
 }
 
@@ -92,7 +92,7 @@ func resnet20Name(name string) string {
 }
 
 // vggName counts the layers of one long sequence: convolution, normalisation, ReLU, and a pool
-// behind each group.
+// after each group.
 func vggName(name string) string {
 	m := regexp.MustCompile(`^(?:conv(\d+)\.(\d+)(\.norm)?|fc)\.(.*)$`).FindStringSubmatch(name)
 	if m == nil {

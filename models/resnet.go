@@ -7,9 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// resnet20 is the residual network of He et al. (2016) for images of 32x32:
-// three groups of three blocks of 16, 32 and 64 channels, whose shortcuts have
-// no parameters.
+// resnet20 is the residual network of He et al. (2016) for images of 32x32: three groups of three
+// blocks of 16, 32 and 64 channels, with shortcuts without parameters.
 func resnet20() model.Spec {
 	return model.Spec{
 		Name:     "cifar-resnet20",
@@ -25,8 +24,8 @@ func resnet20() model.Spec {
 	}
 }
 
-// resnet50 is the network of bottleneck blocks of the same authors, with the
-// stride in the 3x3 convolution, as everyone builds it now.
+// resnet50 is the network of bottleneck blocks of the same authors, with the stride in the 3x3
+// convolution, the present custom.
 func resnet50() model.Spec {
 	return model.Spec{
 		Name:     "resnet50",
@@ -41,7 +40,7 @@ func resnet50() model.Spec {
 	}
 }
 
-// convNorm is a convolution without bias and the normalisation behind it.
+// convNorm is a convolution without bias and the normalisation after it.
 type convNorm struct {
 	conv nn.Layer
 	norm nn.Norm
@@ -60,8 +59,8 @@ func (l convNorm) forward(t *nn.Tape, x, residual *nn.Tensor, act nn.Activation)
 	return t.BatchNorm(t.Conv2D(x, l.conv, l.cfg), l.norm, residual, act)
 }
 
-// residualBlock adds its layers' result to its input, which project brings to
-// the same shape; without it the input is subsampled and padded with zeros.
+// residualBlock adds its layers' result to its input, projected by project to the same shape;
+// without project the input is subsampled and padded with zeros.
 type residualBlock struct {
 	layers      []convNorm
 	project     *convNorm

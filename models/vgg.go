@@ -7,11 +7,11 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// cifarDefaults are the usual settings for small images.
+// cifarDefaults are the default settings for small images.
 var cifarDefaults = model.Defaults{Optimizer: "sgd", Batch: 32, Epochs: 10, LR: 0.05, GlobalBatch: 64, Momentum: 0.9, WeightDecay: 1e-4}
 
-// vgg16 is VGG-16 (Simonyan and Zisserman 2015) for images of 32x32: thirteen
-// convolutions with batch normalisation, and one dense layer instead of three.
+// vgg16 is VGG-16 (Simonyan and Zisserman 2015) for images of 32x32: thirteen convolutions with
+// batch normalisation, and a single dense layer instead of three.
 func vgg16() model.Spec {
 	return model.Spec{
 		Name:     "cifar-vgg16",

@@ -5,7 +5,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// wideDeep adds a linear model, which remembers, to a network over embeddings, which generalises
+// wideDeep adds a linear model, for memorisation, to a network over embeddings, for generalisation
 // (Cheng et al. 2016).
 func wideDeep() model.Spec {
 	return clickSpec(model.Spec{

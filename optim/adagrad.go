@@ -2,25 +2,23 @@ package optim
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// Adagrad scales each value's rate by the root of the sum of its squared
-// gradients (Duchi, Hazan and Singer 2011), as torch.optim.Adagrad without
-// decay of the rate:
+// Adagrad scales each value's rate by the root of the sum of its squared gradients (Duchi, Hazan
+// and Singer 2011), as torch.optim.Adagrad without decay of the rate:
 //
 //	g = gradScale*grad + WeightDecay*p
 //	s = s + g*g
 //	p = p - LR*g / (sqrt(s) + Eps)
 //
-// s starts at Initial. An update moves five values: p, g and s are read, p and
-// s are written. [NewAdagrad] gives PyTorch's settings; the zero value is
-// refused by Validate. For tables the rule is applied to each value of the rows
-// that a step used; weight decay is refused by BindTables.
+// s starts at Initial. An update moves five values: p, g and s are read, p and s are written.
+// [NewAdagrad] has PyTorch's settings; Validate rejects the zero value. In tables the rule applies
+// to each value of the rows that a step used; BindTables rejects weight decay.
 type Adagrad struct {
-	// LR is the learning rate, positive. It may be changed between steps.
+	// LR is the learning rate, positive. Callers may change it between steps.
 	LR float64
 	// WeightDecay is the factor of the L2 penalty's gradient, 0 for none.
 	WeightDecay float64
-	// Initial is what the sums of squares start from, 0 or more. Above 0 the
-	// sums of the arena's padding are not zero, but its parameters stay zero.
+	// Initial is the initial value of the sums of squares, 0 or more. Above 0 the sums of the
+	// arena's padding are not zero, but its parameters stay zero.
 	Initial float64
 	// Eps keeps the divisor from zero, positive.
 	Eps float64
@@ -36,7 +34,7 @@ var _ RowOptimizer = (*Adagrad)(nil)
 // decay, sums from 0, eps 1e-10. (PyTorch's rate is 0.01.)
 func NewAdagrad(lr float64) *Adagrad { return &Adagrad{LR: lr, Eps: 1e-10} }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (a *Adagrad) Validate() error { return a.faults().err(a.Name()) }
 
 func (a *Adagrad) faults() (f faults) {
@@ -71,11 +69,11 @@ func (a *Adagrad) SetLR(lr float64) {
 // CurrentLR returns LR.
 func (a *Adagrad) CurrentLR() float64 { return a.LR }
 
-// BeginStep does nothing: the sums are all that Adagrad knows of earlier steps.
+// BeginStep has no effect: the sums are Adagrad's only memory of earlier steps.
 func (a *Adagrad) BeginStep() {}
 
-// Update applies the rule to the arena's values [lo, lo+len(params)). It panics
-// when Bind has not been called or the ranges do not fit.
+// Update applies the rule to the arena's values [lo, lo+len(params)). It panics without Bind or if
+// the ranges do not fit.
 func (a *Adagrad) Update(lo int, params, grads []float32, gradScale float32) {
 	a.kernels.Adagrad(params, a.sum[lo:lo+len(params)], grads, float32(a.LR), float32(a.WeightDecay), gradScale, float32(a.Eps))
 }
@@ -97,7 +95,6 @@ func (a *Adagrad) UpdateRows(table int, data []float32, ids []int32, grads []flo
 	rule.UpdateRows(data, a.tables.parts[table], a.tables.dim(table), ids, grads, gradScale)
 }
 
-// rows is the rule for rows.
 func (a *Adagrad) rows() AdagradRows { return AdagradRows{LR: a.LR, Initial: a.Initial, Eps: a.Eps} }
 
 // TableState returns a table's sums of squares.

@@ -18,14 +18,14 @@ import (
 //	v = Beta2*v + (1-Beta2)*g*g
 //	p = p - LR*WeightDecay*p - LR*m/(1-Beta1^t) / (sqrt(v/(1-Beta2^t)) + Eps)
 //
-// m and v start at zero; where they would be subnormal they are zero. What
-// depends on t is computed in float64 once a step. An update moves seven values: p, g, m and v are read, p, m and v are written.
-// [NewAdamW] gives PyTorch's settings; [NewAdam] is without decay. The zero
-// value is refused by Validate.
+// m and v start at zero, and subnormal values become zero. Factors that depend on t are computed in
+// float64 once a step. An update moves seven values: p, g, m and v are read, p, m and v are
+// written. [NewAdamW] has PyTorch's settings; [NewAdam] has no decay. Validate rejects the zero
+// value.
 //
-// For tables it is lazy, as torch.optim.SparseAdam: the rule is applied to the
-// rows that a step used, with that step's t, and moments of other rows do not
-// decay meanwhile ([AdamRows] has a count for each row). Weight decay is refused by BindTables.
+// In tables the rule is lazy, as in torch.optim.SparseAdam: it applies to the rows that a step
+// used, with the step's t, and moments of other rows do not decay ([AdamRows] has a count for each
+// row). BindTables rejects weight decay.
 type AdamW struct {
 	// LR is the learning rate, positive. It may be changed between steps.
 	LR float64
@@ -33,14 +33,14 @@ type AdamW struct {
 	Beta1, Beta2 float64
 	// Eps keeps the divisor from zero, positive.
 	Eps float64
-	// WeightDecay times LR is the share of a parameter that a step takes away,
-	// 0 for none. Their product must be below 1.
+	// WeightDecay times LR is the decay of a parameter in a step, 0 for none. The product must be
+	// below 1.
 	WeightDecay float64
-	// NoDecay are ranges [lo, hi) of the arena that do not decay, such as biases
-	// and normalisations, in any order. They are settled by Bind.
+	// NoDecay lists ranges [lo, hi) of the arena without decay, such as biases and normalisations,
+	// in any order. Bind reads it.
 	NoDecay [][2]int
 
-	plain         bool          // Adam, which has no weight decay
+	plain         bool          // Adam, without weight decay
 	kernels       *simd.Kernels // nil before Bind
 	m, v          []float32
 	noDecayRanges [][2]int // NoDecay sorted, without overlaps
@@ -57,13 +57,13 @@ func NewAdamW(lr float64) *AdamW {
 	return &AdamW{LR: lr, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 }
 
-// NewAdam is Adam, named "adam", with a learning rate and PyTorch's settings:
-// AdamW without weight decay, which Validate refuses.
+// NewAdam is Adam, named "adam", with a learning rate and PyTorch's settings: AdamW without weight
+// decay. Validate rejects any decay.
 func NewAdam(lr float64) *AdamW {
 	return &AdamW{LR: lr, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, plain: true}
 }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (a *AdamW) Validate() error { return a.faults().err(a.Name()) }
 
 func (a *AdamW) faults() (f faults) {
@@ -77,7 +77,7 @@ func (a *AdamW) faults() (f faults) {
 	return f
 }
 
-// Name returns "adamw", or "adam" for what NewAdam made.
+// Name returns "adamw", or "adam" after NewAdam.
 func (a *AdamW) Name() string {
 	if a.plain {
 		return "adam"
@@ -85,8 +85,8 @@ func (a *AdamW) Name() string {
 	return "adamw"
 }
 
-// Bind checks the settings, which includes that NoDecay lies within the arena,
-// and makes the moments of n values, all zero.
+// Bind checks the settings, including NoDecay's bounds, and makes the moments of n values, all
+// zero.
 func (a *AdamW) Bind(n int) error {
 	f := a.faults()
 	f.bound(len(a.m), n, a.kernels != nil)
@@ -101,7 +101,7 @@ func (a *AdamW) Bind(n int) error {
 	return nil
 }
 
-// merged returns the union of ranges as ascending ranges that do not touch.
+// merged returns the union of ranges as separate ascending ranges.
 func merged(ranges [][2]int) (out [][2]int) {
 	ranges = slices.Clone(ranges)
 	slices.SortFunc(ranges, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
@@ -131,7 +131,6 @@ func (a *AdamW) BeginStep() {
 	a.factors = a.factorsOf(t)
 }
 
-// factorsOf are the factors of step t.
 func (a *AdamW) factorsOf(t uint64) simd.AdamFactors {
 	return simd.AdamFactors{
 		Keep:  float32(1 - float64(a.LR*a.WeightDecay)),
@@ -143,17 +142,16 @@ func (a *AdamW) factorsOf(t uint64) simd.AdamFactors {
 	}
 }
 
-// stepDigit is the base in which the step number is kept, as two float32s: it
-// travels as the rest of the state does, and a mean over ranks that have the
-// same number gives that number, rounding included.
+// stepDigit is the base of the step number, stored as two float32s: it travels with the rest of the
+// state, and the mean over ranks with equal numbers is the number, rounding included.
 const stepDigit = 1 << 16
 
 func (a *AdamW) steps() uint64 {
 	return uint64(math.Round(float64(a.step[0]))) + stepDigit*uint64(math.Round(float64(a.step[1])))
 }
 
-// power is x to the n, by squaring. math.Pow may differ in the last bit between
-// architectures; products that nothing is added to cannot.
+// power is x to the n, by squaring. math.Pow may differ in the last bit between architectures;
+// products without additions cannot.
 func power(x float64, n uint64) float64 {
 	p := 1.0
 	for ; n > 0; n >>= 1 {
@@ -165,8 +163,8 @@ func power(x float64, n uint64) float64 {
 	return p
 }
 
-// Update applies the rule to the arena's values [lo, lo+len(params)). It panics
-// when Bind has not been called or the ranges do not fit.
+// Update applies the rule to the arena's values [lo, lo+len(params)). It panics without Bind or if
+// the ranges do not fit.
 func (a *AdamW) Update(lo int, params, grads []float32, gradScale float32) {
 	f := a.factors
 	f.Scale = gradScale
@@ -183,8 +181,8 @@ func (a *AdamW) Update(lo int, params, grads []float32, gradScale float32) {
 	}
 }
 
-// stretch returns how many values from `at` on decay alike, and whether they
-// do. The cost is logarithmic in the number of ranges.
+// stretch returns the number of values from `at` on with equal decay, and whether they decay. Cost:
+// logarithmic in the number of ranges.
 func (a *AdamW) stretch(at int) (n int, decays bool) {
 	i := sort.Search(len(a.noDecayRanges), func(i int) bool { return a.noDecayRanges[i][1] > at })
 	switch {

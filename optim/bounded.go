@@ -2,15 +2,15 @@ package optim
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// Bounded is a rule after each of whose updates the weights of the rows that
-// moved are cut to [-Bound, Bound]. NaN stays, to be seen.
+// Bounded is a rule that clips the weights of updated rows to [-Bound, Bound] after each update.
+// NaN stays, for detection.
 type Bounded struct {
 	RowRule
 	// Bound is the largest magnitude of a weight, positive.
 	Bound float64
 }
 
-// Validate reports every setting that is out of its range, the rule's as well.
+// Validate reports every invalid setting, including the rule's.
 func (b *Bounded) Validate() error {
 	var f faults
 	f.positive("bound", b.Bound)
@@ -20,8 +20,8 @@ func (b *Bounded) Validate() error {
 	return f.err(b.Name())
 }
 
-// UpdateRows applies the rule and the bound, a few rows at a time, so that the
-// second finds them in the caches.
+// UpdateRows applies the rule and the bound, a few rows at a time, so that clipping finds them in
+// the caches.
 func (b *Bounded) UpdateRows(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32) {
 	for len(ids) > 0 {
 		n := min(len(ids), boundedRows)
@@ -31,18 +31,17 @@ func (b *Bounded) UpdateRows(data []float32, state [][]float32, dim int, ids []i
 	}
 }
 
-// boundedRows is how many rows are updated before they are cut: 16 KiB of those
-// of 16 values.
+// boundedRows is the number of rows updated before clipping: 16 KiB for rows of 16 values.
 const boundedRows = 256
 
-// SetLR sets the rule's learning rate, where it has one.
+// SetLR sets the rule's learning rate, if it has one.
 func (b *Bounded) SetLR(lr float64) {
 	if r, ok := b.RowRule.(Rated); ok {
 		r.SetLR(lr)
 	}
 }
 
-// CurrentLR returns the rule's learning rate, 0 where it has none.
+// CurrentLR returns the rule's learning rate, 0 without one.
 func (b *Bounded) CurrentLR() float64 {
 	if r, ok := b.RowRule.(Rated); ok {
 		return r.CurrentLR()

@@ -2,20 +2,20 @@ package optim
 
 import "github.com/ringo-ml/ringo/internal/quantity"
 
-// ClickStats are what a click table knows of a row besides its weights: the part
+// ClickStats are the statistics of a row of a click table, in addition to its weights: the part
 // "clicks" of the row's state, in this order.
 type ClickStats struct {
-	// Show and Click are how often the row was part of a sample that was shown
-	// and clicked, faded by every day that has passed.
+	// Show and Click are the numbers of shown and clicked samples with the row, decayed by every
+	// day since.
 	Show, Click float32
 	// Unseen is the days since a sample had the row, 0 today.
 	Unseen float32
-	// Delta is the score that the row's shows and clicks were worth since the
-	// last base was saved, not faded.
+	// Delta is the score of the row's shows and clicks since the last save of a base, without
+	// decay.
 	Delta float32
 }
 
-// ClickStatsLen is how many values ClickStats has in a row's state.
+// ClickStatsLen is the number of values of ClickStats in a row's state.
 const ClickStatsLen = 4
 
 // ClickStatsOf returns the statistics of a row, from the part of all rows' [rows, 4].
@@ -29,33 +29,32 @@ func (f ClickStats) Put(part []float32, row int32) {
 	*(*[ClickStatsLen]float32)(part[int(row)*ClickStatsLen:]) = [ClickStatsLen]float32{f.Show, f.Click, f.Unseen, f.Delta}
 }
 
-// ClickPolicy decides which rows of a click table are worth their memory. Its
-// methods are pure functions of a row's statistics and of the days that they are
-// given. [NewClickPolicy] gives the usual settings; in the zero value all rows
-// have score 0 and all limits are 0, so that Validate refuses it.
+// ClickPolicy decides which rows of a click table are worth their memory. Its methods are pure
+// functions of a row's statistics and of numbers of days. [NewClickPolicy] has the default
+// settings; Validate rejects the zero value, with all scores and limits 0.
 type ClickPolicy struct {
-	// NoClick and Click are what a show without and with a click is worth, 0 or
-	// more, one of them positive.
+	// NoClick and Click are the scores of a show without and with a click, 0 or more, at least one
+	// positive.
 	NoClick, Click float64
-	// ExtendAt is the score from which a row has its extension (embedx).
+	// ExtendAt is the least score of a row with an extension (embedx).
 	ExtendAt float64
-	// Decay is what a day leaves of shows and clicks, above 0 and at most 1.
+	// Decay is the factor of shows and clicks per day, above 0 and at most 1.
 	Decay float64
 	// DeleteBelow is the score below which a row is deleted.
 	DeleteBelow float64
-	// DeleteAfter is after how many days unseen a row is deleted, 1 or more.
+	// DeleteAfter is the number of days unseen after which a row is deleted, 1 or more.
 	DeleteAfter float64
-	// ColdAfter is after how many days unseen a row may leave memory, 0 or more.
+	// ColdAfter is the number of days unseen after which a row may leave memory, 0 or more.
 	ColdAfter float64
 }
 
-// NewClickPolicy is a show worth 0.1 and a click 1, extension from a score of
-// 10, 0.98 left a day, deletion below 0.8 or after 30 days, cold after one.
+// NewClickPolicy scores a show 0.1 and a click 1, extends from a score of 10, decays by 0.98 a day,
+// deletes below 0.8 or after 30 days, and allows rows to leave memory after one.
 func NewClickPolicy() ClickPolicy {
 	return ClickPolicy{NoClick: 0.1, Click: 1, ExtendAt: 10, Decay: 0.98, DeleteBelow: 0.8, DeleteAfter: 30, ColdAfter: 1}
 }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (p ClickPolicy) Validate() error { return p.faults().err("click policy") }
 
 func (p ClickPolicy) faults() (f faults) {
@@ -70,7 +69,7 @@ func (p ClickPolicy) faults() (f faults) {
 	return f
 }
 
-// Score is what a row is worth: (Show-Click)*p.NoClick + Click*p.Click.
+// Score is a row's score: (Show-Click)*p.NoClick + Click*p.Click.
 func (p ClickPolicy) Score(f ClickStats) float32 { return p.worth(f.Show, f.Click) }
 
 func (p ClickPolicy) worth(show, click float32) float32 {
@@ -85,8 +84,7 @@ func (p ClickPolicy) Observe(f ClickStats, show, click float32) ClickStats {
 // Extends reports whether a row is worth an extension.
 func (p ClickPolicy) Extends(f ClickStats) bool { return p.Score(f) >= float32(p.ExtendAt) }
 
-// Age is the statistics after days more have passed, 0 or more: what the daily
-// shrinking does to rows that it keeps.
+// Age is the statistics days later, 0 or more: the daily shrinking applies it to rows that stay.
 func (p ClickPolicy) Age(f ClickStats, days int) ClickStats {
 	left := float32(power(p.Decay, uint64(max(0, days))))
 	f.Show *= left
@@ -95,7 +93,7 @@ func (p ClickPolicy) Age(f ClickStats, days int) ClickStats {
 	return f
 }
 
-// Deletes reports whether a row, aged, is to be deleted: by score or by age.
+// Deletes reports whether to delete an aged row, by score or by age.
 func (p ClickPolicy) Deletes(f ClickStats) bool {
 	return p.Score(f) < float32(p.DeleteBelow) || f.Unseen > float32(p.DeleteAfter)
 }
@@ -109,10 +107,9 @@ func (f ClickStats) Based() ClickStats {
 	return f
 }
 
-// Admits reports whether a new key gets a row: once it was seen count times, in
-// the filter that counts keys before they have rows, or where its hash falls
-// into the share that is admitted. hash is the key's own, the same everywhere,
-// so that a key is admitted by all or by none.
+// Admits reports whether a new key gets a row: after count occurrences, counted in a filter for
+// keys without rows, and if its hash is within the admitted share. hash depends on the key only, so
+// that all processes admit the same keys.
 func Admits(seen, count int, hash uint64, share float64) bool {
 	return seen >= count && float64(hash>>11)*0x1p-53 < share
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// faults collects what is wrong with settings, to report all together.
+// faults collects errors in settings, to report all together.
 type faults []error
 
 func (f *faults) require(ok bool, format string, args ...any) {
@@ -17,7 +17,7 @@ func (f *faults) require(ok bool, format string, args ...any) {
 	}
 }
 
-// positive wants a setting that is positive and finite, also as a float32.
+// positive requires a setting that is positive and finite, also as a float32.
 func (f *faults) positive(name string, v float64) {
 	f.require(float32(v) > 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a positive number", name, quantity.Exact(v))
 }
@@ -30,7 +30,7 @@ func (f *faults) notNegative(name string, v float64) {
 	f.require(v >= 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a number from 0", name, quantity.Exact(v))
 }
 
-// bound wants n to be what an optimizer was bound to before, if it was.
+// bound requires n to equal the length of an earlier Bind.
 func (f *faults) bound(was, n int, already bool) {
 	f.require(n >= 0, "an arena of %d values: want 0 or more", n)
 	f.require(!already || was == n, "bound to %d values already, cannot bind to %d", was, n)
@@ -43,7 +43,7 @@ func (f faults) err(name string) error {
 	return fmt.Errorf("optim: %s: %w", name, errors.Join(f...))
 }
 
-// checkLR panics where a rate cannot be one.
+// checkLR panics for an invalid rate.
 func checkLR(name string, lr float64) {
 	if !(lr >= 0) || math.IsInf(lr, 0) {
 		panic(fmt.Sprintf("optim: %s: learning rate %s: want a number from 0", name, quantity.Exact(lr)))

@@ -2,9 +2,9 @@ package optim
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// FTRL is FTRL-Proximal (McMahan et al., Ad Click Prediction: a View from the
-// Trenches, 2013, algorithm 1): Adagrad's rates, with penalties that keep
-// weights exactly zero whose gradients do not say otherwise. With alpha = LR:
+// FTRL is FTRL-Proximal (McMahan et al., Ad Click Prediction: a View from the Trenches, 2013,
+// algorithm 1): Adagrad's rates, with penalties that keep weights without clear gradients exactly
+// zero. With alpha = LR:
 //
 //	g = gradScale*grad
 //	z = z + alpha*g - (sqrt(s+g*g) - sqrt(s))*p
@@ -12,29 +12,26 @@ import "github.com/ringo-ml/ringo/internal/simd"
 //	p = 0 where |z| <= alpha*L1, else
 //	    -(z - sign(z)*alpha*L1) / (Beta + sqrt(s) + alpha*L2)
 //
-// z is the paper's times alpha. While alpha is constant the weights are the
-// paper's; where a schedule changes it, each gradient keeps the rate that it
-// came with, and weights do not jump, as they would with the paper's z. With a
-// rate of 0 nothing moves.
+// z is the paper's z times alpha. With a constant alpha the weights are the paper's. If a schedule
+// changes alpha, each gradient keeps its rate and weights do not jump, as they would with the
+// paper's z. A rate of 0 changes no value.
 //
-// Weights need not start at 0, as the paper's do: beside a weight that is not, a
-// z of 0 stands for the z that would have given this weight, so that training
-// starts from the weights that are there. (No update leaves these two.)
+// Weights may start at any value, unlike the paper's, which start at 0: a z of 0 with a nonzero
+// weight means the z that would have produced the weight, so that training starts from the given
+// weights. (No update produces this pair.)
 //
-// s starts at Initial. An update moves seven values: p, g, z and s are read, p,
-// z and s are written. [NewFTRL] gives the usual settings; the zero value is
-// refused by Validate. For tables the rule is applied to the rows that a step
-// used.
+// s starts at Initial. An update moves seven values: p, g, z and s are read, p, z and s are
+// written. [NewFTRL] has the default settings; Validate rejects the zero value. In tables the rule
+// applies to the rows that a step used.
 type FTRL struct {
-	// LR is the learning rate, positive: alpha of the paper. It may be changed
-	// between steps.
+	// LR is the learning rate, positive: alpha of the paper. Callers may change it between steps.
 	LR float64
-	// Beta divides the rate before there are gradients, positive.
+	// Beta divides the rate before the first gradients, positive.
 	Beta float64
-	// L1 and L2 are the penalties, 0 for none. They weigh against the sum of all
-	// gradients so far, not against each step's.
+	// L1 and L2 are the penalties, 0 for none. They compare with the sum of all gradients, not with
+	// each step's.
 	L1, L2 float64
-	// Initial is what the sums of squares start from, 0 or more.
+	// Initial is the initial value of the sums of squares, 0 or more.
 	Initial float64
 
 	kernels *simd.Kernels // nil before Bind
@@ -44,12 +41,12 @@ type FTRL struct {
 
 var _ RowOptimizer = (*FTRL)(nil)
 
-// NewFTRL is FTRL with a learning rate, beta 1 and no penalties. Beta is meant for
-// gradients of single samples; those of a batch's mean are small beside it and
-// want a rate about ten times that of other rules, or a smaller beta.
+// NewFTRL is FTRL with a learning rate, beta 1 and no penalties. Beta is meant for gradients of
+// single samples. Gradients of a batch's mean are small in comparison and need a rate about ten
+// times as high as other rules, or a smaller beta.
 func NewFTRL(lr float64) *FTRL { return &FTRL{LR: lr, Beta: 1} }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (o *FTRL) Validate() error { return o.faults().err(o.Name()) }
 
 func (o *FTRL) faults() faults {
@@ -81,12 +78,11 @@ func (o *FTRL) SetLR(lr float64) {
 // CurrentLR returns LR.
 func (o *FTRL) CurrentLR() float64 { return o.LR }
 
-// BeginStep does nothing: z and the sums are all that FTRL knows of earlier
-// steps.
+// BeginStep has no effect: z and the sums are FTRL's only memory of earlier steps.
 func (o *FTRL) BeginStep() {}
 
-// Update applies the rule to the arena's values [lo, lo+len(params)). It panics
-// when Bind has not been called or the ranges do not fit.
+// Update applies the rule to the arena's values [lo, lo+len(params)). It panics without Bind or if
+// the ranges do not fit.
 func (o *FTRL) Update(lo int, params, grads []float32, gradScale float32) {
 	if o.LR == 0 {
 		return
@@ -116,7 +112,6 @@ func (o *FTRL) UpdateRows(table int, data []float32, ids []int32, grads []float3
 // TableState returns a table's z and sums of squares.
 func (o *FTRL) TableState(table int) []State { return o.tables.state[table] }
 
-// rows is the rule for rows.
 func (o *FTRL) rows() FTRLRows {
 	return FTRLRows{LR: o.LR, Beta: o.Beta, L1: o.L1, L2: o.L2, Initial: o.Initial}
 }

@@ -7,32 +7,29 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Rate is a range of the arena, values Lo to Hi-1, whose learning rate is the optimizer's times
-// Factor.
+// Rate is a range of the arena, values Lo to Hi-1, with the optimizer's learning rate times Factor.
 type Rate struct {
 	Lo, Hi int
 	Factor float64 // positive
 }
 
-// Grouped is an optimizer with separate learning rates for ranges of its arena. All else is as with
-// the optimizer, and the bits are the same if the factor is 1. The factor scales the rate: a decay
-// that is multiplied by the rate scales, too, as in PyTorch's parameter groups. Tables have the
-// optimizer's rate.
+// Grouped is an optimizer with separate learning rates for ranges of its arena, and otherwise
+// unchanged; a factor of 1 gives the same bits. A decay multiplied by the rate scales with the
+// factor, as in PyTorch's parameter groups. Tables have the optimizer's rate.
 type Grouped struct {
 	RowOptimizer
 	rates []Rate
 	rated rated
 }
 
-// rated is an optimizer that can update at its rate times a factor, by a copy of itself that has
-// the same state.
+// rated is an optimizer that can update at its rate times a factor, by a copy with the same state.
 type rated interface {
 	updateBy(factor float64, lo int, params, grads []float32, gradScale float32)
 }
 
-// NewGrouped gives ranges of o's arena their own rates. They are in order and do not overlap; what
-// is in none of them has the factor 1. It is an error if they are not, if a factor is not positive,
-// or if o is not one of this package's.
+// NewGrouped sets rates for ranges of o's arena; other values have the factor 1. It is an error if
+// the ranges are not ascending and disjoint, if a factor is not positive, or if o is not an
+// optimizer of this package.
 func NewGrouped(o RowOptimizer, rates []Rate) (*Grouped, error) {
 	r, ok := o.(rated)
 	if !ok {
@@ -62,7 +59,7 @@ func (g *Grouped) Update(lo int, params, grads []float32, gradScale float32) {
 	}
 }
 
-// stretch returns how many values from at on have the same factor, and that. The cost is
+// stretch returns the number of values from at on with the same factor, and the factor. Cost:
 // logarithmic in the number of ranges.
 func (g *Grouped) stretch(at int) (n int, factor float64) {
 	i := sort.Search(len(g.rates), func(i int) bool { return g.rates[i].Hi > at })

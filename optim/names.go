@@ -7,14 +7,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// RowRules are the names that NewRowRule takes.
+// RowRules returns the names that NewRowRule accepts.
 func RowRules() []string {
 	return []string{"sgd", "momentum", "adagrad", "adagrad-rowwise", "adam", "adamw", "ftrl", "click"}
 }
 
-// NewRowRule makes the rule of that name with a learning rate and its usual
-// settings; the caller may change them before the rule is used. The error names
-// the rules that there are. lr is checked by Validate.
+// NewRowRule makes the rule with this name, a learning rate and default settings, which the caller
+// may change before using the rule. The error lists the known rules. Validate checks lr.
 func NewRowRule(name string, lr float64) (RowRule, error) {
 	switch name {
 	case "sgd":

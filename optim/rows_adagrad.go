@@ -2,16 +2,16 @@ package optim
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// AdagradRows is Adagrad on rows with a sum of squares for each value, the rule
-// of [Adagrad] on the rows that have a gradient:
+// AdagradRows is Adagrad on rows with a sum of squares for each value, the rule of [Adagrad] on the
+// rows with a gradient:
 //
 //	g = gradScale*grad
 //	s = s + g*g
 //	p = p - LR*g / (sqrt(s) + Eps)
 type AdagradRows struct {
-	// LR is the learning rate, positive. It may be changed between updates.
+	// LR is the learning rate, positive. Callers may change it between updates.
 	LR float64
-	// Initial is what the sums of squares start from, 0 or more.
+	// Initial is the initial value of the sums of squares, 0 or more.
 	Initial float64
 	// Eps keeps the divisor from zero, positive.
 	Eps float64
@@ -22,14 +22,13 @@ var (
 	_ Rated   = (*AdagradRows)(nil)
 )
 
-// NewAdagradRows is AdagradRows with a learning rate and the settings of
-// [NewAdagrad].
+// NewAdagradRows is AdagradRows with a learning rate and the settings of [NewAdagrad].
 func NewAdagradRows(lr float64) *AdagradRows { return &AdagradRows{LR: lr, Eps: 1e-10} }
 
 // Name returns "adagrad".
 func (a *AdagradRows) Name() string { return "adagrad" }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (a *AdagradRows) Validate() error {
 	var f faults
 	f.positive("learning rate", a.LR)

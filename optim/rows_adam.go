@@ -10,31 +10,28 @@ import "github.com/ringo-ml/ringo/internal/simd"
 //	v = Beta2*v + (1-Beta2)*g*g
 //	p = p - LR*WeightDecay*p - LR*m/(1-Beta1^t) / (sqrt(v/(1-Beta2^t)) + Eps)
 //
-// A row's moments thus are what they are of a row that was alone in its table:
-// its first step is LR in each value, whenever it comes. The alternative is the
-// number of the table's step as t ([AdamW] on tables, torch.optim.SparseAdam):
-// late rows then begin with moments near zero that are taken for complete, and
-// their first step is LR*(1-Beta1)/sqrt(1-Beta2), three times as long with the
-// usual settings; it also needs a step that all servers agree on, which
-// asynchronous training has none of. Either way moments do not decay in steps
-// that a row has no part in; decaying them for the steps missed would need the
-// step, too, and would let rare rows forget what they know.
+// A row's moments are therefore independent of the table: its first step is LR in each value, at
+// any time. The alternative is the table's step number as t ([AdamW] on tables,
+// torch.optim.SparseAdam): late rows then begin with moments near zero that count as complete, and
+// their first step is LR*(1-Beta1)/sqrt(1-Beta2), three times as long with the default settings. It
+// also requires a step number common to all servers, which asynchronous training does not have. In
+// both cases moments do not decay in steps without the row; decaying them for missed steps would
+// require the step number as well, and rare rows would forget their history.
 //
-// With WeightDecay it is AdamW, lazily: a row decays when it is updated, so that
-// rows decay by how often they are used.
+// With WeightDecay the rule is AdamW, lazily: a row decays when it is updated, so that decay
+// follows use.
 //
-// 1-Beta^t is kept as the average of ones that decays like the moments, which
-// neither overflows nor loses digits. Moments start at zero; where they would be
-// subnormal they are zero.
+// 1-Beta^t is stored as an average of ones with the decay of the moments, which neither overflows
+// nor loses digits. Moments start at zero, and subnormal values become zero.
 type AdamRows struct {
-	// LR is the learning rate, positive. It may be changed between updates.
+	// LR is the learning rate, positive. Callers may change it between updates.
 	LR float64
 	// Beta1 and Beta2 are the decay of the moments, from 0 to below 1.
 	Beta1, Beta2 float64
 	// Eps keeps the divisor from zero, positive.
 	Eps float64
-	// WeightDecay times LR is the share of a weight that an update takes away, 0
-	// for none. Their product must be below 1.
+	// WeightDecay times LR is the decay of a weight in an update, 0 for none. The product must be
+	// below 1.
 	WeightDecay float64
 }
 
@@ -48,8 +45,7 @@ func NewAdamRows(lr float64) *AdamRows {
 	return &AdamRows{LR: lr, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}
 }
 
-// NewAdamWRows is AdamRows with a learning rate and the settings of [NewAdamW]:
-// with weight decay.
+// NewAdamWRows is AdamRows with a learning rate and the settings of [NewAdamW]: with weight decay.
 func NewAdamWRows(lr float64) *AdamRows {
 	a := NewAdamRows(lr)
 	a.WeightDecay = 0.01
@@ -64,7 +60,7 @@ func (a *AdamRows) Name() string {
 	return "adam"
 }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (a *AdamRows) Validate() error {
 	dense := AdamW{LR: a.LR, Beta1: a.Beta1, Beta2: a.Beta2, Eps: a.Eps, WeightDecay: a.WeightDecay}
 	return dense.faults().err(a.Name())

@@ -7,33 +7,31 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// ClickRows is the rule of click models' tables: row-wise Adagrad with bounded
-// weights, and rows that count their shows and clicks.
+// ClickRows is the rule of click models' tables: row-wise Adagrad with bounded weights, and rows
+// with counts of shows and clicks.
 //
-// A row's first weight (embed_w) learns from its first push on. The others are its
-// extension (embedx), which a row gets once its score says that it is worth one:
-// until then they are zeros and their gradients are dropped, so that rare keys
-// learn one weight and not what a few samples make of many. Each of the two has a
-// sum of its own. The extension's place is kept from the row's first touch: what
-// is lazy is its learning, not its memory. It stays when the score falls.
+// A row's first weight (embed_w) learns from the first push on. The other weights are its extension
+// (embedx), enabled when the row's score reaches Policy.ExtendAt: until then they are zeros and
+// their gradients are dropped, so that rare keys learn a single weight instead of overfitting many.
+// Each of the two parts has a separate sum. Memory for the extension is allocated with the row:
+// only its learning is lazy. It stays when the score falls.
 //
-// A push is made by [ClickRows.UpdateCounted], which counts, moves the weights
-// that were there before it, and says which rows are now to be extended. Once a day
-// Policy.Age and Policy.Deletes say of each row what it is worth.
+// A push calls [ClickRows.UpdateCounted], which updates the counts, moves the existing weights, and
+// reports the rows to extend now. Once a day Policy.Age and Policy.Deletes decide about each row.
 //
-// Used as a plain [RowRule], each gradient is one show without a click, and all
-// of a row's weights are there from its first touch.
+// As a plain [RowRule], each gradient is one show without a click, and all of a row's weights learn
+// from the first push.
 type ClickRows struct {
 	// Rule moves the weights.
 	Rule RowWiseAdagrad
-	// RateTimes is what Rule's learning rate is multiplied by, positive: rows learn by
-	// a larger rate than the dense parameters of the same job.
+	// RateTimes is a factor of Rule's learning rate, positive: rows learn at a larger rate than the
+	// dense parameters of the same job.
 	RateTimes float64
 	// Policy decides about rows.
 	Policy ClickPolicy
-	// ByShow divides a row's gradient by its shows in the push, where it has
-	// any: gradients are sums over samples, and rows that are in many of a
-	// batch's would make large steps. The rate then is for a mean.
+	// ByShow divides a row's gradient by its shows in the push, if any: gradients are sums over
+	// samples, and rows in many samples of a batch would make large steps. The rate then applies to
+	// a mean.
 	ByShow bool
 	// Bound is the largest magnitude of a weight, 0 for none.
 	Bound float64
@@ -47,22 +45,21 @@ var (
 // clickCounts are the shows and the clicks behind a row's gradient.
 const clickCounts = 2
 
-// mostShows is the most that a push may count of a row: float32 counts exactly up to
-// there.
+// mostShows is the maximum count of a row in a push: float32 counts exactly up to this value.
 const mostShows = 1 << 24
 
-// unextended is the sum of an extension that is not there.
+// unextended is the sum of an absent extension.
 const unextended = -1
 
-// The parts of a row's state; rows of one weight have no extension.
+// Parts of a row's state; rows of a single weight have no extension.
 const (
 	embedSum = iota
 	clickStats
 	extensionSum
 )
 
-// NewClickRows is ClickRows with a learning rate, usually 0.05, an initial sum of
-// 3, the usual policy, gradients divided by shows, and weights within [-10, 10].
+// NewClickRows is ClickRows with a learning rate, such as 0.05, an initial sum of 3, the default
+// policy, gradients divided by shows, and weights within [-10, 10].
 func NewClickRows(lr float64) *ClickRows {
 	return &ClickRows{Rule: *NewRowWiseAdagrad(lr), RateTimes: 1, Policy: NewClickPolicy(), ByShow: true, Bound: 10}
 }
@@ -70,7 +67,7 @@ func NewClickRows(lr float64) *ClickRows {
 // Name returns "click".
 func (c *ClickRows) Name() string { return "click" }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (c *ClickRows) Validate() error {
 	f := append(c.Rule.faults(), c.Policy.faults()...)
 	f.positive("times of the rate", c.RateTimes)
@@ -84,8 +81,8 @@ func (c *ClickRows) SetLR(lr float64) { c.Rule.SetLR(lr) }
 // CurrentLR returns the rule's learning rate, without RateTimes.
 func (c *ClickRows) CurrentLR() float64 { return c.Rule.CurrentLR() }
 
-// Parts returns the first weight's sum, the [ClickStats] and, of rows of more than one
-// weight, the extension's sum, which is -1 while there is no extension.
+// Parts returns the first weight's sum, the [ClickStats] and, for rows of several weights, the
+// extension's sum, -1 before the extension.
 func (c *ClickRows) Parts(dim int) []RowPart {
 	parts := append(c.Rule.Parts(1), RowPart{Name: "clicks", Width: ClickStatsLen})
 	if dim > 1 {
@@ -94,10 +91,10 @@ func (c *ClickRows) Parts(dim int) []RowPart {
 	return parts
 }
 
-// Counts returns 2: behind a row's gradient come its shows and its clicks.
+// Counts returns 2: a row's shows and clicks follow its gradient.
 func (c *ClickRows) Counts() int { return clickCounts }
 
-// CheckCounts reports shows and clicks that no batch has.
+// CheckCounts reports impossible shows and clicks.
 func (c *ClickRows) CheckCounts(dim int, grads []float32) error {
 	width := dim + clickCounts
 	for at := dim; at+1 < len(grads); at += width {
@@ -109,7 +106,7 @@ func (c *ClickRows) CheckCounts(dim int, grads []float32) error {
 	return nil
 }
 
-// UpdateRows counts one show and no click for each row, and extends all.
+// UpdateRows counts one show and no click for each row, and extends all rows.
 func (c *ClickRows) UpdateRows(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32) {
 	if len(grads) != len(ids)*dim {
 		panic(fmt.Sprintf("optim: click: %d values for %d rows of %d", len(grads), len(ids), dim))
@@ -124,9 +121,8 @@ func (c *ClickRows) UpdateRows(data []float32, state [][]float32, dim int, ids [
 	}
 }
 
-// UpdateCounted applies the rule to rows ids with gradients that are sums over
-// samples, and behind each in how many the row was shown and how many of these were
-// clicked.
+// UpdateCounted applies the rule to rows ids. Gradients are sums over samples, each followed by the
+// numbers of samples that showed the row and that were clicked.
 func (c *ClickRows) UpdateCounted(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32, due []int32) []int32 {
 	width := dim + clickCounts
 	if len(grads) != len(ids)*width {
@@ -149,16 +145,16 @@ func (c *ClickRows) UpdateCounted(data []float32, state [][]float32, dim int, id
 	return due
 }
 
-// Begin leaves of a new row's initial weights the first one.
+// Begin keeps only the first of a new row's initial weights.
 func (c *ClickRows) Begin(row []float32) { clear(row[1:]) }
 
-// Extend gives a row its extension.
+// Extend enables a row's extension.
 func (c *ClickRows) Extend(data []float32, state [][]float32, dim int, id int32, initial []float32) {
 	copy(data[int(id)*dim+1:][:dim-1], initial[1:])
 	state[extensionSum][id] = 0
 }
 
-// clickMover is what all rows of a push have in common.
+// clickMover is the common data of all rows of a push.
 type clickMover struct {
 	kernels            *simd.Kernels
 	lr, initial, bound float32
@@ -169,7 +165,7 @@ func (c *ClickRows) mover(gradScale float32) clickMover {
 	return clickMover{simd.Host(), float32(c.Rule.LR * c.RateTimes), float32(c.Rule.Initial), float32(c.Bound), gradScale}
 }
 
-// move moves a row's first weight, and its extension where it has one.
+// move moves a row's first weight, and its extension if enabled.
 func (m *clickMover) move(data []float32, state [][]float32, dim int, id int32, grad, scale []float32) {
 	row := data[int(id)*dim:][:dim]
 	m.part(row[:1], state[embedSum][id:id+1], grad[:1], scale)

@@ -2,17 +2,15 @@ package optim
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// FTRLRows is FTRL-Proximal on rows, the rule of [FTRL] on the rows that have a
-// gradient.
+// FTRLRows is FTRL-Proximal on rows, the rule of [FTRL] on the rows with a gradient.
 type FTRLRows struct {
-	// LR is the learning rate, positive: alpha of the paper. It may be changed
-	// between updates.
+	// LR is the learning rate, positive: alpha of the paper. Callers may change it between updates.
 	LR float64
-	// Beta divides the rate before there are gradients, positive.
+	// Beta divides the rate before the first gradients, positive.
 	Beta float64
 	// L1 and L2 are the penalties, 0 for none.
 	L1, L2 float64
-	// Initial is what the sums of squares start from, 0 or more.
+	// Initial is the initial value of the sums of squares, 0 or more.
 	Initial float64
 }
 
@@ -27,7 +25,7 @@ func NewFTRLRows(lr float64) *FTRLRows { return &FTRLRows{LR: lr, Beta: 1} }
 // Name returns "ftrl".
 func (r *FTRLRows) Name() string { return "ftrl" }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (r *FTRLRows) Validate() error { return r.faults().err(r.Name()) }
 
 func (r *FTRLRows) faults() (f faults) {
@@ -53,8 +51,8 @@ func (r *FTRLRows) Parts(dim int) []RowPart {
 	return []RowPart{{Name: "linear", Width: dim}, {Name: "sum", Width: dim, Initial: float32(r.Initial)}}
 }
 
-// UpdateRows applies the rule to rows ids of data and of the state. With a
-// learning rate of 0 nothing moves.
+// UpdateRows applies the rule to rows ids of data and of the state. A learning rate of 0 changes no
+// value.
 func (r *FTRLRows) UpdateRows(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32) {
 	if r.LR != 0 {
 		simd.Host().FTRLRows(data, state[0], state[1], ids, grads, dim, r.factors(gradScale))

@@ -7,13 +7,12 @@ import "github.com/ringo-ml/ringo/internal/simd"
 //	v = Momentum*v + gradScale*grad
 //	p = p - LR*v
 //
-// Only rows with a gradient move, and a row's velocity decays only then: once
-// for each update of the row, not once for each step. A row that comes rarely
-// therefore takes its last gradients along as if they were of the step before,
-// where momentum on all rows would have let them fade and would have moved the
-// row meanwhile. v starts at zero; where it would be subnormal it is zero.
+// Only rows with a gradient move, and a row's velocity decays once for each update of the row, not
+// once for each step. A rare row's last gradients therefore count as if from the step before;
+// momentum on all rows would have decayed them and moved the row in between. v starts at zero, and
+// subnormal values become zero.
 type MomentumRows struct {
-	// LR is the learning rate, positive. It may be changed between updates.
+	// LR is the learning rate, positive. Callers may change it between updates.
 	LR float64
 	// Momentum is from 0 to below 1.
 	Momentum float64
@@ -27,7 +26,7 @@ var (
 // Name returns "momentum".
 func (m *MomentumRows) Name() string { return "momentum" }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (m *MomentumRows) Validate() error {
 	var f faults
 	f.positive("learning rate", m.LR)

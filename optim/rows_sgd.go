@@ -6,7 +6,7 @@ import "github.com/ringo-ml/ringo/internal/simd"
 //
 //	p = p - LR*gradScale*grad
 type SGDRows struct {
-	// LR is the learning rate, positive. It may be changed between updates.
+	// LR is the learning rate, positive. Callers may change it between updates.
 	LR float64
 }
 
@@ -18,7 +18,7 @@ var (
 // Name returns "sgd".
 func (s *SGDRows) Name() string { return "sgd" }
 
-// Validate reports a learning rate that is none.
+// Validate reports an invalid learning rate.
 func (s *SGDRows) Validate() error {
 	var f faults
 	f.positive("learning rate", s.LR)
@@ -34,10 +34,10 @@ func (s *SGDRows) SetLR(lr float64) {
 // CurrentLR returns LR.
 func (s *SGDRows) CurrentLR() float64 { return s.LR }
 
-// Parts returns nothing.
+// Parts returns nil.
 func (s *SGDRows) Parts(int) []RowPart { return nil }
 
-// UpdateRows applies the rule to rows ids of data. State is not looked at.
+// UpdateRows applies the rule to rows ids of data. State is ignored.
 func (s *SGDRows) UpdateRows(data []float32, _ [][]float32, dim int, ids []int32, grads []float32, gradScale float32) {
 	simd.Host().SGDRows(data, ids, grads, dim, float32(s.LR), gradScale)
 }

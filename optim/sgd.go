@@ -6,24 +6,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// SGD is stochastic gradient descent with momentum and weight decay, as
-// PyTorch and SINGA define it:
+// SGD is stochastic gradient descent with momentum and weight decay, as defined by PyTorch and
+// SINGA:
 //
 //	g = gradScale*grad + WeightDecay*p
 //	v = Momentum*v + g
 //	p = p - LR*v
 //
-// v starts at zero; where it would be subnormal it is zero. Without momentum
-// there is no v and an update moves three values in place of five: p and g are
-// read, p is written. The zero value has learning rate 0 and is refused by
-// Validate. Tables take plain descent only:
-// momentum and weight decay would move rows that a step did not use, and are
-// refused by BindTables.
+// v starts at zero, and subnormal values become zero. Without momentum there is no v and an update
+// moves three values instead of five: p and g are read, p is written. Validate rejects the zero
+// value, with learning rate 0. Tables use plain descent only: momentum and weight decay would
+// change rows that a step did not use, and BindTables rejects both.
 type SGD struct {
-	// LR is the learning rate, positive. It may be changed between steps.
+	// LR is the learning rate, positive. Callers may change it between steps.
 	LR float64
-	// Momentum is from 0 (none) to below 1. Whether there is one is settled by
-	// Bind.
+	// Momentum is from 0 (none) to below 1. Bind decides whether there is a velocity.
 	Momentum float64
 	// WeightDecay is the factor of the L2 penalty's gradient, 0 for none.
 	WeightDecay float64
@@ -36,7 +33,7 @@ type SGD struct {
 
 var _ RowOptimizer = (*SGD)(nil)
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (s *SGD) Validate() error { return s.faults().err(s.Name()) }
 
 func (s *SGD) faults() (f faults) {
@@ -49,8 +46,7 @@ func (s *SGD) faults() (f faults) {
 // Name returns "sgd".
 func (s *SGD) Name() string { return "sgd" }
 
-// Bind checks the settings and makes the velocity of n values, all zero, where
-// there is momentum.
+// Bind checks the settings and, with momentum, makes the velocity of n values, all zero.
 func (s *SGD) Bind(n int) error {
 	f := s.faults()
 	f.bound(s.n, n, s.kernels != nil)
@@ -73,11 +69,11 @@ func (s *SGD) SetLR(lr float64) {
 // CurrentLR returns LR.
 func (s *SGD) CurrentLR() float64 { return s.LR }
 
-// BeginStep does nothing: SGD has no step number.
+// BeginStep has no effect: SGD has no step number.
 func (s *SGD) BeginStep() {}
 
-// Update applies the rule to the arena's values [lo, lo+len(params)). It panics
-// when Bind has not been called or the ranges do not fit.
+// Update applies the rule to the arena's values [lo, lo+len(params)). It panics without Bind or if
+// the ranges do not fit.
 func (s *SGD) Update(lo int, params, grads []float32, gradScale float32) {
 	lr, decay := float32(s.LR), float32(s.WeightDecay)
 	if s.velocity == nil {
@@ -88,7 +84,7 @@ func (s *SGD) Update(lo int, params, grads []float32, gradScale float32) {
 	s.kernels.Momentum(params, v, grads, lr, float32(s.Momentum), decay, gradScale)
 }
 
-// State returns the velocity, where there is momentum.
+// State returns the velocity, if there is momentum.
 func (s *SGD) State() []State {
 	if s.velocity == nil {
 		return nil
@@ -110,5 +106,5 @@ func (s *SGD) UpdateRows(table int, data []float32, ids []int32, grads []float32
 	rule.UpdateRows(data, s.tables.parts[table], s.tables.dim(table), ids, grads, gradScale)
 }
 
-// TableState returns nothing.
+// TableState returns no state.
 func (s *SGD) TableState(table int) []State { return s.tables.state[table] }

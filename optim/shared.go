@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// sharedLeast is how many values are worth a second thread: below, an update
-// takes about as long as waking one.
+// sharedLeast is the number of values that repays a second thread: below, an update is about as
+// fast as waking a thread.
 const sharedLeast = 64 << 10
 
-// Shared is an optimizer whose updates of large ranges are cut over threads.
-// The result does not depend on their number. Close ends them.
+// Shared is an optimizer that divides updates of large ranges over threads. The result does not
+// depend on their number. Close ends the threads.
 type Shared struct {
 	RowOptimizer
-	wake []chan struct{} // one per thread besides the caller's
+	wake []chan struct{} // one per thread but the caller's
 	done sync.WaitGroup
 
 	lo            int

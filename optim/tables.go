@@ -7,16 +7,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// tables is the state of row-sparse tables, part by part: as State to show, and
-// as a rule takes it.
+// tables is the state of row-sparse tables, part by part: as State, and as slices for a rule.
 type tables struct {
 	dims  [][2]int
 	state [][]State
 	parts [][][]float32
 }
 
-// bind makes each table's state, of the parts that its rows have. It adds its
-// faults to those that the caller found.
+// bind makes each table's state from the parts of its rows. It adds its errors to the caller's.
 func (t *tables) bind(f faults, optimizer string, dims [][2]int, parts func(dim int) []RowPart) error {
 	for i, d := range dims {
 		f.require(d[0] >= 1 && d[0] <= math.MaxInt32 && d[1] >= 1 && d[1] <= math.MaxInt32 && d[0]*d[1] > 0,
@@ -51,7 +49,7 @@ func fill(x []float32, v float32) {
 // dim is the length of a table's rows.
 func (t *tables) dim(table int) int { return t.dims[table][1] }
 
-// refuseDecay reports a weight decay that tables cannot have.
+// refuseDecay reports a weight decay, which tables cannot have.
 func refuseDecay(f *faults, dims [][2]int, decay float64) {
 	f.require(len(dims) == 0 || decay == 0, "weight decay %s with row-sparse tables: it would move rows that a step did not use; set it to 0", quantity.Exact(decay))
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ParseDrops reads drops written as EPOCH:LR,EPOCH:LR,..., such as
-// "80:0.01,120:0.001"; the empty text is none. Its error names every part that
-// cannot be read, or that is out of place, and is for a caller who names the text.
+// ParseDrops parses drops written as EPOCH:LR,EPOCH:LR,..., such as "80:0.01,120:0.001"; the empty
+// text means none. The error names every part that is invalid or out of order; the caller adds the
+// name of the text.
 func ParseDrops(text string) ([]Drop, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -50,7 +50,7 @@ func parseDrop(part string) (Drop, error) {
 	return d, nil
 }
 
-// FormatDrops is the text that ParseDrops reads.
+// FormatDrops returns the text for ParseDrops.
 func FormatDrops(drops []Drop) string {
 	var parts []string
 	for _, d := range drops {
@@ -59,8 +59,8 @@ func FormatDrops(drops []Drop) string {
 	return strings.Join(parts, ",")
 }
 
-// ParseWarmup reads a warm-up's length: "500" or "500 steps", "2 epochs" or
-// "0.5epochs"; the empty text is none. Its error is for a caller who names the text.
+// ParseWarmup parses a warm-up's length: "500" or "500 steps", "2 epochs" or "0.5epochs"; the empty
+// text means none. The caller adds the name of the text to the error.
 func ParseWarmup(text string) (Warmup, error) {
 	t := strings.TrimSpace(text)
 	if t == "" {
@@ -81,7 +81,7 @@ func ParseWarmup(text string) (Warmup, error) {
 	return Warmup{Steps: steps}, nil
 }
 
-// cutUnit is the number before a unit or several of it.
+// cutUnit returns the number before a unit or its plural.
 func cutUnit(text, unit string) (number string, found bool) {
 	number, found = strings.CutSuffix(text, unit+"s")
 	if !found {

@@ -1,7 +1,6 @@
-// Package schedule holds learning-rate schedules: the rate of each step as a
-// pure function of the step's number, with the same bits on every machine. A
-// resumed run needs nothing but its step to have the rates of one never
-// stopped.
+// Package schedule holds learning-rate schedules: the rate of each step as a pure function of the
+// step's number, with the same bits on every machine. From its step alone, a resumed run has the
+// rates of an uninterrupted one.
 package schedule
 
 import (
@@ -14,34 +13,32 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Schedule is the learning rate over a run: constant, falling at given epochs,
-// or along a cosine, with a linear warm-up in front. The zero value has rate 0
-// and is refused by Validate.
+// Schedule is the learning rate over a run: constant, falling at given epochs, or along a cosine,
+// with a linear warm-up before. The zero value has rate 0 and fails Validate.
 type Schedule struct {
 	// LR is the rate after warm-up, positive.
 	LR float64
 	// Drops change the rate at the start of epochs, ascending; see [ParseDrops].
 	Drops []Drop
-	// Cosine lets the rate fall from LR to Floor along half a cosine over the
-	// steps that follow the warm-up (Loshchilov and Hutter 2017, without
-	// restarts). It excludes Drops.
+	// Cosine lets the rate fall from LR to Floor along half a cosine over the steps after the
+	// warm-up (Loshchilov and Hutter 2017, without restarts). It excludes Drops.
 	Cosine bool
 	// Floor is the rate at a cosine's end, from 0 to LR; 0 without Cosine.
 	Floor float64
-	// Warmup is the beginning of the run, during which the rate rises linearly;
-	// its last step has the full rate. See [ParseWarmup].
+	// Warmup is the beginning of the run, with a linearly rising rate; its last step has the full
+	// rate. See [ParseWarmup].
 	Warmup Warmup
 }
 
-// Drop says that the rate is LR from the start of an epoch on.
+// Drop changes the rate to LR from the start of an epoch on.
 type Drop struct {
-	// Epoch is how many epochs have been done when the rate changes, at least 1.
+	// Epoch is the number of completed epochs when the rate changes, at least 1.
 	Epoch int
 	// LR is the rate from then on, positive.
 	LR float64
 }
 
-// Warmup is a length in steps or in epochs, of which one may be above 0.
+// Warmup is a length in steps or in epochs; at most one may be above 0.
 type Warmup struct {
 	// Steps is the length in steps, 0 or more.
 	Steps int
@@ -49,7 +46,7 @@ type Warmup struct {
 	Epochs float64
 }
 
-// Validate reports every setting that is out of its range.
+// Validate reports every invalid setting.
 func (s Schedule) Validate() error {
 	var faults setting.ErrorList
 	want := func(ok bool, p setting.Path, format string, args ...any) {
@@ -76,15 +73,15 @@ func (s Schedule) Validate() error {
 	return faults.Err()
 }
 
-// positive tells whether v is a rate that a float32 holds.
+// positive reports whether v is a positive number in float32.
 func positive(v float64) bool {
 	return float32(v) > 0 && !math.IsInf(float64(float32(v)), 0)
 }
 
-// At is the rate of step number `step`, from 0, of a run of so many epochs of
-// stepsPerEpoch steps each. Steps beyond the run's end have the last rate: the
-// floor, for a cosine. A warm-up that is longer than the run does not reach the
-// full rate. At panics where step is negative or stepsPerEpoch below 1.
+// At is the rate of step number `step`, from 0, of a run of epochs epochs with stepsPerEpoch steps
+// each. Steps after the run's end have the last rate: the floor, for a cosine. A warm-up longer
+// than the run does not reach the full rate. At panics if step is negative or stepsPerEpoch below
+// 1.
 func (s Schedule) At(step, stepsPerEpoch, epochs int) float64 {
 	if step < 0 || stepsPerEpoch < 1 {
 		panic(fmt.Sprintf("schedule: step %d of a run with %d steps an epoch", step, stepsPerEpoch))
@@ -109,9 +106,8 @@ func (s Schedule) At(step, stepsPerEpoch, epochs int) float64 {
 	return lr
 }
 
-// cosPi is cos(pi*x) for x from 0 to 1, by the sine's series around 1/2 in
-// which every product is rounded. (math.Cos may be fused differently by
-// architecture, and replicas on mixed hosts would drift apart.)
+// cosPi is cos(pi*x) for x from 0 to 1, by the sine's series around 1/2 with every product rounded.
+// (math.Cos may be fused differently by architecture, and replicas on mixed hosts would diverge.)
 func cosPi(x float64) float64 {
 	y := float64(math.Pi * (0.5 - x)) // cos(pi*x) = sin(y), |y| <= pi/2
 	y2, sum := float64(y*y), 0.0
