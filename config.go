@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,99 +20,98 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
-// Config places a rank in its job. The zero value takes the place that the launcher assigned, or,
-// without one, is a job of one rank. Variables that place a process only in part, such as
-// WORLD_SIZE=2 alone, are an error.
+// Config places a rank in its job. With the zero value the launcher places it, or, without a launcher,
+// the job has one rank. Variables that place a process only in part, such as WORLD_SIZE=2 alone, are
+// an error.
 type Config struct {
-	// Size, when above 0, places a rank by hand, without a launcher: it is the
-	// world size. 0 takes the launcher's variables. The ticket is always taken
-	// from RINGO_TICKET.
+	// Size, above 0, is the world size of a rank that is placed by hand, without a launcher. 0 means
+	// the launcher's variables. The ticket always comes from RINGO_TICKET.
 	Size int
-	// Lookup finds the variables of a launcher, and RINGO_TICKET, for a program that has them from elsewhere than its
-	// environment. nil: os.LookupEnv.
+	// Lookup returns launcher variables and RINGO_TICKET when they do not come from the environment.
+	// nil means os.LookupEnv.
 	Lookup func(name string) (value string, found bool)
-	// Rank is this rank when Size is given, from 0 to Size-1; of Serve the server's
-	// number, from 0 to Servers-1.
+	// Rank is this rank if Size is given, from 0 to Size-1; of Serve the server's number, from 0 to
+	// Servers-1.
 	Rank int
-	// Servers is how many servers the job has beside its ranks, which sum gradients
-	// for them: see Job.Reducer and Serve. 0 with a launcher: as many as it says,
-	// and another number must agree with it.
+	// Servers is the number of aggregation servers: see Job.Reducer and Serve. 0 means the launcher's
+	// number, and any other value must equal it.
 	Servers int
-	// Aggregate says how the servers that sum gradients and their clients work.
-	// Trainers is left 0: it is Size.
+	// Aggregate configures the aggregation servers and their clients. Trainers stays 0: it is Size.
 	Aggregate aggregate.Config
-	// ParameterServers are the addresses of the job's servers of tables, HOST:PORT each, by number,
-	// the same on all ranks: see Job.DialParameterServers. Empty: those that a launcher started.
+	// ParameterServers are the addresses of the job's parameter servers, HOST:PORT each, by number,
+	// equal on all ranks: see Job.DialParameterServers. Empty means the servers of the launcher.
 	ParameterServers []string
-	// Heters are those of its heter-trainers, likewise: see Job.Heters.
+	// Heters are the addresses of the job's heter-trainers, by number: see Job.Heters. Empty means
+	// the heter-trainers of the launcher.
 	Heters []string
-	// HeterTrainer says that Size places a heter-trainer by hand, and no rank: Rank is its number among Heters, where it listens at its
-	// own place. Without Size a launcher says so, or by hand RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket.
+	// HeterTrainer reports whether Size places a heter-trainer by hand, not a rank: Rank is its number
+	// among Heters, and it listens at its own address there. Without Size the launcher decides, or by
+	// hand RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket.
 	HeterTrainer bool
-	// ServersOnly makes no connections among ranks: they meet at the job's servers of tables alone,
-	// and go on when one of them is lost, if the servers do. What is said of connections
-	// among ranks has no effect then. A launcher must be told, too.
+	// ServersOnly disables connections among ranks: they meet at the job's parameter servers, and
+	// continue without a lost rank if the servers do. Settings of connections among ranks then have no
+	// effect. A launcher needs the same setting.
 	ServersOnly bool
-	// Rendezvous is the HOST:PORT where rank 0 listens when Size is given; or the absolute path of a file on a folder that all ranks
-	// have, in which rank 0 posts where it listens; or etcd://HOST:PORT/KEY, a key of etcd in which it does (etcds:// under TLS; module
-	// cluster/rendezvous/etcd). A file has the job's ticket, too, where nobody is given one.
+	// Rendezvous is the HOST:PORT at which rank 0 listens if Size is given; or the absolute path of a
+	// file in a folder of all ranks, or a key of etcd, etcd://HOST:PORT/KEY (etcds:// with TLS; module
+	// cluster/rendezvous/etcd), where rank 0 publishes its address. The file also has the job's
+	// ticket if no rank has one.
 	Rendezvous string
-	// OpenBackend opens a Rendezvous that is no address, such as Open of that module. nil:
-	// rendezvous.Open, and of etcd, too, in a program that was built with that module's overlay.
+	// OpenBackend opens a Rendezvous that is not an address, such as Open of that module. nil means
+	// files, and etcd in a program that was built with that module's overlay.
 	OpenBackend func(rendezvous string) (rendezvous.Backend, error)
-	// TicketFile is a file with the job's ticket, which only its owner may read. Empty: RINGO_TICKET has it, or the file that
-	// RINGO_TICKET_FILE names. It needs Size.
+	// TicketFile is a file with the job's ticket, which only its owner may read. Empty means
+	// RINGO_TICKET, or the file in RINGO_TICKET_FILE. TicketFile needs Size.
 	TicketFile string
-	// Times are how long ranks wait for each other: at the start, and for signs of life. All ranks and their launcher
-	// should have the same.
+	// Times are the maximum waits for other ranks, at the start and for heartbeats. They should be
+	// equal on all ranks and their launcher.
 	Times cluster.Times
-	// Transport is TransportSHM or TransportTCP, the same on every rank. Empty:
-	// what RINGO_TRANSPORT says, or else TransportSHM.
+	// Transport is TransportSHM or TransportTCP, equal on all ranks. Empty means RINGO_TRANSPORT, or
+	// else TransportSHM.
 	Transport string
-	// Bind says whether this rank binds itself to processors, where no launcher has started it: a launcher does that for its
-	// ranks. Empty: what RINGO_BIND says, or else launch.BindAuto. It knows how many ranks its machine has, and
-	// all should be told the same. See Job.Placement.
+	// Bind selects whether this rank binds itself to CPUs if it has no launcher, which binds its
+	// ranks. Empty means RINGO_BIND, or else launch.BindAuto. It should be equal on all ranks of a
+	// host. See Job.Placement.
 	Bind launch.Bind
-	// Threads is how many threads compute in this rank, by which it is decided whether ranks fit the processors. 0: what
-	// GOMAXPROCS says in the environment, or else one.
+	// Threads is the number of threads that compute in this rank, by which the ranks of a host decide
+	// whether they fit its CPUs. 0 means GOMAXPROCS of the environment, or else 1.
 	Threads int
-	// Network says how ranks of different processes are connected.
+	// Network configures the connections between ranks of different processes.
 	Network Network
-	// Collective says how ranks agree. Hosts, if empty, is what the ranks find out
-	// about themselves; Ranks and ID are left out.
+	// Collective configures the group of all ranks. Empty Hosts means the hosts that ranks detect.
+	// Ranks and ID stay empty.
 	Collective collective.Config
-	// Metrics is where this rank keeps its figures, for who answers for the ranks of the host
-	// (package internal/watch/metrics/scrape). nil: where a launcher says so, in RINGO_METRICS, or
-	// nowhere.
+	// Metrics is the folder of this rank's metrics, for the process that serves those of the host
+	// (package internal/watch/metrics/scrape). nil means RINGO_METRICS, or else no metrics.
 	Metrics *metrics.Dir
-	// BlackBox is the folder in which a process that no launcher has started records what it does, in a file that stays there if the
-	// process is killed or its job fails: `ringo blackbox FILE...` merges those of a host. "": it is in memory alone. A launcher has
-	// a folder of its own.
+	// BlackBox is the folder in which a process without a launcher records its operations, in a file
+	// that stays if the process is killed or its job fails: `ringo blackbox FILE...` merges the files
+	// of a host. Empty means memory alone. A launcher has its own folder.
 	BlackBox string
-	// Settings are what this process was told of the job, by path: of those that all processes must agree on. Where others
-	// were told otherwise, ranks and servers, the job ends with an error that names the setting, both processes
-	// and both values (*setting.ConflictError). What only one process names is not compared. nil: nothing is.
+	// Settings are this process's values, by path, of settings on which all processes must agree. If
+	// a rank or a server has another value, the job ends with a *setting.ConflictError, which names
+	// the setting, both processes and both values. A path that only one process has is not compared.
 	Settings setting.Values
-	// Report, if set, is told in one line about strangers that this rank refused,
-	// and, on the rank that coordinates a job started by hand, about ranks that are
-	// slow or cannot share memory. A launcher tells of these itself.
+	// Report, if set, receives one line for each connection that this rank rejects and, on the rank
+	// that coordinates a job without a launcher, for each rank that is slow or cannot share memory.
+	// Otherwise the launcher prints these lines.
 	Report func(line string)
 
-	serves bool // it places a server
+	serves bool // the process is an aggregation server
 }
 
-// What processes talk over.
+// Values of Config.Transport.
 const (
-	// TransportSHM: memory that the ranks of one host share, and TCP beside it,
-	// also in its place where there is none: see Job.Fallback.
+	// TransportSHM is memory that the ranks of a host share, with TCP for other ranks and where memory
+	// cannot be shared: see Job.Fallback.
 	TransportSHM = "shm"
-	// TransportTCP: connections alone.
+	// TransportTCP is TCP alone.
 	TransportTCP = "tcp"
 )
 
 const pathRendezvous setting.Path = "job.rendezvous"
 
-// Validate reports every fault of c at once.
+// Validate returns all errors of c together.
 func (c Config) Validate() error {
 	var errs []error
 	fault := func(wrong bool, format string, args ...any) {
@@ -155,7 +155,7 @@ func (c Config) Validate() error {
 	}
 	set(c.Transport != "" && c.Transport != TransportSHM && c.Transport != TransportTCP,
 		"job.transport", "%q is not known: use %s, %s or nothing", c.Transport, TransportSHM, TransportTCP)
-	set(!validBind(c.Bind), "job.bind", "%q is not known: use one of %v, or nothing", c.Bind, launch.Binds())
+	set(c.Bind != "" && !slices.Contains(launch.Binds(), c.Bind), "job.bind", "%q is not known: use one of %v, or nothing", c.Bind, launch.Binds())
 	set(c.Threads < 0 || c.Threads > math.MaxUint16, "training.threads", "%d: want 1 to %d, or 0", c.Threads, math.MaxUint16)
 	if err := c.Times.Validate(); err != nil {
 		errs = append(errs, err)
@@ -174,7 +174,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// aggregation is Aggregate for a job of so many ranks.
+// aggregation returns Aggregate for a number of ranks.
 func (c Config) aggregation(ranks int) aggregate.Config {
 	c.Aggregate.Trainers = ranks
 	if c.Aggregate.Timeout == 0 {
@@ -183,7 +183,7 @@ func (c Config) aggregation(ranks int) aggregate.Config {
 	return c.Aggregate
 }
 
-// lookup is Lookup, or the environment.
+// lookup returns Lookup, or the environment's.
 func (c Config) lookup() func(string) (string, bool) {
 	if c.Lookup != nil {
 		return c.Lookup
@@ -191,7 +191,7 @@ func (c Config) lookup() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// rankEnv finds this rank's place in its job; present is false in none.
+// rankEnv returns this rank's place in its job; present is false without one.
 func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv, present bool, err error) {
 	if err := c.Validate(); err != nil {
 		return env, false, err
@@ -221,12 +221,12 @@ func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv,
 	}
 	env, present, err = launch.RankFromEnv(c.byHand(lookup))
 	if other, _, is, err := launch.FromExternal(lookup, c.Size, c.Rendezvous); is && err == nil && !c.serves && other.Rank == env.Rank && other.WorldSize == env.WorldSize {
-		env.Job, env.OneHost = other.Job, other.OneHost // whoever has placed it by hand has read them
+		env.Job, env.OneHost = other.Job, other.OneHost // the caller has read the same variables
 	}
 	return env, present, err
 }
 
-// fromExternal is the place that another launcher says.
+// fromExternal returns the place that another launcher assigns.
 func (c Config) fromExternal(lookup func(string) (string, bool)) (launch.RankEnv, bool, error) {
 	env, place, present, err := launch.FromExternal(lookup, 0, "")
 	if present && err == nil && place.Each > 1 {
@@ -238,14 +238,13 @@ func (c Config) fromExternal(lookup func(string) (string, bool)) (launch.RankEnv
 	return env, present, err
 }
 
-// byHand returns the lookup of the launcher's variables in which this place
-// comes before that of a launcher.
+// byHand returns the launcher's variables with the place of c in front.
 func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string, bool) {
 	rank, role := c.Rank, ""
 	if c.serves {
 		rank, role = c.Size+c.Rank, "server"
 	}
-	mine := map[string]string{
+	values := map[string]string{
 		launch.RoleVar:        role,
 		launch.ServersVar:     strconv.Itoa(c.Servers),
 		launch.RankVar:        strconv.Itoa(rank),
@@ -258,13 +257,13 @@ func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string,
 		launch.RecordVar:      "",
 	}
 	if c.TicketFile != "" {
-		mine[launch.TicketFileVar], mine[launch.TicketVar] = c.TicketFile, ""
+		values[launch.TicketFileVar], values[launch.TicketVar] = c.TicketFile, ""
 	}
 	if len(c.ParameterServers) > 0 {
-		mine[launch.ParameterServersVar] = strings.Join(c.ParameterServers, ",")
+		values[launch.ParameterServersVar] = strings.Join(c.ParameterServers, ",")
 	}
 	return func(name string) (string, bool) {
-		if v, ok := mine[name]; ok {
+		if v, ok := values[name]; ok {
 			return v, true
 		}
 		return lookup(name)

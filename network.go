@@ -12,35 +12,32 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Network says how ranks of different processes are connected. The zero value
-// suits most: the address by which a rank reaches the coordinator, any port, one
-// connection for each two ranks, the system's congestion control.
+// Network configures the connections between ranks of different processes. The zero value suits most
+// jobs: the interface that reaches the coordinator, any port, one connection per pair of ranks, the
+// system's congestion control.
 type Network struct {
-	// Interface is the network interface on which this rank listens for the
-	// others, by name.
+	// Interface is the network interface on which this rank listens for other ranks.
 	Interface string
-	// PortRange is where it may listen: FIRST-LAST. Empty: any port.
+	// PortRange is the range of ports on which it may listen: FIRST-LAST. Empty means any.
 	PortRange string
-	// Streams is how many connections there are between two ranks, at most 16;
-	// 0 means 1. Several pay where one does not fill the link. All ranks must
-	// have the same.
+	// Streams is the number of connections per pair of ranks, at most 16; 0 means 1. Several pay if
+	// one does not fill the link. Streams must be equal on all ranks.
 	Streams int
-	// CongestionControl is what the kernel uses for these connections: "reno",
-	// "cubic", "bbr" or another that it offers. Empty: its default, and reno
-	// instead of bbr between ranks of one host.
+	// CongestionControl is the kernel's algorithm for these connections: "reno", "cubic", "bbr" or
+	// another that the kernel has. Empty means its default, with reno instead of bbr inside a host.
 	CongestionControl string
-	// Checksum has the payload of every message checked by a CRC-32C.
+	// Checksum enables a CRC-32C of each payload.
 	Checksum bool
-	// ZeroCopy says whether large payloads are sent from where they lie instead of being copied
-	// into the socket: "measured" (where a measurement of this machine says that it costs less),
-	// "always" or "never". Empty: "measured". No result depends on it.
+	// ZeroCopy selects whether large payloads are sent without a copy into the socket: "measured"
+	// (if a measurement of this host shows a lower cost), "always" or "never". Empty means "measured".
+	// No result depends on it.
 	ZeroCopy string
-	// TLS says which connections are encrypted, all that carry something of the job: between ranks, with the coordinator and
-	// with servers. Zero: those between hosts, by certificates that are made of the job's ticket.
+	// TLS selects which of the job's connections are encrypted: between ranks, with the coordinator
+	// and with servers. Zero means those between hosts, with certificates derived from the ticket.
 	TLS transport.TLS
 }
 
-// Validate reports every fault of n at once.
+// Validate returns all errors of n together.
 func (n Network) Validate() error {
 	var faults setting.ErrorList
 	if _, err := cluster.ParsePortRange(n.PortRange); err != nil {
@@ -61,8 +58,8 @@ func (n Network) Validate() error {
 	return errors.Join(faults.Err(), n.TLS.Validate())
 }
 
-// Settings are the rows of what a person says of the connections between ranks, bound to n. Ranks that are goroutines of one
-// process have none, nor have those that go on without each other.
+// Settings returns the rows of the settings of connections, bound to n. They need ranks that are
+// processes and, except for TLS, that do not continue without each other.
 func (n *Network) Settings() []setting.Row {
 	processes := setting.NotEquals("job.transport", "mem")
 	connects := setting.All(setting.NotEquals("job.transport", "mem"), setting.NotEquals("ps.failure-policy", string(engine.ContinueJob)))
@@ -100,10 +97,10 @@ func (n *Network) Settings() []setting.Row {
 	}
 }
 
-// tlsFiles are the files of a configuration as one text.
+// tlsFiles is the text form of the three files of a configuration.
 type tlsFiles struct{ *transport.TLS }
 
-// MarshalText returns CA,CERT,KEY, or nothing without files.
+// MarshalText returns CA,CERT,KEY, or an empty text without files.
 func (f tlsFiles) MarshalText() ([]byte, error) {
 	if *f.TLS == (transport.TLS{Mode: f.Mode}) {
 		return nil, nil
@@ -111,7 +108,7 @@ func (f tlsFiles) MarshalText() ([]byte, error) {
 	return []byte(strings.Join([]string{f.CA, f.Cert, f.Key}, ",")), nil
 }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText is the inverse of MarshalText.
 func (f tlsFiles) UnmarshalText(text []byte) error {
 	files := strings.Split(string(text), ",")
 	if len(text) == 0 {
@@ -123,7 +120,7 @@ func (f tlsFiles) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ports is PortRange, which Validate has checked.
+// ports returns PortRange, which Validate has checked.
 func (n Network) ports() cluster.PortRange {
 	p, _ := cluster.ParsePortRange(n.PortRange)
 	return p

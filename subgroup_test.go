@@ -204,32 +204,6 @@ func TestSubgroupsUseRoomsAgain(t *testing.T) {
 	}
 }
 
-// A job keeps none of the groups that were closed before, however many it makes.
-func TestClosedSubgroupsAreLetGo(t *testing.T) {
-	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
-		kept, err := job.Subgroup(1, 0)
-		if err != nil {
-			return err
-		}
-		for range 50 {
-			g, err := job.Subgroup(0, 1)
-			if err != nil {
-				return err
-			}
-			if n := job.Subgroups(); n != 2 {
-				return fmt.Errorf("the job keeps %d groups, two are open", n)
-			}
-			if err := g.Close(); err != nil {
-				return err
-			}
-		}
-		return sumOver(kept, job, []int{1, 0}, 10)
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // A job that was closed makes no group, and does not look at the memory that it shared for one.
 func TestSubgroupOfClosedJob(t *testing.T) {
 	cfgs := byHand(t, 2)

@@ -134,19 +134,57 @@ func (s *Stopper) settle(set func()) {
 	}
 }
 
-// StopTogether stops the ranks of one process after the same step, and returns the step.
-func StopTogether(why string, ranks []*Stopper) (StoppedError, error) {
-	if len(ranks) == 0 || slices.Contains(ranks, nil) {
+// LocalStops coordinates the stop of ranks that are goroutines of one process.
+type LocalStops struct {
+	mu    sync.Mutex
+	ranks []*Stopper     // nil: the rank cannot stop
+	last  map[int]string // last operation of each rank that has left
+}
+
+// NewLocalStops returns the stops of n ranks.
+func NewLocalStops(n int) *LocalStops {
+	return &LocalStops{ranks: make([]*Stopper, n), last: map[int]string{}}
+}
+
+// Add makes a rank stoppable.
+func (t *LocalStops) Add(rank int, s *Stopper) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ranks[rank] = s
+}
+
+// Stop stops all ranks after the same step, and returns that step.
+func (t *LocalStops) Stop(why string) (StoppedError, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.ranks) == 0 || slices.Contains(t.ranks, nil) {
 		return StoppedError{}, ErrCannotStop
 	}
-	halt := int64(1) // without a step there is no state to save
-	for _, s := range ranks {
-		halt = max(halt, s.ask())
+	last := int64(1) // a run without a step has no state to save
+	for _, s := range t.ranks {
+		last = max(last, s.ask())
 	}
-	for _, s := range ranks {
-		s.answer(halt, why)
+	for _, s := range t.ranks {
+		s.answer(last, why)
 	}
-	return StoppedError{Reason: why, Step: halt, Saved: ranks[0].saved}, nil
+	return StoppedError{Reason: why, Step: last, Saved: t.ranks[0].saved}, nil
+}
+
+// Leave stores the last operation of a rank that leaves.
+func (t *LocalStops) Leave(rank int, operation string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last[rank] = operation
+}
+
+// After returns " after allreduce 98", the last operation of a rank that has left; "": none.
+func (t *LocalStops) After(rank int) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last[rank] == "" {
+		return ""
+	}
+	return " after " + t.last[rank]
 }
 
 // stopping is the coordinator's state of stopping.

@@ -117,7 +117,9 @@ func TestCannotStop(t *testing.T) {
 			}
 		}
 	})
-	if _, err := StopTogether("SIGHUP", []*Stopper{NewStopper("x", 0), nil}); err != ErrCannotStop {
+	process := NewLocalStops(2)
+	process.Add(0, NewStopper("x", 0))
+	if _, err := process.Stop("SIGHUP"); err != ErrCannotStop {
 		t.Error("ranks of one process:", err)
 	}
 	if err := (*Stopper)(nil).Begin(7); err != nil {
@@ -156,7 +158,10 @@ func TestThreadsStopTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at, err := StopTogether("SIGINT", []*Stopper{a, b})
+	process := NewLocalStops(2)
+	process.Add(0, a)
+	process.Add(1, b)
+	at, err := process.Stop("SIGINT")
 	if err != nil || at.Step != 8 {
 		t.Fatal(at, err)
 	}
