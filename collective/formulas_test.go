@@ -196,8 +196,8 @@ func TestCostsDocument(t *testing.T) {
 		t.Errorf("docs/costs.md differs from the formulas, its table must be\n%s", b.String())
 	}
 	for _, limit := range []string{
-		fmt.Sprintf("segment (%d KiB;", defaultSegment>>10), fmt.Sprintf("at most %d MiB for all other ranks", rowCache>>20),
-		fmt.Sprintf("%d MiB or more), a ring ends", zeroCopyMin>>20), fmt.Sprintf("above %d KiB the sender", eager>>10),
+		fmt.Sprintf("A segment is %d KiB;", defaultSegment>>10), fmt.Sprintf("at most %d MiB for all other ranks", rowCache>>20),
+		fmt.Sprintf("K is %d MiB or more).", zeroCopyMin>>20), fmt.Sprintf("above %d KiB the sender", eager>>10),
 	} {
 		if !strings.Contains(string(doc), limit) {
 			t.Errorf("docs/costs.md lacks %q", limit)
