@@ -21,7 +21,7 @@ import (
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure exchanges, training steps and parameter servers here",
+		Short: "Run benchmarks on this machine",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Lookup("rank") != nil {
 				return nil // it looks itself, beside what else is wrong

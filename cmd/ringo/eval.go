@@ -27,7 +27,7 @@ func newEval() *cobra.Command { return new(evalCommand).command() }
 func (c *evalCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eval CHECKPOINT",
-		Short: "Evaluate what was trained",
+		Short: "Evaluate a checkpoint",
 		Long: "Evaluate the model of a checkpoint, a file or a folder whose last one is meant, as its run\n" +
 			"did: on the same data, unless --data names others. With as many ranks the figures are the\n" +
 			"run's own to the last digit.",

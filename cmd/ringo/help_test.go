@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,8 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every command says what it does, every flag has a text whose quoted word is no
-// command, and no line is wider than help may be.
+// vagueVerb begins descriptions that do not name the command's effect.
+var vagueVerb = regexp.MustCompile(`^(Be|Say|Look|Make|Use|Bring|Where)\b`)
+
+// TestHelpOfEveryCommand: every command has a short description, every flag has a text with at most
+// one quoted word, and no line is wider than help may be.
 func TestHelpOfEveryCommand(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -21,6 +25,9 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		status, out, errs := command(t, line)
 		if status != 0 || errs != "" || cmd.Short == "" {
 			t.Errorf("ringo %s: status %d, stderr %q, in short %q", line, status, errs, cmd.Short)
+		}
+		if len(cmd.Short) > 60 || vagueVerb.MatchString(cmd.Short) {
+			t.Errorf("ringo %s: %q: want a verb of its own and at most 60 characters", line, cmd.Short)
 		}
 		for text := range strings.Lines(out) {
 			text = strings.TrimRight(text, "\n")

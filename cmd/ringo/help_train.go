@@ -32,7 +32,7 @@ var defaults = [][2]string{
 // shortHelp is the help of train that fits a terminal of 24 lines of 80 columns.
 func shortHelp(to io.Writer) {
 	var b strings.Builder
-	b.WriteString("Train a model on N workers: here with one command, or rank by rank on any hosts.\n\n" +
+	b.WriteString("Train a model on N ranks: here with one command, or rank by rank on any hosts.\n\n" +
 		"  ringo train mnist --data synthetic --np 2 --epochs 3\n" +
 		"  ringo train cifar-resnet20 --data synthetic --np 2 --strategy auto\n" +
 		"  ringo train mnist --data DIR --np 4 --checkpoint RUN --resume\n" +
@@ -129,7 +129,7 @@ func groupHelp(to io.Writer, g job.SettingGroup) {
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND] [TOPIC]",
-		Short: "Help on a command; on the groups of settings of train",
+		Short: "Show help for a command or a group of settings",
 		RunE: func(cmd *cobra.Command, words []string) error {
 			of, rest, err := cmd.Root().Find(words)
 			if err != nil || of == nil || of == cmd.Root() && len(rest) > 0 {

@@ -34,10 +34,10 @@ func newHeter() *cobra.Command {
 	c := new(heterRole)
 	cmd := &cobra.Command{
 		Use:   heterCommand + " --index I",
-		Short: "Be a heter-trainer of a job, which computes a model's dense layers",
-		Long: "Be a heter-trainer of a job: it computes the dense layers of a model for trainers, and has their\n" +
-			"parameters with --sync bsp, else trainers lend it those. Launchers start heter-trainers by\n" +
-			"themselves (--heter of ringo train); one that is started by hand needs --index, the trainers'\n" +
+		Short: "Run a heter-trainer: compute a job's dense layers",
+		Long: "Run a heter-trainer: it computes the dense layers of a model for trainers, and stores their\n" +
+			"parameters with --sync bsp; otherwise trainers send them. Launchers start heter-trainers\n" +
+			"automatically (--heter of ringo train); one that is started by hand needs --index, the trainers'\n" +
 			"model, number and settings, where all heter-trainers listen (--set heter.addresses), and the\n" +
 			"ticket in RINGO_TICKET; or the job file of the ranks. It ends when all trainers have left.",
 		Example: "  ringo heter --index 0 --set model=ctr-dnn --np 4 --set heter.addresses=host2:6000,host3:6000\n" +

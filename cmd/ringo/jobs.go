@@ -21,8 +21,8 @@ import (
 func newJobs() *cobra.Command {
 	return &cobra.Command{
 		Use:   "jobs [NAME]",
-		Short: "List the job files that come with ringo, or show one",
-		Long: "List the job files that come with ringo, or show one, to be run or to begin your own with.\n" +
+		Short: "List the built-in job files, or print one",
+		Long: "List the built-in job files, or print one, to run it or to begin another one with.\n" +
 			"`ringo help train all` lists all settings.",
 		Example: "  ringo train --job mnist-ps\n  ringo jobs ctr-geo > job.yaml",
 		Args:    cobra.MaximumNArgs(1),

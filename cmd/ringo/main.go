@@ -190,7 +190,7 @@ func (e usageError) Unwrap() error { return e.error }
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ringo",
-		Short:         "Train neural networks on many workers",
+		Short:         "Train neural networks on many processes",
 		Version:       versionLine(),
 		SilenceErrors: true,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {

@@ -27,7 +27,7 @@ func TestVersion(t *testing.T) {
 // Without a subcommand and with --help there is help, on stdout.
 func TestHelp(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                       "Train neural networks on many workers|bench|data|run|train|version",
+		"":                       "Train neural networks on many processes|bench|data|run|train|version",
 		"bench":                  "allreduce|step",
 		"data":                   "mnist",
 		"help train":             "ringo train mnist --data synthetic --np 2 --epochs 3",

@@ -37,8 +37,8 @@ func newPredict() *cobra.Command { return new(predictCommand).command() }
 func (c *predictCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict CHECKPOINT",
-		Short: "Use what was trained: predict rows and images, or write text",
-		Long: "Predict what a saved model finds of each row or image of --data, in their order: classes\n" +
+		Short: "Predict rows, images or text with a checkpoint",
+		Long: "Predict each row or image of --data with a saved model, in their order: classes\n" +
 			"with probabilities, numbers in their column's units, or the probability of a click. A\n" +
 			"language model writes text behind --prompt. CHECKPOINT is a file, or a run's folder.",
 		Example: "  ringo predict RUN --data new.csv --out predictions.csv --format csv --columns id\n" +

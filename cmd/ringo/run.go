@@ -22,10 +22,10 @@ func newRun() *cobra.Command { return new(runRole).command() }
 func (c *runRole) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --np N -- PROGRAM ARGS…",
-		Short: "Start any program that uses the library as N workers of one job",
+		Short: "Run a program as the N ranks of a job",
 
 		DisableFlagsInUseLine: true, // "[flags]" would follow the program's
-		Long: "Start any program that uses the library as N workers of one job. Each finds its\n" +
+		Long: "Run a program that uses the library as the N ranks of a job. Each finds its\n" +
 			"place in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK, RINGO_RENDEZVOUS and\nRINGO_TICKET, which ringo.Join reads. With --servers there are as many `ringo server`\n" +
 			"beside them, at which ringo.Job's Reducer sums gradients, or with --sync bsp, ssp,\nasync or geo its DialParameterServers finds tables of parameters. With --heter the program\n" +
 			"is started as so many heter-trainers, too, where train.Run computes the part that its\nmodel marks.\n" +

@@ -29,9 +29,9 @@ func newServer() *cobra.Command { return new(serverRole).command() }
 func (c *serverRole) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   serverCommand + " --index I",
-		Short: "Be a server of a job, which sums gradients or keeps parameters",
-		Long: "Be a server of a job, which sums gradients for its workers (--sync sum) or keeps their\n" +
-			"parameters (--sync bsp, ssp, async or geo). Launchers start servers by themselves; one\n" +
+		Short: "Run a parameter server or an aggregation server of a job",
+		Long: "Run a parameter server (--sync bsp, ssp, async or geo) or an aggregation server, which\n" +
+			"sums gradients (--sync sum), of a job. Launchers start servers automatically; a server\n" +
 			"that is started by hand needs --index, --np, --sync and the ticket in RINGO_TICKET, and to\n" +
 			"sum --servers and --rendezvous, to keep --ps-addresses; or the job file of the ranks. It ends\n" +
 			"when all workers have left.",

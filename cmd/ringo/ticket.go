@@ -12,8 +12,8 @@ import (
 func newTicket() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ticket [FILE]",
-		Short: "Make the secret that the processes of one job have in common",
-		Long: "Make a ticket, the secret by which the processes of one job know each other: in a new\n" +
+		Short: "Create a job's secret ticket",
+		Long: "Create a ticket, the secret that the processes of one job share: in a new\n" +
 			"FILE that only you may read, for --ticket-file or RINGO_TICKET_FILE, or as a line of\n" +
 			"output, for RINGO_TICKET.\n\n" +
 			"Only processes that ringo does not start need one. A job of its own makes its ticket itself.",

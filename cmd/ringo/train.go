@@ -36,7 +36,7 @@ func newTrain() *cobra.Command { return new(trainCommand).command() }
 func (c *trainCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train MODEL",
-		Short: "Train a model on N workers",
+		Short: "Train a model on N ranks",
 		Args: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 1 {
 				return usagef("`%s` takes one model, got %q", cmd.CommandPath(), words)

@@ -61,7 +61,7 @@ func Command() *cobra.Command {
 	c := &command{data: []string{"normal", "heavy"}}
 	cmd := &cobra.Command{
 		Use:   "codec",
-		Short: "Time the codecs on one thread, and compare with one pass over memory",
+		Short: "Benchmark the codecs on one thread",
 		Long: "Time each stage of the codecs on one thread, in turns with one streaming pass over\n" +
 			"gradient and residual. Every call gets another gradient; residuals and thresholds\nare as after many steps. One group alone stays in the caches that it fits; with\n" +
 			"--arena, calls go through many groups, as a step does, and find residuals where the\nstep before has left them.\n\n" +

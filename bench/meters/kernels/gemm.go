@@ -52,7 +52,7 @@ func Gemm() *cobra.Command {
 	c := &gemm{}
 	cmd := &cobra.Command{
 		Use:   "gemm",
-		Short: "Time matrix products, and compare with the processor's peak",
+		Short: "Benchmark matrix products against the processor's peak",
 		Long: `Times C[m,n] = A[m,k] B[k,n] in float32. The peak is measured in turns with
 the products: fused multiply-adds on registers alone, on as many threads.`,
 		Example: "  go run ./bench/meters gemm --n 1024,2048 --threads 1 --json -\n  go run ./bench/meters gemm --m 64 --k 800 --n 500 --trans-b",

@@ -51,7 +51,7 @@ func Command() *cobra.Command {
 	c := &command{}
 	cmd := &cobra.Command{
 		Use:   "kernels",
-		Short: "Time each kernel on one thread, and compare with what limits it",
+		Short: "Benchmark the vector kernels on one thread",
 		Long: "Time each kernel on one thread, in turns with what limits it: passes over memory for\n" +
 			"those that move it, multiply-adds on registers for those that compute.",
 		Example: "  go run ./bench/meters kernels\n  go run ./bench/meters kernels --only conv,gemm --json -",

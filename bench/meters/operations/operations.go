@@ -62,7 +62,7 @@ func Command() *cobra.Command {
 	c := &command{}
 	cmd := &cobra.Command{
 		Use:   "operations MODEL",
-		Short: "Time each operation of a model on one thread and on several",
+		Short: "Benchmark a model's operations on one and several threads",
 		Long: `Times each operation of a model's step, forward and backward, in turns: on one thread,
 with a copy of the model computing on every other core, and on several threads that
 share each operation. Linear is what copies get done that have nothing to share. Operations

@@ -67,7 +67,7 @@ func Command() *cobra.Command {
 	c := &command{}
 	cmd := &cobra.Command{
 		Use:   "read PATH...",
-		Short: "Time reading Criteo's lines, and compare with the disk and one core",
+		Short: "Benchmark reading Criteo files",
 		Long: `Times how fast files in Criteo's format become batches, in turns with what limits
 that: reading the files alone, on one core unpacking (of compressed files) and
 parsing text in memory. A PATH is a file or a folder of them; .gz and .zst are

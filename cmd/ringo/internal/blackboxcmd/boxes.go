@@ -26,10 +26,10 @@ func Command() *cobra.Command {
 	json := ""
 	cmd := &cobra.Command{
 		Use:   "blackbox [FILE...]",
-		Short: "Say what every process was doing when a job failed",
-		Long: "Say what the file shows that a launcher has written of a job that failed: the first operation that\n" +
-			"not all ranks had ended, or in which they differ, its bucket, who was missing, and of each process\n" +
-			"what it was doing and its last operations. The job's error names the file; without FILE it is the\n" +
+		Short: "Show each process's last operations from a failed job",
+		Long: "Show the file that a launcher has written of a failed job: the first operation that not all ranks\n" +
+			"had ended, or in which they differ, its bucket, the missing ranks, and for each process its\n" +
+			"activity and its last operations. The job's error names the file; without FILE it is the\n" +
 			"newest one of this user. Processes that no launcher has started leave a file each, which are\n" +
 			"merged, also while they work.",
 		Example: "  ringo blackbox\n  ringo blackbox DIR/ringo-blackbox-20260102-150405-123456.json\n  ringo blackbox DIR/ringo-record-1a2b3c4d5e6f-*\n  ringo blackbox box.json --json -",

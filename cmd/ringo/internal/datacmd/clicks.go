@@ -34,8 +34,8 @@ func clicks() *cobra.Command {
 	m := making{values: 100_000, zipf: 1.05, seed: 1, files: 1, file: -1}
 	cmd := &cobra.Command{
 		Use:   "clicks --layout FILE --generate ROWS --out DIR",
-		Short: "Make rows of clicks by a layout, with keys of known heat",
-		Long: `Make rows of clicks as a layout has them: train with ROWS rows, and test with a
+		Short: "Generate click rows by a layout, with Zipf-distributed keys",
+		Long: `Generate click rows by a layout: train with ROWS rows, and test with a
 tenth of that, 100,000 at most. Values of each slot follow Zipf's law; how many
 there are, how hot, and how many a bag has, each column's "make" says in the
 layout, or --values and --zipf. Clicks, one in four, are drawn from a logistic

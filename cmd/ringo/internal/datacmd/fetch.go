@@ -17,8 +17,8 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data",
-		Short: "Fetch and verify data sets, or make one",
-		Long: `Fetch and verify data sets, or make one.
+		Short: "Download, verify or generate a data set",
+		Long: `Download, verify or generate a data set.
 
 A set is fetched from where it is published into a folder that ` + "`ringo train --data`" + `
 reads. What an interrupted fetch left is resumed; the content is verified
@@ -55,10 +55,10 @@ type set struct {
 // published are the sets of the help's order.
 func published() []set {
 	all := []set{
-		{name: "mnist", title: "MNIST", short: "Fetch MNIST (12 MB), resuming and verifying", model: "mnist"},
-		{name: "cifar10", title: "CIFAR-10", short: "Fetch CIFAR-10 in its binary form (170 MB), resuming and verifying", model: "cifar-resnet20"},
-		{name: "text", title: "WikiText-2", short: "Fetch WikiText-2 (13 MB), resuming and verifying", model: "lstm"},
-		{name: "criteo", title: "Criteo's sample", short: "Fetch Criteo's sample (9 MB), or make rows like one", model: "ctr-dnn"},
+		{name: "mnist", title: "MNIST", short: "Download and verify MNIST (12 MB)", model: "mnist"},
+		{name: "cifar10", title: "CIFAR-10", short: "Download and verify CIFAR-10, binary format (170 MB)", model: "cifar-resnet20"},
+		{name: "text", title: "WikiText-2", short: "Download and verify WikiText-2 (13 MB)", model: "lstm"},
+		{name: "criteo", title: "Criteo's sample", short: "Download Criteo's sample (9 MB), or generate rows like it", model: "ctr-dnn"},
 	}
 	for i := range all {
 		all[i].Fetcher, _ = data.Published(all[i].name) // the tests look that it is

@@ -45,9 +45,9 @@ func Command(version string) *cobra.Command {
 	e := &checkRun{version: version}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what would hinder or slow a job, here and on other hosts",
-		Long: "Look at this host, and at those of --hosts, which are reached by ssh, for what would hinder\n" +
-			"or slow a job: processor, cores and limits of the container, memory, large pages, shared\n" +
+		Short: "Check hosts and links for problems before a job",
+		Long: "Check this host, and those of --hosts over ssh, for problems that would stop or slow a job:\n" +
+			"processor, cores and limits of the container, memory, large pages, shared\n" +
 			"memory, open files, clock, ports and network; and measure, to each named host, the time there\n" +
 			"and back and the bytes a second in both directions, with and without TLS, and by its other\n" +
 			"interfaces. Members of etcd are asked how they are. It says what each fault costs, and the\n" +

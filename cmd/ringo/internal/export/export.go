@@ -27,7 +27,7 @@ func Command() *cobra.Command {
 	format, out := safetensors, ""
 	cmd := &cobra.Command{
 		Use:   "export CHECKPOINT --out FILE",
-		Short: "Write what was trained for other programs",
+		Short: "Export a checkpoint to ONNX, safetensors or NumPy",
 		Long: "Write the model of a checkpoint, a file or a run's folder, whose last one is taken.\n" +
 			"safetensors and npz (NumPy's) hold the weights, with the names and layouts of PyTorch's\n" +
 			"state_dict: those of resnet50 are torchvision's. onnx is the whole model as a graph of\n" +

@@ -25,7 +25,7 @@ func scripts(root *cobra.Command) map[string]func(to io.Writer) error {
 func Completion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
-		Short: "Print the script by which a shell completes commands, flags and their values",
+		Short: "Print a shell completion script",
 		Example: "  source <(ringo completion bash)\n" +
 			"  ringo completion bash > /etc/bash_completion.d/ringo\n" +
 			"  ringo completion zsh > \"${fpath[1]}/_ringo\"\n" +

@@ -30,7 +30,7 @@ type Section struct {
 func Man(version string, more ...Section) *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
-		Short:   "Write the manual of every command, a page each for man",
+		Short:   "Write man pages",
 		Example: "  ringo man ~/.local/share/man/man1 && man ringo-train",
 		Args:    cli.OneArgument("a folder", "man1"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -105,7 +105,7 @@ func Command() *cobra.Command {
 	c := &command{ranks: some(2), servers: some(1), heter: some(0), strategy: "fp32", rule: string(compress.RuleCorrected)}
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
-		Short: "Predict how a model's gradients travel, and the step's time, without a cluster",
+		Short: "Predict a training step's time on a cluster you describe",
 		Long: "Predict how a model's gradients travel on a cluster that is described, and how\nlong a step takes. The time of one worker's forward and backward is given and\n" +
 			"shared out by the work of the layers, measured here, or from a profile.\nWith --heter it predicts how fast a click model trains whose dense part heter-trainers\nhave, what the best shares of machines are, and whether that pays.\n\nStrategies (of --spars values where that matters):\n" + strategyHelp() + "\nPlans:\n" + planHelp(),
 		Example: "  ringo plan lstm-300m --np 40 --hosts 5 --inter 6GB/s --intra 10GB/s \\\n    --latency 10us --compute-ms 370 --batch 32 --plan all\n" +

@@ -19,8 +19,8 @@ func exportCommand() *cobra.Command {
 	c := &exporting{format: string(export.Text)}
 	cmd := &cobra.Command{
 		Use:   "export DIR --out FILE",
-		Short: "Write the rows of a table for serving, without optimizer state",
-		Long: "Write the rows of a table for serving, without optimizer state: those of the newest\n" +
+		Short: "Export a table's rows for serving, without optimizer state",
+		Long: "Export a table's rows for serving, without optimizer state: those of the newest\n" +
 			"checkpoints of all servers, in no order. text has a line for each row, its key and its\n" +
 			"weights with spaces between. binary is little-endian:\n\n" +
 			"  \"RINGOEMB\", version (4 bytes, 1), weights in a row (4)\n" +

@@ -18,9 +18,9 @@ import (
 func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "ps",
-		Short: "Look at, export and recover what parameter servers have saved",
-		Long: "Look at, export and recover what servers that keep parameters have saved\n" +
-			"in --ps-dir. Only recover changes anything.",
+		Short: "Inspect, export or recover parameter-server checkpoints",
+		Long: "Inspect, export or recover the checkpoints and logs of parameter servers\n" +
+			"in --ps-dir. Only recover changes files.",
 	}, showCommand(), exportCommand(), recoverCommand())
 }
 
@@ -36,7 +36,7 @@ func showCommand() *cobra.Command {
 	json := ""
 	cmd := &cobra.Command{
 		Use:     "show DIR",
-		Short:   "Say what the servers of a job have saved",
+		Short:   "Show the checkpoints and logs of a job's parameter servers",
 		Example: "  ringo ps show DIR",
 		Args:    oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -168,8 +168,8 @@ func recoverCommand() *cobra.Command {
 	var memory, disk cli.Size
 	cmd := &cobra.Command{
 		Use:   "recover DIR",
-		Short: "Bring the checkpoints of servers that were killed to what their logs have",
-		Long: "Bring the checkpoints of servers that were killed to what their logs have (--ps-durability\n" +
+		Short: "Apply the logs of killed servers to their checkpoints",
+		Long: "Apply the logs of killed servers to their checkpoints (--ps-durability\n" +
 			"wal), so that another job can begin with them (ps.init-from), and export sees them. It says\n" +
 			"where each log ends and how it knows: one that has lost changes there is refused. Only\n" +
 			"one server's tables are in memory at a time.",

@@ -24,7 +24,7 @@ func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "report RUN.jsonl...",
-		Short: "Write a page that compares runs by their records",
+		Short: "Write an HTML report that compares runs",
 		Long: "Write one page, which needs nothing else, that compares runs by what they have written with --json:\n" +
 			"curves with the spread over seeds, time to a figure, parts of the step, bytes, settings that differ,\nmachine.",
 		Example: "  ringo report run.jsonl\n  ringo report fp32.jsonl dlgs.jsonl --target accuracy=0.97 --out report.html",

@@ -26,8 +26,8 @@ func Command() *cobra.Command {
 	json, drawn := "", false
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
-		Short: "Say what your jobs on this host are doing",
-		Long: "Say what your jobs on this host are doing, or JOB alone: each rank and server, step of how many,\n" +
+		Short: "Show the state of your jobs on this host",
+		Long: "Show the state of your jobs on this host, or JOB alone: each rank and server, step of how many,\n" +
 			"figures, rate, where the time of a step goes, who waits for whom, who holds up the others and by\n" +
 			"what, and what has happened. JOB is the number of the job's launcher. Jobs need no setting for it.\n" +
 			"The exit status is 1 where there is no such job.",

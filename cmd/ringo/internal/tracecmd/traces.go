@@ -20,8 +20,8 @@ import (
 func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "trace",
-		Short: "Say what the timeline of a run shows",
-		Long:  "Say what the timeline shows that `ringo train` has written to the file of --trace.",
+		Short: "Analyse a trace file",
+		Long:  "Analyse a trace file, which `ringo train` writes with --trace.",
 	}, summaryCommand())
 }
 
@@ -29,9 +29,9 @@ func summaryCommand() *cobra.Command {
 	json := ""
 	cmd := &cobra.Command{
 		Use:   "summary FILE [FILE]",
-		Short: "Where the time went, the critical path, the longest waits",
-		Long: "Say where each rank's time went, how much of the exchanges computing hides, what the critical path\n" +
-			"over the ranks is made of, and what was waited for longest, and why. Of two files, compare them.",
+		Short: "Print time per phase, critical path and longest waits",
+		Long: "Print each rank's time per phase, the share of the exchanges that computing hides, the critical path\n" +
+			"over the ranks, and the longest waits with their reasons. Two files are compared.",
 		Example: "  ringo trace summary trace.json\n  ringo trace summary before.json after.json --json -",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {

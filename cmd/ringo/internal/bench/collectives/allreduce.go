@@ -56,7 +56,7 @@ func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) er
 	c := &allReduce{Ranks: ranks, reduce: reduce}
 	cmd := &cobra.Command{
 		Use:     "allreduce",
-		Short:   "Time allreduce by size, and verify every sum",
+		Short:   "Benchmark allreduce by size and verify the sums",
 		Example: "  ringo bench allreduce --np 4 --floats 1,256,65536,4194304 --json -",
 		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },

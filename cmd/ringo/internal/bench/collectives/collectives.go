@@ -81,7 +81,7 @@ func Command(ranks bench.Ranks) *cobra.Command {
 	c := &command{Ranks: ranks, ops: []string{"allreduce"}, typ: "float32", redop: "sum", buffer: "auto"}
 	cmd := &cobra.Command{
 		Use:   "collective",
-		Short: "Time collective operations by size, type and algorithm, and verify every result",
+		Short: "Benchmark collectives by size, type and algorithm",
 		Long: "Time collective operations by size, type and algorithm, in the columns of nccl-tests.\n" +
 			"Operands are rewritten before every call. Calls of more than 4 KiB are timed one by\n" +
 			"one after a barrier, shorter ones 100 in a row, the rewriting included; a sample is\n" +

@@ -45,7 +45,7 @@ func Command() *cobra.Command {
 	c := &command{keys: 1_000_000, optimizer: "adagrad", ops: []string{"pull", "push"}}
 	cmd := &cobra.Command{
 		Use:   "ps",
-		Short: "Time pulls from and pushes to a server of tables, and prove every row",
+		Short: "Benchmark parameter-server pulls and pushes",
 		Long: `Times pulls and pushes of rows of a table that a server keeps, a process of its own
 that is asked over loopback. All keys get a row first, by a push each, while the
 server's memory is watched. Then each operation is timed in two ways: with several

@@ -74,7 +74,7 @@ func Command(ranks bench.Trainers) *cobra.Command {
 	c := &command{Trainers: ranks}
 	cmd := &cobra.Command{
 		Use:   "step MODEL",
-		Short: "Time the whole training step: forward, backward, exchange, update",
+		Short: "Benchmark a training step",
 		Long: "Time the whole training step, forward, backward, exchange and update, on random\ninputs that are there already. The optimizer is sgd with learning rate 0.005 and\n" +
 			"momentum 0.9, plain for click models, and the model's own where that is adamw;\nwithout clipping. A sample of a language model is a sequence.",
 		Example: "  ringo bench step mnist --batch 64 --np 2 --threads 1 --json -",
