@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/client"
 	"github.com/ringo-ml/ringo/internal/server/message"
-	"github.com/ringo-ml/ringo/internal/server/trainer"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
@@ -125,59 +125,65 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	return cut, device, nil
 }
 
-// splitParams is a rank's side of a part of its model that heter-trainers have. Of a model that has
-// none it is nil, of which all methods do nothing.
-type splitParams struct {
+// heterParams decorates parameters on servers: heter-trainers compute a part of the replica's model, and under bsp own the part's
+// parameters.
+type heterParams struct {
+	*serverParams
 	cut       *heter.Cut
-	about     []byte
-	client    *client.Client
-	job       context.Context
-	trainer   *heter.Trainer
+	about     []byte         // JSON of shape
+	heters    *client.Client // connections to heter-trainers
+	pipeline  *heter.Trainer
 	rate      float64
-	stateless bool      // it has the part's parameters, and lends them
-	at        [][]int32 // by table, of keys in a micro-batch
-	micros    int
-	rows      *trainer.Trainer // whose rows may be pushed early; nil: they are not
-	// next asks for the rows of the next batch, and early sends what is final of this one's gradients; they took so long.
-	next, early     func() error
+	stateless bool      // heter-trainers borrow the part's parameters for each step
+	at        [][]int32 // by table: rows of the keys of a micro-batch
+	// ask requests the rows of the next batch, and early pushes final gradients. asking and pushing are their durations.
+	ask, early      func() error
 	asking, pushing time.Duration
-	inFlight        int         // micro-batches that were not waited for
+	inFlight        int         // micro-batches without a result
 	finals          []earlyRows // by table
-	// stages are the times of the epoch so far, and all of those before.
-	stages, all Stages
-	// state is what heter-trainers keep of their optimizer, on rank 0 and where the run is saved.
-	state []float32
+	stages, all     Stages      // of the epoch until now, and of the epochs before
+	state           []float32   // of the heter-trainers' optimizer, on rank 0 of a run that is saved
 }
 
-// newSplitParams finds the part of a model in ps that is not arranged yet, whose parameters are
-// frozen there from then on, unless they are lent.
-func newSplitParams(c Config, o model.Options, ps *nn.Params) (*splitParams, error) {
+// delegate finds the part of the replica's model, before it is arranged, and leaves the part to heter-trainers. The replica then
+// freezes the part's parameters, unless heter-trainers borrow them.
+func (r *Replica) delegate(c Config, o model.Options) error {
+	inner, ok := r.params.(*serverParams)
+	if !ok {
+		return setting.Errorf("heter.count", "%d: heter-trainers need parameters on servers: set %v to one of %s", c.Heter.Count, setting.Path("sync"), strings.Join(Consistencies(), ", "))
+	}
 	m := c.Model
 	cut, err := heter.Find(m, o, func(ps *nn.Params) error { return c.Start.choose(ps, m.PyTorch) })
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(cut.Frozen) > 0 && c.Start.From != "" {
-		return nil, setting.Errorf("training.init-from", "%s: %s of the part that heter-trainers have would be frozen at other values, of which they are not told: train these, or leave %v out", c.Start.From, some(cut.Frozen), setting.Path("heter.count"))
+		return setting.Errorf("training.init-from", "%s: %s of the part that heter-trainers have would be frozen at other values, of which they are not told: train these, or leave %v out", c.Start.From, some(cut.Frozen), setting.Path("heter.count"))
 	}
 	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if c.lends() {
-		return &splitParams{cut: cut, about: about, stateless: true}, nil
-	}
-	if len(cut.TrainerParams) == 0 {
-		standIn(ps)
-	}
-	return &splitParams{cut: cut, about: about}, cut.Freeze(ps, cut.Params)
-}
-
-// begin connects to the heter-trainers. rows are those of the replica's batches, which is one of so many of its rank.
-func (f *splitParams) begin(r *Replica, c Config, rows *trainer.Trainer) (err error) {
-	if f == nil {
+	f := &heterParams{serverParams: inner, cut: cut, about: about, stateless: c.lends()}
+	inner.prefetch = func(ask func() error) error {
+		f.ask = ask // while heter-trainers compute
 		return nil
 	}
+	if r.params, r.split = f, f; f.stateless {
+		return nil
+	}
+	if len(cut.TrainerParams) == 0 {
+		standIn(r.Params)
+	}
+	return cut.Freeze(r.Params, cut.Params)
+}
+
+// begin connects to the heter-trainers.
+func (f *heterParams) begin(c Config, at beginning) (err error) {
+	if err := f.serverParams.begin(c, at); err != nil {
+		return err
+	}
+	r := f.replica
 	addrs, ticket := r.job.Heters()
 	if len(addrs) != c.Heter.Count {
 		return setting.Errorf("heter.count", "%d, and the job has %d heter-trainers: start all of it with one command, or say where those are that were started by hand (heter.addresses)", c.Heter.Count, len(addrs))
@@ -186,8 +192,7 @@ func (f *splitParams) begin(r *Replica, c Config, rows *trainer.Trainer) (err er
 	if err != nil {
 		return err
 	}
-	f.job = r.job.Context()
-	f.client, err = client.Dial(f.job, client.Config{
+	f.heters, err = client.Dial(r.job.Context(), client.Config{
 		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: int(r.stream), Trainers: r.job.Size() * c.Servers.threads(), Cut: f.cut, About: f.about, Code: code, Lent: f.stateless, Report: c.Heter.Report, Note: c.Heter.Note,
 	})
 	if err != nil {
@@ -195,34 +200,31 @@ func (f *splitParams) begin(r *Replica, c Config, rows *trainer.Trainer) (err er
 	}
 	f.at, f.finals = make([][]int32, len(r.Params.Tables())), make([]earlyRows, len(r.Params.Tables()))
 	if r.job.Rank() == 0 && c.Checkpoint.Dir != "" && !f.stateless {
-		f.state = make([]float32, f.client.StateLen()-f.client.Len())
+		f.state = make([]float32, f.heters.StateLen()-f.heters.Len())
 	}
-	if r.job.Rank() == 0 && c.Start.From != "" && !f.stateless { // if the run goes on instead, it is told otherwise later
-		if err := f.give(r.Params, nil); err != nil {
+	if r.job.Rank() == 0 && c.Start.From != "" && !f.stateless { // a run that resumes overwrites the values
+		if err := f.give(nil); err != nil {
 			return err
 		}
 	}
-	f.trainer, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, overlap{f.client, f}, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
+	f.pipeline, err = heter.NewTrainer(r.model, f.cut, c.Heter.Micros, overlap{f.heters, f}, nn.TapeConfig{Kernels: r.kernels, Threads: c.threadsEach()})
 	if err != nil {
 		return err
 	}
-	if f.micros = c.Heter.Micros; !f.stateless {
-		f.rows = rows
-	}
-	f.trainer.BeforeEach(func(from []int32) { f.hold(r.Params, rows, from) })
+	f.pipeline.BeforeEach(f.hold)
 	if f.stateless {
-		return f.trainer.SetParams(r.Params, f.client)
+		return f.pipeline.SetParams(r.Params, f.heters)
 	}
 	return nil
 }
 
-// hold gives tables by keys the rows of a micro-batch's.
-func (f *splitParams) hold(ps *nn.Params, rows *trainer.Trainer, from []int32) {
-	for i, t := range ps.Tables() {
+// hold gives tables by keys the rows of a micro-batch, whose keys are from; nil means the whole batch.
+func (f *heterParams) hold(from []int32) {
+	for i, t := range f.replica.Params.Tables() {
 		if t.Slots == nil {
 			continue
 		}
-		at, held := rows.Rows(i)
+		at, held := f.trainer.Rows(i)
 		if from != nil {
 			f.at[i] = f.at[i][:0]
 			for _, k := range from {
@@ -234,46 +236,44 @@ func (f *splitParams) hold(ps *nn.Params, rows *trainer.Trainer, from []int32) {
 	}
 }
 
-// backward runs the model over a batch, there and back. With last it is the step's last one.
-func (f *splitParams) backward(r *Replica, b model.Batch, seed uint64, last bool) (model.Pass, error) {
-	r.Opt.BeginBackward()
+// backward runs the model over a batch, through the heter-trainers and back. last marks the step's last batch.
+func (f *heterParams) backward(b model.Batch, seed uint64, last bool) (model.Pass, error) {
+	f.replica.Opt.BeginBackward()
 	f.inFlight, f.early = 0, nil
-	if last && f.rows != nil && min(f.micros, b.N) > 1 {
-		f.early = func() error { return f.pushEarly(r, f.rows) }
+	if last && !f.stateless && min(f.cfg.Heter.Micros, b.N) > 1 {
+		f.early = f.pushEarly
 		defer func() { f.early = nil }()
 	}
-	return f.trainer.Backward(b, seed, r.Opt.GradReady)
+	return f.pipeline.Backward(b, seed, f.replica.Opt.GradReady)
 }
 
-func (f *splitParams) setRate(rate float64) {
-	if f != nil {
-		f.rate = rate
-	}
+// evaluate runs the model over a batch and discards the times of its stages.
+func (f *heterParams) evaluate(b model.Batch) (model.Pass, error) {
+	pass, err := f.pipeline.Evaluate(b)
+	f.pipeline.Times()
+	f.asking = 0
+	return pass, err
 }
 
-// end ends the step.
-func (f *splitParams) end() error {
-	if f == nil {
-		return nil
-	}
-	return f.trainer.End(f.rate)
+func (f *heterParams) setRate(lr, next float64) {
+	f.serverParams.setRate(lr, next)
+	f.rate = lr
 }
 
-// waited is how long passes have waited for heter-trainers since it was last asked, where they waited so long for rows, too.
-func (f *splitParams) waited(pull time.Duration) time.Duration {
-	if f == nil {
-		return 0
-	}
-	t, asking := f.trainer.Times(), f.asking
-	t.Back.Starved -= asking + f.pushing // they are in waits
+func (f *heterParams) end() error { return errors.Join(f.pipeline.End(f.rate), f.serverParams.end()) }
+
+// takeWaitTime adds the waits for heter-trainers, and counts the times of the stages.
+func (f *heterParams) takeWaitTime() time.Duration {
+	pull, t := f.serverParams.takeWaitTime(), f.pipeline.Times()
+	t.Back.Starved -= f.asking + f.pushing // the rank worked during these waits
 	t.Back.Busy += f.pushing
+	f.stages.add(Stages{Pull: Stage{BusyS: f.asking.Seconds(), StarvedS: pull.Seconds()}, Pool: stageOf(t.Pool), Send: stageOf(t.Send), Back: stageOf(t.Back)})
 	f.asking, f.pushing = 0, 0
-	f.stages.add(Stages{Pull: Stage{BusyS: asking.Seconds(), StarvedS: pull.Seconds()}, Pool: stageOf(t.Pool), Send: stageOf(t.Send), Back: stageOf(t.Back)})
-	return t.Back.Starved
+	return pull + t.Back.Starved
 }
 
-// spent are the times since it was last asked; nil: there are none.
-func (f *splitParams) spent() *Stages {
+// spent returns the times of the stages since the last call; nil without heter-trainers.
+func (f *heterParams) spent() *Stages {
 	if f == nil {
 		return nil
 	}
@@ -283,52 +283,64 @@ func (f *splitParams) spent() *Stages {
 	return &was
 }
 
-// total are the times of all epochs.
-func (f *splitParams) total() *Stages {
+// total returns the times of all epochs; nil without heter-trainers.
+func (f *heterParams) total() *Stages {
 	if f == nil {
 		return nil
 	}
 	return &f.all
 }
 
-// evaluate runs the model over a batch, of which times tell nothing.
-func (f *splitParams) evaluate(b model.Batch) (model.Pass, error) {
-	pass, err := f.trainer.Evaluate(b)
-	f.trainer.Times()
-	f.asking = 0
-	return pass, err
+// each calls do with the parameters of each replica of the rank.
+func (f *heterParams) each(do func(*heterParams) error) error {
+	var errs []error
+	for _, p := range f.replicas {
+		errs = append(errs, do(p.replica.split))
+	}
+	return errors.Join(errs...)
 }
 
-// settle brings in the part's parameters as they are after the last step.
-func (f *splitParams) settle(ps *nn.Params) error {
-	if f == nil || f.stateless {
-		return nil
-	}
-	all := make([]float32, f.client.Len())
-	if err := f.client.Values(all); err != nil {
+func (f *heterParams) sync() error {
+	if err := f.serverParams.sync(); err != nil {
 		return err
 	}
-	return f.cut.Unpack(ps, all)
+	return f.each((*heterParams).settle)
 }
 
-func (f *splitParams) leave() error {
-	if f == nil {
+// settle loads the part's parameters as the last step left them.
+func (f *heterParams) settle() error {
+	if f.stateless {
 		return nil
 	}
-	return f.client.Leave()
+	all := make([]float32, f.heters.Len())
+	if err := f.heters.Values(all); err != nil {
+		return err
+	}
+	return f.cut.Unpack(f.replica.Params, all)
 }
 
-// abort ends what passes wait for. Any goroutine may call it, while another one is in a pass: what passes use is left to close.
-func (f *splitParams) abort() {
-	if f != nil && f.client != nil {
-		f.client.Abort(cmp.Or(context.Cause(f.job), errors.New("the run has ended")))
-	}
+func (f *heterParams) leave() error {
+	err := f.each(func(p *heterParams) error { return p.heters.Leave() })
+	return errors.Join(err, f.serverParams.leave())
 }
 
-// close ends all, when no pass is under way.
-func (f *splitParams) close() {
-	f.abort()
-	if f != nil && f.trainer != nil {
-		f.trainer.Close()
+func (f *heterParams) abort() {
+	f.serverParams.abort()
+	_ = f.each((*heterParams).disconnect) // it returns nil
+}
+
+// disconnect ends the waits of passes, which another goroutine may be in; close releases what passes use.
+func (f *heterParams) disconnect() error {
+	if f.heters != nil {
+		f.heters.Abort(cmp.Or(context.Cause(f.replica.job.Context()), errors.New("the run has ended")))
 	}
+	return nil
+}
+
+func (f *heterParams) close() {
+	_ = f.disconnect()
+	if f.pipeline != nil {
+		f.pipeline.Close()
+	}
+	f.serverParams.close()
 }

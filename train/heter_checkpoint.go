@@ -18,41 +18,43 @@ import (
 // heterState is that array's name.
 const heterState = "heter/optimizer"
 
-// give makes what a registry has of the part what heter-trainers begin with, with their optimizer's state, nil: as it is at the beginning.
-func (f *splitParams) give(ps *nn.Params, state []float32) error {
-	all := make([]float32, f.client.Len(), f.client.StateLen())
-	if err := f.cut.Pack(ps, all); err != nil {
+// give sets the part's parameters on heter-trainers to the replica's, and their optimizer's state; nil means its initial state.
+func (f *heterParams) give(state []float32) error {
+	all := make([]float32, f.heters.Len(), f.heters.StateLen())
+	if err := f.cut.Pack(f.replica.Params, all); err != nil {
 		return err
 	}
-	return f.client.Begin(append(all, state...))
+	return f.heters.Begin(append(all, state...))
 }
 
-// resumed gives heter-trainers what rank 0 has read of a checkpoint.
-func (f *splitParams) resumed(r *Replica) error {
-	if f == nil || f.stateless || r.job.Rank() != 0 {
-		return nil
+// resumed gives heter-trainers the part of the checkpoint that rank 0 has read.
+func (f *heterParams) resumed() error {
+	if !f.stateless && f.replica.job.Rank() == 0 {
+		if err := f.give(f.state); err != nil {
+			return err
+		}
 	}
-	return f.give(r.Params, f.state)
+	return f.sync()
 }
 
-// save reads what heter-trainers keep of their optimizer, for arrays.
-func (f *splitParams) save() error {
-	if f == nil || len(f.state) == 0 {
-		return nil
+// save also reads the part's parameters and the state of its optimizer, for arrays.
+func (f *heterParams) save(step int64) (map[string]string, error) {
+	more, err := f.serverParams.save(step)
+	if err = errors.Join(err, f.each((*heterParams).settle)); err != nil || len(f.state) == 0 {
+		return more, err
 	}
-	all := make([]float32, f.client.StateLen())
-	if err := f.client.Values(all); err != nil {
-		return err
-	}
-	copy(f.state, all[f.client.Len():])
-	return nil
+	all := make([]float32, f.heters.StateLen())
+	err = f.heters.Values(all)
+	copy(f.state, all[f.heters.Len():])
+	return more, err
 }
 
-func (f *splitParams) arrays() []checkpoint.Array {
-	if f == nil || len(f.state) == 0 {
-		return nil
+func (f *heterParams) arrays() []checkpoint.Array {
+	out := f.serverParams.arrays()
+	if len(f.state) > 0 {
+		out = append(out, checkpoint.Floats(heterState, f.state))
 	}
-	return []checkpoint.Array{checkpoint.Floats(heterState, f.state)}
+	return out
 }
 
 // sameSplit reports a checkpoint that goes on where heter-trainers own the part alone, or where they do not alone: what their optimizer keeps,

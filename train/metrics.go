@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/server/trainer"
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
@@ -29,7 +30,7 @@ func (c *threadPool) count(w *trainerThread, t StepTimes, samples, loss float64)
 		metrics.DataPhase: t.Data, metrics.PullPhase: t.Pull, metrics.ComputePhase: t.Compute - t.Data - t.Pull,
 		metrics.CompressPhase: t.Compress, metrics.WaitPhase: t.Exposed, metrics.UpdatePhase: t.Update,
 	}})
-	if p, ok := w.replica.params.(*serverParams); ok && p.cfg.Servers.CacheBytes > 0 {
+	if p, ok := w.replica.params.(interface{ cacheUse() trainer.CacheUse }); ok && c.cfg.Servers.CacheBytes > 0 {
 		u := p.cacheUse()
 		f.Add(metrics.NamedRows, 0, u.Lookups)
 		f.Add(metrics.CachedRows, 0, u.Hits)

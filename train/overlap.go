@@ -5,8 +5,6 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/client"
-	"github.com/ringo-ml/ringo/internal/server/trainer"
-	"github.com/ringo-ml/ringo/nn"
 )
 
 // overlap is a heter.RemoteStage during whose waits the rank does what it can: in the first one it
@@ -15,7 +13,7 @@ import (
 // batch's rows.
 type overlap struct {
 	*client.Client
-	split *splitParams
+	split *heterParams
 }
 
 // Send is heter.RemoteStage's.
@@ -27,9 +25,9 @@ func (m overlap) Send(micro *heter.MicroBatch) error {
 // Wait is heter.RemoteStage's.
 func (m overlap) Wait(micro *heter.MicroBatch) error {
 	f, begun := m.split, time.Now()
-	if next := f.next; next != nil {
-		f.next = nil
-		if err := next(); err != nil {
+	if ask := f.ask; ask != nil {
+		f.ask = nil
+		if err := ask(); err != nil {
 			return err
 		}
 		f.asking += time.Since(begun)
@@ -42,15 +40,6 @@ func (m overlap) Wait(micro *heter.MicroBatch) error {
 		f.pushing += time.Since(begun)
 	}
 	return m.Client.Wait(micro)
-}
-
-// meanwhile has next done while heter-trainers compute, or at once where there are none.
-func (f *splitParams) meanwhile(next func() error) error {
-	if f == nil {
-		return next()
-	}
-	f.next = next
-	return nil
 }
 
 // earlyRows is what of a table's gradient is sent before the last micro-batch has come back: the
@@ -90,32 +79,31 @@ func (e *earlyRows) some(ids []int32, values []float32, dim int, marked bool) ([
 	return e.ids, e.values
 }
 
-// pushEarly sends what is final of the gradients of tables by keys before the last micro-batch is back, in steps of all (bsp), where servers add up what
-// comes of a step. Of tables that count, shows and clicks travel with all of a row.
-func (f *splitParams) pushEarly(r *Replica, rows *trainer.Trainer) error {
-	for i, t := range r.Params.Tables() {
-		if t.Slots == nil || rows.Counts(i) {
+// pushEarly pushes final gradients of tables by keys before the last micro-batch is back, under bsp, where servers add up the pushes
+// of a step. A table that counts is excluded: its shows and clicks travel with the whole row.
+func (f *heterParams) pushEarly() error {
+	for i, t := range f.replica.Params.Tables() {
+		if t.Slots == nil || f.trainer.Counts(i) {
 			continue
 		}
 		e := &f.finals[i]
-		_, held := rows.Rows(i)
+		_, held := f.trainer.Rows(i)
 		e.begin(len(held)/t.Dim, f.at[i])
 		e.sent = true
 		ids, values := t.Grad()
 		ids, values = e.some(ids, values, t.Dim, false)
-		if err := r.params.rowsReady(i, ids, values, nil); err != nil {
+		if err := f.serverParams.rowsReady(i, ids, values, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// remainingRows is what is to be sent of a table's gradient when all is back.
-func (f *splitParams) remainingRows(i int, t *nn.Table) ([]int32, []float32) {
-	ids, values := t.Grad()
-	if f == nil || !f.finals[i].sent {
-		return ids, values
+// rowsReady pushes the rows of a table's gradient that pushEarly has not pushed.
+func (f *heterParams) rowsReady(table int, ids []int32, grads []float32, labels []int32) error {
+	if e := &f.finals[table]; e.sent {
+		e.sent = false
+		ids, grads = e.some(ids, grads, f.replica.Params.Tables()[table].Dim, true)
 	}
-	f.finals[i].sent = false
-	return f.finals[i].some(ids, values, t.Dim, true)
+	return f.serverParams.rowsReady(table, ids, grads, labels)
 }

@@ -25,7 +25,7 @@ type Replica struct {
 	Tuner *tune.Tuner
 
 	params  paramPlacement
-	split   *splitParams // nil: the whole model runs here
+	split   *heterParams // nil: the whole model runs here
 	model   model.Model
 	job     *ringo.Job
 	tape    *nn.Tape
@@ -91,7 +91,7 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 		err = freezeSaved(r.Params, cfg.saved)
 	}
 	if err == nil && cfg.Heter.Count > 0 {
-		r.split, err = newSplitParams(cfg, opts, r.Params)
+		err = r.delegate(cfg, opts)
 	}
 	if err == nil {
 		err = errors.Join(cfg.checkTableRules(r.Params.Tables()), r.model.Arrange(r.Params, r.Spec.Sample(1)))
@@ -157,7 +157,7 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	r.begun = !last
 	seed := mix(mix(r.seed, r.stream), r.passes)
 	if r.passes++; r.split != nil {
-		pass, err = r.split.backward(r, b, seed, last)
+		pass, err = r.split.backward(b, seed, last)
 	} else {
 		pass = r.backward(b, seed, last)
 	}
@@ -169,7 +169,7 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 		return pass, err
 	}
 	for i, t := range r.Params.Tables() {
-		ids, rows := r.split.remainingRows(i, t)
+		ids, rows := t.Grad()
 		if err = r.params.rowsReady(i, ids, rows, b.Labels); err != nil {
 			return pass, err
 		}
@@ -283,7 +283,6 @@ func (r *Replica) Close() {
 	if r.Opt != nil {
 		_ = r.Opt.Close() // a fault of the exchange was told by Step
 	}
-	r.split.close()
 	r.params.close()
 	r.Params.Release(r.job.Free)
 }

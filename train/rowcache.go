@@ -28,12 +28,8 @@ func (p *serverParams) cacheUse() trainer.CacheUse {
 	return trainer.CacheUse{Lookups: p.reportedCacheUse.Lookups - was.Lookups, Hits: p.reportedCacheUse.Hits - was.Hits, Saved: p.reportedCacheUse.Saved - was.Saved}
 }
 
-// rowCache is what came of this rank's cache, nil where there is none.
-func (r *reports) rowCache() *RowCache {
-	s, ok := r.replica.params.(*serverParams)
-	if !ok || r.cfg.Servers.CacheBytes == 0 {
-		return nil
-	}
+// rowCache returns the use of the rank's cache in all its replicas.
+func (s *servers) rowCache() *RowCache {
 	var train, eval trainer.CacheUse
 	for _, p := range s.replicas {
 		t, e := p.trainer.CacheUse()

@@ -111,7 +111,10 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 	if sum, err = r.summary(); err != nil {
 		return Summary{}, err
 	}
-	sum.Stages, sum.RowCache = r.replica.split.total(), r.reports.rowCache()
+	sum.Stages = r.replica.split.total()
+	if p, ok := r.replica.params.(interface{ rowCache() *RowCache }); ok && cfg.Servers.CacheBytes > 0 {
+		sum.RowCache = p.rowCache()
+	}
 	r.setPosition("leaving the servers", cfg.Epochs, r.data.steps)
 	err = r.replica.params.leave()
 	r.setPosition("judging the losses", cfg.Epochs, r.data.steps)

@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -34,7 +33,7 @@ type servers struct {
 
 // another makes the parameters of the rank's next replica.
 func (s *servers) another(r *Replica) paramPlacement {
-	p := &serverParams{servers: s, replica: r, number: len(s.replicas), next: -1}
+	p := &serverParams{servers: s, replica: r, number: len(s.replicas), next: -1, prefetch: func(ask func() error) error { return ask() }}
 	s.replicas = append(s.replicas, p)
 	return p
 }
@@ -70,6 +69,8 @@ type serverParams struct {
 	next float64
 	// following is the batch after the one of the next pass; nil: it is not known.
 	following *data.Batch
+	// prefetch calls ask, which requests the rows of the next batch.
+	prefetch func(ask func() error) error
 }
 
 func (p *serverParams) layOut(ps *nn.Params) { ps.TablesElsewhere() }
@@ -104,21 +105,14 @@ func (p *serverParams) begin(cfg Config, at beginning) error {
 	} else if p.rule, err = cfg.newRule(r.Params, nil); err != nil {
 		return err
 	}
-	if err := r.optimize(cfg, p.alone, p.rule, nil); err != nil {
-		return err
-	}
-	return r.split.begin(r, cfg, p.trainer)
+	return r.optimize(cfg, p.alone, p.rule, nil)
 }
 
 func (p *serverParams) prefetches() bool           { return true }
 func (p *serverParams) setNextBatch(b *data.Batch) { p.following = b }
 
-func (p *serverParams) takeWaitTime() time.Duration {
-	pull := p.trainer.Waited()
-	return pull + p.replica.split.waited(pull)
-}
-
-func (p *serverParams) end() error { return errors.Join(p.replica.split.end(), p.trainer.End(p.next)) }
+func (p *serverParams) takeWaitTime() time.Duration { return p.trainer.Waited() }
+func (p *serverParams) end() error                  { return p.trainer.End(p.next) }
 
 func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) {
 	get, ask := p.trainer.Peek, p.trainer.AskPeek
@@ -139,7 +133,7 @@ func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) 
 	}
 	if f := p.following; f != nil {
 		p.following = nil
-		return b, p.replica.split.meanwhile(func() error {
+		return b, p.prefetch(func() error {
 			return ask(trainer.Batch{IDs: f.IDs, Keys: f.Bags.Keys, Offsets: f.Bags.Offsets, N: f.N})
 		})
 	}
@@ -162,7 +156,6 @@ func (p *serverParams) setRate(lr, next float64) {
 		p.rule.SetLR(lr)
 	}
 	p.trainer.SetRate(lr)
-	p.replica.split.setRate(lr)
 	p.next = next
 }
 
@@ -180,7 +173,7 @@ func (s *servers) sync() error {
 		return fmt.Errorf("waiting for all ranks' pushes: %w", err)
 	}
 	for _, p := range s.replicas {
-		if err := errors.Join(p.trainer.PullDense(), p.replica.split.settle(p.replica.Params)); err != nil {
+		if err := p.trainer.PullDense(); err != nil {
 			return err
 		}
 	}
@@ -198,7 +191,7 @@ func (p *serverParams) arrays() (out []checkpoint.Array) {
 	for _, v := range p.replica.Params.Frozen() {
 		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
 	}
-	return append(out, p.replica.split.arrays()...)
+	return out
 }
 
 // localState is what a rank of geo keeps for itself and no server has: the state of the optimizers
@@ -225,7 +218,7 @@ func (p *serverParams) localState() []stream {
 // save lets the servers save their parts when all ranks have brought in what they had under way. They keep the parts
 // of older checkpoints that are still there.
 func (p *serverParams) save(step int64) (map[string]string, error) {
-	if err := errors.Join(p.sync(), p.replica.split.save()); err != nil {
+	if err := p.sync(); err != nil {
 		return nil, err
 	}
 	oldest := []int64{step}
@@ -252,27 +245,10 @@ func (p *serverParams) save(step int64) (map[string]string, error) {
 }
 
 // resumed settles: there may be no step to do.
-func (p *serverParams) resumed() error {
-	if err := p.replica.split.resumed(p.replica); err != nil {
-		return err
-	}
-	return p.sync()
-}
+func (p *serverParams) resumed() error { return p.sync() }
 
-func (s *servers) leave() error {
-	var errs []error
-	for _, p := range s.replicas {
-		errs = append(errs, p.replica.split.leave())
-	}
-	return errors.Join(append(errs, s.replicas[0].trainer.Leave(context.Background()))...)
-}
-
-func (s *servers) abort() {
-	_ = s.client.Close()
-	for _, p := range s.replicas {
-		p.replica.split.abort()
-	}
-}
+func (s *servers) leave() error { return s.replicas[0].trainer.Leave(context.Background()) }
+func (s *servers) abort()       { _ = s.client.Close() }
 
 func (p *serverParams) close() {
 	if p.client != nil {

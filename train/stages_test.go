@@ -22,8 +22,8 @@ func TestStages(t *testing.T) {
 
 // A rank that has its whole model has no such stages.
 func TestNoStages(t *testing.T) {
-	var f *splitParams
-	if f.spent() != nil || f.total() != nil || f.waited(1) != 0 {
+	var f *heterParams
+	if f.spent() != nil || f.total() != nil {
 		t.Error("stages without heter-trainers")
 	}
 	if text, err := json.Marshal(Epoch{}); err != nil || string(text) == "" {
