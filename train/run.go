@@ -1,5 +1,18 @@
-// Package train is the loop: epochs over a data set, evaluation, and what is
-// told about them.
+// Package train trains a model on every rank of a job: epochs over a data set, evaluations,
+// checkpoints and reports. [Run] does all of it, [NewLoop] leaves the loop to the caller,
+// [Evaluate] and [NewPredictor] use a checkpoint.
+//
+// The type run has one part per group of files:
+//
+//   - run_*.go: entry points, the environment that parts share, agreement of the ranks
+//   - data*.go: samples, and how ranks divide them
+//   - loop*.go: epochs, steps on the threads of a rank, callbacks
+//   - save*.go, resume*.go: checkpoints
+//   - report*.go: losses, metrics, times, the JSON of events
+//   - params*.go: the interface paramPlacement, with parameters on ranks, on servers, or saved by servers
+//   - heter*.go: parameters and a part of the model on heter-trainers, a decorator of paramPlacement
+//   - init*.go: initial values, and the mapping of a checkpoint's tensors by the names of the data
+//   - config*.go: settings
 package train
 
 import (
@@ -14,7 +27,8 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// run is one rank's side of a run: what its parts share, and the parts. Each part uses those above it alone.
+// run is one rank's side of a run: what its parts share, and the parts. Each part uses those above
+// it alone.
 type run struct {
 	*runEnv
 	data       *runData    // samples: batches to train on, the evaluation set

@@ -1,0 +1,142 @@
+package train
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+
+	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/weights"
+)
+
+// maxDescription is how many bytes of names (classes, words, categories) a checkpoint's header has
+// room for, with others' need.
+const maxDescription = 7 << 20
+
+// describe takes down what the data are, for checkpoints.
+func (d *runData) describe() error {
+	about := d.set.Description()
+	if name, ok := unsafeText(reflect.ValueOf(about)); !ok && d.cfg.Checkpoint.Dir != "" {
+		return fmt.Errorf("checkpoint: data set %s: the name %q is not UTF-8, and a checkpoint could not restore it: rename it", d.set.Name, name)
+	}
+	text, err := json.Marshal(about)
+	if err != nil {
+		return fmt.Errorf("what the data are cannot be saved: %w", err)
+	}
+	if len(text) > maxDescription && d.cfg.Checkpoint.Dir != "" {
+		return fmt.Errorf("the names of classes, words and categories are %d bytes, and checkpoints have room for %d: leave out columns with data.schema, such as id=ignore", len(text), maxDescription)
+	}
+	d.description = string(text)
+	d.cfg.about = &about
+	return nil
+}
+
+// unsafeText returns the first text of a value that JSON would change, because it is not UTF-8; ok:
+// there is none.
+func unsafeText(v reflect.Value) (text string, ok bool) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.String(), utf8.ValidString(v.String())
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return unsafeText(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			if text, ok := unsafeText(v.Index(i)); !ok {
+				return text, false
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if text, ok := unsafeText(v.Field(i)); !ok && v.Type().Field(i).IsExported() {
+				return text, false
+			}
+		}
+	}
+	return "", true
+}
+
+// ModelFromCheckpoint is what a checkpoint's header says of its run's data, and the model as it was
+// built for them: with those options Spec.Build makes parameters of the lengths that were saved. It
+// is for programs that read checkpoints without a job.
+func ModelFromCheckpoint(h checkpoint.Header, m model.Spec) (d data.Description, shape model.Spec, o model.Options, err error) {
+	if text, ok := h.More[moreSet]; ok {
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			return d, m, o, fmt.Errorf("what the run's data were cannot be read: %w", err)
+		}
+	}
+	if err := d.Validate(); err != nil {
+		return d, m, o, err
+	}
+	if s := d.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop's has none: its model says all
+		m = shaped(m, s)
+	}
+	return d, m, optionsOf(m, d.Classes, d.Vocabulary, d.Rows), nil
+}
+
+// optionsOf are those of a model for data with so many classes, tokens and rows; 0: there are none.
+func optionsOf(m model.Spec, classes, vocabulary, rows int) model.Options {
+	return model.Options{
+		Input: m.Input, IDs: m.IDs, Labels: m.LabelsEach(), Targets: m.Targets, Slots: m.Slots,
+		Classes: cmp.Or(classes, m.Classes), Vocabulary: vocabulary, Rows: rows,
+	}
+}
+
+// follow makes a table be encoded as that of the checkpoint that the run starts from, because its
+// weights are for that encoding. A run that continues reads its own checkpoint instead, as the
+// other one may be gone. Rank 0 alone reads it, unless ranks have no mesh: then each does. It is a
+// collective call.
+func (c *Config) follow(job *ringo.Job) error {
+	if c.Start.From == "" || c.encoder != nil {
+		return nil
+	}
+	var e *table.Encoder
+	if job.Rank() == 0 || job.ServersOnly() {
+		var err error
+		if e, err = c.startEncoder(); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(e)
+	if err == nil && !job.ServersOnly() {
+		text, err = broadcastBytes(job.Group(), text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &c.previous)
+	}
+	if err != nil {
+		return fmt.Errorf("sending all ranks the encoding of %s: %w", c.Start.From, err)
+	}
+	return nil
+}
+
+// startEncoder reads the encoding of a table from the checkpoint that a run starts or continues
+// from. It is nil if there is none.
+func (c *Config) startEncoder() (*table.Encoder, error) {
+	path := c.Start.From
+	if c.Checkpoint.Resume {
+		switch own, err := checkpoint.Of(c.Checkpoint.Dir); {
+		case err == nil:
+			path = own
+		case !errors.Is(err, checkpoint.ErrNone):
+			return nil, err
+		}
+	}
+	f, err := weights.OpenSource(path)
+	if err != nil {
+		return nil, err
+	}
+	d, err := descriptionOf(f.Saved)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d.Encoder, nil
+}

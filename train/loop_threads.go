@@ -1,0 +1,410 @@
+package train
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/hyperloglog"
+	"github.com/ringo-ml/ringo/internal/panics"
+	"github.com/ringo-ml/ringo/internal/watch/record"
+	"github.com/ringo-ml/ringo/model"
+)
+
+// A rank trains with one worker or, where its parameters allow it, several at once, each of which has a replica
+// and every so manyth of the rank's batches, as they come.
+
+// trainerThread is one of them.
+type trainerThread struct {
+	replica *Replica
+	tally   epochCounters
+	keys    hyperloglog.Counter // that it has trained on
+	// evaluation is its part of the one under way.
+	evaluation evaluation
+
+	watch StepTimer
+	stepS []float64
+	// at is the step of the epoch, for errors.
+	at int
+
+	// next is the turn after the one that goes on, where taken says that it was taken ahead.
+	next       workItem
+	prefetched bool
+	// copies are the batches of both, and turns how many were taken.
+	copies [2]data.Batch
+	turns  int
+}
+
+// workItem is what a worker does next.
+type workItem struct {
+	// batch is nil where there is none for this worker.
+	batch *data.Batch
+	// over says that there is nothing more to do.
+	over bool
+}
+
+// threadPool is what the workers of a rank have in common while they train or evaluate.
+type threadPool struct {
+	*epochLoop
+	epoch int
+	phase string
+	from  batches
+	// total is how many batches, or steps of training, the phase has on this rank.
+	total int
+	// first and until are which steps of the epoch to do, where they train.
+	first, until int
+	// there are the ranks that train, whose samples count.
+	there []int
+
+	mu sync.Mutex
+	// remaining is how many batches there are to hand out, done how many of total are done.
+	remaining, done int
+	err             error
+	// stopped is why all stop before until, when each has done so many rounds.
+	stopped error
+	rounds  int
+}
+
+// advance does the epoch's steps up to the next one after which the run is saved. A *ringo.StoppedError says that
+// all ranks stop where at is then.
+func (l *epochLoop) advance(at *position) error {
+	until := at.step + 1
+	for until < l.data.steps && !l.saver.due((at.epoch-1)*l.data.steps+until, false) {
+		until++
+	}
+	first, _ := l.data.span(at.step)
+	_, last := l.data.span(until - 1)
+	c := &threadPool{
+		epochLoop: l, epoch: at.epoch, phase: "train", from: l.data.order, total: l.data.steps, first: at.step, until: until,
+		remaining: last - first, done: at.step, there: l.peers.liveRanks(),
+	}
+	for i, w := range l.workers {
+		if w.tally = at.tally; i > 0 { // the first one's sums go on in the order of steps
+			w.tally = l.newTally()
+		}
+	}
+	if err := c.all((*trainerThread).train); err != nil {
+		return err
+	}
+	at.tally = l.workers[0].tally
+	for i, w := range l.workers {
+		if i > 0 {
+			at.tally.add(&w.tally)
+		}
+		l.reports.stepS = append(l.reports.stepS, w.stepS...)
+	}
+	if c.cut {
+		until = l.workers[0].at + 1
+	}
+	if c.stopped != nil {
+		until = min(until, at.step+c.rounds*len(l.workers))
+	}
+	at.step = until
+	return c.stopped
+}
+
+// evaluation is what the model made of an evaluation set: of a part of it, or of the whole.
+type evaluation struct {
+	counts model.Counts
+	// words are those of the metrics that want them.
+	words [][]uint64
+}
+
+func (e *runEnv) newEvaluation() evaluation {
+	m := e.replica.model
+	return evaluation{m.NewCounts(), m.NewWords()}
+}
+
+// evaluate runs the model over this rank's part of the evaluation set, every
+// sample exactly once over all ranks.
+func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
+	defer l.during(record.Evaluation)()
+	l.data.shard.Start(epoch)
+	l.replica.ResetState()
+	for _, w := range l.workers {
+		w.evaluation = l.newEvaluation()
+	}
+	c := &threadPool{epochLoop: l, epoch: epoch, phase: "evaluate", from: l.data.shard, total: l.data.shard.Steps(), remaining: l.data.shard.Steps()}
+	if err := c.all((*trainerThread).evaluate); err != nil {
+		return sum, err
+	}
+	sum = l.workers[0].evaluation
+	for _, w := range l.workers[1:] {
+		sum.add(&w.evaluation)
+	}
+	return sum, nil
+}
+
+// add adds what another worker has found.
+func (e *evaluation) add(o *evaluation) {
+	other := o.counts.Fields()
+	for i, f := range e.counts.Fields() {
+		*f += *other[i]
+	}
+	for i, w := range o.words {
+		e.words[i] = append(e.words[i], w...)
+	}
+}
+
+// all lets all workers work, the first one on this goroutine.
+func (c *threadPool) all(work func(*trainerThread, *threadPool) error) error {
+	var others sync.WaitGroup
+	for i, w := range c.workers {
+		if w.prefetched = false; i > 0 {
+			others.Go(func() { c.fail(panics.Do(func() error { return work(w, c) })) })
+		}
+	}
+	c.fail(panics.Do(func() error { return work(c.workers[0], c) }))
+	others.Wait()
+	return c.err
+}
+
+// fail keeps the first fault, if err is one, and ends the waits of the other workers.
+func (c *threadPool) fail(err error) {
+	c.mu.Lock()
+	first := err != nil && c.err == nil
+	if first {
+		c.err = err
+	}
+	c.mu.Unlock()
+	if first && len(c.workers) > 1 {
+		c.replica.params.abort()
+	}
+}
+
+// turn is the worker's next turn, as take hands them out. Where passes are faster if they know what follows, the one
+// after it is taken, too.
+func (w *trainerThread) turn(take func() (workItem, error)) (now workItem, err error) {
+	if now = w.next; !w.prefetched {
+		if now, err = take(); err != nil {
+			return now, err
+		}
+	}
+	if w.prefetched = w.replica.params.prefetches() && !now.over; w.prefetched {
+		if w.next, err = take(); err == nil && w.next.batch != nil {
+			w.replica.params.setNextBatch(w.next.batch)
+		}
+	}
+	return now, err
+}
+
+// take is the next batch, nil if there is none or something has failed.
+func (c *threadPool) take(w *trainerThread) (*data.Batch, error) {
+	start := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.remaining > 0 && c.err == nil {
+		b, err := next(c.from)
+		if err != nil {
+			return nil, err
+		}
+		if c.remaining--; b.N == 0 { // another rank's part of the evaluation is one sample longer
+			c.done++
+			continue
+		}
+		end := time.Now()
+		w.watch.Waited(end.Sub(start))
+		if c.phase == "train" {
+			w.replica.rec.Span(record.Data, 0, w.replica.rec.At(start), w.replica.rec.At(end))
+		}
+		if !w.replica.params.prefetches() {
+			return b, nil // good until the next one is taken
+		}
+		own := &w.copies[w.turns%2]
+		w.turns++
+		own.CopyFrom(b)
+		return own, nil
+	}
+	return nil, nil
+}
+
+// progress tells of a batch, or a step, of n samples of all ranks. c.mu is held.
+func (c *threadPool) progress(n int, loss float64) {
+	c.done++
+	c.obs.Progress(Progress{Phase: c.phase, Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: c.total,
+		Samples: n, Loss: loss, Progressive: c.reports.scores.latest()})
+}
+
+// train does the worker's steps, which are not those of the rank's other workers.
+func (w *trainerThread) train(c *threadPool) error {
+	if err := panics.Do(func() error { return w.steps(c) }); err != nil {
+		return &StepError{Epoch: c.epoch, Step: w.at + 1, Err: err}
+	}
+	return nil
+}
+
+// steps does the worker's steps. Without a batch it passes: in ssp others wait until it has
+// done as many steps as they.
+func (w *trainerThread) steps(c *threadPool) error {
+	n := len(c.workers)
+	rounds := (c.until - c.first + n - 1) / n // of each, the last without a batch for some of them
+	round := 0
+	take := func() (workItem, error) {
+		defer func() { round++ }()
+		return c.begin(w, round, rounds)
+	}
+	w.stepS, w.at = slices.Grow(w.stepS[:0], rounds), c.first
+	w.watch.Begin(time.Now())
+	w.replica.Tuner.Begin()
+	w.replica.params.takeWaitTime() // for what was before
+	for i := range rounds {
+		w.at = c.first + i*n
+		w.replica.rec.BeginStep(w.replica.Opt.Steps())
+		now, err := w.turn(take)
+		if err == nil && !now.over {
+			err = w.step(c, now.batch)
+		}
+		if err != nil || now.over || c.cut {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin is a worker's turn of a round of steps, unless all stop before that round.
+func (c *threadPool) begin(w *trainerThread, round, rounds int) (workItem, error) {
+	if round == rounds {
+		return workItem{over: true}, nil
+	}
+	if err := c.alive(); err != nil {
+		return workItem{over: true}, err
+	}
+	n := len(c.workers)
+	at := c.first + round*n
+	if why := c.checkStop(c.epoch, at, min(n, c.until-at)); why != nil {
+		return workItem{over: true}, c.stop(why, round)
+	}
+	b, err := c.take(w)
+	return workItem{batch: b}, err
+}
+
+// stop notes why all stop before a round. Other errors it returns.
+func (c *threadPool) stop(why error, round int) error {
+	if !stopped(why) {
+		return why
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped, c.rounds = why, round
+	return nil
+}
+
+// step is the worker's step, on a batch or, where those accumulate, on it and those that follow.
+func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
+	r := w.replica
+	lr := c.data.lr(c.epoch, w.at)
+	r.params.setRate(lr, c.data.lr(c.epoch, min(w.at+len(c.workers), c.until)))
+	if b == nil {
+		return r.params.end()
+	}
+	before, figures := w.tally.samples, w.counted(c)
+	b, pass, err := w.backwards(c, b, lr)
+	if err != nil {
+		return err
+	}
+	later := r.params.prefetches() // servers move parameters meanwhile; else gradients are under way, for which the step waits
+	if !later {
+		w.score(c, b, pass)
+	}
+	w.watch.Ready(time.Now())
+	tuned, loss := r.Tuner.Spent(), lossOf(pass)
+	if err := r.Step(); err != nil {
+		return err
+	}
+	w.leaveOut(c, figures)
+	tuned = r.Tuner.Spent() - tuned
+	if later {
+		w.score(c, b, pass)
+	}
+	w.watch.Pulled(r.params.takeWaitTime())
+	spent := w.watch.End(time.Now().Add(-tuned), r.Opt.Times())
+	if tuned > 0 { // measured and chosen, which is part of no step
+		w.tally.trainS -= tuned.Seconds()
+		w.tally.tuneS += tuned.Seconds()
+		w.watch.Begin(time.Now())
+	}
+	w.stepS = append(w.stepS, spent.Whole.Seconds())
+	w.tally.spent.add(spent)
+	c.count(w, spent, w.tally.samples-before, loss)
+	if err := c.reports.skipped(c.epoch, w.at+1); err != nil {
+		return err
+	}
+	if err := c.afterScores(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.progress(c.data.stepSamples(w.at, c.there...), loss)
+	c.mu.Unlock()
+	return c.afterStep(w, spent, loss, lr)
+}
+
+// backwards runs the step's batches forward and backward, and returns the last one, which is not scored yet.
+func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64) (*data.Batch, model.Pass, error) {
+	lo, hi := c.data.span(w.at)
+	for k := hi - lo; ; k-- {
+		batch := w.replica.Batch(b)
+		batch.Share = c.data.shareOf(w.at, b.N)
+		pass, err := w.replica.Backward(batch, k == 1)
+		if err != nil {
+			return b, pass, err
+		}
+		if loss := lossOf(pass); !finite(loss) {
+			if !w.replica.skips {
+				w.score(c, b, pass)
+				return b, pass, notFinite(loss, lr, b)
+			}
+			w.replica.Opt.Reject(whyRejected(loss, lr, b))
+		}
+		if k == 1 {
+			return b, pass, nil
+		}
+		w.score(c, b, pass)
+		if b, err = c.take(w); err != nil {
+			return b, pass, err
+		}
+	}
+}
+
+func lossOf(p model.Pass) float64 { return float64(p.Loss.Mean.Data[0]) }
+
+// score counts what a batch was like, before the next one is taken.
+func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
+	loss := lossOf(pass)
+	if w.replica.skips && !finite(loss) {
+		return
+	}
+	w.replica.model.Count(&w.tally.train, pass, true)
+	w.tally.samples += float64(b.N)
+	w.keys.Add(b.Bags.Keys)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reports.firstLoss(loss)
+	if finite(loss) {
+		c.reports.scores.add(pass)
+	}
+}
+
+// evaluate does the worker's batches of an evaluation.
+func (w *trainerThread) evaluate(c *threadPool) error {
+	take := func() (workItem, error) {
+		b, err := c.take(w)
+		return workItem{b, b == nil}, err
+	}
+	for {
+		now, err := w.turn(take)
+		if err != nil || now.over {
+			return err
+		}
+		pass, err := w.replica.Evaluate(w.replica.Batch(now.batch))
+		if err != nil {
+			return err
+		}
+		m := &w.replica.model
+		m.Count(&w.evaluation.counts, pass, false)
+		m.Samples(w.evaluation.words, pass)
+		c.mu.Lock()
+		c.progress(now.batch.N*len(c.data.evalRanks), 0)
+		c.mu.Unlock()
+	}
+}
