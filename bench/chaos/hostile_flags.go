@@ -30,7 +30,7 @@ var hostileFlags = []hostile{
 	{name: "a sign of life every nanosecond", blame: []string{"dead-after", "heartbeat"}, make: flags("--np", "2", "--heartbeat-timeout", "1ns")},
 	{name: "a seed below 0", blame: []string{"--seed"}, make: flags("--seed", "-1")},
 	{name: "a port that is none", blame: []string{"99999"}, make: flags("--np", "2", "--port-range", "99998-99999")},
-	{name: "an address that is none", blame: []string{"ps-http"}, make: flags("--sync", "bsp", "--ps-http", "a:b:c")},
+	{name: "an address that is none", blame: []string{"http"}, make: flags("--http", "a:b:c")},
 }
 
 // ticketVar is the environment of a rank that is started by hand.
@@ -54,7 +54,7 @@ var hostilePlaces = []hostile{
 	{name: "nobody is at the rendezvous", env: []string{ticketVar}, blame: []string{"127.0.0.1:1"}, make: flags("--np", "2", "--rank", "1", "--rendezvous", "127.0.0.1:1", "--join-timeout", "2s")},
 	{name: "a ticket that is none", env: []string{"RINGO_TICKET=zebra"}, blame: []string{"RINGO_TICKET"}, make: flags("--np", "2", "--rank", "1", "--rendezvous", "127.0.0.1:1")},
 	{name: "the administration's port is taken", blame: []string{"127.0.0.1:"}, make: func(t *trap) []string {
-		return flags("--sync", "bsp", "--ps-http", t.taken())(t)
+		return flags("--sync", "bsp", "--http", t.taken())(t)
 	}},
 	{name: "checkpoints into a file", blame: []string{"/taken"}, make: func(t *trap) []string { return flags("--checkpoint", t.write("taken", nil))(t) }},
 	{name: "checkpoints where nothing may be written", blame: []string{"/proc/nowhere"}, make: flags("--checkpoint", "/proc/nowhere")},

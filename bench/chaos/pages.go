@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // pageCase is one path of a server's administration, to which a browser is made to send requests by a page
@@ -31,7 +29,7 @@ type hostileRequest struct {
 }
 
 // adminPaths are the paths, and one that is none.
-var adminPaths = []struct{ method, path string }{{"GET", "/health"}, {"GET", "/stats"}, {"POST", "/save"}, {"POST", "/shrink"}, {"GET", "/"}}
+var adminPaths = []struct{ method, path string }{{"GET", "/servers/0/healthz"}, {"GET", "/servers/0/stats"}, {"POST", "/servers/0/save"}, {"POST", "/servers/0/shrink"}, {"GET", "/"}}
 
 // pageRequests is how many requests each path gets.
 const pageRequests = 30
@@ -149,12 +147,11 @@ func request(address, text string) (int, string, error) {
 // pageJob is a job with two tables' worth of clicks that trains until it is ended.
 func pageJob(dir string) []string {
 	return []string{"train", "ctr-dnn", "--data", "synthetic", "--train-limit", "640", "--eval-limit", "64", "--batch", "32", "--set", "data.table-rows=1000", "--np", "2", "--threads", "1",
-		"--epochs", "1000000", "--servers", "1", "--sync", "async", "--set", "ps.delete-after-unseen-days=400", "--ps-http", "127.0.0.1:0", "--ps-durability", "checkpoint", "--ps-dir", dir + "/servers"}
+		"--epochs", "1000000", "--servers", "1", "--sync", "async", "--set", "ps.delete-after-unseen-days=400", "--http", "127.0.0.1:0", "--ps-durability", "checkpoint", "--ps-dir", dir + "/servers"}
 }
 
 var (
-	tokenFile   = regexp.MustCompile(`-H @(\S+)`)
-	tokenText   = regexp.MustCompile(`(Authorization: Bearer [^\s']+)`)
+	dashboardAt = regexp.MustCompile(`dashboard: http://([^/]+)/(\w+)/`)
 	rowsCount   = regexp.MustCompile(`"rows": (\d+)`)
 	rowsGone    = regexp.MustCompile(`"deleted_rows": (\d+)`)
 	secondEpoch = regexp.MustCompile(`^epoch +2/`)
@@ -163,13 +160,13 @@ var (
 // admin is a server that is asked.
 type admin struct {
 	address string
-	token   string // a header, or "" where orders need none
+	token   string // a header
 	dir     string // of the servers
 }
 
 // state is what no page may change.
 func (a admin) state() (string, error) {
-	status, body, err := request(a.address, ask("GET", "/stats", a.address))
+	status, body, err := request(a.address, ask("GET", "/servers/0/stats", a.address, a.token))
 	if err != nil || status != 200 {
 		return "", fmt.Errorf("an honest GET /stats: status %d, %w", status, err)
 	}
@@ -181,21 +178,14 @@ func (a admin) state() (string, error) {
 func (j *job) admin(dir string) (admin, error) {
 	a := admin{dir: dir + "/servers"}
 	ready := j.await(startLimit, func() bool {
-		if m := adminAt.FindStringSubmatch(j.errs.String()); m != nil {
-			a.address = m[1]
+		if m := dashboardAt.FindStringSubmatch(j.errs.String()); m != nil {
+			a.address, a.token = m[1], "Authorization: Bearer "+m[2]
 		}
 		return a.address != "" && j.says(secondEpoch) // all rows are there: none comes any more
 	})
 	if !ready {
 		return a, fmt.Errorf("the server is not up: %s", j.errs.String())
 	}
-	said := j.errs.String()
-	if m := tokenFile.FindStringSubmatch(said); m != nil {
-		b, err := pathname.Read(m[1], 1<<30)
-		a.token = strings.TrimSpace(string(b))
-		return a, err
-	}
-	a.token = tokenText.FindString(said)
 	return a, nil
 }
 
@@ -233,9 +223,6 @@ func (c pageCase) run(s *setup, dir string) verdict {
 // fill puts the server's address and token into a request.
 func (r hostileRequest) fill(a admin) string {
 	text := strings.ReplaceAll(r.Text, "HOST", a.address)
-	if a.token == "" {
-		text = strings.ReplaceAll(text, "TOKEN\r\n", "")
-	}
 	return strings.ReplaceAll(text, "TOKEN", a.token) + strings.Repeat(strings.Repeat("x", 64<<10), r.Times)
 }
 
@@ -255,12 +242,9 @@ func (c pageCase) honest(v *verdict, a admin) {
 		if at.path == "/" {
 			continue
 		}
-		var headers []string
+		headers := []string{a.token}
 		if at.method == "POST" {
-			headers = []string{"Content-Length: 0"}
-			if a.token != "" {
-				headers = append(headers, a.token)
-			}
+			headers = append(headers, "Content-Length: 0")
 		}
 		status, body, err := request(a.address, ask(at.method, at.path, a.address, headers...))
 		if err != nil || status != 200 {

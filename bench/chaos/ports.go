@@ -72,7 +72,7 @@ var plainFloods = []flood{
 		floodRank(2, 0, "--sync", "bsp", "--ps-addresses", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addresses", "TABLES"),
 	}},
 	{port: "the administration's", owner: 0, pick: "ADMIN", greets: "GET /health HTTP/1.1\r\n", members: [][]string{
-		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addresses", "TABLES", "--ps-http", "127.0.0.1:0"},
+		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addresses", "TABLES", "--http", "127.0.0.1:0"},
 		floodRank(2, 0, "--sync", "bsp", "--ps-addresses", "TABLES"), floodRank(2, 1, "--sync", "bsp", "--ps-addresses", "TABLES"),
 	}},
 }

@@ -44,7 +44,9 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 		h.Close(err)
 		return err
 	}
-	h.AskServers(cmd.Context(), f.ParameterServer.HTTP, f.ParameterServers())
+	if f.Output.HTTP != "" {
+		h.AskServers(cmd.Context(), f.ParameterServers())
+	}
 	far := f.tellsFar(h, say)
 	err = do()
 	far.Close(endOf(cmd.Context(), err))
@@ -201,6 +203,9 @@ func (f *jobFlags) connectDashboard(cfg *launch.Config) {
 	address := ""
 	if f.hub != nil {
 		address, cfg.OnReport, cfg.Sight = f.hub.Address(), f.hub.AddEvent, f.sight
+	}
+	if token := f.answers.token; token != "" {
+		cfg.Env = append(cfg.Env, launch.AdminTokenVar+"="+token)
 	}
 	cfg.Env = append(cfg.Env, pageVar+"="+address) // another job's, which has started this one, is not ours
 }

@@ -30,6 +30,7 @@ import (
 type metricsServer struct {
 	board *metrics.Dir
 	by    *scrape.Answerer
+	token string // of the address, for parameter servers
 }
 
 // answer serves the dashboard of the hub, metrics and profiles at --http, if that is set.
@@ -58,6 +59,7 @@ func (f *jobFlags) answer(cmd *cobra.Command, h *dashboard.Collector) (a metrics
 	if a.board, err = metrics.Open(metrics.PathOf(secret)); err != nil {
 		return fault(err)
 	}
+	a.token = token
 	h.Serve(site)
 	a.by, err = scrape.Start(scrape.Config{Site: site, Board: a.board, Version: ringo.Version, Answers: func() { tell(placeOf(at, shown, site)) }})
 	if err != nil {

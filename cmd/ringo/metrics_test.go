@@ -94,13 +94,10 @@ func TestPrometheusReadsAJob(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: there is no prometheus to read a job with (Debian: apt-get install prometheus)")
 	}
-	ranks, servers := freeport.Address(t), freeport.Address(t)
-	host, port, _ := net.SplitHostPort(servers)
-	n, _ := strconv.Atoi(port)
-	second := net.JoinHostPort(host, strconv.Itoa(n+1))
-	p := start(t, "train mlp --data synthetic --epochs 100000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 8 --servers 2 --sync async --ps-failure-policy continue --http "+ranks+" --ps-http "+servers)
+	ranks := freeport.Address(t)
+	p := start(t, "train mlp --data synthetic --epochs 100000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 8 --servers 2 --sync async --ps-failure-policy continue --http "+ranks)
 	dir, asked := t.TempDir(), freeport.Address(t)
-	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs:\n- job_name: ringo\n  static_configs: [{targets: [%q, %q, %q]}]\n", ranks, servers, second)
+	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs:\n- job_name: ringo\n  static_configs: [{targets: [%q]}]\n- job_name: servers0\n  metrics_path: /servers/0/metrics\n  static_configs: [{targets: [%q]}]\n- job_name: servers1\n  metrics_path: /servers/1/metrics\n  static_configs: [{targets: [%q]}]\n", ranks, ranks, ranks)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/launch"
@@ -70,8 +71,8 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 	name := fmt.Sprintf("parameter server %d of %d", cfg.Index, cfg.Servers)
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, %s\n", name, cfg.Listener.Addr(), counted(cfg.Trainers, "trainer"), cfg.Mode)
-	if cfg.Admin != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /health, /stats, /metrics; POST /save, /shrink\n", name, cfg.Admin.Addr())
+	if cfg.Admin != nil && cfg.Admin.Addr().Network() != "unix" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /healthz, /stats, /metrics; POST /save, /shrink\n", name, cfg.Admin.Addr())
 		if cfg.AdminToken != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s takes orders: curl -X POST -H \"Authorization: Bearer $%s\" http://%s/save\n", name, launch.AdminTokenVar, cfg.Admin.Addr())
 		}
@@ -154,6 +155,10 @@ func (g *commandSettings) ticket() (transport.Ticket, error) {
 func (c *serverRole) answerPeople(cfg *server.Config) error {
 	var err error
 	if cfg.AdminToken, err = launch.AdminTokenFromEnv(os.LookupEnv); err != nil || cfg.HTTP == "" {
+		return err
+	}
+	if address, _ := os.LookupEnv(pageVar); c.launched && address != "" { // the launcher of this host forwards
+		cfg.Admin, err = dashboard.ListenAs(address, "server", cfg.Index)
 		return err
 	}
 	return cfg.ListenHTTP()

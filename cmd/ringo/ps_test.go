@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/server/export"
 )
@@ -139,38 +140,25 @@ func TestKeeperKilledOften(t *testing.T) {
 
 func second(_ int, out, _ string) string { return out }
 
-// A person asks servers by HTTP, each at a port of its own; orders are POSTs.
+// Servers answer and take commands at the job's address.
 func TestKeepersOverHTTP(t *testing.T) {
 	dir := t.TempDir()
-	p := start(t, endless+"--np 2 --servers 2 --sync async --ps-durability checkpoint --ps-http 127.0.0.1:0 --ps-dir "+dir)
+	p := start(t, endless+"--np 2 --servers 2 --sync async --ps-durability checkpoint --http 127.0.0.1:0 --ps-dir "+dir)
 	p.await(&p.out, "epoch       2/")
-	found := regexp.MustCompile(`\[ps (\d)\] parameter server \d of 2 answers at (http://127.0.0.1:\d+): `).FindAllStringSubmatch(p.errs.String(), -1)
-	if len(found) != 2 {
-		t.Fatalf("two servers say where they are in\n%s", &p.errs)
-	}
-	for _, f := range found {
+	url := pageAddress.FindStringSubmatch(p.errs.String())[1]
+	for server := range 2 {
 		for _, c := range []struct {
 			method, path string
 			status       int
 			want         string
 		}{
-			{"GET", "/health", 200, `"state": "up"`}, {"GET", "/stats", 200, `"mode": "async"`}, {"GET", "/metrics", 200, "ringo_ps_up{server="}, {"POST", "/save?delta=true", 200, `"number": 1`},
+			{"GET", "/healthz", 200, `"state": "up"`}, {"GET", "/stats", 200, `"mode": "async"`}, {"GET", "/metrics", 200, "ringo_ps_up{server="}, {"POST", "/save?delta=true", 200, `"number": 1`},
 			{"GET", "/save", 405, ""}, {"GET", "/shrink", 405, ""}, {"POST", "/shrink", 200, `"deleted_rows": 0`}, {"POST", "/shrink?days=0", 400, "want a number from 1"},
 		} {
-			req, err := http.NewRequest(c.method, f[2]+c.path, nil)
+			req, err := http.NewRequest(c.method, fmt.Sprintf("%sservers/%d%s", url, server, c.path), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := regexp.MustCompile(`\[ps ` + f[1] + `\] ringo: server \d takes orders: curl -X POST -H @(\S+) ` + f[2] + "/save\n").FindStringSubmatch(p.errs.String())
-			if file == nil {
-				t.Fatalf("server %s does not say how orders are given in\n%s", f[1], &p.errs)
-			}
-			header, err := os.ReadFile(file[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			name, value, _ := strings.Cut(strings.TrimSpace(string(header)), ": ")
-			req.Header.Set(name, value)
 			res, err := http.DefaultClient.Do(req)
 			if err != nil {
 				t.Fatal(err)
@@ -184,7 +172,7 @@ func TestKeepersOverHTTP(t *testing.T) {
 		}
 	}
 	p.cmd.Process.Signal(os.Interrupt)
-	p.checkEnd(exitInterrupted, "[ps 1] ringo: server 1: POST /shrink from 127.0.0.1:", ": days passed: 1, rows deleted: 0\n", "[ps 0] parameter server 0 of 2 was told to end: ", "its newest checkpoint is number 3\n")
+	p.checkEnd(exitInterrupted, "[ps 1] ringo: server 1: POST /shrink from the launcher: days passed: 1, rows deleted: 0\n", "[ps 0] parameter server 0 of 2 was told to end: ", "its newest checkpoint is number 3\n")
 	checkHolds(t, "ringo ps show", second(command(t, "ps show "+dir)), "2 servers of job", "durability checkpoint")
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -194,16 +182,12 @@ func TestKeepersOverHTTP(t *testing.T) {
 	name, value, _ := strings.Cut(ticket(), "=")
 	t.Setenv(name, value)
 	checkRefused(t, exitFailed, "server --index 0 --np 1 --sync bsp --ps-addresses "+busy.Addr().String(), "--ps-addresses has the place of parameter server 0, where it cannot listen: listening on "+busy.Addr().String())
-	p = start(t, endless+"--np 1 --sync async --ps-http "+busy.Addr().String())
-	p.checkEnd(exitFailed, "ringo: parameter server 0 failed: servers.http "+busy.Addr().String()+": cannot listen at "+busy.Addr().String()+": listen tcp", "address already in use; rank 0 ended because of it")
-	if errs := p.errs.String(); strings.Count(errs, "cannot listen") != 1 {
-		t.Errorf("it is not told once:\n%s", errs)
-	}
+	checkRefused(t, exitFailed, "server --index 0 --np 1 --sync bsp --ps-addresses "+freeport.Address(t)+" --http "+busy.Addr().String(), "--http "+busy.Addr().String()+": cannot listen at "+busy.Addr().String(), "address already in use")
 }
 
 func TestKeepUsage(t *testing.T) {
 	t.Setenv(launch.AdminTokenVar, "too short")
-	checkRefused(t, exitUsage, synthetic+"--np 2 --sync bsp --ps-http 127.0.0.1:0", "RINGO_PS_HTTP_TOKEN has 9 characters: want at least 16")
+	checkRefused(t, exitUsage, synthetic+"--np 2 --sync bsp --http 127.0.0.1:0", "RINGO_HTTP_TOKEN has 9 characters: want at least 16")
 	dir := t.TempDir()
 	checkRefused(t, exitFailed, "ps show "+dir, "has no folder server-0: want the folder of a job's servers")
 	checkRefused(t, exitFailed, "ps show "+filepath.Join(dir, "none"), "no such file or directory")

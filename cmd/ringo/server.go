@@ -94,6 +94,9 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	} else if c.Sync == job.AllReduce {
 		faults.add("--sync %s has no servers: want sum, bsp, ssp, async or geo", c.Sync)
 	}
+	if c.Sync == job.Sum && cmd.Flags().Changed("http") {
+		faults.add("--http has no effect on an aggregation server: the ranks of its host serve its metrics")
+	}
 	if c.Transport == job.TransportMem {
 		faults.addAll(c.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: they have no servers")))
 	}

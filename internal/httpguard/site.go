@@ -116,6 +116,9 @@ func (s *Site) URL(shown string) string {
 	return "http://" + s.At() + "/" + shown + "/"
 }
 
+// Authorize adds the token to a request for a process of the same job.
+func (s *Site) Authorize(r *http.Request) { r.Header.Set("Authorization", "Bearer "+s.token) }
+
 // Exposed reports whether other hosts can reach the site.
 func (s *Site) Exposed() bool {
 	a, err := netip.ParseAddrPort(s.listen.Addr().String())

@@ -183,8 +183,8 @@ func TestValidate(t *testing.T) {
 			[]string{`ps.dir "y" with checkpoint.dir "x"`, "ps.durability checkpoint with checkpoint.dir", "checkpoint.dir with ps.failure-policy continue"}},
 		{[]string{"job.collective-algorithm=exchange", "job.ranks=3"}, []string{"job.collective-algorithm exchange is for two ranks, job.ranks is 3"}},
 		{[]string{"tuning.tune=true", "tuning.profile=f"}, []string{"tuning.tune and tuning.profile f are two sources"}},
-		{[]string{"sync=async", "ps.addresses=a", "servers.http=1.2.3.4:5", "servers.count=2000"},
-			[]string{`ps.addresses "a": want HOST:PORT`, `servers.http "1.2.3.4:5": other hosts may reach it`, "servers.count 2000: want 1 to 1024"}},
+		{[]string{"sync=async", "ps.addresses=a", "servers.count=2000"},
+			[]string{`ps.addresses "a": want HOST:PORT`, "servers.count 2000: want 1 to 1024"}},
 	} {
 		s, _ := newJob(t, append([]string{"model=mnist", "data.dir=synthetic"}, c.words...)...)
 		err := s.Validate()

@@ -118,7 +118,7 @@ func (s *Spec) keep() server.Config {
 // launcher names those that did not join.
 func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config {
 	c := s.keep()
-	c.Index, c.Version = index, ringo.Version
+	c.Index, c.Version, c.HTTP = index, ringo.Version, s.Output.HTTP
 	c.FullWait, c.JobSettings = fullWait, s.SharedSettings(t, false)
 	if training := s.Training(0); s.Train.Start.From != "" {
 		c.Begin = training.BeginRows

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -39,21 +40,27 @@ const (
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is
 	// unset. JobVar never holds the ticket: see JobSpecFromEnv.
 	JobVar = "RINGO_JOB"
-	// AdminTokenVar is the secret required for administrative HTTP requests to parameter servers.
-	// The user may set the secret; otherwise servers generate one. Launchers pass AdminTokenVar on.
-	AdminTokenVar = "RINGO_PS_HTTP_TOKEN"
+	// AdminTokenVar holds the token of the job's HTTP address, if the user chose one.
+	AdminTokenVar = "RINGO_HTTP_TOKEN"
+	// formerTokenVar is AdminTokenVar of earlier versions, read until 1.0.
+	formerTokenVar = "RINGO_PS_HTTP_TOKEN"
 )
 
-// leastOrders is the minimum length of AdminTokenVar's secret.
-const leastOrders = 16
+// minToken is the length of the shortest token.
+const minToken = 16
 
-// AdminTokenFromEnv reads the secret of AdminTokenVar, or "" if unset. The error does not contain
-// the secret.
+// AdminTokenFromEnv returns the token in AdminTokenVar, or an empty one. The error does not show
+// the token.
 func AdminTokenFromEnv(lookup func(string) (string, bool)) (string, error) {
 	token, _ := lookup(AdminTokenVar)
+	former, _ := lookup(formerTokenVar)
+	if token != "" && former != "" && token != former {
+		return "", fmt.Errorf("%s and %s differ: set the first one", AdminTokenVar, formerTokenVar)
+	}
+	token = cmp.Or(token, former)
 	strange := func(r rune) bool { return r <= ' ' || r > '~' }
-	if token != "" && (len(token) < leastOrders || strings.ContainsFunc(token, strange)) {
-		return "", fmt.Errorf("%s has %d characters: want at least %d, without spaces, in ASCII, such as `openssl rand -hex 16` makes", AdminTokenVar, len(token), leastOrders)
+	if token != "" && (len(token) < minToken || strings.ContainsFunc(token, strange)) {
+		return "", fmt.Errorf("%s has %d characters: want at least %d, without spaces, in ASCII, such as `openssl rand -hex 16` makes", AdminTokenVar, len(token), minToken)
 	}
 	return token, nil
 }

@@ -89,8 +89,6 @@ type Config struct {
 	// HTTP is HOST:PORT of server 0, where a person may ask by HTTP; the others take the next ports, and port 0 is any free one.
 	// ListenHTTP makes Admin and AdminHost of it.
 	HTTP string
-	// HTTPOpen lets HTTP be an address that other hosts reach.
-	HTTPOpen bool
 	// Admin, where it is not nil, is where a person may ask by HTTP: see service.Handler. Whoever reaches it may read:
 	// let it listen on this host only, or say which other host requests may be for in AdminHost. Run closes it.
 	Admin     net.Listener

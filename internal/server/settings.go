@@ -23,8 +23,7 @@ const (
 	pathFrom        setting.Path = "ps.init-from"
 	pathUnseen      setting.Path = "ps.delete-after-unseen-days"
 	pathShrinkEvery setting.Path = "ps.shrink-every"
-	pathHTTP        setting.Path = "servers.http"
-	pathHTTPOpen    setting.Path = "servers.http-open"
+	pathHTTP        setting.Path = "output.http"
 	pathOptimizer   setting.Path = "training.optimizer"
 )
 
@@ -38,7 +37,7 @@ func Defaults() Config {
 
 // Settings are the rows of what a person says of servers that keep parameters, bound to c.
 func (c *Config) Settings() []setting.Row {
-	return setting.For(setting.Run|setting.Server, slices.Concat(c.keeping(), c.joining(), c.aging(), c.httpSettings())...)
+	return setting.For(setting.Run|setting.Server, slices.Concat(c.keeping(), c.joining(), c.aging())...)
 }
 
 // keeps is what all settings of servers that keep parameters need, and perhaps more.
@@ -122,22 +121,6 @@ func (c *Config) aging() []setting.Row {
 	}
 }
 
-// httpSettings says where a person may ask.
-func (c *Config) httpSettings() []setting.Row {
-	return []setting.Row{
-		{
-			Path: pathHTTP, Flag: "ps-http", Unit: "HOST:PORT", Scope: setting.PerProcess, Needs: keeps(),
-			About: "address where server 0 tells over HTTP how it is, and takes orders to shrink and to save; server 1 has the next port, and so on, and port 0 is any free one",
-			Value: setting.Text(&c.HTTP),
-		},
-		{
-			Path: pathHTTPOpen, Scope: setting.PerProcess, Needs: keeps(setting.Enabled(pathHTTP)),
-			About: "allow an HTTP address that other hosts can reach: they may read there, and only this host may give orders",
-			Value: setting.Bool(&c.HTTPOpen),
-		},
-	}
-}
-
 // CheckSettings reports faults of the settings before it is known who the server is: Validate without a place in a job.
 func (c Config) CheckSettings() error {
 	c.Mode, c.Trainers, c.Servers = cmp.Or(c.Mode, engine.BSP), max(1, c.Trainers), max(1, c.Servers)
@@ -161,18 +144,12 @@ func (c Config) faults() (faults setting.ErrorList) {
 	fault(c.From != "" && c.Dir != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir), pathFrom, "and %v are both %q: the new job needs a folder of its own", pathDir, c.Dir)
 	fault(c.DeleteAfter < 0, pathUnseen, "%d: want 0 or more days", c.DeleteAfter)
 	fault(c.ShrinkEvery < 0, pathShrinkEvery, "%v: want 0 or more, such as 24h", c.ShrinkEvery)
-	fault(c.HTTPOpen && c.HTTP == "", pathHTTPOpen, "has no effect without %v", pathHTTP)
 	if err := c.Admission.Validate(); err != nil {
 		fault(true, "ps.admission", "%w", err)
 	}
 	for name, a := range c.TableAdmission {
 		if err := a.Validate(); err != nil {
 			fault(true, "ps.admission", "table %s: %w", name, err)
-		}
-	}
-	if c.HTTP != "" {
-		if _, bad := c.httpAddress(max(0, c.Servers-1)); bad != nil {
-			faults = append(faults, bad)
 		}
 	}
 	return faults
@@ -190,10 +167,7 @@ func (c Config) httpAddress(index int) (string, *setting.Error) {
 	if n > 65535 {
 		return "", setting.Errorf(pathHTTP, "%q: server %d would listen at port %d: want ports up to 65535", c.HTTP, index, n)
 	}
-	if !c.HTTPOpen && !hostport.Loopback(host) {
-		return "", setting.Errorf(pathHTTP, "%q: other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or %v", c.HTTP, pathHTTPOpen)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(n)), nil
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), strconv.Itoa(n)), nil
 }
 
 // ListenHTTP opens Admin where HTTP says, for this server, and sets AdminHost. Without HTTP it does nothing.

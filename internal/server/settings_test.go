@@ -26,11 +26,7 @@ func give(t *testing.T, table *setting.Table, text string) {
 	t.Helper()
 	for _, one := range strings.Fields(text) {
 		name, value, _ := strings.Cut(one, "=")
-		group := "ps."
-		if strings.HasPrefix(name, "http") {
-			group = "servers."
-		}
-		if err := table.Apply(setting.Assignment{Path: setting.Path(group + name), Text: value, Origin: "test"}).Err(); err != nil {
+		if err := table.Apply(setting.Assignment{Path: setting.Path("ps." + name), Text: value, Origin: "test"}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +38,7 @@ func TestSettingsThatHaveNoEffect(t *testing.T) {
 		mode, optimizer, given string
 		idle                   string // of the first, "" for none
 	}{
-		{"ssp", "sgd", "durability=wal dir=x fsync=true checkpoint-every=1m init-from=y failure-policy=continue admission=count:2 http=127.0.0.1:0 http-open=true memory=1GiB disk=2GiB delete-after-unseen-days=3 shrink-every=24h", ""},
+		{"ssp", "sgd", "durability=wal dir=x fsync=true checkpoint-every=1m init-from=y failure-policy=continue admission=count:2 memory=1GiB disk=2GiB delete-after-unseen-days=3 shrink-every=24h", ""},
 		{"allreduce", "sgd", "durability=wal", "ps.durability has no effect: " + keeps},
 		{"sum", "sgd", "failure-policy=continue", "ps.failure-policy has no effect: " + keeps},
 		{"async", "sgd", "dir=x", "ps.dir has no effect: it needs ps.durability or ps.memory"},
@@ -50,10 +46,6 @@ func TestSettingsThatHaveNoEffect(t *testing.T) {
 		{"async", "sgd", "durability=checkpoint fsync=true", "ps.fsync has no effect: it needs ps.durability wal"},
 		{"async", "sgd", "disk=1GiB", "ps.disk has no effect: it needs ps.memory"},
 		{"async", "sgd", "checkpoint-every=1m", "ps.checkpoint-every has no effect: it needs ps.durability"},
-		{"async", "sgd", "http-open=true", "servers.http-open has no effect: it needs servers.http"},
-		{"async", "sgd", "delete-after-unseen-days=3", "ps.delete-after-unseen-days has no effect: it needs ps.shrink-every or servers.http"},
-		{"async", "sgd", "delete-after-unseen-days=3 http=localhost:0", ""},
-		{"async", "click", "delete-after-unseen-days=3 http=localhost:0", "ps.delete-after-unseen-days has no effect: it needs training.optimizer other than click"},
 		{"async", "sgd", "shrink-every=1h", "ps.shrink-every has no effect: it needs ps.delete-after-unseen-days or training.optimizer click"},
 		{"async", "click", "shrink-every=1h", ""},
 	} {
@@ -84,11 +76,6 @@ func TestSettingsAreCheckedBeforeThePlaceIsKnown(t *testing.T) {
 		{"delete-after-unseen-days=-1", "ps.delete-after-unseen-days -1: want 0 or more days"},
 		{"shrink-every=-1s", "ps.shrink-every -1s: want 0 or more, such as 24h"},
 		{"fsync=true", "ps.fsync has no effect with ps.durability none: it is for ps.durability wal alone"},
-		{"http-open=true", "servers.http-open has no effect without servers.http"},
-		{"http=0.0.0.0:80", `servers.http "0.0.0.0:80": other hosts may reach it, and reads need no token: want 127.0.0.1, ::1 or localhost, or servers.http-open`},
-		{"http=0.0.0.0:80 http-open=true", ""},
-		{"http=127.0.0.1", `servers.http "127.0.0.1": want HOST:PORT with a port from 0 to 65535`},
-		{"http=[::1]:65534", `servers.http "[::1]:65534": server 2 would listen at port 65536: want ports up to 65535`},
 	} {
 		cfg, table := newSettings(t, "async", "sgd")
 		cfg.Servers = 3
@@ -113,7 +100,7 @@ func TestListenHTTP(t *testing.T) {
 	}
 	defer first.Close()
 	c := Config{HTTP: first.Addr().String(), Mode: engine.Async}
-	if err := c.ListenHTTP(); err == nil || !strings.HasPrefix(err.Error(), "servers.http "+c.HTTP+": cannot listen at "+c.HTTP) {
+	if err := c.ListenHTTP(); err == nil || !strings.HasPrefix(err.Error(), "output.http "+c.HTTP+": cannot listen at "+c.HTTP) {
 		t.Errorf("got %v", err)
 	}
 	c = Config{HTTP: "localhost:0", Index: 3}
@@ -121,6 +108,12 @@ func TestListenHTTP(t *testing.T) {
 		t.Fatalf("%q, %v", c.AdminHost, err)
 	}
 	_ = c.Admin.Close()
+	for address, want := range map[string]string{"127.0.0.1": `output.http "127.0.0.1": want HOST:PORT`, "[::1]:65534": `output.http "[::1]:65534": server 2 would listen at port 65536: want ports up to 65535`} {
+		c = Config{HTTP: address, Index: 2}
+		if err := c.ListenHTTP(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", address, err, want)
+		}
+	}
 	c = Config{}
 	if err := c.ListenHTTP(); err != nil || c.Admin != nil {
 		t.Errorf("without an address: %v, %v", c.Admin, err)

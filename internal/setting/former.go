@@ -74,6 +74,8 @@ func formers() []former {
 		{path: "output.page", flag: "page", now: "output.http", words: map[string]string{"": ""}},
 		{path: "output.metrics", flag: "metrics", now: "output.http", words: map[string]string{"": ""}, host: "0.0.0.0"},
 		{path: "output.pprof", now: "output.http", words: map[string]string{"": ""}},
+		{path: "servers.http", flag: "ps-http", now: "output.http", words: map[string]string{"": ""}},
+		{path: "servers.http-open", usual: []string{"", "false", "true"}, hint: "leave it out: the HOST of output.http decides, and /stats needs the token"},
 		{path: "heter.device", usual: []string{"", "auto", "cpu"}, hint: "leave it out"},
 	}
 }
@@ -91,7 +93,7 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 		if !slices.Contains(f.usual, a.Text) {
 			err = &Error{Path: a.Path, Origin: a.Origin, format: "%s: the setting was removed: " + f.hint, args: []any{a.Text}}
 		}
-		return a, fmt.Sprintf("%s was removed", a.Path), false, err
+		return a, fmt.Sprintf("%s was removed: %s", a.Path, f.hint), false, err
 	}
 	a.Path = f.now
 	if strings.HasPrefix(a.Text, ":") {

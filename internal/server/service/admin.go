@@ -93,8 +93,8 @@ const MaxDays = 36_500
 
 // Handler serves over HTTP, in JSON:
 //
-//	GET  /health   Health; status 503 if the server has failed
-//	GET  /stats    Stats, the tables' statistics, and resources of the process
+//	GET  /healthz  Health, also at /health; status 503 if the server has failed
+//	GET  /stats    with the token: Stats, the tables' statistics, and resources of the process
 //	GET  /metrics  the same and more for Prometheus, if a.Metrics is set
 //	POST /save     writes a checkpoint; with ?delta=true the changes since the last one
 //	POST /shrink   ages and deletes rows by a day, or with ?days=2 by two
@@ -108,14 +108,16 @@ func (s *Server) Handler(a Admin) http.Handler {
 	}
 	d := &adminHandler{server: s, admin: a, guard: httpguard.NewGuard(a.Address, a.Token)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", d.read(func() (int, any) {
+	health := d.read(func() (int, any) {
 		h := s.Health()
 		if h.State == "failed" {
 			return http.StatusServiceUnavailable, h
 		}
 		return http.StatusOK, h
-	}))
-	mux.HandleFunc("GET /stats", d.read(func() (int, any) {
+	})
+	mux.HandleFunc("GET /health", health)
+	mux.HandleFunc("GET /healthz", health)
+	mux.HandleFunc("GET /stats", d.private(d.read(func() (int, any) {
 		out := struct {
 			Service Stats           `json:"service"`
 			Tables  any             `json:"tables,omitempty"`
@@ -125,7 +127,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 			out.Tables = a.Stats()
 		}
 		return http.StatusOK, out
-	}))
+	})))
 	if a.Metrics != nil {
 		mux.Handle("GET /metrics", a.Metrics)
 	}
@@ -146,7 +148,20 @@ func (s *Server) Handler(a Admin) http.Handler {
 			return a.Shrink(ctx, days)
 		}))
 	}
+	prefix := fmt.Sprintf("/servers/%d", s.cfg.Index) // the paths of a launcher, too
+	mux.Handle(prefix+"/", http.StripPrefix(prefix, mux))
 	return d.guard.Before(mux, d.tellOnce)
+}
+
+// private answers requests with the token alone.
+func (d *adminHandler) private(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !d.guard.Allows(r) {
+			d.refuse(w, r, http.StatusUnauthorized, errors.New("the token is missing, which the job has printed at its start: want a header Authorization: Bearer TOKEN"))
+			return
+		}
+		h(w, r)
+	}
 }
 
 // adminHandler handles the HTTP requests.
@@ -196,10 +211,10 @@ func (d *adminHandler) order(name string, do func(ctx context.Context, value str
 		case errors.As(err, &bad):
 			d.refuse(w, r, http.StatusBadRequest, err)
 		case err != nil:
-			d.admin.Report(d.server.prefixed("POST %s from %s failed: %v", what, r.RemoteAddr, err))
+			d.admin.Report(d.server.prefixed("POST %s from %s failed: %v", what, sender(r), err))
 			refuse(w, http.StatusInternalServerError, err)
 		default:
-			d.admin.Report(d.server.prefixed("POST %s from %s: %s", what, r.RemoteAddr, did))
+			d.admin.Report(d.server.prefixed("POST %s from %s: %s", what, sender(r), did))
 			answer(w, http.StatusOK, out)
 		}
 	}
@@ -234,7 +249,7 @@ func (d *adminHandler) refuse(w http.ResponseWriter, r *http.Request, status int
 
 func (d *adminHandler) logRefusal(r *http.Request, why string) {
 	path := r.URL.EscapedPath()
-	d.admin.Report(d.server.prefixed("%s %s from %s refused: %s", r.Method, path[:min(len(path), 100)], r.RemoteAddr, why))
+	d.admin.Report(d.server.prefixed("%s %s from %s refused: %s", r.Method, path[:min(len(path), 100)], sender(r), why))
 }
 
 // tellOnce reports each reason once per host.
@@ -274,8 +289,25 @@ func orOne(name string) string {
 	return ", or one short " + name
 }
 
-// fromThisHost reports whether a request came over the loopback interface.
+// forwarded reports whether the job's launcher has forwarded a request, over a socket of this user.
+func forwarded(r *http.Request) bool {
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return at != nil
+}
+
+// sender describes the origin of a request.
+func sender(r *http.Request) string {
+	if forwarded(r) {
+		return "the launcher"
+	}
+	return r.RemoteAddr
+}
+
+// fromThisHost reports whether a request came through the loopback interface or the launcher.
 func fromThisHost(r *http.Request) bool {
+	if forwarded(r) {
+		return true
+	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return err == nil && net.ParseIP(host).IsLoopback()
 }

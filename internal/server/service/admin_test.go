@@ -67,7 +67,8 @@ func TestAdmin(t *testing.T) {
 	p.pushes(1, 1, 5, 1, 2, 3)
 	p.gets(message.TypeAck, 1)
 	expect("GET", "/health", nil, 200, `"state": "up"`, `"connected": 1`, `"job": "j"`)
-	expect("GET", "/stats", nil, 200, `"rows": 1`, `"rows_pushed": 1`, `"process": {`, `"gc_cycles": `)
+	expect("GET", "/stats", func(r *http.Request) { r.Header.Del("Authorization") }, 401)
+	expect("GET", "/servers/0/stats", nil, 200, `"rows": 1`, `"rows_pushed": 1`, `"process": {`, `"gc_cycles": `)
 	expect("POST", "/save", nil, 200, "checkpoint 7")
 	expect("POST", "/save?delta=true", nil, 200, "checkpoint 7")
 	expect("POST", "/save?delta=perhaps", nil, 400, "want true or false")
@@ -89,7 +90,8 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("saved %v", saved)
 	}
 	want := []string{
-		"server 0: POST /save from 127.0.0.1:5 refused: server 0 has no tables yet", "server 0: POST /save from 127.0.0.1:5: it is written", "server 0: POST /save?delta=true from 127.0.0.1:5: it is written",
+		"server 0: POST /save from 127.0.0.1:5 refused: server 0 has no tables yet", "server 0: GET /stats from 127.0.0.1:5 refused: the token is missing, which the job has printed at its start: want a header Authorization: Bearer TOKEN",
+		"server 0: POST /save from 127.0.0.1:5: it is written", "server 0: POST /save?delta=true from 127.0.0.1:5: it is written",
 		`server 0: POST /save from 127.0.0.1:5 refused: delta="perhaps": want true or false`, "server 0: POST /shrink from 127.0.0.1:5 failed: nothing to shrink",
 		"server 0: POST /shrink from 127.0.0.1:5: 2 rows deleted", "server 0: POST /shrink?days=30 from 127.0.0.1:5: 2 rows deleted",
 		`server 0: POST /shrink from 127.0.0.1:5 refused: days="0": want a number from 1 to 36500`, `server 0: POST /shrink from 127.0.0.1:5 refused: days="2147483648": want a number from 1 to 36500`,
@@ -107,7 +109,7 @@ func TestAdmin(t *testing.T) {
 	expect("POST", "/save", nil, 404)
 	h = w.server.Handler(Admin{Save: func(context.Context, bool) (any, string, error) { panic("there is no token") }})
 	expect("POST", "/save", func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, 401)
-	h = w.server.Handler(Admin{Stats: func() any { return func() {} }})
+	h = w.server.Handler(Admin{Token: token, Stats: func() any { return func() {} }})
 	expect("GET", "/stats", nil, 500, "no JSON")
 }
 

@@ -40,13 +40,18 @@ func socketOf(hub, role string, number int) string {
 	return filepath.Join(filepath.Dir(hub), fmt.Sprintf("%s-%d", role, number))
 }
 
-// AnswerAs serves h for the hub at address, as Collector.Address returned it, which forwards
-// requests for the process. Close ends it.
-func AnswerAs(address, role string, number int, h http.Handler) (*http.Server, error) {
+// ListenAs listens for the collector at address, as Collector.Address returned it, which forwards
+// requests for the process.
+func ListenAs(address, role string, number int) (net.Listener, error) {
 	_, hub, _ := strings.Cut(address, " ")
 	path := socketOf(hub, role, number)
 	_ = os.Remove(path) // of the process that this one replaces
-	l, err := net.Listen("unix", path)
+	return net.Listen("unix", path)
+}
+
+// AnswerAs serves h where ListenAs listens. Close ends the server.
+func AnswerAs(address, role string, number int, h http.Handler) (*http.Server, error) {
+	l, err := ListenAs(address, role, number)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +75,13 @@ func (h *Collector) forward(role string) http.Handler {
 		defer to.CloseIdleConnections()
 		proxy := &httputil.ReverseProxy{
 			Transport: to, FlushInterval: -1,
-			Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(&url.URL{Scheme: "http", Host: role}) },
+			Rewrite: func(p *httputil.ProxyRequest) {
+				p.SetURL(&url.URL{Scheme: "http", Host: "localhost"})
+				p.Out.URL.RawQuery = p.In.URL.RawQuery // with what cannot be parsed, which the process rejects
+				h.site.web.Authorize(p.Out)
+				p.Out.Header.Del("Origin") // of this site: its guard has checked that
+				p.Out.Header.Del("Sec-Fetch-Site")
+			},
 			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 				http.Error(w, fmt.Sprintf("%s %d does not answer: it has ended, is no process of its own, or runs on another host: %v", role, number, err), http.StatusBadGateway)
 			},

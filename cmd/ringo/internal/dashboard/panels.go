@@ -83,7 +83,7 @@ var panels = []panel{
 	{"layer-times", "Layers over time", "grids", readLayerTimes, "", false},
 	{"layers", "Layers", "table", readLayers, "--set output.layer-stats=true tells of each layer after an epoch", false},
 	{"bytes", "Bytes", "table", readBytes, "no epoch has ended yet", false},
-	{"servers", "Tables of servers", "table", readServers, "--ps-http tells where servers that keep parameters, if there are any, may be asked", true},
+	{"servers", "Tables of servers", "table", readServers, "the parameter servers of this host, if there are any, have not answered yet", true},
 	{"choices", "What was chosen by measurement", "table", readChoices, "nothing was measured: --strategy auto, --tune or a measured --plan do", false},
 	{"machine", "Machine", "table", readMachine, "the run has not begun yet", false},
 	{"settings", "Settings", "table", readSettings, "the run has not begun yet", false},

@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cli"
-	"github.com/ringo-ml/ringo/internal/httpguard"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
@@ -51,16 +48,13 @@ func (t servedTable) hits() float64 {
 // askEvery is how often servers are asked while somebody looks.
 const askEvery = 2 * time.Second
 
-// AskServers lets the hub ask servers, now and then and while somebody looks, what they hold: server 0 at address, HOST:PORT, and each
-// further one at the next port. It returns at once; ctx ends it.
-func (h *Collector) AskServers(ctx context.Context, address string, count int) {
-	host, text, err := net.SplitHostPort(address)
-	port, bad := strconv.Atoi(text)
-	if h == nil || err != nil || bad != nil || port == 0 || count == 0 {
-		return // a free port is told by the server alone
+// AskServers has the hub ask the parameter servers of this host what they hold, while a page is open or a program asks. It
+// returns immediately; ctx ends it.
+func (h *Collector) AskServers(ctx context.Context, count int) {
+	if count == 0 {
+		return
 	}
 	go func() {
-		client := &http.Client{Timeout: askEvery, Transport: &http.Transport{}}
 		for tick := time.NewTicker(askEvery); ; {
 			select {
 			case <-ctx.Done():
@@ -74,7 +68,7 @@ func (h *Collector) AskServers(ctx context.Context, address string, count int) {
 			all := make([]served, count)
 			var asked sync.WaitGroup
 			for i := range all {
-				asked.Go(func() { all[i] = ask(ctx, client, httpguard.Reach(host, &net.TCPAddr{Port: port + i})) })
+				asked.Go(func() { all[i] = h.ask(ctx, i) })
 			}
 			asked.Wait()
 			h.mu.Lock()
@@ -93,16 +87,21 @@ func (h *Collector) watched() bool {
 }
 
 // ask asks one server.
-func ask(ctx context.Context, client *http.Client, at string) (out served) {
+func (h *Collector) ask(ctx context.Context, server int) (out served) {
+	ctx, cancel := context.WithTimeout(ctx, askEvery)
+	defer cancel()
+	to := hubAt(socketOf(h.socket, "server", server))
+	defer to.CloseIdleConnections()
 	var said struct {
 		Tables struct {
 			Tables []servedTable `json:"tables"`
 		} `json:"tables"`
 	}
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+at+"/stats", nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://localhost/stats", nil)
 	if err == nil {
+		h.site.web.Authorize(req)
 		var res *http.Response
-		if res, err = client.Do(req); err == nil {
+		if res, err = to.RoundTrip(req); err == nil {
 			if err = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&said); res.StatusCode != http.StatusOK {
 				err = errors.New(res.Status)
 			}

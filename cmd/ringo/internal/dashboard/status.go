@@ -100,7 +100,7 @@ type ProcessStatus struct {
 	UnderWay int `json:"under_way"`
 }
 
-// TableStatus is a table of a server, as far as servers may be asked (--ps-http).
+// TableStatus is a table of a server of this host.
 type TableStatus struct {
 	Server int    `json:"server"`
 	Table  string `json:"table"` // "": the server says nothing
