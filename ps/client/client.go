@@ -1,40 +1,36 @@
-// Package client is a trainer's end of the connections to its job's parameter
-// servers. Package internal/server/service is the other end.
+// Package client connects a trainer to its job's parameter servers. Package internal/server/service
+// is the other end.
 //
 //	c, err := client.Dial(ctx, client.Config{Servers: addresses, …})
 //	session := c.Session(0)
 //	next, err := session.PullRows(table, 1, keys, rows)
 //	for step := uint64(1); ; step++ {
 //		err = next.Wait()
-//		next, err = session.PullRows(table, step+1, nextKeys, nextRows) // travels while this one computes
+//		next, err = session.PullRows(table, step+1, nextKeys, nextRows)  // overlaps this step
 //		…
 //		err = session.PushRows(table, step, keys, grads)
 //		err = session.Clock(step, rate)
 //	}
 //	err = c.Leave(ctx)
 //
-// A session is one connection to every server, and after it the next one. What goes through a session reaches each
-// server in the order of the calls: a pull sees what was pushed before it, as far as
-// the servers' consistency lets it. Only where a pull is so long, or so many are made, that
-// more than [Config.Pulls] messages would be under way, those that wait for their turn are
-// overtaken by later pushes. Trainers that run several batches at once give
-// each thread a session.
+// A session is a connection to every server, renewed after a failure. Calls of a session reach each
+// server in order: a pull includes the pushes before it, within the servers' consistency mode. If
+// pulls need more than [Config.Pulls] messages in flight, later pushes overtake the waiting ones.
+// Trainers with several concurrent batches use a session per thread.
 //
 // # Pushes are applied exactly once
 //
-// A push is copied when it is made, keeps its number until the server has
-// acknowledged it, and is sent again where a connection was cut before; the server
-// leaves out what it has had. At most [Config.Window] of a session wait for a server's
-// acknowledgement: then a push waits, so that a trainer is never far ahead. A server
-// that is away is tried again, more and more slowly, for [Config.Reconnect]; then the
-// client ends with an error that names it.
+// A push is copied, retains its number until the server acknowledges it, and is sent again after a
+// broken connection; the server ignores repetitions. At most [Config.Window] changes of a session
+// wait for a server's acknowledgement; further pushes block, which limits the trainer's lead. The
+// client retries an unreachable server with growing delays for [Config.Reconnect], then fails with
+// an error that names the server.
 //
 // # Cost
 //
-// Keys are cut by owner and copied once, gradients are copied (or encoded) once.
-// Rows that come from the only server are read from the connection straight to where
-// they are wanted; those of several are read aside and put to their places. A batch
-// makes no garbage once memory has grown.
+// Keys are split by owner and copied once, gradients are copied (or encoded) once. Rows from a
+// single server are read from the connection directly into dst; rows from several servers are
+// copied there. A batch allocates no garbage once buffers have grown.
 package client
 
 import (
@@ -59,58 +55,57 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config says who the trainer is and where its servers are. The zero value is not
-// valid: Servers, Ticket, Version, Trainers and Schema are needed.
+// Config identifies the trainer and its servers. The zero value is not valid: Servers, Ticket,
+// Version, Trainers and Schema are required.
 type Config struct {
-	Servers []string // addresses, by index: the same on all trainers
+	Servers []string // addresses by index, equal on all trainers
 	Ticket  transport.Ticket
-	// TLS says which connections are encrypted, the same at both ends. Zero: those between hosts.
+	// TLS selects the encrypted connections, equally at both ends. Zero: connections between hosts.
 	TLS     transport.TLS
-	Version string // of the program
-	Job     string // as the servers have it; may be ""
-	// Settings are what the trainer was told of its job: servers that were told otherwise refuse it with a
-	// *setting.ConflictError. Servers of message.SyncGeo take only a trainer that says so, by message.PathSync.
+	Version string // program version
+	Job     string // equal to the servers'; may be ""
+	// Settings are the trainer's job settings: servers with different ones reject it with a
+	// *setting.ConflictError. Servers of message.SyncGeo accept only a trainer that sets
+	// message.PathSync.
 	Settings setting.Values
 
-	Trainer, Trainers int           // which of how many
-	Sessions          int           // of each trainer; 0: 1
-	Schema            schema.Schema // of the tables
+	Trainer, Trainers int           // number of this trainer, and of all trainers
+	Sessions          int           // sessions per trainer; 0: 1
+	Schema            schema.Schema // schema of the tables
 
-	// Pull and Push are the codes in which rows and their gradients travel, Dense
-	// that of arrays, both ways. Zero: float32.
+	// Pull and Push are the encodings of rows and of their gradients, Dense that of arrays, both
+	// ways. Zero: float32.
 	Pull, Push, Dense message.Code
-	// Merge lets keys be more than once in a batch: they travel once, and their
-	// gradients are summed in the order in which they appear. Without it a pull
-	// may hold a key twice, a push may not.
+	// Merge allows duplicate keys in a batch: they are sent once, with the sum of their gradients
+	// in order of appearance. Without it a pull may have duplicates, a push may not.
 	Merge bool
 
-	// Window is how many changes of a session may wait for a server's
-	// acknowledgement, and Pulls how many messages for rows or values may be under
-	// way to it; 0: 16 each. The server may allow fewer pulls.
+	// Window is the maximum number of a session's unacknowledged changes per server, and Pulls that
+	// of messages in flight for rows or values; 0: 16 each. The server may allow fewer pulls.
 	Window, Pulls int
-	// Reconnect is how long a server may be away, at the beginning too; 0: 2 min, or half of
-	// Timeout where that is less. While it opens its tables, and says so, it is not away.
+	// Reconnect is the maximum absence of a server, also at the start; 0: 2 min, or half of Timeout
+	// if less. A server that opens its tables, and reports so, is not absent.
 	Reconnect time.Duration
-	// Timeout is how long an answer or an acknowledgement may take, absences of
-	// the server included: more than Reconnect, and more than servers wait for
-	// other trainers. A checkpoint of the whole job may take 15 min at least. 0: 15 min.
+	// Timeout is the maximum wait for an answer or an acknowledgement, including absences of the
+	// server: longer than Reconnect, and than the servers' wait for other trainers. A checkpoint of
+	// the whole job may take at least 15 min. 0: 15 min.
 	Timeout time.Duration
-	// Watched says that somebody else watches the servers, as a launcher does, and ends those that
-	// hang: one that shows no sign of life is waited for as one that is away. Without it, it is lost.
+	// Watched reports that another process, such as a launcher, monitors the servers and ends hung
+	// servers: a silent server is then treated as absent, otherwise as lost.
 	Watched bool
-	// SocketBytes are the system's buffers of a connection, each way; 0: 2 MiB.
+	// SocketBytes is the size of the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
 
-	// OnLeave, if set, is called when Leave has succeeded.
+	// OnLeave, if set, is called after a successful Leave.
 	OnLeave func()
-	// Record is where what is asked of servers is recorded. It may be nil.
+	// Record records the requests to servers. It may be nil.
 	Record *record.Recorder
 
-	// Dial makes a connection; nil: TCP.
+	// Dial connects to a server; nil: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// longest is how long an answer may take if nothing else is said, and that to Save in any case.
+// longest is the default Timeout, and the minimum for Save.
 const longest = 15 * time.Minute
 
 func (c Config) withDefaults() Config {
@@ -128,7 +123,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all faults together.
+// Validate returns all errors together.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -159,17 +154,17 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Client is a trainer's connections to all servers.
+// Client has a trainer's connections to all servers.
 type Client struct {
 	cfg      Config
-	hash     [32]byte // the schema's
-	json     []byte   // the schema
-	counts   []int    // behind each row's gradient, by table
-	process  uint64   // drawn by this process
+	hash     [32]byte // hash of the schema
+	json     []byte   // encoded schema
+	counts   []int    // counts after each row's gradient, by table
+	process  uint64   // random number of this process
 	sessions []*Session
 	count    counters
 	meeting  gatherState
-	clock    *liveness.Clock // by which absences and waits are measured
+	clock    *liveness.Clock // measures absences and waits
 	record   *requests.Book
 
 	ctx    context.Context // done when the client ends
@@ -177,14 +172,14 @@ type Client struct {
 	links  sync.WaitGroup
 
 	mu  sync.Mutex
-	err error // the first fault
+	err error // first error
 }
 
-// ErrClosed: the client was closed.
+// ErrClosed is the error of a closed client.
 var ErrClosed = errors.New("the client is closed")
 
-// Dial connects all sessions to all servers. It waits for servers that are not there yet,
-// within ctx and Config.Reconnect.
+// Dial connects all sessions to all servers. It waits for missing servers within ctx and
+// Config.Reconnect.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -220,7 +215,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// watchEvery is how often waits are looked at.
+// watchEvery is the interval of the checks for timeouts.
 const watchEvery = 250 * time.Millisecond
 
 // watch ends the client when a message has waited for too long.
@@ -242,7 +237,7 @@ func (c *Client) watch() {
 	}
 }
 
-// await waits until every link has been up.
+// await blocks until every link has been connected.
 func (c *Client) await(ctx context.Context) error {
 	for _, k := range c.allLinks() {
 		select {
@@ -263,20 +258,20 @@ func (c *Client) allLinks() (out []*link) {
 	return out
 }
 
-// Session is a session by number, from 0.
+// Session returns a session by number, from 0.
 func (c *Client) Session(i int) *Session { return c.sessions[i] }
 
-// Err is the fault that has ended the client, nil while there is none.
+// Err returns the error that ended the client, or nil.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Done is closed when the client has ended: Err says why.
+// Done returns a channel closed at the client's end: Err returns the cause.
 func (c *Client) Done() <-chan struct{} { return c.ctx.Done() }
 
-// fail ends everything; the first cause is kept.
+// fail ends the client with its first error.
 func (c *Client) fail(cause error) {
 	c.mu.Lock()
 	if c.err == nil {
@@ -290,7 +285,7 @@ func (c *Client) fail(cause error) {
 	}
 }
 
-// Flush waits until all servers have acknowledged everything that was pushed.
+// Flush blocks until all servers have acknowledged all pushes.
 func (c *Client) Flush(ctx context.Context) error {
 	for _, k := range c.allLinks() {
 		if err := k.flush(ctx); err != nil {
@@ -300,9 +295,8 @@ func (c *Client) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Leave tells all servers that this trainer has no more to do, waits until they have
-// acknowledged that and everything before, and closes the client. Without it servers
-// take a trainer that is gone for lost.
+// Leave reports the trainer's end to all servers, waits until they have acknowledged all changes,
+// and closes the client. Servers treat a trainer that ends without Leave as lost.
 func (c *Client) Leave(ctx context.Context) error {
 	for _, l := range c.sessions {
 		if err := l.leave(); err != nil {
@@ -323,40 +317,39 @@ func (c *Client) Leave(ctx context.Context) error {
 	return c.Close()
 }
 
-// Close ends the client at once. What waits fails with ErrClosed, and what was pushed
-// and not acknowledged may or may not have arrived. When it returns nothing is written
-// to anybody's memory any more. It returns nil.
+// Close ends the client immediately. Waiting calls fail with ErrClosed; unacknowledged pushes may
+// or may not have arrived. After Close no destination slice is written any more. It returns nil.
 func (c *Client) Close() error {
 	c.fail(fmt.Errorf("ps: trainer %d: %w", c.cfg.Trainer, ErrClosed))
 	c.links.Wait()
 	return nil
 }
 
-// Abort ends the client because of a fault elsewhere, such as the loss of another trainer: what waits
-// fails with the cause, and so does all that follows. It does not wait for anything, and may be called
-// at any time; the client is to be closed all the same.
+// Abort ends the client because of an error elsewhere, such as the loss of another trainer: waiting
+// and later calls fail with cause. It does not block, is safe at any time, and does not replace
+// Close.
 func (c *Client) Abort(cause error) {
 	c.fail(fmt.Errorf("ps: trainer %d: %w", c.cfg.Trainer, cause))
 }
 
-// Error is a fault of one operation with one server.
+// Error is an error of an operation with a server.
 type Error struct {
-	Op      string // "pull of table \"ads\""
+	Op      string // operation, such as "pull of table \"ads\""
 	Trainer int
 	Session int
 	Server  int
 	Addr    string
-	Step    uint64 // 0: of none
+	Step    uint64 // 0: no step
 	Err     error
 }
 
-// Error says what failed, with whom, and why.
+// Error names the operation, the server and the cause.
 func (e *Error) Error() string {
 	step := ""
 	if e.Step != 0 {
 		step = fmt.Sprintf(" of step %d", e.Step)
 	}
-	if lost := (*transport.ServerLostError)(nil); errors.As(e.Err, &lost) { // which names it
+	if lost := (*transport.ServerLostError)(nil); errors.As(e.Err, &lost) { // names the server
 		return fmt.Sprintf("ps: trainer %d: %s%s, session %d: %v", e.Trainer, e.Op, step, e.Session, e.Err)
 	}
 	return fmt.Sprintf("ps: trainer %d: %s%s, server %d (%s), session %d: %v", e.Trainer, e.Op, step, e.Server, e.Addr, e.Session, e.Err)
@@ -365,7 +358,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Place is the step in words, as the servers' clock counts it.
+// Place describes the step, as counted by the servers' clock.
 func (e *Error) Place() failure.Position {
 	if e.Step == 0 {
 		return failure.Position{}

@@ -8,25 +8,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// gatherState is where a client is in the meetings of its job.
+// gatherState is a client's progress in the gathers of its job.
 type gatherState struct {
 	sync.Mutex
-	number uint64 // of the last one
+	number uint64 // number of the last gather
 }
 
 const (
-	lengthSize = 8       // of a blob's length in bytes, which comes before it
-	maxMeeting = 1 << 30 // bytes of a blob
+	lengthSize = 8       // length prefix of a blob in bytes
+	maxMeeting = 1 << 30 // maximum bytes of a blob
 )
 
-// AllGather brings a blob to a meeting of all trainers, at server 0, and returns what each has
-// brought, by trainer: nil of those that have left or are lost, and something empty of
-// those that came with nothing. All get the same. It waits until all that are there have
-// come, for Config.Timeout; a server that is started again meanwhile goes on with it.
+// AllGather sends a blob to all trainers, through server 0, and returns all blobs, by trainer: nil
+// for trainers that have left or are lost, and an empty non-nil slice for empty blobs. All trainers
+// get the same result. It blocks until all active trainers have called it, for at most
+// Config.Timeout; a restarted server continues the gather.
 //
-// The server keeps the last meeting's blobs in memory, and all of them go to each
-// trainer, message.MaxBlob bytes of each at a time: it is for figures, not for data. A
-// blob has at most 1 GiB.
+// The server retains the last result in memory, and sends it to each trainer in rounds of
+// message.MaxBlob bytes: AllGather is for metrics, not for data. A blob has at most 1 GiB.
 func (c *Client) AllGather(blob []byte) ([][]byte, error) {
 	if len(blob) > maxMeeting {
 		return nil, fmt.Errorf("ps: trainer %d: meeting: %d bytes: want at most %d", c.cfg.Trainer, len(blob), maxMeeting)
@@ -49,7 +48,7 @@ func (c *Client) AllGather(blob []byte) ([][]byte, error) {
 		}
 		for t := range out {
 			if !here[t] {
-				out[t] = nil // what it brought to earlier rounds is of no use
+				out[t] = nil // blobs of earlier rounds are discarded
 			}
 		}
 		if round == 0 {
@@ -61,7 +60,7 @@ func (c *Client) AllGather(blob []byte) ([][]byte, error) {
 	return c.whole(out)
 }
 
-// gatherRound is one meeting of the server's.
+// gatherRound runs one round at the server.
 func (c *Client) gatherRound(blob []byte) ([]message.Part, error) {
 	l := c.Session(0)
 	l.mu.Lock()
@@ -79,7 +78,7 @@ func (c *Client) gatherRound(blob []byte) ([]message.Part, error) {
 	return l.links[0].lastParts()
 }
 
-// roundsOf is how many rounds the longest blob takes, by the first one.
+// roundsOf returns the number of rounds of the longest blob, from the first round.
 func roundsOf(first [][]byte) (rounds int, err error) {
 	for t, b := range first {
 		switch {
@@ -94,7 +93,7 @@ func roundsOf(first [][]byte) (rounds int, err error) {
 	return rounds, nil
 }
 
-// whole takes the lengths off, and checks them.
+// whole checks and removes the length prefixes.
 func (c *Client) whole(out [][]byte) ([][]byte, error) {
 	for t, b := range out {
 		if b == nil {
@@ -108,7 +107,6 @@ func (c *Client) whole(out [][]byte) ([][]byte, error) {
 	return out, nil
 }
 
-// meet queues what is brought to a meeting.
 func (k *link) meet(p *Pull, number uint64, blob []byte) error {
 	it, err := k.newMessage(false, message.Front+len(blob))
 	if err != nil {
@@ -119,8 +117,7 @@ func (k *link) meet(p *Pull, number uint64, blob []byte) error {
 	return k.add(it)
 }
 
-// metAt reads how a meeting ended. It is kept as the message by which a server that is
-// started again learns of it.
+// metAt reads the result of a gather, and stores it as the message for a restarted server.
 func (k *link) metAt(conn *message.Conn, it *outMessage, n int) error {
 	frame := make([]byte, message.Front+n)
 	if err := conn.Read(frame[message.Front:]); err != nil {
@@ -135,7 +132,6 @@ func (k *link) metAt(conn *message.Conn, it *outMessage, n int) error {
 	return nil
 }
 
-// lastParts is what was brought to the last meeting.
 func (k *link) lastParts() ([]message.Part, error) {
 	k.mu.Lock()
 	body := k.lastGather[message.Front:]

@@ -18,40 +18,40 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// link is a session's way to one server: a connection, and after it the next one. A
-// goroutine, run, makes connections and reads them; while there is one another writes.
+// link is a session's connection to a server, renewed after failures. The goroutine run connects
+// and reads; another goroutine writes.
 type link struct {
 	c               *Client
 	session, server int
 	addr            string
-	ready           chan struct{} // closed when it has been up
-	wake            chan struct{} // has a token when there may be something to write
+	ready           chan struct{} // closed once connected
+	wake            chan struct{} // has a token if output may be queued
 	limits          message.Limits
-	plain           []float32 // gradients without counts, of who makes items
+	plain           []float32 // gradients without counts, for the calling goroutine
 
-	// The reader's.
-	aside   message.Buffer // bodies that are not read to their places
+	// aside and decoded belong to the reader.
+	aside   message.Buffer // bodies not read directly into dst
 	decoded []float32
 
 	mu           sync.Mutex
-	changed      sync.Cond     // of what follows; for those who wait for room or acknowledgements
-	err          error         // why nothing can be sent any more
-	queue        []*outMessage // what has no answer, in the order in which it was made
-	sent         int           // all before this place have been sent on this connection
-	idle         []*outMessage // that nobody has
-	changes      int           // in the queue
-	pulls        int           // in the queue
-	number       uint64        // of the last change
-	clock        uint64        // the last step whose end was acknowledged
+	changed      sync.Cond     // signals changes of the next fields, for waiting calls
+	err          error         // permanent error
+	queue        []*outMessage // unanswered messages in order of creation
+	sent         int           // messages before this index have been sent on this connection
+	idle         []*outMessage // free messages
+	changes      int           // changes in the queue
+	pulls        int           // pulls in the queue
+	number       uint64        // number of the last change
+	clock        uint64        // last acknowledged Clock
 	request      uint64        // number of the last pull
-	pulling      int           // how many pulls may be under way
-	activePulls  int           // how many are
-	leaving      bool          // Goodbye is to be sent when nothing else is
+	pulling      int           // maximum pulls in flight
+	activePulls  int           // pulls in flight
+	leaving      bool          // send Goodbye when idle
 	conn         *message.Conn
-	lastGather   []byte   // a frame that tells how the last meeting ended; nil: there was none
-	confirmed    bool     // the server on this connection knows it
-	saved        uint64   // the number of its newest checkpoint of the job
-	earlierBytes [2]int64 // bytes of earlier connections: sent and received
+	lastGather   []byte   // frame with the last gather's result; nil: none
+	confirmed    bool     // the server of this connection has lastGather
+	saved        uint64   // number of the server's newest checkpoint of the job
+	earlierBytes [2]int64 // bytes sent and received on earlier connections
 }
 
 func newLink(c *Client, session, server int, addr string) *link {
@@ -68,7 +68,6 @@ func newLink(c *Client, session, server int, addr string) *link {
 	return k
 }
 
-// fault is an error with this server.
 func (k *link) fault(op string, step uint64, err error) error {
 	return &Error{Op: op, Trainer: k.c.cfg.Trainer, Session: k.session, Server: k.server, Addr: k.addr, Step: step, Err: err}
 }
@@ -80,7 +79,7 @@ func (k *link) wakeWriter() {
 	}
 }
 
-// run is the link's life.
+// run connects and serves connections until the client ends.
 func (k *link) run() {
 	cause := errors.New("it was never reached")
 	for first := true; ; first = false {
@@ -115,7 +114,7 @@ func (k *link) run() {
 	}
 }
 
-// lost is the error that the server is gone for good. Its step is that of the oldest message that waits.
+// lost returns the error for a lost server, with the step of the oldest waiting message.
 func (k *link) lost(why string) error {
 	op, step := "connecting", uint64(0)
 	k.mu.Lock()
@@ -127,14 +126,14 @@ func (k *link) lost(why string) error {
 	return k.fault(op, step, &transport.ServerLostError{Process: fmt.Sprintf("%s %d", failure.ParameterServer, k.server), Addr: k.addr, Reason: why})
 }
 
-// over tells whether nobody wants the connection any more.
+// over reports whether the connection is no longer needed.
 func (k *link) over() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.err != nil || k.leaving
 }
 
-// isFinal tells faults that another try would only repeat.
+// isFinal reports errors that a retry would only repeat.
 func isFinal(err error) bool {
 	f := (*message.Failure)(nil)
 	if errors.As(err, &f) {
@@ -145,8 +144,8 @@ func isFinal(err error) bool {
 	}, func(fault error) bool { return errors.Is(err, fault) })
 }
 
-// reach connects. It tries again, more and more slowly, for as long as a server may be
-// away. cause is why there is no connection.
+// reach connects, with growing delays between retries, within the maximum absence of a server.
+// cause is the end of the previous connection.
 func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	limit, clock := k.c.cfg.Reconnect, k.c.clock
@@ -162,15 +161,15 @@ func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 		}
 		ctx, cancel := context.WithTimeout(k.c.ctx, left)
 		conn, w, lived, err := k.try(ctx)
-		there += lived // a server that opens its tables for long is not away, however often it begins anew
+		there += lived // a server that opens its tables is not absent, even if it restarts
 		switch {
 		case err == nil || isFinal(err):
 			cancel()
 			return conn, w, err
 		case ctx.Err() == nil || last == nil:
-			last = err // the one before says more than that the time is over
+			last = err // more informative than a timeout
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause/2)) // sessions do not come all at once
+		timer := time.NewTimer(pause/2 + rand.N(pause/2)) // jitter between sessions
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -183,14 +182,15 @@ func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 	}
 }
 
-// try makes a connection and has the server take it. lived is for how long the server was there, if it did not.
+// try makes a connection and introduces the session. lived is the time that the server was present,
+// after a failure.
 func (k *link) try(ctx context.Context) (_ *message.Conn, w message.Welcome, lived time.Duration, err error) {
 	cfg := &k.c.cfg
 	nc, err := cfg.Dial(ctx, k.addr)
 	if err != nil {
 		return nil, w, 0, err
 	}
-	if c, ok := nc.(*net.TCPConn); ok { // faults show at the first use
+	if c, ok := nc.(*net.TCPConn); ok { // errors appear at the first use
 		c.SetReadBuffer(cfg.SocketBytes)
 		c.SetWriteBuffer(cfg.SocketBytes)
 	}
@@ -199,7 +199,7 @@ func (k *link) try(ctx context.Context) (_ *message.Conn, w message.Welcome, liv
 	if err != nil {
 		return nil, w, 0, err
 	}
-	// A server that opens its tables says that it lives and may take its time.
+	// A server that opens its tables sends heartbeats and may take long.
 	since := k.c.clock.Now()
 	patience, cancel := context.WithTimeout(k.c.ctx, cfg.Timeout)
 	defer cancel()
@@ -216,7 +216,7 @@ func (k *link) try(ctx context.Context) (_ *message.Conn, w message.Welcome, liv
 	return conn, w, 0, nil
 }
 
-// introduce says hello.
+// introduce exchanges hello and welcome.
 func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	cfg := &k.c.cfg
 	hello := message.Hello{
@@ -253,10 +253,10 @@ func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	}
 }
 
-// errEnds: the server has said goodbye. Another one may take its place.
+// errEnds is the error of a server's goodbye. Another server may replace it.
 var errEnds = errors.New("the server has ended")
 
-// parting is the error that a server's last frame is.
+// parting returns the error for a server's last frame.
 func parting(t wire.Type, b []byte) error {
 	switch t {
 	case message.TypeFailure:
@@ -271,16 +271,15 @@ func parting(t wire.Type, b []byte) error {
 	return fmt.Errorf("%w: a %s where none may come", message.ErrMalformed, message.Name(t))
 }
 
-// from is the number of the first change that is still held, and the last step that
-// one before it has ended.
+// from returns the number of the first unacknowledged change, and the last Clock before it.
 func (k *link) from() (number, clock uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.number - uint64(k.changes) + 1, k.clock
 }
 
-// begin takes a new connection up: what the server has is not sent again, everything
-// else is, in its order.
+// begin starts using a new connection: it resends all messages that the server does not have, in
+// order.
 func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -295,7 +294,7 @@ func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 			w.Last, k.number, k.changes)
 	}
 	if fresh {
-		k.number = w.Last // an earlier process of this trainer made them
+		k.number = w.Last // made by an earlier process of this trainer
 	}
 	k.limits.Keys, k.limits.Values = w.Keys, w.Values
 	k.pulling = min(w.Pulls, k.c.cfg.Pulls)
@@ -313,8 +312,7 @@ func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 	return nil
 }
 
-// converse reads a connection to its end, and returns why it has ended. Meanwhile
-// another goroutine writes.
+// converse reads a connection until its end, and returns the cause. Another goroutine writes.
 func (k *link) converse(conn *message.Conn, w message.Welcome) error {
 	stop, written := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -334,7 +332,7 @@ func (k *link) converse(conn *message.Conn, w message.Welcome) error {
 	return err
 }
 
-// traffic is how many bytes were sent and received.
+// traffic returns the bytes sent and received.
 func (k *link) traffic() (sent, received int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -346,7 +344,7 @@ func (k *link) traffic() (sent, received int64) {
 	return sent, received
 }
 
-// abandon ends the link: nothing more is sent, and what waits fails.
+// abandon ends the link: all waiting calls fail.
 func (k *link) abandon(cause error) {
 	k.mu.Lock()
 	if k.err == nil {
@@ -366,7 +364,7 @@ func (k *link) abandon(cause error) {
 	}
 }
 
-// flush waits until everything is acknowledged.
+// flush blocks until all changes are acknowledged.
 func (k *link) flush(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		k.mu.Lock()
@@ -385,8 +383,8 @@ func (k *link) flush(ctx context.Context) error {
 	return k.err
 }
 
-// goodbye lets the server know that this trainer knows that it has left. The server
-// would wait a while for it, so nothing hangs on its success.
+// goodbye confirms to the server that the trainer has seen the acknowledgement of its leave. The
+// server would otherwise wait for a while, so that a failure is harmless.
 func (k *link) goodbye(ctx context.Context) {
 	k.mu.Lock()
 	k.leaving = true
@@ -400,7 +398,7 @@ func (k *link) goodbye(ctx context.Context) {
 	}
 }
 
-// ended waits until the connection has ended, which the server does after a goodbye.
+// ended waits for the end of the connection: the server closes it after a goodbye.
 func (k *link) ended() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// outMessage is a message that has no answer yet. It belongs to whoever makes it, then to
-// the queue.
+// outMessage is an unanswered message. It belongs to its creator, then to the queue.
 type outMessage struct {
 	t      wire.Type
 	head   message.Head
@@ -23,27 +22,26 @@ type outMessage struct {
 	frame  []byte
 	change bool
 
-	since     time.Time // when it was made, by the client's clock
-	delivered bool      // sent on this connection, or the server has it from an earlier one
+	since     time.Time // creation time, by the client's clock
+	delivered bool      // sent on this connection, or already at the server
 	writing   bool      // the writer reads frame
 	entry     record.Op
-	dropped   bool // it has its answer: the writer gives it back
+	dropped   bool // answered during the write: the writer frees it
 
 	pull   *Pull
-	dst    []float32 // where the answer goes, all in order; or else
-	places []int32   // the place in the pull's destination of each row
+	dst    []float32 // destination of the answer if contiguous; otherwise places is used
+	places []int32   // index in the pull's destination of each row
 }
 
-// newMessage returns an item, whose frame has size bytes, when there is room for it in the
-// queue, or why nothing can be sent any more. The caller is the only one that makes items
-// for this link.
+// newMessage returns a message with a frame of size bytes, when the queue has space, or the link's
+// permanent error. Only one goroutine at a time calls it for a link.
 func (k *link) newMessage(change bool, size int) (*outMessage, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil && k.full(change) {
 		start := time.Now()
 		for k.err == nil && k.full(change) {
-			k.changed.Wait() // which ends: every item in the queue has a deadline
+			k.changed.Wait() // bounded: every queued message has a deadline
 		}
 		if change {
 			k.c.count.pushWait.Add(int64(time.Since(start)))
@@ -59,7 +57,7 @@ func (k *link) newMessage(change bool, size int) (*outMessage, error) {
 	return it, nil
 }
 
-// fitting is an item that nobody has. It needs the lock.
+// fitting returns a free message. k.mu is held.
 func (k *link) fitting(size int) *outMessage {
 	i := message.Fitting(len(k.idle), size, func(i int) int { return k.idle[i].buf.Room() })
 	if i < 0 {
@@ -70,7 +68,7 @@ func (k *link) fitting(size int) *outMessage {
 	return it
 }
 
-// maxWaiting is how many pulls of a session may wait, sent or not.
+// maxWaiting is the maximum number of a session's waiting pulls, sent or not.
 const maxWaiting = 4096
 
 func (k *link) full(change bool) bool {
@@ -80,20 +78,20 @@ func (k *link) full(change bool) bool {
 	return k.pulls >= maxWaiting
 }
 
-// discard takes back an item that could not be made.
+// discard frees a message that could not be built.
 func (k *link) discard(it *outMessage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free(it)
 }
 
-// free needs the lock.
+// free recycles a message. k.mu is held.
 func (k *link) free(it *outMessage) {
 	it.pull, it.dst, it.places = nil, nil, nil
 	k.idle = append(k.idle, it)
 }
 
-// add numbers an item and puts it in the queue.
+// add numbers a message and queues it.
 func (k *link) add(it *outMessage) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,14 +119,14 @@ func (k *link) add(it *outMessage) error {
 	}
 	it.since, it.delivered, it.dropped = k.c.clock.Now(), false, false
 	if it.entry = k.c.record.Begin(it.t, it.head, len(it.frame), k.server, k.session); !it.change {
-		k.c.record.Wait(it.entry, k.server) // of changes nobody waits for the end
+		k.c.record.Wait(it.entry, k.server) // no call waits for the end of a change
 	}
 	k.queue = append(k.queue, it)
 	k.wakeWriter()
 	return nil
 }
 
-// oldest is the number of the first pull that has no answer, or that of the next one. It needs the lock.
+// oldest returns the number of the first unanswered pull, or next. k.mu is held.
 func (k *link) oldest(next uint64) uint64 {
 	for _, it := range k.queue {
 		if !it.change {
@@ -138,7 +136,7 @@ func (k *link) oldest(next uint64) uint64 {
 	return next
 }
 
-// itemFault is an error with what an item is about.
+// itemFault adds a message's description to an error.
 func (k *link) itemFault(it *outMessage, err error) error {
 	return k.fault(k.describe(it.t, it.head), it.head.Step, err)
 }
@@ -154,14 +152,14 @@ func (k *link) describe(t wire.Type, h message.Head) string {
 	return message.Name(t)
 }
 
-// rowsOf is how many rows of a width a message carries.
+// rowsOf returns the maximum number of rows of a width per message.
 func (k *link) rowsOf(dim int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return max(1, min(k.limits.Keys, k.limits.Values/dim))
 }
 
-// valuesOf is how many values a message carries: whole blocks of every code.
+// valuesOf returns the maximum number of values per message: whole blocks of every encoding.
 func (k *link) valuesOf() int {
 	const block = 256
 	k.mu.Lock()
@@ -169,7 +167,7 @@ func (k *link) valuesOf() int {
 	return max(1, k.limits.Values/block*block)
 }
 
-// change queues a change whose body, of size bytes, fill writes.
+// change queues a change; fill writes its body of size bytes.
 func (k *link) change(t wire.Type, head message.Head, size int, fill func(body []byte) error) error {
 	it, err := k.newMessage(true, message.Front+size)
 	if err != nil {
@@ -185,8 +183,8 @@ func (k *link) change(t wire.Type, head message.Head, size int, fill func(body [
 	return k.add(it)
 }
 
-// pushRows queues gradients with their counts, in order, of keys, or where places are given
-// of those.
+// pushRows queues gradients with their counts, in order, for keys or, with places, for the keys at
+// these indices.
 func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads []float32) error {
 	front, dim, counts := message.KeySize*head.Count, k.limits.Dims[head.Table], k.c.counts[head.Table]
 	return k.change(message.TypePushRows, head, front+head.Code.RowsSize(head.Count, dim, counts), func(body []byte) (err error) {
@@ -196,7 +194,7 @@ func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads 
 	})
 }
 
-// putKeys writes keys, or where places are given those.
+// putKeys writes keys or, with places, the keys at these indices.
 func putKeys(body []byte, keys []uint64, places []int32) {
 	if places == nil {
 		copy(bytesview.As[uint64](body), keys)
@@ -208,8 +206,8 @@ func putKeys(body []byte, keys []uint64, places []int32) {
 	}
 }
 
-// pullRows queues a request for rows of keys, which go to dst, or where places are
-// given of those, which go to the same places of the pull's destination.
+// pullRows queues a pull of rows of keys into dst or, with places, of the keys at these indices,
+// into the same indices of the pull's destination.
 func (k *link) pullRows(p *Pull, head message.Head, keys []uint64, places []int32, dst []float32) error {
 	it, err := k.newMessage(false, message.Front+message.KeySize*head.Count)
 	if err != nil {
@@ -220,7 +218,7 @@ func (k *link) pullRows(p *Pull, head message.Head, keys []uint64, places []int3
 	return k.add(it)
 }
 
-// pullDense queues a request for a range of an array, which goes to dst.
+// pullDense queues a pull of a range of an array into dst.
 func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
 	it, err := k.newMessage(false, message.Front)
 	if err != nil {
@@ -230,16 +228,15 @@ func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
 	return k.add(it)
 }
 
-// maxWrite is how many messages are written at a time.
+// maxWrite is the maximum number of messages per write.
 const maxWrite = 16
 
-// load moves messages that were not sent to the writer's hands. Where as many pulls
-// are under way as may be, those that follow stay, and changes and meetings overtake
-// them: an answer may wait for just these.
+// load passes unsent messages to the writer. At the limit of pulls in flight later pulls wait, and
+// changes and gathers overtake them: an answer may depend on these.
 func (k *link) load(items []*outMessage) []*outMessage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.confirmed { // a server that was started again does not know
+	if !k.confirmed { // a restarted server lacks the last gather
 		k.confirmed = true
 		items = append(items, &outMessage{frame: k.lastGather})
 	}
@@ -271,7 +268,7 @@ func (k *link) written(items []*outMessage) {
 	}
 }
 
-// drop takes the item at a place out of the queue. It needs the lock.
+// drop removes a message from the queue. k.mu is held.
 func (k *link) drop(i int) {
 	it := k.queue[i]
 	k.queue = slices.Delete(k.queue, i, i+1)
@@ -282,7 +279,7 @@ func (k *link) drop(i int) {
 		k.changes--
 	} else {
 		k.pulls--
-		k.activePulls-- // only what was sent has an answer
+		k.activePulls-- // only sent messages have an answer
 		k.wakeWriter()
 	}
 	k.c.record.End(it.entry, false)
@@ -292,12 +289,11 @@ func (k *link) drop(i int) {
 	k.changed.Broadcast()
 }
 
-// write writes what is in the queue, and signs of life where there is nothing, until
-// stop is closed or the connection has broken.
+// write writes the queue, and heartbeats when idle, until stop is closed or the connection breaks.
 func (k *link) write(conn *message.Conn, w message.Welcome, stop <-chan struct{}) {
 	heartbeat, err := message.AppendFrame(nil, message.TypeHeartbeat, nil)
 	if err != nil {
-		panic(err) // a frame without a payload
+		panic(err) // frame without a payload
 	}
 	tick := time.NewTicker(w.Heartbeat)
 	defer tick.Stop()
@@ -326,14 +322,13 @@ func (k *link) write(conn *message.Conn, w message.Welcome, stop <-chan struct{}
 		k.written(items)
 		if err != nil {
 			leaveToReader(err, w.Silence, stop)
-			conn.Link().Close() // the reader finds out
+			conn.Link().Close() // ends the reader
 			return
 		}
 	}
 }
 
-// leaveToReader waits where nothing could be written for so long that the server may have stopped: the
-// reader is about to see whether it still shows life.
+// leaveToReader waits after a write timeout, while the reader checks for a heartbeat of the server.
 func leaveToReader(err error, silence time.Duration, stop <-chan struct{}) {
 	if !errors.Is(err, transport.ErrTimeout) {
 		return
@@ -346,7 +341,7 @@ func leaveToReader(err error, silence time.Duration, stop <-chan struct{}) {
 	}
 }
 
-// partWith says goodbye where that is due: everything is acknowledged.
+// partWith sends the goodbye if due, after all acknowledgements.
 func (k *link) partWith(conn *message.Conn) bool {
 	k.mu.Lock()
 	due := k.leaving

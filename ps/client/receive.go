@@ -10,8 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// receive reads answers and acknowledgements, until the connection ends, and returns
-// why it did.
+// receive reads answers and acknowledgements until the connection ends, and returns the cause.
 func (k *link) receive(conn *message.Conn) error {
 	for {
 		t, h, n, err := conn.Next()
@@ -64,7 +63,7 @@ func (k *link) acknowledged(number uint64) error {
 	return nil
 }
 
-// answered reads an answer to where it belongs.
+// answered reads an answer into its destination.
 func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) error {
 	it, err := k.asked(t, h)
 	if err != nil {
@@ -94,7 +93,7 @@ func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) 
 	return err
 }
 
-// asked finds the pull that an answer is for.
+// asked finds the pull of an answer.
 func (k *link) asked(t wire.Type, h message.Head) (*outMessage, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,8 +149,7 @@ func (k *link) place(conn *message.Conn, it *outMessage, n int) error {
 	return nil
 }
 
-// finish takes a pull that has its answer out of the queue, unless the link was
-// abandoned meanwhile.
+// finish removes an answered pull from the queue, unless the link was abandoned.
 func (k *link) finish(it *outMessage, err error) {
 	k.mu.Lock()
 	i := slices.Index(k.queue, it)

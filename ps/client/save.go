@@ -2,10 +2,10 @@ package client
 
 import "github.com/ringo-ml/ringo/internal/server/message"
 
-// Save orders a checkpoint of the whole job after a step of its run, waits until all servers have written their
-// parts, and returns the numbers of these, by server. All trainers make the call, after a Flush of all, and push
-// nothing before it returns: then the parts are of one moment. oldest is the lowest step whose parts are still
-// of use. It waits for Config.Timeout; servers that are started again meanwhile are asked again.
+// Save requests a checkpoint of the whole job after a step, waits until all servers have written
+// their parts, and returns the parts' numbers by server. All trainers call it after a Flush, and
+// push no more until it returns: the parts are then consistent. oldest is the lowest step with
+// parts still needed. Save waits for at most Config.Timeout, and retries at restarted servers.
 func (c *Client) Save(step, oldest uint64) ([]uint64, error) {
 	l := c.Session(0)
 	l.mu.Lock()
@@ -30,7 +30,6 @@ func (c *Client) Save(step, oldest uint64) ([]uint64, error) {
 	return numbers, nil
 }
 
-// save queues an order.
 func (k *link) save(p *Pull, head message.Head) error {
 	it, err := k.newMessage(false, message.Front)
 	if err != nil {
@@ -40,7 +39,7 @@ func (k *link) save(p *Pull, head message.Head) error {
 	return k.add(it)
 }
 
-// savedAs notes what the server has called its part.
+// savedAs records the number of the server's part.
 func (k *link) savedAs(number uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

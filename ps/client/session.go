@@ -13,21 +13,20 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Session is one way to all servers. Its methods may be called by any goroutine, but
-// wait for each other.
+// Session connects to all servers. Its methods are safe for concurrent use, but sequential.
 type Session struct {
 	c     *Client
 	index int
-	links []*link // by server
+	links []*link // links by server
 
 	mu     sync.Mutex
 	split  splitter
-	order  []int32     // of a push
-	dups   []duplicate // of a push
-	keys   []uint64    // merged, of a push
-	row    []int32     // places in sums
-	sums   []float32   // of merged gradients
-	gather []float32   // of a message
+	order  []int32     // buffer of a push
+	dups   []duplicate // buffer of a push
+	keys   []uint64    // merged keys of a push
+	row    []int32     // indices in sums
+	sums   []float32   // sums of merged gradients
+	gather []float32   // gradients of a message
 
 	spare struct {
 		sync.Mutex
@@ -43,13 +42,12 @@ func newSession(c *Client, index int) *Session {
 	return l
 }
 
-// fault is an error of this session that is no server's.
+// fault wraps an error without a server.
 func (l *Session) fault(op string, step uint64, err error) error {
 	return fmt.Errorf("ps: trainer %d: %s of step %d, session %d: %w", l.c.cfg.Trainer, op, step, l.index, err)
 }
 
-// table checks a batch for a sparse table, and returns how many values a row has there: as it is
-// pulled, or as it is pushed.
+// table checks a batch for a sparse table, and returns the values per row, pulled or pushed.
 func (l *Session) table(table int, keys []uint64, values []float32, pushed bool) (dim int, err error) {
 	all := l.c.cfg.Schema.Sparse
 	if table < 0 || table >= len(all) {
@@ -80,18 +78,18 @@ func (l *Session) array(array, lo, n int) (*schema.Dense, error) {
 	return nil, fmt.Errorf("array %q: %d values at %d, it has %d", all[array].Name, n, lo, all[array].Len)
 }
 
-// PullRows asks for the rows of keys in a sparse table as they are to be for a step,
-// len(keys)*Dim values in order, which are in dst when Wait has returned nil. Until
-// then dst is the client's. keys are the caller's again at once.
+// PullRows requests the rows of keys in a sparse table for a step, len(keys)*Dim values in order,
+// valid in dst once Wait has returned nil. Until then dst belongs to the client; keys may be reused
+// immediately.
 //
-// It waits only when 4096 requests have no answer: a trainer can ask for a step before
-// it has sent the Clock that lets it begin.
+// PullRows blocks only while 4096 requests are unanswered: a trainer can request a step before the
+// Clock that starts the step.
 func (l *Session) PullRows(table int, step uint64, keys []uint64, dst []float32) (*Pull, error) {
 	return l.rows(table, step, 0, keys, dst)
 }
 
-// PeekRows is PullRows that leaves the table as it is: a key without a row gets the
-// weights with which one would begin. It is for evaluation.
+// PeekRows is PullRows without creating rows, for evaluation: a key without a row gets its initial
+// weights.
 func (l *Session) PeekRows(table int, step uint64, keys []uint64, dst []float32) (*Pull, error) {
 	return l.rows(table, step, message.Peek, keys, dst)
 }
@@ -138,17 +136,18 @@ func (l *Session) rows(table int, step, at uint64, keys []uint64, dst []float32)
 	return p, nil
 }
 
-// PushRows sends gradients of keys' rows, len(keys)*Dim values in order, which belong
-// to a step. Where the table's rule wants counts (optim.CountedRule) they are behind each row's
-// gradient, and travel as they are, whatever Config.Push says. Both are the caller's again when it returns. It waits while Config.Window
-// changes are not acknowledged. Without Config.Merge no key may be there twice.
+// PushRows sends gradients of keys' rows, len(keys)*Dim values in order, for a step. If the table's
+// rule needs counts (optim.CountedRule), they follow each row's gradient, and are never encoded.
+// Both slices may be reused when it returns. It blocks while Config.Window changes are
+// unacknowledged. Without Config.Merge keys must be distinct.
 //
-// What the servers do with it is their mode. In bsp a row moves once a step, by the rule and the mean of what
-// trainers have pushed, the sum divided by how many trainers made the step, whether or not all of them pushed this row: as
-// if one trainer had a batch of all. In async and ssp it moves with each push, by the whole of it: with N trainers
-// by N pushes a step, and a learning rate that suits bsp may be N times too high. In geo what is pushed is added, by no
-// rule: it must be by how much the trainer's copy has moved, divided by the number of copies. A gradient there
-// makes parameters worse, which is why servers of that mode take only trainers that say by the setting "sync" that they know.
+// The servers' mode determines the effect. In bsp a row is updated once per step, by the rule and
+// the mean of the trainers' pushes: the sum divided by the number of trainers in the step, pushes
+// of this row or not, as for one large batch. In async and ssp each push updates the row by its
+// full gradient: with N trainers by N pushes per step, and a learning rate for bsp may be N times
+// too high. In geo pushes are added without a rule: they must be the change of the trainer's copy
+// divided by the number of copies. A gradient would make parameters worse: servers in geo mode
+// accept only trainers with the setting "sync".
 func (l *Session) PushRows(table int, step uint64, keys []uint64, grads []float32) error {
 	dim, err := l.table(table, keys, grads, true)
 	if err != nil {
@@ -184,8 +183,8 @@ func (l *Session) PushRows(table int, step uint64, keys []uint64, grads []float3
 	return nil
 }
 
-// merged is a batch without keys that are in it more than once, where that is asked
-// for. The keys are those of the batch, or in memory of the session.
+// merged returns a batch without duplicate keys, if Config.Merge is set. The keys are the caller's,
+// or in memory of the session.
 func (l *Session) merged(keys []uint64, grads []float32, dim int) ([]uint64, []float32) {
 	if !l.c.cfg.Merge {
 		return keys, grads
@@ -204,8 +203,7 @@ func (l *Session) merged(keys []uint64, grads []float32, dim int) ([]uint64, []f
 	return l.keys, l.sums
 }
 
-// PullDense asks for values of a dense array from place lo on, as they are to be for a
-// step. What is said of PullRows holds.
+// PullDense requests values of a dense array from index lo for a step, as PullRows does.
 func (l *Session) PullDense(array int, step uint64, lo int, dst []float32) (*Pull, error) {
 	d, err := l.array(array, lo, len(dst))
 	if err != nil {
@@ -226,14 +224,13 @@ func (l *Session) PullDense(array int, step uint64, lo int, dst []float32) (*Pul
 	return p, nil
 }
 
-// PushDense sends gradients of a dense array's values from place lo on, which belong
-// to a step. What is said of PushRows holds.
+// PushDense sends gradients of a dense array's values from index lo for a step, as PushRows does.
 func (l *Session) PushDense(array int, step uint64, lo int, grads []float32) error {
 	return l.dense(message.TypePushDense, message.Head{Step: step, Table: array, Code: l.c.cfg.Dense}, lo, grads)
 }
 
-// SetDense sends the first values of a whole dense array, as trainer 0 does before
-// anything else. Servers that have values already leave them as they are.
+// SetDense sends the initial values of a whole dense array: trainer 0 calls it first. Servers with
+// existing values ignore it.
 func (l *Session) SetDense(array int, values []float32) error {
 	return l.dense(message.TypeSetDense, message.Head{Table: array, Code: message.FP32}, 0, values)
 }
@@ -253,8 +250,7 @@ func (l *Session) dense(t wire.Type, head message.Head, lo int, values []float32
 	})
 }
 
-// ranges calls f with the parts of a range of an array, as servers hold them and
-// messages carry them.
+// ranges calls f with the parts of a range of an array, by server and message.
 func (l *Session) ranges(d *schema.Dense, lo, hi int, f func(k *link, lo, hi int) error) error {
 	for s, k := range l.links {
 		from, to := schema.Cut(d.Len, len(l.links), s)
@@ -267,18 +263,17 @@ func (l *Session) ranges(d *schema.Dense, lo, hi int, f func(k *link, lo, hi int
 	return nil
 }
 
-// Clock tells all servers that this session has pushed all that it will of a step, and
-// what the learning rate is from the next step on; below zero: what it is now.
-// In bsp the step is applied when all sessions of all trainers have told so, as the mean of their
-// pushes; in async and ssp pushes were applied, and added up, as they came: see PushRows. In ssp it bounds how far
-// others may be ahead, and in geo the rate has no effect.
+// Clock reports the end of a session's pushes for a step to all servers, and sets the learning rate
+// from the next step; below zero: unchanged. In bsp the step is applied when all sessions of all
+// trainers have clocked it, with the mean of their pushes; in async and ssp pushes were applied on
+// arrival: see PushRows. In ssp clocks limit the lead of other trainers, and in geo the rate has no
+// effect.
 func (l *Session) Clock(step uint64, rate float64) error {
 	return l.all(message.TypeClock, message.Head{Step: step, At: math.Float64bits(rate)})
 }
 
 func (l *Session) leave() error { return l.all(message.TypeLeave, message.Head{}) }
 
-// all sends a change without a body to all servers.
 func (l *Session) all(t wire.Type, head message.Head) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,7 +285,7 @@ func (l *Session) all(t wire.Type, head message.Head) error {
 	return nil
 }
 
-// chunks are the parts of a range, none longer than most.
+// chunks iterates over the parts of a range, of at most most elements.
 func chunks(lo, hi, most int) func(yield func(lo, hi int) bool) {
 	return func(yield func(lo, hi int) bool) {
 		for ; lo < hi; lo += most {
@@ -301,23 +296,22 @@ func chunks(lo, hi, most int) func(yield func(lo, hi int) bool) {
 	}
 }
 
-// Pull is a request under way. Wait must be called once, and it must not be used
-// afterwards.
+// Pull is a request in flight. Wait must be called once and ends its use.
 type Pull struct {
 	session *Session
 	dst     []float32
 	dim     int
-	order   []int32 // places of the batch by server, where rows have to be put to theirs
+	order   []int32 // indices of the batch by server, for rows of several servers
 	dups    []duplicate
 	done    chan struct{}
 
 	mu    sync.Mutex
-	parts int // answers that are missing, and one while requests are being made
+	parts int // missing answers, and one while requests are being made
 	clock uint64
 	err   error
 }
 
-// pull returns a Pull that nobody has.
+// pull returns an unused Pull.
 func (l *Session) pull(dst []float32, dim int) *Pull {
 	l.spare.Lock()
 	defer l.spare.Unlock()
@@ -331,14 +325,14 @@ func (l *Session) pull(dst []float32, dim int) *Pull {
 	return p
 }
 
-// more counts an answer that will come.
+// more counts an expected answer.
 func (p *Pull) more() {
 	p.mu.Lock()
 	p.parts++
 	p.mu.Unlock()
 }
 
-// part counts an answer that has come, or will not.
+// part counts an answer or an error.
 func (p *Pull) part(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -350,14 +344,15 @@ func (p *Pull) part(err error) {
 	}
 }
 
-// clocked takes what an answer says of clocks.
+// clocked records the clock of an answer.
 func (p *Pull) clocked(step uint64) {
 	p.mu.Lock()
 	p.clock = min(p.clock, step)
 	p.mu.Unlock()
 }
 
-// WaitClocked is Wait for rows that are pulled, and returns a step whose pushes of all trainers, and of all steps before it, are in them.
+// WaitClocked is Wait for rows, and returns the last step that they include completely, with all
+// earlier steps.
 func (p *Pull) WaitClocked() (step uint64, err error) {
 	if err := p.arrive(); err != nil {
 		return 0, err
@@ -367,9 +362,8 @@ func (p *Pull) WaitClocked() (step uint64, err error) {
 	return step, nil
 }
 
-// Wait returns when all rows or values are in their places, or the pull has failed.
-// With an error what is in the destination is undefined, and where the client has
-// ended it may be written until Close returns.
+// Wait blocks until all rows or values are in dst, or the pull has failed. After an error dst is
+// undefined, and after the client's end it may be written until Close returns.
 func (p *Pull) Wait() error {
 	err := p.arrive()
 	if err == nil {
@@ -378,13 +372,13 @@ func (p *Pull) Wait() error {
 	return err
 }
 
-// arrive waits until all is in its place.
+// arrive waits for all answers, and copies duplicate rows.
 func (p *Pull) arrive() error {
 	select {
 	case <-p.done:
 	default:
 		start := time.Now()
-		<-p.done // which comes: every answer has a deadline
+		<-p.done // bounded: every answer has a deadline
 		p.session.c.count.pullWait.Add(int64(time.Since(start)))
 	}
 	if p.err != nil {
@@ -396,7 +390,6 @@ func (p *Pull) arrive() error {
 	return nil
 }
 
-// giveBack is for whoever has no more use for it.
 func (p *Pull) giveBack() {
 	l := p.session
 	p.dst = nil

@@ -8,26 +8,26 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// splitter cuts the keys of a batch by owner. It belongs to one goroutine at a time.
+// splitter divides the keys of a batch by owner. It is for one goroutine at a time.
 type splitter struct {
 	servers int
-	owner   []uint16 // of each key that travels
-	at      []int32  // by server, where its keys begin in order; one more: the end
+	owner   []uint16 // owners of the sent keys
+	at      []int32  // start of each server's keys, and the end
 
-	// A set of the keys of a batch: an entry is the round in which it was made, so
-	// that nothing has to be cleared, and the key's place among those that travel.
+	// The set has the keys of a batch: an entry has a round, so that no clearing is needed, and the
+	// key's index in the batch.
 	set    []uint64
 	round  uint64
-	unique []int32 // places in the batch of the keys that travel
+	unique []int32 // batch indices of distinct keys
 }
 
-// duplicate is a key that is in a batch again: the rows at two of its places are equal.
+// duplicate is a repeated key of a batch: the rows at both indices are equal.
 type duplicate struct{ place, first int32 }
 
-const roundLimit = 1 << 32 // an entry has 32 bits for its round
+const roundLimit = 1 << 32 // entries have 32 bits for the round
 
-// merge finds keys that are in the batch more than once: unique are the places where
-// each is first, dups, appended to what is given, the others.
+// merge finds duplicate keys: unique has the first index of each key, dups, appended to the
+// argument, the other ones.
 func (s *splitter) merge(keys []uint64, dups []duplicate) (unique []int32, _ []duplicate) {
 	size := 2 << bits.Len(uint(len(keys)))
 	if len(s.set) < size {
@@ -55,8 +55,8 @@ next:
 	return s.unique, dups
 }
 
-// split sorts places of the batch by the owner of the key there, in order, into order.
-// places nil stands for all. group returns then which of them a server has.
+// split sorts indices of the batch by the owner of the key, stably, into order. nil places means
+// all. group then returns a server's range.
 func (s *splitter) split(keys []uint64, places []int32, order []int32) []int32 {
 	n := len(places)
 	if places == nil {
@@ -88,16 +88,16 @@ func (s *splitter) split(keys []uint64, places []int32, order []int32) []int32 {
 		order[*to] = p
 		*to++
 	}
-	copy(s.at[1:], s.at[:s.servers]) // each is where the next begins
+	copy(s.at[1:], s.at[:s.servers]) // ends become starts
 	s.at[0] = 0
 	return order
 }
 
-// group is the range of a server's keys in what split returned.
+// group returns the range of a server's keys in the result of split.
 func (s *splitter) group(server int) (lo, hi int) { return int(s.at[server]), int(s.at[server+1]) }
 
-// sum adds up the gradients of keys that are in the batch more than once, in the order
-// in which they appear: row i of the sum is that of place unique[i].
+// sum adds up the gradients of duplicate keys in order of appearance: row i of the sum is for index
+// unique[i].
 func sum(dst, grads []float32, dim int, unique []int32, dups []duplicate, row []int32) []float32 {
 	dst = bytesview.Sized(dst, len(unique)*dim)
 	for i, p := range unique {
@@ -113,7 +113,6 @@ func sum(dst, grads []float32, dim int, unique []int32, dups []duplicate, row []
 	return dst
 }
 
-// checkRows compares the lengths of keys and values.
 func checkRows(keys []uint64, values []float32, dim int) error {
 	if len(values) != len(keys)*dim {
 		return fmt.Errorf("%d values for %d rows of %d", len(values), len(keys), dim)

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Stats is what a client has done since Dial.
+// Stats are a client's counters since Dial.
 type Stats struct {
 	BytesSent, BytesReceived int64
-	RowsPulled, RowsPushed   int64 // that travelled
-	RowsMerged               int64 // that did not, because their key was in the batch already
-	Messages                 int64 // sent, those that were sent again included
-	Resent                   int64 // messages that were sent again
+	RowsPulled, RowsPushed   int64 // transferred rows
+	RowsMerged               int64 // duplicate rows not transferred
+	Messages                 int64 // sent messages, repetitions included
+	Resent                   int64 // repeated messages
 	Reconnects               int64
-	PullWait                 time.Duration // in Wait
-	PushWait                 time.Duration // for room in windows
+	PullWait                 time.Duration // wait for pulls
+	PushWait                 time.Duration // wait for free windows
 }
 
 type counters struct {
 	rowsPulled, rowsPushed, merged, messages, resent, reconnects, pullWait, pushWait atomic.Int64
 }
 
-// Stats returns what the client has done.
+// Stats returns the client's counters.
 func (c *Client) Stats() Stats {
 	n := &c.count
 	s := Stats{

@@ -11,19 +11,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/tiers"
 )
 
-// Recovery says how Recover does it.
+// Recovery configures Recover.
 type Recovery struct {
-	// MemoryBytes bounds the rows in memory, one server's at a time, DiskBytes those in its folder that
-	// memory has no room for; 0: no limit.
+	// MemoryBytes limits the rows in memory, one server at a time, DiskBytes the other rows in the
+	// server's folder; 0: no limit.
 	MemoryBytes, DiskBytes int64
-	// Report gets a line for each server. It may be nil.
+	// Report receives a line for each server. It may be nil.
 	Report func(line string)
 }
 
-// Recover brings the checkpoints of a job whose servers have ended, or were killed, to what their logs
-// have, and reports where each log ends and how that is known: it opens each server whose log is ahead of its newest checkpoint as if it were started again, and
-// saves it. Servers that are running are an error (wal.ErrHeld). Steps that bsp had not applied, because
-// not all trainers had ended them, stay in the log.
+// Recover updates the checkpoints of a job with ended or killed servers from their logs, and
+// reports the end of each log with the evidence. A server with a log ahead of the newest checkpoint
+// is opened as in a restart, and saved. Running servers are an error (wal.ErrHeld). Steps not
+// applied by bsp, without the clocks of all trainers, stay in the log.
 func Recover(ctx context.Context, dir string, r Recovery) error {
 	if r.Report == nil {
 		r.Report = func(string) {}
@@ -52,7 +52,7 @@ func Recover(ctx context.Context, dir string, r Recovery) error {
 	return nil
 }
 
-// reportEnds reports where logs end; an error says all that they have lost there, before anything is changed.
+// reportEnds reports the ends of logs; its error lists all losses, before any change.
 func (j *Job) reportEnds(report func(line string)) error {
 	var errs []error
 	for _, s := range j.Servers {
@@ -68,13 +68,13 @@ func (j *Job) reportEnds(report func(line string)) error {
 	return errors.Join(errs...)
 }
 
-// hasLog says that there is a log where there was one.
+// hasLog reports whether the log still exists, or never did.
 func (s *Server) hasLog() bool { return s.About.Record == 0 || s.Log.Path != "" }
 
 func (s *Server) name() string { return fmt.Sprintf("server %d of %d", s.About.Index, s.About.Servers) }
 
 func (s *Server) recover(ctx context.Context, r Recovery) (done engine.Saved, err error) {
-	below := tiers.Config{Deltas: true} // as servers that save have it: when rows were touched is saved too
+	below := tiers.Config{Deltas: true} // saves usage, as servers do
 	if r.MemoryBytes > 0 {
 		below.Dir, below.MemoryBytes, below.DiskBytes = Below(s.Dir), r.MemoryBytes, r.DiskBytes
 	}
@@ -97,7 +97,7 @@ func (s *Server) recover(ctx context.Context, r Recovery) (done engine.Saved, er
 	return done, errors.Join(err, e.Close(), t.Close())
 }
 
-// admissions are those of the tables, as the server had them.
+// admissions returns the tables' admissions from the checkpoint.
 func (s *Server) admissions() (map[string]shard.Admission, error) {
 	out := map[string]shard.Admission{}
 	for i, t := range s.About.Layout.Sparse {
@@ -114,5 +114,5 @@ func (s *Server) admissions() (map[string]shard.Admission, error) {
 	return out, nil
 }
 
-// Below is the folder of rows that memory has no room for, in a server's.
+// Below returns the folder for rows outside memory in a server's folder.
 func Below(serverDir string) string { return filepath.Join(serverDir, "below") }

@@ -1,7 +1,6 @@
-// Package offline reads what the servers of a job have saved, without a server: for a person who
-// looks, to write embeddings for serving, and to begin another job with it. Servers of package
-// internal/server, whose tables are those of internal/server/tiers, have a folder each in a
-// directory that they have in common.
+// Package offline reads the checkpoints of a job's servers without a server: to inspect
+// checkpoints, to export embeddings for serving, and to start another job. Servers of package
+// internal/server, with tables of internal/server/tiers, have a folder each in a common directory.
 package offline
 
 import (
@@ -24,34 +23,33 @@ import (
 
 const prefix = "server-"
 
-// ServerDir is the folder of a server in a job's directory.
+// ServerDir returns the folder of a server in a job's directory.
 func ServerDir(dir string, index int) string {
 	return filepath.Join(dir, prefix+strconv.Itoa(index))
 }
 
-// Job is what the servers of one job have saved, all of them.
+// Job has the checkpoints of all servers of a job.
 type Job struct {
 	Dir     string
-	Servers []Server // by index
+	Servers []Server // servers by index
 }
 
-// Server is what one of them has.
+// Server has the checkpoint of a server.
 type Server struct {
 	Dir   string
 	About engine.About
-	// Chain is its newest checkpoint, or the one that was asked for: a whole one, and the deltas to it.
+	// Chain is the newest or the requested checkpoint: a full checkpoint, and its deltas.
 	Chain []*snapshot.Snapshot
-	// UncheckpointedRecords is how many records its log has that the checkpoint may lack. Of a
-	// server that is running, or was killed; one that ended has none.
+	// UncheckpointedRecords is the number of log records after the checkpoint, for a running or
+	// killed server; 0 after a normal end.
 	UncheckpointedRecords uint64
-	// Log is where its log ends, and Lost, where it is not nil, why changes are missing there that the server had acknowledged.
+	// Log is the end of the log, and Lost the error if acknowledged changes are missing.
 	Log  wal.End
 	Lost error
 }
 
-// Open finds the newest checkpoints of all servers of a job in its directory, and looks that they are
-// complete and belong together; what is in them is checked when it is read. It reports all faults
-// together.
+// Open finds the newest checkpoints of all servers of a job in its directory, and checks that the
+// set is complete and consistent; contents are checked when read. Open returns all errors together.
 func Open(dir string) (*Job, error) {
 	j := &Job{Dir: dir}
 	entries, err := os.ReadDir(dir)
@@ -80,8 +78,8 @@ func Open(dir string) (*Job, error) {
 	return j.whole(errs)
 }
 
-// At is Open of the parts of a checkpoint of the whole job after a step of its run, with their numbers by server. What is newer,
-// in logs too, is left out.
+// At is Open for the parts of a checkpoint of the whole job after a step, with their numbers by
+// server. Newer changes, also in logs, are ignored.
 func At(dir string, step uint64, numbers []uint64) (*Job, error) {
 	j := &Job{Dir: dir}
 	var errs []error
@@ -101,7 +99,7 @@ func At(dir string, step uint64, numbers []uint64) (*Job, error) {
 	return j.whole(errs)
 }
 
-// whole looks that servers that could be opened are all.
+// whole checks that all servers were opened.
 func (j *Job) whole(errs []error) (*Job, error) {
 	if len(errs) == 0 {
 		slices.SortFunc(j.Servers, func(a, b Server) int { return cmp.Compare(a.About.Index, b.About.Index) })
@@ -113,7 +111,7 @@ func (j *Job) whole(errs []error) (*Job, error) {
 	return j, nil
 }
 
-// openServer opens a server's checkpoint of a number, or the newest where that is 0.
+// openServer opens a server's checkpoint by number, or the newest for 0.
 func openServer(dir string, index int, number uint64) (s Server, err error) {
 	s.Dir = dir
 	id, err := engine.IdentityOf(dir)
@@ -145,7 +143,7 @@ func openServer(dir string, index int, number uint64) (s Server, err error) {
 	if lost := (*wal.LostError)(nil); errors.As(err, &lost) {
 		s.Lost, err = lost, nil
 	}
-	has := s.About.Last + 1 // a checkpoint adds a record of its own
+	has := s.About.Last + 1 // a checkpoint adds a record
 	switch {
 	case err != nil || s.About.Record == 0 || s.Log.Path == "" || s.Lost != nil:
 	case s.Log.Last < has:
@@ -159,7 +157,7 @@ func openServer(dir string, index int, number uint64) (s Server, err error) {
 
 func (s *Server) newest() *snapshot.Snapshot { return s.Chain[len(s.Chain)-1] }
 
-// complete reports servers that are missing, or of another job.
+// complete returns errors for servers that are missing, or of another job.
 func (j *Job) complete() (errs []error) {
 	first := j.Servers[0].About.Identity
 	there := map[int]bool{}
@@ -178,7 +176,7 @@ func (j *Job) complete() (errs []error) {
 	return errs
 }
 
-// Dirs are the servers' folders, for engine.Config.From.
+// Dirs returns the servers' folders, for engine.Config.From.
 func (j *Job) Dirs() (out []string) {
 	for _, s := range j.Servers {
 		out = append(out, s.Dir)
@@ -186,8 +184,8 @@ func (j *Job) Dirs() (out []string) {
 	return out
 }
 
-// Begin is Open for a job that is to begin with this one's checkpoints: that logs are ahead of them is an
-// error, because it would leave changes out.
+// Begin is Open for a job that starts from the checkpoints: a log ahead of its checkpoint is an
+// error, because changes would be lost.
 func Begin(dir string) (*Job, error) {
 	j, err := Open(dir)
 	if err != nil {
@@ -204,9 +202,8 @@ func Begin(dir string) (*Job, error) {
 	return j, errors.Join(errs...)
 }
 
-// Steps is the range of the steps that the servers' checkpoints have, which are of different moments where
-// the servers were killed: of a checkpoint of the whole job its own, else from all trainers' that bsp had applied, else
-// the last that any had ended.
+// Steps returns the range of the servers' steps, which differ after a kill: the step of a job
+// checkpoint, else the last step applied by bsp, else the last step ended by any trainer.
 func (j *Job) Steps() (least, most uint64) {
 	for i, s := range j.Servers {
 		step := s.About.Highest
@@ -244,7 +241,7 @@ func (j *Job) Table(name string) (int, error) {
 	return 0, nil
 }
 
-// Rows is how many rows a table had on all servers, about when they saved it.
+// Rows returns the approximate number of rows of a table on all servers when they were saved.
 func (j *Job) Rows(table int) (n int64) {
 	for _, s := range j.Servers {
 		n += s.About.Rows[table]
@@ -252,7 +249,8 @@ func (j *Job) Rows(table int) (n int64) {
 	return n
 }
 
-// Each hands out the rows of a table, keys and weights, some at a time and in no order; see shard.Scan.
+// Each passes the keys and weights of a table's rows to do, in batches and in no order; see
+// shard.Scan.
 func (j *Job) Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error {
 	for _, s := range j.Servers {
 		dirs, of, err := s.folders(table)
@@ -266,7 +264,7 @@ func (j *Job) Each(ctx context.Context, table int, do func(keys []uint64, weight
 	return nil
 }
 
-// Array reads an array, all of it, into values: as many as it has.
+// Array reads a whole array into values, of the array's length.
 func (j *Job) Array(ctx context.Context, array int, values []float32) error {
 	have := 0
 	for _, s := range j.Servers {
@@ -285,7 +283,8 @@ func (j *Job) Array(ctx context.Context, array int, values []float32) error {
 	return nil
 }
 
-// folders are those of a table, a whole one and deltas, and what their files say that they belong to.
+// folders returns a table's folders of a full checkpoint and deltas, and the owner strings of their
+// files.
 func (s *Server) folders(table int) (dirs, of []string, err error) {
 	for _, c := range slices.Backward(s.Chain) {
 		dir, owner, err := engine.TableDir(c, table)

@@ -12,18 +12,17 @@ import (
 
 // Rule names an optimizer of package optim and its settings.
 type Rule struct {
-	// Name is one of optim.RowRules for tables; for arrays sgd, adagrad, adam,
-	// adamw or ftrl.
+	// Name is a name of optim.RowRules for tables; for arrays sgd, adagrad, adam, adamw or ftrl.
 	Name string `json:"name"`
-	// LR is the learning rate at first.
+	// LR is the initial learning rate.
 	LR float64 `json:"lr"`
-	// Settings replace the usual ones, by name: momentum, weight_decay, initial, eps, beta, beta1,
-	// beta2, l1, l2, bound, rate (of rules for rows: what LR is multiplied by, also when it
-	// changes), and those of a click policy.
+	// Settings override defaults, by name: momentum, weight_decay, initial, eps, beta, beta1,
+	// beta2, l1, l2, bound, rate (for row rules: a factor of LR, also after a change), and the
+	// settings of a click policy.
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
 
-// Rows is the rule for rows. Every call makes a new one. Bound is a setting of all.
+// Rows returns a new rule for rows. All rules have the setting bound.
 func (r Rule) Rows() (optim.RowRule, error) {
 	rule, err := optim.NewRowRule(r.Name, r.LR)
 	if err != nil {
@@ -53,19 +52,19 @@ func (r Rule) Rows() (optim.RowRule, error) {
 	return rule, rule.Validate()
 }
 
-// rated is a rule whose learning rate is what is set times a number.
+// rated is a rule with a factor for its learning rate.
 type rated struct {
 	optim.RowRule
 	times float64
 }
 
-// SetLR sets the rule's rate to lr times the number.
+// SetLR sets the rule's rate to lr times the factor.
 func (r *rated) SetLR(lr float64) { r.RowRule.(optim.Rated).SetLR(lr * r.times) }
 
-// CurrentLR is the rate without the number.
+// CurrentLR returns the rate without the factor.
 func (r *rated) CurrentLR() float64 { return r.RowRule.(optim.Rated).CurrentLR() / r.times }
 
-// Settled is the rule for rows with all its settings, those not given as they usually are.
+// Settled returns the rule for rows with all its settings, defaults included.
 func (r Rule) Settled() (Rule, error) {
 	rule, err := r.Rows()
 	if err != nil {
@@ -78,7 +77,7 @@ func (r Rule) Settled() (Rule, error) {
 	return r, nil
 }
 
-// Dense is the rule for an array. Every call makes a new one.
+// Dense returns a new rule for an array.
 func (r Rule) Dense() (optim.Optimizer, error) {
 	opt, fields := denseRule(r.Name, r.LR)
 	if opt == nil {
@@ -95,7 +94,7 @@ func (r Rule) Dense() (optim.Optimizer, error) {
 	return opt, nil
 }
 
-// set gives a rule's fields the settings' values.
+// set sets a rule's fields to the settings' values.
 func (r Rule) set(fields map[string]*float64) error {
 	var unknown []string
 	for name, v := range r.Settings {

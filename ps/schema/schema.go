@@ -1,6 +1,5 @@
-// Package schema says what tables a parameter server holds, and which server holds
-// what of them. Trainers and servers read the same schema: its hash tells that they
-// do.
+// Package schema describes the tables of parameter servers, and their division between servers.
+// Trainers and servers compare the hash of their schemas.
 package schema
 
 import (
@@ -14,50 +13,47 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Limits of a schema.
 const (
-	MaxTables    = 1024    // of each kind
-	MaxDim       = 1 << 16 // weights in a row
-	MaxLen       = 1 << 40 // values of a dense array
+	MaxTables    = 1024    // maximum of each kind
+	MaxDim       = 1 << 16 // maximum weights in a row
+	MaxLen       = 1 << 40 // maximum values of a dense array
 	MaxNameBytes = 256
 )
 
-// Schema is what a job keeps on its servers. Tables and arrays are known by their
-// place in it.
+// Schema describes a job's tables and arrays on servers. Their index identifies them.
 type Schema struct {
 	Sparse []Sparse `json:"sparse,omitempty"`
 	Dense  []Dense  `json:"dense,omitempty"`
-	// Inputs describe the inputs and outputs of the model in their order, as far as they have
-	// names. They are no part of the hash; a job that begins with another job's tables needs the
-	// same ones.
+	// Inputs are the names of the model's inputs and outputs in order, if they have names. Inputs
+	// are not part of the hash, but a job that starts from another job's tables needs equal Inputs.
 	Inputs []string `json:"inputs,omitempty"`
 }
 
-// Sparse is a table of rows by 64-bit key, cut over the servers by [Owner]. Rows are
-// made when they are first touched.
+// Sparse is a table of rows by 64-bit key, divided between servers by [Owner]. Rows are created at
+// the first access.
 type Sparse struct {
-	Name string `json:"name"`           // initial weights depend on it
+	Name string `json:"name"`           // initial weights depend on Name
 	Dim  int    `json:"dim"`            // weights in a row, 1 to MaxDim
-	Rule Rule   `json:"rule"`           // moves rows
-	Init Init   `json:"init"`           // begins them
-	Seed uint64 `json:"seed,omitempty"` // of Init's streams
-	// Admission says which keys get a row, as shard.Admission reads it, where the server's settings
-	// say nothing of this table. "": what they say of all.
+	Rule Rule   `json:"rule"`           // updates rows
+	Init Init   `json:"init"`           // initialises rows
+	Seed uint64 `json:"seed,omitempty"` // seed of Init's streams
+	// Admission selects the keys with a row, in the format of shard.Admission, unless the server
+	// has a setting for this table. "": the server's setting for all tables.
 	Admission string `json:"admission,omitempty"`
 }
 
-// Dense is an array of float32, such as all dense parameters of a model, cut over
-// the servers by [Cut].
+// Dense is an array of float32, such as all dense parameters of a model, divided between servers by
+// [Cut].
 type Dense struct {
 	Name string `json:"name"`
 	Len  int    `json:"len"`  // values, 1 to MaxLen
-	Rule Rule   `json:"rule"` // moves them
+	Rule Rule   `json:"rule"` // updates values
 }
 
-// Init says with what weights rows begin. A model's own tables begin with the same.
+// Init describes the initial weights of rows, equal to those of a model's local tables.
 type Init = rowinit.Spec
 
-// Validate reports everything that is wrong, together.
+// Validate returns all errors together.
 func (s *Schema) Validate() error {
 	var errs []error
 	fault := func(bad bool, format string, args ...any) {
@@ -93,8 +89,8 @@ func (s *Schema) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Hash is the SHA-256 of the schema's canonical form in hexadecimal: equal for
-// schemas that mean the same. A schema that Validate refuses may have none: "".
+// Hash returns the SHA-256 of the schema's canonical form in hexadecimal, equal for equivalent
+// schemas. A schema that Validate rejects may return "".
 func (s *Schema) Hash() string {
 	c := Schema{Sparse: append([]Sparse{}, s.Sparse...), Dense: s.Dense}
 	for i := range c.Sparse {
@@ -102,7 +98,7 @@ func (s *Schema) Hash() string {
 			init.Name = ""
 		}
 	}
-	b, err := json.Marshal(c) // the keys of maps are sorted, numbers have their shortest form
+	b, err := json.Marshal(c) // sorted map keys, shortest form of numbers
 	if err != nil {
 		return ""
 	}
@@ -110,8 +106,8 @@ func (s *Schema) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Counts is how many values follow a row's gradient in a push to the table: see
-// optim.CountedRule. It is 0 for most, and for one that Validate refuses.
+// Counts returns the number of values after a row's gradient in a push to the table: see
+// optim.CountedRule. It is 0 for most tables, and for an invalid table.
 func (t *Sparse) Counts() int {
 	rule, err := t.Rule.Rows()
 	if err != nil {
@@ -120,7 +116,7 @@ func (t *Sparse) Counts() int {
 	return optim.Counts(rule)
 }
 
-// Parts are the parts of the state that a table's rows have beside their weights.
+// Parts returns the parts of a row's state, without the weights.
 func (t *Sparse) Parts() ([]optim.RowPart, error) {
 	rule, err := t.Rule.Rows()
 	if err != nil {

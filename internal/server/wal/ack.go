@@ -11,9 +11,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-// A log cannot tell from its last segment alone whether more had followed: a file that was cut looks like a write
-// that was cut short. So the number of the last record that Wait answers for is kept beside the segments, in a file
-// that is written in place after each group, and before Wait answers:
+// The last segment alone does not distinguish a lost tail from a torn write. The number of the last
+// acknowledged record is therefore stored next to the segments, in a file that is overwritten in
+// place after each group, before Wait returns:
 //
 //	offset  bytes
 //	0       8     "RINGOAC2"
@@ -22,9 +22,9 @@ import (
 //	20      104   Config.Owner, and zeros
 //	124     4     CRC-32C of all bytes before
 //
-// It is never forced to the disk. After the end of the process, kill -9 included, it is exact; after a loss of power it may be
-// older than the log, and then says what was acknowledged at least; or, without Config.Sync, newer, and then
-// acknowledged records are lost indeed.
+// The file is never synced. After the end of the process, kill -9 included, its number is exact.
+// After a loss of power the number may be older than the log, a lower bound of the acknowledged
+// records; or, without Config.Sync, newer, and then acknowledged records are lost.
 const (
 	markName   = "acknowledged"
 	markMagic  = "RINGOAC2"
@@ -32,7 +32,7 @@ const (
 	markClosed = 1
 )
 
-// ackState is what the file says.
+// ackState is the content of the file.
 type ackState struct {
 	safe   uint64
 	closed bool
@@ -52,7 +52,7 @@ func (m ackState) append(b []byte, owner string) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b[at:]))
 }
 
-// readMark reads a log's mark; false: there is none that is whole.
+// readMark reads a log's acknowledgement file; known is false if no valid file exists.
 func readMark(dir, owner string) (m ackState, known bool, err error) {
 	b, err := readAtMost(markPath(dir), markBytes+1)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,7 @@ func readMark(dir, owner string) (m ackState, known bool, err error) {
 	return ackState{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:])&markClosed != 0}, true, nil
 }
 
-// openMark makes the file say m, and opens it for more.
+// openMark writes m to the file, and opens it for later writes.
 func (l *Log) openMark(m ackState) error {
 	f, err := os.OpenFile(markPath(l.dir), os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
@@ -89,7 +89,7 @@ func (l *Log) openMark(m ackState) error {
 	return nil
 }
 
-// setMark says how far the log is safe. It costs one write of 128 bytes to the system's memory.
+// setMark records m. Cost: a write of 128 bytes to the page cache.
 func (l *Log) setMark(m ackState) error {
 	_, err := l.mark.WriteAt(m.append(l.markBuffer[:0], l.c.Owner), 0)
 	return err

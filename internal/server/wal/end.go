@@ -6,20 +6,19 @@ import (
 	"io/fs"
 )
 
-// End is where a log ends, and how one knows.
+// End describes the end of a log, and the evidence for it.
 type End struct {
-	Last   uint64 `json:"last_record"` // number of the last whole record; 0: there is none
-	Path   string `json:"segment"`     // of the segment after whose record the log ends; empty: there is no log
-	Offset int64  `json:"offset"`      // of the end, in bytes
-	Torn   int64  `json:"torn_bytes"`  // after it: of a write that was cut short
-	// Marked says that it is known which records were acknowledged: those up to Acknowledged, after a loss of power at
-	// least.
+	Last   uint64 `json:"last_record"` // last whole record; 0: none
+	Path   string `json:"segment"`     // segment with the end; empty: no log
+	Offset int64  `json:"offset"`      // offset of the end in bytes
+	Torn   int64  `json:"torn_bytes"`  // bytes after the end, of a torn write
+	// Marked reports whether Acknowledged is known, after a loss of power as a lower bound.
 	Marked       bool   `json:"marked"`
 	Acknowledged uint64 `json:"acknowledged_record,omitempty"`
-	Closed       bool   `json:"closed"` // in good order
+	Closed       bool   `json:"closed"` // closed normally
 }
 
-// String says it to a person.
+// String describes the end in words.
 func (e End) String() string {
 	if e.Path == "" {
 		return "there is no log"
@@ -39,8 +38,9 @@ func (e End) String() string {
 	return text
 }
 
-// Ends finds where a log ends that nobody has open. It reads the last segment, takes no lock and changes nothing. A log that has
-// lost acknowledged records at its end gives a *[LostError], other damage a *[DamageError]. owner is its Config.Owner.
+// Ends finds the end of a log that is not open. It reads the last segment, without a lock or a
+// change. A loss of acknowledged records at the end returns a *[LostError], other damage a
+// *[DamageError]. owner is the log's Config.Owner.
 func Ends(dir, owner string) (End, error) {
 	end, _, err := ends(dir, owner)
 	if err != nil {
@@ -49,10 +49,10 @@ func Ends(dir, owner string) (End, error) {
 	return end, nil
 }
 
-// ends is Ends, with the segments that have records or may get some. Where the last one of the directory is not
-// among them, a crash has kept its header from being written.
+// ends is Ends, and returns the segments that have or may get records. After a crash the
+// directory's last segment may have no header, and is not returned.
 func ends(dir, owner string) (end End, all []segment, err error) {
-	m, known, err := readMark(dir, owner) // first: of a log that somebody has open it must not be newer than the segments
+	m, known, err := readMark(dir, owner) // read first: never newer than the segments
 	if err == nil {
 		all, err = list(dir)
 	}
@@ -66,12 +66,12 @@ func ends(dir, owner string) (end End, all []segment, err error) {
 	if err != nil {
 		return end, nil, err
 	}
-	for _, s := range all[:max(0, len(all)-1)] { // of what Replay may leave out, too
+	for _, s := range all[:max(0, len(all)-1)] { // also those that Replay skips
 		b, err := readAtMost(s.path, segmentHeader)
 		if err == nil {
 			_, err = checkHeader(s.path, b, s.first, owner)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // of a log that is open, Truncate may have removed it
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // perhaps truncated
 			return end, nil, err
 		}
 	}

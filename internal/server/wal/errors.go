@@ -8,20 +8,20 @@ import (
 )
 
 var (
-	// ErrHeld is the error of Open where another process has the log.
+	// ErrHeld is the error of Open if another process has the log.
 	ErrHeld = dirlock.ErrHeld
-	// ErrVersion is the error of a log that another version of the format wrote.
+	// ErrVersion is the error of a log in another version of the format.
 	ErrVersion = errors.New("another version of the format")
-	// errOwner is the error of a file that another owner's log wrote.
+	// errOwner is the error of a file from another owner's log.
 	errOwner = errors.New("of the log of")
-	// ErrClosed is the error of a log that has been closed.
+	// ErrClosed is the error of a closed log.
 	ErrClosed = errors.New("wal: the log is closed")
 )
 
-// DamageError says where a log is damaged.
+// DamageError reports damage of a log.
 type DamageError struct {
-	Path   string // the segment's file
-	Offset int64  // in the file, in bytes
+	Path   string // segment file
+	Offset int64  // offset in the file in bytes
 	Fault  string
 }
 
@@ -30,15 +30,16 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.Path, e.Offset, e.Fault)
 }
 
-// LostError says that a log has lost records at its end that it had acknowledged.
+// LostError reports that a log has lost acknowledged records at its end.
 type LostError struct {
 	Dir string
 	End End // Acknowledged is above Last
-	// Headless is the last segment's file where it has no whole header, and so no records: "" where it has one.
+	// Headless is the last segment's file if it has no complete header, and therefore no records;
+	// else "".
 	Headless string
 }
 
-// Error says what is lost, why that is known, and what to do.
+// Error states the loss, the evidence and the remedy.
 func (e *LostError) Error() string {
 	at := "no segment is left"
 	if e.End.Path != "" {
@@ -51,20 +52,19 @@ func (e *LostError) Error() string {
 		"bring it back from a copy, or remove %s to go on without records %d to %[2]d", at, e.End.Acknowledged, markPath(e.Dir), e.End.Last+1)
 }
 
-// WriteError is why a log takes no more records. Records up to Safe survive;
-// those from Safe+1 to Last were never acknowledged.
+// WriteError is the error of a log that accepts no more records. Records up to Safe survive;
+// records from Safe+1 to Last were never acknowledged.
 type WriteError struct {
 	Dir        string
 	Safe, Last uint64
-	// Resumable says that the disk was full and that what was written of the
-	// failed group is cut off: records after Safe are not kept, and the log goes
-	// on with Safe+1 after Resume. Otherwise it has failed for good, and those
-	// records may or may not be there when it is opened again.
+	// Resumable reports that the disk was full and the failed group was cut off: records after Safe
+	// are dropped, and the log continues with Safe+1 after Resume. Otherwise the failure is
+	// permanent, and the reopened log may or may not have these records.
 	Resumable bool
 	Err       error
 }
 
-// Error says what is safe, what is not, and what to do.
+// Error states the safe and unsafe records, and the remedy.
 func (e *WriteError) Error() string {
 	head := fmt.Sprintf("wal: %s: writing records %d to %d: %v; records up to %d are safe", e.Dir, e.Safe+1, e.Last, e.Err, e.Safe)
 	if e.Resumable {
@@ -73,5 +73,5 @@ func (e *WriteError) Error() string {
 	return head + ", later ones may not be: check the disk, then open the log again"
 }
 
-// Unwrap is the system's error.
+// Unwrap returns the system's error.
 func (e *WriteError) Unwrap() error { return e.Err }

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datasync forces data and length to the disk, and leaves times out: one write
-// less than fsync.
+// datasync syncs data and length, but not times: one write less than fsync.
 func datasync(f *os.File) error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))

@@ -10,50 +10,48 @@ import (
 	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-// Log is an open log. All methods may be called at once.
+// Log is an open log. All methods are safe for concurrent use.
 type Log struct {
 	dir  string
 	c    Config
 	lock *dirlock.Lock
 
-	// Who writes a group owns file and size while writing is set; nobody else
-	// touches them.
+	// file and size belong to the goroutine that set writing.
 	file file
-	size int64 // of the segment, up to the last group that is safe
+	size int64 // end of the last safe group in the segment
 	mark *os.File
-	end  End // when the log was opened
+	end  End // end of the log at Open
 
-	markBuffer [markBytes]byte // whoever has file
+	markBuffer [markBytes]byte // used with file
 
-	truncating sync.Mutex // one Truncate at a time
+	truncating sync.Mutex // serialises Truncate
 
 	mu       sync.Mutex
-	changed  sync.Cond // a group has ended, or the log has
-	segments []segment // the last one is written to
-	pending  []byte    // the group that gathers
-	spare    []byte    // the other buffer, nil while it is written
+	changed  sync.Cond // signals the end of a group or of the log
+	segments []segment // the last one is being written
+	pending  []byte    // group being gathered
+	spare    []byte    // second buffer, nil during a write
 	gathered uint32    // records in pending
-	opened   uint64    // the next record's number when the log was opened
+	opened   uint64    // value of next at Open
 	next     uint64    // number of the next record
 	safe     uint64
 	writing  bool
 	closed   bool
-	failed   *WriteError // nil while the log takes records
-	runs     []run       // those that failed: one more after each Resume
+	failed   *WriteError // nil while the log accepts records
+	runs     []run       // failed runs: one more after each Resume
 	stats    Stats
 }
 
-// run is what became of the records between two failures.
+// run is the sequence of records between two failures.
 type run struct {
 	safe uint64
 	err  *WriteError
 }
 
-// Append adds a record, the parts one after the other, and returns its position.
-// It is safe once Wait has answered for it, or for a later one. Append copies the
-// parts. It waits only while a buffer's worth of records waits to be written. The
-// order of records is that of the calls: who needs another one holds a lock. In
-// the steady state it allocates nothing.
+// Append adds a record, the concatenation of parts, and returns its position. The record is safe
+// once Wait has returned for the record or a later record. Append copies the parts, and blocks only
+// while a full buffer waits to be written. Records are in the order of the calls: callers lock if
+// order matters. In the steady state Append does not allocate.
 func (l *Log) Append(parts ...[]byte) (LSN, error) {
 	n, sum := 0, uint32(0)
 	for _, p := range parts {
@@ -85,10 +83,9 @@ func (l *Log) Append(parts ...[]byte) (LSN, error) {
 	return p, nil
 }
 
-// Wait returns when the record at p and all before it are safe, at the latest
-// after the group now on its way and the one that p is in. The first to wait
-// writes for all. A record that is not safe and never will be gives a
-// *[WriteError]; it may be asked for as often as one likes.
+// Wait blocks until the record at p and all before it are safe: at the latest after the current
+// group and the group of p. The first waiter writes for all. For a failed record Wait returns a
+// *[WriteError], on every call.
 func (l *Log) Wait(p LSN) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,8 +102,8 @@ func (l *Log) Wait(p LSN) error {
 	}
 }
 
-// advance brings the log to the end of a group: another one's or its own. l.mu
-// is held, and let go meanwhile.
+// advance waits for the current group, or writes the next group. The caller holds l.mu, which
+// advance releases during the write.
 func (l *Log) advance() {
 	if l.writing {
 		l.changed.Wait()
@@ -129,17 +126,16 @@ func (l *Log) advance() {
 	l.changed.Broadcast()
 }
 
-// fail ends a run: no record after the last safe one is kept.
+// fail ends a run: all records after the last safe one are dropped.
 func (l *Log) fail(resumable bool, err error) {
 	l.failed = &WriteError{Dir: l.dir, Safe: l.safe, Last: l.next - 1, Resumable: resumable, Err: err}
 	l.runs = append(l.runs, run{l.safe, l.failed})
 	l.pending, l.gathered = l.pending[:0], 0
 }
 
-// Resume lets a log go on that a full disk had stopped, after there is room
-// again: with the number after the last safe record. Records that had been
-// appended after that one are gone, and Wait says so. A log that failed otherwise
-// gives its error. Resume of a log that has not failed does nothing.
+// Resume continues a log that a full disk had stopped, with the number after the last safe record.
+// Records appended after the last safe record are lost, and Wait returns an error for them. A log
+// with another failure returns its error. Without a failure Resume has no effect.
 func (l *Log) Resume() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +151,7 @@ func (l *Log) Resume() error {
 	return nil
 }
 
-// Stats returns what the log has done.
+// Stats returns the log's counters.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,9 +161,8 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// Close writes what has been appended, closes the log and lets its directory go.
-// Records that could not be written are an error. A second Close gives
-// [ErrClosed].
+// Close writes all appended records, closes the log and unlocks its directory. Unwritten records
+// are an error. A second Close returns [ErrClosed].
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,11 +10,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Open opens the log in a directory, which it makes where there is none, takes the
-// directory ([ErrHeld] where another process has it), and cuts off what a crash
-// left of the last write. Of the segments it checks the last one; Replay checks the
-// others. Damage gives a *[DamageError], acknowledged records that are lost at the end a
-// *[LostError], and both leave all as it is.
+// Open opens the log in a directory, created if missing, locks the directory ([ErrHeld] if another
+// process has it), and cuts off a torn write. Open checks the last segment, Replay the earlier
+// segments. Damage returns a *[DamageError], a loss of acknowledged records at the end a
+// *[LostError], both without a change.
 func Open(dir string, c Config) (*Log, error) {
 	fail := func(err error) (*Log, error) { return nil, fmt.Errorf("wal: opening %s: %w", dir, err) }
 	if err := c.Validate(); err != nil {
@@ -37,7 +36,7 @@ func Open(dir string, c Config) (*Log, error) {
 	return l, nil
 }
 
-// load finds the log's end and makes it ready for more.
+// load finds the log's end and prepares the log for writes.
 func (l *Log) load() error {
 	end, all, err := ends(l.dir, l.c.Owner)
 	if err != nil {
@@ -78,7 +77,7 @@ func (l *Log) load() error {
 	return nil
 }
 
-// End is where the log ended when it was opened. What had been torn is cut off since.
+// End returns the end of the log at Open. Torn bytes were cut off.
 func (l *Log) End() End { return l.end }
 
 func (l *Log) start(f file, size int64, next uint64, all []segment) {
@@ -86,8 +85,8 @@ func (l *Log) start(f file, size int64, next uint64, all []segment) {
 	l.opened, l.next, l.safe = next, next, next-1
 }
 
-// withoutUnborn leaves out a last segment whose header a crash kept from being written.
-// It has no records, and its number is that which the one before leads to.
+// withoutUnborn excludes a last segment without a complete header, after a crash. Such a segment
+// has no records, and a number that follows from the previous segment.
 func withoutUnborn(all []segment, owner string) ([]segment, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -102,7 +101,7 @@ func withoutUnborn(all []segment, owner string) ([]segment, error) {
 	}
 	_, err = checkHeader(last.path, b, last.first, owner)
 	if err == nil || errors.Is(err, ErrVersion) || errors.Is(err, errOwner) || len(all) == 1 && last.first > 1 {
-		return all, nil // a log's only segment is never unborn: the first record's apart
+		return all, nil // a log's only segment counts, unless it is the first
 	}
 	return all[:len(all)-1], nil
 }
@@ -115,17 +114,15 @@ func readAtMost(path string, n int) ([]byte, error) {
 	b := make([]byte, n)
 	n, err = f.ReadAt(b, 0)
 	if n > 0 || n == 0 && err != nil {
-		err = nil // a short file
+		err = nil // a short file is no error
 	}
 	return b[:n], errors.Join(err, f.Close())
 }
 
-// Replay calls do for the records with numbers from first on, or where first is 0
-// for all that are kept, in order. It must be called before the first Append.
-// Records whose Append was never acknowledged may be among the last. A record's
-// bytes are valid during the call only. An error of do ends it. Records that have
-// been truncated, or are yet to come, are an error: the caller's checkpoint and
-// the log do not belong together. Damage gives a *[DamageError]. It holds one
+// Replay calls do for the records from number first on, or for all if first is 0, in order. It must
+// precede the first Append. Unacknowledged records may be among the last. A record's bytes are
+// valid during the call only. An error of do ends Replay. Truncated or future records are an error:
+// the caller's checkpoint does not match the log. Damage returns a *[DamageError]. Replay holds one
 // segment in memory.
 func (l *Log) Replay(first uint64, do func(number uint64, record []byte) error) error {
 	l.mu.Lock()
@@ -170,7 +167,6 @@ func (l *Log) Replay(first uint64, do func(number uint64, record []byte) error) 
 	return nil
 }
 
-// readWhole reads a file into b, or into a larger slice.
 func readWhole(path string, b []byte) ([]byte, error) {
 	f, err := pathname.Open(path)
 	if err != nil {

@@ -17,18 +17,17 @@ const (
 	recordHeader  = 20
 )
 
-// record is one of a segment.
 type record struct {
 	number  uint64
-	before  uint32 // records of the same write before it
-	payload []byte // of the segment's bytes
+	before  uint32 // records of the same write before this one
+	payload []byte // slice of the segment
 }
 
-// size is how many bytes of a segment the record has.
+// size returns the size of the record in a segment.
 func (r record) size() int { return recordHeader + len(r.payload) }
 
-// appendHeader appends a record's header. sum is the payload's CRC-32C, so that
-// it can be computed before the record's number is known.
+// appendHeader appends a record's header. sum is the payload's CRC-32C, which does not depend on
+// the record's number.
 func appendHeader(b []byte, n int, before uint32, number uint64, sum uint32) []byte {
 	at := len(b)
 	b = binary.LittleEndian.AppendUint32(b, uint32(n))
@@ -37,8 +36,7 @@ func appendHeader(b []byte, n int, before uint32, number uint64, sum uint32) []b
 	return binary.LittleEndian.AppendUint32(b, crc32c.Update(sum, b[at:]))
 }
 
-// decode reads the record that b begins with. A fault is empty or says why there
-// is none.
+// decode decodes the record at the start of b. The second result is empty or describes the error.
 func decode(b []byte) (r record, fault string) {
 	if len(b) < recordHeader {
 		return record{}, fmt.Sprintf("%d bytes, a record has at least %d", len(b), recordHeader)
@@ -59,7 +57,6 @@ func decode(b []byte) (r record, fault string) {
 	return r, ""
 }
 
-// appendSegmentHeader appends the header of a segment.
 func appendSegmentHeader(b []byte, first uint64, sync bool, owner string) []byte {
 	at, flags := len(b), uint32(0)
 	if sync {
@@ -73,13 +70,13 @@ func appendSegmentHeader(b []byte, first uint64, sync bool, owner string) []byte
 	return binary.LittleEndian.AppendUint32(b, crc32c.Checksum(b[at:]))
 }
 
-// appendOwner appends an owner and zeros.
+// appendOwner appends an owner padded with zeros.
 func appendOwner(b []byte, owner string) []byte {
 	var zeros [ownerBytes]byte
 	return append(append(b, owner...), zeros[len(owner):]...)
 }
 
-// checkOwner reports a file of another owner than it should be of.
+// checkOwner returns an error for a file of another owner.
 func checkOwner(path string, b []byte, owner string) error {
 	if has := strings.TrimRight(string(b[:ownerBytes]), "\x00"); has != owner {
 		return fmt.Errorf("%s is %w %s, not of %s: it was copied or renamed; bring the file that was here back from a copy", path, errOwner, has, owner)
@@ -87,10 +84,9 @@ func checkOwner(path string, b []byte, owner string) error {
 	return nil
 }
 
-// scan reads the records of a segment's bytes b, whose first record must have the
-// number first, and calls do for each; an error of do ends it. It returns where
-// the next record goes and its number. In the last segment of a log a write cut
-// short ends the scan and is no fault; end is then before the end of b.
+// scan decodes the records of a segment b, starting at number first, and calls do for each; an
+// error of do ends it. It returns the position and the number of the next record. In a log's last
+// segment a torn write ends the scan without an error, before the end of b.
 func scan(path string, b []byte, first uint64, owner string, last bool, do func(record) error) (end int, next uint64, err error) {
 	sync, err := checkHeader(path, b, first, owner)
 	if err != nil {
@@ -117,7 +113,7 @@ func scan(path string, b []byte, first uint64, owner string, last bool, do func(
 	return end, next, nil
 }
 
-// checkHeader checks a segment's header and says whether it was written with Sync.
+// checkHeader checks a segment's header and reports whether it was written with Sync.
 func checkHeader(path string, b []byte, first uint64, owner string) (sync bool, err error) {
 	damage := func(at int64, format string, a ...any) (bool, error) {
 		return false, &DamageError{path, at, fmt.Sprintf(format, a...)}
@@ -147,15 +143,14 @@ func checkHeader(path string, b []byte, first uint64, owner string) (sync bool, 
 	return flags&flagSync != 0, nil
 }
 
-// followed tells whether a whole record stands in b, after a place where the
-// record next should be and is not, that shows that next was once whole: one of a
-// later write, or without sync any, because the system then keeps a write's
-// beginning at least. It costs a look at every byte, after a crash only.
+// followed reports whether b, after the invalid record next, has a whole record as a proof of
+// damage: a record of a later write, or without sync any record, because the system then keeps at
+// least the start of a write. Cost: a check at every byte, only after a crash.
 func followed(b []byte, next uint64, sync bool) bool {
 	for ; len(b) >= recordHeader; b = b[1:] {
 		number := binary.LittleEndian.Uint64(b[8:])
 		if number < next || number-next > uint64(len(b)) {
-			continue // no record that fits in the rest has this number
+			continue // such a record does not fit into the rest
 		}
 		r, fault := decode(b)
 		if fault == "" && (!sync || r.number-next > uint64(r.before)) {

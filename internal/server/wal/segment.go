@@ -12,22 +12,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-// segment is a file of a log.
 type segment struct {
-	first uint64 // number of its first record
+	first uint64 // number of the first record
 	path  string
 }
 
 const (
 	namePrefix = "segment-"
-	nameDigits = 20 // of the largest uint64, so that names sort as numbers do
+	nameDigits = 20 // digits of the largest uint64: names sort as numbers
 )
 
 func segmentPath(dir string, first uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%s%0*d", namePrefix, nameDigits, first))
 }
 
-// list returns a directory's segments in order. Other files do not count.
+// list returns a directory's segments in order, ignoring other files.
 func list(dir string) ([]segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -46,7 +45,7 @@ func list(dir string) ([]segment, error) {
 	return out, nil
 }
 
-// create makes a segment with its header.
+// create creates a segment with its header.
 func (l *Log) create(first uint64) (f file, s segment, err error) {
 	s = segment{first, segmentPath(l.dir, first)}
 	if f, err = l.c.create(s.path); err != nil {
@@ -64,27 +63,26 @@ func (l *Log) create(first uint64) (f file, s segment, err error) {
 	return f, s, nil
 }
 
-// write adds a group, whose first and last record are given, to the log. Only who has set
-// l.writing calls it. Where it fails resumable says that the disk was full and the
-// log is as it was before.
+// write writes a group with the given first and last record. The caller has set l.writing.
+// resumable reports that the disk was full and the log is unchanged.
 func (l *Log) write(group []byte, first, last uint64) (resumable bool, err error) {
 	if l.size > segmentHeader && l.size+int64(len(group)) > l.c.SegmentBytes {
 		err := l.rotate(first)
 		if err != nil && !(isCrowded(err) && l.size+int64(len(group)) <= maxSegmentBytes) {
 			return isFull(err), err
-		} // else this segment grows until there is a descriptor for the next one
+		} // otherwise this segment grows until a descriptor is free
 	}
 	if _, err := l.file.WriteAt(group, l.size); err != nil {
 		return l.giveUp(err)
 	}
 	if l.c.Sync {
-		// The system may have dropped pages whose write failed and call the next
-		// sync a success, so there is no going on from here.
+		// The system may drop pages after a failed write and report success for the next sync, so
+		// that the failure is permanent.
 		if err := l.file.Sync(); err != nil {
 			return false, err
 		}
 	}
-	if err := l.setMark(ackState{safe: last}); err != nil { // some file systems need room for what is written in place
+	if err := l.setMark(ackState{safe: last}); err != nil { // a write in place may need space
 		return l.giveUp(err)
 	}
 	l.size += int64(len(group))
@@ -92,7 +90,7 @@ func (l *Log) write(group []byte, first, last uint64) (resumable bool, err error
 	return false, nil
 }
 
-// giveUp leaves a group out that could not be written.
+// giveUp removes a failed group.
 func (l *Log) giveUp(err error) (resumable bool, _ error) {
 	if !isFull(err) {
 		return false, err
@@ -101,7 +99,7 @@ func (l *Log) giveUp(err error) (resumable bool, _ error) {
 	return cut == nil, errors.Join(err, cut)
 }
 
-// cut removes what is left of a group that could not be written.
+// cut truncates the segment to its safe size.
 func (l *Log) cut() error {
 	err := l.file.Truncate(l.size)
 	if err == nil && l.c.Sync {
@@ -110,7 +108,7 @@ func (l *Log) cut() error {
 	return err
 }
 
-// rotate begins a segment.
+// rotate starts a segment.
 func (l *Log) rotate(first uint64) error {
 	f, s, err := l.create(first)
 	if err != nil {
@@ -136,9 +134,8 @@ func (l *Log) count(bytes int) {
 	}
 }
 
-// Truncate removes the segments all of whose records come before the one with the
-// number first, such as those that a checkpoint has made superfluous: the oldest
-// first, and never the one being written. It may run beside everything else.
+// Truncate removes the segments with only records below first, such as those included in a
+// checkpoint: the oldest first, and never the current segment. It is safe for concurrent use.
 func (l *Log) Truncate(first uint64) error {
 	l.truncating.Lock()
 	defer l.truncating.Unlock()

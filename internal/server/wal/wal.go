@@ -1,13 +1,13 @@
 // Package wal is a write-ahead log of opaque records.
 //
-// invariant[acknowledged-is-logged]: a record that Wait has answered for survives the
-// end of the process, kill -9 included; with Config.Sync also the loss of power. Records have numbers, 1 and
-// up without gaps. Many appenders share one write and one sync (group commit,
-// after DeWitt et al., "Implementation techniques for main memory database
-// systems", SIGMOD 1984): while one group is on its way the next one gathers.
+// invariant[acknowledged-is-logged]: a record always survives the end of the process, kill -9
+// included, once Wait has returned for it; with Config.Sync also a loss of power. Records are
+// numbered from 1 without gaps. Many appenders share a write and a sync (group commit, after DeWitt
+// et al., "Implementation techniques for main memory database systems", SIGMOD 1984): during the
+// write of a group the next one gathers.
 //
-// A log is a directory of segments, each named after the number of its first
-// record. All integers are little-endian:
+// A log is a directory of segments, each named after the number of its first record. All integers
+// are little-endian:
 //
 //	offset  bytes
 //	0       8     "RINGOWAL"
@@ -18,19 +18,17 @@
 //	128     4     CRC-32C of all bytes before
 //	then records:
 //	0       4     n, the payload's length
-//	4       4     how many records of the same write come before this one
+//	4       4     records of the same write before this one
 //	8       8     the record's number
 //	16      4     CRC-32C of the payload and of the 16 bytes before
 //	20      n     the payload
 //
-// A crash can leave the last write in part. What is left of it at the end of the
-// last segment is cut off when the log is opened; that nothing whole follows tells
-// it from damage. With Config.Sync a loss of power may also keep a later part of
-// the last write and lose an earlier one; the position within the write shows that.
-// Which records were acknowledged is kept beside the segments (see ack.go), so that a log which
-// was cut further back is told from one that a crash cut short. All other damage
-// is an error that names file and offset. A file of another owner is an error that names both.
-// Version 1 had no owner.
+// A crash can tear the last write. Open cuts off the torn bytes at the end of the last segment;
+// they differ from damage because no whole record follows. With Config.Sync a loss of power may
+// also keep a later part of the last write and lose an earlier part, as the position within the
+// write shows. The number of acknowledged records is stored next to the segments (see ack.go), and
+// distinguishes a truncated log from a torn log. All other damage is an error that names file and
+// offset. A file of another owner is an error that names both. Version 1 had no owner.
 package wal
 
 import (
@@ -38,39 +36,36 @@ import (
 	"fmt"
 )
 
-// Defaults of Config.
 const (
 	DefaultSegmentBytes = 64 << 20
 	DefaultBufferBytes  = 4 << 20
 )
 
-// HeaderBytes is what a record takes in a log beyond its own bytes.
+// HeaderBytes is the size of a record in a log beyond its payload.
 const HeaderBytes = recordHeader
 
-// maxSegmentBytes bounds what Replay holds in memory.
+// maxSegmentBytes limits the memory of Replay.
 const maxSegmentBytes = 1 << 30
 
-// Config says how a log is kept.
+// Config configures a log.
 type Config struct {
-	// Owner says what the log belongs to, in at most 104 bytes. Each file of it states the owner, and a
-	// log with a file of another one is not opened.
+	// Owner identifies the owner of the log, in at most 104 bytes. Each file has the Owner, and
+	// Open rejects a log with a file of another owner.
 	Owner string
-	// Sync forces each group to the disk (fdatasync) before Wait answers, so
-	// that records survive a loss of power. Without it they survive the end of
-	// the process.
+	// Sync forces each group to the disk (fdatasync) before Wait returns, so that records survive a
+	// loss of power. Otherwise records survive the end of the process.
 	Sync bool
-	// SegmentBytes is the most that a segment has; 0 is DefaultSegmentBytes.
-	// Truncate frees whole segments, and Open and Replay hold one in memory.
+	// SegmentBytes is the maximum size of a segment; 0 means DefaultSegmentBytes. Truncate removes
+	// whole segments, and Open and Replay hold one in memory.
 	SegmentBytes int64
-	// BufferBytes is the most that gathers while a write is on its way; Append
-	// waits beyond it. It also bounds a record: MaxRecord. 0 is
-	// DefaultBufferBytes. A log has two such buffers.
+	// BufferBytes is the maximum size of the group that gathers during a write; a full buffer
+	// blocks Append. It also limits a record: MaxRecord. 0 means DefaultBufferBytes. A log has two
+	// such buffers.
 	BufferBytes int
 
-	create func(path string) (file, error) // for tests; nil is createFile
+	create func(path string) (file, error) // set by tests; nil is createFile
 }
 
-// withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	if c.SegmentBytes == 0 {
 		c.SegmentBytes = DefaultSegmentBytes
@@ -84,7 +79,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all faults together.
+// Validate returns all errors together.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -100,24 +95,23 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// MaxRecord is the longest record in bytes.
+// MaxRecord returns the maximum size of a record in bytes.
 func (c Config) MaxRecord() int { return c.withDefaults().BufferBytes - recordHeader }
 
-// LSN is a record's place in a log, for Wait.
+// LSN is a record's position in a log, for Wait.
 type LSN struct {
-	// Number is the record's number.
 	Number uint64
-	run    int // how often the log had been resumed
+	run    int // number of earlier resumes
 }
 
-// Stats counts what a log has done since it was opened.
+// Stats are a log's counters since it was opened.
 type Stats struct {
-	Records  int64  `json:"records"` // appended, whether safe yet or not
-	Bytes    int64  `json:"bytes"`   // written, headers included
-	Writes   int64  `json:"writes"`  // groups
+	Records  int64  `json:"records"` // appended, safe or not
+	Bytes    int64  `json:"bytes"`   // written, with headers
+	Writes   int64  `json:"writes"`  // written groups
 	Syncs    int64  `json:"syncs"`
-	Segments int    `json:"segments"`     // files now
-	First    uint64 `json:"first_record"` // number of the oldest record kept, or of the next one
-	Last     uint64 `json:"last_record"`  // number of the last record appended
-	Safe     uint64 `json:"safe_record"`  // number of the last record that Wait answers for
+	Segments int    `json:"segments"`     // current files
+	First    uint64 `json:"first_record"` // oldest stored record, or the next one
+	Last     uint64 `json:"last_record"`  // last appended record
+	Safe     uint64 `json:"safe_record"`  // last safe record
 }
