@@ -21,10 +21,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
 )
 
-// tokenFile is in a server's folder; it is the header that orders need, as curl's -H @FILE takes it.
+// tokenFile is a file in a server's folder with the authorisation header, as for curl's -H @FILE.
 const tokenFile = "http-orders"
 
-// token is what orders must show.
+// token returns the token that authorises POST requests.
 func (c Config) token() string {
 	if c.AdminToken != "" {
 		return c.AdminToken
@@ -34,7 +34,7 @@ func (c Config) token() string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// address is what requests may name besides loopback addresses.
+// address returns the address that requests may name, in addition to loopback addresses.
 func (c Config) address() string {
 	host, port, err := net.SplitHostPort(c.Admin.Addr().String())
 	if err == nil && c.AdminHost != "" {
@@ -43,23 +43,23 @@ func (c Config) address() string {
 	return net.JoinHostPort(host, port)
 }
 
-// serveAdmin answers people until ctx ends.
+// serveAdmin serves HTTP until ctx ends.
 func (s *server) serveAdmin(ctx context.Context) {
 	if s.cfg.Dir == "" {
 		s.tellToken("")
 	}
 	site := httpguard.NewServer(s.service.Handler(s.admin()))
-	stop := context.AfterFunc(ctx, func() { _ = site.Close() }) // which ends Serve
+	stop := context.AfterFunc(ctx, func() { _ = site.Close() }) // ends Serve
 	defer stop()
 	if err := site.Serve(httpguard.NewCrowd(s.cfg.Admin, httpguard.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		s.cfg.Report(fmt.Sprintf("server %d: it answers no more at %s: %v", s.cfg.Index, s.cfg.Admin.Addr(), err))
 	}
 }
 
-// tokenPath is where the server leaves its token.
 func (s *server) tokenPath() string { return filepath.Join(s.cfg.serverDir(), tokenFile) }
 
-// writeToken leaves the token in a file of the server's folder, which nobody else has by now, and says so.
+// writeToken writes the token to a file in the server's folder, which the server has locked, and
+// reports its path.
 func (s *server) writeToken() {
 	path := s.tokenPath()
 	err := os.Remove(path)
@@ -73,7 +73,7 @@ func (s *server) writeToken() {
 	s.tellToken(path)
 }
 
-// writeOwn makes a file that only its owner reads, from the first moment on.
+// writeOwn creates a file that only its owner can read, from the start.
 func writeOwn(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -83,8 +83,8 @@ func writeOwn(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// tellToken says how orders are given, with the token's file, or, where there is none, the token. One that was
-// given is for who gave it to tell.
+// tellToken reports a command for POST requests, with the token's file or, without a file, the
+// token. A configured token is not reported.
 func (s *server) tellToken(path string) {
 	if s.cfg.AdminToken != "" {
 		return
@@ -98,7 +98,7 @@ func (s *server) tellToken(path string) {
 	s.cfg.Report(fmt.Sprintf("server %d takes orders: curl -X POST -H %s http://%s/save", s.cfg.Index, header, httpguard.Reach(host, at)))
 }
 
-// admin is what may be asked by HTTP.
+// admin returns the functions and metrics for HTTP.
 func (s *server) admin() service.Admin {
 	open := func() (*engine.Engine, error) {
 		if e := s.opened(); e != nil {

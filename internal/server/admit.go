@@ -9,13 +9,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/shard"
 )
 
-// admitting is which keys get a row as text: that of all tables, and behind it, with a semicolon before each, NAME=RULE of single ones.
+// admitting is the text of the admissions: that of all tables, followed by ;NAME=RULE for single
+// tables.
 type admitting struct{ c *Config }
 
-// UnmarshalText leaves the configuration as it was where it fails.
+// UnmarshalText does not change the configuration after an error.
 func (a admitting) UnmarshalText(text []byte) error {
 	all, rest, more := strings.Cut(string(text), ";")
-	if strings.Contains(all, "=") { // of single tables alone
+	if strings.Contains(all, "=") { // rules of single tables only
 		all, rest, more = "", string(text), true
 	}
 	admission := shard.Admission{FilterBytes: a.c.Admission.FilterBytes}
@@ -43,7 +44,7 @@ func (a admitting) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText formats the admissions for UnmarshalText.
 func (a admitting) MarshalText() ([]byte, error) {
 	out, err := a.c.Admission.MarshalText()
 	for _, name := range slices.Sorted(maps.Keys(a.c.TableAdmission)) {

@@ -16,7 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// findFrom finds the checkpoints that the server begins with, before anybody comes.
+// findFrom finds the checkpoints that the server starts from, before the first trainer connects.
 func (s *server) findFrom() error {
 	if s.cfg.From == "" {
 		return nil
@@ -44,7 +44,6 @@ func (s *server) findFrom() error {
 	return nil
 }
 
-// inputsText names the first inputs of a model.
 func inputsText(inputs []string) string {
 	const most = 6
 	switch n := len(inputs); {
@@ -56,7 +55,7 @@ func inputsText(inputs []string) string {
 	return "the inputs " + strings.Join(inputs, ", ")
 }
 
-// begun says whether the server has a checkpoint of its own, which it goes on with.
+// begun reports whether the server has a checkpoint from an earlier run to continue.
 func (s *server) begun() (bool, error) {
 	if s.cfg.tables().Durability == engine.None {
 		return false, nil
@@ -93,7 +92,7 @@ func (s *server) fromWhich() (*offline.Job, error) {
 	return offline.Begin(s.cfg.From)
 }
 
-// await returns the engine when it is open, nil where ctx ends before.
+// await returns the engine when it is open, nil if ctx ends before.
 func (s *server) await(ctx context.Context) *engine.Engine {
 	select {
 	case <-s.ready:
@@ -103,7 +102,7 @@ func (s *server) await(ctx context.Context) *engine.Engine {
 	}
 }
 
-// saver is what an engine does for checkpointLoop.
+// saver is the part of the engine that checkpointLoop uses.
 type saver interface {
 	SavedAt() time.Time
 	LogFull() <-chan struct{}
@@ -111,11 +110,10 @@ type saver interface {
 	Checkpoint(ctx context.Context) (engine.Saved, error)
 }
 
-// checkpointLoop writes checkpoints: by time, and where the log is long. The time since the last
-// one counts on over restarts, so that a server that is killed again and again replays less each
-// time. For room on a full disk it waits, pause after pause: to end would lose more than to go on.
-// Any other fault ends the server: who asked for checkpoints relies on them, and a log that nothing
-// shortens fills the disk.
+// checkpointLoop writes checkpoints: by time, and by the length of the log. The time since the last
+// checkpoint includes restarts, so that a repeatedly killed server replays less each time. On a
+// full disk it retries after each pause, because ending would lose more. Any other error ends the
+// server: users rely on checkpoints, and an untruncated log fills the disk.
 func (s *server) checkpointLoop(ctx context.Context, e saver, pause time.Duration, fail context.CancelCauseFunc) {
 	for begun := time.Now(); s.awaitDue(ctx, e, begun); {
 		_, err := e.Checkpoint(ctx)
@@ -135,7 +133,7 @@ func (s *server) checkpointLoop(ctx context.Context, e saver, pause time.Duratio
 	}
 }
 
-// awaitDue waits until a checkpoint is due, and says whether ctx is not done.
+// awaitDue blocks until a checkpoint is due, and reports whether ctx is not done.
 func (s *server) awaitDue(ctx context.Context, e saver, begun time.Time) bool {
 	for ctx.Err() == nil {
 		if e.LogDue() {
@@ -152,7 +150,7 @@ func (s *server) awaitDue(ctx context.Context, e saver, begun time.Time) bool {
 		}
 		select {
 		case <-byTime:
-			if e.SavedAt().Equal(last) { // else somebody else has asked for one
+			if e.SavedAt().Equal(last) { // unless another caller has saved
 				return true
 			}
 		case <-e.LogFull():
@@ -162,16 +160,16 @@ func (s *server) awaitDue(ctx context.Context, e saver, begun time.Time) bool {
 	return false
 }
 
-// fullPause is the time between trials to save on a full disk.
+// fullPause is the delay between retries on a full disk.
 const fullPause = 10 * time.Second
 
-// isFull tells whether room on the disk would mend a fault, or among the process's files.
+// isFull reports an error due to a lack of disk space or of file descriptors.
 func isFull(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// saveLast saves a server that ends. A full disk may have room again, if somebody is told: nothing else has
-// what would be lost.
+// saveLast saves a server that ends. It retries on a full disk, because all later data would be
+// lost.
 func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(context.Context) error) error {
 	err := s.retryWhileDiskFull(ctx, pause, "its last checkpoint", save)
 	if err != nil {
@@ -180,8 +178,8 @@ func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(co
 	return nil
 }
 
-// retryWhileDiskFull saves, and on a full disk tells what to do and tries again, pause after pause,
-// for as long as the server may wait.
+// retryWhileDiskFull saves, and on a full disk reports the remedy and retries after each pause, for
+// at most FullWait.
 func (s *server) retryWhileDiskFull(ctx context.Context, pause time.Duration, what string, save func(context.Context) error) error {
 	for until := time.Now().Add(s.cfg.FullWait); ; {
 		err := save(ctx)
@@ -194,8 +192,8 @@ func (s *server) retryWhileDiskFull(ctx context.Context, pause time.Duration, wh
 	}
 }
 
-// diskFullEngine is an engine whose part of a checkpoint of the job waits for room on a full disk:
-// an order that fails ends the job.
+// diskFullEngine is an engine that waits for space on a full disk in SaveStep, because an error
+// would end the job.
 type diskFullEngine struct {
 	*engine.Engine
 	s *server
@@ -209,7 +207,6 @@ func (p diskFullEngine) SaveStep(ctx context.Context, step, oldest uint64) (numb
 	return number, err
 }
 
-// shrinkLoop lets days pass.
 func (s *server) shrinkLoop(ctx context.Context, fail context.CancelCauseFunc) {
 	for e := s.await(ctx); e != nil && sleep(ctx, s.cfg.ShrinkEvery); {
 		deleted, err := e.Shrink(ctx, 1)
@@ -227,7 +224,7 @@ func (s *server) shrinkLoop(ctx context.Context, fail context.CancelCauseFunc) {
 	}
 }
 
-// sleep waits, and says whether ctx is not done.
+// sleep waits for d, and reports whether ctx is not done.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

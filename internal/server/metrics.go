@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
 )
 
-// samples are the server's figures for Prometheus at this moment.
+// samples returns the server's current metrics for Prometheus.
 func (s *server) samples() []scrape.Sample {
 	out := sampler{server: strconv.Itoa(s.cfg.Index)}
 	h := s.service.Health()
@@ -40,7 +40,6 @@ func (s *server) samples() []scrape.Sample {
 	return out.all
 }
 
-// sampler collects a server's samples.
 type sampler struct {
 	server string
 	all    []scrape.Sample
@@ -52,7 +51,7 @@ func (o *sampler) float(id metrics.ID, v float64, labels ...string) {
 	o.all = append(o.all, scrape.Sample{Value: metrics.Value{ID: id, Value: v}, Labels: append([]string{o.server}, labels...)})
 }
 
-// engine adds what the tables are like.
+// engine adds the metrics of the tables.
 func (o *sampler) engine(s engine.Stats) {
 	o.float(metrics.ServerStaleness, float64(s.Highest-min(s.Highest, s.Slowest)))
 	o.float(metrics.ServerStep, float64(s.Slowest))

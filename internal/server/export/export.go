@@ -1,10 +1,10 @@
-// Package export writes a table's weights for serving: one file, without optimizer state.
+// Package export writes a table's weights for serving, without optimizer state, to a file.
 //
-// Text has a line for each row, the key and its weights with spaces between:
+// Text has a line per row, the key and its weights separated by spaces:
 //
 //	42 0.25 -1.5
 //
-// Weights are the shortest decimals that give the same float32 again. Binary is little-endian:
+// Weights are the shortest decimals that parse to the same float32. Binary is little-endian:
 //
 //	offset  bytes
 //	0       8     "RINGOEMB"
@@ -14,7 +14,7 @@
 //	...     8     number of rows
 //	...     4     CRC-32C of all bytes before
 //
-// Rows come in no order.
+// Rows have no order.
 package export
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Format is how rows are written.
+// Format is the format of an exported file.
 type Format string
 
 // The formats.
@@ -39,7 +39,7 @@ const (
 	Binary Format = "binary"
 )
 
-// Version is that of the binary format.
+// Version is the version of the binary format.
 const Version = 1
 
 const (
@@ -48,12 +48,12 @@ const (
 	footer = 12
 )
 
-// Rows hands rows out, some at a time: keys, and dim weights for each. It ends with the
-// first error of do, which it returns.
+// Rows passes rows to do in batches: keys, and dim weights for each. Rows ends at the first error
+// of do, and returns the error.
 type Rows func(do func(keys []uint64, weights []float32) error) error
 
-// File writes rows of dim weights to a file, which appears whole or not at all, and
-// replaces one of that name. It returns how many rows there are.
+// File writes rows of dim weights to a file, atomically, and returns the number of rows. An old
+// file is replaced.
 func File(path string, format Format, dim int, rows Rows) (n int64, err error) {
 	err = dirlock.WriteFile(path, func(w io.Writer) error {
 		n, err = Write(w, format, dim, rows)
@@ -65,7 +65,7 @@ func File(path string, format Format, dim int, rows Rows) (n int64, err error) {
 	return n, nil
 }
 
-// Write writes rows of dim weights and returns how many there are.
+// Write writes rows of dim weights and returns their number.
 func Write(w io.Writer, format Format, dim int, rows Rows) (n int64, err error) {
 	if dim < 1 {
 		return 0, fmt.Errorf("export: rows of %d weights: want 1 or more", dim)
@@ -147,9 +147,9 @@ func (w *writer) end() error {
 	return w.flushLine()
 }
 
-// Read reads what Write wrote in binary, of size bytes, and calls do with one row after
-// the other; weights are valid during the call only. Where the file is damaged the
-// error comes at its end at the latest: what do has got until then may be wrong.
+// Read decodes Write's binary format, of size bytes, and calls do with each row; weights are valid
+// during the call only. Damage is an error at the end of the file at the latest: rows passed before
+// may be wrong.
 func Read(r io.Reader, size int64, do func(key uint64, weights []float32) error) (dim int, rows int64, err error) {
 	in, sum := bufio.NewReaderSize(r, 1<<20), uint32(0)
 	next := func(b []byte) error {

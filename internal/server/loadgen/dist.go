@@ -10,17 +10,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
-// Dist says how often keys are asked for. The zero value is uniform.
+// Dist is the distribution of requested keys. The zero value is uniform.
 type Dist struct {
-	// Skew is Zipf's exponent: the key of rank k, from 1, is asked for k^-Skew times as
-	// often as that of rank 1. 0 is uniform.
+	// Skew is Zipf's exponent: the key of rank k, from 1, is requested k^-Skew times as often as
+	// that of rank 1. 0 is uniform.
 	Skew float64
 }
 
-// maxSkew is where all but the first few ranks are hardly ever drawn.
+// maxSkew is the skew at which all but the first few ranks are almost never drawn.
 const maxSkew = 4
 
-// ParseDist reads "uniform" or "zipf:S", S above 0 and at most 4.
+// ParseDist parses "uniform" or "zipf:S", with S above 0 and at most 4.
 func ParseDist(text string) (Dist, error) {
 	if text == "uniform" {
 		return Dist{}, nil
@@ -33,7 +33,7 @@ func ParseDist(text string) (Dist, error) {
 	return Dist{Skew: skew}, nil
 }
 
-// String is what ParseDist reads.
+// String returns a text for ParseDist.
 func (d Dist) String() string {
 	if d.Skew == 0 {
 		return "uniform"
@@ -41,7 +41,7 @@ func (d Dist) String() string {
 	return "zipf:" + strconv.FormatFloat(d.Skew, 'g', -1, 64)
 }
 
-// ranks returns what draws ranks below n, the most frequent first.
+// ranks returns a function that draws ranks below n, the most frequent first.
 func (d Dist) ranks(n uint64, r *rand.Rand) (func() uint64, error) {
 	if d.Skew == 0 {
 		return func() uint64 { return r.Uint64N(n) }, nil
@@ -50,9 +50,10 @@ func (d Dist) ranks(n uint64, r *rand.Rand) (func() uint64, error) {
 	return func() uint64 { return law.Draw(r.Uint64(), r.Uint64(), r.Uint64()) }, err
 }
 
-// beyond is about how often, of n ranks, one behind the first so many is drawn.
+// beyond returns the approximate probability that a rank after the first ones is drawn from n
+// ranks.
 func (d Dist) beyond(first, n float64) float64 {
-	integral := func(lo, hi float64) float64 { // of the density
+	integral := func(lo, hi float64) float64 { // integral of the density
 		if d.Skew == 1 {
 			return math.Log(hi / lo)
 		}

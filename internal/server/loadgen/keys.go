@@ -7,21 +7,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
-// Key is the key of a rank: different for different ranks, and scrambled, so that keys
-// that are often asked for are no neighbours in any order.
+// Key returns the key of a rank: distinct and scrambled, so that frequent keys are not neighbours
+// in any order.
 func Key(rank uint64) uint64 { return rowinit.Mix(rank + 1) }
 
-// pool is batches of keys, none twice in a batch, that were drawn beforehand: what
-// draws them takes longer than what asks for them.
+// pool has batches of distinct keys, drawn in advance: drawing is slower than requesting.
 type pool struct {
 	size int
 	keys []uint64
-	next int // batch
+	next int // index of the next batch
 }
 
-// poolKeys is how many keys the pools of a measurement have together: what the fastest
-// servers take in its time, but no more than are drawn in about a second. Then batches
-// come again.
+// poolKeys returns the number of keys in all pools of a measurement, limited by the fastest
+// servers' rate and by a drawing time of about a second. Then batches repeat.
 func (d Dist) poolKeys(time time.Duration) int {
 	const perSecond, uniform, zipf = 16 << 20, 8 << 20, 2 << 20
 	most := uniform
@@ -31,8 +29,8 @@ func (d Dist) poolKeys(time time.Duration) int {
 	return int(min(float64(most), perSecond*time.Seconds()))
 }
 
-// draw fills the pool anew with batches of so many keys of the first n ranks, about
-// keys of them together, at least one batch.
+// draw refills the pool with batches of size keys from the first n ranks, about keys keys in total,
+// at least one batch.
 func (p *pool) draw(n uint64, size, keys int, d Dist, seen *set, r *rand.Rand) error {
 	count := max(1, keys/size)
 	p.size, p.next = size, 0
@@ -53,28 +51,25 @@ func (p *pool) draw(n uint64, size, keys int, d Dist, seen *set, r *rand.Rand) e
 	return nil
 }
 
-// batch is a batch by number.
 func (p *pool) batch(i int) []uint64 { return p.keys[i*p.size:][:p.size] }
 
-// batches is how many there are.
 func (p *pool) batches() int { return len(p.keys) / p.size }
 
-// take returns the number of the next batch, after the last one the first.
+// take returns the index of the next batch, cyclically.
 func (p *pool) take() int {
 	i := p.next
 	p.next = (i + 1) % p.batches()
 	return i
 }
 
-// set is a set of keys that is emptied in no time: an entry counts if it has the
-// present round.
+// set is a set of keys with a fast reset: an entry counts if it has the current round.
 type set struct {
 	keys   []uint64
 	rounds []uint32
 	round  uint32
 }
 
-// reset empties the set and makes room for so many keys.
+// reset empties the set and reserves space for keys.
 func (s *set) reset(keys int) {
 	size := 16
 	for size < 2*keys {
@@ -85,8 +80,7 @@ func (s *set) reset(keys int) {
 	}
 }
 
-// add adds a key and tells whether it is new. Keys are scrambled: they are their own
-// hashes.
+// add adds a key and reports whether it is new. Keys are scrambled, and serve as their own hashes.
 func (s *set) add(key uint64) bool {
 	mask := uint64(len(s.keys) - 1)
 	for at := key & mask; ; at = (at + 1) & mask {

@@ -12,40 +12,39 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Memory is plain arrays as large as a table's rows and their state, without keys, to
-// measure what memory allows.
+// Memory has plain arrays as large as a table's rows and their state, without keys, to measure the
+// limits of memory.
 type Memory struct {
 	dim    int
 	rows   int
 	rule   optim.RowRule
 	data   []float32
 	state  [][]float32
-	ids    []int32 // batches of rows, different ones in each
+	ids    []int32 // batches of distinct rows
 	batch  int
-	dist   Dist // of ids
+	dist   Dist // distribution of ids
 	unique set
 	dst    []float32
 	grads  []float32
-	at     uint32 // where the chase goes on
+	at     uint32 // next row of chase
 }
 
-// Rates are how many rows a second one thread reaches that does nothing else.
+// Rates are the rows per second of a single thread without other work.
 type Rates struct {
-	// Chase copies one row after the other, each at a place that the one before says, all
-	// over the array: what the latency of memory allows.
+	// Chase copies single rows, each at a position stored in the previous one, all over the array:
+	// the limit by memory latency.
 	Chase float64
-	// Gather copies rows of places that are known beforehand, many at a time: what
-	// pulling could be at most. They are as often asked for as keys are.
+	// Gather copies many rows at known positions at a time: the limit of pulling. Rows are as
+	// frequent as keys.
 	Gather float64
-	// Update applies the rule to such rows: what pushing could be at most.
+	// Update applies the rule to such rows: the limit of pushing.
 	Update float64
 }
 
-// maxMemory bounds the arrays in bytes.
 const maxMemory = 1 << 30
 
-// NewMemory makes arrays for a table of so many rows, of fewer where they would take
-// more than 1 GiB together. Draw says what is asked of them.
+// NewMemory returns arrays for a table of the given number of rows, or fewer to stay within 1 GiB.
+// Draw selects the rows.
 func NewMemory(t schema.Sparse, rows uint64) (*Memory, error) {
 	rule, err := t.Rule.Rows()
 	if err != nil {
@@ -68,9 +67,9 @@ func NewMemory(t schema.Sparse, rows uint64) (*Memory, error) {
 	return m, nil
 }
 
-// Draw draws batches of about a million rows together, of small arrays of each row a few
-// times, with the skew of a distribution of keys. Batches are of an eighth of the rows at
-// most, or shortened to that. What was drawn last is not drawn again.
+// Draw draws batches of about a million rows in total, or each row of a small array a few times,
+// with the skew of a distribution of keys. A batch has at most an eighth of the rows. A repetition
+// of the last Draw has no effect.
 func (m *Memory) Draw(d Dist, batch int) error {
 	const most, each = 1 << 20, 8
 	batch = max(1, min(batch, m.rows/each))
@@ -87,7 +86,7 @@ func (m *Memory) Draw(d Dist, batch int) error {
 	for range max(1, min(most, 4*m.rows)/m.batch) {
 		m.unique.reset(m.batch)
 		for have := 0; have < m.batch; {
-			// Ranks are scattered over the rows; that some share one makes no difference.
+			// Ranks are scattered over the rows; collisions make no difference.
 			if id := Key(next()) % uint64(m.rows); m.unique.add(id) {
 				m.ids = append(m.ids, int32(id))
 				have++
@@ -101,11 +100,11 @@ func (m *Memory) Draw(d Dist, batch int) error {
 	return nil
 }
 
-// Measure takes the time d for each of the rates of what Draw has drawn.
+// Measure measures each of the rates for a time d, with the batches of Draw.
 func (m *Memory) Measure(ctx context.Context, d time.Duration) (Rates, error) {
 	m.link()
 	r := Rates{Chase: m.rate(ctx, d, m.chase)}
-	for i := range m.data { // the links are no weights
+	for i := range m.data { // links are no weights
 		m.data[i] = 0
 	}
 	r.Gather = m.rate(ctx, d, m.gather)
@@ -113,7 +112,7 @@ func (m *Memory) Measure(ctx context.Context, d time.Duration) (Rates, error) {
 	return r, context.Cause(ctx)
 }
 
-// rate calls f for batch after batch.
+// rate calls f for batch after batch, and returns rows per second.
 func (m *Memory) rate(ctx context.Context, d time.Duration, f func(ids []int32)) float64 {
 	batches, done := len(m.ids)/m.batch, 0
 	start := time.Now()
@@ -127,9 +126,8 @@ func (m *Memory) gather(ids []int32) { simd.Host().Lookup(m.dst, m.data, ids, m.
 
 func (m *Memory) update(ids []int32) { m.rule.UpdateRows(m.data, m.state, m.dim, ids, m.grads, 1) }
 
-// link writes to each row's first value which row comes next. Up to the largest power
-// of two the rows are one circle: a linear congruential sequence of full period (Hull
-// and Dobell 1962).
+// link writes the next row to each row's first value. Up to the largest power of two the rows form
+// a cycle: a linear congruential sequence of full period (Hull and Dobell 1962).
 func (m *Memory) link() {
 	mask := uint32(1)
 	for int(2*mask) <= m.rows {

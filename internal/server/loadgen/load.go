@@ -1,6 +1,5 @@
-// Package loadgen asks servers of tables for rows and sends them gradients, as trainers
-// do, as fast as they take them: it times that, and proves that every row is what it
-// must be.
+// Package loadgen pulls rows from parameter servers and pushes gradients at full speed, as trainers
+// do, measures the time, and verifies the rows bit by bit.
 //
 //	l, err := loadgen.Dial(ctx, loadgen.Config{Servers: addresses, …})
 //	err = l.Fill(ctx, nil)
@@ -9,10 +8,9 @@
 //	checked, err := l.Check(ctx)
 //	err = l.Leave(ctx)
 //
-// Keys are those of ranks: Key says which. What is pushed for a key depends on its place
-// in its batch, and an oracle applies the same gradients to about a thousand of the
-// keys. With several clients the order of their pushes is the server's to choose:
-// then all gradients are the same, and the order makes no difference.
+// Key maps ranks to keys. The gradient for a key depends on its index in the batch, and an oracle
+// applies the same gradients to about a thousand of the keys. With several clients the server
+// chooses the order of their pushes: all gradients are then equal, so that the order has no effect.
 package loadgen
 
 import (
@@ -32,49 +30,47 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config says what is asked, and by how many. The zero value is not valid: Servers,
-// Ticket, Version, Table and Keys are needed.
+// Config describes the load. The zero value is not valid: Servers, Ticket, Version, Table and Keys
+// are required.
 type Config struct {
 	Servers []string
 	Ticket  transport.Ticket
-	Version string        // of the program
-	Table   schema.Sparse // the only one
-	Keys    uint64        // of the ranks below it there are rows after Fill
-	// Clients are trainers with a connection of their own, which ask at once; 0: 1. The
-	// servers must wait for as many, apply pushes as they come (async) and have no
-	// rows yet.
+	Version string        // program version
+	Table   schema.Sparse // the only table
+	Keys    uint64        // number of ranks with rows after Fill
+	// Clients is the number of concurrent trainers, each with a connection; 0: 1. The servers must
+	// expect as many, apply pushes on arrival (async) and have no rows yet.
 	Clients int
-	Seed    uint64 // of what is drawn
+	Seed    uint64 // seed of all random numbers
 }
 
-// Op is what is done with each batch.
+// Op is the operation on each batch.
 type Op string
 
 // The operations.
 const (
 	Pull Op = "pull"
 	Push Op = "push"
-	Both Op = "both" // a pull and a push of the same keys, as a training step does
+	Both Op = "both" // a pull and a push of the same keys, as in a training step
 )
 
-// Work is what a measurement does. Batch is needed.
+// Work describes a measurement. Batch is required.
 type Work struct {
 	Op    Op
 	Dist  Dist
-	Batch int // different keys
-	// Insert is the share of a batch, below 1, that are keys that nobody has asked for
-	// before.
+	Batch int // distinct keys
+	// Insert is the share of a batch, below 1, of keys never requested before.
 	Insert float64
-	// InFlight is how many pulls a client has under way in Stream; 0: 3.
+	// InFlight is the number of a client's pulls in flight in Stream; 0: 3.
 	InFlight int
 }
 
-// Result is what was measured.
+// Result is the result of a measurement.
 type Result struct {
-	Rows, Batches          int64   // of all clients; Both counts a row once
+	Rows, Batches          int64   // sum over clients; Both counts a row once
 	Seconds                float64 // until the last answer and acknowledgement
-	SentBytes, ReadBytes   int64   // of all connections, frames included; exact with one server
-	Inserted               int64   // keys that had not been asked for before
+	SentBytes, ReadBytes   int64   // all connections with frames; exact for a single server
+	Inserted               int64   // new keys
 	MicrosecondsEachSorted []float64
 }
 
@@ -83,20 +79,20 @@ type Load struct {
 	cfg     Config
 	clients []*trainer
 	oracle  *oracle
-	fresh   atomic.Uint64 // the first rank that nobody has asked for
+	fresh   atomic.Uint64 // first unused rank
 }
 
-// watched is how many keys the oracle follows from the beginning, some of them of the
+// watched is the number of keys that the oracle follows from the start, watchedTop of them from the
 // first ranks.
 const (
 	watched    = 1024
 	watchedTop = 64
 )
 
-// fillBatch is how many rows Fill makes at a time.
+// fillBatch is the number of rows per push of Fill.
 const fillBatch = 8192
 
-// Validate reports all faults together.
+// Validate returns all errors together.
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Servers) == 0 {
@@ -114,13 +110,13 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, sc.Validate())...)
 }
 
-// Validate reports all faults of work with so many keys together.
+// Validate returns all errors of work with the given number of keys together.
 func (w Work) Validate(keys uint64) error {
 	var errs []error
 	if w.Op != Pull && w.Op != Push && w.Op != Both {
 		errs = append(errs, fmt.Errorf("load: operation %q: want pull, push or both", w.Op))
 	}
-	// Of fewer keys the last of a batch would be drawn again and again.
+	// With fewer keys, the last key of a batch would be redrawn many times.
 	const each, most = 8, 1 << 20
 	if w.Batch < 1 || w.Batch > most || uint64(w.Batch) > max(1, keys/each) {
 		errs = append(errs, fmt.Errorf("load: batches of %d of %d keys: want 1 to %d, and an eighth of the keys at most", w.Batch, keys, most))
@@ -135,7 +131,7 @@ func (w Work) Validate(keys uint64) error {
 	if !(w.Dist.Skew >= 0 && w.Dist.Skew <= maxSkew) {
 		errs = append(errs, fmt.Errorf("load: a skew of %s: want 0 to %d", quantity.Exact(w.Dist.Skew), maxSkew))
 	}
-	const rare = 0.004 // so seldom would the last key of a batch be drawn that is not in it yet
+	const rare = 0.004 // minimum probability to draw the last missing key of a batch
 	if errs == nil && w.Dist.beyond(float64(w.Batch), float64(keys)) < rare {
 		errs = append(errs, fmt.Errorf("load: batches of %d different keys of %d by %v: others than the first %d are hardly ever drawn; make batches smaller", w.Batch, keys, w.Dist, w.Batch))
 	}
@@ -185,7 +181,7 @@ func (l *Load) dial(ctx context.Context, i int) (*trainer, error) {
 	return &trainer{l: l, c: c, session: c.Session(0), dim: l.cfg.Table.Dim, width: l.cfg.Table.Dim + l.cfg.Table.Counts(), random: rand.New(rand.NewPCG(l.cfg.Seed, uint64(i)+2))}, nil
 }
 
-// Leave tells the servers that the clients have no more to do, and closes them.
+// Leave reports the clients' end to the servers, and closes them.
 func (l *Load) Leave(ctx context.Context) error {
 	errs := make([]error, len(l.clients))
 	var all sync.WaitGroup
@@ -196,22 +192,21 @@ func (l *Load) Leave(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends the clients at once.
+// Close ends the clients immediately.
 func (l *Load) Close() {
 	for _, t := range l.clients {
-		_ = t.c.Close() // it returns nil
+		_ = t.c.Close() // always nil
 	}
 }
 
-// Keys is of how many ranks there are rows.
+// Keys returns the number of ranks with rows.
 func (l *Load) Keys() uint64 { return l.fresh.Load() }
 
-// Fill makes the rows of all keys by pushing to each once, so that their state is in
-// memory too. pause, unless it is nil, is called now and then, when all rows so far
-// have been acknowledged.
+// Fill creates the rows of all keys, with state, by a push to each. pause, unless nil, is called
+// after every 64th of the rows, once acknowledged.
 func (l *Load) Fill(ctx context.Context, pause func(rows uint64) error) (Result, error) {
 	l.reserve(fillBatch)
-	const parts = 64 // between pauses
+	const parts = 64 // number of pauses
 	step := (l.cfg.Keys/parts/fillBatch + 1) * fillBatch
 	var total Result
 	for lo := uint64(0); lo < l.cfg.Keys; lo += step {
@@ -235,7 +230,6 @@ func (l *Load) Fill(ctx context.Context, pause func(rows uint64) error) (Result,
 	return total, nil
 }
 
-// add joins parts of one measurement.
 func (r *Result) add(o Result) {
 	r.Rows += o.Rows
 	r.Batches += o.Batches
@@ -245,14 +239,14 @@ func (r *Result) add(o Result) {
 	r.Inserted += o.Inserted
 }
 
-// Stream does work for a time, every client with several batches under way.
+// Stream runs work for a time, with several batches in flight per client.
 func (l *Load) Stream(ctx context.Context, w Work, d time.Duration) (Result, error) {
 	w.InFlight = cmp.Or(w.InFlight, 3)
 	return l.measure(ctx, w, d, func(t *trainer) error { return t.stream(w, time.Now().Add(d)) })
 }
 
-// Single does work for a time, every client one batch at a time: a batch begins when
-// the one before has all its rows, or its acknowledgement. Each is timed.
+// Single runs work for a time, with one batch at a time per client: a batch starts after the rows,
+// or the acknowledgement, of the previous batch. Each batch is timed.
 func (l *Load) Single(ctx context.Context, w Work, d time.Duration) (Result, error) {
 	w.InFlight = 1
 	return l.measure(ctx, w, d, func(t *trainer) error { return t.single(ctx, w, time.Now().Add(d)) })
@@ -286,7 +280,7 @@ func (l *Load) measure(ctx context.Context, w Work, d time.Duration, do func(t *
 	return r, nil
 }
 
-// each lets all clients do something at once, and counts it. ctx ends them.
+// each runs do for all clients concurrently, and counts the results. ctx ends them.
 func (l *Load) each(ctx context.Context, do func(t *trainer) error) (Result, error) {
 	stop := context.AfterFunc(ctx, l.Close)
 	defer stop()
@@ -329,8 +323,8 @@ func (l *Load) traffic() (sent, read int64) {
 	return sent, read
 }
 
-// reserve gives every client gradients for batches of a size. Those of a place in the
-// batch never change.
+// reserve gives all clients gradients for batches of a size. The gradient at an index never
+// changes.
 func (l *Load) reserve(batch int) {
 	dim, width := l.cfg.Table.Dim, l.clients[0].width
 	need := batch * width
@@ -341,9 +335,9 @@ func (l *Load) reserve(batch int) {
 		for i := range grads {
 			switch at := i % width; {
 			case at == dim:
-				grads[i] = 1 // a show
+				grads[i] = 1 // one show
 			case at > dim:
-				grads[i] = 0 // and no click
+				grads[i] = 0 // no click
 			case len(l.clients) > 1 && i >= width:
 				grads[i] = grads[i-width]
 			default:
@@ -356,12 +350,11 @@ func (l *Load) reserve(batch int) {
 	}
 }
 
-// ErrWrong is that rows are not what they must be.
+// ErrWrong is the error of wrong rows.
 var ErrWrong = errors.New("load: rows are wrong")
 
-// Check compares about a thousand rows with what they must be, to the last bit, some
-// of those that were asked for most and of those that were made last among them. It
-// returns how many; the error is an ErrWrong where one is another.
+// Check compares about a thousand rows with the oracle, to the last bit, including frequent and new
+// rows. Check returns the number of rows, or ErrWrong for a difference.
 func (l *Load) Check(ctx context.Context) (rows int, err error) {
 	stop := context.AfterFunc(ctx, l.Close)
 	defer stop()

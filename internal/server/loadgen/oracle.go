@@ -9,18 +9,18 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// oracle knows what the rows of some keys must be, bit by bit: it applies the table's
-// rule to them, push by push, as a server does.
+// oracle computes the expected rows of some keys, bit by bit: it applies the table's rule to them,
+// push by push, as a server does.
 type oracle struct {
 	dim     int
 	rule    optim.RowRule
-	counted optim.CountedRule // nil: the rule wants no counts
+	counted optim.CountedRule // nil for a rule without counts
 	parts   []optim.RowPart
 	init    rowinit.Init
 	stream  uint64
 	ranks   []uint64
-	keys    []uint64         // theirs
-	slots   map[uint64]int32 // of keys, in what follows
+	keys    []uint64         // keys of ranks
+	slots   map[uint64]int32 // index of each key in the next slices
 	weights []float32
 	state   [][]float32
 }
@@ -42,7 +42,7 @@ func newOracle(t schema.Sparse) (*oracle, error) {
 	}, nil
 }
 
-// watch adds the key of a rank, which has not been pushed yet.
+// watch adds the key of a rank that has not been pushed yet.
 func (o *oracle) watch(rank uint64) {
 	key := Key(rank)
 	if _, ok := o.slots[key]; ok {
@@ -68,7 +68,7 @@ func (o *oracle) initial(key uint64) []float32 {
 	return row
 }
 
-// push tells that a gradient was pushed.
+// push applies a pushed gradient.
 func (o *oracle) push(slot int32, grad []float32) {
 	if o.counted == nil {
 		o.rule.UpdateRows(o.weights, o.state, o.dim, []int32{slot}, grad, 1)
@@ -79,8 +79,8 @@ func (o *oracle) push(slot int32, grad []float32) {
 	}
 }
 
-// compare counts rows that are not what they must be, and describes the first of them.
-// rows are those of all watched keys, in order.
+// compare counts wrong rows, and describes the first. rows has the rows of all watched keys, in
+// order.
 func (o *oracle) compare(rows []float32) (wrong int, first string) {
 	for i, key := range o.keys {
 		for j, want := range o.weights[i*o.dim:][:o.dim] {

@@ -8,36 +8,34 @@ import (
 	"github.com/ringo-ml/ringo/ps/client"
 )
 
-// step is the step of all that is asked and sent: without a Clock it does not end.
+// step is the step of all messages: without a Clock it does not end.
 const step = 1
 
-// trainer is one of the clients.
 type trainer struct {
 	l       *Load
 	c       *client.Client
 	session *client.Session
 	dim     int
-	width   int // of a row that is pushed: its gradient and the counts that the rule wants
+	width   int // values of a pushed row: gradient and counts
 	random  *rand.Rand
-	grads   []float32 // of a batch, by place
+	grads   []float32 // gradients of a batch
 
-	// One measurement's.
+	// pool and the next fields are the state of a measurement.
 	pool   pool
 	unique set
-	dst    [][]float32    // of the pulls under way
-	way    []*client.Pull // these
-	fresh  int            // keys of a batch that nobody has asked for before
-	pushed []int32        // batches, in order
-	newest uint64         // the first rank of the fresh ones of the last batch
-	us     []float64      // of each batch
+	dst    [][]float32    // destinations of the pulls in flight
+	way    []*client.Pull // pulls in flight
+	fresh  int            // new keys per batch
+	pushed []int32        // indices of pushed batches, in order
+	newest uint64         // first new rank of the last batch
+	us     []float64      // time of each batch in µs
 	rows   int64
-	count  int64 // batches
+	count  int64 // number of batches
 }
 
-// grad is the gradient at a place of a batch, with its counts.
+// grad returns the gradient at an index of a batch, with its counts.
 func (t *trainer) grad(place int) []float32 { return t.grads[place*t.width:][:t.width] }
 
-// prepare draws keys and makes room for rows.
 func (t *trainer) prepare(n uint64, w Work, keys int) error {
 	if err := t.pool.draw(n, w.Batch, keys, w.Dist, &t.unique, t.random); err != nil {
 		return err
@@ -55,7 +53,7 @@ func (t *trainer) prepare(n uint64, w Work, keys int) error {
 	return nil
 }
 
-// batch is the next batch's number and keys, its last ones as fresh as the work says.
+// batch returns the next batch's index and keys, with new keys at its end.
 func (t *trainer) batch() (i int, keys []uint64) {
 	i = t.pool.take()
 	keys = t.pool.batch(i)
@@ -68,7 +66,7 @@ func (t *trainer) batch() (i int, keys []uint64) {
 	return i, keys
 }
 
-// stream does work until a time, with several batches under way.
+// stream runs work until a time, with several batches in flight.
 func (t *trainer) stream(w Work, until time.Time) error {
 	t.way = t.way[:0]
 	for turn := 0; turn == 0 || time.Now().Before(until); turn++ {
@@ -100,7 +98,7 @@ func (t *trainer) stream(w Work, until time.Time) error {
 	return nil
 }
 
-// push pushes a batch where the work says so, and notes it.
+// push pushes and records a batch, unless the work only pulls.
 func (t *trainer) push(w Work, i int, keys []uint64) error {
 	if w.Op == Pull {
 		return nil
@@ -109,7 +107,7 @@ func (t *trainer) push(w Work, i int, keys []uint64) error {
 	return t.session.PushRows(0, step, keys, t.grads[:w.Batch*t.width])
 }
 
-// single does work until a time, one batch after the other.
+// single runs work until a time, one batch at a time.
 func (t *trainer) single(ctx context.Context, w Work, until time.Time) error {
 	for turn := 0; turn == 0 || time.Now().Before(until); turn++ {
 		i, keys := t.batch()
@@ -138,11 +136,10 @@ func (t *trainer) single(ctx context.Context, w Work, until time.Time) error {
 	return nil
 }
 
-// update lets the oracle know what was pushed, and has it watch some of the keys that were
-// made last.
+// update applies all pushes to the oracle, and adds some of the newest keys to it.
 func (t *trainer) update(o *oracle) {
 	old := t.pool.size - t.fresh
-	at := make([][][2]int32, t.pool.batches()) // by batch: slots of watched keys and their places
+	at := make([][][2]int32, t.pool.batches()) // watched slots and their indices, by batch
 	for i := range at {
 		for place, key := range t.pool.batch(i)[:old] {
 			if slot, ok := o.slots[key]; ok {
@@ -167,7 +164,7 @@ func (t *trainer) update(o *oracle) {
 	}
 }
 
-// fill pushes to each key of ranks from next on below an end, once.
+// fill pushes once to each key of ranks from next to end.
 func (t *trainer) fill(next interface{ Add(uint64) uint64 }, end uint64) error {
 	keys := make([]uint64, fillBatch)
 	for {
@@ -187,8 +184,8 @@ func (t *trainer) fill(next interface{ Add(uint64) uint64 }, end uint64) error {
 	}
 }
 
-// settle returns when all that was sent is counted: messages are written one after the
-// other, and one more has been.
+// settle returns when all sent bytes are counted: messages are written sequentially, and a later
+// one has been answered.
 func (t *trainer) settle() error {
 	p, err := t.session.PeekRows(0, step, []uint64{Key(0)}, make([]float32, t.dim))
 	if err == nil {

@@ -8,32 +8,30 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Conn is an end of a connection that reads and writes messages. One goroutine
-// reads; any number may write.
+// Conn is an end of a connection that reads and writes messages. One goroutine reads; any number
+// may write.
 type Conn struct {
 	*frames.Conn
 	peer   Side
 	limits *Limits
-	front  [HeadSize]byte // of the reader
+	front  [HeadSize]byte // buffer of the reader
 }
 
-// NewConn returns the end of a link that a side holds. The limits may be changed
-// between two calls of Next.
+// NewConn returns the end of side own of a link. limits may change between two calls of Next.
 func NewConn(link *transport.Link, own Side, limits *Limits, silence time.Duration) *Conn {
 	other := Server - own
 	return &Conn{Conn: frames.New(link, other.String(), silence), peer: other, limits: limits}
 }
 
-// ErrInterrupted: Interrupt was called.
+// ErrInterrupted is the error after Interrupt.
 var ErrInterrupted = frames.ErrInterrupted
 
-// ErrSilent: the other end has shown no sign of life for as long as it may.
+// ErrSilent is the error of a peer without a heartbeat for too long.
 var ErrSilent = frames.ErrSilent
 
-// Next reads up to the body of the next message that is not a Heartbeat, and returns
-// its head, if it has one, and how many bytes of the body follow. They must be read
-// before Next is called again. It returns io.EOF when the other end has closed
-// between two messages.
+// Next reads up to the body of the next message, Heartbeats excluded, and returns the message's
+// head, if any, and the length of the body, which the caller must read before the next call. It
+// returns io.EOF if the peer has closed between two messages.
 func (c *Conn) Next() (t wire.Type, h Head, body int, err error) {
 	for {
 		f, err := c.Header()
@@ -54,7 +52,7 @@ func (c *Conn) Next() (t wire.Type, h Head, body int, err error) {
 	}
 }
 
-// expect checks a frame's header before anything of it is read.
+// expect checks a frame's header before reading more.
 func (c *Conn) expect(f wire.Header) error {
 	if !c.peer.sends(f.Type) {
 		return malformed("a %s does not send %s frames", c.peer, Name(f.Type))
@@ -68,7 +66,7 @@ func (c *Conn) expect(f wire.Header) error {
 	return nil
 }
 
-// head reads a head and checks the length of what follows it.
+// head reads a head and checks the length of the body.
 func (c *Conn) head(f wire.Header) (h Head, body int, err error) {
 	if f.Length < HeadSize {
 		return h, 0, malformed("a %s frame of %d bytes", Name(f.Type), f.Length)

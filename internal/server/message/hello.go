@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// MaxSessions is the most sessions of a server, all trainers' together.
+	// MaxSessions is the maximum number of a server's sessions, over all trainers.
 	MaxSessions = 1024
-	// MaxJob is the longest name of a job in bytes.
+	// MaxJob is the maximum length of a job's name in bytes.
 	MaxJob = 256
 
 	helloFixed   = 88
@@ -25,7 +25,7 @@ const (
 	maxServers   = 1 << 16
 )
 
-// Hello is the first message of a connection. As it is sent:
+// Hello is the first message of a connection. Its encoding:
 //
 //	offset bytes
 //	0      2     Protocol
@@ -44,26 +44,27 @@ const (
 //	56     32    Hash
 //	88           Job, and then Settings
 type Hello struct {
-	Trainer, Trainers int      // which of how many
-	Session, Sessions int      // which of the trainer's sessions
-	Server, Servers   int      // whom the trainer takes the other end for
-	Incarnation       uint64   // a random number that the trainer's process has drawn, not 0
-	From              uint64   // the first change of the session that the trainer still holds; 1 at first
-	Clock             uint64   // the last step that a change before From has ended; 0: none
-	Hash              [32]byte // the schema's
-	Job               string   // the same for all of a job
-	// Settings are what the trainer was told: the server refuses it where it was told otherwise.
+	Trainer, Trainers int      // number of this trainer, and of all trainers
+	Session, Sessions int      // number of this session, and of the trainer's sessions
+	Server, Servers   int      // number of the expected server, and of all servers
+	Incarnation       uint64   // random number of the trainer's process, not 0
+	From              uint64   // first change that the trainer still has; initially 1
+	Clock             uint64   // last step clocked before From; 0: none
+	Hash              [32]byte // hash of the schema
+	Job               string   // equal in all processes of a job
+	// Settings are the trainer's job settings: a server with other values rejects the trainer.
 	Settings setting.Values
 }
 
 const (
-	// PathSync is the setting that says which consistency servers have.
+	// PathSync is the setting of the servers' consistency mode.
 	PathSync setting.Path = "sync"
-	// SyncGeo is that of servers that add what is pushed to the parameters, by no rule: trainers must say that they know it.
+	// SyncGeo is the mode of servers that add pushes to parameters without a rule: trainers must
+	// have the same setting.
 	SyncGeo = "geo"
 )
 
-// Validate reports all faults together.
+// Validate returns all errors together.
 func (h Hello) Validate() error {
 	var errs []error
 	place := func(what string, i, n, most int) {
@@ -94,7 +95,7 @@ func (h Hello) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint16(b, Protocol)
 	b = le.AppendUint16(b, 0)
-	settings, _ := h.Settings.AppendBinary(nil) // which returns no error
+	settings, _ := h.Settings.AppendBinary(nil) // never fails
 	for _, v := range []int{h.Trainer, h.Trainers, h.Session, h.Sessions, h.Server, h.Servers, len(h.Job) | len(settings)<<16} {
 		b = le.AppendUint32(b, uint32(v))
 	}
@@ -105,7 +106,7 @@ func (h Hello) Append(b []byte) []byte {
 	return append(append(b, h.Job...), settings...)
 }
 
-// ParseHello reads what Append wrote. Faults are ErrMalformed, or ErrProtocol.
+// ParseHello decodes Append's encoding. Errors are ErrMalformed or ErrProtocol.
 func ParseHello(b []byte) (Hello, error) {
 	le := binary.LittleEndian
 	if len(b) < 4 {
@@ -117,7 +118,7 @@ func ParseHello(b []byte) (Hello, error) {
 	if len(b) < helloFixed || len(b)-helloFixed != int(le.Uint16(b[28:]))+int(le.Uint16(b[30:])) {
 		return Hello{}, malformed("a hello of %d bytes", len(b))
 	}
-	behind := helloFixed + int(le.Uint16(b[28:])) // the job
+	behind := helloFixed + int(le.Uint16(b[28:])) // offset of the settings, after the job
 	at := func(i int) int { return int(le.Uint32(b[i:])) }
 	h := Hello{
 		Trainer: at(4), Trainers: at(8), Session: at(12), Sessions: at(16), Server: at(20), Servers: at(24),
@@ -133,7 +134,7 @@ func ParseHello(b []byte) (Hello, error) {
 	return h, nil
 }
 
-// ErrProtocol: the other end speaks another version of this package.
+// ErrProtocol is the error of a peer with another protocol version.
 var ErrProtocol = errors.New("another version of the protocol")
 
 func checkProtocol(b []byte) error {
@@ -147,7 +148,7 @@ func checkProtocol(b []byte) error {
 	return nil
 }
 
-// Welcome is a server's answer to a Hello. As it is sent:
+// Welcome is a server's answer to a Hello. Its encoding:
 //
 //	offset bytes
 //	0      2     Protocol
@@ -159,14 +160,14 @@ func checkProtocol(b []byte) error {
 //	24     4     Heartbeat in ms
 //	28     4     Silence in ms
 type Welcome struct {
-	Keys, Values int           // most of a message
-	Pulls        int           // most pulls that wait for an answer on a connection
-	Last         uint64        // the last change of the session that the server has
-	Heartbeat    time.Duration // how often each end shows that it lives
-	Silence      time.Duration // after which the other end is taken for dead
+	Keys, Values int           // maximum per message
+	Pulls        int           // maximum unanswered pulls per connection
+	Last         uint64        // last change of the session at the server
+	Heartbeat    time.Duration // interval of heartbeats of each end
+	Silence      time.Duration // time until a silent peer counts as dead
 }
 
-// Validate reports all faults together.
+// Validate returns all errors together.
 func (w Welcome) Validate() error {
 	var errs []error
 	within := func(what string, v, least, most int64) {
@@ -195,7 +196,7 @@ func (w Welcome) Append(b []byte) []byte {
 	return le.AppendUint32(b, uint32(w.Silence.Milliseconds()))
 }
 
-// ParseWelcome reads what Append wrote.
+// ParseWelcome decodes Append's encoding.
 func ParseWelcome(b []byte) (Welcome, error) {
 	le := binary.LittleEndian
 	if len(b) != welcomeSize {
@@ -214,21 +215,20 @@ func ParseWelcome(b []byte) (Welcome, error) {
 	return w, nil
 }
 
-// Reason is why a server will have nothing to do with a trainer any more.
+// Reason is a server's reason to end a trainer's connections permanently.
 type Reason uint8
 
-// The reasons.
+// Values of Reason.
 const (
-	ReasonMismatch Reason = 1 + iota // the two are of different jobs, schemas or sizes
-	ReasonProtocol                   // the trainer said what it must not say
-	ReasonReplaced                   // another process has taken the trainer's place
-	ReasonLost                       // a trainer is lost: Failure.Trainer
-	ReasonFailed                     // the server has failed
-	ReasonSettings                   // the trainer was told otherwise than others: Failure.Over
+	ReasonMismatch Reason = 1 + iota // different jobs, schemas or sizes
+	ReasonProtocol                   // message that the trainer must not send
+	ReasonReplaced                   // another process has replaced the trainer
+	ReasonLost                       // lost trainer: Failure.Trainer
+	ReasonFailed                     // failed server
+	ReasonSettings                   // different settings: Failure.Over
 )
 
-// Failure is the last message of a server that gives up a connection for good. As it
-// is sent:
+// Failure is the last message of a server that ends a connection permanently. Its encoding:
 //
 //	offset bytes
 //	0      1     Reason
@@ -236,18 +236,18 @@ const (
 //	4      4     Trainer
 //	8            Text, or with ReasonSettings Over as JSON
 //
-// It is the error that trainers see.
+// Trainers receive it as an error.
 type Failure struct {
 	Reason  Reason
-	Trainer int // with ReasonLost: who
+	Trainer int // lost trainer, with ReasonLost
 	Text    string
-	Over    setting.Disagreements // with ReasonSettings, where the text is theirs
+	Over    setting.Disagreements // conflicts that Text describes, with ReasonSettings
 }
 
-// maxOver bounds Over as it is sent.
+// maxOver is the maximum size of the encoded Over.
 const maxOver = 256 << 10
 
-// Error is the text.
+// Error returns the text.
 func (f *Failure) Error() string { return f.Text }
 
 // Unwrap returns the *setting.ConflictError of ReasonSettings, else nil.
@@ -258,7 +258,7 @@ func (f *Failure) Unwrap() error {
 	return nil
 }
 
-// Append appends f to b; a text that is too long is cut.
+// Append appends f to b, with a truncated text if necessary.
 func (f *Failure) Append(b []byte) []byte {
 	b = append(b, byte(f.Reason), 0, 0, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(f.Trainer))
@@ -267,12 +267,12 @@ func (f *Failure) Append(b []byte) []byte {
 	}
 	over, err := json.Marshal(f.Over.Short())
 	if err != nil || len(over) > maxOver {
-		panic("message: short texts make long disagreements") // Short bounds them
+		panic("message: short texts make long disagreements") // Short limits them
 	}
 	return append(b, over...)
 }
 
-// ParseFailure reads what Append wrote.
+// ParseFailure decodes Append's encoding.
 func ParseFailure(b []byte) (*Failure, error) {
 	if len(b) < failureFixed || len(b) > failureFixed+maxOver || b[0] < byte(ReasonMismatch) || b[0] > byte(ReasonSettings) || b[1]|b[2]|b[3] != 0 {
 		return nil, malformed("a failure of %d bytes", len(b))
@@ -296,10 +296,10 @@ func ParseFailure(b []byte) (*Failure, error) {
 	return f, nil
 }
 
-// Text is what the other end said, safe for a terminal.
+// Text is a peer's text, made safe for a terminal.
 func Text(b []byte) string { return printable(string(b)) }
 
-// CutText is a text that is short enough to be sent.
+// CutText truncates a text to MaxText.
 func CutText(s string) string {
 	if len(s) <= MaxText {
 		return s

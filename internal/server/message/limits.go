@@ -8,24 +8,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// MaxSchema is the longest schema in bytes.
+// MaxSchema is the maximum size of an encoded schema in bytes.
 const MaxSchema = 16 << 20
 
-// Limits are the schema's sizes and what a message may hold at most. The zero value
-// allows no keys and no values.
+// Limits are the schema's sizes and the maximum sizes of messages. The zero value allows no keys
+// and no values.
 type Limits struct {
 	Dims   []int // values of a row, by sparse table
-	Counts []int // values behind the gradient of a row that is pushed, by sparse table; nil: none
+	Counts []int // values after a pushed row's gradient, by sparse table; nil: none
 	Arrays []int // values, by dense array
-	Keys   int   // most keys of a message
-	Values int   // most values of a message
+	Keys   int   // maximum keys per message
+	Values int   // maximum values per message
 
-	Trainers int // who meet; 0: none do
+	Trainers int // trainers of gathers; 0: none
 }
 
-// longest is the length that no payload of a type exceeds.
+// longest returns the maximum payload of a type.
 func (l *Limits) longest(t wire.Type) int {
-	const slack = 8 // int8 takes more than float32 for a few values
+	const slack = 8 // int8 is longer than float32 for a few values
 	switch t {
 	case TypeHello:
 		return helloFixed + MaxJob + setting.MaxValuesBytes
@@ -55,8 +55,8 @@ func (l *Limits) longest(t wire.Type) int {
 	return 0
 }
 
-// Check tells how long the body behind a head is: the one length that fits. It
-// returns an ErrMalformed for a head that no message of the type can have.
+// Check returns the length of the body after a head, or an ErrMalformed for a head that is invalid
+// for its type.
 func (l *Limits) Check(t wire.Type, h Head) (body int, err error) {
 	keys, values := 0, 0
 	switch t {
@@ -99,7 +99,7 @@ func (l *Limits) Check(t wire.Type, h Head) (body int, err error) {
 	return KeySize*keys + h.Code.Size(values), nil
 }
 
-// CountsOf is how many values follow the gradient of a row that is pushed to a table.
+// CountsOf returns the number of counts after a pushed row's gradient.
 func (l *Limits) CountsOf(table int) int {
 	if l.Counts == nil {
 		return 0
@@ -107,7 +107,7 @@ func (l *Limits) CountsOf(table int) int {
 	return l.Counts[table]
 }
 
-// rows checks what is about rows of a table.
+// rows checks a head of a table's rows.
 func (l *Limits) rows(t wire.Type, h Head) (keys, values int, err error) {
 	if h.Table >= len(l.Dims) {
 		return 0, 0, malformed("%s of sparse table %d, the schema has %d", Name(t), h.Table, len(l.Dims))
@@ -129,7 +129,7 @@ func (l *Limits) rows(t wire.Type, h Head) (keys, values int, err error) {
 	return h.Count, h.Count * l.Dims[h.Table], nil
 }
 
-// dense checks what is about values of an array.
+// dense checks a head of an array's values.
 func (l *Limits) dense(t wire.Type, h Head) (values int, err error) {
 	switch {
 	case h.Table >= len(l.Arrays):
@@ -156,7 +156,7 @@ func checkClock(h Head) error {
 	return nil
 }
 
-// checkSave checks what is about a checkpoint of the job.
+// checkSave checks a head of a checkpoint of the job.
 func checkSave(t wire.Type, h Head) error {
 	if err := only(t, h, Head{Number: h.Number, Step: h.Step, At: h.At}); err != nil {
 		return err
@@ -167,7 +167,7 @@ func checkSave(t wire.Type, h Head) error {
 	return nil
 }
 
-// only refuses a head that says more than its type has a use for.
+// only rejects a head with fields that its type does not use.
 func only(t wire.Type, h, allowed Head) error {
 	if h != allowed {
 		return malformed("%s with the head %+v", Name(t), h)

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// MaxBlob is the most bytes that a trainer brings to a meeting.
+	// MaxBlob is the maximum size of a blob in a gather, in bytes.
 	MaxBlob = 256 << 10
 
 	partHead = 8
 )
 
-// Part is what a trainer has brought to a meeting. As it is sent:
+// Part is a trainer's blob in a gather. Its encoding:
 //
 //	offset bytes
 //	0      4     Trainer
@@ -31,8 +31,7 @@ func AppendPart(b []byte, p Part) []byte {
 	return append(b, p.Blob...)
 }
 
-// ParseParts reads parts, of trainers in ascending order. Blobs are b's memory. Faults
-// are ErrMalformed.
+// ParseParts decodes parts, of trainers in ascending order. Blobs alias b. Errors are ErrMalformed.
 func ParseParts(b []byte, trainers int) (parts []Part, err error) {
 	for last := -1; len(b) > 0; {
 		if len(b) < partHead {
@@ -48,10 +47,10 @@ func ParseParts(b []byte, trainers int) (parts []Part, err error) {
 	return parts, nil
 }
 
-// longestParts is the most bytes of all trainers' parts.
+// longestParts returns the maximum size of all trainers' parts.
 func (l *Limits) longestParts() int { return l.Trainers * (partHead + MaxBlob) }
 
-// meeting checks what is about a meeting.
+// meeting checks a head of a gather.
 func (l *Limits) meeting(t wire.Type, h Head) error {
 	if err := only(t, h, Head{Number: h.Number, Step: h.Step, Count: h.Count}); err != nil {
 		return err

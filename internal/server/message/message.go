@@ -1,5 +1,5 @@
-// Package message is what trainers and parameter servers say to each other, as
-// frames of package wire over a transport.Link. All integers are little-endian.
+// Package message defines the messages between trainers and parameter servers, as frames of package
+// wire over a transport.Link. All integers are little-endian.
 //
 //	trainer                         server
 //	Hello                    ->
@@ -11,21 +11,22 @@
 //	SetDense, PushRows,
 //	PushDense, Clock, Leave  ->                         numbered 1, 2, 3, … by session
 //	                         <-     Ack                      of all up to a number
-//	Meet                     ->                         numbered by the trainer
-//	                         <-     Met                      when all have come
-//	Met                      ->                         what a new server may not know
-//	Heartbeat                <->    Heartbeat           where nothing else is said
-//	Goodbye                  <->    Goodbye, Failure    the last one
+//	Gather                   ->                         numbered by the trainer
+//	                         <-     Gathered                 when all have sent theirs
+//	Gathered                 ->                         for a restarted server
+//	Save                     ->                         numbered by the trainer
+//	                         <-     Saved, Failed            when the part is written
+//	Heartbeat                <->    Heartbeat           when idle
+//	Goodbye                  <->    Goodbye, Failure    the last frame
 //
-// From PullRows to Met a payload begins with a [Head] of 32 bytes. Behind it come
-// the keys, 8 bytes each, and then the values, as their [Code] stores them. Where a table
-// wants counts with the gradients of rows, they come before these, as float32 whatever the code. With the
-// frame's own header of 32 bytes the values of an answer begin a multiple of 64 bytes
-// from the frame's start, so that a server can gather rows of whole cache lines
-// straight into what it sends.
+// From PullRows to Saved a payload begins with a [Head] of 32 bytes. The keys follow, 8 bytes each,
+// and then the values, encoded by their [Code]. If a table needs counts with the gradients of rows,
+// the counts precede the gradients, always as float32. With the frame's header of 32 bytes the
+// values of an answer start at a multiple of 64 bytes in the frame, so that a server can gather
+// whole cache lines directly into it.
 //
-// A length is checked twice before memory is made for it: that of the frame against
-// the longest of its type, and then against the very length that its head implies.
+// A length is checked twice before memory is allocated: the frame's length against the maximum of
+// the type, and then against the exact length for the head.
 package message
 
 import (
@@ -36,37 +37,37 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// Protocol is the version of all layouts of this package.
+// Protocol is the version of all encodings of this package.
 const Protocol = 6
 
-// The types of frames.
+// Types of frames.
 const (
-	TypeHello      wire.Type = wire.FirstFree + iota // who connects; a Hello
-	TypeSchema                                       // the schema as JSON, for a server that asked for it
-	TypeWelcome                                      // a Welcome
-	TypeNeedSchema                                   // nothing
-	TypeFailure                                      // the connection is of no use, now and later; a Failure
-	TypeHeartbeat                                    // nothing: a sign of life
-	TypeGoodbye                                      // the last frame of who leaves in good order; a text
+	TypeHello      wire.Type = wire.FirstFree + iota // Hello of the connecting trainer
+	TypeSchema                                       // schema as JSON, requested by the server
+	TypeWelcome                                      // Welcome
+	TypeNeedSchema                                   // request for the schema, empty
+	TypeFailure                                      // Failure: permanent end
+	TypeHeartbeat                                    // heartbeat, empty
+	TypeGoodbye                                      // last frame of a normal end, with a text
 
 	TypePullRows  // keys
-	TypePullDense // nothing
-	TypeSetDense  // values: the first of an array
-	TypePushRows  // keys, counts where the table wants them, and gradients
-	TypePushDense // values: gradients
-	TypeClock     // nothing
-	TypeLeave     // nothing
+	TypePullDense // empty
+	TypeSetDense  // initial values of an array
+	TypePushRows  // keys, counts if the table needs them, and gradients
+	TypePushDense // gradients
+	TypeClock     // empty
+	TypeLeave     // empty
 
 	TypeRows   // values: the answer to PullRows, with its head
 	TypeValues // values: the answer to PullDense, with its head
-	TypeFailed // a text: the answer to a pull that failed, with its head
-	TypeAck    // nothing: all changes up to the head's number are safe
+	TypeFailed // text: the answer to a failed pull, with its head
+	TypeAck    // empty: all changes up to the head's number are durable
 
-	TypeGather   // bytes that a trainer brings to the meeting that is the head's step
-	TypeGathered // Parts: what all have brought to it; from a trainer, how its last meeting ended
+	TypeGather   // blob of a trainer in the gather of number Step
+	TypeGathered // Parts of a gather; from a trainer, those of its last gather
 
-	TypeSave  // nothing: the server's part of a checkpoint of the whole job
-	TypeSaved // nothing: the answer, with its head
+	TypeSave  // empty: request for the server's part of a job checkpoint
+	TypeSaved // empty: the answer, with its head
 )
 
 var typeNames = map[wire.Type]string{
@@ -78,7 +79,7 @@ var typeNames = map[wire.Type]string{
 	TypeGather: "meeting", TypeGathered: "end of a meeting", TypeSave: "checkpoint of the job", TypeSaved: "number of a checkpoint",
 }
 
-// Name is a type's name in errors.
+// Name returns a type's name for errors.
 func Name(t wire.Type) string {
 	if name, ok := typeNames[t]; ok {
 		return name
@@ -86,11 +87,11 @@ func Name(t wire.Type) string {
 	return t.String()
 }
 
-// Sequenced tells whether frames of a type change a server's state, so that they
-// are numbered by session, applied in order and exactly once, and acknowledged.
+// Sequenced reports whether frames of a type change a server's state: such frames are numbered by
+// session, applied in order and exactly once, and acknowledged.
 func Sequenced(t wire.Type) bool { return t >= TypeSetDense && t <= TypeLeave }
 
-// headed tells whether the payload of a type begins with a Head.
+// headed reports whether the payload of a type begins with a Head.
 func headed(t wire.Type) bool { return t >= TypePullRows && t <= TypeSaved }
 
 // Side is an end of a connection.
@@ -102,7 +103,7 @@ const (
 	Server
 )
 
-// String is "trainer" or "server".
+// String returns "trainer" or "server".
 func (s Side) String() string {
 	if s == Trainer {
 		return "trainer"
@@ -110,7 +111,7 @@ func (s Side) String() string {
 	return "server"
 }
 
-// sends tells whether a side may send a type.
+// sends reports whether a side may send a type.
 func (s Side) sends(t wire.Type) bool {
 	switch {
 	case t == TypeHeartbeat || t == TypeGoodbye || t == TypeGathered:
@@ -122,17 +123,17 @@ func (s Side) sends(t wire.Type) bool {
 }
 
 const (
-	// HeadSize is the length of a Head in bytes.
+	// HeadSize is the size of a Head in bytes.
 	HeadSize = 32
-	// Front is the length of a frame before its keys or values.
+	// Front is the size of a frame before its keys or values.
 	Front = wire.HeaderSize + HeadSize
-	// KeySize is the length of a key in bytes.
+	// KeySize is the size of a key in bytes.
 	KeySize = 8
-	// MaxText is the longest text of a failure or goodbye in bytes.
+	// MaxText is the maximum size of a text in bytes.
 	MaxText = 1024
 )
 
-// Head says what a message is about. As it is sent:
+// Head describes a message. Its encoding:
 //
 //	offset bytes
 //	0      8     Number
@@ -143,28 +144,31 @@ const (
 //	30     1     Code
 //	31     1     0
 //
-// What a type has no use for is zero.
+// Unused fields are zero. At depends on the type. For arrays At is the index of the first value, in
+// a Clock the bits of the rate as a float64. In pulls of rows At is Peek, or twice the number of
+// the oldest unanswered pull; in Rows Peek, or a step that all trainers had clocked before the
+// read. In a Save At is the oldest step to keep, in a Saved the checkpoint's number.
 type Head struct {
-	Number uint64 // of the request, or of the change in its session
-	Step   uint64 // of Meet and Met, which meeting; of Save and Saved, that of the run
-	At     uint64 // the first value's place in its array; of Clock, the bits of the rate, a float64; of rows pulled, Peek, or twice the number of the oldest pull without an answer; of Rows, Peek or a step that all trainers had clocked before they were read; of Save, the oldest step to be kept; of Saved, the checkpoint's number
-	Count  int    // keys; of arrays, values; of Failed, Meet and Met, bytes
-	Table  int    // or array, by its place in the schema
-	Code   Code   // of the values, or in which they shall come
+	Number uint64 // number of the request, or of the change in its session
+	Step   uint64 // step of the run; in Gather and Gathered the number of the gather
+	At     uint64 // see above
+	Count  int    // keys, values of an array, or bytes of a text or blob
+	Table  int    // index of the table or array in the schema
+	Code   Code   // encoding of the values, sent or requested
 }
 
-// Peek, as the At of a pull of rows and of its answer, asks for rows as they are: none are made
-// and nothing is counted.
+// Peek, as the At of a pull of rows and of its answer, requests rows without creating or counting
+// any.
 const Peek = 1
 
-// ErrMalformed: what came is no message, or not one that may come.
+// ErrMalformed is the error of invalid or unexpected data.
 var ErrMalformed = errors.New("malformed")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }
 
-// PutHead writes h to b. Its numbers must fit.
+// PutHead encodes h into b. The fields must fit.
 func PutHead(b *[HeadSize]byte, h Head) {
 	le := binary.LittleEndian
 	le.PutUint64(b[0:], h.Number)
@@ -175,7 +179,7 @@ func PutHead(b *[HeadSize]byte, h Head) {
 	b[30], b[31] = byte(h.Code), 0
 }
 
-// ParseHead reads what PutHead wrote. What it means is for [Limits.Check].
+// ParseHead decodes PutHead's encoding. [Limits.Check] checks the fields.
 func ParseHead(b *[HeadSize]byte) (Head, error) {
 	le := binary.LittleEndian
 	if b[31] != 0 {
@@ -187,8 +191,7 @@ func ParseHead(b *[HeadSize]byte) (Head, error) {
 	}, nil
 }
 
-// PutFront writes the frame's header and h to the first Front bytes of a frame that
-// is len(frame) bytes long.
+// PutFront writes the frame's header and h to the first Front bytes of a frame.
 func PutFront(frame []byte, t wire.Type, h Head) error {
 	if err := wire.PutHeader((*[wire.HeaderSize]byte)(frame), wire.Header{Type: t, Length: len(frame) - wire.HeaderSize}); err != nil {
 		return err
@@ -197,7 +200,7 @@ func PutFront(frame []byte, t wire.Type, h Head) error {
 	return nil
 }
 
-// AppendFrame appends a frame with a payload that has no head.
+// AppendFrame appends a frame with a payload without a head.
 func AppendFrame(b []byte, t wire.Type, payload []byte) ([]byte, error) {
 	var head [wire.HeaderSize]byte
 	if err := wire.PutHeader(&head, wire.Header{Type: t, Length: len(payload)}); err != nil {

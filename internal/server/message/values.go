@@ -9,18 +9,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// Code is how values are stored: a code of package compress.
+// Code is the encoding of values: a code of package compress.
 type Code byte
 
 // The codes.
 const (
-	FP32 = Code(compress.CodeFP32) // as they are
+	FP32 = Code(compress.CodeFP32) // float32
 	FP16 = Code(compress.CodeFP16) // float16
 	BF16 = Code(compress.CodeBF16) // bfloat16
-	Int8 = Code(compress.CodeInt8) // blocks of 256 values, whole rows one after the other, that share a scale
+	Int8 = Code(compress.CodeInt8) // blocks of 256 values, across rows, that share a scale
 )
 
-// ParseCode returns the code of a name: "fp32", "fp16", "bf16" or "int8".
+// ParseCode returns the code for a name: "fp32", "fp16", "bf16" or "int8".
 func ParseCode(name string) (Code, error) {
 	for c := FP32; c.Valid(); c++ {
 		if c.String() == name {
@@ -30,10 +30,10 @@ func ParseCode(name string) (Code, error) {
 	return 0, fmt.Errorf("message: no code %q: want fp32, fp16, bf16 or int8", name)
 }
 
-// Valid tells whether there is such a code.
+// Valid reports whether c is a code.
 func (c Code) Valid() bool { return c <= Int8 }
 
-// quantiser makes no garbage: the codes have no fields.
+// quantiser does not allocate: the codes have no fields.
 func (c Code) quantiser() compress.Quantiser {
 	switch c {
 	case FP16:
@@ -46,7 +46,7 @@ func (c Code) quantiser() compress.Quantiser {
 	return compress.FP32{}
 }
 
-// String is the code's name.
+// String returns the code's name.
 func (c Code) String() string {
 	if !c.Valid() {
 		return fmt.Sprintf("code %d", byte(c))
@@ -54,14 +54,14 @@ func (c Code) String() string {
 	return c.quantiser().Name()
 }
 
-// Size is how many bytes n values take.
+// Size returns the encoded size of n values in bytes.
 func (c Code) Size(n int) int { return c.quantiser().Size(n) }
 
-// Encode stores x in dst, of Size(len(x)) bytes. A NaN, and a value that the code has
-// no room for, is a *compress.ValueError.
+// Encode encodes x into dst, of Size(len(x)) bytes. NaN and values out of the code's range return a
+// *compress.ValueError.
 func (c Code) Encode(dst []byte, x []float32) error { return c.quantiser().Encode(dst, x) }
 
-// Decode is the inverse of Encode. The error is an ErrMalformed.
+// Decode is the inverse of Encode. Its error is ErrMalformed.
 func (c Code) Decode(dst []float32, src []byte) error {
 	if err := c.quantiser().Decode(dst, src); err != nil {
 		return malformed("%v", err)
@@ -69,13 +69,12 @@ func (c Code) Decode(dst []float32, src []byte) error {
 	return nil
 }
 
-// RowsSize is how many bytes n pushed rows take, of dim gradients and some counts each.
+// RowsSize returns the encoded size of n pushed rows, of dim gradients and counts each.
 func (c Code) RowsSize(n, dim, counts int) int { return 4*n*counts + c.Size(n*dim) }
 
-// EncodeRows stores pushed rows in dst, of RowsSize bytes: x has the dim gradients of a row and its
-// counts behind them, then the next row's. Counts are stored as they are. Where there are
-// any, room is memory for the gradients alone, of any length, and what it has become is
-// returned. The error is Encode's.
+// EncodeRows encodes pushed rows into dst, of RowsSize bytes: in x each row's counts follow its dim
+// gradients. Counts are not converted. With counts, room is a buffer of any length for the
+// gradients, returned for reuse. The error is Encode's.
 func (c Code) EncodeRows(dst []byte, x []float32, dim, counts int, room []float32) ([]float32, error) {
 	if counts == 0 {
 		return room, c.Encode(dst, x)
@@ -112,15 +111,13 @@ func (c Code) DecodeRows(dst []float32, src []byte, dim, counts int, room []floa
 	return room, nil
 }
 
-// lineSize is that of a cache line in bytes.
 const lineSize = 64
 
-// Buffer is memory for a frame: it begins on a cache line and grows by need. The zero
-// value is empty.
+// Buffer is memory for a frame, aligned to a cache line, that grows as needed. The zero value is
+// empty.
 type Buffer struct{ bytes []byte }
 
-// Sized returns n bytes; what they hold is unspecified. What it returned before is no
-// longer valid.
+// Sized returns n bytes with unspecified contents. Earlier results become invalid.
 func (b *Buffer) Sized(n int) []byte {
 	if cap(b.bytes) < n {
 		room := make([]byte, n+n/8+lineSize)
@@ -130,12 +127,12 @@ func (b *Buffer) Sized(n int) []byte {
 	return b.bytes[:n]
 }
 
-// Room is how many bytes Sized returns without making new memory.
+// Room returns the number of bytes that Sized returns without an allocation.
 func (b *Buffer) Room() int { return cap(b.bytes) }
 
-// Fitting is which of some buffers to take for n bytes: the smallest that has room for them,
-// or else the largest, the last one of several; -1 where there are none. Messages of very
-// different lengths would make each of them as large as the longest if they took any.
+// Fitting selects a buffer for n bytes: the smallest that is large enough, or else the largest, the
+// last among equals; -1 without buffers. Otherwise messages of different lengths would make every
+// buffer as large as the longest message.
 func Fitting(buffers, n int, room func(i int) int) int {
 	best, had := -1, 0
 	for i := buffers - 1; i >= 0; i-- {

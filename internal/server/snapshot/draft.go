@@ -16,17 +16,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Draft is a checkpoint that is being written. One of Commit and Abandon ends it.
+// Draft is a checkpoint being written. Commit or Abandon ends it.
 type Draft struct {
 	dir      string
 	manifest Manifest
 	temp     string
-	open     int // files not closed
+	open     int // unclosed files
 }
 
-// Begin begins a checkpoint of owner in a directory, which is made where there is none. base
-// is the number of the one that it is a delta to, which must be there; 0 is for a
-// full one. Only one at a time may be begun.
+// Begin starts a checkpoint of owner in a directory, which it creates if missing. base is the
+// number of an existing checkpoint for a delta, 0 for a full checkpoint. Only a single Draft at a
+// time is allowed.
 func Begin(dir, owner string, base uint64) (*Draft, error) {
 	fail := func(err error) (*Draft, error) { return nil, fmt.Errorf("snapshot: beginning one in %s: %w", dir, err) }
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -60,11 +60,11 @@ func Begin(dir, owner string, base uint64) (*Draft, error) {
 	return d, nil
 }
 
-// Number is the checkpoint's.
+// Number returns the checkpoint's number.
 func (d *Draft) Number() uint64 { return d.manifest.Number }
 
-// Create makes a file of the checkpoint. It is buffered; Close forces it to the
-// disk and enters its length and checksum.
+// Create creates a buffered file of the checkpoint. Close syncs it and records its length and
+// checksum.
 func (d *Draft) Create(name string) (io.WriteCloser, error) {
 	if !goodName(name) || slices.ContainsFunc(d.manifest.Files, func(f File) bool { return f.Name == name }) {
 		return nil, fmt.Errorf("snapshot: a file named %q: want a new name without a path", name)
@@ -79,8 +79,8 @@ func (d *Draft) Create(name string) (io.WriteCloser, error) {
 	return w, nil
 }
 
-// Folder is the path of a folder of the checkpoint that does not exist yet. The
-// caller makes it, before Commit, and looks himself that what he reads there is whole.
+// Folder returns the path of a new folder of the checkpoint. The caller creates it before Commit,
+// and verifies its contents when reading.
 func (d *Draft) Folder(name string) (string, error) {
 	if !goodName(name) || slices.Contains(d.manifest.Folders, name) {
 		return "", fmt.Errorf("snapshot: a folder named %q: want a new name without a path", name)
@@ -122,8 +122,7 @@ func (w *writer) Close() error {
 	return nil
 }
 
-// Commit makes the checkpoint appear. meta is kept in its manifest as JSON. All
-// files must have been closed.
+// Commit makes the checkpoint visible. The manifest stores meta as JSON. All files must be closed.
 func (d *Draft) Commit(meta any) (*Snapshot, error) {
 	s, err := d.commit(meta)
 	if err != nil {
@@ -174,15 +173,13 @@ func writeSynced(path string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Abandon removes what was written. Files that are still open may be written to and
-// closed, without effect.
+// Abandon removes the draft. Open files may still be written and closed, without effect.
 func (d *Draft) Abandon() {
-	_ = os.RemoveAll(d.temp) // the next Begin or Prune removes what is left
+	_ = os.RemoveAll(d.temp) // the next Begin or Prune removes the rest
 }
 
-// Open opens a file of the checkpoint for reading from its beginning to its end. Where the
-// bytes are not those that were written, the read that comes to the end gives a
-// *DamageError instead of io.EOF: what was read until then may be wrong.
+// Open opens a file of the checkpoint for sequential reading. For changed bytes the read at the end
+// returns a *DamageError instead of io.EOF: data read before may be wrong.
 func (s *Snapshot) Open(name string) (io.ReadCloser, error) {
 	i := slices.IndexFunc(s.Files, func(f File) bool { return f.Name == name })
 	if i < 0 {

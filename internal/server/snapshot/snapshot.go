@@ -1,14 +1,12 @@
-// Package snapshot keeps the checkpoints of a server in a directory: each a folder of
-// files with a manifest, that appears whole or not at all. It knows nothing of what
-// the files mean.
+// Package snapshot manages a server's checkpoints in a directory: a checkpoint is a folder of
+// opaque files with a manifest, and appears atomically.
 //
-// A checkpoint is full, or a delta to the one that its manifest names as its base:
-// a chain of deltas ends in a full one. Folders are named checkpoint-NUMBER; numbers
-// grow by one. While a checkpoint is written its folder has another name; Commit
-// forces its files to the disk, writes the manifest, and renames it.
+// A checkpoint is full, or a delta to the base in its manifest: a chain of deltas ends in a full
+// checkpoint. Folders are named checkpoint-NUMBER; numbers are consecutive. During the write the
+// folder has a temporary name; Commit syncs the files, writes the manifest, and renames the folder.
 //
-// The file MANIFEST is a line of JSON (see [Manifest]) and a line with the CRC-32C of
-// the first in hexadecimal. It has the length and CRC-32C of each file.
+// The file MANIFEST is a line of JSON (see [Manifest]), with the length and CRC-32C of each file,
+// and a line with its CRC-32C in hexadecimal.
 package snapshot
 
 import (
@@ -28,7 +26,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Version is that of the format. Version 1 had no owner, and did not say which manifest a delta adds to.
+// Version is the version of the format. Version 1 had no owner, and no checksum of a delta's base.
 const Version = 2
 
 const (
@@ -40,14 +38,13 @@ const (
 )
 
 var (
-	// ErrNone is the error where there is no checkpoint.
+	// ErrNone is the error of a missing checkpoint.
 	ErrNone = errors.New("no checkpoint")
-	// ErrVersion is the error of a checkpoint that another version of the format
-	// wrote.
+	// ErrVersion is the error of a checkpoint in another version of the format.
 	ErrVersion = errors.New("another version of the format")
 )
 
-// DamageError says what is wrong with a checkpoint's file.
+// DamageError reports damage of a checkpoint's file.
 type DamageError struct {
 	Path  string
 	Fault string
@@ -56,38 +53,39 @@ type DamageError struct {
 // Error names the file.
 func (e *DamageError) Error() string { return fmt.Sprintf("%s is damaged: %s", e.Path, e.Fault) }
 
-// Manifest says what a checkpoint is.
+// Manifest describes a checkpoint.
 type Manifest struct {
 	Version int    `json:"version"`
 	Owner   string `json:"owner"`
-	Number  uint64 `json:"number"` // 1 and up
-	// Base is the number of the checkpoint that a delta adds to, 0 of a full one.
+	Number  uint64 `json:"number"` // counts from 1
+	// Base is the number of a delta's base, 0 for a full checkpoint.
 	Base uint64 `json:"base,omitempty"`
-	// BaseCRC is the CRC-32C of that checkpoint's manifest, which no other checkpoint of that number has.
+	// BaseCRC is the CRC-32C of the base's manifest, to detect another checkpoint with the same
+	// number.
 	BaseCRC uint32 `json:"base_crc,omitempty"`
-	// Meta is the owner's.
+	// Meta is the owner's data.
 	Meta  json.RawMessage `json:"meta"`
 	Files []File          `json:"files"`
-	// Folders are those of [Draft.Folder].
+	// Folders are the folders of [Draft.Folder].
 	Folders []string `json:"folders,omitempty"`
 }
 
-// File is one of a checkpoint's.
+// File describes a file of a checkpoint.
 type File struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 	CRC   uint32 `json:"crc"` // CRC-32C
 }
 
-// Snapshot is a checkpoint that exists.
+// Snapshot is a complete checkpoint.
 type Snapshot struct {
 	Manifest
-	Dir string    // its folder
-	At  time.Time // when it was complete, by the host's clock
-	crc uint32    // of its manifest
+	Dir string    // folder
+	At  time.Time // completion time, by the host's clock
+	crc uint32    // CRC-32C of the manifest
 }
 
-// Bytes is how many bytes all its files have, those of its folders too.
+// Bytes returns the size of all its files, including its folders.
 func (s *Snapshot) Bytes() (n int64, err error) {
 	err = filepath.WalkDir(s.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -105,7 +103,7 @@ func (s *Snapshot) Bytes() (n int64, err error) {
 	return n, nil
 }
 
-// Folder is the path of one of the checkpoint's folders.
+// Folder returns the path of a folder of the checkpoint.
 func (s *Snapshot) Folder(name string) (string, error) {
 	if !slices.Contains(s.Folders, name) {
 		return "", fmt.Errorf("snapshot: checkpoint %d in %s has no folder %q", s.Number, s.Dir, name)
@@ -115,15 +113,15 @@ func (s *Snapshot) Folder(name string) (string, error) {
 
 func folderName(number uint64) string { return fmt.Sprintf("%s%0*d", prefix, digits, number) }
 
-// numberOf is the number that a folder is named after.
+// numberOf parses the number in a folder's name.
 func numberOf(name string) (number uint64, ok bool) {
 	tail, is := strings.CutPrefix(name, prefix)
 	number, err := strconv.ParseUint(tail, 10, 64)
 	return number, is && err == nil && number > 0 && name == folderName(number)
 }
 
-// Numbers are those of the checkpoints in a directory, the lowest first; none where
-// there is no such directory.
+// Numbers returns the numbers of the checkpoints in a directory, in ascending order; none for a
+// missing directory.
 func Numbers(dir string) ([]uint64, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -142,9 +140,8 @@ func Numbers(dir string) ([]uint64, error) {
 	return out, nil
 }
 
-// Read reads the manifest of a checkpoint and looks that its files are there and
-// have their lengths. What is in them is checked by who reads them: see Open. owner is who has
-// begun it, "" stands for any.
+// Read reads the manifest of a checkpoint and checks the existence and length of its files. Open
+// checks their contents. owner must match, unless "".
 func Read(dir, owner string, number uint64) (*Snapshot, error) {
 	s := &Snapshot{Dir: filepath.Join(dir, folderName(number))}
 	path := filepath.Join(s.Dir, manifestName)
@@ -192,8 +189,8 @@ func Read(dir, owner string, number uint64) (*Snapshot, error) {
 	return s, nil
 }
 
-// Chain is the checkpoint of that number, or the newest where it is 0, and all that
-// it is a delta to: the full one first. ErrNone where there is none. owner is Read's.
+// Chain returns the checkpoint of a number, or the newest for 0, with its bases, the full
+// checkpoint first. Chain returns ErrNone without a checkpoint. owner is as in Read.
 func Chain(dir, owner string, number uint64) ([]*Snapshot, error) {
 	if number == 0 {
 		all, err := Numbers(dir)
@@ -219,15 +216,14 @@ func Chain(dir, owner string, number uint64) ([]*Snapshot, error) {
 				out[n-1].Dir, number, out[n-1].BaseCRC, s.Dir, s.crc)
 		}
 		out = append(out, s)
-		number = s.Base // below s.Number: decode looks
+		number = s.Base // below s.Number, as decode checks
 	}
 	slices.Reverse(out)
 	return out, nil
 }
 
-// Prune removes what is left of checkpoints that were not committed, and all but
-// the newest keep, some others, and those that all these are deltas to; 0 keeps all. Nothing
-// may be written meanwhile.
+// Prune removes uncommitted drafts, and all checkpoints except the newest keep, others, and their
+// bases; 0 keeps all. No Draft may be open.
 func Prune(dir string, keep int, others ...uint64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -257,8 +253,8 @@ func Prune(dir string, keep int, others ...uint64) error {
 	return errors.Join(errs...)
 }
 
-// drop removes what those that stay do not need, the newest of it first, so that
-// what remains of a prune cut short has its bases.
+// drop removes unneeded checkpoints, the newest first, so that an interrupted Prune leaves no delta
+// without its base.
 func drop(dir string, all, stay []uint64) error {
 	needed := map[uint64]bool{}
 	for _, n := range stay {
@@ -267,7 +263,7 @@ func drop(dir string, all, stay []uint64) error {
 		}
 		chain, err := Chain(dir, "", n)
 		if err != nil {
-			return err // what is damaged does not say what it needs
+			return err // a damaged manifest does not name its base
 		}
 		for _, s := range chain {
 			needed[s.Number] = true
@@ -277,7 +273,7 @@ func drop(dir string, all, stay []uint64) error {
 		if needed[n] {
 			continue
 		}
-		// The manifest goes with the name: a folder that is half removed is not found.
+		// The rename hides the manifest: a half-removed folder is not found.
 		path := filepath.Join(dir, folderName(n))
 		if err := os.Rename(path, path+tempSuffix); err != nil {
 			return fmt.Errorf("snapshot: %w", err)
@@ -330,7 +326,7 @@ func decode(path string, b []byte) (m Manifest, err error) {
 	return m, nil
 }
 
-// goodName tells whether a file's name is one and stays in its folder.
+// goodName reports whether a file name is valid and local to the folder.
 func goodName(name string) bool {
 	return name != "" && len(name) <= 128 && name == filepath.Base(name) && filepath.IsLocal(name) && name != manifestName && !strings.ContainsAny(name, "/\\\x00")
 }

@@ -1,5 +1,5 @@
-// Package tiers gives a server of internal/server/engine tables of internal/server/shard: rows in
-// memory, within a budget, and the rest on SSD.
+// Package tiers provides tables of internal/server/shard for internal/server/engine: rows in
+// memory, within a budget, and the other rows on SSD.
 package tiers
 
 import (
@@ -19,42 +19,42 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Config says where rows are kept. The zero value is memory without a limit.
+// Config configures the tiers. The zero value is memory without a limit.
 type Config struct {
-	// Dir is a directory for rows that memory has no room for, made where there is none. The index
-	// of each row there takes 9 to 10 bytes on top of MemoryBytes. It is scratch: what it has from
-	// an earlier process is removed, because checkpoints and logs hold all rows. Empty: there is no
-	// second tier.
+	// Dir is a scratch directory for rows that do not fit into memory, created if missing. The
+	// index takes 9 to 10 bytes per row in addition to MemoryBytes. Contents of an earlier process
+	// are removed, because checkpoints and logs have all rows. Empty: no second tier.
 	Dir string
-	// MemoryBytes bounds the memory of all tables' rows together, shared so that
-	// each has room for about as many. 0 is no limit, and for no Dir.
+	// MemoryBytes limits the memory of all tables' rows, divided for about equal numbers of rows
+	// per table. 0 means no limit, and requires an empty Dir.
 	MemoryBytes int64
-	// DiskBytes bounds the files in Dir; 0 is no limit.
+	// DiskBytes limits the files in Dir; 0 means no limit.
 	DiskBytes int64
-	// Admission says which keys get a row, TableAdmission of tables by name, before what the schema says of them.
+	// Admission selects the keys that get a row, TableAdmission by table name; both override the
+	// schema's.
 	Admission      shard.Admission
 	TableAdmission map[string]shard.Admission
-	// Deltas keeps what a checkpoint of changes alone needs: 4 bytes for each row, which
-	// tables with a Dir have anyway, and the keys that were deleted since the last one.
+	// Deltas retains the data for checkpoints of changes: 4 bytes per row, which tables with a Dir
+	// have anyway, and the keys deleted since the last checkpoint.
 	Deltas bool
-	// DeleteAfter is after how many days without a pull or push rows of tables whose
-	// rule does not decide that itself are deleted; 0 never.
+	// DeleteAfter is the number of days without a pull or push until a row is deleted, for tables
+	// with a rule that does not decide this; 0: never.
 	DeleteAfter int
-	// Begin, where it is not nil, puts rows into each table when it is made, which begin with other weights than initial ones: see
-	// shard.Table.Begin. It is for tables that no checkpoint is loaded into.
+	// Begin, unless nil, puts rows with initial weights into each new table: see shard.Table.Begin.
+	// It is for tables without a checkpoint.
 	Begin func(table schema.Sparse, put func(keys []uint64, weights []float32) error) error
 }
 
-// Tiers make a server's tables.
+// Tiers creates a server's tables.
 type Tiers struct {
 	c       Config
 	lock    *dirlock.Lock
 	store   store.Store // nil without Dir
-	budgets []int64     // by table
+	budgets []int64     // indexed by table
 	tables  []schema.Sparse
 }
 
-// Open makes tiers for the tables of a schema. They are closed after the tables.
+// Open prepares the tiers for the tables of a schema. Close them after the tables.
 func Open(c Config, s schema.Schema) (*Tiers, error) {
 	if err := c.named(s); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func Open(c Config, s schema.Schema) (*Tiers, error) {
 	return t, nil
 }
 
-// named reports admissions of tables that there are not.
+// named returns an error for admissions of missing tables.
 func (c Config) named(s schema.Schema) error {
 	for name := range c.TableAdmission {
 		if !slices.ContainsFunc(s.Sparse, func(t schema.Sparse) bool { return t.Name == name }) {
@@ -87,7 +87,7 @@ func (c Config) named(s schema.Schema) error {
 	return nil
 }
 
-// budgets shares memory in proportion to the size of a row with its part of the index.
+// budgets divides memory in proportion to the size of a row with its part of the index.
 func budgets(total int64, s schema.Schema) (out []int64, err error) {
 	var sum float64
 	sizes := make([]float64, len(s.Sparse))
@@ -122,7 +122,7 @@ func (t *Tiers) open() (err error) {
 	}
 	s, err := store.OpenSegments(dir, t.c.DiskBytes)
 	if err != nil {
-		return err // t.store stays nil, and no interface with a nil pointer
+		return err // t.store stays a nil interface
 	}
 	t.store = s
 	return nil
@@ -142,7 +142,7 @@ func (t *Tiers) Close() error {
 	return errors.Join(errs...)
 }
 
-// admission is that of a table.
+// admission returns the admission of a table.
 func (c Config) admission(t schema.Sparse) (shard.Admission, error) {
 	if a, ok := c.TableAdmission[t.Name]; ok {
 		return a, nil
@@ -157,7 +157,7 @@ func (c Config) admission(t schema.Sparse) (shard.Admission, error) {
 	return own, nil
 }
 
-// Make makes table i: it is engine.Config.Make.
+// Make creates table i, for engine.Config.Make.
 func (t *Tiers) Make(i int, c rows.Config) (engine.Table, error) {
 	admission, err := t.c.admission(t.tables[i])
 	if err != nil {
@@ -192,7 +192,7 @@ func (t *Tiers) Make(i int, c rows.Config) (engine.Table, error) {
 	return table{s, t.c.Deltas}, nil
 }
 
-// table is a shard as engine.Table.
+// table adapts a shard to engine.Table.
 type table struct {
 	*shard.Table
 	deltas bool

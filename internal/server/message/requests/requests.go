@@ -1,5 +1,6 @@
-// Package requests records what trainers ask of servers that keep parameters (package record), alike at both ends, so that who reads
-// the records of both finds the same request in them: by trainer, server, session, kind and number.
+// Package requests records the requests of trainers to parameter servers (package record), equally
+// at both ends: a reader of both records can match requests by trainer, server, session, kind and
+// number.
 package requests
 
 import (
@@ -11,15 +12,15 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Book is an end's. A nil Book, and one without a Recorder, records nothing.
+// Book is the recorder of an end. A nil Book, or a Book without a Recorder, records no request.
 type Book struct {
 	rec           *record.Recorder
 	names         [message.TypeSaved - message.TypePullRows + 1]record.Name
 	sessions      []record.Name
-	sparse, dense []record.Name // tables' and arrays' names; read and written as Know says
+	sparse, dense []record.Name // names of tables and arrays; see Know for concurrency
 }
 
-// NewBook makes one of an end with so many sessions of each trainer.
+// NewBook returns the Book of an end with the given number of sessions per trainer.
 func NewBook(rec *record.Recorder, sessions int) *Book {
 	if rec == nil {
 		return nil
@@ -38,7 +39,7 @@ func NewBook(rec *record.Recorder, sessions int) *Book {
 	return b
 }
 
-// Know tells the tables. It is called before a request for them begins.
+// Know adds the names of the tables. It must precede the first request for them.
 func (b *Book) Know(sc *schema.Schema) {
 	if b == nil {
 		return
@@ -51,7 +52,8 @@ func (b *Book) Know(sc *schema.Schema) {
 	}
 }
 
-// Begin records that a request of so many bytes begins: with is the other end, a server or a trainer.
+// Begin records the start of a request with the given size; with is the other end, a server or a
+// trainer.
 func (b *Book) Begin(t wire.Type, h message.Head, bytes, with, session int) record.Op {
 	if b == nil {
 		return record.Op{}
@@ -69,7 +71,7 @@ func (b *Book) Begin(t wire.Type, h message.Head, bytes, with, session int) reco
 	return b.rec.Begin(&e)
 }
 
-// Wait records for whom a request waits from now on, until it ends; -1: nobody.
+// Wait records the process that a request waits for, until its end; -1: none.
 func (b *Book) Wait(op record.Op, peer int) {
 	switch w := op.Wait(); {
 	case w == nil:
@@ -80,7 +82,7 @@ func (b *Book) Wait(op record.Op, peer int) {
 	}
 }
 
-// End records that a request has ended, and whether it failed: then for whom it waited stays.
+// End records the end of a request; a failed request keeps its recorded wait.
 func (b *Book) End(op record.Op, failed bool) {
 	if op.Recorded() {
 		op.End(b.rec.Now(), -1, failed)
